@@ -1,6 +1,6 @@
 //! Measures straddle next to comparable tools: `cargo run --release -p straddle-benches -- check`.
 //!
-//! The law of this crate: whole processes are measured from outside, the arms take turns within each round so
+//! Invariants: whole processes are measured from outside, the arms take turns within each round so
 //! that any other load of the machine affects all of them, and a figure is a median with its quartiles.
 
 mod calibration;

@@ -1,6 +1,6 @@
 //! Compares the drive model with real drives: DiskSim's validation traces, replayed request by request.
 //!
-//! The law of this module: the drives' parameters are DiskSim's own and nothing is fitted to the traces. The
+//! Invariants: the drives' parameters are DiskSim's own and nothing is fitted to the traces. The
 //! traces and parameters are not part of straddle; their folder is an argument. If it is missing, a message
 //! says so.
 

@@ -1,7 +1,7 @@
 //! The bodies of the fuzz targets, without the fuzzer, so that `cargo test` can replay every input on stable
 //! Rust.
 //!
-//! The law of this crate: a target takes any bytes, and what it asserts holds for any bytes. Besides "no
+//! Invariants: a target takes any bytes, and what it asserts holds for any bytes. Besides "no
 //! panic, no hang, little memory", that is what the crates promise: a partition lies where its entry says,
 //! lists are bounded, and a fix never places a partition off a boundary, past the end of the disk or over
 //! another one.

@@ -1,6 +1,6 @@
 //! The Python module `straddle._straddle`: histograms of block traces, audits, drives.
 //!
-//! The law of this crate: it translates. Arguments become options, a library is called once without the lock
+//! Invariants: it translates. Arguments become options, a library is called once without the lock
 //! of the interpreter, and its answer becomes Python's values, through the JSON that the command line prints
 //! as well.
 

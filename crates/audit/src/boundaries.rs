@@ -1,6 +1,6 @@
 //! The boundaries of a device, each with its name and the rule that a misaligned start breaks.
 //!
-//! The law of this module: boundaries are never mixed; a boundary that another one already covers is not
+//! Invariants: boundaries are never mixed; a boundary that another one already covers is not
 //! listed again.
 
 use straddle_device::topology::{Source, Topology, USUAL_PHYSICAL};

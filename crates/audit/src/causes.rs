@@ -1,7 +1,7 @@
 //! One cause, one fix: a finding that merely follows from another one refers to it, and has no fix of its
 //! own.
 //!
-//! The law of this module: a finding that follows stays a finding, with its code and its severity, and counts
+//! Invariants: a finding that follows stays a finding, with its code and its severity, and counts
 //! in every verdict. Only a reported finding can be a cause, so that its fix is reported somewhere. In doubt
 //! a finding stands on its own.
 

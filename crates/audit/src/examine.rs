@@ -1,6 +1,6 @@
 //! The library's entry point: takes a target and options, and returns everything that is known of the target.
 //!
-//! The law of this module: it alone decides the sector size in which a table counts, which of two possible
+//! Invariants: it alone decides the sector size in which a table counts, which of two possible
 //! contents of a disk counts, and what the running kernel adds. Commands and other programs translate
 //! [`Examined`]; they decide nothing. It writes nothing.
 //!

@@ -1,6 +1,6 @@
 //! The result of an audit as one value.
 //!
-//! The law of this module: a list of findings comes from [`run`](crate::run) only. None is added, removed,
+//! Invariants: a list of findings comes from [`run`](crate::run) only. None is added, removed,
 //! replaced or reordered afterwards, so that a verdict takes all of them into account.
 //! Outside this crate, three things change: where a finding is reported, whether its fix keeps its commands, and
 //! whether they are joined in one.

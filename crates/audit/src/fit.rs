@@ -1,6 +1,6 @@
 //! What contents need of the logical sectors of what they are on.
 //!
-//! The law of this module: it is the only place where that is decided, for `check` and for `plan --convert-table`.
+//! Invariants: it is the only place where that is decided, for `check` and for `plan --convert-table`.
 //! Contents that do not fit are not used there, however they are aligned. Where a layer does not fit, nothing is
 //! said of what is on it.
 //!

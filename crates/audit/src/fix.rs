@@ -18,7 +18,7 @@ use self::entry::Entry;
 pub use self::shrink::{can_shrink, shrinking};
 use crate::boundaries::{GRAIN, required};
 use crate::finding::{Command, Fix, Risk};
-use crate::{Context, weigh};
+use crate::{Context, severity};
 
 /// A new place for a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,7 +93,7 @@ fn as_long(context: &Context<'_>, partition: &Partition, place: Place) -> Place 
     let old = partition.span;
     let rest = old.len().remainder(context.topology.physical.value());
     let is_grown = place.start != old.start() && place.len > old.len();
-    let leaves = |layer| weigh::leaves(layer, old.len(), rest);
+    let leaves = |layer| severity::leaves(layer, old.len(), rest);
     let may_be_found = partition.is_found_from_end() || partition.unclaimed == Unclaimed::All;
     if is_grown && (may_be_found || partition.layer.as_ref().is_some_and(leaves)) {
         return Place { len: old.len(), ..place };

@@ -1,6 +1,6 @@
 //! The published form of results: the JSON of `check`.
 //!
-//! The law of this module: it describes a complete result, and decides nothing. These types are the interface.
+//! Invariants: it describes a complete result, and decides nothing. These types are the interface.
 //! Fields are added, never renamed, and a form's `schema` increases with every breaking change. The domain's
 //! own types may change behind them.
 //!

@@ -1,6 +1,6 @@
 //! The position recorded in a boot sector: NTFS, FAT and exFAT store the number of sectors before them.
 //!
-//! The law of this module: only file systems on a partition of the disk itself are judged, because only there
+//! Invariants: only file systems on a partition of the disk itself are judged, because only there
 //! is the correct number known.
 
 use straddle_layout::layer::{Facts, FileSystem};

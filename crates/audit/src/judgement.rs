@@ -1,6 +1,6 @@
 //! The verdict on a target from all of its findings.
 //!
-//! The law of this module: it counts every finding, wherever it is reported ([`crate::Reported`]). Filtering
+//! Invariants: it counts every finding, wherever it is reported ([`crate::Reported`]). Filtering
 //! by rule or partition changes only the status: not the verdict on a partition, and not the fact that
 //! something cannot be read.
 

@@ -13,9 +13,9 @@ use straddle_units::{Boundary, ByteCount, ByteOffset, Span};
 
 use crate::boundaries::{CHUNK, Named, named_boundaries};
 use crate::catalogue::{self as rules, Code};
+use crate::compensation::{self, Above};
 use crate::filesystems::FileSystemPlace;
 use crate::finding::{Finding, Fix, Miss, Rule, Subject};
-use crate::makeup::{self, Above};
 use crate::way::{self, Step, StepKind};
 use crate::{Context, Severity, moves, rebuild};
 
@@ -141,7 +141,7 @@ fn check_layer(below: &Place<'_>, layer: &Layer, findings: &mut Vec<Finding>) {
         Facts::Table(table) => check_nested(&place, layer, table, findings),
         _ => {
             let above: Vec<&Layer> = layer.children.iter().collect();
-            check_pieces(&place, layer, &makeup::data(layer), &above, findings);
+            check_pieces(&place, layer, &compensation::data(layer), &above, findings);
             check_stripe(&place, layer, findings);
         }
     }
@@ -184,8 +184,8 @@ fn check_nested(place: &Place<'_>, layer: &Layer, table: &Stack, findings: &mut 
         here.path.push(Step::partition(partition.number));
         // Partitions on other members of an array are reported there.
         let reported = findings.len();
-        if let Some(piece) = makeup::nested(layer, partition) {
-            let above: Vec<&Layer> = makeup::above_partition(layer, partition).collect();
+        if let Some(piece) = compensation::nested(layer, partition) {
+            let above: Vec<&Layer> = compensation::above_partition(layer, partition).collect();
             check_pieces(&here, layer, &[piece], &above, findings);
         }
         // A partition that misses the sector also misses the stripe, so only the first is reported.
@@ -222,7 +222,7 @@ fn enter(place: &mut Place<'_>, layer: &Layer) {
 /// Where byte 0 of a layer's space lies on the device below. In a striped array, its first run may belong to
 /// a later byte.
 fn space_start(layer: &Layer) -> ByteOffset {
-    let data = makeup::data(layer);
+    let data = compensation::data(layer);
     let first = data.first().filter(|_| matches!(layer.facts, Facts::Lv(_))).or(layer.space.first());
     let first = first.map(|piece| {
         let into = ByteCount::new(piece.span.start().get());
@@ -476,7 +476,7 @@ fn check_partition_stripe(
     findings: &mut Vec<Finding>,
 ) {
     let start = partition.span.start();
-    let on_drive = makeup::nested(table, partition).map(|piece| piece.drive);
+    let on_drive = compensation::nested(table, partition).map(|piece| piece.drive);
     findings.extend(off_stripe(place, table, start, on_drive));
 }
 

@@ -1,6 +1,6 @@
 //! The audit: takes a topology and what is written on a device, and returns findings.
 //!
-//! The law of this crate: it is pure (no file, no clock, no environment), each rule is one function and one code,
+//! Invariants: it is pure (no file, no clock, no environment), each rule is one function and one code,
 //! and the different boundaries (physical sector, minimum I/O, indirection unit, stripe, erase block, grain, atomic
 //! unit) are never mixed into one.
 //!
@@ -73,6 +73,7 @@
 mod boundaries;
 mod catalogue;
 mod causes;
+mod compensation;
 mod container;
 mod device;
 mod efficiency;
@@ -87,7 +88,6 @@ mod hidden;
 mod judgement;
 mod layers;
 mod live;
-mod makeup;
 mod member;
 mod moves;
 mod names;
@@ -98,10 +98,10 @@ mod rebuild;
 mod reformat;
 mod repeated;
 mod rmw;
+mod severity;
 mod shell;
 mod table;
 mod way;
-mod weigh;
 
 #[cfg(test)]
 mod order;
@@ -283,7 +283,7 @@ pub fn run(context: &Context<'_>) -> Findings {
     layers::check(context, &mut findings);
     fit::check(context, &mut findings);
     live::check(context, &mut findings);
-    weigh::contents(context, &mut findings);
+    severity::contents(context, &mut findings);
     if context.stack.is_hybrid_iso() {
         // A tool that changes such an image's table changes the file system that contains it.
         for fix in findings.iter_mut().flat_map(Finding::fixes_mut) {

@@ -1,13 +1,13 @@
 //! What a member of an array does not show of the array.
 //!
-//! The law of this module: for a disk that is one of several, it says what has to be checked on the array. If
+//! Invariants: for a disk that is one of several, it says what has to be checked on the array. If
 //! the kernel shows what is on the array, or a mirror shows all of it, there is nothing to say.
 
 use straddle_layout::layer::{Facts, Layer, Md};
 use straddle_layout::{Role, Stack, TableKind};
 use straddle_units::ByteOffset;
 
-use crate::makeup;
+use crate::compensation;
 use crate::names::level_name;
 
 /// Why the array's contents cannot be judged from the whole disk `stack`, one of its members: they start on
@@ -55,7 +55,7 @@ fn elsewhere(layer: &Layer, md: &Md) -> Option<String> {
     });
     let mut listed = tables.flat_map(|(child, table)| table.partitions.iter().map(move |p| (child, p)));
     let (_, partition) =
-        listed.find(|(child, p)| p.role != Role::Extended && makeup::nested(child, p).is_none())?;
+        listed.find(|(child, p)| p.role != Role::Extended && compensation::nested(child, p).is_none())?;
     Some(format!(
         "partition {} of the array that it is a member of ({}) lies on other members",
         partition.number,

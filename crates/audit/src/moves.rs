@@ -1,7 +1,7 @@
 //! What moving partitions comes to on a disk: a move that is not finished, or one that `straddle realign` can
 //! plan.
 //!
-//! The law of this module: it decides nothing about moves. Crate `repair` has found the move, or made the plan.
+//! Invariants: it decides nothing about moves. Crate `repair` has found the move, or made the plan.
 
 use std::collections::BTreeSet;
 

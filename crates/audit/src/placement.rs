@@ -6,11 +6,11 @@ use straddle_units::{BlockSize, Boundary, ByteCount, ByteOffset, KERNEL_SECTOR, 
 
 use crate::boundaries::{ATOMIC_UNIT, Named, named_boundaries, outgrows_blocks};
 use crate::catalogue::{self as rules, Code};
+use crate::compensation::{self, Above};
 use crate::finding::{Effect, Finding, Fix, Miss};
 use crate::fix;
 use crate::layers::{self, split, split_fix};
-use crate::makeup::{self, Above};
-use crate::{Context, Severity, moves, weigh};
+use crate::{Context, Severity, moves, severity};
 
 /// The smallest disk of which a generation hid 4096-byte sectors: WD1600BEVT, 160 GB (OpenZFS,
 /// cmd/zpool/os/linux/zpool_vdev_os.c).
@@ -39,7 +39,7 @@ pub(crate) fn check(context: &Context<'_>, partition: &Partition, findings: &mut
     check_atomic(context, partition, &mut found);
     check_dos_start(context, partition, &mut found);
     check_in_doubt(context, partition, &mut found);
-    weigh::placement(context, partition, &mut found);
+    severity::placement(context, partition, &mut found);
     let curable = |f: &&Finding| f.severity > Severity::Advice && f.fix.is_none();
     let fix = match stays {
         // A new start would misalign data that is now aligned.
@@ -135,7 +135,7 @@ fn of_start(context: &Context<'_>, partition: &Partition) -> OfStart {
     if found.is_empty() {
         return OfStart::OnBoundary(layers::misaligned(context, partition));
     }
-    if let Some(why) = weigh::nothing_is_lost(context, partition) {
+    if let Some(why) = severity::nothing_is_lost(context, partition) {
         return OfStart::Stays(why);
     }
     if found.iter().all(|finding| finding.fix.is_some()) {
@@ -219,7 +219,7 @@ fn check_start(context: &Context<'_>, partition: &Partition, found: &mut Vec<Fin
                 asked.size().get()
             );
         }
-        if !is_advice && partition.layer.as_ref().is_some_and(makeup::begins_elsewhere) {
+        if !is_advice && partition.layer.as_ref().is_some_and(compensation::begins_elsewhere) {
             severity = Severity::Warning;
             message.push_str(ALONE);
             fix = Some(Fix::advice(
@@ -368,7 +368,7 @@ fn check_in_doubt(context: &Context<'_>, partition: &Partition, found: &mut Vec<
     let Some(boundary) = Boundary::multiples_of(USUAL_PHYSICAL).filter(|_| is_in_doubt) else { return };
     let start = partition.span.start();
     let past = boundary.past(start);
-    let is_member = partition.layer.as_ref().is_some_and(makeup::begins_elsewhere);
+    let is_member = partition.layer.as_ref().is_some_and(compensation::begins_elsewhere);
     if past == ByteCount::ZERO || is_member || Above::of(&partition.layer, boundary).makes_up() {
         return;
     }

@@ -1,6 +1,6 @@
 //! How to recreate a layer with its data on a boundary.
 //!
-//! The law of this module: the figures in a command put the layer's own data on the given boundary, whatever
+//! Invariants: the figures in a command put the layer's own data on the given boundary, whatever
 //! its size. What one command cannot do alone (an array of several members, a group of several volumes) is
 //! described in words.
 

@@ -1,6 +1,6 @@
 //! The commands that recreate a file system with another block size.
 //!
-//! The law of this module: a command is given only if its result is what was asked for and differs from the
+//! Invariants: a command is given only if its result is what was asked for and differs from the
 //! present state, so that losing all data at least has that benefit.
 
 use straddle_layout::FsKind;

@@ -1,7 +1,7 @@
 //! One cause, one finding: what is reached by several paths, or from several targets of a run, is reported
 //! once.
 //!
-//! The law of this module: it only determines where a finding is reported ([`Reported`]), and lists there the
+//! Invariants: it only determines where a finding is reported ([`Reported`]), and lists there the
 //! other places where it shows. None is dropped, so that verdicts and statuses count all of them. Findings
 //! about a member or a physical volume concern that one alone: only findings about the same thing are merged.
 

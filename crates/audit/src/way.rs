@@ -1,6 +1,6 @@
 //! The path from the disk to a layer, step by step.
 //!
-//! The law of this module: a step is identified by its own structures (its UUID), and by its name only if
+//! Invariants: a step is identified by its own structures (its UUID), and by its name only if
 //! that is not known. Nothing is parsed from the text shown to users.
 
 use straddle_layout::layer::Layer;

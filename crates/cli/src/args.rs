@@ -2,9 +2,9 @@
 
 mod bench;
 mod columns;
+mod copy;
 mod drive;
 mod efficiency;
-mod instead;
 mod lab;
 mod listed;
 mod plan;

@@ -1,6 +1,6 @@
 //! `.straddle.toml`: what `check` ignores and why, and defaults of its options.
 //!
-//! The law of this module: a file that is not understood in full is an error, with its line. A file that is read without
+//! Invariants: a file that is not understood in full is an error, with its line. A file that is read without
 //! being named, in a folder that others may have made, leads to no file outside of it.
 
 use std::fs::OpenOptions;
@@ -26,7 +26,7 @@ use crate::{input, target};
 const NAME: &str = ".straddle.toml";
 
 /// The largest file accepted, in bytes.
-const LARGEST: u64 = 1 << 20;
+const MAX_FILE: u64 = 1 << 20;
 
 /// The arguments of `check`, completed by a file.
 #[derive(Debug)]
@@ -70,7 +70,7 @@ impl Config {
         let name = path.display().to_string();
         let unread = |error: io::Error| UsageError(format!("cannot read {name}: {error}"));
         let text = match &arguments.config {
-            Some(path) => input::text(path, LARGEST).map_err(unread)?,
+            Some(path) => input::text(path, MAX_FILE).map_err(unread)?,
             None => match unnamed().map_err(unread)? {
                 Some(text) => text,
                 None => return Ok(Self { arguments, exceptions: Vec::new() }),
@@ -96,7 +96,7 @@ fn unnamed() -> io::Result<Option<String>> {
     if !file.metadata()?.is_file() {
         return Ok(None);
     }
-    input::text_of(file, LARGEST).map(Some)
+    input::text_of(file, MAX_FILE).map(Some)
 }
 
 /// The file as text.

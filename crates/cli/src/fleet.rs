@@ -1,6 +1,6 @@
 //! The audits of many hosts, merged.
 //!
-//! The law of this module: it counts what audits say and judges nothing itself. What it keeps of an audit is a
+//! Invariants: it counts what audits say and judges nothing itself. What it keeps of an audit is a
 //! few words a disk, so that memory grows with the number of disks and findings, not with the size of the audits.
 
 mod digest;

@@ -1,6 +1,6 @@
 //! What `straddle` does, and what `straddle-lab` shares with it: the arguments, where output goes, the views.
 //!
-//! The law of this crate: it translates. Arguments become options, a domain crate is called once, and its
+//! Invariants: it translates. Arguments become options, a domain crate is called once, and its
 //! answer becomes text, JSON and an exit code.
 
 pub mod args;
@@ -14,7 +14,6 @@ mod fleet;
 mod hostname;
 mod input;
 pub mod interrupt;
-mod limited;
 mod measured;
 pub mod output;
 pub mod output_file;
@@ -23,6 +22,7 @@ pub mod progress;
 mod random;
 pub mod recording;
 pub mod target;
+mod timeout;
 mod topics;
 pub mod unfinished;
 pub mod view;

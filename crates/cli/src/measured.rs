@@ -12,7 +12,7 @@ use straddle_units::{Boundary, ByteCount};
 use crate::target::{self, Drive};
 
 /// The largest file accepted, in bytes.
-const LARGEST: u64 = 64 << 10;
+const MAX_FILE: u64 = 64 << 10;
 
 /// The version of this format.
 const SCHEMA: u32 = 1;
@@ -144,7 +144,7 @@ pub(crate) fn load(path: &str) -> Result<Measured, String> {
     }
     let mut text = String::new();
     let file = File::open(path_of).map_err(|error| shown(&error))?;
-    file.take(LARGEST).read_to_string(&mut text).map_err(|error| shown(&error))?;
+    file.take(MAX_FILE).read_to_string(&mut text).map_err(|error| shown(&error))?;
     let measured: Measured = serde_json::from_str(&text)
         .map_err(|error| shown(&format!("not a file that 'straddle probe --save' has written ({error})")))?;
     if measured.schema != SCHEMA {

@@ -1,6 +1,6 @@
 //! Recordings: files in blktrace's format, of what a disk or a modelled drive was asked.
 //!
-//! The law of this module: a recording that ends early ends with a whole record.
+//! Invariants: a recording that ends early ends with a whole record.
 
 use std::io::{self, Write};
 use std::path::Path;

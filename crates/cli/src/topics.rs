@@ -1,6 +1,6 @@
 //! What `straddle explain` knows besides rules: old partitioning tools, terms, and messages of other programs.
 //!
-//! The law of this module: the text is data (`topics/*.toml`, compiled in), and every topic names its sources.
+//! Invariants: the text is data (`topics/*.toml`, compiled in), and every topic names its sources.
 //! A message is a pattern in that data (`message`); what its numbers mean is arithmetic (`numbers`), which says
 //! nothing where they do not decide.
 

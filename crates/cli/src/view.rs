@@ -1,6 +1,6 @@
 //! Results in the forms that people and programs read.
 //!
-//! The law of this module: it describes a complete result. It measures nothing, decides nothing, and knows no
+//! Invariants: it describes a complete result. It measures nothing, decides nothing, and knows no
 //! arguments. The commands decide what is printed where.
 
 pub mod chart;

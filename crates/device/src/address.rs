@@ -1,6 +1,6 @@
 //! Addresses of objects on servers: `https://HOST/PATH`, `s3://BUCKET/KEY` and the like.
 //!
-//! The law of this module: no secret is shown. What an address displays has no `user:password@` and no query,
+//! Invariants: no secret is shown. What an address displays has no `user:password@` and no query,
 //! which may hold a signature. Nothing is fetched here.
 
 use std::fmt;

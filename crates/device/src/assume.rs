@@ -66,7 +66,7 @@ const KEYS: &str =
 
 /// The largest size accepted (4 GiB). No sector, indirection unit or stripe comes near it; larger values are
 /// typing errors.
-const LARGEST: u64 = 1 << 32;
+const MAX_SIZE: u64 = 1 << 32;
 
 /// What USB bridges report that fill a count of blocks with ones; it is a unit of no device.
 const ALL_ONES: ByteCount = ByteCount::new(65_535 * 512);
@@ -161,7 +161,7 @@ impl Assume {
         for (key, size) in sizes {
             match size {
                 Some(size) if size == ByteCount::ZERO => return reject(key, size, "it must not be zero"),
-                Some(size) if size.get() > LARGEST => return reject(key, size, "it is over 4 GiB"),
+                Some(size) if size.get() > MAX_SIZE => return reject(key, size, "it is over 4 GiB"),
                 Some(size) if !size.is_multiple_of(ByteCount::new(512)) => {
                     return reject(key, size, "not a multiple of 512");
                 }

@@ -1,6 +1,6 @@
 //! Locks a file or a device before it is written.
 //!
-//! The law of this module: everything in the project that writes to a file or device that it did not create
+//! Invariants: everything in the project that writes to a file or device that it did not create
 //! asks here first. Locks are taken in both ways that other programs check. A file that is opened a second
 //! time is compared with the one opened first. Programs that check no locks are kept out of a file by the
 //! kernel, where it can ([`keep`]).

@@ -1,7 +1,7 @@
 //! The disks of libvirt's virtual machines: where each is stored, in which format, and which sectors its guest
 //! is shown.
 //!
-//! The law of this module: it reads libvirt's description of a domain and nothing that a guest can write. The
+//! Invariants: it reads libvirt's description of a domain and nothing that a guest can write. The
 //! format of a disk is the one that the description states; without one it is raw, as for QEMU. A format is
 //! never detected from contents, because a guest could write a header there that names any file of the host.
 //! No disk is opened. Every number in a description is checked, and an error names its line.
@@ -18,5 +18,5 @@ mod virsh;
 pub use disk::{Disk, Domain, Shown, Storage};
 pub use error::{DomainError, VirshError};
 pub use find::{FindError, Found, Libvirt};
-pub use read::LARGEST;
+pub use read::MAX_DOCUMENT;
 pub use virsh::Virsh;

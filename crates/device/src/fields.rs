@@ -1,6 +1,6 @@
 //! Fields of on-disk structures, by their byte offset.
 //!
-//! The law of this module: nothing here panics. A field that reaches past the end of the bytes reads as zero,
+//! Invariants: nothing here panics. A field that reaches past the end of the bytes reads as zero,
 //! which no caller accepts as a signature, size or version.
 
 /// Returns the `N` bytes at offset `at`, or zeros where not all of them are there.

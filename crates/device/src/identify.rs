@@ -1,7 +1,7 @@
 //! What drives report about themselves, in the formats of their standards: ATA IDENTIFY DEVICE and logs, SCSI
 //! READ CAPACITY(16) and VPD pages, NVMe Identify.
 //!
-//! The law of this module: pure functions over bytes, no I/O. Every field names its standard and its word,
+//! Invariants: pure functions over bytes, no I/O. Every field names its standard and its word,
 //! page or byte. Counts that the standards give "0's based" or in logical blocks are converted to plain
 //! counts, with the unit in the type, as they are parsed. Whatever the bytes, a parser returns a value or a
 //! typed error: it never panics, and no unchecked shift or size leaves it.

@@ -1,6 +1,6 @@
 //! Image containers: files that do not simply hold the bytes of a disk in order.
 //!
-//! The law of this module: nothing is written. No file is opened but the image itself and those that the user
+//! Invariants: nothing is written. No file is opened but the image itself and those that the user
 //! named ([`Allowed`]), whatever an image says. Buffer sizes come from the constants here, never from an
 //! image. Tables are read where an entry is needed, in pages of 4 KiB of which a few are kept, so an image of
 //! any size needs less than 8 MiB. A wrong field in an image is an [`ImageError`] with the byte of the file

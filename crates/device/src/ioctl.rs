@@ -1,6 +1,6 @@
 //! Requests to the kernel and, through it, to drives.
 //!
-//! The law of this module: all `unsafe` of this crate is here. Nothing is ever written to a disk; every
+//! Invariants: all `unsafe` of this crate is here. Nothing is ever written to a disk; every
 //! command sent to a drive only reads, transfers at most 4096 bytes and ends within [`TIMEOUT`]. Requests are
 //! sent to block and character devices only, so no other file ever receives one of these numbers. The answers
 //! are raw bytes, which [`crate::identify`] parses.

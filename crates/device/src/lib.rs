@@ -1,6 +1,6 @@
 //! Targets, which are block devices and images: their bytes, and what is known about their sectors.
 //!
-//! The law of this crate: every figure of a [`Topology`](topology::Topology) carries the source that reported
+//! Invariants: every figure of a [`Topology`](topology::Topology) carries the source that reported
 //! it, sources that disagree are all kept, and nothing is ever written. All `unsafe` code of this crate is in
 //! [`ioctl`].
 

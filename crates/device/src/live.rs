@@ -1,7 +1,7 @@
 //! What stands on a disk or a partition, as the running kernel reports it: arrays, mappings, caches, and what
 //! uses them.
 //!
-//! The law of this module: it queries sysfs, /proc and device mapper, and only reads. What the kernel does
+//! Invariants: it queries sysfs, /proc and device mapper, and only reads. What the kernel does
 //! not report, or not to us, is unknown and is reported as such. Depth and number are limited, because a
 //! captured tree may contain anything.
 //!

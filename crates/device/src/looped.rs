@@ -1,7 +1,7 @@
 //! Loop devices. A loop device shows a file or another device from some byte on, so its boundaries are those
 //! of the device below it.
 //!
-//! The law of this module: the kernel does not pass these boundaries on in a loop device's own limits, so
+//! Invariants: the kernel does not pass these boundaries on in a loop device's own limits, so
 //! those limits are used only where nothing more is known about the device below.
 
 use std::path::{Path, PathBuf};

@@ -1,6 +1,6 @@
 //! Drives known to claim 512-byte physical sectors although they work in larger ones.
 //!
-//! The law of this module: the list is data (`quirks.toml`, compiled in), and every entry names its sources.
+//! Invariants: the list is data (`quirks.toml`, compiled in), and every entry names its sources.
 //! An entry never overrules a drive that reports more than [`Quirk::claims_physical`]: callers compare first.
 //! A family may be listed if some of its drives report correctly, but not if some of them have 512-byte
 //! sectors.

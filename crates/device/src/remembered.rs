@@ -115,7 +115,9 @@ mod tests {
                 assert!(buf.iter().all(|byte| u64::from(*byte) == at >> 20));
             }
             let failed = medium.read_at(ByteOffset::new(1), &mut [0; 512]).unwrap_err();
-            assert!(matches!(failed, ReadError::Io { at, source } if at.get() == 1 && source.raw_os_error() == Some(5)));
+            assert!(
+                matches!(failed, ReadError::Io { at, source } if at.get() == 1 && source.raw_os_error() == Some(5))
+            );
         }
         assert_eq!(count.load(Ordering::Relaxed), 4);
     }

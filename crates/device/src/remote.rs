@@ -1,6 +1,6 @@
 //! Images where they lie: objects on servers, read in ranges.
 //!
-//! The law of this module: of the object that the user named, only the ranges that are asked for are fetched, in
+//! Invariants: of the object that the user named, only the ranges that are asked for are fetched, in
 //! blocks that are kept within a bound ([`cache`]); nothing else is fetched but credentials for it. Every answer
 //! is checked against what was asked before its bytes count ([`answer`]). A target has one budget of time and
 //! bytes ([`Limits`]), and its first failure is its last. Secrets are in no error. What is asynchronous stays in

@@ -1,6 +1,6 @@
 //! Shows untrusted text on a terminal and in a shell: file names, labels, serial numbers.
 //!
-//! The law of this module: what it returns makes a terminal do nothing, looks like no other text than the one
+//! Invariants: what it returns makes a terminal do nothing, looks like no other text than the one
 //! stored, and is exactly one word for a shell.
 
 use std::borrow::Cow;

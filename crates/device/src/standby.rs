@@ -1,6 +1,6 @@
 //! Finds disks in standby without waking them.
 //!
-//! The law of this module: nothing here reads a medium. Opening a disk's node reads nothing, and a disk that the
+//! Invariants: nothing here reads a medium. Opening a disk's node reads nothing, and a disk that the
 //! kernel itself has suspended is not even opened, because any command would resume it.
 
 use std::collections::BTreeSet;

@@ -1,6 +1,6 @@
 //! What is known about a device's sectors, and from which source.
 //!
-//! The law of this module: a [`Figure`] is never without its source. When sources disagree all are kept, one
+//! Invariants: a [`Figure`] is never without its source. When sources disagree all are kept, one
 //! is chosen, and the reason is recorded. Of a [`Topology`] this holds for its figures: `stacked_optimum` and `guest`
 //! have no source of their own, and `formats` one for the whole list.
 

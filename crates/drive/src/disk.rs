@@ -1,6 +1,6 @@
 //! A disk: the controller's queue and caches over the moving parts.
 //!
-//! The law of this module: the mechanism does one operation at a time and cannot be interrupted, except that
+//! Invariants: the mechanism does one operation at a time and cannot be interrupted, except that
 //! reading ahead stops at once. Every write goes through the write buffer; the modes differ in when the write
 //! completes (when the drive has the data, or when the medium has it). A flush is not queued: earlier
 //! commands end first, later ones wait.

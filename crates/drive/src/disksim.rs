@@ -1,6 +1,6 @@
 //! DiskSim 4.0's parameter sets as profiles: drives that were measured in the laboratory, request by request.
 //!
-//! The law of this module: the parameters are read as DiskSim's reference manual defines them, and nothing is fitted to
+//! Invariants: the parameters are read as DiskSim's reference manual defines them, and nothing is fitted to
 //! a trace. A parameter that the model cannot represent is an error that names it. It is never dropped
 //! silently, unless it cannot matter to a drive that is given one request at a time. A set is a `.parv`
 //! with the bus, the `.diskspecs` file that it sources (without a `.parv`, the one of that name), the `.model`

@@ -1,6 +1,6 @@
 //! Modelled drives in virtual time.
 //!
-//! The law of this crate: a drive is a deterministic machine. It reads no clock, starts no thread, does no I/O and draws
+//! Invariants: a drive is a deterministic machine. It reads no clock, starts no thread, does no I/O and draws
 //! no random number; the same requests at the same times give the same answers to the nanosecond on every machine.
 //! The only I/O of the crate is [`Profile::open`] and [`Profile::open_with`], which read a profile's file and
 //! the files of its bases; a test enforces this.

@@ -5,7 +5,7 @@
 //! holds the changes made by the option in `drive:NAME,jumper=on`. Values are checked once, here: the code
 //! below this module can rely on every figure being possible.
 //!
-//! The law of this module: a [`Profile`] is possible. Only this crate makes one, after checking it.
+//! Invariants: a [`Profile`] is possible. Only this crate makes one, after checking it.
 
 mod builtin;
 mod file;

@@ -3,7 +3,7 @@
 //! Nothing is written in place. The mapping table counts in *indirection units*; a write of less than a unit
 //! makes the drive read the rest of the unit first, unless the host sends it in time. Overwritten data
 //! becomes stale where it lies. Garbage collection moves what is still valid in a block, and then the block
-//! is erased. The law of this module: every byte that is programmed is counted once, either for the host
+//! is erased. Invariants: every byte that is programmed is counted once, either for the host
 //! (whole units, and the padding of a page that had to be programmed before it was full) or for garbage
 //! collection; and every unit is mapped to exactly one valid slot, or none.
 //!

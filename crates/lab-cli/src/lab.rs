@@ -220,11 +220,11 @@ fn check_memory(wanted: ByteCount) -> Result<()> {
 }
 
 fn drives(arguments: &LabArguments) -> Result<Vec<GuestDrive>> {
-    const MOST: usize = 24;
+    const MAX_DRIVES: usize = 24;
     let count = arguments.drive.len();
     let usage = |message: String| Err(UsageError(message).into());
-    if count > MOST {
-        return usage(format!("--drive: {count} drives, and a guest has room for {MOST}"));
+    if count > MAX_DRIVES {
+        return usage(format!("--drive: {count} drives, and a guest has room for {MAX_DRIVES}"));
     }
     let starts = arguments.start.len();
     if starts > 1 && starts != count {

@@ -1,6 +1,6 @@
 //! A Linux guest in virtual time, on modelled drives, or in the host's time ([`HostedJob`]).
 //!
-//! The law of this module: a run in virtual time depends on its [`Job`] only. The guest is User-Mode Linux, an ordinary
+//! Invariants: a run in virtual time depends on its [`Job`] only. The guest is User-Mode Linux, an ordinary
 //! process. A library that is preloaded into it (`clock/`) provides its time, and its drives answer at the
 //! times that their models give. Nothing here waits for the host's clock, except for the limit after which a
 //! guest is considered hung. However a run ends, it leaves no process, socket or file behind. Whatever root

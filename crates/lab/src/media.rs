@@ -1,6 +1,6 @@
 //! A modelled drive with contents, for any clock.
 //!
-//! The law of this module: the model says when, the store says what. [`Served`] joins the two and reads no
+//! Invariants: the model says when, the store says what. [`Served`] joins the two and reads no
 //! clock, so it can be used in virtual and in real time. Every later read sees a write at once. What survives
 //! a power cut is what the model says was on the medium. Only [`virtio`] describes such a drive to a guest's
 //! driver, and translates the driver's requests for it.

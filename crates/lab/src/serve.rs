@@ -1,6 +1,6 @@
 //! Gives other programs access to a modelled drive with contents: clients, and the wall clock.
 //!
-//! The law of this module: it never waits for one client. What the drive holds and when it answers is decided
+//! Invariants: it never waits for one client. What the drive holds and when it answers is decided
 //! elsewhere ([`straddle_lab::media::Served`]). [`Engine`] adds the wall clock and [`Server`] the clients; neither
 //! knows how the other works.
 

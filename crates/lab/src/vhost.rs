@@ -1,6 +1,6 @@
 //! The device side of vhost-user for a block device.
 //!
-//! The law of this module: it starts no thread, reads no clock and knows no drive. The owner of a
+//! Invariants: it starts no thread, reads no clock and knows no drive. The owner of a
 //! [`Connection`] tells it when there is a message to receive. It hands out requests, and returns their
 //! completions to the guest when its owner says so. So the same code serves a machine in real time and a
 //! kernel in virtual time. Nothing that the other side sends is trusted: no address, no length, not the order

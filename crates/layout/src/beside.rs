@@ -1,7 +1,7 @@
 //! What shares a medium with its partition table: the metadata of an array of which the whole disk is a
 //! member, and contents that are older than the table or still in use.
 //!
-//! The law of this module: it reports what libblkid would, and decides whose the table is. A table is the
+//! Invariants: it reports what libblkid would, and decides whose the table is. A table is the
 //! array's, or older than the array, if no partition covers the array's metadata, wherever the table's backup
 //! is, and also if it reaches past the end of the disk. A table with a partition over the metadata is the
 //! disk's. The choice loses nothing: whatever does not decide is reported beside what does.

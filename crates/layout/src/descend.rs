@@ -1,6 +1,6 @@
 //! Following the layers from a partition or a disk up to file systems.
 //!
-//! The law of this module: it goes the way the kernel and its tools would, looking for array members before
+//! Invariants: it goes the way the kernel and its tools would, looking for array members before
 //! looking at the first bytes. It never goes further than [`MAX_DEPTH`], [`MAX_LAYERS`] and [`MAX_PROBES`],
 //! and reports where it stops. It does not look at what is on another disk, in another member or behind a
 //! key.

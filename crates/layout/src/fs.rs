@@ -1,6 +1,6 @@
 //! The units that file systems and swap record in their own metadata.
 //!
-//! The law of this module: it reads one superblock, where the format keeps its first copy, and the label if
+//! Invariants: it reads one superblock, where the format keeps its first copy, and the label if
 //! the format keeps that elsewhere; never more than 128 KiB, whatever numbers it finds. In NTFS it also looks for a
 //! hibernated Windows, in twice as much at most. A superblock whose
 //! block size is not a power of two between 256 bytes and 64 MiB is ignored entirely; any other impossible

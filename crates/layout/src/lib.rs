@@ -1,6 +1,6 @@
 //! What is written on a medium: partition tables, and the signatures of the contents of their partitions.
 //!
-//! The law of this crate: it only reads, it trusts no field, and it reports the byte of each structure.
+//! Invariants: it only reads, it trusts no field, and it reports the byte of each structure.
 //! Damage is a value ([`Problem`]) beside whatever could still be read, not an error that hides the rest.
 
 mod beside;

@@ -1,6 +1,6 @@
 //! The kernel's devices on a partition or a disk, as layers like those read from its bytes.
 //!
-//! The law of this module: it reports what the kernel reports. [`compare()`] finds where the two views differ;
+//! Invariants: it reports what the kernel reports. [`compare()`] finds where the two views differ;
 //! nothing is decided here. [`merge()`] keeps what is on the disk and adds what only a running machine shows:
 //! what is behind a key, in a pool, or on an array of which this drive holds only a part.
 

@@ -1,6 +1,6 @@
 //! What is written on a medium, as values: tables, partitions, layers, contents and problems.
 //!
-//! The law of this module: it uses nothing else from this crate. Readers create these values; rules and plans
+//! Invariants: it uses nothing else from this crate. Readers create these values; rules and plans
 //! consume them.
 
 pub mod content;

@@ -1,6 +1,6 @@
 //! Reading a medium: its first bytes once, everything else from its place.
 //!
-//! The law of this module: only the very first block can make the whole reading fail. A structure past the
+//! Invariants: only the very first block can make the whole reading fail. A structure past the
 //! end is absent, and one that the operating system cannot read is unreadable; both are values, not errors.
 
 use std::fmt;

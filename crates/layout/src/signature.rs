@@ -1,6 +1,6 @@
 //! Recognising what a partition or a whole medium holds by its first bytes.
 //!
-//! The law of this module: an answer is the name that blkid gives as TYPE or PTTYPE. It is found by a magic
+//! Invariants: an answer is the name that blkid gives as TYPE or PTTYPE. It is found by a magic
 //! number and, if that is short, by the fields around it. Formats that this crate reads are listed in the
 //! tables here; everything else that libblkid names is in `named`. Two reads find everything that Linux uses:
 //! 12 KiB from the start, and 54 KiB from there on if the first read shows nothing. Three small reads further

@@ -1,6 +1,6 @@
 //! What lies in a partition that no known content accounts for.
 //!
-//! The law of this module: it only reads, a few KiB of each partition, and what it cannot read counts as data. It finds
+//! Invariants: it only reads, a few KiB of each partition, and what it cannot read counts as data. It finds
 //! where something is kept, not how much: the metadata of GEOM, of Android's verified boot and of DRBD are in the last
 //! sectors, and a tree of hashes begins behind the file system.
 

@@ -1,6 +1,6 @@
 //! Volumes: the layers between a partition and a file system, each read from its own superblock.
 //!
-//! The law of this module: a parser reads a bounded number of bytes of one medium. It returns what it found,
+//! Invariants: a parser reads a bounded number of bytes of one medium. It returns what it found,
 //! and which runs of that medium hold the space that the volume provides. It does not read that space;
 //! `descend` does. Whatever the bytes are, there is an answer, and what could not be read is a remark.
 

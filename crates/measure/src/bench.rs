@@ -1,6 +1,6 @@
 //! Workloads and statistics.
 //!
-//! The law of this module: it knows a target only through the [`Target`] trait, never by its implementation.
+//! Invariants: it knows a target only through the [`Target`] trait, never by its implementation.
 //! It knows nothing of published figures, scripts or guests. A workload is a value; the same workload on a
 //! target of the same size sends the same requests. Nothing here reads a clock: time is the target's. Memory
 //! does not grow with the number of requests, and no ratio is given without its uncertainty.

@@ -1,6 +1,6 @@
 //! Finds out what a drive really does, by timing alone.
 //!
-//! The law of this module: it knows a drive only as [`straddle_measure::bench::Surface`], that is by requests and the
+//! Invariants: it knows a drive only as [`straddle_measure::bench::Surface`], that is by requests and the
 //! time they take. It reads no profile, no claim and no counter; claims are compared with the findings at the
 //! end. Every finding carries its evidence. If the evidence does not suffice or contradicts itself, the
 //! finding is that it cannot be determined. `docs/probe.md` says how each property is found and what can mislead

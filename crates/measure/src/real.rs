@@ -1,6 +1,6 @@
 //! Measures files and block devices, in real time.
 //!
-//! The law of this module: a target is left as it was. Every write contains the bytes that were read from its
+//! Invariants: a target is left as it was. Every write contains the bytes that were read from its
 //! place before the first write; a journal on another file holds them too until the end ([`Session`]). Other
 //! contents are written only to a file that was made for the measurement, or to a target that was named twice
 //! ([`GivenUp`]). Nothing is written outside the areas that a survey found, or beyond the target's end; both

@@ -1,6 +1,6 @@
 //! Writing a table: the only code that changes a partition table while the data stay where they are.
 //!
-//! The law of this module: nothing is written until the disk is known to be the plan's, it is not in use, and
+//! Invariants: nothing is written until the disk is known to be the plan's, it is not in use, and
 //! a backup of every byte that will be overwritten is written and synchronised. Nothing is reported as done before
 //! it was read back. The types enforce this order: a [`Prepared`] becomes a [`BackedUp`], and a [`BackedUp`]
 //! becomes a [`Written`]. An undo starts from a stored [`Backup`], which yields a [`BackedUp`].

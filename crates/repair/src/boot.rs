@@ -1,7 +1,7 @@
 //! Moves at boot: the partitions of the disk that the system starts from are moved in the initramfs, before the
 //! root file system is mounted.
 //!
-//! The law of this module: while data move, the partitions that move are not listed, and no boot loader finds
+//! Invariants: while data move, the partitions that move are not listed, and no boot loader finds
 //! its files in them. A move is prepared only if everything that is read before the move can go on, from the
 //! boot code to the initramfs, is elsewhere. When the machine starts, whatever fails before the first write
 //! lets it start as before; it never goes on with partitions in the kernel that the table does not have.

@@ -1,6 +1,6 @@
 //! Partition contents that depend on the drive's logical sector size.
 //!
-//! The law of this module: whether contents fit sectors of the new size is what the audit says ([`straddle_audit::unfit`]).
+//! Invariants: whether contents fit sectors of the new size is what the audit says ([`straddle_audit::unfit`]).
 //! What does not fit is refused, by its partition and the reason. Contents that cannot be seen are reported, and refused
 //! if their sector size would change.
 

@@ -1,6 +1,6 @@
 //! Copies of a disk to another one, with aligned partitions.
 //!
-//! The law of this module: the source is only read. The new disk has a marker in its first sector until all
+//! Invariants: the source is only read. The new disk has a marker in its first sector until all
 //! data are on it, durably, and are read back unless that is left out; then the table takes the marker's place. A copy that was
 //! interrupted is made again from its beginning. Without consent, it begins only if
 //! the new disk holds zeros wherever it writes; and it writes nowhere else than in the places that were listed before.

@@ -1,6 +1,6 @@
 //! Encoding a plan as the bytes to write.
 //!
-//! The law of this module: it writes nothing itself. Each [`Step`] holds the present and the new bytes, in
+//! Invariants: it writes nothing itself. Each [`Step`] holds the present and the new bytes, in
 //! whole logical blocks, and only blocks that change. The steps before a flush may reach the medium in any
 //! order and in part. Whatever part of them has, a reader that checks checksums as the UEFI specification
 //! requires finds the old table or the new one. Each unit of 512 bytes is assumed to be written completely or

@@ -1,6 +1,6 @@
 //! The fingerprint by which a plan recognises its disk.
 //!
-//! The law of this module: the hash covers everything that makes up the present table and nothing else. A
+//! Invariants: the hash covers everything that makes up the present table and nothing else. A
 //! boot loader or a file system may write elsewhere without invalidating the plan.
 
 use crate::relocate::is_title;

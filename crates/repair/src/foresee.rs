@@ -1,6 +1,6 @@
 //! Predicting what a disk would hold after a plan's steps, without writing them.
 //!
-//! The law of this module: a plan is written only if a reader of the planned bytes would find the plan's
+//! Invariants: a plan is written only if a reader of the planned bytes would find the plan's
 //! table.
 
 use straddle_device::{Medium, ReadError};

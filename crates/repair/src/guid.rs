@@ -1,6 +1,6 @@
 //! Identifiers for new tables and partitions, generated from a seed.
 //!
-//! The law of this module: the same seed gives the same identifiers. The caller chooses the seed.
+//! Invariants: the same seed gives the same identifiers. The caller chooses the seed.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,6 +1,6 @@
 //! Names for partition types.
 //!
-//! The law of this module: a name means the same purpose in both table formats. If a format has no type for
+//! Invariants: a name means the same purpose in both table formats. If a format has no type for
 //! it, that is an error.
 
 use straddle_layout::types::{guid_text, parse_guid};

@@ -1,7 +1,7 @@
 //! Plans partition tables on the right boundaries, moves and copies partitions to them, and writes so that a
 //! power cut at any point leaves the old layout, the new one, or a move that can be finished or reversed.
 //!
-//! The law of this crate: planning and encoding are pure, and plans are values. Three modules write, each from
+//! Invariants: planning and encoding are pure, and plans are values. Three modules write, each from
 //! a plan of its own, and only to a [`Target`], which this crate opens itself:
 //!
 //! - [`apply`] writes the table of a [`Plan`], and overwrites no byte that is not in a backup which was written
@@ -29,7 +29,7 @@ mod guid;
 mod kinds;
 mod lost;
 pub mod moves;
-pub mod peers;
+pub mod other_tools;
 mod plan;
 mod present;
 pub mod realign;

@@ -1,7 +1,7 @@
 //! What a plan makes unreachable: partitions that the new table no longer lists, and content that fills the
 //! disk without a table.
 //!
-//! The law of this module: it only reads. A plan carries what it finds, so that the user is shown it by name
+//! Invariants: it only reads. A plan carries what it finds, so that the user is shown it by name
 //! and size before applying the plan.
 
 use std::fmt;

@@ -17,7 +17,7 @@ use crate::realign::Unplanned;
 use crate::{Request, Seed, Situation, in_the_way_of_copies, realign};
 
 /// No table with more partitions is planned for: a GPT has 128 entries as a rule, and orders of moves take time.
-const MOST: usize = 128;
+const MAX_PARTITIONS: usize = 128;
 
 /// Returns the unfinished move on the device or image at `path`; `None` if there is none, or it is not one of those.
 ///
@@ -100,7 +100,7 @@ pub fn of(examiner: &Examiner, name: &str, target: &Target, stack: &Stack) -> Mo
     let not_converted = not_converted(target, stack);
     let moves = Moves { in_the_way: in_the_way(target, stack), not_converted, ..moves };
     // A damaged table is mended first.
-    let is_listed = (1..=MOST).contains(&stack.partitions.len());
+    let is_listed = (1..=MAX_PARTITIONS).contains(&stack.partitions.len());
     if target.zoned.is_some() || !stack.problems.is_empty() || !is_listed {
         return moves;
     }

@@ -1,7 +1,7 @@
 //! A plan: the table that a disk is to have, with reasons, as a value that can be stored and reviewed before
 //! anything is written.
 //!
-//! The law of this module: a plan is made for one disk and recognises it by a fingerprint. Every [`Plan`] is
+//! Invariants: a plan is made for one disk and recognises it by a fingerprint. Every [`Plan`] is
 //! valid, whether made here or read from a [`PlanFile`]: nothing overlaps, nothing is outside the usable
 //! space, and every field fits its place on disk. It cannot be changed afterwards:
 //!

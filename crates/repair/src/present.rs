@@ -1,6 +1,6 @@
 //! Targets whose layout is to be changed, or copied.
 //!
-//! The law of this module: what a plan starts from is read here, and nowhere else: the table in the target's own
+//! Invariants: what a plan starts from is read here, and nowhere else: the table in the target's own
 //! sectors, and its contents if the plan depends on them. The target is open for reading only.
 
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! Plans to move misaligned partitions to aligned starts.
 //!
-//! The law of this module: planning reads and writes nothing but values; only a [`Run`], made by
+//! Invariants: planning reads and writes nothing but values; only a [`Run`], made by
 //! [`Realign::begin`] or found on a disk by [`Run::find`], writes. A [`Realign`] is always possible: its
 //! moves, made in their order, bring every partition to the place that its table lists, and overwrite nothing
 //! that is still needed. A partition that does not move keeps every bit of itself and of its entry.
@@ -330,7 +330,7 @@ fn attempt(
         encode(&plan, situation.medium, situation.stack)?;
     }
     let references = references(base, &plan)?;
-    let (window, journal) = (room::LARGEST, Journal::Elsewhere { needed: ByteCount::ZERO });
+    let (window, journal) = (room::MAX_WINDOW, Journal::Elsewhere { needed: ByteCount::ZERO });
     let mut realign = Realign { plan, moves, blocks: physical, window, journal, references, anchors, wipes };
     realign.find_journal(situation.medium, look)?;
     let realign = realign.checked()?;

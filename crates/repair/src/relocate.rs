@@ -1,6 +1,6 @@
 //! Moves spans of bytes on a disk, so that a crash at any moment loses none of them.
 //!
-//! The law of this module: at every moment the disk and the journal together hold all data, whatever part of
+//! Invariants: at every moment the disk and the journal together hold all data, whatever part of
 //! the writes since the last flush has become durable. Nothing is written but destinations, the rest of the
 //! physical sectors at their ends (with what they hold), the journal, and, on the way back, sources. What the
 //! data mean is not known here, nor are tables, file systems or commands. Neither is the identity of a disk: a

@@ -1,6 +1,6 @@
 //! Requests: the partitions of a new table, or changes to the present one.
 //!
-//! The law of this module: it turns text into a [`Request`] and knows nothing of a disk.
+//! Invariants: it turns text into a [`Request`] and knows nothing of a disk.
 
 use std::collections::BTreeSet;
 use std::str::FromStr;

@@ -1,7 +1,7 @@
 //! sfdisk scripts: the format that `sfdisk --dump` prints and `sfdisk` reads (sfdisk(8), "Named-fields
 //! format").
 //!
-//! The law of this module: a dump of a plan, read back, requests the same table. Anything not understood is
+//! Invariants: a dump of a plan, read back, requests the same table. Anything not understood is
 //! an error.
 
 use std::fmt::Write;

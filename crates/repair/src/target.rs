@@ -1,6 +1,6 @@
 //! Disks that can be written.
 //!
-//! The law of this module: a [`Target`] is a raw image or a whole disk that this crate has opened itself, after
+//! Invariants: a [`Target`] is a raw image or a whole disk that this crate has opened itself, after
 //! it found out what it is: its format, its zones, its sectors and its serial number. No other process uses
 //! it, as far as locks, the kernel and /proc show. It gives out its bytes for reading only; what is written
 //! comes from [`apply`](crate::apply), [`realign`](crate::realign) and [`copy`](crate::copy).

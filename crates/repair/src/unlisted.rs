@@ -1,6 +1,6 @@
 //! Contents that no partition lists, such as those of a partition that was deleted.
 //!
-//! The law of this module: it only reads. Contents are looked for where partitions begin: at the start of free space, behind
+//! Invariants: it only reads. Contents are looked for where partitions begin: at the start of free space, behind
 //! other contents in it, one track after these, on the first MiBs, cylinders and GiBs, and where something is to be put.
 
 use std::collections::BTreeSet;

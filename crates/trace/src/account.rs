@@ -1,6 +1,6 @@
 //! The requests of a trace, by volume and operation.
 //!
-//! The law of this module: accounts of the parts of a trace add up to that of the whole, but for what is left behind a
+//! Invariants: accounts of the parts of a trace add up to that of the whole, but for what is left behind a
 //! window ([`Window`]), which adds up for traces that are apart. Memory grows with the number of volumes and of classes,
 //! and not with the requests.
 

@@ -1,6 +1,6 @@
 //! blktrace's binary files, one for each processor, merged by time.
 //!
-//! The law of this module: a record is what `<linux/blktrace_api.h>` says, in the byte order of its magic number.
+//! Invariants: a record is what `<linux/blktrace_api.h>` says, in the byte order of its magic number.
 //! What the kernel wrote late is put right within a window of records; a record is never dropped.
 //!
 //! | byte | field of `struct blk_io_trace` |

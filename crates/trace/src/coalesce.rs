@@ -1,6 +1,6 @@
 //! What is left of writes behind a cache that holds them for a while.
 //!
-//! The law of this module: a unit is written a fixed time after its first write since it was written last, with all
+//! Invariants: a unit is written a fixed time after its first write since it was written last, with all
 //! that has come meanwhile. To write it later is not allowed, and to write it earlier never makes its writes fewer:
 //! so no cache that holds a write for at most this time writes fewer units. Memory is bounded by the number of units
 //! that are held; if more are dirty, the oldest is written early, and that is counted.

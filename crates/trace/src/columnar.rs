@@ -1,6 +1,6 @@
 //! Traces in Apache Parquet.
 //!
-//! The law of this module: only the columns that are asked for are read, a batch of rows at a time; a directory or row
+//! Invariants: only the columns that are asked for are read, a batch of rows at a time; a directory or row
 //! group that is too large is refused; a damaged file is an error, also where the library panics. Strings stay numbers of
 //! a dictionary.
 

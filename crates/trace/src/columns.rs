@@ -1,6 +1,6 @@
 //! Which column of a table holds what, and in which unit.
 //!
-//! The law of this module: CSV and Parquet have the same map, `time=ts:us,op=type:0/1,offset=lba:sectors,…`. A
+//! Invariants: CSV and Parquet have the same map, `time=ts:us,op=type:0/1,offset=lba:sectors,…`. A
 //! quantity that it leaves out is looked up by its usual names.
 
 use std::str::FromStr;

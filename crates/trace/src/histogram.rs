@@ -1,6 +1,6 @@
 //! What is kept of the requests of a trace: how many begin where in their MiB, and how long they are.
 //!
-//! The law of this module: memory does not grow with the trace, and nothing is lost that a boundary can ask. A
+//! Invariants: memory does not grow with the trace, and nothing is lost that a boundary can ask. A
 //! request of `n` sectors at sector `s` touches the units of `u` sectors in a way that depends on `s mod u` and
 //! on `n` only, and each unit up to 1 MiB divides 2048 sectors. So `s mod 2048` and `n` are exact for every unit
 //! and every start of the partition; a length of 4096 sectors or more is kept as `4096 + n mod 2048` and a number

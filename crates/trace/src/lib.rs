@@ -1,6 +1,6 @@
 //! Block traces: reading them, counting what they do to units, and replaying them on modelled drives.
 //!
-//! The law of this crate: a trace is read while it is counted or replayed, so memory use does not depend on its
+//! Invariants: a trace is read while it is counted or replayed, so memory use does not depend on its
 //! length. Every error names the file, and the line if it concerns one. The same trace on the same drive gives the
 //! same report on every machine.
 

@@ -1,6 +1,6 @@
 //! What a recording says of itself: by what it was recorded, of which drives, and what was lost.
 //!
-//! The law of this module: it is lines of `key: value`, which stand in blktrace's files as messages: those before the
+//! Invariants: it is lines of `key: value`, which stand in blktrace's files as messages: those before the
 //! requests say what was recorded, those behind them what came of it. Keys that are not known are passed over, and
 //! what is kept of a file is bounded.
 

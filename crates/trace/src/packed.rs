@@ -1,6 +1,6 @@
 //! Compressed traces, read as they come.
 //!
-//! The law of this module: it unpacks as much as is asked for, so a small file that unpacks to a large one costs
+//! Invariants: it unpacks as much as is asked for, so a small file that unpacks to a large one costs
 //! time and no memory. What a format may ask for its window is bounded.
 
 use std::io::{self, BufRead, BufReader, Read};

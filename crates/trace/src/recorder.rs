@@ -1,6 +1,6 @@
 //! Writes what happens to requests as blktrace does: one file, all processors merged by time.
 //!
-//! The law of this module: an event is written with all that the kernel or a modelled drive says of it, and counted as
+//! Invariants: an event is written with all that the kernel or a modelled drive says of it, and counted as
 //! it will be read. Of late events a window is put in order, and none is dropped; memory does not grow with their
 //! number.
 

@@ -54,13 +54,13 @@ fn stem(path: &Path) -> Option<PathBuf> {
 
 /// Returns the files of a recording that are there, from that of the first processor on.
 fn of_all_processors(stem: &Path) -> Vec<PathBuf> {
-    const MOST: u32 = 4096;
+    const MAX_PROCESSORS: u32 = 4096;
     let name = |number: u32| {
         let mut name = stem.as_os_str().to_owned();
         name.push(format!(".blktrace.{number}"));
         PathBuf::from(name)
     };
-    (0..MOST).map(name).take_while(|path| path.exists()).collect()
+    (0..MAX_PROCESSORS).map(name).take_while(|path| path.exists()).collect()
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Numbers and fields of lines, read eight bytes at a time.
 //!
-//! The law of this module: it reads what is plainly written, and returns `None` for everything else, such as a
+//! Invariants: it reads what is plainly written, and returns `None` for everything else, such as a
 //! sign, a blank or a number that does not fit. The caller then reads the line as text, which decides what it
 //! means and what is wrong with it. The bytes end with [`PADDING`] behind the last line.
 

@@ -1,6 +1,6 @@
 //! Accounts as bytes, to be kept or merged elsewhere.
 //!
-//! The law of this module: equal accounts are equal bytes, on every machine, and no other bytes are read as this
+//! Invariants: equal accounts are equal bytes, on every machine, and no other bytes are read as this
 //! account. What is left behind a window is not among them, as it does not add up like the rest. Volumes are in the order of their names, classes in that of their first sectors and lengths; a number
 //! is written in one way only; the last four bytes are a CRC-32 of all before them. What is read is bounded by the
 //! number of bytes, and its counts by [`MOST_REQUESTS`].

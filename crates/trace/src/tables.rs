@@ -1,6 +1,6 @@
 //! Tables in memory: batches of Arrow columns, counted as a Parquet file is.
 //!
-//! The law of this module: no column is copied but a few thousand rows at a time, and a table that is wrong counts for
+//! Invariants: no column is copied but a few thousand rows at a time, and a table that is wrong counts for
 //! nothing: its account exists only once all of it was read.
 
 use arrow_array::RecordBatch;

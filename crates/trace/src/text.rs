@@ -1,6 +1,6 @@
 //! Traces that are lines of text.
 //!
-//! The law of this module: a block of lines is in memory at a time, and a line that is not over is read on until it
+//! Invariants: a block of lines is in memory at a time, and a line that is not over is read on until it
 //! is. Each line is read quickly or as text, with the same result.
 
 use std::fmt;

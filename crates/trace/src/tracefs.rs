@@ -1,6 +1,6 @@
 //! Records what the kernel asks of a block device, through tracefs.
 //!
-//! The law of this module: the device is not opened. The kernel's buffers are those of an instance of this process,
+//! Invariants: the device is not opened. The kernel's buffers are those of an instance of this process,
 //! which is removed at the end, or by the next recording if this process was killed. What the kernel had no room for is counted. Memory does not depend on the length of
 //! the recording, and what the kernel says is checked like any other input.
 

@@ -7,7 +7,7 @@ use crate::format::{Token, Volume};
 use crate::scan;
 
 /// The most volumes. The largest published traces are of fewer than 10,000.
-pub(crate) const MOST: usize = 1 << 16;
+pub(crate) const MAX_VOLUMES: usize = 1 << 16;
 /// The longest name in bytes.
 pub(crate) const LONGEST: usize = 256;
 
@@ -138,8 +138,8 @@ impl Volumes {
 
     fn insert(&mut self) -> Result<usize, LineError> {
         let index = self.names.len();
-        if index >= MOST {
-            return Err(LineError::Volumes { most: MOST });
+        if index >= MAX_VOLUMES {
+            return Err(LineError::Volumes { most: MAX_VOLUMES });
         }
         self.names.push(self.name.clone());
         self.indices.insert(self.name.clone(), index);
@@ -255,10 +255,10 @@ mod tests {
     #[test]
     fn a_column_that_is_no_volume_is_refused() {
         let mut volumes = Volumes::default();
-        for number in 0..MOST {
+        for number in 0..MAX_VOLUMES {
             volumes.index(Volume(&number.to_string(), "")).unwrap();
         }
-        assert_eq!(volumes.index(Volume("x", "")), Err(LineError::Volumes { most: MOST }));
+        assert_eq!(volumes.index(Volume("x", "")), Err(LineError::Volumes { most: MAX_VOLUMES }));
         assert_eq!(volumes.index(Volume("7", "")), Ok(7));
         assert!(volumes.index(Volume(&"x".repeat(300), "")).is_err());
     }

@@ -1,6 +1,6 @@
 //! Writes the requests of traces in another format.
 //!
-//! The law of this module: a request is written with all that the format can hold, and what it cannot hold is counted.
+//! Invariants: a request is written with all that the format can hold, and what it cannot hold is counted.
 //! What would be read back as something else is an error.
 
 #[cfg(feature = "parquet")]

@@ -1,6 +1,6 @@
 //! The vocabulary for modelled and real drives: requests, their completions, and counters.
 //!
-//! The law of this module: it defines terms, not behaviour. It knows neither a model nor a device, does no I/O
+//! Invariants: it defines terms, not behaviour. It knows neither a model nor a device, does no I/O
 //! and reads no clock; a [`Time`] is on whatever clock its owner uses. [`SplitMix64`] is here because
 //! workloads, models and tests all draw from seeds and share one generator.
 

@@ -1,6 +1,6 @@
 //! Better sectors that the drive itself offers.
 //!
-//! The law of this module: no finding has a command. What changes a drive's sectors destroys everything on it,
+//! Invariants: no finding has a command. What changes a drive's sectors destroys everything on it,
 //! so the command is named in the advice, with its danger, and never among commands to paste.
 
 use straddle_device::identify::{FormatNvm, LbaFormat};

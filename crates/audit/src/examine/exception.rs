@@ -1,6 +1,6 @@
 //! Findings that do not count, and why: what a list of exceptions means for a target.
 //!
-//! The law of this module: an exception has a reason, and never hides an unfinished move or unreadable data.
+//! Invariants: an exception has a reason, and never hides an unfinished move or unreadable data.
 
 use std::collections::BTreeSet;
 

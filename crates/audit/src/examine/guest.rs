@@ -1,6 +1,6 @@
 //! The disks of virtual machines as targets.
 //!
-//! The law of this module: a disk is read in the format that its description states, and as its guest is shown
+//! Invariants: a disk is read in the format that its description states, and as its guest is shown
 //! it. No command that writes to the disk of a running guest is printed.
 
 use std::path::{Path, PathBuf};

@@ -1,6 +1,6 @@
 //! The new form of a partition's entry, and the command that makes the change.
 //!
-//! The law of this module: the command changes where the entry points, and nothing else that a system uses.
+//! Invariants: the command changes where the entry points, and nothing else that a system uses.
 
 use straddle_layout::Partition;
 use straddle_units::{Lba, LbaCount};

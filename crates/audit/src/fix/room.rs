@@ -2,7 +2,7 @@
 //!
 //! libfdisk moves an entry within its own blocks and into the gaps beside it, but it does not see all gaps
 //! (`fdisk_get_freespaces`, libfdisk/src/table.c; `recount_resize`, libfdisk/src/partition.c). A command that
-//! it refuses is not a fix. The law of this module: in doubt it says no.
+//! it refuses is not a fix. Invariants: in doubt it says no.
 
 use straddle_layout::{Partition, Role};
 use straddle_units::{ByteCount, ByteOffset, Span};

@@ -1,6 +1,6 @@
 //! Fixes that shrink a partition with content: first the content, if it extends past the new end, then the entry.
 //!
-//! The law of this module: the steps are one line joined by `&&`, so that none is done unless those before it
+//! Invariants: the steps are one line joined by `&&`, so that none is done unless those before it
 //! succeeded. A line that is pasted with DEVICE in it fails at its first step and changes nothing. A line
 //! that is pasted twice does nothing the second time.
 

@@ -1,7 +1,7 @@
 //! Moving a swap partition: its pages are worthless when it is not in use, so the swap is recreated at the
 //! new place.
 //!
-//! The law of this module: the line begins with a command that fails unless DEVICE is swap space, and sfdisk
+//! Invariants: the line begins with a command that fails unless DEVICE is swap space, and sfdisk
 //! refuses a disk with a partition in use. The UUID and the label, by which the swap is found, are preserved.
 
 use straddle_layout::layer::{Facts, Layer};

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use straddle_repair::{Format, Grow, Part, Place, Seed};
 use straddle_units::{BlockSize, ByteCount};
 
-use super::instead::InsteadArguments;
+use super::copy::CopyArguments;
 use super::{SectorArguments, block_size, partition_number, positive_size};
 use crate::target::local_paths;
 
@@ -330,7 +330,7 @@ pub(crate) struct RealignArguments {
     pub(crate) drive: Option<crate::measured::Known>,
 
     #[command(flatten)]
-    pub(crate) instead: InsteadArguments,
+    pub(crate) copy: CopyArguments,
 
     /// Save the plan to this file, for 'straddle apply'.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]

@@ -42,11 +42,11 @@ fn open_source(path: &Path, options: &Options) -> Result<Present> {
 
 /// Plans a copy.
 pub(super) fn plan(arguments: &RealignArguments, new: &Path, styles: Styles) -> Result<Exit> {
-    let instead = &arguments.instead;
+    let copy = &arguments.copy;
     let options = Options {
         logical: arguments.logical,
         format: arguments.format,
-        allow_backing: instead.allow_backing.clone(),
+        allow_backing: copy.allow_backing.clone(),
         read_through: Some(Limits::default()),
         ..Options::default()
     };
@@ -55,7 +55,7 @@ pub(super) fn plan(arguments: &RealignArguments, new: &Path, styles: Styles) -> 
     let is_there = !is_to_be_made(new);
     let wanted = CopyWanted {
         // There is nothing yet to write over: what comes there before the copy begins is not what the user has seen.
-        wipe: instead.wipe && is_there,
+        wipe: copy.wipe && is_there,
         grain: arguments.grain,
         seed: random_seed()?,
     };
@@ -90,7 +90,7 @@ pub(super) fn plan(arguments: &RealignArguments, new: &Path, styles: Styles) -> 
     let view = text::copy::View {
         copy: &made,
         old: &arguments.target,
-        options: &how_opened(arguments.format, &instead.allow_backing),
+        options: &how_opened(arguments.format, &copy.allow_backing),
         new,
         // A file was read just now.
         reads_first: is_there && !made.wipes() && !new.is_file(),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use straddle_device::{Options, Target};
-use straddle_repair::peers::{Free, Peer, peers};
+use straddle_repair::other_tools::{Free, Peer, peers};
 use straddle_repair::{Depth, Present};
 use straddle_repair::{Plan, Request, Seed, from_sfdisk, make, parse_file, to_sfdisk};
 use straddle_units::{ByteOffset, Lba};

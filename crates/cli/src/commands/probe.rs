@@ -26,7 +26,7 @@ use crate::view::json::probe::ProbeReport;
 use crate::view::text;
 
 /// The largest request of a probe, in bytes.
-const LARGEST: u64 = 16 << 20;
+const MAX_REQUEST: u64 = 16 << 20;
 
 pub(crate) fn run(arguments: &ProbeArguments, styles: Styles) -> Result<Exit> {
     if let Some(path) = &arguments.save {
@@ -141,7 +141,7 @@ fn open_real(path: &Path, arguments: &ProbeArguments, stop: &Arc<AtomicBool>) ->
         io: Io::Direct,
         regions: Some(0),
         bytes: u64::MAX,
-        settings: Settings { depth: 1, largest: LARGEST },
+        settings: Settings { depth: 1, largest: MAX_REQUEST },
         journals: &journals,
     };
     let preserved = Preserved::open(&intent, stop).map_err(unprepared)?;

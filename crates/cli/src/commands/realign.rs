@@ -22,7 +22,7 @@ use straddle_units::{BlockSize, ByteCount, ByteOffset, ErrorKind, Lba};
 
 use super::at_boot;
 use super::copy;
-use super::instead;
+use super::realign_hints;
 use super::saved::save;
 use crate::args::{AtBoot, MoveArguments, RealignArguments, ResumeArguments, VerifyMode};
 use crate::durability::{self, Needed};
@@ -36,7 +36,7 @@ use crate::view::json::realign::{NothingReport, RealignOutput, RealignReport};
 use crate::view::text;
 
 pub(crate) fn run(arguments: &RealignArguments, styles: Styles) -> Result<Exit> {
-    if let Some(new) = &arguments.instead.to {
+    if let Some(new) = &arguments.copy.to {
         return copy::plan(arguments, new, styles);
     }
     match arguments.at_boot {
@@ -47,16 +47,17 @@ pub(crate) fn run(arguments: &RealignArguments, styles: Styles) -> Result<Exit> 
     let options = opened(arguments);
     let name = arguments.target.display().to_string();
     let present = Present::to_change(&arguments.target, &options, Depth::Contents);
-    let present =
-        present.map_err(|error| instead::of_container(error, arguments)).with_context(|| name.clone())?;
+    let present = present
+        .map_err(|error| realign_hints::of_container(error, arguments))
+        .with_context(|| name.clone())?;
     let situation = present.situation();
     let realign = match realign::make(&situation, &wanted(arguments, situation.topology.logical.value())?) {
         Err(RealignError::Nothing) if is_all(arguments) && !situation.stack.partitions.is_empty() => {
             return nothing(&name, &situation, arguments.json);
         }
-        made => {
-            made.map_err(|error| instead::hint(error, &situation, arguments)).with_context(|| name.clone())?
-        }
+        made => made
+            .map_err(|error| realign_hints::hint(error, &situation, arguments))
+            .with_context(|| name.clone())?,
     };
     let estimate = estimate::of(&realign, arguments.drive.as_ref());
     if let Some(path) = &arguments.save {
@@ -133,7 +134,7 @@ fn wanted(arguments: &RealignArguments, block: BlockSize) -> Result<Wanted> {
         partitions: arguments.partition.clone(),
         starts: starts.collect::<Result<_>>()?,
         grain: arguments.grain,
-        wipe: arguments.instead.wipe,
+        wipe: arguments.copy.wipe,
     })
 }
 

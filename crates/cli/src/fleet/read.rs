@@ -15,7 +15,7 @@ use crate::view::json::check::SCHEMA;
 use crate::view::json::finding::{MisalignedReport, SeverityReport};
 
 /// The bytes that an audit may have: those of 30,000 disks.
-const LARGEST: u64 = 64 << 20;
+const MAX_AUDIT: u64 = 64 << 20;
 
 /// An audit, as `straddle check --json` prints it.
 #[derive(Debug, Deserialize)]
@@ -162,12 +162,12 @@ pub(crate) fn read(input: &Input, mut take: impl FnMut(Document)) -> Result<(), 
         Input::File(path) => Box::new(File::open(path).map_err(|error| format!("cannot open: {error}"))?),
         Input::Stdin => Box::new(io::stdin().lock()),
     };
-    let left = Rc::new(Cell::new(LARGEST));
+    let left = Rc::new(Cell::new(MAX_AUDIT));
     let limited = Limited { inner: BufReader::new(reader), left: Rc::clone(&left) };
     let mut is_empty = true;
     for document in serde_json::Deserializer::from_reader(limited).into_iter::<Document>() {
         take(document.map_err(|error| reason(&error))?);
-        left.set(LARGEST);
+        left.set(MAX_AUDIT);
         is_empty = false;
     }
     if is_empty { Err("it is empty".to_owned()) } else { Ok(()) }
@@ -192,7 +192,7 @@ impl<R: Read> Read for Limited<R> {
         let count = self.inner.read(buffer)?;
         let left = u64::try_from(count).ok().and_then(|count| self.left.get().checked_sub(count));
         let Some(left) = left else {
-            let message = format!("an audit has more than {LARGEST} bytes");
+            let message = format!("an audit has more than {MAX_AUDIT} bytes");
             return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
         };
         self.left.set(left);

@@ -1,6 +1,6 @@
 //! The last filter before stdout: it makes names printable that no earlier code did.
 //!
-//! The law of this module: of everything that controls a terminal, only line feeds, tabs and, if colours are
+//! Invariants: of everything that controls a terminal, only line feeds, tabs and, if colours are
 //! on, colours pass. A reader that has closed the pipe changes nothing: the command goes on as if it still read.
 
 use std::io::{self, Stdout, Write};

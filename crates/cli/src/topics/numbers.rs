@@ -1,6 +1,6 @@
 //! The arithmetic of the numbers in messages.
 //!
-//! The law of this module: a function says what follows from the numbers and nothing else. Where they fit more than
+//! Invariants: a function says what follows from the numbers and nothing else. Where they fit more than
 //! one cause it names each, and what tells them apart; where they decide nothing it returns nothing.
 
 mod contents;

@@ -8,7 +8,7 @@ use straddle_drive::Profile;
 use super::{Subject, all, plain, questions};
 
 /// The most that is found.
-const MOST: usize = 9;
+const MAX_FOUND: usize = 9;
 
 /// The most words that are searched for, and the longest: no text has longer ones, and more decide no better.
 const MOST_WORDS: usize = 24;
@@ -103,7 +103,7 @@ pub(crate) struct Search {
 /// Returns the best of what has all of the words; if nothing has, of what has the most of them, and a third at least.
 pub(crate) fn search(words: &[String]) -> Search {
     let mut search = best(words);
-    search.found.truncate(MOST);
+    search.found.truncate(MAX_FOUND);
     search
 }
 

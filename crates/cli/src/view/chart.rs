@@ -1,6 +1,6 @@
 //! Charts, for the terminal and as SVG.
 //!
-//! The law of this module: it draws the numbers that it is given and knows nothing of their meaning.
+//! Invariants: it draws the numbers that it is given and knows nothing of their meaning.
 
 pub mod groups;
 pub(crate) mod svg;

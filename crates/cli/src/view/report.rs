@@ -1,6 +1,6 @@
 //! Audits in the formats that the programs of build servers, spreadsheets and monitoring read.
 //!
-//! The law of this module: it translates what `check --json` describes, and adds nothing to it. Each format is
+//! Invariants: it translates what `check --json` describes, and adds nothing to it. Each format is
 //! written target by target, so that memory does not grow with their number, except for the one line a metric
 //! that Prometheus needs grouped.
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use straddle_units::ErrorKind;
 
-use crate::domain::{Domain, DomainError, LARGEST, Virsh, VirshError};
+use crate::domain::{Domain, DomainError, MAX_DOCUMENT, Virsh, VirshError};
 
 /// Where libvirt keeps the descriptions of QEMU's domains.
 const FOLDER: &str = "/etc/libvirt/qemu";
@@ -156,7 +156,7 @@ fn parsed(name: &str, text: &str) -> Result<Domain, FindError> {
 /// Reads the text of a file or pipe, or one byte more of it than is accepted.
 fn text(path: &Path) -> io::Result<String> {
     let mut bytes = Vec::new();
-    File::open(path)?.take(LARGEST + 1).read_to_end(&mut bytes)?;
+    File::open(path)?.take(MAX_DOCUMENT + 1).read_to_end(&mut bytes)?;
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         io::Error::new(io::ErrorKind::InvalidData, format!("byte {at} is not UTF-8"))
@@ -199,7 +199,7 @@ mod tests {
         let FindError::Description { name, source } = wrong.unwrap_err() else { panic!("{path}") };
         assert_eq!((name, source.line), (path, 1));
         assert!(libvirt.volume("p", "v").unwrap_err().contains("not installed"));
-        fs::write(folder.join("big.xml"), " ".repeat(usize::try_from(LARGEST).unwrap() + 2)).unwrap();
+        fs::write(folder.join("big.xml"), " ".repeat(usize::try_from(MAX_DOCUMENT).unwrap() + 2)).unwrap();
         let (_, big) = libvirt.domains(&folder.join("big.xml").display().to_string()).unwrap().remove(0);
         assert!(
             matches!(big, Err(FindError::Description { source, .. }) if source.what.contains("more than"))

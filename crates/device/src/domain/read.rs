@@ -1,6 +1,6 @@
 //! Reads a domain's XML.
 //!
-//! The law of this module: memory and stack do not depend on the document, except for the disks in it, whose
+//! Invariants: memory and stack do not depend on the document, except for the disks in it, whose
 //! number and size are limited. quick-xml reads without recursion and expands no entity; a document type, which
 //! could define some, is refused.
 
@@ -13,7 +13,7 @@ use crate::domain::element::Element;
 use crate::domain::error::DomainError;
 
 /// The largest document accepted, in bytes. Those of libvirt have some kilobytes.
-pub const LARGEST: u64 = 4 << 20;
+pub const MAX_DOCUMENT: u64 = 4 << 20;
 
 /// The deepest nesting accepted.
 const DEEPEST: usize = 64;
@@ -59,8 +59,8 @@ struct Walk {
 
 impl Walk {
     fn read(mut self, xml: &str) -> Result<Self, Wrong> {
-        if u64::try_from(xml.len()).is_ok_and(|len| len > LARGEST) {
-            return Err((LARGEST, format!("the document has more than {LARGEST} bytes")));
+        if u64::try_from(xml.len()).is_ok_and(|len| len > MAX_DOCUMENT) {
+            return Err((MAX_DOCUMENT, format!("the document has more than {MAX_DOCUMENT} bytes")));
         }
         let mut reader = Reader::from_str(xml);
         loop {

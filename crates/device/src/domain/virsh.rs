@@ -1,6 +1,6 @@
 //! Asks libvirt by its own client, `virsh`.
 //!
-//! The law of this module: only commands that read are run. A name is one argument, and never an option. virsh
+//! Invariants: only commands that read are run. A name is one argument, and never an option. virsh
 //! is ended if it does not answer in time.
 
 use std::io::{self, Read};
@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::domain::error::VirshError;
-use crate::domain::read::LARGEST;
+use crate::domain::read::MAX_DOCUMENT;
 
 /// At most this much of an error message is kept, in bytes.
 const LARGEST_MESSAGE: u64 = 4096;
@@ -86,7 +86,7 @@ impl Virsh {
         virsh.args(["--quiet", "--readonly", command]).args(words).env("LC_ALL", "C");
         virsh.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = virsh.spawn().map_err(VirshError::Run)?;
-        let out = reader(child.stdout.take(), LARGEST);
+        let out = reader(child.stdout.take(), MAX_DOCUMENT);
         let errors = reader(child.stderr.take(), LARGEST_MESSAGE);
         let Ok(out) = out.recv_timeout(self.limit) else {
             // It may have ended in the meantime.
@@ -94,7 +94,7 @@ impl Virsh {
             let _ = child.wait();
             return Err(VirshError::Late { command, limit: self.limit });
         };
-        if out.len() as u64 > LARGEST {
+        if out.len() as u64 > MAX_DOCUMENT {
             let _ = child.kill();
             let _ = child.wait();
             return Err(VirshError::Output { command, what: "more than a description has" });

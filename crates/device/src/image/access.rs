@@ -1,6 +1,6 @@
 //! The other files that an image may cause to be opened: only those that the user named.
 //!
-//! The law of this module: an image's contents never cause a file to be opened. A name in an image is only
+//! Invariants: an image's contents never cause a file to be opened. A name in an image is only
 //! compared with the files that the user named, and what is then opened is the path that the user gave. Where
 //! the user named none, a name is not even looked up.
 

@@ -1,7 +1,7 @@
 //! Files that are not images but may hold a disk in another form, recognised by their magic. Compressed ones
 //! can be read through (`through.rs`); the others are not read.
 //!
-//! The law of this module: a file in one of these forms is never taken for a raw image unless the user says
+//! Invariants: a file in one of these forms is never taken for a raw image unless the user says
 //! so. A file that is not in the list is left to the other readers.
 //!
 //! Sources: qemu `block/{qcow,vmdk,dmg,bochs,cloop}.c`; VMware "Virtual Disk Format 5.0" and VMFSsparse of
@@ -198,7 +198,7 @@ fn is_lzma(head: &[u8]) -> bool {
     /// lc = 3, lp = 0, pb = 2, as lzma(1) and 7z write.
     const PROPERTIES: u8 = 93;
     /// The largest plausible size: 256 GiB, the same limit that xz uses.
-    const MOST: u64 = 1 << 38;
+    const MAX_SIZE: u64 = 1 << 38;
     let (dictionary, size) = (le32(head, 1), le64(head, 5));
     let rounded = dictionary.is_power_of_two()
         || dictionary.checked_div(3).is_some_and(|third| third * 3 == dictionary && third.is_power_of_two());
@@ -206,7 +206,7 @@ fn is_lzma(head: &[u8]) -> bool {
         && head[0] == PROPERTIES
         && rounded
         && dictionary >= 1 << 12
-        && (size == u64::MAX || (size > 0 && size < MOST))
+        && (size == u64::MAX || (size > 0 && size < MAX_SIZE))
         && head[HEADER] == 0
 }
 

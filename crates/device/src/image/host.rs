@@ -1,6 +1,6 @@
 //! The file that holds an image, with a cache of the last pages of its tables.
 //!
-//! The law of this module: tables are read in pages of a fixed size, however long the image says they are.
+//! Invariants: tables are read in pages of a fixed size, however long the image says they are.
 
 use std::sync::{Mutex, PoisonError};
 

@@ -1,6 +1,6 @@
 //! Reads compressed files: their bytes are unpacked into an unnamed file, which is then the image.
 //!
-//! The law of this module: the resources that a file may use are limited, whatever its headers say. Parts
+//! Invariants: the resources that a file may use are limited, whatever its headers say. Parts
 //! that are all zero take no room in the unpacked file ([`Limits::data`] counts the others), nothing is
 //! unpacked past [`Limits::len`], and no decoder gets more than [`MEMORY`]. A file that was packed twice is
 //! unpacked once only. The compressed file is never written to.

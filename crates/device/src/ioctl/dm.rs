@@ -1,6 +1,6 @@
 //! The tables of device-mapper devices: DM_TABLE_STATUS of `linux/dm-ioctl.h`.
 //!
-//! The law of this module: it queries the active table of one device and nothing else. No key leaves it: keys
+//! Invariants: it queries the active table of one device and nothing else. No key leaves it: keys
 //! that the kernel prints are blanked before a table is returned, and the buffer that held them is
 //! overwritten.
 

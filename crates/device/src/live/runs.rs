@@ -1,6 +1,6 @@
 //! Which bytes of a device lie where on a device below it.
 //!
-//! The law of this module: a run states only what the kernel certainly does; an array whose layout is not
+//! Invariants: a run states only what the kernel certainly does; an array whose layout is not
 //! known has no runs. Sources: drivers/md/{raid0,raid5,raid10}.c and drivers/md/dm-stripe.c of the kernel.
 
 use straddle_units::{ByteCount, ByteOffset, Span};

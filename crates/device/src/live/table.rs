@@ -1,6 +1,6 @@
 //! Parses the lines of device-mapper tables, by target type.
 //!
-//! The law of this module: an unknown type, or parameters of another form than documented, map nothing. The
+//! Invariants: an unknown type, or parameters of another form than documented, map nothing. The
 //! devices named are still listed where possible. Source: Documentation/admin-guide/device-mapper of the
 //! kernel, and the `*_status` functions of drivers/md/dm-*.c that print the lines.
 

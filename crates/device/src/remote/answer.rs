@@ -1,6 +1,6 @@
 //! Ranges of an object, and the answers that are taken for them.
 //!
-//! The law of this module: an answer counts only if it is the range that was asked for, in full, of an object of a
+//! Invariants: an answer counts only if it is the range that was asked for, in full, of an object of a
 //! stated size. What a server says is compared, never trusted to size a buffer. Transient failures are repeated,
 //! a few times.
 

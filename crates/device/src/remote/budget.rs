@@ -1,6 +1,6 @@
 //! What reading one object may cost, and has cost.
 //!
-//! The law of this module: what a thread fetches, it fetches for one budget, the one that [`with`] names. The
+//! Invariants: what a thread fetches, it fetches for one budget, the one that [`with`] names. The
 //! interfaces below have no place to pass it: `object_store` calls its connector, and `ureq` its transports,
 //! without telling for whom.
 

@@ -1,6 +1,6 @@
 //! The blocks of an object that were fetched, and which to fetch next.
 //!
-//! The law of this module: what is kept is bounded, whatever is read. A read fetches all that it misses up to
+//! Invariants: what is kept is bounded, whatever is read. A read fetches all that it misses up to
 //! [`MAX_RUN`] in one request; one that goes on where blocks were fetched before fetches twice as many, so that
 //! reading in order takes few requests, and reading here and there few bytes.
 

@@ -1,6 +1,6 @@
 //! The HTTP of `object_store`, by our own [`Transport`].
 //!
-//! The law of this module: an answer for a range reaches `object_store` only after it was checked; its parser takes
+//! Invariants: an answer for a range reaches `object_store` only after it was checked; its parser takes
 //! what a server says for true. What fails is kept in the thread's budget, in our own words, and no contents of an
 //! error are passed on. Servers for credentials get no more than their own requests.
 

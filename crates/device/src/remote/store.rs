@@ -1,6 +1,6 @@
 //! Objects in the buckets of S3, Google Cloud Storage and Azure.
 //!
-//! The law of this module: `object_store` finds the credentials, in its usual environment, and signs; this is the
+//! Invariants: `object_store` finds the credentials, in its usual environment, and signs; this is the
 //! only place with a runtime, which drives one request at a time on the thread that asks. A key is taken as it is.
 
 use std::ops::Range;

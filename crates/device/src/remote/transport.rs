@@ -1,6 +1,6 @@
 //! Requests over HTTP and TLS, which block.
 //!
-//! The law of this module: no request outlasts its time or the budget of its thread, the bytes of every connection
+//! Invariants: no request outlasts its time or the budget of its thread, the bytes of every connection
 //! are counted, and what is read of an answer is bounded: its header here, its contents by the caller. A redirect
 //! is an answer like any other. Proxies come from the environment (HTTPS_PROXY, NO_PROXY).
 

@@ -1,6 +1,6 @@
 //! Objects at an HTTP or HTTPS address.
 //!
-//! The law of this module: a redirect leads to HTTP or HTTPS only, never from HTTPS to HTTP, and a few times only.
+//! Invariants: a redirect leads to HTTP or HTTPS only, never from HTTPS to HTTP, and a few times only.
 //! The user name and password of an address are sent to its own host, by HTTPS, and nowhere else.
 
 use std::ops::Range;

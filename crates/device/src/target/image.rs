@@ -1,6 +1,6 @@
 //! Opening images: files of this machine, and objects on servers.
 //!
-//! The law of this module: of an object on a server nothing is fetched but the bytes that are read, and no other
+//! Invariants: of an object on a server nothing is fetched but the bytes that are read, and no other
 //! object. A file is unpacked within limits; an object, which would have to be fetched whole, is not.
 
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! The details of how a drive's firmware handles each command, where they have been measured.
 //!
-//! The law of this module: everything here is optional. The default is the plain controller that a data sheet
+//! Invariants: everything here is optional. The default is the plain controller that a data sheet
 //! implies: one overhead for reads and one for writes.
 
 use straddle_units::io::Nanos;

@@ -1,7 +1,7 @@
 //! Sectors that the drive has written and still has in memory: a partial write to one of them need not read
 //! it.
 //!
-//! The law of this module: what is kept equals what is on the platters, because every write to a sector
+//! Invariants: what is kept equals what is on the platters, because every write to a sector
 //! passes through the buffer and is kept again. The oldest runs are forgotten first.
 
 use std::collections::VecDeque;

@@ -1,7 +1,7 @@
 //! The media cache: a reserved area of the platters, used as a ring, to which a flush writes all pending data
 //! in one pass.
 //!
-//! The law of this module: an entry is live until each of its bytes is in place, in a later entry, or
+//! Invariants: an entry is live until each of its bytes is in place, in a later entry, or
 //! discarded; no live entry is overwritten. Space is reclaimed from the oldest entry on, so a live entry also
 //! keeps the space of later ones.
 

@@ -1,7 +1,7 @@
 //! The log of partial sectors: parts of physical sectors are written to an area of the platters, many in one
 //! pass, instead of being read, changed and written in place.
 //!
-//! The law of this module: a part is in the log from the moment it is written there until it is in place,
+//! Invariants: a part is in the log from the moment it is written there until it is in place,
 //! overwritten or discarded; a read gets it from there. Parts are put in place while the drive is idle, one
 //! sector at a time, so that a read waits for one of them at most. If the log has no room, partial sectors are
 //! read and written in place, as if there were no log.

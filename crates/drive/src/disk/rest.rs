@@ -1,6 +1,6 @@
 //! How a partly written physical sector waits for its rest, when that is on its way.
 //!
-//! The law of this module: in a stream of misaligned writes, the end of one and the start of the next make a
+//! Invariants: in a stream of misaligned writes, the end of one and the start of the next make a
 //! whole sector, and nothing has to be read for it. So a partial sector stays in the buffer while its rest is
 //! known to come (a write that waits for room brings it) or likely to come (it ends a stream). It never holds
 //! up other work: a flush, or a host that waits for the medium, ends waiting for what is only likely, and all

@@ -1,6 +1,6 @@
 //! DiskSim's parameter syntax: blocks of `key = value` pairs, lists, comments, and `source FILE` in place of a value.
 //!
-//! The law of this module: any text gives either a tree or an error with its line. Depth and size are
+//! Invariants: any text gives either a tree or an error with its line. Depth and size are
 //! bounded, so that hostile input can exhaust neither the stack nor the memory.
 
 use std::fmt;

@@ -112,7 +112,8 @@ impl Copy {
     /// Runs the tests until some fail, those that catch most bugs first, so that the others need not be
     /// built.
     fn test(&self) -> Outcome {
-        let stages = ["mechanics::", "durability::", "work::", "time::"].map(|name| vec!["--test", "drive", name]);
+        let stages =
+            ["mechanics::", "durability::", "work::", "time::"].map(|name| vec!["--test", "drive", name]);
         for which in stages.into_iter().chain([Vec::new()]) {
             let outcome = self.stage(&which);
             if !matches!(outcome, Outcome::Passed) {

@@ -14,7 +14,7 @@
 //!   Where only Landlock is available, which does not cover them, it also refuses changes of any file's mode,
 //!   owner, times or attributes.
 //!
-//! One of the first two is required. The law of this module: the code between fork and exec allocates nothing
+//! One of the first two is required. Invariants: the code between fork and exec allocates nothing
 //! and takes no lock; all that it needs is prepared before.
 
 #![allow(unsafe_code, reason = "system calls between fork and exec, for which there is no safe form")]

@@ -1,6 +1,6 @@
 //! Runs published experiments again.
 //!
-//! The law of this module: an experiment is data (`experiments/*.toml`): who published what about which
+//! Invariants: an experiment is data (`experiments/*.toml`): who published what about which
 //! drive, and the workloads that gave those figures. Running one puts our figure beside each published one,
 //! and never changes either. Steps that need a kernel are only described here ([`LabStep`]); the lab runs
 //! them.

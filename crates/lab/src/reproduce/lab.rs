@@ -1,6 +1,6 @@
 //! The lab: a real Linux with real file systems on modelled drives, in virtual time.
 //!
-//! The law of this module: everything is measured on the guest's clock, and the same job gives the same
+//! Invariants: everything is measured on the guest's clock, and the same job gives the same
 //! figures on every machine. The documented exception is [`Host`], which runs the same scripts on this
 //! machine's kernel and a real device.
 

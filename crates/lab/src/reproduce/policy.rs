@@ -1,6 +1,6 @@
 //! What is not known of a drive: how its firmware writes a part of a physical sector.
 //!
-//! The law of this module: a policy replaces the profile's own and changes no other number.
+//! Invariants: a policy replaces the profile's own and changes no other number.
 
 use straddle_drive::disk::RmwPolicy;
 use straddle_drive::profile::Body;

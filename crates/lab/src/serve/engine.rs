@@ -1,6 +1,6 @@
 //! The drive and its clock, to which every transport submits its requests.
 //!
-//! The law of this module: it knows no transport. A job names its owner, and the tag that the owner gave it.
+//! Invariants: it knows no transport. A job names its owner, and the tag that the owner gave it.
 //! It is handed back when the model has completed it and the wall clock has reached that time.
 
 use std::collections::VecDeque;

@@ -1,6 +1,6 @@
 //! The server's half of the NBD protocol, as bytes in and bytes out.
 //!
-//! The law of this module: it does no I/O and knows no drive. A [`Session`] is given the bytes from the
+//! Invariants: it does no I/O and knows no drive. A [`Session`] is given the bytes from the
 //! client. It returns [`Wanted`] requests and collects the bytes to be sent. It implements the fixed newstyle
 //! negotiation with EXPORT_NAME, GO, INFO, LIST and ABORT, and answers with simple replies. TLS, structured
 //! replies and, with them, block status are refused as the protocol specifies. A client that violates the

@@ -1,6 +1,6 @@
 //! The server: one thread that waits for clients and for the drive.
 //!
-//! The law of this module: it never waits for one client. A request is not handed from thread to thread. A
+//! Invariants: it never waits for one client. A request is not handed from thread to thread. A
 //! slow client fills its own buffer, and is not read from until it has emptied it.
 
 mod client;

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// The number of regions guarded at a time: eight for each of the maximum number of clients, and those of a
 /// table that replaces another.
-const MOST: usize = 8 * (128 + 1);
+const MAX_REGIONS: usize = 8 * (128 + 1);
 
 struct Slot {
     is_taken: AtomicBool,
@@ -29,14 +29,14 @@ struct Slot {
     is_lost: AtomicBool,
 }
 
-static SLOTS: [Slot; MOST] = [const {
+static SLOTS: [Slot; MAX_REGIONS] = [const {
     Slot {
         is_taken: AtomicBool::new(false),
         start: AtomicUsize::new(0),
         length: AtomicUsize::new(0),
         is_lost: AtomicBool::new(false),
     }
-}; MOST];
+}; MAX_REGIONS];
 
 /// The previous action for SIGBUS.
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();

@@ -1,6 +1,6 @@
 //! File descriptors from the guest, by which the two sides wake each other.
 //!
-//! The law of this module: nothing here waits, whatever the guest does with its own copy of the descriptor.
+//! Invariants: nothing here waits, whatever the guest does with its own copy of the descriptor.
 //! Only eventfds, pipes and Unix sockets (which User-Mode Linux calls pipes) are accepted: writing to or
 //! polling anything else may wait for a disk, a network, or a program of the guest's.
 

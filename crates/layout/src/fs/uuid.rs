@@ -1,6 +1,6 @@
 //! The UUID or serial number in a file system's superblock, which distinguishes it from all others.
 //!
-//! The law of this module: the digits are those that blkid prints as UUID, in lower case and without hyphens.
+//! Invariants: the digits are those that blkid prints as UUID, in lower case and without hyphens.
 //! A file system without such a number, or with only zeros in it, has none.
 
 use super::bytes;

@@ -1,6 +1,6 @@
 //! Kinds of content: file systems, volumes, and what is recognised only by its signature.
 //!
-//! The law of this module: nothing is decided by a name. Whatever this crate reads is a variant, so that the
+//! Invariants: nothing is decided by a name. Whatever this crate reads is a variant, so that the
 //! compiler finds every place that must handle a new one. Whatever is recognised only by its signature is
 //! data ([`Named`]) with a class. Names are only for display and JSON.
 

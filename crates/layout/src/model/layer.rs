@@ -1,6 +1,6 @@
 //! Layers: what is on a partition or a whole disk, from RAID members up to file systems, each with its bytes.
 //!
-//! The law of this module: a layer records its position on the device directly below and on the drive, and
+//! Invariants: a layer records its position on the device directly below and on the drive, and
 //! where the space that it provides lies. It decides nothing about alignment. Depth and number are limited,
 //! whatever the bytes say.
 

@@ -1,6 +1,6 @@
 //! Partition types and their names.
 //!
-//! The law of this module: a GUID is kept in its byte order on disk (the first three fields little endian,
+//! Invariants: a GUID is kept in its byte order on disk (the first three fields little endian,
 //! UEFI specification, appendix A); only this module's conversions from and to text reorder it.
 
 use super::stack::PartitionType;

@@ -1,6 +1,6 @@
 //! A layer's address space: which of its bytes are where on the drive.
 //!
-//! The law of this module: a view never invents bytes. Bytes that are not mapped (a segment on another disk,
+//! Invariants: a view never invents bytes. Bytes that are not mapped (a segment on another disk,
 //! another member's chunk, an encrypted payload) cannot be read, and reading them is an error.
 
 use straddle_device::{Medium, ReadError};

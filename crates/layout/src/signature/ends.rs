@@ -1,6 +1,6 @@
 //! Marks at the end of a medium: members of firmware RAIDs, and of DRBD.
 //!
-//! The law of this module: the nearest marks of a whole disk are tried before its start. All other marks are
+//! Invariants: the nearest marks of a whole disk are tried before its start. All other marks are
 //! tried only if the start shows nothing, or if every mark is asked for ([`all`]). md members with their
 //! superblock at the end are read, not only named; another module does that.
 //!

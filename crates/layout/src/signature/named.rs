@@ -1,7 +1,7 @@
 //! Contents known only by name: every file system, member and table that libblkid names and this crate does
 //! not read.
 //!
-//! The law of this module: it is data. A row is a magic number at an offset and, if the magic is short, a
+//! Invariants: it is data. A row is a magic number at an offset and, if the magic is short, a
 //! check of other bytes. Offsets, magics and names are from util-linux, libblkid/src/superblocks and
 //! libblkid/src/partitions; the names are those that blkid gives as TYPE and PTTYPE. "amiga", "pc98" and
 //! "loop" are parted's names.

@@ -1,6 +1,6 @@
 //! A part of the probed bytes, and its offset.
 //!
-//! The law of this module: offsets count from the first probed byte, never from the first byte in the window.
+//! Invariants: offsets count from the first probed byte, never from the first byte in the window.
 
 /// The bytes and the offset of the first one.
 pub(super) struct Window<'a> {

@@ -1,6 +1,6 @@
 //! BSD disk labels, on a disk or in a slice of an MBR.
 //!
-//! The law of this module: what does not lie in the slice is not listed, as Linux does (`parse_bsd`,
+//! Invariants: what does not lie in the slice is not listed, as Linux does (`parse_bsd`,
 //! block/partitions/msdos.c). Offsets of fields are those of `struct disklabel` (FreeBSD, sys/sys/disklabel.h);
 //! OpenBSD's and NetBSD's agree in these.
 
@@ -26,7 +26,7 @@ const COUNT: usize = 138;
 const ENTRIES: usize = 148;
 const ENTRY_BYTES: usize = 16;
 /// As many entries as fit in a sector with the label.
-const MOST: usize = (512 - ENTRIES) / ENTRY_BYTES;
+const MAX_ENTRIES: usize = (512 - ENTRIES) / ENTRY_BYTES;
 /// The entry "c", which as a rule is all of the slice or the disk.
 const WHOLE: usize = 2;
 
@@ -67,7 +67,7 @@ pub(crate) fn stack(slice: &dyn Medium, start: ByteOffset) -> Option<Stack> {
 }
 
 fn entries(label: &[u8]) -> Vec<Entry> {
-    let count = usize::from(le16(label, COUNT)).min(MOST);
+    let count = usize::from(le16(label, COUNT)).min(MAX_ENTRIES);
     let entry = |index: usize| {
         let bytes = label.get(ENTRIES + index * ENTRY_BYTES..).unwrap_or_default();
         let (count, offset) = (u64::from(le32(bytes, 0)), u64::from(le32(bytes, 4)));

@@ -1,6 +1,6 @@
 //! Checks of partitions against each other and against the table's own structures, for every kind of table.
 //!
-//! The law of this module: it compares bytes, not blocks, and reports at most [`MAX_OVERLAPS`] overlaps of each kind.
+//! Invariants: it compares bytes, not blocks, and reports at most [`MAX_OVERLAPS`] overlaps of each kind.
 //! A table in which everything overlaps therefore costs no more than a correct one.
 
 use straddle_units::{ByteOffset, Span};

@@ -1,6 +1,6 @@
 //! The positions of fields in partition tables, for reading and for writing.
 //!
-//! The law of this module: each number is defined here once. Sources: UEFI specification 2.10, section 5.2.1
+//! Invariants: each number is defined here once. Sources: UEFI specification 2.10, section 5.2.1
 //! (MBR) and tables 5-5 and 5-6 (GPT).
 
 /// A master boot record, or an extended boot record, which has the same format.

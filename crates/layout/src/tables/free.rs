@@ -1,6 +1,6 @@
 //! What a partition table leaves free.
 //!
-//! The law of this module: nothing else decides which bytes a table lets partitions have, and what stands in the way of
+//! Invariants: nothing else decides which bytes a table lets partitions have, and what stands in the way of
 //! one. Tables that are read ask [`Stack::free`]; those that are being edited ask [`boot_area`] and [`taken`].
 
 use straddle_units::{BlockSize, ByteCount, ByteOffset, LbaCount, MIB, Span};

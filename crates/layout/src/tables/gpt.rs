@@ -1,6 +1,6 @@
 //! GUID partition tables (UEFI specification, chapter 5): choosing the copy and the block size.
 //!
-//! The law of this module: a table is used only if one of its copies has passed every check of [`copy`]. The
+//! Invariants: a table is used only if one of its copies has passed every check of [`copy`]. The
 //! primary copy takes precedence over the backup, and what is wrong with the other copy is a [`Problem`]. The
 //! caller decides which block sizes to try; among those of equal rank, the one whose table fits the end of
 //! the medium best is taken.

@@ -1,6 +1,6 @@
 //! The entry that marks a disk whose partitions are being moved by `straddle realign`.
 //!
-//! The law of this module: a marker in any copy of the table counts, whichever copy is used otherwise. What
+//! Invariants: a marker in any copy of the table counts, whichever copy is used otherwise. What
 //! the entry covers is not read here.
 
 use straddle_device::{Medium, ReadError};

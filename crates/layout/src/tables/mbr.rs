@@ -1,7 +1,7 @@
 //! MBR ("dos") tables: the four primary entries, and the chain of extended boot records (EBRs) in a
 //! container.
 //!
-//! The law of this module: tables are read as Linux does (block/partitions/msdos.c), including the numbers: only
+//! Invariants: tables are read as Linux does (block/partitions/msdos.c), including the numbers: only
 //! an entry of size 0 is empty, whatever its type. Every EBR is read at most once, and at most
 //! [`MAX_PARTITIONS`] of them. Addresses have 32 bits on disk and are [`Lba`]s from [`Entry::parse`] on, so
 //! that start plus count may exceed 2^32.

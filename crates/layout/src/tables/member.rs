@@ -1,6 +1,6 @@
 //! Recognising array members, whatever table the medium shows.
 //!
-//! The law of this module: a table is the array's, or older than the array, if no partition covers the
+//! Invariants: a table is the array's, or older than the array, if no partition covers the
 //! array's metadata; a table with a partition over the metadata is the disk's.
 
 use straddle_units::Span;

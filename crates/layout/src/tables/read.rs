@@ -1,6 +1,6 @@
 //! Reading the table of a medium, and identifying what its partitions hold.
 //!
-//! The law of this module: what Linux would take for the table is the table. An MBR that lists partitions and
+//! Invariants: what Linux would take for the table is the table. An MBR that lists partitions and
 //! protects no GPT is used, and a GPT beside it is stale. A protective entry announces a GPT. A boot sector
 //! that carries the MBR signature is a file system. Only if Linux would see nothing does this module search
 //! further, and then reports that as a problem.

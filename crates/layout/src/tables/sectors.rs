@@ -1,6 +1,6 @@
 //! Finding the sector size in which an MBR counts, if the disk does not state it.
 //!
-//! The law of this module: contents left over from before the table are not evidence. A size other than the
+//! Invariants: contents left over from before the table are not evidence. A size other than the
 //! assumed one is taken only under three conditions: the table is valid in it; content found at the resulting
 //! starts begins there and fits its partition by its own account; and nothing found at the starts in the
 //! assumed size contradicts it. Content that leaves space in its partition counts only if all that is written at

@@ -1,6 +1,6 @@
 //! Members of firmware RAIDs, Intel's (IMSM, "isw") and DDF, and of DRBD, which is a mirror as well.
 //!
-//! The law of this module: only what one disk shows for certain is mapped, which is a mirror: each of its
+//! Invariants: only what one disk shows for certain is mapped, which is a mirror: each of its
 //! members holds all of it. For every other array only the level is reported, if known. Sources: mdadm's
 //! super-intel.c and super-ddf.c, dmraid's lib/format/ataraid/isw.h, the DDF specification 2.0 of SNIA, and
 //! drbd-utils' user/shared/drbdmeta.c.

@@ -1,6 +1,6 @@
 //! LUKS1 and LUKS2 headers.
 //!
-//! The law of this module: nothing is decrypted. The payload is where the header says, and its content stays
+//! Invariants: nothing is decrypted. The payload is where the header says, and its content stays
 //! unknown. Sources: the LUKS1 and LUKS2 on-disk format specifications; cryptsetup's lib/luks1/luks.h and
 //! lib/luks2/luks2.h.
 

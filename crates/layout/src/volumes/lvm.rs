@@ -1,6 +1,6 @@
 //! LVM2 physical volumes: the label, the metadata areas, and the volumes that the metadata lists.
 //!
-//! The law of this module: it reads a label of 2 KiB, one metadata header and one text of at most
+//! Invariants: it reads a label of 2 KiB, one metadata header and one text of at most
 //! [`MAX_TEXT`]; a longer text is refused, not read. Sources: LVM2's lib/label/label.h,
 //! lib/format_text/layout.h and lib/format_text/format-text.c.
 

@@ -1,6 +1,6 @@
 //! Other mappings with a header: dm-integrity, dm-verity, bcache.
 //!
-//! The law of this module: the payload is where the kernel computes it to be. Sources:
+//! Invariants: the payload is where the kernel computes it to be. Sources:
 //! drivers/md/dm-integrity.c (`calculate_journal_section_size`, `calculate_device_limits`,
 //! `get_data_sector`), cryptsetup's lib/verity/verity.c, include/uapi/linux/bcache.h and
 //! drivers/md/bcache/super.c (`read_super`).

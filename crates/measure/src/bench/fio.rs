@@ -1,6 +1,6 @@
 //! Runs a workload with fio: writes its job file, and reads its output.
 //!
-//! The law of this module: a workload that fio cannot run as we do is refused, not approximated. Results
+//! Invariants: a workload that fio cannot run as we do is refused, not approximated. Results
 //! contain only what fio measured; nothing is invented for what it does not report. Source: fio's own
 //! documentation (HOWTO, "job file parameters", "JSON output").
 

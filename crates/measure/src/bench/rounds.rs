@@ -1,7 +1,7 @@
 //! Runs the same workload at several offsets in turns, so that anything that changes meanwhile changes all of
 //! them.
 //!
-//! The law of this module: no arm has an advantage over another. A round gives every arm two turns, first in
+//! Invariants: no arm has an advantage over another. A round gives every arm two turns, first in
 //! an order drawn for the round, then in the reverse order (A B B A), so that a steady drift cancels. All
 //! turns of a round are in the same region, but each at places of its own, because what one arm has just
 //! written is in the drive's cache. Arms are compared within rounds only.

@@ -1,6 +1,6 @@
 //! A probe in progress: the target, the remaining budget, and where the next request goes.
 //!
-//! The law of this module: every request of a probe is sent here. Nothing is written that was not prepared,
+//! Invariants: every request of a probe is sent here. Nothing is written that was not prepared,
 //! nothing outside the regions, and nothing beyond the budget.
 
 use std::collections::BTreeSet;

@@ -1,6 +1,6 @@
 //! Targets that are claimed for writing.
 //!
-//! The law of this module: what may be written is found by this crate, not named by the caller. A target
+//! Invariants: what may be written is found by this crate, not named by the caller. A target
 //! whose contents stay is claimed for a [`Scope`], and its areas lie in that scope ([`Surveyed`]). A target
 //! whose contents are lost was created here, or was named by two paths that lead to the same file
 //! ([`GivenUp`]); its areas lie within its size ([`Overwritable`]). That the caller's user gave both paths is

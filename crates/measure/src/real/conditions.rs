@@ -1,6 +1,6 @@
 //! Conditions under which the figures of a measurement may be misleading.
 //!
-//! The law of this module: a warning is given only for a condition that was observed, and says what was
+//! Invariants: a warning is given only for a condition that was observed, and says what was
 //! observed.
 
 use std::fs;

@@ -1,6 +1,6 @@
 //! The holes of a sparse file. A write of the zeroes that are read from a hole allocates space for them.
 //!
-//! The law of this module: a hole is made again only where there was one before anything was read, where only zeroes
+//! Invariants: a hole is made again only where there was one before anything was read, where only zeroes
 //! were read from it, and after a comparison has found the same contents.
 
 use std::fs::File;

@@ -1,6 +1,6 @@
 //! Stores the previous contents of a target in files elsewhere until the measurement is over.
 //!
-//! The law of this module: nothing of the target is written before the journal of its areas is complete and
+//! Invariants: nothing of the target is written before the journal of its areas is complete and
 //! durable, and a journal is removed only when the target has been seen to hold its previous contents. A
 //! journal that fails its checks is neither used nor removed. [`Kept`] is the proof of the former: it is made
 //! here only, from contents that were read ([`Pending`]) and are durable.

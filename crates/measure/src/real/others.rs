@@ -1,6 +1,6 @@
 //! Detects other processes that open the target while it is measured.
 //!
-//! The law of this module: it asks the kernel and reads nothing of the target, which would fill its caches. A
+//! Invariants: it asks the kernel and reads nothing of the target, which would fill its caches. A
 //! process that writes to a layer below the target, or to a part of the target, counts as one that writes to
 //! the target.
 

@@ -1,6 +1,6 @@
 //! Many requests at a time: io_uring.
 //!
-//! The law of this module: it is the only one of the crate with `unsafe`. The kernel reads and writes the
+//! Invariants: it is the only one of the crate with `unsafe`. The kernel reads and writes the
 //! ring's memory while a request is on its way. So the ring owns that memory, nothing else reads it
 //! meanwhile, and neither is freed before every request has completed.
 #![allow(unsafe_code)]

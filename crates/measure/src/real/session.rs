@@ -1,6 +1,6 @@
 //! Writes to a target whose contents are preserved.
 //!
-//! The law of this module: a target whose contents are to stay is written only through a [`Session`], and
+//! Invariants: a target whose contents are to stay is written only through a [`Session`], and
 //! only with the bytes that were read from it. A session requires a claimed target ([`Claimed`]), a durable
 //! journal of the contents to be overwritten, and a watch for other processes, which is checked before each
 //! request. What was read becomes writable only as what the journal returns (`Pending`, `Kept`). It ends with a comparison, and removes its journal if nothing differs.

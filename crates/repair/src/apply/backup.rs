@@ -1,6 +1,6 @@
 //! The backup file: the previous contents of every byte that is overwritten.
 //!
-//! The law of this module: a backup is synchronised to its file system before it is reported as stored, it
+//! Invariants: a backup is synchronised to its file system before it is reported as stored, it
 //! never replaces another file, unless that is a backup that was reverted, and it is used only if its checksum is right. It also records the rest of the
 //! table, so that a similar disk is not taken for this one, and how the new partitions began and ended, so that
 //! later writes to them are detected.
@@ -35,7 +35,7 @@ pub(super) const UNIT: usize = 512;
 pub(super) const WATCHED: (u64, u64) = (1 << 20, 64 << 10);
 /// Upper bound of a backup's size: tables, plus a wipe of 68 KiB for each of 1024 partitions, at two
 /// hexadecimal digits per byte, old and new.
-const LARGEST: u64 = 512 << 20;
+const MAX_BACKUP: u64 = 512 << 20;
 
 /// What the steps wrote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -349,7 +349,7 @@ impl Backup {
         let failed = |source: io::Error| BackupError::Load { path: path.to_owned(), source };
         let damaged = |why: String| BackupError::Damaged { path: path.to_owned(), why };
         let metadata = std::fs::metadata(path).map_err(failed)?;
-        if !metadata.is_file() || metadata.len() > LARGEST {
+        if !metadata.is_file() || metadata.len() > MAX_BACKUP {
             return Err(damaged("not a regular file, or larger than any backup".to_owned()));
         }
         let text = std::fs::read(path).map_err(failed)?;

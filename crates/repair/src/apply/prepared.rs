@@ -1,6 +1,6 @@
 //! The first of the three stages: a plan checked against its disk.
 //!
-//! The law of this module: a [`Prepared`] exists only if the disk is the plan's and the steps were made from
+//! Invariants: a [`Prepared`] exists only if the disk is the plan's and the steps were made from
 //! that plan.
 
 use std::path::Path;

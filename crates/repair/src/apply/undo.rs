@@ -1,6 +1,6 @@
 //! How an undo starts: from a stored backup to steps that may be written.
 //!
-//! The law of this module: only bytes from a backup's file are restored, and only if the disk has the size and
+//! Invariants: only bytes from a backup's file are restored, and only if the disk has the size and
 //! the serial number in it, or the path where there is no number; if every sector holds these bytes or those written
 //! over them; and if the rest of the table is the one that was there. A table that was saved when the marker of a move was
 //! restored comes back only as long as that marker stands: afterwards it lists what has moved where it is not.

@@ -1,6 +1,6 @@
 //! The second and third stages: steps whose backup is stored may be written, once.
 //!
-//! The law of this module: a [`BackedUp`] is made only when every byte that its steps overwrite is in a file
+//! Invariants: a [`BackedUp`] is made only when every byte that its steps overwrite is in a file
 //! on stable storage; a [`Written`] only when what was written has been read back.
 
 use std::io;

@@ -1,6 +1,6 @@
 //! Carrying out a move that was prepared, in the initramfs.
 //!
-//! The law of this module: whatever ends a move, the kernel lists the partitions that move where the table has
+//! Invariants: whatever ends a move, the kernel lists the partitions that move where the table has
 //! them, or not at all if it has none; otherwise the machine starts again. How it ended is recorded.
 
 use std::fmt;

@@ -1,6 +1,6 @@
 //! Whether a hibernated system waits to be resumed.
 //!
-//! The law of this module: a hibernated system has the old table and open file systems in memory, and would
+//! Invariants: a hibernated system has the old table and open file systems in memory, and would
 //! write to the old places. If it cannot be ruled out that there is one, nothing may be moved.
 
 use std::fs::{self, File};

@@ -1,6 +1,6 @@
 //! What is installed: the plan, the program, and the hooks of the program that makes the initramfs.
 //!
-//! The law of this module: it replaces and removes only files of its own, which say so in their second line. A
+//! Invariants: it replaces and removes only files of its own, which say so in their second line. A
 //! file is written whole or not at all.
 
 use std::fs;

@@ -1,6 +1,6 @@
 //! What this machine reads from its disks when it starts: the boot loader's files.
 //!
-//! The law of this module: what cannot be found out counts as needed.
+//! Invariants: what cannot be found out counts as needed.
 
 mod place;
 

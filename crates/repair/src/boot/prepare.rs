@@ -1,6 +1,6 @@
 //! Preparing a move, and cancelling it.
 //!
-//! The law of this module: nothing is installed unless the machine can start while its partitions are being moved;
+//! Invariants: nothing is installed unless the machine can start while its partitions are being moved;
 //! what is installed in part is removed again.
 
 use std::fs;

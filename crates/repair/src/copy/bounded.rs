@@ -1,6 +1,6 @@
 //! The new disk, as a copy writes to it.
 //!
-//! The law of this module: a run of a copy writes only in the places that were listed, and perhaps tested for zeros,
+//! Invariants: a run of a copy writes only in the places that were listed, and perhaps tested for zeros,
 //! before its first write. A write anywhere else fails, and changes nothing.
 
 use std::io;

@@ -1,6 +1,6 @@
 //! Whether a copy writes over anything.
 //!
-//! The law of this module: without consent a copy writes only where the new disk holds zeros. All of these places
+//! Invariants: without consent a copy writes only where the new disk holds zeros. All of these places
 //! are read before the first write, except holes of a file; contents need not be recognised.
 
 use std::fs::File;

@@ -1,6 +1,6 @@
 //! The file format of a plan to copy a disk.
 //!
-//! The law of this module: every [`Copy`] can be stored as a [`CopyFile`]. A [`CopyFile`] becomes a [`Copy`]
+//! Invariants: every [`Copy`] can be stored as a [`CopyFile`]. A [`CopyFile`] becomes a [`Copy`]
 //! only if it passes every check of one.
 
 use crate::relocate::Move;

@@ -1,6 +1,6 @@
 //! What a disk keeps outside of its partitions: boot code and boot loaders, and what no partition lists any more.
 //!
-//! The law of this module: firmware and boot code look for them at fixed places, so they keep theirs. Nothing is
+//! Invariants: firmware and boot code look for them at fixed places, so they keep theirs. Nothing is
 //! copied over a table or into a partition. What is found there and is not copied, is named.
 
 use straddle_device::{Medium, ReadError};
@@ -16,7 +16,7 @@ use crate::fingerprint::bytes_of;
 use crate::plan::{Format, Plan, Situation};
 
 /// How far into a disk boot loaders are looked for. Those of single-board computers end at 16 MiB.
-pub(super) const MOST: ByteOffset = ByteOffset::new(32 * MIB);
+pub(super) const MAX_LOADER: ByteOffset = ByteOffset::new(32 * MIB);
 
 /// How far from both ends of unallocated space data are looked for that are not copied.
 const LOOK: ByteCount = ByteCount::new(64 * MIB);
@@ -35,7 +35,7 @@ impl Gap {
     /// Reads what `source` has before its first partition, and finds what of it has room before that of `plan`.
     pub(super) fn of(source: &Situation<'_>, plan: &Plan) -> Result<Self, CopyError> {
         let parts = source.stack.partitions.iter().map(|partition| partition.span.start());
-        let first = parts.min().unwrap_or_default().min(MOST).min(ByteOffset::new(source.size().get()));
+        let first = parts.min().unwrap_or_default().min(MAX_LOADER).min(ByteOffset::new(source.size().get()));
         let whole = Span::first(ByteCount::new(first.get()));
         let own = table_of(source)?;
         let is_free = room(plan);
@@ -92,7 +92,7 @@ fn ends(span: Span) -> impl Iterator<Item = Span> {
 /// The part of the new disk before its first partition that its table leaves free. An MBR leaves the boot code.
 pub(super) fn room(plan: &Plan) -> Span {
     let entries = plan.table().partitions.iter().filter_map(|entry| plan.span(entry));
-    let first = entries.map(Span::start).min().unwrap_or_default().min(MOST);
+    let first = entries.map(Span::start).min().unwrap_or_default().min(MAX_LOADER);
     let whole = Span::first(ByteCount::new(first.get()));
     let table = match plan.table().format {
         Format::Mbr => return whole,

@@ -1,6 +1,6 @@
 //! Places for copies of partitions on another disk.
 //!
-//! The law of this module: the order of the source is kept. A partition starts where it did if that is a
+//! Invariants: the order of the source is kept. A partition starts where it did if that is a
 //! boundary and the ones before leave it free, or on the next boundary. If the data of a layer in it would be off a
 //! boundary there, and its format cannot align them, it is placed for the data.
 

@@ -1,6 +1,6 @@
 //! Carrying out a copy: the marker, the data, the boot sectors, the table.
 //!
-//! The law of this module: nothing is written to the new disk before it is known to be the plan's, to hold what it
+//! Invariants: nothing is written to the new disk before it is known to be the plan's, to hold what it
 //! held and, without consent, zeros wherever something is written; its table is written when everything else is on
 //! the medium and, unless that is left out, was read back, and if the source was not written to since it was opened.
 

@@ -1,6 +1,6 @@
 //! The disk that is copied.
 //!
-//! The law of this module: a [`Source`] is a disk or an image that this crate has opened itself, with every file
+//! Invariants: a [`Source`] is a disk or an image that this crate has opened itself, with every file
 //! that the image may open. It is raw only if its bytes in the file are those of the disk: in no container, and
 //! not compressed. As long as it is open, programs that lock what they write are kept from these files, and a disk
 //! from being mounted; no other process used them when it was opened, as far as locks, the kernel and /proc show.

@@ -1,6 +1,6 @@
 //! The data of a copy: read, written, and read back.
 //!
-//! The law of this module: it writes to the places that it is given, and nowhere else. What cannot be read is listed,
+//! Invariants: it writes to the places that it is given, and nowhere else. What cannot be read is listed,
 //! or stops the copy.
 
 use std::io;

@@ -1,6 +1,6 @@
 //! Encoding GUID partition tables (UEFI specification, chapter 5).
 //!
-//! The law of this module: an existing header or entry is patched, so that bytes beyond the fields of the
+//! Invariants: an existing header or entry is patched, so that bytes beyond the fields of the
 //! specification are kept. Of the two copies, the one that does not count is written first, then the one that
 //! does. A protective MBR where there was none is written last, because it is what makes a GPT count.
 

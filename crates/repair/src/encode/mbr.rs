@@ -1,6 +1,6 @@
 //! Encoding MBRs and chains of extended boot records.
 //!
-//! The law of this module: writing one sector, the MBR or one record of the chain, makes the new table valid.
+//! Invariants: writing one sector, the MBR or one record of the chain, makes the new table valid.
 //! All new records are written before that, in sectors where the old table has none. A change that needs more
 //! than one such sector is refused. Only [`relaid`] chains are written otherwise.
 

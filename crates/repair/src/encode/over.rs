@@ -1,6 +1,6 @@
 //! What a table may be written over.
 //!
-//! The law of this module: a table goes only over sectors that hold nothing (zeros, or ones where a medium was
+//! Invariants: a table goes only over sectors that hold nothing (zeros, or ones where a medium was
 //! erased), what is written there anyway, or a structure of a partition table: the first sector, a listed or empty
 //! extended boot record, a GPT header, and entries of a GPT. Everything else is somebody's, such as a boot loader
 //! between the table and the first partition, and goes only if the plan lists it under what is lost. That is checked

@@ -1,7 +1,7 @@
 //! Converting a table that was written for the other logical sector size to the disk's own: every partition
 //! keeps its bytes.
 //!
-//! The law of this module: only what can be expressed exactly in the new sectors is converted, and nothing in
+//! Invariants: only what can be expressed exactly in the new sectors is converted, and nothing in
 //! a partition may depend on sectors of the old size ([`crate::contents`]). A refusal names the partition and
 //! the reason.
 

@@ -1,6 +1,6 @@
 //! The file format of a plan.
 //!
-//! The law of this module: every [`Plan`] can be stored as a [`PlanFile`]. A [`PlanFile`] becomes a [`Plan`]
+//! Invariants: every [`Plan`] can be stored as a [`PlanFile`]. A [`PlanFile`] becomes a [`Plan`]
 //! only if it passes every check of a plan.
 
 use serde::{Deserialize, Serialize};

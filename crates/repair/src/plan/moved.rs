@@ -1,6 +1,6 @@
 //! Changes to the present table that only give partitions other places.
 //!
-//! The law of this module: a partition that moves keeps its number, type, identity, name and attributes; one
+//! Invariants: a partition that moves keeps its number, type, identity, name and attributes; one
 //! that does not move keeps every bit. Where partitions go is decided elsewhere ([`crate::realign`]).
 
 use straddle_layout::{MARKER_GUID, MARKER_MBR, Partition, TableKind, boot_area};

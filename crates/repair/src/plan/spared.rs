@@ -1,6 +1,6 @@
 //! What a change to a table preserves although the table does not list it.
 //!
-//! The law of this module: it only reads.
+//! Invariants: it only reads.
 
 use straddle_layout::{TableKind, optical_extent};
 use straddle_units::{ByteOffset, Lba, Span};

@@ -1,6 +1,6 @@
 //! Boot code that lists sectors of the disk: GRUB, LILO and SYSLINUX.
 //!
-//! The law of this module: bytes are a boot loader's only if its fixed parts are there. Reading and
+//! Invariants: bytes are a boot loader's only if its fixed parts are there. Reading and
 //! calculating only; `recorded` and `payload` write what changes.
 //!
 //! GRUB's boot image records the first sector of the core image; that sector lists the others. Both count

@@ -1,6 +1,6 @@
 //! Carrying out a plan to realign: the marker, the moves, the boot sectors, the new table.
 //!
-//! The law of this module: the new table is written only when all data are in their new places, durably, and
+//! Invariants: the new table is written only when all data are in their new places, durably, and
 //! the old one only when they are in their old ones. In between the table has a marker in the place of the
 //! partitions that move. What comes next is decided by what the journal and the table on the disk say, never
 //! by what was done before; so every step can be repeated after an interruption.

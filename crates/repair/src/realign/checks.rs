@@ -1,6 +1,6 @@
 //! Whether a journal may be followed.
 //!
-//! The law of this module: before the first write, the table on the disk is the one that the journal's state leaves, or
+//! Invariants: before the first write, the table on the disk is the one that the journal's state leaves, or
 //! that one with a torn sector, and the data are where the journal says: a file may be a journal of another disk, or an
 //! older copy of the right one. As long as the old table counts, the disk may be in use: what the journal would restore is
 //! then compared in any case. A table that another program has written is overwritten only by

@@ -1,6 +1,6 @@
 //! Which partitions are realigned.
 //!
-//! The law of this module: a partition that is named moves to a boundary of the plan. If none is named, the audit
+//! Invariants: a partition that is named moves to a boundary of the plan. If none is named, the audit
 //! decides: what costs nothing where it is stays there.
 
 use straddle_audit::{Context, OfStart};

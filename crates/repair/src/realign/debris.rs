@@ -1,6 +1,6 @@
 //! What partition tables and journals of this program leave in unallocated space: it is nobody's data.
 //!
-//! The law of this module: a sector is debris only if it says itself what it is: a copy of a GPT that is whole, or the
+//! Invariants: a sector is debris only if it says itself what it is: a copy of a GPT that is whole, or the
 //! header of one, in its own place, and the GPT that counts is the same one and names another; or a part of a journal that
 //! nothing follows, as its titles were never written, are gone, or say that its move never began or is over.
 

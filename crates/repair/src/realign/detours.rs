@@ -1,6 +1,6 @@
 //! Orders of moves that need more than one detour of a partition.
 //!
-//! The law of this module: of the orders that it finds it returns one that moves the fewest bytes. It looks at
+//! Invariants: of the orders that it finds it returns one that moves the fewest bytes. It looks at
 //! a limited number of states, and at the ends of each free space only.
 
 use std::cmp::Reverse;

@@ -1,6 +1,6 @@
 //! The file format of a plan to realign.
 //!
-//! The law of this module: every [`Realign`] can be stored as a [`RealignFile`]. A [`RealignFile`] becomes a
+//! Invariants: every [`Realign`] can be stored as a [`RealignFile`]. A [`RealignFile`] becomes a
 //! [`Realign`] only if it passes every check of one.
 
 use crate::relocate::Move;

@@ -1,6 +1,6 @@
 //! Finding the journal of an unfinished move: by the marker in the table, by its own signature, or in a file.
 //!
-//! The law of this module: it only reads.
+//! Invariants: it only reads.
 
 use crate::relocate::{Verify, inspect};
 use straddle_device::{MemoryMedium, ReadError};

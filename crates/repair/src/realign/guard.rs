@@ -3,7 +3,7 @@
 //! A drive that emulates sectors of 512 bytes writes a physical sector of 4096 bytes for one of them. If the
 //! power fails meanwhile, all eight may be lost: the table, a boot sector, and what is beside them.
 //!
-//! The law of this module: a physical sector is restored only if nothing in it is what it may be. What another
+//! Invariants: a physical sector is restored only if nothing in it is what it may be. What another
 //! program has changed is never overwritten: it changes a part.
 
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ const UNIT: usize = 512;
 /// The partition table of an MBR, with its signature.
 const ENTRIES: std::ops::Range<usize> = 446..512;
 /// Larger physical sectors are not guarded: the journal would have to hold too much of them.
-const LARGEST: ByteCount = ByteCount::new(4096);
+const MAX_PHYSICAL: ByteCount = ByteCount::new(4096);
 
 /// A physical sector, as it is before a part of it is written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -274,7 +274,7 @@ fn around(size: ByteCount, blocks: Boundary, span: Span) -> Vec<(u64, Span)> {
     let all = Span::first(size);
     let mut found = Vec::new();
     let mut next = blocks.floor(span.start());
-    while let Some(start) = next.filter(|start| *start < span.end() && blocks.size() <= LARGEST) {
+    while let Some(start) = next.filter(|start| *start < span.end() && blocks.size() <= MAX_PHYSICAL) {
         let block = Span::new(start, blocks.size()).filter(|block| all.contains(*block));
         found.extend(block.map(|block| (start.get(), block)));
         next = start.checked_add(blocks.size());

@@ -1,6 +1,6 @@
 //! Layers whose data begin off a boundary, wherever their partition starts.
 //!
-//! The law of this module: if the format of a layer cannot move its data, the partition is placed so that the
+//! Invariants: if the format of a layer cannot move its data, the partition is placed so that the
 //! data are aligned. If it can, and the partition itself starts on a boundary, that way is named, and the
 //! partition moves only if it is asked for.
 

@@ -1,6 +1,6 @@
 //! Journals on a disk whose table does not lead to them.
 //!
-//! The law of this module: it only reads. A journal that is over counts for nothing: the table lists all that it would
+//! Invariants: it only reads. A journal that is over counts for nothing: the table lists all that it would
 //! have moved, or has, where that is.
 
 use crate::relocate::{Disks, State, inspect, named_within, search};

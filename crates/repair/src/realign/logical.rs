@@ -1,6 +1,6 @@
 //! The extended boot records of logical partitions that move, and their container.
 //!
-//! The law of this module: every logical partition has a record of its own before it, in a sector that no
+//! Invariants: every logical partition has a record of its own before it, in a sector that no
 //! partition has. A partition that stays keeps its record. The container keeps its place as far as the
 //! partitions leave it, and nothing but logical partitions is in it. Numbers follow the chain, whose order is
 //! kept.

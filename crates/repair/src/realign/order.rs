@@ -1,6 +1,6 @@
 //! The order in which partitions move to their new places.
 //!
-//! The law of this module: a move overwrites nothing but what it moves itself and what is nobody's. If all of
+//! Invariants: a move overwrites nothing but what it moves itself and what is nobody's. If all of
 //! the partitions that are left wait for one another, the smallest that can makes a detour through free space.
 
 use std::collections::BTreeSet;

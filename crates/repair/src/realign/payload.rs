@@ -1,6 +1,6 @@
 //! What the journal of the moves keeps for this crate: the plan, and the table before, while and after data move.
 //!
-//! The law of this module: the three tables are known, byte for byte, before anything is written, and each is restored or
+//! Invariants: the three tables are known, byte for byte, before anything is written, and each is restored or
 //! completed only where the disk holds one of them. Extended boot records count only while the table lists their container,
 //! which the marker hides: until then anything may be in their sectors. So all of a chain's are durable before the table that leads to them is.
 

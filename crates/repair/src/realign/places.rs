@@ -1,6 +1,6 @@
 //! New places for partitions.
 //!
-//! The law of this module: partitions that do not move are never in the way of one that does, no two new
+//! Invariants: partitions that do not move are never in the way of one that does, no two new
 //! places overlap, nor do they the bytes before a place that belong to it, every start is aligned, and a partition gives up no more of its tail than its contents
 //! leave unused. Arithmetic only: nothing is known here of tables and contents.
 

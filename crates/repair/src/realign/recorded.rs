@@ -1,7 +1,7 @@
 //! The boot sectors of NTFS, FAT, exFAT and SYSLINUX, which record where their partition starts, and the sectors
 //! that GRUB lists.
 //!
-//! The law of this module: what is written, what is guarded against torn physical sectors and what the journal
+//! Invariants: what is written, what is guarded against torn physical sectors and what the journal
 //! has room for are one list, [`sites`]. Only the recorded start changes, and for exFAT the checksum over it. A
 //! sector that records neither the old start nor the new one is refused.
 //!

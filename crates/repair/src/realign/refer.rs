@@ -1,6 +1,6 @@
 //! What refers to the place of a partition, and is wrong or needs a look after a move.
 //!
-//! The law of this module: it says what can be seen on the disk. What cannot be seen, such as a Windows that is
+//! Invariants: it says what can be seen on the disk. What cannot be seen, such as a Windows that is
 //! hibernated on another disk or in an encrypted volume, is not reported.
 
 use straddle_layout::layer::{Facts, Layer};

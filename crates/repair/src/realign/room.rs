@@ -1,6 +1,6 @@
 //! Room for the journal.
 //!
-//! The law of this module: a journal on the disk itself is where neither the old table nor the new one has a
+//! Invariants: a journal on the disk itself is where neither the old table nor the new one has a
 //! partition, where no move goes to, and where nothing is, unless that is given up.
 
 use std::cmp::Reverse;
@@ -18,7 +18,7 @@ use crate::plan::{Entry, Format, Slot, span_of};
 /// new one and the journal.
 const DIRECT: ByteCount = ByteCount::new(64 * MIB);
 /// The largest window with copies: a longer one is hardly faster.
-pub(super) const LARGEST: ByteCount = ByteCount::new(16 * MIB);
+pub(super) const MAX_WINDOW: ByteCount = ByteCount::new(16 * MIB);
 /// The windows that are tried if there is less room. Every window costs a flush.
 const SMALLER: [ByteCount; 4] =
     [ByteCount::new(4 * MIB), ByteCount::new(MIB), ByteCount::new(256 * KIB), ByteCount::new(64 * KIB)];
@@ -83,10 +83,10 @@ impl Realign {
         let shortest = self.moves.iter().map(|one| ByteCount::new(distance(one))).min().unwrap_or_default();
         let block = self.blocks.size();
         let (mut largest, mut data) = (None, None);
-        for most in [DIRECT, LARGEST].into_iter().chain(SMALLER).filter(|most| *most >= block) {
+        for most in [DIRECT, MAX_WINDOW].into_iter().chain(SMALLER).filter(|most| *most >= block) {
             self.window = Job::window(shortest, block, most);
             let job = bare(self)?;
-            if self.window > LARGEST && job.windows().0 > 0 {
+            if self.window > MAX_WINDOW && job.windows().0 > 0 {
                 continue;
             }
             let needed = journal_len_with(&job, payload)?;

@@ -1,6 +1,6 @@
 //! The space that a move writes to and no partition has: cleared before the journal is there, and in the end.
 //!
-//! The law of this module: what may be another's is not cleared: data, a journal that is needed, and what the marker has
+//! Invariants: what may be another's is not cleared: data, a journal that is needed, and what the marker has
 //! not reserved from the start on.
 
 use straddle_units::{ByteCount, ByteOffset, KIB, MIB, Span};

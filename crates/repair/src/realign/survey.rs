@@ -1,6 +1,6 @@
 //! What an audit says about moves: one that is not finished, and the one that can be planned.
 //!
-//! The law of this module: it reads, and changes nothing.
+//! Invariants: it reads, and changes nothing.
 
 use std::io;
 

@@ -1,6 +1,6 @@
 //! What moves and their journal write over besides the partitions that move.
 //!
-//! The law of this module: space that no partition has, and in which there are data, is written only with consent:
+//! Invariants: space that no partition has, and in which there are data, is written only with consent:
 //! [`Wanted::wipe`](super::Wanted::wipe). That is checked where the plan is made, where of long spans the ends and
 //! samples are read, and again, of all bytes, where it is carried out.
 

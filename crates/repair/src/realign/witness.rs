@@ -1,7 +1,7 @@
 //! A few sectors of the data that move, as they were before. They tell the disk of a journal from another one, an older
 //! copy of a journal from the latest one, and whether the disk was used before anything had moved.
 //!
-//! The law of this module: it only reads. Of what a window in flight may have left in two places nothing is asked: the
+//! Invariants: it only reads. Of what a window in flight may have left in two places nothing is asked: the
 //! engine compares that.
 
 use crate::relocate::{Move, Whereabouts};

@@ -1,6 +1,6 @@
 //! A journal whose place is not known.
 //!
-//! The law of this module: a title is found by how it begins, and believed only if the body that its hash
+//! Invariants: a title is found by how it begins, and believed only if the body that its hash
 //! belongs to names the place that the title is at. One intact title with its body is enough.
 
 use straddle_units::{ByteCount, ByteOffset, MIB, Span};
@@ -11,7 +11,7 @@ use crate::relocate::journal::{Journal, in_memory, is_title};
 /// The bytes that are read at a time.
 const PIECE: u64 = 4 * MIB;
 /// Titles that are followed to their bodies, which may be long: more are none of ours.
-const MOST: usize = 32;
+const MAX_TITLES: usize = 32;
 
 /// Searches the journal's disk for a journal that `counts`, from its end on; returns its place. There may be others,
 /// left over from earlier moves.
@@ -20,7 +20,7 @@ const MOST: usize = 32;
 pub fn search(mut disks: Disks<'_>, mut counts: impl FnMut(Span) -> bool) -> Option<Span> {
     let device = disks.device_of_journal();
     let mut end = disks.get(device).size().floor_to(ByteCount::new(SECTOR)).get();
-    let mut left = MOST;
+    let mut left = MAX_TITLES;
     while end > 0 && left > 0 {
         let start = end.saturating_sub(PIECE);
         let piece = Span::new(ByteOffset::new(start), ByteCount::new(end - start))?;
@@ -35,7 +35,7 @@ pub fn search(mut disks: Disks<'_>, mut counts: impl FnMut(Span) -> bool) -> Opt
 
 /// The places that journals with a title in these bytes name as their own, whether or not the rest of them is there.
 pub fn named_within(mut disks: Disks<'_>, bytes: Span) -> Vec<Span> {
-    named(&mut disks, bytes, &mut { MOST })
+    named(&mut disks, bytes, &mut { MAX_TITLES })
 }
 
 /// The same. `left` counts the titles that are still followed.

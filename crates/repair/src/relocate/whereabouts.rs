@@ -1,6 +1,6 @@
 //! Where the data are, according to a journal.
 //!
-//! The law of this module: it only reads. What a crash may have left in two places, or torn, is said to be nowhere.
+//! Invariants: it only reads. What a crash may have left in two places, or torn, is said to be nowhere.
 
 use straddle_units::{ByteCount, ByteOffset, Span};
 

@@ -23,7 +23,7 @@ use straddle_repair::apply::{ApplyError, Backup, BackupError, LaterWrites, Prepa
 use straddle_repair::{
     ChangeFile, Entry, Format, Identity, Part, Place, Plan, PlanFile, Request, Seed, Size, TableFile, Target,
     from_sfdisk, make,
-    peers::{Free, peers},
+    other_tools::{Free, peers},
     to_sfdisk,
 };
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba};

@@ -1,6 +1,6 @@
 //! The file of a table, and the limits on what it says of its sizes.
 //!
-//! The law of this module: what a file says does not make it longer, its directory and its row groups are no larger than
+//! Invariants: what a file says does not make it longer, its directory and its row groups are no larger than
 //! the limits, and all else is the library's to check.
 
 use std::fs::File;

@@ -1,6 +1,6 @@
 //! Calls into the libraries that unpack and decode.
 //!
-//! The law of this module: a damaged file is an error. Where a library gives up with a panic, the panic ends here, and
+//! Invariants: a damaged file is an error. Where a library gives up with a panic, the panic ends here, and
 //! says nothing on its way.
 
 use std::cell::Cell;

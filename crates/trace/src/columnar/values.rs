@@ -1,6 +1,6 @@
 //! Columns of a table as numbers, operations and volumes.
 //!
-//! The law of this module: a value that cannot be what its column holds is an error with its row; none is guessed.
+//! Invariants: a value that cannot be what its column holds is an error with its row; none is guessed.
 
 use std::collections::HashMap;
 use std::fmt::Write;

@@ -1,6 +1,6 @@
 //! Lines that are fields in a fixed order, read quickly.
 //!
-//! The law of this module: it knows where fields are, and not what is wrong with one: a line that is not plainly
+//! Invariants: it knows where fields are, and not what is wrong with one: a line that is not plainly
 //! written is left to the parser of its format.
 
 use straddle_units::io::{Nanos, Operation};

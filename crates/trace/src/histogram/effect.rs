@@ -1,6 +1,6 @@
 //! What requests do to units of a size, for every start of their partition at once.
 //!
-//! The law of this module: each figure is a sum over classes of a function of `a = (s + d) mod u`, where `d` is
+//! Invariants: each figure is a sum over classes of a function of `a = (s + d) mod u`, where `d` is
 //! the start of the partition. The function is constant but on one circular range of `a`, so a class changes
 //! the figures of all starts at the two ends of a range, and one pass over the starts adds these up.
 //!

@@ -1,6 +1,6 @@
 //! Counts by class, cheap to add to.
 //!
-//! The law of this module: an entry is one word, a class and its count, so that the table of a volume stays small
+//! Invariants: an entry is one word, a class and its count, so that the table of a volume stays small
 //! and a request costs one cache line. A count that outgrows its bits is kept beside the table; none is lost.
 
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ const KEY_MASK: u64 = (1 << KEY_BITS) - 1;
 /// One request, in the part of an entry that counts.
 const ONE: u64 = 1 << KEY_BITS;
 /// The most that an entry counts.
-const MOST: u64 = u64::MAX >> KEY_BITS;
+const MAX_COUNT: u64 = u64::MAX >> KEY_BITS;
 /// Entries of the first table.
 const FIRST: usize = 64;
 /// 2^64 divided by the golden ratio: keys that differ by little are spread (Knuth, The Art of Computer Programming,
@@ -58,7 +58,7 @@ impl Table {
         let mask = self.entries.len().wrapping_sub(1);
         let mut place = self.place(key);
         while let Some(entry) = self.entries.get_mut(place) {
-            if *entry & KEY_MASK == u64::from(key) + 1 && *entry < MOST << KEY_BITS {
+            if *entry & KEY_MASK == u64::from(key) + 1 && *entry < MAX_COUNT << KEY_BITS {
                 *entry += ONE;
                 return;
             }
@@ -90,7 +90,7 @@ impl Table {
             }
             if *entry & KEY_MASK == tagged {
                 let sum = (*entry >> KEY_BITS).saturating_add(count);
-                let kept = sum.min(MOST);
+                let kept = sum.min(MAX_COUNT);
                 *entry = kept << KEY_BITS | tagged;
                 if sum > kept {
                     let more = self.beside.entry(key).or_default();
@@ -203,13 +203,13 @@ mod tests {
     #[test]
     fn a_count_past_its_bits_is_kept_beside() {
         let mut table = Table::new();
-        table.add_many(0, MOST - 1);
+        table.add_many(0, MAX_COUNT - 1);
         for _ in 0..5 {
             table.add(0);
         }
         table.add_many(KEYS - 1, u64::MAX);
         let mut counts: Vec<_> = table.counts().collect();
         counts.sort_unstable();
-        assert_eq!(counts, [(0, MOST + 4), (KEYS - 1, u64::MAX)]);
+        assert_eq!(counts, [(0, MAX_COUNT + 4), (KEYS - 1, u64::MAX)]);
     }
 }

@@ -1,6 +1,6 @@
 //! An instance of tracefs: buffers and events of this process alone.
 //!
-//! The law of this module: the folder is `instances/straddle-PID`. It is removed when the value is dropped; one that a
+//! Invariants: the folder is `instances/straddle-PID`. It is removed when the value is dropped; one that a
 //! killed process left is removed by the next recording.
 
 use std::fs::{self, File};
@@ -142,8 +142,8 @@ fn lost(stats: &str) -> u64 {
 /// Reads a file of tracefs. The first call has room for all of it: `header_page` has no more to say to a second one,
 /// wherever the first one ended.
 fn text(path: &Path) -> io::Result<String> {
-    const LARGEST: usize = 1 << 16;
-    let mut bytes = vec![0; LARGEST];
+    const MAX_TEXT: usize = 1 << 16;
+    let mut bytes = vec![0; MAX_TEXT];
     let (mut file, mut filled) = (File::open(path)?, 0);
     while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
         match file.read(rest) {

@@ -1,6 +1,6 @@
 //! Where the fields of events and pages are: tracefs describes them in text.
 //!
-//! The law of this module: no offset is assumed that the kernel states. What it states is checked against the bytes
+//! Invariants: no offset is assumed that the kernel states. What it states is checked against the bytes
 //! when they are read.
 
 use crate::tracefs::error::FormatError;
@@ -131,15 +131,15 @@ pub struct PageLayout {
 
 impl PageLayout {
     /// The largest page that is read.
-    const LARGEST: usize = 1 << 24;
+    const MAX_PAGE: usize = 1 << 24;
 
     /// Reads `events/header_page`.
     pub fn of(text: &str) -> Result<Self, FormatError> {
         let description = Description::of(text);
         let data = description.field("data")?;
         let (time, commit) = (description.field("timestamp")?, description.field("commit")?);
-        let size = data.offset.checked_add(data.size).filter(|size| *size <= Self::LARGEST);
-        let size = size.ok_or(FormatError::Large { most: Self::LARGEST })?;
+        let size = data.offset.checked_add(data.size).filter(|size| *size <= Self::MAX_PAGE);
+        let size = size.ok_or(FormatError::Large { most: Self::MAX_PAGE })?;
         Ok(Self { time, commit, data: data.offset, size })
     }
 

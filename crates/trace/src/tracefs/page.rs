@@ -1,6 +1,6 @@
 //! A page of the kernel's ring buffer: events, each with the time since the one before it.
 //!
-//! The law of this module: a page says how many bytes of it count, and nothing behind them is read. The layout is that
+//! Invariants: a page says how many bytes of it count, and nothing behind them is read. The layout is that
 //! of `kernel/trace/ring_buffer.c`; the first word of each event has its type in five bits, and a time in 27.
 //!
 //! | type | event |

@@ -17,7 +17,7 @@ use crate::target::{TargetSpec, refuse_bare_drive};
 use crate::view::json::bench::Bench;
 
 /// The largest fio output accepted, in bytes.
-const LARGEST: u64 = 256 << 20;
+const MAX_OUTPUT: u64 = 256 << 20;
 
 pub(super) fn emit(
     arguments: &BenchArguments,
@@ -121,8 +121,8 @@ pub(super) fn import(arguments: &BenchArguments, path: &Path, styles: Styles) ->
     let failure = || format!("{}: cannot read", path.display());
     output_file::note_read(path);
     let metadata = fs::metadata(path).with_context(failure)?;
-    if !metadata.is_file() || metadata.len() > LARGEST {
-        anyhow::bail!("{}: not fio's output: no file, or larger than {LARGEST} bytes", path.display());
+    if !metadata.is_file() || metadata.len() > MAX_OUTPUT {
+        anyhow::bail!("{}: not fio's output: no file, or larger than {MAX_OUTPUT} bytes", path.display());
     }
     let bytes = fs::read(path).with_context(failure)?;
     let run = fio::import(&String::from_utf8_lossy(&bytes)).with_context(|| path.display().to_string())?;

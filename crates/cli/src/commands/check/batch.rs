@@ -13,8 +13,8 @@ use straddle_audit::examine::{ExamineError, Examined};
 
 use super::Run;
 use super::subject::Subject;
-use crate::limited;
 use crate::target::{TargetSpec, refuse_bare_drive};
+use crate::timeout;
 
 /// Targets per batch. Each batch is printed before the next, so memory does not grow with the number of
 /// targets.
@@ -36,12 +36,12 @@ pub(super) fn examine_all<'a>(
 ) -> Vec<(&'a Subject, Result<Examined>)> {
     let limit = Duration::from_secs(run.arguments.time_limit);
     let is_device = |subject: &Subject| {
-        run.examiner.options().open.sysroot.is_none() && subject.path().is_some_and(limited::is_device)
+        run.examiner.options().open.sysroot.is_none() && subject.path().is_some_and(timeout::is_device)
     };
     let mut pending = Vec::new();
     for subject in batch.iter().filter(|subject| is_device(subject)) {
         let (run, device) = (Arc::clone(run), subject.clone());
-        pending.push(limited::Pending::start(limit, move || examine(&device, &run)));
+        pending.push(timeout::Pending::start(limit, move || examine(&device, &run)));
     }
     let is_object = |subject: &Subject| matches!(subject, Subject::Object(_));
     let single =

@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use straddle_repair::peers::Peer;
+use straddle_repair::other_tools::Peer;
 use straddle_repair::{Change, Considered, Entry, Format, Lost, Plan, Slot, type_name};
 use straddle_units::BlockSize;
 

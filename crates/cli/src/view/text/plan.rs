@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use straddle_repair::peers::Peer;
+use straddle_repair::other_tools::Peer;
 use straddle_repair::{Change, Considered, Entry, Plan, Slot, type_name};
 use straddle_units::{ByteCount, Span};
 

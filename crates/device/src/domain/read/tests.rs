@@ -173,7 +173,7 @@ fn what_is_made_to_hurt_is_refused() {
     assert!(wrong(xxe).starts_with("line 1 "));
     let deep = "<a>".repeat(1_000_000);
     assert!(wrong(&format!("<domain>{deep}")).contains("more than 64 deep"));
-    let long = " ".repeat(usize::try_from(LARGEST).unwrap() + 1);
+    let long = " ".repeat(usize::try_from(MAX_DOCUMENT).unwrap() + 1);
     assert!(wrong(&long).contains("more than 4194304 bytes"));
     let many = "<disk><target dev='a'/></disk>".repeat(5000);
     assert!(wrong(&format!("<domain><devices>{many}")).contains("more than 4096 disks"));

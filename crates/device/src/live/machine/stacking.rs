@@ -1,6 +1,6 @@
 //! Why the kernel calls a stacked device misaligned (-1).
 //!
-//! The law of this module: it repeats the kernel's computation (`blk_stack_limits`, block/blk-settings.c),
+//! Invariants: it repeats the kernel's computation (`blk_stack_limits`, block/blk-settings.c),
 //! with and without the members' optimal sizes. They are the cause only where they alone make the difference.
 //! Anything uncertain leaves the kernel's figure as it is.
 

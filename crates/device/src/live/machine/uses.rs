@@ -1,7 +1,7 @@
 //! Uses of a device or a file: devices that stand on it and are listed as `holders`, and users that do not
 //! claim it.
 //!
-//! The law of this module: a use is found whichever end the kernel reports it at, through any number of
+//! Invariants: a use is found whichever end the kernel reports it at, through any number of
 //! layers. Two devices share bytes when one stands on the other. So the users of a whole disk count for its
 //! partitions, and the users of a device below count for the device above it. Users of other partitions, and
 //! of other volumes on the same disk, do not count.

@@ -1,6 +1,6 @@
 //! The host of an experiment's time, as far as a guest's kernel or its drive can be set to be one.
 //!
-//! The law of this module: every value has a source, and each is applied by a setting that Linux has itself,
+//! Invariants: every value has a source, and each is applied by a setting that Linux has itself,
 //! a mount option, or the number of requests that the drive is sent at once. What none of them reaches is not
 //! listed.
 

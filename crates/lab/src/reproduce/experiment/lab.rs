@@ -1,6 +1,6 @@
 //! The part of an experiment that needs a kernel: scripts that a guest runs on modelled drives.
 //!
-//! The law of this module: it says what was done and what the published result was. It runs nothing.
+//! Invariants: it says what was done and what the published result was. It runs nothing.
 
 use serde::Deserialize;
 

@@ -1,6 +1,6 @@
 //! Runs jobs on this machine's own kernel and a real device: the same scripts and figures, in real time.
 //!
-//! The law of this module: a device is used only if its owner has given it up by name and nothing else uses
+//! Invariants: a device is used only if its owner has given it up by name and nothing else uses
 //! it. It stays locked from then on, and after each job nothing of it is mounted. One job runs at a time.
 
 use std::fs::{self, File, OpenOptions};

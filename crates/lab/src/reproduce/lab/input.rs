@@ -1,6 +1,6 @@
 //! What the experiments' scripts read: generated data that is the same everywhere, or the user's own.
 //!
-//! The law of this module: the data for a seed is the same to the byte on every machine. It is generated
+//! Invariants: the data for a seed is the same to the byte on every machine. It is generated
 //! once, into a folder of the cache that appears complete or not at all.
 
 mod tarball;

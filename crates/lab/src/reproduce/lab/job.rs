@@ -1,6 +1,6 @@
 //! What a guest has to do, and the result.
 //!
-//! The law of this module: plain values. Code that makes jobs knows nothing of guests, and code that runs
+//! Invariants: plain values. Code that makes jobs knows nothing of guests, and code that runs
 //! them knows nothing of experiments.
 
 use std::io;

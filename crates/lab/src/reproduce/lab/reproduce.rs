@@ -1,6 +1,6 @@
 //! Runs the lab steps of published experiments.
 //!
-//! The law of this module: a cell (one run of a variant on an arm) is a guest of its own on a drive fresh
+//! Invariants: a cell (one run of a variant on an arm) is a guest of its own on a drive fresh
 //! from power-on. Cells run in parallel, and nothing depends on their order. A failing script costs its cell;
 //! a guest that cannot be run ends everything.
 

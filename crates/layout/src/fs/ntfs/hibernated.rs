@@ -1,7 +1,7 @@
 //! Whether Windows is hibernated with the volume in memory: `hiberfil.sys` in the root directory, as
 //! `ntfs_volume_check_hiberfile` of libntfs-3g/volume.c sees it.
 //!
-//! The law of this module: where the file is listed and cannot be read, Windows may be hibernated, and counts as such.
+//! Invariants: where the file is listed and cannot be read, Windows may be hibernated, and counts as such.
 //! A directory that cannot be read lists nothing.
 
 use super::table::{Table, attribute, part, restored};

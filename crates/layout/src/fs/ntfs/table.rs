@@ -1,7 +1,7 @@
 //! The master file table: records, their attributes, and where these have their data.
 //!
-//! The law of this module: it believes no number that it reads. A record or a block whose update sequence does not
-//! match is not used, and of one volume no more than [`MOST`] bytes are read.
+//! Invariants: it believes no number that it reads. A record or a block whose update sequence does not
+//! match is not used, and of one volume no more than [`MAX_READ`] bytes are read.
 
 use straddle_units::ByteCount;
 
@@ -11,7 +11,7 @@ use crate::fields::{byte, has, le16, le32, le64};
 use crate::model::view::View;
 
 /// The most bytes that are read of one volume. A directory of a million files is searched in seven blocks of 4 KiB.
-const MOST: u64 = 256 * 1024;
+const MAX_READ: u64 = 256 * 1024;
 /// The longest attribute list that is read (`ATTR_LIST` of Windows has at most this).
 const LONGEST_LIST: u64 = 64 * 1024;
 /// The lower 48 bits of a reference are the record's number (`struct MFT_REF`).
@@ -230,7 +230,7 @@ impl<'v, 'm> Table<'v, 'm> {
         // The records that every volume has are in one piece: `mkntfs` and Windows write them so.
         let first = Run { first: 0, count: MAX_RECORD, place: Some(le64(boot, MFT_CLUSTER)) };
         let record = usize::try_from(size.get()).ok()?;
-        Some(Self { view, cluster: cluster.get(), record, runs: vec![first], left: MOST })
+        Some(Self { view, cluster: cluster.get(), record, runs: vec![first], left: MAX_READ })
     }
 
     /// Reads the runs of the table itself, as far as there are any.

@@ -1,6 +1,6 @@
 //! One copy of a GUID partition table: a header and the array of entries that it points to.
 //!
-//! The law of this module: a [`GptCopy`] exists only if every check has passed; otherwise the first failed
+//! Invariants: a [`GptCopy`] exists only if every check has passed; otherwise the first failed
 //! check is a [`Flaw`] with its byte. Whatever the header claims, at most 64 KiB of the array are held at a
 //! time and at most [`MAX_PARTITIONS`] entries are kept.
 //!

@@ -1,6 +1,6 @@
 //! A volume group, as its metadata text describes it.
 //!
-//! The law of this module: the text's values are stored as they are, at most [`MAX_ITEMS`] items. Nothing is
+//! Invariants: the text's values are stored as they are, at most [`MAX_ITEMS`] items. Nothing is
 //! computed and no name is resolved.
 
 use std::collections::{HashMap, HashSet};

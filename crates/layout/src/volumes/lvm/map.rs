@@ -1,6 +1,6 @@
 //! Mapping a volume group's logical volumes to one of its physical volumes.
 //!
-//! The law of this module: names are resolved to a depth of [`MAX_DEPTH`], with [`STEPS_EACH`] steps per
+//! Invariants: names are resolved to a depth of [`MAX_DEPTH`], with [`STEPS_EACH`] steps per
 //! listed item. Volumes that refer to each other or to themselves therefore cost no more than real ones. What
 //! is on another PV is not mapped.
 

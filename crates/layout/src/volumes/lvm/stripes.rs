@@ -1,6 +1,6 @@
 //! How striped and RAID segments distribute a volume over their areas.
 //!
-//! The law of this module: only what the kernel certainly does is computed; an unknown kind has no geometry.
+//! Invariants: only what the kernel certainly does is computed; an unknown kind has no geometry.
 //! LVM's layout names are those of lib/metadata/segtype.h, their numbers those of drivers/md/raid5.h
 //! (`raid_types`, drivers/md/dm-raid.c).
 

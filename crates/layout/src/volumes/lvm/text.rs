@@ -1,6 +1,6 @@
 //! A parser for LVM's metadata text.
 //!
-//! The law of this module: one pass, no recursion, and nothing stored but a list of at most [`MAX_LIST`]
+//! Invariants: one pass, no recursion, and nothing stored but a list of at most [`MAX_LIST`]
 //! values at a time. Source: LVM2's libdm/libdm-config.c.
 
 /// Longer lists are cut: one stripe or image per value is more than LVM allows.

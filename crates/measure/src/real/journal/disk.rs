@@ -1,6 +1,6 @@
 //! Identifies the disk behind a device, whose number may later be given to another disk.
 //!
-//! The law of this module: two disks count as different only if the kernel says so.
+//! Invariants: two disks count as different only if the kernel says so.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

@@ -1,6 +1,6 @@
 //! What was read from a target, before and after a journal holds it.
 //!
-//! The law of this module: a target whose contents stay is written with the bytes of [`Kept`] only, and only
+//! Invariants: a target whose contents stay is written with the bytes of [`Kept`] only, and only
 //! a journal makes one, when its files are durable. Contents that were read and not stored are [`Pending`];
 //! nothing writes them.
 

@@ -1,6 +1,6 @@
 //! The journals that runs have left in a folder: which files belong to each, and which are missing.
 //!
-//! The law of this module: it reads names and headers, and changes nothing. The user chooses the folder, so
+//! Invariants: it reads names and headers, and changes nothing. The user chooses the folder, so
 //! it may contain files of other programs with any name. A file's first line decides to which journal it
 //! belongs.
 

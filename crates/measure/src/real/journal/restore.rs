@@ -1,6 +1,6 @@
 //! Restores the previous contents of a target whose run did not end.
 //!
-//! The law of this module: a target is written only after everything that the journal holds has been compared
+//! Invariants: a target is written only after everything that the journal holds has been compared
 //! with it. Where the bytes differ, it is written only if the owner says so: a run writes only the previous
 //! contents, so different bytes come from another program. (A sector that was torn by a power cut while the
 //! same bytes were written to it is either intact or unreadable.) What is unreadable or equal is written and

@@ -1,7 +1,7 @@
 //! Reads and writes a target in its smallest units. The page cache works in whole pages: it returns nothing
 //! of a page with one bad sector, and cannot write part of such a page.
 //!
-//! The law of this module: it reports bytes as unreadable only after the drive has been asked for exactly
+//! Invariants: it reports bytes as unreadable only after the drive has been asked for exactly
 //! these, more than once.
 
 use std::fs::File;

@@ -1,6 +1,6 @@
 //! The first line of a journal file. It decides to which journal the file belongs; the name does not.
 //!
-//! The law of this module: a file of another program is never written and never removed, whatever it is
+//! Invariants: a file of another program is never written and never removed, whatever it is
 //! called.
 
 use std::fs::{self, File, OpenOptions};

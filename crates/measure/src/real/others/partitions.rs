@@ -1,7 +1,7 @@
 //! Detects partitions that are made or changed, on the target or on a layer below it, by a process that
 //! already has the disk open.
 //!
-//! The law of this module: it opens no device, since that open would itself be detected.
+//! Invariants: it opens no device, since that open would itself be detected.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,6 +1,6 @@
 //! The chain of extended boot records after logical partitions have moved.
 //!
-//! The law of this module: a record of a partition that stays changes at most in its link. These chains do not
+//! Invariants: a record of a partition that stays changes at most in its link. These chains do not
 //! become valid with one sector: they are written while the table does not list their container
 //! ([`crate::realign`]).
 

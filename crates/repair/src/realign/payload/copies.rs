@@ -1,6 +1,6 @@
 //! A GPT of which one copy is torn, in part.
 //!
-//! The law of this module: a copy is torn only where the move writes, in one physical sector, and only if its
+//! Invariants: a copy is torn only where the move writes, in one physical sector, and only if its
 //! checksums say so. The other copy must be whole, and one that the move leaves in its state: then no reader loses
 //! anything if the torn one is restored.
 

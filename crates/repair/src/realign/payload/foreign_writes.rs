@@ -1,6 +1,6 @@
 //! What another program has written since the journal was made.
 //!
-//! The law of this module: what cannot be read is not said to have been written.
+//! Invariants: what cannot be read is not said to have been written.
 
 use straddle_device::{Medium, ReadError, Watched};
 use straddle_units::ByteOffset;

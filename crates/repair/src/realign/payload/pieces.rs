@@ -1,6 +1,6 @@
 //! Writing a table piece by piece.
 //!
-//! The law of this module: what was written before [`Pieces::settle`] is durable after it, and was read back.
+//! Invariants: what was written before [`Pieces::settle`] is durable after it, and was read back.
 
 use straddle_units::{ByteCount, ByteOffset, Span};
 

@@ -1,6 +1,6 @@
 //! The marker, written over a table that another program wrote since.
 //!
-//! The law of this module: what the steps overwrite is what the disk holds now, so that a backup of it is
+//! Invariants: what the steps overwrite is what the disk holds now, so that a backup of it is
 //! complete; and when all of them are written, the disk has the marker whatever it had before.
 
 use straddle_device::Medium;

@@ -15,13 +15,13 @@ use crate::relocate::job::Job;
 
 pub(super) const MAGIC: &[u8; 8] = b"relobad1";
 /// The list has no more bytes, or two blocks.
-const LARGEST: u64 = 4 << 20;
+const MAX_LIST: u64 = 4 << 20;
 pub(super) const HEAD: usize = 8 + 16 + 8;
 const ENTRY: usize = 3 * 8;
 
 /// The blocks of the list: one for each window, within limits.
 pub(super) fn blocks(job: &Job) -> u64 {
-    let most = (LARGEST / job.blocks().size().get()).clamp(2, 1024);
+    let most = (MAX_LIST / job.blocks().size().get()).clamp(2, 1024);
     (job.total().get() / job.window_len().get()).clamp(2, most)
 }
 

@@ -1,6 +1,6 @@
 //! What is left of a journal without titles: one that was cut off while it was written, or removed.
 //!
-//! The law of this module: a sector is recognised by itself, and only as a part of a journal that says nothing, or as one of
+//! Invariants: a sector is recognised by itself, and only as a part of a journal that says nothing, or as one of
 //! a run that is a body from its first byte to its last. What may be something else is data.
 
 use data_encoding::HEXLOWER;

@@ -1,6 +1,6 @@
 //! Removing journals.
 //!
-//! The law of this module: the titles go first, durably, so that what is left counts for nothing; and only what is a
+//! Invariants: the titles go first, durably, so that what is left counts for nothing; and only what is a
 //! journal's is overwritten.
 
 use straddle_units::{ByteCount, ByteOffset, Span};

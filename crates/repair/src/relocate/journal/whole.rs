@@ -1,6 +1,6 @@
 //! What every crash leaves of a journal, and what is repaired of it.
 //!
-//! The law of this module: before anything is done that the journal is needed for, each part of it is there: both
+//! Invariants: before anything is done that the journal is needed for, each part of it is there: both
 //! titles and bodies, a record in each slot, both copies of each mark, and every block of the list.
 
 use straddle_units::ByteOffset;

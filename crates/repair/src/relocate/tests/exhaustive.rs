@@ -13,7 +13,7 @@ use super::shapes::{Decision, Final, Shape, World, shapes};
 use crate::relocate::recovery::{Recovered, begin, open};
 
 /// More outcomes than this of one epoch are sampled.
-const MOST: usize = 1 << 12;
+const MAX_OUTCOMES: usize = 1 << 12;
 /// Samples of an epoch that has more.
 const SAMPLES: usize = 1 << 10;
 
@@ -35,7 +35,7 @@ pub(super) fn crashes(epoch: &Epoch, garbage: u32, add: &mut impl FnMut(Image)) 
     let digit = |number: u64, base: u64, index: usize| {
         usize::try_from(number / base.pow(u32::try_from(index).unwrap()) % base).unwrap()
     };
-    let most = cases(MOST) as u64;
+    let most = cases(MAX_OUTCOMES) as u64;
     let count = |base: u64| base.checked_pow(u32::try_from(units).unwrap()).filter(|count| *count <= most);
     if let Some(count) = count(3) {
         for number in 0..count {

@@ -1,6 +1,6 @@
 //! What a sweep shows, in sentences.
 //!
-//! The law of this module: nothing is concluded from writes that a buffer took, and on an SSD the verdict is about
+//! Invariants: nothing is concluded from writes that a buffer took, and on an SSD the verdict is about
 //! wear as well as time.
 
 use straddle_measure::bench::{Arm, FEWEST_ROUNDS, Reached, Sweep};
@@ -183,10 +183,10 @@ fn known(sweep: &Sweep) -> String {
 
 /// Returns `0, 8, 16`; for many offsets only the ends.
 fn listed(offsets: &[u64]) -> String {
-    const MOST: usize = 6;
+    const MAX_LISTED: usize = 6;
     let words = |offsets: &[u64]| offsets.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
     match offsets {
-        [first, .., last] if offsets.len() > MOST => format!("{first}, … {last}"),
+        [first, .., last] if offsets.len() > MAX_LISTED => format!("{first}, … {last}"),
         few => words(few),
     }
 }

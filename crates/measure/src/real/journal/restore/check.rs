@@ -1,6 +1,6 @@
 //! Checks that the files of a journal are intact and belong to its target.
 //!
-//! The law of this module: nothing of a journal is used before it has passed all checks here. A damaged file
+//! Invariants: nothing of a journal is used before it has passed all checks here. A damaged file
 //! is renamed and kept.
 
 use std::collections::BTreeSet;

@@ -1,6 +1,6 @@
 //! Compares the contents of a journal with its target, and writes them back.
 //!
-//! The law of this module: it writes only while no other process has opened the target, which is checked
+//! Invariants: it writes only while no other process has opened the target, which is checked
 //! before each write. It reports that the target holds its previous contents only if they were read after the
 //! last write.
 

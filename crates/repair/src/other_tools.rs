@@ -1,6 +1,6 @@
 //! Where other partitioning tools would start a partition in the same space.
 //!
-//! The law of this module: each rule is the tool's own, as implemented in the named version of its sources, or as
+//! Invariants: each rule is the tool's own, as implemented in the named version of its sources, or as
 //! its release notes and manuals state it for versions of which only these are at hand. No tool is run.
 
 use serde::{Deserialize, Serialize};

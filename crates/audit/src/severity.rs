@@ -1,6 +1,6 @@
 //! How much a missed boundary matters, given what is written there.
 //!
-//! The law of this module: it lowers the severity of a finding on placement, never raises it, and says why.
+//! Invariants: it lowers the severity of a finding on placement, never raises it, and says why.
 //! It does not touch damage to a table. A verdict is about data that will be written: what is written once,
 //! or never, loses nothing.
 

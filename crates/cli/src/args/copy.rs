@@ -8,7 +8,7 @@ use crate::target::local_paths;
 
 /// What to do instead of moving partitions.
 #[derive(Debug, Args)]
-pub(crate) struct InsteadArguments {
+pub(crate) struct CopyArguments {
     /// Copy everything to this other disk or image instead, laid out right; the target is opened read-only.
     ///
     /// A file that does not exist is made by 'straddle apply', as a sparse raw image.

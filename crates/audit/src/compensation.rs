@@ -1,6 +1,6 @@
 //! Whether the layers on a misaligned start make up for it.
 //!
-//! The law of this module: a start is judged by the data that is written above it. LVM and cryptsetup follow
+//! Invariants: a start is judged by the data that is written above it. LVM and cryptsetup follow
 //! the kernel's alignment offset by default, so on a misaligned partition their data is aligned, and moving
 //! the partition would misalign it. If nothing stands on a start, the start itself is judged.
 
