@@ -15,7 +15,7 @@ set -u
 . "$GUEST/lib.sh"
 
 lvm_setup
-modprobe -a loop dm-mod dm-crypt dm-integrity dm-verity raid1 bcache xfs vfat f2fs nilfs2 2>/dev/null
+modprobe -a loop dm-mod dm-crypt dm-integrity dm-verity raid1 bcache xfs vfat f2fs nilfs2 minix udf gfs2 2>/dev/null
 printf secret >/tmp/key
 pbkdf=(--pbkdf pbkdf2 --pbkdf-force-iterations 1000)
 
@@ -96,6 +96,10 @@ file_system nilfs2-1k mkfs.nilfs2 -q -b 1024
 file_system nilfs2-4k mkfs.nilfs2 -q -b 4096
 file_system reiserfs-4k mkfs.reiserfs -q -ff -b 4096
 file_system jfs mkfs.jfs -q
+file_system minix mkfs.minix -3
+for size in 512 2048 4096; do file_system "udf-$size" mkudffs -b "$size"; done
+file_system gfs2-1k mkfs.gfs2 -O -q -p lock_nolock -J 8 -b 1024
+file_system gfs2-4k mkfs.gfs2 -O -q -p lock_nolock -J 8
 
 volume luks1 'luks --type luks1' luks_open 'cryptsetup close c0'
 volume luks2-512 'luks --type luks2 --sector-size 512' luks_open 'cryptsetup close c0'
