@@ -8,6 +8,7 @@ use straddle_device::{Medium, ReadError};
 use straddle_units::{ByteCount, ByteOffset, Span};
 
 use crate::blank::is_erased;
+use crate::model::content::{Content, FsKind};
 use crate::model::layer::{Facts, FileSystem};
 use crate::model::stack::{Partition, Unclaimed};
 
@@ -37,6 +38,13 @@ pub(crate) fn unclaimed(medium: &dyn Medium, partition: &Partition) -> Unclaimed
     let Some(end) = layer.used(span.len()).and_then(|used| span.start().checked_add(used)) else {
         return Unclaimed::Nothing;
     };
+    // The rest of its last page is never swap's, and a swap area is made again, not kept.
+    if layer.kind == Content::FileSystem(FsKind::Swap)
+        && let Facts::FileSystem(FileSystem { block, .. }) = &layer.facts
+        && span.end().checked_since(end).is_some_and(|rest| rest < *block)
+    {
+        return Unclaimed::Nothing;
+    }
     let behind = end.checked_add(FRONT).map_or(span.end(), |stop| stop.min(span.end()));
     let behind = behind.checked_since(end).and_then(|len| Span::new(end, len));
     let is_data = behind.into_iter().chain([back(span, end)]).any(|part| holds(medium, part, &own));

@@ -8,7 +8,7 @@ use crate::relocate::{Disks, Job, State, inspect};
 use straddle_audit::{MoveJournal, Planned, Stage, Unfinished};
 use straddle_device::shown::with_causes;
 use straddle_device::{Medium, ReadError};
-use straddle_layout::Stack;
+use straddle_layout::{Content, FsKind, Stack};
 use straddle_units::{ByteCount, ByteOffset, LbaCount, Span};
 
 use super::carry::obstacle;
@@ -91,6 +91,10 @@ pub fn planned(
     let wanted = Wanted { wipe: is_remote, ..Wanted::default() };
     let realign = match make_looking(situation, &wanted, Look::Ends) {
         Ok(realign) => realign,
+        // A swap area is made again.
+        Err(RealignError::Unclaimed { number }) if is_swap(situation.stack, number) => {
+            return Err(Unplanned::Other);
+        }
         Err(
             error @ (RealignError::Immovable { .. }
             | RealignError::Occupied { .. }
@@ -160,4 +164,9 @@ impl crate::relocate::Disk for Reading<'_> {
     fn flush(&mut self) -> io::Result<()> {
         Err(io::ErrorKind::ReadOnlyFilesystem.into())
     }
+}
+
+fn is_swap(stack: &Stack, number: u32) -> bool {
+    let swap = Some(Content::FileSystem(FsKind::Swap));
+    stack.partitions.iter().any(|partition| partition.number == number && partition.content == swap)
 }
