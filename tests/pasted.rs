@@ -326,7 +326,7 @@ fn no_block_that_is_pasted_whole_loses_a_file_system() {
     println!("realigned {realigned}, copied {copied}, shrunk {shrunk}, hidden sectors written {written}");
     let least = if is_sampled() { 1 } else { 4 };
     assert!(shrunk >= least && following >= 2 * least + 2, "{shrunk} {following}");
-    assert!(realigned >= 2 * least + 2 && copied > least, "{realigned} {copied}");
+    assert!(realigned >= 2 * least + 2 && copied > 0, "{realigned} {copied}");
     assert!(written >= (least / 2).max(1), "{written}");
 }
 

@@ -170,7 +170,7 @@ fn misfit(layer: &Layer, sectors: BlockSize) -> Option<Misfit> {
             small("blocks", block, sectors)
                 .filter(|_| !is_stacked)
                 .or_else(|| starts("its payload", mapped.payload?, sectors))
-                .map(not("set up"))
+                .map(not("activate"))
         }
         Facts::Table(table) if table.block != sectors => Some(linux(format!(
             "it counts in {}-byte sectors, on logical sectors of {}: Linux finds no partitions here",

@@ -1,10 +1,18 @@
-//! What a job says that it reads and writes is what it reads and writes.
+//! What a job says that it reads and writes is what it reads and writes; a check reads little.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+#[path = "../../../../tests/tools/skip.rs"]
+mod skip;
+
 use std::io;
 use std::ops::ControlFlow;
+use std::process::Command;
+use std::sync::{Arc, Mutex};
 
+use skip::present;
+use straddle_audit::examine::{Examiner, Options};
+use straddle_device::{Medium, ReadError};
 use straddle_repair::relocate::{Disk, Disks, Ended, Job, Move, Parts, Verify, begin, journal_len};
 use straddle_units::{Boundary, ByteCount, ByteOffset, Span};
 
@@ -103,4 +111,42 @@ fn a_job_reads_and_writes_what_it_says() {
             check(moves, verify);
         }
     }
+}
+
+/// A medium, and what was read from it.
+struct Noting(Box<dyn Medium>, Arc<Mutex<Vec<(ByteOffset, usize)>>>);
+
+impl Medium for Noting {
+    fn len(&self) -> ByteCount {
+        self.0.len()
+    }
+
+    fn read_at(&self, at: ByteOffset, bytes: &mut [u8]) -> Result<(), ReadError> {
+        self.1.lock().unwrap().push((at, bytes.len()));
+        self.0.read_at(at, bytes)
+    }
+}
+
+#[test]
+fn a_check_reads_few_ranges_and_each_once() {
+    if !present(&["sfdisk", "mkfs.ext4"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let make = "truncate -s 1G disk.img && mkfs.ext4 -q -E offset=1048576 disk.img 290000k &&
+        printf 'label: gpt\nstart=2048, size=600000\nstart=604160\n' | sfdisk -q disk.img";
+    let made = Command::new("sh").args(["-c", make]).current_dir(&folder).status().unwrap();
+    assert!(made.success());
+    let mut target = straddle_device::open(&folder.path().join("disk.img"), &Default::default()).unwrap();
+    let reads = Arc::default();
+    target.medium =
+        target.medium.map(|medium| Box::new(Noting(medium, Arc::clone(&reads))) as Box<dyn Medium>);
+    let options = Options { moves: Some(straddle_repair::moves::of), ..Options::default() };
+    let examined = Examiner::new(options).examine_target("disk.img".to_owned(), target).unwrap();
+    assert_eq!(examined.stack().partitions.len(), 2);
+    let mut reads = std::mem::take(&mut *reads.lock().unwrap());
+    let count = reads.len();
+    reads.sort_unstable();
+    reads.dedup();
+    assert!(reads.len() == count && count <= 80, "{count} reads of {} ranges", reads.len());
 }

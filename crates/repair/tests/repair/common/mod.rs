@@ -20,8 +20,7 @@ use straddle_repair::{
 pub(crate) use straddle_units::io::SplitMix64 as Random;
 use straddle_units::{BlockSize, ByteCount, ByteOffset};
 
-/// The number of seeds, from the environment variable or `usual`; `scripts/test --quick` sets variables that many
-/// tests have, and takes no more than `usual` of any.
+/// The number of seeds, from the environment variable or `usual`.
 pub(crate) fn seeds(variable: &str, usual: u64) -> u64 {
     std::env::var(variable).ok().map_or(usual, |n| n.parse().expect("a number"))
 }
