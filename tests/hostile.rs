@@ -165,7 +165,7 @@ fn names_that_are_no_text() {
     // A name that looks like an option, after "--" and in the commands of a fix.
     Gpt::new(&[(2049, 4096)]).write(&dir.path().join("-x.img"));
     let dashed = run(command().current_dir(dir.path()).args(["check", "--", "-x.img"]));
-    assert!(!dashed.ended(&[1]).says("-N 1 ./-x.img").out.contains(" -N 1 -x.img"));
+    assert!(!dashed.ended(&[1]).says("straddle realign ./-x.img").out.contains(" realign -x.img"));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use straddle_audit::file_about;
 use straddle_device::OpenError;
-use straddle_layout::TableKind;
+use straddle_layout::{Problem, TableKind};
 use straddle_repair::realign::RealignError;
 use straddle_repair::{ChangeError, Present, Situation, TargetError};
 
@@ -22,9 +22,18 @@ pub(super) fn hint(
     arguments: &RealignArguments,
 ) -> anyhow::Error {
     let target = arguments.target.as_path();
+    let is_misplaced = |problem: &Problem| matches!(problem, Problem::GptBackupMisplaced { .. });
     if error.lacks_room() {
         let options = how_seen(arguments);
         let operand = quote_path(target);
+        if situation.stack.problems.iter().any(is_misplaced) {
+            let plan = file_about(&target.display().to_string(), "plan.json");
+            return RefusedError(format!(
+                "its GPT was made for a smaller disk, and has no room there; move the backup to the end first: straddle plan \
+                 {operand}{options} --relocate-backup --save {plan} && straddle apply {plan} --write {operand}"
+            ))
+            .into();
+        }
         let plan = file_about(&target.display().to_string(), "copy.json");
         let text = format!(
             "{error}; to copy it to another disk: straddle realign {operand}{options} --to NEW --save {plan}"
