@@ -8,7 +8,7 @@
 //!
 //! - what a rule is and what it finds: catalogue, names, way, finding, findings
 //! - the boundaries of a device: optimum, boundaries
-//! - what stands on it, and what that needs: shell, makeup, weigh, hidden
+//! - what stands on it, and what that needs: shell, compensation, severity, hidden
 //! - fixes: reformat, rebuild, fix, moves
 //! - the rules: fit, filesystems, layers, placement, table, container, device, live
 //! - what the findings come to: causes, repeated, member, judgement
