@@ -421,3 +421,23 @@ fn a_copy_of_a_boot_sector_that_records_another_start_stays() {
         }
     }
 }
+
+/// A disk that has grown has room where its GPT does not reach: the commands of the refusal give it to the GPT.
+#[test]
+fn the_backup_of_a_grown_disk_is_moved_first() {
+    if !present(&["sgdisk", "mkfs.ext4"]) {
+        return;
+    }
+    let dir = Dir::new("grown");
+    let make = "truncate -s 64M disk.img; sgdisk -a 1 -n 1:34:2048 -t 1:ef02 -n 2:2049:131038 disk.img
+        truncate -s $((128990 * 512)) 2; mkfs.ext4 -q -F -b 4096 2
+        dd if=2 of=disk.img bs=512 seek=2049 conv=notrunc,sparse status=none; truncate -s 256M disk.img";
+    shell(dir.path(), &format!("{{ {make}; }} >/dev/null 2>&1"));
+    let (status, text) = program(dir.path(), &["realign", "disk.img", "--save", "move.json"]);
+    let said = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let (_, line) = said.split_once("to the end first: ").unwrap();
+    assert_eq!(status, 4, "{text}");
+    tools::shell(&tools::pasted(line), dir.path());
+    let (status, text) = program(dir.path(), &["realign", "disk.img", "--save", "move.json"]);
+    assert!(status == 0 && text.contains("1 partition to move"), "{text}");
+}
