@@ -30,7 +30,7 @@ demo: build
 test: setup
 	@scripts/test
 
-# The same with every case of the tests that otherwise try a sample of them: an hour.
+# The same with every case of the tests that otherwise try a sample of them.
 every: setup
 	@scripts/test --every
 
@@ -39,7 +39,7 @@ every: setup
 quick: setup
 	@scripts/test --quick
 
-# Everything that has to hold before a change goes in; .ci/run calls it. Less than half an hour on two processors, from a clone.
+# Everything that has to hold before a change goes in; .ci/run calls it.
 ci: setup
 	@scripts/ci
 

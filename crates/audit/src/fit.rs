@@ -222,9 +222,8 @@ fn file_system(kind: Content, fs: &FileSystem, sectors: BlockSize) -> Option<Mis
 
 /// Why databases with such pages do not use a file system, if they do not: they write around the page cache.
 fn page(layer: &Layer, sectors: BlockSize, page: Option<ByteCount>) -> Option<Misfit> {
-    let is_one = matches!(layer.facts, Facts::FileSystem(_))
-        && layer.kind != Content::FileSystem(FsKind::Swap)
-        && !layer.kind.is_only_read();
+    let is_one =
+        matches!(layer.facts, Facts::FileSystem(_)) && !layer.kind.is_swap() && !layer.kind.is_only_read();
     let page = page.filter(|page| is_one && *page < sectors.bytes())?;
     Some(Misfit {
         refusal: Refusal::Page,

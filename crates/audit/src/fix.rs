@@ -127,14 +127,10 @@ fn put(context: &Context<'_>, partition: &Partition, place: Place, free: Span) -
     let remade = remade.and_then(|layer| swap::remake(layer, &entry));
     let (how, command) = if remade.is_some() {
         (How::Swap, remade)
-    } else if moves {
-        (How::Entry, None)
-    } else if !shrinks {
-        (How::Entry, by_sfdisk.then(|| entry.sfdisk()))
-    } else if is_known(partition) {
+    } else if shrinks && !moves && is_known(partition) {
         shrink::steps(&entry).map_or((How::Entry, None), |(first, line)| (How::Shrink(first), Some(line)))
-    } else if partition.unclaimed == Unclaimed::All {
-        // The table alone would lead to fewer bytes than those that are in it.
+    } else if moves || shrinks && partition.unclaimed == Unclaimed::All {
+        // The table alone would lead to other bytes than those that are in it, or to fewer.
         (How::Entry, None)
     } else {
         (How::Entry, by_sfdisk.then(|| entry.sfdisk()))

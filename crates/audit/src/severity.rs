@@ -188,7 +188,7 @@ pub(crate) fn leaves(layer: &Layer, len: ByteCount, rest: ByteCount) -> bool {
     let leaves = |used: ByteCount| used.checked_add(rest).is_some_and(|end| end <= len);
     match &layer.facts {
         Facts::FileSystem(FileSystem { extent: Some(extent), .. }) if leaves(*extent) => true,
-        Facts::FileSystem(_) if layer.kind == Content::FileSystem(FsKind::Swap) => false,
+        Facts::FileSystem(_) if layer.kind.is_swap() => false,
         _ if layer.kind.is_only_read() => true,
         Facts::FileSystem(fs) => allocates(layer.kind, fs).is_some_and(|unit| unit > rest),
         // Extents are measured in MiB; metadata is at the front.

@@ -66,6 +66,9 @@ pub trait Medium: Send + Sync {
     /// Fills all of `buf` from byte `at`. After an error its contents are unspecified.
     fn read_at(&self, at: ByteOffset, buf: &mut [u8]) -> Result<(), ReadError>;
 
+    /// Forgets what was kept of earlier reads: what is asked for next is read again.
+    fn forget(&self) {}
+
     /// Whether the medium has no bytes at all.
     fn is_empty(&self) -> bool {
         self.len() == ByteCount::ZERO

@@ -78,6 +78,10 @@ impl Medium for Remembered {
         }
         read
     }
+
+    fn forget(&self) {
+        *self.reads() = Reads::default();
+    }
 }
 
 #[cfg(test)]
@@ -120,6 +124,9 @@ mod tests {
             );
         }
         assert_eq!(count.load(Ordering::Relaxed), 4);
+        medium.forget();
+        medium.read_at(ByteOffset::ZERO, &mut [0; 512]).unwrap();
+        assert_eq!(count.load(Ordering::Relaxed), 5);
     }
 
     #[test]

@@ -8,7 +8,6 @@ use straddle_device::{Medium, ReadError};
 use straddle_units::{ByteCount, ByteOffset, Span};
 
 use crate::blank::is_erased;
-use crate::model::content::{Content, FsKind};
 use crate::model::layer::{Facts, FileSystem};
 use crate::model::stack::{Partition, Unclaimed};
 
@@ -39,7 +38,7 @@ pub(crate) fn unclaimed(medium: &dyn Medium, partition: &Partition) -> Unclaimed
         return Unclaimed::Nothing;
     };
     // The rest of its last page is never swap's, and a swap area is made again, not kept.
-    if layer.kind == Content::FileSystem(FsKind::Swap)
+    if layer.kind.is_swap()
         && let Facts::FileSystem(FileSystem { block, .. }) = &layer.facts
         && span.end().checked_since(end).is_some_and(|rest| rest < *block)
     {

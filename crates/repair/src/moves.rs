@@ -83,8 +83,12 @@ fn found(target: &Target, stack: &Stack, path: &Path) -> Option<Unfinished> {
         };
         return Some(Unfinished { journal: MoveJournal::Locked { is_copy, stage }, ..unfinished });
     }
+    if !matches!(unfinished.journal, MoveJournal::Unusable(_)) {
+        return Some(unfinished);
+    }
     // It may have ended meanwhile.
-    if matches!(unfinished.journal, MoveJournal::Unusable(_)) { look() } else { Some(unfinished) }
+    medium.forget();
+    look()
 }
 
 /// Returns what is known about moves.
@@ -107,11 +111,14 @@ pub fn of(examiner: &Examiner, name: &str, target: &Target, stack: &Stack) -> Mo
     match planned(examiner, target, stack) {
         Ok(planned) => Moves { planned: Some(planned), ..moves },
         Err(why) => {
-            let moves = Moves { copy: copy(examiner, name, target, stack), ..moves };
+            let must = must_move(target, stack);
+            let moves = Moves { copy: copy(examiner, name, target, stack, &must), ..moves };
             match why {
                 Unplanned::Refused(why) => Moves { refused: Some(why), ..moves },
                 Unplanned::Shrink(partition, to) => {
-                    Moves { shrink: shrink(examiner, target, stack, (partition, to)), ..moves }
+                    let numbers = numbers(&must);
+                    let shrink = ShrinkFirst { numbers, partition, to, options: options(examiner, target) };
+                    Moves { shrink: Some(shrink), ..moves }
                 }
                 Unplanned::Other => moves,
             }
@@ -149,27 +156,31 @@ fn planned(examiner: &Examiner, target: &Target, stack: &Stack) -> Result<Planne
     if is_raw || matches!(planned, Err(Unplanned::Refused(_))) { planned } else { Err(Unplanned::Other) }
 }
 
-/// Returns what has to be smaller, so that `straddle realign` can move what has to move.
-fn shrink(
-    examiner: &Examiner,
-    target: &Target,
-    stack: &Stack,
-    (partition, to): (u32, ByteCount),
-) -> Option<ShrinkFirst> {
-    let medium = target.medium.as_deref()?;
+/// A partition that has to move, and the byte where the data of a layer on it begin for which it is placed.
+type Must = (u32, Option<ByteOffset>);
+
+fn must_move(target: &Target, stack: &Stack) -> Vec<Must> {
+    let Some(medium) = target.medium.as_deref() else { return Vec::new() };
     let situation = Situation { medium, topology: &target.topology, stack, serial: None };
-    let moves = realign::must_move(&situation).ok()?;
-    let numbers = moves.iter().map(|(number, _)| *number).collect();
-    Some(ShrinkFirst { numbers, partition, to, options: options(examiner, target) })
+    realign::must_move(&situation).unwrap_or_default()
+}
+
+fn numbers(must: &[Must]) -> Vec<u32> {
+    must.iter().map(|(number, _)| *number).collect()
 }
 
 /// Returns the copy that `straddle realign --to` would plan for the target.
-fn copy(examiner: &Examiner, name: &str, target: &Target, stack: &Stack) -> Option<PlannedCopy> {
-    let medium = target.medium.as_deref()?;
+fn copy(
+    examiner: &Examiner,
+    name: &str,
+    target: &Target,
+    stack: &Stack,
+    must: &[Must],
+) -> Option<PlannedCopy> {
+    let medium = target.medium.as_deref().filter(|_| !must.is_empty())?;
     let situation = Situation { medium, topology: &target.topology, stack, serial: None };
-    let moves = realign::must_move(&situation).ok().filter(|moves| !moves.is_empty())?;
-    let numbers = moves.iter().map(|(number, _)| *number).collect();
-    let data = moves.iter().filter_map(|(number, data)| Some((*number, (*data)?))).collect();
+    let numbers = numbers(must);
+    let data = must.iter().filter_map(|(number, data)| Some((*number, (*data)?))).collect();
     let source = target.node.as_ref().map_or_else(|| name.to_owned(), |node| node.display().to_string());
     if source.contains(is_hidden) || !crate::copy::can_be_copied(&situation) {
         return None;

@@ -61,7 +61,7 @@ mod tests;
 
 use crate::relocate::{Job, Move, Parts};
 use straddle_device::topology::USUAL_PHYSICAL;
-use straddle_layout::{Content, FsKind, Stack, Unclaimed};
+use straddle_layout::{Content, Stack, Unclaimed};
 use straddle_units::{Boundary, ByteCount, ByteOffset, Lba, Span};
 
 use crate::encode::encode;
@@ -242,7 +242,7 @@ fn make_looking(situation: &Situation<'_>, wanted: &Wanted, look: Look) -> Resul
     let chosen = chosen(&mut base, wanted, fine.start)?;
     let is_swap = |one: &&Chosen| {
         let content = base.partition(one.entry.number).and_then(|partition| partition.content);
-        content == Some(Content::FileSystem(FsKind::Swap))
+        content.is_some_and(Content::is_swap)
     };
     let swap: Vec<u32> = chosen.iter().filter(is_swap).map(|one| one.entry.number).collect();
     for number in swap {

@@ -4,8 +4,8 @@
 //! Invariants: the line begins with a command that fails unless DEVICE is swap space, and sfdisk
 //! refuses a disk with a partition in use. The UUID and the label, by which the swap is found, are preserved.
 
+use straddle_layout::Partition;
 use straddle_layout::layer::{Facts, Layer};
-use straddle_layout::{Content, FsKind, Partition};
 
 use super::entry::Entry;
 use crate::finding::{Command, Effect};
@@ -20,7 +20,7 @@ pub(super) const ORDER: &str = "swapoff it first, and do not hibernate in betwee
 
 /// The swap space in a partition, if it contains one.
 pub(super) fn of(partition: &Partition) -> Option<&Layer> {
-    partition.layer.as_ref().filter(|layer| layer.kind == Content::FileSystem(FsKind::Swap))
+    partition.layer.as_ref().filter(|layer| layer.kind.is_swap())
 }
 
 /// The line that changes the entry and recreates the swap; on an image through a loop device over its new place. `None` if

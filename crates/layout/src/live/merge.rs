@@ -2,7 +2,7 @@
 
 use straddle_device::live::is_part_of_volume;
 
-use crate::model::content::{Content, FsKind};
+use crate::model::content::Content;
 use crate::model::layer::{Facts, Layer};
 use crate::volumes::SEALED;
 
@@ -18,8 +18,7 @@ pub fn merge(on_disk: Option<Layer>, live: Option<Layer>) -> Option<Layer> {
 fn merge_layer(mut layer: Layer, live: &Layer) -> Layer {
     match partner(&layer, std::slice::from_ref(live)) {
         Some(same) => {
-            let is_file_system = matches!(layer.facts, Facts::FileSystem(_))
-                || layer.kind == Content::FileSystem(FsKind::Swap);
+            let is_file_system = matches!(layer.facts, Facts::FileSystem(_)) || layer.kind.is_swap();
             if !same.name.is_empty() && (layer.name.is_empty() || is_file_system) {
                 layer.name.clone_from(&same.name);
             }

@@ -291,6 +291,11 @@ impl Content {
         matches!(self, Self::FileSystem(FsKind::Iso9660) | Self::Named(Named { class: Class::Optical, .. }))
     }
 
+    /// Whether it is swap space.
+    pub const fn is_swap(self) -> bool {
+        matches!(self, Self::FileSystem(FsKind::Swap))
+    }
+
     /// Whether it is the image of a hibernated system, which has tables and file systems in memory.
     pub const fn is_hibernated(self) -> bool {
         matches!(self, Self::Named(Named { class: Class::Hibernation, .. }))

@@ -8,7 +8,7 @@ use crate::relocate::{Disks, Job, State, inspect};
 use straddle_audit::{MoveJournal, Planned, Stage, Unfinished};
 use straddle_device::shown::with_causes;
 use straddle_device::{Medium, ReadError};
-use straddle_layout::{Content, FsKind, Stack};
+use straddle_layout::{Content, Stack};
 use straddle_units::{ByteCount, ByteOffset, LbaCount, Span};
 
 use super::carry::obstacle;
@@ -167,6 +167,6 @@ impl crate::relocate::Disk for Reading<'_> {
 }
 
 fn is_swap(stack: &Stack, number: u32) -> bool {
-    let swap = Some(Content::FileSystem(FsKind::Swap));
-    stack.partitions.iter().any(|partition| partition.number == number && partition.content == swap)
+    let mut partitions = stack.partitions.iter();
+    partitions.any(|partition| partition.number == number && partition.content.is_some_and(Content::is_swap))
 }
