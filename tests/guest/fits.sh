@@ -133,6 +133,7 @@ check array.1 "$c"
 check array.all "$a" "$c" /dev/md0
 mdadm --quiet --stop /dev/md0
 check array.stopped "$c"
+check array.apart "$a" "$c"
 losetup -d "$a" "$b" "$c"
 
 # A group of two disks: the volume begins on the one with 512-byte sectors, and goes on on the other.
@@ -144,7 +145,28 @@ pvcreate -qq -y "$a" "$c" && vgcreate -qq -y "${mixed[@]}" vg "$a" "$c" && lvcre
 check group /dev/vg/it
 check group.0 "$a"
 vgchange -qq -an vg
+check group.apart "$a" "$c"
 losetup -d "$a" "$c"
+
+# Backing devices for bcache, and a cache with larger blocks.
+c=$(attach 4096 /tmp/member2)
+wipefs -aq "$c"
+make-bcache -C "$c" >/dev/null && echo "$c" >/sys/fs/bcache/register
+set=$(bcache-super-show "$c" | awk '/cset.uuid/ { print $2 }')
+for size in 512 4096; do
+	a=$(attach 512 /tmp/member0)
+	wipefs -aq "$a"
+	make-bcache -w "$size" -B "$a" >/dev/null && echo "$a" >/sys/fs/bcache/register
+	for ((i = 0; i < 200; i++)); do [ ! -b /dev/bcache0 ] || break; sleep 0.02; done
+	echo "$set" >/sys/block/bcache0/bcache/attach
+	grep -q 'no cache' /sys/block/bcache0/bcache/state && used "cache-$size" 0 || used "cache-$size" 1
+	check "cache-$size" "$a" "$c"
+	bcache_stop
+	losetup -d "$a"
+done
+echo 1 >"/sys/fs/bcache/$set/stop"
+sleep 1
+losetup -d "$c"
 
 # The disk of a virtual machine, with a table in 512-byte sectors, in a volume on a 4096-byte disk.
 c=$(attach 4096 /tmp/member2)

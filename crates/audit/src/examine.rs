@@ -29,6 +29,7 @@ mod exception;
 mod gone;
 mod guest;
 mod in_use;
+mod joined;
 mod member;
 mod merge;
 mod modelled;
@@ -198,10 +199,11 @@ impl Examiner {
         examined::examine(self, name, target)
     }
 
-    /// Reports findings that several targets of a run share at one of them only, and judges members of arrays with
-    /// the one among them that shows what the array holds.
+    /// Reports findings that several targets of a run share at one of them only, and judges members of arrays and of
+    /// volume groups with what the others among them show.
     pub fn merge(&self, examined: &mut [&mut Examined]) {
         member::settle(examined);
+        joined::settle(examined, &self.options);
         // Without the kernel's view it is unknown which targets share a device.
         if let Some(machine) = self.machine.get().filter(|_| examined.len() > 1) {
             merge::merge(examined, machine);

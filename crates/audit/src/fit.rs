@@ -22,6 +22,7 @@
 //! | dm-integrity | block of 512, or >= sector | the same, for what is between |
 //! | dm-verity | data block >= sector | "Invalid data device block size" (drivers/md/dm-verity-target.c) |
 //! | bcache | block >= sector | "Superblock block size smaller than device block size" (drivers/md/bcache/super.c) |
+//! | bcache with a cache | block >= the cache's | "Couldn't attach …: block size less than set's block size" (the same) |
 //! | partition table | counts in sectors | no partitions are found |
 //!
 //! Tried on loop devices and on scsi_debug with sectors of 4096 bytes: Linux 6.1 (all but exFAT, NTFS by ntfs3, and
@@ -52,6 +53,8 @@ pub(crate) enum Refusal {
     Windows,
     /// cryptsetup, as the device does not consist of whole encryption sectors.
     Length,
+    /// Linux, as the cache that it is to be used with has larger blocks.
+    Cache,
     /// Databases, which write around the page cache.
     Page,
 }
@@ -99,7 +102,7 @@ pub fn sectors_above(layer: &Layer, sectors: BlockSize) -> BlockSize {
         Facts::Table(_) | Facts::Opaque => None,
     };
     let own = own.and_then(|size| BlockSize::new(size.get()).ok());
-    // The kernel knows the other disks of an array or a group.
+    // The kernel, or another target, knows the other disks of an array or a group.
     layer.logical.unwrap_or(own.map_or(sectors, |own| own.max(sectors)))
 }
 
@@ -167,10 +170,9 @@ fn misfit(layer: &Layer, sectors: BlockSize) -> Option<Misfit> {
             let block = mapped.block.unwrap_or_default();
             let is_stacked = kind == Content::Volume(straddle_layout::VolumeKind::Integrity)
                 && block == BlockSize::B512.bytes();
-            small("blocks", block, sectors)
-                .filter(|_| !is_stacked)
-                .or_else(|| starts("its payload", mapped.payload?, sectors))
-                .map(not("activate"))
+            let small = small("blocks", block, sectors).filter(|_| !is_stacked);
+            let misplaced = || starts("its payload", mapped.payload?, sectors);
+            small.or_else(misplaced).map(not("activate")).or_else(|| of_cache(block, mapped.cache?))
         }
         Facts::Table(table) if table.block != sectors => Some(linux(format!(
             "it counts in {}-byte sectors, on logical sectors of {}: Linux finds no partitions here",
@@ -178,6 +180,18 @@ fn misfit(layer: &Layer, sectors: BlockSize) -> Option<Misfit> {
         ))),
         Facts::Table(_) | Facts::Opaque => None,
     }
+}
+
+/// Why a bcache of such blocks is not attached to a cache, if it is not.
+fn of_cache(block: ByteCount, cache: ByteCount) -> Option<Misfit> {
+    (block < cache).then(|| Misfit {
+        refusal: Refusal::Cache,
+        why: format!(
+            "its blocks of {} bytes are smaller than those of the cache set, {}: Linux does not attach it",
+            block.get(),
+            cache.get()
+        ),
+    })
 }
 
 fn linux(why: String) -> Misfit {
@@ -282,6 +296,12 @@ fn add(context: &Context<'_>, subject: Subject, root: &Layer, unfit: Unfit<'_>, 
     let message = format!("{}: {}{on}", way::label(&unfit.path), unfit.misfit);
     let (fix, alternative) = fixes(context, subject, &unfit);
     let (layer, at) = (unfit.path.clone(), unfit.layer.drive);
+    if findings
+        .iter()
+        .any(|other| other.rule == rules::UNFIT && other.subject == subject && other.layer == layer)
+    {
+        return;
+    }
     let finding = Finding::new(rules::UNFIT, subject, message);
     let mut finding = Finding { severity, layer, at, fix: Some(fix), alternative, ..finding };
     let same = [
@@ -322,6 +342,14 @@ fn fixes(context: &Context<'_>, subject: Subject, unfit: &Unfit<'_>) -> (Fix, Op
         Refusal::Page => {
             return (
                 Fix::advice(format!("use pages of {sectors} bytes or more, or a drive with smaller sectors")),
+                None,
+            );
+        }
+        Refusal::Cache => {
+            return (
+                Fix::advice(
+                    "use a cache on a device with 512-byte sectors (make-bcache --block 512 -C), or copy what it holds to a new backing device with the cache's blocks (make-bcache --block)",
+                ),
                 None,
             );
         }
@@ -529,7 +557,7 @@ mod tests {
         let larger = unfit(&md(Some(block(4096))), block(512)).remove(0).larger;
         assert!(larger.is_some_and(|name| name.contains("md")));
         // What is on something that does not fit is not asked about.
-        let bcache = Mapped { payload: None, block: Some(ByteCount::new(1024)) };
+        let bcache = Mapped { block: Some(ByteCount::new(1024)), ..Mapped::default() };
         let bcache = layer(VolumeKind::Bcache.into(), Facts::Mapped(bcache), vec![xfs()]);
         let found = unfit(&bcache, block(4096));
         assert!(found.len() == 1 && found[0].layer.kind == VolumeKind::Bcache.into());
@@ -554,7 +582,7 @@ mod tests {
             assert!(fits(&lv(on_pv, len), 512));
         }
         for (size, is_right) in [(512, true), (1024, false), (2048, false), (4096, true)] {
-            let mapped = Mapped { payload: None, block: Some(ByteCount::new(size)) };
+            let mapped = Mapped { block: Some(ByteCount::new(size)), ..Mapped::default() };
             let one = layer(VolumeKind::Integrity.into(), Facts::Mapped(mapped), Vec::new());
             assert_eq!(fits(&one, 4096), is_right, "dm-integrity, {size}");
         }

@@ -304,9 +304,19 @@ pub fn run(context: &Context<'_>) -> Findings {
     for finding in &mut findings {
         finding.alternative.take_if(|fix| fix.commands.is_empty());
     }
-    findings.sort_by_key(|f| (f.subject, std::cmp::Reverse(f.severity), f.rule.code));
+    sort(&mut findings);
     causes::suspect(context, &mut findings);
     Findings::complete(findings, &context.stack.partitions)
+}
+
+fn sort(findings: &mut [Finding]) {
+    findings.sort_by_key(|f| (f.subject, std::cmp::Reverse(f.severity), f.rule.code));
+}
+
+/// Adds the findings on contents that do not fit, where `context` knows more of the sectors below than it did in [`run`].
+pub(crate) fn fit_again(context: &Context<'_>, findings: &mut Findings) {
+    fit::check(context, findings.completed());
+    sort(findings.completed());
 }
 
 /// Determines for each finding on a target where it is reported. None is dropped: a verdict is about what is

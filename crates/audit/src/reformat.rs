@@ -38,9 +38,11 @@ pub(crate) fn with_block(kind: FsKind, fs: &FileSystem, len: ByteCount, wanted: 
     command(kind, fs, len, wanted).map_or_else(
         || {
             Fix::advice(format!(
-                "none by mkfs: no {kind} of this size with blocks of {} bytes can be mounted on every system; writing larger \
+                "none by {}: no {kind} of this size with blocks of {} bytes can be {} on every system; writing larger \
                  units helps",
-                wanted.get()
+                if kind == FsKind::Swap { "mkswap" } else { "mkfs" },
+                wanted.get(),
+                if kind == FsKind::Swap { "used" } else { "mounted" }
             ))
         },
         remake,
@@ -55,10 +57,8 @@ fn command(kind: FsKind, fs: &FileSystem, len: ByteCount, wanted: ByteCount) -> 
     }
     let grows = |largest: u64| fs.block < wanted && bytes <= largest;
     let line = match kind {
-        FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4 if grows(PAGE) => format!("mkfs.{kind} -b {bytes} DEVICE"),
-        FsKind::Xfs if bytes <= PAGE => {
-            format!("mkfs.xfs -f -s size={bytes} -b size={} DEVICE", bytes.max(fs.block.get()))
-        }
+        FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4 if grows(PAGE) => ext(kind, fs, bytes),
+        FsKind::Xfs if bytes <= PAGE => xfs(fs, bytes),
         FsKind::Nilfs2 if grows(PAGE) && len.get() > NILFS2_LEAST => {
             format!("mkfs.nilfs2 -f -b {bytes} DEVICE")
         }
@@ -73,6 +73,29 @@ fn command(kind: FsKind, fs: &FileSystem, len: ByteCount, wanted: ByteCount) -> 
     Some(Command::other("mkfs", line))
 }
 
+/// What a file system assumes of an array below: the bytes on one disk, and how many disks hold data.
+fn stripes(fs: &FileSystem) -> Option<(u64, u64)> {
+    let (unit, width) = (fs.stripe_unit?.get(), fs.stripe_width?.get());
+    (unit > 0 && width.is_multiple_of(unit)).then(|| (unit, width / unit))
+}
+
+/// The command for an ext with blocks of `block` bytes, for the array that it was made for.
+fn ext(kind: FsKind, fs: &FileSystem, block: u64) -> String {
+    let stripes = stripes(fs).filter(|(unit, _)| unit.is_multiple_of(block)).map(|(unit, disks)| {
+        let stride = unit / block;
+        format!("-E stride={stride},stripe_width={} ", stride * disks)
+    });
+    format!("mkfs.{kind} -b {block} {}DEVICE", stripes.unwrap_or_default())
+}
+
+/// The command for an XFS with sectors of `sector` bytes, for the array that it was made for.
+fn xfs(fs: &FileSystem, sector: u64) -> String {
+    let block = sector.max(fs.block.get());
+    let stripes = stripes(fs).filter(|(unit, _)| unit.is_multiple_of(block));
+    let stripes = stripes.map(|(unit, disks)| format!("-d su={unit},sw={disks} ")).unwrap_or_default();
+    format!("mkfs.xfs -f -s size={sector} -b size={block} {stripes}DEVICE")
+}
+
 /// The fix for a file system on `len` bytes whose units are smaller than the logical sectors of what it is on. Not for exFAT:
 /// mkfs.exfat 1.2.0 takes the sectors of the device, which an image has not.
 pub(crate) fn for_sectors(kind: FsKind, fs: &FileSystem, len: ByteCount, sectors: BlockSize) -> Option<Fix> {
@@ -80,11 +103,9 @@ pub(crate) fn for_sectors(kind: FsKind, fs: &FileSystem, len: ByteCount, sectors
     let cluster = fs.cluster.unwrap_or(fs.block).max(sectors.bytes());
     let line = match kind {
         FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4 if bytes <= PAGE => {
-            format!("mkfs.{kind} -b {} DEVICE", bytes.max(fs.block.get()))
+            ext(kind, fs, bytes.max(fs.block.get()))
         }
-        FsKind::Xfs if bytes <= PAGE => {
-            format!("mkfs.xfs -f -s size={bytes} -b size={} DEVICE", bytes.max(fs.block.get()))
-        }
+        FsKind::Xfs if bytes <= PAGE => xfs(fs, bytes),
         FsKind::Nilfs2 if bytes <= PAGE && len.get() > NILFS2_LEAST => {
             format!("mkfs.nilfs2 -f -b {bytes} DEVICE")
         }

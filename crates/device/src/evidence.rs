@@ -357,12 +357,13 @@ fn quirk(topology: &mut Topology, identity: &Identity) {
 const SCSI_DEBUG: &str = "scsi_debug";
 
 /// Assumes 4096-byte physical sectors on flash that reports 512 and nothing of its unit: no SSD, SD card or eMMC maps its
-/// pages by 512 bytes, and an image of it is judged so as well.
+/// pages by 512 bytes, and an image of it is judged so as well. A hypervisor's disk only says that it does not rotate.
 fn assume_flash(topology: &mut Topology, kind: DeviceKind, identity: &Identity) {
     const WHY: &str = "flash maps blocks of at least 4096 bytes, whatever it reports";
     let is_flash = matches!(kind, DeviceKind::Nvme | DeviceKind::Scsi | DeviceKind::Mmc)
         && (identity.rotational == Some(false) || identity.rotation == Some(RotationRate::NonRotating))
-        && identity.model.as_deref() != Some(SCSI_DEBUG);
+        && identity.model.as_deref() != Some(SCSI_DEBUG)
+        && !is_emulated(identity);
     let is_said = topology.indirection_unit.is_some()
         || topology.io_min.as_ref().is_some_and(|min| min.value() > topology.physical.value());
     let has_figures = !matches!(topology.physical.source(), Source::Assumed | Source::Quirk(_));
@@ -371,8 +372,13 @@ fn assume_flash(topology: &mut Topology, kind: DeviceKind, identity: &Identity) 
     }
 }
 
-/// Model names of emulated ATA disks, which hide nothing themselves.
-const EMULATED: [&str; 4] = ["QEMU", "VBOX", "VMware", "Virtual"];
+/// Vendors and models of hypervisors' disks, which hide nothing themselves: QEMU, VirtualBox, VMware, Hyper-V.
+const EMULATED: [&str; 5] = ["QEMU", "VBOX", "VMware", "Virtual", "Msft"];
+
+fn is_emulated(identity: &Identity) -> bool {
+    let names = [&identity.vendor, &identity.model].into_iter().flatten();
+    names.into_iter().any(|said| EMULATED.iter().any(|name| said.starts_with(name)))
+}
 
 /// Whether a disk reports 512-byte physical sectors and may have larger ones: a spinning ATA disk that is on no
 /// list. The first disks with 4096-byte sectors, of 2010 to 2013, hid them, and no drive says when it was made. Of
@@ -380,10 +386,8 @@ const EMULATED: [&str; 4] = ["QEMU", "VBOX", "VMware", "Virtual"];
 fn may_hide(kind: DeviceKind, identity: &Identity, ata: Option<&AtaIdentify>, topology: &Topology) -> bool {
     let spins = identity.rotational != Some(false) && identity.rotation != Some(RotationRate::NonRotating);
     let is_older = ata.is_some_and(|ata| ata.rotation == RotationRate::NotReported);
-    let model = identity.model.as_deref().unwrap_or_default();
-    let is_emulated = EMULATED.iter().any(|name| model.starts_with(name));
     let is_ata = kind == DeviceKind::Scsi && identity.vendor.as_deref() == Some("ATA");
-    is_ata && spins && !is_older && !is_emulated && topology.format() == SectorFormat::Native512
+    is_ata && spins && !is_older && !is_emulated(identity) && topology.format() == SectorFormat::Native512
 }
 
 /// Adds what minimum and optimal I/O size mean on this kind of device.
@@ -511,6 +515,14 @@ mod tests {
             physical(DeviceKind::Scsi, "0\n", &[("device/model", "scsi_debug      \n")]),
             (512, false)
         );
+        for (vendor, model) in [
+            ("QEMU    ", "QEMU HARDDISK   "),
+            ("VMware  ", "Virtual disk    "),
+            ("ATA     ", "QEMU HARDDISK   "),
+        ] {
+            let more = [("device/vendor", vendor), ("device/model", model)];
+            assert_eq!(physical(DeviceKind::Scsi, "0\n", &more), (512, false), "{model}");
+        }
         assert_eq!(physical(DeviceKind::Md, "0\n", &[]), (512, false));
     }
 

@@ -21,7 +21,6 @@ pub mod identify;
 pub mod image;
 pub mod ioctl;
 pub mod live;
-mod looped;
 mod medium;
 pub mod quirks;
 mod remembered;

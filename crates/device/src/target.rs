@@ -20,11 +20,10 @@ use crate::evidence::{self, Identity};
 use crate::image::{Container, Format, ImageError, Limits, Packing, UnpackError};
 use crate::ioctl;
 use crate::live::{self, Machine};
-use crate::looped::Looped;
 use crate::medium::{FileMedium, Medium};
 use crate::standby::{self, Standby, UnknownPower};
 use crate::sysfs::{self, Attributes, DeviceKind, Directory, KernelPartition};
-use crate::topology::{AlignmentOffset, Source, Topology};
+use crate::topology::{AlignmentOffset, Source, Topology, USUAL_PHYSICAL};
 
 pub use self::image::open_object;
 
@@ -420,13 +419,11 @@ fn from_sysfs(
     let identity = evidence::identity(kind, disk, &asked);
     let mut topology = evidence::topology(kind, disk, &identity, &asked);
     judge_stacked_offset(&mut topology, kind, name, sysroot);
-    evidence::sizes_from_below(&mut topology, kind, || Machine::read(sysroot).shows_array(name));
-    if let Some(looped) = Looped::of(disk, sysroot) {
-        looped.adopt(&mut topology);
-        if looped.offset != ByteCount::ZERO {
-            let (file, offset) = (looped.file.display(), looped.offset.get());
-            remarks.push(format!("it shows {file} from byte {offset} on"));
-        }
+    evidence::sizes_from_below(&mut topology, kind, || Machine::of_devices(sysroot).shows_array(name));
+    presume(&mut topology, kind, name, sysroot);
+    let offset = disk.number("loop/offset").filter(|offset| *offset > 0);
+    if let Some((file, offset)) = disk.text("loop/backing_file").zip(offset) {
+        remarks.push(format!("it shows {file} from byte {offset} on"));
     }
     let kernel_name = Some(name.to_owned());
     let kernel_partitions = Some(sysfs::partitions(disk));
@@ -460,7 +457,7 @@ fn from_sysfs(
 fn judge_stacked_offset(topology: &mut Topology, kind: DeviceKind, name: &str, sysroot: Option<&Path>) {
     match topology.alignment_offset.value() {
         AlignmentOffset::Misaligned => {
-            if let Some((cause, offset)) = Machine::read(sysroot).optimum_that_misaligns(name) {
+            if let Some((cause, offset)) = Machine::of_devices(sysroot).optimum_that_misaligns(name) {
                 const WHY: &str = "the kernel's -1 is about an optimal I/O size";
                 const BELOW: Source = Source::Derived("the offsets of the devices below, which agree");
                 topology.alignment_offset.overrule(offset, BELOW, WHY);
@@ -471,13 +468,32 @@ fn judge_stacked_offset(topology: &mut Topology, kind: DeviceKind, name: &str, s
             let is_stacked = matches!(kind, DeviceKind::Md | DeviceKind::DeviceMapper);
             if is_stacked
                 && shown > ByteCount::ZERO
-                && Machine::read(sysroot).forgets_misalignment(name, shown)
+                && Machine::of_devices(sysroot).forgets_misalignment(name, shown)
             {
                 const WHY: &str = "the kernel shows what is left of offsets that disagree";
                 const BELOW: Source = Source::Derived("the offsets of the devices below, which disagree");
                 topology.alignment_offset.overrule(AlignmentOffset::Misaligned, BELOW, WHY);
             }
         }
+    }
+}
+
+/// Gives a device that stands on others the sectors that these are taken to have, where they are larger than what the
+/// kernel shows: it does not know them. A loop device does not even pass on what it knows.
+fn presume(topology: &mut Topology, kind: DeviceKind, name: &str, sysroot: Option<&Path>) {
+    const LOOP: &str = "a loop device does not pass on the sectors below it";
+    const BELOW: &str = "the kernel knows what the disks below report";
+    let shown = topology.physical.value();
+    let (is_loop, is_stacked) = (
+        kind == DeviceKind::Loop,
+        name.starts_with("bcache") || matches!(kind, DeviceKind::Md | DeviceKind::DeviceMapper),
+    );
+    let is_asked = is_loop || (is_stacked && shown < USUAL_PHYSICAL);
+    let Some(found) = is_asked.then(|| Machine::of_devices(sysroot).presumed(name)).flatten() else { return };
+    if found.physical > shown || (is_loop && found.physical == shown) {
+        let why = if is_loop { LOOP } else { BELOW };
+        topology.physical.overrule(found.physical, found.source.clone(), why);
+        topology.alignment_offset.overrule(found.offset, found.source, why);
     }
 }
 

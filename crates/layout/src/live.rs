@@ -159,7 +159,7 @@ fn metadata_version(text: &str) -> &'static str {
 
 fn bcache(place: &Place<'_>, holder: &LiveDevice) -> Layer {
     let payload = holder.lower(&place.device.name).and_then(Mapping::first_byte_on);
-    let facts = Facts::Mapped(Mapped { payload, block: None });
+    let facts = Facts::Mapped(Mapped { payload, ..Mapped::default() });
     Layer { name: holder.name.clone(), ..upper(place, holder, VolumeKind::Bcache.into(), facts) }
 }
 
@@ -172,7 +172,10 @@ fn mapped(place: &Place<'_>, holder: &LiveDevice, mapping: &Mapping) -> Layer {
             let sector_size = mapping.block().unwrap_or(ByteCount::ZERO);
             (VolumeKind::Luks.into(), Facts::Luks(Luks { version, payload, sector_size, ..Luks::default() }))
         }
-        owner => (mapping_kind(owner, mapping), Facts::Mapped(Mapped { payload, block: mapping.block() })),
+        owner => (
+            mapping_kind(owner, mapping),
+            Facts::Mapped(Mapped { payload, block: mapping.block(), cache: None }),
+        ),
     };
     let uuid = uuid_of(mapping);
     let layer = Layer { name: mapping.name.clone(), uuid, ..upper(place, holder, kind, facts) };

@@ -12,7 +12,8 @@ use straddle_units::{ByteCount, ByteOffset, MIB, Span};
 
 use crate::examine::gone::{gone, gone_soon};
 use crate::examine::{
-    ExamineError, Examiner, connected, exception, guest, in_use, member, object, read, recognised, sectors,
+    ExamineError, Examiner, Options, connected, exception, guest, in_use, member, object, read, recognised,
+    sectors,
 };
 
 /// As far is looked for data in the way of a move: the moves that other programs are given are short.
@@ -33,7 +34,7 @@ const SECTOR: usize = 512;
 pub struct Examined {
     pub(crate) name: String,
     pub(crate) target: Target,
-    stack: Stack,
+    pub(crate) stack: Stack,
     in_table: usize,
     pub(crate) findings: Findings,
     costs: Vec<Option<Cost>>,
@@ -156,6 +157,22 @@ impl Examined {
         self.judgement = Judgement::of(&self.findings, Recognised::Known);
     }
 
+    /// Judges it again with what other targets show of the sectors below its contents.
+    pub(crate) fn fit_again(&mut self, options: &Options) {
+        let (target, stack) = (&self.target, &self.stack);
+        let context = Context::of(&self.name, target.kind, target.size, &target.topology, stack);
+        crate::fit_again(&Context { page: options.page, ..context }, &mut self.findings);
+        crate::ask(&mut self.findings, &asked(options, &self.name, target));
+        self.costs = costs(options, &self.findings);
+        self.exceptions = exception::met(&options.exceptions, &self.name, &self.findings);
+        let recognised = match (self.unseen.clone(), self.not_judged()) {
+            (Some(why), _) => Recognised::Part(why),
+            (None, Some(why)) => Recognised::Nothing(why.to_owned()),
+            (None, None) => Recognised::Known,
+        };
+        self.judgement = Judgement::of(&self.findings, recognised);
+    }
+
     /// The kinds of the findings that decide the exit status, in order.
     pub fn kinds(&self) -> &[Kind] {
         self.judgement.kinds()
@@ -245,11 +262,7 @@ pub(crate) fn examine(
     let is_unread = target.medium.is_none();
     // A run may keep thousands of targets; their files need not stay open.
     target.medium = None;
-    let price = |finding: &Finding| {
-        let price = options.price.as_ref().filter(|_| finding.reported == Reported::Here)?;
-        price.price(finding.shifting_start()?)
-    };
-    let costs = findings.iter().map(price).collect();
+    let costs = costs(options, &findings);
     let exceptions = exception::met(&options.exceptions, &name, &findings);
     let in_table = stack.partitions.len();
     if let Some(number) = target.partition {
@@ -269,6 +282,14 @@ pub(crate) fn examine(
         ready,
         is_unread,
     })
+}
+
+fn costs(options: &Options, findings: &Findings) -> Vec<Option<Cost>> {
+    let price = |finding: &Finding| {
+        let price = options.price.as_ref().filter(|_| finding.reported == Reported::Here)?;
+        price.price(finding.shifting_start()?)
+    };
+    findings.iter().map(price).collect()
 }
 
 /// Why there is nothing to judge, where that is not an error.
@@ -336,11 +357,14 @@ fn audit(
         platform: options.platform,
     };
     let mut findings = crate::run(&context);
+    crate::ask(&mut findings, &asked(options, name, target));
+    findings
+}
+
+fn asked(options: &Options, name: &str, target: &Target) -> Asked {
     let (only, ignore) = (options.only.clone(), options.ignore.clone());
     let exceptions = exception::on(&options.exceptions, name);
-    let asked = Asked { only, ignore, exceptions, partition: target.partition };
-    crate::ask(&mut findings, &asked);
-    findings
+    Asked { only, ignore, exceptions, partition: target.partition }
 }
 
 /// Returns the first byte of a span that is written, or its first byte if that cannot be seen, or is too far to look.

@@ -112,8 +112,8 @@ fn best(words: &[String]) -> Search {
     asked.sort();
     asked.dedup();
     if asked.iter().any(|word| !word.starts_with(|c: char| c.is_ascii_digit())) {
-        // Other numbers stand in the same message elsewhere.
-        asked.retain(|word| word.parse::<u64>().is_err());
+        // Other numbers stand in the same message elsewhere, but for those that name a topic.
+        asked.retain(|word| word.parse::<u64>().is_err() || super::subject(word).is_some());
     }
     let has = |words: &[String], asked: &str| words.iter().any(|word| is_form(word, asked));
     // A word counts for the more, the fewer texts have it, and three times where it is part of a name.

@@ -93,12 +93,21 @@ struct Walk {
 impl Machine {
     /// Reads this machine, or the captured tree `sysroot`.
     pub fn read(sysroot: Option<&Path>) -> Self {
+        let mut machine = Self::of_devices(sysroot);
+        let root = sysroot.unwrap_or(Path::new("/"));
+        machine.mounts = usage::mounts(&text_of(&root.join("proc/self/mountinfo")));
+        machine.find_uses(root);
+        machine
+    }
+
+    /// Reads which devices there are and what they stand on, but not who uses them.
+    pub(crate) fn of_devices(sysroot: Option<&Path>) -> Self {
         let root = sysroot.unwrap_or(Path::new("/"));
         let mut machine = Self {
             sysroot: sysroot.map(Path::to_owned),
             devices: devices(&root.join("sys/block")),
             numbers: BTreeMap::new(),
-            mounts: usage::mounts(&text_of(&root.join("proc/self/mountinfo"))),
+            mounts: Vec::new(),
             swap_devices: Vec::new(),
             swap_files: Vec::new(),
             loops: Vec::new(),
@@ -114,7 +123,6 @@ impl Machine {
         if machine.devices.values().any(|entry| entry.directory.text("dm/name").is_some()) {
             machine.tables = machine.open_tables();
         }
-        machine.find_uses(root);
         machine
     }
 

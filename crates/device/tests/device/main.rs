@@ -8,4 +8,4 @@ mod common;
 mod hostile_images;
 mod image_chains;
 mod images;
-mod looped;
+mod presumed;

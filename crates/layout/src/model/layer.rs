@@ -37,7 +37,7 @@ pub struct Layer {
     /// Where the space that it provides lies, on the device below and on the drive. Empty for layers that
     /// provide none (file systems, swap) and for those whose space lies elsewhere.
     pub space: Vec<Piece>,
-    /// The size of that space's logical sectors, where the kernel reports it.
+    /// The size of that space's logical sectors, where the kernel reports it, or other targets show other members.
     pub logical: Option<BlockSize>,
     /// The layers on that space.
     pub children: Vec<Layer>,
@@ -222,6 +222,8 @@ pub struct Mapped {
     pub payload: Option<ByteOffset>,
     /// Its block size, if it has one.
     pub block: Option<ByteCount>,
+    /// The largest blocks of a cache that it is to be used with, where another target shows one (bcache).
+    pub cache: Option<ByteCount>,
 }
 
 /// A file system, or swap.

@@ -248,6 +248,7 @@ fn read_mbr(reader: &Reader<'_>, mbr: &Mbr, known: Known) -> Stack {
                 .find_map(|block| Some((block, sectors::other(reader, mbr, block, assumed)?)))
         };
         let shown = mbr.evidence(reader, assumed).map(|at| (assumed, at)).or_else(of_other);
+        let shown = shown.or_else(|| sectors::smaller(reader, mbr, assumed));
         if let Some((block, at)) = shown {
             (stack.block, shown_at) = (block, at);
             stack.block_found = known.device != Some(block);

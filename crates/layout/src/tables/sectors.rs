@@ -3,7 +3,7 @@
 //! Invariants: contents left over from before the table are not evidence. A size other than the
 //! assumed one is taken only under three conditions: the table is valid in it; content found at the resulting
 //! starts begins there and fits its partition by its own account; and nothing found at the starts in the
-//! assumed size contradicts it. Content that leaves space in its partition counts only if all that is written at
+//! assumed size contradicts it. Without content, smaller ones are taken if partitions are only in them all on the disk. Content that leaves space in its partition counts only if all that is written at
 //! the assumed starts lies in partitions of the other size in which content was found.
 
 use straddle_device::{Medium, ReadError};
@@ -91,6 +91,17 @@ pub(crate) fn other(
     let of_some = || first(Shown::Something).filter(|_| is_usual && !entries.iter().any(is_unexplained));
     let found = first(Shown::Whole).or_else(of_some)?;
     spans.get(found).map(|span| span.start())
+}
+
+/// Returns the smaller sectors in which all partitions are on the disk, with the first entry that is not in those of
+/// `assumed`: where nothing is recognised, a table made for such sectors is likelier than a disk that was cut short.
+pub(crate) fn smaller(reader: &Reader<'_>, mbr: &Mbr, assumed: BlockSize) -> Option<(BlockSize, ByteOffset)> {
+    let block = BlockSize::B512;
+    let is_past = |(_, entry): &(usize, &Entry)| {
+        entry.span(assumed).is_none_or(|span| span.end().get() > reader.len().get())
+    };
+    let (slot, _) = mbr.ordinary().find(is_past)?;
+    (assumed > block && mbr.is_sensible(block, reader.len())).then(|| (block, Mbr::entry_at(slot)))
 }
 
 /// Sectors in which a table might count instead of those that are assumed.

@@ -55,7 +55,7 @@ pub(super) fn drbd(medium: &dyn Medium) -> Result<Volume, Fault> {
         kind: VolumeKind::Drbd,
         name: String::new(),
         uuid: String::new(),
-        facts: Facts::Mapped(Mapped { payload: Some(ByteOffset::ZERO), block: None }),
+        facts: Facts::Mapped(Mapped { payload: Some(ByteOffset::ZERO), ..Mapped::default() }),
         provides: Provides::Open(Space::run(ByteCount::new(len), ByteOffset::ZERO)),
         remarks: Vec::new(),
     })

@@ -9,7 +9,7 @@ use straddle_device::Medium;
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
 
 use super::{Provides, SECTOR, Space, Volume, bytes_at, sectors, text};
-use crate::fields::{byte, le16, le32, le64};
+use crate::fields::{byte, hex, le16, le32, le64};
 use crate::model::content::VolumeKind;
 use crate::model::layer::{Facts, Mapped};
 use crate::model::view::MAX_PIECES;
@@ -34,6 +34,8 @@ const INLINE: u32 = 0x20;
 /// in sectors.
 const BCACHE_AT: u64 = 4096;
 const BDEV_DATA_START: u64 = 16;
+/// The lowest bit of a backing device's state in its flags: 0 where it is attached to no cache (`BDEV_STATE_NONE`).
+const BDEV_STATE: u32 = 61;
 
 fn volume(kind: VolumeKind, facts: Mapped, provides: Result<Space, &str>) -> Volume {
     let (provides, remarks) = match provides {
@@ -48,7 +50,8 @@ pub(super) fn integrity(medium: &dyn Medium) -> Result<Volume, Fault> {
     let bytes = bytes_at(medium, 0, 512)?;
     let flags = le32(&bytes, 24);
     let per_block = 1u64.checked_shl(u32::from(byte(&bytes, 28))).filter(|count| *count <= 8);
-    let mut facts = Mapped { payload: None, block: per_block.map(|count| ByteCount::new(sectors(count))) };
+    let block = per_block.map(|count| ByteCount::new(sectors(count)));
+    let mut facts = Mapped { block, ..Mapped::default() };
     let areas = per_block.and_then(|per_block| Interleaved::read(&bytes, per_block, flags));
     let provides = match areas {
         _ if flags & INLINE != 0 => {
@@ -126,7 +129,7 @@ impl Interleaved {
 pub(super) fn verity(medium: &dyn Medium) -> Result<Volume, Fault> {
     let bytes = bytes_at(medium, 0, 512)?;
     let [data, hash] = [64, 68].map(|at| ByteCount::new(u64::from(le32(&bytes, at))));
-    let facts = Mapped { payload: None, block: Some(data) };
+    let facts = Mapped { block: Some(data), ..Mapped::default() };
     let mut volume =
         volume(VolumeKind::Verity, facts, Err("hashes only: the data that they protect is elsewhere"));
     if hash != data {
@@ -147,12 +150,15 @@ pub(super) fn bcache(medium: &dyn Medium) -> Result<Volume, Fault> {
     };
     let block = ByteCount::new(sectors(u64::from(le16(&bytes, 192))));
     let payload = start.map(|start| ByteOffset::new(sectors(start)));
-    let facts = Mapped { payload: payload.ok(), block: Some(block) };
+    let facts = Mapped { payload: payload.ok(), block: Some(block), ..Mapped::default() };
     let space = payload.and_then(|payload| {
         let room = ByteOffset::new(medium.len().get()).checked_since(payload);
         let room = room.filter(|room| *room != ByteCount::ZERO).ok_or("its data would start past its end")?;
         Ok(Space { block: BlockSize::new(block.get()).ok(), ..Space::run(room, payload) })
     });
     let name = text(bytes.get(72..104).unwrap_or_default());
-    Ok(Volume { name, ..volume(VolumeKind::Bcache, facts, space) })
+    // A backing device that is attached to no cache has a set of its own recorded.
+    let is_attached = payload.is_err() || le64(&bytes, 104) >> BDEV_STATE != 0;
+    let uuid = if is_attached { hex(bytes.get(56..72).unwrap_or_default()) } else { String::new() };
+    Ok(Volume { name, uuid, ..volume(VolumeKind::Bcache, facts, space) })
 }

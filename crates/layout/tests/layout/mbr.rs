@@ -267,6 +267,27 @@ fn the_block_size_shows_in_what_the_partitions_hold() {
     assert_eq!((stack.block, stack.problems.len()), (BlockSize::B4096, 0));
 }
 
+/// Nothing is recognised: what is on the disk only in smaller sectors was made for these.
+#[test]
+fn a_table_that_fits_the_disk_only_in_smaller_sectors_counts_in_these() {
+    let sectors = 32 * (1 << 20) / 512;
+    for (start, count, block) in [
+        (2048, 1024, BlockSize::B4096),
+        (2048, sectors / 8 - 2048, BlockSize::B4096),
+        (2048, sectors / 8 - 2047, BlockSize::B512),
+        (2048, sectors - 2048, BlockSize::B512),
+        // In neither.
+        (2048, sectors - 2047, BlockSize::B4096),
+    ] {
+        let stack = read_as(&image(32, &[(0x83, 256, 512), (0x83, start, count)]), B4096, None);
+        assert_eq!(stack.block, block, "{start} {count}");
+        let expected =
+            Problem::OtherBlockSize { table: BlockSize::B512, device: BlockSize::B4096, at: byte(0x1CE) };
+        assert_eq!(stack.problems == [expected], block == BlockSize::B512, "{:?}", stack.problems);
+        assert_eq!(read_as(&image(32, &[(0x83, start, count)]), None, B4096).block, BlockSize::B4096);
+    }
+}
+
 /// Writes the superblock of an ext4 with `count` blocks of 4 KiB, in block group `group`.
 fn put_ext(image: &mut [u8], at: usize, count: u32, group: u16) {
     let fields = [(0, 16), (4, count), (0x18, 2), (0x60, 0x42)];

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::{Report, unjudged};
+use super::{Report, nothing, unjudged};
 use crate::output::printable;
 use crate::view::json::TargetReport;
 use crate::view::json::finding::MisalignedReport;
@@ -45,7 +45,7 @@ impl Report for Prometheus {
             self.off.insert(name.clone(), severity != MisalignedReport::No);
             self.misaligned.insert(name.clone(), misaligned);
         }
-        self.judged.insert(name, unjudged(target).is_none());
+        self.judged.insert(name, unjudged(target).is_none() && nothing(target).is_none());
         String::new()
     }
 
@@ -56,7 +56,7 @@ impl Report for Prometheus {
         metric(
             &mut text,
             "straddle_target_judged",
-            "Whether the target could be read and judged.",
+            "Whether the target could be read and judged; 0 also where it holds nothing to judge.",
             self.judged.iter().map(|(name, judged)| (label("target", name), u64::from(*judged))),
         );
         metric(

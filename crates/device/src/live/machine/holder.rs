@@ -3,11 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-use straddle_units::{BlockSize, ByteCount, KERNEL_SECTOR, Lba};
+use straddle_units::{BlockSize, Boundary, ByteCount, ByteOffset};
 
 use super::{Machine, usage};
-use crate::evidence::{self, Answers};
-use crate::sysfs::{Attributes, DeviceKind};
 use crate::topology::AlignmentOffset;
 
 /// The device that the file system of a file is on.
@@ -30,26 +28,19 @@ impl Machine {
     pub fn holder(&self, path: &Path) -> Option<Holder> {
         let path = fs::canonicalize(path).ok()?;
         let name = self.mounted_device(usage::mount_of(&self.mounts, &path)?)?;
-        let entry = self.devices.get(&name)?;
-        let (disk, start) = match &entry.disk {
-            Some(disk) => (disk.as_str(), Lba::new(entry.directory.number("start")?)),
-            None => (name.as_str(), Lba::new(0)),
-        };
-        let directory = &self.devices.get(disk)?.directory;
-        let (kind, answers) = (DeviceKind::of(disk), Answers::default());
-        let identity = evidence::identity(kind, directory, &answers);
-        let topology = evidence::topology(kind, directory, &identity, &answers);
-        let physical = topology.physical.value();
-        let start = start.to_bytes(KERNEL_SECTOR)?;
+        let (disk, start) = self.disk_of(&name, 0)?;
+        let logical = self.logical(self.devices.get(disk)?)?;
+        let presumed = self.presumed(disk)?;
+        let physical = presumed.physical;
         let is_whole = rustix::fs::statvfs(&path)
             .is_ok_and(|system| ByteCount::new(system.f_frsize).is_multiple_of(physical));
-        let offset = match topology.alignment_offset.value() {
-            AlignmentOffset::Misaligned => {
-                self.optimum_that_misaligns(disk).map_or(AlignmentOffset::Misaligned, |(_, offset)| offset)
-            }
+        let offset = match presumed.offset {
             AlignmentOffset::Bytes(_) if !is_whole => AlignmentOffset::Bytes(ByteCount::ZERO),
-            AlignmentOffset::Bytes(_) => AlignmentOffset::Bytes(topology.physical_boundary()?.to_next(start)),
+            AlignmentOffset::Bytes(phase) => {
+                AlignmentOffset::Bytes(Boundary::new(physical, phase)?.to_next(ByteOffset::new(start)))
+            }
+            AlignmentOffset::Misaligned => AlignmentOffset::Misaligned,
         };
-        Some(Holder { name, logical: topology.logical.value(), physical, offset })
+        Some(Holder { name, logical, physical, offset })
     }
 }

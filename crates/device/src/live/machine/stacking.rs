@@ -1,15 +1,17 @@
-//! Why the kernel calls a stacked device misaligned (-1).
+//! The limits of a stacked device, computed from those of the devices below it: why the kernel calls it misaligned
+//! (-1), and what it would show if the disks below reported the sectors that they are taken to have.
 //!
-//! Invariants: it repeats the kernel's computation (`blk_stack_limits`, block/blk-settings.c),
-//! with and without the members' optimal sizes. They are the cause only where they alone make the difference.
-//! Anything uncertain leaves the kernel's figure as it is.
+//! Invariants: it repeats the kernel's computation (`blk_stack_limits`, block/blk-settings.c). The members' optimal
+//! sizes are the cause of -1 only where they alone make the difference. Anything uncertain leaves the kernel's figure
+//! as it is.
 
 use straddle_units::{ByteCount, KERNEL_SECTOR, LbaCount};
 
 use super::{Entry, Machine};
+use crate::evidence::{self, Answers};
 use crate::live::{LiveKind, MAX_DEPTH};
 use crate::sysfs::{Attributes, DeviceKind};
-use crate::topology::{AlignmentOffset, StackedOptimum};
+use crate::topology::{AlignmentOffset, Source, StackedOptimum, USUAL_PHYSICAL};
 
 /// The smallest sector size, with which a stacked device starts (`blk_set_stacking_limits`).
 const SECTOR: u64 = 512;
@@ -98,7 +100,84 @@ struct Member {
     cause: Option<StackedOptimum>,
 }
 
+/// The physical sectors of a device, where it is taken to have larger ones than the kernel shows.
+#[derive(Clone, Debug)]
+pub(crate) struct Presumed {
+    pub(crate) physical: ByteCount,
+    pub(crate) offset: AlignmentOffset,
+    /// Why the lowest disk is taken to have them.
+    pub(crate) source: Source,
+}
+
 impl Machine {
+    /// Returns the sectors of the device `name` that the kernel would show if all disks below reported those that they
+    /// are taken to have, and if loop devices passed on what they show. `None` where a device below is not known.
+    pub(crate) fn presumed(&self, name: &str) -> Option<Presumed> {
+        let (limits, source) = self.presumed_limits(name, 0)?;
+        let offset = match limits.is_misaligned {
+            true => AlignmentOffset::Misaligned,
+            false => AlignmentOffset::Bytes(ByteCount::new(limits.alignment_offset)),
+        };
+        Some(Presumed { physical: ByteCount::new(limits.physical), offset, source })
+    }
+
+    fn presumed_limits(&self, name: &str, depth: usize) -> Option<(Limits, Source)> {
+        const BELOW: Source = Source::Derived("the sectors of the devices below");
+        let entry = self.devices.get(name).filter(|_| depth < MAX_DEPTH)?;
+        let size = entry.directory.number("size").and_then(super::bytes_of_sectors)?;
+        let below = match self.describe(name, entry, size, &mut Vec::new()).0 {
+            LiveKind::Loop(file, offset) => match self.device_of_node(&file) {
+                Some(below) => vec![(below, offset.get())],
+                // Of a file it is known only that it begins on a sector, as of an image that is checked as a file.
+                None => {
+                    let file =
+                        Limits { physical: USUAL_PHYSICAL.get(), ..Limits::empty(USUAL_PHYSICAL.get()) };
+                    let mut limits = Limits::empty(0);
+                    limits.stack_on(&file, offset.get());
+                    return Some((limits, Source::Assumed));
+                }
+            },
+            LiveKind::Disk => return self.presumed_disk(name, entry),
+            LiveKind::Bcache => {
+                let below = self.bcache_lowers(&entry.directory, size);
+                let data = below.into_iter().find(|lower| lower.holds_data)?;
+                vec![(data.device, data.runs.first()?.offset.get())]
+            }
+            kind => self.stands_on(kind)?,
+        };
+        let mut limits = Limits::empty(entry.directory.number("md/chunk_size").unwrap_or(0));
+        let mut source = BELOW;
+        for (member, start) in below {
+            let (disk, start) = self.disk_of(&member, start)?;
+            let (below, why) = self.presumed_limits(disk, depth + 1)?;
+            if below.physical >= limits.physical && matches!(why, Source::Assumed | Source::Quirk(_)) {
+                source = why;
+            }
+            limits.stack_on(&below, start);
+        }
+        Some((limits, source))
+    }
+
+    /// The limits of a disk by what it says of itself and what is known of its model.
+    fn presumed_disk(&self, name: &str, entry: &Entry) -> Option<(Limits, Source)> {
+        entry.directory.number("queue/physical_block_size")?;
+        let (kind, answers) = (DeviceKind::of(name), Answers::default());
+        let identity = evidence::identity(kind, &entry.directory, &answers);
+        let topology = evidence::topology(kind, &entry.directory, &identity, &answers);
+        let AlignmentOffset::Bytes(offset) = topology.alignment_offset.value() else { return None };
+        let physical = topology.physical.value().get();
+        let io_min = topology.io_min.as_ref().map_or(0, |figure| figure.value().get());
+        let limits = Limits {
+            logical: topology.logical.value().get(),
+            physical,
+            io_min: if io_min.is_multiple_of(physical) { io_min.max(physical) } else { physical },
+            io_opt: 0,
+            alignment_offset: offset.get(),
+            is_misaligned: false,
+        };
+        Some((limits, topology.physical.source().clone()))
+    }
+
     /// Returns the optimal I/O size because of which the kernel shows alignment offset -1 for the disk
     /// `name`, and the offset that it would show without it. `None` where the offsets below disagree, or are
     /// not all known.
@@ -174,41 +253,55 @@ impl Machine {
         Some((cause, offset))
     }
 
-    /// Returns all devices below the device; `None` where they are not all known.
+    /// Returns all devices that hold data below the device; `None` where they are not all known.
     fn members(&self, name: &str, entry: &Entry, depth: usize) -> Option<Vec<Member>> {
         let size = entry.directory.number("size").and_then(super::bytes_of_sectors)?;
-        let members: Option<Vec<Member>> = match self.describe(name, entry, size, &mut Vec::new()).0 {
+        let below = match self.describe(name, entry, size, &mut Vec::new()).0 {
+            LiveKind::Disk => {
+                paths_of(name, self.devices.keys()).into_iter().map(|path| (path.to_owned(), 0)).collect()
+            }
+            kind => self.stands_on(kind)?,
+        };
+        let members: Option<Vec<Member>> =
+            below.iter().map(|(device, start)| self.member(device, *start, depth)).collect();
+        members.filter(|members| !members.is_empty())
+    }
+
+    /// Returns the devices that hold an array's or a mapping's data, and where on each they begin as the kernel counts.
+    fn stands_on(&self, kind: LiveKind) -> Option<Vec<(String, u64)>> {
+        match kind {
             LiveKind::Md(array) => {
-                let all = array.members.iter();
-                all.map(|member| self.member(&member.device, member.offset?.get(), depth)).collect()
+                let members = array.members.into_iter();
+                members.map(|member| Some((member.device, member.offset?.get()))).collect()
             }
             LiveKind::Dm(mapping) => {
-                let on = mapping.targets.as_ref()?.iter().flat_map(|target| &target.on);
-                let named = on.map(|on| {
-                    let first = on.runs.iter().min_by_key(|run| run.span.start())?;
-                    self.member(self.numbers.get(&on.device)?, first.offset.get(), depth)
+                let on = mapping.targets?.into_iter().flat_map(|target| {
+                    let is_at_start = matches!(target.kind.as_str(), "thin" | "thin-pool" | "snapshot");
+                    let data = target.on.into_iter().filter(|on| on.holds_data);
+                    data.map(move |on| (on, is_at_start)).collect::<Vec<_>>()
+                });
+                let named = on.map(|(on, is_at_start)| {
+                    let first = on.runs.iter().min_by_key(|run| run.span.start());
+                    let start = first.map(|run| run.offset.get()).or(is_at_start.then_some(0))?;
+                    Some((self.numbers.get(&on.device)?.clone(), start))
                 });
                 named.collect()
             }
-            LiveKind::Disk => paths_of(name, self.devices.keys())
-                .into_iter()
-                .map(|path| self.member(path, 0, depth))
-                .collect(),
             _ => None,
-        };
-        members.filter(|members| !members.is_empty())
+        }
+    }
+
+    /// Returns the disk of the device `name`, which may be a partition, and where byte `start` of the device is on it.
+    pub(super) fn disk_of<'a>(&'a self, name: &'a str, start: u64) -> Option<(&'a str, u64)> {
+        let entry = self.devices.get(name)?;
+        let Some(disk) = &entry.disk else { return Some((name, start)) };
+        let before = LbaCount::new(entry.directory.number("start")?).to_bytes(KERNEL_SECTOR)?;
+        Some((disk, before.get().checked_add(start)?))
     }
 
     /// Returns the device `name` as a member whose data begins at its byte `start`.
     fn member(&self, name: &str, start: u64, depth: usize) -> Option<Member> {
-        let entry = self.devices.get(name)?;
-        let (disk, before) = match &entry.disk {
-            Some(disk) => {
-                let sectors = LbaCount::new(entry.directory.number("start")?);
-                (disk.as_str(), sectors.to_bytes(KERNEL_SECTOR)?.get())
-            }
-            None => (name, 0),
-        };
+        let (disk, start) = self.disk_of(name, start)?;
         let directory = &self.devices.get(disk)?.directory;
         let figure = |attribute: &str| directory.number(&format!("queue/{attribute}"));
         let shown = directory.text("alignment_offset");
@@ -232,7 +325,7 @@ impl Machine {
             alignment_offset: offset.get(),
             is_misaligned: false,
         };
-        Some(Member { name: disk.to_owned(), limits, start: before.checked_add(start)?, cause })
+        Some(Member { name: disk.to_owned(), limits, start, cause })
     }
 }
 

@@ -1,5 +1,5 @@
-//! Loop devices take the boundaries of what is below them: computed from captured trees, with each kind of
-//! lower device and each offset.
+//! Devices that stand on others take the boundaries of what is below them, where the kernel does not pass them on:
+//! computed from captured trees, with each kind of lower device and each offset.
 
 use std::fs;
 use std::path::Path;
@@ -90,5 +90,70 @@ fn boundaries_are_those_of_what_is_below() {
         let is_named =
             target.remarks.iter().any(|remark| remark.contains(&format!("/srv/disk.img from byte {offset}")));
         assert_eq!(is_named, offset != 0, "{:?}", target.remarks);
+    }
+}
+
+/// A device of 64 MiB as the kernel shows it where everything below reports 512-byte sectors.
+fn small(block: &Path, name: &str, number: &str, more: &[(&str, &str)]) {
+    let limits = [
+        ("size", "131072"),
+        ("dev", number),
+        ("alignment_offset", "0"),
+        ("queue/logical_block_size", "512"),
+        ("queue/physical_block_size", "512"),
+        ("queue/minimum_io_size", "512"),
+    ];
+    let all: Vec<(&str, String)> =
+        limits.iter().chain(more).map(|(name, value)| (*name, (*value).to_owned())).collect();
+    attributes(&block.join(name), &all);
+}
+
+/// What is made of an SSD's sectors, or of a listed disk's, is made of the sectors of what stands on it.
+#[test]
+fn a_stack_has_the_sectors_that_its_disks_are_taken_to_have() {
+    let disks: [(&str, &[(&str, &str)], u64); 4] = [
+        ("nvme0n1", &[("queue/rotational", "0")], 4096),
+        ("sda", &[("queue/rotational", "0"), ("device/model", "SSD 850")], 4096),
+        (
+            "sda",
+            &[("queue/rotational", "1"), ("device/vendor", "ATA"), ("device/model", "WDC WD10EARS-00Y5B1")],
+            4096,
+        ),
+        ("sda", &[("queue/rotational", "1"), ("device/vendor", "ATA"), ("device/model", "WDC WD800JD")], 512),
+    ];
+    for (disk, more, physical) in disks {
+        for start in [2048_u64, 2049, 63] {
+            let directory = TempDir::new().expect("a temporary directory");
+            let block = directory.path().join("sys/block");
+            small(&block, disk, "8:0", more);
+            let offset = start.to_string();
+            let member = format!("md/dev-{disk}");
+            let parts = ["offset", "slot", "size"].map(|part| format!("{member}/{part}"));
+            let array = [
+                ("md/level", "raid1"),
+                ("md/metadata_version", "1.2"),
+                ("md/raid_disks", "1"),
+                ("md/chunk_size", "0"),
+                ("md/layout", "0"),
+                ("md/reshape_position", "none"),
+                (parts[0].as_str(), offset.as_str()),
+                (parts[1].as_str(), "0"),
+                (parts[2].as_str(), "60000"),
+            ];
+            small(&block, "md0", "9:0", &array);
+            for (index, name) in ["vg-lv", "vg-pool_tdata", "vg-pool-tpool", "vg-thin"].iter().enumerate() {
+                let number = format!("253:{index}");
+                small(&block, &format!("dm-{index}"), &number, &[("dm/name", name), ("dm/uuid", "LVM-x")]);
+            }
+            let tables = format!(
+                "vg-lv: 0 8192 linear 9:0 8\nvg-pool_tdata: 0 8192 linear 8:0 {start}\n\
+                 vg-pool-tpool: 0 8192 thin-pool 8:0 253:1 128 0 0\nvg-thin: 0 8192 thin 253:2 1\n"
+            );
+            fs::write(directory.path().join("dmsetup-table"), tables).expect("a file");
+            for name in ["md0", "dm-0", "dm-1", "dm-2", "dm-3"] {
+                let what = format!("{name} at {start} on {more:?}");
+                check(&opened(directory.path(), name), physical, start * 512, &what);
+            }
+        }
     }
 }
