@@ -2,7 +2,7 @@
 CARGO ?= cargo
 SECONDS_EACH ?= 600
 
-.PHONY: all setup build lab demo test every quick ci lint bench agreement repeats devices boots buckets python cluster validate statistics planted moves kills cuts restores plans fuzz sanitize deny package package-test install docs book
+.PHONY: all setup build lab demo test every quick ci release-check lint bench agreement repeats devices boots buckets python cluster validate statistics planted moves kills cuts restores plans fuzz sanitize deny package package-test install docs book
 
 all: build
 
@@ -39,9 +39,13 @@ every: setup
 quick: setup
 	@scripts/test --quick
 
-# Everything that has to hold before a change goes in; .ci/run calls it.
+# What has to hold before a change goes in; .ci/run calls it.
 ci: setup
 	@scripts/ci
+
+# The same, fuzz inputs, the book and the oldest Rust: what has to hold before a release.
+release-check: setup
+	@scripts/ci --release
 
 lint: setup
 	$(CARGO) fmt --all --check

@@ -129,7 +129,7 @@ fn test_counts_what_was_skipped_or_left_out() {
 #[test]
 fn ci_runs_every_step_and_says_what_it_left_out() {
     for (failing, deny, status, said) in [
-        ("none", true, 0, vec!["tests", "fuzz inputs", "advisories                   ok"]),
+        ("none", true, 0, vec!["tests", "fuzz inputs", "book", "advisories                   ok"]),
         ("none", false, 0, vec!["LEFT OUT: cargo-deny is not installed", "NOT EVERYTHING WAS CHECKED"]),
         ("lint", true, 1, vec!["form                         FAILED", "tests                        ok"]),
         ("test", true, 1, vec!["tests                        FAILED", "licences, bans, sources      ok"]),
@@ -142,7 +142,14 @@ fn ci_runs_every_step_and_says_what_it_left_out() {
         stub(&dir, "cargo", &format!("{missing}[[ \" $* \" != *' {failing} '* || $1 = test ]]"));
         stub(&dir, "rustup", "shift 2; [ $1 = rustc ] || exec \"$@\"");
         let path = format!("{}:{}", dir.path().display(), std::env::var("PATH").unwrap());
-        let run = script("ci").env("PATH", path).env("CARGO", "cargo").env("MAKE", "make").output().unwrap();
+        let ci = |arguments: &[&str]| {
+            let mut script = script("ci");
+            script.args(arguments).env("PATH", &path).env("CARGO", "cargo").env("MAKE", "make");
+            script.output().unwrap()
+        };
+        let before_merging = ci(&[]);
+        assert!(!text(&before_merging.stdout).contains("fuzz inputs"), "{}", transcript(&before_merging));
+        let run = ci(&["--release"]);
         assert_eq!(run.status.code(), Some(status), "{failing}: {}", transcript(&run));
         for words in said {
             assert!(text(&run.stdout).contains(words), "{failing}: {words}: {}", transcript(&run));

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use straddle_drive::Profile;
-use straddle_drive::disk::Part;
+use straddle_drive::disk::ModelPart;
 use straddle_drive::disksim::{self, LARGEST_FILE};
 use straddle_trace::{Format, How, Options, Pace, Reader, replay};
 use straddle_units::io::Nanos;
@@ -37,21 +37,21 @@ const DRIVES: [Measured; 5] = [
 const QUANTILES: u32 = 10_000;
 
 /// A part of the model that is removed to show its effect.
-type Step = (&'static str, Option<Part>);
+type Step = (&'static str, Option<ModelPart>);
 
 const STEPS: [Step; 12] = [
     ("everything", None),
-    ("no spares, slips, management area", Some(Part::Gaps)),
-    ("no write settling of its own", Some(Part::WriteSettling)),
-    ("flat overheads, link overlapped", Some(Part::CommandTimes)),
-    ("overheads: always after a read", Some(Part::TimesAfterWrite)),
-    ("no read-ahead", Some(Part::ReadAhead)),
-    ("no read cache", Some(Part::ReadCache)),
-    ("plain segments", Some(Part::SegmentRules)),
-    ("written data not kept", Some(Part::KeptWrites)),
-    ("passing sectors not kept", Some(Part::KeptPassing)),
-    ("no zero-latency reads", Some(Part::ZeroLatencyReads)),
-    ("writes begin with the first sector", Some(Part::WaitForData)),
+    ("no spares, slips, management area", Some(ModelPart::Gaps)),
+    ("no write settling of its own", Some(ModelPart::WriteSettling)),
+    ("flat overheads, link overlapped", Some(ModelPart::CommandTimes)),
+    ("overheads: always after a read", Some(ModelPart::TimesAfterWrite)),
+    ("no read-ahead", Some(ModelPart::ReadAhead)),
+    ("no read cache", Some(ModelPart::ReadCache)),
+    ("plain segments", Some(ModelPart::SegmentRules)),
+    ("written data not kept", Some(ModelPart::KeptWrites)),
+    ("passing sectors not kept", Some(ModelPart::KeptPassing)),
+    ("no zero-latency reads", Some(ModelPart::ZeroLatencyReads)),
+    ("writes begin with the first sector", Some(ModelPart::WaitForData)),
 ];
 
 /// Validates the model on all drives in the folder, and prints the results. Returns true if every drive is

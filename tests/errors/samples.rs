@@ -37,7 +37,7 @@ use straddle_repair::realign::{Ending, MoveError, RealignError};
 use straddle_repair::relocate::{Device, RelocateError};
 use straddle_repair::{PlanError, TargetError as DiskError};
 use straddle_trace::tracefs::{FormatError, PageError, RecordError};
-use straddle_trace::{LineError, ParquetError, Place, StoredError, TableError, TraceError, WriteError};
+use straddle_trace::{LineError, Numbered, ParquetError, StoredError, TableError, TraceError, WriteError};
 use straddle_units::io::{Operation, Refusal, Request};
 use straddle_units::{BlockSizeError, ByteCount, ByteOffset, parse_size};
 
@@ -259,7 +259,7 @@ fn of_models() -> Vec<Sample> {
         sample(TraceError::Read { name: text(), byte: Some(7), source: cause() }),
         sample(TraceError::Line {
             name: text(),
-            place: Place::Line,
+            place: Numbered::Line,
             line: 2,
             byte: Some(7),
             source: LineError::Unknown,

@@ -295,7 +295,7 @@ straddle_units::error_kind!(ImageError: Failed);
 
 /// Where bytes of the guest's disk are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum StoredAt {
     /// In a file, unchanged; file 0 is the image itself.
     Host { file: usize, at: u64 },
     /// Not stored: they read as zeros.
@@ -308,17 +308,17 @@ enum Place {
 
 /// Consecutive bytes of the guest's disk that are found in one place; at least one byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Run {
-    place: Place,
+struct StoredRun {
+    place: StoredAt,
     len: u64,
 }
 
 /// A format's reader, which locates each byte of the guest's disk.
 trait Map: Send + Sync {
     /// Returns the place of byte `at` of the guest's disk, which is less than the disk's size.
-    fn locate(&self, at: u64) -> Result<Run, ImageError>;
+    fn locate(&self, at: u64) -> Result<StoredRun, ImageError>;
 
-    /// Returns a file that [`Place::Host`] or [`Place::Packed`] names.
+    /// Returns a file that [`StoredAt::Host`] or [`StoredAt::Packed`] names.
     fn file(&self, index: usize) -> Result<&Host, ImageError>;
 }
 
@@ -448,30 +448,30 @@ impl Image {
         check_end(at, 1, self.size)?;
         let run = self.run(at.get()).map_err(|error| at_guest(at.get(), error))?;
         let place = match run.place {
-            Place::Host { file: 0, at } => HostPlace::At(ByteOffset::new(at)),
-            Place::Host { at, .. } => HostPlace::InOtherFile(ByteOffset::new(at)),
-            Place::Zero => HostPlace::Zero,
-            Place::Below => HostPlace::Below,
-            Place::Packed { .. } => HostPlace::Compressed,
+            StoredAt::Host { file: 0, at } => HostPlace::At(ByteOffset::new(at)),
+            StoredAt::Host { at, .. } => HostPlace::InOtherFile(ByteOffset::new(at)),
+            StoredAt::Zero => HostPlace::Zero,
+            StoredAt::Below => HostPlace::Below,
+            StoredAt::Packed { .. } => HostPlace::Compressed,
         };
         Ok((place, ByteCount::new(run.len)))
     }
 
     /// Returns the run at `at`, cut at the end of the guest's disk.
-    fn run(&self, at: u64) -> Result<Run, ImageError> {
+    fn run(&self, at: u64) -> Result<StoredRun, ImageError> {
         let run = self.map.locate(at)?;
-        Ok(Run { len: run.len.clamp(1, (self.size.get() - at).max(1)), ..run })
+        Ok(StoredRun { len: run.len.clamp(1, (self.size.get() - at).max(1)), ..run })
     }
 
-    fn read_run(&self, guest: u64, place: Place, part: &mut [u8]) -> Result<(), ImageError> {
+    fn read_run(&self, guest: u64, place: StoredAt, part: &mut [u8]) -> Result<(), ImageError> {
         match place {
-            Place::Host { file, at } => self.map.file(file)?.read(at, part),
-            Place::Zero => {
+            StoredAt::Host { file, at } => self.map.file(file)?.read(at, part),
+            StoredAt::Zero => {
                 part.fill(0);
                 Ok(())
             }
-            Place::Below => self.read_below(guest, part),
-            Place::Packed { packed, into } => self.read_packed(packed, into, part),
+            StoredAt::Below => self.read_below(guest, part),
+            StoredAt::Packed { packed, into } => self.read_packed(packed, into, part),
         }
     }
 

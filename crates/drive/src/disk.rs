@@ -28,12 +28,12 @@ mod spindle;
 pub use firmware::{
     CommandTimes, Disconnects, Firmware, History, ReadAheadEnd, ReadOn, SegmentRules, TwiceDisconnected,
 };
-pub use geometry::{Direction, Geometry, GeometryError, Place, SurfaceOrder, Zone};
+pub use geometry::{Direction, Geometry, GeometryError, Position, SurfaceOrder, Zone};
 pub use mechanism::HeadTimes;
 pub use parameters::{
     DiskParameters, LogParameters, Protection, ReadCacheParameters, RmwPolicy, RmwReads, WriteCacheParameters,
 };
-pub use part::Part;
+pub use part::ModelPart;
 pub use seek::{AverageSeek, SeekCurve, SeekError};
 pub use spindle::{Angle, Spindle};
 
@@ -123,7 +123,7 @@ struct Read {
     hit: Time,
     /// The earliest time at which the heads can move.
     ready: Time,
-    place: Place,
+    place: Position,
     /// Its first byte, counted from the start of its first sector.
     into: u32,
     /// Whether the previous command was a write.

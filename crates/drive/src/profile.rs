@@ -24,7 +24,7 @@ pub use start::{Start, StartError};
 
 use straddle_units::{Boundary, ByteCount, ByteOffset};
 
-use crate::disk::{DiskParameters, Geometry, GeometryError, Part, RmwPolicy, SeekCurve, SeekError};
+use crate::disk::{DiskParameters, Geometry, GeometryError, ModelPart, RmwPolicy, SeekCurve, SeekError};
 use crate::ssd::{FlashError, SsdParameters};
 
 /// A drive that can be modelled. Its values have been checked and cannot be set afterwards: another value is
@@ -351,7 +351,7 @@ impl Profile {
     }
 
     /// The same drive without `part` of its model, to show the effect of that part. An SSD has none of them.
-    pub fn without(mut self, part: Part) -> Self {
+    pub fn without(mut self, part: ModelPart) -> Self {
         if let Body::Disk(disk) = &mut self.values.body {
             disk.remove(part);
         }

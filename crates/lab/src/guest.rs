@@ -26,7 +26,7 @@ pub use host::Kernel;
 pub use hosted::run_hosted;
 pub use job::{
     Charges, Ended, GuestDrive, GuestError, HostedDrive, HostedEnded, HostedJob, Job, Limits, Measured,
-    Partition, Requests, Spent, Stream, Table, Task, Watching,
+    Partition, PartitionTable, Requests, Spent, Stream, Task, Watching,
 };
 pub use machine::{memory, processors, run};
 pub use orphan::{Cleaned, RunFolder, remove_orphans};

@@ -17,7 +17,7 @@ use crate::model::view::{Piece, View};
 use crate::reader::Reader;
 use crate::tables::read::read_stack;
 use crate::tables::{bsd, mbr};
-use crate::volumes::{self, Part, Provides, Space, Volume};
+use crate::volumes::{self, Provides, Space, SubVolume, Volume};
 use crate::{fs, signature};
 
 /// The most places to look at on one drive, whether they hold anything or not.
@@ -54,13 +54,13 @@ pub fn read_layers(device: &View<'_>, span: Span, block: Option<BlockSize>) -> O
         cuts: MAX_CUTS,
         metadata: MAX_METADATA,
     };
-    let place = Place { depth: 0, block, may_hold_table: true, is_in_label: false };
+    let place = Nesting { depth: 0, block, may_hold_table: true, is_in_label: false };
     walk.content(device, span, place, &mut Vec::new())
 }
 
 /// The position of a layer in the nesting.
 #[derive(Clone, Copy)]
-struct Place {
+struct Nesting {
     depth: usize,
     block: Option<BlockSize>,
     /// Whether the kernel or its tools would look for partitions on this device.
@@ -69,7 +69,7 @@ struct Place {
     is_in_label: bool,
 }
 
-impl Place {
+impl Nesting {
     /// The position one layer up, on a device with blocks of `block`, if these differ.
     fn above(self, block: Option<BlockSize>) -> Self {
         Self { depth: self.depth + 1, block: block.or(self.block), may_hold_table: true, is_in_label: false }
@@ -92,7 +92,7 @@ impl Walk {
         &mut self,
         base: &View<'_>,
         span: Span,
-        place: Place,
+        place: Nesting,
         remarks: &mut Vec<String>,
     ) -> Option<Layer> {
         if place.depth >= MAX_DEPTH {
@@ -112,7 +112,7 @@ impl Walk {
         // If a member has its superblock at the end, the signatures at its front belong to the array's
         // content.
         let found = match volumes::md_at_end(&local) {
-            Some(member) => Found::Volume(member),
+            Some(member) => Inside::Volume(member),
             None => self.identify(&local, span.start(), place, remarks)?,
         };
         self.layers -= 1;
@@ -129,21 +129,21 @@ impl Walk {
             remarks: Vec::new(),
         };
         match found {
-            Found::Volume(volume) => self.volume(&mut layer, volume, &local, place),
-            Found::Table(stack) => self.table(&mut layer, stack, &local, place),
-            Found::Other(Content::FileSystem(kind)) => {
+            Inside::Volume(volume) => self.volume(&mut layer, volume, &local, place),
+            Inside::Table(stack) => self.table(&mut layer, stack, &local, place),
+            Inside::Other(Content::FileSystem(kind)) => {
                 layer.uuid = fs::uuid(kind, &local);
                 if let Some((facts, label)) = fs::file_system(kind, &local) {
                     layer.facts = Facts::FileSystem(facts);
                     layer.name = label;
                 }
             }
-            Found::Other(Content::Named(named)) => {
+            Inside::Other(Content::Named(named)) => {
                 if let Some(block) = fs::block_of_named(named.name, &local) {
                     layer.facts = Facts::FileSystem(FileSystem { block, ..FileSystem::default() });
                 }
             }
-            Found::Other(_) => {}
+            Inside::Other(_) => {}
         }
         Some(layer)
     }
@@ -153,9 +153,9 @@ impl Walk {
         &mut self,
         local: &View<'_>,
         start: ByteOffset,
-        place: Place,
+        place: Nesting,
         remarks: &mut Vec<String>,
-    ) -> Option<Found> {
+    ) -> Option<Inside> {
         // If not everything is mapped, only the first contiguous part can be probed.
         let front = local.slice(ByteOffset::ZERO, front(local));
         let named = || {
@@ -176,13 +176,13 @@ impl Walk {
                     match stack.kind {
                         TableKind::Content(content) => kind = Some(content),
                         TableKind::Foreign(_) if !stack.partitions.is_empty() => {
-                            return Some(Found::Table(stack));
+                            return Some(Inside::Table(stack));
                         }
                         TableKind::Foreign(name) => kind = signature::named(name),
                         TableKind::None | TableKind::Kernel => {}
                         TableKind::Gpt | TableKind::HybridMbr | TableKind::Mbr => {
                             if place.depth > 0 || is_of_a_disk(&stack, local.len()) {
-                                return Some(Found::Table(stack));
+                                return Some(Inside::Table(stack));
                             }
                         }
                     }
@@ -196,7 +196,7 @@ impl Walk {
         if kind.is_some_and(Content::is_foreign_table)
             && let Some(stack) = bsd::stack(local, start)
         {
-            return Some(Found::Table(stack));
+            return Some(Inside::Table(stack));
         }
         let kind = kind.or_else(|| volumes::has_second_header(&front).then_some(VolumeKind::Luks.into()))?;
         if self.metadata == 0 {
@@ -204,20 +204,20 @@ impl Walk {
                 "more than {} of metadata are on this drive: not all is read",
                 ByteCount::new(MAX_METADATA)
             ));
-            return Some(Found::Other(kind));
+            return Some(Inside::Other(kind));
         }
         let metered = Metered { medium: local, read: AtomicU64::new(0) };
         let found = match kind {
-            Content::Volume(kind) => Found::Volume(volumes::read(kind, &metered)),
-            Content::FileSystem(_) | Content::LogicalVolume | Content::Table => Found::Other(kind),
-            Content::Named(_) | Content::Live(_) => Found::Other(kind),
+            Content::Volume(kind) => Inside::Volume(volumes::read(kind, &metered)),
+            Content::FileSystem(_) | Content::LogicalVolume | Content::Table => Inside::Other(kind),
+            Content::Named(_) | Content::Live(_) => Inside::Other(kind),
         };
         self.metadata = self.metadata.saturating_sub(metered.read.into_inner());
         Some(found)
     }
 
     /// Fills in a layer with the volume on `local`.
-    fn volume(&mut self, layer: &mut Layer, volume: Volume, local: &View<'_>, place: Place) {
+    fn volume(&mut self, layer: &mut Layer, volume: Volume, local: &View<'_>, place: Nesting) {
         layer.name = volume.name;
         layer.uuid = volume.uuid;
         layer.facts = volume.facts;
@@ -248,7 +248,7 @@ impl Walk {
     }
 
     /// Returns the layer of a logical volume on the physical volume `local`.
-    fn part(&mut self, part: Part, local: &View<'_>, place: Place) -> Layer {
+    fn part(&mut self, part: SubVolume, local: &View<'_>, place: Nesting) -> Layer {
         self.layers -= 1;
         let mut layer = Layer {
             kind: Content::LogicalVolume,
@@ -273,7 +273,14 @@ impl Walk {
 
     /// Fills in the space that a layer provides, which lies on `local`, and the layers above it. Byte 0 of
     /// `local` is byte `start` of the device from which the layer's own position counts.
-    fn space(&mut self, layer: &mut Layer, space: &Space, local: &View<'_>, start: ByteOffset, place: Place) {
+    fn space(
+        &mut self,
+        layer: &mut Layer,
+        space: &Space,
+        local: &View<'_>,
+        start: ByteOffset,
+        place: Nesting,
+    ) {
         let view = self.map(local, space, &mut layer.remarks);
         layer.space = self.kept(view.pieces(), start, &mut layer.remarks);
         let front = front(&view);
@@ -304,7 +311,7 @@ impl Walk {
     }
 
     /// Fills in a layer with the partition table on `local` and the contents of its partitions.
-    fn table(&mut self, layer: &mut Layer, mut stack: Stack, local: &View<'_>, place: Place) {
+    fn table(&mut self, layer: &mut Layer, mut stack: Stack, local: &View<'_>, place: Nesting) {
         if front(local) < local.len() {
             // What the table says of its own end and of the disk's end cannot be checked if that part is
             // missing here.
@@ -314,7 +321,7 @@ impl Walk {
         let whole = local.slice(ByteOffset::ZERO, local.len());
         layer.space = self.kept(whole.pieces(), layer.below.start(), &mut layer.remarks);
         let is_in_label = matches!(stack.kind, TableKind::Foreign(_));
-        let above = Place { may_hold_table: false, is_in_label, ..place.above(None) };
+        let above = Nesting { may_hold_table: false, is_in_label, ..place.above(None) };
         for partition in stack.partitions.iter().filter(|partition| partition.role != Role::Extended) {
             if local.drive_at(partition.span.start()).is_some() {
                 let child = self.content(local, partition.span, above, &mut layer.remarks);
@@ -351,14 +358,14 @@ impl Walk {
 }
 
 /// What was found on a space.
-enum Found {
+enum Inside {
     Volume(Volume),
     Table(Stack),
     /// Anything else, recognised by its signature.
     Other(Content),
 }
 
-impl Found {
+impl Inside {
     fn kind(&self) -> Content {
         match self {
             Self::Volume(volume) => volume.kind.into(),

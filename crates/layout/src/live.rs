@@ -28,7 +28,7 @@ pub use merge::merge;
 static NOWHERE: Lower = Lower { device: String::new(), holds_data: true, runs: Vec::new() };
 
 /// A device with its position on the drive, and in the physical volume that it belongs to.
-struct Place<'a> {
+struct Standing<'a> {
     device: &'a LiveDevice,
     ground: Ground<'a>,
     /// The device's position in its PV, and the name of the volume group.
@@ -46,7 +46,7 @@ pub fn layers(device: &LiveDevice, start: ByteOffset) -> Option<Layer> {
         _ => None,
     };
     let volume = group.as_deref().map(|group| (ground, group));
-    let place = Place { device, ground, volume };
+    let place = Standing { device, ground, volume };
     let mut found = on(&place, true);
     let layer = if found.len() < 2 {
         found.pop()?
@@ -61,7 +61,7 @@ pub fn layers(device: &LiveDevice, start: ByteOffset) -> Option<Layer> {
     Some(shifted(layer, start))
 }
 
-impl Place<'_> {
+impl Standing<'_> {
     /// A layer that occupies all of this place.
     fn layer(&self, kind: Content, facts: Facts) -> Layer {
         Layer {
@@ -81,7 +81,7 @@ impl Place<'_> {
 
 /// Returns the layers directly on a device. The first device's own content is read from the disk, so it is
 /// included only if in use.
-fn on(place: &Place<'_>, is_first: bool) -> Vec<Layer> {
+fn on(place: &Standing<'_>, is_first: bool) -> Vec<Layer> {
     let mut layers = Vec::new();
     let mut volumes: Vec<(&LiveDevice, &Mapping, String)> = Vec::new();
     let mut partitions = Vec::new();
@@ -111,15 +111,15 @@ fn on(place: &Place<'_>, is_first: bool) -> Vec<Layer> {
 
 /// Returns the layer of the device `holder`, which has a header or a position of its own on the device below,
 /// and all layers above it.
-fn upper(place: &Place<'_>, holder: &LiveDevice, kind: Content, facts: Facts) -> Layer {
+fn upper(place: &Standing<'_>, holder: &LiveDevice, kind: Content, facts: Facts) -> Layer {
     let lower = holder.lower(&place.device.name).unwrap_or(&NOWHERE);
     let ground = Ground::on(&place.ground, lower, holder.size);
-    let above = Place { device: holder, ground, volume: None };
+    let above = Standing { device: holder, ground, volume: None };
     finish(place.layer(kind, facts), &above)
 }
 
 /// Fills in what a layer provides, and the layers there.
-fn finish(layer: Layer, above: &Place<'_>) -> Layer {
+fn finish(layer: Layer, above: &Standing<'_>) -> Layer {
     Layer {
         space: above.ground.pieces(),
         logical: above.device.logical,
@@ -130,7 +130,7 @@ fn finish(layer: Layer, above: &Place<'_>) -> Layer {
 }
 
 /// Returns the layer of the array of which the device is a member.
-fn member(place: &Place<'_>, holder: &LiveDevice, array: &Array) -> Layer {
+fn member(place: &Standing<'_>, holder: &LiveDevice, array: &Array) -> Layer {
     let member = array.members.iter().find(|member| member.device == place.device.name);
     let md = Md {
         version: metadata_version(&array.metadata),
@@ -157,14 +157,14 @@ fn metadata_version(text: &str) -> &'static str {
     }
 }
 
-fn bcache(place: &Place<'_>, holder: &LiveDevice) -> Layer {
+fn bcache(place: &Standing<'_>, holder: &LiveDevice) -> Layer {
     let payload = holder.lower(&place.device.name).and_then(Mapping::first_byte_on);
     let facts = Facts::Mapped(Mapped { payload, ..Mapped::default() });
     Layer { name: holder.name.clone(), ..upper(place, holder, VolumeKind::Bcache.into(), facts) }
 }
 
 /// Returns the layer of a device-mapper device that is not a logical volume.
-fn mapped(place: &Place<'_>, holder: &LiveDevice, mapping: &Mapping) -> Layer {
+fn mapped(place: &Standing<'_>, holder: &LiveDevice, mapping: &Mapping) -> Layer {
     let lower = holder.lower(&place.device.name);
     let payload = lower.and_then(Mapping::first_byte_on);
     let (kind, facts) = match mapping.owner {
@@ -236,7 +236,7 @@ fn mapping_kind(owner: Owner, mapping: &Mapping) -> Content {
 
 /// Returns the logical volumes on a device. On a physical volume, they are grouped by volume group (there is
 /// never more than one). On another volume of the same group, they are the volumes made of it.
-fn logical_volumes(place: &Place<'_>, volumes: &[(&LiveDevice, &Mapping, String)]) -> Vec<Layer> {
+fn logical_volumes(place: &Standing<'_>, volumes: &[(&LiveDevice, &Mapping, String)]) -> Vec<Layer> {
     let mut layers = Vec::new();
     let mut groups: Vec<&str> = volumes.iter().map(|(.., group)| group.as_str()).collect();
     groups.dedup();
@@ -257,12 +257,12 @@ fn logical_volumes(place: &Place<'_>, volumes: &[(&LiveDevice, &Mapping, String)
 }
 
 fn physical_volume<'a>(
-    place: &Place<'_>,
+    place: &Standing<'_>,
     group: &str,
     volumes: impl Iterator<Item = (&'a LiveDevice, &'a Mapping)>,
 ) -> Layer {
     let in_itself = Ground::first(ByteOffset::ZERO, place.device.size);
-    let here = Place { device: place.device, ground: place.ground, volume: Some((in_itself, group)) };
+    let here = Standing { device: place.device, ground: place.ground, volume: Some((in_itself, group)) };
     let children: Vec<Layer> =
         volumes.map(|(holder, mapping)| logical_volume(&here, holder, mapping)).collect();
     let first = children.iter().filter_map(|child| match &child.facts {
@@ -281,11 +281,11 @@ fn physical_volume<'a>(
     }
 }
 
-fn logical_volume(place: &Place<'_>, holder: &LiveDevice, mapping: &Mapping) -> Layer {
+fn logical_volume(place: &Standing<'_>, holder: &LiveDevice, mapping: &Mapping) -> Layer {
     let lower = holder.lower(&place.device.name).unwrap_or(&NOWHERE);
     let ground = Ground::on(&place.ground, lower, holder.size);
     let in_pv = place.volume.as_ref().map(|(in_pv, group)| (in_pv, *group));
-    let above = Place {
+    let above = Standing {
         device: holder,
         ground,
         volume: in_pv.map(|(in_pv, group)| (Ground::on(in_pv, lower, holder.size), group)),
@@ -339,7 +339,7 @@ fn segments(mapping: &Mapping, lower: &Lower, in_pv: Option<&Ground<'_>>) -> Vec
 }
 
 /// Returns the layer of the partitions that the kernel lists on a device other than the drive.
-fn table(place: &Place<'_>, partitions: &[(&LiveDevice, u32)]) -> Layer {
+fn table(place: &Standing<'_>, partitions: &[(&LiveDevice, u32)]) -> Layer {
     let listed: Vec<KernelPartition> = partitions
         .iter()
         .filter_map(|(partition, number)| {
@@ -357,7 +357,7 @@ fn table(place: &Place<'_>, partitions: &[(&LiveDevice, u32)]) -> Layer {
         let start = Mapping::first_byte_on(lower).unwrap_or(ByteOffset::ZERO);
         // For an array only the first pieces are listed: add those on which the partition begins.
         space.extend(ground.pieces().into_iter().filter_map(|piece| in_table(piece, start)));
-        let above = Place { device: partition, ground, volume: None };
+        let above = Standing { device: partition, ground, volume: None };
         children.extend(on(&above, false).into_iter().map(|layer| shifted(layer, start)));
     }
     let facts = Facts::Table(Box::new(kernel_stack(&listed, block)));

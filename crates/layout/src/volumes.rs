@@ -59,7 +59,7 @@ pub(crate) enum Provides {
     /// A space with content.
     Open(Space),
     /// Several spaces, each a layer of its own (LVM), in the given area of the medium.
-    Parts(Span, Vec<Part>),
+    Parts(Span, Vec<SubVolume>),
 }
 
 /// A space, in the form that [`crate::model::view::View::map`] accepts.
@@ -77,7 +77,7 @@ pub(crate) struct Space {
 
 /// A part of a volume: a logical volume.
 #[derive(Debug)]
-pub(crate) struct Part {
+pub(crate) struct SubVolume {
     /// Its name.
     pub(crate) name: String,
     /// The group's UUID followed by its own.

@@ -104,13 +104,13 @@ pub type Each<'a> = &'a mut dyn FnMut(&[Record], &[String]) -> Result<(), TraceE
 
 /// The account of a part of a trace, its volumes by number.
 #[derive(Debug, Default)]
-pub(crate) struct Part {
+pub(crate) struct PartialAccount {
     volumes: Vec<Volume>,
     /// The earliest time and the latest.
     times: Option<(Nanos, Nanos)>,
 }
 
-impl Part {
+impl PartialAccount {
     fn volume(&mut self, index: usize) -> Option<&mut Volume> {
         if index >= self.volumes.len() {
             self.volumes.resize_with(index + 1, Volume::default);
@@ -188,7 +188,7 @@ impl Account {
         window: Option<&Window>,
         each: Each<'_>,
     ) -> Result<About, TraceError> {
-        let (mut part, mut requests) = (Part::default(), 0);
+        let (mut part, mut requests) = (PartialAccount::default(), 0);
         let mut pools = window.map(Pools::new);
         while trace.next_batch()? {
             let batch = trace.batch();
@@ -240,7 +240,7 @@ impl Account {
         Ok((all, traces_read))
     }
 
-    fn add(&mut self, names: &[String], part: Part) {
+    fn add(&mut self, names: &[String], part: PartialAccount) {
         // A volume may be named before its first request, or in lines that are none.
         let asked = names.iter().zip(part.volumes).filter(|(_, volume)| !volume.is_empty());
         for (name, volume) in asked {

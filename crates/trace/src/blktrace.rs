@@ -28,7 +28,7 @@ use crate::format::{Format, Volume, When};
 use crate::histogram::SECTOR;
 use crate::how::{Event, How};
 use crate::origin::Origin;
-use crate::reader::{Place, Source};
+use crate::reader::{Numbered, Source};
 use crate::record::Sink;
 
 /// `BLK_IO_TRACE_MAGIC` with `BLK_IO_TRACE_VERSION`.
@@ -217,7 +217,7 @@ impl<'a> Blktrace<'a> {
         let handed = self.line(request, operation, sink);
         handed.map_err(|source| {
             let name = self.streams.get(request.stream).map(|stream| stream.name.clone()).unwrap_or_default();
-            TraceError::Line { name, place: Place::Record, line: request.number, byte: None, source }
+            TraceError::Line { name, place: Numbered::Record, line: request.number, byte: None, source }
         })
     }
 
@@ -259,8 +259,8 @@ impl Source for Blktrace<'_> {
         Ok(true)
     }
 
-    fn place(&self) -> Place {
-        Place::Record
+    fn place(&self) -> Numbered {
+        Numbered::Record
     }
 
     fn origin(&self) -> Option<&Origin> {
@@ -367,7 +367,7 @@ impl Stream<'_> {
 
     fn wrong(&self, source: LineError) -> TraceError {
         let (name, line) = (self.name.clone(), self.number + 1);
-        TraceError::Line { name, place: Place::Record, line, byte: Some(self.byte), source }
+        TraceError::Line { name, place: Numbered::Record, line, byte: Some(self.byte), source }
     }
 }
 

@@ -27,7 +27,7 @@ use self::guard::guarded;
 use crate::error::{ParquetError, TableError, TraceError};
 use crate::format::{Format, When};
 use crate::how::How;
-use crate::reader::{Place, Source};
+use crate::reader::{Numbered, Source};
 use crate::record::Sink;
 use crate::volumes::Volumes;
 
@@ -270,14 +270,14 @@ impl Source for Columnar {
             let line = rows.first + row as u64;
             let when = When::At(Nanos::new(at(&rows.times)));
             sink.request(line, volume, (operation, offset, length), when).map_err(|source| {
-                TraceError::Line { name: self.name.clone(), place: Place::Row, line, byte: None, source }
+                TraceError::Line { name: self.name.clone(), place: Numbered::Row, line, byte: None, source }
             })?;
         }
         Ok(true)
     }
 
-    fn place(&self) -> Place {
-        Place::Row
+    fn place(&self) -> Numbered {
+        Numbered::Row
     }
 
     fn columnar(&mut self) -> Option<&mut Columnar> {

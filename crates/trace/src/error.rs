@@ -2,7 +2,7 @@
 
 use straddle_units::io::Refusal;
 
-use crate::reader::Place;
+use crate::reader::Numbered;
 
 /// A trace that cannot be read or replayed.
 #[derive(Debug, thiserror::Error)]
@@ -23,7 +23,7 @@ pub enum TraceError {
         /// The trace's name.
         name: String,
         /// What is counted.
-        place: Place,
+        place: Numbered,
         /// The number of the line or record, from 1.
         line: u64,
         /// The place of its first byte in the trace, as far as it is known. Of a packed trace it is that in its

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 pub(crate) use self::effect::of_class;
 pub use self::effect::{Effect, Effects, UNITS};
-use self::table::Table;
+use self::table::CountTable;
 
 /// Sectors per MiB, the largest unit.
 pub(crate) const MIB: u64 = 2048;
@@ -57,7 +57,7 @@ pub struct Size {
 /// The requests of one operation on one volume.
 #[derive(Clone, Debug, Default)]
 pub struct Histogram {
-    counts: Table,
+    counts: CountTable,
     /// The whole MiB beyond the length of a class, of those that have any.
     beyond: BTreeMap<u32, u64>,
     /// Requests that do not begin and end on sectors, counted with the sectors they touch.
@@ -75,7 +75,7 @@ impl Eq for Histogram {}
 impl Histogram {
     /// Creates an empty histogram.
     pub const fn new() -> Self {
-        Self { counts: Table::new(), beyond: BTreeMap::new(), inexact: 0 }
+        Self { counts: CountTable::new(), beyond: BTreeMap::new(), inexact: 0 }
     }
 
     /// Counts a request by its first byte and its length in bytes. One of no bytes counts for nothing. False if

@@ -40,7 +40,7 @@ pub use histogram::{Class, Count, Effect, Effects, Histogram, SECTOR, Size, UNIT
 pub use how::{Event, How};
 pub use origin::{About, Origin, Partition, Recorded};
 pub use packed::unpacked;
-pub use reader::{Input, Place, Reader};
+pub use reader::{Input, Numbered, Reader};
 pub use record::{Record, Took};
 pub use recorder::{Asked, Happened, Marks, Recorder};
 pub use recording::Recording;

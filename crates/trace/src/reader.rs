@@ -21,7 +21,7 @@ pub(crate) const MAGIC: &[u8] = b"PAR1";
 
 /// What the numbers of a trace's requests count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Numbered {
     /// Lines of text.
     Line,
     /// Records of a binary format.
@@ -30,7 +30,7 @@ pub enum Place {
     Row,
 }
 
-impl Place {
+impl Numbered {
     /// Returns how an error names a place, after the name of the trace.
     pub(crate) fn of(self, number: u64, byte: Option<u64>) -> impl fmt::Display {
         let byte = byte.map(|byte| format!(" (byte {byte})")).unwrap_or_default();
@@ -51,7 +51,7 @@ pub(crate) trait Source: Send {
     fn batch(&mut self, sink: &mut Sink) -> Result<bool, TraceError>;
 
     /// Returns what the numbers of the requests count.
-    fn place(&self) -> Place;
+    fn place(&self) -> Numbered;
 
     /// Returns what the trace says of itself, as far as it has been read.
     fn origin(&self) -> Option<&Origin> {
@@ -217,7 +217,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns what the numbers of the requests count.
-    pub(crate) fn place(&self) -> Place {
+    pub(crate) fn place(&self) -> Numbered {
         self.source.place()
     }
 
@@ -263,7 +263,7 @@ impl<'a> Unknown<'a> {
                 Some(format) => format == Format::Blktrace,
             };
             if first == MAGIC || how.format == Some(Format::Parquet) {
-                let (place, source) = (Place::Record, LineError::Piped);
+                let (place, source) = (Numbered::Record, LineError::Piped);
                 return Err(TraceError::Line { name, place, line: 1, byte: Some(0), source });
             }
             let input = Cursor::new(first).chain(input);
@@ -278,7 +278,7 @@ impl<'a> Unknown<'a> {
             // It has failed before.
             _ => Err(LineError::Unknown).map_err(|source| TraceError::Line {
                 name: String::new(),
-                place: Place::Line,
+                place: Numbered::Line,
                 line: 1,
                 byte: None,
                 source,
@@ -296,10 +296,10 @@ impl Source for Unknown<'_> {
         self.known()?.batch(sink)
     }
 
-    fn place(&self) -> Place {
+    fn place(&self) -> Numbered {
         match self {
             Self::Known(source) => source.place(),
-            _ => Place::Line,
+            _ => Numbered::Line,
         }
     }
 

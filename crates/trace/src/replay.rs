@@ -9,7 +9,7 @@ use straddle_units::{Boundary, ByteCount, ByteOffset};
 
 use crate::error::{LineError, TraceError};
 use crate::histogram::SECTOR;
-use crate::reader::{Place, Reader};
+use crate::reader::{Numbered, Reader};
 use crate::record::Record;
 
 /// When a request is sent.
@@ -154,7 +154,7 @@ pub fn replay(
     options: &Options,
     each: &mut dyn FnMut(&Finished),
 ) -> Result<Replayed, TraceError> {
-    let mut run = Run::new(profile, options);
+    let mut run = Replay::new(profile, options);
     let mut count = 0_u64;
     while let Some(record) = trace.next_record()? {
         if count == 0 {
@@ -188,7 +188,7 @@ const CHUNK: usize = 1 << 15;
 
 /// The requests of one volume among those that were read, and its drive.
 struct Lane {
-    run: Run,
+    run: Replay,
     waiting: Vec<Record>,
     count: u64,
     failed: Option<(u64, TraceError)>,
@@ -222,7 +222,7 @@ pub fn replay_volumes(
         for record in next.drain(..) {
             while record.volume >= lanes.len() {
                 lanes.push(Lane {
-                    run: Run::new(profile, options),
+                    run: Replay::new(profile, options),
                     waiting: Vec::new(),
                     count: 0,
                     failed: None,
@@ -238,7 +238,7 @@ pub fn replay_volumes(
     // A volume may be named only in lines without a request.
     let asked = trace.volumes().iter().cloned().zip(done).filter(|(_, replayed)| replayed.requests > 0);
     let volumes: Vec<(String, Replayed)> = asked.collect();
-    let mut total = Run::new(profile, options).report(0);
+    let mut total = Replay::new(profile, options).report(0);
     if let Some((_, first)) = volumes.first() {
         (total.pace, total.depth) = (first.pace, first.depth);
     }
@@ -256,7 +256,7 @@ fn take(trace: &mut Reader<'_>, into: &mut Vec<Record>) -> Result<(), TraceError
 
 impl Lane {
     /// Replays the requests that wait.
-    fn go(&mut self, trace: (&str, Place), options: &Options) {
+    fn go(&mut self, trace: (&str, Numbered), options: &Options) {
         for record in std::mem::take(&mut self.waiting) {
             if let Err(error) = self.one(record, trace, options) {
                 self.failed = Some((record.line, error));
@@ -268,7 +268,7 @@ impl Lane {
     fn one(
         &mut self,
         record: Record,
-        (name, place): (&str, Place),
+        (name, place): (&str, Numbered),
         options: &Options,
     ) -> Result<(), TraceError> {
         if self.count == 0 {
@@ -288,7 +288,7 @@ impl Lane {
 }
 
 /// A replay in progress.
-struct Run {
+struct Replay {
     drive: Drive,
     physical: Option<Boundary>,
     options: Options,
@@ -302,7 +302,7 @@ struct Run {
     replayed: Replayed,
 }
 
-impl Run {
+impl Replay {
     fn new(profile: &Profile, options: &Options) -> Self {
         let (physical, offset) = (profile.sectors.physical, profile.sectors.firmware_offset);
         // The firmware adds its offset to the host's addresses, so the boundaries appear that much lower.

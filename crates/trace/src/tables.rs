@@ -6,7 +6,7 @@
 use arrow_array::RecordBatch;
 use arrow_schema::Schema;
 
-use crate::account::{Account, Part};
+use crate::account::{Account, PartialAccount};
 use crate::columnar::{Converter, Plan, Problem, ROWS};
 use crate::columns::Columns;
 use crate::error::{TableError, TraceError};
@@ -37,7 +37,7 @@ pub struct Tables {
     converter: Converter,
     volumes: Volumes,
     unnamed: usize,
-    part: Part,
+    part: PartialAccount,
     others: u64,
     name: String,
 }
@@ -50,7 +50,7 @@ impl Tables {
         let mut volumes = Volumes::default();
         let unnamed = if plan.has_volumes() { 0 } else { volumes.unnamed() };
         let values = columns.op.as_ref().map(|(_, values)| values.clone()).unwrap_or_default();
-        let (part, others, name) = (Part::default(), 0, name.to_owned());
+        let (part, others, name) = (PartialAccount::default(), 0, name.to_owned());
         Ok(Self { converter: Converter::new(plan, values), volumes, unnamed, part, others, name })
     }
 

@@ -11,7 +11,7 @@ use memchr::{memchr, memrchr};
 use crate::error::{LineError, TraceError};
 use crate::format::{Format, Lines, When, tracefs};
 use crate::how::How;
-use crate::reader::{Place, Source};
+use crate::reader::{Numbered, Source};
 use crate::record::Sink;
 use crate::scan::PADDING;
 
@@ -169,8 +169,8 @@ impl<R: Read + Send> Source for Text<R> {
         Ok(true)
     }
 
-    fn place(&self) -> Place {
-        Place::Line
+    fn place(&self) -> Numbered {
+        Numbered::Line
     }
 }
 
@@ -198,7 +198,7 @@ impl<R: Read> Text<R> {
 
     fn wrong(&self, line: u64, at: usize, source: LineError) -> TraceError {
         let byte = Some(self.base + at as u64);
-        TraceError::Line { name: self.name.clone(), place: Place::Line, line, byte, source }
+        TraceError::Line { name: self.name.clone(), place: Numbered::Line, line, byte, source }
     }
 
     /// Reads on if no complete line is left; false at the end.

@@ -12,7 +12,7 @@ use std::io::Write;
 use straddle_units::io::{Nanos, Operation};
 
 #[cfg(feature = "parquet")]
-use self::table::Table;
+use self::table::TableWriter;
 use crate::columns::letter;
 use crate::error::{TraceError, WriteError};
 use crate::record::Record;
@@ -73,7 +73,7 @@ pub struct Writer<W: Write + Send> {
 
 enum Output<W: Write + Send> {
     #[cfg(feature = "parquet")]
-    Table(Box<Table<W>>),
+    Table(Box<TableWriter<W>>),
     Csv {
         out: W,
         line: String,
@@ -100,7 +100,7 @@ impl<W: Write + Send> Writer<W> {
             .map_err(|error| failed(error.into()))?;
         let format = match target {
             #[cfg(feature = "parquet")]
-            Target::Parquet => Output::Table(Box::new(Table::new(out).map_err(failed)?)),
+            Target::Parquet => Output::Table(Box::new(TableWriter::new(out).map_err(failed)?)),
             #[cfg(not(feature = "parquet"))]
             Target::Parquet => {
                 return Err(failed(WriteError::Parquet(Box::new(crate::ParquetError::NotBuilt))));

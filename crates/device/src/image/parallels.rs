@@ -2,7 +2,7 @@
 
 use super::fields::{has, le32, le64};
 use super::host::Host;
-use super::{Below, Format, ImageError, Map, Parts, Place, Run};
+use super::{Below, Format, ImageError, Map, Parts, StoredAt, StoredRun};
 
 /// The signature of files whose map counts in sectors.
 pub(super) const SIGNATURE: &[u8] = b"WithoutFreeSpace";
@@ -64,11 +64,11 @@ pub(super) fn open(host: Host) -> Result<Parts, ImageError> {
 }
 
 impl Map for Parallels {
-    fn locate(&self, at: u64) -> Result<Run, ImageError> {
+    fn locate(&self, at: u64) -> Result<StoredRun, ImageError> {
         let into = at % self.block;
         let entry_at = MAP_AT + at / self.block * 4;
         let place = match self.host.le32(entry_at)? {
-            0 => Place::Zero,
+            0 => StoredAt::Zero,
             entry => {
                 // Cannot overflow: 32 bits times a block of less than 2^32 bytes.
                 let start = u64::from(entry) * self.unit;
@@ -76,10 +76,10 @@ impl Map for Parallels {
                     let what = format!("a block at byte {start}, past the end of the file");
                     return Err(self.host.damaged(entry_at, what));
                 }
-                Place::Host { file: 0, at: start + into }
+                StoredAt::Host { file: 0, at: start + into }
             }
         };
-        Ok(Run { place, len: self.block - into })
+        Ok(StoredRun { place, len: self.block - into })
     }
 
     fn file(&self, _: usize) -> Result<&Host, ImageError> {

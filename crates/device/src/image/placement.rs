@@ -4,7 +4,7 @@
 use straddle_units::{ByteCount, ByteOffset};
 
 use super::vmdk::STREAM_OPTIMIZED;
-use super::{Format, ImageError, Map, Place};
+use super::{Format, ImageError, Map, StoredAt};
 
 /// The number of allocated blocks that are examined.
 const SAMPLE: u32 = 1024;
@@ -58,9 +58,9 @@ impl Placement {
                 Err(error) => return (found, Some(error)),
             };
             match run.place {
-                Place::Host { at, .. } => found.add(guest, at),
-                Place::Packed { .. } => found.compressed += 1,
-                Place::Zero | Place::Below => {}
+                StoredAt::Host { at, .. } => found.add(guest, at),
+                StoredAt::Packed { .. } => found.compressed += 1,
+                StoredAt::Zero | StoredAt::Below => {}
             }
             guest = guest.saturating_add(run.len.max(1));
         }

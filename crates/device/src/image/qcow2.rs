@@ -4,7 +4,7 @@ use super::access::Named;
 use super::fields::{be32, be64};
 use super::host::Host;
 use super::unpack::{Method, Packed};
-use super::{Access, Below, Format, ImageError, Map, Parts, Place, Run};
+use super::{Access, Below, Format, ImageError, Map, Parts, StoredAt, StoredRun};
 
 /// The length of the longest header that is read: the 104 bytes of version 3, and the compression type.
 const HEADER: usize = 112;
@@ -284,10 +284,10 @@ impl Extensions {
 
 impl Qcow2 {
     /// Returns the place of an L2 entry's cluster, for byte `at` of the guest's disk.
-    fn cluster(&self, at: u64, entry: u64, bitmap: u64, entry_at: u64) -> Result<Run, ImageError> {
+    fn cluster(&self, at: u64, entry: u64, bitmap: u64, entry_at: u64) -> Result<StoredRun, ImageError> {
         let cluster = 1_u64 << self.header.cluster_bits;
         let into = at & (cluster - 1);
-        let whole = |place| Ok(Run { place, len: cluster - into });
+        let whole = |place| Ok(StoredRun { place, len: cluster - into });
         if entry & COMPRESSED != 0 {
             return whole(self.packed(entry, into));
         }
@@ -303,9 +303,9 @@ impl Qcow2 {
         if !self.header.extended() {
             let zero = self.header.version > 2 && entry & ZERO != 0;
             return whole(match allocated {
-                _ if zero => Place::Zero,
-                true => Place::Host { file, at: host + into },
-                false => Place::Below,
+                _ if zero => StoredAt::Zero,
+                true => StoredAt::Host { file, at: host + into },
+                false => StoredAt::Below,
             });
         }
         // Bit x of the lower half: subcluster x is allocated. Bit x of the upper half: it reads as zeros.
@@ -315,36 +315,36 @@ impl Qcow2 {
         let alike = (index..SUBCLUSTERS).take_while(|other| state(*other) == state(index)).count();
         let end = (index + u64::try_from(alike).unwrap_or(1)) * size;
         let place = match state(index) {
-            (_, true) => Place::Zero,
-            (true, _) if allocated => Place::Host { file, at: host + into },
+            (_, true) => StoredAt::Zero,
+            (true, _) if allocated => StoredAt::Host { file, at: host + into },
             (true, _) => {
                 return Err(self.host.damaged(entry_at, "an allocated subcluster of no cluster"));
             }
-            (false, false) => Place::Below,
+            (false, false) => StoredAt::Below,
         };
-        Ok(Run { place, len: end - into })
+        Ok(StoredRun { place, len: end - into })
     }
 
     /// Decodes a compressed cluster's entry: its offset, and the number of sectors it has after the first.
-    fn packed(&self, entry: u64, into: u64) -> Place {
+    fn packed(&self, entry: u64, into: u64) -> StoredAt {
         let bits = 62 - (self.header.cluster_bits - 8);
         let at = entry & ((1 << bits) - 1);
         let sectors = ((entry & (COMPRESSED - 1)) >> bits) + 1;
         let len = sectors * 512 - (at & 511);
         let unit = 1 << self.header.cluster_bits;
         let packed = Packed { file: 0, at, len, unit, method: self.header.method };
-        Place::Packed { packed, into: usize::try_from(into).unwrap_or(0) }
+        StoredAt::Packed { packed, into: usize::try_from(into).unwrap_or(0) }
     }
 }
 
 impl Map for Qcow2 {
-    fn locate(&self, at: u64) -> Result<Run, ImageError> {
+    fn locate(&self, at: u64) -> Result<StoredRun, ImageError> {
         let header = &self.header;
         let covered = 1_u64 << header.l1_bits();
         let l1_entry_at = header.l1_at + (at >> header.l1_bits()) * 8;
         let table = self.host.be64(l1_entry_at)? & OFFSET;
         if table == 0 {
-            return Ok(Run { place: Place::Below, len: covered - (at & (covered - 1)) });
+            return Ok(StoredRun { place: StoredAt::Below, len: covered - (at & (covered - 1)) });
         }
         if !table.is_multiple_of(1 << header.cluster_bits) {
             let what = format!("an L2 table at byte {table}, between two clusters");

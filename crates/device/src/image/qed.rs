@@ -3,7 +3,7 @@
 use super::access::Named;
 use super::fields::{le32, le64};
 use super::host::Host;
-use super::{Access, Below, Format, ImageError, Map, Parts, Place, Run};
+use super::{Access, Below, Format, ImageError, Map, Parts, StoredAt, StoredRun};
 
 /// The signature at the start of a file.
 pub(super) const SIGNATURE: &[u8] = b"QED\0";
@@ -100,12 +100,12 @@ fn backing_name(host: &Host, raw: &[u8]) -> Result<Vec<u8>, ImageError> {
 }
 
 impl Map for Qed {
-    fn locate(&self, at: u64) -> Result<Run, ImageError> {
+    fn locate(&self, at: u64) -> Result<StoredRun, ImageError> {
         let reach = self.entries * self.cluster;
         let l1_entry_at = self.l1_at.saturating_add(at / reach * ENTRY);
         let l2_at = self.host.le64(l1_entry_at)?;
         if l2_at == 0 {
-            return Ok(Run { place: Place::Below, len: reach - at % reach });
+            return Ok(StoredRun { place: StoredAt::Below, len: reach - at % reach });
         }
         if !l2_at.is_multiple_of(self.cluster) {
             return Err(self.host.damaged(l1_entry_at, format!("a table at byte {l2_at}")));
@@ -113,14 +113,14 @@ impl Map for Qed {
         let entry_at = l2_at.saturating_add(at % reach / self.cluster * ENTRY);
         let into = at % self.cluster;
         let place = match self.host.le64(entry_at)? {
-            0 => Place::Below,
-            ZERO => Place::Zero,
+            0 => StoredAt::Below,
+            ZERO => StoredAt::Zero,
             start if start.is_multiple_of(self.cluster) && start < self.host.len() => {
-                Place::Host { file: 0, at: start + into }
+                StoredAt::Host { file: 0, at: start + into }
             }
             start => return Err(self.host.damaged(entry_at, format!("a cluster at byte {start}"))),
         };
-        Ok(Run { place, len: self.cluster - into })
+        Ok(StoredRun { place, len: self.cluster - into })
     }
 
     fn file(&self, _: usize) -> Result<&Host, ImageError> {

@@ -2,7 +2,7 @@
 
 use super::fields::{array, le32, le64};
 use super::host::Host;
-use super::{Below, Format, ImageError, Map, Parts, Place, Run};
+use super::{Below, Format, ImageError, Map, Parts, StoredAt, StoredRun};
 
 /// The offset of the signature, after 64 bytes of text.
 pub(super) const SIGNATURE_AT: usize = 0x40;
@@ -99,23 +99,23 @@ impl Vdi {
 }
 
 impl Map for Vdi {
-    fn locate(&self, at: u64) -> Result<Run, ImageError> {
+    fn locate(&self, at: u64) -> Result<StoredRun, ImageError> {
         let into = at % self.block;
         let len = self.block - into;
         let entry_at = self.map_at + at / self.block * 4;
         let place = match self.host.le32(entry_at)? {
-            NEVER_WRITTEN => Place::Below,
-            DISCARDED => Place::Zero,
+            NEVER_WRITTEN => StoredAt::Below,
+            DISCARDED => StoredAt::Zero,
             index => {
                 let start = self.start_of(index).filter(|start| *start < self.host.len());
                 let start = start.ok_or_else(|| {
                     let what = format!("block {index} is past the end of the file");
                     self.host.damaged(entry_at, what)
                 })?;
-                Place::Host { file: 0, at: start + into }
+                StoredAt::Host { file: 0, at: start + into }
             }
         };
-        Ok(Run { place, len })
+        Ok(StoredRun { place, len })
     }
 
     fn file(&self, _: usize) -> Result<&Host, ImageError> {

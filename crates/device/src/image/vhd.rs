@@ -6,7 +6,7 @@ use straddle_units::ByteOffset;
 use super::bits::{Bitmap, Order};
 use super::fields::{array, be32, be64, from_windows, utf16, utf16_le};
 use super::host::Host;
-use super::{Access, Below, Format, ImageError, Map, Parts, Place, Run};
+use super::{Access, Below, Format, ImageError, Map, Parts, StoredAt, StoredRun};
 use crate::medium::Medium;
 
 /// The footer's length. Files of Virtual PC before 2004 lack its last byte.
@@ -188,8 +188,8 @@ struct Fixed {
 }
 
 impl Map for Fixed {
-    fn locate(&self, at: u64) -> Result<Run, ImageError> {
-        Ok(Run { place: Place::Host { file: 0, at }, len: self.size.saturating_sub(at) })
+    fn locate(&self, at: u64) -> Result<StoredRun, ImageError> {
+        Ok(StoredRun { place: StoredAt::Host { file: 0, at }, len: self.size.saturating_sub(at) })
     }
 
     fn file(&self, _: usize) -> Result<&Host, ImageError> {
@@ -208,12 +208,12 @@ struct Sparse {
 }
 
 impl Map for Sparse {
-    fn locate(&self, at: u64) -> Result<Run, ImageError> {
+    fn locate(&self, at: u64) -> Result<StoredRun, ImageError> {
         let into = at % self.block;
         let entry_at = self.table_at + at / self.block * 4;
         let entry = self.host.be32(entry_at)?;
         if entry == ABSENT {
-            return Ok(Run { place: Place::Below, len: self.block - into });
+            return Ok(StoredRun { place: StoredAt::Below, len: self.block - into });
         }
         let bitmap_at = u64::from(entry) * SECTOR;
         let data_at = bitmap_at + self.bitmap;
@@ -221,15 +221,15 @@ impl Map for Sparse {
             let what = format!("a block at byte {data_at} is past the end of the file");
             return Err(self.host.damaged(entry_at, what));
         }
-        let there = Place::Host { file: 0, at: data_at + into };
+        let there = StoredAt::Host { file: 0, at: data_at + into };
         // A sector that a dynamic disk's bitmap marks absent was never written, and is zero in the block.
         // qemu relies on this too.
         if !self.differencing {
-            return Ok(Run { place: there, len: self.block - into });
+            return Ok(StoredRun { place: there, len: self.block - into });
         }
         let bitmap = Bitmap { host: &self.host, at: bitmap_at, sector: SECTOR, order: Order::HighFirst };
         let (here, len) = bitmap.run(into, self.block)?;
-        Ok(Run { place: if here { there } else { Place::Below }, len })
+        Ok(StoredRun { place: if here { there } else { StoredAt::Below }, len })
     }
 
     fn file(&self, _: usize) -> Result<&Host, ImageError> {

@@ -8,7 +8,7 @@ use straddle_units::{BlockSize, ByteCount, MIB};
 use super::bits::{Bitmap, Order};
 use super::fields::{array, from_windows, le16, le32, le64, utf16_le};
 use super::host::Host;
-use super::{Access, Below, Format, ImageError, Map, Parts, Place, Run, SectorSizes};
+use super::{Access, Below, Format, ImageError, Map, Parts, SectorSizes, StoredAt, StoredRun};
 
 /// Offsets of the two copies of the header and of the region table.
 const HEADERS: [u64; 2] = [64 << 10, 128 << 10];
@@ -249,15 +249,15 @@ impl Vhdx {
 }
 
 impl Map for Vhdx {
-    fn locate(&self, at: u64) -> Result<Run, ImageError> {
+    fn locate(&self, at: u64) -> Result<StoredRun, ImageError> {
         let (block, into) = (at / self.block, at % self.block);
         let (chunk, in_chunk) = (block / self.ratio, block % self.ratio);
         let (state, data_at, entry_at) = self.entry(block + chunk)?;
-        let there = Place::Host { file: 0, at: data_at + into };
-        let whole = |place| Ok(Run { place, len: self.block - into });
+        let there = StoredAt::Host { file: 0, at: data_at + into };
+        let whole = |place| Ok(StoredRun { place, len: self.block - into });
         match state {
-            0 => whole(Place::Below),
-            1..=3 => whole(Place::Zero),
+            0 => whole(StoredAt::Below),
+            1..=3 => whole(StoredAt::Zero),
             6 => whole(there),
             7 if self.differencing => {
                 let (state, bitmap_at, bitmap_entry_at) =
@@ -270,7 +270,7 @@ impl Map for Vhdx {
                     Bitmap { host: &self.host, at: bitmap_at, sector: self.sector, order: Order::LowFirst };
                 let start = in_chunk * self.block;
                 let (here, len) = bitmap.run(start + into, start + self.block)?;
-                Ok(Run { place: if here { there } else { Place::Below }, len })
+                Ok(StoredRun { place: if here { there } else { StoredAt::Below }, len })
             }
             n => Err(self.host.damaged(entry_at, format!("a block in the unknown state {n}"))),
         }

@@ -7,7 +7,7 @@ use super::access::Named;
 use super::fields::{array, le16, le32, le64};
 use super::host::Host;
 use super::unpack::{Method, Packed};
-use super::{Access, Below, Format, ImageError, Map, Parts, Place, Run};
+use super::{Access, Below, Format, ImageError, Map, Parts, StoredAt, StoredRun};
 pub(super) use descriptor::STREAM_OPTIMIZED;
 use descriptor::{Descriptor, Kind};
 
@@ -247,20 +247,20 @@ impl Sparse {
     }
 
     /// Returns the place of byte `at` of this extent, whose file is number `file`.
-    fn locate(&self, host: &Host, file: usize, at: u64) -> Result<Run, ImageError> {
+    fn locate(&self, host: &Host, file: usize, at: u64) -> Result<StoredRun, ImageError> {
         let covered = self.grain * self.entries;
         let directory_entry_at = self.directory_at + at / covered * 4;
         let table = u64::from(host.le32(directory_entry_at)?) * SECTOR;
         if table == 0 {
-            return Ok(Run { place: Place::Below, len: covered - at % covered });
+            return Ok(StoredRun { place: StoredAt::Below, len: covered - at % covered });
         }
         let entry_at = table + at % covered / self.grain * 4;
         let into = at % self.grain;
         let entry = host.le32(entry_at)?;
         let start = u64::from(entry) * SECTOR;
         let place = match entry {
-            0 => Place::Below,
-            1 if self.zero_grains => Place::Zero,
+            0 => StoredAt::Below,
+            1 if self.zero_grains => StoredAt::Zero,
             _ if start >= host.len() => {
                 let what = format!("a grain at byte {start} is past the end of the file");
                 return Err(host.damaged(entry_at, what));
@@ -268,11 +268,11 @@ impl Sparse {
             _ if self.compressed => {
                 let unit = usize::try_from(self.grain).unwrap_or(usize::MAX);
                 let packed = Packed { file, at: start, len: 0, unit, method: Method::MarkedZlib };
-                Place::Packed { packed, into: usize::try_from(into).unwrap_or(usize::MAX) }
+                StoredAt::Packed { packed, into: usize::try_from(into).unwrap_or(usize::MAX) }
             }
-            _ => Place::Host { file, at: start + into },
+            _ => StoredAt::Host { file, at: start + into },
         };
-        Ok(Run { place, len: self.grain - into })
+        Ok(StoredRun { place, len: self.grain - into })
     }
 }
 
@@ -293,21 +293,21 @@ fn directory(host: &Host, raw: &[u8; 512]) -> Result<u64, ImageError> {
 }
 
 impl Map for Vmdk {
-    fn locate(&self, at: u64) -> Result<Run, ImageError> {
+    fn locate(&self, at: u64) -> Result<StoredRun, ImageError> {
         let index = self.extents.partition_point(|extent| extent.start + extent.len <= at);
         let Some(extent) = self.extents.get(index) else {
-            return Ok(Run { place: Place::Zero, len: 1 });
+            return Ok(StoredRun { place: StoredAt::Zero, len: 1 });
         };
         let (into, file) = (at - extent.start, extent.file);
         let left = extent.len - into;
         let run = match &extent.data {
-            Data::Flat(offset) => Run { place: Place::Host { file, at: offset + into }, len: left },
-            Data::Zero => Run { place: Place::Zero, len: left },
+            Data::Flat(offset) => StoredRun { place: StoredAt::Host { file, at: offset + into }, len: left },
+            Data::Zero => StoredRun { place: StoredAt::Zero, len: left },
             // Requesting the file returns the error that says why its bytes are not known.
-            Data::Unknown => self.file(file).map(|_| Run { place: Place::Zero, len: left })?,
+            Data::Unknown => self.file(file).map(|_| StoredRun { place: StoredAt::Zero, len: left })?,
             Data::Sparse(sparse) => sparse.locate(self.file(file)?, file, into)?,
         };
-        Ok(Run { len: run.len.min(left), ..run })
+        Ok(StoredRun { len: run.len.min(left), ..run })
     }
 
     fn file(&self, index: usize) -> Result<&Host, ImageError> {

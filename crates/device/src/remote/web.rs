@@ -24,12 +24,12 @@ const MAX_REDIRECTS: u32 = 5;
 
 /// Where an object is.
 #[derive(Clone)]
-struct Place {
+struct Endpoint {
     url: Url,
     uri: Uri,
 }
 
-impl Place {
+impl Endpoint {
     fn new(mut url: Url) -> Result<Self, FetchError> {
         // Neither is sent, and a redirect has no say in who is logged in.
         url.set_fragment(None);
@@ -47,11 +47,11 @@ impl Place {
 /// An object at an HTTP or HTTPS address.
 pub(crate) struct Web {
     transport: Arc<Transport>,
-    first: Place,
+    first: Endpoint,
     /// The value of the header `Authorization`.
     authorization: Option<HeaderValue>,
     /// Where redirects have led: later requests start there.
-    place: Mutex<Place>,
+    place: Mutex<Endpoint>,
 }
 
 impl Web {
@@ -62,7 +62,7 @@ impl Web {
             host: address.authority().to_owned(),
             what: format!("its URL is not valid: {what}"),
         };
-        let first = Place::new(Url::parse(&text).map_err(|error| invalid(&error))?)?;
+        let first = Endpoint::new(Url::parse(&text).map_err(|error| invalid(&error))?)?;
         let authorization = address.user().map(|(name, password)| {
             let both = BASE64_STANDARD.encode(format!("{name}:{password}"));
             HeaderValue::from_str(&format!("Basic {both}"))
@@ -96,7 +96,7 @@ impl Web {
         Err(FetchError::Redirect { host: host_of(&self.first.uri), what })
     }
 
-    fn request(&self, place: &Place, range: &Range<u64>, of: Option<&Version>) -> Request<()> {
+    fn request(&self, place: &Endpoint, range: &Range<u64>, of: Option<&Version>) -> Request<()> {
         let mut request = Request::new(());
         *request.uri_mut() = place.uri.clone();
         let headers = request.headers_mut();
@@ -123,11 +123,11 @@ impl Web {
 }
 
 /// Returns where a redirect from `place` leads.
-fn followed(place: &Place, to: &str) -> Result<Place, FetchError> {
+fn followed(place: &Endpoint, to: &str) -> Result<Endpoint, FetchError> {
     let refused = |what: &str| FetchError::Redirect { host: host_of(&place.uri), what: what.to_owned() };
     let url = place.url.join(to).map_err(|_| refused("to an invalid URL"))?;
     match (place.url.scheme(), url.scheme()) {
-        (_, "https") | ("http", "http") => Place::new(url),
+        (_, "https") | ("http", "http") => Endpoint::new(url),
         (_, "http") => Err(refused("to HTTP without TLS, which is not followed")),
         (_, other) => Err(refused(&format!("to {}:, which is not followed", short(other)))),
     }

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use straddle_units::io::Time;
 
-use crate::disk::geometry::{Geometry, Place};
+use crate::disk::geometry::{Geometry, Position};
 use crate::disk::intake::Write;
 
 /// Stands for no physical sector.
@@ -36,7 +36,7 @@ pub(super) struct Extent {
     /// Whether all of it is in the media cache.
     pub(super) logged: bool,
     /// Where its next operation begins.
-    pub(super) place: Place,
+    pub(super) place: Position,
 }
 
 /// What an extent needs next.
@@ -187,7 +187,13 @@ impl WriteBuffer {
     }
 
     /// Where the next operation on an extent begins if its partial sectors in `left` stay behind.
-    pub(super) fn place(&self, start: u64, extent: &Extent, left: [bool; 2], geometry: &Geometry) -> Place {
+    pub(super) fn place(
+        &self,
+        start: u64,
+        extent: &Extent,
+        left: [bool; 2],
+        geometry: &Geometry,
+    ) -> Position {
         if left == self.usually_left(start, extent) {
             return extent.place;
         }
@@ -273,7 +279,7 @@ impl WriteBuffer {
             coming: [false; 2],
             streamed: false,
             logged: false,
-            place: Place::default(),
+            place: Position::default(),
         };
         let mut first = start;
         let mut known = [NONE; 10];
@@ -325,7 +331,7 @@ impl WriteBuffer {
         missing.into_iter().flatten().next().map_or(Step::Write, Step::ReadEdge)
     }
 
-    fn located(&self, start: u64, extent: &Extent, left: [bool; 2], geometry: &Geometry) -> Place {
+    fn located(&self, start: u64, extent: &Extent, left: [bool; 2], geometry: &Geometry) -> Position {
         let (from, end) = self.body(start, extent, left).unwrap_or((start, extent.end));
         let sector = match self.step(from, end, extent) {
             Step::ReadEdge(sector) => sector,

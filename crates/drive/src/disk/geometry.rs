@@ -59,7 +59,7 @@ pub struct Geometry {
     sectors: u64,
     cylinders: u32,
     /// Where the addresses are, if some positions on the tracks have no address.
-    runs: Vec<Run>,
+    runs: Vec<Stretch>,
     order: SurfaceOrder,
     /// Addresses that are elsewhere, in their order.
     moved: Vec<Moved>,
@@ -76,7 +76,7 @@ struct Moved {
 
 /// Consecutive addresses that are also consecutive on the tracks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Run {
+struct Stretch {
     /// The first address.
     first: u64,
     /// Its position, counted along all tracks.
@@ -100,7 +100,7 @@ struct Placed {
 
 /// The place of a physical sector.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct Position {
     /// The track's distance from the outermost one, in tracks.
     pub cylinder: u32,
     /// The number of the surface.
@@ -226,7 +226,7 @@ impl Geometry {
             within("the place of an address", at, end, self.sectors)?;
             within("addresses", count, 0, self.sectors - at)?;
             if count > 0 && (at != end || self.runs.is_empty()) {
-                self.runs.push(Run { first, at });
+                self.runs.push(Stretch { first, at });
             }
             if count > 0 {
                 (first, end) = (first + count, at + count);
@@ -316,7 +316,7 @@ impl Geometry {
 
     /// The place of physical sector `sector`. A sector past the end is placed on a continuation of the last
     /// zone, without a panic.
-    pub fn place(&self, sector: u64) -> Place {
+    pub fn place(&self, sector: u64) -> Position {
         if self.runs.is_empty() && self.moved.is_empty() {
             return self.place_along(sector);
         }
@@ -325,7 +325,7 @@ impl Geometry {
 
     /// As [`Geometry::place`], where some positions have no address or are replaced.
     #[inline(never)]
-    fn place_found(&self, sector: u64) -> Place {
+    fn place_found(&self, sector: u64) -> Position {
         let (at, left) = self.found(sector);
         let mut place = self.place_along(at);
         place.left = u32::try_from(left).unwrap_or(u32::MAX).min(place.left);
@@ -333,7 +333,7 @@ impl Geometry {
     }
 
     #[inline]
-    fn place_along(&self, sector: u64) -> Place {
+    fn place_along(&self, sector: u64) -> Position {
         let index = self.starts.partition_point(|start| *start <= sector) - 1;
         let placed = &self.zones[index];
         let inside = sector - placed.first_sector;
@@ -355,7 +355,7 @@ fn low(number: u64) -> u32 {
 }
 
 impl Placed {
-    fn place(&self, track: u32, sector: u32, geometry: &Geometry) -> Place {
+    fn place(&self, track: u32, sector: u32, geometry: &Geometry) -> Position {
         let width = geometry.width.min(self.zone.tracks);
         let (serpentine, rest) = (track / self.serpentine_tracks, track % self.serpentine_tracks);
         // The last serpentine of a zone may be narrower.
@@ -378,7 +378,7 @@ impl Placed {
             .advanced(zone.track_skew, surface * (width - 1) + along)
             .advanced(zone.head_skew, surface);
         let angle = Angle(start.0.wrapping_add(low((u64::from(sector) * self.step) >> 32)));
-        Place {
+        Position {
             cylinder: self.first_cylinder + serpentine * geometry.width.min(zone.tracks) + across,
             surface: head,
             sector,

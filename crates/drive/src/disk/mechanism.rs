@@ -5,7 +5,7 @@ mod measured;
 
 use straddle_units::io::{Counters, Nanos, Time};
 
-use crate::disk::geometry::{Geometry, Place};
+use crate::disk::geometry::{Geometry, Position};
 use crate::disk::link::Piece;
 use crate::disk::parameters::DiskParameters;
 use crate::disk::seek::SeekCurve;
@@ -86,7 +86,7 @@ impl Mechanism {
         &self.geometry
     }
 
-    pub(super) fn place(&self, sector: u64) -> Place {
+    pub(super) fn place(&self, sector: u64) -> Position {
         self.geometry.place(sector)
     }
 
@@ -111,14 +111,14 @@ impl Mechanism {
 
     /// The times from `at` until the heads can begin at `place`: the move and the wait.
     #[inline]
-    pub(super) fn positioning(&self, at: Time, place: &Place, pass: Pass) -> (Nanos, Nanos) {
+    pub(super) fn positioning(&self, at: Time, place: &Position, pass: Pass) -> (Nanos, Nanos) {
         let travel = self.travel(place, pass);
         (travel, self.wait(at + travel, place))
     }
 
     /// Whether `place` may lie within `reach` tracks.
     #[inline]
-    pub(super) fn is_near(&self, place: &Place, reach: u32) -> bool {
+    pub(super) fn is_near(&self, place: &Position, reach: u32) -> bool {
         self.cylinder.abs_diff(place.cylinder) <= reach
     }
 
@@ -128,7 +128,7 @@ impl Mechanism {
     }
 
     #[inline]
-    fn travel(&self, place: &Place, pass: Pass) -> Nanos {
+    fn travel(&self, place: &Position, pass: Pass) -> Nanos {
         let distance = self.cylinder.abs_diff(place.cylinder);
         let curve = if pass == Pass::Write { &self.write_seek } else { &self.seek };
         let mut travel = curve.time(distance);
@@ -142,13 +142,13 @@ impl Mechanism {
     }
 
     #[inline]
-    fn wait(&self, at: Time, place: &Place) -> Nanos {
+    fn wait(&self, at: Time, place: &Position) -> Nanos {
         let ahead = place.angle.0.wrapping_sub(self.spindle.angle_at(at).0);
         if ahead > u32::MAX - SAME_ANGLE { Nanos::ZERO } else { self.spindle.turning(Angle(ahead)) }
     }
 
     /// Moves to `place` and waits for it; returns when the pass can begin.
-    fn go(&mut self, at: Time, place: &Place, pass: Pass, counters: &mut Counters) -> Time {
+    fn go(&mut self, at: Time, place: &Position, pass: Pass, counters: &mut Counters) -> Time {
         let (travel, wait) = self.positioning(at, place, pass);
         counters.seeks += u64::from(self.cylinder.abs_diff(place.cylinder) > 1);
         counters.seek_time += travel.get();
@@ -174,7 +174,7 @@ impl Mechanism {
     /// As [`Mechanism::pass`], for a first sector whose place is known.
     pub(super) fn pass_from(
         &mut self,
-        mut place: Place,
+        mut place: Position,
         at: Time,
         first: u64,
         count: u64,
@@ -237,12 +237,12 @@ impl Mechanism {
 
     /// The time for `count` sectors, at most a track: the product is below 2^20 sectors times 2^32
     /// nanoseconds.
-    fn sectors_time(&self, place: &Place, count: u64) -> Nanos {
+    fn sectors_time(&self, place: &Position, count: u64) -> Nanos {
         Nanos::new(count * self.revolution().get() / u64::from(place.sectors_per_track))
     }
 
     /// The whole sectors that pass in `time`, or more than a track has.
-    fn sectors_within(&self, place: &Place, time: Nanos) -> u64 {
+    fn sectors_within(&self, place: &Position, time: Nanos) -> u64 {
         let time = time.get().min(2 * self.revolution().get());
         time * u64::from(place.sectors_per_track) / self.revolution().get()
     }

@@ -6,7 +6,7 @@ use crate::disk::buffer::{Extent, Step};
 use crate::disk::mechanism::Pass;
 use crate::disk::read_cache::continues;
 use crate::disk::rest::{Next, Patience};
-use crate::disk::{Busy, Disk, Place, Read, Took, Work};
+use crate::disk::{Busy, Disk, Position, Read, Took, Work};
 use crate::event::MediaEvent;
 
 /// The longest time for which a read or a write that a host waits for may be passed over: 1 s.
@@ -161,7 +161,7 @@ impl Disk {
 
     /// Compares one more operation with the best so far.
     #[inline]
-    fn weigh(&self, best: &mut Best, choice: Choice, place: &Place, setup: Nanos, pass: Pass) {
+    fn weigh(&self, best: &mut Best, choice: Choice, place: &Position, setup: Nanos, pass: Pass) {
         if !self.mechanism.is_near(place, best.reach) {
             return;
         }

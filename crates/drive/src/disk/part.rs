@@ -6,7 +6,7 @@ use super::{Direction, DiskParameters, Geometry, HeadTimes, SegmentRules};
 
 /// A part of the model of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum ModelPart {
     /// Sectors without an address: spares, slipped sectors, the management area.
     Gaps,
     /// A settling time of writes that differs from that of reads.
@@ -33,33 +33,33 @@ pub enum Part {
 
 impl DiskParameters {
     /// Removes `part`. What remains is possible if this was.
-    pub(crate) fn remove(&mut self, part: Part) {
+    pub(crate) fn remove(&mut self, part: ModelPart) {
         match part {
-            Part::Gaps => {
+            ModelPart::Gaps => {
                 let zones: Vec<_> = self.geometry.zones().map(|(_, zone)| *zone).collect();
                 if let Ok(plain) = Geometry::new(&zones, self.geometry.surfaces(), 1, Direction::Forward) {
                     self.geometry = plain;
                 }
             }
-            Part::WriteSettling => {
+            ModelPart::WriteSettling => {
                 self.write_seek = None;
                 self.heads = HeadTimes { head_switch: self.heads.head_switch, ..HeadTimes::default() };
             }
-            Part::CommandTimes => self.firmware.times = None,
-            Part::TimesAfterWrite => {
+            ModelPart::CommandTimes => self.firmware.times = None,
+            ModelPart::TimesAfterWrite => {
                 if let Some(times) = &mut self.firmware.times {
                     for history in [&mut times.read_hit, &mut times.read_miss, &mut times.write] {
                         history.after_write = history.after_read;
                     }
                 }
             }
-            Part::ReadAhead => self.read_cache.read_ahead = 0,
-            Part::ReadCache => self.read_cache.segments = 0,
-            Part::SegmentRules => self.firmware.segments = SegmentRules::default(),
-            Part::KeptWrites => self.firmware.segments.keeps_written = false,
-            Part::KeptPassing => self.firmware.segments.keeps_passed = false,
-            Part::ZeroLatencyReads => self.firmware.reads_on_arrival = false,
-            Part::WaitForData => {
+            ModelPart::ReadAhead => self.read_cache.read_ahead = 0,
+            ModelPart::ReadCache => self.read_cache.segments = 0,
+            ModelPart::SegmentRules => self.firmware.segments = SegmentRules::default(),
+            ModelPart::KeptWrites => self.firmware.segments.keeps_written = false,
+            ModelPart::KeptPassing => self.firmware.segments.keeps_passed = false,
+            ModelPart::ZeroLatencyReads => self.firmware.reads_on_arrival = false,
+            ModelPart::WaitForData => {
                 if let Some(times) = &mut self.firmware.times {
                     (times.write_begins_with, times.write_travel) = (1, Nanos::ZERO);
                 }

@@ -10,7 +10,7 @@ use straddle_units::io::Time;
 
 use crate::disk::Disk;
 use crate::disk::buffer::Extent;
-use crate::disk::geometry::Place;
+use crate::disk::geometry::Position;
 
 /// What partial sectors wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl Patience {
 pub(super) struct Next {
     pub(super) from: u64,
     pub(super) end: u64,
-    pub(super) place: Place,
+    pub(super) place: Position,
 }
 
 impl Disk {

@@ -135,14 +135,14 @@ impl Host {
 }
 
 /// The part of a span that lies in one unit: where it ends, and its first and last sector in the unit.
-struct Part {
+struct UnitPart {
     unit: Unit,
     end: u64,
     from: u32,
     to: u32,
 }
 
-impl Part {
+impl UnitPart {
     /// The part of `start..end` that lies in the first unit it touches.
     fn first(layout: &Layout, start: u64, end: u64) -> Self {
         let unit = start >> layout.unit_shift;
@@ -241,7 +241,7 @@ impl Ssd {
         let forced = command.operation == Operation::WriteFua && !self.power_loss_protection;
         let (mut at, mut joined, mut waits) = (start, command.joined, 0);
         while at < end {
-            let part = Part::first(&self.layout, at, end);
+            let part = UnitPart::first(&self.layout, at, end);
             let (entry, joins) = self.buffer.put(part.unit, part.from, part.to, self.now);
             joined |= joins;
             if forced {
@@ -320,7 +320,7 @@ impl Ssd {
         let mut open: Option<PageRead> = None;
         while command.next < command.end && command.pending < window {
             let start = command.next;
-            let part = Part::first(&self.layout, start, command.end);
+            let part = UnitPart::first(&self.layout, start, command.end);
             command.next = part.end;
             let buffered =
                 self.buffer.find(part.unit).is_some_and(|entry| self.buffer.knows(entry, part.from, part.to));

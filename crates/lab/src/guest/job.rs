@@ -100,12 +100,13 @@ pub struct Partition {
     /// Its size in bytes; `None` for all remaining space.
     pub size: Option<u64>,
     /// The partition table that it is listed in.
-    pub table: Table,
+    pub table: PartitionTable,
 }
 
 /// A kind of partition table.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Table {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PartitionTable {
     /// A GUID partition table.
     #[default]
     Gpt,
@@ -113,7 +114,15 @@ pub enum Table {
     Mbr,
 }
 
-impl Table {
+impl PartitionTable {
+    /// Returns its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Gpt => "GPT",
+            Self::Mbr => "MBR",
+        }
+    }
+
     /// Returns sfdisk's name for it.
     pub const fn label(self) -> &'static str {
         match self {

@@ -14,7 +14,7 @@ const TABLE_BYTES: u64 = (PAGES * PAGE) as u64;
 type Page = Box<[u8; PAGE]>;
 
 /// A table of pages; absent ones are zeroes.
-struct Table {
+struct PageTable {
     pages: Box<[Option<Page>]>,
     /// How many there are.
     used: usize,
@@ -26,7 +26,7 @@ const MANY: usize = 16 << 10;
 /// The contents of a drive, by the number of their table.
 #[derive(Default)]
 pub(crate) struct Pages {
-    tables: HashMap<u64, Table>,
+    tables: HashMap<u64, PageTable>,
     /// How many pages were freed since memory was given back.
     freed: usize,
 }
@@ -38,7 +38,7 @@ impl std::fmt::Debug for Pages {
 }
 
 /// A part of a span, within one page.
-struct Part {
+struct PagePart {
     table: u64,
     page: usize,
     /// The bytes of the page.
@@ -48,7 +48,7 @@ struct Part {
 }
 
 /// Divides a span at the bounds of pages.
-fn parts(offset: u64, length: usize) -> impl Iterator<Item = Part> {
+fn parts(offset: u64, length: usize) -> impl Iterator<Item = PagePart> {
     let mut done = 0;
     std::iter::from_fn(move || {
         let at = offset + done as u64;
@@ -58,7 +58,7 @@ fn parts(offset: u64, length: usize) -> impl Iterator<Item = Part> {
         let taken = (length - done).min(PAGE - start);
         let of_span = done..done + taken;
         done += taken;
-        (taken > 0).then(|| Part {
+        (taken > 0).then(|| PagePart {
             table: at / TABLE_BYTES,
             page: in_table / PAGE,
             within: start..start + taken,
@@ -83,7 +83,7 @@ impl Pages {
     pub(crate) fn write(&mut self, offset: u64, data: &[u8]) {
         for part in parts(offset, data.len()) {
             let table = self.tables.entry(part.table);
-            let table = table.or_insert_with(|| Table { pages: vec![None; PAGES].into(), used: 0 });
+            let table = table.or_insert_with(|| PageTable { pages: vec![None; PAGES].into(), used: 0 });
             let page = table.pages[part.page].get_or_insert_with(|| {
                 table.used += 1;
                 Box::new([0; PAGE])

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use straddle_drive::ProfileError;
 
 pub use host::{Host, Key, Setting};
-pub use lab::{Direction, Input, LabArm, LabMeasure, LabPublished, LabStep, SECTOR, Statistic, Table};
+pub use lab::{Direction, Input, LabArm, LabMeasure, LabPublished, LabStep, SECTOR, Statistic};
 pub use reproduce::{ArmOutcome, Compared, Judged, Outcome, Quantity, StepOutcome, Tally};
 
 use straddle_measure::bench::RunError;

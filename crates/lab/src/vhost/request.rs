@@ -61,11 +61,11 @@ pub struct BlockRequest {
     pub(crate) head: u16,
     status: GuestAddress,
     /// The parts of the guest's memory that a write's data come from, or a read's data go to.
-    data: Vec<Part>,
+    data: Vec<Buffer>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Part {
+struct Buffer {
     address: GuestAddress,
     length: usize,
 }
@@ -98,7 +98,7 @@ pub(crate) fn take(
     for descriptor in chain.descriptors {
         let parts = if descriptor.is_write_only() { &mut writable } else { &mut readable };
         let length = usize::try_from(descriptor.len()).unwrap_or(usize::MAX);
-        parts.push(Part { address: descriptor.addr(), length });
+        parts.push(Buffer { address: descriptor.addr(), length });
     }
     // The status is the last writable byte.
     let Some(status) = cut_last_byte(&mut writable) else {
@@ -113,7 +113,7 @@ pub(crate) fn take(
     };
     let code = u32::from_le_bytes([header[0], header[1], header[2], header[3]]);
     let sector = u64::from_le_bytes(header[8..].try_into().unwrap_or_default());
-    let request = |kind, offset, data: Vec<Part>, length| {
+    let request = |kind, offset, data: Vec<Buffer>, length| {
         Ok(Taken::Request(BlockRequest { kind, offset, length, queue, head, status, data }))
     };
     if let Some((_, name)) = needs(code).filter(|(bit, _)| terms.features & bit == 0) {
@@ -200,12 +200,12 @@ impl BlockRequest {
 }
 
 /// Returns the total length of all parts; `None` where it exceeds the largest request.
-fn total(parts: &[Part]) -> Option<u64> {
+fn total(parts: &[Buffer]) -> Option<u64> {
     let sum = parts.iter().try_fold(0u64, |sum, part| sum.checked_add(part.length as u64))?;
     (sum <= LARGEST_REQUEST).then_some(sum)
 }
 
-fn cut_last_byte(parts: &mut Vec<Part>) -> Option<GuestAddress> {
+fn cut_last_byte(parts: &mut Vec<Buffer>) -> Option<GuestAddress> {
     while parts.last().is_some_and(|part| part.length == 0) {
         parts.pop();
     }
@@ -219,7 +219,7 @@ fn cut_last_byte(parts: &mut Vec<Part>) -> Option<GuestAddress> {
 }
 
 /// Removes and returns the first `N` bytes of the parts, however the guest has divided them.
-fn take_front<const N: usize>(parts: &mut Vec<Part>, memory: &GuestMemoryMmap) -> Option<[u8; N]> {
+fn take_front<const N: usize>(parts: &mut Vec<Buffer>, memory: &GuestMemoryMmap) -> Option<[u8; N]> {
     let mut bytes = [0; N];
     let mut filled = 0;
     while filled < N {
@@ -236,7 +236,7 @@ fn take_front<const N: usize>(parts: &mut Vec<Part>, memory: &GuestMemoryMmap) -
     Some(bytes)
 }
 
-fn answer_serial(parts: &[Part], serial: &str, memory: &GuestMemoryMmap) -> Option<u32> {
+fn answer_serial(parts: &[Buffer], serial: &str, memory: &GuestMemoryMmap) -> Option<u32> {
     let mut name = [0; SERIAL_BYTES];
     let length = serial.len().min(SERIAL_BYTES);
     name[..length].copy_from_slice(&serial.as_bytes()[..length]);

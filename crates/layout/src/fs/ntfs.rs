@@ -9,7 +9,7 @@ mod tests;
 use straddle_device::Medium;
 use straddle_units::{ByteCount, ByteOffset};
 
-use self::table::{Table, attribute, attributes};
+use self::table::{FileTable, attribute, attributes};
 use super::{bytes, is_copy, said, stale, text_of_utf16, unit};
 use crate::fields::{byte, has, le16, le32, le64};
 use crate::model::layer::FileSystem;
@@ -119,6 +119,6 @@ fn copies(view: &View<'_>, boot: &[u8], sector: ByteCount, cluster: ByteCount) -
 
 /// Returns the volume's name, which the record of `$Volume` has.
 fn label(view: &View<'_>, boot: &[u8]) -> Option<String> {
-    let record = Table::open(view, boot)?.record(VOLUME_RECORD)?;
+    let record = FileTable::open(view, boot)?.record(VOLUME_RECORD)?;
     attributes(&record).find(|one| one.kind() == attribute::LABEL)?.resident().map(text_of_utf16)
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use straddle_device::Medium;
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
 
-use super::Place;
+use super::Standing;
 use crate::fs;
 use crate::model::content::{Content, FsKind};
 use crate::model::layer::{Facts, FileSystem, Layer};
@@ -26,7 +26,7 @@ fn of_mount(name: &str) -> Content {
 
 /// Returns the layer of what the device holds and what uses it; `None` if neither its bytes nor the kernel
 /// show it.
-pub(super) fn layer(place: &Place<'_>) -> Option<Layer> {
+pub(super) fn layer(place: &Standing<'_>) -> Option<Layer> {
     let device = place.device;
     let (found, mut remarks) = match read(place) {
         Ok(found) => (found, Vec::new()),
@@ -53,7 +53,7 @@ pub(super) fn layer(place: &Place<'_>) -> Option<Layer> {
 type Found = Option<(Content, String, Option<(FileSystem, String)>)>;
 
 /// Identifies the content by the first bytes of the device's own node.
-fn read(place: &Place<'_>) -> Result<Found, String> {
+fn read(place: &Standing<'_>) -> Result<Found, String> {
     let medium = place.device.open()?;
     let reader = Reader::open(&medium, BlockSize::B512).map_err(|error| error.to_string())?;
     let kind = signature::identify(&reader, Span::first(medium.len()));
@@ -70,7 +70,7 @@ fn read(place: &Place<'_>) -> Result<Found, String> {
 
 /// Returns the loop devices over files of the file system. The position of these files in it is not
 /// determined.
-fn loops(place: &Place<'_>) -> Vec<Layer> {
+fn loops(place: &Standing<'_>) -> Vec<Layer> {
     let used = place.device.used_by.loops.iter();
     let layers = used.filter_map(|used| {
         Some(Layer {

@@ -23,7 +23,7 @@ const PRIMARY_LBA: Lba = Lba::new(1);
 pub(crate) const BACKUP_ARRAY: u64 = 128 * 128;
 
 /// A usable table.
-pub(crate) struct Table {
+pub(crate) struct GptTable {
     /// The block size in which it counts.
     pub(crate) block: BlockSize,
     /// The copy that is used.
@@ -33,8 +33,8 @@ pub(crate) struct Table {
 }
 
 /// The result of a search.
-pub(crate) enum Found {
-    Table(Box<Table>),
+pub(crate) enum Search {
+    Table(Box<GptTable>),
     /// There is at least a header, but no usable copy.
     Unusable {
         block: BlockSize,
@@ -55,12 +55,12 @@ pub(crate) enum Depth {
 
 /// Searches for a table in the block sizes of `groups`. Sizes within a group are equal; an earlier group
 /// takes precedence over a later one.
-pub(crate) fn find(reader: &Reader<'_>, groups: &[Vec<BlockSize>], depth: Depth) -> Found {
-    let mut unusable = Found::Nothing;
+pub(crate) fn find(reader: &Reader<'_>, groups: &[Vec<BlockSize>], depth: Depth) -> Search {
+    let mut unusable = Search::Nothing;
     for group in groups {
         match find_in_group(reader, group, depth) {
-            Found::Table(table) => return Found::Table(table),
-            found if matches!(unusable, Found::Nothing) => unusable = found,
+            Search::Table(table) => return Search::Table(table),
+            found if matches!(unusable, Search::Nothing) => unusable = found,
             _ => {}
         }
     }
@@ -68,7 +68,7 @@ pub(crate) fn find(reader: &Reader<'_>, groups: &[Vec<BlockSize>], depth: Depth)
 }
 
 /// Searches for a table in each block size of `group`: first for a good primary copy, then for a good backup.
-fn find_in_group(reader: &Reader<'_>, group: &[BlockSize], depth: Depth) -> Found {
+fn find_in_group(reader: &Reader<'_>, group: &[BlockSize], depth: Depth) -> Search {
     let (mut primaries, mut broken) = (Vec::new(), Vec::new());
     for block in group.iter().copied() {
         match GptCopy::read(reader, block, PRIMARY_LBA) {
@@ -78,25 +78,25 @@ fn find_in_group(reader: &Reader<'_>, group: &[BlockSize], depth: Depth) -> Foun
     }
     let fit = |copy: &GptCopy, last: Lba| distance_to_end(reader, copy.header.block, last);
     if let Some(primary) = primaries.into_iter().min_by_key(|copy| fit(copy, copy.header.alternate)) {
-        return Found::Table(Box::new(with_primary(reader, primary, depth)));
+        return Search::Table(Box::new(with_primary(reader, primary, depth)));
     }
     if depth == Depth::Primary {
-        return Found::Nothing;
+        return Search::Nothing;
     }
-    let (mut backups, mut unusable) = (Vec::new(), Found::Nothing);
+    let (mut backups, mut unusable) = (Vec::new(), Search::Nothing);
     for (block, primary) in broken {
         match find_backup(reader, block, &primary) {
             Ok(backup) => backups.push((primary, backup)),
             Err(backup) if !primary.is_announced() && backup.is_of_other_disk() => {}
             Err(backup) if primary.is_announced() || backup.is_announced() => {
                 let why = format!("primary: {}; backup: {}", primary.flaw, backup.flaw);
-                unusable = Found::Unusable { block, at: byte_of(PRIMARY_LBA, block), why };
+                unusable = Search::Unusable { block, at: byte_of(PRIMARY_LBA, block), why };
             }
             Err(_) => {}
         }
     }
     match backups.into_iter().min_by_key(|(_, copy)| fit(copy, copy.header.my_lba)) {
-        Some((primary, backup)) => Found::Table(Box::new(with_backup(reader, &primary, backup))),
+        Some((primary, backup)) => Search::Table(Box::new(with_backup(reader, &primary, backup))),
         None => unusable,
     }
 }
@@ -139,7 +139,7 @@ pub fn is_gpt_header(medium: &dyn Medium, at: ByteOffset) -> bool {
 pub(crate) fn backup(reader: &Reader<'_>, block: BlockSize) -> Option<(ByteOffset, Vec<Partition>)> {
     let primary = GptCopy::read(reader, block, PRIMARY_LBA).ok()?;
     let copy = GptCopy::read(reader, block, primary.header.alternate).ok()?;
-    let table = Table { block, copy, problems: Vec::new() };
+    let table = GptTable { block, copy, problems: Vec::new() };
     Some((table.at(), table.partitions().0))
 }
 
@@ -172,7 +172,7 @@ fn find_backup(reader: &Reader<'_>, block: BlockSize, primary: &Broken) -> Resul
 }
 
 /// Makes the table of a good primary copy, with the problems of its backup.
-fn with_primary(reader: &Reader<'_>, primary: GptCopy, depth: Depth) -> Table {
+fn with_primary(reader: &Reader<'_>, primary: GptCopy, depth: Depth) -> GptTable {
     let header = &primary.header;
     let block = header.block;
     let mut problems = Vec::new();
@@ -184,7 +184,7 @@ fn with_primary(reader: &Reader<'_>, primary: GptCopy, depth: Depth) -> Table {
     if depth == Depth::Both && header.alternate <= last {
         problems.extend(check_backup(reader, header, last));
     }
-    Table { block, copy: primary, problems }
+    GptTable { block, copy: primary, problems }
 }
 
 /// Checks the backup that a good primary copy points to; `last` is the last block of the medium.
@@ -213,16 +213,16 @@ fn check_backup(reader: &Reader<'_>, primary: &Header, last: Lba) -> Option<Prob
 }
 
 /// Makes the table of a good backup whose primary copy is broken.
-fn with_backup(reader: &Reader<'_>, primary: &Broken, backup: GptCopy) -> Table {
+fn with_backup(reader: &Reader<'_>, primary: &Broken, backup: GptCopy) -> GptTable {
     let (block, at, lba) = (backup.header.block, backup.header.at, backup.header.my_lba);
     let mut problems = vec![Problem::GptPrimaryDamaged { at: primary.at, why: primary.flaw.to_string() }];
     if let Some(last) = last_block(reader, block).filter(|last| lba < *last) {
         problems.push(Problem::GptBackupMisplaced { at, expected: byte_of(last, block) });
     }
-    Table { block, copy: backup, problems }
+    GptTable { block, copy: backup, problems }
 }
 
-impl Table {
+impl GptTable {
     /// The position of the header that is used.
     pub(crate) fn at(&self) -> ByteOffset {
         self.copy.header.at

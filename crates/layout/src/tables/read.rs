@@ -8,7 +8,7 @@
 use straddle_device::{Medium, ReadError};
 use straddle_units::{BlockSize, ByteOffset, Lba, Span};
 
-use super::gpt::{self, Depth, Found};
+use super::gpt::{self, Depth, Search};
 use super::mbr::{Mbr, SIGNATURE_AT};
 use super::{bsd, check, member, sectors};
 use crate::beside::optical_extent;
@@ -149,7 +149,7 @@ pub(crate) fn table_in_boot_sector(reader: &Reader<'_>, block: BlockSize) -> Opt
 /// Reads a medium whose MBR announces a GPT.
 fn read_protected(reader: &Reader<'_>, mbr: &Mbr, known: Known) -> Stack {
     match gpt::find(reader, &known.groups(), Depth::Both) {
-        Found::Table(table) => {
+        Search::Table(table) => {
             let mut stack = gpt_stack(&table, known);
             stack.hybrid = mbr.hybrid(stack.block);
             if !stack.hybrid.is_empty() {
@@ -162,8 +162,8 @@ fn read_protected(reader: &Reader<'_>, mbr: &Mbr, known: Known) -> Stack {
             }
             stack
         }
-        Found::Unusable { block, at, why } => unusable_stack(block, at, why, known),
-        Found::Nothing => {
+        Search::Unusable { block, at, why } => unusable_stack(block, at, why, known),
+        Search::Nothing => {
             let name = whole(reader).filter(|_| !mbr.has_ordinary());
             let mut stack = match name {
                 Some(name) => content_stack(reader, name, known),
@@ -198,7 +198,7 @@ fn unannounced(reader: &Reader<'_>, known: Known) -> Option<Problem> {
         return None;
     }
     match gpt::find(reader, &known.groups(), Depth::Both) {
-        Found::Table(table) if table.problems.is_empty() => {
+        Search::Table(table) if table.problems.is_empty() => {
             Some(Problem::NoProtectiveMbr { at: Mbr::entry_at(0) })
         }
         _ => None,
@@ -209,14 +209,14 @@ fn unannounced(reader: &Reader<'_>, known: Known) -> Option<Problem> {
 /// newer than any content that it survived. A backup need not be, for content is seldom written that far.
 fn read_unprotected(reader: &Reader<'_>, mbr: Option<&Mbr>, known: Known) -> Stack {
     let groups = known.groups();
-    let has_primary = matches!(gpt::find(reader, &groups, Depth::Primary), Found::Table(_));
+    let has_primary = matches!(gpt::find(reader, &groups, Depth::Primary), Search::Table(_));
     if !has_primary && let Some(name) = whole(reader) {
         return content_stack(reader, name, known);
     }
     let mut stack = match gpt::find(reader, &groups, Depth::Both) {
-        Found::Table(table) => gpt_stack(&table, known),
-        Found::Unusable { block, at, why } => unusable_stack(block, at, why, known),
-        Found::Nothing => {
+        Search::Table(table) => gpt_stack(&table, known),
+        Search::Unusable { block, at, why } => unusable_stack(block, at, why, known),
+        Search::Nothing => {
             return match mbr.filter(|mbr| mbr.has_valid_status()) {
                 Some(mbr) => read_mbr(reader, mbr, known),
                 None => empty_stack(TableKind::None, known),
@@ -260,7 +260,7 @@ fn read_mbr(reader: &Reader<'_>, mbr: &Mbr, known: Known) -> Stack {
 }
 
 /// Makes the stack of a good GPT.
-fn gpt_stack(table: &gpt::Table, known: Known) -> Stack {
+fn gpt_stack(table: &gpt::GptTable, known: Known) -> Stack {
     let (partitions, problems) = table.partitions();
     let mut stack = empty_stack(TableKind::Gpt, known);
     stack.block = table.block;

@@ -2,10 +2,10 @@
 
 use rayon::prelude::*;
 
-use super::{Account, Part};
+use super::{Account, PartialAccount};
 use crate::columnar::{Columnar, Rows};
 use crate::error::{LineError, TraceError};
-use crate::reader::{Place, Reader};
+use crate::reader::{Numbered, Reader};
 use crate::record::{BATCH, is_empty};
 use crate::volumes::Volumes;
 
@@ -22,7 +22,7 @@ impl Account {
     }
 
     /// Returns the account of the rows of a table.
-    pub(crate) fn of_table(names: &[String], part: Part, others: u64) -> Self {
+    pub(crate) fn of_table(names: &[String], part: PartialAccount, others: u64) -> Self {
         let mut account = Self { others, ..Self::new() };
         account.add(names, part);
         // The times were not read.
@@ -33,13 +33,13 @@ impl Account {
 
 /// Counts the rows of a part of a table.
 fn share(mut table: Columnar) -> Result<Account, TraceError> {
-    let (mut part, mut others, mut volumes) = (Part::default(), 0, Volumes::default());
+    let (mut part, mut others, mut volumes) = (PartialAccount::default(), 0, Volumes::default());
     let name = table.name().to_owned();
     let unnamed = if table.has_volumes() { 0 } else { volumes.unnamed() };
     while let Some(rows) = table.next_rows(&mut volumes)? {
         part.rows(rows, unnamed, &mut others).map_err(|(line, source)| TraceError::Line {
             name: name.clone(),
-            place: Place::Row,
+            place: Numbered::Row,
             line,
             byte: None,
             source,
@@ -48,7 +48,7 @@ fn share(mut table: Columnar) -> Result<Account, TraceError> {
     Ok(Account::of_table(volumes.names(), part, others))
 }
 
-impl Part {
+impl PartialAccount {
     /// Counts the rows of a table.
     pub(crate) fn rows(
         &mut self,

@@ -7,7 +7,7 @@ use straddle_units::io::Operation;
 use super::values::{self, Operations, Units, VolumeIndices, Wrong, as_integers};
 use crate::columns::{Column, Columns, TIME_NAMES, VOLUME_NAMES, Values, unit_of};
 use crate::error::{LineError, TableError, TraceError};
-use crate::reader::Place;
+use crate::reader::Numbered;
 use crate::volumes::Volumes;
 
 /// Rows as columns.
@@ -194,7 +194,7 @@ impl Problem {
     pub(crate) fn of(self, name: &str, of_table: impl FnOnce(TableError) -> TraceError) -> TraceError {
         match self {
             Self::Row(line, source) => {
-                TraceError::Line { name: name.to_owned(), place: Place::Row, line, byte: None, source }
+                TraceError::Line { name: name.to_owned(), place: Numbered::Row, line, byte: None, source }
             }
             Self::Table(source) => of_table(source),
         }

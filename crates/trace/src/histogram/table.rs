@@ -20,7 +20,7 @@ const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Counts by key, in a table with open addressing.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Table {
+pub(super) struct CountTable {
     /// A key, one higher, in the low bits, and its count above them; zero where there is none. At least a quarter
     /// of them are zero. The number is a power of two, or zero.
     entries: Vec<u64>,
@@ -35,7 +35,7 @@ pub(super) struct Table {
 /// The greatest number of keys.
 pub(super) const KEYS: u32 = (1 << KEY_BITS) - 1;
 
-impl Table {
+impl CountTable {
     pub(super) const fn new() -> Self {
         Self {
             entries: Vec::new(),
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn it_counts_as_a_map_does() {
-        let (mut table, mut map) = (Table::new(), BTreeMap::new());
+        let (mut table, mut map) = (CountTable::new(), BTreeMap::new());
         let mut random = straddle_units::io::SplitMix64::new(3);
         for _ in 0..200_000 {
             let key = u32::try_from(random.below(9000) * 2048 % u64::from(KEYS)).unwrap();
@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn a_merge_passes_few_entries() {
         let made = |keys: u32, from: u32| {
-            let mut table = Table::new();
+            let mut table = CountTable::new();
             (0..keys).for_each(|index| table.add_many((from + index).wrapping_mul(40_503) % KEYS, 1));
             table
         };
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn a_count_past_its_bits_is_kept_beside() {
-        let mut table = Table::new();
+        let mut table = CountTable::new();
         table.add_many(0, MAX_COUNT - 1);
         for _ in 0..5 {
             table.add(0);

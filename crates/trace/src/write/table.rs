@@ -22,7 +22,7 @@ const ROWS: usize = 1 << 16;
 const GROUP: usize = 1 << 20;
 
 /// A table that is written.
-pub(super) struct Table<W: Write + Send> {
+pub(super) struct TableWriter<W: Write + Send> {
     writer: ArrowWriter<W>,
     schema: SchemaRef,
     times: UInt64Builder,
@@ -33,7 +33,7 @@ pub(super) struct Table<W: Write + Send> {
     rows: usize,
 }
 
-impl<W: Write + Send> Table<W> {
+impl<W: Write + Send> TableWriter<W> {
     pub(super) fn new(out: W) -> Result<Self, WriteError> {
         let name = DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8));
         let fields = [

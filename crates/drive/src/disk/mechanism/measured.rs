@@ -3,7 +3,7 @@
 use straddle_units::io::{Counters, Nanos, Time};
 
 use super::{Mechanism, Pass};
-use crate::disk::geometry::Place;
+use crate::disk::geometry::Position;
 use crate::disk::link::{Piece, Supply};
 
 impl Mechanism {
@@ -63,7 +63,7 @@ impl Mechanism {
 
     /// How many sectors at the beginning of a part have passed when the heads land in its middle; 0 if they
     /// land outside.
-    fn skipped(&self, landed: Time, place: &Place, run: u64) -> u64 {
+    fn skipped(&self, landed: Time, place: &Position, run: u64) -> u64 {
         let gone = self.revolution().saturating_sub(self.wait(landed, place));
         let skipped = self.sectors_within(place, gone) + 1;
         if gone < self.revolution() && skipped < run { skipped } else { 0 }
@@ -120,7 +120,7 @@ impl Mechanism {
     }
 
     /// How many of `run` sectors can be written before the heads reach one whose data has not arrived yet.
-    fn keeping_up(&self, place: &Place, sector: u64, run: u64, begin: Time, supply: &Supply) -> u64 {
+    fn keeping_up(&self, place: &Position, sector: u64, run: u64, begin: Time, supply: &Supply) -> u64 {
         let each = self.sectors_time(place, 1);
         if sector < supply.first {
             return run.min(supply.first - sector);

@@ -5,6 +5,7 @@
 use serde::Deserialize;
 
 use super::{Host, Measure};
+use crate::guest::PartitionTable;
 
 /// Bytes of the logical sector in which starts of partitions are published.
 pub const SECTOR: u64 = 512;
@@ -40,7 +41,7 @@ pub struct LabStep {
     /// Runs of each cell, unless the user asks for another number.
     pub runs: u32,
     /// The table that lists the partition.
-    pub table: Table,
+    pub table: PartitionTable,
     /// The divisor by which the script shortens its longest parts: 10 means a tenth of their length.
     pub scale: u32,
     /// What the script measures, in order.
@@ -87,17 +88,6 @@ pub enum Direction {
     Write,
     /// From the drive.
     Read,
-}
-
-/// A kind of partition table.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Table {
-    /// A GUID partition table.
-    #[default]
-    Gpt,
-    /// A table in the master boot record.
-    Mbr,
 }
 
 /// A place of the partition, or of the writes on a disk without one.
@@ -203,16 +193,6 @@ impl LabStep {
     /// Returns the index of the aligned arm, with which the others are compared.
     pub fn aligned(&self) -> Option<usize> {
         self.arms.iter().position(|arm| arm.aligned)
-    }
-}
-
-impl Table {
-    /// Returns its name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Gpt => "GPT",
-            Self::Mbr => "MBR",
-        }
     }
 }
 

@@ -7,8 +7,9 @@ use serde::Deserialize;
 
 use super::file::{Check, no_range};
 use super::host::HostFile;
-use super::lab::{Input, LabArm, LabMeasure, LabPublished, LabStep, SECTOR, Statistic, Table};
+use super::lab::{Input, LabArm, LabMeasure, LabPublished, LabStep, SECTOR, Statistic};
 use super::{ExperimentError, builtin};
+use crate::guest::PartitionTable;
 
 /// Default memory of a guest.
 const MEMORY_MIB: u64 = 1024;
@@ -47,7 +48,7 @@ pub(super) struct LabFile {
     host: Option<HostFile>,
     runs: Option<u32>,
     #[serde(default)]
-    table: Table,
+    table: PartitionTable,
     scale: Option<u32>,
     measures: Vec<LabMeasure>,
     arms: Vec<LabArm>,
@@ -187,8 +188,8 @@ fn checked(check: &Check<'_>, place: &str, step: &LabStep) -> Result<(), Experim
 }
 
 /// Returns why an arm's partition cannot be made, if so.
-fn misplaced(arm: &LabArm, table: Table) -> Option<String> {
-    let first = if table == Table::Mbr { FIRST_SECTOR_MBR } else { FIRST_SECTOR };
+fn misplaced(arm: &LabArm, table: PartitionTable) -> Option<String> {
+    let first = if table == PartitionTable::Mbr { FIRST_SECTOR_MBR } else { FIRST_SECTOR };
     let Some(start) = arm.start else {
         let ends = arm.end.or(arm.sectors);
         return ends.map(|_| "a partition that ends begins somewhere: give its start".to_owned());
@@ -206,7 +207,7 @@ fn misplaced(arm: &LabArm, table: Table) -> Option<String> {
         (Some(length), _) if !(1..=LAST_SECTOR).contains(&length) => {
             Some(format!("a partition has 1 to {LAST_SECTOR} sectors"))
         }
-        (Some(length), Table::Mbr) if start > MOST_SECTORS_MBR || length > MOST_SECTORS_MBR => {
+        (Some(length), PartitionTable::Mbr) if start > MOST_SECTORS_MBR || length > MOST_SECTORS_MBR => {
             Some(format!("an MBR counts to {MOST_SECTORS_MBR} sectors"))
         }
         _ => None,

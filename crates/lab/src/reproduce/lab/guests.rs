@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use crate::guest::{Charges, GuestDrive, GuestError, Kernel, LIBRARY, Limits, Partition, Task};
 
-use crate::reproduce::experiment::Table;
 use crate::reproduce::lab::job::{Ended, Job, LabError, Machine, Measured};
 use crate::reproduce::policy;
 
@@ -64,11 +63,8 @@ impl Machine for Guests<'_> {
             let fits = |size: &u64| {
                 drive.start.unwrap_or(0).checked_add(*size).is_some_and(|end| end <= profile.claims.capacity)
             };
-            let table = match drive.table {
-                Table::Gpt => crate::guest::Table::Gpt,
-                Table::Mbr => crate::guest::Table::Mbr,
-            };
-            let partition = Partition { start: drive.start, size: drive.size.filter(fits), table };
+            let partition =
+                Partition { start: drive.start, size: drive.size.filter(fits), table: drive.table };
             Ok(GuestDrive { profile, partition, store: None })
         };
         let drives = job.drives.iter().map(drive).collect::<Result<_, LabError>>()?;

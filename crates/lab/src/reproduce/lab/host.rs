@@ -20,7 +20,8 @@ use straddle_device::claim::{Claim, LockError, take};
 use straddle_device::live::Machine as LiveMachine;
 use straddle_units::io::Counters;
 
-use crate::reproduce::experiment::{SECTOR, Table};
+use crate::guest::PartitionTable;
+use crate::reproduce::experiment::SECTOR;
 use crate::reproduce::lab::job::{Ended, Job, JobDrive, LabError, Machine, Measured};
 
 /// How long udev may take to create a partition's node, and what was killed to be gone.
@@ -85,8 +86,8 @@ impl<'a> Host<'a> {
         let size = drive.size.filter(ends_on_it).map(|size| format!(", size={}", size / self.sector));
         let size = size.unwrap_or_default();
         let script = match drive.table {
-            Table::Gpt => format!("label: gpt\nfirst-lba: {}\nstart={first}{size}\n", first.min(34)),
-            Table::Mbr => format!("label: dos\nstart={first}{size}, type=83\n"),
+            PartitionTable::Gpt => format!("label: gpt\nfirst-lba: {}\nstart={first}{size}\n", first.min(34)),
+            PartitionTable::Mbr => format!("label: dos\nstart={first}{size}, type=83\n"),
         };
         let run = |program: &str, words: &[&str], input: &str| run(program, words, input, &self.device);
         // Otherwise signatures left by an earlier job would be found again.

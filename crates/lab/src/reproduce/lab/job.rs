@@ -11,7 +11,7 @@ use straddle_drive::ProfileError;
 use straddle_drive::disk::RmwPolicy;
 use straddle_units::io::Counters;
 
-use crate::reproduce::experiment::Table;
+use crate::guest::PartitionTable;
 
 /// Work for one guest, from boot to halt.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,7 +47,7 @@ pub struct JobDrive {
     /// too small.
     pub size: Option<u64>,
     /// The table that lists the partition.
-    pub table: Table,
+    pub table: PartitionTable,
     /// The policy of read-modify-write, instead of the profile's own.
     pub policy: Option<RmwPolicy>,
     /// How many requests the host sends to it at once, instead of as many as the profile takes.

@@ -4,7 +4,7 @@
 //! Invariants: where the file is listed and cannot be read, Windows may be hibernated, and counts as such.
 //! A directory that cannot be read lists nothing.
 
-use super::table::{Table, attribute, part, restored};
+use super::table::{FileTable, attribute, part, restored};
 use crate::fields::{byte, le16, le32, le64};
 use crate::model::view::View;
 
@@ -60,14 +60,14 @@ mod entry {
 
 /// Whether a Windows that is hibernated has the volume in memory.
 pub(super) fn is_hibernated(view: &View<'_>, boot: &[u8]) -> bool {
-    let Some(mut table) = Table::open(view, boot) else { return false };
+    let Some(mut table) = FileTable::open(view, boot) else { return false };
     let files = table.follow().and_then(|()| find(&mut table)).unwrap_or_default();
     files.into_iter().any(|file| is_resumed_from(&mut table, file).unwrap_or(true))
 }
 
 /// Whether Windows would resume from the file with this record, or has the volume in memory if it is short; `None` if
 /// that cannot be read.
-fn is_resumed_from(table: &mut Table<'_, '_>, file: u64) -> Option<bool> {
+fn is_resumed_from(table: &mut FileTable<'_, '_>, file: u64) -> Option<bool> {
     let first = table.first_part(file, (attribute::DATA, &[]))?;
     let first = part(&first);
     if let Some(data) = first.resident() {
@@ -90,7 +90,7 @@ fn is_resumed_from(table: &mut Table<'_, '_>, file: u64) -> Option<bool> {
 }
 
 /// Finds the records of the files with this name in the root directory: there may be several whose case differs.
-fn find(table: &mut Table<'_, '_>) -> Option<Vec<u64>> {
+fn find(table: &mut FileTable<'_, '_>) -> Option<Vec<u64>> {
     let roots = table.parts(ROOT, (attribute::INDEX_ROOT, INDEX))?;
     let root = roots.iter().find_map(|bytes| part(bytes).resident())?;
     let mut found = Vec::new();

@@ -95,7 +95,7 @@ pub(super) struct Run {
 pub(super) struct Attribute<'r>(&'r [u8]);
 
 /// The table of a volume.
-pub(super) struct Table<'v, 'm> {
+pub(super) struct FileTable<'v, 'm> {
     view: &'v View<'m>,
     cluster: u64,
     record: usize,
@@ -218,7 +218,7 @@ pub(super) fn cluster(boot: &[u8]) -> Option<ByteCount> {
     unit(sector.checked_mul(sectors)?.get())
 }
 
-impl<'v, 'm> Table<'v, 'm> {
+impl<'v, 'm> FileTable<'v, 'm> {
     /// Finds the table by its first record, which has its runs.
     pub(super) fn open(view: &'v View<'m>, boot: &[u8]) -> Option<Self> {
         let cluster = cluster(boot)?;
@@ -358,7 +358,7 @@ fn data_runs(record: &[u8]) -> impl Iterator<Item = Run> + '_ {
     attributes(record).filter(|one| one.is(attribute::DATA, &[])).flat_map(Attribute::runs)
 }
 
-/// The attribute with these bytes, as [`Table::parts`] returns them.
+/// The attribute with these bytes, as [`FileTable::parts`] returns them.
 pub(super) fn part(bytes: &[u8]) -> Attribute<'_> {
     Attribute(bytes)
 }

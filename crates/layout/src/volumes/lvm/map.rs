@@ -11,7 +11,7 @@ use straddle_device::live::{Every, Lower, Run as Spread};
 use straddle_device::shown::printable;
 use straddle_units::{ByteCount, ByteOffset, Span};
 
-use super::super::{Part, Space, sectors};
+use super::super::{Space, SubVolume, sectors};
 use super::group::{Area, Group, Logical, Physical, Segment};
 use super::stripes::{geometry, within};
 use crate::model::layer::{Facts, Lv, MAX_LAYERS, Segment as SegmentFacts};
@@ -98,9 +98,9 @@ impl<'g> Mapper<'g> {
 
     /// Returns the logical volumes that have a part on this PV, in the order of the text, and after them the hidden ones
     /// whose data no other volume shows: what a cache keeps, a second image on the same disk.
-    pub(super) fn parts(&self) -> Vec<Part> {
+    pub(super) fn parts(&self) -> Vec<SubVolume> {
         let all = || self.group.logical.iter();
-        let mut parts: Vec<Part> =
+        let mut parts: Vec<SubVolume> =
             all().filter(|logical| logical.is_visible).filter_map(|logical| self.logical(logical)).collect();
         let is_left = |logical: &&Logical| {
             !logical.is_visible
@@ -113,7 +113,7 @@ impl<'g> Mapper<'g> {
         parts
     }
 
-    fn logical(&self, logical: &'g Logical) -> Option<Part> {
+    fn logical(&self, logical: &'g Logical) -> Option<SubVolume> {
         let mut segments = Vec::new();
         let mut stands = None;
         let mut is_here = false;
@@ -145,7 +145,7 @@ impl<'g> Mapper<'g> {
             None => self.runs(logical, Wanted::Content, 0),
         };
         let start = runs.first().filter(|run| run.start == 0).map(|run| ByteOffset::new(run.on_pv));
-        Some(Part {
+        Some(SubVolume {
             name: format!("{}/{}", printable(&self.group.name), printable(self.shown_name(logical))),
             uuid: self.group.uuid_of(self.group.logical(self.shown_name(logical)).unwrap_or(logical)),
             remarks: self.remarks(logical, start),
