@@ -8,7 +8,6 @@
 pub mod fio;
 mod interval;
 mod medium;
-mod mock;
 mod off_boundary;
 mod random;
 mod rounds;
@@ -23,7 +22,6 @@ mod workload;
 
 pub use interval::{Interval, centre, median};
 pub use medium::{Reached, WarmUp};
-pub use mock::Mock;
 pub use off_boundary::OffBoundary;
 pub use rounds::{Ended, FEWEST_ROUNDS, Measured, Order, Turn, Watch, rounds};
 pub use run::{Host, Progress, RunError, Silent, run};

@@ -1,5 +1,7 @@
 //! Tests the engine, the workloads and the statistics on the mock.
 
+mod mock;
+
 use std::collections::HashMap;
 use std::io;
 
@@ -9,6 +11,8 @@ use straddle_units::{ByteCount, ByteOffset};
 
 use crate::bench::random::GlibcRandom;
 use crate::bench::*;
+
+pub(crate) use mock::Mock;
 
 const GIB: u64 = 1 << 30;
 const MILLISECOND: Nanos = Nanos::new(1_000_000);

@@ -358,25 +358,43 @@ pub(crate) fn svg(bench: &Bench<'_>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use straddle_measure::bench::{Host, Mock, Pattern, Silent, Target, Workload};
-    use straddle_units::io::Nanos;
+    use straddle_measure::bench::{Description, Host, Pattern, Workload};
+    use straddle_units::io::{Latency, Nanos};
 
     use super::*;
 
     const MILLISECOND: Nanos = Nanos::new(1_000_000);
 
+    /// A thousand writes of a millisecond at each offset, and twice the penalty where they are off 4096 bytes.
     fn rendered(penalty: Nanos, offsets: &[u64], width: usize) -> String {
-        let fresh = || Mock::new(1 << 30, MILLISECOND).with_penalty(penalty);
         let workload = Workload::from(Pattern::RANDOM_WRITE);
-        let host = Host::default();
-        let made = straddle_measure::bench::sweep(fresh, &workload, offsets, host, &mut Silent).unwrap();
-        let target = fresh();
+        let arm = |offset: &u64| {
+            let each = if offset.is_multiple_of(8) { MILLISECOND } else { MILLISECOND + penalty + penalty };
+            let mut latency = Latency::new();
+            latency.record_many(each, 1000);
+            let samples = Samples {
+                requests: 1000,
+                bytes: 4096 * 1000,
+                flushes: 0,
+                elapsed: Nanos::new(each.get() * 1000),
+                stop: Stop::Count,
+                latency,
+                flush_latency: Latency::new(),
+                relative_error: Some(0.0),
+                reached: None,
+                counters: None,
+            };
+            Arm { offset: *offset, workload: workload.at(offset * 512), samples, turns: Vec::new() }
+        };
+        let made = Sweep::new(offsets.iter().map(arm).collect()).unwrap();
+        let target =
+            Description { name: "disk".to_owned(), title: "A disk".to_owned(), clock: Clock::Virtual };
         let bench = Bench {
-            target: target.description(),
-            capacity: target.capacity().get(),
-            logical_sector: target.logical_sector(),
+            target: &target,
+            capacity: 1 << 30,
+            logical_sector: 512,
             workload: &workload,
-            host,
+            host: Host::default(),
             warm_up: WarmUp::Runs(0),
             sweep: &made,
             turns: None,

@@ -6,10 +6,11 @@ use straddle_units::io::{Completion, Counters, Nanos, Request, Time};
 use straddle_units::{ByteCount, ByteOffset, Span};
 
 use super::*;
+use crate::bench::Sync;
 use crate::bench::run::Silent;
 use crate::bench::target::{Clock, Description};
+use crate::bench::tests::Mock;
 use crate::bench::workload::{Pattern, RANDOM_BLOCKS};
-use crate::bench::{Mock, Sync};
 
 const MILLISECOND: f64 = 1e6;
 

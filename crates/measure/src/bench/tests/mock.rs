@@ -17,7 +17,7 @@ const REVOLUTION: u64 = 8_333_333;
 /// A target that takes `service` for each request, and `penalty` more for each physical sector that is only
 /// partly written. It has no buffer: every write reaches the medium. It works on `channels` requests at a time and records what it is sent.
 #[derive(Clone, Debug)]
-pub struct Mock {
+pub(crate) struct Mock {
     description: Description,
     capacity: u64,
     service: Nanos,
@@ -33,7 +33,7 @@ pub struct Mock {
 
 impl Mock {
     /// Creates a mock of `capacity` bytes with one channel and no penalty.
-    pub fn new(capacity: u64, service: Nanos) -> Self {
+    pub(crate) fn new(capacity: u64, service: Nanos) -> Self {
         let description =
             Description { name: "mock".to_owned(), title: "Mock".to_owned(), clock: Clock::Virtual };
         Self {
@@ -52,27 +52,27 @@ impl Mock {
 
     /// Sets a penalty for each partly written physical sector of 4096 bytes.
     #[must_use]
-    pub const fn with_penalty(mut self, penalty: Nanos) -> Self {
+    pub(crate) const fn with_penalty(mut self, penalty: Nanos) -> Self {
         self.penalty = penalty;
         self
     }
 
     /// Sets the number of requests in service at a time, at least one.
     #[must_use]
-    pub fn with_channels(mut self, channels: usize) -> Self {
+    pub(crate) fn with_channels(mut self, channels: usize) -> Self {
         self.channels = vec![Time::ZERO; channels.max(1)];
         self
     }
 
     /// Makes request number `index`, from 0, fail.
     #[must_use]
-    pub const fn failing_at(mut self, index: usize) -> Self {
+    pub(crate) const fn failing_at(mut self, index: usize) -> Self {
         self.fails_at = Some(index);
         self
     }
 
     /// Returns every request so far, with the time when it was sent.
-    pub fn log(&self) -> &[(Time, Request)] {
+    pub(crate) fn log(&self) -> &[(Time, Request)] {
         &self.log
     }
 
