@@ -55,12 +55,12 @@ fn until(mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// The number of complete journal files.
+/// The number of journals whose runs may have written.
 fn complete(dir: &Dir) -> usize {
-    journals(dir).iter().filter(|path| path.extension().is_some_and(|end| end == "journal")).count()
+    tools::journals::used(&dir.join("journals")).len()
 }
 
-/// Waits until the journal of `run` has its final name, from when on the run may write.
+/// Waits until the journal of `run` has an area, from when on the run may write.
 #[track_caller]
 fn begun(mut run: Child, dir: &Dir) -> Child {
     until(|| complete(dir) > 0 || run.try_wait().unwrap().is_some());

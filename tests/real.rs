@@ -111,31 +111,6 @@ fn a_file_that_is_there_is_as_it_was_and_every_sample_is_exported() {
 }
 
 #[test]
-fn ctrl_c_ends_a_run_and_leaves_nothing() {
-    let dir = Dir::new("interrupted");
-    let target = dir.image("disk.img", 4 << 20);
-    for signal in ["INT", "TERM"] {
-        let mut command = Command::new(STRADDLE);
-        command
-            .args(["bench", "random-write"])
-            .arg(&target)
-            .args(["--used", "--io", "buffered"])
-            .env("XDG_STATE_HOME", dir.path());
-        let child =
-            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        // The journal shows that the run has begun.
-        while fs::read_dir(dir.join("straddle")).map_or(0, Iterator::count) == 0 {
-            std::thread::sleep(std::time::Duration::from_millis(5));
-        }
-        tools::signal(child.id(), signal);
-        let output = child.wait_with_output().unwrap();
-        assert_eq!(output.status.code(), Some(130), "{signal}: {}", text(&output.stderr));
-        assert_eq!(fs::read_dir(dir.join("straddle")).unwrap().count(), 0, "no journal is left");
-        assert!(fs::read(&target).unwrap().iter().all(|byte| *byte == 0));
-    }
-}
-
-#[test]
 fn what_must_not_be_measured_is_refused_and_not_touched() {
     let dir = Dir::new("refused");
     let target = dir.image("disk.img", 4 << 20);

@@ -15,11 +15,9 @@ use std::time::Duration;
 
 use straddle_device::shown::quote_path;
 use straddle_units::io::SplitMix64;
-use tools::{Dir, STRADDLE, run};
+use tools::{Dir, STRADDLE, journals, run};
 
 const SIZE: u64 = 6 << 20;
-/// Bytes of a journal's header.
-const HEADER: usize = 16_384;
 
 fn number(name: &str, usual: u64) -> u64 {
     std::env::var(name).map_or(usual, |text| text.parse().unwrap())
@@ -65,20 +63,19 @@ fn a_killed_run_leaves_what_was_there_and_what_its_owner_writes_then() {
         let mut run = bench(&target, &journals).spawn().unwrap();
         // On any machine, half of the kills come after the journal is complete.
         if round % 2 == 1 {
-            has_begun(&mut run, || complete(&journals).is_some());
+            has_begun(&mut run, || used(&journals).is_some());
         }
         std::thread::sleep(Duration::from_micros(drawn % 250_000));
         run.kill().unwrap();
         run.wait().unwrap();
         assert!(fs::read(&target).unwrap() == bytes, "{again}: it differs before anything was put back");
         let left = || fs::read_dir(&journals).into_iter().flatten().map(|entry| entry.unwrap().path());
-        let complete = left().find(|path| ends(path, "journal"));
-        if complete.is_none() {
+        let Some(journal) = used(&journals) else {
             before += 1;
             restored(&journals, &[], 0);
             assert_eq!(left().count(), 0, "{again}");
             continue;
-        }
+        };
         during += 1;
         let refused = bench(&target, &journals).stderr(Stdio::piped()).output().unwrap();
         assert_eq!(
@@ -96,7 +93,7 @@ fn a_killed_run_leaves_what_was_there_and_what_its_owner_writes_then() {
                 assert!(fs::read(&target).unwrap() == bytes, "{again}: {transcript}");
             }
             1 => owner_writes(&target, &journals, &bytes, drawn, &again),
-            _ => journal_is_damaged(&target, &journals, &complete.unwrap(), &bytes, drawn, &again),
+            _ => journal_is_damaged(&target, &journals, &journal, &bytes, drawn, &again),
         }
         assert_eq!(left().count(), 0, "{again}");
     }
@@ -111,7 +108,7 @@ fn a_killed_probe_leaves_what_was_there_and_what_its_owner_writes_then() {
     let dir = Dir::new("restore-probe");
     let (target, journals) = (dir.join("disk.img"), dir.join("journals"));
     let bytes = contents();
-    let (mut files, mut changed) = (0, 0);
+    let (mut during, mut changed) = (0, 0);
     for round in 0..count {
         let again = format!("RESTORES={} RESTORE_SEED={seed}, kill {round}", 2 * count);
         fs::write(&target, &bytes).unwrap();
@@ -120,29 +117,20 @@ fn a_killed_probe_leaves_what_was_there_and_what_its_owner_writes_then() {
         command.arg("--seed").arg(round.to_string()).stdin(Stdio::null());
         let mut run = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         if round % 2 == 1 {
-            has_begun(&mut run, || complete(&journals).is_some());
+            has_begun(&mut run, || used(&journals).is_some());
         }
         std::thread::sleep(Duration::from_micros(mixed(seed ^ (round << 40)) % 700_000));
         run.kill().unwrap();
         run.wait().unwrap();
         assert!(fs::read(&target).unwrap() == bytes, "{again}: it differs before anything was put back");
         let left = || fs::read_dir(&journals).into_iter().flatten().map(|entry| entry.unwrap().path());
-        let complete = left().filter(|path| ends(path, "journal")).count();
-        files += complete;
-        if left().any(|path| ends(&path, "over")) {
-            // It was killed while removing them: the target already has its former contents.
-            restored(&journals, &[], 0);
-            assert!(fs::read(&target).unwrap() == bytes && left().count() == 0, "{again}");
-            continue;
-        }
-        if complete > 0 {
+        let journal = used(&journals);
+        if journal.is_some() {
+            during += 1;
             let refused = command.status().unwrap();
             assert_eq!(refused.code(), Some(4), "{again}: nothing begins before that is settled");
         }
-        if complete > 0 {
-            one_is_lost(&journals, &target, mixed(seed ^ round), &again);
-        }
-        if round % 2 == 0 || complete == 0 {
+        if round % 2 == 0 || journal.is_none() {
             let transcript = restored(&journals, &[], 0);
             assert!(fs::read(&target).unwrap() == bytes, "{again}: {transcript}");
         } else {
@@ -150,36 +138,14 @@ fn a_killed_probe_leaves_what_was_there_and_what_its_owner_writes_then() {
             fs::write(&target, &theirs).unwrap();
             let transcript = restored(&journals, &[], 4);
             assert!(fs::read(&target).unwrap() == theirs, "{again}: {transcript}");
-            let kept = left().filter(|path| ends(path, "journal")).count();
-            assert_eq!(kept, complete, "{again}: {transcript}");
+            assert_eq!(used(&journals), journal, "{again}: {transcript}");
             restored(&journals, &["--force"], 0);
             changed += 1;
         }
         assert_eq!(left().count(), 0, "{again}");
     }
-    println!("{count} kills: {files} files of journals, {changed} changed by the owner");
-    assert!(files > 0, "no probe was killed while it measured");
-}
-
-/// If one of its files is missing, even the last or the only one, a journal writes nothing that the target
-/// does not lack, and is kept.
-fn one_is_lost(journals: &Path, target: &Path, drawn: u64, again: &str) {
-    let mut paths: Vec<_> = fs::read_dir(journals).unwrap().map(|entry| entry.unwrap().path()).collect();
-    paths.retain(|path| ends(path, "journal"));
-    paths.sort();
-    let index = drawn % paths.len() as u64;
-    let lost = &paths[usize::try_from(index).unwrap()];
-    let (bytes, elsewhere) = (fs::read(target).unwrap(), journals.with_extension("lost"));
-    fs::rename(lost, &elsewhere).unwrap();
-    let transcript = restored(journals, &[], 3);
-    assert!(transcript.contains(&format!("{} is missing", lost.display())), "{again}: {transcript}");
-    assert!(
-        transcript.contains("is not known") && !transcript.contains(": restored;"),
-        "{again}: {transcript}"
-    );
-    assert!(paths.iter().all(|path| path == lost || path.exists()), "{again}: {transcript}");
-    assert!(fs::read(target).unwrap() == bytes, "{again}: {transcript}");
-    fs::rename(&elsewhere, lost).unwrap();
+    println!("{count} kills: {during} with a journal, {changed} changed by the owner");
+    assert!(during > 0, "no probe was killed while it measured");
 }
 
 /// The owner changes from one to tens of thousands of bytes anywhere: they stay until the user allows
@@ -217,9 +183,9 @@ fn owner_writes(target: &Path, journals: &Path, bytes: &[u8], drawn: u64, again:
 /// A truncated journal, or one with a flipped bit, is not used, and is renamed.
 fn journal_is_damaged(target: &Path, journals: &Path, journal: &Path, bytes: &[u8], drawn: u64, again: &str) {
     let mut whole = fs::read(journal).unwrap();
-    // After the first line, which identifies the target.
-    let title = whole.iter().position(|byte| *byte == b'\n').unwrap() + 1;
-    let at = title + (drawn >> 8) as usize % (whole.len() - title);
+    // A file that is cut off in its header has no areas; one that does not begin as a journal is none.
+    let least = if drawn & 8 == 0 { 16_385 } else { 64 };
+    let at = least + (drawn >> 8) as usize % (whole.len() - least);
     match drawn & 8 {
         0 => whole.truncate(at),
         _ => whole[at] ^= 1,
@@ -392,8 +358,8 @@ fn a_failed_write_or_flush_is_not_forgotten() {
         let done = traced(&run(options), name == "the ring", &inject);
         let said = String::from_utf8_lossy(&done.stderr).into_owned();
         assert_ne!(done.status.code(), Some(0), "{name}: {said}");
-        let journal = complete(&journals).unwrap_or_else(|| panic!("{name}: no journal: {said}"));
-        let journal = fs::read(journal).unwrap();
+        let journal = used(&journals).unwrap_or_else(|| panic!("{name}: no journal: {said}"));
+        let areas = journals::areas(&fs::read(journal).unwrap());
         // A restore that fails as well changes nothing of that.
         let mut restore = Command::new(STRADDLE);
         restore.args(["bench", "--restore", "--journals"]).arg(&journals);
@@ -401,18 +367,18 @@ fn a_failed_write_or_flush_is_not_forgotten() {
             let done = traced(&restore, false, &[inject.to_owned()]);
             let said = String::from_utf8_lossy(&done.stderr).into_owned();
             assert_eq!(done.status.code(), Some(3), "{name}, {inject}: {said}");
-            assert!(complete(&journals).is_some(), "{name}, {inject}");
+            assert!(used(&journals).is_some(), "{name}, {inject}");
         }
         let done = traced(&restore, false, &[]);
         assert!(done.status.success(), "{name}: {}", String::from_utf8_lossy(&done.stderr));
         let calls = fs::read_to_string(&log).unwrap();
         let written = |line: &str| {
-            line.contains("pwrite64(").then(|| line.rsplit("= ").next().unwrap().parse::<usize>().unwrap())
+            line.contains("pwrite64(").then(|| line.rsplit("= ").next().unwrap().parse::<u64>().unwrap())
         };
-        let written: usize = calls.lines().filter_map(written).sum();
-        assert_eq!(written, journal.len() - HEADER, "{name}: {calls}");
+        let written: u64 = calls.lines().filter_map(written).sum();
+        assert_eq!(written, areas.iter().map(|area| area.1).sum::<u64>(), "{name}: {calls}");
         assert!(each_write_is_flushed(&calls), "{name}: {calls}");
-        assert!(fs::read(&target).unwrap() == bytes && complete(&journals).is_none(), "{name}");
+        assert!(fs::read(&target).unwrap() == bytes && used(&journals).is_none(), "{name}");
     }
 }
 
@@ -440,14 +406,9 @@ fn a_limit_on_file_sizes_kills_no_run() {
     }
 }
 
-fn ends(path: &Path, suffix: &str) -> bool {
-    path.extension().is_some_and(|end| end == suffix)
-}
-
-/// A complete journal file.
-fn complete(journals: &Path) -> Option<PathBuf> {
-    let mut found = fs::read_dir(journals).into_iter().flatten().flatten().map(|entry| entry.path());
-    found.find(|path| ends(path, "journal"))
+/// A journal whose run may have written.
+fn used(folder: &Path) -> Option<PathBuf> {
+    journals::used(folder).pop()
 }
 
 /// Waits until `is_there` is true while the program runs.
@@ -461,17 +422,12 @@ fn has_begun(run: &mut Child, is_there: impl Fn() -> bool) {
 /// Kills a run that has begun to measure; returns the first byte of one of its areas, which have at least 64
 /// KiB.
 fn killed_while_it_measures(target: &Path, journals: &Path) -> u64 {
-    let complete = || complete(journals);
     let mut measured = bench(target, journals).spawn().unwrap();
-    has_begun(&mut measured, || complete().is_some());
+    has_begun(&mut measured, || used(journals).is_some());
     measured.kill().unwrap();
     measured.wait().unwrap();
-    let text = fs::read(complete().unwrap()).unwrap();
-    let mut lines = text[..16384].split(|byte| *byte == b'\n');
-    let header = lines.find_map(|line| serde_json::from_slice::<serde_json::Value>(line).ok()).unwrap();
-    let areas = header["areas"].as_array().unwrap();
-    let area = areas.iter().find(|area| area["length"].as_u64() >= Some(65536));
-    area.unwrap_or_else(|| panic!("{areas:?}"))["start"].as_u64().unwrap()
+    let areas = journals::areas(&fs::read(used(journals).unwrap()).unwrap());
+    areas.iter().find(|area| area.1 >= 65_536).unwrap_or_else(|| panic!("{areas:?}")).0
 }
 
 /// A backing store that accepts no more writes: the kernel keeps data written to the device above in its
@@ -517,7 +473,7 @@ fn what_only_the_cache_has_is_not_restored() {
 
             "$INPUT/straddle" bench random-write "$loop" --used --area 8M --runtime 1000 > /dev/null 2>&1 &
             run=$!
-            until ls /run/state/straddle/*.journal > /dev/null 2>&1; do kill -0 $run || exit 89; sleep 0.01; done
+            until grep -qs '"sha256"' /run/state/straddle/*.journal; do kill -0 $run || exit 89; sleep 0.01; done
             kill -KILL $run; wait $run || true
             sync
             [ "$before" = "$(sha256sum < /run/store/disk)" ] || exit 90

@@ -28,7 +28,7 @@ use straddle_lab::vhost::VhostError;
 use straddle_measure::bench::fio::FioError;
 use straddle_measure::bench::{RunError, TargetError, WorkloadError};
 use straddle_measure::probe::ProbeError;
-use straddle_measure::real::{AreaError, JournalError, PrepareError, RealError, SessionError};
+use straddle_measure::real::{AreaError, JournalError, RealError, SessionError};
 use straddle_repair::ChangeError;
 use straddle_repair::apply::{ApplyError, BackupError};
 use straddle_repair::boot::BootError;
@@ -297,10 +297,8 @@ fn of_measurements() -> Vec<Sample> {
         sample(JournalError::Open { path: path(), source: open() }),
         sample(put),
         sample(JournalError::Flush { path: path(), target: path(), source: cause() }),
-        sample(PrepareError::Open(open())),
-        sample(PrepareError::Area(area())),
-        sample(PrepareError::Target(read())),
-        sample(PrepareError::Session(SessionError::Target(read()))),
+        sample(SessionError::Open(open())),
+        sample(SessionError::Area(area())),
         sample(SessionError::Journals { folder: path(), source: cause() }),
         sample(SessionError::Blind { path: path(), what: path(), source: cause() }),
         sample(SessionError::Target(read())),

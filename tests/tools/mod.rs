@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use serde_json::{Value, json};
 
 pub(crate) mod contents;
+pub(crate) mod journals;
 pub(crate) mod run;
 pub(crate) mod shell;
 pub(crate) mod skip;

@@ -183,7 +183,6 @@ kinds! {
     straddle_measure::real::AreaError,
     straddle_measure::real::JournalError,
     straddle_measure::real::OpenError,
-    straddle_measure::real::PrepareError,
     straddle_measure::real::RealError,
     straddle_measure::real::SessionError,
     straddle_trace::tracefs::FormatError,

@@ -9,12 +9,12 @@ use anyhow::{Context, Result};
 use straddle_drive::Profile;
 use straddle_measure::bench::{Description, Modelled, Progress, Surface, Target, TargetError};
 use straddle_measure::probe::{Budget, Claims, ProbeError, probe};
-use straddle_measure::real::{Io, Preserved, Preserving, Saved, Scope, Settings};
+use straddle_measure::real::{Contents, Intent, Io, Prepared, Saved, Scope, Settings};
 use straddle_units::io::Nanos;
 use straddle_units::{ByteCount, Span};
 
 use crate::args::ProbeArguments;
-use crate::commands::bench::real::{compared, journals, refuse_unrestored, unprepared, warn_of_journals};
+use crate::commands::bench::real::{compared, journals, refused, warn_of_journals};
 use crate::exit::{Exit, UsageError};
 use crate::interrupt::on_interrupt;
 use crate::measured::Measured;
@@ -87,14 +87,14 @@ struct Probed {
 /// The target of a probe.
 enum Subject {
     Modelled(Box<Modelled>),
-    Kept(Box<Preserved>),
+    Real(Box<Prepared>),
 }
 
 impl Subject {
     fn surface(&mut self) -> &mut dyn Surface {
         match self {
             Self::Modelled(drive) => &mut **drive,
-            Self::Kept(preserved) => preserved.surface(),
+            Self::Real(prepared) => prepared.surface(),
         }
     }
 
@@ -103,10 +103,7 @@ impl Subject {
     fn end(self, named: Option<&Path>) -> Result<Description> {
         match self {
             Self::Modelled(drive) => Ok(drive.description().clone()),
-            Self::Kept(preserved) => {
-                let ended = preserved.end().map(|(finished, verdict)| (finished, Some(verdict)));
-                Ok(compared(ended, named)?.description().clone())
-            }
+            Self::Real(prepared) => Ok(compared(prepared.end(), named)?.description().clone()),
         }
     }
 }
@@ -133,26 +130,23 @@ fn open_real(path: &Path, arguments: &ProbeArguments, stop: &Arc<AtomicBool>) ->
     refuse_bare_drive(path)?;
     on_interrupt(stop).context("signals")?;
     let journals = journals(arguments.journals.as_deref())?;
-    refuse_unrestored(path, &journals, arguments.journals.as_deref())?;
-    let intent = Preserving {
+    let scope = if arguments.used { Scope::Whole } else { Scope::FreeSpace };
+    let intent = Intent {
         path,
-        scope: if arguments.used { Scope::Whole } else { Scope::FreeSpace },
-        saved: Saved::AsPrepared,
+        contents: Contents::Preserved(scope, Saved::AsPrepared),
         io: Io::Direct,
         regions: Some(0),
         bytes: u64::MAX,
+        seed: arguments.seed,
         settings: Settings { depth: 1, largest: MAX_REQUEST },
-        journals: &journals,
+        journals,
     };
-    let preserved = Preserved::open(&intent, stop).map_err(unprepared)?;
-    warn_of_journals(intent.scope, &journals, path);
-    let claims = preserved.claims().map_or_else(Claims::default, |claims| Claims {
-        unit: Some(claims.unit),
-        phase: claims.phase,
-        rotational: Some(preserved.before().rotates()),
-    });
-    let (regions, notes) = (Some(preserved.regions().to_vec()), preserved.notes().to_vec());
-    Ok(Probed { subject: Subject::Kept(Box::new(preserved)), claims, regions, notes })
+    let prepared =
+        Prepared::open(&intent, stop).map_err(|error| refused(error, arguments.journals.as_deref()))?;
+    warn_of_journals(scope, &intent.journals, path);
+    let (claims, notes) = (prepared.claims(), prepared.notes().to_vec());
+    let regions = Some(prepared.regions().to_vec());
+    Ok(Probed { subject: Subject::Real(Box::new(prepared)), claims, regions, notes })
 }
 
 fn claims(profile: &Profile) -> Claims {

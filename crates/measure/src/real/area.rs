@@ -18,7 +18,7 @@ const LEAST: u64 = 2 * GRAIN;
 
 /// How much of a target is used, and in how many pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Areas {
+pub(crate) struct Areas {
     /// Number of pieces, spread evenly over the scope. 0 uses the whole scope, whatever `bytes` is.
     pub regions: u32,
     /// Bytes of all pieces together. Everything is used if there is less.

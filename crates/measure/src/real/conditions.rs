@@ -13,6 +13,7 @@ use straddle_device::sysfs::of_number;
 use straddle_units::io::Nanos;
 
 use crate::real::open::{Io, Kind, Opened};
+use crate::real::target::Real;
 
 /// Requests of other processes disturb a measurement if they exceed this share of all requests.
 const FOREIGN_SHARE: f64 = 0.05;
@@ -35,7 +36,7 @@ const NEVER_ROTATES: &str = "0";
 
 /// What the kernel reports about the device under a target, before the measurement.
 #[derive(Clone, Debug, Default)]
-pub struct Before {
+pub(crate) struct Before {
     /// The device's directory in sysfs.
     folder: Option<PathBuf>,
     rotates: bool,
@@ -52,16 +53,11 @@ pub struct Before {
 }
 
 /// What was observed while measuring.
-#[derive(Clone, Copy, Debug)]
-pub struct Conditions<'a> {
-    /// The workload that was run.
-    pub workload: &'a Workload,
-    /// Its results.
-    pub measured: &'a Measured,
-    /// Requests that the measurement has sent since [`Before::look`].
-    pub sent: u64,
-    /// Whether the areas held only zeroes.
-    pub blank: bool,
+#[derive(Clone, Copy)]
+struct Conditions<'a> {
+    target: &'a Real,
+    workload: &'a Workload,
+    measured: &'a Measured,
 }
 
 /// Whether the device with this folder in sysfs is a thin volume of LVM. It stands on the internal device of its
@@ -75,7 +71,7 @@ fn is_thin(folder: &Path) -> bool {
 
 impl Before {
     /// Reads the state of the device under `opened`.
-    pub fn look(opened: &Opened) -> Self {
+    pub(crate) fn look(opened: &Opened) -> Self {
         let Ok(metadata) = opened.file.metadata() else { return Self::default() };
         let number = if opened.kind == Kind::Block { metadata.rdev() } else { metadata.dev() };
         let own = of_number(number);
@@ -99,12 +95,12 @@ impl Before {
     }
 
     /// Whether the kernel reports a rotating disk.
-    pub const fn rotates(&self) -> bool {
+    pub(crate) const fn rotates(&self) -> bool {
         self.rotates
     }
 
     /// What a probe measures on a file: no property of a drive alone.
-    pub fn notes_on_file(&self, opened: &Opened) -> Vec<String> {
+    pub(crate) fn notes_on_file(&self, opened: &Opened) -> Vec<String> {
         if opened.kind != Kind::File {
             return Vec::new();
         }
@@ -118,22 +114,24 @@ impl Before {
     }
 
     /// The warnings that apply to the figures.
-    pub fn warnings(&self, opened: &Opened, seen: &Conditions<'_>) -> Vec<String> {
+    pub(crate) fn warnings(&self, target: &Real, workload: &Workload, measured: &Measured) -> Vec<String> {
+        let seen = &Conditions { target, workload, measured };
         let all = [
-            self.page_cache(opened, seen),
+            self.page_cache(seen),
             self.volatile(seen),
             self.flash(seen),
-            self.too_soon(opened, seen),
+            self.too_soon(seen),
             Self::short(seen),
             Self::drift(seen),
             Self::noise(seen),
             self.foreign(seen),
-            self.unwritten(opened, seen),
+            self.unwritten(seen),
         ];
         all.into_iter().flatten().collect()
     }
 
-    fn page_cache(&self, opened: &Opened, seen: &Conditions<'_>) -> Option<String> {
+    fn page_cache(&self, seen: &Conditions<'_>) -> Option<String> {
+        let opened = seen.target.opened();
         if opened.io != Io::Buffered {
             return None;
         }
@@ -166,8 +164,8 @@ impl Before {
         })
     }
 
-    fn too_soon(&self, opened: &Opened, seen: &Conditions<'_>) -> Option<String> {
-        if !self.rotates || opened.kind != Kind::Block || !seen.workload.writes() {
+    fn too_soon(&self, seen: &Conditions<'_>) -> Option<String> {
+        if !self.rotates || seen.target.opened().kind != Kind::Block || !seen.workload.writes() {
             return None;
         }
         let flushes = seen.measured.sweep.arms().iter().map(|arm| &arm.samples.flush_latency);
@@ -214,27 +212,28 @@ impl Before {
         let folder = self.folder.as_ref()?;
         let after = completed(&fs::read_to_string(folder.join("stat")).ok()?);
         let all = after.saturating_sub(self.completed);
+        let sent = seen.target.sent();
         // Requests of the measurement may be split or merged on the way, so only twice as many are a sign of
         // others.
-        let foreign = all.saturating_sub(seen.sent.saturating_mul(2));
+        let foreign = all.saturating_sub(sent.saturating_mul(2));
         #[allow(clippy::cast_precision_loss, reason = "a share")]
         let share = foreign as f64 / all.max(1) as f64;
         (share > FOREIGN_SHARE).then(|| {
-            format!("the device completed {all} requests meanwhile, of which the measurement sent {}: others use it", seen.sent)
+            format!("the device completed {all} requests meanwhile, of which the measurement sent {sent}: others use it")
         })
     }
 
-    fn unwritten(&self, opened: &Opened, seen: &Conditions<'_>) -> Option<String> {
+    fn unwritten(&self, seen: &Conditions<'_>) -> Option<String> {
         if self.holes {
             return Some(format!(
                 "{} has holes: writes first find room for themselves, reads of a hole touch no medium",
-                opened.path.display()
+                seen.target.opened().path.display()
             ));
         }
         if self.thin {
             return Some("a thin volume: writes first find room for themselves".to_owned());
         }
-        (seen.blank && self.discards).then(|| {
+        (seen.target.is_blank() && self.discards).then(|| {
             "all that was there were zeroes, and the device discards: sectors without contents may never be read, not even for a read-modify-write"
                 .to_owned()
         })

@@ -1,65 +1,48 @@
-//! Stores the previous contents of a target in files elsewhere until the measurement is over.
+//! Stores the previous contents of a target in a file elsewhere until the measurement is over.
 //!
-//! Invariants: nothing of the target is written before the journal of its areas is complete and
-//! durable, and a journal is removed only when the target has been seen to hold its previous contents. A
-//! journal that fails its checks is neither used nor removed. [`Kept`] is the proof of the former: it is made
-//! here only, from contents that were read ([`Pending`]) and are durable.
+//! Invariants: nothing of the target is written before the journal holds it durably, and a journal is removed
+//! only when the target has been seen to hold its previous contents. A journal that fails its checks is not
+//! used. [`Kept`] is the proof of the former: it is made here only, from contents that were read
+//! ([`Pending`]) and are durable.
 //!
-//! A file of a journal begins with a line that names the journal and the number of the file in it
-//! ([`Title`]), a line of JSON ([`Header`]) and a line with the SHA-256 of both, padded with blanks to 16384
-//! bytes. The bytes of each area follow, one area after the other. The file is written under a name that ends
-//! in `.new` and, once durable, renamed to one that ends in `.journal`. So a file called `.new` was never
-//! used, and one called `.journal` was complete. What is to be overwritten later is added in further files,
-//! each of them complete in itself, with a number in the name.
-//!
-//! Before a file gets its final name, the next one exists, called `.new`, with its first line only. So the
-//! files of a journal are those from the first to the one before the first `.new`, and a lost file is noticed
-//! even if it is the last one. When the target has been seen to hold its previous contents, that `.new` file
-//! is renamed to `.over` before any file is removed.
-//!
-//! A file that does not begin with such a line does not belong to a journal, whatever its
-//! name: it is neither used nor removed.
+//! A journal is one file, which is locked (flock) while its run lasts. It begins with a [`Header`] of
+//! [`HEADER`] bytes. Each area follows: a [`SavedArea`] of [`LINE`] bytes, and what was read there. Both are a
+//! line of JSON and a line with its SHA-256, padded with blanks. The lines of areas are written when all else
+//! is durable, so an area is in the journal as soon as its line is. Lines are sectors, which are not torn. The
+//! journal ends where zeroes, or nothing, are in the place of a line. Without any area, it was never used.
 
-mod disk;
-mod kept;
-mod left;
 mod restore;
-mod sectors;
-mod title;
 
-use std::collections::BTreeSet;
-use std::fs::{self, File, Metadata};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Read};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use serde::{Deserialize, Serialize};
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use sha2::{Digest, Sha256};
-use straddle_device::FileId;
 use straddle_device::hex::encode as hex;
+use straddle_device::sysfs::{Attributes, Directory, name_of_disk, of_number};
+use straddle_device::{FileId, claim};
 use straddle_units::{ByteCount, ByteOffset, Span};
 
-use self::disk::Disk;
-use self::title::Title;
-use crate::real::open::{OpenError, Opened};
+use crate::real::memory::Memory;
+use crate::real::open::{Kind, OpenError, Opened};
+use crate::real::target::{RealError, read_area};
 
-pub(crate) use kept::{Kept, Pending, lay};
-pub use left::{Left, Unrestored, left, unrestored};
-pub use restore::{Lacks, LaterWrites, Restored, Settled, restore};
+pub use restore::{LaterWrites, Restored, restore};
 
-/// The prefix of the names of all journal files.
+/// The first bytes of every journal.
+const MAGIC: &[u8] = b"{\"straddle_journal\":4,";
 const PREFIX: &str = "straddle-";
-const HEADER: usize = 16384;
-/// The maximum length of a journal file, in bytes. A run keeps the same contents in memory too.
-const LONGEST: u64 = 1 << 36;
-const SUFFIX: &str = "journal";
-/// The suffix of an incomplete file.
-const NEW: &str = "new";
-/// The suffix of a file that was found damaged.
-const DAMAGED: &str = "damaged";
-/// The suffix of the file that marks a journal as no longer needed.
-const OVER: &str = "over";
+const SUFFIX: &str = ".journal";
+/// A path may be as long as 4096 bytes, and longer in JSON.
+const HEADER: u64 = 16384;
+const LINE: u64 = 512;
+/// Bytes that are read or written at a time.
+const CHUNK: ByteCount = ByteCount::new(1 << 20);
 
 /// Why a journal cannot be made or used.
 #[derive(Debug, thiserror::Error)]
@@ -81,11 +64,11 @@ pub enum JournalError {
         path: PathBuf,
     },
     /// The file is damaged. It has been renamed.
-    #[error("{path}: {what}; nothing was restored, and the journal is now {renamed}", path = path.display(), renamed = renamed.display())]
+    #[error("{path}: damaged: {what}; nothing was restored, so compare the target with another copy; the journal is now {renamed}", path = path.display(), renamed = renamed.display())]
     Damaged {
         /// The journal.
         path: PathBuf,
-        /// What is wrong, and what is known about the target.
+        /// What is wrong, and the target, if it is known.
         what: String,
         /// Its new name.
         renamed: PathBuf,
@@ -139,31 +122,50 @@ straddle_units::error_kind! {
     Self::Open { source: OpenError::InUse { .. }, .. } => Refused,
 }
 
-/// The header of a journal file.
+/// Contents that were read from a target, and that no journal holds yet. Nothing writes them.
+#[derive(Default)]
+pub(crate) struct Pending(Vec<(Span, Memory)>);
+
+/// Contents that a journal holds durably.
+pub(crate) struct Kept(Vec<(Span, Memory)>);
+
+impl Pending {
+    /// Reads what of `span` is neither in `known` nor read yet: what was read first counts.
+    pub(crate) fn read(&mut self, opened: &Opened, span: Span, known: &[Span]) -> Result<(), RealError> {
+        let taken = self.0.iter().map(|(area, _)| *area).chain(known.iter().copied());
+        for gap in span.gaps(taken.filter(|area| area.overlaps(span)).collect::<Vec<_>>()) {
+            self.0.push((gap, read_area(opened, gap)?));
+        }
+        Ok(())
+    }
+}
+
+impl Kept {
+    /// The areas and their contents.
+    pub(crate) fn into_areas(self) -> Vec<(Span, Memory)> {
+        self.0
+    }
+}
+
+/// The beginning of a journal: what it is of.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Header {
-    #[serde(skip)]
-    title: Title,
+    straddle_journal: u32,
     target: PathBuf,
     size: u64,
     identity: FileId,
     /// When the target was created, if it is a file and its file system records that: inode numbers are
     /// reused.
-    #[serde(default)]
     born: Option<Duration>,
     /// The identity of the disk, if the target is a device.
-    #[serde(default)]
     disk: Disk,
-    /// A lower bound of the time of the first write, in seconds since 1970. Nothing is written before the
-    /// journal has its final name.
+    /// A lower bound of the time of the first write, in seconds since 1970.
     began_unix_seconds: u64,
-    areas: Vec<SavedArea>,
 }
 
-/// A saved area. Every write to it writes the saved bytes, so their SHA-256 is also that of the last bytes
-/// written.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+/// A saved area. Every write to it writes the saved bytes.
+#[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SavedArea {
     start: u64,
@@ -171,258 +173,68 @@ struct SavedArea {
     sha256: String,
 }
 
+/// What the kernel reports about a disk; empty for a file. The number of a device may later be given to
+/// another disk.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Disk {
+    /// The drive's own name (WWID, or serial number).
+    name: Option<String>,
+    /// The id of the boot, and the disk's number among those attached since (`diskseq`, Linux 5.15 and
+    /// later).
+    attached: Option<(String, u64)>,
+}
+
+impl Disk {
+    fn of(opened: &Opened) -> Self {
+        let Some(number) = opened.file.metadata().ok().filter(|_| opened.kind == Kind::Block) else {
+            return Self::default();
+        };
+        let device = of_number(number.rdev());
+        // A partition is identified by its disk.
+        let both = [Directory::new(device.clone()), Directory::new(device.join(".."))];
+        let name = both.iter().find_map(|disk| name_of_disk(disk).or_else(|| disk.text("serial")));
+        let sequence = both.iter().find_map(|disk| disk.number("diskseq"));
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok();
+        Self { name, attached: boot.map(|boot| boot.trim().to_owned()).zip(sequence) }
+    }
+
+    /// Whether `other` is certainly a different disk.
+    fn differs(&self, other: &Self) -> bool {
+        let is_other_name = self.name.as_ref().zip(other.name.as_ref()).is_some_and(|(one, two)| one != two);
+        let attached = self.attached.as_ref().zip(other.attached.as_ref());
+        is_other_name || attached.is_some_and(|((boot, one), (now, two))| boot == now && one != two)
+    }
+}
+
 impl Header {
-    /// The bytes of the header as written to the file. `None` if the target's path is too long or is not
-    /// UTF-8.
-    fn encode(&self) -> Option<Vec<u8>> {
-        let mut text = self.title.line().into_bytes();
-        text.extend(serde_json::to_vec(self).ok()?);
-        let sum = hex(&Sha256::digest(&text));
-        text.push(b'\n');
-        text.extend(sum.as_bytes());
-        text.push(b'\n');
-        if text.len() > HEADER || self.length().is_none() {
-            return None;
-        }
-        text.resize(HEADER, b' ');
-        Some(text)
-    }
-
-    /// Parses the first bytes of a file. `None` if they are not a valid header.
-    fn decode(bytes: &[u8]) -> Option<Self> {
-        let mut lines = bytes.get(..HEADER)?.split(|byte| *byte == b'\n');
-        let (line, text, sum, rest) = (lines.next()?, lines.next()?, lines.next()?, lines.next()?);
-        let found = Sha256::new().chain_update(line).chain_update(b"\n").chain_update(text).finalize();
-        if sum != hex(&found).as_bytes() || rest.iter().any(|byte| *byte != b' ') {
-            return None;
-        }
-        let mut header: Self = serde_json::from_slice(text).ok()?;
-        header.title = Title::decode(line)?;
-        let mut seen = BTreeSet::new();
-        let is_of_target = |area: &SavedArea| {
-            let end = area.start.checked_add(area.length);
-            area.length > 0 && end.is_some_and(|end| end <= header.size) && seen.insert(area.place())
-        };
-        (header.areas.iter().all(is_of_target) && header.length().is_some()).then_some(header)
-    }
-
-    fn read(file: &File) -> io::Result<Option<Self>> {
-        let mut bytes = Vec::with_capacity(HEADER);
-        file.take(HEADER as u64).read_to_end(&mut bytes)?;
-        Ok(Self::decode(&bytes))
-    }
-
-    /// The length of the whole file in bytes. `None` if it exceeds the maximum.
-    fn length(&self) -> Option<u64> {
-        let length = self.areas.iter().try_fold(HEADER as u64, |sum, area| sum.checked_add(area.length));
-        length.filter(|length| *length <= LONGEST)
-    }
-}
-
-impl SavedArea {
-    /// Start and length. No two areas of a journal have the same.
-    const fn place(&self) -> (u64, u64) {
-        (self.start, self.length)
-    }
-
-    fn span(&self) -> Option<Span> {
-        Span::new(ByteOffset::new(self.start), ByteCount::new(self.length))
-    }
-}
-
-/// A journal that is being written, in one or more files. They stay until [`remove`](Self::remove) is called.
-#[derive(Debug)]
-pub(crate) struct Journal {
-    folder: PathBuf,
-    /// The name of the first file without its suffix. The names of the others have their number after it.
-    stem: String,
-    parts: Vec<PathBuf>,
-    /// The file to be filled next, with its first line only. Its existence shows that no other file follows.
-    next: Option<File>,
-    /// The first file. It is locked for as long as the measurement runs, so that no other process takes the
-    /// journal for that of a run that has died.
-    lock: Option<Locked>,
-    /// Whether adding to it failed. It may hold a part of what was to be added, and the same area must not be
-    /// in two of its files, so nothing more is added.
-    has_failed: bool,
-}
-
-/// The number of areas in a file. A header has room for them and for a long path.
-const AREAS: usize = 64;
-
-/// A locked file. It is unlocked explicitly: a child process that is being started may have the open file for
-/// longer than this process.
-#[derive(Debug)]
-struct Locked(File);
-
-impl Drop for Locked {
-    fn drop(&mut self) {
-        straddle_device::claim::unlock(&self.0);
-    }
-}
-
-/// The path of the file with this number in the journal `stem`.
-fn named(folder: &Path, stem: &str, number: u64, suffix: &str) -> PathBuf {
-    let name = if number == 0 { stem.to_owned() } else { format!("{stem}.{number}") };
-    folder.join(format!("{name}.{suffix}"))
-}
-
-/// Makes the directory entries of `folder` durable.
-fn sync_folder(folder: &Path) -> io::Result<()> {
-    File::open(folder).and_then(|folder| folder.sync_all())
-}
-
-impl Journal {
-    /// An empty journal of `opened` in `folder`.
-    pub(crate) fn new(folder: &Path, opened: &Opened) -> Result<Self, JournalError> {
-        let failed = |source| JournalError::Io { path: folder.to_owned(), what: "make a folder for", source };
-        fs::create_dir_all(folder).map_err(failed)?;
-        let stem = format!("{PREFIX}{}-{}-{}", opened.id.number(), std::process::id(), now().as_nanos());
-        Ok(Self {
-            folder: folder.to_owned(),
-            stem,
-            parts: Vec::new(),
-            next: None,
-            lock: None,
-            has_failed: false,
-        })
-    }
-
-    /// Writes what was read from `opened` to new files, durably. After an error, nothing more can be added.
-    pub(crate) fn add(&mut self, opened: &Opened, pending: Pending) -> Result<Kept, JournalError> {
-        let failed = |source| JournalError::Io { path: self.folder.clone(), what: "write", source };
-        if self.has_failed {
-            return Err(failed(io::Error::other("an earlier write to it failed")));
-        }
-        self.has_failed = true;
-        let areas: Vec<(Span, &[u8])> = pending.areas().collect();
-        for areas in areas.chunks(AREAS) {
-            self.add_part(opened, areas)?;
-        }
-        let failed = |source| JournalError::Io { path: self.folder.clone(), what: "write", source };
-        sync_folder(&self.folder).map_err(failed)?;
-        self.has_failed = false;
-        Ok(Kept::durable(pending))
-    }
-
-    fn named(&self, number: usize, suffix: &str) -> PathBuf {
-        named(&self.folder, &self.stem, number as u64, suffix)
-    }
-
-    fn add_part(&mut self, opened: &Opened, areas: &[(Span, &[u8])]) -> Result<(), JournalError> {
-        let number = self.parts.len();
-        let (path, new) = (self.named(number, SUFFIX), self.named(number, NEW));
-        let title = Title::new(&self.stem, number as u64);
-        let text = self.header(&title, opened, areas)?;
-        let failed = |what| {
-            let path = path.clone();
-            move |source| JournalError::Io { path, what, source }
-        };
-        let file = self.next.take().map_or_else(|| title.make(&new), Ok).map_err(failed("make"))?;
-        match self.fill(&file, &text, areas) {
-            Ok(next) => self.next = Some(next),
-            Err(source) => {
-                // None of these areas has been written yet. A first file is removed. A later one stays, to
-                // show that no other follows.
-                let line = title.line();
-                let _ = file.write_all_at(line.as_bytes(), 0).and_then(|()| file.set_len(line.len() as u64));
-                let _ = title::remove(&self.named(number + 1, NEW), &self.stem);
-                if number == 0 {
-                    let _ = title::remove(&new, &self.stem);
-                } else {
-                    self.next = Some(file);
-                }
-                return Err(failed("write")(source));
-            }
-        }
-        self.parts.push(path);
-        self.lock.get_or_insert(Locked(file));
-        Ok(())
-    }
-
-    /// Fills the file, gives it its final name, and returns the file after it.
-    fn fill(&self, file: &File, text: &[u8], areas: &[(Span, &[u8])]) -> io::Result<File> {
-        let number = self.parts.len();
-        file.write_all_at(text, 0)?;
-        let mut at = HEADER as u64;
-        for (_, bytes) in areas {
-            file.write_all_at(bytes, at)?;
-            at += bytes.len() as u64;
-        }
-        let next = Title::new(&self.stem, number as u64 + 1).make(&self.named(number + 1, NEW))?;
-        // The final name means that the contents are durable.
-        file.sync_all()?;
-        fs::rename(self.named(number, NEW), self.named(number, SUFFIX))?;
-        Ok(next)
-    }
-
-    fn header(
-        &self,
-        title: &Title,
-        opened: &Opened,
-        areas: &[(Span, &[u8])],
-    ) -> Result<Vec<u8>, JournalError> {
+    fn of(opened: &Opened) -> Result<Self, JournalError> {
         let failed =
             |source| JournalError::Io { path: opened.path.clone(), what: "name the target of", source };
-        let saved = areas.iter().map(|(span, bytes)| SavedArea {
-            start: span.start().get(),
-            length: span.len().get(),
-            sha256: hex(&Sha256::digest(bytes)),
-        });
-        let header = Header {
-            title: title.clone(),
+        Ok(Self {
+            straddle_journal: 4,
             target: opened.path.canonicalize().map_err(failed)?,
             size: opened.size,
             identity: opened.id,
             born: opened.file.metadata().ok().as_ref().and_then(born),
             disk: Disk::of(opened),
             began_unix_seconds: now().as_secs(),
-            areas: saved.collect(),
-        };
-        header.encode().ok_or(JournalError::Name { path: header.target })
+        })
     }
 
-    /// The path of the first file.
-    pub(crate) fn path(&self) -> Option<&Path> {
-        self.parts.first().map(PathBuf::as_path)
+    /// Whether the file or device that was found at `name` is the target. An unknown time does not exclude it.
+    fn is_of(&self, id: FileId, found: Option<Duration>) -> bool {
+        id == self.identity && self.born.zip(found).is_none_or(|(then, now)| then == now)
     }
 
-    /// Removes the journal, as the target holds its previous contents.
-    pub(crate) fn remove(self) -> Result<(), JournalError> {
-        let Some(last) = self.parts.len().checked_sub(1) else { return Ok(()) };
-        let end = self.next.is_some().then(|| self.named(last + 1, NEW));
-        remove(&self.folder, &self.stem, end.as_deref(), &self.parts)
-    }
-}
-
-/// Removes the files `parts` of the journal `stem`. Before that, the file `end` is renamed to `.over`, which
-/// marks the journal as no longer needed.
-fn remove(folder: &Path, stem: &str, end: Option<&Path>, parts: &[PathBuf]) -> Result<(), JournalError> {
-    let failed = |path: &Path| {
-        let path = path.to_owned();
-        move |source| JournalError::Io { path, what: "remove", source }
-    };
-    let over = &named(folder, stem, 0, OVER);
-    let title = Title::new(stem, 0);
-    let is_ours =
-        |path: &Path| Title::read(path).is_ok_and(|title| title.is_some_and(|title| title.stem == stem));
-    if !is_ours(over) {
-        if fs::symlink_metadata(over).is_ok() {
-            return Err(failed(over)(io::Error::other("a file that is not the journal's has this name")));
+    /// How the open target differs from the one that was measured.
+    fn difference(&self, opened: &Opened) -> Option<String> {
+        let born = opened.file.metadata().ok().as_ref().and_then(born);
+        if !self.is_of(opened.id, born) || self.disk.differs(&Disk::of(opened)) {
+            return Some("it has been replaced".to_owned());
         }
-        match end.filter(|end| is_ours(end)) {
-            Some(end) => fs::rename(end, over),
-            // The file is missing, so the mark is made.
-            None => title.make(over).map(drop),
-        }
-        .map_err(failed(over))?;
+        (opened.size != self.size).then(|| format!("{} bytes, then {}", opened.size, self.size))
     }
-    sync_folder(folder).map_err(failed(over))?;
-    // The first file, which is locked, is removed last of the parts.
-    for path in parts.iter().rev().map(PathBuf::as_path).chain([over.as_path()]) {
-        title::remove(path, stem).map_err(failed(path))?;
-    }
-    Ok(())
 }
 
 /// When a file was created, since 1970. `None` if that is not recorded.
@@ -431,13 +243,258 @@ fn born(metadata: &Metadata) -> Option<Duration> {
     created.duration_since(UNIX_EPOCH).ok()
 }
 
-/// Whether a file created at `found` may be the target of `header`. An unknown time does not exclude it.
-fn is_of_age(header: &Header, found: Option<Duration>) -> bool {
-    header.born.zip(found).is_none_or(|(then, now)| then == now)
-}
-
 fn now() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+/// A line of JSON and one with its sum, padded with blanks. `None` if there is too little room.
+fn encoded(value: &impl Serialize, length: u64) -> Option<Vec<u8>> {
+    let mut text = serde_json::to_vec(value).ok()?;
+    let sum = hex(&Sha256::digest(&text));
+    text.extend(format!("\n{sum}\n").into_bytes());
+    let length = usize::try_from(length).ok().filter(|length| text.len() <= *length)?;
+    text.resize(length, b' ');
+    Some(text)
+}
+
+fn decoded<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
+    let mut lines = bytes.split(|byte| *byte == b'\n');
+    let (text, sum, rest) = (lines.next()?, lines.next()?, lines.next()?);
+    if sum != hex(&Sha256::digest(text)).as_bytes() || rest.iter().any(|byte| *byte != b' ') {
+        return None;
+    }
+    serde_json::from_slice(text).ok()
+}
+
+/// The journal of a running measurement. It stays until [`remove`](Self::remove) is called.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    path: PathBuf,
+    file: Locked,
+    /// Where the next area goes.
+    end: u64,
+    /// Whether a write to it failed. What it has of that is not known, so nothing more is added.
+    has_failed: bool,
+}
+
+/// A locked file. It is unlocked explicitly: a child process that is being started may have the open file for
+/// longer than this process.
+#[derive(Debug)]
+struct Locked(File);
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        claim::unlock(&self.0);
+    }
+}
+
+impl Locked {
+    /// Locks `file`; `None` if another process has.
+    fn of(file: File) -> io::Result<Option<Self>> {
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(Self(file))),
+            Err(Errno::WOULDBLOCK) => Ok(None),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Whether it has been removed.
+    fn is_gone(&self) -> io::Result<bool> {
+        Ok(self.0.metadata()?.nlink() == 0)
+    }
+}
+
+impl Journal {
+    /// Makes an empty journal of `opened` in `folder`.
+    pub(crate) fn make(folder: &Path, opened: &Opened) -> Result<Self, JournalError> {
+        let failed = |path: &Path, what| {
+            let path = path.to_owned();
+            move |source| JournalError::Io { path, what, source }
+        };
+        let header = Header::of(opened)?;
+        let header = encoded(&header, HEADER).ok_or(JournalError::Name { path: header.target })?;
+        fs::create_dir_all(folder).map_err(failed(folder, "make a folder for"))?;
+        let path = folder.join(format!("{PREFIX}{}-{}{SUFFIX}", std::process::id(), now().as_nanos()));
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+        let file = file.map_err(failed(&path, "make"))?;
+        let begin = |file| {
+            let taken = || io::Error::other("another process has locked or removed it");
+            let file = Locked::of(file)?.ok_or_else(taken)?;
+            if file.is_gone()? {
+                return Err(taken());
+            }
+            file.0.write_all_at(&header, 0)?;
+            File::open(folder)?.sync_all()?;
+            Ok(file)
+        };
+        match begin(file) {
+            Ok(file) => Ok(Self { path, file, end: HEADER, has_failed: false }),
+            Err(source) => {
+                let _ = fs::remove_file(&path);
+                Err(failed(&path, "write")(source))
+            }
+        }
+    }
+
+    /// Adds what was read, durably. After an error, nothing more can be added.
+    pub(crate) fn add(&mut self, pending: Pending) -> Result<Kept, JournalError> {
+        let failed = |source| JournalError::Io { path: self.path.clone(), what: "write", source };
+        if self.has_failed {
+            return Err(failed(io::Error::other("an earlier write to it failed")));
+        }
+        match self.write(&pending) {
+            Ok(end) => self.end = end,
+            Err(source) => {
+                self.has_failed = true;
+                return Err(failed(source));
+            }
+        }
+        Ok(Kept(pending.0))
+    }
+
+    /// Writes the areas, and their lines when these are durable. Returns where they end.
+    fn write(&self, pending: &Pending) -> io::Result<u64> {
+        if pending.0.is_empty() {
+            return Ok(self.end);
+        }
+        let file = &self.file.0;
+        let (mut lines, mut at) = (Vec::new(), self.end);
+        for (span, memory) in &pending.0 {
+            let (start, length) = (span.start().get(), span.len().get());
+            let area = SavedArea { start, length, sha256: hex(&Sha256::digest(memory.bytes())) };
+            lines.extend(encoded(&area, LINE).map(|line| (at, line)));
+            file.write_all_at(memory.bytes(), at + LINE)?;
+            at += LINE + length;
+        }
+        file.sync_all()?;
+        lines.iter().try_for_each(|(at, line)| file.write_all_at(line, *at))?;
+        file.sync_all()?;
+        Ok(at)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Removes the journal, as the target holds its previous contents.
+    pub(crate) fn remove(self) -> Result<(), JournalError> {
+        remove(&self.path)
+    }
+}
+
+fn remove(path: &Path) -> Result<(), JournalError> {
+    fs::remove_file(path).map_err(|source| JournalError::Io { path: path.to_owned(), what: "remove", source })
+}
+
+/// Returns the journals in `folder`, ordered by name. Empty if the folder does not exist; an error if it
+/// cannot be read. The user chooses the folder, so it may have files of other programs: only a file that
+/// begins as a journal does is one, or an empty one with its name, of a run that was killed at once.
+pub fn left(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let entry = entry?;
+        let name = entry.file_name();
+        let is_named = name.to_str().is_some_and(|name| name.starts_with(PREFIX) && name.ends_with(SUFFIX));
+        if !is_named || !entry.file_type()?.is_file() {
+            continue;
+        }
+        let mut begin = Vec::new();
+        match File::open(entry.path()).and_then(|file| file.take(MAGIC.len() as u64).read_to_end(&mut begin))
+        {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            read => read?,
+        };
+        if begin.is_empty() || begin == MAGIC {
+            found.push(entry.path());
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// A journal that must be restored before the next run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Unrestored {
+    pub(crate) path: PathBuf,
+    /// Whether its run, or a process that restores it, is still running.
+    pub(crate) is_running: bool,
+}
+
+/// Finds a journal in `folder` whose target is what `path` names now. Its run did not end, or is still
+/// running. One without a readable header does not say which target it is of, and no run is refused for it.
+pub(crate) fn unrestored(path: &Path, folder: &Path) -> io::Result<Option<Unrestored>> {
+    // A missing target is reported when it is opened.
+    let Ok(metadata) = fs::metadata(path) else { return Ok(None) };
+    let (name, id, born) = (path.canonicalize().ok(), FileId::of(&metadata), born(&metadata));
+    for path in left(folder)? {
+        let Ok(file) = File::open(&path) else { continue };
+        let header: Option<Header> = read(&file, 0, HEADER).ok().and_then(|bytes| decoded(&bytes));
+        let is_of_this = |header: Header| name.as_ref() == Some(&header.target) || header.is_of(id, born);
+        let is_used = || read(&file, HEADER, LINE).is_ok_and(|line| !is_end(&line));
+        if header.is_some_and(is_of_this) && is_used() {
+            return Ok(Some(Unrestored { path, is_running: !matches!(Locked::of(file), Ok(Some(_))) }));
+        }
+    }
+    Ok(None)
+}
+
+/// Reads `length` bytes of a journal from byte `at` on, or fewer at its end.
+fn read(file: &File, at: u64, length: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
+    let mut done = 0;
+    while let more @ 1.. = file.read_at(&mut bytes[done..], at + done as u64)? {
+        done += more;
+    }
+    bytes.truncate(done);
+    Ok(bytes)
+}
+
+/// Whether there is no line of an area.
+fn is_end(line: &[u8]) -> bool {
+    line.iter().all(|byte| *byte == 0)
+}
+
+/// An area of the target, and where its contents are in the journal.
+#[derive(Debug)]
+struct Area {
+    span: Span,
+    at: u64,
+}
+
+/// Reads the areas of a journal, and checks all of their contents. The kind of the error is `InvalidData` if
+/// it is damaged.
+fn areas(file: &File, header: &Header) -> io::Result<Vec<Area>> {
+    let length = file.metadata()?.len();
+    let mut areas = Vec::new();
+    let mut at = HEADER;
+    loop {
+        let line = read(file, at, LINE)?;
+        if is_end(&line) {
+            return Ok(areas);
+        }
+        let damaged = |what: &str| io::Error::new(io::ErrorKind::InvalidData, format!("{what} (byte {at})"));
+        let area: SavedArea = decoded(&line).ok_or_else(|| damaged("the line of an area"))?;
+        let span = Span::new(ByteOffset::new(area.start), ByteCount::new(area.length))
+            .filter(|span| !span.is_empty() && span.end().get() <= header.size)
+            .ok_or_else(|| damaged("an area outside of the target"))?;
+        if length.saturating_sub(at + LINE) < area.length {
+            return Err(damaged("the contents of an area are cut off"));
+        }
+        let area_at = at + LINE;
+        let mut sum = Sha256::new();
+        for piece in Span::first(span.len()).pieces(CHUNK) {
+            sum.update(read(file, area_at + piece.start().get(), piece.len().get())?);
+        }
+        if hex(&sum.finalize()) != area.sha256 {
+            return Err(damaged("the contents of an area have another sum"));
+        }
+        areas.push(Area { span, at: area_at });
+        at = area_at + area.length;
+    }
 }
 
 #[cfg(test)]

@@ -8,12 +8,11 @@ use std::path::{Path, PathBuf};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
+use straddle_device::FileId;
 use straddle_device::claim::{self, Claim, LockError};
 use straddle_device::image::Format;
 use straddle_device::live::Machine;
-use straddle_device::{FileId, Target};
 
-use crate::real::area;
 use crate::real::memory::Memory;
 
 /// How data is transferred to and from the target.
@@ -29,7 +28,7 @@ pub enum Io {
 
 /// The type of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// A regular file.
     File,
     /// A block device.
@@ -139,22 +138,21 @@ straddle_units::error_kind! {
 /// If it cannot be opened.
 pub fn extent(path: &Path, io: Io) -> Result<(u64, u64), OpenError> {
     const USUAL: u64 = 512;
-    match Opened::for_reading(path, io) {
-        Ok(opened) => Ok((opened.size(), opened.sector())),
+    match Opened::open(path, Access::Read, io) {
+        Ok(opened) => Ok((opened.size, opened.sector)),
         Err(OpenError::NoDirect { .. }) => {
-            Opened::for_reading(path, Io::Buffered).map(|opened| (opened.size(), USUAL))
+            Opened::open(path, Access::Read, Io::Buffered).map(|opened| (opened.size, USUAL))
         }
         Err(error) => Err(error),
     }
 }
 
-/// An open target, as it was found. What may be written to it depends on its size and its file, so other
-/// crates can only read them.
+/// An open target, as it was found.
 #[derive(Debug)]
-pub struct Opened {
+pub(crate) struct Opened {
     /// The path as given.
     pub(crate) path: PathBuf,
-    /// The open file. Only this crate writes through it.
+    /// The open file.
     pub(crate) file: File,
     /// The type.
     pub(crate) kind: Kind,
@@ -174,51 +172,6 @@ pub struct Opened {
 const UNITS: [u64; 4] = [512, 1024, 2048, 4096];
 
 impl Opened {
-    /// The path as given.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// The type.
-    pub const fn kind(&self) -> Kind {
-        self.kind
-    }
-
-    /// Its size in bytes.
-    pub const fn size(&self) -> u64 {
-        self.size
-    }
-
-    /// The smallest unit that can be read, in bytes.
-    pub const fn sector(&self) -> u64 {
-        self.sector
-    }
-
-    /// How data is transferred.
-    pub const fn io(&self) -> Io {
-        self.io
-    }
-
-    /// Returns a device's model as given by the kernel, or "a file" or "a block device" if there is none.
-    pub fn title(&self) -> String {
-        match self.kind {
-            Kind::File => self.title_with(None),
-            Kind::Block => self.title_with(area::examine(self).ok().as_ref()),
-        }
-    }
-
-    /// As [`title`](Self::title), of a target that was examined.
-    pub(crate) fn title_with(&self, examined: Option<&Target>) -> String {
-        let unnamed = if self.kind == Kind::File { "a file" } else { "a block device" };
-        let model = examined.and_then(|target| target.identity.model.clone());
-        model.unwrap_or_else(|| unnamed.to_owned())
-    }
-
-    /// Opens `path` for reading only.
-    pub fn for_reading(path: &Path, io: Io) -> Result<Self, OpenError> {
-        Self::open(path, Access::Read, io)
-    }
-
     /// Opens `path`. For writing, it is locked until the file is closed, and no other process may use it.
     pub(crate) fn open(path: &Path, access: Access, io: Io) -> Result<Self, OpenError> {
         let unusable = |source| OpenError::Unusable { path: path.to_owned(), source };
@@ -285,9 +238,7 @@ impl Opened {
         let sector = unit(&file, size, io).map_err(unusable)?;
         Ok(Self { path: path.to_owned(), file, kind, id, size, sector, io, _claim: claim })
     }
-}
 
-impl Opened {
     /// The current length of the file. The size of a device does not change.
     pub(crate) fn length(&self) -> u64 {
         match self.kind {
@@ -359,9 +310,9 @@ fn unit(file: &File, size: u64, io: Io) -> io::Result<u64> {
         let at = if size >= 2 * unit { unit } else { 0 };
         let length = usize::try_from(unit).unwrap_or(8192);
         match file.read_at(&mut memory.bytes_mut()[..length], at) {
-            Ok(_) => return Ok(unit),
             Err(error) if Errno::from_io_error(&error) == Some(Errno::INVAL) => {}
-            Err(error) => return Err(error),
+            // An error of the drive comes after the unit was accepted.
+            _ => return Ok(unit),
         }
     }
     Err(Errno::INVAL.into())

@@ -1,25 +1,25 @@
-//! Detects other processes that open the target while it is measured.
+//! Other processes that open the target while it is written: they have to wait, where the kernel supports
+//! that, or are detected.
 //!
 //! Invariants: it asks the kernel and reads nothing of the target, which would fill its caches. A
 //! process that writes to a layer below the target, or to a part of the target, counts as one that writes to
 //! the target.
 
-use std::fs::{self, Metadata};
+use std::fs::{self, File, Metadata};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::PathBuf;
+use std::time::SystemTime;
 
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;
 use straddle_device::FileId;
+use straddle_device::claim::{self, LockError};
 use straddle_device::live::{Machine, sees_all_processes};
 
-mod partitions;
-
-use crate::real::open::{Access, Opened};
-use partitions::Partitions;
+use crate::real::open::{Access, Kind, Opened};
 
 /// The inotify events that are watched for.
 const WATCHED: WatchFlags = WatchFlags::OPEN.union(WatchFlags::CLOSE_WRITE);
@@ -39,13 +39,9 @@ pub(crate) enum Seen {
 #[derive(Debug)]
 pub(crate) struct Others {
     queue: OwnedFd,
-    /// New partitions, which raise no event in `queue`.
-    partitions: Partitions,
     access: Access,
     target: Metadata,
     path: PathBuf,
-    /// The other paths to the same bytes, which are watched as well.
-    ways: Vec<(FileId, PathBuf)>,
     /// Whether a process closed the target after writing while the target's users were being determined.
     wrote: bool,
 }
@@ -56,49 +52,43 @@ impl Others {
         let of_target = |error: Errno| (opened.path.clone(), error.into());
         let queue = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).map_err(of_target)?;
         let target = opened.file.metadata().map_err(|error| (opened.path.clone(), error))?;
-        let ways = Machine::read(None).other_ways(&target);
-        let partitions = Partitions::of(opened.id, &ways);
         // Watches the open file, whatever its path names now.
         let path = format!("/proc/self/fd/{}", opened.file.as_raw_fd());
         inotify::add_watch(&queue, path.as_str(), WATCHED).map_err(of_target)?;
-        for (id, way) in &ways {
-            let watched = match fs::metadata(way) {
-                Ok(found) if FileId::of(&found) == *id => {
-                    inotify::add_watch(&queue, way, WATCHED).map(|_| ()).map_err(io::Error::from)
+        // The other paths to the same bytes are watched as well.
+        for (id, way) in Machine::read(None).other_ways(&target) {
+            let watched = match fs::metadata(&way) {
+                Ok(found) if FileId::of(&found) == id => {
+                    inotify::add_watch(&queue, &way, WATCHED).map(|_| ()).map_err(io::Error::from)
                 }
                 // A device without a node cannot be opened.
                 Err(error) if id.is_device() && error.kind() == io::ErrorKind::NotFound => Ok(()),
                 Ok(_) => Err(io::ErrorKind::NotFound.into()),
                 Err(error) => Err(error),
             };
-            watched.map_err(|error| (way.clone(), error))?;
+            watched.map_err(|error| (way, error))?;
         }
         let path = opened.path.clone();
-        Ok(Self { queue, partitions, access, target, path, ways, wrote: false })
+        Ok(Self { queue, access, target, path, wrote: false })
     }
 
     /// The users of the target, whether they came before or after the watch began.
-    pub(crate) fn users(&mut self) -> Vec<String> {
+    fn users(&mut self) -> Vec<String> {
         // To query the backing file of a loop device is to open the device, which raises events. So the
         // queries come before the events are read. A close after writing is remembered; a process that opens
         // the target from here on is found at the next look.
         let machine = Machine::read(None);
         self.wrote |= self.events().contains(ReadFlags::CLOSE_WRITE);
-        let mut users = if self.access == Access::Share && self.target.file_type().is_block_device() {
+        if self.access == Access::Share && self.target.file_type().is_block_device() {
             machine.uses_of_whole(&self.target)
         } else {
             machine.uses_of(&self.target, &self.path)
-        };
-        let ways = machine.other_ways(&self.target);
-        if let Some((_, new)) = ways.iter().find(|way| !self.ways.contains(way)) {
-            users.push(format!("{} was made", new.display()));
         }
-        users
     }
 
     /// Checks that no other process uses the target so far. The error says which one does. Processes that
     /// have opened and closed it already, this one included, count if they wrote.
-    pub(crate) fn check_alone(&mut self) -> Result<(), String> {
+    fn check_alone(&mut self) -> Result<(), String> {
         let wrote = || "another program has opened it for writing".to_owned();
         match self.users().into_iter().next() {
             Some(user) => Err(user),
@@ -108,13 +98,9 @@ impl Others {
     }
 
     /// Whether another process has, or had, the target open for writing since the previous look.
-    pub(crate) fn look(&mut self) -> Seen {
+    fn look(&mut self) -> Seen {
         let seen = self.events();
         let wrote = seen.contains(ReadFlags::CLOSE_WRITE) || std::mem::take(&mut self.wrote);
-        // A partition that was made is opened next, and no event reports that.
-        if self.partitions.has_new() {
-            return Seen::Opened;
-        }
         match (seen.contains(ReadFlags::OPEN), wrote) {
             (false, false) => Seen::Nobody,
             (true, wrote) if wrote || self.is_used() => Seen::Opened,
@@ -138,6 +124,56 @@ impl Others {
     /// examined: then it counts as one that may.
     fn is_used(&mut self) -> bool {
         !self.users().is_empty() || !sees_all_processes()
+    }
+}
+
+/// Protects the data of other processes from the moment it begins.
+#[derive(Debug)]
+pub(crate) struct Lookout {
+    /// They proceed, and are detected; `None` if they wait until the target is released.
+    watched: Option<Others>,
+    /// When it began.
+    pub(crate) began: SystemTime,
+    /// The last time when no other process was detected.
+    pub(crate) clear: SystemTime,
+}
+
+impl Lookout {
+    /// Watches a claimed target. The error names a program that has it open.
+    pub(crate) fn over(opened: &Opened, mut others: Others) -> Result<Self, String> {
+        let is_kept = opened.kind == Kind::File
+            && match claim::keep(&opened.file) {
+                Err(LockError::Opened) => return Err(LockError::Opened.to_string()),
+                kept => kept.unwrap_or(false),
+            };
+        // None of the contents to be kept has been read yet.
+        others.check_alone()?;
+        let began = SystemTime::now();
+        Ok(Self { watched: (!is_kept).then_some(others), began, clear: began })
+    }
+
+    /// Looks for processes that came since the previous look.
+    pub(crate) fn look(&mut self, file: &File) -> Seen {
+        let seen = match &mut self.watched {
+            Some(others) => others.look(),
+            None if claim::is_kept(file) => Seen::Nobody,
+            None => Seen::Opened,
+        };
+        if seen == Seen::Nobody {
+            self.clear = SystemTime::now();
+        }
+        seen
+    }
+
+    /// Whether others have to wait.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.watched.is_none()
+    }
+
+    /// Whether a process that came since the last clear look still waits: the kernel makes none wait for longer
+    /// than a certain time.
+    pub(crate) fn has_made_wait(&self) -> bool {
+        self.is_kept() && self.clear.elapsed().is_ok_and(|waited| waited < claim::waits_for())
     }
 }
 

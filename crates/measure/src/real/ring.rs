@@ -7,22 +7,14 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::fd::AsRawFd;
 
 use io_uring::{IoUring, opcode, types};
 use rustix::io::Errno;
+use straddle_units::io::Operation;
 
 use crate::real::memory::Memory;
-
-/// A kind of request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ask {
-    Read,
-    Write,
-    /// A write that is durable when it completes (`RWF_DSYNC`).
-    WriteDurable,
-    Flush,
-}
 
 /// A place in the ring's memory: the index of the piece, the first byte, and the number of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +22,23 @@ pub(crate) struct Place {
     pub(crate) piece: usize,
     pub(crate) from: usize,
     pub(crate) length: u32,
+}
+
+impl Place {
+    fn range(&self) -> Option<Range<usize>> {
+        Some(self.from..self.from.checked_add(usize::try_from(self.length).ok()?)?)
+    }
+
+    pub(crate) fn bytes<'a>(&self, memory: &'a [Memory]) -> io::Result<&'a [u8]> {
+        let bytes =
+            memory.get(self.piece).zip(self.range()).and_then(|(piece, range)| piece.bytes().get(range));
+        bytes.ok_or_else(|| Errno::INVAL.into())
+    }
+
+    pub(crate) fn bytes_mut<'a>(&self, memory: &'a mut [Memory]) -> io::Result<&'a mut [u8]> {
+        let piece = memory.get_mut(self.piece).zip(self.range());
+        piece.and_then(|(piece, range)| piece.bytes_mut().get_mut(range)).ok_or_else(|| Errno::INVAL.into())
+    }
 }
 
 pub(crate) struct Ring {
@@ -77,30 +86,36 @@ impl Ring {
     }
 
     /// Queues a request. The kernel receives it with the next [`wait`](Self::wait).
-    pub(crate) fn push(&mut self, ask: Ask, place: Place, offset: u64, id: u64) -> io::Result<()> {
-        let entry = if ask == Ask::Flush {
-            opcode::Fsync::new(FILE).flags(types::FsyncFlags::DATASYNC).build()
-        } else {
-            let length = usize::try_from(place.length).map_err(|_| Errno::INVAL)?;
-            let bytes = self.memory.get_mut(place.piece).ok_or(Errno::INVAL)?.bytes_mut();
-            let part =
-                bytes.get_mut(place.from..).and_then(|rest| rest.get_mut(..length)).ok_or(Errno::INVAL)?;
-            let index = u16::try_from(place.piece).map_err(|_| Errno::INVAL)?;
-            let (start, flags) =
-                (part.as_mut_ptr(), if ask == Ask::WriteDurable { libc::RWF_DSYNC } else { 0 });
-            match (ask, self.registered) {
-                (Ask::Read, true) => {
-                    opcode::ReadFixed::new(FILE, start, place.length, index).offset(offset).build()
-                }
-                (Ask::Read, false) => opcode::Read::new(FILE, start, place.length).offset(offset).build(),
-                (_, true) => opcode::WriteFixed::new(FILE, start, place.length, index)
-                    .offset(offset)
-                    .rw_flags(flags)
-                    .build(),
-                (_, false) => {
-                    opcode::Write::new(FILE, start, place.length).offset(offset).rw_flags(flags).build()
+    pub(crate) fn push(
+        &mut self,
+        operation: Operation,
+        places: &[Place],
+        offset: u64,
+        id: u64,
+    ) -> io::Result<()> {
+        let entry = match (operation, places) {
+            (Operation::Flush, _) => opcode::Fsync::new(FILE).flags(types::FsyncFlags::DATASYNC).build(),
+            (_, [place]) => {
+                let start = place.bytes_mut(&mut self.memory)?.as_mut_ptr();
+                let index = u16::try_from(place.piece).map_err(|_| Errno::INVAL)?;
+                let flags = if operation == Operation::WriteFua { libc::RWF_DSYNC } else { 0 };
+                match (operation, self.registered) {
+                    (Operation::Read, true) => {
+                        opcode::ReadFixed::new(FILE, start, place.length, index).offset(offset).build()
+                    }
+                    (Operation::Read, false) => {
+                        opcode::Read::new(FILE, start, place.length).offset(offset).build()
+                    }
+                    (_, true) => opcode::WriteFixed::new(FILE, start, place.length, index)
+                        .offset(offset)
+                        .rw_flags(flags)
+                        .build(),
+                    (_, false) => {
+                        opcode::Write::new(FILE, start, place.length).offset(offset).rw_flags(flags).build()
+                    }
                 }
             }
+            _ => return Err(Errno::OPNOTSUPP.into()),
         };
         let entry = entry.user_data(id);
         // SAFETY: the request's memory is a part of the ring's own memory, as checked above, which lives

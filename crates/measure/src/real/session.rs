@@ -1,9 +1,10 @@
 //! Writes to a target whose contents are preserved.
 //!
 //! Invariants: a target whose contents are to stay is written only through a [`Session`], and
-//! only with the bytes that were read from it. A session requires a claimed target ([`Claimed`]), a durable
+//! only with the bytes that were read from it. A session requires a claimed target, a durable
 //! journal of the contents to be overwritten, and a watch for other processes, which is checked before each
-//! request. What was read becomes writable only as what the journal returns (`Pending`, `Kept`). It ends with a comparison, and removes its journal if nothing differs.
+//! request. What was read becomes writable only as what the journal returns (`Pending`, `Kept`). It ends with a
+//! comparison, and removes its journal if nothing differs.
 //!
 //! Where the kernel makes other processes wait before they can open the target (a lease on a file), nothing
 //! that they write can be lost. Elsewhere they may write while a request is on its way: [`Verdict`] says
@@ -11,8 +12,6 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::SystemTime;
 
 use crate::bench::{Description, Surface, Target, TargetError};
@@ -20,33 +19,33 @@ use straddle_device::claim;
 use straddle_units::io::{Completion, Counters, Nanos, Operation, Request, Time};
 use straddle_units::{ByteCount, Span};
 
-use crate::real::claimed::{Claimed, Surveyed};
-use crate::real::finished::Finished;
+use crate::real::area::AreaError;
 use crate::real::holes;
-use crate::real::journal::{Journal, JournalError, Pending, Unrestored, unrestored};
-use crate::real::lookout::Lookout;
+use crate::real::journal::{Journal, JournalError, Pending};
 use crate::real::moment::format_moment;
-use crate::real::others::Seen;
-use crate::real::target::{Real, RealError, Settings, Writes};
+use crate::real::open::OpenError;
+use crate::real::others::{Lookout, Others, Seen};
+use crate::real::prepared::Saved;
+use crate::real::target::{Real, RealError, Writes};
 
-/// Why a session cannot begin or end.
+/// Why a measurement cannot begin or end.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
-    /// Another process uses the target.
-    #[error("{path}: in use: {by}; nothing was written", path = path.display())]
-    InUse {
-        /// The target.
-        path: PathBuf,
-        /// The users.
-        by: String,
-    },
+    /// The target cannot be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// No area of it may be written.
+    #[error(transparent)]
+    Area(#[from] AreaError),
     /// An interrupted run has not been restored, or another one is running.
-    #[error("{path}: in use, or not restored since an interrupted run: journal {journal}", path = path.display(), journal = journal.display())]
+    #[error("{path}: {}", unrestored(journal, *is_running), path = path.display())]
     Unrestored {
         /// The target.
         path: PathBuf,
-        /// A file of the journal.
+        /// The journal.
         journal: PathBuf,
+        /// Whether its run, or a process that restores it, is still running.
+        is_running: bool,
     },
     /// The journals of earlier runs cannot be read.
     #[error("{folder}: cannot search for journals of interrupted runs", folder = folder.display())]
@@ -70,7 +69,7 @@ pub enum SessionError {
     #[error(transparent)]
     Target(#[from] RealError),
     /// The target cannot be read at the end, so its contents are unknown.
-    #[error("cannot compare with the contents from before the run, which are kept in {journal}", journal = journal.display())]
+    #[error("cannot compare with the contents from before the run: the journal {journal} is kept", journal = journal.display())]
     Uncompared {
         /// The journal.
         journal: PathBuf,
@@ -78,7 +77,7 @@ pub enum SessionError {
         source: RealError,
     },
     /// A write or flush failed, so the contents of the target after a power cut are unknown.
-    #[error("a write or flush failed, so the contents from before the run are kept in {journal}", journal = journal.display())]
+    #[error("a write or flush failed, so the journal {journal} is kept", journal = journal.display())]
     Unwritten {
         /// The journal.
         journal: PathBuf,
@@ -92,8 +91,18 @@ pub enum SessionError {
 
 straddle_units::error_kind! {
     SessionError: Failed;
-    Self::InUse { .. } | Self::Unrestored { .. } => Refused,
-    Self::Target(error) => error.kind(),
+    Self::Unrestored { .. } => Refused,
+    Self::Open(error) => error.kind(),
+    Self::Area(error) => error.kind(),
+}
+
+fn unrestored(journal: &Path, is_running: bool) -> String {
+    let journal = journal.display();
+    if is_running {
+        format!("in use by a running measurement or --restore (journal {journal})")
+    } else {
+        format!("an earlier run was interrupted and left the journal {journal}")
+    }
 }
 
 /// Another process opened the target.
@@ -106,17 +115,12 @@ struct Disturbance {
 }
 
 /// A target that is written only with its own contents.
-pub struct Session {
+pub(crate) struct Session {
     real: Real,
     journal: Journal,
     lookout: Lookout,
-    /// When reading its contents began.
-    began: SystemTime,
-    /// The last time when no other process was detected.
-    clear: SystemTime,
     disturbed: Option<Disturbance>,
-    /// The queue depth, and the bytes of the largest write so far.
-    depth: u32,
+    /// The bytes of the largest write so far.
     largest: u64,
     /// The areas that may be prepared.
     areas: Vec<Span>,
@@ -124,55 +128,33 @@ pub struct Session {
     holes: Vec<Span>,
 }
 
-/// When the contents of the areas are read and stored in the journal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Saved {
-    /// All of them when the session begins.
-    AtOnce,
-    /// Parts of them when they are prepared ([`Surface::prepare`]).
-    AsPrepared,
-}
-
 impl Session {
-    /// Stores the contents of the surveyed areas in a journal in `folder`. Once `stop` is true, requests are
-    /// refused.
-    pub fn begin(
-        surveyed: Surveyed,
-        title: String,
+    /// Begins to store the contents of the areas in a journal in `folder`.
+    pub(crate) fn begin(
+        real: Real,
+        others: Others,
+        areas: Vec<Span>,
         saved: Saved,
         folder: &Path,
-        settings: Settings,
-        stop: Arc<AtomicBool>,
     ) -> Result<Self, SessionError> {
-        let areas = surveyed.areas().to_vec();
-        let Claimed { opened, others, .. } = surveyed.claimed;
-        let path = opened.path.clone();
-        let unknown = |source| SessionError::Journals { folder: folder.to_owned(), source };
-        if let Some(Unrestored { path: journal, .. }) = unrestored(&path, folder).map_err(unknown)? {
-            return Err(SessionError::Unrestored { path, journal });
-        }
-        let others =
-            others.map_err(|(what, source)| SessionError::Blind { path: path.clone(), what, source })?;
-        let lookout = Lookout::over(&opened, others).map_err(|by| SessionError::InUse { path, by })?;
-        let began = SystemTime::now();
-        let depth = settings.depth.max(1);
-        let real = Real::new(opened, title, settings, stop)?;
+        let in_use = |by| OpenError::InUse { path: real.opened().path.clone(), by };
+        let lookout = Lookout::over(real.opened(), others).map_err(in_use)?;
         let holes = holes::find(real.opened(), &areas);
-        let first = if saved == Saved::AtOnce { areas.as_slice() } else { &[] };
-        let pending = Pending::of(real.opened(), first)?;
-        let mut journal = Journal::new(folder, real.opened())?;
-        let kept = match journal.add(real.opened(), pending) {
+        let mut pending = Pending::default();
+        if saved == Saved::AtOnce {
+            areas.iter().try_for_each(|area| real.read(*area, &mut pending))?;
+        }
+        let mut journal = Journal::make(folder, real.opened())?;
+        let kept = match journal.add(pending) {
             Ok(kept) => kept,
             Err(error) => {
-                // Nothing has been written to the target. The next --restore removes what remains of the
-                // journal.
+                // Nothing has been written to the target.
                 let _ = journal.remove();
                 return Err(error.into());
             }
         };
-        let (real, disturbed) = (real.with(Writes::Kept(kept)), None);
-        let clear = began;
-        Ok(Self { real, journal, lookout, began, clear, disturbed, depth, largest: 0, areas, holes })
+        let real = real.with(Writes::Kept(kept));
+        Ok(Self { real, journal, lookout, disturbed: None, largest: 0, areas, holes })
     }
 
     /// Makes the holes again that zeroes were written into. The contents have just been compared. Where the file system
@@ -180,10 +162,11 @@ impl Session {
     fn make_holes(&mut self) {
         for hole in std::mem::take(&mut self.holes) {
             for part in self.real.zeroes(hole) {
-                let is_alone = match self.lookout {
-                    // A process that waits is let in after this, and has changed nothing.
-                    Lookout::Kept => self.lookout.look(&self.real.opened().file) == Seen::Nobody,
-                    Lookout::Watched(_) => self.is_alone(),
+                // A process that waits is let in after this, and has changed nothing.
+                let is_alone = if self.lookout.is_kept() {
+                    self.lookout.look(&self.real.opened().file) == Seen::Nobody
+                } else {
+                    self.is_alone()
                 };
                 if !is_alone || holes::make(&self.real.opened().file, part).is_err() {
                     return;
@@ -197,52 +180,44 @@ impl Session {
         if self.disturbed.is_some() {
             return false;
         }
+        let before = self.lookout.clear;
         let seen = self.lookout.look(&self.real.opened().file);
-        let noticed = SystemTime::now();
         if seen == Seen::Nobody {
-            self.clear = noticed;
             return true;
         }
-        let since = if seen == Seen::Opened { self.clear } else { self.began };
-        self.disturbed = Some(Disturbance { since, noticed, seen });
+        let since = if seen == Seen::Opened { before } else { self.lookout.began };
+        self.disturbed = Some(Disturbance { since, noticed: SystemTime::now(), seen });
         false
     }
 
     /// Compares the contents with those that were kept, and unlocks the target, so that waiting processes
     /// proceed. Returns the measured target, and what other processes did.
-    pub fn end(mut self) -> Result<(Finished, Verdict), SessionError> {
-        let changed = self.real.changed().map_err(|source| match self.journal.path() {
-            Some(journal) => SessionError::Uncompared { journal: journal.to_owned(), source },
-            None => source.into(),
+    pub(crate) fn end(mut self) -> Result<(Real, Verdict), SessionError> {
+        let journal = self.journal.path().to_owned();
+        let changed = self.real.changed().map_err(|source| {
+            let journal = journal.clone();
+            SessionError::Uncompared { journal, source }
         })?;
         if changed.is_empty() && self.disturbed.is_none() {
             self.make_holes();
         }
-        if matches!(self.lookout, Lookout::Watched(_)) {
+        if !self.lookout.is_kept() {
             self.is_alone();
         }
-        // The kernel makes a process wait only for a limited time. If that has passed since the last look,
-        // the process may have proceeded already.
-        let waited = self.clear.elapsed().is_ok_and(|waited| waited < claim::waits_for());
-        let has_waited = matches!(self.lookout, Lookout::Kept) && waited;
+        let has_waited = self.lookout.has_made_wait();
         claim::unlock(&self.real.opened().file);
-        let journal = if changed.is_empty() {
+        if changed.is_empty() {
             // The last writes may still be in a cache of the kernel or the drive.
             let flushed = self.real.opened().file.sync_all();
-            let unwritten = self.real.take_unwritten().or(flushed.err());
-            if let (Some(source), Some(journal)) = (unwritten, self.journal.path()) {
-                return Err(SessionError::Unwritten { journal: journal.to_owned(), source });
+            if let Some(source) = self.real.take_unwritten().or(flushed.err()) {
+                return Err(SessionError::Unwritten { journal, source });
             }
             self.journal.remove()?;
-            None
-        } else {
-            self.journal.path().map(Path::to_owned)
-        };
-        let (began, disturbed) = (self.began, self.disturbed);
+        }
+        let (began, disturbed) = (self.lookout.began, self.disturbed);
         let path = self.real.opened().path.clone();
-        let under_way = self.largest.saturating_mul(self.depth.into());
-        let verdict = Verdict { path, began, disturbed, has_waited, changed, journal, under_way };
-        Ok((self.real.finish(), verdict))
+        let under_way = self.largest.saturating_mul(self.real.depth());
+        Ok((self.real, Verdict { path, began, disturbed, has_waited, changed, journal, under_way }))
     }
 }
 
@@ -255,7 +230,8 @@ pub struct Verdict {
     /// Whether another process was made to wait until the run had ended.
     has_waited: bool,
     changed: Vec<Span>,
-    journal: Option<PathBuf>,
+    /// Kept if something has changed.
+    journal: PathBuf,
     under_way: u64,
 }
 
@@ -264,14 +240,12 @@ impl Verdict {
     pub fn refusal(&self) -> Option<String> {
         let path = self.path.display();
         if !self.changed.is_empty() {
-            let kept = self.journal.as_ref().map_or_else(String::new, |journal| {
-                format!("; the contents from before the run are kept in {}", journal.display())
-            });
             return Some(format!(
                 "{path}: {} changed during the run, and not by it: nothing was restored; what else was written to the run's areas since \
-                 {} may have been overwritten{kept}",
+                 {} may have been overwritten; the contents from before the run are kept in {}",
                 describe_spans(&self.changed),
-                format_moment(self.began)
+                format_moment(self.began),
+                self.journal.display()
             ));
         }
         let Disturbance { since, noticed, seen } = self.disturbed?;
@@ -359,19 +333,20 @@ impl Surface for Session {
                 return Err(TargetError::Interrupted);
             }
             if !self.areas.iter().any(|area| area.contains(*span)) {
-                return Err(failed(*span, "outside of the areas that were surveyed"));
+                return Err(failed(spans, "outside of the areas that were surveyed"));
             }
-            self.real.read(*span, &mut pending).map_err(|error| failed(*span, error))?;
+            self.real.read(*span, &mut pending).map_err(|error| failed(spans, error))?;
         }
-        let Some(first) = pending.first() else { return Ok(()) };
-        let kept = self.journal.add(self.real.opened(), pending).map_err(|error| failed(first, error))?;
-        self.real.admit(kept).map_err(|error| failed(first, error))
+        let kept = self.journal.add(pending).map_err(|error| failed(spans, error))?;
+        self.real.admit(kept).map_err(|error| failed(spans, error))
     }
 }
 
-fn failed(span: Span, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> TargetError {
-    let request = Request::new(0, Operation::Read, span.start(), span.len());
-    TargetError::Failed { request, source: std::io::Error::other(error) }
+/// The error of what the first of `spans` stands for.
+fn failed(spans: &[Span], error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> TargetError {
+    let first = spans.first().copied().unwrap_or(Span::first(ByteCount::ZERO));
+    let request = Request::new(0, Operation::Read, first.start(), first.len());
+    TargetError::Failed { request, source: io::Error::other(error) }
 }
 
 #[cfg(test)]

@@ -6,17 +6,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::bench::{Clock, Description, Target, TargetError};
+use crate::bench::{Clock, Description, Surface, Target, TargetError};
 use rustix::io::Errno;
 use straddle_units::io::{Completion, Counters, Nanos, Operation, Request, RequestId, Time};
 use straddle_units::{ByteCount, ByteOffset, Span};
 
-use crate::real::claimed::Overwritable;
-use crate::real::finished::Finished;
-use crate::real::journal::{Kept, Pending, lay};
+use crate::real::journal::{Kept, Pending};
 use crate::real::memory::Memory;
 use crate::real::open::Opened;
-use crate::real::ring::{Ask, Place, Ring};
+use crate::real::ring::{Place, Ring};
 use crate::real::serial::Serial;
 
 /// What is written to a target.
@@ -78,7 +76,7 @@ enum Engine {
 }
 
 /// A file or device that is being measured.
-pub struct Real {
+pub(crate) struct Real {
     description: Description,
     opened: Opened,
     engine: Engine,
@@ -106,29 +104,8 @@ const SECTOR: usize = 512;
 const CHUNK: usize = 1 << 20;
 
 impl Real {
-    /// A target that is only read. Once `stop` is true, requests are refused ([`TargetError::Interrupted`]).
-    pub fn reading(
-        opened: Opened,
-        title: String,
-        settings: Settings,
-        stop: Arc<AtomicBool>,
-    ) -> Result<Self, RealError> {
-        Ok(Self::new(opened, title, settings, stop)?.with(Writes::Nothing))
-    }
-
-    /// A target whose contents may be lost: random bytes from `seed` are written anywhere in its areas.
-    pub fn given_up(
-        target: Overwritable,
-        title: String,
-        seed: u64,
-        settings: Settings,
-        stop: Arc<AtomicBool>,
-    ) -> Result<Self, RealError> {
-        let (opened, areas) = target.into_parts();
-        Ok(Self::new(opened, title, settings, stop)?.with(Writes::Random(areas, seed)))
-    }
-
-    /// Sets up the engine for `opened`. There are no requests before [`with`](Self::with) gives it memory.
+    /// Sets up the engine for `opened`. There are no requests before [`with`](Self::with) gives it memory. Once
+    /// `stop` is true, they are refused ([`TargetError::Interrupted`]).
     pub(crate) fn new(
         opened: Opened,
         title: String,
@@ -180,14 +157,14 @@ impl Real {
         self
     }
 
-    /// Ends the measurement: no more requests can be sent.
-    pub fn finish(self) -> Finished {
-        Finished::of(self)
-    }
-
     /// The target.
     pub(crate) const fn opened(&self) -> &Opened {
         &self.opened
+    }
+
+    /// The number of requests that may be on their way.
+    pub(crate) fn depth(&self) -> u64 {
+        self.requests.len() as u64
     }
 
     /// Requests that were sent so far.
@@ -265,36 +242,21 @@ impl Real {
         }
     }
 
-    /// Reads `span` into `pending`, unless all of it is kept. It can be written once a journal holds it ([`admit`](Self::admit)).
+    /// Reads what of `span` is not kept yet into `pending`. It can be written once a journal holds it
+    /// ([`admit`](Self::admit)).
     pub(crate) fn read(&self, span: Span, pending: &mut Pending) -> Result<(), RealError> {
-        let (true, Engine::Serial(serial)) = (self.kept, &self.engine) else { return Err(RealError::Depth) };
-        pending.read(&self.opened, span, (&self.areas, serial.memory()))
+        pending.read(&self.opened, span, &self.areas)
     }
 
-    /// Allows writes where a journal holds the contents. Bytes that are kept already stay as they are. Areas
-    /// that only touch are not joined, which would copy all of them each time.
+    /// Allows writes where a journal holds the contents.
     pub(crate) fn admit(&mut self, kept: Kept) -> Result<(), RealError> {
         let (true, Engine::Serial(serial)) = (self.kept, &mut self.engine) else {
             return Err(RealError::Depth);
         };
-        for (span, mut memory) in kept.into_areas() {
-            let first = self.areas.partition_point(|area| area.end() <= span.start());
-            let meeting = self.areas[first..].iter().take_while(|area| area.start() < span.end()).count();
-            let pieces = first..first + meeting;
-            let known = &self.areas[pieces.clone()];
-            let start = known.first().map_or(span.start(), |area| area.start().min(span.start()));
-            let end = known.last().map_or(span.end(), |area| area.end().max(span.end()));
-            let union = end.checked_since(start).and_then(|length| Span::new(start, length)).unwrap_or(span);
-            if !known.is_empty() {
-                let mut joined = Memory::new(usize::try_from(union.len().get()).unwrap_or(0));
-                lay(&mut joined, union, &memory, span);
-                for (area, piece) in known.iter().zip(&serial.memory()[pieces.clone()]) {
-                    lay(&mut joined, union, piece, *area);
-                }
-                memory = joined;
-            }
-            serial.replace(pieces.clone(), memory);
-            self.areas.splice(pieces, [union]);
+        for (span, memory) in kept.into_areas() {
+            let index = self.areas.partition_point(|area| area.start() < span.start());
+            serial.insert(index, memory);
+            self.areas.insert(index, span);
         }
         Ok(())
     }
@@ -319,38 +281,23 @@ impl Real {
     }
 
     /// Where the bytes of a request are in memory. An error if the request may not be sent.
-    fn place(&self, request: &Request) -> io::Result<(Ask, Place)> {
-        let ask = match request.operation {
-            Operation::Read => Ask::Read,
-            Operation::Write => Ask::Write,
-            Operation::WriteFua => Ask::WriteDurable,
-            Operation::Flush => return Ok((Ask::Flush, Place { piece: 0, from: 0, length: 0 })),
+    fn places(&self, request: &Request) -> io::Result<Vec<Place>> {
+        match request.operation {
+            Operation::Flush => return Ok(Vec::new()),
             Operation::Discard => return Err(Errno::OPNOTSUPP.into()),
-        };
-        let length = u32::try_from(request.length.get()).map_err(|_| Errno::INVAL)?;
-        if ask == Ask::Read {
-            // Each outstanding read has a slot of its own, as long as the largest request.
-            let slot =
-                if self.only_read { usize::try_from(request.id.0).map_err(|_| Errno::INVAL)? } else { 0 };
-            let from = slot.checked_mul(self.largest).ok_or(Errno::INVAL)?;
-            let piece = if self.kept { self.areas.len() } else { usize::from(!self.only_read) };
-            return Ok((ask, Place { piece, from, length }));
+            Operation::Read => {
+                let length = u32::try_from(request.length.get()).map_err(|_| Errno::INVAL)?;
+                // Each outstanding read has a slot of its own, as long as the largest request.
+                let slot =
+                    if self.only_read { usize::try_from(request.id.0).unwrap_or(usize::MAX) } else { 0 };
+                let from = slot.checked_mul(self.largest).ok_or(Errno::INVAL)?;
+                let piece = if self.kept { self.areas.len() } else { usize::from(!self.only_read) };
+                return Ok(vec![Place { piece, from, length }]);
+            }
+            Operation::Write | Operation::WriteFua => {}
         }
-        // The last check before the system call.
+        // The last check before the system call. Adjacent areas are written at once.
         let span = Span::new(request.offset, request.length).ok_or(Errno::INVAL)?;
-        let index = self.areas.partition_point(|area| area.end() < span.end());
-        let area = self.areas.get(index).filter(|area| area.contains(span)).ok_or(Errno::PERM)?;
-        let from = if self.kept { request.offset.get() - area.start().get() } else { 0 };
-        let piece = if self.kept { index } else { 0 };
-        Ok((ask, Place { piece, from: usize::try_from(from).map_err(|_| Errno::INVAL)?, length }))
-    }
-
-    /// The places of a write that lies in several adjacent kept areas; `None` for any other request.
-    fn across(&self, request: &Request) -> Option<Vec<Place>> {
-        if !self.kept || !request.operation.is_write() {
-            return None;
-        }
-        let span = Span::new(request.offset, request.length)?;
         let first = self.areas.partition_point(|area| area.end() <= span.start());
         let mut places = Vec::new();
         let mut at = span.start();
@@ -359,23 +306,13 @@ impl Real {
                 break;
             }
             let end = area.end().min(span.end());
-            let from = usize::try_from(at.checked_since(area.start())?.get()).ok()?;
-            let length = u32::try_from(end.checked_since(at)?.get()).ok()?;
-            places.push(Place { piece: index, from, length });
+            let (piece, from) = if self.kept { (index, at.get() - area.start().get()) } else { (0, 0) };
+            let from = usize::try_from(from).map_err(|_| Errno::INVAL)?;
+            let length = u32::try_from(end.get() - at.get()).map_err(|_| Errno::INVAL)?;
+            places.push(Place { piece, from, length });
             at = end;
         }
-        (at == span.end() && places.len() > 1).then_some(places)
-    }
-
-    fn write_across(&mut self, request: Request, places: &[Place]) -> Result<(), TargetError> {
-        let failed = |source| TargetError::Failed { request, source };
-        let Engine::Serial(serial) = &mut self.engine else { return Err(failed(Errno::OPNOTSUPP.into())) };
-        self.sent += 1;
-        let ask = if request.operation == Operation::WriteFua { Ask::WriteDurable } else { Ask::Write };
-        let done = serial.write_joined(ask, places, request.offset.get());
-        completed(done, &request, &mut self.unwritten)?;
-        self.done.push_back(Completion { id: request.id, at: since(self.begun) });
-        Ok(())
+        if at < span.end() { Err(Errno::PERM.into()) } else { Ok(places) }
     }
 
     pub(crate) fn is_stopped(&self) -> bool {
@@ -445,21 +382,19 @@ impl Target for Real {
         if request.operation.is_write() {
             self.check_end(&request).map_err(failed)?;
         }
-        if let Some(places) = self.across(&request) {
-            return self.write_across(request, &places);
-        }
-        let (ask, place) = self.place(&request).map_err(failed)?;
+        let places = self.places(&request).map_err(failed)?;
         self.sent += 1;
         match &mut self.engine {
             Engine::Serial(serial) => {
-                completed(serial.call(ask, place, request.offset.get()), &request, &mut self.unwritten)?;
+                let done = serial.call(request.operation, &places, request.offset.get());
+                completed(done, &request, &mut self.unwritten)?;
                 let at = since(self.begun);
                 self.done.push_back(Completion { id: request.id, at });
             }
             Engine::Ring(ring) => {
                 let slot = usize::try_from(request.id.0).ok().and_then(|id| self.requests.get_mut(id));
                 let slot = slot.filter(|slot| slot.is_none()).ok_or_else(|| failed(Errno::INVAL.into()))?;
-                ring.push(ask, place, request.offset.get(), request.id.0).map_err(failed)?;
+                ring.push(request.operation, &places, request.offset.get(), request.id.0).map_err(failed)?;
                 *slot = Some(request);
             }
         }
@@ -499,6 +434,13 @@ impl Target for Real {
 
     fn counters(&self) -> Option<Counters> {
         None
+    }
+}
+
+/// Nothing has to be kept of a target that is only read, or given up.
+impl Surface for Real {
+    fn prepare(&mut self, _spans: &[Span]) -> Result<(), TargetError> {
+        Ok(())
     }
 }
 

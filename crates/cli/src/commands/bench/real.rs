@@ -13,8 +13,8 @@ use straddle_measure::bench::{
     rounds,
 };
 use straddle_measure::real::{
-    Conditions, Contents, Finished, Intent, Io, Made, OpenError, PrepareError, Prepared, Scope, SessionError,
-    Settings, Unrestored, Verdict, unrestored,
+    AreaError, Contents, Finished, Intent, Io, Made, OpenError, Prepared, Saved, Scope, SessionError,
+    Settings, Verdict,
 };
 use straddle_units::Span;
 use straddle_units::io::Nanos;
@@ -23,7 +23,7 @@ use crate::args::{BenchArguments, Way};
 use crate::durability::{self, Needed};
 use crate::exit::{Exit, RefusedError, UsageError};
 use crate::interrupt::on_interrupt;
-use crate::output::{self, Styles, printable};
+use crate::output::{self, Styles};
 use crate::output_file::{self, OutputFile};
 use crate::progress::Bar;
 use crate::view::json::bench::{self, Bench, InTurns, WorkloadReport};
@@ -48,32 +48,31 @@ pub(super) fn run(
 ) -> Result<Exit> {
     let stop = Arc::new(AtomicBool::new(false));
     on_interrupt(&stop).context("signals")?;
-    let journals = journals(arguments.real.journals.as_deref())?;
-    refuse_unrestored(path, &journals, arguments.real.journals.as_deref())?;
+    let named = arguments.real.journals.as_deref();
+    let journals = journals(named)?;
     let made = make_unless_there(path, arguments)?;
     let mut bar = Bar::new();
     bar.tell("preparing");
     let (intent, kept) = intent(arguments, path, workload, made.as_ref(), journals);
     let note = unfinished::found(path);
-    let mut prepared = Prepared::open(&intent, &stop).map_err(unprepared)?;
-    if let Contents::Preserved(scope) = intent.contents {
+    let mut prepared = Prepared::open(&intent, &stop).map_err(|error| refused(error, named))?;
+    if let Contents::Preserved(scope, _) = intent.contents {
         warn_of_journals(scope, &intent.journals, path);
     }
     note.iter().for_each(|note| output::complain(note));
     let order = order(arguments, prepared.regions());
-    let before = prepared.before().clone();
     let mut watch = Watching { bar: &mut bar, export: None, failed: None };
-    let of_workload = bench::workload(workload, prepared.target().capacity().get());
+    let of_workload = bench::workload(workload, prepared.surface().capacity().get());
     let measured = match Export::open(arguments, of_workload, &order) {
         Ok(export) => {
             watch.export = export;
-            Ok(rounds(prepared.target(), workload, Host::default(), &order, &mut watch))
+            Ok(rounds(prepared.surface(), workload, Host::default(), &order, &mut watch))
         }
         Err(error) => Err(error),
     };
     let failed = watch.failed.take();
     bar.tell("verifying contents");
-    let real = compared(prepared.end(), arguments.real.journals.as_deref())?;
+    let real = compared(prepared.end(), named)?;
     let measured = measured?;
     drop(bar);
     let measured = match measured {
@@ -83,13 +82,12 @@ pub(super) fn run(
         }
         measured => measured?,
     };
-    let seen = Conditions { workload, measured: &measured, sent: real.sent(), blank: real.is_blank() };
-    let warnings = before.warnings(real.opened(), &seen);
+    let warnings = real.warnings(workload, &measured);
     report(
         arguments,
         &real,
         workload,
-        &InTurns { measured: &measured, order: &order, io: real.opened().io(), kept, warnings: &warnings },
+        &InTurns { measured: &measured, order: &order, io: real.io(), kept, warnings: &warnings },
         styles,
     )?;
     drop(made);
@@ -126,14 +124,7 @@ pub(crate) fn compared(
     named: Option<&Path>,
 ) -> Result<Finished> {
     let (finished, verdict) = ended.map_err(|error| match error {
-        SessionError::Uncompared { journal, source } => anyhow!(
-            "{:#}; so the target could not be verified: the journal {} is kept; when the target can be read again, \
-             run {}",
-            anyhow::Error::from(source),
-            journal.display(),
-            restore_command(named)
-        ),
-        SessionError::Unwritten { .. } => {
+        SessionError::Uncompared { .. } | SessionError::Unwritten { .. } => {
             anyhow!("{:#}; once this is fixed, run {}", anyhow::Error::from(error), restore_command(named))
         }
         error => error.into(),
@@ -175,24 +166,6 @@ pub(super) fn restore_command(named: Option<&Path>) -> String {
     format!("straddle bench --restore{folder}")
 }
 
-/// Refuses a target that an interrupted run has not restored yet.
-pub(crate) fn refuse_unrestored(path: &Path, journals: &Path, named: Option<&Path>) -> Result<()> {
-    let found = unrestored(path, journals).with_context(|| {
-        format!(
-            "{}: cannot search for journals of interrupted runs",
-            printable(&journals.display().to_string())
-        )
-    })?;
-    let Some(Unrestored { path: first, is_running }) = found else { return Ok(()) };
-    let (path, first, command) = (path.display(), first.display(), restore_command(named));
-    let message = if is_running {
-        format!("{path}: in use by a running measurement or --restore (journal {first})")
-    } else {
-        format!("{path}: an earlier run was interrupted and left the journal {first}; run {command} first")
-    };
-    Err(RefusedError(message).into())
-}
-
 /// Returns what the options ask for, and what becomes of the contents, in words.
 fn intent<'a>(
     arguments: &'a BenchArguments,
@@ -207,8 +180,10 @@ fn intent<'a>(
         (Some(_), _) => (Contents::Read, "temporary file, removed afterwards"),
         _ if !workload.writes() => (Contents::Read, "nothing was written"),
         (None, Some(again)) => (Contents::Overwritten(Path::new(again)), "contents overwritten"),
-        (None, None) if real.used => (Contents::Preserved(Scope::Whole), "contents restored"),
-        (None, None) => (Contents::Preserved(Scope::FreeSpace), "free space only, contents restored"),
+        (None, None) if real.used => (Contents::Preserved(Scope::Whole, Saved::AtOnce), "contents restored"),
+        (None, None) => {
+            (Contents::Preserved(Scope::FreeSpace, Saved::AtOnce), "free space only, contents restored")
+        }
     };
     let intent = Intent {
         path,
@@ -240,26 +215,23 @@ fn order(arguments: &BenchArguments, regions: &[Span]) -> Order {
     }
 }
 
-/// Returns the error, in terms of the command line.
-pub(crate) fn unprepared(error: PrepareError) -> anyhow::Error {
+/// Returns the error, in terms of the command line. `named` is the folder of journals, if one was given.
+pub(crate) fn refused(error: SessionError, named: Option<&Path>) -> anyhow::Error {
+    use AreaError::{Damaged, Full, NoTable};
     match error {
-        PrepareError::Area(error) => refused(error),
-        PrepareError::Open(OpenError::NotNamed { path, again }) => {
+        SessionError::Area(error @ (NoTable { .. } | Damaged { .. } | Full { .. })) => {
+            RefusedError(format!("{error}; --used also measures areas that hold data, and restores them"))
+                .into()
+        }
+        SessionError::Open(OpenError::NotNamed { path, again }) => {
             let (path, again) = (path.display(), again.display());
             UsageError(format!("--destroy-data {again}: must repeat the name of the measured device, {path}"))
                 .into()
         }
+        error @ SessionError::Unrestored { is_running: false, .. } => {
+            RefusedError(format!("{error}; run {} first", restore_command(named))).into()
+        }
         error => error.into(),
-    }
-}
-
-/// Returns the error, with the option that helps.
-fn refused(error: straddle_measure::real::AreaError) -> anyhow::Error {
-    use straddle_measure::real::AreaError::{Damaged, Full, Look, NoTable, TooSmall};
-    let hint = "; --used also measures areas that hold data, and restores them";
-    match error {
-        Look { .. } | TooSmall { .. } => error.into(),
-        NoTable { .. } | Damaged { .. } | Full { .. } => RefusedError(format!("{error}{hint}")).into(),
     }
 }
 

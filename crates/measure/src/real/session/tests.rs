@@ -1,15 +1,15 @@
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
 
 use straddle_units::{ByteCount, ByteOffset};
 
 use super::*;
-use crate::real::area::Areas;
-use crate::real::claimed::Scope;
 use crate::real::journal::{LaterWrites, Restored, left, restore, unrestored};
 use crate::real::open::Io;
+use crate::real::prepared::{Contents, Intent, Prepared, Scope};
+use crate::real::target::Settings;
 
 fn span(start: u64, length: u64) -> Span {
     Span::new(ByteOffset::new(start), ByteCount::new(length)).unwrap()
@@ -19,7 +19,6 @@ struct Case {
     folder: tempfile::TempDir,
     path: PathBuf,
     bytes: Vec<u8>,
-    stop: Arc<AtomicBool>,
 }
 
 impl Case {
@@ -29,27 +28,44 @@ impl Case {
         let bytes: Vec<u8> =
             (0..4_u32 << 20).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
         fs::write(&path, &bytes).unwrap();
-        Self { folder, path, bytes, stop: Arc::default() }
+        Self { folder, path, bytes }
     }
 
     fn journals(&self) -> PathBuf {
         self.folder.path().join("journals")
     }
 
-    fn begin(&self, areas: &[Span]) -> Result<Session, SessionError> {
-        let claimed = Claimed::open(&self.path, Scope::Whole, Io::Buffered).unwrap();
-        let surveyed = claimed.survey(Areas { regions: 0, bytes: u64::MAX }).unwrap();
-        let settings = Settings { depth: 1, largest: 65_536 };
-        let (title, stop) = ("a file".into(), Arc::clone(&self.stop));
-        let mut session =
-            Session::begin(surveyed, title, Saved::AsPrepared, &self.journals(), settings, stop)?;
-        session.prepare(areas).unwrap();
-        Ok(session)
+    fn open(&self, regions: u32, bytes: u64) -> Result<Prepared, SessionError> {
+        let intent = Intent {
+            path: &self.path,
+            contents: Contents::Preserved(Scope::Whole, Saved::AsPrepared),
+            io: Io::Buffered,
+            regions: Some(regions),
+            bytes,
+            seed: 1,
+            settings: Settings { depth: 1, largest: 65_536 },
+            journals: self.journals(),
+        };
+        Prepared::open(&intent, &Arc::default())
     }
 
-    fn write(session: &mut Session, at: u64, length: u64) -> Result<(), TargetError> {
-        session.submit(Request::new(0, Operation::Write, ByteOffset::new(at), ByteCount::new(length)))?;
-        session.wait().map(drop)
+    fn begin(&self, areas: &[Span]) -> Result<Prepared, SessionError> {
+        let mut prepared = self.open(0, u64::MAX)?;
+        prepared.surface().prepare(areas).unwrap();
+        Ok(prepared)
+    }
+
+    fn write(prepared: &mut Prepared, at: u64, length: u64) -> Result<(), TargetError> {
+        let request = Request::new(0, Operation::Write, ByteOffset::new(at), ByteCount::new(length));
+        prepared.surface().submit(request)?;
+        prepared.surface().wait().map(drop)
+    }
+
+    /// Ends it, and requires that nobody came and nothing is left.
+    fn ends_well(&self, prepared: Prepared) {
+        let (_, verdict) = prepared.end().unwrap();
+        assert_eq!(verdict.unwrap().refusal(), None);
+        assert!(self.read() == self.bytes && left(&self.journals()).unwrap().is_empty());
     }
 
     fn read(&self) -> Vec<u8> {
@@ -62,133 +78,48 @@ fn nothing_is_written_that_no_journal_has() {
     let case = Case::new();
     let mut session = case.begin(&[]).unwrap();
     assert!(Case::write(&mut session, 0, 512).is_err());
-    for (number, at) in [(1, 4096), (2, 1 << 20)] {
-        session.prepare(&[span(at, 8192), span(at + 1024, 512)]).unwrap();
+    for at in [4096, 1 << 20] {
+        session.surface().prepare(&[span(at, 8192), span(at + 1024, 512)]).unwrap();
         // Already prepared.
-        session.prepare(&[span(at, 512)]).unwrap();
-        assert_eq!(left(&case.journals()).unwrap()[0].paths().len(), number);
+        session.surface().prepare(&[span(at, 512)]).unwrap();
+        assert!(unrestored(&case.path, &case.journals()).unwrap().unwrap().is_running);
         Case::write(&mut session, at + 512, 4096).unwrap();
         assert!(Case::write(&mut session, at + 4096, 8192).is_err());
     }
-    let (_, verdict) = session.end().unwrap();
-    assert_eq!(verdict.refusal(), None);
-    assert!(case.read() == case.bytes && left(&case.journals()).unwrap().is_empty());
+    case.ends_well(session);
 }
 
 #[test]
 fn only_what_was_surveyed_is_prepared() {
     let case = Case::new();
-    let claimed = Claimed::open(&case.path, Scope::Whole, Io::Buffered).unwrap();
-    let surveyed = claimed.survey(Areas { regions: 1, bytes: 2 << 20 }).unwrap();
-    assert_eq!(surveyed.areas(), [span(0, 2 << 20)]);
-    let (settings, stop) = (Settings { depth: 1, largest: 65_536 }, Arc::clone(&case.stop));
-    let mut session =
-        Session::begin(surveyed, "".into(), Saved::AsPrepared, &case.journals(), settings, stop).unwrap();
-    assert!(session.prepare(&[span(0, 4096), span((2 << 20) - 512, 1024)]).is_err());
+    let mut session = case.open(1, 2 << 20).unwrap();
+    assert_eq!(session.regions(), [span(0, 2 << 20)]);
+    assert!(session.surface().prepare(&[span(0, 4096), span((2 << 20) - 512, 1024)]).is_err());
     // The first of these two was read, and no journal holds it.
     assert!(Case::write(&mut session, 0, 4096).is_err());
-    assert!(session.prepare(&[span(3 << 20, 4096)]).is_err());
+    assert!(session.surface().prepare(&[span(3 << 20, 4096)]).is_err());
     assert!(Case::write(&mut session, 3 << 20, 4096).is_err());
-    assert!(left(&case.journals()).unwrap().is_empty());
-    session.prepare(&[span(0, 4096)]).unwrap();
-    assert_eq!(left(&case.journals()).unwrap()[0].paths().len(), 1);
+    assert!(unrestored(&case.path, &case.journals()).unwrap().is_none());
+    session.surface().prepare(&[span(0, 4096)]).unwrap();
     Case::write(&mut session, 0, 4096).unwrap();
-    session.end().unwrap();
-    assert!(case.read() == case.bytes);
+    case.ends_well(session);
 }
 
 #[test]
-fn nothing_is_written_after_its_journal_has_failed() {
-    let case = Case::new();
-    let mut session = case.begin(&[]).unwrap();
-    fs::remove_dir(case.journals()).unwrap();
-    for _ in 0..2 {
-        assert!(session.prepare(&[span(0, 4096)]).is_err());
-        assert!(Case::write(&mut session, 0, 4096).is_err());
-    }
-    // Again the journal could be written; that it has all files is no longer certain.
-    fs::create_dir(case.journals()).unwrap();
-    assert!(session.prepare(&[span(0, 4096)]).is_err());
-    assert!(Case::write(&mut session, 0, 4096).is_err());
-}
-
-/// The second of the files that are added fails: the first one holds 64 areas twice if they are added again.
-#[test]
-fn nothing_is_written_of_what_a_journal_holds_in_part() {
-    let case = Case::new();
-    let mut session = case.begin(&[span(0, 4096)]).unwrap();
-    let first = left(&case.journals()).unwrap()[0].paths()[0].clone();
-    fs::write(first.with_extension("3.new"), "of another program").unwrap();
-    let spans: Vec<Span> = (0..100).map(|at| span((1 << 20) + at * 8192, 4096)).collect();
-    for _ in 0..2 {
-        assert!(session.prepare(&spans).is_err());
-        for span in &spans {
-            assert!(Case::write(&mut session, span.start().get(), 4096).is_err(), "{span:?}");
-        }
-    }
-    // What it held before can still be written.
-    Case::write(&mut session, 0, 4096).unwrap();
-    drop(session);
-    let journals = left(&case.journals()).unwrap();
-    assert_eq!(journals[0].paths().len(), 2);
-    assert!(matches!(restore(&journals[0], LaterWrites::Keep).restored, Restored::Whole { bytes: 0, .. }));
-    assert!(case.read() == case.bytes);
-}
-
-#[test]
-fn no_session_begins_over_a_journal_that_is_not_restored() {
-    let case = Case::new();
-    drop(case.begin(&[span(0, 1 << 20)]).unwrap());
-    let error = case.begin(&[span(2 << 20, 4096)]).map(drop).unwrap_err();
-    assert!(matches!(error, SessionError::Unrestored { .. }), "{error}");
-    assert_eq!(left(&case.journals()).unwrap().len(), 1);
-}
-
-#[test]
-fn a_session_that_ends_anywhere_is_restored() {
+fn a_session_that_ends_anywhere_is_restored_before_the_next() {
     let case = Case::new();
     let mut session = case.begin(&[span(0, 1 << 20)]).unwrap();
-    session.prepare(&[span(3 << 20, 4096)]).unwrap();
+    session.surface().prepare(&[span(3 << 20, 4096)]).unwrap();
     Case::write(&mut session, 3 << 20, 4096).unwrap();
     // The state after a kill.
     drop(session);
-    assert!(unrestored(&case.path, &case.journals()).unwrap().is_some());
-    for journal in left(&case.journals()).unwrap() {
-        assert!(matches!(restore(&journal, LaterWrites::Keep).restored, Restored::Whole { bytes: 0, .. }));
-    }
-    assert!(case.read() == case.bytes && unrestored(&case.path, &case.journals()).unwrap().is_none());
-}
-
-#[test]
-fn nothing_of_others_is_lost_where_they_can_be_made_to_wait() {
-    for operation in [Operation::Write, Operation::Read] {
-        let case = Case::new();
-        let mut session = case.begin(&[span(0, 4 << 20)]).unwrap();
-        std::thread::scope(|scope| {
-            let theirs = scope.spawn(|| {
-                let file = OpenOptions::new().write(true).open(&case.path).unwrap();
-                file.write_all_at(&[0xEE; 65_536], 1 << 20).unwrap();
-            });
-            // Repeatedly overwrites what the other process is about to write.
-            let error = loop {
-                let request = Request::new(0, operation, ByteOffset::new(1 << 20), ByteCount::new(65_536));
-                if let Err(error) = session.submit(request).and_then(|()| session.wait()) {
-                    break error;
-                }
-            };
-            assert!(matches!(error, TargetError::Interrupted), "{error}");
-            let (_, verdict) = session.end().unwrap();
-            let refusal = verdict.refusal().unwrap();
-            assert!(
-                refusal.contains("not let in before")
-                    && refusal.contains("nothing that others wrote is lost"),
-                "{refusal}"
-            );
-            theirs.join().unwrap();
-        });
-        assert!(case.read()[1 << 20..][..65_536].iter().all(|byte| *byte == 0xEE));
-        assert!(left(&case.journals()).unwrap().is_empty());
-    }
+    let error = case.begin(&[]).map(drop).unwrap_err();
+    assert!(matches!(error, SessionError::Unrestored { is_running: false, .. }), "{error}");
+    let journals = left(&case.journals()).unwrap();
+    assert_eq!(journals.len(), 1);
+    let restored = restore(&journals[0], LaterWrites::Keep).unwrap();
+    assert!(matches!(restored, Restored::Whole { bytes: 0, .. }), "{restored:?}");
+    case.ends_well(case.begin(&[]).unwrap());
 }
 
 #[test]
@@ -196,8 +127,8 @@ fn who_has_it_open_keeps_a_session_from_beginning() {
     let case = Case::new();
     let _reader = fs::File::open(&case.path).unwrap();
     let error = case.begin(&[span(0, 4 << 20)]).map(drop).unwrap_err();
-    assert!(matches!(error, SessionError::InUse { .. }), "{error}");
-    assert!(left(&case.journals()).unwrap().is_empty() && !case.stop.load(Ordering::Relaxed));
+    assert!(matches!(error, SessionError::Open(OpenError::InUse { .. })), "{error}");
+    assert!(left(&case.journals()).unwrap().is_empty());
 }
 
 #[test]
@@ -208,7 +139,7 @@ fn verdicts_say_since_when_and_how_much() {
         began: at(10),
         disturbed,
         has_waited,
-        journal: (!changed.is_empty()).then(|| "1.journal".into()),
+        journal: "1.journal".into(),
         changed,
         under_way: 8192,
     };
@@ -262,10 +193,10 @@ fn a_sparse_file_stays_sparse() {
         for at in (0..3 << 19).step_by(65_536).chain((1 << 21..1 << 22).step_by(65_536)) {
             Case::write(&mut session, at, 65_536).unwrap();
         }
-        session.submit(Request::flush(1)).unwrap();
+        session.surface().submit(Request::flush(1)).unwrap();
         let during = allocated(&case);
         let (_, verdict) = session.end().unwrap();
-        assert_eq!(verdict.refusal(), None);
+        assert_eq!(verdict.unwrap().refusal(), None);
         assert!(case.read() == bytes, "{data:?}");
         let after = allocated(&case);
         // The file system may keep some blocks of its own for the file.
