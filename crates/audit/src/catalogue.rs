@@ -20,13 +20,17 @@ mod table;
 
 use std::fmt;
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 pub use rule::{About, Definition, Kind, Rule, Severity};
 
 /// Defines [`Code`], [`RULES`] and the names with which findings are made from one list.
 macro_rules! rules {
     ($($subject:ident { $($code:ident $name:ident,)* })*) => {
         /// The code of a rule, in order. The variant's name is the code's text.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
+        #[schemars(with = "String")]
         pub enum Code {
             $($(
                 #[doc = concat!("The rule `", stringify!($name), "`.")]

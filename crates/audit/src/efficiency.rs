@@ -1,13 +1,20 @@
 //! Format efficiency, the share of a track that holds data: the reason for larger sectors.
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 /// The layout of a sector on the medium, in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "SectorFormat")]
 pub struct Format {
     /// User data.
+    #[serde(rename = "data_bytes")]
     pub data: u32,
     /// Gap, synchronisation and address mark before the data.
+    #[serde(rename = "overhead_bytes")]
     pub overhead: u32,
     /// Error-correcting code after the data.
+    #[serde(rename = "ecc_bytes")]
     pub ecc: u32,
 }
 

@@ -51,7 +51,7 @@ use straddle_layout::Stack;
 use straddle_units::ByteCount;
 
 pub use crate::MoveJournal;
-pub use examined::{Cost, Examined, Price};
+pub use examined::{Cost, CostSource, Examined, Price};
 pub use exception::{ExceptionError, TargetException};
 pub use guest::{FoundDisk, GuestDisk, disks_of};
 pub use in_use::is_in_partitions;

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use straddle_units::{Boundary, ByteCount, ByteOffset};
 
 use crate::catalogue::Code;
@@ -9,7 +11,9 @@ pub(crate) use crate::catalogue::{About, Kind, Rule, Severity};
 use crate::way::{self, Step};
 
 /// The subject of a finding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(into = "Option<u32>")]
+#[schemars(with = "u32", inline)]
 pub enum Subject {
     /// The disk as a whole, or its table.
     Disk,
@@ -17,14 +21,33 @@ pub enum Subject {
     Partition(u32),
 }
 
+impl Subject {
+    /// Whether it is the disk as a whole, or its table.
+    pub(crate) fn is_disk(&self) -> bool {
+        *self == Self::Disk
+    }
+}
+
+impl From<Subject> for Option<u32> {
+    fn from(subject: Subject) -> Self {
+        match subject {
+            Subject::Disk => None,
+            Subject::Partition(number) => Some(number),
+        }
+    }
+}
+
 /// A boundary that a position misses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Miss {
     /// The name of the boundary: "physical sector", "indirection unit", …
+    #[serde(rename = "boundary")]
     pub name: &'static str,
     /// The boundary.
+    #[serde(flatten)]
     pub boundary: Boundary,
-    /// How far past the boundary the position lies; never zero.
+    /// The distance in bytes from the previous boundary; never zero.
+    #[serde(rename = "past_bytes")]
     pub past: ByteCount,
 }
 
@@ -44,13 +67,14 @@ pub enum Effect {
 }
 
 /// One command line that fixes a finding.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Command {
     /// The tool that it runs.
     pub tool: &'static str,
     /// The line, ready for a POSIX shell.
     pub line: String,
     /// What it does.
+    #[serde(skip)]
     pub effect: Effect,
 }
 
@@ -77,7 +101,8 @@ impl Command {
 }
 
 /// What the commands of a fix do to stored data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Risk {
     /// Nothing: the data stays, and stays where it is.
     Safe,
@@ -87,27 +112,28 @@ pub enum Risk {
     Destroys,
 }
 
-impl Risk {
-    /// The warning to print before the commands, in one sentence.
-    pub fn warning(self) -> Option<&'static str> {
-        match self {
-            Self::Safe => None,
-            Self::Backup => Some("back up first"),
-            Self::Destroys => Some("THIS REFORMATS: EVERYTHING ON DEVICE IS LOST; back up first"),
-        }
+impl std::fmt::Display for Risk {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Safe => "safe",
+            Self::Backup => "backup",
+            Self::Destroys => "destroys",
+        })
     }
 }
 
 /// How a finding is fixed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Fix {
     /// The fix in one sentence.
     pub summary: String,
-    /// The same fix as commands: steps, in order. Pasting all of them leaves nothing worse than before.
+    /// The same fix as commands: steps, in order; empty if no command can make it. Pasting all of them leaves nothing
+    /// worse than before.
     pub commands: Vec<Command>,
     /// What the commands do to stored data.
     pub risk: Risk,
     /// What to observe before running any command.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub caution: Option<String>,
 }
 
@@ -115,6 +141,16 @@ impl Fix {
     /// A fix that no single command can make.
     pub(crate) fn advice(summary: impl Into<String>) -> Self {
         Self { summary: summary.into(), commands: Vec::new(), risk: Risk::Safe, caution: None }
+    }
+
+    /// The warning to print before the commands, in one sentence.
+    pub fn warning(&self) -> Option<&'static str> {
+        match self.risk {
+            Risk::Safe => None,
+            _ if self.commands.is_empty() => None,
+            Risk::Backup => Some("back up first"),
+            Risk::Destroys => Some("THIS REFORMATS: EVERYTHING ON DEVICE IS LOST; back up first"),
+        }
     }
 
     /// Whether one of its commands writes a partition table, here or on a copy.
@@ -139,12 +175,19 @@ pub enum Place {
 }
 
 /// Why findings do not count.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Reason {
-    /// The reason, in the words of the user.
+    /// Why it does not count, in the words of the user.
+    #[serde(rename = "reason")]
     pub text: String,
-    /// Where it is written: `.straddle.toml:3`.
+    /// Where that is written: the file and its line, such as `.straddle.toml:3`.
     pub source: String,
+}
+
+impl std::fmt::Display for Reason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} ({})", self.text, self.source)
+    }
 }
 
 /// Where a finding is reported. It is true in any case.
@@ -163,13 +206,15 @@ pub enum Reported {
 }
 
 /// A finding that others follow from: its rule, subject and target.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Cause {
     /// Its rule's code.
     pub code: Code,
-    /// Its subject on its target.
+    /// The number of the partition; absent for findings on the whole disk.
+    #[serde(rename = "partition", skip_serializing_if = "Subject::is_disk")]
     pub subject: Subject,
     /// Its target, if that is another target of the run.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
 }
 

@@ -6,6 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use straddle_layout::{Stack, TableKind};
 
 use crate::catalogue::Code;
@@ -13,7 +15,8 @@ use crate::finding::{Finding, Kind, Reported, Severity, Subject};
 use crate::findings::{Findings, Part};
 
 /// The verdict on one partition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// An extended partition: it holds one-sector structures, and cannot be misaligned in a way that matters.
     Container,
@@ -22,6 +25,7 @@ pub enum Verdict {
     /// Every known boundary is met.
     Aligned,
     /// There is only advice: the physical sector is met, or missed where nothing is written.
+    #[serde(rename = "advice")]
     AlignedWithAdvice,
     /// A boundary whose miss is costly for some workloads is missed.
     Off,
@@ -32,6 +36,7 @@ pub enum Verdict {
     /// Its boot sector records another position than its entry.
     BootSector,
     /// Its disk has an unfinished move: nothing is known of its alignment.
+    #[serde(rename = "unfinished_move")]
     Unfinished,
     /// Its entry is damaged, or contradicts another one.
     Damaged,
@@ -39,8 +44,9 @@ pub enum Verdict {
     Unreadable,
 }
 
-/// The result for a target.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// The result of the audit of a target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Status {
     /// No finding.
     Ok,
@@ -52,8 +58,25 @@ pub enum Status {
     Warning,
     /// Errors.
     Error,
-    /// Nothing on it is recognised.
+    /// Nothing on it is recognised, or it is of a kind that cannot be read.
     NotJudged,
+    /// It could not be opened or read.
+    Failed,
+}
+
+impl Status {
+    /// Returns the word for it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Blank => "blank",
+            Self::Advice => "advice",
+            Self::Warning => "warning",
+            Self::Error => "error",
+            Self::NotJudged => "not judged",
+            Self::Failed => "failed",
+        }
+    }
 }
 
 /// What there is to judge on a target.

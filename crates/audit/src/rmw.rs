@@ -1,22 +1,28 @@
 //! The number of read-modify-writes that an I/O needs: the calculation that `straddle explain rmw` shows.
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use straddle_units::{Boundary, ByteCount, ByteOffset, Coverage, Span};
 
 /// Consecutive writes of equal size, from a given offset.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Io {
     /// The offset of the first write on the device.
+    #[serde(rename = "offset_bytes")]
     pub offset: ByteOffset,
     /// The size of each write.
+    #[serde(rename = "io_bytes")]
     pub size: ByteCount,
-    /// The number of writes.
+    /// The number of consecutive writes.
+    #[serde(rename = "writes")]
     pub count: u64,
 }
 
 /// What such writes cost the drive.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RmwCount {
     /// Each write by itself: its span and the sectors under it. At most [`LISTED`] writes are listed.
+    #[serde(skip)]
     pub each: Vec<(Span, Coverage)>,
     /// The sum over all writes, each done by itself.
     pub apart: Coverage,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use straddle_audit::examine::{Cost, Price};
+use straddle_audit::examine::{Cost, CostSource, Price};
 use straddle_device::topology::{Figure, Topology};
 use straddle_drive::Profile;
 use straddle_measure::bench::OffBoundary;
@@ -75,7 +75,15 @@ impl Price for Pricing {
                 let (drive, size) = (measured.target().to_owned(), measured.boundary()?.size().get());
                 // A whole unit off the boundaries is parts of two, and both are written.
                 let wear = (!measured.rotates()).then_some(if past == 0 { 1.0 } else { 2.0 });
-                Some(Cost { drive, measured: true, past, size, random_write, wear, sequential_write: None })
+                Some(Cost {
+                    drive,
+                    source: CostSource::Measured,
+                    past,
+                    size,
+                    random_write,
+                    wear,
+                    sequential_write: None,
+                })
             }
             Self::Model { name, profile, known } => {
                 let past = profile.boundary()?.past(at).get();
@@ -90,5 +98,5 @@ fn modelled(name: &str, profile: &Profile, past: u64) -> Option<Cost> {
     let OffBoundary { size, random_write, sequential_write, wear } =
         OffBoundary::modelled(name, profile, past)?;
     let drive = name.to_owned();
-    Some(Cost { drive, measured: false, past, size, random_write, wear, sequential_write })
+    Some(Cost { drive, source: CostSource::Modelled, past, size, random_write, wear, sequential_write })
 }

@@ -8,12 +8,14 @@ mod read;
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use straddle_audit::Severity;
+use straddle_audit::examine::CostSource;
 
-pub(crate) use self::digest::{CostRow, Detail, Digest, HostRow, ModelRow, RuleRow};
+pub(crate) use self::digest::{CostRow, Detail, Digest, HostRow};
 pub(crate) use self::read::{Document, Input, inputs, read};
 use crate::view::json::Status;
-use crate::view::json::finding::MisalignedReport;
 
 /// The group of disks that audits of images are counted in.
 const IMAGES: &str = "images";
@@ -41,10 +43,13 @@ pub(crate) enum Class {
 }
 
 /// Numbers of findings by severity. A finding that several disks share counts once.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub(crate) struct Severities {
+    /// Errors.
     pub(crate) errors: usize,
+    /// Warnings.
     pub(crate) warnings: usize,
+    /// Advice.
     pub(crate) advice: usize,
 }
 
@@ -68,21 +73,38 @@ impl Severities {
     }
 }
 
-/// Numbers of disks, and of their findings.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Numbers of disks, by what their audits say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub(crate) struct Tally {
+    /// All disks.
+    pub(crate) disks: usize,
+    /// Misaligned disks with an error.
+    #[serde(rename = "misaligned_errors")]
     pub(crate) errors: usize,
+    /// Misaligned disks with warnings only.
+    #[serde(rename = "misaligned_warnings")]
     pub(crate) warnings: usize,
+    /// The share of misaligned disks among those that were judged and are not blank; absent if there are none.
+    #[serde(rename = "misaligned_ratio", skip_serializing_if = "Option::is_none")]
+    pub(crate) share: Option<f64>,
+    /// Aligned disks with errors or warnings of other kinds.
+    #[serde(rename = "other_findings")]
     pub(crate) others: usize,
+    /// Aligned disks with advice at most.
     pub(crate) aligned: usize,
+    /// Disks that are blank.
     pub(crate) blank: usize,
+    /// Disks that were not judged.
     pub(crate) not_judged: usize,
+    /// Disks that could not be audited.
     pub(crate) failed: usize,
+    /// The findings on all of them. One that several disks share counts once.
     pub(crate) findings: Severities,
 }
 
 impl Tally {
     fn add(&mut self, disk: &Disk) {
+        self.disks += 1;
         disk.findings.iter().for_each(|found| self.findings.add(found.severity));
         match disk.class {
             Class::Errors => self.errors += 1,
@@ -93,11 +115,8 @@ impl Tally {
             Class::NotJudged => self.not_judged += 1,
             Class::Failed => self.failed += 1,
         }
-    }
-
-    /// Returns the number of all disks.
-    pub(crate) const fn disks(&self) -> usize {
-        self.judged() + self.blank + self.not_judged + self.failed
+        let [part, all] = [self.misaligned(), self.judged()].map(|count| u32::try_from(count).ok());
+        self.share = part.zip(all.filter(|all| *all > 0)).map(|(part, all)| f64::from(part) / f64::from(all));
     }
 
     /// Returns the number of disks with contents that were judged.
@@ -108,12 +127,6 @@ impl Tally {
     /// Returns the number of misaligned disks.
     pub(crate) const fn misaligned(&self) -> usize {
         self.errors + self.warnings
-    }
-
-    /// Returns the share of misaligned disks among those judged; `None` if there are none.
-    pub(crate) fn share(&self) -> Option<f64> {
-        let [part, all] = [self.misaligned(), self.judged()].map(|count| u32::try_from(count).ok());
-        Some(f64::from(part?) / f64::from(all.filter(|all| *all > 0)?))
     }
 
     /// Returns the number of disks in each class that there is, with its name.
@@ -169,9 +182,15 @@ struct Host {
 }
 
 /// Names with the index of each.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Names<T> {
     known: BTreeMap<T, usize>,
+}
+
+impl<T> Default for Names<T> {
+    fn default() -> Self {
+        Self { known: BTreeMap::new() }
+    }
 }
 
 impl<T: Ord> Names<T> {
@@ -189,25 +208,21 @@ impl<T: Ord> Names<T> {
 }
 
 /// Where a price comes from.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 pub(crate) struct PricedBy {
     /// The drive.
     pub(crate) drive: String,
-    /// Whether it was measured on that drive; otherwise it is modelled.
-    pub(crate) is_measured: bool,
+    /// Where the cost comes from.
+    pub(crate) source: CostSource,
 }
 
-impl PricedBy {
-    /// Returns the word for where it comes from.
-    pub(crate) const fn word(&self) -> &'static str {
-        if self.is_measured { "measured" } else { "modelled" }
-    }
-}
-
-/// What cannot be read, and why.
-#[derive(Debug)]
+/// An input that could not be read.
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Skipped {
+    /// The file or folder.
     pub(crate) name: String,
+    /// Why, and where in the file.
+    #[serde(rename = "reason")]
     pub(crate) why: String,
 }
 
@@ -250,17 +265,16 @@ impl Fleet {
         let mut price = None::<Price>;
         let mut findings = Vec::with_capacity(target.findings.len());
         for found in target.findings {
-            let severity = Severity::from(found.severity);
             let is_new = straddle_audit::rule(&found.code).is_none();
             let rule = self.rules.index(found.code);
             if is_new {
                 self.titles.entry(rule).or_insert(found.title);
             }
-            findings.push(Found { rule, severity, partition: found.partition });
+            findings.push(Found { rule, severity: found.severity, partition: found.partition });
             let cost = found.cost.filter(|cost| cost.random_write_ratio.is_finite());
             if let Some(cost) = cost.filter(|cost| price.is_none_or(|it| it.ratio < cost.random_write_ratio))
             {
-                let by = PricedBy { drive: cost.drive, is_measured: cost.source == "measured" };
+                let by = PricedBy { drive: cost.drive, source: cost.source };
                 let wear = cost.wear_ratio.filter(|wear| wear.is_finite());
                 price = Some(Price { drive: self.prices.index(by), ratio: cost.random_write_ratio, wear });
             }
@@ -275,13 +289,13 @@ impl Fleet {
     }
 }
 
-fn class(status: Status, misaligned: Option<MisalignedReport>) -> Class {
+fn class(status: Status, misaligned: Option<Severity>) -> Class {
     match (status, misaligned) {
         (Status::Failed, _) => Class::Failed,
         (Status::NotJudged, _) => Class::NotJudged,
         (Status::Blank, _) => Class::Blank,
-        (_, Some(MisalignedReport::Error)) => Class::Errors,
-        (_, Some(MisalignedReport::Warning)) => Class::Warnings,
+        (_, Some(Severity::Error)) => Class::Errors,
+        (_, Some(Severity::Warning)) => Class::Warnings,
         (Status::Error | Status::Warning, _) => Class::Others,
         (Status::Ok | Status::Advice, _) => Class::Aligned,
     }

@@ -87,7 +87,7 @@ const TEXTS: &[&str] = &[
 ];
 
 /// Something that is explained: a tool, a term, a number or a message.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Topic {
     /// Its name, such as "fdisk".
@@ -101,21 +101,23 @@ pub(crate) struct Topic {
     #[serde(default)]
     pub(crate) messages: Vec<String>,
     /// What the numbers of these messages mean.
-    #[serde(default)]
+    #[serde(default, skip_serializing)]
+    #[schemars(skip)]
     arithmetic: Option<numbers::Arithmetic>,
     /// The explanation, a paragraph each.
+    #[serde(skip_serializing)]
     about: Vec<String>,
     /// What to do where no numbers of a message decide it, a paragraph each.
-    #[serde(default)]
+    #[serde(default, skip_serializing)]
     otherwise: Vec<String>,
     /// What to write to the disk, a paragraph each: left out where a message of the same text forbids it.
-    #[serde(default)]
+    #[serde(default, skip_serializing)]
     writes: Vec<String>,
     /// For a tool: where its versions start partitions.
     #[serde(default, rename(deserialize = "version"))]
     pub(crate) versions: Vec<Version>,
     /// A drawing, in lines of at most 60 characters.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) drawing: Option<String>,
     /// The sources of these statements.
     pub(crate) sources: Vec<String>,

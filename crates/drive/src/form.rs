@@ -6,21 +6,12 @@ use crate::profile::{Body, Claims, Fit};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// The schema version of this output. It is incremented when the meaning of a field changes or a field is
-/// removed, not when a field is added.
-pub const SCHEMA: u32 = 1;
-
 /// Bytes per megabyte, the unit of transfer rates.
 const MEGABYTE: f64 = 1e6;
 
 /// What `straddle drive list --json` and `straddle drive show --json` print.
 #[derive(Debug, Serialize, JsonSchema)]
-#[schemars(title = "straddle drive")]
 pub struct DrivesReport {
-    /// The schema version of this output.
-    schema: u32,
-    /// The version of straddle.
-    straddle: &'static str,
     /// All drives, or the one that was named.
     drives: Vec<DriveReport>,
 }
@@ -181,7 +172,7 @@ impl DrivesReport {
     /// Reports the drives, in full or only with what `list` shows.
     pub fn of(profiles: &[Profile], full: bool) -> Self {
         let drives = profiles.iter().map(|profile| drive(profile, full)).collect();
-        Self { schema: SCHEMA, straddle: env!("CARGO_PKG_VERSION"), drives }
+        Self { drives }
     }
 }
 

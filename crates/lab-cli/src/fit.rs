@@ -3,11 +3,12 @@
 use anyhow::Result;
 use straddle_lab::reproduce::fit::fit as find;
 
-use crate::args::FitArguments;
+use crate::args::{FitArguments, SchemaOf};
 use crate::exit::Exit;
 use crate::output::{self, Styles};
 use crate::output_file;
 use crate::progress::Bar;
+use crate::view::json::Document;
 use crate::view::json::fit::FitReport;
 use crate::view::text;
 
@@ -24,7 +25,7 @@ pub(crate) fn run(arguments: &FitArguments, styles: Styles) -> Result<Exit> {
         output_file::write(path, fit.profile(&stem).as_bytes(), &[])?;
     }
     if arguments.json {
-        output::print_json(&FitReport::of(&fit))?;
+        Document::of(SchemaOf::DriveFit, FitReport::of(&fit)).print()?;
         return Ok(Exit::Success);
     }
     let in_view = arguments.drive.profile.fit.as_ref();

@@ -14,7 +14,7 @@ use straddle_lab::media::Cut;
 use straddle_units::ByteCount;
 use tempfile::NamedTempFile;
 
-use crate::args::LabArguments;
+use crate::args::{LabArguments, SchemaOf};
 use crate::exit::{Exit, UsageError};
 use crate::interrupt::on_interrupt;
 use crate::output;
@@ -22,6 +22,7 @@ use crate::output_file::{self, OutputFile};
 use crate::recording::{Modelled, tear};
 use crate::target::Drive;
 use crate::unfinished;
+use crate::view::json::Document;
 use crate::view::json::lab::LabReport;
 use crate::view::text;
 
@@ -93,7 +94,7 @@ pub(crate) fn run(arguments: &LabArguments) -> Result<Exit> {
         ended => ended?,
     };
     if arguments.json {
-        output::print_json(&LabReport::of(&job, &ended))?;
+        Document::of(SchemaOf::Lab, LabReport::of(&job, &ended)).print()?;
     } else {
         let width = output::width();
         write_through(std::io::stderr(), text::lab::ended(&job, &ended, width).as_bytes())?;

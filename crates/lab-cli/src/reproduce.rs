@@ -14,13 +14,14 @@ use straddle_lab::reproduce::lab::input::Inputs;
 use straddle_lab::reproduce::lab::{Guests, Host, Machine, Planned, Settings, StepOutcome};
 use straddle_lab::reproduce::policy::{self, Policies};
 
-use crate::args::ReproduceArguments;
+use crate::args::{ReproduceArguments, SchemaOf};
 use crate::exit::{Exit, UsageError};
 use crate::interrupt::on_interrupt;
 use crate::output::{self, Styles};
 use crate::output_file;
 use crate::progress::Bar;
 use crate::view::html;
+use crate::view::json::Document;
 use crate::view::json::reproduce::{ReproduceReport, Reproduced, ReproducedExperiment, Way};
 use crate::view::text;
 
@@ -69,7 +70,7 @@ pub(crate) fn run(arguments: &ReproduceArguments, styles: Styles) -> Result<Exit
     let way = Way { settings, command: command(&names, arguments) };
     let reproduced = Reproduced { experiments, way, wall: begun.elapsed() };
     if arguments.json {
-        output::print_json(&ReproduceReport::of(&reproduced))?;
+        Document::of(SchemaOf::Reproduce, ReproduceReport::of(&reproduced)).print()?;
     } else {
         print(&text::reproduce::outcomes(&reproduced, output::width(), styles))?;
     }
@@ -220,7 +221,7 @@ fn policies(experiments: &[Experiment], arguments: &ReproduceArguments, styles: 
     let only = arguments.drive.as_ref().map(|drive| drive.specification.as_str());
     let choices = policy::choose(experiments, only)?;
     if arguments.json {
-        output::print_json(&ReproduceReport::chosen(&choices))?;
+        Document::of(SchemaOf::Reproduce, ReproduceReport::chosen(&choices)).print()?;
     } else {
         print(&text::reproduce::policies(&choices, output::width(), styles))?;
     }
@@ -229,7 +230,7 @@ fn policies(experiments: &[Experiment], arguments: &ReproduceArguments, styles: 
 
 fn list(experiments: &[Experiment], json: bool, styles: Styles) -> Result<Exit> {
     if json {
-        output::print_json(&ReproduceReport::listed(experiments))?;
+        Document::of(SchemaOf::Reproduce, ReproduceReport::listed(experiments)).print()?;
     } else {
         print(&text::reproduce::list(experiments, output::width(), styles))?;
     }

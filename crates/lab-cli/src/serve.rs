@@ -8,12 +8,13 @@ use straddle_drive::Profile;
 use straddle_lab::media::{Cut, Served, Store};
 use straddle_lab::serve::{Ending, Endpoint, Options, Pace, Server, ServerError, Snapshot};
 
-use crate::args::ServeArguments;
+use crate::args::{SchemaOf, ServeArguments};
 use crate::exit::{Exit, UsageError};
 use crate::interrupt::ending;
 use crate::output::{self, printable};
 use crate::recording::{Modelled, tear};
 use crate::unfinished;
+use crate::view::json::Document;
 use crate::view::json::serve::{Serve, ServeReport};
 use crate::view::text;
 
@@ -65,7 +66,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<Exit> {
     let snapshot = server.snapshot();
     let serve = Serve { target: &drive.to_string(), profile, ending, snapshot };
     if arguments.json {
-        output::print_json(&ServeReport::of(&serve))?;
+        Document::of(SchemaOf::Serve, ServeReport::of(&serve)).print()?;
     } else {
         let mut out = output::stdout();
         out.write_all(text::serve::summary(&serve, output::width()).as_bytes())?;

@@ -4,18 +4,9 @@ use crate::{Account, Coalesced, Effect, Format, Histogram, Recording, SECTOR, Si
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// The schema version of this output. It is incremented when the meaning of a field changes or a field is
-/// removed, not when a field is added.
-pub const SCHEMA: u32 = 1;
-
 /// What `straddle trace --json` prints.
 #[derive(Debug, Serialize, JsonSchema)]
-#[schemars(title = "straddle trace")]
 pub struct TraceReport {
-    /// The schema version of this output.
-    schema: u32,
-    /// The version of straddle.
-    straddle: &'static str,
     /// The traces that were read.
     files: Vec<FileReport>,
     /// The number of lines that are not requests: headers, and events of other kinds.
@@ -201,8 +192,6 @@ impl TraceReport {
         let volume = |(name, volume)| volume_report(counted, Some(name), volume);
         let files = counted.files.iter();
         Self {
-            schema: SCHEMA,
-            straddle: env!("CARGO_PKG_VERSION"),
             files: files
                 .map(|file| FileReport { name: file.name.clone(), format: file.format.map(Format::name) })
                 .collect(),

@@ -6,6 +6,9 @@
 
 use std::fmt::Display;
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use crate::error::TraceError;
 use crate::format::Format;
 use crate::reader::Reader;
@@ -48,32 +51,42 @@ pub struct Origin {
 }
 
 /// A drive that was recorded.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Recorded {
     /// The name of its volume in the trace.
+    #[serde(skip)]
     pub volume: String,
     /// The device, or the modelled drive.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
-    /// The model.
+    /// The model; absent if unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// Size in bytes.
+    /// The size in bytes.
+    #[serde(rename = "capacity_bytes", skip_serializing_if = "Option::is_none")]
     pub capacity: Option<u64>,
-    /// Logical sector in bytes.
+    /// The logical sector in bytes.
+    #[serde(rename = "logical_sector_bytes", skip_serializing_if = "Option::is_none")]
     pub logical_sector: Option<u64>,
-    /// Physical sector in bytes, as the drive reports it.
+    /// The physical sector in bytes, as the drive reports it.
+    #[serde(rename = "physical_sector_bytes", skip_serializing_if = "Option::is_none")]
     pub physical_sector: Option<u64>,
     /// The partition that was recorded; the whole drive if absent. Offsets are those on the drive.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub partition: Option<Partition>,
 }
 
 /// A partition of a drive that was recorded.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "RecordedPartition")]
 pub struct Partition {
     /// The device.
     pub device: String,
-    /// Its first byte on the drive.
+    /// The offset of its first byte on the drive.
+    #[serde(rename = "start_bytes")]
     pub start: u64,
     /// Its size in bytes.
+    #[serde(rename = "size_bytes")]
     pub length: u64,
 }
 

@@ -9,6 +9,8 @@ use std::collections::{BinaryHeap, HashMap};
 use std::io::{self, Write};
 use std::time::Duration;
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use straddle_units::io::{Nanos, Operation, Requests};
 
 use crate::blktrace as format;
@@ -100,11 +102,13 @@ pub struct Happened {
 }
 
 /// Requests as they will be counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Asked {
     /// Reads, writes, flushes and discards.
+    #[serde(flatten)]
     pub requests: Requests,
-    /// Commands of the device, which are recorded and not counted.
+    /// Commands of the device, recorded but not counted as requests.
+    #[serde(rename = "device_commands")]
     pub commands: u64,
 }
 

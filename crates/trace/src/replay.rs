@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 
 use rayon::prelude::*;
+use schemars::JsonSchema;
+use serde::Serialize;
 use straddle_drive::{Drive, Profile};
 use straddle_units::io::{Completion, Counters, Latency, Nanos, Operation, Refusal, Request, Time};
 use straddle_units::{Boundary, ByteCount, ByteOffset};
@@ -13,7 +15,8 @@ use crate::reader::{Numbered, Reader};
 use crate::record::Record;
 
 /// When a request is sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Pace {
     /// At its arrival time in the trace, whatever the drive is doing.
     Open,
@@ -52,40 +55,52 @@ const LAG: f64 = 0.05;
 const KEPT: u64 = 1 << 20;
 
 /// The result of a replay.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Replayed {
     /// When requests were sent.
     pub pace: Pace,
-    /// Most requests in flight.
+    /// The maximum number of requests at the drive at a time.
+    #[serde(rename = "queue_depth")]
     pub depth: u32,
-    /// Requests of all kinds.
+    /// The number of requests of all kinds.
     pub requests: u64,
-    /// Bytes read and written.
+    /// The number of bytes read and written.
     pub bytes: u64,
-    /// From the first arrival to the last completion.
+    /// The time from the first arrival to the last completion, in nanoseconds.
+    #[serde(rename = "elapsed_ns")]
     pub elapsed: Nanos,
-    /// From the first arrival to the last. The trace gives it, so it is known in the open loop only.
+    /// The time from the first arrival to the last, in nanoseconds. The trace gives it, so it is known in the open loop
+    /// only.
+    #[serde(rename = "span_ns")]
     pub span: Nanos,
-    /// From the last arrival to the last completion, in the open loop.
+    /// The time from the last arrival to the last completion, in nanoseconds; in the open loop.
+    #[serde(rename = "behind_ns")]
     pub behind: Nanos,
-    /// Latency of reads, from arrival to completion.
+    /// The latency of reads, from arrival to completion; absent if there are none.
+    #[serde(skip_serializing_if = "Latency::is_empty")]
     pub reads: Latency,
-    /// Latency of writes, from arrival to completion.
+    /// The latency of writes, from arrival to completion; absent if there are none.
+    #[serde(skip_serializing_if = "Latency::is_empty")]
     pub writes: Latency,
-    /// Latency of flushes, from arrival to completion.
+    /// The latency of flushes, from arrival to completion; absent if there are none.
+    #[serde(skip_serializing_if = "Latency::is_empty")]
     pub flushes: Latency,
-    /// Number of discards.
+    /// The number of discards.
     pub discards: u64,
     /// Of these, the ones that the drive did not get because it has no such command.
+    #[serde(rename = "ignored_discards")]
     pub ignored: u64,
     /// Requests that did not begin and end on sectors of 512 bytes. The drive got all sectors that they touch, as a
     /// page cache would ask for.
+    #[serde(rename = "off_sector_requests")]
     pub off_sector: u64,
     /// Reads and writes that do not begin and end on boundaries of the drive's true physical sectors.
+    #[serde(rename = "misaligned_requests")]
     pub misaligned: u64,
     /// Requests that were moved to the beginning of the drive because they extended past its end.
+    #[serde(rename = "wrapped_requests")]
     pub wrapped: u64,
-    /// Event counts from inside the drive.
+    /// Counters from inside the drive.
     pub counters: Counters,
 }
 

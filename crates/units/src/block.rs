@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use crate::{ByteCount, ByteOffset, ErrorKind, Span};
 
 /// The unit in which the kernel counts (sysfs `start` and `size`, `blkdev` ioctls), whatever the device's
@@ -10,7 +13,9 @@ pub const KERNEL_SECTOR: BlockSize = BlockSize(512);
 
 /// A logical block size: a power of two from 512 bytes to 64 KiB, as the kernel's `blk_validate_block_size`
 /// allows on large-page kernels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
+#[serde(transparent)]
+#[schemars(inline)]
 pub struct BlockSize(u32);
 
 /// A number of bytes that is not a logical block size.
@@ -63,11 +68,15 @@ impl BlockSize {
 }
 
 /// A logical block address.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
+#[serde(transparent)]
+#[schemars(inline)]
 pub struct Lba(u64);
 
 /// A count of logical blocks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
+#[serde(transparent)]
+#[schemars(inline)]
 pub struct LbaCount(u64);
 
 impl Lba {

@@ -2,6 +2,9 @@
 
 use std::num::NonZeroU64;
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use crate::{ByteCount, ByteOffset, Span};
 
 /// A family of equally spaced boundaries, at the bytes `phase + k * size`.
@@ -9,18 +12,24 @@ use crate::{ByteCount, ByteOffset, Span};
 /// `size` need not be a power of two: three data disks with 64 KiB chunks make stripes of 192 KiB. `phase` is
 /// the byte of the first boundary, which the kernel calls the alignment offset of a device. On a 512e drive
 /// whose LBA 7 is the first to begin a physical sector, `size` is 4096 and `phase` is 3584.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, JsonSchema)]
 pub struct Boundary {
+    /// The distance between two boundaries, in bytes.
+    #[serde(rename = "size_bytes")]
     size: NonZeroU64,
+    /// The offset of the first boundary, in bytes.
+    #[serde(rename = "phase_bytes")]
     phase: u64,
 }
 
 /// How a span covers the units into which a [`Boundary`] divides a medium.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Coverage {
     /// Units that have at least one byte in the span.
+    #[serde(rename = "touched_units")]
     pub touched: u64,
     /// Units that have some but not all of their bytes in the span: writing each costs a read-modify-write.
+    #[serde(rename = "partial_units")]
     pub partial: u64,
 }
 

@@ -2,10 +2,15 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use crate::boundary::divisor_and_inverse;
 
 /// A position on a medium, in bytes from its start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
+#[serde(transparent)]
+#[schemars(inline)]
 pub struct ByteOffset(u64);
 
 /// A number of bytes.
@@ -29,7 +34,9 @@ pub struct ByteOffset(u64);
 /// let (less, more) = (ByteCount::new(1), ByteCount::new(3));
 /// assert_eq!(less - more, ByteCount::ZERO);
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
+#[serde(transparent)]
+#[schemars(inline)]
 pub struct ByteCount(u64);
 
 impl ByteOffset {
@@ -131,9 +138,13 @@ impl fmt::Display for ByteOffset {
 }
 
 /// A range of bytes: its start and its length. Its end never exceeds 2^64 - 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, JsonSchema)]
 pub struct Span {
+    /// The offset of its first byte.
+    #[serde(rename = "start_bytes")]
     start: ByteOffset,
+    /// The size in bytes.
+    #[serde(rename = "size_bytes")]
     len: ByteCount,
 }
 

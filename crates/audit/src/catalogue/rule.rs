@@ -3,10 +3,14 @@
 use std::fmt;
 use std::ops::Deref;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use super::Code;
 
 /// How much a finding matters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Severity {
     /// Good to know; has no cost by itself.
     Advice,
@@ -27,21 +31,29 @@ impl fmt::Display for Severity {
 }
 
 /// The kind of problem that a rule finds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(rename = "FindingKind")]
 pub enum Kind {
     /// A start, an end, or the data of a layer is off a boundary.
     Alignment,
     /// Data is written in pieces smaller than a unit, aligned or not.
+    #[serde(rename = "small_writes")]
     Granularity,
     /// A power failure can tear what is written, aligned or not.
+    #[serde(rename = "atomic_writes")]
     Atomicity,
     /// The device's own figures cannot be true, or contradict each other.
+    #[serde(rename = "device_claims")]
     Device,
     /// The partition table is damaged, or made for another disk.
+    #[serde(rename = "table_damage")]
     Table,
     /// Two layers, or the kernel and the disk, contradict each other.
+    #[serde(rename = "layers_disagree")]
     Layers,
     /// What is written there cannot be used on the device's sectors.
+    #[serde(rename = "does_not_fit")]
     Fit,
     /// What is written there cannot be read.
     Unreadable,
@@ -85,15 +97,17 @@ pub enum About {
 }
 
 /// What defines a rule: its permanent code, and everything that `straddle explain` prints about it.
-#[derive(Debug)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Rule")]
 pub struct Definition {
-    /// `S001` and so on; never reused.
+    /// The code, such as "S001"; never reused.
     pub code: Code,
-    /// The usual severity of its findings.
+    /// How severe it is as a rule. A finding may have another severity.
     pub severity: Severity,
     /// The kind of its findings.
     pub kind: Kind,
     /// What it examines.
+    #[serde(skip)]
     pub about: About,
     /// The finding in a few words.
     pub title: &'static str,
@@ -123,7 +137,8 @@ pub struct Definition {
 ///     rule.title = "something else";
 /// }
 /// ```
-#[derive(Debug)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(transparent)]
 pub struct Rule(&'static Definition);
 
 impl Rule {

@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use crate::{
     Asked, Context, Effect, Finding, Findings, Judgement, Kind, Moves, Place, Reason, Recognised, Reported,
 };
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use straddle_device::{DeviceKind, Medium, ReadError, Remembered, Target};
 use straddle_layout::live::Disagreement;
 use straddle_layout::{Stack, TableKind};
@@ -48,37 +50,55 @@ pub struct Examined {
     is_unread: bool,
 }
 
-/// How many times longer writes take than on the boundaries.
-#[derive(Clone, Debug, PartialEq)]
+/// The cost of a missed boundary: the time of writes, and on an SSD the bytes written to flash, as a multiple of those
+/// when aligned.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Cost {
-    /// The drive that was modelled or probed.
+    /// The modelled drive, or the one that was probed.
     pub drive: String,
-    /// Whether the cost was measured; otherwise it is derived from the model.
-    pub measured: bool,
-    /// Distance in bytes past the preceding boundary of the drive.
+    /// Where the ratios come from.
+    pub source: CostSource,
+    /// The distance in bytes from the previous boundary of the drive's own unit.
+    #[serde(rename = "past_bytes")]
     pub past: u64,
-    /// Bytes of each random write.
+    /// The size of each random write: 4096 bytes on a modelled disk, otherwise the drive's unit.
+    #[serde(rename = "size_bytes")]
     pub size: u64,
-    /// Factor for the time of random writes: on a modelled SSD behind a full buffer; where measured, of durable or
-    /// sustained ones.
+    /// The ratio for random writes: on a modelled SSD behind a full buffer; if measured, of durable or sustained ones.
+    #[serde(rename = "random_write_ratio")]
     pub random_write: f64,
-    /// Factor for the bytes written to flash (wear); `None` on a disk.
+    /// The ratio of the bytes written to flash (wear); absent on a disk.
+    #[serde(rename = "wear_ratio", skip_serializing_if = "Option::is_none")]
     pub wear: Option<f64>,
-    /// Factor for sequential writes of 4096 bytes, each followed by an fsync.
+    /// The ratio for sequential writes of 4096 bytes, each with an fsync; absent on an SSD, or if the costs were
+    /// measured.
+    #[serde(rename = "sequential_write_ratio", skip_serializing_if = "Option::is_none")]
     pub sequential_write: Option<f64>,
+}
+
+/// Where a cost comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CostSource {
+    /// A model of the drive.
+    Modelled,
+    /// A probe of the drive.
+    Measured,
+}
+
+impl std::fmt::Display for CostSource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Modelled => "modelled",
+            Self::Measured => "measured",
+        })
+    }
 }
 
 /// Prices positions on a drive, by its model or by a measurement.
 pub trait Price: Send + Sync {
     /// Returns the cost of what is written behind a start at `at`; `None` if the drive has no such position.
     fn price(&self, at: ByteOffset) -> Option<Cost>;
-}
-
-impl Cost {
-    /// Where the factors come from, in words.
-    pub const fn source(&self) -> &'static str {
-        if self.measured { "measured" } else { "derived from the model" }
-    }
 }
 
 impl Examined {

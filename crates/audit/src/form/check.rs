@@ -1,20 +1,20 @@
 //! What `check --json` prints: the audit of each target.
 
-use crate::Kind;
 use crate::examine::{ExamineError, Examined};
+use crate::{Kind, Severity, Status};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use straddle_device::shown::with_causes;
 
 use super::device::{DeviceReport, device_report};
-use super::finding::{FindingReport, IgnoredReport, MisalignedReport, finding_reports, ignored_report};
+use super::finding::{FindingReport, IgnoredReport, finding_reports, ignored_report};
 use super::layers::{ContainerReport, LayerReport, container_report, layer_report};
 use super::table::{PartitionReport, TableReport, partition_report, table_report};
 use super::traffic::TrafficReport;
 
 /// The schema version of this output. It is incremented when the meaning of a field changes or a field is
 /// removed, not when a field is added.
-pub const SCHEMA: u32 = 2;
+pub const SCHEMA: u32 = 3;
 
 /// What `straddle check --json` prints.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -103,11 +103,11 @@ pub struct TargetReport {
     /// The kinds of the findings that determine the status; absent if the status is "ok", "blank",
     /// "not_judged" or "failed".
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub kinds: Vec<KindReport>,
+    pub kinds: Vec<Kind>,
     /// How severely what is written on it is misaligned, by the findings that count for the status; absent if it
-    /// was not judged.
+    /// is not, or was not judged.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub misaligned: Option<MisalignedReport>,
+    pub misaligned: Option<Severity>,
     /// Why nothing on the target was judged: with the status "not_judged" or "blank", and for a table without
     /// partitions.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -141,92 +141,6 @@ pub struct TargetReport {
     pub ignored: Vec<IgnoredReport>,
     /// What could not be read, and why.
     notes: Vec<String>,
-}
-
-/// The result of the audit of a target.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Status {
-    /// No finding.
-    Ok,
-    /// No finding, and nothing is written where tables and contents live.
-    Blank,
-    /// Findings of severity "advice" only.
-    Advice,
-    /// At least one warning, and no errors.
-    Warning,
-    /// At least one error.
-    Error,
-    /// Nothing on the target is recognised, or it is of a kind that cannot be read.
-    NotJudged,
-    /// The target could not be opened or read.
-    Failed,
-}
-
-impl From<crate::Status> for Status {
-    fn from(status: crate::Status) -> Self {
-        match status {
-            crate::Status::Ok => Self::Ok,
-            crate::Status::Blank => Self::Blank,
-            crate::Status::Advice => Self::Advice,
-            crate::Status::Warning => Self::Warning,
-            crate::Status::Error => Self::Error,
-            crate::Status::NotJudged => Self::NotJudged,
-        }
-    }
-}
-
-impl Status {
-    /// Returns the word for it.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Blank => "blank",
-            Self::Advice => "advice",
-            Self::Warning => "warning",
-            Self::Error => "error",
-            Self::NotJudged => "not judged",
-            Self::Failed => "failed",
-        }
-    }
-}
-
-/// The kind of a finding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[schemars(rename = "FindingKind")]
-pub enum KindReport {
-    /// A start, an end, or the data of a layer is off a boundary.
-    Alignment,
-    /// Data is written in pieces smaller than a physical sector or another unit, aligned or not.
-    SmallWrites,
-    /// What the device reports about itself is impossible or contradictory.
-    DeviceClaims,
-    /// The partition table is damaged, or was made for another disk.
-    TableDamage,
-    /// Two layers, or the kernel and the disk, contradict each other.
-    LayersDisagree,
-    /// What is written there cannot be used on the device's logical sectors.
-    DoesNotFit,
-    /// The contents cannot be read.
-    Unreadable,
-    /// A write can be torn by a power failure, even if it is aligned.
-    AtomicWrites,
-}
-
-impl From<Kind> for KindReport {
-    fn from(kind: Kind) -> Self {
-        match kind {
-            Kind::Alignment => Self::Alignment,
-            Kind::Granularity => Self::SmallWrites,
-            Kind::Device => Self::DeviceClaims,
-            Kind::Table => Self::TableDamage,
-            Kind::Layers => Self::LayersDisagree,
-            Kind::Fit => Self::DoesNotFit,
-            Kind::Unreadable => Self::Unreadable,
-            Kind::Atomicity => Self::AtomicWrites,
-        }
-    }
 }
 
 impl TargetReport {
@@ -271,9 +185,9 @@ impl TargetReport {
             (audited.name(), audited.target(), audited.stack(), audited.judgement());
         Self {
             target: name.to_owned(),
-            status: judgement.status().into(),
-            kinds: audited.kinds().iter().copied().map(KindReport::from).collect(),
-            misaligned: audited.not_judged().is_none().then(|| judgement.misaligned().into()),
+            status: judgement.status(),
+            kinds: audited.kinds().to_vec(),
+            misaligned: judgement.misaligned(),
             reason: audited.not_judged().or(audited.nothing_to_judge()).map(str::to_owned),
             error: None,
             device: Some(device_report(audited)),

@@ -1,12 +1,11 @@
 //! A partition table in `check --json`, and its partitions with their verdicts.
 
-use crate::{Judgement, OfPartition, Verdict};
+use crate::{Judgement, Severity, Verdict};
 use schemars::JsonSchema;
 use serde::Serialize;
 use straddle_layout::{Content, Partition, PartitionType, Role, Stack, TableKind, types};
 use straddle_units::ByteCount;
 
-use super::finding::MisalignedReport;
 use super::layers::{LayerReport, layer_report};
 
 /// A partition table, or what is there instead.
@@ -60,10 +59,11 @@ pub struct PartitionReport {
     layer: Option<LayerReport>,
     /// The verdict that follows from all findings, even if they are not listed here (excluded by `--only` or
     /// `--ignore`, or listed at another target).
-    verdict: VerdictReport,
-    /// How severely what is written in it is misaligned, by its start or by that of a layer on it. Like the
-    /// verdict, it follows from all findings.
-    pub misaligned: MisalignedReport,
+    verdict: Verdict,
+    /// How severely what is written in it is misaligned, by its start or by that of a layer on it; absent if it is not.
+    /// Like the verdict, it follows from all findings.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub misaligned: Option<Severity>,
 }
 
 impl PartitionReport {
@@ -79,35 +79,6 @@ impl PartitionReport {
             .and_then(|word| word.as_str().map(str::to_owned))
             .unwrap_or_default()
     }
-}
-
-/// The verdict on a partition.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[schemars(rename = "Verdict")]
-enum VerdictReport {
-    /// An extended partition, which cannot be misaligned.
-    Container,
-    /// What it holds is listed by a table that is not read.
-    NotJudged,
-    /// Aligned to every known boundary.
-    Aligned,
-    /// Advice only: aligned to the physical sector, or misaligned where nothing is written.
-    Advice,
-    /// Misaligned to a boundary that costs time on some workloads.
-    Off,
-    /// Only its end is off the physical sector: what is written in it is not misaligned by that.
-    EndOff,
-    /// Misaligned to a boundary that always costs time, such as that of the physical sector: writes straddle.
-    Misaligned,
-    /// Its boot sector records another start than its entry.
-    BootSector,
-    /// Its disk has an unfinished move of partitions.
-    UnfinishedMove,
-    /// Its entry is damaged, or contradicts another one.
-    Damaged,
-    /// Its contents cannot be read.
-    Unreadable,
 }
 
 pub(crate) fn table_report(stack: &Stack) -> TableReport {
@@ -146,23 +117,7 @@ pub(crate) fn partition_report(partition: &Partition, judgement: &Judgement) -> 
         name: partition.attributes.name.clone(),
         content: partition.content.map(Content::name),
         layer: partition.layer.as_ref().map(layer_report),
-        verdict: verdict_report(of.map_or(Verdict::Aligned, |of| of.verdict)),
-        misaligned: of.and_then(|of: &OfPartition| of.misaligned).into(),
-    }
-}
-
-fn verdict_report(verdict: Verdict) -> VerdictReport {
-    match verdict {
-        Verdict::Container => VerdictReport::Container,
-        Verdict::NotJudged => VerdictReport::NotJudged,
-        Verdict::Aligned => VerdictReport::Aligned,
-        Verdict::AlignedWithAdvice => VerdictReport::Advice,
-        Verdict::Off => VerdictReport::Off,
-        Verdict::EndOff => VerdictReport::EndOff,
-        Verdict::Misaligned => VerdictReport::Misaligned,
-        Verdict::BootSector => VerdictReport::BootSector,
-        Verdict::Unfinished => VerdictReport::UnfinishedMove,
-        Verdict::Damaged => VerdictReport::Damaged,
-        Verdict::Unreadable => VerdictReport::Unreadable,
+        verdict: of.map_or(Verdict::Aligned, |of| of.verdict),
+        misaligned: of.and_then(|of| of.misaligned),
     }
 }

@@ -13,12 +13,13 @@ use straddle_measure::bench::{
 };
 use straddle_units::ByteCount;
 
-use crate::args::BenchArguments;
+use crate::args::{BenchArguments, SchemaOf};
 use crate::exit::{Exit, UsageError};
 use crate::output::{self, Styles};
 use crate::output_file;
 use crate::progress::Bar;
 use crate::target::{Drive, TargetSpec};
+use crate::view::json::Document;
 use crate::view::json::bench::{Bench, BenchReport};
 use crate::view::text;
 
@@ -80,7 +81,7 @@ fn target(arguments: &BenchArguments) -> Vec<&Path> {
 fn show(bench: &Bench<'_>, arguments: &BenchArguments, styles: Styles) -> Result<()> {
     // The figures first: a picture that cannot be written does not cost them.
     if arguments.json {
-        output::print_json(&BenchReport::of(bench))?;
+        Document::of(SchemaOf::Bench, BenchReport::of(bench)).print()?;
     } else {
         let mut out = output::stdout();
         out.write_all(text::bench::sweep(bench, output::width(), styles).as_bytes())?;

@@ -5,11 +5,12 @@ use std::io::Write;
 use anyhow::Result;
 use straddle_drive::Profile;
 
-use crate::args::{Action, DriveArguments, ShowArguments};
+use crate::args::{Action, DriveArguments, SchemaOf, ShowArguments};
 use crate::exit::{Exit, UsageError};
 use crate::output::{self, Styles};
 use crate::output_file;
 use crate::target::Drive;
+use crate::view::json::Document;
 use crate::view::json::drive::DrivesReport;
 use crate::view::text;
 
@@ -24,7 +25,7 @@ pub(crate) fn run(arguments: &DriveArguments, styles: Styles) -> Result<Exit> {
 fn list(json: bool, styles: Styles) -> Result<Exit> {
     let profiles: Vec<Profile> = Profile::names().map(Profile::open).collect::<Result<_, _>>()?;
     if json {
-        output::print_json(&DrivesReport::of(&profiles, false))?;
+        Document::of(SchemaOf::Drive, DrivesReport::of(&profiles, false)).print()?;
         return Ok(Exit::Success);
     }
     print(&text::drive::list(&profiles, output::width(), styles))
@@ -39,7 +40,8 @@ fn show(arguments: &ShowArguments, styles: Styles) -> Result<Exit> {
         output_file::write(path, drawn.as_bytes(), &[])?;
     }
     if arguments.json {
-        output::print_json(&DrivesReport::of(std::slice::from_ref(profile.as_ref()), true))?;
+        let report = DrivesReport::of(std::slice::from_ref(profile.as_ref()), true);
+        Document::of(SchemaOf::Drive, report).print()?;
         return Ok(Exit::Success);
     }
     print(&text::drive::show(profile, output::width(), styles))

@@ -5,16 +5,17 @@ use std::io::Write;
 use anyhow::Result;
 use straddle_audit::{Format, format_efficiency};
 
-use crate::args::EfficiencyArguments;
+use crate::args::{EfficiencyArguments, SchemaOf};
 use crate::exit::Exit;
 use crate::output;
+use crate::view::json::Document;
 use crate::view::json::efficiency::EfficiencyReport;
 use crate::view::text;
 
 pub(crate) fn run(arguments: &EfficiencyArguments) -> Result<Exit> {
     let formats = formats(arguments);
     if arguments.json {
-        output::print_json(&EfficiencyReport::of(&formats))?;
+        Document::of(SchemaOf::Efficiency, EfficiencyReport::of(&formats)).print()?;
         return Ok(Exit::Success);
     }
     let mut table = text::plain_table(&["DATA", "GAP+SYNC+MARK", "ECC", "ON THE MEDIUM", "EFFICIENCY"]);

@@ -7,10 +7,11 @@ use straddle_audit::{Io, RULES, Rule, count_rmw, picture};
 use straddle_drive::Profile;
 use straddle_units::{Boundary, ByteOffset, Coverage, Span};
 
-use crate::args::{ExplainArguments, RmwArguments, Topic};
+use crate::args::{ExplainArguments, RmwArguments, SchemaOf, Topic};
 use crate::exit::{Exit, UsageError};
 use crate::output::{self, Styles, paint, plural};
 use crate::topics::{self, Found, Search, Subject};
+use crate::view::json::Document;
 use crate::view::json::explain::{ExplainReport, RmwReport};
 use crate::view::text;
 
@@ -26,7 +27,7 @@ pub(crate) fn run(arguments: &ExplainArguments, styles: Styles) -> Result<Exit> 
         Err(word) => return explain_other(arguments, &word, styles),
     };
     if arguments.json {
-        output::print_json(&ExplainReport::of(&subjects))?;
+        Document::of(SchemaOf::Explain, ExplainReport::of(&subjects)).print()?;
         return Ok(Exit::Success);
     }
     if subjects.is_empty() { list(styles) } else { explain(&subjects, styles) }
@@ -73,7 +74,7 @@ fn explain_found(arguments: &ExplainArguments, word: &str, styles: Styles) -> Re
     }
     if arguments.json {
         let subjects: Vec<Subject> = found.iter().map(|found| found.subject.clone()).collect();
-        output::print_json(&ExplainReport::of(&subjects))?;
+        Document::of(SchemaOf::Explain, ExplainReport::of(&subjects)).print()?;
         return Ok(Exit::Success);
     }
     explain(std::slice::from_ref(&best.subject), styles)?;
@@ -164,7 +165,8 @@ fn explain_rmw(arguments: &RmwArguments) -> Result<Exit> {
         return Err(UsageError("the writes would pass 2^64 bytes".to_owned()).into());
     };
     if arguments.json {
-        output::print_json(&RmwReport::of(io, boundary, &count))?;
+        let report = RmwReport { io, physical_sectors: boundary, count: &count };
+        Document::of(SchemaOf::ExplainRmw, report).print()?;
         return Ok(Exit::Success);
     }
     let mut out = output::stdout();

@@ -13,7 +13,7 @@ use straddle_measure::real::{Contents, Intent, Io, Prepared, Saved, Scope, Setti
 use straddle_units::io::Nanos;
 use straddle_units::{ByteCount, Span};
 
-use crate::args::ProbeArguments;
+use crate::args::{ProbeArguments, SchemaOf};
 use crate::commands::bench::real::{compared, journals, refused, warn_of_journals};
 use crate::exit::{Exit, UsageError};
 use crate::interrupt::on_interrupt;
@@ -22,6 +22,7 @@ use crate::output::{self, Styles};
 use crate::output_file;
 use crate::progress::Bar;
 use crate::target::{TargetSpec, refuse_bare_drive};
+use crate::view::json::Document;
 use crate::view::json::probe::ProbeReport;
 use crate::view::text;
 
@@ -65,7 +66,7 @@ pub(crate) fn run(arguments: &ProbeArguments, styles: Styles) -> Result<Exit> {
         }
     }
     if arguments.json {
-        output::print_json(&ProbeReport::of(&description, &report, &notes))?;
+        Document::of(SchemaOf::Probe, ProbeReport::of(&description, &report, &notes)).print()?;
         return Ok(exit);
     }
     let mut out = output::stdout();

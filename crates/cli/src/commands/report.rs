@@ -5,13 +5,13 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 
-use crate::args::ReportArguments;
+use crate::args::{ReportArguments, SchemaOf};
 use crate::exit::Exit;
 use crate::fleet::{self, Fleet, Input, Skipped};
 use crate::output::{self, Styles, plural};
 use crate::output_file;
 use crate::view::html;
-use crate::view::json::fleet::FleetReport;
+use crate::view::json::Document;
 use crate::view::text;
 
 /// The replaced audits that are named.
@@ -34,7 +34,7 @@ pub(crate) fn run(arguments: &ReportArguments, styles: Styles) -> Result<Exit> {
         output_file::write(path, html::fleet::page(&digest).as_bytes(), &files(&inputs))?;
     }
     if arguments.json {
-        output::print_json(&FleetReport::of(&digest))?;
+        Document::of(SchemaOf::Report, &digest).print()?;
     } else {
         let mut out = output::stdout();
         out.write_all(text::fleet::digest(&digest, output::width(), styles).as_bytes())?;

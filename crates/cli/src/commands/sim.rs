@@ -6,12 +6,13 @@ use anyhow::Result;
 use straddle_drive::Profile;
 use straddle_trace::{Options, Pace, Reader, Recording, replay, replay_volumes};
 
-use crate::args::SimArguments;
+use crate::args::{SchemaOf, SimArguments};
 use crate::exit::{Exit, UsageError};
 use crate::input;
 use crate::output::{self, Styles};
 use crate::target::Drive;
-use crate::view::json::sim::{Read, Run, Sim, SimReport};
+use crate::view::json::Document;
+use crate::view::json::sim::{Read, Run, Sim};
 use crate::view::text;
 
 pub(crate) fn run(arguments: &SimArguments, styles: Styles) -> Result<Exit> {
@@ -29,7 +30,7 @@ pub(crate) fn run(arguments: &SimArguments, styles: Styles) -> Result<Exit> {
         runs.map(|(trace, shift)| one(arguments, profile, trace, shift)).collect::<Result<Vec<Run>>>()?;
     let sim = Sim { trace: &trace, drive: specification, profile, runs: &runs };
     if arguments.json {
-        output::print_json(&SimReport::of(&sim))?;
+        Document::of(SchemaOf::Sim, sim.report()).print()?;
         return Ok(Exit::Success);
     }
     let mut out = output::stdout();

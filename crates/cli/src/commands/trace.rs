@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use straddle_trace::{About, Account, Recording, SECTOR, Target, Window, Writer};
 
-use crate::args::{TraceAction, TraceArguments};
+use crate::args::{SchemaOf, TraceAction, TraceArguments};
 use crate::exit::{Exit, UsageError};
 use crate::input;
 use crate::output::{self, Styles, plural, printable};
 use crate::output_file::{self, OutputFile};
+use crate::view::json::Document;
 use crate::view::json::trace::{Counted, TraceFile, TraceReport};
 use crate::view::{csv, html, text};
 
@@ -58,7 +59,7 @@ fn count(arguments: &TraceArguments, styles: Styles) -> Result<Exit> {
     let counted =
         Counted { files: &files, account: &account, total, units, start, best: arguments.best, window };
     if arguments.json {
-        output::print_json(&TraceReport::of(&counted))?;
+        Document::of(SchemaOf::Trace, TraceReport::of(&counted)).print()?;
     } else {
         let mut out = output::stdout();
         let shown = match arguments.csv {

@@ -3,6 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use straddle_audit::Severity;
 
 use super::{Class, Disk, Fleet, Found, Host, Price, PricedBy, Severities, Skipped, Tally};
@@ -11,67 +13,93 @@ use super::{Class, Disk, Fleet, Found, Host, Price, PricedBy, Severities, Skippe
 const WORST: usize = 10;
 
 /// What is shown.
-#[derive(Debug)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Digest<'a> {
-    /// All disks.
+    /// The numbers of all disks.
+    #[serde(rename = "summary")]
     pub(crate) tally: Tally,
-    /// The hosts that their files name.
+    /// The number of hosts whose names are those of the files, because their audits have none.
+    #[serde(rename = "hosts_named_by_files")]
     pub(crate) named_by_files: usize,
-    /// Audits that a later one of the same host replaces.
+    /// The number of audits that a later one of the same host replaces.
+    #[serde(rename = "audits_replaced")]
     pub(crate) replaced: usize,
     /// What could not be read.
     pub(crate) skipped: &'a [Skipped],
-    /// By what the writes of misaligned disks were priced.
+    /// What misalignment costs, by the drive that the audits were priced with; empty if none was.
     pub(crate) costs: Vec<CostRow<'a>>,
-    /// By model, most misaligned disks first.
+    /// The models, those with most misaligned disks first.
     pub(crate) models: Vec<ModelRow<'a>>,
-    /// By rule, most severe first, then most disks.
+    /// The rules with findings, the most severe first, then those on most disks.
     pub(crate) rules: Vec<RuleRow<'a>>,
-    /// Every host, the worst first.
+    /// The hosts, the worst first.
     pub(crate) hosts: Vec<HostRow<'a>>,
 }
 
 /// The costs of misalignment by one drive.
-#[derive(Debug)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "FleetCost")]
 pub(crate) struct CostRow<'a> {
+    #[serde(flatten)]
     pub(crate) by: &'a PricedBy,
+    /// The number of disks with a cost.
     pub(crate) disks: usize,
-    /// How many times as long random writes take, for half of the disks at least, and at worst.
+    /// The time of random writes behind the worst start of a disk over their time when aligned: the median of the
+    /// disks.
+    #[serde(rename = "median_random_write_ratio")]
     pub(crate) median: f64,
+    /// The same for the worst disk.
+    #[serde(rename = "worst_random_write_ratio")]
     pub(crate) worst: f64,
-    /// How many times as many bytes they write to flash at worst; `None` for a disk.
+    /// The bytes that they write to flash (wear), over those when aligned, on the worst disk; absent for a disk that is
+    /// not an SSD.
+    #[serde(rename = "worst_wear_ratio", skip_serializing_if = "Option::is_none")]
     pub(crate) wear: Option<f64>,
 }
 
 /// The disks of a model.
-#[derive(Debug)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Model")]
 pub(crate) struct ModelRow<'a> {
+    /// The manufacturer and model; "images" or "no model reported" for disks without.
     pub(crate) model: &'a str,
+    #[serde(flatten)]
     pub(crate) tally: Tally,
 }
 
 /// The findings of a rule.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "FleetRule")]
 pub(crate) struct RuleRow<'a> {
+    /// The code, as used by `straddle explain`.
     pub(crate) code: &'a str,
+    /// The title.
     pub(crate) title: &'a str,
     /// The highest severity of its findings.
     pub(crate) severity: Severity,
+    /// The findings.
     pub(crate) findings: Severities,
+    /// The number of disks.
     pub(crate) disks: usize,
+    /// The number of hosts.
     pub(crate) hosts: usize,
 }
 
 /// A host.
-#[derive(Debug)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Host")]
 pub(crate) struct HostRow<'a> {
+    /// The name.
     pub(crate) host: &'a str,
+    #[serde(flatten)]
     pub(crate) tally: Tally,
-    /// The codes of its errors and warnings, the former first.
+    /// The codes of its errors and warnings, the errors first.
     pub(crate) codes: Vec<&'a str>,
-    /// How many times as long random writes take on its worst disk.
+    /// The time of random writes behind its worst start over their time when aligned; absent without a cost.
+    #[serde(rename = "worst_random_write_ratio", skip_serializing_if = "Option::is_none")]
     pub(crate) cost: Option<f64>,
     /// Its disks with errors or warnings, for the worst hosts only.
+    #[serde(skip)]
     pub(crate) details: Vec<Detail<'a>>,
 }
 
@@ -111,11 +139,9 @@ impl Fleet {
             }
         }
         let names = known.models.iter().zip(models);
-        let mut models: Vec<ModelRow<'_>> = names
-            .map(|(model, tally)| ModelRow { model, tally })
-            .filter(|row| row.tally.disks() > 0)
-            .collect();
-        models.sort_by_key(|row| (Reverse(row.tally.misaligned()), Reverse(row.tally.disks()), row.model));
+        let mut models: Vec<ModelRow<'_>> =
+            names.map(|(model, tally)| ModelRow { model, tally }).filter(|row| row.tally.disks > 0).collect();
+        models.sort_by_key(|row| (Reverse(row.tally.misaligned()), Reverse(row.tally.disks), row.model));
         let costs = known.prices.iter().zip(prices).filter_map(|(by, prices)| cost(by, &prices)).collect();
         let mut hosts: Vec<HostRow<'_>> =
             self.hosts.iter().map(|(name, host)| host_row(name, host, &known)).collect();

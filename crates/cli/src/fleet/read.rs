@@ -8,11 +8,12 @@ use std::rc::Rc;
 
 use serde::de::{Error as _, IgnoredAny};
 use serde::{Deserialize, Deserializer};
+use straddle_audit::Severity;
+use straddle_audit::examine::CostSource;
 
 use super::Skipped;
 use crate::view::json::Status;
 use crate::view::json::check::SCHEMA;
-use crate::view::json::finding::{MisalignedReport, SeverityReport};
 
 /// The bytes that an audit may have: those of 30,000 disks.
 const MAX_AUDIT: u64 = 64 << 20;
@@ -46,7 +47,7 @@ impl<'de> Deserialize<'de> for Version {
 pub(super) struct Target {
     pub(super) target: String,
     pub(super) status: Status,
-    pub(super) misaligned: Option<MisalignedReport>,
+    pub(super) misaligned: Option<Severity>,
     pub(super) device: Option<Device>,
     pub(super) findings: Vec<Finding>,
 }
@@ -61,7 +62,7 @@ pub(super) struct Device {
 #[derive(Debug, Deserialize)]
 pub(super) struct Finding {
     pub(super) code: String,
-    pub(super) severity: SeverityReport,
+    pub(super) severity: Severity,
     pub(super) title: String,
     pub(super) partition: Option<u32>,
     pub(super) cost: Option<Cost>,
@@ -70,7 +71,7 @@ pub(super) struct Finding {
 #[derive(Debug, Deserialize)]
 pub(super) struct Cost {
     pub(super) drive: String,
-    pub(super) source: String,
+    pub(super) source: CostSource,
     pub(super) random_write_ratio: f64,
     pub(super) wear_ratio: Option<f64>,
 }

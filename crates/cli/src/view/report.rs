@@ -64,7 +64,7 @@ pub(crate) fn of(arguments: &CheckArguments, styles: Styles) -> Result<Option<Bo
         (None, None) => return Ok(None),
         (Some(OutputFormat::Sarif), None) => Box::new(Sarif::default()),
         (Some(OutputFormat::Junit), None) => {
-            Box::new(Junit { fails: fails.map(Into::into).collect(), fails_blank: arguments.fails_blank() })
+            Box::new(Junit { fails: fails.collect(), fails_blank: arguments.fails_blank() })
         }
         (Some(OutputFormat::Github), None) => Box::new(Github { fails_blank: arguments.fails_blank() }),
         (Some(OutputFormat::Prometheus), None) => Box::new(Prometheus::default()),
@@ -103,7 +103,7 @@ fn place(finding: &FindingReport) -> String {
 fn fix_lines(finding: &FindingReport) -> Vec<String> {
     let Some(fix) = &finding.fix else { return Vec::new() };
     let mut lines = vec![format!("fix: {}", fix.summary)];
-    lines.extend(fix.warning.map(str::to_owned));
+    lines.extend(fix.warning().map(str::to_owned));
     lines.extend(fix.caution.clone());
     lines.extend(fix.commands.iter().map(|command| command.line.clone()));
     lines

@@ -70,7 +70,7 @@ pub struct WriteCacheParameters {
 }
 
 /// How a drive writes a part of a physical sector.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum RmwPolicy {
     /// The write does not complete until each partial sector in turn has been read, and written one

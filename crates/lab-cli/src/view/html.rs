@@ -169,8 +169,7 @@ fn nearest(band: Option<&Band>, published: f64) -> String {
 fn model_drives(outcome: &Outcome) -> String {
     let mut lines: Vec<String> = Vec::new();
     for StepOutcome { drive, profile, .. } in &outcome.steps {
-        let fitted: Vec<String> =
-            fitted(profile).map(|(path, value, source)| format!("{path} = {value} ({source})")).collect();
+        let fitted: Vec<String> = fitted(profile).map(|fitted| fitted.to_string()).collect();
         let fitted = if fitted.is_empty() { "no number fitted".to_owned() } else { fitted.join(", ") };
         let line = format!("{}: {}; {fitted}.", target::modelled(drive), profile.title);
         if !lines.contains(&line) {

@@ -6,4 +6,4 @@ pub(crate) mod reproduce;
 pub(crate) mod schema;
 pub(crate) mod serve;
 
-pub(crate) use straddle_cli::view::json::bench;
+pub(crate) use straddle_cli::view::json::Document;

@@ -6,8 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::media::{Cut, Watch};
+use schemars::JsonSchema;
+use serde::{Serialize, Serializer};
 use straddle_drive::Profile;
-use straddle_units::io::Counters;
+use straddle_units::io::{Counters, Nanos, nanos};
 
 /// What a guest does, and what it has of the host.
 #[derive(Clone, Debug)]
@@ -145,13 +147,16 @@ pub struct GuestDrive {
 
 /// The cost of the guest's work, in nanoseconds of its time. The rates are fixed, so that runs are
 /// repeatable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Charges {
     /// A stop of a process: a system call, a page fault.
+    #[serde(rename = "stop_ns")]
     pub stop: u64,
     /// A read of the clock by the guest's kernel.
+    #[serde(rename = "clock_ns")]
     pub clock: u64,
     /// A submission of requests to a drive.
+    #[serde(rename = "kick_ns")]
     pub kick: u64,
     /// Computing without a stop, in percent of the processor time that it takes on the host.
     pub compute_percent: u64,
@@ -217,18 +222,20 @@ pub enum Stream {
 }
 
 /// A value that the script has measured.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Measured {
     /// Its name.
     pub name: String,
     /// Its value: seconds of the guest's time, or whatever the script measured.
     pub value: f64,
     /// The requests that the kernel sent to the first disk meanwhile, if the script had them counted.
+    #[serde(flatten)]
     pub requests: Option<Requests>,
 }
 
 /// Requests as the kernel counts them (`/sys/block/DISK/stat`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "KernelRequests")]
 pub struct Requests {
     /// Reads completed.
     pub reads: u64,
@@ -252,30 +259,37 @@ impl Measured {
 }
 
 /// How a guest's time was spent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Spent {
-    /// Stops of processes.
+    /// The number of system calls and page faults.
     pub stops: u64,
-    /// Reads of the clock.
+    /// The number of clock readings.
     pub clock_reads: u64,
-    /// Submissions of requests.
+    /// The number of notifications of drives.
     pub kicks: u64,
-    /// Messages between the clock and the drives.
+    /// The number of messages between the clock and the drives.
     pub exchanges: u64,
-    /// Times that the guest was idle.
+    /// The number of times that the guest was idle.
     pub sleeps: u64,
-    /// The total time that it was idle.
+    /// The time that it was idle, in nanoseconds.
+    #[serde(rename = "slept_ns", serialize_with = "nanos")]
+    #[schemars(with = "Nanos")]
     pub slept: Duration,
-    /// Timer ticks given to a kernel that was spinning.
+    /// The number of timer ticks given to a kernel that was spinning.
     pub ticks: u64,
-    /// Those of the ticks whose time depended on the host.
+    /// The number of those whose time depended on the host. If it is not 0, the run is not exactly repeatable.
     pub late_ticks: u64,
-    /// Time charged to programs that computed, measured by the host's processor clock.
+    /// The time charged to programs that computed, measured by the host's processor clock, in nanoseconds. If it is not
+    /// 0, the run is not exactly repeatable.
+    #[serde(rename = "computed_ns", serialize_with = "nanos")]
+    #[schemars(with = "Nanos")]
     pub computed: Duration,
     /// Whether the host may place the guest's kernel at other addresses in each run.
     pub random_addresses: bool,
     /// A digest of every event of the guest's kernel with its time. Equal for runs that are equal in every
     /// respect.
+    #[serde(serialize_with = "hexadecimal")]
+    #[schemars(with = "String")]
     pub digest: u64,
 }
 
@@ -303,10 +317,16 @@ impl Spent {
     }
 }
 
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn hexadecimal<S: Serializer>(digest: &u64, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(&format_args!("{digest:016x}"))
+}
+
 /// The result of a run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Ended {
-    /// The script's exit status.
+    /// The exit status of the command.
+    #[serde(skip)]
     pub status: i32,
     /// Whether it ended because the power was cut.
     pub cut: bool,
@@ -314,15 +334,22 @@ pub struct Ended {
     pub measures: Vec<Measured>,
     /// The output that was kept: standard output followed by standard error.
     pub output: String,
-    /// The guest's time from power-on to power-off.
+    /// The time from power-on to power-off on the guest's clock, in nanoseconds.
+    #[serde(rename = "guest_ns", serialize_with = "nanos")]
+    #[schemars(with = "Nanos")]
     pub guest: Duration,
-    /// The host's time for the run.
+    /// The same on the clock of this machine, in nanoseconds.
+    #[serde(rename = "host_ns", serialize_with = "nanos")]
+    #[schemars(with = "Nanos")]
     pub host: Duration,
-    /// Requests to all drives.
+    /// The number of requests to all drives.
     pub requests: u64,
     /// A fingerprint of all requests with their times. Equal for equal runs.
+    #[serde(serialize_with = "hexadecimal")]
+    #[schemars(with = "String")]
     pub fingerprint: u64,
     /// The drives' counters, in the order of the drives.
+    #[serde(skip)]
     pub counters: Vec<Counters>,
     /// How the guest's time was spent.
     pub spent: Spent,

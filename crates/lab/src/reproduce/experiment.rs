@@ -18,6 +18,7 @@ mod tests;
 
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use straddle_drive::ProfileError;
 
@@ -49,43 +50,50 @@ pub struct Experiment {
 }
 
 /// A publication.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Source {
     /// The author.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub author: Option<String>,
     /// The year of publication.
     pub year: u16,
     /// The title.
     pub title: String,
     /// Where it can be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
 }
 
 /// One workload, run at several offsets.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Step {
     /// A short name, unique in the experiment.
     pub name: String,
     /// A one-line description.
     pub title: String,
     /// What is done otherwise than the publication did it, a sentence each.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub deviations: Vec<String>,
     /// How the published program reached the drive.
     pub access: Access,
     /// The modelled drive, as after `drive:` in a target.
+    #[serde(skip)]
     pub drive: String,
     /// The workload; the arms shift it.
+    #[serde(skip)]
     pub workload: Workload,
     /// The measures reported for each arm: all that were published for any arm, or the elapsed time if none
     /// was.
+    #[serde(skip)]
     pub measures: Vec<Measure>,
     /// One or more arms.
+    #[serde(skip)]
     pub arms: Vec<Arm>,
 }
 
 /// How a published program reached the drive.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Access {
     /// The drive got the program's own requests: a raw device of FreeBSD, or O_DIRECT.
@@ -96,7 +104,7 @@ pub enum Access {
 }
 
 /// One offset of a workload, or several that were published as one figure.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Arm {
     /// A short name, unique in the step.
@@ -105,30 +113,36 @@ pub struct Arm {
     #[serde(default)]
     pub aligned: bool,
     /// Offsets in bytes from the workload's start. With several, the mean of the runs counts.
+    #[serde(rename(serialize = "offsets_bytes"))]
     pub offsets: Vec<u64>,
     /// Published figures, at most one per measure.
-    #[serde(default)]
+    #[serde(default, skip_serializing)]
+    #[schemars(skip)]
     pub published: Vec<Published>,
 }
 
 /// A published figure.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Published {
     /// What was measured.
+    #[serde(skip_serializing)]
     pub measure: Measure,
     /// The figure, or the middle of the range.
     pub value: f64,
     /// The lower end, if a range was published.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub low: Option<f64>,
     /// The upper end, if a range was published.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub high: Option<f64>,
     /// Background on this figure.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
 /// What is measured on an arm.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Measure {
     /// Seconds from the first request to the completion of the last.

@@ -8,6 +8,8 @@ mod search;
 #[cfg(test)]
 mod tests;
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use straddle_drive::{Profile, ProfileError, profile};
 use straddle_measure::bench::Progress;
 
@@ -20,7 +22,7 @@ pub use search::{MARGIN, RESOLUTION};
 pub const STEP: f64 = 0.005;
 
 /// The result of a fit.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Fit {
     /// The drive, as asked for.
     pub drive: String,
@@ -40,7 +42,8 @@ pub struct Fit {
 }
 
 /// A knob and its values.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "Knob")]
 pub struct Fitted {
     /// The key in the profile, such as `write_cache.setup_us`.
     pub path: String,
@@ -55,7 +58,8 @@ pub struct Fitted {
 }
 
 /// A published figure with ours before and after the fit.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "FitFigure")]
 pub struct Figure {
     /// The experiment.
     pub experiment: String,

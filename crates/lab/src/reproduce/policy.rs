@@ -2,6 +2,10 @@
 //!
 //! Invariants: a policy replaces the profile's own and changes no other number.
 
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Serialize, Serializer};
 use straddle_drive::disk::RmwPolicy;
 use straddle_drive::profile::Body;
 use straddle_drive::{Profile, ProfileError};
@@ -23,9 +27,11 @@ pub fn open(
 }
 
 /// What the plausible policies give for one figure.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Band {
     /// Each policy's figure, in the order of [`Profile::plausible_policies`].
+    #[serde(rename = "policies", serialize_with = "by_policy")]
+    #[schemars(with = "BTreeMap<String, f64>")]
     pub values: Vec<(RmwPolicy, f64)>,
 }
 
@@ -66,6 +72,10 @@ impl Band {
     }
 }
 
+fn by_policy<S: Serializer>(values: &[(RmwPolicy, f64)], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_map(values.iter().map(|(policy, value)| (policy, value)))
+}
+
 /// The policies that a drive may have; its own is one of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policies {
@@ -98,7 +108,7 @@ impl Policies {
 }
 
 /// One policy for all figures of a drive.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Choice {
     /// The drive, a profile's name.
     pub drive: String,
@@ -109,8 +119,11 @@ pub struct Choice {
     /// Whether they are those of programs that reached the drive directly.
     pub raw: bool,
     /// The worst error with each policy, as a share of the published figure.
+    #[serde(serialize_with = "by_policy")]
+    #[schemars(with = "BTreeMap<String, f64>")]
     pub worst: Vec<(RmwPolicy, f64)>,
     /// The policy with the least worst error; `None` if no figure tells them apart.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub chosen: Option<RmwPolicy>,
 }
 

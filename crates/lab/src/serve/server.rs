@@ -451,7 +451,7 @@ impl Server {
         let words: Vec<&str> = command.split_whitespace().collect();
         let refused = |reason: &str| serde_json::json!({ "error": reason }).to_string();
         match &words[..] {
-            ["stats"] => serde_json::to_string(&self.snapshot().stats()).unwrap_or_default(),
+            ["stats"] => serde_json::to_string(&self.snapshot()).unwrap_or_default(),
             ["quit"] => {
                 self.end(Ending::Quit);
                 serde_json::json!({ "quit": true }).to_string()

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use straddle_units::io::{Counters, Latency, Requests};
+use schemars::JsonSchema;
+use serde::Serialize;
+use straddle_units::io::{Counters, Latency, Nanos, Requests, nanos};
 
 /// What was done for clients.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Totals {
     /// The requests that were completed without an error.
     #[serde(flatten)]
@@ -19,7 +21,7 @@ pub struct Totals {
 }
 
 /// Why the server ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Ending {
     /// SIGINT or SIGTERM.
@@ -31,51 +33,26 @@ pub enum Ending {
 }
 
 /// The state of the server at one moment.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Snapshot<'a> {
-    /// Time since the start, by the wall clock.
+    /// How long the drive has been served, in nanoseconds of real time.
+    #[serde(rename = "elapsed_ns", serialize_with = "nanos")]
+    #[schemars(with = "Nanos")]
     pub elapsed: Duration,
     /// The number of clients.
     pub clients: usize,
-    /// Requests taken but not yet answered.
+    /// The number of requests taken but not yet answered.
     pub outstanding: usize,
     /// Requests that were completed.
+    #[serde(flatten)]
     pub totals: Totals,
-    /// How much later than the model's time completions were sent, by the wall clock.
+    /// How much later than the model's time replies were sent, in nanoseconds of real time; absent if there were none,
+    /// and if replies are not delayed.
+    #[serde(skip_serializing_if = "Latency::is_empty")]
     pub lateness: &'a Latency,
-    /// The drive's internal counters.
+    /// Counters from inside the drive.
     pub counters: &'a Counters,
     /// Whether the power is off.
+    #[serde(rename = "power_cut")]
     pub is_cut: bool,
-}
-
-/// The reply of the control socket to `stats`.
-#[derive(serde::Serialize)]
-pub(crate) struct Stats<'a> {
-    elapsed_ns: u64,
-    clients: usize,
-    outstanding: usize,
-    power: bool,
-    #[serde(flatten)]
-    totals: Totals,
-    lateness_p50_ns: u64,
-    lateness_p99_ns: u64,
-    lateness_max_ns: u64,
-    counters: &'a Counters,
-}
-
-impl Snapshot<'_> {
-    pub(crate) fn stats(&self) -> Stats<'_> {
-        Stats {
-            elapsed_ns: u64::try_from(self.elapsed.as_nanos()).unwrap_or(u64::MAX),
-            clients: self.clients,
-            outstanding: self.outstanding,
-            power: !self.is_cut,
-            totals: self.totals,
-            lateness_p50_ns: self.lateness.quantile(0.5).get(),
-            lateness_p99_ns: self.lateness.quantile(0.99).get(),
-            lateness_max_ns: self.lateness.max().get(),
-            counters: self.counters,
-        }
-    }
 }

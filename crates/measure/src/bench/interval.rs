@@ -7,14 +7,20 @@
 //! every difference that Wilcoxon's signed-rank test would not reject. Its coverage is exact for any
 //! symmetric distribution, from six rounds on; a bootstrap of so few values is too narrow.
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 /// An estimate with its interval.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Interval {
     /// The best estimate.
+    #[serde(skip)]
     pub value: f64,
     /// The lowest value that the data do not contradict.
+    #[serde(rename = "ratio_low")]
     pub low: f64,
     /// The highest value that the data do not contradict.
+    #[serde(rename = "ratio_high")]
     pub high: f64,
 }
 

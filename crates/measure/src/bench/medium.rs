@@ -4,6 +4,8 @@
 //! time, and in wear, the bytes written to flash for each byte of the host. So on a modelled SSD random writes are
 //! those of the drive's own unit, many at a time, and begin behind a full buffer.
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use straddle_drive::Profile;
 use straddle_drive::profile::Body;
 use straddle_units::io::Counters;
@@ -26,7 +28,8 @@ const STEADY: f64 = 0.05;
 const ABSORBED: f64 = 0.5;
 
 /// What the writes of a run have reached.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+#[serde(tag = "state", rename_all = "snake_case")]
 pub enum Reached {
     /// A buffer: the medium took less than half of the writes.
     Buffer,
@@ -34,8 +37,10 @@ pub enum Reached {
     /// the first half of the run to the second.
     Unsteady {
         /// Bytes written to the medium per byte of the host, in the first half.
+        #[serde(rename = "first_write_amplification")]
         first: f64,
         /// The same in the second half.
+        #[serde(rename = "second_write_amplification")]
         second: f64,
     },
     /// The medium, in a steady state.

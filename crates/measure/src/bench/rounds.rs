@@ -6,6 +6,8 @@
 //! turns of a round are in the same region, but each at places of its own, because what one arm has just
 //! written is in the drive's cache. Arms are compared within rounds only.
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use straddle_units::io::{Nanos, SplitMix64, Time};
 use straddle_units::{ByteCount, Span};
 
@@ -78,7 +80,8 @@ pub struct Turn {
 }
 
 /// Why no further round was begun.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Ended {
     /// Every ratio is known to the requested precision.
     Precise,

@@ -1,5 +1,7 @@
 //! The measurements of a run, in memory that does not grow with its length.
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use straddle_units::io::{Counters, Latency, Nanos, Time};
 
 use crate::bench::medium::{Mark, Reached};
@@ -62,7 +64,8 @@ impl Batches {
 }
 
 /// Why a run ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Stop {
     /// All requests were completed.
     Count,
@@ -73,29 +76,34 @@ pub enum Stop {
 }
 
 /// The measurements of a run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Samples {
-    /// Reads or writes completed.
+    /// The number of reads or writes done.
     pub requests: u64,
-    /// Their bytes.
+    /// The number of bytes read or written.
     pub bytes: u64,
-    /// Flushes completed.
+    /// The number of flushes done.
     pub flushes: u64,
-    /// From the first submission to the last completion.
+    /// The time from the first submission to the last completion, in nanoseconds.
+    #[serde(rename = "elapsed_ns")]
     pub elapsed: Nanos,
     /// Why it ended.
     pub stop: Stop,
     /// The latency of each request, from submission to completion. With a flush after each write, to the
     /// completion of that flush.
     pub latency: Latency,
-    /// The latency of each flush.
+    /// The latency of flushes alone; absent if there were none.
+    #[serde(skip_serializing_if = "Latency::is_empty")]
     pub flush_latency: Latency,
     /// The standard error of the mean time per request, as a fraction of it; `None` if there are too few
     /// batches.
+    #[serde(skip)]
     pub relative_error: Option<f64>,
-    /// What the writes have reached; `None` if that is not known, or nothing was written.
+    /// What the writes reached; absent if that is not known (real targets), or nothing was written.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub reached: Option<Reached>,
-    /// The target's internal counters during the run, if it has any.
+    /// Counters from inside the drive; absent if it has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub counters: Option<Counters>,
 }
 

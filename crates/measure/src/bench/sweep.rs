@@ -1,5 +1,8 @@
 //! Runs the same workload at one offset after another, and compares the results.
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use crate::bench::interval::{Interval, centre, median};
 use crate::bench::medium::WarmUp;
 use crate::bench::run::{Host, Progress, RunError, Silent, run};
@@ -71,12 +74,15 @@ pub struct Sweep {
 }
 
 /// The time per request of an arm relative to another's.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Ratio {
-    /// The factor.
+    /// The time per request relative to the best offset.
+    #[serde(rename = "ratio")]
     pub value: f64,
-    /// Its 95 % interval; `None` where that is not known.
+    /// Its 95 % interval; absent if it is not known.
+    #[serde(flatten)]
     pub interval: Option<Interval>,
+    #[serde(skip)]
     one: bool,
 }
 

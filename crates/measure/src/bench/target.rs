@@ -6,23 +6,26 @@
 use std::collections::VecDeque;
 use std::io;
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use straddle_drive::{Drive, Profile};
 use straddle_units::ByteCount;
 use straddle_units::io::{Completion, Counters, Nanos, Operation, Refusal, Request, Time};
 
 /// The description of a target, for users and reports.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Description {
-    /// The target as it was named: `drive:wd10ears,jumper=on`, `/dev/sdb`.
+    /// The target as named on the command line: `drive:wd10ears,jumper=on`, `/dev/sdb`.
     pub name: String,
     /// Manufacturer, model and size.
     pub title: String,
-    /// The clock by which it is measured.
+    /// The clock of all times.
     pub clock: Clock,
 }
 
 /// The clock by which a target is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Clock {
     /// A model's clock: every figure is what the model says.
     Virtual,

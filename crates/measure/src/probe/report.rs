@@ -1,5 +1,7 @@
 //! The findings of a probe, with their evidence.
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use straddle_units::io::Nanos;
 use straddle_units::{Boundary, ByteCount};
 
@@ -8,7 +10,8 @@ use crate::probe::survey::Survey;
 use crate::probe::sustained::Sustained;
 
 /// How certain a finding is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Confidence {
     /// It cannot be determined.
     None,
@@ -21,9 +24,11 @@ pub enum Confidence {
 }
 
 /// A finding, or the reason why there is none.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(inline)]
 pub struct Finding<T> {
-    /// What was found; `None` if it cannot be determined.
+    /// The result; absent if it cannot be determined.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<T>,
     /// How certain the value is.
     pub confidence: Confidence,
@@ -42,16 +47,19 @@ impl<T> Finding<T> {
 }
 
 /// Whether the medium rotates.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Rotation {
-    /// It rotates, with this period.
+    /// It rotates, with this period in nanoseconds.
+    #[serde(rename = "period_ns")]
     Period(Nanos),
     /// It does not rotate.
     None,
 }
 
 /// Where a write is when it completes, and what a flush does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum WriteCache {
     /// Writes wait for the medium.
     None,
@@ -63,7 +71,8 @@ pub enum WriteCache {
 }
 
 /// How the drive handles a unit of which only a part is written.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Rmw {
     /// No unit can be written in part, because the unit is the logical sector.
     None,
@@ -74,62 +83,76 @@ pub enum Rmw {
 }
 
 /// What partly written units cost, measured by durable writes.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct RmwCost {
     /// When the read-modify-write is done.
     pub when: Rmw,
     /// How much longer a write with one partial unit takes, in seconds.
+    #[serde(rename = "one_unit_seconds")]
     pub one: f64,
     /// How much longer a write with two partial units takes, in seconds.
+    #[serde(rename = "two_units_seconds")]
     pub two: f64,
 }
 
-/// What the drive claims.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What the drive reports. A value that it does not report is absent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Claims {
     /// The physical sector; for an SSD the preferred minimum write.
+    #[serde(rename = "unit_bytes", skip_serializing_if = "Option::is_none")]
     pub unit: Option<ByteCount>,
     /// The distance from the first byte to the first at which a unit begins.
+    #[serde(rename = "phase_bytes", skip_serializing_if = "Option::is_none")]
     pub phase: Option<ByteCount>,
     /// Whether the medium rotates.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub rotational: Option<bool>,
 }
 
 /// The result of a probe.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Report {
-    /// Seed of every random choice.
+    /// The seed of all random choices.
     pub seed: u64,
-    /// The logical sector in bytes.
+    /// The logical sector size in bytes.
+    #[serde(rename = "logical_sector_bytes")]
     pub logical: u64,
-    /// Bytes written.
+    /// The number of bytes written.
+    #[serde(rename = "written_bytes")]
     pub written: u64,
-    /// Requests sent.
+    /// The number of requests sent.
     pub requests: u64,
-    /// The time it took, on the target's clock.
+    /// The duration on the target's clock, in nanoseconds.
+    #[serde(rename = "elapsed_ns")]
     pub elapsed: Nanos,
     /// The smallest unit that is written without being read first, and where units begin.
     pub unit: Finding<Boundary>,
     /// Whether the medium rotates, and how fast.
     pub rotation: Finding<Rotation>,
     /// The write cache.
+    #[serde(rename = "write_cache")]
     pub cache: Finding<WriteCache>,
     /// The cost of partly written units.
     pub rmw: Finding<RmwCost>,
     /// How long a partly written unit waits for the rest before it is completed by reading, in seconds; zero
     /// if it does not wait.
+    #[serde(rename = "merge_window_seconds")]
     pub merge: Finding<f64>,
-    /// How many unflushed writes to different units the cache takes before writes become slow.
+    /// The number of unflushed writes to different units that the cache takes before writes become slow.
+    #[serde(rename = "cached_writes")]
     pub depth: Finding<u64>,
     /// The times of single requests of each kind.
+    #[serde(skip)]
     pub survey: Survey,
     /// The phase scans.
     pub scans: Vec<PhaseScan>,
     /// The proof of the unit by single writes, if there is one.
+    #[serde(skip)]
     pub proof: Option<Contrast>,
     /// The proof of the unit by sustained writes, if there is one.
+    #[serde(skip)]
     pub sustained: Option<Sustained>,
-    /// What the drive claims.
+    /// What the drive reports.
     pub claims: Claims,
 }
 

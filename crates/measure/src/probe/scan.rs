@@ -9,6 +9,8 @@
 
 use std::ops::Range;
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use straddle_units::{Boundary, ByteCount, ByteOffset};
 
 use crate::probe::budget::Step;
@@ -34,16 +36,20 @@ const REVERSED: f64 = -1.0;
 /// Below this after two checks, more writes are not expected to help.
 const HOPELESS: f64 = 1.5;
 
-/// Durable writes of one size at each phase.
-#[derive(Clone, Debug, PartialEq)]
+/// The times of durable writes of one size at each phase.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct PhaseScan {
     /// How the writes were made durable.
+    #[serde(skip)]
     pub how: Durable,
-    /// Bytes per write.
+    /// The size of each write in bytes.
+    #[serde(rename = "size_bytes")]
     pub size: u64,
     /// Distance between phases in bytes: the logical sector.
+    #[serde(rename = "step_bytes")]
     pub step: u64,
-    /// Seconds of each write, by phase.
+    /// The duration of each write in seconds, by phase.
+    #[serde(rename = "write_seconds")]
     pub times: Vec<Vec<f64>>,
 }
 

@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use crate::{Asked, Recorder};
 use rustix::time::{ClockId, clock_gettime};
-use straddle_units::io::Nanos;
+use schemars::JsonSchema;
+use serde::Serialize;
+use straddle_units::io::{Nanos, nanos};
 
 use crate::tracefs::error::RecordError;
 use crate::tracefs::event::Decoder;
@@ -39,7 +41,9 @@ pub struct Options {
 }
 
 /// Why a recording ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(rename = "RecordingEnd")]
 pub enum Why {
     /// Its time was over.
     Time,
@@ -61,13 +65,17 @@ pub struct Progress<'a> {
 }
 
 /// A recording that ended.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct Ended {
-    /// Why.
+    /// Why it ended.
+    #[serde(rename = "ended")]
     pub why: Why,
-    /// How long it took.
+    /// How long it took, in nanoseconds.
+    #[serde(rename = "elapsed_ns", serialize_with = "nanos")]
+    #[schemars(with = "Nanos")]
     pub elapsed: Duration,
-    /// Events that the kernel had no room for.
+    /// Events for which the kernel's buffers had no room: they are not in the file.
+    #[serde(rename = "lost_events")]
     pub lost: u64,
 }
 

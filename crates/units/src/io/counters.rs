@@ -1,9 +1,12 @@
 //! Counts of everything that happens inside a drive.
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use crate::io::time::Nanos;
 
-/// Totals since power-on. All start at zero and only grow.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+/// Counters from inside a drive, since power-on or during a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Counters {
     /// Read commands completed.
     pub host_reads: u64,
@@ -34,7 +37,7 @@ pub struct Counters {
     /// Arm movements other than to the adjacent track.
     pub seeks: u64,
     /// Nanoseconds spent in those seeks.
-    #[serde(rename = "seek_time_ns")]
+    #[serde(rename = "seek_ns")]
     pub seek_time: u64,
     /// Nanoseconds spent waiting for a sector to rotate under the head.
     #[serde(rename = "rotation_wait_ns")]

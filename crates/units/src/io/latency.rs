@@ -2,17 +2,51 @@
 
 use crate::io::time::Nanos;
 use hdrhistogram::Histogram;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 /// Significant digits kept by the histogram: percentiles are exact to a thousandth.
 const DIGITS: u8 = 3;
 
 /// The latencies of many requests.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(into = "Summary")]
+#[schemars(with = "Summary")]
 pub struct Latency {
     histogram: Histogram<u64>,
     sum: u128,
     min: u64,
     max: u64,
+}
+
+/// The latencies of requests, in nanoseconds. Percentiles are accurate to 0.1 %, the other values are exact.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Latency")]
+struct Summary {
+    /// The number of requests.
+    requests: u64,
+    mean_ns: Nanos,
+    min_ns: Nanos,
+    p50_ns: Nanos,
+    p90_ns: Nanos,
+    p99_ns: Nanos,
+    p999_ns: Nanos,
+    max_ns: Nanos,
+}
+
+impl From<Latency> for Summary {
+    fn from(latency: Latency) -> Self {
+        Self {
+            requests: latency.count(),
+            mean_ns: latency.mean(),
+            min_ns: latency.min(),
+            p50_ns: latency.quantile(0.5),
+            p90_ns: latency.quantile(0.9),
+            p99_ns: latency.quantile(0.99),
+            p999_ns: latency.quantile(0.999),
+            max_ns: latency.max(),
+        }
+    }
 }
 
 impl Default for Latency {
@@ -62,6 +96,11 @@ impl Latency {
     /// The number of recorded times.
     pub fn count(&self) -> u64 {
         self.histogram.len()
+    }
+
+    /// Whether nothing was recorded.
+    pub fn is_empty(&self) -> bool {
+        self.count() == 0
     }
 
     /// The number of recorded times up to `time`, which is rounded to a thousandth.

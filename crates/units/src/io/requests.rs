@@ -1,9 +1,12 @@
 //! Numbers of requests.
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use crate::io::request::Operation;
 
 /// Requests by kind, with their bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Requests {
     /// Reads.
     pub reads: u64,

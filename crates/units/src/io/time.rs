@@ -2,6 +2,10 @@
 
 use std::fmt;
 use std::ops::{Add, AddAssign};
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Serialize, Serializer};
 
 /// A moment, in nanoseconds since power-on.
 ///
@@ -25,8 +29,19 @@ pub struct Time(u64);
 
 /// A duration, in nanoseconds. A sum ends at 2^64 - 1, some 584 years: added to any moment, it is
 /// [`Time::NEVER`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
+#[serde(transparent)]
+#[schemars(inline)]
 pub struct Nanos(u64);
+
+/// Serialises a duration as nanoseconds, up to 2^64 - 1.
+///
+/// # Errors
+///
+/// Those of the serialiser.
+pub fn nanos<S: Serializer>(duration: &Duration, to: S) -> Result<S::Ok, S::Error> {
+    Nanos(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)).serialize(to)
+}
 
 impl Time {
     /// The moment of power-on.

@@ -94,7 +94,7 @@ fn judged(name: &str, examined: &Examined, run: &Run) -> Outcome {
         text: render(examined, run),
         report: report::is_wanted(arguments).then(|| TargetReport::of(examined)),
         complaint: alone.map(|why| output::printable(&format!("{name}: {why}"))),
-        status: examined.judgement().status().into(),
+        status: examined.judgement().status(),
         exit: match (unknown.is_some() || examined.judgement().is_unread(), fails) {
             (true, _) => Exit::Failed,
             (false, true) => Exit::Findings,

@@ -9,11 +9,12 @@ use anyhow::{Context, Result};
 use straddle_trace::Recorder;
 use straddle_trace::tracefs::{Options, Progress, Subject, Why};
 
-use crate::args::RecordArguments;
+use crate::args::{RecordArguments, SchemaOf};
 use crate::exit::Exit;
 use crate::interrupt::on_interrupt;
 use crate::output;
 use crate::recording::{Whole, origin};
+use crate::view::json::Document;
 use crate::view::json::record::RecordReport;
 use crate::view::text;
 
@@ -64,7 +65,8 @@ pub(crate) fn run(arguments: &RecordArguments) -> Result<Exit> {
     };
     recorder.into_inner().keep().with_context(written)?;
     if arguments.json {
-        output::print_json(&RecordReport::of(&subject, &asked, &ended, &arguments.to))?;
+        let report = RecordReport::of(&subject, &asked, &ended, &arguments.to);
+        Document::of(SchemaOf::TraceRecord, report).print()?;
     } else {
         let mut out = output::stdout();
         let shown = text::record::ended(&subject, &asked, &ended, &arguments.to, output::width());

@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use straddle_audit::examine::CostSource;
+
 use super::{Cell, Table, dash, document, paragraph};
 use crate::fleet::{CostRow, Detail, Digest, HostRow, Tally};
 use crate::output::plural;
@@ -94,13 +96,13 @@ fn costs(costs: &[CostRow<'_>]) -> String {
         let ratio = |ratio: f64| Cell::plain(format!("× {}", number(ratio)));
         let wear = wear.map_or_else(|| Cell::plain(dash()), ratio);
         let cells =
-            vec![Cell::plain(by.word().to_owned()), count(*disks), ratio(*median), ratio(*worst), wear];
+            vec![Cell::plain(by.source.to_string()), count(*disks), ratio(*median), ratio(*worst), wear];
         table.row(&by.drive, cells);
     }
     text += &table.html();
     let modelled = "Modelled means computed with a model of that drive (straddle check --cost drive:NAME), not \
                     measured on these hosts.";
-    if costs.iter().any(|row| !row.by.is_measured) {
+    if costs.iter().any(|row| row.by.source == CostSource::Modelled) {
         text += &paragraph(modelled, "soft");
     }
     text + "</section>\n"
@@ -143,7 +145,7 @@ fn detail(disk: &Detail<'_>) -> String {
     if let Some((ratio, wear, by)) = disk.cost {
         let wear = wear.map(|wear| format!(" and write {} times as many bytes to flash", number(wear)));
         let (drive, wear) = (escaped(&by.drive), wear.unwrap_or_default());
-        let (ratio, source) = (number(ratio), by.word());
+        let (ratio, source) = (number(ratio), by.source);
         let _ = write!(text, "; random writes take {ratio} times as long{wear} ({source} on {drive})");
     }
     text + "</li>\n"
@@ -155,7 +157,7 @@ fn models(digest: &Digest<'_>) -> String {
     let mut table = Sorted::new("models", "Disks by model", &headings);
     for row in &digest.models {
         let tally = &row.tally;
-        let mut cells = vec![count(tally.disks()), share(tally)];
+        let mut cells = vec![count(tally.disks), share(tally)];
         cells.extend([tally.others, tally.aligned].map(count));
         cells.extend(tally.findings.counts().map(count));
         table.0.row(row.model, cells);
@@ -194,7 +196,7 @@ fn hosts(digest: &Digest<'_>) -> String {
     let mut table = Sorted::new("hosts", "Every host, the worst first", &headings);
     for row in &digest.hosts {
         let tally = &row.tally;
-        let mut cells = vec![count(tally.disks()), share(tally)];
+        let mut cells = vec![count(tally.disks), share(tally)];
         cells.extend([tally.others, tally.not_judged + tally.failed].map(count));
         cells.extend(tally.findings.counts().map(count));
         cells.push(Cell::plain(row.cost.map_or_else(dash, |ratio| format!("× {}", number(ratio)))));
@@ -211,7 +213,7 @@ fn count(count: usize) -> Cell {
 
 /// Returns the share of misaligned disks, with a bar.
 fn share(tally: &Tally) -> Cell {
-    match tally.share() {
+    match tally.share {
         Some(share) => {
             Cell { share: Some(share), ..Cell::of_class("share", format!("{:.1} %", share * 100.0)) }
         }

@@ -10,7 +10,7 @@ use crate::commands::plan::Planned;
 
 /// The schema version of this output. It is incremented when the meaning of a field changes or a field is
 /// removed, not when a field is added.
-pub(super) const SCHEMA: u32 = 1;
+pub(crate) const SCHEMA: u32 = 1;
 
 /// What `straddle plan --json` prints. `straddle apply` reads a plan saved with `--save`, not this.
 #[derive(Debug, Serialize, JsonSchema)]

@@ -12,7 +12,7 @@ use crate::view::text::realign::words;
 
 /// The schema version of this output. It is incremented when the meaning of a field changes or a field is
 /// removed, not when a field is added.
-pub(super) const SCHEMA: u32 = 1;
+pub(crate) const SCHEMA: u32 = 1;
 
 /// What `straddle realign --json` prints. `straddle apply` reads a plan saved with `--save`, not this.
 #[derive(Debug, Serialize, JsonSchema)]

@@ -1,38 +1,26 @@
-//! What `sim --json` prints.
+//! What `sim --json` prints, and the runs behind it.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 use straddle_drive::Profile;
 use straddle_trace::{Format, Pace, Reader, Replayed, Replays, TraceError};
 
-use super::bench::{CountersReport, LatencyReport, counters, latency};
-
-/// The schema version of this output. It is incremented when the meaning of a field changes or a field is
-/// removed, not when a field is added.
-pub(crate) const SCHEMA: u32 = 1;
-
 /// What `straddle sim --json` prints.
 #[derive(Debug, Serialize, JsonSchema)]
-#[schemars(title = "straddle sim")]
-pub(crate) struct SimReport {
-    /// The schema version of this output.
-    schema: u32,
-    /// The version of straddle.
-    straddle: &'static str,
+pub(crate) struct SimReport<'a> {
     /// The trace.
-    trace: TraceReport,
+    trace: Trace<'a>,
     /// The drive on which it was replayed. All times are the model's.
-    drive: DriveReport,
+    drive: Drive<'a>,
     /// One run for each shift, in the order of the shifts, each on a fresh drive.
-    runs: Vec<RunReport>,
+    runs: Vec<RunReport<'a>>,
 }
 
 /// A trace.
 #[derive(Debug, Serialize, JsonSchema)]
-#[schemars(rename = "Trace")]
-struct TraceReport {
+struct Trace<'a> {
     /// The trace as named on the command line.
-    name: String,
+    name: &'a str,
     /// The format, by its name for `--format`; absent if the trace is empty.
     #[serde(skip_serializing_if = "Option::is_none")]
     format: Option<&'static str>,
@@ -40,12 +28,11 @@ struct TraceReport {
 
 /// A modelled drive.
 #[derive(Debug, Serialize, JsonSchema)]
-#[schemars(rename = "Drive")]
-struct DriveReport {
+struct Drive<'a> {
     /// The drive as named on the command line.
-    name: String,
+    name: &'a str,
     /// Manufacturer, model and size.
-    title: String,
+    title: &'a str,
     /// The size in bytes.
     capacity_bytes: u64,
     /// The logical sector size in bytes.
@@ -57,36 +44,38 @@ struct DriveReport {
 /// A replay with one shift.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Run")]
-struct RunReport {
+struct RunReport<'a> {
     /// The number of bytes added to every offset.
     shift_bytes: u64,
-    /// When requests were sent.
-    pace: PaceReport,
-    /// The maximum number of requests at the drive at a time.
-    queue_depth: u32,
-    /// The number of requests of all kinds.
-    requests: u64,
-    /// The number of bytes read and written.
-    bytes: u64,
-    /// The number of discards among the requests.
-    discards: u64,
-    /// The number of discards that were left out because the drive has no such command.
-    ignored_discards: u64,
     /// The number of requests that arrive earlier than one before them: they were replayed as of that one's time.
     late_requests: u64,
-    /// The number of requests that do not begin and end on sectors of 512 bytes: they were replayed on all sectors that
-    /// they touch.
-    off_sector_requests: u64,
-    /// The number of requests that were moved to the beginning of the drive because they extended past its
-    /// end.
-    wrapped_requests: u64,
-    /// The number of reads and writes that do not begin and end at boundaries of the true physical sectors.
-    misaligned_requests: u64,
-    /// The same as a fraction of all reads and writes; absent if there are none.
+    #[serde(flatten)]
+    replay: Replay<'a>,
+    /// The volumes, each on a drive of its own, in the order in which they occur in the trace; absent if there is one
+    /// only, or one drive for all of them. Above them are their sums, and the longest of times that pass at once.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    volumes: Vec<VolumeReport<'a>>,
+}
+
+/// A volume of the trace on a drive of its own.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Volume")]
+struct VolumeReport<'a> {
+    /// Its name; absent if the trace does not name it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a str>,
+    #[serde(flatten)]
+    replay: Replay<'a>,
+}
+
+/// What was replayed.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Replay<'a> {
+    #[serde(flatten)]
+    replayed: &'a Replayed,
+    /// `misaligned_requests` as a fraction of all reads and writes; absent if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     misaligned_share: Option<f64>,
-    /// The time from the first arrival to the last completion, in nanoseconds.
-    elapsed_ns: u64,
     /// The sum of the latencies of reads, writes and flushes, in nanoseconds.
     busy_ns: u64,
     /// `busy_ns` relative to the first run. If one of the two diverges, it depends on the length of the
@@ -94,78 +83,6 @@ struct RunReport {
     ratio: f64,
     /// Whether the drive cannot keep up with the times of the trace, so that requests wait longer and longer.
     diverges: bool,
-    /// The time from the last arrival to the last completion, in nanoseconds; in the open loop.
-    behind_ns: u64,
-    /// Reads, timed from arrival to completion; absent if there are none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reads: Option<KindReport>,
-    /// Writes, timed from arrival to completion; absent if there are none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    writes: Option<KindReport>,
-    /// Flushes, timed from arrival to completion; absent if there are none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    flushes: Option<KindReport>,
-    /// Counters from inside the drive.
-    counters: CountersReport,
-    /// The volumes, each on a drive of its own, in the order in which they occur in the trace; absent if there is one
-    /// only, or one drive for all of them. Above them are their sums, and the longest of times that pass at once.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    volumes: Vec<VolumeReport>,
-}
-
-/// A volume of the trace on a drive of its own.
-#[derive(Debug, Serialize, JsonSchema)]
-#[schemars(rename = "Volume")]
-struct VolumeReport {
-    /// Its name; absent if the trace does not name it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    name: Option<String>,
-    /// The number of requests of all kinds.
-    requests: u64,
-    /// The number of bytes read and written.
-    bytes: u64,
-    /// The number of reads and writes that do not begin and end at boundaries of the true physical sectors.
-    misaligned_requests: u64,
-    /// The time from the first arrival to the last completion, in nanoseconds.
-    elapsed_ns: u64,
-    /// The sum of the latencies of reads, writes and flushes, in nanoseconds.
-    busy_ns: u64,
-    /// `busy_ns` relative to the same volume in the first run.
-    ratio: f64,
-    /// Whether the drive cannot keep up with the times of the trace.
-    diverges: bool,
-    /// Reads, timed from arrival to completion; absent if there are none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reads: Option<KindReport>,
-    /// Writes, timed from arrival to completion; absent if there are none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    writes: Option<KindReport>,
-    /// Flushes, timed from arrival to completion; absent if there are none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    flushes: Option<KindReport>,
-    /// Counters from inside its drive.
-    counters: CountersReport,
-}
-
-/// When requests were sent.
-#[derive(Debug, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[schemars(rename = "Pace")]
-enum PaceReport {
-    /// At the times of the trace.
-    Open,
-    /// After the previous request has completed.
-    Closed,
-}
-
-/// Requests of one kind.
-#[derive(Debug, Serialize, JsonSchema)]
-#[schemars(rename = "Requests")]
-struct KindReport {
-    /// The number of requests.
-    requests: u64,
-    /// Their latency in nanoseconds.
-    latency: LatencyReport,
 }
 
 /// What was seen of a trace when it was read.
@@ -227,86 +144,62 @@ pub(crate) struct Sim<'a> {
     pub(crate) runs: &'a [Run],
 }
 
-impl Sim<'_> {
+impl<'a> Sim<'a> {
     /// Returns the total time of a run's requests relative to that of the first run.
     pub(crate) fn ratio(&self, run: &Run) -> f64 {
-        let seconds = |run: &Run| run.replayed.busy().seconds();
-        let first = self.runs.first().map_or(0.0, seconds);
-        if first > 0.0 { seconds(run) / first } else { 1.0 }
+        ratio(&run.replayed, self.runs.first().map(|first| &first.replayed))
     }
-}
 
-impl SimReport {
-    pub(crate) fn of(sim: &Sim<'_>) -> Self {
-        let format = sim.runs.iter().find_map(|run| run.read.format).map(Format::name);
-        let (claims, sectors) = (&sim.profile.claims, sim.profile.sectors);
-        Self {
-            schema: SCHEMA,
-            straddle: env!("CARGO_PKG_VERSION"),
-            trace: TraceReport { name: sim.trace.to_owned(), format },
-            drive: DriveReport {
-                name: sim.drive.to_owned(),
-                title: sim.profile.title.clone(),
+    /// Returns the published form.
+    pub(crate) fn report(&self) -> SimReport<'a> {
+        let (claims, sectors) = (&self.profile.claims, self.profile.sectors);
+        SimReport {
+            trace: Trace {
+                name: self.trace,
+                format: self.runs.iter().find_map(|run| run.read.format).map(Format::name),
+            },
+            drive: Drive {
+                name: self.drive,
+                title: &self.profile.title,
                 capacity_bytes: claims.capacity,
                 logical_sector_bytes: claims.logical_sector,
                 physical_sector_bytes: sectors.physical,
             },
-            runs: sim.runs.iter().map(|run| run_report(sim, run)).collect(),
+            runs: self.runs.iter().map(|run| self.run(run)).collect(),
+        }
+    }
+
+    fn run(&self, run: &'a Run) -> RunReport<'a> {
+        let first = self.runs.first();
+        let volume = |(name, replayed): &'a (String, Replayed)| {
+            let first = first.and_then(|run| run.volumes.iter().find(|(known, _)| known == name));
+            VolumeReport {
+                name: Some(name.as_str()).filter(|name| !name.is_empty()),
+                replay: Replay::of(replayed, first.map(|(_, first)| first), replayed.diverges()),
+            }
+        };
+        RunReport {
+            shift_bytes: run.shift,
+            late_requests: run.late(),
+            replay: Replay::of(&run.replayed, first.map(|first| &first.replayed), run.diverges()),
+            volumes: run.volumes.iter().map(volume).collect(),
         }
     }
 }
 
-fn run_report(sim: &Sim<'_>, run: &Run) -> RunReport {
-    let replayed = &run.replayed;
-    RunReport {
-        shift_bytes: run.shift,
-        pace: match replayed.pace {
-            Pace::Open => PaceReport::Open,
-            Pace::Closed => PaceReport::Closed,
-        },
-        queue_depth: replayed.depth,
-        requests: replayed.requests,
-        bytes: replayed.bytes,
-        discards: replayed.discards,
-        ignored_discards: replayed.ignored,
-        late_requests: run.late(),
-        off_sector_requests: replayed.off_sector,
-        wrapped_requests: replayed.wrapped,
-        misaligned_requests: replayed.misaligned,
-        misaligned_share: replayed.misaligned_share(),
-        elapsed_ns: replayed.elapsed.get(),
-        busy_ns: replayed.busy().get(),
-        ratio: sim.ratio(run),
-        diverges: run.diverges(),
-        behind_ns: replayed.behind.get(),
-        reads: kind(&replayed.reads),
-        writes: kind(&replayed.writes),
-        flushes: kind(&replayed.flushes),
-        counters: counters(&replayed.counters),
-        volumes: run.volumes.iter().map(|(name, replayed)| volume_report(sim, name, replayed)).collect(),
+impl<'a> Replay<'a> {
+    fn of(replayed: &'a Replayed, first: Option<&Replayed>, diverges: bool) -> Self {
+        Self {
+            replayed,
+            misaligned_share: replayed.misaligned_share(),
+            busy_ns: replayed.busy().get(),
+            ratio: ratio(replayed, first),
+            diverges,
+        }
     }
 }
 
-fn kind(times: &straddle_units::io::Latency) -> Option<KindReport> {
-    let count = times.count();
-    (count > 0).then(|| KindReport { requests: count, latency: latency(times) })
-}
-
-fn volume_report(sim: &Sim<'_>, name: &str, replayed: &Replayed) -> VolumeReport {
-    let first = sim.runs.first().and_then(|run| run.volumes.iter().find(|(known, _)| known == name));
-    let first = first.map_or(0.0, |(_, first)| first.busy().seconds());
-    VolumeReport {
-        name: Some(name.to_owned()).filter(|name| !name.is_empty()),
-        requests: replayed.requests,
-        bytes: replayed.bytes,
-        misaligned_requests: replayed.misaligned,
-        elapsed_ns: replayed.elapsed.get(),
-        busy_ns: replayed.busy().get(),
-        ratio: if first > 0.0 { replayed.busy().seconds() / first } else { 1.0 },
-        diverges: replayed.diverges(),
-        reads: kind(&replayed.reads),
-        writes: kind(&replayed.writes),
-        flushes: kind(&replayed.flushes),
-        counters: counters(&replayed.counters),
-    }
+fn ratio(replayed: &Replayed, first: Option<&Replayed>) -> f64 {
+    let first = first.map_or(0.0, |first| first.busy().seconds());
+    if first > 0.0 { replayed.busy().seconds() / first } else { 1.0 }
 }

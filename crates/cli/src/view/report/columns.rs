@@ -46,7 +46,7 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
 fn codes(target: &TargetReport, partition: Option<&PartitionReport>) -> String {
     let number = partition.map(|partition| partition.number);
     let about = target.findings.iter().filter(|finding| finding.partition == number);
-    let mut codes: Vec<&str> = about.map(|finding| finding.code).collect();
+    let mut codes: Vec<&str> = about.map(|finding| finding.code.as_str()).collect();
     codes.sort_unstable();
     codes.dedup();
     codes.join(",")

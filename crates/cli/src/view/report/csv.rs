@@ -1,5 +1,7 @@
 //! Comma-separated values (RFC 4180, with line feeds only): a line for each finding, and one for each target without any.
 
+use straddle_units::ByteOffset;
+
 use super::{Report, nothing, unjudged};
 use crate::args::Columns;
 use crate::exit::UsageError;
@@ -80,20 +82,20 @@ fn cells(
     vec![
         target.to_owned(),
         status.to_owned(),
-        finding.code.to_owned(),
+        finding.code.to_string(),
         finding.severity.to_string(),
         number(finding.partition.map(u64::from)),
         finding.layer.clone().unwrap_or_default(),
-        number(finding.offset_bytes),
-        missed.map(|missed| missed.boundary.to_owned()).unwrap_or_default(),
-        number(missed.map(|missed| missed.size_bytes)),
-        number(missed.map(|missed| missed.past_bytes)),
+        number(finding.at.map(ByteOffset::get)),
+        missed.map(|missed| missed.name.to_owned()).unwrap_or_default(),
+        number(missed.map(|missed| missed.boundary.size().get())),
+        number(missed.map(|missed| missed.past.get())),
         finding.message.clone(),
         fix.map(|fix| fix.summary.clone()).unwrap_or_default(),
-        fix.and_then(|fix| fix.risk).unwrap_or_default().to_owned(),
+        fix.filter(|fix| !fix.commands.is_empty()).map(|fix| fix.risk.to_string()).unwrap_or_default(),
         fix.and_then(|fix| fix.caution.clone()).unwrap_or_default(),
         commands.join("\n"),
-        ignored.map(|ignored| format!("{} ({})", ignored.reason, ignored.source)).unwrap_or_default(),
+        ignored.map(|ignored| ignored.why.to_string()).unwrap_or_default(),
     ]
 }
 

@@ -1,9 +1,10 @@
 //! GitHub's workflow commands: annotations of a run.
 
+use straddle_audit::Severity;
+
 use super::{Report, fix_lines, nothing, place, unjudged};
 use crate::output::printable;
 use crate::view::json::TargetReport;
-use crate::view::json::finding::SeverityReport;
 
 /// An annotation for each finding.
 #[derive(Debug)]
@@ -17,9 +18,9 @@ impl Report for Github {
         let mut text = String::new();
         for finding in &target.findings {
             let command = match finding.severity {
-                SeverityReport::Advice => "notice",
-                SeverityReport::Warning => "warning",
-                SeverityReport::Error => "error",
+                Severity::Advice => "notice",
+                Severity::Warning => "warning",
+                Severity::Error => "error",
             };
             let title = format!("{} {}: {}", finding.code, place(finding), finding.title);
             let mut lines = vec![format!("{}: {}", target.target, finding.message)];
@@ -29,7 +30,7 @@ impl Report for Github {
         for ignored in &target.ignored {
             let finding = &ignored.finding;
             let title = format!("ignored: {} {}: {}", finding.code, place(finding), finding.title);
-            let why = format!("reason: {} ({})", ignored.reason, ignored.source);
+            let why = format!("reason: {}", ignored.why);
             text += &annotation("notice", &title, &[format!("{}: {}", target.target, finding.message), why]);
         }
         if let Some((what, why)) = unjudged(target) {

@@ -1,15 +1,17 @@
 //! JUnit's XML: a suite for each target, a test case for each finding.
 
+use straddle_audit::Severity;
+
 use super::{Report, fix_lines, nothing, place, unjudged};
 use crate::view::json::TargetReport;
-use crate::view::json::finding::{FindingReport, IgnoredReport, SeverityReport};
+use crate::view::json::finding::{FindingReport, IgnoredReport};
 use crate::view::markup::escaped;
 
 /// Suites of test cases.
 #[derive(Debug)]
 pub(crate) struct Junit {
     /// The severities that fail a test case; the others pass.
-    pub(crate) fails: Vec<SeverityReport>,
+    pub(crate) fails: Vec<Severity>,
     /// Whether a target that holds nothing to judge fails; otherwise it is skipped.
     pub(crate) fails_blank: bool,
 }
@@ -74,6 +76,6 @@ impl Junit {
 
 fn ignored_case(target: &str, ignored: &IgnoredReport) -> String {
     let name = escaped(&format!("{} {}", ignored.finding.code, place(&ignored.finding)));
-    let why = escaped(&format!("{} ({})", ignored.reason, ignored.source));
+    let why = escaped(&ignored.why.to_string());
     format!("    <testcase classname=\"{target}\" name=\"{name}\"><skipped message=\"{why}\"/></testcase>\n")
 }

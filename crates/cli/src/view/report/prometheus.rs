@@ -8,8 +8,7 @@ use std::fmt::Write;
 
 use super::{Report, nothing, unjudged};
 use crate::output::printable;
-use crate::view::json::TargetReport;
-use crate::view::json::finding::MisalignedReport;
+use crate::view::json::{Status, TargetReport};
 
 /// What is counted, until the end.
 #[derive(Debug, Default)]
@@ -27,22 +26,21 @@ impl Report for Prometheus {
         let name = target.target.clone();
         for finding in &target.findings {
             let partition = finding.partition.map(|number| number.to_string()).unwrap_or_default();
-            let code = finding.code.to_owned();
-            let labels = [name.clone(), partition.clone(), code, finding.severity.to_string()];
+            let labels =
+                [name.clone(), partition.clone(), finding.code.to_string(), finding.severity.to_string()];
             *self.findings.entry(labels).or_default() += 1;
             if let Some(missed) = &finding.missed {
-                let most = self.past.entry([name.clone(), partition, finding.code.to_owned()]).or_default();
-                *most = (*most).max(missed.past_bytes);
+                let most = self.past.entry([name.clone(), partition, finding.code.to_string()]).or_default();
+                *most = (*most).max(missed.past.get());
             }
         }
         for finding in target.ignored.iter().map(|ignored| &ignored.finding) {
             let partition = finding.partition.map(|number| number.to_string()).unwrap_or_default();
-            *self.ignored.entry([name.clone(), partition, finding.code.to_owned()]).or_default() += 1;
+            *self.ignored.entry([name.clone(), partition, finding.code.to_string()]).or_default() += 1;
         }
-        let misaligned =
-            target.partitions.iter().filter(|partition| partition.misaligned != MisalignedReport::No).count();
-        if let Some(severity) = target.misaligned {
-            self.off.insert(name.clone(), severity != MisalignedReport::No);
+        let misaligned = target.partitions.iter().filter(|partition| partition.misaligned.is_some()).count();
+        if !matches!(target.status, Status::NotJudged | Status::Failed) {
+            self.off.insert(name.clone(), target.misaligned.is_some());
             self.misaligned.insert(name.clone(), misaligned);
         }
         self.judged.insert(name, unjudged(target).is_none() && nothing(target).is_none());

@@ -1,13 +1,14 @@
 //! SARIF 2.1.0, the format of code scanning.
 
 use serde_json::{Value, json};
-use straddle_audit::RULES;
+use straddle_audit::{RULES, Severity};
 use straddle_device::Address;
+use straddle_units::ByteOffset;
 
 use super::{Report, fix_lines, nothing, place, unjudged};
 use crate::output::json_escaped;
 use crate::view::json::TargetReport;
-use crate::view::json::finding::{FindingReport, IgnoredReport, SeverityReport};
+use crate::view::json::finding::{FindingReport, IgnoredReport};
 
 /// Bytes that a URI holds as they are (RFC 3986, section 2.3), and the separator of its segments.
 const PLAIN: &[u8] = b"-._~/";
@@ -31,7 +32,7 @@ impl Report for Sarif {
                     "shortDescription": { "text": rule.title },
                     "fullDescription": { "text": rule.what },
                     "help": { "text": format!("{}\n\n{}\n\n{}", rule.why, rule.cost, rule.fix) },
-                    "defaultConfiguration": { "level": level(rule.severity.into()) },
+                    "defaultConfiguration": { "level": level(rule.severity) },
                 })
             })
             .collect();
@@ -84,7 +85,7 @@ impl Report for Sarif {
 
 fn result(uri: &str, finding: &FindingReport) -> Value {
     let mut physical = json!({ "artifactLocation": { "uri": uri } });
-    if let Some(at) = finding.offset_bytes {
+    if let Some(at) = finding.at.map(ByteOffset::get) {
         physical["region"] = json!({ "byteOffset": at });
     }
     let mut message = finding.message.clone();
@@ -95,7 +96,7 @@ fn result(uri: &str, finding: &FindingReport) -> Value {
     let place = place(finding);
     json!({
         "ruleId": finding.code,
-        "ruleIndex": RULES.iter().position(|rule| rule.code.as_str() == finding.code),
+        "ruleIndex": RULES.iter().position(|rule| rule.code == finding.code),
         "level": level(finding.severity),
         "message": { "text": message },
         "locations": [{
@@ -112,16 +113,16 @@ fn suppressed(uri: &str, ignored: &IgnoredReport) -> Value {
     result["suppressions"] = json!([{
         "kind": "external",
         "status": "accepted",
-        "justification": format!("{} ({})", ignored.reason, ignored.source),
+        "justification": ignored.why.to_string(),
     }]);
     result
 }
 
-const fn level(severity: SeverityReport) -> &'static str {
+const fn level(severity: Severity) -> &'static str {
     match severity {
-        SeverityReport::Error => "error",
-        SeverityReport::Warning => "warning",
-        SeverityReport::Advice => "note",
+        Severity::Error => "error",
+        Severity::Warning => "warning",
+        Severity::Advice => "note",
     }
 }
 

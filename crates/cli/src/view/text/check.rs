@@ -125,7 +125,7 @@ fn ignored(audited: &Examined, all: bool, styles: Styles) -> String {
             let left_out = places.split_off(NAMED).len();
             places.push(format!("{left_out} more"));
         }
-        let line = format!("ignored: {code} {}: {} ({})", places.join(", "), reason.text, reason.source);
+        let line = format!("ignored: {code} {}: {reason}", places.join(", "));
         let separator = if text.is_empty() { "\n" } else { "" };
         let line = wrap(&printable(&line), width(), "  ");
         let _ = writeln!(text, "{separator}{}", paint(styles.faint, &line));
@@ -204,7 +204,7 @@ fn guest_sectors(guest: &Guest) -> Vec<String> {
 
 /// Returns a line such as `  status: error (alignment, table damage)`.
 fn status_line(audited: &Examined, styles: Styles) -> String {
-    let status = Status::from(audited.judgement().status());
+    let status = audited.judgement().status();
     let style = match status {
         Status::Ok | Status::Blank => styles.good,
         Status::Advice => styles.advice,

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use straddle_audit::examine::{Cost, Examined};
+use straddle_audit::examine::{Cost, CostSource, Examined};
 use straddle_audit::{ATOMIC_UNIT, Cause, Finding, Fix, Severity, Subject, picture};
 use straddle_units::{ByteCount, Span};
 
@@ -36,11 +36,12 @@ fn subject(subject: Subject) -> String {
 /// Returns `on wd10ears: random 4 KiB writes take 3.2 times as long, … (derived from the model)`.
 fn cost_text(cost: &Cost) -> String {
     let drive = printable(&cost.drive);
-    let source = cost.source();
+    let source = cost.source;
     if cost.past == 0 {
         return format!("on {drive}: no slowdown, for it is a boundary of that drive ({source})");
     }
-    let what = if cost.measured && cost.wear.is_none() { "durable random" } else { "random" };
+    let what =
+        if source == CostSource::Measured && cost.wear.is_none() { "durable random" } else { "random" };
     let size = ByteCount::new(cost.size);
     let mut text = format!("on {drive}: {what} {size} writes");
     if let Some(ratio) = cost.wear {
@@ -178,7 +179,7 @@ fn fix_text(word: &str, fix: &Fix, sharing: &str, styles: Styles) -> String {
     let mut text =
         format!("{}\n", wrap(&format!("{word}: {}{sharing}", printable(&fix.summary)), width(), "  "));
     // Pasted text is often not read to its end, so the warning precedes the commands.
-    let warning = fix.risk.warning().filter(|_| !fix.commands.is_empty());
+    let warning = fix.warning();
     let before: Vec<&str> = warning.into_iter().chain(fix.caution.as_deref()).collect();
     if !before.is_empty() {
         let _ = writeln!(text, "{}", wrap(&printable(&before.join("; ")), width(), "    "));

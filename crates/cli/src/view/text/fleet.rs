@@ -16,7 +16,7 @@ pub(crate) fn digest(digest: &Digest<'_>, width: usize, styles: Styles) -> Strin
         let _ = writeln!(text, "{}", wrap(&printable(&line), width, ""));
     }
     let of_tally = |tally: &Tally| {
-        let shown = [tally.disks().to_string(), tally.misaligned().to_string(), share(tally)];
+        let shown = [tally.disks.to_string(), tally.misaligned().to_string(), share(tally)];
         shown.into_iter().chain(tally.findings.counts().map(|count| count.to_string())).collect::<Vec<_>>()
     };
     let cost = |ratio: Option<f64>| ratio.map(number).unwrap_or_default();
@@ -48,11 +48,11 @@ pub(crate) fn sentences(digest: &Digest<'_>) -> Vec<String> {
     let mut lines = vec![format!(
         "{}, {}: of {} judged with contents, {} {} misaligned{}, {} with errors and {} with warnings only.",
         plural(hosts.len(), "host"),
-        plural(tally.disks(), "disk"),
+        plural(tally.disks, "disk"),
         tally.judged(),
         tally.misaligned(),
         if tally.misaligned() == 1 { "is" } else { "are" },
-        tally.share().map(|share| format!(" ({:.1} %)", share * 100.0)).unwrap_or_default(),
+        tally.share.map(|share| format!(" ({:.1} %)", share * 100.0)).unwrap_or_default(),
         tally.errors,
         tally.warnings,
     )];
@@ -91,7 +91,7 @@ fn cost(row: &CostRow<'_>) -> String {
     format!(
         "Cost, {} on {}: random writes behind the misaligned starts of {} take {} times as long as aligned ones \
          (median; at worst {} times){}.",
-        row.by.word(),
+        row.by.source,
         row.by.drive,
         plural(row.disks, "disk"),
         number(row.median),
@@ -104,7 +104,7 @@ fn cost(row: &CostRow<'_>) -> String {
 
 /// Returns the share of misaligned disks, or a dash.
 pub(crate) fn share(tally: &Tally) -> String {
-    tally.share().map_or_else(|| "–".to_owned(), |share| format!("{:.1} %", share * 100.0))
+    tally.share.map_or_else(|| "–".to_owned(), |share| format!("{:.1} %", share * 100.0))
 }
 
 fn table(

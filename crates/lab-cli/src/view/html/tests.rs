@@ -20,7 +20,9 @@ use straddle_measure::bench::Silent;
 use straddle_units::io::Counters;
 
 use super::page;
+use crate::args::SchemaOf;
 use crate::output::Styles;
+use crate::view::json::Document;
 use crate::view::json::reproduce::{ReproduceReport, Reproduced, ReproducedExperiment, Way};
 use crate::view::text::reproduce as text;
 
@@ -126,14 +128,13 @@ fn text_and_json_have_ratios_means_and_what_was_published() {
             .iter()
             .any(|miss| miss.contains("extract, reiserfs, ratio: modelled 12 times, published 25.53"))
     );
-    let json = serde_json::to_value(ReproduceReport::of(&reproduced)).unwrap();
+    let json =
+        serde_json::to_value(Document::of(SchemaOf::Reproduce, ReproduceReport::of(&reproduced))).unwrap();
     let step = &json["experiments"][0]["lab"][0];
     assert_eq!((&step["drive"], step["cells"].as_array().unwrap().len()), (&"wd10ears".into(), 12));
     assert_eq!(step["published"].as_array().unwrap().len(), 17);
     assert_eq!(json["summary"]["judged"], 17);
-    let schema =
-        serde_json::to_value(crate::view::json::schema::json_schema(crate::args::SchemaOf::Reproduce))
-            .unwrap();
+    let schema = serde_json::to_value(crate::view::json::schema::json_schema(SchemaOf::Reproduce)).unwrap();
     let validator = jsonschema::validator_for(&schema).unwrap();
     let errors: Vec<String> = validator.iter_errors(&json).map(|error| error.to_string()).collect();
     assert!(errors.is_empty(), "{errors:?}");

@@ -1,4 +1,4 @@
-//! What `reproduce --json` prints.
+//! What `reproduce --json` prints, and the run behind it.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 use straddle_drive::Profile;
 use straddle_drive::disk::RmwPolicy;
 use straddle_lab::reproduce::experiment::{
-    Access, Arm, ArmOutcome, Compared, Experiment, Measure, Outcome, Source, Step, StepOutcome, Tally,
+    Arm, ArmOutcome, Compared, Experiment, Measure, Outcome, Published, Source, Step, StepOutcome, Tally,
 };
 use straddle_lab::reproduce::lab::Settings;
 use straddle_lab::reproduce::policy::{Band, Choice};
@@ -15,10 +15,6 @@ use straddle_lab::reproduce::policy::{Band, Choice};
 mod lab;
 
 use self::lab::LabStepReport;
-
-/// The schema version of this output. It is incremented when the meaning of a field changes or a field is
-/// removed, not when a field is added.
-pub(crate) const SCHEMA: u32 = 2;
 
 /// A run of several experiments.
 pub(crate) struct Reproduced {
@@ -48,33 +44,27 @@ pub(crate) struct Way {
 
 /// What `straddle reproduce --json` prints.
 #[derive(Debug, Serialize, JsonSchema)]
-#[schemars(title = "straddle reproduce")]
-pub(crate) struct ReproduceReport {
-    /// The schema version of this output.
-    schema: u32,
-    /// The version of straddle.
-    straddle: &'static str,
+pub(crate) struct ReproduceReport<'a> {
     /// The experiments, in the order in which they were named.
-    experiments: Vec<ExperimentReport>,
+    experiments: Vec<ExperimentReport<'a>>,
     /// The policy of read-modify-write that is chosen for each drive, with --policies; otherwise absent.
     #[serde(skip_serializing_if = "Option::is_none")]
-    policies: Option<Vec<ChoiceReport>>,
+    policies: Option<&'a [Choice]>,
     /// Totals of the run; absent from a list.
     #[serde(skip_serializing_if = "Option::is_none")]
-    summary: Option<SummaryReport>,
+    summary: Option<Summary<'a>>,
 }
 
 /// Totals over all experiments.
 #[derive(Debug, Serialize, JsonSchema)]
-#[schemars(rename = "Summary")]
-struct SummaryReport {
+struct Summary<'a> {
     /// The number of published figures and ratios that were compared; 0 on a drive other than the published
     /// one.
     judged: usize,
     /// The number of those within the limit of their experiment.
     within: usize,
     /// The command that repeats this run.
-    command: String,
+    command: &'a str,
     /// The number of requests.
     requests: u64,
     /// The sum of the times on the clocks of the modelled drives and guests, in seconds.
@@ -86,76 +76,60 @@ struct SummaryReport {
 /// A published experiment.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Experiment")]
-struct ExperimentReport {
-    name: String,
-    title: String,
+struct ExperimentReport<'a> {
+    name: &'a str,
+    title: &'a str,
     /// Background on the experiment.
     #[serde(skip_serializing_if = "Option::is_none")]
-    notes: Option<String>,
-    sources: Vec<SourceReport>,
+    notes: Option<&'a str>,
+    sources: &'a [Source],
     /// The largest acceptable error of a figure, as a fraction of the published one.
     limit: f64,
     /// The steps that need only a modelled drive.
-    steps: Vec<StepReport>,
+    steps: Vec<StepReport<'a>>,
     /// The steps that need a kernel; their `cells` are empty if they were not run.
-    lab: Vec<LabStepReport>,
-}
-
-/// A publication.
-#[derive(Debug, Serialize, JsonSchema)]
-#[schemars(rename = "Source")]
-struct SourceReport {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    author: Option<String>,
-    year: u16,
-    title: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    address: Option<String>,
+    lab: Vec<LabStepReport<'a>>,
 }
 
 /// A workload that is run at several offsets.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Step")]
-struct StepReport {
-    name: String,
-    title: String,
-    /// What is done otherwise than the publication did it.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    deviations: Vec<String>,
-    /// Whether the published program reached the drive through the page cache, which may have sent other
-    /// requests than the program's.
-    page_cache: bool,
+struct StepReport<'a> {
+    #[serde(flatten)]
+    step: &'a Step,
     /// The modelled drive on which it runs or ran.
-    drive: String,
+    drive: &'a str,
     /// The numbers of the drive that were fitted to published figures, or chosen by hand to match them;
     /// absent from a list.
     #[serde(skip_serializing_if = "Option::is_none")]
-    fitted: Option<Vec<FittedReport>>,
-    arms: Vec<ArmReport>,
+    fitted: Option<Vec<Fitted<'a>>>,
+    arms: Vec<ArmReport<'a>>,
 }
 
 /// A number of the drive that was fitted or chosen by hand.
 #[derive(Debug, Serialize, JsonSchema)]
-#[schemars(rename = "Fitted")]
-struct FittedReport {
+pub(crate) struct Fitted<'a> {
     /// Its path in the profile.
-    path: String,
+    pub(crate) path: &'a str,
     /// The value as written there.
-    value: String,
+    pub(crate) value: &'a str,
     /// What it was fitted to.
-    source: String,
+    pub(crate) source: &'a str,
+}
+
+impl std::fmt::Display for Fitted<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} = {} ({})", self.path, self.value, self.source)
+    }
 }
 
 /// An offset, or several that were published as one figure.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Arm")]
-struct ArmReport {
-    name: String,
-    /// Whether the other arms are compared with this one.
-    aligned: bool,
-    /// The offsets in bytes, counted from the start of the workload.
-    offsets_bytes: Vec<u64>,
-    figures: Vec<FigureReport>,
+struct ArmReport<'a> {
+    #[serde(flatten)]
+    arm: &'a Arm,
+    figures: Vec<FigureReport<'a>>,
     /// The number of physical sectors per request that were read because only part of them was written;
     /// absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -165,9 +139,9 @@ struct ArmReport {
 /// A modelled figure and the published one.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Figure")]
-struct FigureReport {
+struct FigureReport<'a> {
     /// The quantity.
-    measure: MeasureReport,
+    measure: Measure,
     /// The unit of `modelled` and `published`.
     unit: &'static str,
     /// The model's figure, or the mean over several offsets; absent from a list.
@@ -175,7 +149,7 @@ struct FigureReport {
     modelled: Option<f64>,
     /// The published figure; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    published: Option<PublishedReport>,
+    published: Option<&'a Published>,
     /// The error of the modelled figure, as a fraction of the published one.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<f64>,
@@ -213,125 +187,48 @@ struct BandReport {
     /// The policy whose figure is nearest to the published one; absent if there is none, or if all give the
     /// same.
     #[serde(skip_serializing_if = "Option::is_none")]
-    nearest: Option<&'static str>,
-    /// Each policy's figure.
-    policies: Vec<PolicyReport>,
+    nearest: Option<RmwPolicy>,
+    #[serde(flatten)]
+    band: Band,
 }
 
-/// The figure of a policy.
-#[derive(Debug, Serialize, JsonSchema)]
-#[schemars(rename = "Policy")]
-struct PolicyReport {
-    /// The policy of read-modify-write.
-    policy: &'static str,
-    /// Its figure.
-    value: f64,
-}
-
-/// The policy that is chosen for a drive.
-#[derive(Debug, Serialize, JsonSchema)]
-#[schemars(rename = "Choice")]
-struct ChoiceReport {
-    /// The drive's profile.
-    drive: String,
-    /// The policy in its profile.
-    own: &'static str,
-    /// The policy with the least worst error; absent if the figures do not tell the policies apart.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    chosen: Option<&'static str>,
-    /// The number of published figures and ratios that decide.
-    figures: usize,
-    /// Whether those are of programs that reached the drive directly.
-    raw: bool,
-    /// The worst error with each policy, as a fraction of the published figure.
-    worst: Vec<PolicyReport>,
-}
-
-fn choice_report(choice: &Choice) -> ChoiceReport {
-    ChoiceReport {
-        drive: choice.drive.clone(),
-        own: choice.own.name(),
-        chosen: choice.chosen.map(RmwPolicy::name),
-        figures: choice.figures,
-        raw: choice.raw,
-        worst: choice.worst.iter().map(policy_report).collect(),
+impl BandReport {
+    /// Reports a band, beside the published value.
+    fn of(band: &Band, published: Option<f64>, explained: Option<bool>) -> Self {
+        let published = published.filter(|_| !band.is_point());
+        let nearest = published.and_then(|value| band.nearest(value));
+        Self { lowest: band.lowest(), highest: band.highest(), explained, nearest, band: band.clone() }
     }
 }
 
-fn policy_report((policy, value): &(straddle_drive::disk::RmwPolicy, f64)) -> PolicyReport {
-    PolicyReport { policy: policy.name(), value: *value }
-}
-
-/// Reports a band, beside the published value.
-fn band_report(band: &Band, published: Option<f64>, explained: Option<bool>) -> BandReport {
-    BandReport {
-        lowest: band.lowest(),
-        highest: band.highest(),
-        explained,
-        nearest: published
-            .filter(|_| !band.is_point())
-            .and_then(|value| band.nearest(value))
-            .map(RmwPolicy::name),
-        policies: band.values.iter().map(policy_report).collect(),
-    }
-}
-
-/// A quantity that is measured.
-#[derive(Debug, Serialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-#[schemars(rename = "Measure")]
-enum MeasureReport {
-    /// The time from the first request to the end of the last, in seconds.
-    Elapsed,
-    /// Requests per second.
-    Iops,
-    /// The mean latency of a flush, in milliseconds.
-    SyncLatency,
-}
-
-/// A published figure.
-#[derive(Debug, Serialize, JsonSchema)]
-#[schemars(rename = "Published")]
-struct PublishedReport {
-    /// The figure, or the middle of the range.
-    value: f64,
-    /// The lower end of the range, if a range was published.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    low: Option<f64>,
-    /// The upper end of the range, if a range was published.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    high: Option<f64>,
-    /// Background on this figure.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    note: Option<String>,
-}
-
-impl ReproduceReport {
+impl<'a> ReproduceReport<'a> {
     /// Reports experiments that were run.
-    pub(crate) fn of(reproduced: &Reproduced) -> Self {
-        let experiments = reproduced.experiments.iter().map(run_report).collect();
+    pub(crate) fn of(reproduced: &'a Reproduced) -> Self {
         let (judged, within) = reproduced.verdict();
         let Tally { requests, seconds } = reproduced.tally();
-        let wall_seconds = reproduced.wall.as_secs_f64();
-        let command = reproduced.way.command.clone();
-        let summary =
-            SummaryReport { judged, within, command, requests, virtual_seconds: seconds, wall_seconds };
-        let (schema, straddle) = (SCHEMA, env!("CARGO_PKG_VERSION"));
-        Self { schema, straddle, experiments, policies: None, summary: Some(summary) }
+        Self {
+            experiments: reproduced.experiments.iter().map(run_report).collect(),
+            policies: None,
+            summary: Some(Summary {
+                judged,
+                within,
+                command: &reproduced.way.command,
+                requests,
+                virtual_seconds: seconds,
+                wall_seconds: reproduced.wall.as_secs_f64(),
+            }),
+        }
     }
 
     /// Lists experiments without running them.
-    pub(crate) fn listed(experiments: &[Experiment]) -> Self {
+    pub(crate) fn listed(experiments: &'a [Experiment]) -> Self {
         let experiments = experiments.iter().map(|experiment| report(experiment, None, None, None)).collect();
-        let (schema, straddle) = (SCHEMA, env!("CARGO_PKG_VERSION"));
-        Self { schema, straddle, experiments, policies: None, summary: None }
+        Self { experiments, policies: None, summary: None }
     }
 
     /// Reports the policies chosen for drives.
-    pub(crate) fn chosen(choices: &[Choice]) -> Self {
-        let (schema, straddle) = (SCHEMA, env!("CARGO_PKG_VERSION"));
-        let policies = Some(choices.iter().map(choice_report).collect());
-        Self { schema, straddle, experiments: Vec::new(), policies, summary: None }
+    pub(crate) fn chosen(choices: &'a [Choice]) -> Self {
+        Self { experiments: Vec::new(), policies: Some(choices), summary: None }
     }
 }
 
@@ -379,17 +276,17 @@ impl ReproducedExperiment {
     }
 }
 
-fn run_report(reproduced: &ReproducedExperiment) -> ExperimentReport {
+fn run_report(reproduced: &ReproducedExperiment) -> ExperimentReport<'_> {
     let ReproducedExperiment { experiment, outcome, lab, .. } = reproduced;
     report(experiment, outcome.as_ref(), lab.as_deref(), reproduced.limit())
 }
 
-fn report(
-    experiment: &Experiment,
-    outcome: Option<&Outcome>,
-    lab: Option<&[straddle_lab::reproduce::lab::StepOutcome]>,
+fn report<'a>(
+    experiment: &'a Experiment,
+    outcome: Option<&'a Outcome>,
+    lab: Option<&'a [straddle_lab::reproduce::lab::StepOutcome]>,
     limit: Option<f64>,
-) -> ExperimentReport {
+) -> ExperimentReport<'a> {
     let steps = experiment.steps.iter().enumerate().map(|(index, step)| {
         let outcome = outcome.and_then(|outcome| outcome.steps.get(index));
         step_report(step, outcome, limit)
@@ -399,73 +296,40 @@ fn report(
         lab::step(step, outcome, limit)
     });
     ExperimentReport {
-        name: experiment.name.clone(),
-        title: experiment.title.clone(),
-        notes: experiment.notes.clone(),
-        sources: experiment.sources.iter().map(source_report).collect(),
+        name: &experiment.name,
+        title: &experiment.title,
+        notes: experiment.notes.as_deref(),
+        sources: &experiment.sources,
         limit: experiment.limit,
         steps: steps.collect(),
         lab: lab.collect(),
     }
 }
 
-fn source_report(source: &Source) -> SourceReport {
-    let Source { author, year, title, address } = source.clone();
-    SourceReport { author, year, title, address }
-}
-
-fn step_report(step: &Step, outcome: Option<&StepOutcome>, limit: Option<f64>) -> StepReport {
-    let fitted = outcome.map(|outcome| {
-        let report = |(path, value, source): (&str, &str, &str)| FittedReport {
-            path: path.to_owned(),
-            value: value.to_owned(),
-            source: source.to_owned(),
-        };
-        fitted(&outcome.profile).map(report).collect()
-    });
+fn step_report<'a>(step: &'a Step, outcome: Option<&'a StepOutcome>, limit: Option<f64>) -> StepReport<'a> {
     let arms = step.arms.iter().enumerate().map(|(index, arm)| {
         let outcome = outcome.and_then(|outcome| outcome.arms.get(index));
-        arm_report(arm, &step.measures, outcome, limit)
+        let figures = match outcome {
+            Some(outcome) => outcome.figures.iter().map(|figure| FigureReport::of(figure, limit)).collect(),
+            None => step.measures.iter().map(|measure| FigureReport::listed(arm, *measure)).collect(),
+        };
+        ArmReport { arm, figures, rmw_reads_per_request: outcome.and_then(rmw_reads) }
     });
     StepReport {
-        name: step.name.clone(),
-        title: step.title.clone(),
-        deviations: step.deviations.clone(),
-        page_cache: step.access == Access::PageCache,
-        drive: outcome.map_or_else(|| step.drive.clone(), |outcome| outcome.drive.clone()),
-        fitted,
+        step,
+        drive: outcome.map_or(&step.drive, |outcome| &outcome.drive),
+        fitted: outcome.map(|outcome| fitted(&outcome.profile).collect()),
         arms: arms.collect(),
     }
 }
 
-/// Returns path, value and source of the drive's numbers that were fitted, or chosen by hand to suit
-/// published figures.
-pub(crate) fn fitted(profile: &Profile) -> impl Iterator<Item = (&str, &str, &str)> {
+/// Returns the drive's numbers that were fitted, or chosen by hand to suit published figures.
+pub(crate) fn fitted(profile: &Profile) -> impl Iterator<Item = Fitted<'_>> {
     profile.figures.iter().filter_map(|figure| {
         let suits = |source: &&str| source.starts_with("fitted") || source.starts_with("chosen by hand");
         let source = figure.source.as_deref().filter(suits)?;
-        Some((figure.path.as_str(), figure.value.as_str(), source))
+        Some(Fitted { path: &figure.path, value: &figure.value, source })
     })
-}
-
-fn arm_report(
-    arm: &Arm,
-    measures: &[Measure],
-    outcome: Option<&ArmOutcome>,
-    limit: Option<f64>,
-) -> ArmReport {
-    let figures = match outcome {
-        Some(outcome) => outcome.figures.iter().map(|figure| figure_report(figure, limit)).collect(),
-        None => measures.iter().map(|measure| listed(arm, *measure)).collect(),
-    };
-    let rmw_reads_per_request = outcome.and_then(rmw_reads);
-    ArmReport {
-        name: arm.name.clone(),
-        aligned: arm.aligned,
-        offsets_bytes: arm.offsets.clone(),
-        figures,
-        rmw_reads_per_request,
-    }
 }
 
 /// Returns the physical sectors per request that were read to write a part of one.
@@ -477,57 +341,48 @@ fn rmw_reads(outcome: &ArmOutcome) -> Option<f64> {
     reads.filter(|_| requests > 0).map(|reads| float(reads) / float(requests))
 }
 
-fn measure_report(measure: Measure) -> MeasureReport {
-    match measure {
-        Measure::Elapsed => MeasureReport::Elapsed,
-        Measure::Iops => MeasureReport::Iops,
-        Measure::SyncLatency => MeasureReport::SyncLatency,
+impl<'a> FigureReport<'a> {
+    fn listed(arm: &'a Arm, measure: Measure) -> Self {
+        Self {
+            measure,
+            unit: measure.unit(),
+            modelled: None,
+            published: arm.published(measure),
+            error: None,
+            ratio: None,
+            published_ratio: None,
+            ratio_error: None,
+            within: None,
+            band: None,
+            ratio_band: None,
+        }
     }
-}
 
-fn published_report(published: &straddle_lab::reproduce::experiment::Published) -> PublishedReport {
-    let (value, low, high) = (published.value, published.low, published.high);
-    PublishedReport { value, low, high, note: published.note.clone() }
-}
-
-fn listed(arm: &Arm, measure: Measure) -> FigureReport {
-    FigureReport {
-        measure: measure_report(measure),
-        unit: measure.unit(),
-        modelled: None,
-        published: arm.published(measure).map(published_report),
-        error: None,
-        ratio: None,
-        published_ratio: None,
-        ratio_error: None,
-        within: None,
-        band: None,
-        ratio_band: None,
-    }
-}
-
-fn figure_report(figure: &Compared, limit: Option<f64>) -> FigureReport {
-    let errors = [figure.error(), figure.ratio_error()];
-    let within = limit.filter(|_| errors.iter().any(Option::is_some));
-    let published = figure.published.as_ref().map(|published| published.value);
-    let ratio = figure.ratio.and_then(|(_, published)| published);
-    FigureReport {
-        measure: measure_report(figure.measure),
-        unit: figure.measure.unit(),
-        modelled: Some(figure.modelled),
-        published: figure.published.as_ref().map(published_report),
-        error: errors[0],
-        ratio: figure.ratio.map(|(ours, _)| ours),
-        published_ratio: ratio,
-        ratio_error: errors[1],
-        within: within.map(|limit| errors.into_iter().flatten().all(|error| error.abs() <= limit)),
-        band: figure
-            .band
-            .as_ref()
-            .map(|band| band_report(band, published, limit.and_then(|limit| figure.is_explained(limit)))),
-        ratio_band: figure
-            .ratio_band
-            .as_ref()
-            .map(|band| band_report(band, ratio, limit.and_then(|limit| figure.is_ratio_explained(limit)))),
+    fn of(figure: &'a Compared, limit: Option<f64>) -> Self {
+        let errors = [figure.error(), figure.ratio_error()];
+        let within = limit.filter(|_| errors.iter().any(Option::is_some));
+        let published = figure.published.as_ref();
+        let published_ratio = figure.ratio.and_then(|(_, published)| published);
+        let band = |band: &Option<Band>, published, explained: Option<Option<bool>>| {
+            band.as_ref().map(|band| BandReport::of(band, published, explained.flatten()))
+        };
+        let value = published.map(|published| published.value);
+        Self {
+            measure: figure.measure,
+            unit: figure.measure.unit(),
+            modelled: Some(figure.modelled),
+            published,
+            error: errors[0],
+            ratio: figure.ratio.map(|(ours, _)| ours),
+            published_ratio,
+            ratio_error: errors[1],
+            within: within.map(|limit| errors.into_iter().flatten().all(|error| error.abs() <= limit)),
+            band: band(&figure.band, value, limit.map(|limit| figure.is_explained(limit))),
+            ratio_band: band(
+                &figure.ratio_band,
+                published_ratio,
+                limit.map(|limit| figure.is_ratio_explained(limit)),
+            ),
+        }
     }
 }

@@ -3,6 +3,7 @@
 use schemars::Schema;
 use straddle_cli::view::json::schema::schema;
 
+use super::Document;
 use super::fit::FitReport;
 use super::lab::LabReport;
 use super::reproduce::ReproduceReport;
@@ -12,10 +13,10 @@ use crate::args::SchemaOf;
 /// Returns the JSON Schema of a command's output; `None` if `straddle` runs the command.
 pub(crate) fn json_schema(command: SchemaOf) -> Option<Schema> {
     match command {
-        SchemaOf::DriveFit => Some(schema::<FitReport>("drive-fit", super::fit::SCHEMA)),
-        SchemaOf::Lab => Some(schema::<LabReport>("lab", super::lab::SCHEMA)),
-        SchemaOf::Reproduce => Some(schema::<ReproduceReport>("reproduce", super::reproduce::SCHEMA)),
-        SchemaOf::Serve => Some(schema::<ServeReport>("serve", super::serve::SCHEMA)),
+        SchemaOf::DriveFit => Some(schema::<Document<FitReport<'_>>>(command)),
+        SchemaOf::Lab => Some(schema::<Document<LabReport<'_>>>(command)),
+        SchemaOf::Reproduce => Some(schema::<Document<ReproduceReport<'_>>>(command)),
+        SchemaOf::Serve => Some(schema::<Document<ServeReport<'_>>>(command)),
         _ => None,
     }
 }

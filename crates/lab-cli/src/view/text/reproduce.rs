@@ -93,8 +93,7 @@ fn heading(experiment: &Experiment, width: usize, styles: Styles) -> String {
 fn drives(outcome: &Outcome) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for StepOutcome { drive, profile, .. } in &outcome.steps {
-        let fitted: Vec<String> =
-            fitted(profile).map(|(path, value, source)| format!("{path} = {value} ({source})")).collect();
+        let fitted: Vec<String> = fitted(profile).map(|fitted| fitted.to_string()).collect();
         let fitted = if fitted.is_empty() { "no number fitted".to_owned() } else { fitted.join(", ") };
         let line = printable(&format!("modelled: drive:{drive}, {}; {fitted}", profile.title));
         if !lines.contains(&line) {

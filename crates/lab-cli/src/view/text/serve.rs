@@ -8,7 +8,7 @@ use straddle_units::ByteCount;
 use straddle_units::io::Requests;
 
 use crate::output::printable;
-use crate::view::json::serve::{Serve, classes};
+use crate::view::json::serve::{Class, Serve, classes};
 use crate::view::text::wrap;
 
 /// Characters of the longest bar.
@@ -90,9 +90,9 @@ pub(crate) fn summary(serve: &Serve<'_>, width: usize) -> String {
 
 fn histogram(serve: &Serve<'_>) -> String {
     let classes = classes(serve.snapshot.lateness);
-    let most = classes.iter().map(|(_, count)| *count).max().unwrap_or(1);
+    let most = classes.iter().map(|class| class.replies).max().unwrap_or(1);
     let mut text = String::new();
-    for (bound, count) in classes {
+    for Class { bound, replies: count } in classes {
         let bound = bound.map_or("more".to_owned(), |bound| format!("<= {bound}"));
         let bar = "#".repeat(usize::try_from((count * BAR).div_ceil(most)).unwrap_or_default());
         let _ = writeln!(text, "  {bound:>12}  {count:>10}  {bar}");

@@ -6,21 +6,25 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::builtin;
 
 /// A host: its values in the order in which they are applied.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "LabHost")]
 pub struct Host {
     /// The name of the preset that the values come from, if any.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub preset: Option<String>,
     /// The values.
     pub settings: Vec<Setting>,
 }
 
 /// One value of a host.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "LabSetting")]
 pub struct Setting {
     /// Which value.
     pub key: Key,
@@ -32,7 +36,8 @@ pub struct Setting {
 
 /// What can be set. The order is that in which the guest's kernel is set: a scheduler brings its own number
 /// of requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, JsonSchema)]
+#[schemars(rename = "HostKey")]
 #[serde(rename_all = "snake_case")]
 pub enum Key {
     /// The I/O scheduler.
@@ -68,6 +73,12 @@ pub(super) struct HostFile {
 struct Value {
     value: toml::Value,
     source: String,
+}
+
+impl Host {
+    pub(super) fn is_empty(&self) -> bool {
+        self.settings.is_empty()
+    }
 }
 
 impl Key {

@@ -2,7 +2,8 @@
 //!
 //! Invariants: it says what was done and what the published result was. It runs nothing.
 
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::{Host, Measure};
 use crate::guest::PartitionTable;
@@ -11,49 +12,62 @@ use crate::guest::PartitionTable;
 pub const SECTOR: u64 = 512;
 
 /// A script that runs once for each variant and each arm, each time in a new guest.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct LabStep {
     /// A short name, unique in the experiment.
     pub name: String,
     /// A one-line description.
     pub title: String,
     /// Background that a reader should know, in sentences.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub notes: Option<String>,
     /// What is done otherwise than the publication did it, a sentence each.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub deviations: Vec<String>,
     /// The modelled drive, as after `drive:`.
+    #[serde(skip)]
     pub drive: String,
     /// The text of the script.
+    #[serde(skip)]
     pub script: String,
     /// Its arguments, before the variant.
+    #[serde(skip)]
     pub arguments: Vec<String>,
     /// The values that the script is given as its last argument, one per run, such as file systems. If empty,
     /// it runs once without.
     pub variants: Vec<String>,
     /// Variables added to the script's environment.
+    #[serde(skip)]
     pub environment: Vec<(String, String)>,
     /// What the script finds in its input folder.
+    #[serde(skip)]
     pub input: Option<Input>,
     /// Bytes of the guest's memory.
+    #[serde(rename = "memory_bytes")]
     pub memory: u64,
     /// The host of the time, as far as the guest is set to be one.
+    #[serde(skip_serializing_if = "Host::is_empty")]
     pub host: Host,
     /// Runs of each cell, unless the user asks for another number.
     pub runs: u32,
     /// The table that lists the partition.
+    #[serde(skip)]
     pub table: PartitionTable,
     /// The divisor by which the script shortens its longest parts: 10 means a tenth of their length.
+    #[serde(skip)]
     pub scale: u32,
     /// What the script measures, in order.
     pub measures: Vec<LabMeasure>,
     /// One or more arms; at most one of them is the aligned one.
+    #[serde(skip)]
     pub arms: Vec<LabArm>,
     /// The published figures.
+    #[serde(skip)]
     pub published: Vec<LabPublished>,
 }
 
 /// A quantity that the script measures.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LabMeasure {
     /// The name that the script uses for it.
@@ -64,7 +78,7 @@ pub struct LabMeasure {
     #[serde(default)]
     pub direction: Direction,
     /// The unit in which the script's seconds are reported. The cost is always in seconds.
-    #[serde(default = "elapsed")]
+    #[serde(default = "elapsed", rename(serialize = "measure"))]
     pub unit: Measure,
     /// Whether [`LabStep::scale`] shortens it. Its time is then reported for the full length.
     #[serde(default)]
@@ -80,7 +94,7 @@ pub struct LabMeasure {
 }
 
 /// The direction of the data.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Direction {
     /// To the drive.
@@ -91,7 +105,7 @@ pub enum Direction {
 }
 
 /// A place of the partition, or of the writes on a disk without one.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LabArm {
     /// A short name, unique in the step.
@@ -100,13 +114,16 @@ pub struct LabArm {
     #[serde(default)]
     pub aligned: bool,
     /// The partition's first sector, in sectors of 512 bytes; `None` for a disk without a table.
+    #[serde(rename(serialize = "start_lba"), skip_serializing_if = "Option::is_none")]
     pub start: Option<u64>,
     /// The partition's last sector. If neither this nor `sectors` is given, it takes the rest of the disk.
+    #[serde(rename(serialize = "end_lba"), skip_serializing_if = "Option::is_none")]
     pub end: Option<u64>,
     /// The partition's length in sectors, instead of its end.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub sectors: Option<u64>,
     /// Arguments of the script behind those of the step.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub arguments: Vec<String>,
 }
 
@@ -136,7 +153,7 @@ pub struct LabPublished {
 }
 
 /// A statistic of several ratios.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Statistic {
     /// Their mean.

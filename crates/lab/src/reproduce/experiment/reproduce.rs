@@ -1,6 +1,8 @@
 //! Runs an experiment on modelled drives, and puts our figures beside the published ones.
 
 use rayon::prelude::*;
+use schemars::JsonSchema;
+use serde::Serialize;
 use straddle_drive::{Profile, ProfileError};
 use straddle_measure::bench::{Host, Modelled, Samples, Silent, run};
 
@@ -77,7 +79,8 @@ pub struct Judged {
 }
 
 /// Which quantity of an arm is judged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Quantity {
     /// The figure.
     Figure,

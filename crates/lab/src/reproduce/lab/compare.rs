@@ -1,6 +1,8 @@
 //! Puts our figures of a step beside the published ones.
 
 use crate::guest::Requests;
+use schemars::JsonSchema;
+use serde::Serialize;
 use straddle_drive::disk::RmwPolicy;
 
 use crate::reproduce::experiment::{LabPublished, LabStep, Measure, Statistic};
@@ -9,63 +11,83 @@ use crate::reproduce::lab::reproduce::Cell;
 use crate::reproduce::policy::Band;
 
 /// The measurement of a variant on an arm.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Figure {
     /// Index of the measure.
+    #[serde(skip)]
     pub measure: usize,
     /// Index of the variant.
+    #[serde(skip)]
     pub variant: usize,
     /// Index of the arm.
+    #[serde(skip)]
     pub arm: usize,
     /// The mean of the runs in seconds; for a shortened part, scaled to the full length.
     pub seconds: f64,
     /// The smallest of the runs.
+    #[serde(rename = "least_seconds")]
     pub least: f64,
     /// The largest of the runs.
+    #[serde(rename = "greatest_seconds")]
     pub greatest: f64,
     /// The ratio to the aligned arm's seconds; `None` for that arm itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub ratio: Option<f64>,
 }
 
 /// A published figure and ours.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Comparison {
     /// Index of the measure.
+    #[serde(skip)]
     pub measure: usize,
     /// Index of the arm; for a ratio, of the misaligned one.
+    #[serde(skip)]
     pub arm: usize,
     /// Index of the variant; `None` for all variants.
+    #[serde(skip)]
     pub variant: Option<usize>,
     /// Which statistic of the variants' ratios it is.
     pub of: Statistic,
     /// Index of the variant that is left out.
+    #[serde(skip)]
     pub without: Option<usize>,
     /// The unit of a figure; `None` for a ratio.
+    #[serde(skip)]
     pub unit: Option<Measure>,
     /// Our value, in the unit or as a ratio; `None` if a cell failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub ours: Option<f64>,
     /// The published value.
     pub published: f64,
     /// The ends of the published range.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub range: Option<(f64, f64)>,
     /// Background on this figure.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     /// What the plausible policies give, if they were run.
+    #[serde(skip)]
     pub band: Option<Band>,
 }
 
 /// Who read before a write of a part of a block: the kernel, or the drive.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Readers {
     /// Index of the variant.
+    #[serde(skip)]
     pub variant: usize,
     /// Index of the arm.
+    #[serde(skip)]
     pub arm: usize,
     /// Reads by the kernel while the program only wrote, the mean of the runs.
+    #[serde(rename = "kernel_reads")]
     pub kernel: f64,
     /// Writes that the kernel sent meanwhile.
+    #[serde(rename = "kernel_writes")]
     pub writes: f64,
     /// Physical sectors that the drive read for itself.
+    #[serde(rename = "drive_reads")]
     pub drive: f64,
 }
 
@@ -196,7 +218,7 @@ fn mean(values: &[f64]) -> Option<f64> {
 }
 
 /// Returns every published figure, and each ratio of two of them, beside ours.
-pub(crate) fn compared(step: &LabStep, figures: &[Figure]) -> Vec<Comparison> {
+pub fn compared(step: &LabStep, figures: &[Figure]) -> Vec<Comparison> {
     let mut compared = Vec::new();
     for published in &step.published {
         let Some(measure) = step.measures.iter().position(|known| known.name == published.measure) else {

@@ -7,6 +7,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::guest::{GuestError, Requests};
+use schemars::JsonSchema;
+use serde::Serialize;
 use straddle_drive::ProfileError;
 use straddle_drive::disk::RmwPolicy;
 use straddle_units::io::Counters;
@@ -55,24 +57,28 @@ pub struct JobDrive {
 }
 
 /// A time measured by the script.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Measured {
     /// What was timed, as named by the script.
     pub name: String,
     /// Seconds on the guest's clock.
     pub seconds: f64,
     /// The requests that the kernel sent to the first drive meanwhile, if the script had them counted.
+    #[serde(flatten)]
     pub requests: Option<Requests>,
 }
 
 /// The result of a job.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Ended {
     /// The script's exit status.
+    #[serde(skip)]
     pub status: i32,
     /// The script's measurements, in order.
+    #[serde(rename = "measured")]
     pub measures: Vec<Measured>,
     /// The script's output.
+    #[serde(skip)]
     pub output: String,
     /// Seconds on the guest's clock, from boot to halt.
     pub virtual_seconds: f64,

@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use straddle_measure::bench::Progress;
 
 use straddle_drive::disk::RmwPolicy;
@@ -68,19 +70,24 @@ pub struct StepOutcome {
 }
 
 /// One guest.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Cell {
     /// Index of the variant.
+    #[serde(skip)]
     pub variant: usize,
     /// Index of the arm.
+    #[serde(skip)]
     pub arm: usize,
     /// The policy that the drive had instead of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<RmwPolicy>,
     /// The seed.
     pub seed: u64,
     /// The result of its job.
+    #[serde(flatten)]
     pub ended: Ended,
     /// Why it failed: an error of the script, or a missing measurement.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
 }
 

@@ -2,6 +2,7 @@
 //!
 //! After adding a pattern to `patterns!`, the compiler reports every place that needs to know it.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The number of requests of the random workloads, with which the published program was run.
@@ -16,7 +17,7 @@ const SEQUENTIAL_SECONDS: f64 = 60.0;
 pub const RANDOM_BLOCKS: u64 = 200_000_000;
 
 /// What makes a write durable.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sync {
     /// Nothing: it may stay in the drive's cache. Up to Linux 2.6.31, O_SYNC on a raw disk did no more.
@@ -121,17 +122,22 @@ patterns! {
 
 /// The parameters that only some patterns have. As those of a pattern, `None` means that it has no such
 /// parameter, or a seed that is not given. As a request, `None` keeps the default value.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Parameters {
-    /// The distance in bytes between the starts of consecutive requests.
+    /// The distance from the start of one request to the start of the next, in bytes.
+    #[serde(rename = "stride_bytes", skip_serializing_if = "Option::is_none")]
     pub stride: Option<u64>,
-    /// The number of blocks to choose from.
+    /// The number of blocks to choose from; fewer are, if the target is too small.
+    #[serde(rename = "blocks_requested", skip_serializing_if = "Option::is_none")]
     pub blocks: Option<u64>,
-    /// The seed of the generator.
+    /// The seed of the generator; by default that of each arm.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u32>,
     /// What makes each write durable.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub sync: Option<Sync>,
-    /// The number of writes per fsync.
+    /// The number of writes per fsync; 0 for no fsync.
+    #[serde(rename = "writes_per_fsync", skip_serializing_if = "Option::is_none")]
     pub fsync_each: Option<u64>,
 }
 
