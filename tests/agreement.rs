@@ -219,5 +219,5 @@ fn a_virtual_machine_gets_back_what_it_wrote() {
     }
     assert_eq!((&summary["failed_requests"], &summary["broken_clients"]), (&0.into(), &0.into()));
     let answered = ["reads", "writes", "flushes", "discards"].map(|kind| summary[kind].as_u64().unwrap());
-    assert_eq!(summary["lateness"]["replies"], answered.iter().sum::<u64>(), "{summary}");
+    assert_eq!(summary["lateness"]["requests"], answered.iter().sum::<u64>(), "{summary}");
 }

@@ -316,8 +316,8 @@ fn two_writes_on_a_partition_off_by_half_a_sector_need_four() {
     );
     assert!(run.out.contains("|....####|####....|"), "{}", run.out);
     let report = straddle(&["explain", "rmw", "--json", "--offset", "2KiB", "--count", "2"]).json();
-    assert_eq!(report["read_modify_writes"], 4);
-    assert_eq!(report["merged_read_modify_writes"], 2);
+    assert_eq!(report["apart"]["partial_units"], 4);
+    assert_eq!(report["merged"]["partial_units"], 2);
 }
 
 #[test]

@@ -101,9 +101,12 @@ fn every_disk_of_a_domain_is_named() {
     assert_eq!(word(&vda["container"], "format"), "qcow2");
     let guest = &vda["device"]["guest"];
     assert_eq!([word(guest, "domain"), word(guest, "disk")], ["web", "vda"]);
-    assert_eq!((number(guest, "logical_sector_bytes"), number(guest, "physical_sector_bytes")), (512, 4096));
+    assert_eq!(
+        (number(&guest["shown"], "logical_sector_bytes"), number(&guest["shown"], "physical_sector_bytes")),
+        (512, 4096)
+    );
     assert!(has(vdb, "S001") && word(vdb, "status") == "error", "{vdb}");
-    assert_eq!(number(&vdb["device"]["guest"], "physical_sector_bytes"), 512);
+    assert_eq!(number(&vdb["device"]["guest"]["shown"], "physical_sector_bytes"), 512);
     for (target, name, why) in
         [(vdc, "domain:web/vdc", "rbd pool/web on mon1"), (vdd, "domain:web/vdd", "no-such-pool")]
     {
@@ -374,7 +377,7 @@ fn the_storage_below_is_that_of_the_kernel() {
         assert_eq!((offset(name), codes(&found)), (0, vec!["S027".to_owned()]), "{name}: {found}");
         assert_eq!(word(&found, "status"), "advice");
         let guest = &found["device"]["guest"];
-        assert_eq!(number(guest, "storage_physical_sector_bytes"), 4096, "{name}: {found}");
+        assert_eq!(number(&guest["storage"], "physical_sector_bytes"), 4096, "{name}: {found}");
     }
     let native = target("native");
     assert_eq!(word(&native, "status"), "warning", "{native}");

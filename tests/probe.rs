@@ -99,7 +99,7 @@ fn check_tells_what_a_missed_boundary_costs() {
     };
     let modelled = costs("drive:wd10ears", &off);
     assert_eq!(modelled.len(), 1, "{modelled:?}");
-    assert_eq!(modelled[0]["source"], "derived from the model");
+    assert_eq!(modelled[0]["source"], "modelled");
     assert_eq!(modelled[0]["past_bytes"], 512);
     for workload in ["random_write_ratio", "sequential_write_ratio"] {
         let ratio = modelled[0][workload].as_f64().unwrap();
@@ -119,9 +119,7 @@ fn check_tells_what_a_missed_boundary_costs() {
     assert_eq!(measured[0]["source"], "measured");
     assert!(measured[0]["random_write_ratio"].as_f64().unwrap() > 2.0, "{measured:?}");
     let text = flat(&straddle(&["check", "--cost", "drive:wd10ears", &off]).out);
-    assert!(
-        text.contains("on wd10ears: random 4 KiB writes take") && text.contains("derived from the model")
-    );
+    assert!(text.contains("on wd10ears: random 4 KiB writes take") && text.contains("(modelled)"));
     assert_eq!(straddle(&["check", "--cost", "drive:nope", &off]).code, 2);
     fs::write(&file, "{}").unwrap();
     assert_eq!(straddle(&["check", "--cost", name, &off]).code, 2);

@@ -362,12 +362,12 @@ fn in_real_time_replies_are_late_and_never_early() {
     }
     drop(client);
     let report = summary(server);
-    assert_eq!((&report["reads"], &report["lateness"]["replies"]), (&20.into(), &20.into()), "{report}");
+    assert_eq!((&report["reads"], &report["lateness"]["requests"]), (&20.into(), &20.into()), "{report}");
     // At least the rotational waits, at most 11.1 ms each: real time is the model's time at four times the
     // speed, plus any lateness.
     let rotation = report["counters"]["rotation_wait_ns"].as_u64().unwrap();
     assert!(report["elapsed_ns"].as_u64().unwrap() > rotation / 4, "{report}");
-    let histogram = report["lateness"]["histogram"].as_array().unwrap();
+    let histogram = report["lateness_histogram"].as_array().unwrap();
     assert_eq!(histogram.iter().map(|class| class["replies"].as_u64().unwrap()).sum::<u64>(), 20);
 }
 

@@ -235,13 +235,13 @@ fn compare_layers(stack: &Stack, starts: &[u64], report: &Value) {
         }
         if what == "lv" {
             let segment =
-                |segment: &Value| (number(segment, "layer_offset_bytes"), number(segment, "pv_offset_bytes"));
+                |segment: &Value| (number(segment, "start_bytes"), number(segment, "pv_offset_bytes"));
             let segments: Vec<_> = list(here, "segments").iter().map(segment).collect();
             assert_eq!(segments, layer.runs, "{name}: {here}");
         }
         let above = here["layers"].as_array().and_then(|layers| layers.first());
         if what == "table" {
-            assert_eq!(above.map(|above| number(above, "parent_offset_bytes")), place, "{name}: {here}");
+            assert_eq!(above.map(|above| number(&above["below"], "start_bytes")), place, "{name}: {here}");
         }
         here = above.unwrap_or(&Value::Null);
     }

@@ -140,7 +140,7 @@ fn all_topics_are_listed_completed_printed_as_json_and_in_the_book() {
 fn a_write_may_start_at_a_sector() {
     let at = |offset: &str| straddle(&["explain", "rmw", "--offset", offset, "--json"]);
     assert_eq!(at("63s").json()["offset_bytes"], 32_256);
-    assert_eq!(at("63s").json()["read_modify_writes"], 2);
+    assert_eq!(at("63s").json()["apart"]["partial_units"], 2);
     assert_eq!(at("64s").out, at("32KiB").out);
     let drawn = straddle(&["explain", "rmw", "--offset", "63s"]).out;
     assert!(drawn.contains("|.......#|#######.|"), "{drawn}");

@@ -3,7 +3,7 @@
 mod offered;
 
 use straddle_device::DeviceKind;
-use straddle_device::topology::{AlignmentOffset, Guest, Source, StackedOptimum};
+use straddle_device::topology::{AlignmentOffset, Guest, Sectors, Source, StackedOptimum};
 use straddle_layout::TableKind;
 use straddle_units::{Boundary, ByteCount, ByteOffset, KERNEL_SECTOR, Lba, MIB};
 
@@ -221,7 +221,8 @@ fn check_disagreement(context: &Context<'_>, findings: &mut Vec<Finding>) {
 /// Compares the sectors that a guest is shown with those of what its disk is stored on.
 fn check_shown(context: &Context<'_>, findings: &mut Vec<Finding>) {
     let Some(guest) = &context.topology.guest else { return };
-    let (Some((logical, physical)), Some((below, storage))) = (guest.shown, guest.storage) else { return };
+    let (Some(shown), Some(storage)) = (guest.shown, guest.storage) else { return };
+    let (Sectors { logical, physical }, Sectors { logical: below, physical: storage }) = (shown, storage);
     if physical >= storage {
         return;
     }

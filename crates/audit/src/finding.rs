@@ -124,17 +124,40 @@ impl std::fmt::Display for Risk {
 
 /// How a finding is fixed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(into = "FixForm")]
+#[schemars(with = "FixForm")]
 pub struct Fix {
     /// The fix in one sentence.
     pub summary: String,
-    /// The same fix as commands: steps, in order; empty if no command can make it. Pasting all of them leaves nothing
-    /// worse than before.
+    /// The same fix as commands: steps, in order. Pasting all of them leaves nothing worse than before.
     pub commands: Vec<Command>,
     /// What the commands do to stored data.
     pub risk: Risk,
     /// What to observe before running any command.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub caution: Option<String>,
+}
+
+/// A fix as it is serialised: without commands it has no risk.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Fix")]
+struct FixForm {
+    /// The fix in one sentence.
+    summary: String,
+    /// The commands that do it, in order; empty if no command can. Pasting all of them leaves nothing worse than before.
+    commands: Vec<Command>,
+    /// What the commands do to stored data; absent if there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    risk: Option<Risk>,
+    /// What to observe before running any command; absent if there is nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    caution: Option<String>,
+}
+
+impl From<Fix> for FixForm {
+    fn from(Fix { summary, commands, risk, caution }: Fix) -> Self {
+        let risk = Some(risk).filter(|_| !commands.is_empty());
+        Self { summary, commands, risk, caution }
+    }
 }
 
 impl Fix {

@@ -75,16 +75,11 @@ impl Exit {
 }
 
 /// A failure caused by the command line.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{0}")]
 pub struct UsageError(pub String);
 
-impl std::fmt::Display for UsageError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl Error for UsageError {}
+straddle_units::error_kind!(UsageError: Usage);
 
 impl UsageError {
     /// Refuses an option that is given twice for the same partition.
@@ -95,29 +90,14 @@ impl UsageError {
             None => Ok(()),
         }
     }
-
-    const fn kind(&self) -> ErrorKind {
-        ErrorKind::Usage
-    }
 }
 
 /// A refusal for safety.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{0}")]
 pub struct RefusedError(pub String);
 
-impl std::fmt::Display for RefusedError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl Error for RefusedError {}
-
-impl RefusedError {
-    const fn kind(&self) -> ErrorKind {
-        ErrorKind::Refused
-    }
-}
+straddle_units::error_kind!(RefusedError: Refused);
 
 /// What a program knows about errors.
 #[derive(Clone, Copy, Debug)]

@@ -15,7 +15,7 @@ mod find;
 mod read;
 mod virsh;
 
-pub use disk::{Disk, Domain, Shown, Storage};
+pub use disk::{Disk, Domain, Storage};
 pub use error::{DomainError, VirshError};
 pub use find::{FindError, Found, Libvirt};
 pub use read::MAX_DOCUMENT;

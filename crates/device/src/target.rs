@@ -11,6 +11,8 @@ use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Advice, OFlags};
+use schemars::JsonSchema;
+use serde::Serialize;
 use straddle_units::{BlockSize, ByteCount, ByteOffset, KERNEL_SECTOR, LbaCount};
 
 use crate::address::Address;
@@ -161,13 +163,15 @@ pub struct Through {
 }
 
 /// What was fetched from servers to read an object.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Traffic {
     /// The number of requests, with those that were redirected, repeated, or asked for credentials.
     pub requests: u64,
     /// The number of bytes received: headers and contents, and what TLS adds.
+    #[serde(rename = "received_bytes")]
     pub received: u64,
     /// The size of the object.
+    #[serde(rename = "object_bytes")]
     pub object: ByteCount,
 }
 
@@ -240,14 +244,16 @@ impl Target {
 
 /// A zoned device, on which each zone is written sequentially from its start
 /// (Documentation/ABI/stable/sysfs-block, queue/zoned).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Zoned {
     /// The kernel's name of the model: `host-managed` or `host-aware`.
     pub model: String,
     /// The size of a zone.
+    #[serde(rename = "zone_bytes")]
     pub zone: ByteCount,
     /// Whether its first and last zones are conventional, so that a partition table can be written there;
     /// `None` where that could not be queried.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub holds_table: Option<bool>,
 }
 

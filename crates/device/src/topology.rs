@@ -6,6 +6,8 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
+use serde::{Serialize, Serializer};
 use straddle_units::{BlockSize, Boundary, ByteCount};
 
 use crate::identify::{FormatNvm, LbaFormat};
@@ -58,6 +60,12 @@ impl Source {
         Self::Derived("sysfs queue/optimal_io_size, which is the kernel's own limit (queue/max_sectors_kb)");
 }
 
+impl Serialize for Source {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -81,19 +89,27 @@ impl fmt::Display for Source {
 }
 
 /// The figure that one source gives.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "{T}Claim")]
 pub struct Claim<T> {
-    /// Its value.
+    /// The value; sizes and offsets are in bytes.
     pub value: T,
     /// Its source.
+    #[schemars(with = "String")]
     pub source: Source,
 }
 
 /// A figure: the chosen claim, all other claims and, when they disagree, why this one was chosen.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "{T}Figure")]
 pub struct Figure<T> {
+    #[serde(flatten)]
     chosen: Claim<T>,
+    /// The values of other sources; absent if there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     others: Vec<Claim<T>>,
+    /// Why this value was preferred; absent if all sources agree.
+    #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<&'static str>,
 }
 
@@ -125,7 +141,7 @@ impl<T: Copy + PartialEq> Figure<T> {
 
     /// Returns why the value in force was preferred; `None` where no source disagrees.
     pub fn why(&self) -> Option<&'static str> {
-        self.disagreeing().next().and(self.why)
+        self.why
     }
 
     /// Adds a claim that does not change the value in force. `why` gives the reason, used if they disagree.
@@ -161,7 +177,9 @@ pub(crate) fn claim<T: Copy + PartialEq>(
 }
 
 /// The position of a device's first physical sector boundary.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(into = "i64")]
+#[schemars(with = "i64", rename = "Offset")]
 pub enum AlignmentOffset {
     /// At this byte (0 on nearly every drive).
     Bytes(ByteCount),
@@ -169,14 +187,26 @@ pub enum AlignmentOffset {
     Misaligned,
 }
 
+impl From<AlignmentOffset> for i64 {
+    fn from(offset: AlignmentOffset) -> Self {
+        match offset {
+            AlignmentOffset::Bytes(bytes) => Self::try_from(bytes.get()).unwrap_or(Self::MAX),
+            AlignmentOffset::Misaligned => -1,
+        }
+    }
+}
+
 /// The atomic writes of a device, in bytes (Documentation/ABI/stable/sysfs-block, kernel 6.11 and later).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct AtomicWrites {
     /// The smallest atomic write, which is also the alignment it needs.
+    #[serde(rename = "unit_min_bytes")]
     pub unit_min: ByteCount,
     /// The largest atomic write.
+    #[serde(rename = "unit_max_bytes")]
     pub unit_max: ByteCount,
     /// No atomic write may cross a multiple of this; 0 when there is no such boundary.
+    #[serde(rename = "boundary_bytes")]
     pub boundary: ByteCount,
 }
 
@@ -298,41 +328,55 @@ impl fmt::Display for SectorFormat {
 }
 
 /// Everything known about a device's sectors. Sizes are in bytes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Topology {
     /// The smallest addressable unit.
+    #[serde(rename = "logical_sector_bytes")]
     pub logical: Figure<BlockSize>,
     /// The unit that the medium actually writes.
+    #[serde(rename = "physical_sector_bytes")]
     pub physical: Figure<ByteCount>,
-    /// Where the first physical sector boundary lies.
+    /// The offset of the first physical sector boundary; -1 if the kernel reports that the device is misaligned.
+    #[serde(rename = "alignment_offset_bytes")]
     pub alignment_offset: Figure<AlignmentOffset>,
     /// The smallest I/O without a penalty.
+    #[serde(rename = "minimum_io_bytes", skip_serializing_if = "Option::is_none")]
     pub io_min: Option<Figure<ByteCount>>,
     /// The I/O size that the device prefers; 0 where the kernel drops what the drive reports.
+    #[serde(rename = "optimal_io_bytes", skip_serializing_if = "Option::is_none")]
     pub io_opt: Option<Figure<ByteCount>>,
     /// The unit in which an SSD maps. Smaller writes cost a read-modify-write of the unit.
+    #[serde(rename = "indirection_unit_bytes", skip_serializing_if = "Option::is_none")]
     pub indirection_unit: Option<Figure<ByteCount>>,
     /// The bytes that one member of an array holds before the next follows (chunk, stripe unit).
+    #[serde(rename = "chunk_bytes", skip_serializing_if = "Option::is_none")]
     pub chunk: Option<Figure<ByteCount>>,
     /// A full stripe's data: chunk times data members.
+    #[serde(rename = "stripe_bytes", skip_serializing_if = "Option::is_none")]
     pub stripe: Option<Figure<ByteCount>>,
     /// The erase block of flash.
+    #[serde(rename = "erase_block_bytes", skip_serializing_if = "Option::is_none")]
     pub erase_block: Option<Figure<ByteCount>>,
     /// Atomic writes, where offered.
+    #[serde(rename = "atomic_writes", skip_serializing_if = "Option::is_none")]
     pub atomic: Option<Figure<AtomicWrites>>,
     /// The optimal I/O size because of which the kernel calls a stacked device misaligned although the
     /// offsets below agree.
+    #[serde(skip)]
     pub stacked_optimum: Option<StackedOptimum>,
     /// The sectors that the drive can be set to, where it was queried and lists them.
+    #[serde(skip)]
     pub formats: Option<Formats>,
     /// Whether it is a disk that reports 512-byte physical sectors, and of a kind of which many hid larger ones.
+    #[serde(skip)]
     pub may_hide: bool,
-    /// The guest that uses it as a disk, if it is one of a virtual machine.
+    /// The guest that uses it as a disk, if it is one of a virtual machine; absent without `--domain`.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub guest: Option<Guest>,
 }
 
 /// A disk of a virtual machine, and the sectors that its guest is shown.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Guest {
     /// The name of the virtual machine.
     pub domain: String,
@@ -341,9 +385,22 @@ pub struct Guest {
     /// Whether the virtual machine is running.
     pub is_running: bool,
     /// The logical and the physical sector that the guest is shown; `None` if these are those of the storage.
-    pub shown: Option<(BlockSize, ByteCount)>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shown: Option<Sectors>,
     /// The logical and the physical sector of what the disk is stored on, if known.
-    pub storage: Option<(BlockSize, ByteCount)>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub storage: Option<Sectors>,
+}
+
+/// The sectors of a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Sectors {
+    /// The logical sector.
+    #[serde(rename = "logical_sector_bytes")]
+    pub logical: BlockSize,
+    /// The physical sector.
+    #[serde(rename = "physical_sector_bytes")]
+    pub physical: ByteCount,
 }
 
 impl Topology {
@@ -352,7 +409,7 @@ impl Topology {
     pub fn show_to(&mut self, guest: Guest) {
         const COUNTS: &str = "the guest's table counts in what the guest is shown";
         const LARGER: &str = "the larger is used: aligning to it is right for both";
-        if let Some((logical, physical)) = guest.shown {
+        if let Some(Sectors { logical, physical }) = guest.shown {
             match self.logical.source() {
                 Source::Assumed => self.logical = Figure::new(logical, Source::Guest),
                 _ => self.logical.overrule(logical, Source::Guest, COUNTS),

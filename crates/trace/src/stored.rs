@@ -5,7 +5,6 @@
 //! is written in one way only; the last four bytes are a CRC-32 of all before them. What is read is bounded by the
 //! number of bytes, and its counts by [`MOST_REQUESTS`].
 
-use straddle_units::ErrorKind;
 use straddle_units::io::Time;
 
 use crate::account::{Account, Volume};
@@ -52,16 +51,7 @@ pub enum StoredError {
     },
 }
 
-impl StoredError {
-    /// Returns the kind of the failure.
-    pub fn kind(&self) -> ErrorKind {
-        match self {
-            Self::Magic | Self::Version { .. } | Self::Checksum { .. } | Self::Impossible { .. } => {
-                ErrorKind::Failed
-            }
-        }
-    }
-}
+straddle_units::error_kind!(StoredError: Failed);
 
 impl Account {
     /// Returns the account as bytes. Equal accounts are equal bytes.

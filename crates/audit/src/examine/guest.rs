@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::Findings;
-use straddle_device::domain::{Domain, Libvirt, Shown, Storage};
+use straddle_device::domain::{Domain, Libvirt, Storage};
 use straddle_device::image::{self, Access, Allowed, Format, Opened};
-use straddle_device::topology::{AlignmentOffset, Figure, Guest, Source, Topology};
+use straddle_device::topology::{AlignmentOffset, Figure, Guest, Sectors, Source, Topology};
 use straddle_device::{Assume, DeviceKind, Medium, OpenError, ReadError, Target};
-use straddle_units::{BlockSize, ByteCount, ByteOffset};
+use straddle_units::{ByteCount, ByteOffset};
 
 use crate::examine::{ExamineError, Examined, Examiner, Options};
 
@@ -31,7 +31,7 @@ pub struct GuestDisk {
     /// Files that hold contents of the disk below its own.
     pub backing: Vec<PathBuf>,
     /// The sectors that the guest is shown; `None` if these are those of the storage.
-    pub shown: Option<Shown>,
+    pub shown: Option<Sectors>,
 }
 
 /// A disk of a virtual machine, as far as it can be examined.
@@ -103,18 +103,19 @@ impl Examiner {
         let topology = &mut target.topology;
         let mut storage = match is_file {
             true => self.adopt_holder(&disk.path, topology),
-            false => Some((topology.logical.value(), topology.physical.value())),
+            false => Some(Sectors { logical: topology.logical.value(), physical: topology.physical.value() }),
         };
         open.assume.apply(topology);
         if matches!(topology.physical.source(), Source::Declared | Source::Measured) {
-            let logical = open.assume.logical().or(storage.map(|(logical, _)| logical));
-            storage = Some((logical.unwrap_or(topology.logical.value()), topology.physical.value()));
+            let logical = open.assume.logical().or(storage.map(|storage| storage.logical));
+            let logical = logical.unwrap_or(topology.logical.value());
+            storage = Some(Sectors { logical, physical: topology.physical.value() });
         }
         topology.show_to(Guest {
             domain: disk.domain.clone(),
             disk: disk.name.clone(),
             is_running: disk.is_running,
-            shown: disk.shown.map(|shown| (shown.logical, shown.physical)),
+            shown: disk.shown,
             storage,
         });
         if let Some(logical) = open.logical {
@@ -131,7 +132,7 @@ impl Examiner {
     }
 
     /// Takes the sectors of the device that holds the image at `path`, and returns their sizes.
-    fn adopt_holder(&self, path: &Path, topology: &mut Topology) -> Option<(BlockSize, ByteCount)> {
+    fn adopt_holder(&self, path: &Path, topology: &mut Topology) -> Option<Sectors> {
         const HOLDER: Source = Source::Derived("the device that the image's file system is on");
         const LARGER: &str = "the larger is used: aligning to it is right for both";
         let holder = self.machine().holder(path)?;
@@ -141,7 +142,7 @@ impl Examiner {
         } else {
             topology.physical.also(holder.physical, HOLDER, LARGER);
         }
-        Some((holder.logical, holder.physical))
+        Some(Sectors { logical: holder.logical, physical: holder.physical })
     }
 }
 
@@ -233,7 +234,7 @@ pub(crate) fn withhold(target: &mut Target, findings: &mut Findings) {
     let Some(guest) = &target.topology.guest else { return };
     let domain = &guest.domain;
     let is_counted_differently = target.kind != DeviceKind::Image
-        && guest.shown.zip(guest.storage).is_some_and(|((shown, _), (storage, _))| shown != storage);
+        && guest.shown.zip(guest.storage).is_some_and(|(shown, storage)| shown.logical != storage.logical);
     let remark = if guest.is_running {
         findings.withhold_commands(|_| true);
         Some(format!(

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use straddle_device::shown::{printable, with_causes};
 use straddle_device::{Address, AddressError, Assume, Scheme};
 use straddle_drive::{Profile, ProfileError};
-use straddle_units::ErrorKind;
 
 /// The prefix that names a modelled drive, everywhere.
 pub const DRIVE: &str = "drive:";
@@ -46,15 +45,10 @@ pub enum NameError {
     },
 }
 
-impl NameError {
-    /// Returns the kind of failure.
-    pub fn kind(&self) -> ErrorKind {
-        match self {
-            Self::Drive(error) => error.kind(),
-            Self::Address(error) => error.kind(),
-            Self::Scheme { .. } => ErrorKind::Failed,
-        }
-    }
+straddle_units::error_kind! {
+    NameError: Failed;
+    Self::Drive(error) => error.kind(),
+    Self::Address(error) => error.kind(),
 }
 
 fn schemes() -> String {

@@ -4,13 +4,13 @@ use crate::examine::{ExamineError, Examined};
 use crate::{Kind, Severity, Status};
 use schemars::JsonSchema;
 use serde::Serialize;
+use straddle_device::Traffic;
 use straddle_device::shown::with_causes;
+use straddle_layout::layer::Layer;
 
 use super::device::{DeviceReport, device_report};
 use super::finding::{FindingReport, IgnoredReport, finding_reports, ignored_report};
-use super::layers::{ContainerReport, LayerReport, container_report, layer_report};
-use super::table::{PartitionReport, TableReport, partition_report, table_report};
-use super::traffic::TrafficReport;
+use super::table::{ContainerReport, PartitionReport, TableReport, container_report};
 
 /// The schema version of this output. It is incremented when the meaning of a field changes or a field is
 /// removed, not when a field is added.
@@ -126,10 +126,10 @@ pub struct TargetReport {
     container: Option<ContainerReport>,
     /// What was fetched, for an object on a server.
     #[serde(skip_serializing_if = "Option::is_none")]
-    traffic: Option<TrafficReport>,
+    traffic: Option<Traffic>,
     /// The layer on the whole disk, if there is no partition table.
     #[serde(skip_serializing_if = "Option::is_none")]
-    layer: Option<LayerReport>,
+    layer: Option<Layer>,
     /// The partitions, in order of number.
     pub partitions: Vec<PartitionReport>,
     /// The findings, without those excluded by `--only` and `--ignore`. A finding that several targets share
@@ -191,11 +191,11 @@ impl TargetReport {
             reason: audited.not_judged().or(audited.nothing_to_judge()).map(str::to_owned),
             error: None,
             device: Some(device_report(audited)),
-            table: Some(table_report(stack)),
+            table: Some(TableReport { kind: stack.kind, sector_bytes: stack.block }),
             container: target.container.as_ref().map(container_report),
-            traffic: target.traffic.map(TrafficReport::from),
-            layer: stack.layer.as_ref().map(layer_report),
-            partitions: stack.partitions.iter().map(|p| partition_report(p, judgement)).collect(),
+            traffic: target.traffic,
+            layer: stack.layer.clone(),
+            partitions: stack.partitions.iter().map(|p| PartitionReport::of(p, judgement)).collect(),
             findings: finding_reports(audited.reported()),
             ignored: audited.ignored().map(|(finding, reason)| ignored_report(finding, reason)).collect(),
             notes: audited.remarks(),

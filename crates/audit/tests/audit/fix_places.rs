@@ -118,7 +118,7 @@ fn no_command_leaves_behind_what_is_not_known() {
                         one.unclaimed = unclaimed;
                         let behind = partition(2, start + count, 8, Role::Primary, kind);
                         let all = if neighbour { vec![one, behind] } else { vec![one] };
-                        findings(table.clone(), None, all)
+                        findings(table, None, all)
                     };
                     let [empty, full] = [Unclaimed::Nothing, Unclaimed::All].map(findings_of);
                     let commands = |all: &[Finding]| -> Vec<String> {

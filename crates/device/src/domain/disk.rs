@@ -6,6 +6,7 @@ use crate::image::Format;
 use straddle_units::{BlockSize, ByteCount};
 
 use crate::domain::element::Element;
+use crate::topology::Sectors;
 
 /// A virtual machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,16 +29,7 @@ pub struct Disk {
     /// Files that hold contents of the disk below its own file, the nearest first.
     pub backing: Vec<PathBuf>,
     /// The sectors that the guest is shown; `None` if these are those of the storage.
-    pub shown: Option<Shown>,
-}
-
-/// The sectors that a guest is shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shown {
-    /// The logical sector.
-    pub logical: BlockSize,
-    /// The physical sector.
-    pub physical: ByteCount,
+    pub shown: Option<Sectors>,
 }
 
 /// Where a disk is stored.
@@ -162,7 +154,7 @@ fn backing(disk: &Element) -> Vec<PathBuf> {
 
 /// Returns the sectors that `<blockio>` states, or what QEMU shows without it: 512 bytes (hw/block/block.c,
 /// `blkconf_blocksizes`). Another hypervisor decides itself.
-fn shown(disk: &Element, is_qemu: bool) -> Result<Option<Shown>, (u64, String)> {
+fn shown(disk: &Element, is_qemu: bool) -> Result<Option<Sectors>, (u64, String)> {
     let blockio = disk.child("blockio");
     let size = |name: &str| -> Result<Option<u64>, (u64, String)> {
         let Some((element, text)) = blockio.and_then(|element| Some((element, element.attribute(name)?)))
@@ -198,5 +190,5 @@ fn shown(disk: &Element, is_qemu: bool) -> Result<Option<Shown>, (u64, String)> 
             ),
         ));
     }
-    Ok(Some(Shown { logical, physical: ByteCount::new(physical) }))
+    Ok(Some(Sectors { logical, physical: ByteCount::new(physical) }))
 }

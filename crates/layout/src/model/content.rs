@@ -6,6 +6,9 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
+use serde::{Serialize, Serializer};
+
 /// An enum with the name of each variant.
 macro_rules! with_names {
     ($(#[$of:meta])* $kind:ident { $($(#[$doc:meta])* $variant:ident = $name:literal,)* }) => {
@@ -107,7 +110,8 @@ with_names! {
 }
 
 /// What a place holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, JsonSchema)]
+#[schemars(with = "String", inline)]
 pub enum Content {
     /// A file system, or swap.
     FileSystem(FsKind),
@@ -228,6 +232,12 @@ impl VolumeKind {
             Self::Md | Self::Drbd | Self::Pv | Self::Luks | Self::Integrity | Self::Verity => false,
             Self::Bcache => false,
         }
+    }
+}
+
+impl Serialize for Content {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(self.name())
     }
 }
 

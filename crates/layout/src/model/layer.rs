@@ -4,6 +4,8 @@
 //! where the space that it provides lies. It decides nothing about alignment. Depth and number are limited,
 //! whatever the bytes say.
 
+use schemars::JsonSchema;
+use serde::{Serialize, Serializer};
 use straddle_device::topology::striped_data_members;
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
 
@@ -18,31 +20,47 @@ pub const MAX_DEPTH: usize = 12;
 pub const MAX_LAYERS: usize = 4096;
 
 /// One layer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Layer {
-    /// What it is.
+    /// What it is: the TYPE that blkid reports, if it has one; "LV" for a logical volume; "table" for a nested partition
+    /// table.
     pub kind: Content,
     /// Its name (label, VG/LV, array name); empty if it has none.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
     /// Its unique identifier without hyphens: the UUID of an array, a file system or a container in
     /// hexadecimal digits, the UUID of a physical volume as LVM writes it, or a logical volume's preceded by
     /// its group's. Empty if it has none, or if it is unknown.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub uuid: String,
     /// Its bytes on the device directly below.
     pub below: Span,
-    /// The position of its first byte on the drive; `None` if that is on another disk.
+    /// The offset of its first byte on the drive; absent if that is on another disk.
+    #[serde(rename = "offset_bytes", skip_serializing_if = "Option::is_none")]
     pub drive: Option<ByteOffset>,
     /// Its own figures.
+    #[serde(flatten)]
     pub facts: Facts,
     /// Where the space that it provides lies, on the device below and on the drive. Empty for layers that
-    /// provide none (file systems, swap) and for those whose space lies elsewhere.
+    /// provide none (file systems, swap) and for those whose space lies elsewhere. JSON has the first 64 runs.
+    #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "first_runs")]
     pub space: Vec<Piece>,
     /// The size of that space's logical sectors, where the kernel reports it, or other targets show other members.
+    #[serde(rename = "logical_sector_bytes", skip_serializing_if = "Option::is_none")]
     pub logical: Option<BlockSize>,
     /// The layers on that space.
+    #[serde(rename = "layers", skip_serializing_if = "Vec::is_empty")]
     pub children: Vec<Layer>,
     /// What could not be followed, and why.
+    #[serde(rename = "notes", skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<String>,
+}
+
+/// The most runs of a layer's space that are serialised.
+const RUNS: usize = 64;
+
+fn first_runs<S: Serializer>(space: &[Piece], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(space.iter().take(RUNS))
 }
 
 impl Layer {
@@ -92,7 +110,8 @@ impl Layer {
 }
 
 /// The figures of a layer, by its kind. Sizes and offsets are in bytes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(tag = "class", rename_all = "snake_case")]
 pub enum Facts {
     /// A member of a Linux software RAID.
     Md(Md),
@@ -113,23 +132,28 @@ pub enum Facts {
 }
 
 /// A member of a Linux software RAID (drivers/md, mdadm super0.c and super1.c).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Md {
     /// "0.90", "1.0", "1.1" or "1.2".
+    #[serde(rename = "metadata_version")]
     pub version: &'static str,
     /// 0, 1, 4, 5, 6, 10; -1 is linear, -4 multipath, -5 faulty.
     pub level: i32,
     /// The layout of parity or copies. For a RAID0, the order of its zones; 0 if that is not recorded.
     pub layout: u32,
     /// How many bytes one member holds before the next one continues; zero if nothing is striped.
+    #[serde(rename = "chunk_bytes")]
     pub chunk: ByteCount,
     /// The number of members, without spares.
     pub raid_disks: u32,
     /// This member's index among them; `None` for a spare or if it is unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub role: Option<u32>,
     /// Where the array's data starts on the member.
+    #[serde(rename = "data_offset_bytes")]
     pub data_offset: ByteCount,
     /// How many bytes of the member the array uses.
+    #[serde(rename = "data_size_bytes")]
     pub data_size: ByteCount,
 }
 
@@ -146,55 +170,65 @@ impl Md {
 }
 
 /// An LVM2 physical volume (LVM2 lib/format_text/layout.h).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Pv {
     /// The volume group's name; empty for a PV in no group.
     pub vg: String,
     /// Where the first physical extent starts (`pvs -o pe_start`).
+    #[serde(rename = "data_start_bytes")]
     pub data_start: ByteOffset,
     /// The size of an extent; zero for a PV in no volume group.
+    #[serde(rename = "extent_bytes")]
     pub extent_size: ByteCount,
     /// Its own record of its size in bytes (`pvs -o dev_size`), with all that it lists of itself: bytes after
     /// that are not its own. `None` if it records none.
+    #[serde(rename = "device_size_bytes", skip_serializing_if = "Option::is_none")]
     pub device_size: Option<ByteCount>,
 }
 
 /// A logical volume.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Lv {
     /// Its segments, in order of their start.
     pub segments: Vec<Segment>,
 }
 
 /// A segment of a logical volume.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Segment {
     /// Its bytes in the volume.
+    #[serde(flatten)]
     pub span: Span,
     /// LVM's segment type ("striped", which is linear with a single stripe; "raid5", "thin", "thin-pool", …).
     pub kind: String,
     /// The number of stripes or images.
     pub stripes: u32,
     /// How many bytes of a stripe are on one disk; zero if nothing is striped.
+    #[serde(rename = "stripe_size_bytes")]
     pub stripe_size: ByteCount,
     /// Where its data starts on this physical volume, from the PV's first byte; `None` if it has none here,
     /// or not in one run.
+    #[serde(rename = "pv_offset_bytes", skip_serializing_if = "Option::is_none")]
     pub on_pv: Option<ByteOffset>,
 }
 
 /// A LUKS container (LUKS1 and LUKS2 on-disk format specifications).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Luks {
     /// 1 or 2.
     pub version: u16,
     /// Where the encrypted payload starts; `None` with a detached header.
+    #[serde(rename = "payload_offset_bytes", skip_serializing_if = "Option::is_none")]
     pub payload: Option<ByteOffset>,
     /// The size of an encryption sector; 512 for LUKS1.
+    #[serde(rename = "sector_bytes")]
     pub sector_size: ByteCount,
     /// The payload's size, if the header records one; otherwise it reaches to the end of the device.
+    #[serde(rename = "payload_bytes", skip_serializing_if = "Option::is_none")]
     pub size: Option<ByteCount>,
     /// Whether the header describes one payload and nothing else on the device: no dm-integrity tags, and no
     /// part that is encrypted otherwise. False for what only the kernel reports.
+    #[serde(skip)]
     pub is_plain: bool,
 }
 
@@ -216,62 +250,83 @@ impl Luks {
 }
 
 /// Another mapping with a header and a payload.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Mapped {
     /// Where the payload starts.
+    #[serde(rename = "payload_offset_bytes", skip_serializing_if = "Option::is_none")]
     pub payload: Option<ByteOffset>,
     /// Its block size, if it has one.
+    #[serde(rename = "block_bytes", skip_serializing_if = "Option::is_none")]
     pub block: Option<ByteCount>,
     /// The largest blocks of a cache that it is to be used with, where another target shows one (bcache).
+    #[serde(rename = "cache_block_bytes", skip_serializing_if = "Option::is_none")]
     pub cache: Option<ByteCount>,
 }
 
 /// A file system, or swap.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct FileSystem {
     /// The block in which it allocates and mostly writes (the cluster of FAT, exFAT and NTFS); zero if it
     /// records none (a ZFS spare).
+    #[serde(rename = "block_bytes")]
     pub block: ByteCount,
     /// The smallest unit that it writes, if it has one besides the block (the sector of XFS, NTFS, FAT and
     /// exFAT).
+    #[serde(rename = "sector_bytes", skip_serializing_if = "Option::is_none")]
     pub sector: Option<ByteCount>,
     /// The smallest unit that its log writes, if recorded (XFS; the same as `sector` if the log has none of
     /// its own).
+    #[serde(rename = "log_sector_bytes", skip_serializing_if = "Option::is_none")]
     pub log_sector: Option<ByteCount>,
     /// A larger unit of allocation (ext4 bigalloc), or what its format calls a cluster, which then equals the
     /// block (FAT, exFAT, NTFS).
+    #[serde(rename = "cluster_bytes", skip_serializing_if = "Option::is_none")]
     pub cluster: Option<ByteCount>,
     /// The block of its own trees, if it differs (Btrfs node).
+    #[serde(rename = "node_bytes", skip_serializing_if = "Option::is_none")]
     pub node: Option<ByteCount>,
     /// What it writes and frees as one, if it is log-structured (F2FS and NILFS2 segments).
+    #[serde(rename = "segment_bytes", skip_serializing_if = "Option::is_none")]
     pub segment: Option<ByteCount>,
     /// The offset in the file system from which segments are counted, if not byte 0 (F2FS segment 0).
+    #[serde(rename = "segment_start_bytes", skip_serializing_if = "Option::is_none")]
     pub segment_start: Option<ByteOffset>,
     /// The offset in the file system at which data starts, or from which blocks or clusters are counted, if not
     /// byte 0 (FAT: cluster 2; exFAT: the cluster heap; F2FS: the main area; NILFS2: the first segment; ZFS:
     /// offset 0).
+    #[serde(rename = "data_start_bytes", skip_serializing_if = "Option::is_none")]
     pub data_start: Option<ByteOffset>,
     /// How many bytes it assumes one disk of an array to hold per stripe (ext4 stride, XFS sunit).
+    #[serde(rename = "stripe_unit_bytes", skip_serializing_if = "Option::is_none")]
     pub stripe_unit: Option<ByteCount>,
     /// How many bytes it assumes a full stripe to hold.
+    #[serde(rename = "stripe_width_bytes", skip_serializing_if = "Option::is_none")]
     pub stripe_width: Option<ByteCount>,
     /// The exponent of its smallest write (ZFS).
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub ashift: Option<u32>,
     /// Its own record of where it starts on the drive, in sectors of its own size (NTFS and FAT "hidden
     /// sectors", exFAT partition offset); zero means unspecified.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub hidden_sectors: Option<u64>,
     /// Its own record of its size in bytes (ext, XFS, Btrfs, F2FS, NTFS, FAT, exFAT, swap): bytes after that are not its own.
     /// The copy of its boot sector that NTFS keeps after its end is not included.
+    #[serde(rename = "recorded_bytes", skip_serializing_if = "Option::is_none")]
     pub extent: Option<ByteCount>,
     /// The offsets of copies of its boot sector (NTFS, FAT32). Those of NTFS may lie after its recorded size.
+    #[serde(skip)]
     pub boot_copies: Vec<ByteOffset>,
     /// Those of them that record another start than the boot sector does: some tools correct only that.
+    #[serde(skip)]
     pub stale_copies: Vec<ByteOffset>,
     /// The number of this device among its devices, if it has several (Btrfs).
+    #[serde(skip)]
     pub devid: Option<u64>,
     /// The number of bits in its table's entries: 12, 16 or 32 (FAT).
+    #[serde(skip)]
     pub fat_bits: Option<u8>,
     /// Whether a hibernated system has it in memory, and would resume with it as it was (NTFS).
+    #[serde(skip)]
     pub is_hibernated: bool,
 }
 

@@ -2,11 +2,13 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
 use super::content::Content;
 use super::layer::{Facts, Layer};
-use super::types::{is_dynamic, is_dynamic_database};
+use super::types::{self, TypeForm, is_dynamic, is_dynamic_database};
 
 /// The most partitions of one table that are listed. No real table has more, and a hostile one could ask for
 /// 2^32. Linux itself stops at 256 (`DISK_MAX_PARTS`).
@@ -16,11 +18,13 @@ pub const MAX_PARTITIONS: usize = 1024;
 pub const LDM: &str = "LDM";
 
 /// What is at the start of a medium.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(tag = "format", content = "content", rename_all = "snake_case")]
 pub enum TableKind {
     /// A GUID partition table (UEFI specification, chapter 5).
     Gpt,
     /// A GUID partition table beside an MBR that also lists real partitions.
+    #[serde(rename = "hybrid")]
     HybridMbr,
     /// An MBR ("dos") table.
     Mbr,
@@ -28,6 +32,7 @@ pub enum TableKind {
     Content(Content),
     /// A partition table of another kind, with its name: blkid's PTTYPE. Its partitions are read if it is a BSD
     /// label, and otherwise not known.
+    #[serde(rename = "other")]
     Foreign(&'static str),
     /// Neither a table nor recognised content.
     None,
@@ -36,7 +41,8 @@ pub enum TableKind {
 }
 
 /// A partition's role in the table that lists it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(tag = "role", rename_all = "snake_case")]
 pub enum Role {
     /// An entry of a GPT, a primary MBR partition, or a partition that the kernel lists.
     Primary,
@@ -45,12 +51,15 @@ pub enum Role {
     /// An MBR logical partition.
     Logical {
         /// The block of the extended boot record (EBR) that lists it.
+        #[serde(rename = "ebr_lba")]
         ebr: Lba,
     },
 }
 
 /// The type a table gives a partition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(into = "TypeForm")]
+#[schemars(with = "TypeForm")]
 pub enum PartitionType {
     /// A GPT type GUID, in its byte order on disk (first three fields little endian).
     Guid([u8; 16]),
@@ -61,15 +70,24 @@ pub enum PartitionType {
 }
 
 /// The other fields of an entry, kept so that a fix can write them back.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Attributes {
     /// GPT attribute bits; 0 elsewhere.
+    #[serde(skip)]
     pub gpt: u64,
-    /// The partition's own GUID (GPT), as on disk.
+    /// The partition's own GUID (GPT), as on disk; absent without a GPT.
+    #[serde(
+        rename = "uuid",
+        serialize_with = "types::optional_guid",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(with = "String")]
     pub guid: Option<[u8; 16]>,
     /// The partition's name (GPT), decoded from UTF-16; invalid units are replaced.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
     /// The MBR "active" flag.
+    #[serde(skip)]
     pub bootable: bool,
 }
 
@@ -78,27 +96,36 @@ pub struct Attributes {
 const READ_ONLY: u64 = 1 << 60;
 
 /// One partition.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Partition {
     /// Its number, as in the device's name: `sda1` is 1, MBR logical partitions begin at 5.
     pub number: u32,
     /// First block, in the table's block size.
+    #[serde(rename = "start_lba")]
     pub start: Lba,
     /// Number of blocks.
+    #[serde(rename = "sectors")]
     pub count: LbaCount,
     /// Its bytes.
+    #[serde(flatten)]
     pub span: Span,
     /// Its role in the table.
+    #[serde(flatten)]
     pub role: Role,
     /// The type that the table gives it.
+    #[serde(flatten)]
     pub kind: PartitionType,
     /// The other fields of its entry.
+    #[serde(flatten)]
     pub attributes: Attributes,
     /// What its first bytes are recognised as.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub content: Option<Content>,
     /// The layers on it; `None` until they are read, or if nothing is recognised.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub layer: Option<Layer>,
     /// What else is in it. Nothing until the layers are read.
+    #[serde(skip)]
     pub unclaimed: Unclaimed,
 }
 
@@ -398,33 +425,44 @@ impl Problem {
 }
 
 /// What a medium holds.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Stack {
     /// What is at its start.
+    #[serde(flatten)]
     pub kind: TableKind,
     /// The block size in which the table counts (512 if there is no table and none was declared).
+    #[serde(rename = "sector_bytes")]
     pub block: BlockSize,
     /// Whether the block size was detected on the medium, not declared or assumed. It is detected by the
     /// position of a GPT, or by a known signature where an MBR's partition starts in that size.
+    #[serde(skip)]
     pub block_found: bool,
     /// The disk's identifier in the table: the GPT disk GUID as on disk, or the four bytes of the MBR's disk
     /// signature.
+    #[serde(skip)]
     pub disk_id: Vec<u8>,
     /// The area that partitions may use, if the table records it (GPT).
+    #[serde(skip)]
     pub usable: Option<Span>,
     /// The layers on the medium as a whole, if there is no table.
+    #[serde(skip)]
     pub layer: Option<Layer>,
     /// Every partition, in order of number.
+    #[serde(skip)]
     pub partitions: Vec<Partition>,
     /// What is wrong with the table.
+    #[serde(skip)]
     pub problems: Vec<Problem>,
     /// What a hybrid MBR lists beside the GPT, by the number of its entry.
+    #[serde(skip)]
     pub hybrid: Vec<(u32, Span)>,
     /// The bytes of the ISO 9660 image of a medium that is also a disk (isohybrid): its partitions there are windows on
     /// one read-only file system, and overlap by design. Those behind it, such as for persistence, are like others.
+    #[serde(skip)]
     pub hybrid_iso: Option<Span>,
     /// Whether the entries of the GPT are not 128 bytes long, which the standard allows but sgdisk does not
     /// read.
+    #[serde(skip)]
     pub has_long_entries: bool,
 }
 

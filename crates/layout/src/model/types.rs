@@ -3,7 +3,40 @@
 //! Invariants: a GUID is kept in its byte order on disk (the first three fields little endian,
 //! UEFI specification, appendix A); only this module's conversions from and to text reorder it.
 
+use schemars::JsonSchema;
+use serde::{Serialize, Serializer};
+
 use super::stack::PartitionType;
+
+/// A partition type as it is serialised.
+#[derive(Serialize, JsonSchema)]
+pub struct TypeForm {
+    /// The GPT type GUID, or the MBR type in hexadecimal, as sfdisk writes it; absent if unknown.
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    code: Option<String>,
+    /// The name of the type; absent if it has none.
+    #[serde(rename = "type_name", skip_serializing_if = "Option::is_none")]
+    name: Option<&'static str>,
+}
+
+impl From<PartitionType> for TypeForm {
+    fn from(kind: PartitionType) -> Self {
+        Self { code: code(&kind), name: name(&kind) }
+    }
+}
+
+/// The GPT type GUID, or the MBR type in hexadecimal, as sfdisk writes it; `None` if it is unknown.
+pub fn code(kind: &PartitionType) -> Option<String> {
+    match kind {
+        PartitionType::Guid(guid) => Some(guid_text(*guid)),
+        PartitionType::Mbr(id) => Some(format!("{id:x}")),
+        PartitionType::Unknown => None,
+    }
+}
+
+pub(super) fn optional_guid<S: Serializer>(guid: &Option<[u8; 16]>, to: S) -> Result<S::Ok, S::Error> {
+    guid.map(guid_text).serialize(to)
+}
 
 /// The type of the MBR entry that protects a GPT (UEFI specification 5.2.3).
 pub const PROTECTIVE: u8 = 0xEE;

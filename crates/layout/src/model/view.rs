@@ -3,6 +3,8 @@
 //! Invariants: a view never invents bytes. Bytes that are not mapped (a segment on another disk,
 //! another member's chunk, an encrypted payload) cannot be read, and reading them is an error.
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use straddle_device::{Medium, ReadError};
 use straddle_units::{ByteCount, ByteOffset, Span};
 
@@ -10,13 +12,16 @@ use straddle_units::{ByteCount, ByteOffset, Span};
 pub const MAX_PIECES: usize = 4096;
 
 /// A run of bytes that is contiguous on the device below and on the drive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Piece {
     /// Its bytes in the layer's own space.
+    #[serde(flatten)]
     pub span: Span,
     /// Its start on the device directly below.
+    #[serde(rename = "below_offset_bytes")]
     pub below: ByteOffset,
     /// Its start on the drive.
+    #[serde(rename = "offset_bytes")]
     pub drive: ByteOffset,
 }
 

@@ -3,8 +3,6 @@
 use std::io;
 use std::path::PathBuf;
 
-use straddle_units::ErrorKind;
-
 /// A recording that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
@@ -129,39 +127,11 @@ pub enum PageError {
     },
 }
 
-impl RecordError {
-    /// Returns the kind of the failure.
-    pub const fn kind(&self) -> ErrorKind {
-        match self {
-            Self::NotADevice { .. } | Self::NoQueue { .. } => ErrorKind::Usage,
-            Self::Look { .. }
-            | Self::NotDescribed { .. }
-            | Self::NotMounted
-            | Self::NoTracefs
-            | Self::NoEvents
-            | Self::Denied { .. }
-            | Self::Tracefs { .. }
-            | Self::Format { .. }
-            | Self::Page { .. }
-            | Self::Write(_) => ErrorKind::Failed,
-        }
-    }
+straddle_units::error_kind! {
+    RecordError: Failed;
+    Self::NotADevice { .. } | Self::NoQueue { .. } => Usage,
 }
 
-impl FormatError {
-    /// Returns the kind of the failure.
-    pub const fn kind(&self) -> ErrorKind {
-        match self {
-            Self::NoField { .. } | Self::Large { .. } => ErrorKind::Failed,
-        }
-    }
-}
+straddle_units::error_kind!(FormatError: Failed);
 
-impl PageError {
-    /// Returns the kind of the failure.
-    pub const fn kind(&self) -> ErrorKind {
-        match self {
-            Self::Short { .. } | Self::Long { .. } | Self::Event { .. } => ErrorKind::Failed,
-        }
-    }
-}
+straddle_units::error_kind!(PageError: Failed);

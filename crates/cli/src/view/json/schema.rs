@@ -30,29 +30,37 @@ pub(crate) fn json_schema(command: SchemaOf) -> Option<Schema> {
         SchemaOf::Plan => schema::<PlanReport>(command),
         SchemaOf::Realign => schema::<RealignOutput>(command),
         SchemaOf::RealignTo => schema::<CopyReport>(command),
-        SchemaOf::Bench => schema::<Document<BenchReport<'_>>>(command),
-        SchemaOf::Drive => schema::<Document<DrivesReport>>(command),
-        SchemaOf::Explain => schema::<Document<ExplainReport>>(command),
-        SchemaOf::ExplainRmw => schema::<Document<RmwReport<'_>>>(command),
-        SchemaOf::Efficiency => schema::<Document<EfficiencyReport>>(command),
-        SchemaOf::Trace => schema::<Document<TraceReport>>(command),
-        SchemaOf::TraceRecord => schema::<Document<RecordReport<'_>>>(command),
-        SchemaOf::Sim => schema::<Document<SimReport<'_>>>(command),
-        SchemaOf::Probe => schema::<Document<ProbeReport<'_>>>(command),
-        SchemaOf::Report => schema::<Document<Digest<'_>>>(command),
+        SchemaOf::Bench => document::<BenchReport<'_>>(command),
+        SchemaOf::Drive => document::<DrivesReport>(command),
+        SchemaOf::Explain => document::<ExplainReport>(command),
+        SchemaOf::ExplainRmw => document::<RmwReport<'_>>(command),
+        SchemaOf::Efficiency => document::<EfficiencyReport>(command),
+        SchemaOf::Trace => document::<TraceReport>(command),
+        SchemaOf::TraceRecord => document::<RecordReport<'_>>(command),
+        SchemaOf::Sim => document::<SimReport<'_>>(command),
+        SchemaOf::Probe => document::<ProbeReport<'_>>(command),
+        SchemaOf::Report => document::<Digest<'_>>(command),
         SchemaOf::Serve | SchemaOf::Lab | SchemaOf::Reproduce | SchemaOf::DriveFit => return None,
     })
 }
 
-/// Returns the schema of what a command prints.
-pub fn schema<T: JsonSchema>(command: SchemaOf) -> Schema {
+/// Returns the schema of a command's document with this body.
+pub fn document<T: JsonSchema>(command: SchemaOf) -> Schema {
+    let mut schema = schema::<Document<T>>(command);
+    let title = format!("straddle {}", name(command).replace('-', " "));
+    schema.insert("description".to_owned(), format!("What `{title} --json` prints.").into());
+    schema.insert("title".to_owned(), title.into());
+    schema
+}
+
+fn schema<T: JsonSchema>(command: SchemaOf) -> Schema {
     // For output, a field that is left out when empty is not required.
     let generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
     let mut schema = generator.into_root_schema_for::<T>();
-    let name = command.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
-    let title = format!("straddle {}", name.replace('-', " ").replace(" to", " --to"));
-    schema.insert("description".to_owned(), format!("What `{title} --json` prints.").into());
-    schema.insert("title".to_owned(), title.into());
-    schema.insert("$id".to_owned(), format!("{HOME}/{name}/{}", command.version()).into());
+    schema.insert("$id".to_owned(), format!("{HOME}/{}/{}", name(command), command.version()).into());
     schema
+}
+
+fn name(command: SchemaOf) -> String {
+    command.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }

@@ -1,5 +1,7 @@
 //! A table of partitions in columns of the user's choice: a line for each, and one for each target without any.
 
+use straddle_layout::types;
+
 use super::Report;
 use crate::args::Columns;
 use crate::exit::UsageError;
@@ -19,17 +21,45 @@ struct Column {
 const ALL: [Column; 15] = [
     Column { name: "TARGET", is_number: false, cell: |target, _| Some(target.target.clone()) },
     Column { name: "STATUS", is_number: false, cell: |target, _| Some(target.status.word().to_owned()) },
-    Column { name: "PARTN", is_number: true, cell: |_, part| Some(part?.number.to_string()) },
-    Column { name: "START", is_number: true, cell: |_, part| Some(part?.start_lba.to_string()) },
-    Column { name: "START-BYTE", is_number: true, cell: |_, part| Some(part?.start_bytes.to_string()) },
-    Column { name: "SECTORS", is_number: true, cell: |_, part| Some(part?.sectors.to_string()) },
-    Column { name: "SIZE", is_number: true, cell: |_, part| Some(part?.size().to_string()) },
-    Column { name: "SIZE-BYTE", is_number: true, cell: |_, part| Some(part?.size_bytes.to_string()) },
-    Column { name: "PARTTYPE", is_number: false, cell: |_, part| part?.kind.clone() },
-    Column { name: "TYPE", is_number: false, cell: |_, part| Some(part?.type_name?.to_owned()) },
-    Column { name: "PARTLABEL", is_number: false, cell: |_, part| Some(part?.name.clone()) },
-    Column { name: "PARTUUID", is_number: false, cell: |_, part| part?.uuid.clone() },
-    Column { name: "CONTENT", is_number: false, cell: |_, part| Some(part?.content?.to_owned()) },
+    Column { name: "PARTN", is_number: true, cell: |_, part| Some(part?.partition.number.to_string()) },
+    Column { name: "START", is_number: true, cell: |_, part| Some(part?.partition.start.get().to_string()) },
+    Column {
+        name: "START-BYTE",
+        is_number: true,
+        cell: |_, part| Some(part?.partition.span.start().to_string()),
+    },
+    Column {
+        name: "SECTORS",
+        is_number: true,
+        cell: |_, part| Some(part?.partition.count.get().to_string()),
+    },
+    Column { name: "SIZE", is_number: true, cell: |_, part| Some(part?.partition.span.len().to_string()) },
+    Column {
+        name: "SIZE-BYTE",
+        is_number: true,
+        cell: |_, part| Some(part?.partition.span.len().get().to_string()),
+    },
+    Column { name: "PARTTYPE", is_number: false, cell: |_, part| types::code(&part?.partition.kind) },
+    Column {
+        name: "TYPE",
+        is_number: false,
+        cell: |_, part| types::name(&part?.partition.kind).map(str::to_owned),
+    },
+    Column {
+        name: "PARTLABEL",
+        is_number: false,
+        cell: |_, part| Some(part?.partition.attributes.name.clone()),
+    },
+    Column {
+        name: "PARTUUID",
+        is_number: false,
+        cell: |_, part| part?.partition.attributes.guid.map(types::guid_text),
+    },
+    Column {
+        name: "CONTENT",
+        is_number: false,
+        cell: |_, part| Some(part?.partition.content?.name().to_owned()),
+    },
     Column { name: "VERDICT", is_number: false, cell: |_, part| Some(part?.verdict_word()) },
     Column { name: "CODES", is_number: false, cell: |target, part| Some(codes(target, part)) },
 ];
@@ -44,7 +74,7 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
 
 /// Returns the codes of the findings about a partition, or about the rest of the target; each once.
 fn codes(target: &TargetReport, partition: Option<&PartitionReport>) -> String {
-    let number = partition.map(|partition| partition.number);
+    let number = partition.map(|judged| judged.partition.number);
     let about = target.findings.iter().filter(|finding| finding.partition == number);
     let mut codes: Vec<&str> = about.map(|finding| finding.code.as_str()).collect();
     codes.sort_unstable();

@@ -7,9 +7,9 @@ use straddle_audit::examine::{Cost, Examined};
 use straddle_audit::{Code, Finding, Reason, Reported};
 use straddle_device::Traffic;
 use straddle_device::identify::RotationRate;
-use straddle_device::topology::{Guest, SectorFormat};
+use straddle_device::topology::{Guest, SectorFormat, Sectors};
 use straddle_layout::{Problem, Stack, TableKind};
-use straddle_units::{BlockSize, ByteCount};
+use straddle_units::ByteCount;
 
 use super::finding::{about, finding_text, place};
 use super::partitions::partitions;
@@ -193,7 +193,7 @@ fn assumed(image: Option<String>, format: SectorFormat) -> String {
 
 /// Returns the sectors that a guest is shown, and those of the storage: `shown as 512n, stored on 512e`.
 fn guest_sectors(guest: &Guest) -> Vec<String> {
-    let words = |(logical, physical): (BlockSize, ByteCount)| match SectorFormat::of(logical, physical) {
+    let words = |Sectors { logical, physical }: Sectors| match SectorFormat::of(logical, physical) {
         SectorFormat::Other => format!("{logical}/{}", physical.get()),
         format => format.to_string(),
     };

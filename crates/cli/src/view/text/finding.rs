@@ -33,7 +33,7 @@ fn subject(subject: Subject) -> String {
     }
 }
 
-/// Returns `on wd10ears: random 4 KiB writes take 3.2 times as long, … (derived from the model)`.
+/// Returns `on wd10ears: random 4 KiB writes take 3.2 times as long, … (modelled)`.
 fn cost_text(cost: &Cost) -> String {
     let drive = printable(&cost.drive);
     let source = cost.source;
