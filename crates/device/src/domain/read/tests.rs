@@ -2,7 +2,8 @@ use crate::image::Format;
 use proptest::prelude::*;
 
 use super::*;
-use crate::domain::{Disk, Shown, Storage};
+use crate::domain::{Disk, Storage};
+use crate::topology::Sectors;
 
 /// A domain as `virsh dumpxml` prints it, abridged.
 const DOMAIN: &str = "\
@@ -50,9 +51,9 @@ fn wrong(xml: &str) -> String {
     Domain::parse(xml).unwrap_err().to_string()
 }
 
-fn shown(logical: u64, physical: u64) -> Option<Shown> {
+fn shown(logical: u64, physical: u64) -> Option<Sectors> {
     let logical = straddle_units::BlockSize::new(logical).unwrap();
-    Some(Shown { logical, physical: straddle_units::ByteCount::new(physical) })
+    Some(Sectors { logical, physical: straddle_units::ByteCount::new(physical) })
 }
 
 #[test]
