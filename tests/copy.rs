@@ -129,8 +129,9 @@ fn what_must_not_be_written_is_refused() {
     let (status, text) =
         straddle(folder, &["realign", "xp.img", "--to", "locked.img", "--save", "locked.json"]);
     assert_eq!(status, 0, "{text}");
-    let file = fs::OpenOptions::new().write(true).open(folder.join("locked.img")).unwrap();
-    let claim = straddle_device::claim::lock(&file).unwrap();
+    let locked = folder.join("locked.img");
+    let file = fs::OpenOptions::new().write(true).open(&locked).unwrap();
+    let claim = straddle_device::claim::take(&file, &locked).unwrap();
     let apply = ["apply", "locked.json", "--from", "xp.img", "--write", "locked.img"];
     let (status, text) = straddle(folder, &apply);
     assert!(status == 4 && text.contains("in use"), "{text}");

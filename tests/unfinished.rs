@@ -218,7 +218,7 @@ fn a_move_that_is_being_made_is_no_damage() {
     begin(&dir, None);
     let image = dir.join(NAME);
     let file = fs::OpenOptions::new().read(true).write(true).open(&image).unwrap();
-    let claim = straddle_device::claim::lock(&file).unwrap();
+    let claim = straddle_device::claim::take(&file, &image).unwrap();
     // A byte of what has been moved, and all of the journal's records.
     let report = check(&dir);
     let start = number(of_rule(&report, "S047")[0], "offset_bytes");

@@ -105,14 +105,6 @@ straddle_units::error_kind! {
     Self::Io(_) => Failed,
 }
 
-/// Locks `file`, which is open for writing, against programs that check locks: with flock(2), as udev and
-/// partitioning tools do, and with a record lock of the open file description, as QEMU does.
-pub fn lock(file: &File) -> Result<Claim, LockError> {
-    let mut claim = Claim::default();
-    claim.lock(file)?;
-    Ok(claim)
-}
-
 fn lock_patiently(file: &File) -> Result<(), LockError> {
     let is_device = file.metadata().map_err(LockError::Io)?.file_type().is_block_device();
     let mut tries = if is_device { TRIES } else { TRIES_OF_FILE };
@@ -149,17 +141,33 @@ pub fn share(file: &File) -> Result<(), LockError> {
     })
 }
 
-/// Locks `file`, which is open for writing and was found at `path`, and what it stands on. Then looks for
+/// Locks `file`, which is open for writing and was found at `path`, and what it stands on: with flock(2), as udev
+/// and partitioning tools do, and with a record lock of the open file description, as QEMU does. Then looks for
 /// other users, because those that take no lock are found only this way.
 pub fn take(file: &File, path: &Path) -> Result<Claim, LockError> {
-    let mut claim = lock(file)?;
+    take_part(file, path, true)
+}
+
+/// As [`take`], but other programs may use partitions of the device.
+pub fn take_free_space(file: &File, path: &Path) -> Result<Claim, LockError> {
+    take_part(file, path, false)
+}
+
+fn take_part(file: &File, path: &Path, all: bool) -> Result<Claim, LockError> {
+    let mut claim = Claim::default();
+    claim.lock(file)?;
     let metadata = file.metadata().map_err(LockError::Io)?;
     let mut machine = Machine::read(None);
-    claim.lock_below(&machine, &metadata, true)?;
+    claim.lock_below(&machine, &metadata, all)?;
     let mut tries = TRIES_OF_FILE;
     loop {
         tries -= 1;
-        match machine.uses_of(&metadata, path) {
+        let uses = if all || !metadata.file_type().is_block_device() {
+            machine.uses_of(&metadata, path)
+        } else {
+            machine.uses_of_whole(&metadata)
+        };
+        match uses {
             uses if uses.is_empty() => return Ok(claim),
             uses if tries == 0 => return Err(LockError::Used(uses.join("; "))),
             // A program that is just being started still has the files of its parent.
@@ -186,7 +194,7 @@ impl Claim {
     /// are written too. Those that cannot be opened (another user's, or removed since) are found by
     /// [`Machine::uses_of`] only. If `all` of the target is claimed, the devices below loop devices are
     /// claimed exclusively, so that they cannot be mounted or mapped meanwhile.
-    pub fn lock_below(&mut self, machine: &Machine, metadata: &Metadata, all: bool) -> Result<(), LockError> {
+    fn lock_below(&mut self, machine: &Machine, metadata: &Metadata, all: bool) -> Result<(), LockError> {
         for (id, path) in machine.behind(metadata) {
             if id.is_device() && !all {
                 continue;
@@ -291,6 +299,11 @@ mod tests {
     use std::fs::OpenOptions;
 
     use super::*;
+
+    fn lock(file: &File) -> Result<Claim, LockError> {
+        let mut claim = Claim::default();
+        claim.lock(file).map(|()| claim)
+    }
 
     #[test]
     fn whoever_opens_a_kept_file_waits_until_it_is_given_up() {

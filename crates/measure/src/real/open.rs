@@ -227,10 +227,15 @@ impl Opened {
         if id != FileId::of(&metadata) {
             return Err(OpenError::Replaced { path: path.to_owned() });
         }
-        let mut claim = Claim::default();
-        if access != Access::Read {
-            claim = take(&file, path, access)?;
-        }
+        let claim = match access {
+            Access::Read => Ok(Claim::default()),
+            Access::Share => claim::take_free_space(&file, path),
+            Access::Claim => claim::take(&file, path),
+        };
+        let claim = claim.map_err(|error| match error {
+            LockError::Io(source) => unusable(source),
+            error => OpenError::InUse { path: path.to_owned(), by: error.to_string() },
+        })?;
         let size = size(&file).map_err(unusable)?;
         if size == 0 {
             return Err(OpenError::Empty { path: path.to_owned() });
@@ -267,29 +272,6 @@ impl Drop for Opened {
     fn drop(&mut self) {
         claim::unlock(&self.file);
     }
-}
-
-/// Locks the target and the layers below it. Then looks for other users, since those that take no lock are
-/// found only this way.
-fn take(file: &File, path: &Path, access: Access) -> Result<Claim, OpenError> {
-    let unusable = |source| OpenError::Unusable { path: path.to_owned(), source };
-    let refused = |error| match error {
-        LockError::Io(source) => unusable(source),
-        error => OpenError::InUse { path: path.to_owned(), by: error.to_string() },
-    };
-    let mut claim = claim::lock(file).map_err(refused)?;
-    let metadata = file.metadata().map_err(unusable)?;
-    let machine = Machine::read(None);
-    claim.lock_below(&machine, &metadata, access == Access::Claim).map_err(refused)?;
-    let uses = if access == Access::Share && metadata.file_type().is_block_device() {
-        machine.uses_of_whole(&metadata)
-    } else {
-        machine.uses_of(&metadata, path)
-    };
-    if uses.is_empty() {
-        return Ok(claim);
-    }
-    Err(OpenError::InUse { path: path.to_owned(), by: uses.join("; ") })
 }
 
 /// The size of a file or device. For a device, `stat` does not report it.
