@@ -160,14 +160,19 @@ impl ForeignParameter {
     }
 }
 
-/// Mutable references to the parameters that a pattern has.
-#[derive(Default)]
-struct Own<'a> {
-    stride: Option<&'a mut u64>,
-    blocks: Option<&'a mut u64>,
-    seed: Option<&'a mut Option<u32>>,
-    sync: Option<&'a mut Sync>,
-    fsync_each: Option<&'a mut u64>,
+impl Parameters {
+    const NONE: Self = Self { stride: None, blocks: None, seed: None, sync: None, fsync_each: None };
+
+    /// The names, as in files, and whether there is a value.
+    const fn named(&self) -> [(&'static str, bool); 5] {
+        [
+            ("stride", self.stride.is_some()),
+            ("blocks", self.blocks.is_some()),
+            ("seed", self.seed.is_some()),
+            ("sync", self.sync.is_some()),
+            ("fsync_each", self.fsync_each.is_some()),
+        ]
+    }
 }
 
 impl Pattern {
@@ -176,59 +181,51 @@ impl Pattern {
         Self::ALL.iter().copied().find(|pattern| pattern.name() == name)
     }
 
-    fn own(&mut self) -> Own<'_> {
+    /// Returns its parameters.
+    pub const fn parameters(self) -> Parameters {
+        const NONE: Parameters = Parameters::NONE;
         match self {
             Self::RandomWrite { blocks, seed, sync } => {
-                Own { blocks: Some(blocks), seed: Some(seed), sync: Some(sync), ..Own::default() }
+                Parameters { blocks: Some(blocks), seed, sync: Some(sync), ..NONE }
             }
             Self::StridedWrite { stride, sync } => {
-                Own { stride: Some(stride), sync: Some(sync), ..Own::default() }
+                Parameters { stride: Some(stride), sync: Some(sync), ..NONE }
             }
-            Self::SequentialWrite { fsync_each } => Own { fsync_each: Some(fsync_each), ..Own::default() },
-            Self::RandomRead { blocks, seed } => {
-                Own { blocks: Some(blocks), seed: Some(seed), ..Own::default() }
-            }
-            Self::Dd {} | Self::SequentialRead {} => Own::default(),
-        }
-    }
-
-    /// Returns its parameters.
-    pub fn parameters(mut self) -> Parameters {
-        let Own { stride, blocks, seed, sync, fsync_each } = self.own();
-        Parameters {
-            stride: stride.copied(),
-            blocks: blocks.copied(),
-            seed: seed.copied().flatten(),
-            sync: sync.copied(),
-            fsync_each: fsync_each.copied(),
+            Self::SequentialWrite { fsync_each } => Parameters { fsync_each: Some(fsync_each), ..NONE },
+            Self::RandomRead { blocks, seed } => Parameters { blocks: Some(blocks), seed, ..NONE },
+            Self::Dd {} | Self::SequentialRead {} => NONE,
         }
     }
 
     /// Returns the pattern with these parameters. The first parameter that it does not have is an error.
     pub fn with(mut self, given: Parameters) -> Result<Self, ForeignParameter> {
-        let Parameters { stride, blocks, seed, sync, fsync_each } = given;
         let pattern = self.name();
-        let own = self.own();
-        set("stride", own.stride, stride)
-            .and_then(|()| set("blocks", own.blocks, blocks))
-            .and_then(|()| set("seed", own.seed, seed.map(Some)))
-            .and_then(|()| set("sync", own.sync, sync))
-            .and_then(|()| set("fsync_each", own.fsync_each, fsync_each))
-            .map_err(|parameter| ForeignParameter { parameter, pattern })?;
+        if let Some((parameter, _)) = given.named().into_iter().find(|(name, is)| *is && !self.has(name)) {
+            return Err(ForeignParameter { parameter, pattern });
+        }
+        match &mut self {
+            Self::RandomWrite { blocks, seed, sync } => {
+                *blocks = given.blocks.unwrap_or(*blocks);
+                *seed = given.seed.or(*seed);
+                *sync = given.sync.unwrap_or(*sync);
+            }
+            Self::StridedWrite { stride, sync } => {
+                *stride = given.stride.unwrap_or(*stride);
+                *sync = given.sync.unwrap_or(*sync);
+            }
+            Self::SequentialWrite { fsync_each } => *fsync_each = given.fsync_each.unwrap_or(*fsync_each),
+            Self::RandomRead { blocks, seed } => {
+                *blocks = given.blocks.unwrap_or(*blocks);
+                *seed = given.seed.or(*seed);
+            }
+            Self::Dd {} | Self::SequentialRead {} => {}
+        }
         Ok(self)
     }
 
     /// Whether it has the parameter with this name.
-    fn has(mut self, parameter: &str) -> bool {
-        let Own { stride, blocks, seed, sync, fsync_each } = self.own();
-        let all = [
-            ("stride", stride.is_some()),
-            ("blocks", blocks.is_some()),
-            ("seed", seed.is_some()),
-            ("sync", sync.is_some()),
-            ("fsync_each", fsync_each.is_some()),
-        ];
-        all.contains(&(parameter, true))
+    fn has(self, parameter: &str) -> bool {
+        parameter == "seed" && self.is_random() || self.parameters().named().contains(&(parameter, true))
     }
 
     /// Whether it writes.
@@ -285,16 +282,5 @@ impl Pattern {
             Self::Dd {} => (Some(DD_COUNT), None),
             Self::SequentialWrite { .. } | Self::SequentialRead {} => (None, Some(SEQUENTIAL_SECONDS)),
         }
-    }
-}
-
-fn set<T>(name: &'static str, own: Option<&mut T>, given: Option<T>) -> Result<(), &'static str> {
-    match (own, given) {
-        (_, None) => Ok(()),
-        (Some(own), Some(given)) => {
-            *own = given;
-            Ok(())
-        }
-        (None, Some(_)) => Err(name),
     }
 }
