@@ -417,7 +417,7 @@ fn a_stick_with_an_iso_keeps_it() {
         list(&plan["table"], "partitions").iter().filter(|entry| entry["change"] == "new").collect();
     assert_eq!(new.len(), 2, "{plan}");
     for entry in new {
-        assert!(entry["start"].as_u64().unwrap() * 512 >= end_of_iso(&before), "{entry}");
+        assert!(entry["start_lba"].as_u64().unwrap() * 512 >= end_of_iso(&before), "{entry}");
         assert_ne!(entry["number"], 1, "{entry}");
     }
     let applied = straddle_in(dir.path(), &["apply", "plan", "--write", "disk"]);

@@ -44,7 +44,7 @@ fn otherwise(entry: &Value) -> Vec<(&'static str, Value)> {
         ("number", json!(number + 1)),
         ("number", json!(number + 7)),
         ("number", json!(number.wrapping_sub(1).max(1))),
-        ("start", json!(entry["start"].as_u64().unwrap() + 8)),
+        ("start_lba", json!(entry["start_lba"].as_u64().unwrap() + 8)),
         ("sectors", json!(entry["sectors"].as_u64().unwrap() - 8)),
         ("type", json!("EBD0A0A2-B9E5-4433-87C0-68B6B72699C7")),
         ("type", json!("7")),
@@ -52,8 +52,8 @@ fn otherwise(entry: &Value) -> Vec<(&'static str, Value)> {
         ("attributes", json!(entry["attributes"].as_u64().unwrap() ^ 1)),
         ("bootable", json!(!entry["bootable"].as_bool().unwrap())),
         ("uuid", json!("01234567-89AB-4CDE-8F01-23456789ABCD")),
-        ("slot", json!("extended")),
-        ("slot", json!({"logical": {"ebr": entry["start"].as_u64().unwrap() - 1}})),
+        ("role", json!("extended")),
+        ("role", json!({"logical": {"ebr_lba": entry["start_lba"].as_u64().unwrap() - 1}})),
     ];
     // The size of a grown partition is for the plan to choose.
     let is_grown = entry["change"] != "kept";

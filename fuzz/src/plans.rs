@@ -48,11 +48,11 @@ pub fn plan(data: &[u8]) {
     let Ok(plan) = Plan::from_json(text) else { return };
     let again = Plan::from_json(&plan.to_json().expect("what was read can be written"));
     assert_eq!(again.ok().as_ref(), Some(&plan));
-    let disk = Zeros(plan.disk().size.get());
+    let disk = Zeros(plan.disk.size.get());
     let block = plan.block();
     let Ok(stack) = read_stack(&disk, Some(block), None) else { return };
     if let Ok(steps) = encode(&plan, &disk, &stack) {
-        check_steps(&steps, plan.disk().size.get());
+        check_steps(&steps, plan.disk.size.get());
     }
 }
 
@@ -95,7 +95,7 @@ pub fn request(data: &[u8]) {
     from_sfdisk(&script, &mut request).unwrap_or_else(|error| panic!("{error} in\n{script}"));
     let again = make(&situation, &request).unwrap_or_else(|error| panic!("{error} of\n{script}"));
     let listed = |plan: &Plan| -> Vec<(u32, u64, u64, String, String)> {
-        let partitions = plan.table().partitions.iter().filter(|e| e.slot != straddle_repair::Slot::Extended);
+        let partitions = plan.table.partitions.iter().filter(|e| e.slot != straddle_repair::Slot::Extended);
         partitions
             .map(|e| (e.number, e.start.get(), e.sectors.get(), e.kind.clone(), e.name.clone()))
             .collect()

@@ -40,7 +40,7 @@ fn boot_loaders_stay_where_they_are_found_or_are_named() {
         let (_, json) = straddle(folder, &["realign", "old.img", "--to", "new.img", "--json"]);
         let json: serde_json::Value = serde_json::from_str(&json).unwrap();
         let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        for said in [flat, json["notes"].to_string()] {
+        for said in [flat, json["plan"]["notes"].to_string()] {
             assert_eq!(said.matches("are not copied").count(), named.len(), "{make}: {said}");
             for sector in named {
                 assert!(said.contains(&format!("from byte {},", sector * 512)), "{make}: {said}");
@@ -62,7 +62,7 @@ fn boot_loaders_stay_where_they_are_found_or_are_named() {
     }
 }
 
-/// A plan as JSON has the old and the new places, what to mind, and the command that goes on.
+/// A plan as JSON is what is saved.
 #[test]
 fn a_plan_as_json_matches_its_schema() {
     if !is_ready() {
@@ -73,20 +73,13 @@ fn a_plan_as_json_matches_its_schema() {
     let words = ["realign", "xp.img", "--to", "new.img", "--json", "--save", "copy.json"];
     let report = tools::json_in(folder, &words);
     tools::valid(&report, "realign-to");
-    assert_eq!((&report["source"]["name"], &report["target"]), (&"xp.img".into(), &"new.img".into()));
     let saved = std::fs::read_to_string(folder.join("copy.json")).unwrap();
-    let saved: serde_json::Value = serde_json::from_str(&saved).unwrap();
-    let copies = report["copies"].as_array().unwrap();
-    assert_eq!(copies.len(), saved["extents"].as_array().unwrap().len());
-    for (place, extent) in copies.iter().zip(saved["extents"].as_array().unwrap()) {
-        assert_eq!(
-            [&place["from_bytes"], &place["size_bytes"], &place["to_bytes"]],
-            [&extent[0], &extent[1], &extent[2]]
-        );
-        assert!(place["to_bytes"].as_u64().unwrap().is_multiple_of(4096), "{report:#}");
+    assert_eq!(report, serde_json::from_str::<serde_json::Value>(&saved).unwrap());
+    for extent in report["extents"].as_array().unwrap() {
+        assert!(extent["to_bytes"].as_u64().unwrap().is_multiple_of(4096), "{report:#}");
     }
-    assert!(report["warnings"][0].as_str().unwrap().contains("identities are kept"), "{report:#}");
-    shell(folder, report["next"].as_str().unwrap());
+    let (status, said) = straddle(folder, &["apply", "copy.json", "--from", "xp.img", "--write", "new.img"]);
+    assert_eq!(status, 0, "{said}");
     shell(folder, JUDGE);
 }
 

@@ -105,9 +105,9 @@ fn printed(report: &Value) -> (BTreeSet<u64>, bool) {
 
 /// The partitions that a plan moves.
 fn moved(report: &Value) -> BTreeSet<u64> {
-    let start = |part: &Value| (number(part, "number"), number(part, "start_bytes"));
-    let before: BTreeSet<(u64, u64)> = list(report, "before").iter().map(start).collect();
-    let after = list(&report["table"], "partitions").iter().map(start);
+    let start = |part: &Value| (number(part, "number"), number(part, "start_lba"));
+    let before: BTreeSet<(u64, u64)> = list(&report["plan"], "before").iter().map(start).collect();
+    let after = list(&report["plan"]["table"], "partitions").iter().map(start);
     after.filter(|place| !before.contains(place)).map(|(number, _)| number).collect()
 }
 

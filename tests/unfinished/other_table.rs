@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use super::{LEN, NAME, TABLES, begin, check, of_rule, planned, put_back, run};
+use super::{LEN, NAME, TABLES, begin, check, of_rule, planned, run};
 use crate::tools::{self, Dir, list, number, write_table};
 
 /// A table that has nothing to do with the disk's.
@@ -157,23 +157,4 @@ fn a_move_goes_on_after_the_disk_has_its_old_size_again() {
         assert_eq!(status, Some(0), "{said}");
         check_contents(&dir, &before, table);
     }
-}
-
-/// Extended boot records of a table that was put back over a half-moved disk lie where its data are: they are named.
-#[test]
-fn what_an_old_table_writes_over_moved_data_is_named() {
-    if !tools::present(&["sfdisk"]) {
-        return;
-    }
-    let dir = Dir::new("records");
-    let table = "label: dos\n1 : start=63, size=6190\n2 : start=6253, size=10000, type=5\n5 : start=6254, size=9000\n";
-    put_back(
-        &dir,
-        32 << 20,
-        table,
-        &[(63, 6190), (6254, 9000)],
-        &["1", "--partition", "5", "--grain", "4096"],
-    );
-    let (status, said) = run(&dir, &["resume", NAME, "--restore-table", "saved", "--rollback"]);
-    assert!(said.contains(&format!("at byte {}", 6253 * 512)), "{status:?}: {said}");
 }

@@ -5,7 +5,7 @@
 
 use straddle_drive::Profile;
 use straddle_measure::bench::{Modelled, Target, TargetError, complete};
-use straddle_repair::realign::{EstimateFile, Journal, Realign};
+use straddle_repair::realign::{Estimate, Journal, Realign};
 use straddle_repair::relocate::{Job, Verify, WindowTraffic};
 use straddle_units::io::{Operation, Request, Time};
 use straddle_units::{ByteCount, ByteOffset, Span};
@@ -22,16 +22,16 @@ const RUNS: u64 = 8;
 /// What the moves of a plan read and write, and how long that takes if it is known.
 ///
 /// A probe measures no rates.
-pub(crate) fn of(realign: &Realign, drive: Option<&Known>) -> Option<EstimateFile> {
+pub(crate) fn of(realign: &Realign, drive: Option<&Known>) -> Option<Estimate> {
     let job = realign.job([0; 16], Vec::new()).ok()?;
     let traffic = job.traffic(Verify::Read);
     let modelled = drive.and_then(|drive| match drive {
         Known::Model(Drive { specification, profile }) => {
-            Some((specification, seconds(specification, profile, &job, realign.journal())?))
+            Some((specification, seconds(specification, profile, &job, realign.journal)?))
         }
         Known::Probe(_) => None,
     });
-    Some(EstimateFile {
+    Some(Estimate {
         read: traffic.read.get(),
         written: traffic.written.get(),
         journal: traffic.journal.get(),
@@ -130,8 +130,8 @@ impl Model {
 }
 
 /// The estimate in words.
-pub(crate) fn words(estimate: &EstimateFile) -> String {
-    let EstimateFile { read, written, journal, .. } = estimate;
+pub(crate) fn words(estimate: &Estimate) -> String {
+    let Estimate { read, written, journal, .. } = estimate;
     let bytes = |count: u64| ByteCount::new(count).to_string();
     let time = match (&estimate.drive, estimate.seconds) {
         #[allow(clippy::cast_precision_loss, reason = "shown in minutes")]

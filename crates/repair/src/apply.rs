@@ -41,40 +41,7 @@
 //! }
 //! ```
 //!
-//! The disk cannot be used for anything else between its examination and the write:
-//!
-//! ```compile_fail,E0499
-//! # use std::path::Path;
-//! # use straddle_repair::{Plan, apply::{ApplyError, Prepared}, Target};
-//! fn apply(disk: &mut Target<'_>, plan: &Plan) -> Result<(), ApplyError> {
-//!     let prepared = Prepared::of(disk, plan)?;
-//!     let backed_up = prepared.back_up(Path::new("plan.json.undo"))?;
-//!     drop(Prepared::of(disk, plan));
-//!     backed_up.write()?;
-//!     Ok(())
-//! }
-//! ```
-//!
-//! Steps can be read, but not constructed outside this crate:
-//!
-//! ```
-//! # use straddle_repair::Step;
-//! fn length(step: &Step) -> usize {
-//!     match step {
-//!         Step::Write { new, .. } => new.len(),
-//!         Step::Flush => 0,
-//!     }
-//! }
-//! ```
-//!
-//! ```compile_fail,E0639
-//! # use straddle_repair::Step;
-//! fn step() -> Step {
-//!     Step::Write { at: 0, old: vec![0; 512], new: vec![1; 512], what: "a boot sector".to_owned() }
-//! }
-//! ```
-//!
-//! Nor can a [`BackedUp`], from which steps are written:
+//! A [`BackedUp`], from which steps are written, cannot be constructed outside this crate:
 //!
 //! ```compile_fail,E0451
 //! # use straddle_repair::{Step, apply::BackedUp, Target};
@@ -85,15 +52,6 @@
 //!
 //! A target gives out its bytes, and takes none:
 //!
-//! ```
-//! # use straddle_device::{Medium, ReadError};
-//! # use straddle_repair::Target;
-//! # use straddle_units::ByteOffset;
-//! fn read(disk: &mut Target<'_>) -> Result<(), ReadError> {
-//!     disk.read_at(ByteOffset::new(0), &mut [0; 512])
-//! }
-//! ```
-//!
 //! ```compile_fail,E0599
 //! # use straddle_repair::Target;
 //! # use straddle_units::ByteOffset;
@@ -102,45 +60,8 @@
 //! }
 //! ```
 //!
-//! ```compile_fail,E0616
-//! # use straddle_repair::Target;
-//! fn file(disk: Target<'static>) {
-//!     let _ = disk.held;
-//! }
-//! ```
-//!
-//! An undo needs a file with the form and the checksum of a backup, and writes only once. The checksum is not a
-//! signature: [`Backup::load`] says what a file made by hand can do.
-//!
-//! ```
-//! # use std::path::Path;
-//! # use straddle_repair::{apply::{ApplyError, Backup, LaterWrites}, Target};
-//! fn undo(disk: &mut Target<'_>) -> Result<(), ApplyError> {
-//!     let backup = Backup::load(Path::new("plan.json.undo"))?;
-//!     let backed_up = backup.undo(disk, LaterWrites::Refuse)?;
-//!     backed_up.write()?;
-//!     Ok(())
-//! }
-//! ```
-//!
-//! ```compile_fail,E0382
-//! # use std::path::Path;
-//! # use straddle_repair::{apply::{ApplyError, Backup, LaterWrites}, Target};
-//! fn undo(disk: &mut Target<'_>) -> Result<(), ApplyError> {
-//!     let backup = Backup::load(Path::new("plan.json.undo"))?;
-//!     let backed_up = backup.undo(disk, LaterWrites::Refuse)?;
-//!     backed_up.write()?;
-//!     backed_up.write()?;
-//!     Ok(())
-//! }
-//! ```
-//!
-//! ```compile_fail,E0277
-//! # use straddle_repair::apply::Backup;
-//! fn made_up(json: &str) -> Backup {
-//!     serde_json::from_str(json).unwrap()
-//! }
-//! ```
+//! An undo needs a file with the form and the checksum of a backup. The checksum is not a signature:
+//! [`Backup::load`] says what a file made by hand can do.
 
 mod backup;
 mod earlier;

@@ -11,22 +11,26 @@
 mod bounded;
 mod empty;
 mod error;
-mod file;
 mod gap;
 mod layout;
 mod run;
 mod source;
+mod validate;
 mod work;
 
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 use crate::relocate::Move;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use straddle_device::Medium;
 use straddle_device::topology::{Topology, USUAL_PHYSICAL};
 use straddle_layout::types::guid_text;
 use straddle_layout::{PartitionType, Role, Stack, TableKind, beside, is_marker};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, MIB, Span};
 
+use crate::document::{self, SpanForm};
 use crate::encode::CurrentGpt;
 use crate::fingerprint::Fingerprint;
 use crate::grain::Grain;
@@ -38,7 +42,6 @@ use crate::realign::{ASLEEP, Reference, hibernated, is_empty, refer};
 pub use crate::relocate::Verify;
 use crate::request::{Part, Place, Request, Size};
 pub use error::CopyError;
-pub use file::CopyFile;
 use gap::Gap;
 use layout::{Ground, Item};
 pub(crate) use run::is_unfinished;
@@ -46,8 +49,6 @@ pub use run::{Copied, CopyWatch, Stage};
 pub use source::{Source, shared};
 pub use work::Unreadable;
 
-/// The version of the file's format.
-pub const VERSION: u32 = 1;
 /// How many sizes are tried for a new image.
 const SIZES: usize = 8;
 
@@ -63,58 +64,74 @@ pub struct CopyWanted {
 }
 
 /// A plan to copy a disk to another one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Copy {
-    plan: Plan,
-    source: Fingerprint,
-    extents: Vec<Move>,
-    references: Vec<(u32, Reference)>,
-    anchors: Vec<(u32, ByteCount)>,
-    lead: Vec<Span>,
-    over: Vec<String>,
-    wipes: bool,
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "Stored", into = "Stored")]
+pub struct Copy(Stored);
+
+/// What a [`Copy`] is made of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Copy", title = "straddle realign --to")]
+#[serde(deny_unknown_fields)]
+pub struct Stored {
+    /// The table of the new disk, which is written when all data are there.
+    pub plan: Plan,
+    /// The fingerprint of the disk that is copied.
+    pub source: Fingerprint,
+    /// What is copied: bytes of the source, and where they go on the new disk.
+    pub extents: Vec<Move>,
+    /// What refers to the old places, with the number of the partition.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub references: Vec<(u32, Reference)>,
+    /// The partitions that are placed so that the data of a layer in them are aligned: number, and offset of the data in
+    /// bytes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<(u32, u64)>")]
+    pub anchors: Vec<(u32, ByteCount)>,
+    /// What is copied from before the first partition, to the same places.
+    #[schemars(with = "Vec<SpanForm>")]
+    pub lead: Vec<Span>,
+    /// What is on the new disk and will be lost.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub over: Vec<String>,
+    /// Whether bytes that are not zeros may be written over, whatever they are.
+    #[serde(default, rename = "wipe", skip_serializing_if = "std::ops::Not::not")]
+    pub wipes: bool,
+}
+
+impl TryFrom<Stored> for Copy {
+    type Error = String;
+
+    fn try_from(stored: Stored) -> Result<Self, String> {
+        Self(stored).checked().map_err(|error| match error {
+            CopyError::Invalid(why) => why,
+            error => error.to_string(),
+        })
+    }
+}
+
+impl From<Copy> for Stored {
+    fn from(Copy(stored): Copy) -> Self {
+        stored
+    }
+}
+
+impl Deref for Copy {
+    type Target = Stored;
+
+    fn deref(&self) -> &Stored {
+        &self.0
+    }
 }
 
 impl Copy {
-    /// The new disk's table.
-    pub fn plan(&self) -> &Plan {
-        &self.plan
+    /// The plan as JSON.
+    pub fn to_json(&self) -> Result<String, serde_json::Error> {
+        document::write(self)
     }
 
-    /// The fingerprint of the source.
-    pub fn source(&self) -> &Fingerprint {
-        &self.source
-    }
-
-    /// What is copied: bytes of the source, and where they go on the new disk.
-    pub fn extents(&self) -> &[Move] {
-        &self.extents
-    }
-
-    /// What refers to the old places.
-    pub fn references(&self) -> &[(u32, Reference)] {
-        &self.references
-    }
-
-    /// The partitions that are placed so that the data of a layer in them are aligned, with the offset of these
-    /// data: their own starts are off the boundary.
-    pub fn anchors(&self) -> &[(u32, ByteCount)] {
-        &self.anchors
-    }
-
-    /// What is copied from before the first partition, to the same places: boot code and boot loaders.
-    pub fn lead(&self) -> &[Span] {
-        &self.lead
-    }
-
-    /// What is on the new disk and will be lost.
-    pub fn over(&self) -> &[String] {
-        &self.over
-    }
-
-    /// Whether it may write over bytes of the new disk that are not zeros.
-    pub fn wipes(&self) -> bool {
-        self.wipes
+    /// Reads a stored plan.
+    pub fn from_json(text: &str) -> Result<Self, CopyError> {
+        document::read(text).map_err(CopyError::Invalid)
     }
 
     /// How many bytes are copied.
@@ -141,10 +158,6 @@ pub fn raw_name(image: &Path) -> PathBuf {
 
 /// The size of a new image with this `topology` for a copy of `source`: that of the source, or more if its
 /// partitions need it.
-///
-/// # Errors
-///
-/// As [`plan`].
 pub fn new_size(
     source: &Situation<'_>,
     topology: &Topology,
@@ -203,10 +216,6 @@ fn ground(topology: &Topology, size: ByteCount, wanted: &CopyWanted) -> Ground {
 }
 
 /// Makes a plan to copy `source` to `target`. The stack of the source must have been read with its layers.
-///
-/// # Errors
-///
-/// [`CopyError`].
 pub fn plan(source: &Situation<'_>, target: &Situation<'_>, wanted: &CopyWanted) -> Result<Copy, CopyError> {
     let block = target.block();
     let over = occupants(target.medium, target.stack)?;
@@ -237,7 +246,7 @@ pub fn plan(source: &Situation<'_>, target: &Situation<'_>, wanted: &CopyWanted)
         let from = Span::new(item.at.start(), item.len.min(item.at.len())).ok_or(CopyError::TooLarge)?;
         extents.push(Move { from, to: *start });
         let entry =
-            plan.table().partitions.iter().find(|entry| plan.span(entry).map(Span::start) == Some(*start));
+            plan.table.partitions.iter().find(|entry| plan.span(entry).map(Span::start) == Some(*start));
         let Some(entry) = entry.filter(|_| item.at.start() != *start) else { continue };
         let found = references_of(source.medium, item, entry, (format, block));
         references.extend(found.into_iter().map(|reference| (entry.number, reference)));
@@ -247,7 +256,8 @@ pub fn plan(source: &Situation<'_>, target: &Situation<'_>, wanted: &CopyWanted)
     let sector = source.block();
     let serial = source.serial.map(str::to_owned);
     let source = Fingerprint::of(source.medium, source.stack, sector, serial)?;
-    Copy { plan, source, extents, references, anchors, lead, over, wipes: wanted.wipe }.checked()
+    let wipes = wanted.wipe;
+    Copy(Stored { plan, source, extents, references, anchors, lead, over, wipes }).checked()
 }
 
 /// Refuses data in what partitions lose of their ends.

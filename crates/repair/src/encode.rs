@@ -10,11 +10,13 @@ mod gpt;
 mod mbr;
 mod over;
 
+use serde::{Deserialize, Serialize};
 use straddle_device::{Medium, ReadError};
 use straddle_layout::format::mbr::SECTOR_BYTES;
 use straddle_layout::{Role, Stack, TableKind, beside};
 use straddle_units::{ByteCount, ByteOffset, Lba, Span};
 
+use crate::document::hexadecimal;
 use crate::error::PlanError;
 use crate::fingerprint::bytes_of;
 use crate::plan::{Format, Plan};
@@ -22,8 +24,9 @@ use crate::plan::{Format, Plan};
 pub(crate) use gpt::CurrentGpt;
 pub(crate) use mbr::{Chains, unlisted_slots};
 
-/// One step of writing a table. Outside this crate it can be read but not constructed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// One step of writing a table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Step {
     /// Bytes to write.
     #[non_exhaustive]
@@ -31,8 +34,10 @@ pub enum Step {
         /// Byte offset.
         at: u64,
         /// The bytes there now.
+        #[serde(with = "hexadecimal")]
         old: Vec<u8>,
         /// The bytes to write there, as many as `old`.
+        #[serde(with = "hexadecimal")]
         new: Vec<u8>,
         /// The name of the structure, for messages.
         what: String,
@@ -44,8 +49,8 @@ pub enum Step {
 /// Whether the bytes before the entries of the MBR are cleared with what the plan wipes: a file system or a
 /// table of another kind begins there.
 fn wipes_boot_code(plan: &Plan, medium: &dyn Medium, stack: &Stack) -> Result<bool, PlanError> {
-    if plan.wipe().is_empty() || matches!(stack.kind, TableKind::Content(_) | TableKind::Foreign(_)) {
-        return Ok(!plan.wipe().is_empty());
+    if plan.wipe.is_empty() || matches!(stack.kind, TableKind::Content(_) | TableKind::Foreign(_)) {
+        return Ok(!plan.wipe.is_empty());
     }
     let in_it = |at: Span| at.start().get() < SECTOR_BYTES as u64;
     Ok(beside(medium, stack)?.iter().any(|found| !found.is_table() && in_it(found.at)))
@@ -82,7 +87,7 @@ pub(crate) fn chains(plan: &Plan, medium: &dyn Medium, stack: &Stack) -> Result<
 /// Refuses to overwrite a record of the old table's logical partitions while the old table still counts,
 /// which is until byte 0 is written.
 fn spare_old_chain(plan: &Plan, stack: &Stack, steps: &[Step]) -> Result<(), PlanError> {
-    let is_new = plan.is_fresh() || plan.converts().is_some();
+    let is_new = plan.fresh || plan.converts.is_some();
     if !is_new || stack.kind != TableKind::Mbr {
         return Ok(());
     }
@@ -124,7 +129,7 @@ impl<'a> Steps<'a> {
         // sector.
         let unit = block.min(stack.block.get());
         let mut steps = Self { medium, block, unit, steps: Vec::new() };
-        match plan.table().format {
+        match plan.table.format {
             Format::Gpt => gpt::encode(plan, stack, &mut steps)?,
             Format::Mbr => mbr::encode(plan, stack, &mut steps)?,
         }
@@ -134,7 +139,7 @@ impl<'a> Steps<'a> {
 
     /// The steps, and those that clear what the plan wipes: nothing needs the previous contents by then.
     fn wiped(mut self, plan: &Plan) -> Result<Vec<Step>, PlanError> {
-        for wipe in plan.wipe() {
+        for wipe in &plan.wipe {
             let len = usize::try_from(wipe.len().get()).unwrap_or(0);
             self.write(wipe.start().get(), &vec![0; len], "erased contents")?;
         }

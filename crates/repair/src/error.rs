@@ -41,46 +41,9 @@ pub enum PlanError {
     /// The table cannot be expressed in sectors of the other size.
     #[error("the table cannot be converted: {0}")]
     CannotConvert(String),
-    /// Content that fills the whole disk would be destroyed.
-    #[error("the disk is {name} as a whole: use --wipe to overwrite it")]
-    WouldDestroy {
-        /// blkid's TYPE.
-        name: &'static str,
-    },
-    /// A table of another kind would be destroyed.
-    #[error("the disk has a partition table of type {name}, which is not read: use --wipe to overwrite it")]
-    WouldReplace {
-        /// blkid's PTTYPE.
-        name: &'static str,
-    },
-    /// Nothing on the disk is recognised, and something is there.
-    #[error("the disk holds {what}: use --wipe to overwrite it")]
-    WouldLose {
-        /// What is there, in words.
-        what: &'static str,
-    },
-    /// The content that fills the disk and a partition table contradict each other.
-    #[error(
-        "the disk is {name} as a whole, and has a partition table besides: which of the two is left over, its bytes do not say; clear that one (wipefs) first"
-    )]
-    TwoOwners {
-        /// blkid's TYPE.
-        name: &'static str,
-    },
-    /// The disk is an array member: the table on it is the array's, or older than the array.
-    #[error(
-        "the disk is {name} as a whole: the table on it is the array's, or older than it; assemble the array and name that"
-    )]
-    NotItsTable {
-        /// blkid's TYPE.
-        name: &'static str,
-    },
-    /// Something besides the table would be destroyed.
-    #[error("the disk also holds {names}: use --wipe to overwrite it")]
-    WouldHarm {
-        /// blkid's TYPEs, as a list in words.
-        names: String,
-    },
+    /// Something on the disk would be destroyed.
+    #[error("the disk {0}: use --wipe to overwrite it")]
+    WouldDestroy(String),
     /// The table would go over data that no table accounts for.
     #[error(
         "byte {at} is unallocated and holds data, perhaps those of a deleted partition or a boot loader, where the table would be written: --wipe gives them up"
@@ -145,12 +108,6 @@ pub enum PlanError {
     /// More partitions than the array has entries.
     #[error("the table has room for {0} partitions")]
     TableFull(u32),
-    /// The sizes in percent add up to more than 100.
-    #[error("the sizes in percent add up to {0} %")]
-    Percents(u64),
-    /// More than one partition asks for the rest.
-    #[error("only one partition can have the rest")]
-    TwoRests,
     /// The partition does not fit.
     #[error("partition {number} does not fit: it needs {needed} ({} bytes), and {free} ({} bytes) are free", .needed.get(), .free.get())]
     TooBig {
@@ -282,8 +239,6 @@ straddle_units::error_kind! {
     | Self::GptOnly { .. }
     | Self::ReservedType { .. }
     | Self::TooManyPrimaries
-    | Self::Percents(_)
-    | Self::TwoRests
     | Self::Empty(_)
     | Self::Name { .. }
     | Self::NotASector { .. }

@@ -4,6 +4,7 @@
 //! boot loader or a file system may write elsewhere without invalidating the plan.
 
 use crate::relocate::is_title;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use straddle_device::fields::{has, le32, le64};
@@ -14,13 +15,19 @@ use straddle_layout::{Role, Stack};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
 /// A disk as it was when the plan was made.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct Fingerprint {
     /// Its size in bytes.
+    #[serde(rename = "size_bytes")]
+    #[schemars(with = "u64")]
     pub size: ByteCount,
-    /// Its logical sector size.
+    /// Its logical sector size in bytes.
+    #[serde(rename = "sector_bytes")]
+    #[schemars(with = "u64")]
     pub sector: BlockSize,
-    /// Its serial number, if it reports one.
+    /// Its serial number; absent if it reports none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub serial: Option<String>,
     /// SHA-256 of the bytes that make up its table.
     pub table: String,

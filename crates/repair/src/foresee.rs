@@ -69,7 +69,7 @@ pub(crate) fn lay_over(under: &mut [u8], at: u64, over: &[u8], over_at: u64) {
 pub(crate) fn check(medium: &dyn Medium, plan: &Plan, steps: &[Step]) -> Result<(), ApplyError> {
     let after = After { medium, steps };
     let stack = read_stack(&after, Some(plan.block()), None)?;
-    match difference(&stack, plan.table()) {
+    match difference(&stack, &plan.table) {
         None => Ok(()),
         Some(why) => Err(ApplyError::WouldDiffer(why)),
     }

@@ -4,6 +4,8 @@
 //! is either taken or left out with a reason in words. A grain of a quarter of the disk or more is not used;
 //! libfdisk has the same limit (libfdisk/src/alignment.c).
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use straddle_audit::{ATOMIC_UNIT, Severity, bogus_io_opt, named_boundaries};
 use straddle_device::topology::{AlignmentOffset, Topology, USUAL_PHYSICAL};
 use straddle_units::{BlockSize, Boundary, ByteCount};
@@ -12,15 +14,20 @@ use straddle_units::{BlockSize, Boundary, ByteCount};
 const LARGEST_SHARE: u64 = 4;
 
 /// A boundary that was considered.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Boundary")]
+#[serde(deny_unknown_fields)]
 pub struct Considered {
     /// Its name, such as `physical sector` or `stripe`.
     pub name: String,
     /// Its size in bytes.
+    #[serde(rename = "size_bytes")]
+    #[schemars(with = "u64")]
     pub size: ByteCount,
     /// Where the figure comes from.
     pub source: String,
-    /// Why starts are not on it; `None` if they are.
+    /// Why starts are not on it; absent if they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_out: Option<String>,
 }
 

@@ -20,6 +20,7 @@ pub mod apply;
 pub mod boot;
 mod contents;
 pub mod copy;
+mod document;
 mod encode;
 mod error;
 mod fingerprint;
@@ -39,6 +40,7 @@ mod sfdisk;
 mod target;
 mod unlisted;
 
+pub use document::{Document, SCHEMA};
 pub use encode::{Step, encode};
 pub use error::PlanError;
 pub use fingerprint::Fingerprint;
@@ -46,10 +48,7 @@ pub use grain::{Considered, Grain};
 pub use guid::Seed;
 pub use kinds::type_name;
 pub use lost::Lost;
-pub use plan::{
-    Change, ChangeFile, ConsideredFile, Entry, EntryFile, FingerprintFile, Format, LostFile, Plan, PlanFile,
-    Situation, Slot, SlotFile, Table, TableFile, VERSION, WipeFile, in_the_way_of_copies, make,
-};
+pub use plan::{Change, Entry, Format, Plan, Situation, Slot, Table, in_the_way_of_copies, make};
 pub use present::{ChangeError, Depth, Present};
 pub use request::{Grow, Part, Place, Request, Size, parse_file};
 pub use sfdisk::{from_sfdisk, to_sfdisk};

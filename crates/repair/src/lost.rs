@@ -6,6 +6,8 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use straddle_device::{Medium, ReadError};
 use straddle_layout::view::View;
 use straddle_layout::{
@@ -14,6 +16,7 @@ use straddle_layout::{
 };
 use straddle_units::{BlockSize, ByteOffset, Span};
 
+use crate::document::SpanForm;
 use crate::error::PlanError;
 use crate::plan::{Change, Entry, Slot, Table, WIPED, span_of};
 use crate::unlisted;
@@ -25,17 +28,23 @@ const MAX_LOOKED_INTO: usize = 128;
 const UNKNOWN: &str = "data that are not recognised";
 
 /// Something on the disk that the new table does not lead to.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct Lost {
-    /// The partition's number; `None` for content of the disk as a whole, or outside of partitions.
+    /// The partition's number; absent for content of the disk as a whole, or outside of partitions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partition: Option<u32>,
-    /// The content's type, as blkid names it; `None` if it is not recognised.
+    /// The content's type, as blkid names it; absent if it is not recognised.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
-    /// The content's own label.
+    /// The content's own label; absent if it has none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub label: String,
     /// The bytes it occupies.
+    #[schemars(with = "SpanForm")]
     pub at: Span,
-    /// Whether the new table is written over part of it.
+    /// Whether the new table is written over part of it; absent if not.
+    #[serde(default, rename = "overwritten", skip_serializing_if = "std::ops::Not::not")]
     pub is_overwritten: bool,
 }
 

@@ -2,43 +2,29 @@
 //! anything is written.
 //!
 //! Invariants: a plan is made for one disk and recognises it by a fingerprint. Every [`Plan`] is
-//! valid, whether made here or read from a [`PlanFile`]: nothing overlaps, nothing is outside the usable
+//! valid, whether made here or read from a file: nothing overlaps, nothing is outside the usable
 //! space, and every field fits its place on disk. It cannot be changed afterwards:
 //!
-//! ```
-//! # use straddle_repair::{Plan, PlanError, PlanFile};
-//! fn without_the_last(plan: &Plan) -> Result<Plan, PlanError> {
-//!     let mut file = PlanFile::from(plan);
-//!     file.table.partitions.pop();
-//!     Plan::try_from(file)
-//! }
-//! ```
-//!
-//! ```compile_fail,E0616
+//! ```compile_fail,E0596
 //! # use straddle_repair::Plan;
 //! fn without_the_last(mut plan: Plan) -> Plan {
 //!     plan.table.partitions.pop();
 //!     plan
 //! }
 //! ```
-//!
-//! ```compile_fail,E0277
-//! # use straddle_repair::Plan;
-//! fn unchecked(json: &str) -> Plan {
-//!     serde_json::from_str(json).unwrap()
-//! }
-//! ```
 
 mod convert;
 mod edit;
-mod file;
 mod moved;
 mod place;
 mod spared;
 mod table;
 mod validate;
 
-use serde_json::error::Category;
+use std::ops::Deref;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use straddle_audit::named_boundaries;
 use straddle_device::Medium;
 use straddle_device::topology::Topology;
@@ -49,6 +35,7 @@ use straddle_layout::{
 };
 use straddle_units::{BlockSize, Boundary, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
+use crate::document::{self, BoundaryForm, SpanForm};
 use crate::encode;
 use crate::error::PlanError;
 use crate::fingerprint::Fingerprint;
@@ -57,17 +44,11 @@ use crate::guid::{Identities, Seed};
 use crate::kinds;
 use crate::lost::{self, Lost};
 use crate::request::Request;
-pub use file::{
-    ChangeFile, ConsideredFile, EntryFile, FingerprintFile, LostFile, PlanFile, SlotFile, TableFile, WipeFile,
-};
 pub(crate) use moved::{Base, Records, Shifted, former};
 use spared::Spared;
 pub(crate) use table::last_of;
 pub use table::{Change, Entry, Format, Slot, Table};
 pub(crate) use validate::MOST_ENTRIES;
-
-/// The version of the plan file's format.
-pub const VERSION: u32 = 1;
 
 /// The number of entries of a new GPT: the minimum of the UEFI specification, which every tool uses.
 pub(crate) const GPT_ENTRIES: u32 = 128;
@@ -86,20 +67,71 @@ const FAT32_CLUSTERS: u64 = 65_525;
 
 /// A plan. It is always valid: nothing overlaps, nothing is outside the usable space, and every field fits its
 /// place on disk.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
-    disk: Fingerprint,
-    fresh: bool,
-    converts: Option<BlockSize>,
-    relocate_backup: bool,
-    before: Vec<Entry>,
-    table: Table,
-    grain: Boundary,
-    considered: Vec<Considered>,
-    wipe: Vec<Span>,
-    lost: Vec<Lost>,
-    notes: Vec<String>,
-    seed: String,
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "Parts", into = "Parts")]
+pub struct Plan(Parts);
+
+/// What a [`Plan`] is made of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Plan", title = "straddle plan")]
+#[serde(deny_unknown_fields)]
+pub struct Parts {
+    /// The fingerprint of the disk that the plan is for.
+    pub disk: Fingerprint,
+    /// Whether a new table is made; otherwise the present one is changed.
+    pub fresh: bool,
+    /// The sector size in which the present table counts; absent if it is not converted.
+    #[serde(default, rename = "converted_from_sector_bytes", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<u64>")]
+    pub converts: Option<BlockSize>,
+    /// Whether both copies of a GPT are written to their proper places, the backup at the end of the disk.
+    pub relocate_backup: bool,
+    /// The partitions before the change.
+    pub before: Vec<Entry>,
+    /// The new table.
+    pub table: Table,
+    /// The boundary on which partitions start.
+    #[schemars(with = "BoundaryForm")]
+    pub grain: Boundary,
+    /// The boundaries that were considered for the grain.
+    #[serde(rename = "boundaries")]
+    pub considered: Vec<Considered>,
+    /// The ranges that are overwritten with zeros.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<SpanForm>")]
+    pub wipe: Vec<Span>,
+    /// What is on the disk but cannot be reached from the new table.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lost: Vec<Lost>,
+    /// Remarks to read before applying the plan.
+    pub notes: Vec<String>,
+    /// The seed of the new identifiers, in hexadecimal.
+    pub seed: String,
+}
+
+impl TryFrom<Parts> for Plan {
+    type Error = String;
+
+    fn try_from(parts: Parts) -> Result<Self, String> {
+        Self(parts).checked().map_err(|error| match error {
+            PlanError::Invalid(why) => why,
+            error => error.to_string(),
+        })
+    }
+}
+
+impl From<Plan> for Parts {
+    fn from(Plan(parts): Plan) -> Self {
+        parts
+    }
+}
+
+impl Deref for Plan {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.0
+    }
 }
 
 /// A disk and what was read from it.
@@ -131,19 +163,14 @@ impl Situation<'_> {
 }
 
 impl Plan {
-    /// The fingerprint of the disk that the plan is for.
-    pub fn disk(&self) -> &Fingerprint {
-        &self.disk
-    }
-
     /// The same plan for another disk of the same size and sectors.
     pub(crate) fn for_disk(self, disk: Fingerprint) -> Self {
-        Self { disk, ..self }
+        Self(Parts { disk, ..self.0 })
     }
 
     /// The same plan, with further notes.
     pub(crate) fn noting(mut self, notes: impl Iterator<Item = String>) -> Self {
-        self.notes.extend(notes);
+        self.0.notes.extend(notes);
         self
     }
 
@@ -153,9 +180,9 @@ impl Plan {
         let Situation { medium, stack, .. } = *situation;
         if wipes {
             let (outside, partitions) = self.writes_over(medium, stack)?;
-            let lost = self.lost.iter_mut().filter(|lost| lost.partition.is_some());
+            let lost = self.0.lost.iter_mut().filter(|lost| lost.partition.is_some());
             lost.for_each(|lost| lost.is_overwritten = partitions.contains(&lost.partition));
-            self.lost.extend(outside.into_iter().map(lost::outside));
+            self.0.lost.extend(outside.into_iter().map(lost::outside));
             return Ok(self);
         }
         match encode::encode(&self, medium, stack) {
@@ -167,61 +194,6 @@ impl Plan {
             ) => Err(error),
             _ => Ok(self),
         }
-    }
-
-    /// Whether a new table is made; otherwise the present one is changed.
-    pub fn is_fresh(&self) -> bool {
-        self.fresh
-    }
-
-    /// The sector size in which the present table counts, if the plan converts it to the disk's own.
-    pub fn converts(&self) -> Option<BlockSize> {
-        self.converts
-    }
-
-    /// Whether both copies of a GPT are written to their proper places, the backup at the end of the disk.
-    pub fn relocates_backup(&self) -> bool {
-        self.relocate_backup
-    }
-
-    /// The partitions before the change.
-    pub fn before(&self) -> &[Entry] {
-        &self.before
-    }
-
-    /// The new table.
-    pub fn table(&self) -> &Table {
-        &self.table
-    }
-
-    /// The boundary on which partitions start.
-    pub fn grain(&self) -> Boundary {
-        self.grain
-    }
-
-    /// The boundaries that were considered for the grain.
-    pub fn considered(&self) -> &[Considered] {
-        &self.considered
-    }
-
-    /// The spans that are overwritten with zeros.
-    pub fn wipe(&self) -> &[Span] {
-        &self.wipe
-    }
-
-    /// What is on the disk but cannot be reached from the new table.
-    pub fn lost(&self) -> &[Lost] {
-        &self.lost
-    }
-
-    /// Remarks to read before applying the plan.
-    pub fn notes(&self) -> &[String] {
-        &self.notes
-    }
-
-    /// The seed of the new identifiers.
-    pub fn seed(&self) -> &str {
-        &self.seed
     }
 
     /// The sector size in which the new table counts.
@@ -236,21 +208,12 @@ impl Plan {
 
     /// The plan as JSON.
     pub fn to_json(&self) -> Result<String, serde_json::Error> {
-        serde_json::to_string_pretty(&PlanFile::from(self))
+        document::write(self)
     }
 
     /// Reads a stored plan.
     pub fn from_json(text: &str) -> Result<Self, PlanError> {
-        let unread = |error: serde_json::Error| match error.classify() {
-            // Nothing of it is one, as of a disk image.
-            Category::Syntax | Category::Eof if (error.line(), error.column()) <= (1, 1) => {
-                PlanError::Invalid("it is not a plan of straddle".to_owned())
-            }
-            _ => PlanError::Invalid(error.to_string()),
-        };
-        let json = serde_json::from_str::<serde_json::Value>(text).map_err(unread)?;
-        file::check_version(json["version"].as_u64())?;
-        serde_json::from_str::<PlanFile>(text).map_err(unread)?.try_into()
+        document::read(text).map_err(PlanError::Invalid)
     }
 }
 
@@ -301,7 +264,7 @@ pub fn make(situation: &Situation<'_>, request: &Request) -> Result<Plan, PlanEr
         draft.spare_unlisted(&table)?;
     }
     let Draft { notes, wipe, .. } = draft;
-    let plan = Plan {
+    let plan = Plan(Parts {
         disk: fingerprint,
         fresh,
         converts: request.convert.then_some(situation.stack.block),
@@ -314,7 +277,7 @@ pub fn make(situation: &Situation<'_>, request: &Request) -> Result<Plan, PlanEr
         lost,
         notes,
         seed: request.seed.to_string(),
-    };
+    });
     plan.over_accounted(situation, request.wipe)?.checked()
 }
 
@@ -350,17 +313,19 @@ fn named_harm(situation: &Situation<'_>, request: &Request) -> Result<String, Pl
     let harmed = lost::harmed(situation.medium, situation.stack, fresh)?;
     let names = harmed.iter().map(|found| found.name()).collect::<Vec<_>>().join(" and ");
     if !harmed.is_empty() && !request.wipe {
-        return Err(PlanError::WouldHarm { names });
+        return Err(PlanError::WouldDestroy(format!("also holds {names}")));
     }
     if let TableKind::Content(content) = situation.stack.kind
         && !fresh
         && beside(situation.medium, situation.stack)?.iter().any(|found| found.is_table())
     {
-        let name = content.name();
-        return Err(match rival_table(situation.medium, situation.stack)? {
-            Some(_) => PlanError::TwoOwners { name },
-            None => PlanError::NotItsTable { name },
-        });
+        let why = match rival_table(situation.medium, situation.stack)? {
+            Some(_) => {
+                "has a partition table besides: which of the two is left over, its bytes do not say; clear that one (wipefs) first"
+            }
+            None => "its table is the array's, or older than it; assemble the array and name that",
+        };
+        return Err(PlanError::Unchangeable(format!("the disk is {} as a whole: {why}", content.name())));
     }
     Ok(names)
 }

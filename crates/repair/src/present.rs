@@ -73,19 +73,11 @@ straddle_units::error_kind! {
 
 impl Present {
     /// Opens a raw image or a whole disk to which a table can be written.
-    ///
-    /// # Errors
-    ///
-    /// [`ChangeError`] with the reason.
     pub fn to_change(path: &Path, options: &Options, depth: Depth) -> Result<Self, ChangeError> {
         Self::of(crate::examine(path, options)?, options, depth)
     }
 
     /// Opens a disk, or an image of any format, that is only read.
-    ///
-    /// # Errors
-    ///
-    /// [`ChangeError`] with the reason.
     pub fn to_copy(path: &Path, options: &Options) -> Result<Self, ChangeError> {
         let target = straddle_device::open(path, options)?;
         if let Some(number) = target.partition {

@@ -7,20 +7,20 @@
 //!
 //! Each partition goes to the aligned start that is nearest, before or after, as far as the others leave
 //! room. Their order is kept; if there is no room for all between two partitions that stay, one of them goes
-//! elsewhere, or else all are distributed again. If the grain of a new table leaves no room, starts are on
+//! elsewhere. If the grain of a new table leaves no room, starts are on
 //! the boundaries that are more than advice. The tail of a partition is given up only if nothing else makes
 //! room on the same grain, and only as far as its contents do not reach.
 //!
-//! Planning: `chosen` and `start` say what moves; `places`, `order` and `detours` where to and in which order;
+//! Planning: `chosen` and `start` say what moves; `places` and `order` where to and in which order;
 //! `refer`, `boot`, `inner` and `logical` what else that concerns; `room` finds a place for the journal; `validate`
-//! checks the whole, and `file` stores it; `unallocated` and `debris` say what is nobody's data. Carrying out: `carry`,
+//! checks the whole; `unallocated` and `debris` say what is nobody's data. Carrying out: `carry`,
 //! with the media in `media`, the journal's payload in `payload`, recorded starts in `recorded`, and torn sectors in
 //! `guard`. Unfinished moves: `find` and `survey`, `journals` without a marker; `checks`, with `witness`, says whether a
 //! journal may be followed, and `space` clears what the move wrote.
 //!
 //! A plan cannot be changed:
 //!
-//! ```compile_fail,E0616
+//! ```compile_fail,E0596
 //! # use straddle_repair::realign::Realign;
 //! fn backwards(mut realign: Realign) -> Realign {
 //!     realign.moves.reverse();
@@ -33,9 +33,7 @@ mod carry;
 mod checks;
 mod chosen;
 mod debris;
-mod detours;
 mod error;
-mod file;
 mod find;
 mod guard;
 mod inner;
@@ -51,6 +49,7 @@ pub(crate) mod refer;
 mod room;
 mod space;
 mod start;
+mod stored;
 mod survey;
 pub(crate) mod unallocated;
 mod validate;
@@ -59,7 +58,6 @@ mod witness;
 #[cfg(test)]
 mod tests;
 
-use crate::relocate::{Job, Move, Parts};
 use straddle_device::topology::USUAL_PHYSICAL;
 use straddle_layout::{Content, Stack, Unclaimed};
 use straddle_units::{Boundary, ByteCount, ByteOffset, Lba, Span};
@@ -68,7 +66,7 @@ use crate::encode::encode;
 use crate::error::PlanError;
 use crate::grain::Grain;
 use crate::guid::Seed;
-use crate::plan::{Base, Change, Entry, Plan, Records, Shifted, Situation, Slot, span_of};
+use crate::plan::{Base, Entry, Plan, Records, Shifted, Situation, Slot, span_of};
 use crate::request::Request;
 use boot::Loaders;
 pub(crate) use boot::is_empty;
@@ -78,11 +76,10 @@ pub use carry::{Listing, Outcome, Run};
 use chosen::{Chosen, chosen};
 pub use chosen::{must_move, staying};
 pub use error::{RealignError, Shrink};
-pub use file::{EstimateFile, JournalFile, RealignFile, ReferenceFile, ReferenceKindFile};
 use inner::Anchor;
 pub(crate) use inner::{offset as anchor, starts as anchored};
 pub use journals::unmarked;
-pub use media::{FoundJournal, JournalPlace, NewJournal};
+pub use media::{JournalFile, JournalPlace};
 pub use move_error::{Ending, MoveError, NoJournal};
 use order::Trip;
 use places::{Ground, Item, Passing};
@@ -90,11 +87,10 @@ pub(crate) use recorded::{Which, record};
 pub use refer::{Reference, hibernated};
 pub use room::Journal;
 pub use start::ELSEWHERE;
+use stored::Stored;
+pub use stored::{Estimate, Realign};
 pub use survey::{Unplanned, planned, unfinished};
 use unallocated::Look;
-
-/// The version of the file's format.
-pub const VERSION: u32 = 1;
 
 /// The largest physical sector that moves count in.
 const LARGEST_PHYSICAL: ByteCount = ByteCount::new(1 << 20);
@@ -122,110 +118,8 @@ pub struct Trim {
     pub by: ByteCount,
 }
 
-/// A plan to move partitions. It is always possible.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Realign {
-    plan: Plan,
-    moves: Vec<Move>,
-    blocks: Boundary,
-    window: ByteCount,
-    journal: Journal,
-    references: Vec<(u32, Reference)>,
-    anchors: Vec<(u32, ByteCount)>,
-    wipes: bool,
-}
-
-impl Realign {
-    /// The new table, which comes true when all data have moved.
-    pub fn plan(&self) -> &Plan {
-        &self.plan
-    }
-
-    /// The moves, in the order in which they are made. A partition that makes a detour moves twice.
-    pub fn moves(&self) -> &[Move] {
-        &self.moves
-    }
-
-    /// The physical sectors that the moves count in.
-    pub fn blocks(&self) -> Boundary {
-        self.blocks
-    }
-
-    /// How many bytes move at a time.
-    pub fn window(&self) -> ByteCount {
-        self.window
-    }
-
-    /// Where the journal can be.
-    pub fn journal(&self) -> Journal {
-        self.journal
-    }
-
-    /// Whether data that no partition and no known content accounts for are written over.
-    pub fn wipes(&self) -> bool {
-        self.wipes
-    }
-
-    /// What refers to the old places, with the number of the partition.
-    pub fn references(&self) -> &[(u32, Reference)] {
-        &self.references
-    }
-
-    /// The partitions that are placed so that the data of a layer in them are aligned, with the offset of these
-    /// data: their own starts are off the boundary.
-    pub fn anchors(&self) -> &[(u32, ByteCount)] {
-        &self.anchors
-    }
-
-    /// How many bytes behind the start of a partition the boundary is.
-    fn anchor(&self, number: u32) -> ByteCount {
-        let found = self.anchors.iter().find(|(of, _)| *of == number);
-        found.map_or(ByteCount::ZERO, |(_, offset)| *offset)
-    }
-
-    /// The partitions that lose their unused tails. What is in the tails is overwritten, and a rollback does
-    /// not bring it back.
-    pub fn trims(&self) -> Vec<Trim> {
-        let block = self.plan.block();
-        let trim = |entry: &Entry| {
-            let Change::Moved { sectors, .. } = entry.change else { return None };
-            logical::moves(entry).then_some(())?;
-            let by = sectors.to_bytes(block)?.checked_sub(entry.sectors.to_bytes(block)?)?;
-            (by != ByteCount::ZERO).then_some(Trim { number: entry.number, by })
-        };
-        self.plan.table().partitions.iter().filter_map(trim).collect()
-    }
-
-    /// The number of partitions that move, and the bytes that are moved, detours counted twice.
-    pub fn trips(&self) -> (usize, ByteCount) {
-        let count = self.plan.table().partitions.iter().filter(|entry| logical::moves(entry)).count();
-        let sum = self.moves.iter().fold(0_u64, |sum, one| sum.saturating_add(one.from.len().get()));
-        (count, ByteCount::new(sum))
-    }
-
-    /// Returns the job that makes the moves.
-    ///
-    /// # Errors
-    ///
-    /// [`RealignError::Moves`] if the payload is too large.
-    pub fn job(&self, id: [u8; 16], payload: Vec<u8>) -> Result<Job, RealignError> {
-        Ok(Job::new(Parts {
-            size: self.plan.disk().size,
-            blocks: self.blocks,
-            window: self.window,
-            id,
-            moves: self.moves.clone(),
-            payload,
-        })?)
-    }
-}
-
 /// Makes a plan to realign a disk. The layers on the partitions of the situation's stack must have been read:
 /// what is not known to be unused is kept.
-///
-/// # Errors
-///
-/// If nothing has to move, or if there is no room; see [`RealignError`].
 pub fn make(situation: &Situation<'_>, wanted: &Wanted) -> Result<Realign, RealignError> {
     make_looking(situation, wanted, Look::Whole)
 }
@@ -331,7 +225,9 @@ fn attempt(
     }
     let references = references(base, &plan)?;
     let (window, journal) = (room::MAX_WINDOW, Journal::Elsewhere { needed: ByteCount::ZERO });
-    let mut realign = Realign { plan, moves, blocks: physical, window, journal, references, anchors, wipes };
+    let blocks = physical;
+    let mut realign =
+        Realign(Stored { plan, moves, blocks, window, journal, references, anchors, wipes, estimate: None });
     realign.find_journal(situation.medium, look)?;
     let realign = realign.checked()?;
     realign.check_tails(situation.medium, Look::Ends)?;
@@ -550,10 +446,10 @@ fn shifted(item: Item, to: Span, is_requested: bool, anchor: Option<&Anchor>, gr
 
 /// Lists what refers to the old places of the partitions that move.
 fn references(base: &Base<'_>, plan: &Plan) -> Result<Vec<(u32, Reference)>, RealignError> {
-    let (stack, format) = (base.situation().stack, plan.table().format);
+    let (stack, format) = (base.situation().stack, plan.table.format);
     let loaders = Loaders::read(base.situation().medium, stack).map_err(PlanError::from)?;
     let mut found = Vec::new();
-    for entry in plan.table().partitions.iter().filter(|entry| logical::moves(entry)) {
+    for entry in plan.table.partitions.iter().filter(|entry| logical::moves(entry)) {
         let partition = stack.partitions.iter().find(|p| p.number == entry.number);
         let Some((partition, span)) = partition.zip(plan.span(entry)) else { continue };
         let block = base.situation().block();

@@ -169,10 +169,10 @@ pub use engine::{Progress, Verify, Watch};
 pub use error::{Device, RelocateError};
 pub use file::FileAccess;
 pub use job::{Job, LARGEST_PAYLOAD, LARGEST_WINDOW, MOST_MOVES, Move, Parts};
-pub use journal::{body_at, is_title, says_nothing};
+pub use journal::is_title;
 pub use recovery::{
     Back, Ended, Moved, Recovered, State, Turned, Unfinished, begin, inspect, is_latest, journal_len,
-    journal_len_with, open, slots,
+    journal_len_with, open,
 };
 pub use search::{named_within, search};
 pub use traffic::{Traffic, WindowTraffic};

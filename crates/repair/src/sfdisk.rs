@@ -12,7 +12,7 @@ use crate::request::{Part, Place, Request, Size};
 
 /// Returns the script that makes `plan`'s table on `device`.
 pub fn to_sfdisk(plan: &Plan, device: &str) -> String {
-    let table = plan.table();
+    let table = &plan.table;
     let (label, id) = match table.format {
         Format::Gpt => ("gpt", table.id.clone()),
         Format::Mbr => ("dos", format!("0x{}", table.id)),

@@ -76,10 +76,6 @@ straddle_units::error_kind! {
 
 /// Opens the target at `path` for reading, and checks that a table could be written to it: a raw image or a
 /// whole disk, whose zones allow it.
-///
-/// # Errors
-///
-/// [`TargetError`] with the reason; nothing is locked.
 pub fn examine(path: &Path, options: &Options) -> Result<straddle_device::Target, TargetError> {
     let target = straddle_device::open(path, options)?;
     if let Some(number) = target.partition {
@@ -167,10 +163,6 @@ impl Target<'static> {
     /// bytes show. A block device is opened for exclusive use (O_EXCL), which the kernel refuses while the
     /// device or a partition of it is mounted or held. Other users are searched for as well, as not every
     /// process claims what it uses.
-    ///
-    /// # Errors
-    ///
-    /// If it cannot or must not be written; see [`TargetError`].
     pub fn open(path: &Path, format: Option<Format>) -> Result<Self, TargetError> {
         let options = Options { format, ..Options::default() };
         let examined = examine(path, &options)?;
@@ -287,36 +279,6 @@ pub(crate) trait Disk: Medium {
     /// Makes `span` a hole of an image.
     fn punch(&mut self, span: Span) -> io::Result<()>;
 }
-
-/// The functions of [`Disk`] that a disk over another one, its field `disk`, passes on; not those that write.
-macro_rules! pass_on {
-    () => {
-        fn flush(&mut self) -> std::io::Result<()> {
-            self.disk.flush()
-        }
-
-        fn reread_table(&self) -> Option<Result<(), straddle_device::ioctl::IoctlError>> {
-            self.disk.reread_table()
-        }
-
-        fn identity(&self) -> &$crate::target::Identity {
-            self.disk.identity()
-        }
-
-        fn drop_cache(&self, span: straddle_units::Span) {
-            self.disk.drop_cache(span);
-        }
-
-        fn prefetch(&self, span: straddle_units::Span) {
-            self.disk.prefetch(span);
-        }
-
-        fn holes(&self, span: straddle_units::Span) -> Vec<straddle_units::Span> {
-            self.disk.holes(span)
-        }
-    };
-}
-pub(crate) use pass_on;
 
 impl Disk for Target<'_> {
     fn write_at(&mut self, at: ByteOffset, bytes: &[u8]) -> io::Result<()> {

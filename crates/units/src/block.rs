@@ -3,7 +3,7 @@
 use std::fmt;
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{ByteCount, ByteOffset, ErrorKind, Span};
 
@@ -13,8 +13,8 @@ pub const KERNEL_SECTOR: BlockSize = BlockSize(512);
 
 /// A logical block size: a power of two from 512 bytes to 64 KiB, as the kernel's `blk_validate_block_size`
 /// allows on large-page kernels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
-#[serde(transparent)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "u64", into = "u64")]
 #[schemars(inline)]
 pub struct BlockSize(u32);
 
@@ -34,6 +34,20 @@ impl BlockSizeError {
     /// Returns the kind of failure.
     pub const fn kind(&self) -> ErrorKind {
         ErrorKind::Usage
+    }
+}
+
+impl TryFrom<u64> for BlockSize {
+    type Error = BlockSizeError;
+
+    fn try_from(bytes: u64) -> Result<Self, BlockSizeError> {
+        Self::new(bytes)
+    }
+}
+
+impl From<BlockSize> for u64 {
+    fn from(size: BlockSize) -> Self {
+        size.get()
     }
 }
 
@@ -68,13 +82,17 @@ impl BlockSize {
 }
 
 /// A logical block address.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(transparent)]
 #[schemars(inline)]
 pub struct Lba(u64);
 
 /// A count of logical blocks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(transparent)]
 #[schemars(inline)]
 pub struct LbaCount(u64);

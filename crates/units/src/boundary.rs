@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Deserializer, Serialize, de::Error};
 
 use crate::{ByteCount, ByteOffset, Span};
 
@@ -20,6 +20,19 @@ pub struct Boundary {
     /// The offset of the first boundary, in bytes.
     #[serde(rename = "phase_bytes")]
     phase: u64,
+}
+
+impl<'de> Deserialize<'de> for Boundary {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Raw {
+            size_bytes: ByteCount,
+            phase_bytes: ByteCount,
+        }
+        let Raw { size_bytes, phase_bytes } = Raw::deserialize(from)?;
+        Self::new(size_bytes, phase_bytes).ok_or_else(|| D::Error::custom("a boundary every 0 bytes"))
+    }
 }
 
 /// How a span covers the units into which a [`Boundary`] divides a medium.

@@ -3,12 +3,14 @@
 use std::fmt;
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Deserializer, Serialize, de::Error};
 
 use crate::boundary::divisor_and_inverse;
 
 /// A position on a medium, in bytes from its start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(transparent)]
 #[schemars(inline)]
 pub struct ByteOffset(u64);
@@ -34,7 +36,9 @@ pub struct ByteOffset(u64);
 /// let (less, more) = (ByteCount::new(1), ByteCount::new(3));
 /// assert_eq!(less - more, ByteCount::ZERO);
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(transparent)]
 #[schemars(inline)]
 pub struct ByteCount(u64);
@@ -146,6 +150,19 @@ pub struct Span {
     /// The size in bytes.
     #[serde(rename = "size_bytes")]
     len: ByteCount,
+}
+
+impl<'de> Deserialize<'de> for Span {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Raw {
+            start_bytes: ByteOffset,
+            size_bytes: ByteCount,
+        }
+        let Raw { start_bytes, size_bytes } = Raw::deserialize(from)?;
+        Self::new(start_bytes, size_bytes).ok_or_else(|| D::Error::custom("a span ends past 2^64"))
+    }
 }
 
 impl Span {

@@ -87,11 +87,11 @@ pub(crate) fn apply(arguments: &ApplyArguments, styles: Styles) -> Result<Exit> 
     let written = written.with_context(|| name.clone())?;
     let reread = written.tell_kernel().with_context(|| name.clone());
     let name = output::printable(&name);
-    let count = plural(plan.table().partitions.len(), "partition");
+    let count = plural(plan.table.partitions.len(), "partition");
     writeln!(
         out,
         "{name}: {} with {count} written and read back ({} in {})",
-        plan.table().format,
+        plan.table.format,
         written.bytes(),
         plural(written.places(), "place")
     )?;

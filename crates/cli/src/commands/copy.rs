@@ -14,7 +14,7 @@ use straddle_device::{FileId, MemoryMedium, Options};
 use straddle_layout::read_stack;
 use straddle_repair::copy::{self, Copied, Copy, CopyWanted, Source, Stage, Unreadable};
 use straddle_repair::relocate::Verify;
-use straddle_repair::{Depth, Present};
+use straddle_repair::{Depth, Document, Present};
 use straddle_repair::{Situation, Target, TargetError};
 use straddle_units::ByteCount;
 
@@ -26,7 +26,6 @@ use crate::exit::{Exit, RefusedError, UsageError};
 use crate::output::{self, Styles, quote_path};
 use crate::output_file;
 use crate::progress::Watcher;
-use crate::view::json::copy::CopyReport;
 use crate::view::text;
 
 /// Opens the disk that is copied.
@@ -93,11 +92,11 @@ pub(super) fn plan(arguments: &RealignArguments, new: &Path, styles: Styles) -> 
         options: &how_opened(arguments.format, &copy.allow_backing),
         new,
         // A file was read just now.
-        reads_first: is_there && !made.wipes() && !new.is_file(),
+        reads_first: is_there && !made.wipes && !new.is_file(),
         saved: output_file::named(arguments.save.as_ref()),
     };
     if arguments.json {
-        output::print_json(&CopyReport::of(&view))?;
+        output::print_json(&Document::of(&made))?;
         return Ok(Exit::Success);
     }
     let mut out = output::stdout();
@@ -122,7 +121,7 @@ pub(super) fn apply(made: &Copy, arguments: &ApplyArguments) -> Result<Exit> {
     let new = arguments.write.as_path();
     check_map(&arguments.moves, None)?;
     let options = Options {
-        logical: Some(made.source().sector),
+        logical: Some(made.source.sector),
         format: arguments.from_format,
         allow_backing: arguments.allow_backing.clone(),
         read_through: Some(Limits::default()),
@@ -133,7 +132,7 @@ pub(super) fn apply(made: &Copy, arguments: &ApplyArguments) -> Result<Exit> {
     let name = new.display().to_string();
     let backing = options.allow_backing.iter().map(PathBuf::as_path);
     let is_public = std::iter::once(from).chain(backing).all(is_public);
-    let new_image = make_new(new, made.plan().disk().size, is_public).with_context(|| name.clone())?;
+    let new_image = make_new(new, made.plan.disk.size, is_public).with_context(|| name.clone())?;
     let begun = begin(new, arguments);
     let has_begun = begun.is_ok();
     let copied = begun.and_then(|begun| run(made, &source, begun, arguments));

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use straddle_device::{Options, Target};
 use straddle_repair::other_tools::{Free, Peer, peers};
-use straddle_repair::{Depth, Present};
+use straddle_repair::{Depth, Document, Present};
 use straddle_repair::{Plan, Request, Seed, from_sfdisk, make, parse_file, to_sfdisk};
 use straddle_units::{ByteOffset, Lba};
 
@@ -17,7 +17,6 @@ use crate::input;
 use crate::output::{self, Styles};
 use crate::output_file;
 use crate::random;
-use crate::view::json::plan::PlanReport;
 use crate::view::text;
 
 /// The largest request in bytes: enough for tens of thousands of partitions.
@@ -55,11 +54,10 @@ pub(crate) fn run(arguments: &PlanArguments, styles: Styles) -> Result<Exit> {
         let inputs: Vec<&Path> = inputs.into_iter().flatten().map(PathBuf::as_path).collect();
         save(path, &(plan.to_json()? + "\n"), &inputs)?;
     }
-    let peers =
-        if arguments.explain || arguments.json { all_peers(present.target(), &plan) } else { Vec::new() };
+    let peers = if arguments.explain { all_peers(present.target(), &plan) } else { Vec::new() };
     let planned = Planned { name, target: arguments.target.clone(), plan, peers };
     if arguments.json {
-        output::print_json(&PlanReport::of(&planned))?;
+        output::print_json(&Document::of(&planned.plan))?;
         return Ok(Exit::Success);
     }
     let mut out = output::stdout();
@@ -122,14 +120,14 @@ pub(super) fn random_seed() -> Result<Seed> {
 fn all_peers(target: &Target, plan: &Plan) -> Vec<(u32, Vec<Peer>)> {
     let block = target.topology.logical.value();
     let byte = |lba: Lba| lba.to_bytes(block).unwrap_or(ByteOffset::new(u64::MAX));
-    let entries = &plan.table().partitions;
+    let entries = &plan.table.partitions;
     let of = |entry: &straddle_repair::Entry| {
         // They begin at the start of the free space before the partition.
         let before =
             entries.iter().filter(|e| e.slot != straddle_repair::Slot::Extended && e.start < entry.start);
         let free = match before.map(straddle_repair::Entry::end).max() {
-            None if plan.is_fresh() => Free::Front(plan.table().format),
-            behind => Free::From(plan.table().format, byte(behind.unwrap_or(plan.table().first_usable))),
+            None if plan.fresh => Free::Front(plan.table.format),
+            behind => Free::From(plan.table.format, byte(behind.unwrap_or(plan.table.first_usable))),
         };
         (entry.number, peers(&target.topology, target.size, free))
     };

@@ -12,11 +12,10 @@ use anyhow::{Context, Result};
 use straddle_device::{FileId, Options};
 use straddle_repair::apply::ApplyError;
 use straddle_repair::realign::{
-    self, FoundJournal, JournalPlace, Listing, MoveError, NewJournal, Outcome, Realign, RealignError, Run,
-    Wanted,
+    self, JournalFile, JournalPlace, Listing, MoveError, Outcome, Realign, RealignError, Run, Wanted,
 };
 use straddle_repair::relocate::{Bad, Verify};
-use straddle_repair::{Depth, Present};
+use straddle_repair::{Depth, Document, Present};
 use straddle_repair::{Place, Situation, Target};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, ErrorKind, Lba};
 
@@ -32,7 +31,7 @@ use crate::output::{self, Styles, quote_path};
 use crate::output_file;
 use crate::progress::Watcher;
 use crate::random;
-use crate::view::json::realign::{NothingReport, RealignOutput, RealignReport};
+use crate::view::json::realign::{NothingReport, RealignOutput};
 use crate::view::text;
 
 pub(crate) fn run(arguments: &RealignArguments, styles: Styles) -> Result<Exit> {
@@ -60,24 +59,19 @@ pub(crate) fn run(arguments: &RealignArguments, styles: Styles) -> Result<Exit> 
             .with_context(|| name.clone())?,
     };
     let estimate = estimate::of(&realign, arguments.drive.as_ref());
+    let realign = realign.estimated(estimate);
     if let Some(path) = &arguments.save {
-        save(path, &(realign.to_json_with(estimate.clone())? + "\n"), &[&arguments.target])?;
+        save(path, &(realign.to_json()? + "\n"), &[&arguments.target])?;
     }
     if arguments.json {
-        let report = RealignReport::of(&name, &realign, estimate.as_ref());
-        output::print_json(&RealignOutput::Plan(Box::new(report)))?;
+        output::print_json(&RealignOutput::Plan(Box::new(Document::of(realign.clone()))))?;
     } else {
         let next = match (output_file::named(arguments.save.as_ref()), arguments.at_boot) {
             (_, Some(_)) => text::realign::Next::AtBoot,
             (Some(path), None) => text::realign::Next::Apply(path),
             (None, None) => text::realign::Next::Save,
         };
-        let view = text::realign::View {
-            target: &arguments.target,
-            realign: &realign,
-            estimate: estimate.as_ref(),
-            next,
-        };
+        let view = text::realign::View { target: &arguments.target, realign: &realign, next };
         let mut out = output::stdout();
         out.write_all(text::realign::plan(view, output::width(), styles).as_bytes())?;
         out.flush()?;
@@ -108,7 +102,7 @@ fn nothing(name: &str, situation: &Situation<'_>, is_json: bool) -> Result<Exit>
     let staying = realign::staying(situation).unwrap_or_default();
     let notes = staying.into_iter().map(|(number, why)| format!("partition {number} stays: {why}"));
     if is_json {
-        output::print_json(&RealignOutput::Nothing(NothingReport::of(name, notes.collect())))?;
+        output::print_json(&RealignOutput::Nothing(NothingReport::of(notes.collect())))?;
         return Ok(Exit::Success);
     }
     let mut out = output::stdout();
@@ -151,7 +145,7 @@ pub(super) fn apply(
         durability::warn(Needed::MoveJournal, file, path);
     }
     let journal = match &moves.journal {
-        Some(file) => JournalPlace::File(NewJournal::create(file, realign)?),
+        Some(file) => JournalPlace::File(JournalFile::create(file, realign)?),
         None => JournalPlace::Inside,
     };
     let id = random::bytes("cannot name the move")?;
@@ -163,7 +157,7 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit> {
     let path = &arguments.target;
     let name = path.display().to_string();
     check_map(&arguments.moves, arguments.restore_table.as_deref())?;
-    let journal = arguments.moves.journal.as_deref().map(FoundJournal::open).transpose()?;
+    let journal = arguments.moves.journal.as_deref().map(JournalFile::open).transpose()?;
     let mut target = Target::open(path, arguments.format).with_context(|| name.clone())?;
     let mut restored = None;
     let run = match &arguments.restore_table {
@@ -172,8 +166,8 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit> {
             let mut run = Run::search(&mut target, journal).with_context(|| name.clone())?;
             durability::warn(Needed::SavedTable, backup, path);
             run.check_course(arguments.rollback).with_context(|| name.clone())?;
-            if let Some(records) = run.restore_table(backup).with_context(|| name.clone())? {
-                say_restored(backup, path, &records);
+            if run.restore_table(backup).with_context(|| name.clone())? {
+                say_restored(backup, path);
                 restored = Some(backup.as_path());
             }
             run
@@ -193,22 +187,14 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit> {
     }
 }
 
-/// Says that the table that was on the disk at `path` is in `saved`, and which of its `records` lie where data of the move
-/// may be.
-fn say_restored(saved: &Path, path: &Path, records: &[ByteOffset]) {
+/// Says that the table that was on the disk at `path` is in `saved`.
+fn say_restored(saved: &Path, path: &Path) {
     let name = output::printable(&path.display().to_string());
     output::complain(&format!(
         "{name}: the table is saved, and that of the move is restored; to revert, until the move is over: straddle undo {} --write {}",
         quote_path(saved),
         quote_path(path)
     ));
-    if !records.is_empty() {
-        let records: Vec<String> = records.iter().map(ToString::to_string).collect();
-        output::complain(&format!(
-            "{name}: the other table had extended boot records where data of the move may have been, which are lost there: at byte {}",
-            records.join(", ")
-        ));
-    }
 }
 
 /// Runs to the end, or to the first safe point after an interrupt.
@@ -222,8 +208,7 @@ fn carry(run: Run<'_>, name: &str, path: &Path, moves: &MoveArguments, is_back: 
     if moves.skip_bad.is_some() {
         run = run.skip_bad();
     }
-    let moved =
-        run.realign().moves().iter().fold(0, |sum: u64, one| sum.saturating_add(one.from.len().get()));
+    let moved = run.realign().moves.iter().fold(0, |sum: u64, one| sum.saturating_add(one.from.len().get()));
     let map = UnreadableMap::make(moves)?;
     let list: Listing<'_> = &mut |bad| map.list(bad);
     let ended = match is_back {

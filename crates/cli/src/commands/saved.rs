@@ -51,9 +51,9 @@ impl Saved {
     /// The disk that it was made for, as it was then; of a copy the source.
     fn disk(&self) -> &Fingerprint {
         match self {
-            Self::Table(plan) => plan.disk(),
-            Self::Moves(realign) => realign.plan().disk(),
-            Self::Copy(copy) => copy.source(),
+            Self::Table(plan) => &plan.disk,
+            Self::Moves(realign) => &realign.plan.disk,
+            Self::Copy(copy) => &copy.source,
         }
     }
 
@@ -70,7 +70,7 @@ impl Saved {
     fn from_json(text: &str) -> Result<Self> {
         let value = serde_json::from_str::<serde_json::Value>(text);
         let has = |key: &str| value.as_ref().is_ok_and(|value| value.get(key).is_some());
-        Ok(match (has("copy"), has("realign")) {
+        Ok(match (has("extents"), has("moves")) {
             (true, _) => Self::Copy(Box::new(Copy::from_json(text)?)),
             (false, true) => Self::Moves(Box::new(Realign::from_json(text)?)),
             (false, false) => Self::Table(Box::new(Plan::from_json(text)?)),

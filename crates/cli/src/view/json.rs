@@ -2,10 +2,8 @@
 //! those here put several results together.
 
 pub(crate) mod bench;
-pub(crate) mod copy;
 pub(crate) mod efficiency;
 pub(crate) mod explain;
-pub(crate) mod plan;
 pub(crate) mod probe;
 pub(crate) mod realign;
 pub(crate) mod record;
@@ -30,9 +28,7 @@ impl SchemaOf {
     pub const fn version(self) -> u32 {
         match self {
             Self::Check => check::SCHEMA,
-            Self::Plan => plan::SCHEMA,
-            Self::Realign => realign::SCHEMA,
-            Self::RealignTo => copy::SCHEMA,
+            Self::Plan | Self::Realign | Self::RealignTo => straddle_repair::SCHEMA,
             Self::Efficiency | Self::Report | Self::Drive | Self::Trace => 1,
             Self::Bench
             | Self::DriveFit

@@ -7,15 +7,13 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, OFlags};
 use serde::{Deserialize, Serialize};
 use serde_json::error::Category;
 use sha2::{Digest, Sha256};
-use straddle_device::hex::{decode as unhex, encode as hex};
+use straddle_device::hex::encode as hex;
 use straddle_device::{FileId, Medium, ReadError};
 use straddle_layout::{Stack, read_stack};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
@@ -28,7 +26,7 @@ use crate::plan::{Change, Plan, Slot, span_of};
 use crate::target::{Identity, Target};
 
 /// The version of the backup file's format.
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 /// A power cut leaves each unit of this many bytes either old or new, never mixed.
 pub(super) const UNIT: usize = 512;
 /// How many bytes of the beginning and of the end of a new partition are watched.
@@ -80,21 +78,12 @@ pub enum BackupError {
 
 straddle_units::error_kind!(BackupError: Failed);
 
-/// One step, with the bytes before and after in hexadecimal.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub(super) enum Kept {
-    Write { at: u64, what: String, old: String, new: String },
-    Flush,
-}
-
 /// A range of bytes in a partition that a plan made or grew.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Watched {
     pub(super) partition: u32,
-    pub(super) start: u64,
-    pub(super) size: u64,
+    pub(super) at: Span,
     /// SHA-256 of the range, with the bytes that the steps write taken as zero.
     pub(super) sum: String,
 }
@@ -104,8 +93,7 @@ pub(super) struct Watched {
 #[serde(deny_unknown_fields)]
 pub(super) struct Beside {
     pub(super) structure: Structure,
-    pub(super) start: u64,
-    pub(super) size: u64,
+    pub(super) at: Span,
     /// SHA-256 of what of it makes up the table, with the bytes that the steps write taken as zero.
     pub(super) sum: String,
 }
@@ -124,7 +112,7 @@ pub(super) struct BackupFile {
     pub(super) subject: Subject,
     /// SHA-256 of the JSON of everything else.
     sum: String,
-    steps: Vec<Kept>,
+    steps: Vec<Step>,
     /// The whole table, of a backup of one.
     pub(super) table: Vec<Beside>,
     pub(super) watched: Vec<Watched>,
@@ -142,27 +130,6 @@ pub(super) struct Unstored(BackupFile);
 
 /// For its owner alone: it holds what was on the disk, which not everybody may read.
 const MODE: u32 = 0o600;
-
-/// Writes a file that is named only once it is complete, so that even a kill leaves no partial file behind.
-fn store_unnamed(folder: &Path, path: &Path, text: &[u8]) -> io::Result<FileId> {
-    let flags = OFlags::TMPFILE.bits().cast_signed();
-    let mut file = OpenOptions::new().write(true).mode(MODE).custom_flags(flags).open(folder)?;
-    file.write_all(text)?;
-    file.sync_all()?;
-    let unnamed = format!("/proc/self/fd/{}", file.as_raw_fd());
-    rustix::fs::linkat(CWD, unnamed.as_str(), CWD, path, AtFlags::SYMLINK_FOLLOW)?;
-    FileId::of_open(&file)
-}
-
-/// Whether the error means that the file system, or the machine, does not support unnamed files
-/// (`O_TMPFILE`).
-fn is_unsupported(error: &io::Error) -> bool {
-    use rustix::io::Errno;
-    matches!(
-        Errno::from_io_error(error),
-        Some(Errno::OPNOTSUPP | Errno::ISDIR | Errno::NOENT | Errno::INVAL | Errno::PERM)
-    )
-}
 
 fn store_named(path: &Path, text: &[u8]) -> io::Result<FileId> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(MODE).open(path)?;
@@ -212,12 +179,12 @@ pub(super) fn sum_beside(
     Ok(hex(&Sha256::digest(structure.table(&without(medium, span, steps)?))))
 }
 
-/// Returns the ranges to watch as (partition number, first byte, size): the beginning and the end of the
-/// space that each new or growing partition gains.
-fn to_watch(plan: &Plan) -> Vec<(u32, u64, u64)> {
+/// Returns the ranges to watch, with the number of the partition: the beginning and the end of the space that each new
+/// or growing partition gains.
+fn to_watch(plan: &Plan) -> Vec<(u32, Span)> {
     let block = plan.block();
     let mut watched = Vec::new();
-    for entry in &plan.table().partitions {
+    for entry in &plan.table.partitions {
         let Some(span) = span_of(entry, block).filter(|_| entry.slot != Slot::Extended) else { continue };
         let from = match entry.change {
             Change::Kept | Change::Moved { .. } => continue,
@@ -229,10 +196,10 @@ fn to_watch(plan: &Plan) -> Vec<(u32, u64, u64)> {
         let end = span.end().get();
         let head = (end.saturating_sub(from)).min(WATCHED.0);
         let tail = (end.saturating_sub(from) - head).min(WATCHED.1);
-        watched.push((entry.number, from, head));
-        watched.push((entry.number, end - tail, tail));
+        let ranges = [(from, head), (end - tail, tail)].into_iter().filter(|(_, size)| *size > 0);
+        let span = |(start, size)| Span::new(ByteOffset::new(start), ByteCount::new(size));
+        watched.extend(ranges.filter_map(span).map(|span| (entry.number, span)));
     }
-    watched.retain(|(_, _, size)| *size > 0);
     watched
 }
 
@@ -261,13 +228,6 @@ fn structures_of(
 impl Unstored {
     /// Builds the backup of what `steps` overwrite on a disk of `size` bytes.
     pub(super) fn of(subject: Subject, steps: &[Step], size: ByteCount, disk: &Identity) -> Self {
-        let kept = |step: &Step| match step {
-            Step::Write { at, old, new, what } => {
-                Kept::Write { at: *at, what: what.clone(), old: hex(old), new: hex(new) }
-            }
-            Step::Flush => Kept::Flush,
-        };
-        let steps: Vec<Kept> = steps.iter().map(kept).collect();
         let path = disk.path.as_deref().map(shown);
         Self(BackupFile {
             version: VERSION,
@@ -276,7 +236,7 @@ impl Unstored {
             path,
             subject,
             sum: String::new(),
-            steps,
+            steps: steps.to_vec(),
             table: Vec::new(),
             watched: Vec::new(),
             reverted: false,
@@ -293,7 +253,7 @@ impl Unstored {
     ) -> Result<Self, ReadError> {
         for (structure, span) in structures_of(disk, stack, block, steps)? {
             let sum = sum_beside(disk, structure, span, steps)?;
-            self.0.table.push(Beside { structure, start: span.start().get(), size: span.len().get(), sum });
+            self.0.table.push(Beside { structure, at: span, sum });
         }
         Ok(self)
     }
@@ -305,10 +265,9 @@ impl Unstored {
         plan: &Plan,
         steps: &[Step],
     ) -> Result<Self, ApplyError> {
-        for (partition, start, size) in to_watch(plan) {
-            let Some(span) = Span::new(ByteOffset::new(start), ByteCount::new(size)) else { continue };
-            let sum = sum_without(disk, span, steps)?;
-            self.0.watched.push(Watched { partition, start, size, sum });
+        for (partition, at) in to_watch(plan) {
+            let sum = sum_without(disk, at, steps)?;
+            self.0.watched.push(Watched { partition, at, sum });
         }
         Ok(self)
     }
@@ -323,18 +282,15 @@ impl Unstored {
         if Backup::load(path).is_ok_and(|former| former.is_reverted()) {
             std::fs::remove_file(path).map_err(failed)?;
         }
-        match store_unnamed(folder, path, &text) {
-            Err(error) if is_unsupported(&error) => store_named(path, &text),
-            stored => stored,
-        }
-        .and_then(|stored| {
-            // The file has its name, but a power cut may lose the name: then the backup does not count as
-            // stored.
-            File::open(folder).and_then(|folder| folder.sync_all()).inspect_err(|_| {
-                let _ = stored.remove(path);
+        store_named(path, &text)
+            .and_then(|stored| {
+                // The file has its name, but a power cut may lose the name: then the backup does not count as
+                // stored.
+                File::open(folder).and_then(|folder| folder.sync_all()).inspect_err(|_| {
+                    let _ = stored.remove(path);
+                })
             })
-        })
-        .map_err(failed)
+            .map_err(failed)
     }
 }
 
@@ -429,7 +385,7 @@ impl Backup {
 fn plan_of(text: &[u8]) -> Option<String> {
     let value: serde_json::Value = serde_json::from_slice(text).ok()?;
     let has = |key: &str| value.get(key).is_some();
-    let what = match (has("realign"), has("copy"), has("considered")) {
+    let what = match (has("moves"), has("extents"), has("boundaries")) {
         (true, _, _) => {
             "the plan of a move: straddle resume --rollback reverts one that is not finished, and nothing a finished one"
         }
@@ -453,20 +409,14 @@ impl BackupFile {
     }
 
     /// The steps that were taken; `None` if the file contradicts itself.
-    pub(super) fn steps(&self) -> Option<Vec<Step>> {
-        let step = |kept: &Kept| match kept {
-            Kept::Flush => Some(Step::Flush),
-            Kept::Write { at, what, old, new } => {
-                let (old, new) = (unhex(old)?, unhex(new)?);
-                let end = at.checked_add(u64::try_from(old.len()).ok()?)?;
-                (old.len() == new.len() && end <= self.size).then(|| Step::Write {
-                    at: *at,
-                    old,
-                    new,
-                    what: what.clone(),
-                })
+    pub(super) fn steps(&self) -> Option<&[Step]> {
+        let fits = |step: &Step| match step {
+            Step::Flush => true,
+            Step::Write { at, old, new, .. } => {
+                let end = u64::try_from(old.len()).ok().and_then(|len| at.checked_add(len));
+                old.len() == new.len() && end.is_some_and(|end| end <= self.size)
             }
         };
-        self.steps.iter().map(step).collect()
+        self.steps.iter().all(fits).then_some(&self.steps)
     }
 }

@@ -34,7 +34,7 @@ impl Backup {
         for step in self.0.steps().ok_or_else(contradicts)? {
             let Step::Write { at, old, new, .. } = step else { continue };
             let mut found = vec![0; old.len()];
-            target.read_at(ByteOffset::new(at), &mut found)?;
+            target.read_at(ByteOffset::new(*at), &mut found)?;
             for (now, (old, new)) in found.chunks(UNIT).zip(old.chunks(UNIT).zip(new.chunks(UNIT))) {
                 if old != new {
                     of += now.len();

@@ -58,7 +58,7 @@ impl<'a> Prepared<'a> {
 /// Returns what is read on `disk`, after checking that it is the plan's disk.
 pub(crate) fn recognise(disk: &dyn Disk, plan: &Plan) -> Result<Stack, ApplyError> {
     check_identity(disk, plan)?;
-    let (block, planned) = (plan.block(), plan.disk());
+    let (block, planned) = (plan.block(), &plan.disk);
     let stack = plan.read_present(disk)?;
     refuse_unfinished(disk, &stack)?;
     let found = Fingerprint::of(disk, &stack, block, planned.serial.clone())?;
@@ -84,7 +84,7 @@ fn steps_of(disk: &dyn Disk, plan: &Plan) -> Result<(Stack, Vec<Step>), ApplyErr
     check_kept(plan, &stack)?;
     check_lost(plan, disk, &stack)?;
     check_whole(plan, disk)?;
-    if plan.converts().is_some() {
+    if plan.converts.is_some() {
         // The fingerprint covers the table, but not the contents of the partitions.
         crate::contents::check(disk, &stack, plan.block())?;
     }
@@ -96,14 +96,14 @@ fn steps_of(disk: &dyn Disk, plan: &Plan) -> Result<(Stack, Vec<Step>), ApplyErr
 /// Refuses a change beside contents that reach past the end of their partition, unless it gives that partition the
 /// room for them.
 fn check_whole(plan: &Plan, disk: &dyn Disk) -> Result<(), ApplyError> {
-    if plan.is_fresh() || plan.converts().is_some() {
+    if plan.fresh || plan.converts.is_some() {
         return Ok(());
     }
     let stack = straddle_layout::read_all(disk, Some(plan.block()), None)?;
     let has_room = |problem: &&Problem| {
         let Problem::CutShort { number: Some(number), recorded, .. } = problem else { return false };
         let present = stack.partitions.iter().find(|partition| partition.number == *number);
-        let mut spans = plan.table().partitions.iter().filter_map(|entry| plan.span(entry));
+        let mut spans = plan.table.partitions.iter().filter_map(|entry| plan.span(entry));
         present.is_some_and(|present| {
             spans.any(|span| span.start() == present.span.start() && span.len() >= *recorded)
         })
@@ -116,7 +116,7 @@ fn check_whole(plan: &Plan, disk: &dyn Disk) -> Result<(), ApplyError> {
 
 /// Checks the size, the sectors and the serial number of the disk.
 pub(crate) fn check_identity(disk: &dyn Disk, plan: &Plan) -> Result<(), ApplyError> {
-    let (block, planned, identity) = (plan.block(), plan.disk(), disk.identity());
+    let (block, planned, identity) = (plan.block(), &plan.disk, disk.identity());
     let refuse = |why: String| Err(ApplyError::OtherDisk(why));
     let (size, wanted) = (disk.len().get(), planned.size.get());
     if size != wanted {
@@ -140,14 +140,14 @@ pub(crate) fn check_identity(disk: &dyn Disk, plan: &Plan) -> Result<(), ApplyEr
 /// Checks that nothing is lost that the plan does not name. The fingerprint does not cover the contents of a
 /// disk without a table.
 fn check_lost(plan: &Plan, medium: &dyn Medium, stack: &Stack) -> Result<(), ApplyError> {
-    if plan.converts().is_some() {
+    if plan.converts.is_some() {
         return Ok(());
     }
-    let wipes = !plan.wipe().is_empty();
-    let found = crate::lost::find(medium, stack, (plan.table(), plan.block()), plan.is_fresh(), wipes)?;
+    let wipes = !plan.wipe.is_empty();
+    let found = crate::lost::find(medium, stack, (&plan.table, plan.block()), plan.fresh, wipes)?;
     // Content that was unknown to the plan and is now recognised counts; a changed label does not.
     let is_reported = |lost: &&Lost| {
-        plan.lost().iter().any(|listed| {
+        plan.lost.iter().any(|listed| {
             (listed.partition, &listed.content) == (lost.partition, &lost.content)
                 && listed.at.contains(lost.at)
         })
@@ -162,10 +162,10 @@ fn check_lost(plan: &Plan, medium: &dyn Medium, stack: &Stack) -> Result<(), App
 
 /// Checks that the partitions that the plan says it keeps are on the disk: a plan file may say anything.
 fn check_kept(plan: &Plan, stack: &Stack) -> Result<(), ApplyError> {
-    if plan.converts().is_some() {
+    if plan.converts.is_some() {
         return check_converted(plan, stack);
     }
-    for entry in &plan.table().partitions {
+    for entry in &plan.table.partitions {
         let sectors = match entry.change {
             Change::New => continue,
             Change::Kept => entry.sectors,
@@ -179,7 +179,7 @@ fn check_kept(plan: &Plan, stack: &Stack) -> Result<(), ApplyError> {
         let is_there = |p: &&Partition| p.start == entry.start && p.count == sectors;
         let mut same: Vec<&Partition> = stack.partitions.iter().filter(is_there).collect();
         same.sort_by_key(|p| p.number != number);
-        let Some(present) = same.first().filter(|_| !plan.is_fresh()) else {
+        let Some(present) = same.first().filter(|_| !plan.fresh) else {
             return invalid("is not there");
         };
         let was = crate::plan::kept(present);
@@ -206,7 +206,7 @@ fn check_numbers(plan: &Plan, stack: &Stack) -> Result<(), ApplyError> {
         ApplyError::from(PlanError::Invalid(format!("logical partition {number}, which it keeps, {what}")))
     };
     let mut kept: Vec<(&Entry, u32, Lba)> = Vec::new();
-    for entry in &plan.table().partitions {
+    for entry in &plan.table.partitions {
         let Slot::Logical { ebr } = entry.slot else { continue };
         if entry.change == Change::New {
             continue;
@@ -233,7 +233,7 @@ fn check_numbers(plan: &Plan, stack: &Stack) -> Result<(), ApplyError> {
 /// Checks that the converted table lists exactly the present partitions, each with the same bytes.
 fn check_converted(plan: &Plan, stack: &Stack) -> Result<(), ApplyError> {
     let is_same = |partition: &straddle_layout::Partition| {
-        let entry = plan.table().partitions.iter().find(|entry| entry.number == partition.number);
+        let entry = plan.table.partitions.iter().find(|entry| entry.number == partition.number);
         entry.is_some_and(|entry| match partition.role {
             // The container's records move, and so does its start.
             Role::Extended => entry.slot == Slot::Extended,
@@ -243,7 +243,7 @@ fn check_converted(plan: &Plan, stack: &Stack) -> Result<(), ApplyError> {
             }
         })
     };
-    if stack.partitions.len() == plan.table().partitions.len() && stack.partitions.iter().all(is_same) {
+    if stack.partitions.len() == plan.table.partitions.len() && stack.partitions.iter().all(is_same) {
         return Ok(());
     }
     let why = "the partitions that it converts are not those that are there".to_owned();

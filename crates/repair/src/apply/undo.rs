@@ -6,7 +6,7 @@
 //! restored comes back only as long as that marker stands: afterwards it lists what has moved where it is not.
 
 use straddle_device::Medium;
-use straddle_units::{ByteCount, ByteOffset, Span};
+use straddle_units::{ByteOffset, Span};
 
 use super::backup::{Backup, BackupFile, Beside, Subject, UNIT, WATCHED, Watched, sum_beside, sum_without};
 use super::prepared::refuse_unfinished;
@@ -93,10 +93,11 @@ impl BackupFile {
     /// Refuses a disk whose new partitions have been written to since: that data would be lost with them.
     fn check_unwritten(&self, disk: &dyn Medium) -> Result<(), ApplyError> {
         let steps = self.steps().ok_or_else(contradicts)?;
-        for Watched { partition, start, size, sum } in &self.watched {
-            let span = self.span(*start, *size, WATCHED.0)?;
-            if sum_without(disk, span, &steps)? != *sum {
-                return Err(ApplyError::WrittenSince { partition: *partition, start: *start, size: *size });
+        for Watched { partition, at, sum } in &self.watched {
+            self.check_span(*at, WATCHED.0)?;
+            if sum_without(disk, *at, steps)? != *sum {
+                let (start, size) = (at.start().get(), at.len().get());
+                return Err(ApplyError::WrittenSince { partition: *partition, start, size });
             }
         }
         Ok(())
@@ -105,7 +106,7 @@ impl BackupFile {
     /// Refuses a disk whose move is over. Some of what the steps write may be undone already.
     fn check_marked(&self, target: &Target<'_>) -> Result<(), ApplyError> {
         let steps = self.steps().ok_or_else(contradicts)?;
-        let marked = After { medium: target, steps: &steps };
+        let marked = After { medium: target, steps };
         let stack = straddle_layout::read_stack(&marked, target.identity().sector, None)?;
         match straddle_layout::marker(&marked, &stack)? {
             Some(_) => Ok(()),
@@ -117,19 +118,18 @@ impl BackupFile {
         }
     }
 
-    /// The span of a range in the file, of at most `largest` bytes.
-    fn span(&self, start: u64, size: u64, largest: u64) -> Result<Span, ApplyError> {
-        Span::new(ByteOffset::new(start), ByteCount::new(size))
-            .filter(|span| size <= largest && span.end().get() <= self.size)
-            .ok_or_else(contradicts)
+    /// Refuses a range that is not on the disk, or has more than `largest` bytes.
+    fn check_span(&self, span: Span, largest: u64) -> Result<(), ApplyError> {
+        let is_possible = span.len().get() <= largest && span.end().get() <= self.size;
+        is_possible.then_some(()).ok_or_else(contradicts)
     }
 
     /// Refuses a disk with another table where `steps` wrote nothing: a similar one, or one that was changed since.
     fn check_beside(&self, disk: &dyn Medium, steps: &[Step]) -> Result<(), ApplyError> {
-        for Beside { structure, start, size, sum } in &self.table {
-            let span = self.span(*start, *size, LARGEST_ARRAY)?;
-            if sum_beside(disk, *structure, span, steps)? != *sum {
-                let what = structure.name();
+        for Beside { structure, at, sum } in &self.table {
+            self.check_span(*at, LARGEST_ARRAY)?;
+            if sum_beside(disk, *structure, *at, steps)? != *sum {
+                let (start, what) = (at.start(), structure.name());
                 return Err(ApplyError::OtherDisk(format!(
                     "byte {start} ({what}) is not as it was, and was not written: this is another disk, or its table was changed since"
                 )));
@@ -166,7 +166,7 @@ impl BackupFile {
             }
             undoing.push(Step::Write { at: *at, old: found, new: old.clone(), what: what.clone() });
         }
-        self.check_beside(disk, &steps)?;
+        self.check_beside(disk, steps)?;
         undoing.push(Step::Flush);
         Ok(undoing)
     }

@@ -116,7 +116,7 @@ fn check_start(realign: &Realign, present: &Present, sys: &Path) -> Result<(), B
 
 /// The numbers of the partitions that move.
 pub(crate) fn moving(realign: &Realign) -> Vec<u32> {
-    let entries = realign.plan().table().partitions.iter();
+    let entries = realign.plan.table.partitions.iter();
     entries.filter(|entry| matches!(entry.change, Change::Moved { .. })).map(|entry| entry.number).collect()
 }
 

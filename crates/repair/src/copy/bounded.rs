@@ -5,21 +5,39 @@
 
 use std::io;
 
+use straddle_device::ioctl::IoctlError;
 use straddle_device::{Medium, ReadError};
 use straddle_units::{ByteCount, ByteOffset, Span};
 
-use crate::target::{Disk, pass_on};
+use super::CopyError;
+use super::run::{flush, read_back};
+use crate::foresee::lay_over;
+use crate::target::{Disk, Identity};
 
 /// A disk that can be written in some places only.
 pub(super) struct Bounded<'d> {
     disk: &'d mut dyn Disk,
     places: Vec<Span>,
+    /// What was written, while that is noted.
+    noted: Option<Vec<(ByteOffset, Vec<u8>)>>,
 }
 
 impl<'d> Bounded<'d> {
     /// Only what lies in `places` can be written.
     pub(super) fn new(disk: &'d mut dyn Disk, places: Vec<Span>) -> Self {
-        Self { disk, places }
+        Self { disk, places, noted: None }
+    }
+
+    /// Notes what is written from now on.
+    pub(super) fn note(&mut self) {
+        self.noted = Some(Vec::new());
+    }
+
+    /// Makes what was noted durable, and reads it back.
+    pub(super) fn settle(&mut self) -> Result<(), CopyError> {
+        flush(self.disk)?;
+        let noted = self.noted.take().unwrap_or_default();
+        noted.iter().try_for_each(|(at, bytes)| read_back(self.disk, *at, bytes))
     }
 
     fn check(&self, span: Option<Span>) -> io::Result<()> {
@@ -43,13 +61,41 @@ impl Medium for Bounded<'_> {
 impl Disk for Bounded<'_> {
     fn write_at(&mut self, at: ByteOffset, bytes: &[u8]) -> io::Result<()> {
         self.check(Span::new(at, ByteCount::new(bytes.len() as u64)))?;
-        self.disk.write_at(at, bytes)
+        self.disk.write_at(at, bytes)?;
+        if let Some(noted) = &mut self.noted {
+            // A later write to the same bytes takes the place of an earlier one.
+            noted.iter_mut().for_each(|(start, earlier)| lay_over(earlier, start.get(), bytes, at.get()));
+            noted.push((at, bytes.to_vec()));
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.disk.flush()
+    }
+
+    fn reread_table(&self) -> Option<Result<(), IoctlError>> {
+        self.disk.reread_table()
+    }
+
+    fn identity(&self) -> &Identity {
+        self.disk.identity()
+    }
+
+    fn drop_cache(&self, span: Span) {
+        self.disk.drop_cache(span);
+    }
+
+    fn prefetch(&self, span: Span) {
+        self.disk.prefetch(span);
+    }
+
+    fn holes(&self, span: Span) -> Vec<Span> {
+        self.disk.holes(span)
     }
 
     fn punch(&mut self, span: Span) -> io::Result<()> {
         self.check(Some(span))?;
         self.disk.punch(span)
     }
-
-    pass_on!();
 }

@@ -91,13 +91,13 @@ fn ends(span: Span) -> impl Iterator<Item = Span> {
 
 /// The part of the new disk before its first partition that its table leaves free. An MBR leaves the boot code.
 pub(super) fn room(plan: &Plan) -> Span {
-    let entries = plan.table().partitions.iter().filter_map(|entry| plan.span(entry));
+    let entries = plan.table.partitions.iter().filter_map(|entry| plan.span(entry));
     let first = entries.map(Span::start).min().unwrap_or_default().min(MAX_LOADER);
     let whole = Span::first(ByteCount::new(first.get()));
-    let table = match plan.table().format {
+    let table = match plan.table.format {
         Format::Mbr => return whole,
         Format::Gpt => {
-            let array = u64::from(plan.table().entries).saturating_mul(u64::from(gpt::ENTRY_BYTES));
+            let array = u64::from(plan.table.entries).saturating_mul(u64::from(gpt::ENTRY_BYTES));
             let block = plan.block().get();
             block.saturating_mul(2).saturating_add(array.next_multiple_of(block))
         }

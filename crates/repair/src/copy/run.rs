@@ -4,7 +4,6 @@
 //! held and, without consent, zeros wherever something is written; its table is written when everything else is on
 //! the medium and, unless that is left out, was read back, and if the source was not written to since it was opened.
 
-use std::io;
 use std::ops::ControlFlow;
 
 use crate::relocate::{Bad, Progress, Verify};
@@ -26,7 +25,7 @@ use crate::fingerprint::Fingerprint;
 use crate::foresee::{difference, lay_over};
 use crate::plan::{Entry, Situation, WIPED};
 use crate::realign::{Listing, MoveError, Reference, Which, hibernated, obstacle, record};
-use crate::target::{Disk, Target, pass_on};
+use crate::target::{Disk, Target};
 
 /// What the marker of an unfinished copy says, and where.
 const TEXT: (usize, &[u8]) = (32, b"straddle: unfinished copy");
@@ -113,7 +112,7 @@ impl Copy {
         if !has_begun && self.check_empty(disk, places.clone(), &|span| disk.holes(span), watch)?.is_break() {
             return Ok(Copied::Untouched);
         }
-        let disk: &mut dyn Disk = &mut Bounded::new(disk, places);
+        let disk = &mut Bounded::new(disk, places);
         let marks = member_marks(disk)?;
         let marker = self.marker()?;
         write(disk, ByteOffset::ZERO, &marker)?;
@@ -126,7 +125,8 @@ impl Copy {
         }
         let reads_back = verify == Verify::Read;
         let total = self.total().get().saturating_mul(if reads_back { 2 } else { 1 });
-        let mut work = Work::new((source, disk, unreadable), (Stage::Copying, total), watch);
+        let mut work =
+            Work::new((source, &mut *disk as &mut dyn Disk, unreadable), (Stage::Copying, total), watch);
         let Some(hashes) = work.copy(&self.extents)? else { return Ok(Copied::Stopped) };
         flush(work.disk)?;
         if reads_back && !work.verify(&self.extents, &hashes)? {
@@ -171,7 +171,7 @@ impl Copy {
         let mut topology = Topology::unknown();
         topology.logical = Figure::new(self.source.sector, topology.logical.source().clone());
         let situation = Situation { medium, topology: &topology, stack: &stack, serial: source.serial() };
-        let (block, format) = (self.plan.block(), self.plan.table().format);
+        let (block, format) = (self.plan.block(), self.plan.table.format);
         let (items, _) = items(&situation)?;
         for one in &self.extents {
             let Some(item) = items.iter().find(|item| item.at.start() == one.from.start()) else {
@@ -182,7 +182,7 @@ impl Copy {
                 return refuse(format!("partition {number} of the source has grown"));
             }
             let is_there = |entry: &&Entry| self.plan.span(entry).map(Span::start) == Some(one.to);
-            let entry = self.plan.table().partitions.iter().find(is_there);
+            let entry = self.plan.table.partitions.iter().find(is_there);
             if entry.is_none_or(|entry| !is_entry_of(entry, item)) {
                 return refuse(format!(
                     "partition {number} of the source would not keep its number, type, name or identity"
@@ -209,50 +209,48 @@ impl Copy {
             return Ok(true);
         }
         let stack = read_stack(disk, Some(self.plan.block()), None)?;
-        let planned = self.plan.disk();
+        let planned = &self.plan.disk;
         let found = Fingerprint::of(disk, &stack, self.plan.block(), planned.serial.clone())?;
         if found == *planned && occupants(disk, &stack)? == self.over {
             return Ok(false);
         }
-        let is_finished = difference(&stack, self.plan.table()).is_none();
+        let is_finished = difference(&stack, &self.plan.table).is_none();
         Err(if is_finished { CopyError::Finished } else { CopyError::Changed })
     }
 
     /// The sector that marks the new disk as unfinished, the same in every run of this plan.
     fn marker(&self) -> Result<[u8; mbr::SECTOR_BYTES], CopyError> {
         let plan = &self.plan;
-        let entry = plan.table().partitions.iter().find_map(|entry| plan.span(entry));
+        let entry = plan.table.partitions.iter().find_map(|entry| plan.span(entry));
         // No file system begins a sector after the start of one.
         let place = entry.and_then(|place| {
             let start = place.start().checked_add(plan.block().bytes())?;
             Span::new(start, place.end().checked_since(start)?)
         });
         let place = place.ok_or(CopyError::TooLarge)?;
-        let json = self.to_json().map_err(|error| CopyError::Invalid(error.to_string()))?;
-        let hash = Sha256::digest(json.as_bytes());
+        let json = serde_json::to_vec(self).map_err(|error| CopyError::Invalid(error.to_string()))?;
+        let hash = Sha256::digest(json);
         let mut sector = marker_sector(place, plan.block(), [hash[0], hash[1], hash[2], hash[3]])?;
         sector[TEXT.0..TEXT.0 + TEXT.1.len()].copy_from_slice(TEXT.1);
         Ok(sector)
     }
 
     /// Writes what boot loaders keep behind the first sector, before the first partition.
-    fn write_lead(disk: &mut dyn Disk, lead: &Lead) -> Result<(), CopyError> {
-        let mut noting = Noting { disk, written: Vec::new() };
-        for (at, core) in lead.core() {
-            write(&mut noting, at, core)?;
-        }
-        noting.settle()
+    fn write_lead(disk: &mut Bounded<'_>, lead: &Lead) -> Result<(), CopyError> {
+        disk.note();
+        lead.core().try_for_each(|(at, core)| write(disk, at, core))?;
+        disk.settle()
     }
 
     /// Writes the new starts to the boot sectors.
-    fn record(&self, disk: &mut dyn Disk) -> Result<(), CopyError> {
-        let mut noting = Noting { disk, written: Vec::new() };
+    fn record(&self, disk: &mut Bounded<'_>) -> Result<(), CopyError> {
+        disk.note();
         for (number, reference) in &self.references {
-            let entry = self.plan.table().partitions.iter().find(|entry| entry.number == *number);
+            let entry = self.plan.table.partitions.iter().find(|entry| entry.number == *number);
             let Some(place) = entry.and_then(|entry| self.plan.span(entry)) else { continue };
-            record(&mut noting, place, reference, Which::New)?;
+            record(disk, place, reference, Which::New)?;
         }
-        noting.settle()
+        disk.settle()
     }
 
     /// The steps that write the table to `disk`, with the boot code of `lead` in its first sector.
@@ -283,7 +281,7 @@ impl Copy {
             return Err(CopyError::Differs { at: ByteOffset::new(at), len });
         }
         let stack = read_stack(disk, Some(self.plan.block()), None)?;
-        match difference(&stack, self.plan.table()) {
+        match difference(&stack, &self.plan.table) {
             None => Ok(tell_kernel(disk, Some(Expected::of(&self.plan)))?),
             Some(why) => Err(CopyError::OtherTable(why)),
         }
@@ -317,51 +315,8 @@ impl Medium for Unmarked<'_> {
     }
 }
 
-/// The new disk, with a list of what is written to it.
-struct Noting<'d> {
-    disk: &'d mut dyn Disk,
-    written: Vec<(ByteOffset, Vec<u8>)>,
-}
-
-impl Noting<'_> {
-    /// Makes what was written durable, and reads it back.
-    fn settle(self) -> Result<(), CopyError> {
-        flush(self.disk)?;
-        self.written.iter().try_for_each(|(at, bytes)| read_back(self.disk, *at, bytes))
-    }
-}
-
-impl Medium for Noting<'_> {
-    fn len(&self) -> ByteCount {
-        self.disk.len()
-    }
-
-    fn read_at(&self, at: ByteOffset, buf: &mut [u8]) -> Result<(), ReadError> {
-        self.disk.read_at(at, buf)
-    }
-}
-
-impl Disk for Noting<'_> {
-    fn write_at(&mut self, at: ByteOffset, bytes: &[u8]) -> io::Result<()> {
-        self.disk.write_at(at, bytes)?;
-        // A later write to the same bytes takes the place of an earlier one.
-        for (start, earlier) in &mut self.written {
-            lay_over(earlier, start.get(), bytes, at.get());
-        }
-        self.written.push((at, bytes.to_vec()));
-        Ok(())
-    }
-
-    pass_on!();
-
-    // What is written must pass through write_at.
-    fn punch(&mut self, _: Span) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-}
-
 /// Checks that the medium returns what was written.
-fn read_back(disk: &dyn Disk, at: ByteOffset, bytes: &[u8]) -> Result<(), CopyError> {
+pub(super) fn read_back(disk: &dyn Disk, at: ByteOffset, bytes: &[u8]) -> Result<(), CopyError> {
     let len = ByteCount::new(bytes.len() as u64);
     let span = Span::new(at, len).ok_or(CopyError::TooLarge)?;
     disk.drop_cache(span);
@@ -396,6 +351,6 @@ pub(super) fn sectors(mark: Span, len: ByteCount) -> Option<Span> {
     Span::new(ByteOffset::new(start), ByteCount::new(end.saturating_sub(start)))
 }
 
-fn flush(disk: &mut dyn Disk) -> Result<(), CopyError> {
+pub(super) fn flush(disk: &mut dyn Disk) -> Result<(), CopyError> {
     disk.flush().map_err(|source| CopyError::Flush { source })
 }

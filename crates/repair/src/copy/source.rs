@@ -101,10 +101,6 @@ enum Bytes<'a> {
 
 impl Source<'static> {
     /// Opens the disk or image at `path`, with the files that `options` allow it to open.
-    ///
-    /// # Errors
-    ///
-    /// If it cannot be read, is a partition, or is in use; see [`TargetError`].
     pub fn open(path: &Path, options: &Options) -> Result<Self, TargetError> {
         let target = straddle_device::open(path, options)?;
         if let Some(number) = target.partition {

@@ -169,12 +169,12 @@ impl CurrentGpt {
     fn patch(&mut self, plan: &Plan) -> Result<(), PlanError> {
         let size = usize::try_from(le32(&self.header, header::ENTRY_SIZE)).unwrap_or(entry::NAME.end);
         for (bytes, number) in self.array.chunks_exact_mut(size).zip(1..) {
-            let planned = plan.table().partitions.iter().find(|entry| entry.number == number);
+            let planned = plan.table.partitions.iter().find(|entry| entry.number == number);
             match planned {
                 None if bytes.starts_with(&[0; 16]) => {}
                 None => bytes.fill(0),
                 Some(planned) => match planned.change {
-                    Change::Kept if plan.converts().is_none() => {}
+                    Change::Kept if plan.converts.is_none() => {}
                     Change::Kept | Change::Moved { .. } => {
                         put64(bytes, entry::START, planned.start.get());
                         put64(bytes, entry::LAST, planned.last().get());
@@ -201,9 +201,9 @@ impl CurrentGpt {
         let mut bytes = self.header.clone();
         put64(&mut bytes, header::MY_LBA, my_lba);
         put64(&mut bytes, header::ALTERNATE_LBA, alternate);
-        put64(&mut bytes, header::FIRST_USABLE, plan.table().first_usable.get());
-        put64(&mut bytes, header::LAST_USABLE, plan.table().last_usable.get());
-        let guid = parse_guid(&plan.table().id)
+        put64(&mut bytes, header::FIRST_USABLE, plan.table.first_usable.get());
+        put64(&mut bytes, header::LAST_USABLE, plan.table.last_usable.get());
+        let guid = parse_guid(&plan.table.id)
             .ok_or_else(|| PlanError::Invalid("its disk GUID is none".to_owned()))?;
         bytes[header::DISK_GUID..header::DISK_GUID + 16].copy_from_slice(&guid);
         put64(&mut bytes, header::ENTRIES_LBA, array_lba);
@@ -250,17 +250,17 @@ struct Places {
 }
 
 pub(super) fn encode(plan: &Plan, stack: &Stack, steps: &mut Steps<'_>) -> Result<(), PlanError> {
-    let last = plan.block().blocks_floor(plan.disk().size).last_lba().unwrap_or_default().get();
-    let old = if plan.is_fresh() { None } else { Some(CurrentGpt::read(steps.medium, stack)?) };
+    let last = plan.block().blocks_floor(plan.disk.size).last_lba().unwrap_or_default().get();
+    let old = if plan.fresh { None } else { Some(CurrentGpt::read(steps.medium, stack)?) };
     let mut table = match &old {
-        Some(old) if plan.converts().is_some() => old.clone().in_blocks_of(steps.block)?,
+        Some(old) if plan.converts.is_some() => old.clone().in_blocks_of(steps.block)?,
         Some(old) => old.clone(),
-        None => CurrentGpt::new(steps.block, plan.table().entries),
+        None => CurrentGpt::new(steps.block, plan.table.entries),
     };
     // If the table is converted, none of its structures is in its final place yet.
-    let placed = old.as_ref().filter(|_| plan.converts().is_none());
+    let placed = old.as_ref().filter(|_| plan.converts.is_none());
     let backup = match placed {
-        Some(old) if !plan.relocates_backup() => old.backup_lba(last),
+        Some(old) if !plan.relocate_backup => old.backup_lba(last),
         _ => last,
     };
     let places = Places {
@@ -285,7 +285,7 @@ pub(super) fn encode(plan: &Plan, stack: &Stack, steps: &mut Steps<'_>) -> Resul
     }
     protect(plan, stack, &places, steps)?;
     steps.flush();
-    if let Some(old) = old.filter(|_| plan.converts().is_some()) {
+    if let Some(old) = old.filter(|_| plan.converts.is_some()) {
         forget(&old, steps)?;
         steps.flush();
     }
@@ -313,8 +313,8 @@ fn check_room(plan: &Plan, table: &CurrentGpt, places: &Places) -> Result<(), Pl
     let array = table.array_blocks();
     let primary_end = places.primary_array.saturating_add(array);
     let fits = places.primary_array > PRIMARY_LBA
-        && primary_end <= plan.table().first_usable.get()
-        && places.backup_array > plan.table().last_usable.get();
+        && primary_end <= plan.table.first_usable.get()
+        && places.backup_array > plan.table.last_usable.get();
     if fits {
         return Ok(());
     }
@@ -356,14 +356,14 @@ fn protect(plan: &Plan, stack: &Stack, places: &Places, steps: &mut Steps<'_>) -
     match protective {
         // A hybrid MBR, or an entry that covers less on purpose, is kept. After a relocation or a conversion
         // the disk's size in sectors differs, and the entry of an MBR that is not hybrid is updated.
-        Some(at) if !plan.is_fresh() => {
-            if (plan.relocates_backup() || plan.converts().is_some()) && stack.kind != TableKind::HybridMbr {
+        Some(at) if !plan.fresh => {
+            if (plan.relocate_backup || plan.converts.is_some()) && stack.kind != TableKind::HybridMbr {
                 put32(&mut sector, at + 12, covered);
             }
         }
         // One that begins elsewhere, which Linux takes for none (`pmbr_part_valid`, block/partitions/efi.c). A hybrid MBR
         // lists other partitions behind it.
-        None if !plan.is_fresh() && is_signed && slots().any(|at| sector[at + 4] == 0xEE) => {
+        None if !plan.fresh && is_signed && slots().any(|at| sector[at + 4] == 0xEE) => {
             let others =
                 slots().filter(|at| !matches!(sector[at + 4], 0 | 0xEE)).map(|at| le32(&sector, at + 8));
             let until = others.min().map_or(covered, |first| first.saturating_sub(1).clamp(1, covered));
@@ -373,7 +373,7 @@ fn protect(plan: &Plan, stack: &Stack, places: &Places, steps: &mut Steps<'_>) -
                 put32(&mut sector, at + 12, until);
             }
         }
-        None if !plan.is_fresh() && is_signed && slots().any(|at| sector[at + 4] != 0) => {}
+        None if !plan.fresh && is_signed && slots().any(|at| sector[at + 4] != 0) => {}
         _ => {
             if wipes_boot_code(plan, steps.medium, stack)? {
                 sector[..mbr::ENTRIES_AT].fill(0);

@@ -105,24 +105,24 @@ pub(crate) fn unlisted_slots(medium: &dyn Medium, stack: &Stack) -> Result<Vec<u
 
 pub(super) fn encode(plan: &Plan, stack: &Stack, steps: &mut Steps<'_>) -> Result<(), PlanError> {
     let mut mbr = steps.read(0, steps.block)?;
-    if plan.is_fresh() {
+    if plan.fresh {
         if wipes_boot_code(plan, steps.medium, stack)? {
             mbr[..ENTRIES_AT].fill(0);
         }
-        let id = u32::from_str_radix(&plan.table().id, 16);
+        let id = u32::from_str_radix(&plan.table.id, 16);
         let id = id.map_err(|_| PlanError::Invalid("its disk identity is none".to_owned()))?;
         mbr[DISK_ID_AT..DISK_ID_AT + 4].copy_from_slice(&id.to_le_bytes());
         mbr[ENTRIES_AT..SIGNATURE_AT].fill(0);
         mbr[SIGNATURE_AT..SIGNATURE_AT + 2].copy_from_slice(SIGNATURE);
     }
-    let kept = if plan.is_fresh() { Vec::new() } else { unlisted_slots(steps.medium, stack)? };
+    let kept = if plan.fresh { Vec::new() } else { unlisted_slots(steps.medium, stack)? };
     for number in 1..=4 {
         let bytes = &mut mbr[slot(usize::try_from(number - 1).unwrap_or(0))];
-        match plan.table().partitions.iter().find(|entry| entry.number == number) {
+        match plan.table.partitions.iter().find(|entry| entry.number == number) {
             None if kept.contains(&number) => {}
             None => bytes.fill(0),
             Some(entry) => match entry.change {
-                Change::Kept if plan.converts().is_none() => {}
+                Change::Kept if plan.converts.is_none() => {}
                 Change::Kept | Change::Moved { .. } => replace(bytes, entry, Lba::default())?,
                 Change::Grown { .. } => resize(bytes, entry)?,
                 Change::New if kept.contains(&number) => {
@@ -139,7 +139,7 @@ pub(super) fn encode(plan: &Plan, stack: &Stack, steps: &mut Steps<'_>) -> Resul
         steps.flush();
         return Ok(());
     }
-    let (old, new) = match plan.converts() {
+    let (old, new) = match plan.converts {
         Some(former) => (Chain::default(), Chain::converted(plan, stack, former, steps)?),
         None => {
             let old = Chain::read(plan, stack, steps)?;
@@ -163,7 +163,7 @@ impl Chain {
     fn read(plan: &Plan, stack: &Stack, steps: &Steps<'_>) -> Result<Self, PlanError> {
         let mut chain = Self::default();
         let kept = |entry: &&Entry| entry.slot == Slot::Extended && entry.change != Change::New;
-        let Some(extended) = plan.table().partitions.iter().find(kept).filter(|_| !plan.is_fresh()) else {
+        let Some(extended) = plan.table.partitions.iter().find(kept).filter(|_| !plan.fresh) else {
             return Ok(chain);
         };
         debug_assert_eq!(stack.kind, TableKind::Mbr);
@@ -206,11 +206,11 @@ impl Chain {
         steps: &Steps<'_>,
     ) -> Result<Self, PlanError> {
         let mut chain = Self::default();
-        let Some(extended) = plan.table().partitions.iter().find(|entry| entry.slot == Slot::Extended) else {
+        let Some(extended) = plan.table.partitions.iter().find(|entry| entry.slot == Slot::Extended) else {
             return Ok(chain);
         };
         let cannot = |why: String| PlanError::CannotConvert(why);
-        let logical: Vec<(Lba, &Entry)> = (plan.table().partitions.iter())
+        let logical: Vec<(Lba, &Entry)> = (plan.table.partitions.iter())
             .filter_map(|entry| match entry.slot {
                 Slot::Logical { ebr } => Some((ebr, entry)),
                 _ => None,
@@ -252,12 +252,12 @@ impl Chain {
     /// Returns the chain that `plan` requires: the records of removed partitions are left out, new ones come
     /// at the end.
     fn changed(&self, plan: &Plan, steps: &Steps<'_>) -> Result<Self, PlanError> {
-        let Some(extended) = plan.table().partitions.iter().find(|entry| entry.slot == Slot::Extended) else {
+        let Some(extended) = plan.table.partitions.iter().find(|entry| entry.slot == Slot::Extended) else {
             return Ok(Self::default());
         };
         let mut wanted: BTreeMap<Lba, &Entry> = BTreeMap::new();
         let mut order = Vec::new();
-        for entry in &plan.table().partitions {
+        for entry in &plan.table.partitions {
             if let Slot::Logical { ebr } = entry.slot {
                 wanted.insert(ebr, entry);
                 order.push(ebr);
@@ -366,7 +366,7 @@ fn commit(old: &Chain, new: &Chain, mbr: &[u8], steps: &mut Steps<'_>) -> Result
 
 /// Clears the headers of a GPT that is replaced: tools that look beyond the MBR would still offer that table.
 fn forget_gpt(plan: &Plan, stack: &Stack, steps: &mut Steps<'_>) -> Result<(), PlanError> {
-    if !plan.is_fresh() || !matches!(stack.kind, TableKind::Gpt | TableKind::HybridMbr) {
+    if !plan.fresh || !matches!(stack.kind, TableKind::Gpt | TableKind::HybridMbr) {
         return Ok(());
     }
     let zeros = vec![0; usize::try_from(stack.block.get()).unwrap_or(512)];
@@ -377,7 +377,7 @@ fn forget_gpt(plan: &Plan, stack: &Stack, steps: &mut Steps<'_>) -> Result<(), P
     headers.dedup();
     for lba in headers.into_iter().filter(|lba| (1..=last).contains(lba)) {
         let at = lba.saturating_mul(stack.block.get());
-        let is_taken = plan.table().partitions.iter().any(|entry| match entry.slot {
+        let is_taken = plan.table.partitions.iter().any(|entry| match entry.slot {
             Slot::Logical { ebr } => ebr.get() == lba,
             _ => entry.slot == Slot::Extended && entry.start.get() == lba,
         });

@@ -43,14 +43,14 @@ pub(super) fn check(
     }
     let Some(first) = unaccounted(plan, medium, stack, steps)?.first().copied() else { return Ok(()) };
     let at = first.start();
-    if plan.converts().is_some() {
+    if plan.converts.is_some() {
         let why = format!(
             "byte {at} holds data that do not belong to it, where the converted table would be written"
         );
         return Err(PlanError::CannotConvert(why));
     }
     let moves = |change: Change| matches!(change, Change::Moved { .. });
-    if plan.table().partitions.iter().any(|entry| moves(entry.change)) {
+    if plan.table.partitions.iter().any(|entry| moves(entry.change)) {
         let why = format!(
             "byte {at} holds data that do not belong to it, perhaps a boot loader's, where it would be written: straddle plan \
              --repair --wipe gives them up"
@@ -72,8 +72,8 @@ pub(super) fn overwritten<'a>(
     steps: &[Step],
 ) -> Result<Vec<(&'a Lost, ByteOffset)>, ReadError> {
     let mut found = Vec::new();
-    let is_kept = |lost: &&Lost| plan.is_fresh() && lost.partition.is_some() && !lost.is_overwritten;
-    for lost in plan.lost().iter().filter(is_kept) {
+    let is_kept = |lost: &&Lost| plan.fresh && lost.partition.is_some() && !lost.is_overwritten;
+    for lost in plan.lost.iter().filter(is_kept) {
         let mut written = changed(steps).filter(|(span, ..)| span.overlaps(lost.at)).peekable();
         if written.peek().is_none() {
             continue;
@@ -149,8 +149,8 @@ pub(super) fn unaccounted(
 /// structures of a table that are whole, which are records and arrays of entries whose checksum is right.
 fn known(plan: &Plan, medium: &dyn Medium, stack: &Stack) -> Result<Vec<Span>, ReadError> {
     // Of partitions that go, see `overwritten`.
-    let mut known: Vec<Span> = plan.lost().iter().map(|lost| lost.at).collect();
-    known.extend(plan.table().partitions.iter().filter_map(|entry| match entry.change {
+    let mut known: Vec<Span> = plan.lost.iter().map(|lost| lost.at).collect();
+    known.extend(plan.table.partitions.iter().filter_map(|entry| match entry.change {
         Change::Moved { from, sectors } => former(from, sectors, plan.block()),
         _ => None,
     }));

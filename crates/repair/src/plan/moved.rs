@@ -7,7 +7,7 @@ use straddle_layout::{MARKER_GUID, MARKER_MBR, Partition, TableKind, boot_area};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
 use super::spared::Spared;
-use super::{Change, Draft, Entry, Format, Plan, Situation, Slot, Table, named_harm, span_of};
+use super::{Change, Draft, Entry, Format, Parts, Plan, Situation, Slot, Table, named_harm, span_of};
 use crate::error::PlanError;
 use crate::fingerprint::Fingerprint;
 use crate::grain::Grain;
@@ -108,7 +108,7 @@ impl<'a> Base<'a> {
             entry.why.clone_from(&shift.why);
         }
         records.into_iter().for_each(|records| records.enter(&mut table));
-        let plan = Plan {
+        let plan = Plan(Parts {
             disk,
             fresh: false,
             converts: None,
@@ -121,7 +121,7 @@ impl<'a> Base<'a> {
             lost: Vec::new(),
             notes: self.notes.clone(),
             seed: request.seed.to_string(),
-        };
+        });
         plan.checked()
     }
 }
@@ -222,9 +222,9 @@ impl Plan {
         let is_listed = |entry: &&Entry| moves(entry) && !matches!(entry.slot, Slot::Logical { .. });
         let numbers = self.table.partitions.iter().filter(is_listed).map(|entry| entry.number);
         let number = numbers.min().ok_or(PlanError::Nothing)?;
-        marked.table.partitions.retain(|entry| !moves(entry));
+        marked.0.table.partitions.retain(|entry| !moves(entry));
         let is_gpt = self.table.format == Format::Gpt;
-        marked.table.partitions.push(Entry {
+        marked.0.table.partitions.push(Entry {
             number,
             start: Lba::containing(place.start(), block),
             sectors: block.blocks_floor(place.len()),
@@ -238,8 +238,8 @@ impl Plan {
             fs: None,
             why: Vec::new(),
         });
-        marked.table.partitions.sort_by_key(|entry| entry.number);
-        marked.notes.clear();
+        marked.0.table.partitions.sort_by_key(|entry| entry.number);
+        marked.0.notes.clear();
         marked.checked()
     }
 }

@@ -38,16 +38,19 @@ impl Draft<'_> {
         }
         match self.situation.stack.kind {
             TableKind::Content(content) if !request.wipe => {
-                return Err(PlanError::WouldDestroy { name: content.name() });
+                return Err(PlanError::WouldDestroy(format!("is {} as a whole", content.name())));
             }
-            TableKind::Foreign(name) if !request.wipe => return Err(PlanError::WouldReplace { name }),
+            TableKind::Foreign(name) if !request.wipe => {
+                let why = format!("has a partition table of type {name}, which is not read");
+                return Err(PlanError::WouldDestroy(why));
+            }
             _ => {}
         }
         let situation = self.situation;
         if let Some(what) = unrecognised(situation.medium, situation.stack)?
             && !request.wipe
         {
-            return Err(PlanError::WouldLose { what });
+            return Err(PlanError::WouldDestroy(format!("holds {what}")));
         }
         check_percents(&request.parts)?;
         let mut table = self.empty_table(format)?;
@@ -414,7 +417,7 @@ pub(super) fn extended_entry(number: u32, start: Lba, sectors: LbaCount, kind: O
 /// Refuses more than one part with the rest, and percentages that add up to more than 100.
 pub(super) fn check_percents(parts: &[Part]) -> Result<(), PlanError> {
     if parts.iter().filter(|part| part.size == Size::Rest).count() > 1 {
-        return Err(PlanError::TwoRests);
+        return Err(PlanError::Contradiction("only one partition can have the rest".to_owned()));
     }
     let percent = |part: &Part| if let Size::Percent(percent) = part.size { u64::from(percent) } else { 0 };
     match parts.iter().map(percent).sum() {
@@ -422,7 +425,7 @@ pub(super) fn check_percents(parts: &[Part]) -> Result<(), PlanError> {
             let _: u64 = sum;
             Ok(())
         }
-        sum => Err(PlanError::Percents(sum)),
+        sum => Err(PlanError::Contradiction(format!("the sizes in percent add up to {sum} %"))),
     }
 }
 

@@ -2,12 +2,13 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use straddle_layout::Role;
 use straddle_units::{Lba, LbaCount};
 
 /// A table's format.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Format {
     /// GUID partition table.
@@ -26,7 +27,8 @@ impl fmt::Display for Format {
 }
 
 /// A partition's place in the table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Slot {
     /// An entry of the table itself.
     Primary,
@@ -35,6 +37,8 @@ pub enum Slot {
     /// A logical partition.
     Logical {
         /// The sector of its extended boot record.
+        #[serde(rename = "ebr_lba")]
+        #[schemars(with = "u64")]
         ebr: Lba,
     },
 }
@@ -50,7 +54,8 @@ impl From<Slot> for Role {
 }
 
 /// What happens to a partition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Change {
     /// It is unchanged: its entry keeps every bit.
     Kept,
@@ -59,43 +64,62 @@ pub enum Change {
     /// It keeps its start and ends later.
     Grown {
         /// Its former number of sectors.
+        #[serde(rename = "from_sectors")]
+        #[schemars(with = "u64")]
         from: LbaCount,
     },
     /// Its data move: its entry changes in position and size only.
     Moved {
         /// Its former first sector.
+        #[serde(rename = "from_lba")]
+        #[schemars(with = "u64")]
         from: Lba,
         /// Its former number of sectors.
+        #[serde(rename = "from_sectors")]
+        #[schemars(with = "u64")]
         sectors: LbaCount,
     },
 }
 
 /// A partition of the table.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Partition")]
+#[serde(deny_unknown_fields)]
 pub struct Entry {
     /// Its number.
     pub number: u32,
     /// First sector.
+    #[serde(rename = "start_lba")]
+    #[schemars(with = "u64")]
     pub start: Lba,
     /// Number of sectors.
+    #[schemars(with = "u64")]
     pub sectors: LbaCount,
     /// Its place in the table.
+    #[serde(rename = "role")]
     pub slot: Slot,
     /// A GUID in capitals, or an MBR type in hexadecimal digits.
+    #[serde(rename = "type")]
     pub kind: String,
     /// Its unique GUID (GPT).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uuid: Option<String>,
     /// Its name (GPT).
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
     /// Its attribute bits (GPT).
+    #[serde(default)]
     pub attributes: u64,
     /// Its active flag (MBR).
+    #[serde(default)]
     pub bootable: bool,
     /// What happens to it.
     pub change: Change,
     /// The file system that is to be created in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fs: Option<String>,
     /// Why it is placed where it is.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub why: Vec<String>,
 }
 
@@ -118,15 +142,20 @@ pub(crate) fn last_of(start: Lba, sectors: LbaCount) -> Lba {
 }
 
 /// A partition table.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct Table {
     /// Its format.
     pub format: Format,
     /// The disk's identifier: a GUID, or eight hexadecimal digits.
     pub id: String,
     /// The first sector that partitions may use.
+    #[serde(rename = "first_usable_lba")]
+    #[schemars(with = "u64")]
     pub first_usable: Lba,
     /// The last sector that partitions may use.
+    #[serde(rename = "last_usable_lba")]
+    #[schemars(with = "u64")]
     pub last_usable: Lba,
     /// Number of entries in the array of a GPT; 0 for an MBR.
     pub entries: u32,

@@ -27,7 +27,7 @@ use straddle_layout::read_all;
 use straddle_units::{ByteCount, Span};
 
 use super::boot::Loaders;
-use super::media::{Carrier, Place, Writer};
+use super::media::{Carrier, Writer};
 use super::payload::{Payload, Table};
 use super::recorded::{self, Which, is_recorded, record};
 use super::unallocated::clear;
@@ -68,9 +68,11 @@ pub enum Outcome {
 /// A move that has begun.
 pub struct Run<'a> {
     pub(super) disk: &'a mut dyn Disk,
-    pub(super) journal: Place,
+    pub(super) journal: JournalPlace,
     pub(super) place: Span,
     pub(super) payload: Payload,
+    /// Whether it was begun here, and not found.
+    pub(super) is_new: bool,
     /// Whether the disk had no table, nor anything else that fills it: the journal alone says that there is a move.
     pub(super) has_no_table: bool,
     /// Whether the user asks to go on although something has written to the data.
@@ -95,7 +97,6 @@ impl Realign {
         journal: JournalPlace,
         id: [u8; 16],
     ) -> Result<Run<'a>, MoveError> {
-        let journal = Place::from(journal);
         let (place, payload, job) = match self.prepare(target, &journal, id) {
             Ok(prepared) => prepared,
             Err(error) => {
@@ -109,6 +110,7 @@ impl Realign {
             journal,
             place,
             payload,
+            is_new: true,
             has_no_table: false,
             insists: false,
             owns_space: true,
@@ -128,7 +130,7 @@ impl Realign {
     fn prepare(
         &self,
         disk: &dyn Disk,
-        journal: &Place,
+        journal: &JournalPlace,
         id: [u8; 16],
     ) -> Result<(Span, Payload, Job), MoveError> {
         let stack = recognise(disk, &self.plan)?;
@@ -137,23 +139,18 @@ impl Realign {
         self.check_unallocated(disk, None, Look::Whole)?;
         check_kernel(disk)?;
         let place = match (journal, self.journal) {
-            (Place::File(file), _) => Span::first(file.size),
-            (Place::Inside, Journal::Inside(place)) => place,
-            (Place::Inside, Journal::Elsewhere { needed }) => {
+            (JournalPlace::File(file), _) => Span::first(file.size),
+            (JournalPlace::Inside, Journal::Inside(place)) => place,
+            (JournalPlace::Inside, Journal::Elsewhere { needed }) => {
                 return Err(MoveError::NeedsJournal(needed));
             }
         };
-        let mut payload = Payload::new(self, disk, &stack, id)?;
-        payload.birth = journal.birth();
+        let payload = Payload::new(self, disk, &stack, id)?;
         let job = self.job(id, payload.encode()?)?;
         Ok((place, payload, job))
     }
 
     /// Whether the table of `target` is the one that this plan leads to.
-    ///
-    /// # Errors
-    ///
-    /// If the target cannot be read.
     pub fn is_done(&self, target: &Target<'_>) -> Result<bool, MoveError> {
         self.is_listed(target)
     }
@@ -161,7 +158,7 @@ impl Realign {
     /// Whether the table that counts on `disk` is the one that this plan leads to.
     pub(super) fn is_listed(&self, disk: &dyn Medium) -> Result<bool, MoveError> {
         let stack = straddle_layout::read_stack(disk, Some(self.plan.block()), None)?;
-        let entries = &self.plan.table().partitions;
+        let entries = &self.plan.table.partitions;
         let is_there = |entry: &Entry| {
             stack.partitions.iter().any(|p| p.number == entry.number && Some(p.span) == self.plan.span(entry))
         };
@@ -182,14 +179,14 @@ impl Realign {
         let loaders = Loaders::read(disk, &stack)?;
         let is_moved = |number: u32| {
             let is_it = |entry: &&Entry| entry.number == number && logical::moves(entry);
-            self.plan.table().partitions.iter().any(|entry| is_it(&entry))
+            self.plan.table.partitions.iter().any(|entry| is_it(&entry))
         };
         if let Some((number, what)) = refer::immovable(&stack, is_moved) {
             return Err(MoveError::Partition { number, what });
         }
         let block = self.plan.block();
-        let format = self.plan.table().format;
-        for entry in &self.plan.table().partitions {
+        let format = self.plan.table.format;
+        for entry in &self.plan.table.partitions {
             let Change::Moved { from, .. } = entry.change else { continue };
             if !logical::moves(entry) {
                 continue;
@@ -202,7 +199,7 @@ impl Realign {
             if refer::used(partition, block) > span.len() {
                 return Err(differs(differs::USE));
             }
-            let anchor = inner::anchor(partition, self.plan.grain(), block);
+            let anchor = inner::anchor(partition, self.plan.grain, block);
             // The grain of the plan may be coarser than the one that chose what is aligned.
             if self.anchor(number) != ByteCount::ZERO
                 && anchor.is_none_or(|anchor| anchor.offset != self.anchor(number))
@@ -295,20 +292,12 @@ impl<'a> Run<'a> {
     }
 
     /// How far it is.
-    ///
-    /// # Errors
-    ///
-    /// If the journal cannot be read.
     pub fn state(&mut self) -> Result<State, MoveError> {
         let found = self.with_disks(inspect)?;
         found.map(|(_, state)| state).ok_or(MoveError::Nothing)
     }
 
     /// Whether a rollback has begun, which must be completed.
-    ///
-    /// # Errors
-    ///
-    /// If the journal cannot be read.
     pub fn is_turned(&mut self) -> Result<bool, MoveError> {
         Ok(matches!(self.state()?, State::RollingBack | State::Back))
     }
@@ -325,10 +314,6 @@ impl<'a> Run<'a> {
 
     /// The same; hands the list of what could not be read, which may be empty, to `list` when all data are in
     /// their new places and the table still has the marker. If that fails, the move is not finished.
-    ///
-    /// # Errors
-    ///
-    /// As [`finish`](Self::finish), and [`MoveError::List`].
     pub fn finish_listing(mut self, watch: Watch<'_>, list: Listing<'_>) -> Result<Outcome, MoveError> {
         let state = self.state()?;
         self.check(&state, false)?;
@@ -351,7 +336,7 @@ impl<'a> Run<'a> {
         list(&bad).map_err(MoveError::List)?;
         self.payload.write(self.disk, Table::New).map_err(|error| {
             let is_listed = matches!(self.payload.realign.is_listed(self.disk), Ok(true));
-            match self.payload.realign.plan.table().format {
+            match self.payload.realign.plan.table.format {
                 Format::Gpt if is_listed => error.after(Ending::OneCopy),
                 Format::Mbr if is_listed => error.after(Ending::Unsettled),
                 _ => error,
@@ -374,10 +359,6 @@ impl<'a> Run<'a> {
     }
 
     /// The same; hands over the list of what could not be read as [`finish_listing`](Self::finish_listing).
-    ///
-    /// # Errors
-    ///
-    /// As [`roll_back`](Self::roll_back), and [`MoveError::List`].
     pub fn roll_back_listing(mut self, watch: Watch<'_>, list: Listing<'_>) -> Result<Outcome, MoveError> {
         let state = self.state()?;
         self.check(&state, true)?;
@@ -398,21 +379,7 @@ impl<'a> Run<'a> {
         let beside = self.payload.new_records();
         let ended = self.with_disks(|disks, place| {
             let Some(found) = open(disks, place)? else { return Ok(None) };
-            let ended = match found {
-                Recovered::Unfinished(held) if skips_bad => {
-                    held.beside(beside).skip_bad().rollback(verify, watch)?
-                }
-                Recovered::Unfinished(held) => held.beside(beside).rollback(verify, watch)?,
-                Recovered::Moved(held) if skips_bad => {
-                    held.beside(beside).skip_bad().rollback(verify, watch)?
-                }
-                Recovered::Moved(held) => held.beside(beside).rollback(verify, watch)?,
-                Recovered::Turned(held) if skips_bad => {
-                    held.beside(beside).skip_bad().rollback(verify, watch)?
-                }
-                Recovered::Turned(held) => held.beside(beside).rollback(verify, watch)?,
-                Recovered::Back(back) => Ended::Complete(back),
-            };
+            let ended = found.rollback((beside, skips_bad), verify, watch)?;
             Ok(match ended {
                 Ended::Complete(back) => Some(back.bad().to_vec()),
                 Ended::Paused => None,
@@ -482,7 +449,7 @@ impl<'a> Run<'a> {
     fn record(&mut self, which: Which) -> Result<(), MoveError> {
         let plan = &self.payload.realign.plan;
         let references = self.payload.realign.references.iter().filter_map(|(number, reference)| {
-            let entry = plan.table().partitions.iter().find(|entry| entry.number == *number)?;
+            let entry = plan.table.partitions.iter().find(|entry| entry.number == *number)?;
             Some((plan.span(entry)?, reference))
         });
         for (span, reference) in references.clone() {
@@ -523,14 +490,14 @@ impl<'a> Run<'a> {
     /// Removes the journal's file.
     fn close(self) -> Result<(), MoveError> {
         match self.journal {
-            Place::File(file) => file.remove(),
-            Place::Inside => Ok(()),
+            JournalPlace::File(file) => file.remove(),
+            JournalPlace::Inside => Ok(()),
         }
     }
 
     /// Where the journal is, if it is on the disk itself.
     pub(super) fn place_on_disk(&self) -> Option<Span> {
-        matches!(self.journal, Place::Inside).then_some(self.place)
+        matches!(self.journal, JournalPlace::Inside).then_some(self.place)
     }
 
     pub(super) fn with_disks<T>(
@@ -544,13 +511,13 @@ impl<'a> Run<'a> {
 
 pub(super) fn with_disks<T>(
     disk: &mut dyn Disk,
-    journal: &mut Place,
+    journal: &mut JournalPlace,
     use_them: impl FnOnce(Disks<'_>) -> Result<T, RelocateError>,
 ) -> Result<T, MoveError> {
     let mut carrier = Carrier(disk);
     Ok(match journal {
-        Place::Inside => use_them(Disks::one(&mut carrier))?,
-        Place::File(file) => {
+        JournalPlace::Inside => use_them(Disks::one(&mut carrier))?,
+        JournalPlace::File(file) => {
             let mut writer = Writer(&file.file);
             use_them(Disks::two(&mut carrier, &mut writer))?
         }

@@ -2,31 +2,25 @@
 //!
 //! Invariants: before the first write, the table on the disk is the one that the journal's state leaves, or
 //! that one with a torn sector, and the data are where the journal says: a file may be a journal of another disk, or an
-//! older copy of the right one. As long as the old table counts, the disk may be in use: what the journal would restore is
-//! then compared in any case. A table that another program has written is overwritten only by
+//! older copy of the right one. As long as the old table counts, the disk may be in use: then there is only a way back, which
+//! removes the journal. A table that another program has written is overwritten only by
 //! [`Run::restore_table`], which saves it first.
 
 use std::path::Path;
 
-use crate::relocate::{State, Whereabouts, is_latest, slots};
+use crate::relocate::{State, Whereabouts, is_latest};
 use straddle_device::Medium;
-use straddle_layout::{Role, read_stack};
-use straddle_units::{ByteOffset, Span};
 
+use super::MoveError;
 use super::carry::Run;
-use super::media::Place;
 use super::payload::Table;
 use super::witness::Testimony;
-use super::{Look, MoveError};
 use crate::apply::BackedUp;
 use crate::encode::Step;
 use crate::foresee::After;
 
 /// Data are not as the journal has them.
 const OLDER: &str = "the data have moved on, or were written to, since it was written: name the latest copy of it; if it is that, --restore-table FILE goes on";
-
-/// The file is not the one that was made for the journal.
-const COPY: &str = "the file is a copy, and may be older than the data: name the journal itself; if it was copied after the move had stopped, --restore-table FILE goes on";
 
 impl Run<'_> {
     /// Checks that the disk has the table that a move in this state leaves, with the data where the journal says, and
@@ -98,35 +92,22 @@ impl Run<'_> {
             // The data are in use again, and nothing is written to them.
             State::Moved => table == Some(Table::New),
             State::Back => table == Some(Table::Old),
-            State::NotBegun => table == Some(Table::Old) && goes_back && steps.is_empty(),
+            State::NotBegun => self.is_new || (table == Some(Table::Old) && goes_back && steps.is_empty()),
             State::Moving { .. } | State::RollingBack => false,
         };
         if is_over {
             return Ok(());
         }
+        // The disk may have been in use since the journal was made.
+        if *state == State::NotBegun && table == Some(Table::Old) && !goes_back {
+            return Err(MoveError::NotBegun);
+        }
         let foreign = |why: &str| Err(MoveError::Foreign(why.to_owned()));
-        if let Place::File(file) = &self.journal
-            && let (Some(made), Some(found)) = (self.payload.birth, file.birth())
-            && made != found
-            && !self.insists
-        {
-            return foreign(COPY);
-        }
-        let is_unmarked = *state == State::NotBegun && table == Some(Table::Old);
-        if is_unmarked {
-            self.check_unused(disk, goes_back)?;
-        }
         let whereabouts = self.with_disks(Whereabouts::read)?;
         match self.payload.testimony(&After { medium: &*self.disk, steps }, &whereabouts) {
-            Testimony::Changed(at) | Testimony::Absent(at) if is_unmarked => {
-                return Err(MoveError::UsedSince(at));
-            }
-            Testimony::Changed(_) if !self.insists => return foreign(OLDER),
-            Testimony::Absent(_) => return foreign("the data are not where it says"),
-            Testimony::There | Testimony::Changed(_) => {}
-        }
-        if is_unmarked && !goes_back {
-            self.check_journal_unused()?;
+            Testimony::Changed if !self.insists => return foreign(OLDER),
+            Testimony::Absent => return foreign("the data are not where it says"),
+            Testimony::There | Testimony::Changed => {}
         }
         match self.insists || self.with_disks(is_latest)? {
             true => Ok(()),
@@ -134,67 +115,30 @@ impl Run<'_> {
         }
     }
 
-    /// Refuses a disk, with the old table, that was used since the journal was made. On the way back nothing but that
-    /// table is written.
-    fn check_unused(&self, disk: &dyn Medium, goes_back: bool) -> Result<(), MoveError> {
-        if !goes_back {
-            self.payload.realign.check_unallocated(disk, self.place_on_disk(), Look::Whole)?;
-            self.payload.realign.check_contents(disk)?;
-        }
-        self.payload.used_since(disk)?.map_or(Ok(()), |at| Err(MoveError::UsedSince(at)))
-    }
-
-    /// Refuses data in the journal's space, of which no more than the journal's own was written.
-    fn check_journal_unused(&mut self) -> Result<(), MoveError> {
-        if self.place_on_disk().is_some() {
-            for span in self.with_disks(slots)? {
-                self.payload.realign.check_journal_place(self.disk, span)?;
-            }
-        }
-        Ok(())
-    }
-
     /// Puts the table of the move back, with the marker if data have moved, after saving what that overwrites in a new
-    /// file at `backup`, which `undo` takes. `None`, and no file, if the table is the move's, or torn. Otherwise the
-    /// extended boot records of the table that was there which lie where data of the move may be. From now on the journal is
+    /// file at `backup`, which `undo` takes. False, and no file, if the table is the move's, or torn. From now on the journal is
     /// followed although another program has written to the data.
     ///
     /// # Errors
     ///
     /// [`MoveError`]. If a write fails, or the power, it can be repeated with another file.
-    pub fn restore_table(&mut self, backup: &Path) -> Result<Option<Vec<ByteOffset>>, MoveError> {
+    pub fn restore_table(&mut self, backup: &Path) -> Result<bool, MoveError> {
         self.insists = true;
         let state = self.state()?;
         if self.fits(self.disk, &state)? || self.torn(&state)?.is_some() {
-            return Ok(None);
+            return Ok(false);
         }
         if state == State::NotBegun && !self.has_no_table {
             let why = "no data have moved, and the disk has a table: nothing is left to do";
             return Err(MoveError::Foreign(why.to_owned()));
         }
-        let records = self.records_over_data()?;
         let table = if state == State::NotBegun { Table::Old } else { Table::Marked };
         let steps = self.payload.restoring(self.disk, table)?;
         self.check_data(&state, true, &steps)?;
         BackedUp::of_restored(self.disk, steps, (table == Table::Marked, backup))?.write()?;
         let _ = self.disk.reread_table();
         (self.has_no_table, self.owns_space) = (false, false);
-        Ok(Some(records))
-    }
-
-    /// The extended boot records of the table on the disk that lie where data of the move may be.
-    fn records_over_data(&self) -> Result<Vec<ByteOffset>, MoveError> {
-        let stack = read_stack(self.disk, Some(self.payload.realign.plan().block()), None)?;
-        let moves = self.payload.realign.moves();
-        let is_over = |at: &ByteOffset| {
-            let places = moves.iter().flat_map(|one| [Some(one.from), one.destination()]).flatten();
-            places.into_iter().any(|span: Span| span.start() <= *at && *at < span.end())
-        };
-        let record = |partition: &straddle_layout::Partition| match partition.role {
-            Role::Logical { ebr } => ebr.to_bytes(stack.block),
-            Role::Primary | Role::Extended => None,
-        };
-        Ok(stack.partitions.iter().filter_map(record).filter(is_over).collect())
+        Ok(true)
     }
 
     /// Refuses to go on with a move whose rollback has begun, before anything is written.

@@ -55,10 +55,6 @@ struct Sorted {
 
 /// The partitions that have to move if none is named, with the byte of the drive where the data of a layer begin
 /// for which one is placed.
-///
-/// # Errors
-///
-/// If the table cannot be changed.
 pub fn must_move(situation: &Situation<'_>) -> Result<Vec<(u32, Option<ByteOffset>)>, RealignError> {
     let block = situation.block();
     let data = |one: &Chosen| one.data(span_of(&one.entry, block)?.start());
@@ -67,10 +63,6 @@ pub fn must_move(situation: &Situation<'_>) -> Result<Vec<(u32, Option<ByteOffse
 
 /// The partitions that start off a boundary of 4096 bytes or of the drive and stay if they are not named, with
 /// the reason.
-///
-/// # Errors
-///
-/// If the table cannot be changed.
 pub fn staying(situation: &Situation<'_>) -> Result<Vec<(u32, String)>, RealignError> {
     Ok(sort(situation)?.stays)
 }

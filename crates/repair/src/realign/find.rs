@@ -9,9 +9,8 @@ use straddle_units::{ByteCount, ByteOffset, Span};
 
 use super::carry::{Run, with_disks};
 use super::journals::{anywhere, is_in_use};
-use super::media::Place;
 use super::payload::Payload;
-use super::{FoundJournal, MoveError, NoJournal};
+use super::{JournalFile, JournalPlace, MoveError, NoJournal};
 use crate::target::{Disk, Target};
 
 /// Finds the journal on the disk: where the marker is, or, if there is no table or `is_whole`, anywhere.
@@ -49,7 +48,7 @@ impl<'a> Run<'a> {
     /// # Errors
     ///
     /// [`MoveError::Nothing`] if there is none; and if the journal is not this disk's. Nothing was written.
-    pub fn find(target: &'a mut Target<'_>, file: Option<FoundJournal>) -> Result<Self, MoveError> {
+    pub fn find(target: &'a mut Target<'_>, file: Option<JournalFile>) -> Result<Self, MoveError> {
         Self::found(target, file, false)
     }
 
@@ -58,13 +57,13 @@ impl<'a> Run<'a> {
     /// # Errors
     ///
     /// As [`find`](Self::find); [`NoJournal::Anywhere`] if there is none.
-    pub fn search(target: &'a mut Target<'_>, file: Option<FoundJournal>) -> Result<Self, MoveError> {
+    pub fn search(target: &'a mut Target<'_>, file: Option<JournalFile>) -> Result<Self, MoveError> {
         Self::found(target, file, true)
     }
 
     fn found(
         target: &'a mut Target<'_>,
-        file: Option<FoundJournal>,
+        file: Option<JournalFile>,
         is_whole: bool,
     ) -> Result<Self, MoveError> {
         let disk: &mut dyn Disk = target;
@@ -76,16 +75,16 @@ impl<'a> Run<'a> {
         };
         let (stack, has_no_table) = (&stack, !is_in_use(&stack));
         let (mut journal, mut place) = match file {
-            Some(FoundJournal(file)) => {
+            Some(file) => {
                 let place = Span::first(file.size);
-                (Place::File(file), place)
+                (JournalPlace::File(file), place)
             }
             None => match (journal_of(disk, stack, is_whole), unread) {
                 (Err(MoveError::Nothing), Some(error)) => return Err(error.into()),
-                (place, _) => (Place::Inside, place?),
+                (place, _) => (JournalPlace::Inside, place?),
             },
         };
-        let is_inside = matches!(journal, Place::Inside);
+        let is_inside = matches!(journal, JournalPlace::Inside);
         if is_inside && crate::copy::is_unfinished(disk)? {
             return Err(MoveError::NoJournal(NoJournal::Copy));
         }
@@ -106,7 +105,7 @@ impl<'a> Run<'a> {
             })
         })?;
         let payload = Payload::decode(job.payload())?;
-        let serial = &payload.realign.plan.disk().serial;
+        let serial = &payload.realign.plan.disk.serial;
         if *serial != disk.identity().serial {
             return Err(MoveError::Foreign("its serial number differs".to_owned()));
         }
@@ -118,6 +117,7 @@ impl<'a> Run<'a> {
             journal,
             place,
             payload,
+            is_new: false,
             has_no_table,
             insists: false,
             owns_space: !has_no_table,

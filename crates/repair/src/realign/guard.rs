@@ -14,6 +14,7 @@ use straddle_units::{Boundary, ByteCount, ByteOffset, Span};
 
 use super::recorded::{Site, sites};
 use super::{MoveError, Realign, logical};
+use crate::document::hexadecimal;
 use crate::fingerprint::bytes_of;
 use crate::foresee::lay_over;
 use crate::plan::{Change, Entry, Slot, former};
@@ -36,20 +37,6 @@ pub(super) struct Guard {
     /// Bytes of it that may be anything: from, and to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     free: Vec<(usize, usize)>,
-}
-
-mod hexadecimal {
-    use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
-    use straddle_device::hex::{decode, encode};
-
-    pub(super) fn serialize<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Error> {
-        encode(bytes).serialize(to)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
-        let text = String::deserialize(from)?;
-        decode(&text).ok_or_else(|| D::Error::custom("a physical sector is not hexadecimal"))
-    }
 }
 
 impl Guard {
@@ -99,7 +86,7 @@ impl Guard {
         let (plan, at) = (&realign.plan, block.start().get());
         let mut was = bytes_of(disk, block).ok()?;
         let mut kept = Vec::new();
-        for entry in &plan.table().partitions {
+        for entry in &plan.table.partitions {
             let Some((new, inside)) = plan.span(entry).and_then(|new| Some((new, common(block, new)?)))
             else {
                 continue;
@@ -122,10 +109,10 @@ impl Guard {
     fn before(disk: &dyn Medium, realign: &Realign, block: Span) -> Option<Self> {
         let plan = &realign.plan;
         let moves = |number: u32| {
-            plan.table().partitions.iter().any(|entry| entry.number == number && logical::moves(entry))
+            plan.table.partitions.iter().any(|entry| entry.number == number && logical::moves(entry))
         };
         let is_kept = |entry: &&Entry| matches!(entry.slot, Slot::Logical { .. }) || moves(entry.number);
-        let spans = plan.before().iter().filter(|entry| entry.slot != Slot::Extended).filter(is_kept);
+        let spans = plan.before.iter().filter(|entry| entry.slot != Slot::Extended).filter(is_kept);
         let kept: Vec<Span> =
             spans.filter_map(|entry| plan.span(entry)).filter_map(|span| common(block, span)).collect();
         Self::keeping(block, bytes_of(disk, block).ok()?, &kept, &[])
@@ -160,19 +147,6 @@ impl Guard {
 
     pub(super) fn bytes(&self) -> &[u8] {
         &self.was
-    }
-
-    /// Whether another one has the same bytes where they may not be anything.
-    pub(super) fn is_as(&self, other: &Self) -> bool {
-        let is_free = |byte: usize| self.free.iter().any(|(from, to)| (*from..*to).contains(&byte));
-        let mut bytes = self.was.iter().zip(&other.was).enumerate();
-        (self.at, self.was.len(), &self.free) == (other.at, other.was.len(), &other.free)
-            && bytes.all(|(at, (one, other))| one == other || is_free(at))
-    }
-
-    /// Whether this fits a disk of this size.
-    pub(super) fn fits(&self, size: ByteCount) -> bool {
-        self.span().is_some_and(|span| Span::first(size).contains(span))
     }
 
     pub(super) fn span(&self) -> Option<Span> {
@@ -234,7 +208,7 @@ impl Guard {
 /// The physical sectors of what records the starts of partitions that move, in their new places.
 pub(super) fn boot_blocks(realign: &Realign) -> Vec<Span> {
     let written = sites_in(realign).filter_map(|(site, _, new)| site.span(new));
-    blocks_of(realign.plan.disk().size, realign.blocks, written)
+    blocks_of(realign.plan.disk.size, realign.blocks, written)
 }
 
 /// The fields of what records the starts of partitions that move, in their old places.
@@ -246,7 +220,7 @@ pub(super) fn fields(realign: &Realign) -> Vec<Span> {
 fn sites_in(realign: &Realign) -> impl Iterator<Item = (Site, ByteOffset, ByteOffset)> {
     let plan = &realign.plan;
     let found = realign.references.iter().filter_map(move |(number, reference)| {
-        let entry = plan.table().partitions.iter().find(|entry| entry.number == *number)?;
+        let entry = plan.table.partitions.iter().find(|entry| entry.number == *number)?;
         let (old, new) = (origin(realign, entry)?.start(), plan.span(entry)?.start());
         Some(sites(reference)?.into_iter().map(move |site| (site, old, new)))
     });

@@ -63,21 +63,30 @@ fn counts(medium: &dyn Medium, place: Span, stack: &Stack) -> bool {
 }
 
 /// The places that journals which end at a byte name as their own, whether or not the rest of them is there.
-pub(super) fn at_end(medium: &dyn Medium, end: ByteOffset) -> Vec<Span> {
+fn at_end(medium: &dyn Medium, end: ByteOffset) -> Vec<Span> {
     let start = ByteOffset::new(end.get().saturating_sub(LARGEST_BLOCK));
     let bytes = end.checked_since(start).and_then(|len| Span::new(start, len));
     bytes.map_or_else(Vec::new, |bytes| named_within(Disks::one(&mut Reading(medium)), bytes))
 }
 
+/// Whether a journal with a title at one of the ends of `place` may be that of a move that is not over.
+pub(super) fn has_needed(medium: &dyn Medium, place: Span) -> bool {
+    let first = place.start().checked_add(BlockSize::B512.bytes());
+    let named = first.into_iter().chain([place.end()]).flat_map(|end| at_end(medium, end));
+    named.into_iter().any(|place| {
+        let found = inspect(Disks::one(&mut Reading(medium)), place);
+        matches!(found, Ok(Some((_, State::Moving { .. } | State::RollingBack))))
+    })
+}
+
 /// Where journals end as a rule: before the end of the disk, and before what the table lists.
-pub(super) fn ends(size: ByteCount, stack: &Stack) -> Vec<ByteOffset> {
+fn ends(size: ByteCount, stack: &Stack) -> Vec<ByteOffset> {
     let end = size.get();
     let mut ends = Vec::new();
     for block in [BlockSize::B512, BlockSize::B4096].map(|block| block.get()) {
         ends.extend([Some(end), end.checked_sub(GPT_BACKUP * block), Some(mbr::LBAS * block)]);
     }
-    let steps = room::nominal_ends(size).chain(room::fine_ends(size));
-    ends.extend(steps.map(|at| Some(at.get())));
+    ends.extend(room::nominal_ends(size).map(|at| Some(at.get())));
     ends.push(stack.usable.map(|usable| usable.end().get()));
     for partition in &stack.partitions {
         let record = match partition.role {
@@ -97,25 +106,21 @@ pub(super) fn ends(size: ByteCount, stack: &Stack) -> Vec<ByteOffset> {
 
 /// Whether a move that never began, or is over, left this journal: the table lists all that it would have moved, or has,
 /// where it is.
-pub(super) fn is_over(payload: &Payload, state: State, stack: &Stack) -> bool {
-    let plan = payload.realign.plan();
+fn is_over(payload: &Payload, state: State, stack: &Stack) -> bool {
+    let plan = &payload.realign.plan;
     let place = |entry: &Entry| match state {
         State::NotBegun | State::Back => old_span(plan, entry),
         State::Moved => plan.span(entry),
         State::Moving { .. } | State::RollingBack => None,
     };
-    let mut moved = plan
-        .table()
-        .partitions
-        .iter()
-        .filter(|entry| matches!(entry.change, Change::Moved { .. }))
-        .peekable();
+    let mut moved =
+        plan.table.partitions.iter().filter(|entry| matches!(entry.change, Change::Moved { .. })).peekable();
     moved.peek().is_some() && moved.all(|entry| is_listed(stack, entry, place(entry)))
 }
 
 /// Where an entry was before the moves.
 fn old_span(plan: &Plan, entry: &Entry) -> Option<Span> {
-    plan.before().iter().find(|old| old.number == entry.number).and_then(|old| plan.span(old))
+    plan.before.iter().find(|old| old.number == entry.number).and_then(|old| plan.span(old))
 }
 
 /// Whether the table lists an entry at `place`, under its number.

@@ -1,12 +1,11 @@
 //! What moves write to: the target and the file of a journal.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read as _};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::relocate::{FileAccess, journal_len};
-use serde::{Deserialize, Serialize};
 use straddle_device::claim::{self, Claim};
 use straddle_device::{FileId, Medium, ReadError};
 use straddle_units::{ByteCount, ByteOffset, Span};
@@ -14,44 +13,18 @@ use straddle_units::{ByteCount, ByteOffset, Span};
 use super::{MoveError, Realign};
 use crate::target::Disk;
 
-/// Where the journal of a move that begins is.
+/// Where the journal of a move is.
 #[derive(Debug)]
 pub enum JournalPlace {
     /// In unallocated space of the disk.
     Inside,
-    /// In a file on another disk, which was made for it.
-    File(NewJournal),
+    /// In a file on another disk, which is removed in the end.
+    File(JournalFile),
 }
 
-/// A file that was made for a journal, locked. It is written to, and removed in the end.
+/// A file for a journal, locked. One that was found is written to only if it holds the journal of a move.
 #[derive(Debug)]
-pub struct NewJournal(JournalHandle);
-
-/// A file that may hold the journal of an unfinished move, locked. It is written to only if it does.
-#[derive(Debug)]
-pub struct FoundJournal(pub(super) JournalHandle);
-
-/// Where the journal of a run is.
-#[derive(Debug)]
-pub(super) enum Place {
-    /// In unallocated space of the disk.
-    Inside,
-    /// In a file on another disk.
-    File(JournalHandle),
-}
-
-impl From<JournalPlace> for Place {
-    fn from(place: JournalPlace) -> Self {
-        match place {
-            JournalPlace::Inside => Self::Inside,
-            JournalPlace::File(NewJournal(file)) => Self::File(file),
-        }
-    }
-}
-
-/// A file for a journal, locked.
-#[derive(Debug)]
-pub(super) struct JournalHandle {
+pub struct JournalFile {
     pub(super) file: File,
     /// Without symbolic links: what they lead to is the journal, and they are the user's.
     path: PathBuf,
@@ -61,27 +34,7 @@ pub(super) struct JournalHandle {
     _claim: Claim,
 }
 
-/// When a file was made, in seconds and nanoseconds. A copy of the file has another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Birth {
-    seconds: i64,
-    nanoseconds: u32,
-}
-
-/// The file systems, by their magic numbers, of which the time is known to be that of the file, whichever kernel
-/// mounts them: ext4, XFS, Btrfs, F2FS and tmpfs.
-const WITH_BIRTH: [u64; 5] = [0xEF53, 0x5846_5342, 0x9123_683E, 0xF2F5_2010, 0x0102_1994];
-
-impl Place {
-    /// When its file was made, if that is known.
-    pub(super) fn birth(&self) -> Option<Birth> {
-        match self {
-            Self::File(file) => file.birth(),
-            Self::Inside => None,
-        }
-    }
-
+impl JournalPlace {
     /// Removes the file that was made for a move that cannot begin.
     pub(super) fn discard(self) {
         if let Self::File(file) = self
@@ -93,12 +46,8 @@ impl Place {
     }
 }
 
-impl NewJournal {
+impl JournalFile {
     /// Makes a new file for the journal of `realign`. A file that exists is refused.
-    ///
-    /// # Errors
-    ///
-    /// [`MoveError::JournalFile`].
     pub fn create(path: &Path, realign: &Realign) -> Result<Self, MoveError> {
         let failed = |source| MoveError::JournalFile { path: path.to_owned(), source };
         let payload = vec![0; crate::relocate::LARGEST_PAYLOAD];
@@ -106,9 +55,7 @@ impl NewJournal {
         // It will hold data of the disk, which not everybody may read.
         let made = File::options().read(true).write(true).create_new(true).mode(0o600).open(path);
         let file = made.map_err(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => {
-                MoveError::JournalExists { path: path.to_owned(), is_journal: is_journal(path) }
-            }
+            io::ErrorKind::AlreadyExists => MoveError::JournalExists(path.to_owned()),
             _ => failed(error),
         })?;
         let made = reserve(&file, len).and_then(|()| file.sync_all()).and_then(|()| {
@@ -119,7 +66,33 @@ impl NewJournal {
             let _ = FileId::remove_open(&file, path);
             failed(error)
         })?;
-        Ok(Self(JournalHandle { is_new: true, ..JournalHandle::of(file, path)? }))
+        Ok(Self { is_new: true, ..Self::of(file, path)? })
+    }
+
+    /// Opens the file of an unfinished move. Of a symbolic link, the file that it leads to is the journal: that
+    /// one is removed in the end, and the link stays.
+    pub fn open(path: &Path) -> Result<Self, MoveError> {
+        let failed = |source| MoveError::JournalFile { path: path.to_owned(), source };
+        let path = &std::fs::canonicalize(path).map_err(failed)?;
+        if !std::fs::metadata(path).map_err(failed)?.is_file() {
+            return Err(failed(io::Error::other("it is not a regular file")));
+        }
+        let file = File::options().read(true).write(true).open(path).map_err(failed)?;
+        Self::of(file, path)
+    }
+
+    fn of(file: File, path: &Path) -> Result<Self, MoveError> {
+        let failed = |source| MoveError::JournalFile { path: path.to_owned(), source };
+        let claim = claim::take(&file, path).map_err(|error| failed(io::Error::other(error)))?;
+        let size = FileAccess::new(&file).size().map_err(failed)?;
+        Ok(Self { file, path: path.to_owned(), size, is_new: false, _claim: claim })
+    }
+
+    /// Removes the file of a move that is complete. Another file that has its name now stays; the journal has no
+    /// contents any more.
+    pub(super) fn remove(self) -> Result<(), MoveError> {
+        let failed = |source| MoveError::JournalFile { path: self.path.clone(), source };
+        FileId::remove_open(&self.file, &self.path).map_err(failed)
     }
 }
 
@@ -133,65 +106,6 @@ fn reserve(mut file: &File, len: ByteCount) -> io::Result<()> {
             io::copy(&mut io::repeat(0).take(len.get()), &mut file).map(drop)
         }
         reserved => Ok(reserved?),
-    }
-}
-
-/// Whether a file begins as a journal does. One that cannot be read may. No other program is waited for, as the other
-/// end of a pipe would be.
-fn is_journal(path: &Path) -> bool {
-    if !std::fs::metadata(path).is_ok_and(|found| found.is_file()) {
-        return false;
-    }
-    let mut start = [0; 16];
-    let waits_for_nobody = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-    let file = File::options().read(true).custom_flags(waits_for_nobody).open(path);
-    match file.and_then(|mut file| file.read_exact(&mut start)) {
-        Ok(()) => crate::relocate::is_title(&start),
-        Err(error) => error.kind() != io::ErrorKind::UnexpectedEof,
-    }
-}
-
-impl FoundJournal {
-    /// Opens the file of an unfinished move. Of a symbolic link, the file that it leads to is the journal: that
-    /// one is removed in the end, and the link stays.
-    ///
-    /// # Errors
-    ///
-    /// [`MoveError::JournalFile`].
-    pub fn open(path: &Path) -> Result<Self, MoveError> {
-        let failed = |source| MoveError::JournalFile { path: path.to_owned(), source };
-        let path = &std::fs::canonicalize(path).map_err(failed)?;
-        if !std::fs::metadata(path).map_err(failed)?.is_file() {
-            return Err(failed(io::Error::other("it is not a regular file")));
-        }
-        let file = File::options().read(true).write(true).open(path).map_err(failed)?;
-        JournalHandle::of(file, path).map(Self)
-    }
-}
-
-impl JournalHandle {
-    fn of(file: File, path: &Path) -> Result<Self, MoveError> {
-        let failed = |source| MoveError::JournalFile { path: path.to_owned(), source };
-        let claim = claim::take(&file, path).map_err(|error| failed(io::Error::other(error)))?;
-        let size = FileAccess::new(&file).size().map_err(failed)?;
-        Ok(Self { file, path: path.to_owned(), size, is_new: false, _claim: claim })
-    }
-
-    /// When the file was made, if its file system says so.
-    pub(super) fn birth(&self) -> Option<Birth> {
-        use rustix::fs::{AtFlags, StatxFlags, fstatfs, statx};
-        let magic = u64::try_from(fstatfs(&self.file).ok()?.f_type).ok()?;
-        let found = statx(&self.file, "", AtFlags::EMPTY_PATH, StatxFlags::BTIME).ok()?;
-        let is_known = found.stx_mask & StatxFlags::BTIME.bits() != 0 && WITH_BIRTH.contains(&magic);
-        let (seconds, nanoseconds) = (found.stx_btime.tv_sec, found.stx_btime.tv_nsec);
-        is_known.then_some(Birth { seconds, nanoseconds })
-    }
-
-    /// Removes the file of a move that is complete. Another file that has its name now stays; the journal has no
-    /// contents any more.
-    pub(super) fn remove(self) -> Result<(), MoveError> {
-        let failed = |source| MoveError::JournalFile { path: self.path.clone(), source };
-        FileId::remove_open(&self.file, &self.path).map_err(failed)
     }
 }
 

@@ -107,20 +107,10 @@ pub enum MoveError {
     },
     /// The file for the journal is there already.
     #[error(
-        "{}: nothing was written: the file is there already{}",
-        path.display(),
-        if *.is_journal {
-            ", and it may hold the only copy of data on their way: do not remove it; 'straddle resume' with this --journal goes on"
-        } else {
-            ", and holds no journal: name another one, or remove it"
-        }
+        "{}: nothing was written: the file is there already, and may hold the only copy of data on their way: do not remove it; 'straddle resume' with this --journal goes on, or says what it holds",
+        .0.display()
     )]
-    JournalExists {
-        /// The file.
-        path: PathBuf,
-        /// Whether it holds a journal.
-        is_journal: bool,
-    },
+    JournalExists(PathBuf),
     /// There is no unfinished move.
     #[error(
         "no unfinished move: its table has no marker; if another program has written its table over that of an unfinished move, --restore-table FILE searches all of the disk for the journal"
@@ -132,11 +122,11 @@ pub enum MoveError {
     /// The journal is of another disk or plan, or not the latest one.
     #[error("nothing was written: the journal is of another disk, or of this one at another time: {0}")]
     Foreign(String),
-    /// No data have moved, and the disk was used since.
+    /// No data have moved, and the disk may have been used since.
     #[error(
-        "nothing was written: no data have moved, and byte {0} was written to since the journal was made: 'straddle resume --rollback' removes the journal; plan again"
+        "nothing was written: no data have moved: --rollback removes the journal, and restores the table if that is lost; then apply the plan again"
     )]
-    UsedSince(ByteOffset),
+    NotBegun,
     /// It is being rolled back.
     #[error("nothing was written: its rollback has begun and must be completed: --rollback")]
     Turned,
@@ -216,9 +206,9 @@ impl MoveError {
             | Self::Changed(_)
             | Self::Foreign(_)
             | Self::OtherTable
-            | Self::UsedSince(_)
+            | Self::NotBegun
             | Self::Turned
-            | Self::JournalExists { .. }
+            | Self::JournalExists(_)
             | Self::Complete => ErrorKind::Refused,
         }
     }

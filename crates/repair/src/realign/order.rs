@@ -1,18 +1,16 @@
 //! The order in which partitions move to their new places.
 //!
-//! Invariants: a move overwrites nothing but what it moves itself and what is nobody's. If all of
-//! the partitions that are left wait for one another, the smallest that can makes a detour through free space.
+//! Invariants: a move overwrites nothing but what it moves itself and what is nobody's. What can arrive does. If all of
+//! the partitions that are left wait for one another, some make detours through free space: of the ends of each free space,
+//! and of a limited number of states, those that move the fewest bytes.
 
-use std::collections::BTreeSet;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
 
 use crate::relocate::Move;
 use straddle_units::{ByteCount, ByteOffset, Span};
 
-use super::detours::{detours, ends};
 use super::places::Ground;
-
-/// How many states are looked at before the search for an order is given up.
-const MOST_STATES: usize = 20_000;
 
 /// A partition's way: as many bytes as it keeps, and their new place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +18,12 @@ pub(super) struct Trip {
     pub(super) number: u32,
     pub(super) from: Span,
     pub(super) to: ByteOffset,
+}
+
+impl Trip {
+    fn destination(&self) -> Option<Span> {
+        Span::new(self.to, self.from.len())
+    }
 }
 
 /// Partitions that wait for one another, and no free space for a detour.
@@ -32,141 +36,112 @@ pub(super) struct Deadlock {
     pub(super) missing: ByteCount,
 }
 
-/// Where a partition is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum At {
-    Start,
-    /// At this byte, on a detour.
-    Aside(ByteOffset),
-    Done,
-}
-
-struct Search<'a> {
-    trips: &'a [Trip],
-    fixed: &'a [Span],
-    ground: &'a Ground,
-    seen: BTreeSet<Vec<At>>,
-    moves: Vec<Move>,
-}
-
 /// Returns the moves in an order that works.
 pub(super) fn order(trips: &[Trip], fixed: &[Span], ground: &Ground) -> Result<Vec<Move>, Deadlock> {
-    let mut search = Search { trips, fixed, ground, seen: BTreeSet::new(), moves: Vec::new() };
-    let mut state = vec![At::Start; trips.len()];
-    if search.run(&mut state) {
-        return Ok(search.moves);
+    let (mut moves, mut waiting, mut taken) = (Vec::new(), trips.to_vec(), fixed.to_vec());
+    let can_arrive = |trip: &Trip, waiting: &[Trip]| {
+        let is_free =
+            |to: Span| waiting.iter().all(|other| other.number == trip.number || !other.from.overlaps(to));
+        trip.destination().is_some_and(is_free)
+    };
+    while let Some(index) = waiting.iter().position(|trip| can_arrive(trip, &waiting)) {
+        let trip = waiting.remove(index);
+        taken.extend(trip.destination());
+        moves.push(Move { from: trip.from, to: trip.to });
     }
-    detours(trips, fixed, ground).ok_or_else(|| search.deadlock())
+    moves.retain(|one| one.from.start() != one.to);
+    match detours(&waiting, &taken, ground) {
+        Some(rest) => moves.extend(rest),
+        // What has arrived may be where a detour would be possible.
+        None => return detours(trips, fixed, ground).ok_or_else(|| deadlock(&waiting, &taken, ground)),
+    }
+    Ok(moves)
 }
 
-impl Search<'_> {
-    fn span(&self, index: usize, at: At) -> Option<Span> {
-        let trip = self.trips[index];
-        match at {
-            At::Start => Some(trip.from),
-            At::Aside(start) => Span::new(start, trip.from.len()),
-            At::Done => Span::new(trip.to, trip.from.len()),
-        }
-    }
+/// Describes what is left when no partition can move to its place any more.
+fn deadlock(waiting: &[Trip], taken: &[Span], ground: &Ground) -> Deadlock {
+    let lens = || waiting.iter().map(|trip| trip.from.len());
+    let gaps = ground.free.gaps(waiting.iter().map(|trip| trip.from).chain(taken.iter().copied()));
+    let largest = gaps.into_iter().map(Span::len).max().unwrap_or_default();
+    let least = lens().min().unwrap_or_default();
+    let all = ByteCount::new(lens().fold(0, |sum, len| sum.saturating_add(len.get())));
+    let needed = if least > largest { least } else { all };
+    let missing = needed.checked_sub(largest).filter(|missing| *missing != ByteCount::ZERO);
+    // Beginning and end of a gap need not be those of a physical sector.
+    let missing = missing.unwrap_or(ground.physical.size());
+    Deadlock { numbers: waiting.iter().map(|trip| trip.number).collect(), largest, missing }
+}
 
-    /// Whether a partition can move to `to` now.
-    fn is_free(&self, state: &[At], index: usize, to: Span) -> bool {
-        (0..state.len())
-            .filter(|other| *other != index)
-            .filter_map(|other| self.span(other, state[other]))
-            .all(|span| !span.overlaps(to))
-    }
+/// How many states of a single partition are looked at. Each costs the square of their number.
+const MOST_STATES: usize = 2_000_000;
 
-    fn can_finish(&self, state: &[At], index: usize) -> bool {
-        state[index] != At::Done
-            && self.span(index, At::Done).is_some_and(|to| self.is_free(state, index, to))
-    }
+/// Where each partition starts.
+type State = Vec<ByteOffset>;
 
-    /// Searches from this state on; true if all partitions have arrived.
-    fn run(&mut self, state: &mut Vec<At>) -> bool {
-        if state.iter().all(|at| *at == At::Done) {
-            return true;
+/// A move of a partition: its index, and where it was before.
+type Step = (usize, ByteOffset);
+
+/// Returns moves that bring all partitions to their places, as few bytes as possible; `None` if none are found.
+fn detours(trips: &[Trip], fixed: &[Span], ground: &Ground) -> Option<Vec<Move>> {
+    let start: State = trips.iter().map(|trip| trip.from.start()).collect();
+    let goal: State = trips.iter().map(|trip| trip.to).collect();
+    let mut known: BTreeMap<State, (u64, Option<Step>)> = BTreeMap::from([(start.clone(), (0, None))]);
+    let most = MOST_STATES / (trips.len() * trips.len()).max(1);
+    let mut open = BinaryHeap::from([Reverse((0_u64, start))]);
+    while let Some(Reverse((cost, state))) = open.pop() {
+        if state == goal {
+            return Some(moves(trips, &known, state));
         }
-        if self.seen.len() >= MOST_STATES || !self.seen.insert(state.clone()) {
-            return false;
+        if known.len() > most || known.get(&state).is_some_and(|(least, _)| *least < cost) {
+            continue;
         }
-        for index in 0..state.len() {
-            if self.can_finish(state, index) && self.step(state, index, At::Done) {
-                return true;
+        for (index, to) in steps(trips, &state, fixed, ground) {
+            let mut next = state.clone();
+            next[index] = to;
+            let sum = cost.saturating_add(trips[index].from.len().get());
+            if known.get(&next).is_none_or(|(least, _)| sum < *least) {
+                known.insert(next.clone(), (sum, Some((index, state[index]))));
+                open.push(Reverse((sum, next)));
             }
         }
-        for (index, aside) in self.detours(state) {
-            if self.step(state, index, At::Aside(aside)) {
-                return true;
-            }
-        }
-        false
     }
+    None
+}
 
-    /// Makes a move and searches on; takes it back if that leads nowhere.
-    fn step(&mut self, state: &mut Vec<At>, index: usize, to: At) -> bool {
-        let was = state[index];
-        let (Some(from), Some(target)) = (self.span(index, was), self.span(index, to)) else { return false };
-        state[index] = to;
-        let is_move = from != target;
-        if is_move {
-            self.moves.push(Move { from, to: target.start() });
-        }
-        if self.run(state) {
-            return true;
-        }
-        if is_move {
-            self.moves.pop();
-        }
-        state[index] = was;
-        false
+/// The moves that are possible in a state.
+fn steps(trips: &[Trip], state: &State, fixed: &[Span], ground: &Ground) -> Vec<(usize, ByteOffset)> {
+    let span = |index: usize, at: ByteOffset| Span::new(at, trips[index].from.len());
+    let mut found = Vec::new();
+    for index in 0..state.len() {
+        let others = (0..state.len()).filter(|other| *other != index);
+        let taken = others.filter_map(|other| span(other, state[other])).chain(fixed.iter().copied());
+        let gaps = ground.free.gaps(taken);
+        let goal = trips[index].to;
+        let can_arrive = span(index, goal).is_some_and(|to| gaps.iter().any(|gap| gap.contains(to)));
+        let asides = gaps.iter().flat_map(|gap| ends(*gap, trips[index].from.len(), ground));
+        let places = asides.chain(can_arrive.then_some(goal));
+        found.extend(places.filter(|to| *to != state[index]).map(|to| (index, to)));
     }
+    found
+}
 
-    /// The free space in a state.
-    fn gaps(&self, state: &[At]) -> Vec<Span> {
-        let spans = (0..state.len()).filter_map(|index| self.span(index, state[index]));
-        self.ground.free.gaps(spans.chain(self.fixed.iter().copied()))
-    }
+/// The first and the last place of this length in a gap, on physical sectors.
+fn ends(gap: Span, len: ByteCount, ground: &Ground) -> impl Iterator<Item = ByteOffset> {
+    let first = ground.physical.ceil(gap.start());
+    let last = gap.end().checked_back(len).and_then(|last| ground.physical.floor(last));
+    let fits = first.zip(last).filter(|(first, last)| first <= last);
+    let last = fits.filter(|(first, last)| first != last).map(|(_, last)| last);
+    fits.map(|(first, _)| first).into_iter().chain(last)
+}
 
-    /// The detours that can be made, the shortest partition first, and first to where nothing else is to go.
-    fn detours(&self, state: &[At]) -> Vec<(usize, ByteOffset)> {
-        let mut waiting: Vec<usize> = (0..state.len()).filter(|index| state[*index] == At::Start).collect();
-        waiting.sort_by_key(|index| (self.trips[*index].from.len(), *index));
-        let gaps = self.gaps(state);
-        let targets: Vec<Span> = (0..state.len()).filter_map(|index| self.span(index, At::Done)).collect();
-        let clear: Vec<Span> = gaps.iter().flat_map(|gap| gap.gaps(targets.iter().copied())).collect();
-        let mut found = Vec::new();
-        for gaps in [&clear, &gaps] {
-            for index in &waiting {
-                for gap in gaps.iter() {
-                    found.extend(
-                        ends(*gap, self.trips[*index].from.len(), self.ground).map(|start| (*index, start)),
-                    );
-                }
-            }
-        }
-        found
+/// Follows the steps back to the first state.
+fn moves(trips: &[Trip], known: &BTreeMap<State, (u64, Option<Step>)>, mut state: State) -> Vec<Move> {
+    let mut moves = Vec::new();
+    while let Some((_, Some((index, was)))) = known.get(&state) {
+        let from = Span::new(*was, trips[*index].from.len()).unwrap_or(trips[*index].from);
+        moves.push(Move { from, to: state[*index] });
+        state[*index] = *was;
     }
-
-    /// Describes the state in which no partition can move to its place any more.
-    fn deadlock(&self) -> Deadlock {
-        let mut state = vec![At::Start; self.trips.len()];
-        while let Some(index) = (0..state.len()).find(|index| self.can_finish(&state, *index)) {
-            state[index] = At::Done;
-        }
-        let waiting = || (0..state.len()).filter(|index| state[*index] == At::Start);
-        let lens = || waiting().map(|index| self.trips[index].from.len());
-        let largest = self.gaps(&state).into_iter().map(Span::len).max().unwrap_or_default();
-        // Beginning and end of a gap need not be those of a physical sector.
-        let margin = self.ground.physical.size();
-        let least = lens().min().unwrap_or_default();
-        let all = ByteCount::new(lens().fold(0, |sum, len| sum.saturating_add(len.get())));
-        let needed = if least > largest { least } else { all };
-        let missing = needed.checked_sub(largest).filter(|missing| *missing != ByteCount::ZERO);
-        Deadlock {
-            numbers: waiting().map(|index| self.trips[index].number).collect(),
-            largest,
-            missing: missing.unwrap_or(margin),
-        }
-    }
+    moves.reverse();
+    moves
 }

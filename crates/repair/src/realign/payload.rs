@@ -5,23 +5,21 @@
 //! which the marker hides: until then anything may be in their sectors. So all of a chain's are durable before the table that leads to them is.
 
 mod copies;
-mod foreign_writes;
 mod pieces;
 pub(super) mod restore;
 
 use crate::relocate::{State, Whereabouts};
 use serde::{Deserialize, Serialize};
 use straddle_device::Medium;
-use straddle_device::hex::{decode, encode as hex};
 use straddle_layout::Stack;
 use straddle_layout::format::mbr;
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
 
 use self::pieces::Pieces;
 use super::guard::Guard;
-use super::media::Birth;
 use super::witness::{self, Testimony, Witness};
-use super::{Journal, MoveError, Realign, RealignError, RealignFile, Reference, boot, logical};
+use super::{Journal, MoveError, Realign, RealignError, Reference, boot, logical};
+use crate::document::hexadecimal;
 use crate::encode::{Chains, Step, chains, encode};
 use crate::fingerprint::bytes_of;
 use crate::foresee::lay_over;
@@ -31,54 +29,9 @@ use crate::target::Disk;
 /// A power cut leaves each unit of this size either old or new, never mixed.
 const UNIT: usize = 512;
 
-/// Bytes that differ between the tables.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct PlaceFile {
-    at: u64,
-    old: String,
-    marked: String,
-    new: String,
-    /// Whether everything is flushed after it.
-    flush: bool,
-}
-
-/// The form in which it is stored.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct PayloadFile {
-    realign: RealignFile,
-    table: Vec<PlaceFile>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    records: Vec<RecordFile>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    guards: Vec<Guard>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    boot_guards: Vec<Guard>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    new_guards: Vec<Guard>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    old_guards: Vec<Guard>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    rest: Vec<Guard>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    witnesses: Vec<Witness>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    birth: Option<Birth>,
-}
-
-/// An extended boot record.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RecordFile {
-    at: u64,
-    /// Whether it is one of the new chain; otherwise it is one of the old chain.
-    new: bool,
-    bytes: String,
-}
-
 /// The three tables of a disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(super) enum Table {
     /// The old one.
     Old,
@@ -89,12 +42,17 @@ pub(super) enum Table {
 }
 
 /// Bytes of the table, in its three forms of the same length.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Place {
     at: u64,
+    #[serde(with = "hexadecimal")]
     old: Vec<u8>,
+    #[serde(with = "hexadecimal")]
     marked: Vec<u8>,
+    #[serde(with = "hexadecimal")]
     new: Vec<u8>,
+    /// Whether everything is flushed after it.
     flush: bool,
 }
 
@@ -113,10 +71,12 @@ impl Place {
 }
 
 /// A sector of the old or of the new chain of extended boot records.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Record {
     at: u64,
     of: Table,
+    #[serde(with = "hexadecimal")]
     bytes: Vec<u8>,
 }
 
@@ -127,7 +87,8 @@ impl Record {
 }
 
 /// A plan, with the tables that lead to it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Payload {
     pub(super) realign: Realign,
     places: Vec<Place>,
@@ -142,8 +103,6 @@ pub(super) struct Payload {
     rest: Vec<Guard>,
     /// Of the data that move.
     witnesses: Vec<Witness>,
-    /// When the file of the journal was made, if that is known.
-    pub(super) birth: Option<Birth>,
 }
 
 /// Guards, as the disk is now: of the table, of boot sectors, of the new and of the old chain.
@@ -202,19 +161,9 @@ impl Payload {
         let tables = places.iter().filter_map(Place::span).chain(records.iter().filter_map(Record::span));
         let besides: Vec<Span> = tables.chain(of_boot.filter_map(Guard::span)).collect();
         let witnesses = witness::take(disk, realign, &besides);
-        let realign = realign.clone();
-        let payload = Self {
-            realign,
-            places,
-            records,
-            guards,
-            boot_guards,
-            new_guards,
-            old_guards,
-            rest,
-            witnesses,
-            birth: None,
-        };
+        let realign = realign.clone().estimated(None);
+        let payload =
+            Self { realign, places, records, guards, boot_guards, new_guards, old_guards, rest, witnesses };
         // The marker takes the entry of a partition that moves, so that it changes nothing else.
         for step in &enter {
             let Step::Write { at, old, new, .. } = step else { continue };
@@ -236,89 +185,39 @@ impl Payload {
     }
 
     pub(super) fn encode(&self) -> Result<Vec<u8>, MoveError> {
-        let place = |place: &Place| PlaceFile {
-            at: place.at,
-            old: hex(&place.old),
-            marked: hex(&place.marked),
-            new: hex(&place.new),
-            flush: place.flush,
-        };
-        let table = self.places.iter().map(place).collect();
-        let record = |record: &Record| RecordFile {
-            at: record.at,
-            new: record.of == Table::New,
-            bytes: hex(&record.bytes),
-        };
-        let records = self.records.iter().map(record).collect();
-        let file = PayloadFile {
-            realign: RealignFile::from(&self.realign),
-            table,
-            records,
-            guards: self.guards.clone(),
-            boot_guards: self.boot_guards.clone(),
-            new_guards: self.new_guards.clone(),
-            old_guards: self.old_guards.clone(),
-            rest: self.rest.clone(),
-            witnesses: self.witnesses.clone(),
-            birth: self.birth,
-        };
-        serde_json::to_vec(&file).map_err(|error| RealignError::Invalid(error.to_string()).into())
-    }
-
-    /// Whether these bytes have the form of a payload, or of the start of one. The parser does not judge text that is cut off.
-    pub(super) fn is_begun(bytes: &[u8]) -> bool {
-        let is_text = std::str::from_utf8(bytes).map_or_else(|error| error.error_len().is_none(), |_| true);
-        is_text && serde_json::from_slice::<PayloadFile>(bytes).map_or_else(|error| error.is_eof(), |_| true)
+        serde_json::to_vec(self).map_err(|error| RealignError::Invalid(error.to_string()).into())
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, MoveError> {
-        let invalid = |why: String| MoveError::from(RealignError::Invalid(why));
-        let mut file: PayloadFile =
-            serde_json::from_slice(bytes).map_err(|error| invalid(error.to_string()))?;
-        let realign = Realign::try_from(file.realign.clone())?;
-        let size = realign.plan.disk().size;
-        let mut places = Vec::new();
-        for PlaceFile { at, old, marked, new, flush } in std::mem::take(&mut file.table) {
-            let bytes =
-                |text: &str| decode(text).ok_or_else(|| invalid("a table is not hexadecimal".to_owned()));
-            let (old, marked, new) = (bytes(&old)?, bytes(&marked)?, bytes(&new)?);
-            let span = Span::new(ByteOffset::new(at), ByteCount::new(old.len() as u64));
-            let fits = span.is_some_and(|span| Span::first(size).contains(span));
-            if !fits || old.len() != marked.len() || old.len() != new.len() || !old.len().is_multiple_of(UNIT)
-            {
-                return Err(invalid(format!("the bytes of the table at byte {at} contradict each other")));
-            }
-            places.push(Place { at, old, marked, new, flush });
+        let invalid = |why: String| Err(RealignError::Invalid(why).into());
+        let payload: Self = match serde_json::from_slice(bytes) {
+            Ok(payload) => payload,
+            Err(error) => return invalid(error.to_string()),
+        };
+        let disk = Span::first(payload.realign.plan.disk.size);
+        let fits = |span: Option<Span>| {
+            span.is_some_and(|span| {
+                disk.contains(span) && span.len().is_multiple_of(ByteCount::new(UNIT as u64))
+            })
+        };
+        let is_one = |place: &Place| {
+            let len = place.old.len();
+            fits(place.span()) && [place.marked.len(), place.new.len()] == [len, len]
+        };
+        if let Some(place) = payload.places.iter().find(|place| !is_one(place)) {
+            return invalid(format!("the bytes of the table at byte {} contradict each other", place.at));
         }
-        let mut records = Vec::new();
-        for RecordFile { at, new, bytes } in file.records {
-            let bytes = decode(&bytes).ok_or_else(|| invalid("a record is not hexadecimal".to_owned()))?;
-            let span = Span::new(ByteOffset::new(at), ByteCount::new(bytes.len() as u64));
-            let fits = span.is_some_and(|span| Span::first(size).contains(span));
-            if !fits || !bytes.len().is_multiple_of(UNIT) {
-                return Err(invalid(format!("the extended boot record at byte {at} is not on the disk")));
-            }
-            records.push(Record { at, of: if new { Table::New } else { Table::Old }, bytes });
+        if let Some(record) = payload.records.iter().find(|record| !fits(record.span())) {
+            return invalid(format!("the extended boot record at byte {} is not on the disk", record.at));
         }
-        let (guards, boot_guards) = (file.guards, file.boot_guards);
-        let (new_guards, old_guards, rest) = (file.new_guards, file.old_guards, file.rest);
-        let of_boot = guards.iter().chain(&boot_guards).chain(&new_guards).chain(&old_guards);
-        if !of_boot.chain(&rest).all(|guard| guard.fits(size)) {
-            return Err(invalid("a physical sector is not on the disk".to_owned()));
+        let guards =
+            [&payload.guards, &payload.boot_guards, &payload.new_guards, &payload.old_guards, &payload.rest];
+        let mut spans = guards.into_iter().flatten().map(Guard::span);
+        if !spans.all(|span| span.is_some_and(|span| disk.contains(span))) {
+            return invalid("a physical sector is not on the disk".to_owned());
         }
-        let (witnesses, birth) = (file.witnesses, file.birth);
-        Ok(Self {
-            realign,
-            places,
-            records,
-            guards,
-            boot_guards,
-            new_guards,
-            old_guards,
-            rest,
-            witnesses,
-            birth,
-        })
+        drop(spans);
+        Ok(payload)
     }
 
     /// What restores the physical sectors of the table that a power cut has torn. They have the marker then, or the old
@@ -526,7 +425,7 @@ fn marker(realign: &Realign) -> Result<Span, RealignError> {
         return Ok(place);
     }
     let (plan, block) = (&realign.plan, realign.plan.block());
-    let entries = || plan.table().partitions.iter();
+    let entries = || plan.table.partitions.iter();
     let starts: Vec<ByteOffset> = entries()
         .flat_map(|entry| {
             let was = match entry.change {

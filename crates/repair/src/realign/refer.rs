@@ -3,6 +3,8 @@
 //! Invariants: it says what can be seen on the disk. What cannot be seen, such as a Windows that is
 //! hibernated on another disk or in an encrypted volume, is not reported.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use straddle_layout::layer::{Facts, Layer};
 use straddle_layout::{Content, FsKind, Partition, Role, Stack, TableKind, Unclaimed};
 use straddle_units::{BlockSize, ByteCount, ByteOffset};
@@ -15,21 +17,30 @@ use crate::kinds;
 use crate::plan::{Entry, Format, Slot};
 
 /// Something that refers to the old place of a partition.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum Reference {
     /// The boot sector of NTFS, FAT ("hidden sectors") or exFAT ("partition offset", under a checksum) records
     /// where the partition starts.
     BootSector {
-        /// The file system.
+        /// The file system, as blkid names it.
+        #[serde(rename = "file_system", with = "with_boot_sector")]
+        #[schemars(with = "String")]
         kind: FsKind,
         /// The recorded start, in sectors of the file system.
+        #[serde(rename = "recorded_sectors")]
         recorded: u64,
-        /// What it has to be after the move; `None` if that is not a multiple of its sector or does not fit.
+        /// What it has to be after the move; absent if that is not a multiple of its sector or does not fit.
+        #[serde(default, rename = "correct_sectors", skip_serializing_if = "Option::is_none")]
         correct: Option<u64>,
         /// The sector of the file system.
+        #[serde(rename = "sector_bytes")]
+        #[schemars(with = "u64")]
         sector: ByteCount,
         /// Where copies of the boot sector are in the partition.
+        #[serde(default, rename = "copies_bytes", skip_serializing_if = "Vec::is_empty")]
+        #[schemars(with = "Vec<u64>")]
         copies: Vec<ByteOffset>,
     },
     /// The MBR's boot code starts this partition: its own boot loader may list sectors of the disk.
@@ -44,12 +55,17 @@ pub enum Reference {
         /// Whether the boot image is in the partition's first sector, and not in that of the disk.
         in_partition: bool,
         /// Where the core image is in the partition.
+        #[serde(rename = "core_bytes")]
+        #[schemars(with = "u64")]
         core: ByteOffset,
         /// The first sector of the core image on the disk, of 512 bytes as all here.
+        #[serde(rename = "recorded_sectors")]
         recorded: u64,
         /// What it is after the move.
+        #[serde(rename = "correct_sectors")]
         correct: u64,
         /// The first sector of each piece of the rest of the core image, before the move.
+        #[serde(rename = "pieces_sectors")]
         pieces: Vec<u64>,
     },
     /// GRUB's boot code lists sectors of this partition, and is of a version that is not understood, or lists
@@ -60,8 +76,10 @@ pub enum Reference {
     /// SYSLINUX's boot sector adds the recorded start of its partition to what it lists.
     Syslinux {
         /// The recorded start, in sectors of 512 bytes.
+        #[serde(rename = "recorded_sectors")]
         recorded: u64,
-        /// What it has to be after the move; `None` if that does not fit.
+        /// What it has to be after the move; absent if that does not fit.
+        #[serde(default, rename = "correct_sectors", skip_serializing_if = "Option::is_none")]
         correct: Option<u64>,
     },
     /// Boot entries of the firmware record where this EFI system partition is, and its size.
@@ -72,6 +90,21 @@ pub enum Reference {
     Hibernation,
     /// F2FS places its zones on boundaries of the disk, as they were when it was made.
     Zones,
+}
+
+/// The name of a file system with a boot sector.
+mod with_boot_sector {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+    use straddle_layout::FsKind;
+
+    pub(super) fn serialize<S: Serializer>(kind: &FsKind, to: S) -> Result<S::Ok, S::Error> {
+        kind.name().serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<FsKind, D::Error> {
+        let kind = FsKind::from_name(&String::deserialize(from)?).filter(|kind| kind.has_boot_sector());
+        kind.ok_or_else(|| D::Error::custom("a boot sector of an unknown file system"))
+    }
 }
 
 impl Reference {

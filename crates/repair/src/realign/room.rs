@@ -6,11 +6,14 @@
 use std::cmp::Reverse;
 
 use crate::relocate::{Job, LARGEST_PAYLOAD, Move, journal_len_with};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use straddle_device::{Medium, ReadError};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, KIB, MIB, Span};
 
 use super::unallocated::Look;
-use super::{Realign, RealignError, RealignFile, guard, witness};
+use super::{Realign, RealignError, guard, witness};
+use crate::document::SpanForm;
 use crate::error::PlanError;
 use crate::plan::{Entry, Format, Slot, span_of};
 
@@ -24,10 +27,8 @@ const SMALLER: [ByteCount; 4] =
     [ByteCount::new(4 * MIB), ByteCount::new(MIB), ByteCount::new(256 * KIB), ByteCount::new(64 * KIB)];
 /// A journal in the middle of free space ends at a multiple of a power of two, where it can be found whatever the
 /// table lists: of at least this, and at this number of places of a disk at most.
-const STEP: u64 = 64 * MIB;
+const STEP: u64 = MIB;
 const PLACES: u64 = 32;
-/// The least on a small disk, whose journals find no other place.
-const FINE_STEP: u64 = MIB;
 /// How many bytes the three tables take in the journal, beside the plan itself, in hexadecimal, with the physical
 /// sectors around them: two copies of a GPT of 128 entries, or an MBR; and at least.
 const TABLES: (usize, usize) = (320 << 10, 16 << 10);
@@ -37,29 +38,19 @@ const GUARD: usize = 8400;
 /// The old and the new extended boot record of a logical partition.
 const RECORDS: usize = 2 * (GUARD + (4 << 10));
 
-/// What leads to the end of a journal without the marker; the best first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Trace {
-    /// The size of the disk, or what every table lists.
-    Lasting,
-    /// The size of the disk, in a finer division.
-    Fine,
-    /// An extended boot record, which no GPT has that an MBR is converted to.
-    Record,
-    /// The table before the moves.
-    OldTable,
-    /// The table after them.
-    NewTable,
-}
-
 /// Where the journal of the moves can be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Journal {
     /// In these unallocated bytes of the disk.
-    Inside(Span),
-    /// In a file on another disk, as large as this: there is no empty room on the disk itself.
+    #[serde(rename = "unallocated")]
+    Inside(#[schemars(with = "SpanForm")] Span),
+    /// In a file on another disk, as large as this (`straddle apply --journal FILE`): there is no empty room on the disk
+    /// itself.
+    #[serde(rename = "file")]
     Elsewhere {
         /// The size of the journal.
+        #[serde(rename = "size_bytes")]
+        #[schemars(with = "u64")]
         needed: ByteCount,
     },
 }
@@ -67,14 +58,14 @@ pub enum Journal {
 impl Realign {
     /// Chooses the window, and the place for a journal that also holds this plan.
     pub(super) fn find_journal(&mut self, medium: &dyn Medium, look: Look) -> Result<(), RealignError> {
-        let json = serde_json::to_vec(&RealignFile::from(&*self));
+        let json = serde_json::to_vec(self);
         let json = json.map_err(|error| RealignError::Invalid(error.to_string()))?;
-        let is_gpt = self.plan.table().format == Format::Gpt;
+        let is_gpt = self.plan.table.format == Format::Gpt;
         let is_logical = |entry: &&Entry| !is_gpt && entry.number > 4;
-        let logical = self.plan.table().partitions.iter().filter(is_logical).count();
+        let logical = self.plan.table.partitions.iter().filter(is_logical).count();
         let tables = if is_gpt { TABLES.0 } else { TABLES.1 + logical * RECORDS };
         // Two records of each logical partition, old and new.
-        let records = self.plan.table().partitions.len().saturating_mul(in_memory(self.plan.block()) * 8);
+        let records = self.plan.table.partitions.len().saturating_mul(in_memory(self.plan.block()) * 8);
         let records = if self.plan.moves_logical() { records } else { 0 };
         let tables = (tables + guard::boot_blocks(self).len() * GUARD).max(LEAST).saturating_add(records);
         let tables = tables.saturating_add(witness::most_bytes(self.moves.len()));
@@ -84,7 +75,7 @@ impl Realign {
         let block = self.blocks.size();
         let (mut largest, mut data) = (None, None);
         for most in [DIRECT, MAX_WINDOW].into_iter().chain(SMALLER).filter(|most| *most >= block) {
-            self.window = Job::window(shortest, block, most);
+            self.0.window = Job::window(shortest, block, most);
             let job = bare(self)?;
             if self.window > MAX_WINDOW && job.windows().0 > 0 {
                 continue;
@@ -93,7 +84,7 @@ impl Realign {
             for place in self.places(needed) {
                 match self.data_under_journal(medium, place, look) {
                     Ok(None) => {
-                        self.journal = Journal::Inside(place);
+                        self.0.journal = Journal::Inside(place);
                         return Ok(());
                     }
                     // Neither is it where something cannot be read.
@@ -105,12 +96,12 @@ impl Realign {
             largest = largest.or(Some((self.window, needed)));
         }
         if let Some((window, needed)) = largest {
-            self.window = window;
-            self.journal = Journal::Elsewhere { needed };
+            self.0.window = window;
+            self.0.journal = Journal::Elsewhere { needed };
             let note = data.map(|at| {
                 format!("byte {at} is unallocated and holds data, where the journal would have room: --wipe gives them up")
             });
-            self.plan = self.plan.clone().noting(note.into_iter());
+            self.0.plan = self.plan.clone().noting(note.into_iter());
         }
         Ok(())
     }
@@ -128,24 +119,22 @@ impl Realign {
         };
         let mut found = Vec::new();
         for gap in self.unallocated() {
-            let size = self.plan.disk().size;
+            let size = self.plan.disk.size;
             let within = |end: &ByteOffset| *end > gap.start() && *end < gap.end();
-            let nominal = nominal_ends(size).filter(within).map(|end| (Trace::Lasting, end));
-            let fine = fine_ends(size).filter(within).map(|end| (Trace::Fine, end));
+            let nominal = nominal_ends(size).filter(within);
             // At the very end a backup GPT would lie over it, if another program converts the table.
             let before_backup = gap.end().checked_back(self.backup()).filter(within);
-            let is_last = self.plan.table().format == Format::Mbr && gap.end().get() == size.get();
-            let last = before_backup.filter(|_| is_last).map(|end| (Trace::Lasting, end));
-            let trace = if last.is_some() { Trace::Fine } else { self.trace(gap.end()) };
-            for (trace, end) in nominal.chain(fine).chain(last).chain([(trace, gap.end())]) {
+            let is_last = self.plan.table.format == Format::Mbr && gap.end().get() == size.get();
+            let lasting = nominal.chain(before_backup.filter(|_| is_last)).map(|end| (false, end));
+            for (is_listed, end) in lasting.chain([(true, gap.end())]) {
                 let Some(end) = self.blocks.floor(end) else { continue };
                 let start = end.checked_back(needed).and_then(|start| self.blocks.floor(start));
                 let Some(start) = start.filter(|start| *start >= gap.start()) else { continue };
                 let place = end.checked_since(start).and_then(|len| Span::new(start, len));
-                found.extend(place.map(|place| (trace, far(&place), Reverse(gap.len()), place)));
+                found.extend(place.map(|place| (is_listed, far(&place), Reverse(gap.len()), place)));
             }
         }
-        found.sort_by_key(|(trace, far, rank, _)| (*trace, *far, *rank));
+        found.sort_by_key(|(is_listed, far, rank, _)| (*is_listed, *far, *rank));
         found.into_iter().map(|(.., place)| place).collect()
     }
 
@@ -154,30 +143,11 @@ impl Realign {
         ByteCount::new(super::journals::GPT_BACKUP * self.plan.block().get())
     }
 
-    /// What leads to a journal that ends with unallocated space here.
-    fn trace(&self, end: ByteOffset) -> Trace {
-        let starts = |spans: &[Span]| spans.iter().any(|span| span.start() == end);
-        let begins = |entries: &[Entry]| {
-            let parts = entries.iter().filter(|entry| entry.slot != Slot::Extended);
-            starts(&parts.filter_map(|entry| self.plan.span(entry)).collect::<Vec<_>>())
-        };
-        let (is_old, is_new) = (begins(self.plan.before()), begins(&self.plan.table().partitions));
-        let (had_record, has_record) = (starts(&self.plan.old_records()), starts(&self.plan.new_records()));
-        match (is_old || had_record, is_new || has_record) {
-            _ if nominal_ends(self.plan.disk().size).any(|nominal| nominal == end) => Trace::Lasting,
-            (true, true) if had_record || has_record => Trace::Record,
-            // Before what no move changes, or at the end of the space for partitions.
-            (true, true) | (false, false) => Trace::Lasting,
-            (true, false) => Trace::OldTable,
-            (false, true) => Trace::NewTable,
-        }
-    }
-
     /// The bytes that are unallocated before, while and after the data move.
     pub(super) fn unallocated(&self) -> Vec<Span> {
         let block = self.plan.block();
         let relinks = self.plan.moves_logical();
-        let entries = self.plan.before().iter().chain(&self.plan.table().partitions);
+        let entries = self.plan.before.iter().chain(&self.plan.table.partitions);
         let entries = entries.filter(|entry| !relinks || entry.slot != Slot::Extended);
         let listed = entries.filter_map(|entry| span_of(entry, block));
         let taken = listed.chain(self.moves.iter().filter_map(|one| one.destination()));
@@ -188,16 +158,7 @@ impl Realign {
 
 /// The places where a journal in the middle of free space ends on a disk of this size.
 pub(super) fn nominal_ends(size: ByteCount) -> impl Iterator<Item = ByteOffset> {
-    ends_of_steps(size, STEP)
-}
-
-/// The same on a small disk, where no other place may last.
-pub(super) fn fine_ends(size: ByteCount) -> impl Iterator<Item = ByteOffset> {
-    ends_of_steps(size, FINE_STEP)
-}
-
-fn ends_of_steps(size: ByteCount, least: u64) -> impl Iterator<Item = ByteOffset> {
-    let step = size.get().div_ceil(PLACES).checked_next_power_of_two().unwrap_or(u64::MAX).max(least);
+    let step = size.get().div_ceil(PLACES).checked_next_power_of_two().unwrap_or(u64::MAX).max(STEP);
     (1..=size.get() / step).filter_map(move |count| count.checked_mul(step)).map(ByteOffset::new)
 }
 

@@ -5,27 +5,26 @@
 
 use straddle_units::{ByteCount, ByteOffset, KIB, MIB, Span};
 
+use super::MoveError;
 use super::carry::Run;
+use super::journals::has_needed;
 use super::unallocated::clear;
-use super::{MoveError, debris};
 use crate::plan::Slot;
 
 /// What takes longer to clear stays: a later move there needs consent.
 const MOST_CLEARED: ByteCount = ByteCount::new(KIB * MIB);
 
 impl Run<'_> {
-    /// Refuses data where the journal goes, and clears debris there, or all if that is given up: what later looks at this
-    /// space is to find this journal only. What a move that is not over needs stays.
+    /// Refuses data where the journal goes, or clears them if they are given up: what later looks at this space is to find
+    /// this journal only. What a move that is not over needs stays.
     pub(super) fn clear_place(&mut self) -> Result<(), MoveError> {
         let Some(place) = self.place_on_disk() else { return Ok(()) };
         let realign = &self.payload.realign;
         realign.check_journal_place(self.disk, place)?;
-        let cleared = match realign.wipes {
-            false => debris::clear(self.disk, place, realign.plan.block()),
-            true if debris::has_needed(self.disk, place) => Ok(()),
-            true => clear(self.disk, place),
-        };
-        cleared.map_err(|source| MoveError::write(place.start(), 0, source))
+        if !realign.wipes || has_needed(self.disk, place) {
+            return Ok(());
+        }
+        clear(self.disk, place).map_err(|source| MoveError::write(place.start(), 0, source))
     }
 
     /// Removes what the move has written in unallocated space, as far as that can be written, so that a later one finds
@@ -33,7 +32,7 @@ impl Run<'_> {
     pub(super) fn clear_space(&mut self, is_back: bool) {
         let realign = &self.payload.realign;
         let plan = &realign.plan;
-        let new = plan.table().partitions.iter().filter(|entry| entry.slot != Slot::Extended);
+        let new = plan.table.partitions.iter().filter(|entry| entry.slot != Slot::Extended);
         let new = new.filter_map(|entry| plan.span(entry)).chain(plan.new_records());
         let taken: Vec<Span> = if is_back { realign.claimed() } else { new.collect() };
         let is_free = |start: ByteOffset, end: ByteOffset| {

@@ -14,18 +14,14 @@ pub const ELSEWHERE: &str = "start from another medium, and use 'straddle realig
 impl Realign {
     /// Returns why a machine that starts from this disk could not do so while its partitions are being moved;
     /// `None` if nothing on the disk prevents it. `stack` is what `medium` holds.
-    ///
-    /// # Errors
-    ///
-    /// If the disk cannot be read.
     pub fn blocks_start(&self, medium: &dyn Medium, stack: &Stack) -> Result<Option<String>, ReadError> {
-        if let Journal::Elsewhere { .. } = self.journal() {
+        if let Journal::Elsewhere { .. } = self.journal {
             return Ok(Some("there is no room for the journal on the disk itself".to_owned()));
         }
         if let Some(number) = hibernated(stack) {
             return Ok(Some(format!("partition {number}: {ASLEEP}")));
         }
-        for (number, reference) in self.references() {
+        for (number, reference) in &self.references {
             let what = match reference {
                 Reference::ActivePartition if starts_grub(medium)? => continue,
                 Reference::ActivePartition => "the boot code of the disk starts it",

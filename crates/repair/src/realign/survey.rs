@@ -9,7 +9,7 @@ use straddle_audit::{MoveJournal, Planned, Stage, Unfinished};
 use straddle_device::shown::with_causes;
 use straddle_device::{Medium, ReadError};
 use straddle_layout::{Content, Stack};
-use straddle_units::{ByteCount, ByteOffset, LbaCount, Span};
+use straddle_units::{ByteCount, ByteOffset, Span};
 
 use super::carry::obstacle;
 use super::find::in_large_sectors;
@@ -73,10 +73,6 @@ pub enum Unplanned {
 /// Plans to move the partitions that have to move. `options` are those that the command needs for the same topology. What
 /// `is_remote` is fetched first, and whether space is empty is looked at then; on other targets the journal's space is
 /// looked at when the moves are planned to be carried out.
-///
-/// # Errors
-///
-/// Why no move is planned.
 pub fn planned(
     situation: &Situation<'_>,
     options: &str,
@@ -106,20 +102,20 @@ pub fn planned(
         }
         Err(_) => return Err(Unplanned::Other),
     };
-    let blocked = realign.references().iter().find_map(|(number, what)| Some((*number, obstacle(what)?)));
+    let blocked = realign.references.iter().find_map(|(number, what)| Some((*number, obstacle(what)?)));
     if let Some((number, what)) = blocked {
         return Err(Unplanned::Refused(format!("partition {number}: {what}")));
     }
     let places = moved(&realign).collect();
-    let shorter = shorter(&realign, situation);
-    let data = realign.anchors().iter().filter_map(|(number, offset)| {
+    let shorter = realign.trims().iter().map(|trim| (trim.number, trim.by)).collect();
+    let data = realign.anchors.iter().filter_map(|(number, offset)| {
         let partition = situation.stack.partitions.iter().find(|p| p.number == *number)?;
         Some((*number, partition.span.start().checked_add(*offset)?))
     });
     let data = data.collect();
-    let after = realign.references().iter().filter_map(|(number, what)| Some((*number, what.afterwards()?)));
+    let after = realign.references.iter().filter_map(|(number, what)| Some((*number, what.afterwards()?)));
     let after = after.collect();
-    let journal = match realign.journal() {
+    let journal = match realign.journal {
         Journal::Inside(_) => None,
         Journal::Elsewhere { needed } => Some(needed),
     };
@@ -127,22 +123,11 @@ pub fn planned(
     Ok(Planned { places, shorter, data, after, options, journal, in_use })
 }
 
-/// The partitions that become shorter, and by how many bytes.
-fn shorter(realign: &Realign, situation: &Situation<'_>) -> Vec<(u32, ByteCount)> {
-    let moves = |entry: &&crate::plan::Entry| logical::moves(entry);
-    let by = |entry: &crate::plan::Entry| {
-        let old = situation.stack.partitions.iter().find(|p| p.number == entry.number)?;
-        let less = old.count.get().checked_sub(entry.sectors.get()).filter(|less| *less > 0)?;
-        Some((entry.number, LbaCount::new(less).to_bytes(situation.stack.block)?))
-    };
-    realign.plan().table().partitions.iter().filter(moves).filter_map(by).collect()
-}
-
 /// The partitions that move, with their new starts.
 fn moved(realign: &Realign) -> impl Iterator<Item = (u32, straddle_units::Lba)> {
     // An extended partition has no data of its own.
     let moves = |entry: &&crate::plan::Entry| logical::moves(entry);
-    realign.plan().table().partitions.iter().filter(moves).map(|entry| (entry.number, entry.start))
+    realign.plan.table.partitions.iter().filter(moves).map(|entry| (entry.number, entry.start))
 }
 
 /// A medium, as a journal is read from it.

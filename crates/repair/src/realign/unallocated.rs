@@ -53,8 +53,8 @@ impl Realign {
             return Ok(());
         }
         let claimed: Vec<Span> = self.claimed().into_iter().chain(journal).collect();
-        let mut debris = Debris::of(medium, self.plan.block());
-        let is_nothing = &mut |at, sector: &[u8]| debris.has(at, sector);
+        let mut debris = Debris::of(medium);
+        let is_nothing = &mut |at, _: &[u8]| debris.has(at);
         for span in self.written().into_iter().flat_map(|span| span.gaps(claimed.clone())) {
             if let Some(at) = first_data(medium, looked_at(span, look), is_nothing)
                 .map_err(crate::error::PlanError::from)?
@@ -73,7 +73,7 @@ impl Realign {
     pub(super) fn check_tails(&self, medium: &dyn Medium, look: Look) -> Result<(), RealignError> {
         let block = self.plan.block();
         for Trim { number, by } in self.trims().into_iter().filter(|_| !self.wipes) {
-            let entry = self.plan.before().iter().find(|entry| entry.number == number);
+            let entry = self.plan.before.iter().find(|entry| entry.number == number);
             let old = entry.and_then(|entry| span_of(entry, block));
             let Some(old) = old else { continue };
             let Some(tail) = old.end().checked_back(by).and_then(|start| Span::new(start, by)) else {
@@ -96,7 +96,7 @@ impl Realign {
 
     /// Contents that reach into `span` and that no partition has: they may hold zeros there.
     fn deleted(&self, medium: &dyn Medium, span: Span) -> Option<Span> {
-        let disk = Span::first(self.plan.disk().size);
+        let disk = Span::first(self.plan.disk.size);
         let gap = disk.gaps(self.claimed()).into_iter().find(|gap| gap.overlaps(span))?;
         let found = unlisted::reaching(medium, gap, span, self.plan.block());
         found.first().map(|(contents, _)| *contents)
@@ -125,15 +125,15 @@ impl Realign {
             Look::Ends | Look::Whole => place.pieces(PIECE).collect(),
         };
         // Most places with data show it at once.
-        let mut debris = Debris::of(medium, self.plan.block());
-        let found = first_data(medium, parts, &mut |at, sector| debris.has(at, sector))?;
+        let mut debris = Debris::of(medium);
+        let found = first_data(medium, parts, &mut |at, _| debris.has(at))?;
         Ok(found.or_else(|| self.deleted(medium, place).map(Span::start)))
     }
 
     /// What the present table accounts for.
     pub(super) fn claimed(&self) -> Vec<Span> {
         let block = self.plan.block();
-        let listed = self.plan.before().iter().filter(|entry| entry.slot != Slot::Extended);
+        let listed = self.plan.before.iter().filter(|entry| entry.slot != Slot::Extended);
         listed.filter_map(|entry| span_of(entry, block)).chain(self.plan.old_records()).collect()
     }
 }

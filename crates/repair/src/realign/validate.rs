@@ -14,7 +14,7 @@ impl Realign {
     /// Returns the plan if it is valid.
     pub(super) fn checked(self) -> Result<Self, RealignError> {
         let plan = &self.plan;
-        if plan.converts().is_some() || plan.relocates_backup() || !plan.wipe().is_empty() {
+        if plan.converts.is_some() || plan.relocate_backup || !plan.wipe.is_empty() {
             return Err(invalid("its table changes otherwise as well"));
         }
         self.check_entries()?;
@@ -22,7 +22,7 @@ impl Realign {
         self.check_journal()?;
         let moves = |number: u32| {
             let is_it = |entry: &Entry| entry.number == number && !kept.contains(&number);
-            plan.table().partitions.iter().any(is_it)
+            plan.table.partitions.iter().any(is_it)
         };
         if let Some((number, _)) = self.references.iter().find(|(number, _)| !moves(*number)) {
             return Err(invalid(format!("it lists references to partition {number}, which does not move")));
@@ -32,7 +32,7 @@ impl Realign {
 
     /// Checks that the new table has the partitions of the old one.
     fn check_entries(&self) -> Result<(), RealignError> {
-        let (before, after) = (self.plan.before(), &self.plan.table().partitions);
+        let (before, after) = (&self.plan.before, &self.plan.table.partitions);
         if before.len() != after.len() {
             return Err(invalid("it adds or removes partitions"));
         }
@@ -67,7 +67,7 @@ impl Realign {
         self.job([0; 16], Vec::new())?;
         let block = self.plan.block();
         let (mut kept, mut numbers, mut travelling) = (Vec::new(), Vec::new(), Vec::new());
-        for entry in &self.plan.table().partitions {
+        for entry in &self.plan.table.partitions {
             let number = entry.number;
             let uncounted = || invalid(format!("partition {number} ends past 2^64"));
             let after = span_of(entry, block).ok_or_else(uncounted)?;
@@ -82,7 +82,7 @@ impl Realign {
             if entry.slot == Slot::Extended {
                 return Err(invalid(format!("partition {number} moves without its logical partitions")));
             }
-            let grain = inner::starts(self.plan.grain(), self.anchor(number));
+            let grain = inner::starts(self.plan.grain, self.anchor(number));
             if !grain.is_aligned(after.start()) {
                 return Err(invalid(format!("partition {number} would not be aligned")));
             }

@@ -1,5 +1,5 @@
-//! A few sectors of the data that move, as they were before. They tell the disk of a journal from another one, an older
-//! copy of a journal from the latest one, and whether the disk was used before anything had moved.
+//! A few sectors of the data that move, as they were before. They tell the disk of a journal from another one, and an older
+//! copy of a journal from the latest one.
 //!
 //! Invariants: it only reads. Of what a window in flight may have left in two places nothing is asked: the
 //! engine compares that.
@@ -45,7 +45,7 @@ pub(super) fn most_bytes(moves: usize) -> usize {
 /// read: the first window of a move changes one of the two. None is where the move writes something else, `besides`.
 pub(super) fn take(disk: &dyn Medium, realign: &Realign, besides: &[Span]) -> Vec<Witness> {
     let fields = guard::fields(realign);
-    let moves = realign.moves();
+    let moves = &realign.moves;
     let is_data = |at: u64| {
         let places =
             std::iter::once(ByteOffset::new(at)).chain(moves.iter().filter_map(|one| moved(one, at)));
@@ -106,10 +106,10 @@ fn hash(sector: &[u8], at: u64, fields: &[Span]) -> String {
 pub(super) enum Testimony {
     /// All that can be read are there, or none can be read.
     There,
-    /// Something else is at this byte, and others are there.
-    Changed(ByteOffset),
-    /// None of them is there, such as the one at this byte.
-    Absent(ByteOffset),
+    /// Some of them are.
+    Changed,
+    /// None of them is there.
+    Absent,
 }
 
 /// Looks whether the witnesses are where the journal says.
@@ -119,19 +119,17 @@ pub(super) fn testimony(
     whereabouts: &Whereabouts,
 ) -> Testimony {
     let fields = guard::fields(realign);
-    let (mut there, mut changed) = (0, None);
+    let (mut there, mut changed) = (0, 0);
     for witness in witnesses {
         let mut bytes = [0; SECTOR];
         let at = whereabouts.of(ByteOffset::new(witness.at));
-        let Some(at) = at.filter(|at| disk.read_at(*at, &mut bytes).is_ok()) else { continue };
-        match hash(&bytes, witness.at, &fields) == witness.hash {
-            true => there += 1,
-            false => changed = changed.or(Some(at)),
-        }
+        let Some(_) = at.filter(|at| disk.read_at(*at, &mut bytes).is_ok()) else { continue };
+        let is_there = hash(&bytes, witness.at, &fields) == witness.hash;
+        *if is_there { &mut there } else { &mut changed } += 1;
     }
-    match changed {
-        None => Testimony::There,
-        Some(at) if there == 0 => Testimony::Absent(at),
-        Some(at) => Testimony::Changed(at),
+    match (there, changed) {
+        (_, 0) => Testimony::There,
+        (0, _) => Testimony::Absent,
+        _ => Testimony::Changed,
     }
 }

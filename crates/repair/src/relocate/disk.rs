@@ -18,10 +18,6 @@ pub trait Disk {
     fn size(&self) -> ByteCount;
 
     /// Fills `bytes` from byte `at`.
-    ///
-    /// # Errors
-    ///
-    /// If one of the bytes cannot be read.
     fn read(&mut self, at: ByteOffset, bytes: &mut [u8]) -> io::Result<()>;
 
     /// Writes `bytes` at byte `at`.
@@ -32,10 +28,6 @@ pub trait Disk {
     fn write(&mut self, at: ByteOffset, bytes: &[u8]) -> io::Result<()>;
 
     /// Makes all writes durable.
-    ///
-    /// # Errors
-    ///
-    /// If one of them may be lost.
     fn flush(&mut self) -> io::Result<()>;
 
     /// Drops what is cached of `span`, so that the following reads come from the medium. After a failed flush

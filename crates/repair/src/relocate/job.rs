@@ -1,9 +1,10 @@
 //! What is to be moved, as a value that is valid by construction.
 
-use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use straddle_units::{Boundary, ByteCount, ByteOffset, MIB, Span};
 
+use crate::document::{SpanForm, hexadecimal};
 use crate::relocate::disk::SECTOR;
 use crate::relocate::error::RelocateError;
 use crate::relocate::sequence::Sequence;
@@ -20,11 +21,15 @@ const LARGEST_BLOCK: u64 = MIB;
 const LARGEST_DISK: u64 = 1 << 62;
 
 /// One move: the bytes of `from` to byte `to` of the same disk. Both may overlap.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct Move {
     /// The bytes that move.
+    #[schemars(with = "SpanForm")]
     pub from: Span,
     /// Where the first of them goes.
+    #[serde(rename = "to_bytes")]
+    #[schemars(with = "u64")]
     pub to: ByteOffset,
 }
 
@@ -36,7 +41,8 @@ impl Move {
 }
 
 /// What a [`Job`] is made of.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Parts {
     /// The size of the disk.
     pub size: ByteCount,
@@ -45,10 +51,12 @@ pub struct Parts {
     /// How many bytes move at a time: a multiple of the physical sector.
     pub window: ByteCount,
     /// Names the job; another one has another.
+    #[serde(with = "hexadecimal")]
     pub id: [u8; 16],
     /// The moves, in the order in which they are made.
     pub moves: Vec<Move>,
     /// Given back on recovery, and not looked at.
+    #[serde(with = "hexadecimal")]
     pub payload: Vec<u8>,
 }
 
@@ -57,15 +65,11 @@ pub struct Parts {
 /// Spans count in 512-byte sectors. What a move is to bring somewhere else is never overwritten by an earlier
 /// one; a span that was moved may move again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Raw", into = "Raw")]
+#[serde(try_from = "Parts", into = "Parts")]
 pub struct Job(Parts);
 
 impl Job {
     /// Checks the parts.
-    ///
-    /// # Errors
-    ///
-    /// [`RelocateError::Job`] with the reason.
     pub fn new(parts: Parts) -> Result<Self, RelocateError> {
         let refuse = |why: String| Err(RelocateError::Job(why));
         let (block, window) = (parts.blocks.size(), parts.window);
@@ -203,59 +207,19 @@ fn simulate(moves: &[Move]) -> Result<(), RelocateError> {
     Ok(())
 }
 
-/// A job as it is stored.
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Raw {
-    size: u64,
-    block: u64,
-    phase: u64,
-    window: u64,
-    id: String,
-    /// Start, length and destination of each.
-    moves: Vec<[u64; 3]>,
-    payload: String,
-}
-
 /// The digits of a byte of the payload.
 pub(crate) const DIGITS_OF_BYTE: usize = 2;
 
-impl From<Job> for Raw {
+impl From<Job> for Parts {
     fn from(Job(parts): Job) -> Self {
-        let numbers = |one: &Move| [one.from.start().get(), one.from.len().get(), one.to.get()];
-        Self {
-            size: parts.size.get(),
-            block: parts.blocks.size().get(),
-            phase: parts.blocks.phase().get(),
-            window: parts.window.get(),
-            id: HEXLOWER.encode(&parts.id),
-            moves: parts.moves.iter().map(numbers).collect(),
-            payload: HEXLOWER.encode(&parts.payload),
-        }
+        parts
     }
 }
 
-impl TryFrom<Raw> for Job {
+impl TryFrom<Parts> for Job {
     type Error = RelocateError;
 
-    fn try_from(raw: Raw) -> Result<Self, RelocateError> {
-        let invalid = |what: &str| RelocateError::Job(what.to_owned());
-        let mut moves = Vec::with_capacity(raw.moves.len().min(MOST_MOVES));
-        for [start, len, to] in raw.moves {
-            let from = Span::new(ByteOffset::new(start), ByteCount::new(len));
-            let from = from.ok_or_else(|| invalid("a span reaches beyond 64 bits"))?;
-            moves.push(Move { from, to: ByteOffset::new(to) });
-        }
-        let digits = |text: &str| HEXLOWER_PERMISSIVE.decode(text.as_bytes()).ok();
-        let id = digits(&raw.id).and_then(|id| id.try_into().ok());
-        Self::new(Parts {
-            size: ByteCount::new(raw.size),
-            blocks: Boundary::new(ByteCount::new(raw.block), ByteCount::new(raw.phase))
-                .ok_or_else(|| invalid("no physical sectors of 0 bytes"))?,
-            window: ByteCount::new(raw.window),
-            id: id.ok_or_else(|| invalid("its name is not 16 bytes"))?,
-            moves,
-            payload: digits(&raw.payload).ok_or_else(|| invalid("its payload is not hexadecimal"))?,
-        })
+    fn try_from(parts: Parts) -> Result<Self, RelocateError> {
+        Self::new(parts)
     }
 }

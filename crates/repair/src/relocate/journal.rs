@@ -25,7 +25,6 @@
 
 mod list;
 mod record;
-mod remains;
 mod removed;
 mod whole;
 
@@ -39,8 +38,6 @@ use crate::relocate::fault::{self, Fault};
 use crate::relocate::job::{DIGITS_OF_BYTE, Job, LARGEST_PAYLOAD, MOST_MOVES};
 
 pub(crate) use record::{Direction, Entry, Kind, Mark, Record, Saved};
-pub use remains::{body_at, says_nothing};
-pub(crate) use removed::slots;
 
 /// The bytes of a [`Hash`].
 const HASH: usize = 16;
@@ -51,7 +48,7 @@ pub(crate) type Hash = [u8; HASH];
 
 const MAGIC: &[u8; 16] = b"straddle-relocat";
 /// The format that this version writes and reads.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 /// The bytes of a title that mean something.
 const TITLE: usize = 16 + 4 + 8 + HASH + HASH;
 /// A record or a mark is written twice: a sector that is lost later must not hide it.
@@ -61,7 +58,7 @@ const MARKS: u64 = 2 * COPIES;
 /// What else than a crash has damaged the journal.
 const OVERWRITTEN: &str = "part of it was overwritten";
 /// No body is longer: a payload and the most moves.
-const LONGEST_BODY: u64 = (LARGEST_PAYLOAD * 2 + MOST_MOVES * 80 + 4096) as u64;
+const LONGEST_BODY: u64 = (LARGEST_PAYLOAD * 2 + MOST_MOVES * 128 + 4096) as u64;
 
 /// Hashes bytes that come in pieces.
 #[derive(Default)]

@@ -9,7 +9,7 @@ use crate::relocate::error::RelocateError;
 use crate::relocate::fault::{self, Fault};
 use crate::relocate::flight::Flight;
 use crate::relocate::job::Job;
-use crate::relocate::journal::{self, Direction, Journal, Mark};
+use crate::relocate::journal::{Direction, Journal, Mark};
 use crate::relocate::sequence::Sequence;
 
 /// What a run came to.
@@ -54,6 +54,27 @@ pub enum Recovered<'a> {
     Back(Back<'a>),
 }
 
+impl<'a> Recovered<'a> {
+    /// Moves everything back from here. Of what the caller has written to `besides`, nothing is taken for what it was before
+    /// the moves: that must be the same whenever the rollback goes on. What cannot be read is an error, or listed.
+    pub fn rollback(
+        self,
+        (besides, skips_bad): (Vec<Span>, bool),
+        verify: Verify,
+        watch: Watch<'_>,
+    ) -> Result<Ended<Back<'a>>, RelocateError> {
+        let mut held = match self {
+            Self::Unfinished(Unfinished(held)) | Self::Moved(Moved(held)) | Self::Turned(Turned(held)) => {
+                held
+            }
+            Self::Back(back) => return Ok(Ended::Complete(back)),
+        };
+        held.others = besides;
+        held.skip.is_on |= skips_bad;
+        held.rollback(verify, watch)
+    }
+}
+
 /// How far a job is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
@@ -73,19 +94,11 @@ pub enum State {
 }
 
 /// Returns the size of the journal that `job` needs.
-///
-/// # Errors
-///
-/// [`RelocateError::Job`] if the job cannot be stored.
 pub fn journal_len(job: &Job) -> Result<ByteCount, RelocateError> {
     Journal::needed(job, 0)
 }
 
 /// The same for a payload that is longer by `more` bytes.
-///
-/// # Errors
-///
-/// As [`journal_len`].
 pub fn journal_len_with(job: &Job, more: usize) -> Result<ByteCount, RelocateError> {
     Journal::needed(job, more)
 }
@@ -123,10 +136,6 @@ pub fn open<'a>(mut disks: Disks<'a>, place: Span) -> Result<Option<Recovered<'a
 }
 
 /// Reads the journal at `place` and changes nothing; `None` if there is none.
-///
-/// # Errors
-///
-/// As [`open`].
 pub fn inspect(mut disks: Disks<'_>, place: Span) -> Result<Option<(Job, State)>, RelocateError> {
     let Some(journal) = Journal::read(&mut disks, place)? else { return Ok(None) };
     let state = state(&mut disks, &journal)?;
@@ -137,10 +146,6 @@ pub fn inspect(mut disks: Disks<'_>, place: Span) -> Result<Option<(Job, State)>
 /// where they have not written. True if there is no journal. Changes nothing.
 ///
 /// No crash changes that, and the next window does: so it is not true of a journal that is older than the data.
-///
-/// # Errors
-///
-/// As [`open`].
 pub fn is_latest(mut disks: Disks<'_>, place: Span) -> Result<bool, RelocateError> {
     let disks = &mut disks;
     let Some(journal) = Journal::read(disks, place)? else { return Ok(true) };
@@ -152,16 +157,6 @@ pub fn is_latest(mut disks: Disks<'_>, place: Span) -> Result<bool, RelocateErro
     let flight = Flight::of(journal.records(disks, direction)?, &sequence)?;
     let skip = journal.listed(disks)?;
     Ok(flight.is_read_intact(disks, &sequence, &skip))
-}
-
-/// What of the journal at `place` the windows write; nothing is there before the first. None if there is no journal.
-///
-/// # Errors
-///
-/// As [`open`].
-pub fn slots(mut disks: Disks<'_>, place: Span) -> Result<Vec<Span>, RelocateError> {
-    let journal = Journal::read(&mut disks, place)?;
-    Ok(journal.as_ref().map(journal::slots).unwrap_or_default())
 }
 
 fn state(disks: &mut Disks<'_>, journal: &Journal) -> Result<State, RelocateError> {
@@ -260,10 +255,6 @@ impl<'a> Unfinished<'a> {
     }
 
     /// Moves everything back. Once it has begun it can only be completed, if need be after [`open`].
-    ///
-    /// # Errors
-    ///
-    /// As [`resume`](Self::resume).
     pub fn rollback(self, verify: Verify, watch: Watch<'_>) -> Result<Ended<Back<'a>>, RelocateError> {
         self.0.rollback(verify, watch)
     }
@@ -271,10 +262,6 @@ impl<'a> Unfinished<'a> {
 
 impl<'a> Moved<'a> {
     /// Moves everything back, as if it had not been complete.
-    ///
-    /// # Errors
-    ///
-    /// As [`Unfinished::resume`].
     pub fn rollback(self, verify: Verify, watch: Watch<'_>) -> Result<Ended<Back<'a>>, RelocateError> {
         self.0.rollback(verify, watch)
     }
@@ -291,10 +278,6 @@ impl<'a> Moved<'a> {
 
 impl<'a> Turned<'a> {
     /// Moves back what is left.
-    ///
-    /// # Errors
-    ///
-    /// As [`Unfinished::resume`].
     pub fn rollback(self, verify: Verify, watch: Watch<'_>) -> Result<Ended<Back<'a>>, RelocateError> {
         self.0.rollback(verify, watch)
     }
@@ -319,14 +302,6 @@ macro_rules! runs {
             #[must_use]
             pub fn skip_bad(mut self) -> Self {
                 self.0.skip.is_on = true;
-                self
-            }
-
-            /// Names what the caller has written to besides, for a rollback: nothing there is taken for what
-            /// it was before the moves. It must be the same whenever the rollback goes on.
-            #[must_use]
-            pub fn beside(mut self, others: Vec<Span>) -> Self {
-                self.0.others = others;
                 self
             }
         }

@@ -33,10 +33,6 @@ struct Leg {
 
 impl Whereabouts {
     /// Reads them from the journal at `place`; nothing moves if there is none.
-    ///
-    /// # Errors
-    ///
-    /// As [`open`](crate::relocate::open).
     pub fn read(mut disks: Disks<'_>, place: Span) -> Result<Self, RelocateError> {
         let disks = &mut disks;
         let Some(journal) = Journal::read(disks, place)? else { return Ok(Self::default()) };

@@ -14,9 +14,7 @@ use common::{Memory, target};
 use straddle_device::ioctl::IoctlError;
 use straddle_device::{Medium, ReadError};
 use straddle_repair::apply::{ApplyError, Backup, BackupError, LaterWrites, Prepared, Progress};
-use straddle_repair::{
-    Format, Identity, Part, Plan, PlanError, PlanFile, Request, Seed, Simulated, Size, Target,
-};
+use straddle_repair::{Format, Identity, Part, Plan, PlanError, Request, Seed, Simulated, Size, Target};
 use straddle_units::{ByteCount, ByteOffset, ErrorKind};
 
 const SIZE: u64 = 64 << 20;
@@ -109,9 +107,8 @@ fn apply(folder: &Path, plan: &Plan, size: u64, fault: Fault) -> (Result<(), App
 #[test]
 fn every_failure_has_its_error() {
     let plan = plan_of(&Memory::new(SIZE));
-    let mut kept = PlanFile::from(&plan);
-    kept.table.partitions[0].change = straddle_repair::ChangeFile::Kept;
-    let kept = Plan::try_from(kept).unwrap();
+    let keep = |json: &mut serde_json::Value| json["table"]["partitions"][0]["change"] = "kept".into();
+    let kept = common::edited(&plan, keep).unwrap();
     type Is = fn(&ApplyError) -> bool;
     let cases: [(&Plan, u64, Fault, Is, ErrorKind); 9] = [
         (&plan, SIZE * 2, Fault::None, |e| matches!(e, ApplyError::OtherDisk(_)), ErrorKind::Refused),
@@ -181,7 +178,7 @@ fn an_undo_is_refused_where_data_would_be_lost() {
     );
     let backup = Backup::load(&disk.undo).unwrap();
     assert_eq!(backup.progress(&target(&mut disk)).unwrap(), Progress::Whole);
-    let start = plan.span(&plan.table().partitions[0]).unwrap().start();
+    let start = plan.span(&plan.table.partitions[0]).unwrap().start();
     disk.memory.put(start.get(), &[7; 512]);
     let written = disk.memory.clone();
     let refused =

@@ -37,7 +37,7 @@ use common::{Cut as Drive, Memory, Random, Reading, plan_and_write, stack_of, ta
 use straddle_device::Medium;
 use straddle_layout::read_all;
 use straddle_repair::realign::{
-    FoundJournal, JournalPlace, MoveError, NewJournal, Outcome, Realign, RealignError, Run, Wanted, make,
+    JournalFile, JournalPlace, MoveError, Outcome, Realign, RealignError, Run, Wanted, make,
 };
 use straddle_repair::relocate::State;
 use straddle_repair::{Entry, Format, Part, Place, Request, Seed, Situation, Size, Slot};
@@ -126,7 +126,7 @@ impl Shape {
         assert!(matches!(done, Ok(Outcome::Complete(_))), "{done:?}");
         let old = Reading::of(&before, BlockSize::B512);
         let sector = |byte: u64| byte / 512;
-        let moves = realign.moves().iter();
+        let moves = realign.moves.iter();
         let moves: Vec<_> = moves
             .map(|one| [one.from.start().get(), one.from.len().get(), one.to.get()].map(sector))
             .collect();
@@ -154,14 +154,14 @@ impl Shape {
 
     /// The old and the new place of each partition that holds data.
     fn places(&self) -> Vec<(Span, Span)> {
-        let plan = self.realign.plan();
+        let plan = &self.realign.plan;
         let of = |number: u32| {
-            let was = plan.before().iter().find(|entry| entry.number == number).unwrap();
-            let is = plan.table().partitions.iter().find(|entry| entry.number == number).unwrap();
+            let was = plan.before.iter().find(|entry| entry.number == number).unwrap();
+            let is = plan.table.partitions.iter().find(|entry| entry.number == number).unwrap();
             (plan.span(was).unwrap(), plan.span(is).unwrap())
         };
         let holds_data = |entry: &&Entry| entry.slot != Slot::Extended;
-        plan.before().iter().filter(holds_data).map(|entry| of(entry.number)).collect()
+        plan.before.iter().filter(holds_data).map(|entry| of(entry.number)).collect()
     }
 
     /// A disk on which the moves were stopped after the first window.
@@ -288,7 +288,7 @@ fn a_shift_to_the_very_end_survives_power_cuts() {
 #[test]
 fn two_partitions_that_swap_their_places_survive_power_cuts() {
     let shape = Shape::to(Format::Mbr, 20_000, &[(63, 3_000), (3_063, 3_000)], &[3_072, 64]);
-    assert_eq!(shape.realign.moves().len(), 3, "one of them makes a detour");
+    assert_eq!(shape.realign.moves.len(), 3, "one of them makes a detour");
     try_shape(&shape);
 }
 
@@ -311,8 +311,8 @@ fn logical_partitions_survive_power_cuts() {
 fn logical_partitions_in_a_container_that_stays_survive_power_cuts() {
     let shape =
         Shape::with_logical(20_000, &[], (2_047, 17_953), &[(2_047, 2_049, 3_001), (5_050, 5_051, 2_000)]);
-    let plan = shape.realign.plan();
-    assert_eq!(plan.before()[0].start, plan.table().partitions[0].start);
+    let plan = &shape.realign.plan;
+    assert_eq!(plan.before[0].start, plan.table.partitions[0].start);
     try_shape(&shape);
 }
 
@@ -364,7 +364,7 @@ fn a_table_that_was_changed_meanwhile_is_refused() {
 /// A journal in a file, as it is after a cut in the middle, and its disk.
 fn cut_in_the_middle(shape: &Shape, folder: &std::path::Path) -> (Memory, std::path::PathBuf) {
     let path = folder.join("journal");
-    let file = NewJournal::create(&path, &shape.realign).unwrap();
+    let file = JournalFile::create(&path, &shape.realign).unwrap();
     // It holds data of the disk.
     let mode = std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(&path).unwrap());
     assert_eq!(mode & 0o777, 0o600);
@@ -387,7 +387,7 @@ fn a_journal_in_a_file_writes_to_no_other_disk() {
         for goes_back in [false, true] {
             let mut drive = Drive::new(disk.clone(), u64::MAX);
             let mut other = target(&mut drive);
-            let file = FoundJournal::open(&path).unwrap();
+            let file = JournalFile::open(&path).unwrap();
             let ended = Run::find(&mut other, Some(file)).and_then(|run| match goes_back {
                 true => run.roll_back(&mut |_| ControlFlow::Continue(())),
                 false => run.finish(&mut |_| ControlFlow::Continue(())),

@@ -11,7 +11,7 @@ use common::{Memory, Random, Reading, each_cut, plan_and_write, random_table, se
 use straddle_device::Medium;
 use straddle_layout::{Role, TableKind, read_stack};
 use straddle_repair::apply::{ApplyError, Backup, Prepared};
-use straddle_repair::{Format, Part, Plan, PlanError, PlanFile, Request, Seed, Situation, Size, Step, make};
+use straddle_repair::{Format, Part, Plan, PlanError, Request, Seed, Situation, Size, Step, make};
 use straddle_units::{BlockSize, ByteCount, ByteOffset};
 
 fn assume(block: BlockSize) -> &'static str {
@@ -235,9 +235,8 @@ fn what_cannot_be_said_exactly_is_refused() {
 
     let mut disk = Memory::new(64 << 20);
     plan_and_write(&mut disk, "512e", &table(Format::Gpt, &[(1, false), (2, false)])).unwrap();
-    let mut file = PlanFile::from(&conversion(&disk, BlockSize::B512).unwrap());
-    file.table.partitions.pop();
-    let plan = Plan::try_from(file).unwrap();
+    let pop = |json: &mut serde_json::Value| drop(json["table"]["partitions"].as_array_mut().unwrap().pop());
+    let plan = crate::common::edited(&conversion(&disk, BlockSize::B512).unwrap(), pop).unwrap();
     assert!(matches!(
         Prepared::of(&mut target(&mut disk), &plan),
         Err(ApplyError::Plan(PlanError::Invalid(_)))

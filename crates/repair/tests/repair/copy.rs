@@ -75,17 +75,17 @@ fn bytes(medium: &dyn Medium, start: u64, len: u64) -> Vec<u8> {
 fn is_complete(copy: &Copy, old: &Memory, new: &Memory) -> bool {
     let found = Reading::of(new, BlockSize::B512);
     let starts: Vec<u64> = found.partitions.iter().map(|(_, start, ..)| *start).collect();
-    if starts.is_empty() || copy.extents().iter().any(|one| !starts.contains(&one.to.get())) {
+    if starts.is_empty() || copy.extents.iter().any(|one| !starts.contains(&one.to.get())) {
         return false;
     }
-    for one in copy.extents() {
+    for one in &copy.extents {
         let (from, to, len) = (one.from.start().get(), one.to.get(), one.from.len().get());
         assert!(
             bytes(new, to, len) == bytes(old, from, len),
             "the table counts, and the contents are not there"
         );
     }
-    if copy.plan().table().format == Format::Mbr {
+    if copy.plan.table.format == Format::Mbr {
         for (start, len) in [(0, 440), (512, 62 * 512)] {
             assert!(
                 bytes(new, start, len) == bytes(old, start, len),
@@ -106,7 +106,7 @@ fn a_cut_at_any_write_leaves_nothing_that_looks_complete() {
     for (format, parts) in SHAPES {
         let old = source(format, parts);
         let copy = planned(&old, None, &WANTED).unwrap();
-        let blank = Memory::new(copy.plan().disk().size.get());
+        let blank = Memory::new(copy.plan.disk.size.get());
         let mut random = Random::new(9);
         let mut whole = Cut::new(blank.clone(), u64::MAX);
         assert_eq!(run(&copy, &old, &mut whole, false).unwrap(), Copied::Complete(Vec::new()));
@@ -158,12 +158,12 @@ fn a_boot_loader_before_the_first_partition_keeps_its_place_or_is_named() {
             let mut drive = Cut::new(Memory::new(size * MIB), u64::MAX);
             run(&copy, &old, &mut drive, false).unwrap();
             assert!(is_complete(&copy, &old, &drive.seen), "{format}, {start}, {size} MiB");
-            let first = copy.extents()[0].to.get();
+            let first = copy.extents[0].to.get();
             let (there, gone): (Vec<_>, Vec<_>) = loaders.iter().partition(|(at, _)| at + 512 <= first);
             for (at, loader) in there {
                 assert!(bytes(&drive.seen, *at, 512) == *loader, "{format}, {start}, {size} MiB: byte {at}");
             }
-            let named = copy.plan().notes().iter().filter(|note| note.contains("are not copied"));
+            let named = copy.plan.notes.iter().filter(|note| note.contains("are not copied"));
             let named: Vec<&String> = named.collect();
             assert_eq!(named.len(), usize::from(!gone.is_empty()), "{format}, {start}: {named:?}");
             if let Some((at, _)) = gone.first() {
@@ -197,12 +197,12 @@ fn a_sector_that_cannot_be_read_stops_the_copy_or_is_listed() {
     let copy = planned(&old, None, &WANTED).unwrap();
     let at = 3_063 * 512 + 7 * 512;
     let scratched = Scratched(&old, at);
-    let mut drive = Cut::new(Memory::new(copy.plan().disk().size.get()), u64::MAX);
+    let mut drive = Cut::new(Memory::new(copy.plan.disk.size.get()), u64::MAX);
     let error = run(&copy, &scratched, &mut drive, false).unwrap_err();
     assert!(matches!(error, CopyError::Unreadable { .. }), "{error}");
     assert!(!is_complete(&copy, &old, &drive.seen));
     let Copied::Complete(bad) = run(&copy, &scratched, &mut drive, true).unwrap() else { panic!("stopped") };
-    let to = copy.extents()[1].to.get() + 7 * 512;
+    let to = copy.extents[1].to.get() + 7 * 512;
     let places: Vec<(u64, u64, u64)> =
         bad.iter().map(|bad| (bad.from.start().get(), bad.from.len().get(), bad.to.get())).collect();
     assert_eq!(places, [(at, 512, to)]);
@@ -222,7 +222,7 @@ fn a_new_disk_with_something_on_it_is_refused() {
     let mut large = used.clone();
     large.len = 12 * MIB;
     let copy = planned(&old, Some(&large), &consent).unwrap();
-    assert_eq!(copy.over().len(), 3);
+    assert_eq!(copy.over.len(), 3);
     // What has changed since is not written over.
     let mut drive = Cut::new(large.clone(), u64::MAX);
     drive.seen.put(0, &[0; 512]);
@@ -242,7 +242,7 @@ fn a_new_disk_with_something_on_it_is_refused() {
 fn an_unfinished_copy_says_so() {
     let old = source(Format::Mbr, SHAPES[0].1);
     let copy = planned(&old, None, &WANTED).unwrap();
-    let mut drive = Cut::new(Memory::new(copy.plan().disk().size.get()), u64::MAX);
+    let mut drive = Cut::new(Memory::new(copy.plan.disk.size.get()), u64::MAX);
     {
         let mut disk = target(&mut drive);
         let source = Source::simulated(&old);
@@ -275,12 +275,12 @@ fn a_stored_plan_that_contradicts_itself_is_refused() {
     assert_eq!(Copy::from_json(&json).unwrap(), copy);
     let value: serde_json::Value = serde_json::from_str(&json).unwrap();
     let broken: [(&str, serde_json::Value); 6] = [
-        ("/copy", 2.into()),
-        ("/extents/0/0", (6 * MIB).into()),
-        ("/extents/0/1", (4 * MIB).into()),
-        ("/extents/1/2", MIB.into()),
-        ("/lead/0/1", (2 * MIB).into()),
-        ("/plan/table/partitions/0/start", 2049.into()),
+        ("/schema", 3.into()),
+        ("/extents/0/from/start_bytes", (6 * MIB).into()),
+        ("/extents/0/from/size_bytes", (4 * MIB).into()),
+        ("/extents/1/to_bytes", MIB.into()),
+        ("/lead/0/size_bytes", (2 * MIB).into()),
+        ("/plan/table/partitions/0/start_lba", 2049.into()),
     ];
     for (path, new) in broken {
         let mut value = value.clone();
@@ -296,7 +296,7 @@ fn a_plan_that_changes_what_finds_a_partition_is_refused() {
         let old = source(format, parts);
         let copy = planned(&old, None, &WANTED).unwrap();
         let value: serde_json::Value = serde_json::from_str(&copy.to_json().unwrap()).unwrap();
-        let blank = Memory::new(copy.plan().disk().size.get());
+        let blank = Memory::new(copy.plan.disk.size.get());
         let changed = |change: &dyn Fn(&mut serde_json::Value)| {
             let mut value = value.clone();
             change(&mut value["plan"]["table"]["partitions"]);
@@ -369,7 +369,7 @@ fn a_copy_of_a_source_that_was_written_to_gets_no_table() {
     let all = bytes(&old, 0, old.len().get());
     for (writes, keeps) in [(false, true), (true, true), (false, false)] {
         std::fs::write(&from, &all).unwrap();
-        std::fs::write(&to, vec![0; usize::try_from(copy.plan().disk().size.get()).unwrap()]).unwrap();
+        std::fs::write(&to, vec![0; usize::try_from(copy.plan.disk.size.get()).unwrap()]).unwrap();
         let source = Source::open(&from, &straddle_device::Options::default()).unwrap();
         let mut disk = straddle_repair::Target::open(&to, None).unwrap();
         let watch = &mut |_, _| {
@@ -402,10 +402,10 @@ fn a_finished_copy_is_refused() {
     for (format, parts) in SHAPES {
         let old = source(format, parts);
         let copy = planned(&old, None, &WANTED).unwrap();
-        let mut drive = Cut::new(Memory::new(copy.plan().disk().size.get()), u64::MAX);
+        let mut drive = Cut::new(Memory::new(copy.plan.disk.size.get()), u64::MAX);
         run(&copy, &old, &mut drive, false).unwrap();
         let mut used = drive.seen;
-        used.put(copy.extents()[0].to.get(), &[0xA5; 512]);
+        used.put(copy.extents[0].to.get(), &[0xA5; 512]);
         let mut drive = Cut::new(used.clone(), u64::MAX);
         let error = run(&copy, &old, &mut drive, false).unwrap_err();
         assert!(matches!(error, CopyError::Finished) && error.kind() == ErrorKind::Refused, "{error}");

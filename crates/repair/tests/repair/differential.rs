@@ -21,8 +21,7 @@ use straddle_device::MemoryMedium;
 use straddle_device::image::Format as ImageFormat;
 use straddle_repair::apply::{ApplyError, Backup, BackupError, LaterWrites, Prepared};
 use straddle_repair::{
-    ChangeFile, Entry, Format, Identity, Part, Place, Plan, PlanFile, Request, Seed, Size, TableFile, Target,
-    from_sfdisk, make,
+    Entry, Format, Identity, Part, Place, Plan, Request, Seed, Size, Target, from_sfdisk, make,
     other_tools::{Free, peers},
     to_sfdisk,
 };
@@ -58,7 +57,7 @@ fn image(dir: &Path, name: &str, size: u64) -> Target<'static> {
 type Rows = BTreeSet<(u32, u64, u64)>;
 
 fn rows(plan: &Plan) -> Rows {
-    plan.table().partitions.iter().map(|e| (e.number, e.start.get(), e.sectors.get())).collect()
+    plan.table.partitions.iter().map(|e| (e.number, e.start.get(), e.sectors.get())).collect()
 }
 
 fn number_of(node: &str, path: &str) -> u32 {
@@ -68,14 +67,14 @@ fn number_of(node: &str, path: &str) -> u32 {
 fn by_sfdisk(plan: &Plan, path: &str) -> Rows {
     let json: serde_json::Value = serde_json::from_str(&tool("sfdisk", &["-J", path], "", None)).unwrap();
     let table = &json["partitiontable"];
-    let label = if plan.table().format == Format::Gpt { "gpt" } else { "dos" };
+    let label = if plan.table.format == Format::Gpt { "gpt" } else { "dos" };
     assert_eq!(table["label"], label);
     let id = table["id"].as_str().unwrap();
-    assert_eq!(id.trim_start_matches("0x").to_uppercase(), plan.table().id.to_uppercase());
+    assert_eq!(id.trim_start_matches("0x").to_uppercase(), plan.table.id.to_uppercase());
     let mut rows = Rows::new();
     for found in table["partitions"].as_array().unwrap() {
         let number = number_of(found["node"].as_str().unwrap(), path);
-        let entry = plan.table().partitions.iter().find(|entry| entry.number == number).unwrap();
+        let entry = plan.table.partitions.iter().find(|entry| entry.number == number).unwrap();
         assert_eq!(found["type"].as_str().unwrap(), entry.kind);
         assert_eq!(found["uuid"].as_str(), entry.uuid.as_deref());
         assert_eq!(found["name"].as_str().unwrap_or_default(), entry.name);
@@ -119,11 +118,11 @@ fn size_of(plan: &Plan, entry: &Entry) -> ByteCount {
 
 /// Whether a finding is expected: a boundary that the plan itself left out, or a limit of an MBR.
 fn is_excused(plan: &Plan, finding: &(&'static str, Severity, String)) -> bool {
-    let left_out = plan.considered().iter().any(|c| c.left_out.is_some() && c.size != ByteCount::ZERO);
+    let left_out = plan.considered.iter().any(|c| c.left_out.is_some() && c.size != ByteCount::ZERO);
     let placed = matches!(finding.0, "S003" | "S004" | "S005" | "S006" | "S007" | "S008" | "S009");
-    let reach = plan.table().format == Format::Mbr && finding.0.starts_with("S04");
-    let unaligned_size = plan.table().partitions.iter().any(|e| !size_of(plan, e).get().is_multiple_of(4096));
-    let unaligned_disk = !plan.disk().size.get().is_multiple_of(4096);
+    let reach = plan.table.format == Format::Mbr && finding.0.starts_with("S04");
+    let unaligned_size = plan.table.partitions.iter().any(|e| !size_of(plan, e).get().is_multiple_of(4096));
+    let unaligned_disk = !plan.disk.size.get().is_multiple_of(4096);
     (left_out && placed)
         || reach
         || (finding.0 == "S002" && unaligned_size)
@@ -170,7 +169,7 @@ fn judge(plan: &Plan, request: &Request, disk: &Target<'_>, assume: &str, contex
     assert_eq!(by_parted(plan, path), rows(plan), "parted, {}", context());
     if plan.block() == BlockSize::B512 {
         assert_eq!(by_sfdisk(plan, path), rows(plan), "sfdisk, {}", context());
-        if plan.table().format == Format::Gpt {
+        if plan.table.format == Format::Gpt {
             let text = tool("sgdisk", &["-v", path], "", None);
             assert!(text.contains("No problems found"), "{text}\n{}", context());
         }
@@ -181,12 +180,8 @@ fn judge(plan: &Plan, request: &Request, disk: &Target<'_>, assume: &str, contex
     assert!(bad.is_empty(), "{bad:#?}\n{}", context());
     // Sizes are as requested, or rounded up to the next boundary of an end.
     let asked = request.parts.iter().filter(|p| !p.logical).collect::<Vec<_>>();
-    let ours = plan
-        .table()
-        .partitions
-        .iter()
-        .filter(|e| e.slot == straddle_repair::Slot::Primary)
-        .collect::<Vec<_>>();
+    let ours =
+        plan.table.partitions.iter().filter(|e| e.slot == straddle_repair::Slot::Primary).collect::<Vec<_>>();
     assert_eq!(asked.len(), ours.len());
     for (part, entry) in asked.iter().zip(ours) {
         let len = size_of(plan, entry).get();
@@ -206,20 +201,18 @@ fn judge(plan: &Plan, request: &Request, disk: &Target<'_>, assume: &str, contex
 fn no_worse_than_peers(plan: &Plan, assume: &str, context: &dyn Fn() -> String) {
     let topology = topology(assume);
     let byte = |lba: Lba| lba.to_bytes(plan.block()).unwrap();
-    for entry in plan.table().partitions.iter().filter(|e| e.slot != straddle_repair::Slot::Extended) {
+    for entry in plan.table.partitions.iter().filter(|e| e.slot != straddle_repair::Slot::Extended) {
         let start = byte(entry.start);
-        assert!(plan.grain().is_aligned(start), "{}", context());
-        for peer in peers(
-            &topology,
-            plan.disk().size,
-            Free::From(plan.table().format, byte(plan.table().first_usable)),
-        ) {
+        assert!(plan.grain.is_aligned(start), "{}", context());
+        for peer in
+            peers(&topology, plan.disk.size, Free::From(plan.table.format, byte(plan.table.first_usable)))
+        {
             let Some(theirs) = peer.start else { continue };
             let theirs = byte(Lba::new(theirs));
             // If boundaries do not coincide on so small a disk, another choice is not better.
             let met = |at: ByteOffset| -> BTreeSet<&str> {
                 let named = straddle_audit::named_boundaries(&topology).into_iter();
-                let small = named.filter(|n| n.boundary.size().get() < plan.disk().size.get() / 4);
+                let small = named.filter(|n| n.boundary.size().get() < plan.disk.size.get() / 4);
                 small.filter(|n| n.boundary.is_aligned(at)).map(|n| n.name).collect()
             };
             let (ours, theirs) = (met(start), met(theirs));
@@ -288,7 +281,7 @@ fn scripts(plan: &Plan, disk: &Target<'_>, dir: &Path, assume: &str, context: &d
     let mut request = Request::new(Seed(99));
     request.allow_misaligned = true;
     from_sfdisk(&script, &mut request).unwrap_or_else(|error| panic!("{error}\n{script}"));
-    let blank = MemoryMedium::sparse(Vec::new(), plan.disk().size);
+    let blank = MemoryMedium::sparse(Vec::new(), plan.disk.size);
     let (topology, stack) = (topology(assume), stack_of(&blank, block_of(assume)));
     let situation =
         straddle_repair::Situation { medium: &blank, topology: &topology, stack: &stack, serial: None };
@@ -303,7 +296,7 @@ fn scripts(plan: &Plan, disk: &Target<'_>, dir: &Path, assume: &str, context: &d
         dump.lines().filter(|line| !line.starts_with("grain:")).map(|line| format!("{line}\n")).collect();
     let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     assert_eq!(words(&dump), words(&script), "{}", context());
-    let theirs = image(dir, "theirs", plan.disk().size.get());
+    let theirs = image(dir, "theirs", plan.disk.size.get());
     let name = theirs.path().unwrap().to_str().unwrap().to_owned();
     drop(theirs);
     tool("sfdisk", &["-q", "--no-reread", "--no-tell-kernel", "-w", "never", &name], &script, None);
@@ -412,15 +405,13 @@ fn a_plan_knows_its_disk() {
     common::write(&mut target(&mut disk), &plan).unwrap();
     assert!(refused(&disk, None).contains("plan again"), "a plan is for once");
     let blank = common::Memory::new(64 << 20);
-    let edited = |edit: &dyn Fn(&mut TableFile)| {
-        let mut file = PlanFile::from(&plan);
-        edit(&mut file.table);
-        Plan::try_from(file)
-    };
-    let kept = edited(&|table| table.partitions[0].change = ChangeFile::Kept).unwrap();
+    let edited =
+        |edit: &dyn Fn(&mut serde_json::Value)| common::edited(&plan, |json| edit(&mut json["table"]));
+    let kept = edited(&|table| table["partitions"][0]["change"] = "kept".into()).unwrap();
     assert!(refusal(&blank, &kept, None).contains("is not there"));
-    assert!(edited(&|table| table.entries = 0).is_err());
-    let error = edited(&|table| table.partitions[0].sectors += 1 << 20).unwrap_err().to_string();
+    assert!(edited(&|table| table["entries"] = 0.into()).is_err());
+    let error =
+        edited(&|table| table["partitions"][0]["sectors"] = (1 << 20).into()).unwrap_err().to_string();
     assert!(error.contains("outside"), "{error}");
 }
 

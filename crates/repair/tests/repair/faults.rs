@@ -149,7 +149,7 @@ impl Case {
         let situation = Situation { medium: &table, topology: &topology, stack: &stack, serial: None };
         match make(&situation, &Wanted::default()) {
             // There is none for the smallest journal.
-            Ok(realign) if matches!(realign.journal(), Journal::Elsewhere { .. }) => None,
+            Ok(realign) if matches!(realign.journal, Journal::Elsewhere { .. }) => None,
             Ok(realign) => Some(Self { before, realign, old: Reading::of(&table, BlockSize::B512) }),
             Err(_) => None,
         }
@@ -157,10 +157,10 @@ impl Case {
 
     /// The old and the new place of each partition.
     fn places(&self) -> Vec<(Span, Span)> {
-        let plan = self.realign.plan();
-        let is = |number| plan.table().partitions.iter().find(|entry| entry.number == number).unwrap();
+        let plan = &self.realign.plan;
+        let is = |number| plan.table.partitions.iter().find(|entry| entry.number == number).unwrap();
         let both = |was| (plan.span(was).unwrap(), plan.span(is(was.number)).unwrap());
-        plan.before().iter().map(both).collect()
+        plan.before.iter().map(both).collect()
     }
 
     /// A sector that cannot be read: of a partition that moves. And one that cannot be written: where a partition

@@ -137,7 +137,7 @@ fn planned(disk: &Memory) -> Realign {
 fn references(disk: &Memory) -> Vec<Reference> {
     let realign = planned(disk);
     let of_first = realign
-        .references()
+        .references
         .iter()
         .filter(|(number, what)| *number == 1 && !matches!(what, Reference::ActivePartition));
     of_first.map(|(_, reference)| reference.clone()).collect()
@@ -208,7 +208,7 @@ fn resumed(disk: &Memory, goes_back: bool) -> Option<Memory> {
 
 /// What counts of a disk: the partition in its place, the boot code and the table.
 fn parts_of(disk: &Memory, realign: &Realign, is_new: bool) -> Vec<u8> {
-    let one = realign.moves()[0];
+    let one = realign.moves[0];
     let at = if is_new { one.to } else { one.from.start() };
     let mut bytes = read(disk, 0, 512);
     bytes.extend(read(disk, at.get(), usize::try_from(one.from.len().get()).unwrap()));
@@ -224,7 +224,7 @@ fn survives(disk: &Memory, expected: &Reference, folder: &Path) {
     let (after, writes, ended) = carried_out(disk, &realign, u64::MAX);
     ended.unwrap();
     // The old core image would do as well.
-    let one = realign.moves()[0];
+    let one = realign.moves[0];
     let mut clean = after.clone();
     let gone = usize::try_from((one.to.get() - one.from.start().get()).min(one.from.len().get())).unwrap();
     clean.put(one.from.start().get(), &vec![0; gone]);
@@ -313,7 +313,7 @@ fn grub_before_the_first_partition_stays_and_boots() {
     let mut tight = disk(Format::Mbr, &[(2047, 2048 * 15, "linux")]);
     images.install(&mut tight, 0, &[(1, 999)]);
     let realign = planned(&tight);
-    assert!(matches!(realign.journal(), Journal::Elsewhere { .. }), "{:?}", realign.journal());
+    assert!(matches!(realign.journal, Journal::Elsewhere { .. }), "{:?}", realign.journal);
     let mut disk = disk(Format::Mbr, &[(2047, 2048 * 8, "linux")]);
     images.install(&mut disk, 0, &[(1, 999)]);
     assert_eq!(references(&disk), []);

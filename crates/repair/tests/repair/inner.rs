@@ -46,7 +46,7 @@ fn plan((disk, stack): &(Memory, Stack), wanted: &Wanted) -> Result<Realign, Rea
 }
 
 fn start(realign: &Realign) -> u64 {
-    realign.plan().table().partitions[0].start.get()
+    realign.plan.table.partitions[0].start.get()
 }
 
 fn pv(at: u64) -> (VolumeKind, Facts) {
@@ -74,11 +74,11 @@ fn the_partition_is_placed_if_the_format_cannot_help() {
         assert_eq!(start(&found.unwrap()), 4089);
         let realign = plan(&disk(2050, 2055, facts), &Wanted::default()).unwrap();
         assert_eq!(start(&realign), 4089);
-        assert_eq!(realign.anchors(), [(1, ByteCount::new(2055 * 512))]);
+        assert_eq!(realign.anchors, [(1, ByteCount::new(2055 * 512))]);
         assert_eq!(Realign::from_json(&realign.to_json().unwrap()).unwrap(), realign);
         // What is a multiple of 4 KiB follows its partition.
         let realign = plan(&disk(2049, 2056, facts), &Wanted::default()).unwrap();
-        assert_eq!((start(&realign), realign.anchors()), (2048, &[][..]));
+        assert_eq!((start(&realign), &realign.anchors[..]), (2048, &[][..]));
         // A requested start counts for the data.
         let wanted = |at: u64| Wanted { starts: vec![(1, ByteOffset::new(at * 512))], ..Wanted::default() };
         assert_eq!(start(&plan(&disk(2048, 2055, facts), &wanted(6137)).unwrap()), 6137);

@@ -26,7 +26,7 @@ fn table(realign: &Realign) -> Vec<(u32, u64, u64, Option<u64>)> {
         _ => None,
     };
     let of = |e: &Entry| (e.number, e.start.get(), e.sectors.get(), record(e));
-    realign.plan().table().partitions.iter().map(of).collect()
+    realign.plan.table.partitions.iter().map(of).collect()
 }
 
 /// Writes the new table and reads it: the numbers, the types and the active flags are those of the old one, in
@@ -34,7 +34,7 @@ fn table(realign: &Realign) -> Vec<(u32, u64, u64, Option<u64>)> {
 fn check(disk: &Memory, realign: &Realign) {
     let stack = stack_of(disk, BlockSize::B512);
     let mut after = disk.clone();
-    for step in encode(realign.plan(), disk, &stack).unwrap() {
+    for step in encode(&realign.plan, disk, &stack).unwrap() {
         if let Step::Write { at, new, .. } = step {
             after.put(at, &new);
         }
@@ -62,19 +62,19 @@ fn check(disk: &Memory, realign: &Realign) {
     for p in stack.partitions.iter().filter(holds_data) {
         labels.extend((0..p.count.get()).map(|sector| (p.start.get() + sector, (p.number, sector))));
     }
-    for one in realign.moves() {
+    for one in &realign.moves {
         let (from, len, to) = (one.from.start().get() / 512, one.from.len().get() / 512, one.to.get() / 512);
         let moved: Vec<_> = (0..len).map(|sector| labels.get(&(from + sector)).copied()).collect();
         for (at, label) in (to..).zip(moved) {
             labels.insert(at, label.unwrap_or((0, 0)));
         }
     }
-    for entry in realign.plan().table().partitions.iter().filter(|entry| entry.slot != Slot::Extended) {
+    for entry in realign.plan.table.partitions.iter().filter(|entry| entry.slot != Slot::Extended) {
         for sector in 0..entry.sectors.get() {
             assert_eq!(labels.get(&(entry.start.get() + sector)), Some(&(entry.number, sector)));
         }
         if entry.change != Change::Kept {
-            assert!(realign.plan().grain().is_aligned(realign.plan().span(entry).unwrap().start()));
+            assert!(realign.plan.grain.is_aligned(realign.plan.span(entry).unwrap().start()));
         }
     }
     assert_eq!(Realign::from_json(&realign.to_json().unwrap()).unwrap(), *realign);
@@ -124,7 +124,7 @@ fn the_others_stay() {
     );
     let realign = plan(&disk, &Wanted::default()).unwrap();
     check(&disk, &realign);
-    assert_eq!(realign.moves().len(), 1);
+    assert_eq!(realign.moves.len(), 1);
     let expected = [
         (1, 2048, 150_000, None),
         (5, 4096, 20_000, Some(2048)),
@@ -143,7 +143,7 @@ fn logical_partitions_swap_and_primary_ones_stay_outside() {
     let wanted = Wanted { starts: vec![(5, start(26_624)), (6, start(4096))], ..Wanted::default() };
     let realign = plan(&disk, &wanted).unwrap();
     check(&disk, &realign);
-    assert_eq!(realign.moves().len(), 3);
+    assert_eq!(realign.moves.len(), 3);
     // The numbers stay: the first record, at the start of the container, lists the partition that is second.
     assert_eq!(table(&realign)[1], (5, 26_624, 20_480, Some(2048)));
     let disk =
@@ -218,7 +218,7 @@ fn requested_starts_are_kept_or_refused() {
                     assert_eq!(entry.1 * 512, start.get(), "seed {seed}");
                 }
                 planned += 1;
-                detours += u64::from(realign.moves().len() > realign.trips().0);
+                detours += u64::from(realign.moves.len() > realign.trips().0);
             }
             Err(RealignError::Nothing) => {}
             Err(
@@ -246,11 +246,9 @@ fn random_tables_with_logical_partitions_are_realigned() {
             Ok(realign) => {
                 check(&disk, &realign);
                 let moves_container =
-                    realign.plan().before().iter().zip(&realign.plan().table().partitions).any(
-                        |(was, is)| {
-                            is.slot == Slot::Extended && (was.start, was.sectors) != (is.start, is.sectors)
-                        },
-                    );
+                    realign.plan.before.iter().zip(&realign.plan.table.partitions).any(|(was, is)| {
+                        is.slot == Slot::Extended && (was.start, was.sectors) != (is.start, is.sectors)
+                    });
                 if moves_container { "realigned, another container" } else { "realigned, the same container" }
             }
             Err(RealignError::Nothing) => "nothing to do",

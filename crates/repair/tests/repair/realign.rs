@@ -9,14 +9,13 @@ use std::io;
 use std::ops::ControlFlow;
 
 use common::{Memory, Random, Reading, plan_and_write, seeds, stack_of, target, topology};
+use serde_json::json;
 use straddle_device::Medium;
 use straddle_device::topology::Topology;
 use straddle_layout::layer::{Facts, FileSystem, Layer};
 use straddle_layout::{Content, FsKind, Stack};
 use straddle_repair::apply::{ApplyError, Prepared};
-use straddle_repair::realign::{
-    Journal, Realign, RealignError, RealignFile, Reference, Trim, Wanted, make, staying,
-};
+use straddle_repair::realign::{Journal, Realign, RealignError, Reference, Trim, Wanted, make, staying};
 use straddle_repair::relocate::{Disks, Ended, Recovered, Verify, begin, journal_len, open};
 use straddle_repair::{Change, Format, Part, Place, PlanError, Request, Seed, Situation, Size, Step, encode};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, ErrorKind, Span};
@@ -103,17 +102,17 @@ impl Disk {
 
 /// The moves in sectors: start, number and destination.
 fn moves(realign: &Realign) -> Vec<(u64, u64, u64)> {
-    let block = realign.plan().block().get();
+    let block = realign.plan.block().get();
     let sectors = |bytes: u64| bytes / block;
     let of = |m: &straddle_repair::relocate::Move| {
         (sectors(m.from.start().get()), sectors(m.from.len().get()), sectors(m.to.get()))
     };
-    realign.moves().iter().map(of).collect()
+    realign.moves.iter().map(of).collect()
 }
 
 /// The new table: number, start and number of sectors.
 fn table(realign: &Realign) -> Vec<(u32, u64, u64)> {
-    let entries = &realign.plan().table().partitions;
+    let entries = &realign.plan.table.partitions;
     entries.iter().map(|e| (e.number, e.start.get(), e.sectors.get())).collect()
 }
 
@@ -133,23 +132,23 @@ fn check(disk: &Disk, realign: &Realign) {
     for (start, sectors, to) in moves(realign) {
         labels.copy_within(index(start)..index(start + sectors), index(to));
     }
-    for entry in &realign.plan().table().partitions {
+    for entry in &realign.plan.table.partitions {
         let place = index(entry.start.get())..index(entry.start.get() + entry.sectors.get());
         let own = (0..entry.sectors.get()).map(|sector| (entry.number, sector));
         assert!(labels[place.clone()].iter().copied().eq(own), "partition {}", entry.number);
         match entry.change {
             Change::Kept => assert_eq!(labels[place.clone()], before[place]),
             Change::Moved { .. } => {
-                let start = realign.plan().span(entry).unwrap().start();
-                assert!(realign.plan().grain().is_aligned(start));
+                let start = realign.plan.span(entry).unwrap().start();
+                assert!(realign.plan.grain.is_aligned(start));
             }
             _ => panic!("{:?}", entry.change),
         }
     }
     let job = realign.job([7; 16], vec![1; 1000]).unwrap();
-    if let Journal::Inside(place) = realign.journal() {
+    if let Journal::Inside(place) = realign.journal {
         assert!(place.len() >= journal_len(&job).unwrap());
-        let spans = realign.moves().iter().flat_map(|m| [m.from, m.destination().unwrap()]);
+        let spans = realign.moves.iter().flat_map(|m| [m.from, m.destination().unwrap()]);
         let listed = disk.stack.partitions.iter().map(|p| p.span);
         assert!(spans.chain(listed).all(|span| !span.overlaps(place)));
     }
@@ -161,7 +160,7 @@ fn check(disk: &Disk, realign: &Realign) {
 /// Writes the table and reads it: nothing differs from the present one but places.
 fn check_table(disk: &Disk, realign: &Realign) {
     let mut medium = disk.medium.clone();
-    for step in encode(realign.plan(), &medium.clone(), &disk.stack).unwrap() {
+    for step in encode(&realign.plan, &medium.clone(), &disk.stack).unwrap() {
         if let Step::Write { at, new, .. } = step {
             medium.put(at, &new);
         }
@@ -212,18 +211,18 @@ fn what_refers_to_the_old_place_is_listed() {
         copies: Vec::new(),
     };
     let expected = [(1, exfat), (2, Reference::Swap), (3, Reference::Zones), (5, Reference::EfiBootEntries)];
-    assert_eq!(realign.references(), expected);
+    assert_eq!(realign.references, expected);
     assert_eq!(Realign::from_json(&realign.to_json().unwrap()).unwrap(), realign);
     let mut active = Disk::new("512e", Format::Mbr, SECTORS, &XP);
     active.stack.partitions[1].attributes.bootable = true;
     // Zeros in the first sector start nothing.
-    assert_eq!(active.make(&Wanted::default()).unwrap().references(), []);
+    assert_eq!(active.make(&Wanted::default()).unwrap().references, []);
     let mut sector = [0; 512];
     straddle_device::Medium::read_at(&active.medium, ByteOffset::ZERO, &mut sector).unwrap();
     sector[0] = 0xFA;
     active.medium.put(0, &sector);
     let realign = active.make(&Wanted::default()).unwrap();
-    assert_eq!(realign.references(), [(2, Reference::ActivePartition)]);
+    assert_eq!(realign.references, [(2, Reference::ActivePartition)]);
 }
 
 /// The copy of the boot sector behind NTFS is not cut off.
@@ -250,7 +249,7 @@ fn copies_of_a_boot_sector_behind_what_moves_are_left_alone() {
     let realign = disk.make(&Wanted::default()).unwrap();
     assert_eq!(realign.trims(), [Trim { number: 2, by: ByteCount::new(4 * 512) }]);
     let is_it = |(_, one): &&(u32, Reference)| matches!(one, Reference::BootSector { .. });
-    let Some((_, Reference::BootSector { copies, .. })) = realign.references().iter().find(is_it) else {
+    let Some((_, Reference::BootSector { copies, .. })) = realign.references.iter().find(is_it) else {
         panic!()
     };
     assert_eq!(*copies, [own]);
@@ -291,7 +290,7 @@ impl straddle_repair::relocate::Disk for Bytes {
 fn the_engine_accepts_the_moves_and_the_place_of_the_journal() {
     let disk = Disk::new("512e", Format::Mbr, SECTORS, &XP);
     let realign = disk.aligned();
-    let Journal::Inside(place) = realign.journal() else { panic!() };
+    let Journal::Inside(place) = realign.journal else { panic!() };
     let mut bytes = Bytes(vec![0; usize::try_from(SECTORS * 512).unwrap()]);
     for (sector, part) in (0_u64..).zip(bytes.0.chunks_exact_mut(512)).skip(63) {
         part[..8].copy_from_slice(&sector.to_le_bytes());
@@ -329,8 +328,8 @@ fn two_without_a_gap_move_up_the_last_first() {
     assert_eq!(table(&realign), [(1, 2048, 64_197), (2, 67_584, 64_260)]);
     assert_eq!(realign.trims(), []);
     // From 67584 + 64260 = 131844 on, 72956 sectors are free: more than two windows of 16 MiB and a little.
-    let Journal::Inside(place) = realign.journal() else { panic!("{:?}", realign.journal()) };
-    assert_eq!(realign.window().get(), 16 << 20);
+    let Journal::Inside(place) = realign.journal else { panic!("{:?}", realign.journal) };
+    assert_eq!(realign.window.get(), 16 << 20);
     // Behind it there is room for the backup of a GPT.
     assert_eq!(place.end().get(), (SECTORS - 33) * 512 / 4096 * 4096);
     assert!(place.start().get() >= 131_844 * 512);
@@ -341,7 +340,7 @@ fn two_without_a_gap_move_up_the_last_first() {
         sector: ByteCount::new(512),
         copies: Vec::new(),
     };
-    assert_eq!(realign.references(), [(1, hidden), (1, Reference::WindowsVolume)]);
+    assert_eq!(realign.references, [(1, hidden), (1, Reference::WindowsVolume)]);
 }
 
 #[test]
@@ -370,7 +369,7 @@ fn an_unused_tail_gives_way() {
     assert_eq!(moves(&realign), [(64_260, 64_256, 64_264), (63, 64_197, 64)]);
     assert_eq!(realign.trims(), [Trim { number: 2, by: ByteCount::new(4 * 512) }]);
     // Nothing is unallocated: the journal goes elsewhere.
-    let Journal::Elsewhere { needed } = realign.journal() else { panic!("{:?}", realign.journal()) };
+    let Journal::Elsewhere { needed } = realign.journal else { panic!("{:?}", realign.journal) };
     assert!(needed.get() > 32 << 20, "{needed:?}");
 }
 
@@ -380,7 +379,7 @@ fn a_gpt_partition_at_34_moves_to_1_mib() {
     let realign = disk.aligned();
     assert_eq!(moves(&realign), [(34, 100_000, 2048)]);
     // The backup takes the last 33 sectors, and 204767 is rounded down to a physical sector.
-    let Journal::Inside(place) = realign.journal() else { panic!("{:?}", realign.journal()) };
+    let Journal::Inside(place) = realign.journal else { panic!("{:?}", realign.journal) };
     assert_eq!(place.end().get(), 204_760 * 512);
 }
 
@@ -473,36 +472,30 @@ fn what_cannot_be_moved_is_refused() {
 fn its_table_alone_is_not_written() {
     let mut disk = Disk::new("512e", Format::Mbr, SECTORS, &XP);
     let realign = disk.aligned();
-    let refused = Prepared::of(&mut target(&mut disk.medium), realign.plan()).err().unwrap();
+    let refused = Prepared::of(&mut target(&mut disk.medium), &realign.plan).err().unwrap();
     assert!(matches!(refused, ApplyError::Plan(PlanError::MovesData(1))), "{refused}");
 }
 
 #[test]
 fn a_stored_plan_that_would_destroy_something_is_refused() {
     let realign = Disk::new("512e", Format::Mbr, SECTORS, &[(63, 20_000), (40_960, 20_480)]).aligned();
-    let edited = |edit: &dyn Fn(&mut RealignFile)| {
-        let mut file = RealignFile::from(&realign);
-        edit(&mut file);
-        Realign::try_from(file)
-    };
-    assert!(edited(&|_| {}).is_ok());
-    let edits: [&dyn Fn(&mut RealignFile); 9] = [
-        &|file| file.realign = 2,
-        &|file| file.moves[0][0] += 512,
-        &|file| file.moves[0][1] -= 512,
-        &|file| file.moves[0][2] = 40_960 * 512,
-        &|file| file.moves.clear(),
-        &|file| file.plan.table.partitions[0].start += 1,
-        &|file| file.plan.table.partitions[1].kind = "7".to_owned(),
-        &|file| file.plan.before[0].sectors -= 1,
-        &|file| {
-            file.journal =
-                straddle_repair::realign::JournalFile::Inside { start: 40_960 * 512, len: 64 << 20 }
-        },
+    assert!(common::edited(&realign, |_| ()).is_ok());
+    let edits = [
+        ("/moves/0/from/start_bytes", json!(64 * 512)),
+        ("/moves/0/from/size_bytes", json!(19_999 * 512)),
+        ("/moves/0/to_bytes", json!(40_960 * 512)),
+        ("/moves", json!([])),
+        ("/plan/table/partitions/0/start_lba", json!(2049)),
+        ("/plan/table/partitions/1/type", json!("7")),
+        ("/plan/before/0/sectors", json!(19_999)),
+        ("/journal", json!({"unallocated": {"start_bytes": 40_960 * 512, "size_bytes": 64 << 20}})),
     ];
-    for (index, edit) in edits.iter().enumerate() {
-        assert!(edited(edit).is_err(), "edit {index}");
+    for (path, value) in edits {
+        let edit = |json: &mut serde_json::Value| *json.pointer_mut(path).unwrap() = value;
+        assert!(common::edited(&realign, edit).is_err(), "{path}");
     }
+    let other = realign.to_json().unwrap().replacen("\"schema\": 2", "\"schema\": 3", 1);
+    assert!(Realign::from_json(&other).unwrap_err().to_string().contains("version is 3"));
 }
 
 /// Draws a disk with primary partitions, most of them misaligned, some with unused tails.

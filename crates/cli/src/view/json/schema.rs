@@ -3,15 +3,15 @@
 use clap::ValueEnum;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema};
+use straddle_repair::Plan;
+use straddle_repair::copy::Copy;
 
 use super::Document;
 use super::bench::BenchReport;
 use super::check::Report;
-use super::copy::CopyReport;
 use super::drive::DrivesReport;
 use super::efficiency::EfficiencyReport;
 use super::explain::{ExplainReport, RmwReport};
-use super::plan::PlanReport;
 use super::probe::ProbeReport;
 use super::realign::RealignOutput;
 use super::record::RecordReport;
@@ -27,9 +27,9 @@ const HOME: &str = "https://github.com/straddle/straddle/schema";
 pub(crate) fn json_schema(command: SchemaOf) -> Option<Schema> {
     Some(match command {
         SchemaOf::Check => schema::<Report>(command),
-        SchemaOf::Plan => schema::<PlanReport>(command),
+        SchemaOf::Plan => schema::<straddle_repair::Document<Plan>>(command),
         SchemaOf::Realign => schema::<RealignOutput>(command),
-        SchemaOf::RealignTo => schema::<CopyReport>(command),
+        SchemaOf::RealignTo => schema::<straddle_repair::Document<Copy>>(command),
         SchemaOf::Bench => document::<BenchReport<'_>>(command),
         SchemaOf::Drive => document::<DrivesReport>(command),
         SchemaOf::Explain => document::<ExplainReport>(command),

@@ -13,10 +13,10 @@ use super::{realign, wrap};
 use crate::output::{Styles, paint, plural, printable, quote_path};
 
 /// What to mind after a copy.
-pub(crate) const IDENTITIES: &str = "identities are kept, so that fstab and boot loaders go on finding them: do not use both disks at the same time";
+const IDENTITIES: &str = "identities are kept, so that fstab and boot loaders go on finding them: do not use both disks at the same time";
 
 /// What is done before the first write to a disk that is taken for empty.
-pub(crate) const READS_FIRST: &str = "apply reads first all of the new disk that it will write, and refuses if a byte of it is not zero: --wipe does without";
+const READS_FIRST: &str = "apply reads first all of the new disk that it will write, and refuses if a byte of it is not zero: --wipe does without";
 
 /// A plan, and what is shown with it.
 #[derive(Clone, Copy)]
@@ -35,14 +35,14 @@ pub(crate) struct View<'a> {
 /// Returns the plan in full, for a terminal of `width` characters.
 pub(crate) fn plan(view: &View<'_>, width: usize, styles: Styles) -> String {
     let View { copy, old, new, .. } = *view;
-    let plan = copy.plan();
-    let size = plan.disk().size;
+    let plan = &copy.plan;
+    let size = plan.disk.size;
     let headline = format!(
         "{}: {size} ({} bytes), plan: a copy of {}, {} with {} of data",
         printable(&new.display().to_string()),
         size.get(),
         printable(&old.display().to_string()),
-        plural(copy.extents().len(), "partition"),
+        plural(copy.extents.len(), "partition"),
         copy.total()
     );
     let mut text = format!("{}\n", paint(styles.heading, &headline));
@@ -51,16 +51,16 @@ pub(crate) fn plan(view: &View<'_>, width: usize, styles: Styles) -> String {
     let mut line = |line: &str| {
         let _ = writeln!(text, "{}", wrap(line, width, "  "));
     };
-    for lost in copy.over() {
+    for lost in &copy.over {
         line(&format!("LOST: {}", printable(lost)));
     }
-    for note in plan.notes() {
+    for note in &plan.notes {
         line(&printable(note));
     }
-    for (number, reference) in copy.references() {
+    for (number, reference) in &copy.references {
         line(&format!("partition {number}: {}", words(reference)));
     }
-    for (number, offset) in copy.anchors() {
+    for (number, offset) in &copy.anchors {
         let at = offset.get();
         line(&format!(
             "partition {number}: the data in it, {at} bytes behind its start, are aligned, and not the start"
@@ -81,23 +81,23 @@ pub(crate) fn plan(view: &View<'_>, width: usize, styles: Styles) -> String {
 
 /// Draws the source and the new disk.
 fn picture(copy: &Copy, styles: Styles) -> String {
-    let plan = copy.plan();
-    let entries = plan.table().partitions.iter().filter(|entry| entry.slot != Slot::Extended);
+    let plan = &copy.plan;
+    let entries = plan.table.partitions.iter().filter(|entry| entry.slot != Slot::Extended);
     let new: Vec<(u32, Span)> = entries.filter_map(|entry| Some((entry.number, plan.span(entry)?))).collect();
     let number = |to: ByteOffset| new.iter().find(|(_, span)| span.start() == to).map(|(number, _)| *number);
-    let old = copy.extents().iter().filter_map(|one| Some((number(one.to)?, one.from))).collect();
-    let source = Layout { name: "source", size: copy.source().size, partitions: old };
-    drawn(&[source, Layout { name: "copy", size: plan.disk().size, partitions: new }], styles)
+    let old = copy.extents.iter().filter_map(|one| Some((number(one.to)?, one.from))).collect();
+    let source = Layout { name: "source", size: copy.source.size, partitions: old };
+    drawn(&[source, Layout { name: "copy", size: plan.disk.size, partitions: new }], styles)
 }
 
 /// The command that makes the copy of the plan in `file`.
-pub(crate) fn next(view: &View<'_>, file: &str) -> String {
+fn next(view: &View<'_>, file: &str) -> String {
     let old = quote_path(view.old) + view.options;
     format!("straddle apply {file} --from {old} --write {}", quote_path(view.new))
 }
 
 /// Says what refers to a partition's old place, and what is done about it.
-pub(crate) fn words(reference: &Reference) -> String {
+fn words(reference: &Reference) -> String {
     match reference {
         Reference::BiosBoot => {
             "it holds GRUB's core image, whose sectors the boot code lists: reinstall GRUB on the new disk"

@@ -23,7 +23,7 @@ pub(crate) fn plan(
     let plan = &planned.plan;
     let name = printable(&planned.name);
     let operand = quote_path(&planned.target);
-    let size = plan.disk().size;
+    let size = plan.disk.size;
     let mut text = format!(
         "{}\n",
         paint(
@@ -43,7 +43,7 @@ pub(crate) fn plan(
         text.push_str(&explanation(planned, width, styles));
     }
     text += &lost(plan, width, styles);
-    for note in plan.notes() {
+    for note in &plan.notes {
         let _ = writeln!(text, "{}", wrap(&format!("note: {}", printable(note)), width, "  "));
     }
     let _ = match saved {
@@ -64,7 +64,7 @@ pub(crate) fn plan(
 /// Lists what will no longer be reachable, by name and size.
 pub(crate) fn lost(plan: &Plan, width: usize, styles: Styles) -> String {
     let mut text = String::new();
-    for lost in plan.lost() {
+    for lost in &plan.lost {
         let what = if lost.is_overwritten {
             "will be overwritten in part, and no longer be reachable"
         } else {
@@ -77,23 +77,22 @@ pub(crate) fn lost(plan: &Plan, width: usize, styles: Styles) -> String {
 }
 
 fn headline(plan: &Plan) -> String {
-    let count = plural(plan.table().partitions.len(), "partition");
-    let (format, sector) = (plan.table().format, plan.block());
-    if let Some(former) = plan.converts() {
+    let count = plural(plan.table.partitions.len(), "partition");
+    let (format, sector) = (plan.table.format, plan.block());
+    if let Some(former) = plan.converts {
         return format!("plan: its {format} in {sector}-byte sectors instead of {former}-byte ones, {count}");
     }
-    let what = if plan.is_fresh() { "a new" } else { "its" };
+    let what = if plan.fresh { "a new" } else { "its" };
     format!("plan: {what} {format} in {sector}-byte sectors, {count}")
 }
 
 fn grain(plan: &Plan) -> String {
-    let taken: Vec<String> =
-        plan.considered().iter().filter(|c| c.left_out.is_none()).map(describe).collect();
-    let from = match plan.grain().phase().get() {
+    let taken: Vec<String> = plan.considered.iter().filter(|c| c.left_out.is_none()).map(describe).collect();
+    let from = match plan.grain.phase().get() {
         0 => String::new(),
         phase => format!(", counted from byte {phase}"),
     };
-    format!("starts at multiples of {}{from}: {}", plan.grain().size(), taken.join(", "))
+    format!("starts at multiples of {}{from}: {}", plan.grain.size(), taken.join(", "))
 }
 
 /// Returns `physical sector 4 KiB [assumed]`.
@@ -110,9 +109,9 @@ pub(super) fn pictures(plan: &Plan, styles: Styles) -> String {
         let drawn = entries.iter().filter(|entry| entry.slot != Slot::Extended);
         drawn.filter_map(|entry| Some((entry.number, plan.span(entry)?))).collect::<Vec<_>>()
     };
-    let after = spans(&plan.table().partitions);
-    let size = plan.disk().size;
-    let before = Layout { name: "before", size, partitions: spans(plan.before()) };
+    let after = spans(&plan.table.partitions);
+    let size = plan.disk.size;
+    let before = Layout { name: "before", size, partitions: spans(&plan.before) };
     drawn(&[before, Layout { name: "after", size, partitions: after }], styles)
 }
 
@@ -144,9 +143,9 @@ pub(super) fn table(plan: &Plan) -> String {
     let header = ["#", "START LBA", "START BYTE", "SECTORS", "SIZE", "TYPE", "NAME", "CHANGE"];
     let mut rows = Vec::new();
     let sector = plan.block().get();
-    let gone = plan.before().iter().filter(|_| !plan.is_fresh());
+    let gone = plan.before.iter().filter(|_| !plan.fresh);
     let gone = gone.filter(|old| {
-        !plan.table().partitions.iter().any(|new| {
+        !plan.table.partitions.iter().any(|new| {
             let start = match new.change {
                 Change::Moved { from, .. } => from,
                 _ => new.start,
@@ -157,7 +156,7 @@ pub(super) fn table(plan: &Plan) -> String {
         })
     });
     let mut row = |entry: &Entry, change: String| {
-        let kind = type_name(&entry.kind, plan.table().format).unwrap_or(&entry.kind);
+        let kind = type_name(&entry.kind, plan.table.format).unwrap_or(&entry.kind);
         rows.push([
             entry.number.to_string(),
             entry.start.to_string(),
@@ -169,7 +168,7 @@ pub(super) fn table(plan: &Plan) -> String {
             change,
         ]);
     };
-    for entry in &plan.table().partitions {
+    for entry in &plan.table.partitions {
         let change = match entry.change {
             Change::Kept => "kept".to_owned(),
             Change::New => "new".to_owned(),
@@ -191,12 +190,12 @@ pub(super) fn table(plan: &Plan) -> String {
 fn explanation(planned: &Planned, width: usize, styles: Styles) -> String {
     let plan = &planned.plan;
     let mut text = String::new();
-    let left_out = plan.considered().iter().filter_map(|c| Some((c, c.left_out.as_ref()?)));
+    let left_out = plan.considered.iter().filter_map(|c| Some((c, c.left_out.as_ref()?)));
     for (considered, why) in left_out {
         let line = format!("left out: {}: {why}", describe(considered));
         let _ = writeln!(text, "{}", wrap(&line, width, "  "));
     }
-    for entry in plan.table().partitions.iter().filter(|entry| !entry.why.is_empty()) {
+    for entry in plan.table.partitions.iter().filter(|entry| !entry.why.is_empty()) {
         let _ = writeln!(text, "{}", paint(styles.heading, &format!("partition {}", entry.number)));
         for why in &entry.why {
             let _ = writeln!(text, "{}", wrap(why, width, "  "));

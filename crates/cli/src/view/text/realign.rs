@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use straddle_repair::realign::{EstimateFile, Journal, Realign, Reference};
+use straddle_repair::realign::{Journal, Realign, Reference};
 
 use super::plan::{pictures, table};
 use super::wrap;
@@ -25,18 +25,13 @@ pub(crate) enum Next<'a> {
 pub(crate) struct View<'a> {
     pub(crate) target: &'a Path,
     pub(crate) realign: &'a Realign,
-    pub(crate) estimate: Option<&'a EstimateFile>,
     pub(crate) next: Next<'a>,
 }
 
 /// Returns the plan in full, for a terminal of `width` characters.
-pub(crate) fn plan(
-    View { target, realign, estimate, next }: View<'_>,
-    width: usize,
-    styles: Styles,
-) -> String {
-    let plan = realign.plan();
-    let size = plan.disk().size;
+pub(crate) fn plan(View { target, realign, next }: View<'_>, width: usize, styles: Styles) -> String {
+    let plan = &realign.plan;
+    let size = plan.disk.size;
     let moved = realign.trips();
     let (name, operand) = (target.display().to_string(), quote_path(target));
     let what = format!("{} to move", plural(moved.0, "partition"));
@@ -45,23 +40,23 @@ pub(crate) fn plan(
     let mut text = format!("{}\n", paint(styles.heading, &headline));
     text += &pictures(plan, styles);
     let _ = write!(text, "\n{}\n", table(plan));
-    for entry in &plan.table().partitions {
+    for entry in &plan.table.partitions {
         for why in &entry.why {
             let line = format!("partition {}: {}", entry.number, printable(why));
             let _ = writeln!(text, "{}", wrap(&line, width, "  "));
         }
     }
-    for note in plan.notes() {
+    for note in &plan.notes {
         let _ = writeln!(text, "{}", wrap(&format!("note: {}", printable(note)), width, "  "));
     }
-    for (number, reference) in realign.references() {
+    for (number, reference) in &realign.references {
         let line = format!("partition {number}: {}", words(reference));
         let _ = writeln!(text, "{}", wrap(&line, width, "  "));
     }
-    if let Some(estimate) = estimate {
+    if let Some(estimate) = &realign.estimate {
         let _ = writeln!(text, "{}", wrap(&crate::estimate::words(estimate), width, "  "));
     }
-    let needs = match realign.journal() {
+    let needs = match realign.journal {
         Journal::Inside(place) => {
             let line = format!("journal: {} of unallocated space at byte {}", place.len(), place.start());
             let _ = writeln!(text, "{}", wrap(&line, width, "  "));
@@ -91,7 +86,7 @@ pub(crate) fn plan(
 }
 
 /// Says what refers to a partition's old place, and what is done about it.
-pub(crate) fn words(reference: &Reference) -> String {
+pub(super) fn words(reference: &Reference) -> String {
     match reference {
         Reference::BootSector { kind, recorded, correct: Some(correct), .. } => format!(
             "its {} boot sector records its start, sector {recorded}: will be changed to {correct}",

@@ -36,7 +36,7 @@ impl Chain {
     /// Gives each logical partition its new record.
     fn relaid(&self, plan: &Plan, steps: &Steps<'_>) -> Result<Self, PlanError> {
         let missing = || PlanError::Unchangeable("its chain of logical partitions has gaps".to_owned());
-        let entries = &plan.table().partitions;
+        let entries = &plan.table.partitions;
         let extended = entries.iter().find(|entry| entry.slot == Slot::Extended).ok_or_else(missing)?;
         let logical: Vec<(Lba, &Entry)> = (entries.iter())
             .filter_map(|entry| match entry.slot {
@@ -53,7 +53,7 @@ impl Chain {
             chain.records.push((extended.start, head));
         }
         for (index, (ebr, entry)) in logical.iter().enumerate() {
-            let was = plan.before().iter().find(|was| was.number == entry.number);
+            let was = plan.before.iter().find(|was| was.number == entry.number);
             let was = was.and_then(|was| match was.slot {
                 Slot::Logical { ebr } => self.records.iter().find(|(at, _)| *at == ebr),
                 _ => None,

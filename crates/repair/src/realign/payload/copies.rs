@@ -26,10 +26,10 @@ impl Payload {
     /// Which copy byte `at` belongs to; `None` if to neither, or if the table is not a GPT.
     fn side(&self, at: u64) -> Option<Side> {
         let (plan, block) = (&self.realign.plan, self.realign.plan.block());
-        if plan.table().format != Format::Gpt {
+        if plan.table.format != Format::Gpt {
             return None;
         }
-        let usable = [plan.table().first_usable, plan.table().last_usable].map(|lba| lba.to_bytes(block));
+        let usable = [plan.table.first_usable, plan.table.last_usable].map(|lba| lba.to_bytes(block));
         match usable {
             [Some(first), _] if at < first.get() => Some(Side::Primary),
             [_, Some(last)] if at > last.get() => Some(Side::Backup),

@@ -13,10 +13,10 @@ use crate::relocate::error::RelocateError;
 use crate::relocate::fault::{self, Fault};
 use crate::relocate::job::Job;
 
-pub(super) const MAGIC: &[u8; 8] = b"relobad1";
+const MAGIC: &[u8; 8] = b"relobad1";
 /// The list has no more bytes, or two blocks.
 const MAX_LIST: u64 = 4 << 20;
-pub(super) const HEAD: usize = 8 + 16 + 8;
+const HEAD: usize = 8 + 16 + 8;
 const ENTRY: usize = 3 * 8;
 
 /// The blocks of the list: one for each window, within limits.
@@ -31,13 +31,18 @@ pub(super) fn is_of(sector: &[u8], title: [u8; 16]) -> bool {
 }
 
 impl Journal {
-    /// Reads the list.
-    pub(crate) fn listed(&self, disks: &mut Disks<'_>) -> Result<Skip, RelocateError> {
+    /// What each block of the list has; `None` if it is none: a crash has torn it, or something has overwritten it.
+    fn blocks(&self, disks: &mut Disks<'_>) -> Result<Vec<Option<Vec<Bad>>>, RelocateError> {
         let mut bytes = vec![0; self.block() * in_memory(ByteCount::new(self.layout.list))];
         disks.read(self.device, self.layout.list(0), &mut bytes)?;
+        Ok(bytes.chunks(self.block()).map(|block| self.decode(block)).collect())
+    }
+
+    /// Reads the list.
+    pub(crate) fn listed(&self, disks: &mut Disks<'_>) -> Result<Skip, RelocateError> {
         let mut skip = Skip::default();
-        for (index, block) in (1..).zip(bytes.chunks(self.block())) {
-            if let Some(bad) = self.decode(block).filter(|bad| !bad.is_empty()) {
+        for (index, block) in (1..).zip(self.blocks(disks)?) {
+            if let Some(bad) = block.filter(|bad| !bad.is_empty()) {
                 skip.list.extend(bad);
                 skip.next = index;
             }
@@ -49,18 +54,14 @@ impl Journal {
     /// Whether nothing is missing of what is listed: each block is there up to one without entries, as they are
     /// written in order.
     pub(super) fn is_list_whole(&self, disks: &mut Disks<'_>) -> Result<bool, RelocateError> {
-        let mut bytes = vec![0; self.block() * in_memory(ByteCount::new(self.layout.list))];
-        disks.read(self.device, self.layout.list(0), &mut bytes)?;
-        let mut blocks = bytes.chunks(self.block()).map(|block| self.decode(block));
+        let mut blocks = self.blocks(disks)?.into_iter();
         Ok(blocks.find(|found| found.as_ref().is_none_or(Vec::is_empty)).is_none_or(|found| found.is_some()))
     }
 
-    /// The blocks of the list that are none: a crash has torn them, or something has overwritten them.
+    /// The blocks of the list that are none.
     pub(super) fn odd_blocks(&self, disks: &mut Disks<'_>) -> Result<Vec<u64>, RelocateError> {
-        let mut bytes = vec![0; self.block() * in_memory(ByteCount::new(self.layout.list))];
-        disks.read(self.device, self.layout.list(0), &mut bytes)?;
-        let blocks = (0..).zip(bytes.chunks(self.block()));
-        Ok(blocks.filter(|(_, block)| self.decode(block).is_none()).map(|(index, _)| index).collect())
+        let blocks = (0..).zip(self.blocks(disks)?);
+        Ok(blocks.filter(|(_, block)| block.is_none()).map(|(index, _)| index).collect())
     }
 
     /// Writes that nothing is listed in this block.

@@ -86,20 +86,6 @@ fn checked(sector: &[u8], len: usize) -> Option<&[u8]> {
     (hash(bytes)[..] == *stored).then_some(bytes)
 }
 
-/// Whether a sector is a record that nothing is recorded, or a mark that is not set, of whatever journal.
-pub(super) fn says_nothing(sector: &[u8]) -> bool {
-    let rest = |len: usize| sector.get(len + HASH..).is_some_and(|rest| rest.iter().all(|byte| *byte == 0));
-    let title = |bytes: &[u8]| Reader(&bytes[8..]).take::<16>();
-    let is_start = |bytes: &[u8]| {
-        rest(LENGTH) && Record::decode(sector, title(bytes)).is_some_and(|record| record.kind == Kind::Start)
-    };
-    let is_unset = |bytes: &[u8]| {
-        let mut marks = [Mark::Turned, Mark::Undone].into_iter();
-        rest(MARK) && marks.any(|mark| mark.decode(sector, title(bytes)) == Some(None))
-    };
-    checked(sector, LENGTH).is_some_and(is_start) || checked(sector, MARK).is_some_and(is_unset)
-}
-
 /// Magic, title, whether it is set, and for how many windows.
 const MARK: usize = 8 + 16 + 8 + 8;
 

@@ -3,9 +3,9 @@
 //! Invariants: the titles go first, durably, so that what is left counts for nothing; and only what is a
 //! journal's is overwritten.
 
-use straddle_units::{ByteCount, ByteOffset, Span};
+use straddle_units::{ByteCount, ByteOffset};
 
-use super::{COPIES, Journal, Layout, Mark, Record, in_memory, is_title, list};
+use super::{COPIES, Journal, Mark, Record, in_memory, is_title, list};
 use crate::relocate::disk::{Disks, SECTOR};
 use crate::relocate::error::RelocateError;
 use crate::relocate::fault::{self, Fault};
@@ -60,14 +60,4 @@ impl Journal {
             || Record::decode(sector, self.title).is_some()
             || list::is_of(sector, self.title)
     }
-}
-
-/// What of the journal at `place` the windows write: nothing, before the first.
-pub(crate) fn slots(journal: &Journal) -> Vec<Span> {
-    let Layout { block, slot, .. } = journal.layout;
-    let of = |index: u64| {
-        let start = journal.layout.slot(index).checked_add(ByteCount::new(COPIES * block))?;
-        Span::new(start, ByteCount::new(slot.checked_sub(COPIES * block)?))
-    };
-    [0, 1].into_iter().filter_map(of).collect()
 }

@@ -151,9 +151,7 @@ fn a_copy_at_another_path_is_another_disk() {
             ..Identity::default()
         };
         let mut disk = Memory::new(super::SIZE);
-        let mut plan_file = straddle_repair::PlanFile::from(&plan);
-        plan_file.disk.serial = then.1.map(str::to_owned);
-        let plan = straddle_repair::Plan::try_from(plan_file).unwrap();
+        let plan = crate::common::edited(&plan, |json| json["disk"]["serial"] = then.1.into()).unwrap();
         let undo = folder.path().join(index.to_string());
         let mut open = Target::simulated(&mut disk, identity(then));
         Prepared::of(&mut open, &plan).unwrap().back_up(&undo).unwrap().write().unwrap();

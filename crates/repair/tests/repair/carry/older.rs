@@ -7,7 +7,7 @@ use std::path::Path;
 
 use straddle_device::Medium as _;
 use straddle_repair::Format;
-use straddle_repair::realign::{FoundJournal, JournalPlace, MoveError, NewJournal, Outcome, Run, Wanted};
+use straddle_repair::realign::{JournalFile, JournalPlace, MoveError, Outcome, Run, Wanted, Watch};
 use straddle_units::{ErrorKind, Span};
 
 use super::common::{Memory, Random, seeds, target};
@@ -49,26 +49,35 @@ fn folder() -> tempfile::TempDir {
     if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap()
 }
 
-/// Goes on with the journal in the file, or back; returns the number of windows after which it was stopped, and its
-/// copies at each of them.
+/// Goes until `after` windows; returns what it came to, and copies of the journal at each of them.
+fn watched(
+    path: &Path,
+    after: u64,
+    go: impl FnOnce(Watch<'_>) -> Result<Outcome, MoveError>,
+) -> (Result<Outcome, MoveError>, Vec<Vec<u8>>) {
+    let mut copies = vec![fs::read(path).unwrap()];
+    let mut left = after;
+    let ended = go(&mut |_| {
+        copies.push(fs::read(path).unwrap());
+        left = left.saturating_sub(1);
+        if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    (ended, copies)
+}
+
+/// Goes on with the journal in the file, or back.
 fn goes(
     drive: &mut Drive,
     path: &Path,
     back: bool,
     after: u64,
 ) -> (Result<Outcome, MoveError>, Vec<Vec<u8>>) {
-    let mut copies = vec![fs::read(path).unwrap()];
-    let mut left = after;
-    let watch = &mut |_| {
-        copies.push(fs::read(path).unwrap());
-        left = left.saturating_sub(1);
-        if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    };
     let mut disk = target(drive);
-    let file = FoundJournal::open(path).unwrap();
-    let ended = Run::find(&mut disk, Some(file))
-        .and_then(|run| if back { run.roll_back(watch) } else { run.finish(watch) });
-    (ended, copies)
+    let file = JournalFile::open(path).unwrap();
+    watched(path, after, |watch| {
+        let run = Run::find(&mut disk, Some(file))?;
+        if back { run.roll_back(watch) } else { run.finish(watch) }
+    })
 }
 
 #[test]
@@ -81,10 +90,10 @@ fn an_older_copy_of_the_journal_is_refused_or_does_no_harm() {
             let path = dir.path().join("journal");
             let mut drive = Drive::new(shape.before.clone(), u64::MAX);
             let mut disk = target(&mut drive);
-            let file = NewJournal::create(&path, &shape.realign).unwrap();
-            drop(shape.realign.begin(&mut disk, JournalPlace::File(file), [3; 16]).unwrap());
+            let file = JournalFile::create(&path, &shape.realign).unwrap();
+            let run = shape.realign.begin(&mut disk, JournalPlace::File(file), [3; 16]).unwrap();
+            let (_, mut copies) = watched(&path, 1 + random.below(20), |watch| run.finish(watch));
             drop(disk);
-            let (_, mut copies) = goes(&mut drive, &path, false, 1 + random.below(20));
             if random.chance(50) && path.exists() {
                 copies.extend(goes(&mut drive, &path, true, 1 + random.below(12)).1);
             }
@@ -120,41 +129,6 @@ fn an_older_copy_of_the_journal_is_refused_or_does_no_harm() {
     assert!(refused > 20 && right > 3, "{refused} {right}");
 }
 
-/// A copy of the file may be older than the data, and is refused as such; the user may know better.
-#[test]
-fn a_copy_of_the_journal_is_distinguished() {
-    let shape = Shape::new(Format::Mbr, 16_000, &[(63, 3_000), (3_063, 3_000)]);
-    let dir = folder();
-    let (path, copy) = (dir.path().join("journal"), dir.path().join("copy"));
-    let file = NewJournal::create(&path, &shape.realign).unwrap();
-    let drive = shape.stopped(JournalPlace::File(file));
-    fs::copy(&path, &copy).unwrap();
-    let find = |drive: &mut Drive, path: &Path, insists: bool| {
-        let mut disk = target(drive);
-        let file = FoundJournal::open(path).unwrap();
-        Run::find(&mut disk, Some(file)).and_then(|mut run| {
-            if insists {
-                assert_eq!(run.restore_table(&dir.path().join("table")).unwrap(), None);
-            }
-            run.finish(&mut |_| ControlFlow::Continue(()))
-        })
-    };
-    let mut other = Drive::new(drive.seen.clone(), u64::MAX);
-    let refused = find(&mut other, &copy, false);
-    // A file system that does not know when files were made is not asked.
-    if !matches!(refused, Ok(Outcome::Complete(_))) {
-        assert!(matches!(refused, Err(MoveError::Foreign(_))), "{refused:?}");
-        let whole = Span::first(drive.seen.len());
-        assert!(Shape::bytes(&other.seen, whole) == Shape::bytes(&drive.seen, whole));
-        let mut other = Drive::new(drive.seen.clone(), u64::MAX);
-        assert!(matches!(find(&mut other, &copy, true), Ok(Outcome::Complete(_))));
-        assert!(shape.is_new(&other.seen, "a copy"));
-    }
-    let mut drive = Drive::new(drive.seen.clone(), u64::MAX);
-    assert!(matches!(find(&mut drive, &path, false), Ok(Outcome::Complete(_))));
-    assert!(shape.is_new(&drive.seen, "the journal"));
-}
-
 /// Two runs of one plan have the same tables, but for the marker: the journal of the first, which ended before
 /// anything had moved, does not count for the second.
 #[test]
@@ -164,9 +138,9 @@ fn the_journal_of_another_run_is_refused() {
         let (first, second) = (dir.path().join("first"), dir.path().join("second"));
         let mut drive = Drive::new(shape.before.clone(), u64::MAX);
         let mut disk = target(&mut drive);
-        let file = NewJournal::create(&first, &shape.realign).unwrap();
+        let file = JournalFile::create(&first, &shape.realign).unwrap();
         drop(shape.realign.begin(&mut disk, JournalPlace::File(file), [3; 16]).unwrap());
-        let file = NewJournal::create(&second, &shape.realign).unwrap();
+        let file = JournalFile::create(&second, &shape.realign).unwrap();
         let run = shape.realign.begin(&mut disk, JournalPlace::File(file), [4; 16]).unwrap();
         let mut left = 3;
         let ended = run.finish(&mut |_| {

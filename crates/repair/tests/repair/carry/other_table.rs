@@ -86,8 +86,7 @@ fn another_programs_table_is_overwritten_only_on_request_and_saved() {
             assert!(drive.seen == medium, "{what}: it was written to");
             // The table that was there comes back from its backup.
             let mut disk = target(&mut drive);
-            let restored = Run::search(&mut disk, None).unwrap().restore_table(&backup).unwrap();
-            assert_eq!(restored, Some(vec![]), "{what}");
+            assert!(Run::search(&mut disk, None).unwrap().restore_table(&backup).unwrap(), "{what}");
             let undone = Backup::load(&backup).unwrap();
             undone.undo(&mut disk, LaterWrites::Refuse).unwrap().write().unwrap();
             drop(disk);
@@ -96,8 +95,8 @@ fn another_programs_table_is_overwritten_only_on_request_and_saved() {
             let mut run = Run::search(&mut disk, None).unwrap();
             let exists = run.restore_table(&backup).unwrap_err();
             assert!(exists.to_string().contains("cannot store the backup"), "{exists}");
-            assert!(run.restore_table(&folder.path().join("other")).unwrap().is_some(), "{what}");
-            assert_eq!(run.restore_table(&folder.path().join("none")).unwrap(), None, "{what}");
+            assert!(run.restore_table(&folder.path().join("other")).unwrap(), "{what}");
+            assert!(!run.restore_table(&folder.path().join("none")).unwrap(), "{what}");
             assert!(!folder.path().join("none").exists());
             assert!(matches!(go(run, goes_back), Ok(Outcome::Complete(_))), "{what}");
             drop(disk);
@@ -227,7 +226,7 @@ fn a_protective_mbr_that_another_program_removed_is_restored_on_request() {
         assert!(drive.seen == medium, "it was written to");
         let mut disk = target(&mut drive);
         let mut run = Run::search(&mut disk, None).unwrap();
-        assert!(run.restore_table(&folder.path().join("table")).unwrap().is_some());
+        assert!(run.restore_table(&folder.path().join("table")).unwrap());
         assert!(matches!(go(run, goes_back), Ok(Outcome::Complete(_))));
         drop(disk);
         assert_eq!(shape.is_new(&drive.seen, "restored"), !goes_back);

@@ -5,9 +5,7 @@ use std::ops::ControlFlow;
 
 use straddle_device::Medium;
 use straddle_repair::Format;
-use straddle_repair::realign::{
-    FoundJournal, JournalPlace, MoveError, NewJournal, Outcome, Reference, Run, Wanted,
-};
+use straddle_repair::realign::{JournalFile, JournalPlace, MoveError, Outcome, Reference, Run, Wanted};
 use straddle_units::{BlockSize, ErrorKind};
 
 use super::common::{Memory, Random, seeds, stack_of, target};
@@ -67,7 +65,7 @@ fn shape(format: Format, sectors: u64, parts: &[(u64, u64)]) -> Shape {
     };
     let shape = Shape::with(contents, "512e", format, sectors, parts, &Wanted::default());
     let is_boot = |(_, what): &(u32, Reference)| matches!(what, Reference::BootSector { .. });
-    assert_eq!(shape.realign.references().iter().filter(|of| is_boot(of)).count(), parts.len());
+    assert_eq!(shape.realign.references.iter().filter(|of| is_boot(of)).count(), parts.len());
     shape
 }
 
@@ -75,7 +73,7 @@ fn shape(format: Format, sectors: u64, parts: &[(u64, u64)]) -> Shape {
 fn with_sectors(start: u64, sectors: &[(u64, Vec<u8>)], is_found: fn(&Reference) -> bool) -> Shape {
     let contents = |disk: &mut Memory| sectors.iter().for_each(|(at, bytes)| disk.put(at * 512, bytes));
     let shape = Shape::with(contents, "512e", Format::Mbr, 16_000, &[(start, 3_001)], &Wanted::default());
-    assert!(shape.realign.references().iter().any(|(_, what)| is_found(what)));
+    assert!(shape.realign.references.iter().any(|(_, what)| is_found(what)));
     shape
 }
 
@@ -215,9 +213,9 @@ fn with_the_journal_in_a_file_a_torn_table_is_restored() {
         for (cut, goes_back) in (0..).flat_map(|cut| [(cut, false), (cut, true)]) {
             let what = format!("{}, write {cut}, back: {goes_back}", shape.name);
             let path = folder.path().join(format!("{cut} {goes_back}"));
-            let file = || FoundJournal::open(&path).unwrap();
+            let file = || JournalFile::open(&path).unwrap();
             let mut drive = Torn::on(shape.before.clone(), cut, cut);
-            let place = JournalPlace::File(NewJournal::create(&path, &shape.realign).unwrap());
+            let place = JournalPlace::File(JournalFile::create(&path, &shape.realign).unwrap());
             let mut disk = target(&mut drive);
             let ended = shape.realign.begin(&mut disk, place, [1; 16]).and_then(|run| run.finish(&mut on()));
             drop(disk);
@@ -246,7 +244,12 @@ fn with_the_journal_in_a_file_a_torn_table_is_restored() {
             let mut drive = Drive::new(medium, u64::MAX);
             let mut disk = target(&mut drive);
             let run = Run::find(&mut disk, Some(file())).unwrap();
-            let ended = if goes_back { run.roll_back(&mut on()) } else { run.finish(&mut on()) };
+            let mut ended = if goes_back { run.roll_back(&mut on()) } else { run.finish(&mut on()) };
+            // Nothing has moved, and the disk may have been in use: there is only a way back.
+            let goes_back = goes_back || matches!(ended, Err(MoveError::NotBegun));
+            if matches!(ended, Err(MoveError::NotBegun)) {
+                ended = Run::find(&mut disk, Some(file())).unwrap().roll_back(&mut on());
+            }
             drop(disk);
             match ended {
                 Ok(Outcome::Complete(_)) => {

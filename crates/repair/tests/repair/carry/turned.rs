@@ -14,7 +14,7 @@ use super::{Drive, Shape, Survivor};
 fn shapes() -> [Shape; 3] {
     let to = |format, sectors, from, to| {
         let shape = Shape::to(format, sectors, &[(from, 9_001)], &[to]);
-        let (window, by) = (shape.realign.window(), (from.abs_diff(to)) * 512);
+        let (window, by) = (shape.realign.window, (from.abs_diff(to)) * 512);
         assert!(2 * window.get() < by && by < 8 * window.get(), "{}: {window:?}", shape.name);
         shape
     };

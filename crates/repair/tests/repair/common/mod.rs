@@ -20,6 +20,16 @@ use straddle_repair::{
 pub(crate) use straddle_units::io::SplitMix64 as Random;
 use straddle_units::{BlockSize, ByteCount, ByteOffset};
 
+/// A plan with a change to its stored form, if that is one.
+pub(crate) fn edited<T: serde::Serialize + serde::de::DeserializeOwned>(
+    plan: &T,
+    edit: impl FnOnce(&mut serde_json::Value),
+) -> Result<T, serde_json::Error> {
+    let mut json = serde_json::to_value(plan).unwrap();
+    edit(&mut json);
+    serde_json::from_value(json)
+}
+
 /// The number of seeds, from the environment variable or `usual`.
 pub(crate) fn seeds(variable: &str, usual: u64) -> u64 {
     std::env::var(variable).ok().map_or(usual, |n| n.parse().expect("a number"))

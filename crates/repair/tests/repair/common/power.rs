@@ -99,9 +99,9 @@ pub(crate) trait Survivor {
                     if let Err(error) = &ended
                         && limit == u64::MAX
                     {
-                        assert!(matches!(error, MoveError::Turned), "{what}, round {round}: {error}");
+                        assert!(must_go_back(error), "{what}, round {round}: {error}");
                     }
-                    goes_back |= matches!(ended, Err(MoveError::Turned));
+                    goes_back |= ended.as_ref().is_err_and(must_go_back);
                 }
             }
             drop(disk);
@@ -128,6 +128,11 @@ pub(crate) trait Survivor {
         // A sample for a quick run may be too small for both.
         assert!(count < usual || new > 0 && new < count, "both ways were tried");
     }
+}
+
+/// Whether there is only a way back: a rollback has begun, or nothing has moved.
+fn must_go_back(error: &MoveError) -> bool {
+    matches!(error, MoveError::Turned | MoveError::NotBegun)
 }
 
 /// Begins a run and finishes it.

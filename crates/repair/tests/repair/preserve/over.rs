@@ -87,9 +87,9 @@ fn data_between_structures_stay_or_are_given_up() {
                     );
                 }
                 Ok((plan, _)) => {
-                    let lost: Vec<_> = plan.lost().iter().map(|lost| lost.at).collect();
+                    let lost: Vec<_> = plan.lost.iter().map(|lost| lost.at).collect();
                     let is_new = |at: u64| {
-                        plan.table()
+                        plan.table
                             .partitions
                             .iter()
                             .filter_map(|e| plan.span(e))

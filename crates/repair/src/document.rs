@@ -1,0 +1,94 @@
+//! Plans as JSON: what `--json` prints, `--save` stores and `apply` reads is one document.
+//!
+//! Invariants: every plan can be stored. What is read becomes a plan only if it passes every check of one.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use serde_json::error::Category;
+
+/// The schema version of plans. It is incremented when the meaning of a field changes or a field is removed.
+pub const SCHEMA: u32 = 2;
+
+/// A plan, with what says how to read it.
+#[derive(Serialize, JsonSchema)]
+pub struct Document<T> {
+    /// The schema version of this document.
+    schema: u32,
+    /// The version of straddle that made it.
+    straddle: &'static str,
+    #[serde(flatten)]
+    plan: T,
+}
+
+impl<T> Document<T> {
+    /// The document of this plan.
+    pub fn of(plan: T) -> Self {
+        Self { schema: SCHEMA, straddle: env!("CARGO_PKG_VERSION"), plan }
+    }
+}
+
+pub(crate) fn write(plan: &impl Serialize) -> Result<String, serde_json::Error> {
+    serde_json::to_string_pretty(&Document::of(plan))
+}
+
+/// Reads a plan, or says why that is none.
+pub(crate) fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+    let mut json = serde_json::from_str::<Value>(text).map_err(|error| match error.classify() {
+        // Nothing of it is one, as of a disk image.
+        Category::Syntax | Category::Eof if (error.line(), error.column()) <= (1, 1) => {
+            "it is not a plan of straddle".to_owned()
+        }
+        _ => error.to_string(),
+    })?;
+    let head = ["schema", "straddle"].map(|key| json.as_object_mut().and_then(|json| json.remove(key)));
+    if head[0] != Some(SCHEMA.into()) {
+        let found = head[0].as_ref().map_or_else(|| "missing".to_owned(), Value::to_string);
+        return Err(format!("its schema version is {found}, and this program reads version {SCHEMA}"));
+    }
+    serde_json::from_value(json).map_err(|error| error.to_string())
+}
+
+/// The form of a span.
+#[derive(JsonSchema)]
+#[schemars(rename = "Span")]
+pub(crate) struct SpanForm {
+    /// The offset of the first byte.
+    #[expect(dead_code, reason = "a form")]
+    start_bytes: u64,
+    /// The size in bytes.
+    #[expect(dead_code, reason = "a form")]
+    size_bytes: u64,
+}
+
+/// The form of boundaries: the multiples of a size, counted from a byte.
+#[derive(JsonSchema)]
+#[schemars(rename = "Boundaries")]
+pub(crate) struct BoundaryForm {
+    /// The size in bytes.
+    #[expect(dead_code, reason = "a form")]
+    size_bytes: u64,
+    /// The byte of the first boundary.
+    #[expect(dead_code, reason = "a form")]
+    phase_bytes: u64,
+}
+
+/// Bytes as hexadecimal digits.
+pub(crate) mod hexadecimal {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+    use straddle_device::hex::{decode, encode};
+
+    pub(crate) fn serialize<S: Serializer>(bytes: &impl AsRef<[u8]>, to: S) -> Result<S::Ok, S::Error> {
+        encode(bytes.as_ref()).serialize(to)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>, T: TryFrom<Vec<u8>>>(
+        from: D,
+    ) -> Result<T, D::Error> {
+        let bytes = decode(&String::deserialize(from)?);
+        bytes
+            .and_then(|bytes| bytes.try_into().ok())
+            .ok_or_else(|| D::Error::custom("digits of bytes are wrong"))
+    }
+}
