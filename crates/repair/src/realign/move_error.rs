@@ -107,7 +107,7 @@ pub enum MoveError {
     },
     /// The file for the journal is there already.
     #[error(
-        "{}: nothing was written: the file is there already, and may hold the only copy of data on their way: do not remove it; 'straddle resume' with this --journal goes on, or says what it holds",
+        "{}: nothing was written: the file exists, and may be the journal of an unfinished move: do not remove it; 'straddle resume' with this --journal goes on, or says what it holds",
         .0.display()
     )]
     JournalExists(PathBuf),
