@@ -1,6 +1,6 @@
 //! Rules about where a partition starts and ends.
 
-use straddle_device::topology::{Source, Topology, USUAL_PHYSICAL};
+use straddle_device::topology::{Hides, Source, Topology, USUAL_PHYSICAL};
 use straddle_layout::{Partition, Role, Stack, TableKind};
 use straddle_units::{BlockSize, Boundary, ByteCount, ByteOffset, KERNEL_SECTOR, Lba};
 
@@ -364,7 +364,9 @@ fn check_in_doubt(context: &Context<'_>, partition: &Partition, found: &mut Vec<
         Source::Sysfs(_) | Source::Ioctl(_) | Source::Ata(_) | Source::Scsi(_)
     );
     let is_old_style = context.stack.partitions.iter().any(|partition| partition.start == DOS_START);
-    let is_in_doubt = said && context.topology.may_hide && context.size >= SMALLEST_IN_DOUBT && is_old_style;
+    let Some(hides) = context.topology.may_hide.filter(|_| said && is_old_style) else { return };
+    // No drive is so small, but a virtual disk.
+    let is_in_doubt = hides == Hides::Host || context.size >= SMALLEST_IN_DOUBT;
     let Some(boundary) = Boundary::multiples_of(USUAL_PHYSICAL).filter(|_| is_in_doubt) else { return };
     let start = partition.span.start();
     let past = boundary.past(start);
@@ -378,17 +380,26 @@ fn check_in_doubt(context: &Context<'_>, partition: &Partition, found: &mut Vec<
         finding.message =
             "starts at sector 63, the old DOS track: aligned if the disk is what it reports".to_owned();
     }
+    let (says, unless, find_out) = match hides {
+        Hides::Drive => (
+            "The disk reports 512-byte physical sectors, as did many of 2010 to 2013 that have 4096-byte ones, and it is not known to be one or not",
+            "a probe says 512",
+            "straddle probe DISK --save drive.json, then straddle check --measured drive.json DISK",
+        ),
+        Hides::Host => (
+            "The virtual disk reports 512-byte physical sectors, whatever it lies on: most drives and storage of a host have 4096-byte ones",
+            "its host's storage has 512-byte ones",
+            "straddle check --domain on the host, or lsblk -t of the disk that holds the image",
+        ),
+    };
     let message = format!(
-        "starts at byte {start} (LBA {}). The disk reports 512-byte physical sectors, as did many of 2010 to 2013 that \
-         have 4096-byte ones, and it is not known to be one or not: in doubt it straddles, {} bytes past a 4096-byte \
-         boundary, unless a probe says 512",
+        "starts at byte {start} (LBA {}). {says}: in doubt it straddles, {} bytes past a 4096-byte boundary, unless {unless}",
         partition.start,
         past.get()
     );
-    let fix = Fix::advice(
-        "find out: straddle probe DISK --save drive.json, then straddle check --measured drive.json DISK. If it has \
-         4096-byte sectors, straddle realign DISK --assume 512e moves it; if not, check --assume 512n says so",
-    );
+    let fix = Fix::advice(format!(
+        "find out: {find_out}. If it has 4096-byte sectors, straddle realign DISK --assume 512e moves it; if not, check --assume 512n says so"
+    ));
     found.push(Finding {
         severity: Severity::Warning,
         miss: Some(Miss { name: IN_DOUBT, boundary, past }),

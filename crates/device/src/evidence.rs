@@ -17,7 +17,7 @@ use crate::ioctl;
 use crate::quirks;
 use crate::sysfs::{Attributes, DeviceKind};
 use crate::topology::{
-    AlignmentOffset, AtomicWrites, Figure, SectorFormat, Source, Topology, USUAL_PHYSICAL, claim,
+    AlignmentOffset, AtomicWrites, Figure, Hides, SectorFormat, Source, Topology, USUAL_PHYSICAL, claim,
     striped_data_members,
 };
 
@@ -378,7 +378,7 @@ fn assume_flash(topology: &mut Topology, kind: DeviceKind, identity: &Identity) 
     }
 }
 
-/// Vendors and models of hypervisors' disks, which hide nothing themselves: QEMU, VirtualBox, VMware, Hyper-V.
+/// Vendors and models of hypervisors' disks: QEMU, VirtualBox, VMware, Hyper-V.
 const EMULATED: [&str; 5] = ["QEMU", "VBOX", "VMware", "Virtual", "Msft"];
 
 fn is_emulated(identity: &Identity) -> bool {
@@ -388,12 +388,24 @@ fn is_emulated(identity: &Identity) -> bool {
 
 /// Whether a disk reports 512-byte physical sectors and may have larger ones: a spinning ATA disk that is on no
 /// list. The first disks with 4096-byte sectors, of 2010 to 2013, hid them, and no drive says when it was made. Of
-/// those that answer IDENTIFY, a disk that leaves out word 217 (its rotation rate, ATA8-ACS) is older.
-fn may_hide(kind: DeviceKind, identity: &Identity, ata: Option<&AtaIdentify>, topology: &Topology) -> bool {
+/// those that answer IDENTIFY, a disk that leaves out word 217 (its rotation rate, ATA8-ACS) is older. A hypervisor's disk
+/// does not say what it lies on.
+fn may_hide(
+    kind: DeviceKind,
+    identity: &Identity,
+    ata: Option<&AtaIdentify>,
+    topology: &Topology,
+) -> Option<Hides> {
+    if topology.format() != SectorFormat::Native512 {
+        return None;
+    }
+    if kind == DeviceKind::Virtual || is_emulated(identity) {
+        return Some(Hides::Host);
+    }
     let spins = identity.rotational != Some(false) && identity.rotation != Some(RotationRate::NonRotating);
     let is_older = ata.is_some_and(|ata| ata.rotation == RotationRate::NotReported);
     let is_ata = kind == DeviceKind::Scsi && identity.vendor.as_deref() == Some("ATA");
-    is_ata && spins && !is_older && !is_emulated(identity) && topology.format() == SectorFormat::Native512
+    (is_ata && spins && !is_older).then_some(Hides::Drive)
 }
 
 /// Adds what minimum and optimal I/O size mean on this kind of device.

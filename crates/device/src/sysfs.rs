@@ -193,7 +193,7 @@ pub enum DeviceKind {
     Nvme,
     /// SD cards and eMMC.
     Mmc,
-    /// Disks of a virtual machine (`vd`, `xvd`).
+    /// Disks of a virtual machine (`vd`, `xvd`), and Ceph's (`rbd`).
     Virtual,
     /// Linux software RAID.
     Md,
@@ -210,7 +210,7 @@ pub enum DeviceKind {
 impl DeviceKind {
     /// Returns the kind of the device with the kernel's name `name`.
     pub fn of(name: &str) -> Self {
-        const PREFIXES: [(&str, DeviceKind); 10] = [
+        const PREFIXES: [(&str, DeviceKind); 11] = [
             ("sd", DeviceKind::Scsi),
             ("hd", DeviceKind::Scsi),
             ("nvme", DeviceKind::Nvme),
@@ -221,6 +221,7 @@ impl DeviceKind {
             ("dm-", DeviceKind::DeviceMapper),
             ("loop", DeviceKind::Loop),
             ("ubd", DeviceKind::Virtual),
+            ("rbd", DeviceKind::Virtual),
         ];
         PREFIXES.iter().find(|(prefix, _)| name.starts_with(prefix)).map_or(Self::Other, |(_, kind)| *kind)
     }

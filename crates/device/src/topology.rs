@@ -327,6 +327,15 @@ impl fmt::Display for SectorFormat {
     }
 }
 
+/// What may hide the physical sectors of a disk that reports 512-byte ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hides {
+    /// The drive: many of its kind and time did.
+    Drive,
+    /// The host of a virtual machine: what the disk lies on is not known.
+    Host,
+}
+
 /// Everything known about a device's sectors. Sizes are in bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Topology {
@@ -367,9 +376,9 @@ pub struct Topology {
     /// The sectors that the drive can be set to, where it was queried and lists them.
     #[serde(skip)]
     pub formats: Option<Formats>,
-    /// Whether it is a disk that reports 512-byte physical sectors, and of a kind of which many hid larger ones.
+    /// What may hide larger physical sectors, if it reports 512-byte ones.
     #[serde(skip)]
-    pub may_hide: bool,
+    pub may_hide: Option<Hides>,
     /// The guest that uses it as a disk, if it is one of a virtual machine; absent without `--domain`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub guest: Option<Guest>,
@@ -440,7 +449,7 @@ impl Topology {
             atomic: None,
             stacked_optimum: None,
             formats: None,
-            may_hide: false,
+            may_hide: None,
             guest: None,
         }
     }

@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use straddle_audit::examine::{adopt_tables, read_converted};
-use straddle_device::topology::Topology;
+use straddle_device::topology::{Source, Topology};
 use straddle_device::{DeviceKind, Medium, OpenError, Options, ReadError, Target};
 use straddle_layout::{Stack, TableKind, read_all, read_stack};
 use straddle_units::BlockSize;
@@ -57,6 +57,11 @@ pub enum ChangeError {
     /// A device knows the size of its sectors.
     #[error("it reports its own sector size: --logical applies to images only")]
     OwnSectors,
+    /// Nothing is where the table would have it in the sectors that are assumed, and something in others.
+    #[error(
+        "its table may count in {1}-byte sectors, not in {0}-byte ones: in those, something is where a partition begins; give --logical {1}, or --logical {0}"
+    )]
+    InQuestion(BlockSize, BlockSize),
     /// The table would count in sectors that the target does not have.
     #[error("it has {0}-byte sectors: a table in {1}-byte sectors would not be recognised")]
     Unrecognised(BlockSize, BlockSize),
@@ -68,7 +73,7 @@ straddle_units::error_kind! {
     Self::Open(error) => error.kind(),
     Self::Read(error) => error.kind(),
     Self::OwnSectors => Usage,
-    Self::Unrecognised(..) => Refused,
+    Self::InQuestion(..) | Self::Unrecognised(..) => Refused,
 }
 
 impl Present {
@@ -90,6 +95,9 @@ impl Present {
         if target.kind != DeviceKind::Image && options.logical.is_some() {
             return Err(ChangeError::OwnSectors);
         }
+        let is_assumed = depth == Depth::Contents
+            && target.kind == DeviceKind::Image
+            && *target.topology.logical.source() == Source::Assumed;
         match depth {
             Depth::Contents => adopt_tables(&mut target, options)?,
             Depth::OldTable => {}
@@ -110,6 +118,9 @@ impl Present {
             Depth::OtherSectors { former, new } => read_converted(medium.as_ref(), new, former)?,
             Depth::OldTable => read_stack(medium.as_ref(), block, None)?,
         };
+        if is_assumed && let Some(other) = straddle_layout::other_sectors(medium.as_ref(), &stack)? {
+            return Err(ChangeError::InQuestion(stack.block, other.size));
+        }
         if stack.kind == TableKind::None
             && target.kernel_partitions.as_ref().is_some_and(|all| !all.is_empty())
         {

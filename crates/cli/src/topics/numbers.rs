@@ -56,8 +56,11 @@ pub(super) enum Arithmetic {
     Oracle,
     /// `was` and `now`: sectors of the volume of a database.
     Moved,
-    /// `size` or `start` of a partition, in sectors of 512 bytes.
+    /// `size` or `start` of a partition, in sectors of 512 bytes. `blocks` of a file system, and those `present`.
     BeyondEnd,
+    /// `byte` of a mapping on a device with `physical` sectors and an `offset`; `sector` or `length` in sectors of 512 bytes,
+    /// and `device`, its logical sector.
+    StackedStart,
     /// `block` and `device`: the sectors of an NTFS and of its device.
     NtfsSectors,
 }
@@ -83,6 +86,7 @@ impl Arithmetic {
             Self::BeyondEnd => return tables::beyond_end(numbers).unwrap_or_default(),
             Self::OffsetBy => tables::offset_by(numbers),
             Self::Grain => tables::grain(numbers),
+            Self::StackedStart => devices::stacked_start(numbers),
             Self::SectorBoundary => tables::sector_boundary(numbers),
             Self::IoSizes => devices::io_sizes(numbers),
             Self::OptimalTransfer => devices::optimal_transfer(numbers),

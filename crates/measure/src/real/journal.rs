@@ -178,7 +178,7 @@ struct SavedArea {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Disk {
-    /// The drive's own name (WWID, or serial number).
+    /// The drive's own name (WWID, or serial number); of a loop device, its file.
     name: Option<String>,
     /// The id of the boot, and the disk's number among those attached since (`diskseq`, Linux 5.15 and
     /// later).
@@ -193,17 +193,22 @@ impl Disk {
         let device = of_number(number.rdev());
         // A partition is identified by its disk.
         let both = [Directory::new(device.clone()), Directory::new(device.join(".."))];
-        let name = both.iter().find_map(|disk| name_of_disk(disk).or_else(|| disk.text("serial")));
+        let named = |disk: &Directory| {
+            name_of_disk(disk).or_else(|| disk.text("serial")).or_else(|| disk.text("loop/backing_file"))
+        };
+        let name = both.iter().find_map(named);
         let sequence = both.iter().find_map(|disk| disk.number("diskseq"));
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok();
         Self { name, attached: boot.map(|boot| boot.trim().to_owned()).zip(sequence) }
     }
 
-    /// Whether `other` is certainly a different disk.
+    /// Whether `other` is certainly a different disk. One that has a name may be attached again.
     fn differs(&self, other: &Self) -> bool {
-        let is_other_name = self.name.as_ref().zip(other.name.as_ref()).is_some_and(|(one, two)| one != two);
         let attached = self.attached.as_ref().zip(other.attached.as_ref());
-        is_other_name || attached.is_some_and(|((boot, one), (now, two))| boot == now && one != two)
+        match self.name.as_ref().zip(other.name.as_ref()) {
+            Some((one, two)) => one != two,
+            None => attached.is_some_and(|((boot, one), (now, two))| boot == now && one != two),
+        }
     }
 }
 

@@ -348,6 +348,8 @@ impl Backup {
         let mut beside = path.as_os_str().to_owned();
         beside.push(".reverted");
         let text = text.map_err(|error| failed(error.into()))?;
+        // Of an undo that was killed.
+        let _ = std::fs::remove_file(&beside);
         let made = store_named(Path::new(&beside), &text).map_err(failed)?;
         std::fs::rename(&beside, path).map_err(|error| {
             let _ = made.remove(Path::new(&beside));

@@ -79,6 +79,42 @@ pub(super) fn optimal_transfer(numbers: &Numbers) -> Option<Vec<String>> {
     Some(vec![said])
 }
 
+pub(super) fn stacked_start(numbers: &Numbers) -> Option<Vec<String>> {
+    if let Some(device) = numbers.get("device").filter(|device| *device > 0) {
+        let (what, count) = match numbers.get("sector") {
+            Some(sector) => ("begins at", sector),
+            None => ("has a length of", numbers.get("length")?),
+        };
+        let at = count.checked_mul(SMALL)?;
+        return (!at.is_multiple_of(device)).then(|| {
+            vec![format!(
+                "{count} sectors of 512: it {what} {}, {} bytes past a multiple of the device's logical sector, {device}. The volume was made for sectors \
+                 of {}: move it to a device with those, or make it again with extents of whole sectors (vgcreate -s 4m).",
+                bytes(at),
+                at % device,
+                1_u64 << at.trailing_zeros().min(SMALL.trailing_zeros() + 3)
+            )]
+        });
+    }
+    let (at, physical) = (numbers.get("byte")?, numbers.get("physical").filter(|size| *size > 0)?);
+    let past = (at % physical + physical - numbers.get("offset").unwrap_or(0) % physical) % physical;
+    let said = match past {
+        0 => format!(
+            "Byte {at} is on a physical sector of {physical}: the start is right. What is off is the device below (S020), or its optimal I/O size (S021)."
+        ),
+        past => format!(
+            "Byte {at} of the device is {past} bytes past a physical sector of {physical}{}. For LVM it is where extents begin: pvcreate --dataalignment 1m \
+             on the next one; this one stays so until its contents are copied.",
+            if at == ALL_ONES {
+                ", and the figure that USB bridges report for 'no limit' (S021)"
+            } else {
+                ""
+            }
+        ),
+    };
+    Some(vec![said])
+}
+
 pub(super) fn request(numbers: &Numbers) -> Option<Vec<String>> {
     let (offset, length) = (numbers.get("offset")?, numbers.get("length")?);
     let off = |size: u64| match (offset % size, length % size) {

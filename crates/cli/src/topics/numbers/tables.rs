@@ -158,6 +158,17 @@ pub(super) fn too_long(numbers: &Numbers) -> Option<Vec<Said>> {
 }
 
 pub(super) fn beyond_end(numbers: &Numbers) -> Option<Vec<Said>> {
+    if let Some((blocks, present)) = numbers.get("blocks").zip(numbers.get("present")) {
+        let missing = blocks.checked_sub(present).filter(|missing| *missing > 0)?;
+        let why = match is_eightfold(present, blocks) {
+            true => "eight times what is there: the table counts in sectors of another size (S030)",
+            false => "the partition or the disk was cut short after the file system was made (S048)",
+        };
+        return Some(vec![Said::Forbids(format!(
+            "The file system has {blocks} blocks, {missing} more than its device: {why}. Write nothing to it, and do not run a repair, before straddle \
+             check DISK has said which it is."
+        ))]);
+    }
     let (what, count) = match numbers.get("size") {
         Some(size) => ("length", size),
         None => ("start", numbers.get("start")?),
