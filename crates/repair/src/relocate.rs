@@ -171,9 +171,9 @@ pub use file::FileAccess;
 pub use job::{Job, LARGEST_PAYLOAD, LARGEST_WINDOW, MOST_MOVES, Move, Parts};
 pub use journal::is_title;
 pub use recovery::{
-    Back, Ended, Moved, Recovered, State, Turned, Unfinished, begin, inspect, is_latest, journal_len,
+    Back, Ended, Moved, Recovered, State, Turned, Unfinished, begin, forget, inspect, is_latest, journal_len,
     journal_len_with, open,
 };
-pub use search::{named_within, search};
+pub use search::{named_within, place_around, search};
 pub use traffic::{Traffic, WindowTraffic};
 pub use whereabouts::Whereabouts;

@@ -106,7 +106,7 @@ fn ends(size: ByteCount, stack: &Stack) -> Vec<ByteOffset> {
 
 /// Whether a move that never began, or is over, left this journal: the table lists all that it would have moved, or has,
 /// where it is.
-fn is_over(payload: &Payload, state: State, stack: &Stack) -> bool {
+pub(super) fn is_over(payload: &Payload, state: State, stack: &Stack) -> bool {
     let plan = &payload.realign.plan;
     let place = |entry: &Entry| match state {
         State::NotBegun | State::Back => old_span(plan, entry),

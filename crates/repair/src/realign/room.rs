@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use straddle_device::{Medium, ReadError};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, KIB, MIB, Span};
 
+use super::debris::Debris;
 use super::unallocated::Look;
 use super::{Realign, RealignError, guard, witness};
 use crate::document::SpanForm;
@@ -73,6 +74,7 @@ impl Realign {
         let bare = |one: &Self| one.job([0; 16], Vec::new());
         let shortest = self.moves.iter().map(|one| ByteCount::new(distance(one))).min().unwrap_or_default();
         let block = self.blocks.size();
+        let mut debris = Debris::of(medium, self.plan.block());
         let (mut largest, mut data) = (None, None);
         for most in [DIRECT, MAX_WINDOW].into_iter().chain(SMALLER).filter(|most| *most >= block) {
             self.0.window = Job::window(shortest, block, most);
@@ -82,7 +84,7 @@ impl Realign {
             }
             let needed = journal_len_with(&job, payload)?;
             for place in self.places(needed) {
-                match self.data_under_journal(medium, place, look) {
+                match self.data_under_journal(&mut debris, medium, place, look) {
                     Ok(None) => {
                         self.0.journal = Journal::Inside(place);
                         return Ok(());

@@ -3,11 +3,13 @@
 //! Invariants: what may be another's is not cleared: data, a journal that is needed, and what the marker has
 //! not reserved from the start on.
 
+use crate::relocate::{Disks, forget};
 use straddle_units::{ByteCount, ByteOffset, KIB, MIB, Span};
 
 use super::MoveError;
 use super::carry::Run;
 use super::journals::has_needed;
+use super::media::Carrier;
 use super::unallocated::clear;
 use crate::plan::Slot;
 
@@ -15,12 +17,14 @@ use crate::plan::Slot;
 const MOST_CLEARED: ByteCount = ByteCount::new(KIB * MIB);
 
 impl Run<'_> {
-    /// Refuses data where the journal goes, or clears them if they are given up: what later looks at this space is to find
-    /// this journal only. What a move that is not over needs stays.
+    /// Refuses data where the journal goes, or clears them if they are given up, with the titles of journals that nothing
+    /// needs: what later looks at this space is to find this journal only. What a move that is not over needs stays.
     pub(super) fn clear_place(&mut self) -> Result<(), MoveError> {
         let Some(place) = self.place_on_disk() else { return Ok(()) };
         let realign = &self.payload.realign;
-        realign.check_journal_place(self.disk, place)?;
+        for old in realign.check_journal_place(self.disk, place)? {
+            forget(Disks::one(&mut Carrier(self.disk)), old)?;
+        }
         if !realign.wipes || has_needed(self.disk, place) {
             return Ok(());
         }

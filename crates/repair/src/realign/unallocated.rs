@@ -53,8 +53,8 @@ impl Realign {
             return Ok(());
         }
         let claimed: Vec<Span> = self.claimed().into_iter().chain(journal).collect();
-        let mut debris = Debris::of(medium);
-        let is_nothing = &mut |at, _: &[u8]| debris.has(at);
+        let mut debris = Debris::of(medium, self.plan.block());
+        let is_nothing = &mut |at, sector: &[u8]| debris.has(at, sector);
         for span in self.written().into_iter().flat_map(|span| span.gaps(claimed.clone())) {
             if let Some(at) = first_data(medium, looked_at(span, look), is_nothing)
                 .map_err(crate::error::PlanError::from)?
@@ -86,11 +86,17 @@ impl Realign {
         Ok(())
     }
 
-    /// Refuses data where the journal goes.
-    pub(super) fn check_journal_place(&self, medium: &dyn Medium, place: Span) -> Result<(), RealignError> {
-        match self.data_under_journal(medium, place, Look::Whole).map_err(crate::error::PlanError::from)? {
-            Some(at) => Err(RealignError::Occupied { at }),
-            None => Ok(()),
+    /// Refuses data where the journal goes. Returns the places of the journals there that nothing needs.
+    pub(super) fn check_journal_place(
+        &self,
+        medium: &dyn Medium,
+        place: Span,
+    ) -> Result<Vec<Span>, RealignError> {
+        let mut debris = Debris::of(medium, self.plan.block());
+        match self.data_under_journal(&mut debris, medium, place, Look::Whole) {
+            Ok(Some(at)) => Err(RealignError::Occupied { at }),
+            Ok(None) => Ok(debris.journals().collect()),
+            Err(error) => Err(crate::error::PlanError::from(error).into()),
         }
     }
 
@@ -112,6 +118,7 @@ impl Realign {
     /// The first data that a journal here would destroy.
     pub(super) fn data_under_journal(
         &self,
+        debris: &mut Debris<'_>,
         medium: &dyn Medium,
         place: Span,
         look: Look,
@@ -125,8 +132,7 @@ impl Realign {
             Look::Ends | Look::Whole => place.pieces(PIECE).collect(),
         };
         // Most places with data show it at once.
-        let mut debris = Debris::of(medium);
-        let found = first_data(medium, parts, &mut |at, _| debris.has(at))?;
+        let found = first_data(medium, parts, &mut |at, sector| debris.has(at, sector))?;
         Ok(found.or_else(|| self.deleted(medium, place).map(Span::start)))
     }
 

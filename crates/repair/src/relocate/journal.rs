@@ -5,7 +5,7 @@
 //! | blocks | contents |
 //! |---|---|
 //! | 1 | title: which format it is, and the length and the hash of the body |
-//! | some | body: the job and the journal's place, as JSON |
+//! | some | body: the job and the journal's place, as JSON in sectors with the journal's name and a hash |
 //! | 2 | mark and its copy: the job is rolled back |
 //! | 2 | mark and its copy: what was in flight when the rollback began is undone |
 //! | some | list of what could not be read |
@@ -15,8 +15,9 @@
 //!
 //! Titles come last and go first: the body is durable before a title is written, and the records are removed
 //! when the titles are durably gone. So a journal with a title is complete, and damaged only if something
-//! other than a crash has damaged it. Records and marks name the title by its hash, so that those of another
-//! journal in the same place are none.
+//! other than a crash has damaged it. All other sectors but those that the windows save have the journal's name: its place,
+//! and the hash of its title. So those of another journal in the same place are none, and what is left of one without
+//! titles is told from data.
 //!
 //! That nothing was recorded is recorded too: both slots begin with a record that says so, and a mark that is not
 //! set says so. A crash leaves at least one slot with a record, and one copy of each mark. So a journal without
@@ -24,6 +25,7 @@
 //! are there: if one is, something else has written here, and each record, mark and block of the list must be there.
 
 mod list;
+mod part;
 mod record;
 mod removed;
 mod whole;
@@ -37,6 +39,7 @@ use crate::relocate::error::{Device, RelocateError};
 use crate::relocate::fault::{self, Fault};
 use crate::relocate::job::{DIGITS_OF_BYTE, Job, LARGEST_PAYLOAD, MOST_MOVES};
 
+pub(crate) use part::part_of;
 pub(crate) use record::{Direction, Entry, Kind, Mark, Record, Saved};
 
 /// The bytes of a [`Hash`].
@@ -116,7 +119,13 @@ impl Layout {
     fn new(place: Span, job: &Job, body: usize) -> Self {
         let block = job.blocks().size().get();
         let slot = COPIES * block + capacity(job);
-        Self { place, block, body: blocks(body as u64, block), list: list::blocks(job), slot }
+        Self {
+            place,
+            block,
+            body: blocks(part::sealed_len(body as u64), block),
+            list: list::blocks(job),
+            slot,
+        }
     }
 
     fn needed(self) -> u64 {
@@ -175,8 +184,7 @@ pub(crate) struct Journal {
     pub(crate) job: Job,
     layout: Layout,
     device: Device,
-    /// Names the title.
-    title: [u8; 16],
+    name: Name,
 }
 
 impl Journal {
@@ -209,8 +217,8 @@ impl Journal {
                 return Err(RelocateError::Occupied(at));
             }
         }
-        let title = name(&Title { body: body.len() as u64, hash: hash(&body) }.encode());
-        let journal = Self { job, layout, device, title };
+        let name = name(place, &Title { body: body.len() as u64, hash: hash(&body) }.encode());
+        let journal = Self { job, layout, device, name };
         if !fault::on(Fault::StaleRecords) {
             journal.clear(disks)?;
             disks.flush()?;
@@ -244,7 +252,7 @@ impl Journal {
                     Err(error) => Err(error),
                 };
                 match journal {
-                    Ok(journal) if found.as_ref().is_some_and(|other| other.title != journal.title) => {
+                    Ok(journal) if found.as_ref().is_some_and(|other| other.name != journal.name) => {
                         return Err(RelocateError::Damaged("its two headers differ".to_owned()));
                     }
                     Ok(journal) => {
@@ -273,28 +281,24 @@ impl Journal {
         let damaged = |what: &str| RelocateError::Damaged(what.to_owned());
         let title = title.map_err(RelocateError::Version)?;
         let device = disks.device_of_journal();
-        if title.body > LONGEST_BODY || title.body > place.len().get() {
+        if title.body > LONGEST_BODY || part::sealed_len(title.body) > place.len().get() {
             return Err(damaged("its header is too long"));
         }
         // The body begins a block behind the first title, or ends where the last one begins; blocks are not
         // known yet, but are what the job says.
-        let body = |disks: &mut Disks<'_>, at: u64| -> Result<Option<Body>, RelocateError> {
-            let mut bytes = vec![0; in_memory(ByteCount::new(title.body))];
-            if at.saturating_add(title.body) > place.end().get() {
-                return Ok(None);
-            }
-            disks.read(device, ByteOffset::new(at), &mut bytes)?;
-            Ok((hash(&bytes) == title.hash).then(|| serde_json::from_slice(&bytes).ok()).flatten())
-        };
+        let len = part::sealed_len(title.body);
         let mut found = None;
         let mut block = SECTOR;
         while found.is_none() && block <= (1 << 20).min(place.len().get()) {
             let at = match last {
                 None => place.start().get() + block,
-                Some(last) => last.saturating_sub(blocks(title.body, block)),
+                Some(last) => last.saturating_sub(blocks(len, block)),
             };
             let is_there = last.is_none_or(|last| last == place.end().get() - block);
-            found = body(disks, at)?.filter(|body| is_there && body.job.blocks().size().get() == block);
+            if at.saturating_add(len) <= place.end().get() {
+                let body = title.body_at(disks, ByteOffset::new(at))?;
+                found = body.filter(|body| is_there && body.job.blocks().size().get() == block);
+            }
             block *= 2;
         }
         let Some(Body { start, len, is_inside, job }) = found else {
@@ -309,8 +313,8 @@ impl Journal {
         }
         check_place(disks, place, &job)?;
         let layout = Layout::new(place, &job, in_memory(ByteCount::new(title.body)));
-        let title = name(&title.encode());
-        Ok(Self { job, layout, device, title })
+        let name = name(place, &title.encode());
+        Ok(Self { job, layout, device, name })
     }
 
     /// The place that the journal whose first or last title is at `at` names as its own, if its body is intact.
@@ -320,22 +324,16 @@ impl Journal {
         if title.body > LONGEST_BODY {
             return None;
         }
-        let mut bytes = vec![0; in_memory(ByteCount::new(title.body))];
+        let len = part::sealed_len(title.body);
         let all = Span::first(disks.get(device).size());
         let is_on_disk = |start: &u64| {
-            Span::new(ByteOffset::new(*start), ByteCount::new(title.body))
-                .is_some_and(|span| all.contains(span))
+            Span::new(ByteOffset::new(*start), ByteCount::new(len)).is_some_and(|span| all.contains(span))
         };
         for block in (9..=20).map(|shift| 1_u64 << shift) {
             let behind = at.get().checked_add(block);
-            let before = at.get().checked_sub(blocks(title.body, block));
+            let before = at.get().checked_sub(blocks(len, block));
             for start in [behind, before].into_iter().flatten().filter(is_on_disk) {
-                if disks.read(device, ByteOffset::new(start), &mut bytes).is_err()
-                    || hash(&bytes) != title.hash
-                {
-                    continue;
-                }
-                let body: Body = serde_json::from_slice(&bytes).ok()?;
+                let Ok(Some(body)) = title.body_at(disks, ByteOffset::new(start)) else { continue };
                 let place = Span::new(ByteOffset::new(body.start), ByteCount::new(body.len))?;
                 // Smaller blocks may lead to the same body.
                 let last = place.end().get().checked_sub(body.job.blocks().size().get());
@@ -370,7 +368,7 @@ impl Journal {
         record: &Record,
         bytes: &mut [u8],
     ) -> Result<(), RelocateError> {
-        let block = self.padded(&record.encode(self.title));
+        let block = self.padded(&record.encode(self.name));
         for copy in bytes[..self.lead()].chunks_mut(self.block()) {
             copy.copy_from_slice(&block);
         }
@@ -438,7 +436,7 @@ impl Journal {
     fn record(&self, disks: &mut Disks<'_>, slot: u64) -> Result<Option<Record>, RelocateError> {
         let at = self.layout.slot(slot).get();
         let copies = [0, 1].map(|copy| ByteOffset::new(at + copy * self.layout.block));
-        let found = self.decoded(disks, copies, |sector| Record::decode(sector, self.title))?;
+        let found = self.decoded(disks, copies, |sector| Record::decode(sector, self.name))?;
         let order = |record: &Record| {
             (record.direction == Direction::Back, record.kind != Kind::Start, record.number)
         };
@@ -469,9 +467,9 @@ impl Journal {
     /// Sets a mark, durably: what comes behind it is based on it. A crash tears one copy at most, as the other one is
     /// there: one that is missing is written first, and one that is set is not written again.
     pub(crate) fn set(&self, disks: &mut Disks<'_>, mark: Mark, done: u64) -> Result<(), RelocateError> {
-        let block = self.padded(&mark.encode(Some(done), self.title));
+        let block = self.padded(&mark.encode(Some(done), self.name));
         let copies = self.layout.mark(mark).map(|at| {
-            let found = self.decoded(disks, [at, at], |sector| mark.decode(sector, self.title));
+            let found = self.decoded(disks, [at, at], |sector| mark.decode(sector, self.name));
             (found.ok().and_then(|found| found.first().copied()), at)
         });
         let mut unset: Vec<_> = copies.into_iter().filter(|(found, _)| *found != Some(Some(done))).collect();
@@ -487,7 +485,7 @@ impl Journal {
     /// The number of windows that a mark says had been moved; `None` if it is not set.
     pub(crate) fn mark(&self, disks: &mut Disks<'_>, mark: Mark) -> Result<Option<u64>, RelocateError> {
         let copies = self.layout.mark(mark);
-        let found = self.decoded(disks, copies, |sector| mark.decode(sector, self.title))?;
+        let found = self.decoded(disks, copies, |sector| mark.decode(sector, self.name))?;
         match found.iter().flatten().max() {
             None if found.is_empty() => Err(RelocateError::Damaged(OVERWRITTEN.to_owned())),
             done => Ok(done.copied()),
@@ -538,9 +536,16 @@ pub fn is_title(sector: &[u8]) -> bool {
     sector.starts_with(MAGIC)
 }
 
-/// What records call a journal by.
-fn name(title: &[u8]) -> [u8; 16] {
-    hash(title)
+/// What its parts call a journal by: the start and the length of its place, and the hash of its title.
+type Name = [u8; NAME];
+const NAME: usize = 8 + 8 + HASH;
+
+fn name(place: Span, title: &[u8]) -> Name {
+    let mut name = [0; NAME];
+    name[..8].copy_from_slice(&place.start().get().to_le_bytes());
+    name[8..16].copy_from_slice(&place.len().get().to_le_bytes());
+    name[16..].copy_from_slice(&hash(title));
+    name
 }
 
 impl Title {
@@ -551,6 +556,14 @@ impl Title {
         bytes.extend(self.hash);
         bytes.extend(hash(&bytes));
         bytes
+    }
+
+    /// The body at `at`, if it is the one of this title.
+    fn body_at(&self, disks: &mut Disks<'_>, at: ByteOffset) -> Result<Option<Body>, RelocateError> {
+        let mut bytes = vec![0; in_memory(ByteCount::new(part::sealed_len(self.body)))];
+        disks.read(disks.device_of_journal(), at, &mut bytes)?;
+        let text = part::unsealed(&bytes, in_memory(ByteCount::new(self.body)));
+        Ok((hash(&text) == self.hash).then(|| serde_json::from_slice(&text).ok()).flatten())
     }
 
     /// The title at `at`, or its format if that is another one; `None` if there is none.

@@ -142,6 +142,14 @@ pub fn inspect(mut disks: Disks<'_>, place: Span) -> Result<Option<(Job, State)>
     Ok(Some((journal.job, state)))
 }
 
+/// Removes the titles of the journal at `place`, durably, if there is one.
+pub fn forget(mut disks: Disks<'_>, place: Span) -> Result<(), RelocateError> {
+    match Journal::read(&mut disks, place)? {
+        Some(journal) => journal.erase_titles(&mut disks),
+        None => Ok(()),
+    }
+}
+
 /// Whether what the windows in flight were read from, according to the journal at `place`, is still as it was read,
 /// where they have not written. True if there is no journal. Changes nothing.
 ///

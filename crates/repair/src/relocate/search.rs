@@ -6,7 +6,7 @@
 use straddle_units::{ByteCount, ByteOffset, MIB, Span};
 
 use crate::relocate::disk::{Disks, SECTOR};
-use crate::relocate::journal::{Journal, in_memory, is_title};
+use crate::relocate::journal::{Journal, in_memory, is_title, part_of};
 
 /// The bytes that are read at a time.
 const PIECE: u64 = 4 * MIB;
@@ -44,6 +44,17 @@ fn named(disks: &mut Disks<'_>, bytes: Span, left: &mut usize) -> Vec<Span> {
     let followed = titles.len().min(*left);
     *left -= followed;
     titles.into_iter().rev().take(followed).rev().filter_map(|at| Journal::located(disks, at)).collect()
+}
+
+/// The place that the journal with the sector at `at` names as its own, if the sector is in it. What the windows save is of no
+/// journal.
+pub fn place_around(mut disks: Disks<'_>, at: ByteOffset, sector: &[u8]) -> Option<Span> {
+    let place = match is_title(sector) {
+        true => Journal::located(&mut disks, at),
+        false => part_of(sector),
+    };
+    let sector = Span::new(at, ByteCount::new(sector.len() as u64))?;
+    place.filter(|place| place.contains(sector))
 }
 
 /// The titles in these bytes, in order.

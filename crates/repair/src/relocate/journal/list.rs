@@ -1,22 +1,22 @@
 //! The list of what could not be read.
 //!
 //! Each block has no entries first, and is written once after that, so that a torn one hides no other. It has a
-//! magic, the title, a number of entries, the entries (where, how much, and where it was to go) and a hash.
+//! magic, the journal's name, a number of entries, the entries (where, how much, and where it was to go) and a hash.
 
 use straddle_units::{ByteCount, ByteOffset, Span};
 
 use super::record::Reader;
-use super::{HASH, Journal, hash, in_memory};
+use super::{HASH, Journal, NAME, Name, hash, in_memory};
 use crate::relocate::bad::{Bad, Skip, normal};
 use crate::relocate::disk::Disks;
 use crate::relocate::error::RelocateError;
 use crate::relocate::fault::{self, Fault};
 use crate::relocate::job::Job;
 
-const MAGIC: &[u8; 8] = b"relobad1";
+pub(super) const MAGIC: &[u8; 8] = b"relobad1";
 /// The list has no more bytes, or two blocks.
 const MAX_LIST: u64 = 4 << 20;
-const HEAD: usize = 8 + 16 + 8;
+pub(super) const HEAD: usize = 8 + NAME + 8;
 const ENTRY: usize = 3 * 8;
 
 /// The blocks of the list: one for each window, within limits.
@@ -25,9 +25,9 @@ pub(super) fn blocks(job: &Job) -> u64 {
     (job.total().get() / job.window_len().get()).clamp(2, most)
 }
 
-/// Whether a sector begins a block of the list of the journal that this title names.
-pub(super) fn is_of(sector: &[u8], title: [u8; 16]) -> bool {
-    sector.strip_prefix(MAGIC).is_some_and(|rest| rest.starts_with(&title))
+/// Whether a sector begins a block of the list of the journal with this name.
+pub(super) fn is_of(sector: &[u8], name: Name) -> bool {
+    sector.strip_prefix(MAGIC).is_some_and(|rest| rest.starts_with(&name))
 }
 
 impl Journal {
@@ -79,7 +79,7 @@ impl Journal {
     /// A block of the list with these entries.
     fn encoded(&self, entries: &[Bad]) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
-        bytes.extend(self.title);
+        bytes.extend(self.name);
         bytes.extend((entries.len() as u64).to_le_bytes());
         for bad in entries {
             for number in [bad.from.start().get(), bad.from.len().get(), bad.to.get()] {
@@ -115,7 +115,7 @@ impl Journal {
 
     fn decode(&self, block: &[u8]) -> Option<Vec<Bad>> {
         let mut reader = Reader(block);
-        if reader.take() != *MAGIC || reader.take() != self.title {
+        if reader.take() != *MAGIC || reader.take() != self.name {
             return None;
         }
         let count = usize::try_from(u64::from_le_bytes(reader.take())).ok()?;

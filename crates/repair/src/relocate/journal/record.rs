@@ -1,10 +1,10 @@
 //! Records and marks: a sector each.
 
-use super::{HASH, Hash, hash, hash_both};
+use super::{HASH, Hash, NAME, Name, hash, hash_both};
 use crate::relocate::fault::{self, Fault};
 
-const RECORD: &[u8; 8] = b"relorec1";
-const MARKS: [&[u8; 8]; 2] = [b"reloturn", b"reloundo"];
+pub(super) const RECORD: &[u8; 8] = b"relorec1";
+pub(super) const MARKS: [&[u8; 8]; 2] = [b"reloturn", b"reloundo"];
 
 /// Which way the data move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,16 +81,16 @@ impl Reader<'_> {
 }
 
 /// Whether `sector` begins with `len` bytes and their hash; the bytes.
-fn checked(sector: &[u8], len: usize) -> Option<&[u8]> {
+pub(super) fn checked(sector: &[u8], len: usize) -> Option<&[u8]> {
     let (bytes, stored) = (sector.get(..len)?, sector.get(len..len + HASH)?);
     (hash(bytes)[..] == *stored).then_some(bytes)
 }
 
-/// Magic, title, whether it is set, and for how many windows.
-const MARK: usize = 8 + 16 + 8 + 8;
+/// Magic, name, whether it is set, and for how many windows.
+pub(super) const MARK: usize = 8 + NAME + 8 + 8;
 
-/// Magic, title, direction, kind, number, hash, 3 numbers, hash.
-const LENGTH: usize = 8 + 16 + 1 + 1 + 8 + HASH + 3 * 8 + HASH;
+/// Magic, name, direction, kind, number, hash, 3 numbers, hash.
+pub(super) const LENGTH: usize = 8 + NAME + 1 + 1 + 8 + HASH + 3 * 8 + HASH;
 
 impl Record {
     /// Records alternate between two slots.
@@ -122,9 +122,9 @@ impl Record {
         hash(window) == moved && hash_both(&bytes[..at], &bytes[end..]) == saved.rest
     }
 
-    pub(super) fn encode(&self, title: [u8; 16]) -> Vec<u8> {
+    pub(super) fn encode(&self, name: Name) -> Vec<u8> {
         let mut bytes = RECORD.to_vec();
-        bytes.extend(title);
+        bytes.extend(name);
         bytes.push(u8::from(self.direction == Direction::Back));
         let none = Saved { len: 0, at: 0, moved: 0, rest: [0; HASH] };
         let (kind, moved, saved) = match self.kind {
@@ -144,9 +144,9 @@ impl Record {
         bytes
     }
 
-    pub(super) fn decode(sector: &[u8], title: [u8; 16]) -> Option<Self> {
+    pub(super) fn decode(sector: &[u8], name: Name) -> Option<Self> {
         let mut reader = Reader(checked(sector, LENGTH)?);
-        if reader.take() != *RECORD || reader.take() != title {
+        if reader.take() != *RECORD || reader.take() != name {
             return None;
         }
         let [direction, kind] = reader.take();
@@ -178,9 +178,9 @@ impl Mark {
     }
 
     /// The mark, set for this number of windows or not set.
-    pub(super) fn encode(self, done: Option<u64>, title: [u8; 16]) -> Vec<u8> {
+    pub(super) fn encode(self, done: Option<u64>, name: Name) -> Vec<u8> {
         let mut bytes = MARKS[self.index()].to_vec();
-        bytes.extend(title);
+        bytes.extend(name);
         bytes.extend(u64::from(done.is_some()).to_le_bytes());
         bytes.extend(done.unwrap_or(0).to_le_bytes());
         bytes.extend(hash(&bytes));
@@ -188,9 +188,9 @@ impl Mark {
     }
 
     /// What a mark says; `None` if this is none.
-    pub(super) fn decode(self, sector: &[u8], title: [u8; 16]) -> Option<Option<u64>> {
+    pub(super) fn decode(self, sector: &[u8], name: Name) -> Option<Option<u64>> {
         let mut reader = Reader(checked(sector, MARK)?);
-        let is_ours = reader.take() == *MARKS[self.index()] && reader.take() == title;
+        let is_ours = reader.take() == *MARKS[self.index()] && reader.take() == name;
         let (is_set, done) = (reader.number(), reader.number());
         is_ours.then_some((is_set == 1).then_some(done))
     }

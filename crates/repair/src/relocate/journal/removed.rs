@@ -18,7 +18,7 @@ impl Journal {
             disks.flush()?;
         }
         self.heal_records(disks)?;
-        self.erase_blocks(disks, &self.layout.titles())?;
+        self.erase_titles(disks)?;
         let layout = self.layout;
         let body = self.padded_body(disks)?;
         for at in layout.bodies() {
@@ -35,6 +35,11 @@ impl Journal {
         });
         let blocks: Vec<ByteOffset> = marks.chain(list).chain(records).collect();
         self.erase_blocks(disks, &blocks)
+    }
+
+    /// Removes the titles, durably: what is left counts for nothing.
+    pub(crate) fn erase_titles(&self, disks: &mut Disks<'_>) -> Result<(), RelocateError> {
+        self.erase_blocks(disks, &self.layout.titles())
     }
 
     /// Removes blocks, durably, as far as they are this journal's: a partition may have been put over it since.
@@ -56,8 +61,8 @@ impl Journal {
 
     /// Whether a sector is a record, a mark or a part of the list of this journal.
     fn is_own(&self, sector: &[u8]) -> bool {
-        [Mark::Turned, Mark::Undone].iter().any(|mark| mark.decode(sector, self.title).is_some())
-            || Record::decode(sector, self.title).is_some()
-            || list::is_of(sector, self.title)
+        [Mark::Turned, Mark::Undone].iter().any(|mark| mark.decode(sector, self.name).is_some())
+            || Record::decode(sector, self.name).is_some()
+            || list::is_of(sector, self.name)
     }
 }

@@ -5,7 +5,7 @@
 
 use straddle_units::ByteOffset;
 
-use super::{Body, COPIES, Direction, Journal, Kind, Mark, OVERWRITTEN, Record, Title, hash, name};
+use super::{Body, COPIES, Direction, Journal, Kind, Mark, OVERWRITTEN, Record, Title, hash, name, part};
 use crate::relocate::disk::Disks;
 use crate::relocate::error::RelocateError;
 
@@ -33,7 +33,7 @@ impl Journal {
     pub(super) fn complete(&self, disks: &mut Disks<'_>) -> Result<(), RelocateError> {
         let body = self.body(disks)?;
         let title = Title { body: body.len() as u64, hash: hash(&body) }.encode();
-        if name(&title) != self.title {
+        if name(self.layout.place, &title) != self.name {
             return Err(RelocateError::Damaged("its header cannot be repeated".to_owned()));
         }
         self.put(disks, self.layout.bodies(), &self.padded_body(disks)?)?;
@@ -74,14 +74,14 @@ impl Journal {
         if is_whole { Ok(()) } else { disks.flush() }
     }
 
-    /// The body, as it fills its blocks.
+    /// The body, in the sectors of its blocks.
     pub(super) fn padded_body(&self, disks: &Disks<'_>) -> Result<Vec<u8>, RelocateError> {
-        let mut body = self.body(disks)?;
+        let mut body = part::sealed(&self.body(disks)?, self.name);
         body.resize(usize::try_from(self.layout.body).unwrap_or(usize::MAX), 0);
         Ok(body)
     }
 
-    /// The body, as it was written.
+    /// The text of the body.
     fn body(&self, disks: &Disks<'_>) -> Result<Vec<u8>, RelocateError> {
         let (start, len) = (self.layout.place.start().get(), self.layout.place.len().get());
         Body { start, len, is_inside: disks.is_one(), job: self.job.clone() }.encode()
@@ -90,7 +90,7 @@ impl Journal {
     /// Writes that nothing is recorded, marked or listed.
     pub(super) fn clear(&self, disks: &mut Disks<'_>) -> Result<(), RelocateError> {
         for mark in [Mark::Turned, Mark::Undone] {
-            let block = self.padded(&mark.encode(None, self.title));
+            let block = self.padded(&mark.encode(None, self.name));
             for at in self.layout.mark(mark) {
                 disks.write(self.device, at, &block)?;
             }
@@ -102,7 +102,7 @@ impl Journal {
     /// Writes to a slot that it has no record.
     fn start(&self, disks: &mut Disks<'_>, slot: u64) -> Result<(), RelocateError> {
         let record = Record { direction: Direction::Forward, number: slot, kind: Kind::Start };
-        let block = self.padded(&record.encode(self.title));
+        let block = self.padded(&record.encode(self.name));
         let both = block.repeat(usize::try_from(COPIES).unwrap_or(1));
         disks.write(self.device, self.layout.slot(slot), &both)
     }

@@ -76,32 +76,94 @@ fn has_marker(medium: &Memory) -> bool {
     straddle_layout::marker(medium, &stack).unwrap().is_some()
 }
 
-/// What was written of the journal of a move that was killed before any data moved is given up with consent, and the next
-/// move leaves nothing of it.
+/// Whatever was written of the journal of a move that was killed before any data moved, the next one needs no consent, and
+/// leaves nothing; and no later one does after that.
 #[test]
-fn what_is_left_of_a_journal_is_given_up_with_consent() {
+fn what_is_left_of_a_journal_is_in_nobodys_way() {
     let mut left_over = 0;
     for shape in shapes().into_iter().take(3).step_by(2) {
-        for left in (0..).step_by(3) {
-            let medium = killed(&shape, left);
+        let (zeros, free) = (vec![0; 512], unallocated(&shape, true));
+        let is_whole = |at: &u64| (at / 8 * 8..at / 8 * 8 + 8).all(|at| free.binary_search(&at).is_ok());
+        let whole_blocks: Vec<u64> = free.iter().copied().filter(is_whole).collect();
+        for left in 0.. {
+            let mut medium = killed(&shape, left);
             let state = Run::find(&mut target(&mut Drive::new(medium.clone(), 0)), None).err();
             if !matches!(state, Some(MoveError::Nothing)) || has_marker(&medium) {
                 break;
             }
             left_over += usize::from(medium != shape.before);
-            let wanted = Wanted { wipe: true, ..shape.wanted.clone() };
-            let again = Shape::plan(&medium, &shape.assume, &wanted);
-            let mut drive = Drive::new(medium, u64::MAX);
-            let ended = carry_out(&again, &mut drive);
-            assert!(
-                matches!(ended, Ok(Outcome::Complete(_))),
-                "{} killed after {left}: {ended:?}",
-                shape.name
-            );
-            assert!(shape.is_new(&drive.seen, &shape.name));
+            for cut in [left / 2, u64::MAX].into_iter().skip(usize::from(left % 8 != 4)) {
+                let again = Shape::plan(&medium, &shape.assume, &shape.wanted);
+                assert_eq!(again.journal, shape.realign.journal, "{} killed after {left}", shape.name);
+                let mut drive = Drive::new(medium, cut);
+                let ended = carry_out(&again, &mut drive);
+                let is_done = matches!(ended, Ok(Outcome::Complete(_)));
+                assert!(is_done || cut != u64::MAX, "{} killed after {left}: {ended:?}", shape.name);
+                medium = drive.seen;
+            }
+            assert!(shape.is_new(&medium, &shape.name));
+            let odd = whole_blocks.iter().find(|at| Shape::bytes(&medium, sector(**at)) != zeros);
+            assert_eq!(odd, None, "{} killed after {left}", shape.name);
         }
     }
-    assert!(left_over > 4, "{left_over}");
+    assert!(left_over > 12, "{left_over}");
+}
+
+/// The sectors of the first body of a journal, if it is whole.
+fn body(medium: &Memory) -> Option<std::ops::Range<u64>> {
+    let bytes = |at| Shape::bytes(medium, sector(at));
+    let is_body = |at: &u64| bytes(*at).starts_with(b"relobody");
+    let first = (34..medium.len / 512).find(is_body)?;
+    let end = (first..medium.len / 512).find(|at| !is_body(at))?;
+    let text = &bytes(end - 1)[..512 - 16];
+    let last = text.iter().rposition(|byte| *byte != 0)?;
+    text[..=last].ends_with(b"}}").then_some(first..end)
+}
+
+/// A body that was cut off goes, and what came behind it, after it was cut off or into it is refused, by the plan and by the
+/// run, whatever it is.
+#[test]
+fn data_behind_and_in_what_is_left_of_a_journal_stay() {
+    let binary: Vec<u8> = (0..=255_u8).chain((0..=255).rev()).collect();
+    let fills = [b"Dear_diary,the_only_copy:here..\"".repeat(16), b"0f".repeat(256), vec![b' '; 512], binary];
+    for shape in &shapes()[..2] {
+        let whole = (0..).map(|left| killed(shape, left)).find(|medium| body(medium).is_some()).unwrap();
+        let run = body(&whole).unwrap();
+        assert!(run.end - run.start > 4 && run.start > 40, "{run:?}");
+        let again = Shape::plan(&whole, &shape.assume, &shape.wanted);
+        let mut places = vec![(run.end, 1), (run.end, 8)];
+        for cut in [run.start + 1, run.start.midpoint(run.end), run.end - 1] {
+            let mut odd = whole.clone();
+            (cut..run.end).for_each(|at| odd.put(at * 512, &[0; 512]));
+            let mut drive = Drive::new(odd, u64::MAX);
+            assert!(matches!(carry_out(&again, &mut drive), Ok(Outcome::Complete(_))), "cut at {cut}");
+            places.extend([(cut, 1), (cut, run.end - cut), (cut, run.end - cut + 8)]);
+        }
+        for ((at, count), fill) in
+            places.iter().flat_map(|place| fills.iter().map(move |fill| (*place, fill)))
+        {
+            let mut odd = whole.clone();
+            (at..at + count).for_each(|at| odd.put(at * 512, fill));
+            let (stack, topology) =
+                (read_all(&odd, Some(BlockSize::B512), None).unwrap(), topology(&shape.assume));
+            let situation = Situation { medium: &odd, topology: &topology, stack: &stack, serial: None };
+            let made = make(&situation, &shape.wanted);
+            let text = String::from_utf8_lossy(&fill[..8]);
+            // Another place is no harm.
+            let is_kept = match &made {
+                Err(RealignError::Occupied { .. }) => true,
+                made => made.as_ref().is_ok_and(|made| made.journal != again.journal),
+            };
+            assert!(is_kept, "{} {text:?} at {at}, {count}: {made:?}", shape.name);
+            let mut drive = Drive::new(odd.clone(), u64::MAX);
+            let ended = carry_out(&again, &mut drive);
+            assert!(
+                ended.is_err() && drive.seen == odd,
+                "{} {text:?} at {at}, {count}: {ended:?}",
+                shape.name
+            );
+        }
+    }
 }
 
 /// A GPT disk that has grown, with the backup at its end; the old one is still where the disk ended.
