@@ -417,7 +417,8 @@ impl<'a> Seen<'a> {
         let plan: Value = serde_json::from_str(&said)
             .unwrap_or_else(|_| panic!("{}: {said}{:?}", self.device.name, self.text("plan.err")));
         let partition = &plan["table"]["partitions"][0];
-        let (start, size) = (number(partition, "start_bytes"), number(partition, "size_bytes"));
+        let sector = number(&plan["disk"], "sector_bytes");
+        let (start, size) = (number(partition, "start_lba") * sector, number(partition, "sectors") * sector);
         let whole = u64::try_from(self.kernel("size")).unwrap() * 512;
         let place = format!("{} under Linux {}: {partition}", self.device.name, self.release);
         assert!(start <= 3 * MIB && start + size + 4 * MIB >= whole, "{place}");

@@ -44,8 +44,8 @@ list() { # CONFIG TABLE
 }
 
 planned() { # CONFIG TABLE FILE
-	jq -r --arg of "$1 $2 straddle" '.disk.sector as $s | .table.partitions[]
-		| "\($of) \(.number) \(.start * $s) \(.sectors * $s)"' "$3"
+	jq -r --arg of "$1 $2 straddle" '.disk.sector_bytes as $s | .table.partitions[]
+		| "\($of) \(.number) \(.start_lba * $s) \(.sectors * $s)"' "$3"
 }
 
 parts() { # TABLE
