@@ -66,28 +66,6 @@ fn two_commands_take_a_misaligned_image_to_an_aligned_one_and_one_takes_it_back(
     assert!(fs::read(&image).unwrap() == before, "an undo brings back every byte");
 }
 
-/// A file system that does not fill its partition does not show in which sectors an MBR counts: nothing is planned before
-/// the user says it.
-#[test]
-fn a_table_whose_sectors_are_in_doubt_is_not_changed_on_a_guess() {
-    if !present(&["sfdisk", "mkfs.ext4"]) {
-        return;
-    }
-    let dir = Dir::new("plan");
-    let image = dir.join("disk.img");
-    fs::File::create(&image).unwrap().set_len(1 << 30).unwrap();
-    run(Command::new("sfdisk").args(["-q", "--label", "dos"]).arg(&image), "start=33,size=70000,type=83");
-    let offset = format!("offset={}", 33 * 2048);
-    run(Command::new("mkfs.ext4").args(["-q", "-b", "4096", "-E", &offset]).arg(&image).arg("60M"), "");
-    let before = fs::read(&image).unwrap();
-    for command in [&["realign", "disk.img"][..], &["plan", "disk.img", "--add", "1MiB"]] {
-        let text = ends(&dir, 4, command);
-        assert!(text.contains("give --logical 2048"), "{command:?}: {text}");
-    }
-    ends(&dir, 0, &["realign", "disk.img", "--logical", "2048"]);
-    assert!(fs::read(&image).unwrap() == before);
-}
-
 #[test]
 fn refusals_have_their_exit_codes_and_write_nothing() {
     if !present(&["sfdisk", "qemu-img", "mkfs.ext4"]) {

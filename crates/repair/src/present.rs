@@ -8,7 +8,7 @@ use std::path::Path;
 use straddle_audit::examine::{adopt_tables, read_converted};
 use straddle_device::topology::{Source, Topology};
 use straddle_device::{DeviceKind, Medium, OpenError, Options, ReadError, Target};
-use straddle_layout::{Stack, TableKind, read_all, read_stack};
+use straddle_layout::{Evidence, Stack, TableKind, read_all, read_stack};
 use straddle_units::BlockSize;
 
 use crate::{Situation, TargetError, serial_of};
@@ -118,7 +118,10 @@ impl Present {
             Depth::OtherSectors { former, new } => read_converted(medium.as_ref(), new, former)?,
             Depth::OldTable => read_stack(medium.as_ref(), block, None)?,
         };
-        if is_assumed && let Some(other) = straddle_layout::other_sectors(medium.as_ref(), &stack)? {
+        if is_assumed
+            && let Some(other) = straddle_layout::other_sectors(medium.as_ref(), &stack)?
+            && matches!(other.evidence, Evidence::Content(_))
+        {
             return Err(ChangeError::InQuestion(stack.block, other.size));
         }
         if stack.kind == TableKind::None

@@ -17,7 +17,7 @@
 //! when the titles are durably gone. So a journal with a title is complete, and damaged only if something
 //! other than a crash has damaged it. All other sectors but those that the windows save have the journal's name: its place,
 //! and the hash of its title. So those of another journal in the same place are none, and what is left of one without
-//! titles is told from data.
+//! titles is distinguished from data.
 //!
 //! That nothing was recorded is recorded too: both slots begin with a record that says so, and a mark that is not
 //! set says so. A crash leaves at least one slot with a record, and one copy of each mark. So a journal without
