@@ -84,7 +84,8 @@ fn each(one: &mut Examined, visit: &mut dyn FnMut(&mut Layer, BlockSize) -> bool
     let sectors = one.target.topology.logical.value();
     let Stack { layer, partitions, .. } = &mut one.stack;
     let roots = layer.iter_mut().chain(partitions.iter_mut().filter_map(|one| one.layer.as_mut()));
-    roots.fold(false, |any, root| below(root, sectors, visit) || any)
+    // All are visited.
+    roots.map(|root| below(root, sectors, visit)).filter(|is_met| *is_met).count() > 0
 }
 
 fn below(
@@ -94,5 +95,6 @@ fn below(
 ) -> bool {
     let is_met = visit(layer, sectors);
     let above = fit::sectors_above(layer, sectors);
-    layer.children.iter_mut().fold(is_met, |any, child| below(child, above, visit) || any)
+    let below = layer.children.iter_mut().map(|child| below(child, above, visit));
+    below.filter(|is_met| *is_met).count() > 0 || is_met
 }

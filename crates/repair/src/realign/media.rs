@@ -55,7 +55,7 @@ impl JournalFile {
         // It will hold data of the disk, which not everybody may read.
         let made = File::options().read(true).write(true).create_new(true).mode(0o600).open(path);
         let file = made.map_err(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists if path.is_file() => MoveError::JournalExists(path.to_owned()),
+            io::ErrorKind::AlreadyExists => MoveError::JournalExists(path.to_owned()),
             _ => failed(error),
         })?;
         let made = reserve(&file, len).and_then(|()| file.sync_all()).and_then(|()| {
