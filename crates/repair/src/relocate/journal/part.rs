@@ -12,8 +12,9 @@ use crate::relocate::disk::SECTOR;
 const BODY: &[u8; 8] = b"relobody";
 /// Magic and name, before the text of a body.
 const LEAD: usize = 8 + NAME;
-/// The text of a body in a sector.
-const TEXT: usize = SECTOR as usize - LEAD - HASH;
+/// [`SECTOR`] in memory, and the text of a body in it.
+const BYTES: usize = 512;
+const TEXT: usize = BYTES - LEAD - HASH;
 
 /// The bytes that the text of a body fills.
 pub(super) fn sealed_len(text: u64) -> u64 {
@@ -35,7 +36,7 @@ pub(super) fn sealed(text: &[u8], name: Name) -> Vec<u8> {
 
 /// The text of `len` bytes in the sectors of a body.
 pub(super) fn unsealed(sectors: &[u8], len: usize) -> Vec<u8> {
-    let texts = sectors.chunks_exact(SECTOR as usize).flat_map(|sector| &sector[LEAD..LEAD + TEXT]);
+    let texts = sectors.chunks_exact(BYTES).flat_map(|sector| &sector[LEAD..LEAD + TEXT]);
     texts.copied().take(len).collect()
 }
 
