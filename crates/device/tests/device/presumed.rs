@@ -108,10 +108,13 @@ fn small(block: &Path, name: &str, number: &str, more: &[(&str, &str)]) {
     attributes(&block.join(name), &all);
 }
 
+/// Attributes in sysfs, with their values.
+type Attributes = &'static [(&'static str, &'static str)];
+
 /// What is made of an SSD's sectors, or of a listed disk's, is made of the sectors of what stands on it.
 #[test]
 fn a_stack_has_the_sectors_that_its_disks_are_taken_to_have() {
-    let disks: [(&str, &[(&str, &str)], u64); 4] = [
+    let disks: [(&str, Attributes, u64); 4] = [
         ("nvme0n1", &[("queue/rotational", "0")], 4096),
         ("sda", &[("queue/rotational", "0"), ("device/model", "SSD 850")], 4096),
         (
