@@ -172,7 +172,7 @@ fn left_over_tables_are_written_over() {
             }
             disk.put(unit * 512, &bytes);
         }
-        let kind = stack_of(&disk, block).kind.clone();
+        let kind = stack_of(&disk, block).kind;
         for wish in wishes(seed).into_iter().filter(|wish| !wish.convert) {
             let result = plan_and_write(&mut disk.clone(), assume, &wish);
             let is_false = matches!(result, Err(PlanError::Occupied { .. }));
