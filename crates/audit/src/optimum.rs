@@ -57,7 +57,8 @@ pub fn bogus_io_opt(topology: &Topology) -> Option<String> {
     let min = topology.io_min.as_ref().map(Figure::value);
     let multiple_of = |unit: u64| opt.is_multiple_of(ByteCount::new(unit));
     if multiple_of(ALL_ONES) {
-        Some("it is 65535 blocks of 512 bytes, a 16-bit count filled with ones".to_owned())
+        let unit = if multiple_of(8 * ALL_ONES) { 4096 } else { 512 };
+        Some(format!("it is 65535 blocks of {unit} bytes, a 16-bit count filled with ones"))
     } else if multiple_of(MPT3SAS) {
         Some(
             "it is a multiple of 0xFFF000 bytes, an HBA's transfer limit and no property of the disk"

@@ -44,7 +44,7 @@ pub(super) enum Arithmetic {
     Request,
     /// `one` and `other`: logical sectors of devices.
     MixedSectors,
-    /// `block` bytes of a file system, and `page` of the system.
+    /// `block` bytes of a file system, and `page` of the system, or a `physical` sector.
     BlocksTooBig,
     /// `unit` and `width` of a stripe, in whatever unit; `maximum`.
     Stripes,
@@ -56,7 +56,7 @@ pub(super) enum Arithmetic {
     Oracle,
     /// `was` and `now`: sectors of the volume of a database.
     Moved,
-    /// `size` or `start` of a partition, in sectors of 512 bytes. `blocks` of a file system, and those `present`.
+    /// `size` or `start` of a partition, in sectors of 512 bytes. `blocks` of a file system, and those `present`. `sector` and `count`, or `want`, of an access, and the `limit`.
     BeyondEnd,
     /// `byte` of a mapping on a device with `physical` sectors and an `offset`; `sector` or `length` in sectors of 512 bytes,
     /// and `device`, its logical sector.

@@ -55,7 +55,16 @@ pub(super) fn ntfs_sectors(numbers: &Numbers) -> Option<Vec<String>> {
 }
 
 pub(super) fn blocks_too_big(numbers: &Numbers) -> Option<Vec<String>> {
-    let block = numbers.get("block")?;
+    let block = numbers.get("block").filter(|block| *block > 0)?;
+    if let Some(physical) = numbers.get("physical") {
+        return (block < physical).then(|| {
+            vec![format!(
+                "A physical sector of {physical} bytes holds {} of them: each write of a single block is a read-modify-write (S061). Nothing is damaged; \
+                 mkfs.ext4 -b {LARGE} is the default from 512 MiB on.",
+                physical / block
+            )]
+        });
+    }
     let page = numbers.get("page").unwrap_or(LARGE);
     (block > page && page > 0).then(|| {
         vec![format!(

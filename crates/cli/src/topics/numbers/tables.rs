@@ -169,6 +169,16 @@ pub(super) fn beyond_end(numbers: &Numbers) -> Option<Vec<Said>> {
              check DISK has said which it is."
         ))]);
     }
+    if let Some(limit) = numbers.get("limit") {
+        let end =
+            numbers.get("want").or_else(|| numbers.get("sector")?.checked_add(numbers.get("count")?))?;
+        let past = end.checked_sub(limit).filter(|past| *past > 0)?;
+        return Some(vec![Said::Forbids(format!(
+            "The access ends {past} sectors past the end, {}: a file system is longer than its device (S048), or the table is (S042). Write nothing to \
+             it, and do not run a repair, before straddle check DISK has said which it is.",
+            sectors(limit, SMALL)?
+        ))]);
+    }
     let (what, count) = match numbers.get("size") {
         Some(size) => ("length", size),
         None => ("start", numbers.get("start")?),
