@@ -8,8 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::Address;
 use crate::address::Scheme;
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
+use data_encoding::BASE64;
 use ureq::http::header::{ACCEPT_ENCODING, AUTHORIZATION, HeaderValue, IF_MATCH, IF_UNMODIFIED_SINCE, RANGE};
 use ureq::http::{Request, Uri};
 use url::Url;
@@ -64,7 +63,7 @@ impl Web {
         };
         let first = Endpoint::new(Url::parse(&text).map_err(|error| invalid(&error))?)?;
         let authorization = address.user().map(|(name, password)| {
-            let both = BASE64_STANDARD.encode(format!("{name}:{password}"));
+            let both = BASE64.encode(format!("{name}:{password}").as_bytes());
             HeaderValue::from_str(&format!("Basic {both}"))
         });
         let mut authorization = authorization.transpose().map_err(|error| invalid(&error))?;

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use straddle_units::{Boundary, ByteCount, ByteOffset, MIB, Span};
 
-use crate::document::{SpanForm, hexadecimal};
+use crate::document::hexadecimal;
 use crate::relocate::disk::SECTOR;
 use crate::relocate::error::RelocateError;
 use crate::relocate::sequence::Sequence;
@@ -25,11 +25,9 @@ const LARGEST_DISK: u64 = 1 << 62;
 #[serde(deny_unknown_fields)]
 pub struct Move {
     /// The bytes that move.
-    #[schemars(with = "SpanForm")]
     pub from: Span,
     /// Where the first of them goes.
     #[serde(rename = "to_bytes")]
-    #[schemars(with = "u64")]
     pub to: ByteOffset,
 }
 
@@ -56,7 +54,7 @@ pub struct Parts {
     /// The moves, in the order in which they are made.
     pub moves: Vec<Move>,
     /// Given back on recovery, and not looked at.
-    #[serde(with = "hexadecimal")]
+    #[serde(with = "base64")]
     pub payload: Vec<u8>,
 }
 
@@ -207,8 +205,24 @@ fn simulate(moves: &[Move]) -> Result<(), RelocateError> {
     Ok(())
 }
 
-/// The digits of a byte of the payload.
-pub(crate) const DIGITS_OF_BYTE: usize = 2;
+/// A payload, shorter than in hexadecimal digits.
+mod base64 {
+    use data_encoding::BASE64;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+
+    pub(super) fn serialize<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Error> {
+        BASE64.encode(bytes).serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
+        BASE64.decode(String::deserialize(from)?.as_bytes()).map_err(D::Error::custom)
+    }
+}
+
+/// How much longer a body is for this many bytes of payload.
+pub(crate) fn len_in_body(payload: usize) -> usize {
+    payload.div_ceil(3).saturating_mul(4)
+}
 
 impl From<Job> for Parts {
     fn from(Job(parts): Job) -> Self {

@@ -37,7 +37,7 @@ use xxhash_rust::xxh3::Xxh3;
 use crate::relocate::disk::{Disks, SECTOR};
 use crate::relocate::error::{Device, RelocateError};
 use crate::relocate::fault::{self, Fault};
-use crate::relocate::job::{DIGITS_OF_BYTE, Job, LARGEST_PAYLOAD, MOST_MOVES};
+use crate::relocate::job::{Job, LARGEST_PAYLOAD, MOST_MOVES, len_in_body};
 
 pub(crate) use part::part_of;
 pub(crate) use record::{Direction, Entry, Kind, Mark, Record, Saved};
@@ -194,7 +194,7 @@ impl Journal {
     pub(crate) fn needed(job: &Job, more: usize) -> Result<ByteCount, RelocateError> {
         let widest = Span::first(ByteCount::new(u64::MAX));
         let body = Body { start: u64::MAX, len: u64::MAX, is_inside: false, job: job.clone() }.encode()?;
-        let len = body.len().saturating_add(more.saturating_mul(DIGITS_OF_BYTE));
+        let len = body.len().saturating_add(len_in_body(more));
         Ok(ByteCount::new(Layout::new(widest, job, len).needed()))
     }
 
