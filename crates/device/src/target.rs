@@ -5,6 +5,7 @@
 
 mod image;
 
+use std::cell::LazyCell;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
@@ -424,9 +425,12 @@ fn from_sysfs(
     }
     let identity = evidence::identity(kind, disk, &asked);
     let mut topology = evidence::topology(kind, disk, &identity, &asked);
-    judge_stacked_offset(&mut topology, kind, name, sysroot);
-    evidence::sizes_from_below(&mut topology, kind, || Machine::of_devices(sysroot).shows_array(name));
-    presume(&mut topology, kind, name, sysroot);
+    // Read once, and only for a device that stands on others.
+    let machine = LazyCell::new(|| Machine::of_devices(sysroot));
+    let machine = || &*machine;
+    judge_stacked_offset(&mut topology, kind, name, &machine);
+    evidence::sizes_from_below(&mut topology, kind, || machine().shows_array(name));
+    presume(&mut topology, kind, name, &machine);
     let offset = disk.number("loop/offset").filter(|offset| *offset > 0);
     if let Some((file, offset)) = disk.text("loop/backing_file").zip(offset) {
         remarks.push(format!("it shows {file} from byte {offset} on"));
@@ -460,10 +464,15 @@ fn from_sysfs(
 
 /// Corrects the kernel's alignment offset of a stacked device, where it differs from what the devices below
 /// give.
-fn judge_stacked_offset(topology: &mut Topology, kind: DeviceKind, name: &str, sysroot: Option<&Path>) {
+fn judge_stacked_offset<'m>(
+    topology: &mut Topology,
+    kind: DeviceKind,
+    name: &str,
+    machine: &dyn Fn() -> &'m Machine,
+) {
     match topology.alignment_offset.value() {
         AlignmentOffset::Misaligned => {
-            if let Some((cause, offset)) = Machine::of_devices(sysroot).optimum_that_misaligns(name) {
+            if let Some((cause, offset)) = machine().optimum_that_misaligns(name) {
                 const WHY: &str = "the kernel's -1 is about an optimal I/O size";
                 const BELOW: Source = Source::Derived("the offsets of the devices below, which agree");
                 topology.alignment_offset.overrule(offset, BELOW, WHY);
@@ -472,10 +481,7 @@ fn judge_stacked_offset(topology: &mut Topology, kind: DeviceKind, name: &str, s
         }
         AlignmentOffset::Bytes(shown) => {
             let is_stacked = matches!(kind, DeviceKind::Md | DeviceKind::DeviceMapper);
-            if is_stacked
-                && shown > ByteCount::ZERO
-                && Machine::of_devices(sysroot).forgets_misalignment(name, shown)
-            {
+            if is_stacked && shown > ByteCount::ZERO && machine().forgets_misalignment(name, shown) {
                 const WHY: &str = "the kernel shows what is left of offsets that disagree";
                 const BELOW: Source = Source::Derived("the offsets of the devices below, which disagree");
                 topology.alignment_offset.overrule(AlignmentOffset::Misaligned, BELOW, WHY);
@@ -486,7 +492,7 @@ fn judge_stacked_offset(topology: &mut Topology, kind: DeviceKind, name: &str, s
 
 /// Gives a device that stands on others the sectors that these are taken to have, where they are larger than what the
 /// kernel shows: it does not know them. A loop device does not even pass on what it knows.
-fn presume(topology: &mut Topology, kind: DeviceKind, name: &str, sysroot: Option<&Path>) {
+fn presume<'m>(topology: &mut Topology, kind: DeviceKind, name: &str, machine: &dyn Fn() -> &'m Machine) {
     const LOOP: &str = "a loop device does not pass on the sectors below it";
     const BELOW: &str = "the kernel knows what the disks below report";
     let shown = topology.physical.value();
@@ -495,7 +501,7 @@ fn presume(topology: &mut Topology, kind: DeviceKind, name: &str, sysroot: Optio
         name.starts_with("bcache") || matches!(kind, DeviceKind::Md | DeviceKind::DeviceMapper),
     );
     let is_asked = is_loop || (is_stacked && shown < USUAL_PHYSICAL);
-    let Some(found) = is_asked.then(|| Machine::of_devices(sysroot).presumed(name)).flatten() else { return };
+    let Some(found) = is_asked.then(|| machine().presumed(name)).flatten() else { return };
     if found.physical > shown || (is_loop && found.physical == shown) {
         let why = if is_loop { LOOP } else { BELOW };
         topology.physical.overrule(found.physical, found.source.clone(), why);

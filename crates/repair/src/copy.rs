@@ -18,7 +18,6 @@ mod source;
 mod validate;
 mod work;
 
-use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 use crate::relocate::Move;
@@ -30,7 +29,7 @@ use straddle_layout::types::guid_text;
 use straddle_layout::{PartitionType, Role, Stack, TableKind, beside, is_marker};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, MIB, Span};
 
-use crate::document::{self, SpanForm};
+use crate::document;
 use crate::encode::CurrentGpt;
 use crate::fingerprint::Fingerprint;
 use crate::grain::Grain;
@@ -85,10 +84,8 @@ pub struct Stored {
     /// The partitions that are placed so that the data of a layer in them are aligned: number, and offset of the data in
     /// bytes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(with = "Vec<(u32, u64)>")]
     pub anchors: Vec<(u32, ByteCount)>,
     /// What is copied from before the first partition, to the same places.
-    #[schemars(with = "Vec<SpanForm>")]
     pub lead: Vec<Span>,
     /// What is on the new disk and will be lost.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -98,30 +95,7 @@ pub struct Stored {
     pub wipes: bool,
 }
 
-impl TryFrom<Stored> for Copy {
-    type Error = String;
-
-    fn try_from(stored: Stored) -> Result<Self, String> {
-        Self(stored).checked().map_err(|error| match error {
-            CopyError::Invalid(why) => why,
-            error => error.to_string(),
-        })
-    }
-}
-
-impl From<Copy> for Stored {
-    fn from(Copy(stored): Copy) -> Self {
-        stored
-    }
-}
-
-impl Deref for Copy {
-    type Target = Stored;
-
-    fn deref(&self) -> &Stored {
-        &self.0
-    }
-}
+document::checked_parts!(Copy(Stored), CopyError);
 
 impl Copy {
     /// The plan as JSON.

@@ -50,29 +50,36 @@ pub(crate) fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     serde_json::from_value(json).map_err(|error| error.to_string())
 }
 
-/// The form of a span.
-#[derive(JsonSchema)]
-#[schemars(rename = "Span")]
-pub(crate) struct SpanForm {
-    /// The offset of the first byte.
-    #[expect(dead_code, reason = "a form")]
-    start_bytes: u64,
-    /// The size in bytes.
-    #[expect(dead_code, reason = "a form")]
-    size_bytes: u64,
-}
+/// Makes a plan of its parts: they are read through it, and become one only if they pass its checks.
+macro_rules! checked_parts {
+    ($plan:ident($parts:ident), $error:ident) => {
+        impl TryFrom<$parts> for $plan {
+            type Error = String;
 
-/// The form of boundaries: the multiples of a size, counted from a byte.
-#[derive(JsonSchema)]
-#[schemars(rename = "Boundaries")]
-pub(crate) struct BoundaryForm {
-    /// The size in bytes.
-    #[expect(dead_code, reason = "a form")]
-    size_bytes: u64,
-    /// The byte of the first boundary.
-    #[expect(dead_code, reason = "a form")]
-    phase_bytes: u64,
+            fn try_from(parts: $parts) -> Result<Self, String> {
+                Self(parts).checked().map_err(|error| match error {
+                    $error::Invalid(why) => why,
+                    error => straddle_device::shown::with_causes(&error),
+                })
+            }
+        }
+
+        impl From<$plan> for $parts {
+            fn from($plan(parts): $plan) -> Self {
+                parts
+            }
+        }
+
+        impl std::ops::Deref for $plan {
+            type Target = $parts;
+
+            fn deref(&self) -> &$parts {
+                &self.0
+            }
+        }
+    };
 }
+pub(crate) use checked_parts;
 
 /// Bytes as hexadecimal digits.
 pub(crate) mod hexadecimal {

@@ -20,11 +20,9 @@ use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
 pub struct Fingerprint {
     /// Its size in bytes.
     #[serde(rename = "size_bytes")]
-    #[schemars(with = "u64")]
     pub size: ByteCount,
     /// Its logical sector size in bytes.
     #[serde(rename = "sector_bytes")]
-    #[schemars(with = "u64")]
     pub sector: BlockSize,
     /// Its serial number; absent if it reports none.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -22,7 +22,6 @@ pub struct Considered {
     pub name: String,
     /// Its size in bytes.
     #[serde(rename = "size_bytes")]
-    #[schemars(with = "u64")]
     pub size: ByteCount,
     /// Where the figure comes from.
     pub source: String,

@@ -16,7 +16,6 @@ use straddle_layout::{
 };
 use straddle_units::{BlockSize, ByteOffset, Span};
 
-use crate::document::SpanForm;
 use crate::error::PlanError;
 use crate::plan::{Change, Entry, Slot, Table, WIPED, span_of};
 use crate::unlisted;
@@ -41,7 +40,6 @@ pub struct Lost {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub label: String,
     /// The bytes it occupies.
-    #[schemars(with = "SpanForm")]
     pub at: Span,
     /// Whether the new table is written over part of it; absent if not.
     #[serde(default, rename = "overwritten", skip_serializing_if = "std::ops::Not::not")]

@@ -21,8 +21,6 @@ mod spared;
 mod table;
 mod validate;
 
-use std::ops::Deref;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use straddle_audit::named_boundaries;
@@ -35,7 +33,7 @@ use straddle_layout::{
 };
 use straddle_units::{BlockSize, Boundary, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
-use crate::document::{self, BoundaryForm, SpanForm};
+use crate::document;
 use crate::encode;
 use crate::error::PlanError;
 use crate::fingerprint::Fingerprint;
@@ -82,7 +80,6 @@ pub struct Parts {
     pub fresh: bool,
     /// The sector size in which the present table counts; absent if it is not converted.
     #[serde(default, rename = "converted_from_sector_bytes", skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<u64>")]
     pub converts: Option<BlockSize>,
     /// Whether both copies of a GPT are written to their proper places, the backup at the end of the disk.
     pub relocate_backup: bool,
@@ -91,14 +88,12 @@ pub struct Parts {
     /// The new table.
     pub table: Table,
     /// The boundary on which partitions start.
-    #[schemars(with = "BoundaryForm")]
     pub grain: Boundary,
     /// The boundaries that were considered for the grain.
     #[serde(rename = "boundaries")]
     pub considered: Vec<Considered>,
     /// The ranges that are overwritten with zeros.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(with = "Vec<SpanForm>")]
     pub wipe: Vec<Span>,
     /// What is on the disk but cannot be reached from the new table.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -109,30 +104,7 @@ pub struct Parts {
     pub seed: String,
 }
 
-impl TryFrom<Parts> for Plan {
-    type Error = String;
-
-    fn try_from(parts: Parts) -> Result<Self, String> {
-        Self(parts).checked().map_err(|error| match error {
-            PlanError::Invalid(why) => why,
-            error => error.to_string(),
-        })
-    }
-}
-
-impl From<Plan> for Parts {
-    fn from(Plan(parts): Plan) -> Self {
-        parts
-    }
-}
-
-impl Deref for Plan {
-    type Target = Parts;
-
-    fn deref(&self) -> &Parts {
-        &self.0
-    }
-}
+document::checked_parts!(Plan(Parts), PlanError);
 
 /// A disk and what was read from it.
 #[derive(Clone, Copy)]

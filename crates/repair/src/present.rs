@@ -5,8 +5,8 @@
 
 use std::path::Path;
 
-use straddle_audit::examine::{adopt_tables, read_converted};
-use straddle_device::topology::{Source, Topology};
+use straddle_audit::examine::{adopt_tables, are_assumed, read_converted};
+use straddle_device::topology::Topology;
 use straddle_device::{DeviceKind, Medium, OpenError, Options, ReadError, Target};
 use straddle_layout::{Evidence, Stack, TableKind, read_all, read_stack};
 use straddle_units::BlockSize;
@@ -95,9 +95,7 @@ impl Present {
         if target.kind != DeviceKind::Image && options.logical.is_some() {
             return Err(ChangeError::OwnSectors);
         }
-        let is_assumed = depth == Depth::Contents
-            && target.kind == DeviceKind::Image
-            && *target.topology.logical.source() == Source::Assumed;
+        let is_assumed = depth == Depth::Contents && are_assumed(&target);
         match depth {
             Depth::Contents => adopt_tables(&mut target, options)?,
             Depth::OldTable => {}

@@ -228,12 +228,12 @@ mod tests {
     type Write = (u64, usize, u64, u64);
 
     /// The part of a write in a unit: when, and the sectors.
-    type PartialAccount = (u64, BTreeSet<u64>);
+    type Part = (u64, BTreeSet<u64>);
 
     /// Each unit for itself, its writes one by one: a group of writes begins with the first one that is not in the
     /// group before, and ends with the last one that is not later than the window allows.
     fn brute(writes: &[Write], unit: u64, within: u64) -> BTreeMap<usize, (u64, u64)> {
-        let mut by_unit: BTreeMap<(usize, u64), Vec<PartialAccount>> = BTreeMap::new();
+        let mut by_unit: BTreeMap<(usize, u64), Vec<Part>> = BTreeMap::new();
         for (at, volume, first, sectors) in writes {
             let mut touched: BTreeMap<u64, BTreeSet<u64>> = BTreeMap::new();
             for sector in *first..first + sectors {

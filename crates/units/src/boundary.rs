@@ -13,6 +13,7 @@ use crate::{ByteCount, ByteOffset, Span};
 /// the byte of the first boundary, which the kernel calls the alignment offset of a device. On a 512e drive
 /// whose LBA 7 is the first to begin a physical sector, `size` is 4096 and `phase` is 3584.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, JsonSchema)]
+#[schemars(rename = "Boundaries", description = "The multiples of a size, counted from a byte.")]
 pub struct Boundary {
     /// The distance between two boundaries, in bytes.
     #[serde(rename = "size_bytes")]

@@ -12,7 +12,7 @@ use crate::boundary::divisor_and_inverse;
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(transparent)]
-#[schemars(inline)]
+#[schemars(inline, description = "An offset in bytes.")]
 pub struct ByteOffset(u64);
 
 /// A number of bytes.
@@ -40,7 +40,7 @@ pub struct ByteOffset(u64);
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(transparent)]
-#[schemars(inline)]
+#[schemars(inline, description = "A number of bytes.")]
 pub struct ByteCount(u64);
 
 impl ByteOffset {
@@ -143,6 +143,7 @@ impl fmt::Display for ByteOffset {
 
 /// A range of bytes: its start and its length. Its end never exceeds 2^64 - 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, JsonSchema)]
+#[schemars(description = "A range of bytes.")]
 pub struct Span {
     /// The offset of its first byte.
     #[serde(rename = "start_bytes")]

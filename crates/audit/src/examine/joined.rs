@@ -83,9 +83,11 @@ fn is_joined(layer: &Layer) -> bool {
 fn each(one: &mut Examined, visit: &mut dyn FnMut(&mut Layer, BlockSize) -> bool) -> bool {
     let sectors = one.target.topology.logical.value();
     let Stack { layer, partitions, .. } = &mut one.stack;
-    let roots = layer.iter_mut().chain(partitions.iter_mut().filter_map(|one| one.layer.as_mut()));
-    // All are visited.
-    roots.map(|root| below(root, sectors, visit)).filter(|is_met| *is_met).count() > 0
+    let mut is_met = false;
+    for root in layer.iter_mut().chain(partitions.iter_mut().filter_map(|one| one.layer.as_mut())) {
+        is_met |= below(root, sectors, visit);
+    }
+    is_met
 }
 
 fn below(
@@ -93,8 +95,10 @@ fn below(
     sectors: BlockSize,
     visit: &mut dyn FnMut(&mut Layer, BlockSize) -> bool,
 ) -> bool {
-    let is_met = visit(layer, sectors);
+    let mut is_met = visit(layer, sectors);
     let above = fit::sectors_above(layer, sectors);
-    let below = layer.children.iter_mut().map(|child| below(child, above, visit));
-    below.filter(|is_met| *is_met).count() > 0 || is_met
+    for child in &mut layer.children {
+        is_met |= below(child, above, visit);
+    }
+    is_met
 }

@@ -65,6 +65,11 @@ pub fn read_converted(
     read_all(medium, Some(former), Some(former))
 }
 
+/// Whether nothing states the size of a target's sectors: it is an image, and its table is not read.
+pub fn are_assumed(target: &Target) -> bool {
+    target.kind == DeviceKind::Image && *target.topology.logical.source() == Source::Assumed
+}
+
 /// Why the size of an image's sectors is in doubt.
 pub(crate) struct Doubt {
     /// The reason, with what to do.
@@ -76,8 +81,7 @@ pub(crate) struct Doubt {
 /// Returns why a table might count in sectors of another size than is assumed, if there is too little evidence to conclude
 /// that. A size stated by the kernel or the user is not in question.
 pub(crate) fn in_question(target: &Target, stack: &Stack) -> Option<Doubt> {
-    let is_assumed = target.kind == DeviceKind::Image && *target.topology.logical.source() == Source::Assumed;
-    let medium = target.medium.as_deref().filter(|_| is_assumed)?;
+    let medium = target.medium.as_deref().filter(|_| are_assumed(target))?;
     let OtherSectors { size, evidence } = straddle_layout::other_sectors(medium, stack).ok()??;
     let assumed = stack.block;
     let why = match evidence {

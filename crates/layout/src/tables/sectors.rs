@@ -3,8 +3,9 @@
 //! Invariants: contents left over from before the table are not evidence. A size other than the
 //! assumed one is taken only under three conditions: the table is valid in it; content found at the resulting
 //! starts begins there and fits its partition by its own account; and nothing found at the starts in the
-//! assumed size contradicts it. Without content, smaller ones are taken if partitions are only in them all on the disk. Content that leaves space in its partition counts only if all that is written at
-//! the assumed starts lies in partitions of the other size in which content was found.
+//! assumed size contradicts it. Content that leaves space in its partition counts only if all that is written at
+//! the assumed starts lies in partitions of the other size in which content was found. Where there is no content,
+//! smaller sectors are taken if the partitions are only in these all on the disk.
 
 use straddle_device::{Medium, ReadError};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, MIB, Span};

@@ -38,7 +38,6 @@ pub enum Slot {
     Logical {
         /// The sector of its extended boot record.
         #[serde(rename = "ebr_lba")]
-        #[schemars(with = "u64")]
         ebr: Lba,
     },
 }
@@ -65,18 +64,15 @@ pub enum Change {
     Grown {
         /// Its former number of sectors.
         #[serde(rename = "from_sectors")]
-        #[schemars(with = "u64")]
         from: LbaCount,
     },
     /// Its data move: its entry changes in position and size only.
     Moved {
         /// Its former first sector.
         #[serde(rename = "from_lba")]
-        #[schemars(with = "u64")]
         from: Lba,
         /// Its former number of sectors.
         #[serde(rename = "from_sectors")]
-        #[schemars(with = "u64")]
         sectors: LbaCount,
     },
 }
@@ -90,10 +86,8 @@ pub struct Entry {
     pub number: u32,
     /// First sector.
     #[serde(rename = "start_lba")]
-    #[schemars(with = "u64")]
     pub start: Lba,
     /// Number of sectors.
-    #[schemars(with = "u64")]
     pub sectors: LbaCount,
     /// Its place in the table.
     #[serde(rename = "role")]
@@ -151,11 +145,9 @@ pub struct Table {
     pub id: String,
     /// The first sector that partitions may use.
     #[serde(rename = "first_usable_lba")]
-    #[schemars(with = "u64")]
     pub first_usable: Lba,
     /// The last sector that partitions may use.
     #[serde(rename = "last_usable_lba")]
-    #[schemars(with = "u64")]
     pub last_usable: Lba,
     /// Number of entries in the array of a GPT; 0 for an MBR.
     pub entries: u32,

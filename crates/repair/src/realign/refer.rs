@@ -36,11 +36,9 @@ pub enum Reference {
         correct: Option<u64>,
         /// The sector of the file system.
         #[serde(rename = "sector_bytes")]
-        #[schemars(with = "u64")]
         sector: ByteCount,
         /// Where copies of the boot sector are in the partition.
         #[serde(default, rename = "copies_bytes", skip_serializing_if = "Vec::is_empty")]
-        #[schemars(with = "Vec<u64>")]
         copies: Vec<ByteOffset>,
     },
     /// The MBR's boot code starts this partition: its own boot loader may list sectors of the disk.
@@ -56,7 +54,6 @@ pub enum Reference {
         in_partition: bool,
         /// Where the core image is in the partition.
         #[serde(rename = "core_bytes")]
-        #[schemars(with = "u64")]
         core: ByteOffset,
         /// The first sector of the core image on the disk, of 512 bytes as all here.
         #[serde(rename = "recorded_sectors")]

@@ -14,7 +14,6 @@ use straddle_units::{BlockSize, ByteCount, ByteOffset, KIB, MIB, Span};
 use super::debris::Debris;
 use super::unallocated::Look;
 use super::{Realign, RealignError, guard, witness};
-use crate::document::SpanForm;
 use crate::error::PlanError;
 use crate::plan::{Entry, Format, Slot, span_of};
 
@@ -44,14 +43,13 @@ const RECORDS: usize = 2 * (GUARD + (4 << 10));
 pub enum Journal {
     /// In these unallocated bytes of the disk.
     #[serde(rename = "unallocated")]
-    Inside(#[schemars(with = "SpanForm")] Span),
+    Inside(Span),
     /// In a file on another disk, as large as this (`straddle apply --journal FILE`): there is no empty room on the disk
     /// itself.
     #[serde(rename = "file")]
     Elsewhere {
         /// The size of the journal.
         #[serde(rename = "size_bytes")]
-        #[schemars(with = "u64")]
         needed: ByteCount,
     },
 }

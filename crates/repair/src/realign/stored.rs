@@ -1,14 +1,11 @@
 //! A plan to realign, as a value that is stored as it is.
 
-use std::ops::Deref;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use straddle_device::shown::with_causes;
 use straddle_units::{Boundary, ByteCount};
 
 use super::{Journal, RealignError, Reference, Trim, logical};
-use crate::document::{self, BoundaryForm};
+use crate::document;
 use crate::plan::{Change, Entry, Plan};
 use crate::relocate::{Job, Move, Parts};
 
@@ -28,11 +25,9 @@ pub struct Stored {
     pub moves: Vec<Move>,
     /// The physical sectors in which data move.
     #[serde(rename = "physical_sector")]
-    #[schemars(with = "BoundaryForm")]
     pub blocks: Boundary,
     /// The number of bytes that move at a time.
     #[serde(rename = "window_bytes")]
-    #[schemars(with = "u64")]
     pub window: ByteCount,
     /// Where the journal can be.
     pub journal: Journal,
@@ -42,7 +37,6 @@ pub struct Stored {
     /// The partitions that are placed so that the data of a layer in them are aligned: number, and offset of the data in
     /// bytes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(with = "Vec<(u32, u64)>")]
     pub anchors: Vec<(u32, ByteCount)>,
     /// Whether data that no partition and no known content accounts for are written over.
     #[serde(default, rename = "wipe", skip_serializing_if = "std::ops::Not::not")]
@@ -75,30 +69,7 @@ pub struct Estimate {
     pub seconds: Option<u64>,
 }
 
-impl TryFrom<Stored> for Realign {
-    type Error = String;
-
-    fn try_from(stored: Stored) -> Result<Self, String> {
-        Self(stored).checked().map_err(|error| match error {
-            RealignError::Invalid(why) => why,
-            error => with_causes(&error),
-        })
-    }
-}
-
-impl From<Realign> for Stored {
-    fn from(Realign(stored): Realign) -> Self {
-        stored
-    }
-}
-
-impl Deref for Realign {
-    type Target = Stored;
-
-    fn deref(&self) -> &Stored {
-        &self.0
-    }
-}
+document::checked_parts!(Realign(Stored), RealignError);
 
 impl Realign {
     /// The same plan, with an estimate of what it reads and writes.

@@ -100,7 +100,12 @@ pub fn restore(path: &Path, later: LaterWrites) -> Result<Restored, JournalError
     if let Some(what) = header.difference(&opened) {
         return Err(JournalError::OtherTarget { path: path.to_owned(), target: header.target, what });
     }
-    let restored = Restoring::new(path, file, &header, &areas, &opened, later)?.run()?;
+    let lookout = Others::of(&opened, Access::Claim)
+        .map_err(|(what, error)| format!("others who open {} cannot be noticed: {error}", what.display()))
+        .and_then(|others| Lookout::over(&opened, others))
+        .map_err(|by| in_use(&opened, path, by))?;
+    let (header, areas, opened) = (&header, &areas[..], &opened);
+    let restored = Restoring { path, file, header, areas, opened, later, lookout }.run()?;
     if matches!(restored, Restored::Whole { .. }) {
         remove(path)?;
     }
@@ -146,22 +151,7 @@ struct Restoring<'a> {
     lookout: Lookout,
 }
 
-impl<'a> Restoring<'a> {
-    fn new(
-        path: &'a Path,
-        file: &'a File,
-        header: &'a Header,
-        areas: &'a [Area],
-        opened: &'a Opened,
-        later: LaterWrites,
-    ) -> Result<Self, JournalError> {
-        let others = Others::of(opened, Access::Claim).map_err(|(what, error)| {
-            in_use(opened, path, format!("others who open {} cannot be noticed: {error}", what.display()))
-        })?;
-        let lookout = Lookout::over(opened, others).map_err(|by| in_use(opened, path, by))?;
-        Ok(Self { path, file, header, areas, opened, later, lookout })
-    }
-
+impl Restoring<'_> {
     /// Compares everything, writes what is to be written, and compares again.
     fn run(mut self) -> Result<Restored, JournalError> {
         let mut before = self.compare()?;
