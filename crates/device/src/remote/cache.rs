@@ -154,6 +154,9 @@ mod tests {
     }
 
     proptest! {
+        // Each reads megabytes.
+        #![proptest_config(ProptestConfig::with_cases(32))]
+
         #[test]
         fn what_is_read_is_what_is_there(
             size in 1_u64..6_000_000,

@@ -557,7 +557,7 @@ proptest! {
     }
 
     #[test]
-    fn random_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..70_000), more in 0_u64..GIB) {
+    fn random_bytes_never_panic(bytes in common::noise(70_000), more in 0_u64..GIB) {
         let len = bytes.len() as u64 + more;
         let medium = MemoryMedium::sparse(bytes, ByteCount::new(len));
         for kind in FsKind::ALL.iter().map(|kind| kind.name()) {

@@ -62,7 +62,7 @@ proptest! {
 
     #[test]
     fn random_bytes_never_panic(
-        mut bytes in proptest::collection::vec(any::<u8>(), 0..20_000),
+        mut bytes in common::noise(20_000),
         magic in any::<[bool; 4]>(),
         (device, forced) in (sizes(), sizes()),
     ) {

@@ -5,8 +5,10 @@
 
 pub(crate) mod tools;
 
+use proptest::prelude::*;
 use straddle_device::{Medium, MemoryMedium, ReadError};
 use straddle_layout::{Problem, Stack, read_stack};
+use straddle_units::io::SplitMix64;
 use straddle_units::{BlockSize, ByteCount, ByteOffset, MIB};
 
 /// The type GUID "Linux filesystem", as on disk.
@@ -15,6 +17,15 @@ pub(crate) const LINUX: [u8; 16] =
 
 /// The start of the boot sector of an NTFS with clusters of 4 KiB and its file table in cluster 2.
 pub(crate) const NTFS: &[u8] = b"\xEB\x52\x90NTFS    \x00\x02\x08\0\0\0\0\0\0\0\xF8\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x80\0\x80\0\0\0\0\0\0\0\0\0\x02";
+
+/// Random bytes, fewer than `most`: of a seed, which takes a fraction of the time of a strategy for each byte.
+pub(crate) fn noise(most: usize) -> impl Strategy<Value = Vec<u8>> {
+    (any::<u64>(), 0..most).prop_map(|(seed, len)| {
+        let mut bytes = vec![0; len];
+        SplitMix64::new(seed).fill(&mut bytes);
+        bytes
+    })
+}
 
 /// A GPT image: entries are (number, first LBA, last LBA).
 pub(crate) struct Gpt {

@@ -23,21 +23,27 @@ pub(super) fn sealed_len(text: u64) -> u64 {
 
 /// The sectors of the body of the journal with this name.
 pub(super) fn sealed(text: &[u8], name: Name) -> Vec<u8> {
-    let sector = |text: &[u8]| {
-        let mut bytes = BODY.to_vec();
-        bytes.extend(name);
-        bytes.extend(text);
-        bytes.resize(LEAD + TEXT, 0);
-        bytes.extend(hash(&bytes));
-        bytes
-    };
-    text.chunks(TEXT).flat_map(sector).collect()
+    let mut sectors = Vec::new();
+    for text in text.chunks(TEXT) {
+        let at = sectors.len();
+        sectors.extend_from_slice(BODY);
+        sectors.extend_from_slice(&name);
+        sectors.extend_from_slice(text);
+        sectors.resize(at + LEAD + TEXT, 0);
+        let hash = hash(&sectors[at..]);
+        sectors.extend_from_slice(&hash);
+    }
+    sectors
 }
 
 /// The text of `len` bytes in the sectors of a body.
 pub(super) fn unsealed(sectors: &[u8], len: usize) -> Vec<u8> {
-    let texts = sectors.chunks_exact(BYTES).flat_map(|sector| &sector[LEAD..LEAD + TEXT]);
-    texts.copied().take(len).collect()
+    let mut text = Vec::with_capacity(sectors.len());
+    for sector in sectors.chunks_exact(BYTES) {
+        text.extend_from_slice(&sector[LEAD..LEAD + TEXT]);
+    }
+    text.truncate(len);
+    text
 }
 
 /// The place of the journal that this sector is a part of. Titles, what the windows save and lists that are not empty

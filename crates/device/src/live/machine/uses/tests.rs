@@ -168,7 +168,7 @@ fn a_program_that_another_thread_starts_is_no_other_user() {
             }
         });
         let machine = Machine::read(None);
-        let found: Vec<_> = (0..500).flat_map(|_| machine.uses(&path)).collect();
+        let found: Vec<_> = (0..60).flat_map(|_| machine.uses(&path)).collect();
         over.store(true, Ordering::Relaxed);
         assert_eq!(found, Vec::<String>::new());
     });
