@@ -177,7 +177,7 @@ fn equal_runs_are_equal_to_the_nanosecond_whatever_the_load() {
         fs::remove_file(events).unwrap();
     };
     let few_files = ["sh", "-c", "ulimit -n 64; exec \"$@\"", "sh"];
-    for (load, wrapper) in [
+    let loads = [
         (Load::none as fn() -> Load, vec!["env"]),
         (Load::busy, vec!["env"]),
         (Load::busy, nobody.to_vec()),
@@ -190,7 +190,8 @@ fn equal_runs_are_equal_to_the_nanosecond_whatever_the_load() {
         (Load::none, vec!["setarch", "-RL"]),
         (Load::none, vec!["sh", "-c", "ulimit -s unlimited; exec \"$@\"", "sh"]),
         (Load::none, vec!["nice", "-n", "19"]),
-    ] {
+    ];
+    for (load, wrapper) in tools::skip::cases(loads.into_iter(), 4) {
         let load = load();
         again(&wrapper);
         drop(load);

@@ -209,7 +209,7 @@ fn cuts() -> impl Strategy<Value = (prop::sample::Index, u64, Tear)> {
 }
 
 proptest! {
-    #![proptest_config(config(1000))]
+    #![proptest_config(config(300))]
 
     #[test]
     fn disks_keep_what_was_flushed(
@@ -250,7 +250,7 @@ fn a_torn_read_modify_write_takes_its_neighbours() {
     for policy in common::shape::POLICIES {
         let shape = common::shape::Shape { policy, write_cache: true, ..Default::default() };
         let torn = |tear| {
-            (0..200)
+            (0..40)
                 .filter(|seed| {
                     let cut = Cut { after: 4, seed: *seed, tear };
                     run(&shape.profile(), false, Some((4096, 0)), &wishes, 1, cut)
@@ -258,7 +258,7 @@ fn a_torn_read_modify_write_takes_its_neighbours() {
                 .count()
         };
         let (garbage, nothing) = (torn(Tear::Garbage), torn(Tear::Nothing));
-        assert!(garbage > 0, "{policy}: no cut of 200 tears a sector");
+        assert!(garbage > 0, "{policy}: no cut of 40 tears a sector");
         assert_eq!(nothing, 0, "{policy}");
     }
 }

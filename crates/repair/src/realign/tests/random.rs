@@ -12,7 +12,7 @@ use crate::realign::places::{Ground, Item, Passing, find};
 /// Sectors of the smallest disks, which are searched completely.
 const TINY: u64 = 40;
 const TINY_DISKS: u64 = 6_000;
-const LARGER_DISKS: u64 = 3_000;
+const LARGER_DISKS: u64 = 1_000;
 
 fn span(start: u64, len: u64) -> Span {
     Span::new(ByteOffset::new(start * 512), ByteCount::new(len * 512)).unwrap()

@@ -125,9 +125,9 @@ fn wrong_bits() -> Result<[u32; 3], String> {
     let mut ends = [0, 0, 0];
     let mut original = vec![0; 64 * 512];
     SplitMix64::new(1).fill(&mut original);
-    for bit in 0..36 * 512 * 8 / 7 {
+    for bit in 0..36 * 512 * 8 / 21 {
         let (mut disk, place) = stopped(1 + u32::try_from(bit % 6).unwrap());
-        let (at, is_back) = (bit * 7, bit % 2 == 1);
+        let (at, is_back) = (bit * 21, bit % 2 == 1);
         disk.bytes[range(place.start(), 36 * 512)][at / 8] ^= 1 << (at % 8);
         let Ok(Some(found)) = open(Disks::one(&mut disk), place) else {
             ends[0] += 1;
@@ -238,7 +238,7 @@ fn what_is_written_over_a_journal_is_noticed() {
 #[test]
 fn a_damaged_journal_is_no_panic() {
     let (mut refused, mut none, mut done) = (0, 0, 0);
-    for seed in 0..20_000 {
+    for seed in 0..3_000 {
         let mut random = SplitMix64::new(seed);
         let (stopped, place) = stopped(1 + u32::try_from(random.below(6)).unwrap());
         let mut bytes = stopped.bytes;
@@ -282,7 +282,7 @@ fn a_damaged_journal_is_no_panic() {
         }
     }
     println!("{refused} refused, {none} not recognised, {done} opened");
-    assert!(refused > 500 && done > 5000);
+    assert!(refused > 75 && done > 750);
 }
 
 #[test]
