@@ -105,27 +105,22 @@ impl Default for Alongside {
 
 /// Why a target cannot be examined.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum ExamineError {
-    /// It cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// It cannot be read, and the kernel lists no partitions of it either.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// The kernel no longer has the device.
     #[error("{} was unplugged or removed while it was read", .0.display())]
     Gone(PathBuf),
-    /// It is on a server that did not supply it.
     #[cfg(feature = "remote")]
     #[error(transparent)]
     Remote(Arc<straddle_device::remote::RemoteError>),
-    /// It is on a server, and the program was built without the feature `remote`.
     #[cfg(not(feature = "remote"))]
     #[error(
         "is on a server, and this straddle was built without the feature 'remote': fetch it, and check the file"
     )]
     NotBuilt,
-    /// A disk of a virtual machine is stored in a way that is not read here.
     #[error("{0}")]
     OutOfReach(String),
 }

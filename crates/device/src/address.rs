@@ -62,17 +62,14 @@ impl Scheme {
 
 /// Why a text that begins like an address is none.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum AddressError {
-    /// A character that an address cannot have.
     #[error("a URL cannot contain {0}: write it as {1}")]
     Character(&'static str, &'static str),
-    /// The host or the bucket is missing.
     #[error("has no {0}: {1}")]
     Missing(&'static str, &'static str),
-    /// A name and password where they are not taken.
     #[error("a user name and password are {0}")]
     User(&'static str),
-    /// The host or its port is not valid.
     #[error("the host is not valid: give letters, digits, '-' and '.', and a port after ':' (IDNA: xn--...)")]
     Host,
 }

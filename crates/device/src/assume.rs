@@ -28,34 +28,18 @@ pub struct Assume {
 
 /// Why an `--assume` text cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum AssumeError {
-    /// A word that is neither a format nor `key=size`.
     #[error("'{0}' is unknown: give 512n, 512e, 4kn, or key=size with a key of {KEYS}")]
     UnknownWord(String),
-    /// A value that is not a size.
     #[error("{key}")]
-    Size {
-        /// The key.
-        key: String,
-        /// What is wrong with its value.
-        source: ParseSizeError,
-    },
-    /// A logical size that is not a valid block size.
+    Size { key: String, source: ParseSizeError },
     #[error("logical")]
     Logical(#[source] BlockSizeError),
-    /// The same key twice.
     #[error("{0} is given twice")]
     Twice(String),
-    /// A size that is impossible, alone or together with the others.
     #[error("{key}={value}: {why}")]
-    Impossible {
-        /// The key.
-        key: &'static str,
-        /// Its value in bytes.
-        value: u64,
-        /// What it contradicts.
-        why: &'static str,
-    },
+    Impossible { key: &'static str, value: u64, why: &'static str },
 }
 
 straddle_units::error_kind!(AssumeError: Usage);

@@ -85,17 +85,14 @@ impl FileId {
 
 /// Why a file or device cannot be claimed for writing.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum LockError {
-    /// Another program has locked it.
     #[error("another program has locked it")]
     Locked,
-    /// Another program has it open.
     #[error("another program has it open")]
     Opened,
-    /// In use by a process that takes no lock.
     #[error("{0}")]
     Used(String),
-    /// The operating system returned an error.
     #[error("cannot lock")]
     Io(#[source] io::Error),
 }

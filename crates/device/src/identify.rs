@@ -22,52 +22,25 @@ use straddle_units::{BlockSize, BlockSizeError, ByteCount};
 
 /// Why an answer cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum IdentifyError {
-    /// The answer is shorter than the fields that every version of the standard has.
     #[error("{what}: {got} bytes, but at least {need} are needed")]
-    Short {
-        /// Which answer.
-        what: &'static str,
-        /// How many bytes there are.
-        got: usize,
-        /// How many are needed.
-        need: usize,
-    },
-    /// All bytes are zero: no device answered, or the namespace is inactive.
+    Short { what: &'static str, got: usize, need: usize },
     #[error("{what}: every byte is zero")]
-    Blank {
-        /// Which answer.
-        what: &'static str,
-    },
+    Blank { what: &'static str },
     /// The checksum over the bytes is wrong (ATA word 255).
     #[error("{what}: the checksum is wrong")]
-    Checksum {
-        /// Which answer.
-        what: &'static str,
-    },
-    /// The answer identifies itself as something other than what was requested.
+    Checksum { what: &'static str },
     #[error("{what}: the answer is of another kind ({found:#x})")]
-    Kind {
-        /// Which answer.
-        what: &'static str,
-        /// The byte or word that identifies it.
-        found: u16,
-    },
-    /// The logical block has a size that no block device can have.
+    Kind { what: &'static str, found: u16 },
     #[error("{what}: bad logical block size")]
     LogicalBlock {
-        /// Which answer.
         what: &'static str,
-        /// The size, and what a size must be.
         #[source]
         source: BlockSizeError,
     },
-    /// NVMe: the current LBA format is not in the list, or its LBADS is not between 9 and 16.
     #[error("NVMe Identify Namespace: LBA format {index} is in force, but it is absent or has no valid size")]
-    LbaFormat {
-        /// The format that FLBAS names.
-        index: u8,
-    },
+    LbaFormat { index: u8 },
 }
 
 straddle_units::error_kind!(IdentifyError: Failed);

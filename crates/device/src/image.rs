@@ -210,82 +210,37 @@ impl Format {
 
 /// Why an image cannot be opened or read. Every byte is a byte of the file, not of the disk in it.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum ImageError {
-    /// The image contradicts its format or itself.
     #[error("{format}: byte {at}: {what}")]
-    Damaged {
-        /// The image's format.
-        format: Format,
-        /// The byte of the file that is wrong.
-        at: ByteOffset,
-        /// What is wrong.
-        what: String,
-    },
-    /// The image is valid but uses a feature that is not read here.
+    Damaged { format: Format, at: ByteOffset, what: String },
     #[error("{format}: byte {at}: {what} cannot be read by this program")]
-    Unsupported {
-        /// The image's format.
-        format: Format,
-        /// The byte of the file that names the feature.
-        at: ByteOffset,
-        /// The feature.
-        what: String,
-    },
-    /// The bytes are in another file, which the user did not name.
+    Unsupported { format: Format, at: ByteOffset, what: String },
     #[error("{format}: needs the {role} {name}, which is not opened; see --allow-backing")]
-    NotOpened {
-        /// The image's format.
-        format: Format,
-        /// The role of the other file for this one: backing file, parent, extent.
-        role: &'static str,
-        /// Its name as the image gives it, made printable.
-        name: String,
-    },
-    /// Another file, named by the user, cannot be opened.
+    NotOpened { format: Format, role: &'static str, name: String },
     #[error("{format}: cannot open the {role} {name}")]
     Open {
-        /// The image's format.
         format: Format,
-        /// The role of the other file for this one.
         role: &'static str,
-        /// Its name, made printable.
         name: String,
-        /// The operating system's error.
         #[source]
         source: io::Error,
     },
-    /// A chain of backing files is too long, or loops.
     #[error("{format}: {name} would be the {role} number {}: is it its own?", MAX_DEPTH + 1)]
-    TooDeep {
-        /// The image's format.
-        format: Format,
-        /// The role of the other file for this one.
-        role: &'static str,
-        /// Its name, made printable.
-        name: String,
-    },
-    /// The error is in another file, which was opened.
+    TooDeep { format: Format, role: &'static str, name: String },
     #[error("{format}: in the {role} {name}")]
     Other {
-        /// The image's format.
         format: Format,
-        /// The role of the other file for this one.
         role: &'static str,
-        /// Its name, made printable.
         name: String,
-        /// What is wrong with it.
         #[source]
         source: Box<ImageError>,
     },
-    /// The file is of a known form that is not read here.
     #[error("is {}, which is not read here", .0.what)]
     NotRead(&'static Foreign),
-    /// The image file itself cannot be read.
     #[error("{format}: the image file")]
     Read {
-        /// The image's format.
         format: Format,
-        /// Where and why.
         #[source]
         source: Box<ReadError>,
     },

@@ -35,71 +35,26 @@ const TIMEOUT_MS: u32 = 5_000;
 
 /// Why a request has no answer.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum IoctlError {
-    /// Neither a block nor a character device, or one whose driver does not know the request.
     #[error("{what}: not supported by this device")]
-    Unsupported {
-        /// The request.
-        what: &'static str,
-    },
-    /// The operating system refused the request or it failed. [`io::ErrorKind::PermissionDenied`] means that
-    /// root is needed (or, for ATA commands, `CAP_SYS_RAWIO`).
+    Unsupported { what: &'static str },
     #[error("{what}: the request failed")]
     Os {
-        /// The request.
         what: &'static str,
-        /// The operating system's error.
         #[source]
         source: io::Error,
     },
-    /// The SCSI target refused the command.
     #[error("{what}: refused: {sense}")]
-    Sense {
-        /// The command.
-        what: &'static str,
-        /// The reason that the target gave.
-        sense: Sense,
-    },
-    /// The command did not complete: it was lost, timed out, or ended with a status but no reason.
+    Sense { what: &'static str, sense: Sense },
     #[error("{what}: failed on the way (SCSI status {status:#04x}, host {host:#x}, driver {driver:#x})")]
-    Transport {
-        /// The command.
-        what: &'static str,
-        /// SCSI status byte (SAM-5).
-        status: u8,
-        /// `DID_*` code of the kernel's host adapter driver (include/scsi/scsi_status.h).
-        host: u16,
-        /// `DRIVER_*` code of the kernel.
-        driver: u16,
-    },
-    /// The ATA drive ended the command with an error.
+    Transport { what: &'static str, status: u8, host: u16, driver: u16 },
     #[error("{what}: the drive reports an error (status {status:#04x}, error {error:#04x})")]
-    Ata {
-        /// The command.
-        what: &'static str,
-        /// ATA STATUS register.
-        status: u8,
-        /// ATA ERROR register.
-        error: u8,
-    },
-    /// The NVMe controller refused the command.
+    Ata { what: &'static str, status: u8, error: u8 },
     #[error("{what}: refused with NVMe status {status:#x}")]
-    Nvme {
-        /// The command.
-        what: &'static str,
-        /// Status code and type, bits 14:0 of the completion's status field without the phase tag.
-        status: i32,
-    },
-    /// The answer is shorter than it must be.
+    Nvme { what: &'static str, status: i32 },
     #[error("{what}: {got} bytes came, {need} are needed")]
-    Short {
-        /// The request.
-        what: &'static str,
-        /// The number of bytes received.
-        got: usize,
-        /// The number of bytes needed.
-        need: usize,
-    },
+    Short { what: &'static str, got: usize, need: usize },
 }
 
 straddle_units::error_kind!(IoctlError: Failed);

@@ -10,47 +10,27 @@ use crate::image::ImageError;
 
 /// Why bytes could not be read.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum ReadError {
-    /// The read would pass the end of the medium.
     #[error("byte {at}: {want} bytes wanted, but the medium ends at byte {len}")]
-    PastEnd {
-        /// First byte wanted.
-        at: ByteOffset,
-        /// How many bytes were wanted.
-        want: usize,
-        /// The medium's length in bytes.
-        len: u64,
-    },
-    /// The bytes exist, but not on this medium: they are on another disk, or need a key.
+    PastEnd { at: ByteOffset, want: usize, len: u64 },
     #[error("byte {at}: not on this medium")]
-    Unmapped {
-        /// First byte that is not on the medium.
-        at: ByteOffset,
-    },
-    /// An image cannot supply the bytes: it is damaged, or they are in a file that is not opened.
+    Unmapped { at: ByteOffset },
     #[error("byte {at} of the disk in the image")]
     Image {
-        /// First byte that could not be read, on the disk in the image.
         at: ByteOffset,
-        /// What is wrong with the image.
         #[source]
         source: Box<ImageError>,
     },
-    /// The bytes are on a server that did not supply them.
     #[error("byte {at}: cannot fetch")]
     Fetch {
-        /// First byte that could not be fetched.
         at: ByteOffset,
-        /// Why not.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The operating system refused the read, or the read failed.
     #[error("byte {at}: cannot read")]
     Io {
-        /// First byte that could not be read.
         at: ByteOffset,
-        /// The operating system's error.
         #[source]
         source: std::io::Error,
     },

@@ -32,86 +32,45 @@ pub use self::image::open_object;
 
 /// Why a target cannot be audited at all.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum OpenError {
-    /// The path cannot be opened or examined.
     #[error("cannot open")]
     Io(#[source] io::Error),
-    /// The path is of a type that holds no disk.
     #[error("is {0}, not a block device or an image file")]
     NotATarget(&'static str),
-    /// The path is a folder, perhaps one of images.
     #[error("is a directory, not a block device or an image file: give the files in it")]
     Directory,
-    /// A file or device of zero bytes.
     #[error("is empty (0 bytes): there is nothing to check")]
     Empty,
-    /// A drive for removable media without a medium.
     #[error("holds no medium, or none that can be read")]
     NoMedium,
-    /// A file that is known to be something other than an image that is read here.
     #[error("is {what}{}, which is not read here{}; --format raw takes its own bytes for the disk", .within.map_or_else(String::new, |packed| format!(" in {packed}")), .command.as_ref().map_or_else(String::new, |line| format!(": {line}")))]
     NotRead {
-        /// What it is: "a gzip file".
         what: &'static str,
-        /// How it is compressed, if it is and can be unpacked.
         packing: Option<Packing>,
-        /// The compressed file that contained it.
         within: Option<&'static str>,
-        /// The command that converts it to a raw image, where there is a usual one.
         command: Option<String>,
     },
-    /// A compressed object on a server.
     #[error("is {what}, which would have to be fetched whole{}", .command.as_ref().map_or_else(|| ": fetch it, and check the file".to_owned(), |line| format!(": {line}")))]
-    Whole {
-        /// What it is: "a gzip file".
-        what: &'static str,
-        /// The command that fetches it, if that shows no secret.
-        command: Option<String>,
-    },
-    /// A compressed file whose contents cannot be read.
+    Whole { what: &'static str, command: Option<String> },
     #[error("is {what} that cannot be unpacked{}", .command.as_ref().map_or_else(String::new, |line| format!(" (to unpack it: {line})")))]
-    Unpack {
-        /// What it is: "a gzip file".
-        what: &'static str,
-        /// Why not.
-        source: UnpackError,
-        /// The command that unpacks it, where that may help.
-        command: Option<String>,
-    },
-    /// An image of a known format that cannot be opened.
+    Unpack { what: &'static str, source: UnpackError, command: Option<String> },
     #[error(transparent)]
     Image(#[from] ImageError),
-    /// A file that the user allowed to be opened cannot be opened.
     #[error("{}: cannot open what --allow-backing names", path.display())]
     Allowed {
-        /// The file.
         path: PathBuf,
-        /// The operating system's error.
         #[source]
         source: io::Error,
     },
-    /// A disk in standby would be woken, which [`Options::no_wake`] forbids.
     #[error("in standby: not read ({}{})", if *.is_below { format!("{}: ", .standby.disk) } else { String::new() }, .standby.how)]
-    Standby {
-        /// The disk.
-        standby: Standby,
-        /// Whether the target is another device, which lies on that disk.
-        is_below: bool,
-    },
-    /// Whether a disk is in standby is not known, and [`Options::no_wake`] forbids to wake it.
+    Standby { standby: Standby, is_below: bool },
     #[error(transparent)]
     Power(#[from] UnknownPower),
-    /// There is no device of that name under the sysfs tree.
     #[error("no such block device under {}", .0.display())]
     NoSuchDevice(PathBuf),
-    /// The kernel's description of the device cannot be used.
     #[error("{}: {attribute} is missing or not a number", path.display())]
-    BadSysfs {
-        /// The device's directory.
-        path: PathBuf,
-        /// The attribute.
-        attribute: &'static str,
-    },
+    BadSysfs { path: PathBuf, attribute: &'static str },
 }
 
 straddle_units::error_kind!(OpenError: Failed);

@@ -16,28 +16,18 @@ pub struct TargetException {
 
 /// Why there is no such exception.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum ExceptionError {
-    /// No rule has this code.
     #[error("no finding has the code '{0}'; 'straddle explain' lists them")]
     UnknownRule(String),
-    /// The rule reports that a disk is between two layouts.
     #[error("{0} cannot be ignored: a move that is not finished is to be resumed or rolled back")]
     UnfinishedMove(Code),
-    /// The rule reports that something is not known.
     #[error("{0} cannot be ignored: nothing is known of data that cannot be read")]
     Unreadable(Code),
-    /// The reason is empty.
     #[error("the reason is empty")]
     NoReason,
-    /// The pattern is not valid.
     #[error("the pattern '{pattern}' is not valid")]
-    Pattern {
-        /// The pattern.
-        pattern: String,
-        /// What is wrong with it.
-        source: PatternError,
-    },
-    /// Partitions count from 1.
+    Pattern { pattern: String, source: PatternError },
     #[error("partitions are numbered from 1")]
     NoPartition,
 }

@@ -30,19 +30,14 @@ pub enum Named {
 
 /// Why a name means nothing.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum NameError {
-    /// There is no such modelled drive.
     #[error(transparent)]
     Drive(#[from] ProfileError),
-    /// It begins like an address, and is none.
     #[error(transparent)]
     Address(#[from] AddressError),
-    /// No file has this name, and images are not read in this way.
     #[error("no such file, and images are not read by {scheme}; they are by {}", schemes())]
-    Scheme {
-        /// The scheme of the address.
-        scheme: String,
-    },
+    Scheme { scheme: String },
 }
 
 straddle_units::error_kind! {

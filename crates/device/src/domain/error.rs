@@ -26,40 +26,18 @@ impl DomainError {
 
 /// Why virsh gave no answer.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum VirshError {
-    /// It cannot be run.
     #[error("cannot run virsh")]
     Run(#[source] io::Error),
-    /// It reported an error.
     #[error("virsh {command}: {message}")]
-    Failed {
-        /// Its command.
-        command: &'static str,
-        /// What it printed.
-        message: String,
-    },
-    /// It did not end in time.
+    Failed { command: &'static str, message: String },
     #[error("virsh {command}: timed out after {} seconds (--time-limit)", .limit.as_secs())]
-    Late {
-        /// Its command.
-        command: &'static str,
-        /// The limit.
-        limit: Duration,
-    },
-    /// It printed too much, or not text.
+    Late { command: &'static str, limit: Duration },
     #[error("virsh {command}: printed {what}")]
-    Output {
-        /// Its command.
-        command: &'static str,
-        /// What was wrong with the output.
-        what: &'static str,
-    },
-    /// It is connected to another host.
+    Output { command: &'static str, what: &'static str },
     #[error("virsh is connected to another host ({uri}), whose disks are not here; run straddle there")]
-    Remote {
-        /// The connection.
-        uri: String,
-    },
+    Remote { uri: String },
 }
 
 impl VirshError {

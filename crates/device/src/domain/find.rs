@@ -18,31 +18,21 @@ const ALL: &str = "all";
 
 /// Why domains cannot be found.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum FindError {
-    /// virsh gave no answer.
     #[error(transparent)]
     Virsh(#[from] VirshError),
-    /// A file, or libvirt's folder, cannot be read.
     #[error("cannot read {}", path.display())]
     Read {
-        /// Its path.
         path: PathBuf,
-        /// The operating system's error.
         #[source]
         source: io::Error,
     },
-    /// There is no virsh, and libvirt's folder has no such domain.
     #[error("no domain {name}: virsh is not installed, and {FOLDER} has no {name}.xml")]
-    NoDomain {
-        /// The domain's name.
-        name: String,
-    },
-    /// The description is wrong.
+    NoDomain { name: String },
     #[error("{name}")]
     Description {
-        /// The file, or the name of the domain.
         name: String,
-        /// Where and why.
         #[source]
         source: DomainError,
     },

@@ -77,30 +77,19 @@ const PART: usize = 64 << 10;
 
 /// Why a compressed file cannot be read through.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum UnpackError {
-    /// The file is damaged or truncated, or needs more memory than the limit.
     #[error("byte {at} of the file")]
     Damaged {
-        /// The number of bytes read from the file so far.
         at: ByteOffset,
-        /// The decoder's error.
         #[source]
         source: io::Error,
     },
-    /// The file holds more than the limits allow.
     #[error("it holds more than {limit} ({} bytes){what}", .limit.get())]
-    TooLarge {
-        /// The limit that it exceeds.
-        limit: ByteCount,
-        /// What the limit counts, where that is not all bytes.
-        what: &'static str,
-    },
-    /// The unpacked file cannot be written to the folder for temporary files.
+    TooLarge { limit: ByteCount, what: &'static str },
     #[error("no room for it in {} (TMPDIR names another folder)", folder.display())]
     Scratch {
-        /// The folder.
         folder: PathBuf,
-        /// The operating system's error.
         #[source]
         source: io::Error,
     },

@@ -169,188 +169,64 @@ impl Partition {
 
 /// Damage or an anomaly in a table, with its byte. None of them stops the reading of the rest.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum Problem {
-    /// The primary GPT is damaged; the backup was used instead.
     #[error("the primary GPT at byte {at} is damaged: {why}; the backup was used")]
-    GptPrimaryDamaged {
-        /// Start of the damaged structure.
-        at: ByteOffset,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// The backup GPT is damaged or missing; the primary is good.
+    GptPrimaryDamaged { at: ByteOffset, why: String },
     #[error("the backup GPT at byte {at} is damaged or missing: {why}")]
-    GptBackupDamaged {
-        /// Start of the damaged structure, or where it should be.
-        at: ByteOffset,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// A GPT is announced (header signature or protective MBR), but neither copy can be used.
+    GptBackupDamaged { at: ByteOffset, why: String },
     #[error("neither copy of the GPT can be used (primary at byte {at}): {why}")]
-    GptUnusable {
-        /// The position of the primary header, or where it should be.
-        at: ByteOffset,
-        /// What is wrong with both copies.
-        why: String,
-    },
-    /// The backup GPT is good but not in the last block: the disk has grown since it was written.
+    GptUnusable { at: ByteOffset, why: String },
     #[error("the backup GPT is at byte {at}, not at byte {expected}, the last block: the disk has grown")]
-    GptBackupMisplaced {
-        /// Its position.
-        at: ByteOffset,
-        /// Where it should be.
-        expected: ByteOffset,
-    },
-    /// The primary GPT places the backup, or the usable area, past the end: the disk has shrunk.
+    GptBackupMisplaced { at: ByteOffset, expected: ByteOffset },
     #[error("the GPT was made for a larger disk, whose last block would be at byte {at}")]
-    GptPastEnd {
-        /// The start of the disk's last block according to the table (2^64 - 1 if it is past that).
-        at: ByteOffset,
-    },
-    /// Both copies are good but list different partitions; the primary was used.
+    GptPastEnd { at: ByteOffset },
     #[error("primary and backup GPT are both intact but differ, first at byte {at}; the primary was used")]
-    GptCopiesDiffer {
-        /// The first byte that differs in the backup's entry array, or the backup's header if only that
-        /// differs.
-        at: ByteOffset,
-    },
-    /// The MBR has a protective entry, but there is no GPT at all.
+    GptCopiesDiffer { at: ByteOffset },
     #[error("the MBR announces a GPT, but there is none at byte {at} nor at the end")]
-    ProtectiveWithoutGpt {
-        /// Where the GPT header should be.
-        at: ByteOffset,
-    },
+    ProtectiveWithoutGpt { at: ByteOffset },
     /// There is a GPT and it was read, but no MBR entry protects it: Linux does not see it.
     #[error("a GPT without a protective MBR entry (byte {at}): the kernel does not see it")]
-    NoProtectiveMbr {
-        /// The position of the protective entry or the MBR signature that is missing or wrong.
-        at: ByteOffset,
-    },
-    /// An entry of a hybrid MBR lists bytes that are not those of a partition of the GPT.
+    NoProtectiveMbr { at: ByteOffset },
     #[error(
         "entry {slot} of the hybrid MBR (byte {at}) lists bytes {start} to {end}, which are not a partition of the GPT: systems that read the MBR see another disk than those that read the GPT"
     )]
-    HybridDiffers {
-        /// The entry's number in the MBR, from 1.
-        slot: u32,
-        /// Position of the entry itself.
-        at: ByteOffset,
-        /// The first byte that it lists.
-        start: ByteOffset,
-        /// The first byte after what it lists.
-        end: ByteOffset,
-    },
-    /// The table was written for another logical sector size than the device has.
+    HybridDiffers { slot: u32, at: ByteOffset, start: ByteOffset, end: ByteOffset },
     #[error(
         "the table (byte {at}) counts in {table}-byte sectors, but here the disk has {device}-byte ones: other tools see no partition table, or a wrong one"
     )]
-    OtherBlockSize {
-        /// The block size in which the table counts.
-        table: BlockSize,
-        /// The device's block size.
-        device: BlockSize,
-        /// The structure that shows it.
-        at: ByteOffset,
-    },
-    /// An EBR points to one that was already read.
+    OtherBlockSize { table: BlockSize, device: BlockSize, at: ByteOffset },
     #[error(
         "the extended boot record at byte {at} links back to an earlier one; logical partitions behind it are not seen"
     )]
-    EbrLoop {
-        /// The EBR whose link closes the loop.
-        at: ByteOffset,
-    },
+    EbrLoop { at: ByteOffset },
     /// An EBR links to, or lists, something outside the extended partition or the disk. A link that is still
     /// on the disk is followed, as Linux does.
     #[error(
         "the extended boot record at byte {at} points to byte {to}, outside the extended partition or the disk"
     )]
-    EbrOutOfRange {
-        /// The EBR with the link or entry; byte 0 for the link from the MBR to the first EBR.
-        at: ByteOffset,
-        /// The position it refers to.
-        to: ByteOffset,
-    },
-    /// A block in the chain of EBRs has no 0x55AA signature, or cannot be read.
+    EbrOutOfRange { at: ByteOffset, to: ByteOffset },
     #[error(
         "the block at byte {at} should be an extended boot record, but cannot be read or has no 0x55AA signature; logical partitions behind it are not seen"
     )]
-    EbrBadSignature {
-        /// Start of the block.
-        at: ByteOffset,
-    },
-    /// The chain of EBRs, or the entry array, is longer than [`MAX_PARTITIONS`]; the rest is not listed.
+    EbrBadSignature { at: ByteOffset },
     #[error("there are more than {MAX_PARTITIONS} partitions; those from byte {at} on are not listed")]
-    TooManyPartitions {
-        /// Position of the first structure that was not read.
-        at: ByteOffset,
-    },
-    /// Two partitions share blocks.
+    TooManyPartitions { at: ByteOffset },
     #[error("overlaps partition {second} from byte {at} on: writing to one destroys the other")]
-    Overlap {
-        /// The partition that starts first.
-        first: u32,
-        /// The other partition.
-        second: u32,
-        /// The first shared byte.
-        at: ByteOffset,
-    },
-    /// A structure of the table lies in one of its partitions.
+    Overlap { first: u32, second: u32, at: ByteOffset },
     #[error("{what} is in it, at byte {at}: writing there destroys the table")]
-    TableInside {
-        /// The partition's number.
-        number: u32,
-        /// The structure.
-        what: Structure,
-        /// The first byte that they share.
-        at: ByteOffset,
-    },
-    /// A partition lies or ends past the end of the disk.
+    TableInside { number: u32, what: Structure, at: ByteOffset },
     #[error("reaches past the end of the disk, from byte {at} on")]
-    OutOfRange {
-        /// Its number.
-        number: u32,
-        /// Its first byte past the end.
-        at: ByteOffset,
-    },
-    /// What a partition, or the disk without a table, holds records a size that reaches past the end.
+    OutOfRange { number: u32, at: ByteOffset },
     #[error(
         "the {content} in it records a size of {recorded}, {} more than there is room for: its data may lie behind the end",
         .recorded.saturating_sub(*.len)
     )]
-    CutShort {
-        /// The partition's number; `None` for a disk without a table.
-        number: Option<u32>,
-        /// What is in it.
-        content: Content,
-        /// The first byte past the end.
-        at: ByteOffset,
-        /// The size that it records.
-        recorded: ByteCount,
-        /// The size of what it is in.
-        len: ByteCount,
-    },
-    /// The operating system cannot read some bytes that are needed; what they hold is unknown.
+    CutShort { number: Option<u32>, content: Content, at: ByteOffset, recorded: ByteCount, len: ByteCount },
     #[error("cannot read byte {at}: {why}")]
-    Unreadable {
-        /// The partition that was being read; `None` for the table or a disk without one.
-        number: Option<u32>,
-        /// The first byte that cannot be read.
-        at: ByteOffset,
-        /// The operating system's error.
-        why: String,
-    },
-    /// A GPT entry ends before it starts, or its bytes cannot be counted in 64 bits. It is not listed.
+    Unreadable { number: Option<u32>, at: ByteOffset, why: String },
     #[error("entry {number}, at byte {at}, cannot be used: {why}")]
-    BadEntry {
-        /// Its number.
-        number: u32,
-        /// Position of the entry itself.
-        at: ByteOffset,
-        /// What is wrong with it.
-        why: String,
-    },
+    BadEntry { number: u32, at: ByteOffset, why: String },
 }
 
 /// A part of a partition table.

@@ -40,28 +40,18 @@ const FIRST_LINE: &str = "; fio keeps nothing of what it overwrites.";
 
 /// Why there is no job file, or no result.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum FioError {
-    /// fio does not support the workload.
     #[error("fio cannot run {0} as it is meant here")]
     Workload(&'static str),
-    /// A name that cannot be written in a job file.
     #[error("{0:?}: a job file cannot hold this name")]
     Name(String),
-    /// The workload does not fit the target.
     #[error("it cannot run there")]
     Fit(#[from] WorkloadError),
-    /// The text is not fio's output.
     #[error("not fio's JSON (--output-format=json or json+)")]
     Json(#[from] serde_json::Error),
-    /// A job without requests, or of an unsupported kind.
     #[error("job {job:?}: {what}")]
-    Job {
-        /// The job's name.
-        job: String,
-        /// What is wrong.
-        what: String,
-    },
-    /// The output has no jobs.
+    Job { job: String, what: String },
     #[error("it has no job")]
     Empty,
 }

@@ -37,28 +37,16 @@ impl Progress for Silent {
 
 /// Why a run failed.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum RunError {
-    /// The workload cannot be run on the target.
     #[error(transparent)]
     Workload(#[from] WorkloadError),
-    /// The target failed.
     #[error("request {index} failed")]
-    Target {
-        /// The request's number, from 0. Flushes are not counted: a flush has the number of the request
-        /// before it.
-        index: u64,
-        /// The target's error.
-        source: TargetError,
-    },
-    /// A sweep without offsets.
+    Target { index: u64, source: TargetError },
     #[error("there is no offset to measure at")]
     NoOffsets,
-    /// An offset that, times the logical sector size, is past the end of any target.
     #[error("offset {offset}: past the end of any target")]
-    Offset {
-        /// The offset in logical sectors.
-        offset: u64,
-    },
+    Offset { offset: u64 },
 }
 
 straddle_units::error_kind! {

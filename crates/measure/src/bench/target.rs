@@ -70,35 +70,16 @@ pub trait Target {
 
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum TargetError {
-    /// No drive of this kind would accept the request.
     #[error("the drive refuses to {}", phrase(request))]
-    Refused {
-        /// The request.
-        request: Request,
-        /// Why not.
-        source: Refusal,
-    },
-    /// The device failed the request.
+    Refused { request: Request, source: Refusal },
     #[error("cannot {}", phrase(request))]
-    Failed {
-        /// The request.
-        request: Request,
-        /// The device's error.
-        source: io::Error,
-    },
-    /// Requests are outstanding, but none will ever complete.
+    Failed { request: Request, source: io::Error },
     #[error("{outstanding} requests are outstanding at {now}, and nothing happens inside the drive any more")]
-    Stalled {
-        /// The number of outstanding requests.
-        outstanding: usize,
-        /// The target's time.
-        now: Time,
-    },
-    /// No request is outstanding.
+    Stalled { outstanding: usize, now: Time },
     #[error("there is nothing to wait for")]
     Idle,
-    /// The user interrupted the run.
     #[error("interrupted")]
     Interrupted,
 }

@@ -99,39 +99,16 @@ impl TryFrom<Form> for Workload {
 
 /// Why a workload cannot be run on a target.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum WorkloadError {
-    /// A number is zero that must not be.
     #[error("{what} must not be zero")]
-    Zero {
-        /// The name of the number.
-        what: &'static str,
-    },
-    /// A value is not a multiple of the target's logical sector.
+    Zero { what: &'static str },
     #[error("{what} = {bytes} bytes: the target counts in logical sectors of {sector} bytes")]
-    NotWholeSectors {
-        /// The name of the value.
-        what: &'static str,
-        /// The value in bytes.
-        bytes: u64,
-        /// The logical sector size in bytes.
-        sector: u64,
-    },
-    /// The workload does not fit into the target.
+    NotWholeSectors { what: &'static str, bytes: u64, sector: u64 },
     #[error("the workload needs {needed} bytes from byte {first} on, and the target ends at byte {capacity}")]
-    DoesNotFit {
-        /// Its first byte.
-        first: u64,
-        /// The number of bytes it needs.
-        needed: u128,
-        /// The size of the target in bytes.
-        capacity: u64,
-    },
-    /// The running time is impossible.
+    DoesNotFit { first: u64, needed: u128, capacity: u64 },
     #[error("a running time of {seconds} s is not possible")]
-    Seconds {
-        /// The running time in seconds.
-        seconds: f64,
-    },
+    Seconds { seconds: f64 },
 }
 
 straddle_units::error_kind!(WorkloadError: Usage);

@@ -35,19 +35,12 @@ impl Default for Budget {
 
 /// Why a probe fails. A probe that finds nothing has not failed.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum ProbeError {
-    /// The regions are too small to probe.
     #[error("{bytes} bytes are too few to probe: {needed} are needed in whole pieces of 128 KiB")]
-    TooSmall {
-        /// Total bytes of the regions.
-        bytes: u64,
-        /// Bytes needed.
-        needed: u64,
-    },
-    /// The target reports a logical sector size that no drive has.
+    TooSmall { bytes: u64, needed: u64 },
     #[error("a logical sector of {0} bytes")]
     Sector(u64),
-    /// The target fails.
     #[error("the target fails")]
     Target(#[from] TargetError),
 }

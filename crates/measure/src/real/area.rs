@@ -27,43 +27,18 @@ pub(crate) struct Areas {
 
 /// Why no area may be written.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum AreaError {
-    /// The target cannot be examined.
     #[error("{path}: cannot see what is on it", path = path.display())]
-    Look {
-        /// The target.
-        path: PathBuf,
-        /// The cause.
-        source: Box<dyn Error + Send + Sync>,
-    },
-    /// There is no partition table, so the free space is unknown.
+    Look { path: PathBuf, source: Box<dyn Error + Send + Sync> },
     #[error("{path}: no partition table, so what is free is not known ({holds})", path = path.display())]
-    NoTable {
-        /// The target.
-        path: PathBuf,
-        /// What the target is instead.
-        holds: &'static str,
-    },
-    /// The partition table is damaged, or what is in a partition reaches past its end.
+    NoTable { path: PathBuf, holds: &'static str },
     #[error("{path}: the partition table is damaged, or partitions hold more than they have room for, so what is free is not known (straddle check {command})", path = path.display(), command = quote_path(path))]
-    Damaged {
-        /// The target.
-        path: PathBuf,
-    },
-    /// No free space is large enough.
+    Damaged { path: PathBuf },
     #[error("{path}: no free space of {LEAST} bytes, in whole MiB, between the partitions", path = path.display())]
-    Full {
-        /// The target.
-        path: PathBuf,
-    },
-    /// The target is too small.
+    Full { path: PathBuf },
     #[error("{path}: it has {size} bytes, and {LEAST} are the least that can be measured", path = path.display())]
-    TooSmall {
-        /// The target.
-        path: PathBuf,
-        /// Its size in bytes.
-        size: u64,
-    },
+    TooSmall { path: PathBuf, size: u64 },
 }
 
 straddle_units::error_kind! {

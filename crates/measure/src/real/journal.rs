@@ -46,75 +46,22 @@ const CHUNK: ByteCount = ByteCount::new(1 << 20);
 
 /// Why a journal cannot be made or used.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum JournalError {
-    /// It cannot be written or read.
     #[error("{path}: cannot {what} the journal", path = path.display())]
-    Io {
-        /// The journal.
-        path: PathBuf,
-        /// What was tried.
-        what: &'static str,
-        /// The error of the system.
-        source: io::Error,
-    },
-    /// The header has no room for the target's path, or the path is not UTF-8.
+    Io { path: PathBuf, what: &'static str, source: io::Error },
     #[error("{path}: a journal cannot hold a path that is not UTF-8, or this long ({length} bytes): give it another name", path = path.display(), length = path.as_os_str().len())]
-    Name {
-        /// The target.
-        path: PathBuf,
-    },
-    /// The file is damaged. It has been renamed.
+    Name { path: PathBuf },
     #[error("{path}: damaged: {what}; nothing was restored, so compare the target with another copy; the journal is now {renamed}", path = path.display(), renamed = renamed.display())]
-    Damaged {
-        /// The journal.
-        path: PathBuf,
-        /// What is wrong, and the target, if it is known.
-        what: String,
-        /// Its new name.
-        renamed: PathBuf,
-    },
-    /// The target is no longer the one that was measured.
+    Damaged { path: PathBuf, what: String, renamed: PathBuf },
     #[error("{path}: {target} is not what the journal is of: {what}", path = path.display(), target = target.display())]
-    OtherTarget {
-        /// The journal.
-        path: PathBuf,
-        /// The target.
-        target: PathBuf,
-        /// What differs.
-        what: String,
-    },
-    /// The target cannot be opened.
+    OtherTarget { path: PathBuf, target: PathBuf, what: String },
     #[error("{path}: the journal is kept", path = path.display())]
-    Open {
-        /// The journal.
-        path: PathBuf,
-        /// The cause.
-        source: OpenError,
-    },
-    /// The target cannot be compared or written.
+    Open { path: PathBuf, source: OpenError },
     #[error("{target}: cannot restore {length} bytes at byte {offset}; the journal {path} is kept", path = path.display(), target = target.display())]
-    PutBack {
-        /// The journal.
-        path: PathBuf,
-        /// The target.
-        target: PathBuf,
-        /// The offset in the target, in bytes.
-        offset: u64,
-        /// The number of bytes.
-        length: u64,
-        /// The error of the system.
-        source: io::Error,
-    },
-    /// The target cannot be flushed.
+    PutBack { path: PathBuf, target: PathBuf, offset: u64, length: u64, source: io::Error },
     #[error("{target}: cannot flush; the journal {path} is kept", path = path.display(), target = target.display())]
-    Flush {
-        /// The journal.
-        path: PathBuf,
-        /// The target.
-        target: PathBuf,
-        /// The error of the system.
-        source: io::Error,
-    },
+    Flush { path: PathBuf, target: PathBuf, source: io::Error },
 }
 
 straddle_units::error_kind! {

@@ -50,79 +50,28 @@ pub(crate) enum Access {
 
 /// Why a target cannot be opened for measuring.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum OpenError {
-    /// The system refused to open it.
     #[error("{path}: cannot open", path = path.display())]
-    Unusable {
-        /// The target.
-        path: PathBuf,
-        /// The error of the system.
-        source: io::Error,
-    },
-    /// Another process uses it.
+    Unusable { path: PathBuf, source: io::Error },
     #[error("{path}: in use: {by}", path = path.display())]
-    InUse {
-        /// The target.
-        path: PathBuf,
-        /// The users.
-        by: String,
-    },
-    /// The path no longer names the file that was found there before.
+    InUse { path: PathBuf, by: String },
     #[error("{path}: was replaced while it was opened", path = path.display())]
-    Replaced {
-        /// The target.
-        path: PathBuf,
-    },
-    /// The owner has not named the target again.
+    Replaced { path: PathBuf },
     #[error("{path}: {again} is not the same target, so its contents are not given up", path = path.display(), again = again.display())]
-    NotNamed {
-        /// The target.
-        path: PathBuf,
-        /// The other name.
-        again: PathBuf,
-    },
-    /// Neither a file nor a block device.
+    NotNamed { path: PathBuf, again: PathBuf },
     #[error("{path}: neither a regular file nor a block device", path = path.display())]
-    NotATarget {
-        /// The path.
-        path: PathBuf,
-    },
-    /// The file system does not support direct I/O.
+    NotATarget { path: PathBuf },
     #[error("{path}: the file system takes no direct I/O; measure through the page cache (--io buffered)", path = path.display())]
-    NoDirect {
-        /// The target.
-        path: PathBuf,
-    },
-    /// A disk image format other than raw: writing into it would destroy its contents.
+    NoDirect { path: PathBuf },
     #[error("{path}: is {what}: nothing is written to it; measure on a raw file", path = path.display())]
-    NotRaw {
-        /// The target.
-        path: PathBuf,
-        /// The format.
-        what: String,
-    },
-    /// Its partitions are being moved, or a copy to it is not complete.
+    NotRaw { path: PathBuf, what: String },
     #[error("{path}: {note}", path = path.display())]
-    Unfinished {
-        /// The target.
-        path: PathBuf,
-        /// What is unfinished, and the commands that end it.
-        note: String,
-    },
-    /// It cannot be read where an unfinished move would be.
+    Unfinished { path: PathBuf, note: String },
     #[error("{path}: cannot see whether a move of its partitions is unfinished; nothing was written", path = path.display())]
-    Unseen {
-        /// The target.
-        path: PathBuf,
-        /// The failed read.
-        source: straddle_device::ReadError,
-    },
-    /// The file has no bytes.
+    Unseen { path: PathBuf, source: straddle_device::ReadError },
     #[error("{path}: empty", path = path.display())]
-    Empty {
-        /// The target.
-        path: PathBuf,
-    },
+    Empty { path: PathBuf },
 }
 
 straddle_units::error_kind! {

@@ -30,61 +30,24 @@ use crate::real::target::{Real, RealError, Writes};
 
 /// Why a measurement cannot begin or end.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum SessionError {
-    /// The target cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// No area of it may be written.
     #[error(transparent)]
     Area(#[from] AreaError),
-    /// An interrupted run has not been restored, or another one is running.
     #[error("{path}: {}", unrestored(journal, *is_running), path = path.display())]
-    Unrestored {
-        /// The target.
-        path: PathBuf,
-        /// The journal.
-        journal: PathBuf,
-        /// Whether its run, or a process that restores it, is still running.
-        is_running: bool,
-    },
-    /// The journals of earlier runs cannot be read.
+    Unrestored { path: PathBuf, journal: PathBuf, is_running: bool },
     #[error("{folder}: cannot search for journals of interrupted runs", folder = folder.display())]
-    Journals {
-        /// The folder.
-        folder: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
-    /// The kernel cannot report which processes open the target or a layer below it.
+    Journals { folder: PathBuf, source: io::Error },
     #[error("{path}: cannot look out for others who open {what} (inotify); nothing was written", path = path.display(), what = what.display())]
-    Blind {
-        /// The target.
-        path: PathBuf,
-        /// The file or device that cannot be watched.
-        what: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
-    /// The target cannot be read.
+    Blind { path: PathBuf, what: PathBuf, source: io::Error },
     #[error(transparent)]
     Target(#[from] RealError),
-    /// The target cannot be read at the end, so its contents are unknown.
     #[error("cannot compare with the contents from before the run: the journal {journal} is kept", journal = journal.display())]
-    Uncompared {
-        /// The journal.
-        journal: PathBuf,
-        /// The cause.
-        source: RealError,
-    },
-    /// A write or flush failed, so the contents of the target after a power cut are unknown.
+    Uncompared { journal: PathBuf, source: RealError },
     #[error("a write or flush failed, so the journal {journal} is kept", journal = journal.display())]
-    Unwritten {
-        /// The journal.
-        journal: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// The journal cannot be written or removed.
+    Unwritten { journal: PathBuf, source: io::Error },
     #[error(transparent)]
     Journal(#[from] JournalError),
 }

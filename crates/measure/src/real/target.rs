@@ -40,26 +40,14 @@ pub struct Settings {
 
 /// Why a target cannot be measured.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum RealError {
-    /// Its contents cannot be read.
     #[error("{path}: cannot read {length} bytes at byte {offset}")]
-    Read {
-        /// The target.
-        path: String,
-        /// The offset, in bytes.
-        offset: u64,
-        /// The number of bytes.
-        length: u64,
-        /// The error of the system.
-        source: io::Error,
-    },
-    /// Areas can be added during the run only at a queue depth of 1, and where contents are kept.
+    Read { path: String, offset: u64, length: u64, source: io::Error },
     #[error("areas can be prepared for one request at a time only")]
     Depth,
-    /// The ring failed, so the results of its requests are unknown.
     #[error("the results of requests on their way are unknown")]
     OnTheirWay,
-    /// The engine for the requests cannot be set up.
     #[error("io_uring cannot be used; measure with one request at a time (--queue-depth 1)")]
     Ring(#[source] io::Error),
 }

@@ -79,42 +79,16 @@ pub struct Completion {
 
 /// Why a drive rejects a request; nothing has been changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum Refusal {
-    /// A read, write or discard of zero bytes.
     #[error("the request at byte {offset} asks for no bytes at all")]
-    Empty {
-        /// First byte asked for.
-        offset: u64,
-    },
-    /// Offset or length is not a multiple of the logical sector.
+    Empty { offset: u64 },
     #[error("byte {offset}, length {length}: not whole logical sectors of {sector} bytes")]
-    NotWholeSectors {
-        /// First byte asked for.
-        offset: u64,
-        /// Number of bytes asked for.
-        length: u64,
-        /// Size of a logical sector in bytes.
-        sector: u64,
-    },
-    /// The span ends after the last byte.
+    NotWholeSectors { offset: u64, length: u64, sector: u64 },
     #[error("byte {offset}, length {length}: past the end at byte {capacity}")]
-    PastEnd {
-        /// First byte asked for.
-        offset: u64,
-        /// Number of bytes asked for.
-        length: u64,
-        /// Size of the drive in bytes.
-        capacity: u64,
-    },
-    /// The drive has no discard command.
+    PastEnd { offset: u64, length: u64, capacity: u64 },
     #[error("the drive does not support discard")]
     NoDiscard,
-    /// The request was submitted at a time before an earlier request.
     #[error("submitted at {at}, but the drive is already at {now}")]
-    InThePast {
-        /// When it was submitted.
-        at: Time,
-        /// The time the drive has reached.
-        now: Time,
-    },
+    InThePast { at: Time, now: Time },
 }
