@@ -40,6 +40,8 @@ pub(crate) enum Values {
     Words,
     /// By values of its own.
     Own(Vec<(String, Operation)>),
+    /// By the lowest bit of a number, which is set for a read.
+    LowBit,
 }
 
 /// A map of columns that cannot be read.
@@ -83,14 +85,25 @@ const TIMES: [(&str, Exponent); 5] = [("s", 9), ("ms", 6), ("us", 3), ("ns", 0),
 impl Columns {
     /// Whether a column is given by its number, so that it matters which others a table has.
     pub fn has_numbers(&self) -> bool {
-        let columns = [
-            self.time.as_ref().map(|(column, _)| column),
-            self.op.as_ref().map(|(column, _)| column),
-            self.offset.as_ref().map(|(column, _)| column),
-            self.length.as_ref().map(|(column, _)| column),
-            self.volume.as_ref(),
-        ];
-        columns.into_iter().flatten().any(|column| matches!(column, Column::Index(_)))
+        self.given().any(|column| matches!(column, Column::Index(_)))
+    }
+
+    /// Whether a column is given by its name, so that there has to be a header.
+    pub(crate) fn has_names(&self) -> bool {
+        self.given().any(|column| matches!(column, Column::Name(_)))
+    }
+
+    fn given(&self) -> impl Iterator<Item = &Column> {
+        let Self { time, op, offset, length, volume } = self;
+        let time = time.as_ref().map(|(column, _)| column);
+        let op = op.as_ref().map(|(column, _)| column);
+        let sizes = [offset, length].map(|size| size.as_ref().map(|(column, _)| column));
+        sizes.into_iter().chain([time, op, volume.as_ref()]).flatten()
+    }
+
+    /// Whether it says nothing.
+    pub(crate) fn is_empty(&self) -> bool {
+        *self == Self::default()
     }
 }
 
@@ -191,25 +204,6 @@ impl Column {
     }
 }
 
-impl Columns {
-    /// Whether a column is given by its name, so that there has to be a header.
-    pub(crate) fn has_names(&self) -> bool {
-        let all = [
-            self.time.as_ref().map(|(column, _)| column),
-            self.op.as_ref().map(|(column, _)| column),
-            self.offset.as_ref().map(|(column, _)| column),
-            self.length.as_ref().map(|(column, _)| column),
-            self.volume.as_ref(),
-        ];
-        all.into_iter().flatten().any(|column| matches!(column, Column::Name(_)))
-    }
-
-    /// Whether it says nothing.
-    pub(crate) fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-}
-
 impl Values {
     /// Returns the operation of a value.
     pub(crate) fn operation(&self, value: &[u8]) -> Option<Operation> {
@@ -217,6 +211,10 @@ impl Values {
             Self::Words => word(value),
             Self::Own(own) => {
                 own.iter().find(|(name, _)| name.as_bytes() == value).map(|(_, operation)| *operation)
+            }
+            Self::LowBit => {
+                let number: u64 = std::str::from_utf8(value).ok()?.parse().ok()?;
+                Some(if number & 1 == 1 { Operation::Read } else { Operation::Write })
             }
         }
     }

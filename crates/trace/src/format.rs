@@ -1,10 +1,9 @@
 //! Trace file formats.
 
 pub(crate) mod blkparse;
-pub(crate) mod cloud;
 pub(crate) mod csv;
 pub(crate) mod disksim;
-pub(crate) mod fiu;
+pub(crate) mod fixed;
 pub(crate) mod iolog;
 pub(crate) mod rows;
 pub(crate) mod tracefs;
@@ -68,7 +67,7 @@ pub(crate) struct Token<'a> {
 /// on the command line, its help text, and for a format of lines a test that recognises the first one and a
 /// function that makes the parser.
 macro_rules! formats {
-    ($($(#[doc = $doc:literal])+ $variant:ident, $name:literal: $about:literal $(, $shows:path, $lines:expr)?;)+) => {
+    ($($(#[doc = $doc:literal])+ $variant:ident, $name:literal: $about:literal $(, $shows:expr, $lines:expr)?;)+) => {
         /// A trace file format.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Format {
@@ -121,25 +120,26 @@ formats! {
     DiskSim, "disksim": "DiskSim's validation traces", disksim::is_line, |_| disksim::DiskSim;
 
     /// DiskSim's own input: `arrival_ms device first_block blocks flags`, where bit 0 of the flags is a read.
-    DiskSimAscii, "disksim-ascii": "DiskSim's input in ASCII", disksim::is_ascii, |_| disksim::Ascii::default();
+    DiskSimAscii, "disksim-ascii": "DiskSim's input in ASCII", |line: &str| line.contains('.') && fixed::disksim().shows(line),
+        |_| fixed::disksim();
 
     /// MQSim's input: `time_ns device first_sector sectors type`, where type 0 is a write.
-    MqSim, "mqsim": "MQSim's input in ASCII", disksim::is_mqsim, |_| disksim::MqSim::default();
+    MqSim, "mqsim": "MQSim's input in ASCII", |line| fixed::mqsim().shows(line), |_| fixed::mqsim();
 
     /// MSR Cambridge: `timestamp,host,disk,type,offset,size,response`, times in 100 ns since 1601.
-    Msr, "msr": "MSR Cambridge (SNIA)", cloud::is_msr, |_| cloud::Msr::default();
+    Msr, "msr": "MSR Cambridge (SNIA)", |line| fixed::msr().shows(line), |_| fixed::msr();
 
     /// Alibaba's block traces of 2020: `device,opcode,offset,length,timestamp`, times in microseconds.
-    Alibaba, "alibaba": "Alibaba's block traces of 2020", cloud::is_alibaba, |_| cloud::Alibaba::default();
+    Alibaba, "alibaba": "Alibaba's block traces of 2020", |line| fixed::alibaba().shows(line), |_| fixed::alibaba();
 
     /// Tencent CBS: `timestamp,offset,size,type,volume`, offset and size in sectors, times in seconds.
-    Tencent, "tencent": "Tencent CBS (SNIA)", cloud::is_tencent, |_| cloud::Tencent::default();
+    Tencent, "tencent": "Tencent CBS (SNIA)", |line| fixed::tencent().shows(line), |_| fixed::tencent();
 
     /// SYSTOR '17: a header, then `timestamp,response,type,lun,offset,size`.
-    Systor, "systor": "SYSTOR '17 (Fujitsu VDI, SNIA)", cloud::is_systor, |_| cloud::Systor::default();
+    Systor, "systor": "SYSTOR '17 (Fujitsu VDI, SNIA)", fixed::is_systor, |_| fixed::systor();
 
     /// FIU: `time_ns pid process lba blocks W|R major minor md5`, in blocks of 512 bytes.
-    Fiu, "fiu": "FIU IODedup (SNIA)", fiu::is_line, |_| fiu::Fiu::default();
+    Fiu, "fiu": "FIU IODedup (SNIA)", |line| fixed::fiu().shows(line), |_| fixed::fiu();
 
     /// What blkparse prints by default. The events that count are those given to the driver (`D`).
     Blkparse, "blkparse": "Text printed by blkparse", blkparse::is_line, blkparse::Blkparse::of;
@@ -215,8 +215,12 @@ pub(crate) fn whole(column: &'static str, value: &str) -> Result<u64, LineError>
 
 /// Parses a number of sectors as bytes.
 pub(crate) fn sectors(column: &'static str, value: &str) -> Result<u64, LineError> {
-    let too_many = || wrong(column, value, "no disk is so large");
-    whole(column, value)?.checked_mul(SECTOR).ok_or_else(too_many)
+    scaled(column, value, SECTOR)
+}
+
+/// Parses a number of units as bytes.
+pub(crate) fn scaled(column: &'static str, value: &str, unit: u64) -> Result<u64, LineError> {
+    whole(column, value)?.checked_mul(unit).ok_or_else(|| wrong(column, value, "no disk is so large"))
 }
 
 /// The fields of a line.

@@ -3,7 +3,7 @@
 use straddle_units::io::Operation;
 
 use super::rows::{Role, Rows};
-use super::{Fields, Line, Lines, Quick, Volume, When, time, whole, wrong};
+use super::{Fields, Line, Lines, Quick, Volume, When, scaled, time, wrong};
 use crate::columns::{Column, Columns, Exponent, TIME_NAMES, VOLUME_NAMES, Values, unit_of};
 use crate::error::LineError;
 use crate::how::How;
@@ -157,10 +157,7 @@ impl Header {
             // A flush has no offset or length, whatever its fields say.
             return Ok(Some(Line { volume, operation, offset: 0, length: 0, when }));
         }
-        let bytes = |column, (index, unit): (usize, u64)| {
-            let value = field(column, index)?;
-            whole(column, value)?.checked_mul(unit).ok_or_else(|| wrong(column, value, "no disk is so large"))
-        };
+        let bytes = |column, (index, unit): (usize, u64)| scaled(column, field(column, index)?, unit);
         let (offset, length) = (bytes("offset", self.offset)?, bytes("length", self.length)?);
         Ok(Some(Line { volume, operation, offset, length, when }))
     }
@@ -169,7 +166,7 @@ impl Header {
 fn reason(values: &Values) -> &'static str {
     match values {
         Values::Words => "must be R, W, F, D, or read, write, flush, discard",
-        Values::Own(_) => "is none of the values given with --columns",
+        Values::Own(_) | Values::LowBit => "is none of the values given with --columns",
     }
 }
 

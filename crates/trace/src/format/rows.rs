@@ -29,7 +29,7 @@ pub(crate) enum Role {
 #[derive(Clone, Debug)]
 pub(crate) struct Names {
     letters: Box<[Option<Operation>; 256]>,
-    values: Values,
+    pub(super) values: Values,
 }
 
 impl From<Values> for Names {
@@ -45,8 +45,8 @@ impl From<Values> for Names {
 /// The fields of a line up to the last one that matters.
 #[derive(Clone, Debug)]
 pub(crate) struct Rows {
-    separator: u8,
-    roles: Vec<Role>,
+    pub(super) separator: u8,
+    pub(super) roles: Vec<Role>,
 }
 
 impl Rows {
