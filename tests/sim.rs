@@ -106,7 +106,7 @@ fn what_is_wrong_with_a_trace_is_reported_with_its_line() {
         (
             "column.csv",
             "time,op,offset\n0,R,0\n".to_owned(),
-            "column.csv:1 (byte 0): the header has no column \"length\"",
+            "column.csv:1 (byte 0): there is no column \"length\"",
         ),
         ("op.csv", format!("{header}\n# a comment\n0,X,0,512\n"), "op.csv:4 (byte 35): op = \"X\""),
         (

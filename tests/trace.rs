@@ -210,7 +210,7 @@ fn what_cannot_be_read_is_named_with_its_line() {
         (vec!["trace", &unknown], "unknown.csv:1 (byte 0): the first line is of no known trace format", 3),
         (vec!["trace", &far], "far.csv:1 (byte 0): byte 18446744073709551615", 3),
         (vec!["trace", &wrong, "--columns", "speed=1"], "there is no quantity \"speed\"", 2),
-        (vec!["trace", &wrong, "--columns", "op=kind"], "the header has no column \"kind\"", 3),
+        (vec!["trace", &wrong, "--columns", "op=kind"], "there is no column \"kind\"", 3),
         (vec!["trace", &wrong, "--merge-within", "2h"], "must be a time up to an hour", 2),
         (vec!["trace", &wrong, "--csv", "--json"], "cannot be used with", 2),
         (vec!["trace", &wrong, "--to", "xls", "x"], "no such format; there are parquet, csv, fio", 2),

@@ -88,7 +88,6 @@ impl Columnar {
             }
         }
         let mask = ProjectionMask::leaves(metadata.parquet_schema(), leaves.iter().copied());
-        let values = how.columns.op.as_ref().map(|(_, values)| values.clone()).unwrap_or_default();
         let end = metadata.metadata().num_row_groups();
         Ok(Self {
             file,
@@ -96,7 +95,7 @@ impl Columnar {
             metadata,
             leaves,
             mask,
-            converter: Converter::new(plan, values),
+            converter: Converter::new(plan),
             group: 0,
             end,
             reader: None,

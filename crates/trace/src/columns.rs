@@ -8,6 +8,7 @@ use std::str::FromStr;
 use straddle_units::io::Operation;
 use straddle_units::parse_size;
 
+use crate::error::TableError;
 use crate::histogram::SECTOR;
 
 /// Which columns hold what.
@@ -46,35 +47,16 @@ pub(crate) enum Values {
 
 /// A map of columns that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum ColumnsError {
-    /// A part is not of the form `quantity=column`.
     #[error("{part:?} is not of the form QUANTITY=COLUMN or QUANTITY=COLUMN:UNIT")]
-    Form {
-        /// The part.
-        part: String,
-    },
-    /// There is no such quantity.
+    Form { part: String },
     #[error("there is no quantity {name:?}: it is time, op, offset, length or volume")]
-    Quantity {
-        /// Its name.
-        name: String,
-    },
-    /// The unit is none of the quantity's.
+    Quantity { name: String },
     #[error("{unit:?} is not a unit of {quantity}: {known}")]
-    Unit {
-        /// The unit.
-        unit: String,
-        /// The quantity.
-        quantity: &'static str,
-        /// The units that there are.
-        known: &'static str,
-    },
-    /// A quantity occurs twice.
+    Unit { unit: String, quantity: &'static str, known: &'static str },
     #[error("{quantity} is given twice")]
-    Twice {
-        /// The quantity.
-        quantity: &'static str,
-    },
+    Twice { quantity: &'static str },
 }
 
 straddle_units::error_kind!(ColumnsError: Usage);
@@ -188,7 +170,7 @@ impl Column {
     }
 
     /// Returns the index of the column among those of a header.
-    pub(crate) fn among(&self, names: &[&str]) -> Option<usize> {
+    fn among(&self, names: &[&str]) -> Option<usize> {
         match self {
             Self::Index(index) => Some(*index),
             Self::Name(name) => names.iter().position(|known| known.eq_ignore_ascii_case(name)),
@@ -196,11 +178,78 @@ impl Column {
     }
 
     /// Returns the column as it was given.
-    pub(crate) fn name(&self) -> String {
+    fn name(&self) -> String {
         match self {
             Self::Index(index) => (index + 1).to_string(),
             Self::Name(name) => name.clone(),
         }
+    }
+}
+
+/// Which columns of a table hold what, by their indices, and their units.
+#[derive(Clone, Debug)]
+pub(crate) struct Places {
+    pub(crate) time: Option<(usize, Exponent)>,
+    pub(crate) op: usize,
+    pub(crate) offset: (usize, u64),
+    pub(crate) length: (usize, u64),
+    pub(crate) volume: Option<usize>,
+}
+
+impl Columns {
+    /// Finds the columns of a table by their names, among the first `most`. `exponent` is the unit of a column of
+    /// times by its type.
+    pub(crate) fn places(
+        &self,
+        names: &[&str],
+        most: usize,
+        is_timed: bool,
+        exponent: impl Fn(usize) -> Option<Exponent>,
+    ) -> Result<Places, TableError> {
+        let no_column = |column: String| {
+            let present = names.join(", ").chars().take(200).collect();
+            TableError::NoColumn { column, present }
+        };
+        let find = |quantity: &'static str, given: Option<&Column>, usual: &[&str]| {
+            if let Some(given) = given {
+                let index = given.among(names).filter(|index| *index < most);
+                return index.map(Some).ok_or_else(|| no_column(given.name()));
+            }
+            let is_usual = |name: &str| usual.iter().any(|usual| usual.eq_ignore_ascii_case(name));
+            let mut found = (0..).zip(names).filter(|(_, name)| is_usual(name)).map(|(index, _)| index);
+            match (found.next(), found.next()) {
+                (_, Some(_)) => Err(TableError::TwoColumns { column: quantity }),
+                (found, None) => Ok(found),
+            }
+        };
+        let needed = |quantity: &'static str, given: Option<&Column>| {
+            find(quantity, given, &[quantity])?.ok_or_else(|| no_column(quantity.to_owned()))
+        };
+        let size = |quantity, given: &Option<(Column, u64)>| {
+            let index = needed(quantity, given.as_ref().map(|(column, _)| column))?;
+            Ok((index, given.as_ref().map_or(1, |(_, unit)| *unit)))
+        };
+        let (column, unit) = self.time.as_ref().map(|(column, unit)| (column, *unit)).unzip();
+        let time = match find("time", column, &TIME_NAMES.map(|(name, _)| name)) {
+            Ok(None) if is_timed => return Err(no_column("time".to_owned())),
+            // Which of two it is does not matter if none is needed.
+            Err(_) if !is_timed && column.is_none() => None,
+            time => time?,
+        };
+        let named = |index: usize| names.get(index).map_or(9, |name| unit_of(name));
+        let exponent = |index| unit.flatten().or_else(|| exponent(index)).unwrap_or_else(|| named(index));
+        Ok(Places {
+            time: time.map(|index| (index, exponent(index))),
+            op: needed("op", self.op.as_ref().map(|(column, _)| column))?,
+            offset: size("offset", &self.offset)?,
+            length: size("length", &self.length)?,
+            volume: find("volume", self.volume.as_ref(), &VOLUME_NAMES)?,
+        })
+    }
+
+    /// Returns how the operations are named.
+    pub(crate) fn values(&self) -> Values {
+        self.op.as_ref().map(|(_, values)| values.clone()).unwrap_or_default()
     }
 }
 
@@ -259,10 +308,10 @@ pub(crate) const TIME_NAMES: [(&str, Exponent); 5] =
     [("time", 9), ("time_s", 9), ("time_ms", 6), ("time_us", 3), ("time_ns", 0)];
 
 /// The usual names of the column of the volume.
-pub(crate) const VOLUME_NAMES: [&str; 5] = ["volume", "device", "drive", "disk", "lun"];
+const VOLUME_NAMES: [&str; 5] = ["volume", "device", "drive", "disk", "lun"];
 
 /// Returns the unit of a time column by its name: that of its ending, or seconds.
-pub(crate) fn unit_of(name: &str) -> Exponent {
+fn unit_of(name: &str) -> Exponent {
     let ending = name.rsplit_once('_').map_or("", |(_, ending)| ending);
     let known = TIMES.iter().find(|(unit, _)| unit.eq_ignore_ascii_case(ending));
     known.map_or(9, |(_, exponent)| *exponent)

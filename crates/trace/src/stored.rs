@@ -23,32 +23,16 @@ const MOST_REQUESTS: u64 = 1 << 60;
 
 /// Bytes that are not an account.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum StoredError {
-    /// They do not begin as one.
     #[error("these bytes are not a histogram of straddle")]
     Magic,
-    /// They are of another version.
     #[error("the histogram has version {found}, and this version of straddle reads {VERSION}")]
-    Version {
-        /// The version.
-        found: u8,
-    },
-    /// They are not the bytes that were written.
+    Version { found: u8 },
     #[error("the histogram is damaged or cut off: its checksum is {found:#010x}, and not {expected:#010x}")]
-    Checksum {
-        /// The sum of the bytes.
-        found: u32,
-        /// The sum that they end with.
-        expected: u32,
-    },
-    /// A part of them is impossible.
+    Checksum { found: u32, expected: u32 },
     #[error("byte {byte} of the histogram: {reason}")]
-    Impossible {
-        /// Its place.
-        byte: usize,
-        /// Why it is impossible.
-        reason: &'static str,
-    },
+    Impossible { byte: usize, reason: &'static str },
 }
 
 straddle_units::error_kind!(StoredError: Failed);

@@ -49,9 +49,8 @@ impl Tables {
         let plan = Plan::of(schema, columns, false).map_err(of_table)?;
         let mut volumes = Volumes::default();
         let unnamed = if plan.has_volumes() { 0 } else { volumes.unnamed() };
-        let values = columns.op.as_ref().map(|(_, values)| values.clone()).unwrap_or_default();
         let (part, others, name) = (PartialAccount::default(), 0, name.to_owned());
-        Ok(Self { converter: Converter::new(plan, values), volumes, unnamed, part, others, name })
+        Ok(Self { converter: Converter::new(plan), volumes, unnamed, part, others, name })
     }
 
     /// Returns the numbers of the columns that are read, in order.

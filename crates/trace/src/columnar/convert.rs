@@ -5,7 +5,7 @@ use arrow_schema::Schema;
 use straddle_units::io::Operation;
 
 use super::values::{self, Operations, Units, VolumeIndices, Wrong, as_integers};
-use crate::columns::{Column, Columns, TIME_NAMES, VOLUME_NAMES, Values, unit_of};
+use crate::columns::{Columns, Places, Values};
 use crate::error::{LineError, TableError, TraceError};
 use crate::reader::Numbered;
 use crate::volumes::Volumes;
@@ -26,67 +26,35 @@ pub(crate) struct Rows {
     pub(crate) lengths: Vec<u64>,
 }
 
-/// Which columns of a table hold what: their numbers among those that are read, and their units.
+/// The columns of a table that are read.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    /// The columns that are read, in order.
+    /// Their indices, in order.
     pub(crate) read: Vec<usize>,
     /// The number of all columns.
     pub(crate) width: usize,
-    time: Option<(usize, u32)>,
-    op: usize,
-    offset: (usize, u64),
-    length: (usize, u64),
-    volume: Option<usize>,
+    /// What they hold, by their places in `read`.
+    places: Places,
+    values: Values,
 }
 
 impl Plan {
     /// Finds the columns.
     pub(crate) fn of(schema: &Schema, columns: &Columns, is_timed: bool) -> Result<Self, TableError> {
         let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
-        let find = |what: &'static str, given: Option<&Column>, usual: &[&str]| {
-            let is = |name: &str| usual.iter().any(|usual| usual.eq_ignore_ascii_case(name));
-            let index = match given {
-                Some(given) => given.among(&names).filter(|index| *index < names.len()),
-                None => {
-                    let mut found =
-                        names.iter().enumerate().filter(|(_, name)| is(name)).map(|(index, _)| index);
-                    let first = found.next();
-                    if found.next().is_some() {
-                        return Err(TableError::TwoColumns { column: what });
-                    }
-                    first
-                }
-            };
-            let no_column = || {
-                let present: String = names.join(", ").chars().take(200).collect();
-                TableError::NoColumn { column: given.map_or_else(|| what.to_owned(), Column::name), present }
-            };
-            index.ok_or_else(no_column)
-        };
-        let times = TIME_NAMES.map(|(name, _)| name);
-        let given = columns.time.as_ref().map(|(column, _)| column);
-        let time = if is_timed { Some(find("time", given, &times)?) } else { None };
-        let op = find("op", columns.op.as_ref().map(|(column, _)| column), &["op"])?;
-        let offset = find("offset", columns.offset.as_ref().map(|(column, _)| column), &["offset"])?;
-        let length = find("length", columns.length.as_ref().map(|(column, _)| column), &["length"])?;
-        let volume = match &columns.volume {
-            Some(given) => Some(find("volume", Some(given), &[])?),
-            None => match find("volume", None, &VOLUME_NAMES) {
-                Err(TableError::NoColumn { .. }) => None,
-                found => Some(found?),
-            },
-        };
-        let mut read: Vec<usize> =
-            [time, Some(op), Some(offset), Some(length), volume].into_iter().flatten().collect();
+        let exponent = |index: usize| values::exponent(schema.field(index).data_type());
+        let mut places = columns.places(&names, names.len(), is_timed, exponent)?;
+        places.time = places.time.filter(|_| is_timed);
+        let Places { time, op, offset, length, volume } = &mut places;
+        let time = time.as_mut().map(|(index, _)| index);
+        let mut indices: Vec<&mut usize> = [op, &mut offset.0, &mut length.0].into();
+        indices.extend(time.into_iter().chain(volume));
+        let mut read: Vec<usize> = indices.iter().map(|index| **index).collect();
         read.sort_unstable();
         read.dedup();
-        let exponent = |index: usize| {
-            let field = schema.field(index);
-            let given = columns.time.as_ref().and_then(|(_, unit)| *unit);
-            given.or_else(|| values::exponent(field.data_type())).unwrap_or_else(|| unit_of(field.name()))
-        };
-        let place = |index: usize| read.iter().position(|one| *one == index).unwrap_or(0);
+        for index in indices {
+            *index = read.partition_point(|one| one < index);
+        }
         for index in &read {
             let field = schema.field(*index);
             if field.data_type().is_nested() {
@@ -94,25 +62,17 @@ impl Plan {
                 return Err(TableError::Type { column, kind, what: "a number or a name" });
             }
         }
-        Ok(Self {
-            time: time.map(|index| (place(index), exponent(index))),
-            op: place(op),
-            offset: (place(offset), columns.offset.as_ref().map_or(1, |(_, unit)| *unit)),
-            length: (place(length), columns.length.as_ref().map_or(1, |(_, unit)| *unit)),
-            volume: volume.map(place),
-            width: names.len(),
-            read,
-        })
+        Ok(Self { places, values: columns.values(), width: names.len(), read })
     }
 
     /// Whether times are read.
     pub(crate) const fn is_timed(&self) -> bool {
-        self.time.is_some()
+        self.places.time.is_some()
     }
 
     /// Whether there is a column of the volume.
     pub(crate) const fn has_volumes(&self) -> bool {
-        self.volume.is_some()
+        self.places.volume.is_some()
     }
 }
 
@@ -135,10 +95,10 @@ pub(crate) enum Problem {
 }
 
 impl Converter {
-    pub(crate) fn new(plan: Plan, values: Values) -> Self {
+    pub(crate) fn new(plan: Plan) -> Self {
         Self {
+            operations: Operations::new(plan.values.clone()),
             plan,
-            operations: Operations::new(values),
             volumes: VolumeIndices::default(),
             rows: Rows::default(),
             before: 0,
@@ -147,7 +107,7 @@ impl Converter {
 
     /// Returns a converter of the same columns, for the rows after the first `before`.
     pub(crate) fn behind(&self, before: u64) -> Self {
-        Self { before, ..Self::new(self.plan.clone(), self.operations.values().clone()) }
+        Self { before, ..Self::new(self.plan.clone()) }
     }
 
     pub(crate) const fn plan(&self) -> &Plan {
@@ -157,25 +117,26 @@ impl Converter {
     /// Makes [`Self::rows`] those of a batch, which has the columns that are read, and no other.
     pub(crate) fn convert(&mut self, batch: &RecordBatch, volumes: &mut Volumes) -> Result<(), Problem> {
         let Self { plan, rows, .. } = self;
+        let Places { time, op, offset, length, volume } = plan.places;
         rows.first = self.before + 1;
         self.before += batch.num_rows() as u64;
         let converted = (|| {
-            self.operations.read(batch.column(plan.op), &mut rows.operations)?;
+            self.operations.read(batch.column(op), &mut rows.operations)?;
             let operation = |row: usize| rows.operations.get(row).copied().flatten();
             let is_request = |row| operation(row).is_some_and(|operation| operation != Operation::Flush);
             let bytes = |what, unit| Units { what, unit, is_time: false };
-            let units = bytes("offset", plan.offset.1);
-            as_integers(batch.column(plan.offset.0), units, &is_request, &mut rows.offsets)?;
-            let units = bytes("length", plan.length.1);
-            as_integers(batch.column(plan.length.0), units, &is_request, &mut rows.lengths)?;
+            let units = bytes("offset", offset.1);
+            as_integers(batch.column(offset.0), units, &is_request, &mut rows.offsets)?;
+            let units = bytes("length", length.1);
+            as_integers(batch.column(length.0), units, &is_request, &mut rows.lengths)?;
             rows.times.clear();
-            if let Some((column, exponent)) = plan.time {
+            if let Some((column, exponent)) = time {
                 let units = Units { what: "time", unit: 10_u64.pow(exponent), is_time: true };
                 let is_any = |row| operation(row).is_some();
                 as_integers(batch.column(column), units, &is_any, &mut rows.times)?;
             }
             rows.volumes.clear();
-            match plan.volume {
+            match volume {
                 Some(column) => self.volumes.read(batch.column(column), volumes, &mut rows.volumes),
                 None => Ok(()),
             }

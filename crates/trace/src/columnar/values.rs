@@ -177,10 +177,6 @@ impl Operations {
         Self { values, letters, dictionary: None }
     }
 
-    pub(super) const fn values(&self) -> &Values {
-        &self.values
-    }
-
     pub(super) fn read(&mut self, column: &ArrayRef, out: &mut Vec<Option<Operation>>) -> Result<(), Wrong> {
         out.clear();
         match column.data_type() {

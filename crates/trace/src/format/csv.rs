@@ -4,7 +4,7 @@ use straddle_units::io::Operation;
 
 use super::rows::{Role, Rows};
 use super::{Fields, Line, Lines, Quick, Volume, When, scaled, time, wrong};
-use crate::columns::{Column, Columns, Exponent, TIME_NAMES, VOLUME_NAMES, Values, unit_of};
+use crate::columns::{Columns, Places, TIME_NAMES, Values};
 use crate::error::LineError;
 use crate::how::How;
 
@@ -34,7 +34,7 @@ impl Csv {
             // Columns by number need no header. If there is one, no number is in the column of the offset.
             false => {
                 let fields = header.fields(line);
-                let offset = unquoted(fields.get("offset", header.offset.0)?);
+                let offset = unquoted(fields.get("offset", header.places.offset.0)?);
                 let has_number = offset.starts_with(|first: char| first.is_ascii_digit());
                 has_number.then(|| header.line(line)).transpose()?.flatten()
             }
@@ -62,15 +62,12 @@ impl Lines for Csv {
     }
 }
 
-/// The index of each column, with its unit.
+/// How the lines behind the first are read.
 #[derive(Clone, Debug)]
 struct Header {
     separator: char,
-    time: Option<(usize, Exponent)>,
-    op: (usize, Values),
-    offset: (usize, u64),
-    length: (usize, u64),
-    volume: Option<usize>,
+    places: Places,
+    values: Values,
     rows: Rows,
 }
 
@@ -94,44 +91,10 @@ impl Header {
     fn of(line: &str, columns: &Columns, is_timed: bool) -> Result<Self, LineError> {
         let separator = SEPARATORS.into_iter().find(|separator| line.contains(*separator)).unwrap_or(' ');
         let names: Vec<&str> = split(line, separator).map(unquoted).collect();
-        let usual = |column: &'static str, known: &[&str]| {
-            let is = |name: &&str| known.iter().any(|known| known.eq_ignore_ascii_case(name));
-            let mut found = names.iter().enumerate().filter(|(_, name)| is(name)).map(|(index, _)| index);
-            match (found.next(), found.next()) {
-                (_, Some(_)) => Err(LineError::TwoColumns { column }),
-                (found, None) => Ok(found),
-            }
-        };
-        let find = |column: &'static str, given: Option<&Column>, known: &[&str]| match given {
-            None => usual(column, known),
-            Some(given) => {
-                let no_such = || {
-                    let present = names.join(", ").chars().take(200).collect();
-                    LineError::NoSuchColumn { name: given.name(), present }
-                };
-                given.among(&names).filter(|index| *index < COLUMNS).ok_or_else(no_such).map(Some)
-            }
-        };
-        let required =
-            |column: &'static str, found: Option<usize>| found.ok_or(LineError::NoColumn { column });
-        let times = TIME_NAMES.map(|(name, _)| name);
-        let time = find("time", columns.time.as_ref().map(|(column, _)| column), &times);
-        // Which of two it is does not matter if none is needed.
-        let time = if is_timed || columns.time.is_some() { time? } else { time.unwrap_or_default() };
-        let unit = columns.time.as_ref().and_then(|(_, unit)| *unit);
-        let unit = |index: usize| unit.unwrap_or_else(|| names.get(index).map_or(9, |name| unit_of(name)));
-        let time = if is_timed { Some(required("time", time)?) } else { time };
-        let time = time.map(|index| (index, unit(index)));
-        let op = required("op", find("op", columns.op.as_ref().map(|(column, _)| column), &["op"])?)?;
-        let values = columns.op.as_ref().map_or(Values::Words, |(_, values)| values.clone());
-        let offset = find("offset", columns.offset.as_ref().map(|(column, _)| column), &["offset"])?;
-        let length = find("length", columns.length.as_ref().map(|(column, _)| column), &["length"])?;
-        let (offset, length) = (required("offset", offset)?, required("length", length)?);
-        let offset = (offset, columns.offset.as_ref().map_or(1, |(_, unit)| *unit));
-        let length = (length, columns.length.as_ref().map_or(1, |(_, unit)| *unit));
-        let volume = find("volume", columns.volume.as_ref(), &VOLUME_NAMES)?;
-        let rows = rows(separator, time, (op, &values), [offset, length], volume);
-        Ok(Self { separator, time, op: (op, values), offset, length, volume, rows })
+        let places = columns.places(&names, COLUMNS, is_timed, |_| None).map_err(LineError::Columns)?;
+        let values = columns.values();
+        let rows = rows(separator, &places, &values);
+        Ok(Self { separator, places, values, rows })
     }
 
     fn fields<'a>(&self, line: &'a str) -> Fields<'a, COLUMNS> {
@@ -142,23 +105,23 @@ impl Header {
     fn line<'a>(&self, line: &'a str) -> Result<Option<Line<'a>>, LineError> {
         let fields = self.fields(line);
         let field = |column, index| fields.get(column, index).map(unquoted);
-        let volume = Volume(self.volume.map_or(Ok(""), |index| field("volume", index))?, "");
-        let (op, values) = (field("op", self.op.0)?, &self.op.1);
+        let Places { time: at, op, offset, length, volume } = self.places;
+        let volume = Volume(volume.map_or(Ok(""), |index| field("volume", index))?, "");
+        let (op, values) = (field("op", op)?, &self.values);
         if op.is_empty() {
             return Ok(None);
         }
         let operation = values.operation(op.as_bytes()).ok_or_else(|| wrong("op", op, reason(values)))?;
-        let when = match self.time {
+        let when = When::At(match at {
             Some((index, exponent)) => time("time", field("time", index)?, 10_u64.pow(exponent))?,
             None => straddle_units::io::Nanos::ZERO,
-        };
-        let when = When::At(when);
+        });
         if operation == Operation::Flush {
             // A flush has no offset or length, whatever its fields say.
             return Ok(Some(Line { volume, operation, offset: 0, length: 0, when }));
         }
         let bytes = |column, (index, unit): (usize, u64)| scaled(column, field(column, index)?, unit);
-        let (offset, length) = (bytes("offset", self.offset)?, bytes("length", self.length)?);
+        let (offset, length) = (bytes("offset", offset)?, bytes("length", length)?);
         Ok(Some(Line { volume, operation, offset, length, when }))
     }
 }
@@ -171,13 +134,8 @@ fn reason(values: &Values) -> &'static str {
 }
 
 /// Returns the roles of the columns up to the last one that matters.
-fn rows(
-    separator: char,
-    time: Option<(usize, Exponent)>,
-    (op, values): (usize, &Values),
-    [offset, length]: [(usize, u64); 2],
-    volume: Option<usize>,
-) -> Rows {
+fn rows(separator: char, places: &Places, values: &Values) -> Rows {
+    let Places { time, op, offset, length, volume } = *places;
     let mut all = vec![(op, Role::Op(values.clone().into()))];
     all.extend([(offset.0, Role::Offset(offset.1)), (length.0, Role::Length(length.1))]);
     all.extend(time.map(|(index, exponent)| (index, Role::Time(exponent))));
@@ -222,6 +180,7 @@ fn split(line: &str, separator: char) -> impl Iterator<Item = &str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::TableError;
 
     fn header(line: &str) -> Result<Header, LineError> {
         Header::of(line, &Columns::default(), true)
@@ -251,10 +210,19 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named() {
         let error = |line| header(line).unwrap_err();
-        assert_eq!(error("time,op,offset"), LineError::NoColumn { column: "length" });
-        assert_eq!(error("op,offset,length"), LineError::NoColumn { column: "time" });
+        let missing = |column: &str, present: &str| {
+            LineError::Columns(TableError::NoColumn {
+                column: column.to_owned(),
+                present: present.to_owned(),
+            })
+        };
+        assert_eq!(error("time,op,offset"), missing("length", "time, op, offset"));
+        assert_eq!(error("op,offset,length"), missing("time", "op, offset, length"));
         assert!(Header::of("op,offset,length", &Columns::default(), false).is_ok());
-        assert_eq!(error("time,time_us,op,offset,length"), LineError::TwoColumns { column: "time" });
+        assert_eq!(
+            error("time,time_us,op,offset,length"),
+            LineError::Columns(TableError::TwoColumns { column: "time" })
+        );
         let columns = header("time,op,offset,length").unwrap();
         assert_eq!(columns.line("1,R,0"), Err(LineError::Missing { column: "length", fields: 3 }));
         assert!(matches!(columns.line("1,X,0,1"), Err(LineError::Field { column: "op", .. })));
@@ -280,8 +248,8 @@ mod tests {
         assert_eq!(lines.line("t v op block n"), Ok(None));
         assert_eq!(lines.line(first).unwrap().unwrap().operation, Operation::Read);
         let how = How { columns: "op=kind".parse().unwrap(), ..How::default() };
-        let present = "time, op, offset, length".to_owned();
-        let error = LineError::NoSuchColumn { name: "kind".to_owned(), present };
+        let (column, present) = ("kind".to_owned(), "time, op, offset, length".to_owned());
+        let error = LineError::Columns(TableError::NoColumn { column, present });
         assert_eq!(Csv::of(&how).line("time,op,offset,length"), Err(error));
     }
 }

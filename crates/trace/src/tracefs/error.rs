@@ -5,79 +5,30 @@ use std::path::PathBuf;
 
 /// A recording that failed.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum RecordError {
-    /// The path cannot be examined.
     #[error("{}: cannot be examined", path.display())]
-    Look {
-        /// The path.
-        path: PathBuf,
-        /// The I/O error.
-        source: io::Error,
-    },
-    /// Not a block device.
+    Look { path: PathBuf, source: io::Error },
     #[error("{}: not a block device: only the kernel's requests to one can be recorded", path.display())]
-    NotADevice {
-        /// The path.
-        path: PathBuf,
-    },
-    /// sysfs does not describe the device.
+    NotADevice { path: PathBuf },
     #[error("{}: sysfs has no {what} of it", path.display())]
-    NotDescribed {
-        /// The path.
-        path: PathBuf,
-        /// What is missing.
-        what: &'static str,
-    },
-    /// A device that passes requests on.
+    NotDescribed { path: PathBuf, what: &'static str },
     #[error("{}: has no queue of requests; record the {} below it", path.display(), below(lower))]
-    NoQueue {
-        /// The path.
-        path: PathBuf,
-        /// The devices below it.
-        lower: Vec<String>,
-    },
-    /// tracefs is not mounted.
+    NoQueue { path: PathBuf, lower: Vec<String> },
     #[error("tracefs is not mounted: as root, mount -t tracefs nodev /sys/kernel/tracing")]
     NotMounted,
-    /// The kernel has no tracefs.
     #[error("this kernel has no tracefs")]
     NoTracefs,
-    /// tracefs has no events of requests.
     #[error("this kernel has no events of block requests (CONFIG_BLK_DEV_IO_TRACE)")]
     NoEvents,
-    /// Not allowed to record.
     #[error("{}: recording needs root", path.display())]
-    Denied {
-        /// The path in tracefs.
-        path: PathBuf,
-        /// The I/O error.
-        source: io::Error,
-    },
-    /// Something in tracefs cannot be read or written.
+    Denied { path: PathBuf, source: io::Error },
     #[error("{}: the kernel's buffers cannot be used", path.display())]
-    Tracefs {
-        /// The path in tracefs.
-        path: PathBuf,
-        /// The I/O error.
-        source: io::Error,
-    },
-    /// The kernel describes an event in an unknown way.
+    Tracefs { path: PathBuf, source: io::Error },
     #[error("{}: an unknown format", path.display())]
-    Format {
-        /// The path in tracefs.
-        path: PathBuf,
-        /// What is unknown.
-        source: FormatError,
-    },
-    /// A page of the kernel's buffer is invalid.
+    Format { path: PathBuf, source: FormatError },
     #[error("processor {processor}: an invalid page of the kernel's buffer")]
-    Page {
-        /// The processor.
-        processor: u32,
-        /// What is invalid.
-        source: PageError,
-    },
-    /// The recording cannot be written.
+    Page { processor: u32, source: PageError },
     #[error("the recording cannot be written")]
     Write(#[source] io::Error),
 }
@@ -89,42 +40,24 @@ fn below(lower: &[String]) -> String {
 
 /// A description by the kernel that is not understood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum FormatError {
-    /// A field is missing.
     #[error("it has no field {name}")]
-    NoField {
-        /// Its name.
-        name: &'static str,
-    },
-    /// Pages are larger than any kernel has them.
+    NoField { name: &'static str },
     #[error("pages of more than {most} bytes")]
-    Large {
-        /// The most bytes.
-        most: usize,
-    },
+    Large { most: usize },
 }
 
 /// A page that is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum PageError {
-    /// It has no room for its header.
     #[error("only {bytes} bytes")]
-    Short {
-        /// Its bytes.
-        bytes: usize,
-    },
-    /// It claims more bytes than it has.
+    Short { bytes: usize },
     #[error("it claims {bytes} bytes of events")]
-    Long {
-        /// The bytes.
-        bytes: u64,
-    },
-    /// An event does not end on the page.
+    Long { bytes: u64 },
     #[error("the event at byte {byte} does not end on it")]
-    Event {
-        /// The event's first byte.
-        byte: usize,
-    },
+    Event { byte: usize },
 }
 
 straddle_units::error_kind! {
