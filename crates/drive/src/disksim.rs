@@ -27,75 +27,22 @@ pub const LARGEST_FILE: u64 = 4 << 20;
 
 /// Why a parameter set cannot be imported.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum ImportError {
-    /// A file could not be read.
     #[error("cannot read {file}")]
-    Unreadable {
-        /// Its name in the parameter set's folder.
-        file: String,
-        /// The error of the read.
-        source: io::Error,
-    },
-    /// A file refers to a file outside its folder.
+    Unreadable { file: String, source: io::Error },
     #[error("{file}:{line}: {named:?} is not the name of a file in the same folder")]
-    Elsewhere {
-        /// The file with the reference.
-        file: String,
-        /// The line of the reference.
-        line: usize,
-        /// The name it gives.
-        named: String,
-    },
-    /// The text is not in DiskSim's syntax.
+    Elsewhere { file: String, line: usize, named: String },
     #[error("{file}:{line}: {message}")]
-    Syntax {
-        /// The file.
-        file: String,
-        /// The line.
-        line: usize,
-        /// What is wrong.
-        message: String,
-    },
-    /// A required parameter is missing.
+    Syntax { file: String, line: usize, message: String },
     #[error("{file}:{line}: the block has no {key:?}")]
-    Missing {
-        /// The file.
-        file: String,
-        /// The line on which the block begins.
-        line: usize,
-        /// The parameter.
-        key: String,
-    },
-    /// A value that no drive can have, or that the model cannot follow.
+    Missing { file: String, line: usize, key: String },
     #[error("{file}:{line}: {key} = {value}: {reason}")]
-    Value {
-        /// The file.
-        file: String,
-        /// The line.
-        line: usize,
-        /// The parameter.
-        key: String,
-        /// Its value.
-        value: String,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// The zones do not form a possible disk.
+    Value { file: String, line: usize, key: String, value: String, reason: String },
     #[error("{file}: the zones")]
-    Geometry {
-        /// The file.
-        file: String,
-        /// The cause.
-        source: GeometryError,
-    },
-    /// The seek times do not form a possible curve.
+    Geometry { file: String, source: GeometryError },
     #[error("{file}: the seek times")]
-    Seek {
-        /// The file.
-        file: String,
-        /// The cause.
-        source: SeekError,
-    },
+    Seek { file: String, source: SeekError },
 }
 
 straddle_units::error_kind!(ImportError: Usage);

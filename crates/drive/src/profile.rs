@@ -122,97 +122,30 @@ pub struct Knob {
 
 /// Why a profile cannot be used.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum ProfileError {
-    /// No shipped profile has this name.
     #[error("no modelled drive is called {name:?}; `straddle drive list` names them{}", Suggest(suggestion.as_deref()))]
-    Unknown {
-        /// The name.
-        name: String,
-        /// The most similar shipped name, if any.
-        suggestion: Option<String>,
-    },
-    /// The file could not be read.
+    Unknown { name: String, suggestion: Option<String> },
     #[error("cannot read the profile {}", path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// The error of the read.
-        source: std::io::Error,
-    },
-    /// The `base` of a profile that was parsed from text is a file.
+    Unreadable { path: PathBuf, source: std::io::Error },
     #[error("the base {base} is a file; a profile that is not a file itself may only have a shipped base")]
-    NotShipped {
-        /// The base.
-        base: String,
-    },
-    /// A profile that may only be read below a folder is elsewhere.
+    NotShipped { base: String },
     #[error("{} is not below {}, and is not read", path.display(), folder.display())]
-    Elsewhere {
-        /// The profile.
-        path: PathBuf,
-        /// The folder.
-        folder: PathBuf,
-    },
-    /// The text is not TOML, or has an unknown key or a value of the wrong type.
+    Elsewhere { path: PathBuf, folder: PathBuf },
     #[error("profile {name}: {message}")]
-    Syntax {
-        /// The profile's name.
-        name: String,
-        /// The parser's message, with the position.
-        message: String,
-    },
-    /// The drive does not have this option.
+    Syntax { name: String, message: String },
     #[error("the drive {name} has no option {option:?}; it has {}", Listed(known))]
-    UnknownOption {
-        /// The profile's name.
-        name: String,
-        /// The option asked for.
-        option: String,
-        /// The options it has.
-        known: Vec<String>,
-    },
-    /// The chain of `base` leads back to the profile itself.
+    UnknownOption { name: String, option: String, known: Vec<String> },
     #[error("profile {name}: its bases lead back to itself")]
-    Circular {
-        /// The profile's name.
-        name: String,
-    },
-    /// A value that no drive can have.
+    Circular { name: String },
     #[error("profile {name}: {key} = {value}: {reason}")]
-    Impossible {
-        /// The profile's name.
-        name: String,
-        /// Its key in the file.
-        key: String,
-        /// The value.
-        value: String,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// The tracks do not form a disk of this size.
+    Impossible { name: String, key: String, value: String, reason: String },
     #[error("profile {name}: geometry")]
-    Geometry {
-        /// The profile's name.
-        name: String,
-        /// What is wrong.
-        source: GeometryError,
-    },
-    /// The flash parameters do not form a possible drive.
+    Geometry { name: String, source: GeometryError },
     #[error("profile {name}: flash")]
-    Flash {
-        /// The profile's name.
-        name: String,
-        /// What is wrong.
-        source: FlashError,
-    },
-    /// The seek times do not form a possible curve.
+    Flash { name: String, source: FlashError },
     #[error("profile {name}: seek")]
-    Seek {
-        /// The profile's name.
-        name: String,
-        /// What is wrong.
-        source: SeekError,
-    },
+    Seek { name: String, source: SeekError },
 }
 
 straddle_units::error_kind!(ProfileError: Usage);

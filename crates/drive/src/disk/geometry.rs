@@ -117,29 +117,14 @@ pub struct Position {
 
 /// Why zones do not form a disk.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum GeometryError {
-    /// A count that is zero or absurd.
     #[error("{what} = {value}: must be {low} to {high}")]
-    Count {
-        /// What is counted.
-        what: &'static str,
-        /// The number given.
-        value: u64,
-        /// The smallest possible value.
-        low: u64,
-        /// The largest possible value.
-        high: u64,
-    },
-    /// The tracks hold fewer sectors than the drive claims.
+    Count { what: &'static str, value: u64, low: u64, high: u64 },
     #[error(
         "the tracks hold {sectors} physical sectors, but the claimed capacity and the firmware offset need {needed}"
     )]
-    TooSmall {
-        /// Physical sectors on the tracks.
-        sectors: u64,
-        /// Physical sectors needed.
-        needed: u64,
-    },
+    TooSmall { sectors: u64, needed: u64 },
 }
 
 straddle_units::error_kind!(GeometryError: Usage);

@@ -33,35 +33,16 @@ pub enum AverageSeek {
 
 /// Why times do not form a seek curve.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum SeekError {
-    /// A time is negative, not a number, or over 4 s.
     #[error("{milliseconds} ms over {distance} tracks is not a possible seek time")]
-    Time {
-        /// Number of tracks.
-        distance: u32,
-        /// The time.
-        milliseconds: f64,
-    },
-    /// A longer distance takes less time.
+    Time { distance: u32, milliseconds: f64 },
     #[error(
         "{shorter} tracks take {slower} but {longer} tracks only {faster}; for track-to-track, average and full stroke this means that the average is too near to one of the others"
     )]
-    Falling {
-        /// The shorter distance.
-        shorter: u32,
-        /// Its time.
-        slower: Nanos,
-        /// The longer distance.
-        longer: u32,
-        /// Its time.
-        faster: Nanos,
-    },
-    /// The table's distances do not rise, or the table is empty.
+    Falling { shorter: u32, slower: Nanos, longer: u32, faster: Nanos },
     #[error("the table's distances must rise, from at least 1; entry {index} does not")]
-    Order {
-        /// The index of the entry.
-        index: usize,
-    },
+    Order { index: usize },
 }
 
 straddle_units::error_kind!(SeekError: Usage);

@@ -13,23 +13,12 @@ pub enum Start {
 
 /// Why no partition can start there.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum StartError {
-    /// It is not the start of a logical sector.
     #[error("byte {byte} is inside a logical sector of {drive} ({sector} bytes)")]
-    InsideSector {
-        /// The byte.
-        byte: u64,
-        /// The drive's name.
-        drive: String,
-        /// The size of its logical sectors in bytes.
-        sector: u64,
-    },
-    /// It is at or past the end of the drive.
+    InsideSector { byte: u64, drive: String, sector: u64 },
     #[error("{drive} ends before that")]
-    PastEnd {
-        /// The drive's name.
-        drive: String,
-    },
+    PastEnd { drive: String },
 }
 
 straddle_units::error_kind!(StartError: Usage);

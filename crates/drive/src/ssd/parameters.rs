@@ -88,95 +88,28 @@ impl FlashFile {
 
 /// Why flash parameters cannot be used.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum FlashError {
-    /// A size that has to be a power of two.
     #[error("{key} = {value}: not a power of two from {low} to {high}")]
-    PowerOfTwo {
-        /// The key in the profile.
-        key: &'static str,
-        /// Its value.
-        value: u64,
-        /// The smallest possible value.
-        low: u64,
-        /// The largest possible value.
-        high: u64,
-    },
-    /// A number that is out of range.
+    PowerOfTwo { key: &'static str, value: u64, low: u64, high: u64 },
     #[error("{key} = {value}: not from {low} to {high}")]
-    Count {
-        /// The key in the profile.
-        key: &'static str,
-        /// Its value.
-        value: u64,
-        /// The smallest possible value.
-        low: u64,
-        /// The largest possible value.
-        high: u64,
-    },
-    /// A time, speed or fraction that is out of range or not a number.
+    Count { key: &'static str, value: u64, low: u64, high: u64 },
     #[error("{key} = {value}: not from {low} to {high}")]
-    Quantity {
-        /// The key in the profile.
-        key: &'static str,
-        /// Its value.
-        value: f64,
-        /// The smallest possible value.
-        low: f64,
-        /// The largest possible value.
-        high: f64,
-    },
-    /// The blocks are so small, or the units so large, that a superblock cannot hold a unit.
+    Quantity { key: &'static str, value: f64, low: f64, high: f64 },
     #[error("indirection_unit_bytes = {unit}: larger than one block of each die, {superblock} bytes")]
-    UnitLargerThanSuperblock {
-        /// The indirection unit, in bytes.
-        unit: u64,
-        /// One block of each die, in bytes.
-        superblock: u64,
-    },
-    /// One block of each die holds more units than the model supports.
+    UnitLargerThanSuperblock { unit: u64, superblock: u64 },
     #[error("one block of each of {dies} dies holds {slots} indirection units, more than {most}")]
-    SuperblockTooLarge {
-        /// Number of dies.
-        dies: u64,
-        /// Indirection units in one block of each.
-        slots: u64,
-        /// The most that the model supports.
-        most: u64,
-    },
-    /// The capacity is zero, or not a whole number of sectors.
+    SuperblockTooLarge { dies: u64, slots: u64, most: u64 },
     #[error("a capacity of {capacity} bytes is not a number of sectors of {sector} bytes")]
-    Capacity {
-        /// The capacity, in bytes.
-        capacity: u64,
-        /// The smallest sector, in bytes.
-        sector: u64,
-    },
-    /// More units than the mapping table can count, or more superblocks than the model supports.
+    Capacity { capacity: u64, sector: u64 },
     #[error(
         "{capacity} bytes make {units} indirection units in {superblocks} superblocks: more than the model can map"
     )]
-    TooLarge {
-        /// The capacity, in bytes.
-        capacity: u64,
-        /// Indirection units in it.
-        units: u64,
-        /// Superblocks of the drive.
-        superblocks: u64,
-    },
-    /// Too little spare flash for garbage collection to make progress.
+    TooLarge { capacity: u64, units: u64, superblocks: u64 },
     #[error(
         "over_provisioning = {fraction}: {spare} spare superblocks of {bytes} bytes, but garbage collection needs {needed}"
     )]
-    TooLittleSpare {
-        /// The over-provisioning.
-        fraction: f64,
-        /// Superblocks beyond the capacity.
-        spare: u64,
-        /// Bytes of a superblock.
-        bytes: u64,
-        /// Superblocks needed beyond the capacity.
-        needed: u64,
-    },
+    TooLittleSpare { fraction: f64, spare: u64, bytes: u64, needed: u64 },
 }
 
 straddle_units::error_kind!(FlashError: Usage);

@@ -366,58 +366,22 @@ pub struct HostedEnded {
 
 /// Why a guest did not run to its end.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum GuestError {
-    /// The host lacks something that the guest needs.
     #[error("{what}: {fix}")]
-    Host {
-        /// What is missing.
-        what: String,
-        /// The fix.
-        fix: String,
-    },
-    /// A system call failed.
+    Host { what: String, fix: String },
     #[error("{doing}")]
-    Io {
-        /// The operation that failed.
-        doing: String,
-        /// The operating system's error.
-        source: std::io::Error,
-    },
-    /// The guest violated the protocol between driver and drive.
+    Io { doing: String, source: std::io::Error },
     #[error("the guest and drive {drive}")]
-    Drive {
-        /// The drive's number, from zero.
-        drive: usize,
-        /// What was wrong.
-        source: crate::vhost::VhostError,
-    },
-    /// The drive or its contents failed.
+    Drive { drive: usize, source: crate::vhost::VhostError },
     #[error("drive {drive}")]
-    Contents {
-        /// The drive's number, from zero.
-        drive: usize,
-        /// What was wrong.
-        source: Box<dyn std::error::Error + Send + Sync>,
-    },
-    /// The guest exceeded a time limit.
+    Contents { drive: usize, source: Box<dyn std::error::Error + Send + Sync> },
     #[error("the guest was stopped after {limit:?} of {whose} time: give it longer if it needs that")]
-    Hung {
-        /// The limit.
-        limit: Duration,
-        /// "its own" or "the host's".
-        whose: &'static str,
-    },
-    /// The user interrupted the run.
+    Hung { limit: Duration, whose: &'static str },
     #[error("interrupted")]
     Interrupted,
-    /// The guest ended before its script.
     #[error("the guest ended before its script ({how}); its console ended with: {console}")]
-    Died {
-        /// How it ended.
-        how: String,
-        /// The last informative lines of its console.
-        console: String,
-    },
+    Died { how: String, console: String },
 }
 
 straddle_units::error_kind! {

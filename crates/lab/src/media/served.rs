@@ -12,26 +12,18 @@ use crate::media::unsettled::Unsettled;
 
 /// Why a request was not served.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum MediaError {
-    /// No drive of this kind would accept the request. Nothing has changed.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The power is off. Nothing has changed.
     #[error("the power is off")]
     Off,
     /// A write carries another number of bytes than it states, or another request carries bytes. Nothing has
     /// changed.
     #[error("{brought} bytes of data for a request of {wanted}")]
-    Payload {
-        /// Bytes carried by the request.
-        brought: u64,
-        /// Bytes that it should carry.
-        wanted: u64,
-    },
-    /// A power cut was requested, but what it would undo was not recorded.
+    Payload { brought: u64, wanted: u64 },
     #[error("nothing was kept for a power cut")]
     NotKept,
-    /// The store failed.
     #[error("the store failed")]
     Store(#[from] io::Error),
 }

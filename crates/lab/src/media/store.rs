@@ -20,39 +20,16 @@ const PIECE: usize = 64 << 10;
 
 /// Why the contents cannot be used.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum StoreError {
-    /// The file could not be opened, created or measured.
     #[error("{}: cannot be used as a store", path.display())]
-    Unusable {
-        /// The file.
-        path: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
-    /// The path is a directory, device, pipe or socket.
+    Unusable { path: PathBuf, source: io::Error },
     #[error("{}: not a regular file", path.display())]
-    NotAFile {
-        /// The path.
-        path: PathBuf,
-    },
-    /// The file was created for a drive of another size.
+    NotAFile { path: PathBuf },
     #[error("{}: holds {found} bytes, but the drive has {wanted}; name another file, or remove this one", path.display())]
-    OtherSize {
-        /// The file.
-        path: PathBuf,
-        /// Its size in bytes.
-        found: u64,
-        /// The drive's size in bytes.
-        wanted: u64,
-    },
-    /// Another process uses the file.
+    OtherSize { path: PathBuf, found: u64, wanted: u64 },
     #[error("{}: in use: {by}", path.display())]
-    InUse {
-        /// The file.
-        path: PathBuf,
-        /// The user, in words.
-        by: String,
-    },
+    InUse { path: PathBuf, by: String },
 }
 
 straddle_units::error_kind! {

@@ -155,63 +155,20 @@ pub enum Measure {
 
 /// Why an experiment fails.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum ExperimentError {
-    /// No shipped experiment has this name.
     #[error("no experiment is called {name:?}; there are {}", known.join(", "))]
-    Unknown {
-        /// The name that was asked for.
-        name: String,
-        /// The names of the shipped experiments.
-        known: Vec<&'static str>,
-    },
-    /// The file could not be read.
+    Unknown { name: String, known: Vec<&'static str> },
     #[error("cannot read the experiment {}", path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// The I/O error.
-        source: std::io::Error,
-    },
-    /// Not TOML, an unknown key, or a value of the wrong type.
+    Unreadable { path: PathBuf, source: std::io::Error },
     #[error("experiment {name}: {message}")]
-    Syntax {
-        /// The experiment.
-        name: String,
-        /// The parser's message, with the position.
-        message: String,
-    },
-    /// A value that an experiment cannot have.
+    Syntax { name: String, message: String },
     #[error("experiment {name}: {place}: {reason}")]
-    Impossible {
-        /// The experiment.
-        name: String,
-        /// The step and arm, or the key.
-        place: String,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// The drive does not exist, or its profile is invalid.
+    Impossible { name: String, place: String, reason: String },
     #[error("experiment {name}: step {step}")]
-    Drive {
-        /// The experiment.
-        name: String,
-        /// The step.
-        step: String,
-        /// The profile's error.
-        source: Box<ProfileError>,
-    },
-    /// A run failed.
+    Drive { name: String, step: String, source: Box<ProfileError> },
     #[error("experiment {name}: step {step}, {arm}")]
-    Run {
-        /// The experiment.
-        name: String,
-        /// The step.
-        step: String,
-        /// The arm.
-        arm: String,
-        /// The run's error.
-        source: Box<RunError>,
-    },
+    Run { name: String, step: String, arm: String, source: Box<RunError> },
 }
 
 straddle_units::error_kind! {

@@ -81,37 +81,18 @@ pub struct Figure {
 
 /// Why a fit fails.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum FitError {
-    /// The drive does not exist, or its profile is invalid.
     #[error(transparent)]
     Drive(#[from] ProfileError),
-    /// An experiment could not be run.
     #[error(transparent)]
     Experiment(#[from] ExperimentError),
-    /// The profile has no `[fit]`.
     #[error("the profile {drive} has no [fit]: it names neither knobs nor experiments")]
-    NoFit {
-        /// The drive.
-        drive: String,
-    },
-    /// There is no published figure for this drive.
+    NoFit { drive: String },
     #[error("{} of the drive {drive}: there is nothing to fit it to", nothing_from(experiments))]
-    NoFigures {
-        /// The drive.
-        drive: String,
-        /// The experiments that its profile names.
-        experiments: Vec<String>,
-    },
-    /// The profile lacks this knob, or its bounds are invalid.
+    NoFigures { drive: String, experiments: Vec<String> },
     #[error("the profile {drive}: knob {path}: {reason}")]
-    Knob {
-        /// The drive.
-        drive: String,
-        /// The knob.
-        path: String,
-        /// What is wrong with it.
-        reason: String,
-    },
+    Knob { drive: String, path: String, reason: String },
 }
 
 straddle_units::error_kind! {

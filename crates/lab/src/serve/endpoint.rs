@@ -26,24 +26,16 @@ pub enum Endpoint {
 
 /// Why an address cannot be listened on.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum EndpointError {
-    /// Another process listens there.
     #[error("{0}: in use by another process")]
     InUse(String),
-    /// The path exists and is not a socket.
     #[error("{}: exists and is not a socket", .0.display())]
     NotASocket(PathBuf),
-    /// Clients on other machines could connect.
     #[error("{0}: not a loopback address, and NBD has no access control; --allow-remote lets anybody in")]
     Remote(String),
-    /// The system refused.
     #[error("cannot listen on {endpoint}")]
-    Failed {
-        /// The address.
-        endpoint: String,
-        /// The system's error.
-        source: io::Error,
-    },
+    Failed { endpoint: String, source: io::Error },
 }
 
 straddle_units::error_kind! {

@@ -71,14 +71,12 @@ pub struct Options {
 
 /// Why serving failed.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum ServerError {
-    /// Listening on an address failed.
     #[error(transparent)]
     Endpoint(#[from] EndpointError),
-    /// A system call failed.
     #[error("cannot wait for clients")]
     System(#[from] io::Error),
-    /// The store failed, at the power cut or at the end.
     #[error("the store failed")]
     Store(#[source] io::Error),
 }

@@ -17,42 +17,24 @@ const LONGEST_TABLE: u32 = LONGEST_RING as u32;
 
 /// What is wrong with a ring, or with a chain in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum Damage {
-    /// The index promises more chains than the ring can hold.
     #[error("{ahead} chains are said to wait in a ring of {size}")]
-    AvailableIndex {
-        /// The number of chains that the index promises.
-        ahead: u16,
-        /// The size of the ring.
-        size: u16,
-    },
-    /// A chain that the device has not returned yet.
+    AvailableIndex { ahead: u16, size: u16 },
     #[error("chain {0} was put in again before it was given back")]
     InUse(u16),
-    /// A descriptor past the end of its table.
     #[error("descriptor {index} of a table of {size}")]
-    Index {
-        /// The descriptor's index.
-        index: u16,
-        /// The size of its table.
-        size: u32,
-    },
-    /// A chain that loops.
+    Index { index: u16, size: u32 },
     #[error("the chain is longer than its table of {0} descriptors")]
     Loop(u32),
-    /// A device-readable descriptor after a device-writable one.
     #[error("a descriptor to be read comes after one to be written")]
     Order,
-    /// An indirect table that is empty, too long, truncated, nested, or followed by further descriptors.
     #[error("an indirect table of {0} bytes where there can be none")]
     Table(u32),
-    /// More bytes than the standard allows.
     #[error("the chain has more than 4 GiB of data")]
     Long,
-    /// A part of the ring or an indirect table is not in the guest's memory.
     #[error("it lies outside the guest's memory")]
     Outside,
-    /// A feature is used that was not negotiated.
     #[error("{0} was not negotiated")]
     NotNegotiated(&'static str),
 }

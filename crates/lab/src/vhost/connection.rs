@@ -48,35 +48,16 @@ const NO_FD: u64 = 1 << 8;
 
 /// Why a connection failed.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum VhostError {
-    /// The socket or an event descriptor failed.
     #[error("{doing}")]
-    Socket {
-        /// The operation that failed.
-        doing: &'static str,
-        /// The system's error.
-        source: io::Error,
-    },
-    /// The protocol does not allow the message.
+    Socket { doing: &'static str, source: io::Error },
     #[error("the guest sent {message}: {reason}")]
-    Protocol {
-        /// The message.
-        message: String,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// The ring cannot be set up with these parameters.
+    Protocol { message: String, reason: String },
     #[error("a ring of the guest cannot be as it says")]
     Ring(#[source] virtio_queue::Error),
-    /// The guest has violated the rules of a ring. The device does nothing more until it is reset.
     #[error("queue {queue} of the guest is damaged: {damage}")]
-    Broken {
-        /// The queue's number, from zero.
-        queue: usize,
-        /// What is wrong with it.
-        damage: Damage,
-    },
-    /// The guest has truncated the file that backs its memory.
+    Broken { queue: usize, damage: Damage },
     #[error("the guest has taken its memory away")]
     MemoryLost,
 }

@@ -48,23 +48,12 @@ pub struct Prepared {
 
 /// Why there is no input.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum InputError {
-    /// It could not be written.
     #[error("cannot make the input in {}", path.display())]
-    Unwritable {
-        /// The folder.
-        path: PathBuf,
-        /// The I/O error.
-        source: io::Error,
-    },
-    /// The user's own input is not what the script needs.
+    Unwritable { path: PathBuf, source: io::Error },
     #[error("{}: {reason}", path.display())]
-    NotAnInput {
-        /// The path that was given.
-        path: PathBuf,
-        /// What it should be.
-        reason: &'static str,
-    },
+    NotAnInput { path: PathBuf, reason: &'static str },
 }
 
 straddle_units::error_kind! {

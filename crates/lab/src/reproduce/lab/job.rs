@@ -105,33 +105,18 @@ pub trait Machine: Sync {
 
 /// Why a job fails.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum LabError {
-    /// The guest could not be run.
     #[error(transparent)]
     Guest(GuestError),
-    /// The drive does not exist, or its profile is invalid.
     #[error(transparent)]
     Drive(#[from] ProfileError),
-    /// A system call failed.
     #[error("{doing}")]
-    Io {
-        /// What was being done, or to what.
-        doing: String,
-        /// The system's error.
-        source: io::Error,
-    },
-    /// The machine or the device cannot run it.
+    Io { doing: String, source: io::Error },
     #[error("{0}")]
     Failed(String),
-    /// Another program or layer uses the device.
     #[error("{}: in use: {by}", path.display())]
-    InUse {
-        /// The device.
-        path: PathBuf,
-        /// What uses it.
-        by: String,
-    },
-    /// The user interrupted it.
+    InUse { path: PathBuf, by: String },
     #[error("interrupted")]
     Interrupted,
 }

@@ -93,18 +93,12 @@ pub struct Cell {
 
 /// Why the steps could not be run.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum ReproduceError {
-    /// The scripts' input is not available.
     #[error(transparent)]
     Input(#[from] InputError),
-    /// A guest could not be run.
     #[error("experiment's step {step} could not be run")]
-    Machine {
-        /// The step.
-        step: String,
-        /// The error.
-        source: LabError,
-    },
+    Machine { step: String, source: LabError },
 }
 
 straddle_units::error_kind! {

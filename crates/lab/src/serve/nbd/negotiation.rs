@@ -45,26 +45,18 @@ mod info {
 
 /// How a client violated the protocol, for which it is disconnected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum Violation {
-    /// The client set flags that were not offered.
     #[error("client flags {0:#x} were not offered")]
     ClientFlags(u32),
-    /// The data is not an option, where one is required.
     #[error("an option with magic {0:#x}")]
     OptionMagic(u64),
-    /// The option is longer than any valid one.
     #[error("option {option} with {length} bytes")]
-    LongOption {
-        /// The option's number.
-        option: u32,
-        /// The option's length in bytes.
-        length: u32,
-    },
+    LongOption { option: u32, length: u32 },
     /// EXPORT_NAME for an export that does not exist or is refused. The protocol has no other way to report
     /// that.
     #[error("no export can be had by that name")]
     NoSuchExport,
-    /// The data is not a request, where one is required.
     #[error("a request with magic {0:#x}")]
     RequestMagic(u32),
 }
