@@ -240,7 +240,7 @@ fn of_devices() -> Vec<Sample> {
 }
 
 fn of_models() -> Vec<Sample> {
-    let flash = || FlashError::Count { key: "key", value: 1, low: 2, high: 3 };
+    let flash = || FlashError { key: "key", value: text(), reason: text() };
     vec![
         sample(ImportError::Unreadable { file: text(), source: cause() }),
         sample(ImportError::Geometry { file: text(), source: geometry() }),

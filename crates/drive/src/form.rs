@@ -2,7 +2,7 @@
 
 use crate::Profile;
 use crate::disk::{Angle, DiskParameters, Protection, RmwPolicy, Zone};
-use crate::profile::{Body, Claims, Fit};
+use crate::profile::{Body, Claims, Figure, Fit};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -30,7 +30,7 @@ struct DriveReport {
     /// "disk" or "ssd".
     kind: &'static str,
     /// What it reports to the host.
-    claims: ClaimsReport,
+    claims: Claims,
     /// Its true sectors.
     truth: TruthReport,
     /// Whether it hides the size of its physical sectors, or where they start.
@@ -49,7 +49,7 @@ struct DriveReport {
     disk: Option<DiskReport>,
     /// Every number of the profile with its source; only with `drive show`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    figures: Vec<FigureReport>,
+    figures: Vec<Figure>,
 }
 
 /// What a profile was fitted to: the raw figures of these experiments, and no other.
@@ -60,25 +60,6 @@ struct FittedReport {
     experiments: Vec<String>,
     /// The paths of the fitted numbers; empty if there was nothing to choose.
     knobs: Vec<String>,
-}
-
-/// What a drive reports to the host.
-#[derive(Debug, Serialize, JsonSchema)]
-#[schemars(rename = "Claims")]
-struct ClaimsReport {
-    model: String,
-    capacity_bytes: u64,
-    logical_sector_bytes: u64,
-    physical_sector_bytes: u64,
-    /// The offset of the first physical sector boundary.
-    alignment_offset_bytes: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    minimum_io_bytes: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    optimal_io_bytes: Option<u64>,
-    rotational: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    discard_granularity_bytes: Option<u64>,
 }
 
 /// The true sectors of a drive.
@@ -115,7 +96,7 @@ struct DiskReport {
     /// The longest seek, in nanoseconds.
     seek_full_stroke_ns: u64,
     /// How part of a physical sector is written.
-    rmw_policy: RmwReport,
+    rmw_policy: RmwPolicy,
     /// The size of the write cache in bytes; 0 if it is off.
     write_cache_bytes: u64,
     /// Whether the contents of the write cache survive a power cut.
@@ -136,38 +117,6 @@ pub struct ZoneReport {
     pub bytes_per_second: f64,
 }
 
-/// How part of a physical sector is written.
-#[derive(Debug, Serialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-#[schemars(rename = "RmwPolicy")]
-enum RmwReport {
-    /// Before the write completes, one sector after the other.
-    ImmediateSerial,
-    /// Before the write completes, all of its sectors in one pass.
-    ImmediateMerged,
-    /// When the write cache is destaged, one sector after the other.
-    DestageSerial,
-    /// When the write cache is destaged, all sectors of a write in one pass.
-    DestageMerged,
-    /// When the write cache is destaged, each read and write when its sector passes the head.
-    Deferred,
-    /// When the write cache is destaged, to a log; read and written in place later.
-    Logged,
-}
-
-/// A number of the profile.
-#[derive(Debug, Serialize, JsonSchema)]
-#[schemars(rename = "ProfileFigure")]
-struct FigureReport {
-    /// Its path in the profile.
-    path: String,
-    /// The value as written there.
-    value: String,
-    /// The source of the value; absent if the profile gives none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    source: Option<String>,
-}
-
 impl DrivesReport {
     /// Reports the drives, in full or only with what `list` shows.
     pub fn of(profiles: &[Profile], full: bool) -> Self {
@@ -177,11 +126,6 @@ impl DrivesReport {
 }
 
 fn drive(profile: &Profile, full: bool) -> DriveReport {
-    let figures = profile.figures.iter().filter(|_| full).map(|figure| FigureReport {
-        path: figure.path.clone(),
-        value: figure.value.clone(),
-        source: figure.source.clone(),
-    });
     let disk = match &profile.body {
         Body::Disk(disk) if full => Some(mechanics(disk, profile.sectors.physical)),
         _ => None,
@@ -192,7 +136,7 @@ fn drive(profile: &Profile, full: bool) -> DriveReport {
         title: profile.title.clone(),
         notes: profile.notes.clone(),
         kind: kind(profile),
-        claims: claims(&profile.claims),
+        claims: profile.claims.clone(),
         truth: TruthReport {
             unit_bytes: profile.sectors.physical,
             firmware_offset_bytes: profile.sectors.firmware_offset,
@@ -203,7 +147,7 @@ fn drive(profile: &Profile, full: bool) -> DriveReport {
         plausible_rmw: policies.into_iter().map(RmwPolicy::name).collect(),
         fit: profile.fit.as_ref().filter(|fit| full && !fit.experiments.is_empty()).map(fitted),
         disk,
-        figures: figures.collect(),
+        figures: if full { profile.figures.clone() } else { Vec::new() },
     }
 }
 
@@ -211,20 +155,6 @@ fn fitted(fit: &Fit) -> FittedReport {
     FittedReport {
         experiments: fit.experiments.clone(),
         knobs: fit.knobs.iter().map(|knob| knob.path.clone()).collect(),
-    }
-}
-
-fn claims(claims: &Claims) -> ClaimsReport {
-    ClaimsReport {
-        model: claims.model.clone(),
-        capacity_bytes: claims.capacity,
-        logical_sector_bytes: claims.logical_sector,
-        physical_sector_bytes: claims.physical_sector,
-        alignment_offset_bytes: claims.alignment_offset,
-        minimum_io_bytes: claims.minimum_io,
-        optimal_io_bytes: claims.optimal_io,
-        rotational: claims.rotational,
-        discard_granularity_bytes: claims.discard_granularity,
     }
 }
 
@@ -247,14 +177,7 @@ fn mechanics(disk: &DiskParameters, physical: u64) -> DiskReport {
         seek_track_to_track_ns: seek.time(1).get(),
         seek_average_ns: seek.average().get(),
         seek_full_stroke_ns: seek.time(seek.longest()).get(),
-        rmw_policy: match disk.rmw {
-            RmwPolicy::ImmediateSerial => RmwReport::ImmediateSerial,
-            RmwPolicy::ImmediateMerged => RmwReport::ImmediateMerged,
-            RmwPolicy::DestageSerial => RmwReport::DestageSerial,
-            RmwPolicy::DestageMerged => RmwReport::DestageMerged,
-            RmwPolicy::Deferred => RmwReport::Deferred,
-            RmwPolicy::Logged => RmwReport::Logged,
-        },
+        rmw_policy: disk.rmw,
         write_cache_bytes: if disk.write_cache.enabled { disk.write_cache.size.get() } else { 0 },
         write_cache_survives: disk.protection == Protection::NonVolatile,
     }

@@ -3,12 +3,15 @@
 use straddle_units::io::Nanos;
 
 /// The drive's real sectors, whatever it claims.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Sectors {
     /// The unit that can be written without a read-modify-write, in bytes: the physical sector, or the
     /// indirection unit.
+    #[serde(rename = "physical_bytes")]
     pub physical: u64,
     /// Bytes by which the firmware shifts every address upward: 512 with the XP jumper.
+    #[serde(rename = "firmware_offset_bytes", default)]
     pub firmware_offset: u64,
 }
 

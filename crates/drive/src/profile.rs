@@ -22,6 +22,8 @@ pub use crate::interface::{Interface, Sectors};
 pub use source::Figure;
 pub use start::{Start, StartError};
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use straddle_units::{Boundary, ByteCount, ByteOffset};
 
 use crate::disk::{DiskParameters, Geometry, GeometryError, ModelPart, RmwPolicy, SeekCurve, SeekError};
@@ -66,26 +68,34 @@ pub struct Values {
     pub files: Vec<PathBuf>,
 }
 
-/// What a drive reports about itself in IDENTIFY, INQUIRY and READ CAPACITY.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What a drive reports to the host.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct Claims {
     /// The model string.
     pub model: String,
-    /// Number of bytes the host can address.
+    /// The number of bytes that the host can address.
+    #[serde(rename = "capacity_bytes")]
     pub capacity: u64,
-    /// The addressable unit, in bytes.
+    /// The addressable unit.
+    #[serde(rename = "logical_sector_bytes")]
     pub logical_sector: u64,
-    /// The physical sector as claimed, in bytes.
+    /// The physical sector.
+    #[serde(rename = "physical_sector_bytes")]
     pub physical_sector: u64,
-    /// Bytes from the start of the disk to the first physical sector boundary, as claimed.
+    /// The offset of the first physical sector boundary.
+    #[serde(rename = "alignment_offset_bytes", default)]
     pub alignment_offset: u64,
-    /// The preferred minimum I/O as claimed, if any, in bytes.
+    /// The preferred minimum I/O, if any.
+    #[serde(rename = "minimum_io_bytes", skip_serializing_if = "Option::is_none")]
     pub minimum_io: Option<u64>,
-    /// The optimal I/O as claimed, if any, in bytes.
+    /// The optimal I/O, if any.
+    #[serde(rename = "optimal_io_bytes", skip_serializing_if = "Option::is_none")]
     pub optimal_io: Option<u64>,
     /// Whether it claims to be rotational.
     pub rotational: bool,
-    /// The discard granularity in bytes, if the drive has a discard command.
+    /// The discard granularity, if the drive has a discard command.
+    #[serde(rename = "discard_granularity_bytes", skip_serializing_if = "Option::is_none")]
     pub discard_granularity: Option<u64>,
 }
 
@@ -99,7 +109,8 @@ pub enum Body {
 }
 
 /// Which parameters were fitted, within which bounds, and to which published figures.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Fit {
     /// The fitted numbers.
     pub knobs: Vec<Knob>,
@@ -108,7 +119,8 @@ pub struct Fit {
 }
 
 /// A number that a fit may change.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Knob {
     /// Its key in the file, such as `write_cache.setup_us`.
     pub path: String,
@@ -117,6 +129,7 @@ pub struct Knob {
     /// The largest value tried.
     pub high: f64,
     /// Whether only whole numbers make sense.
+    #[serde(default)]
     pub whole: bool,
 }
 
@@ -189,26 +202,19 @@ impl Profile {
     /// profile or, if it has a slash or ends in `.toml`, a file, followed by options, each after a comma:
     /// `wd10ears,jumper=on`.
     pub fn open(specification: &str) -> Result<Self, ProfileError> {
-        let mut parts = specification.split(',');
-        let name = parts.next().unwrap_or_default();
-        let options: Vec<&str> = parts.collect();
-        file::open(name, &options, &[])
+        Self::open_with(specification, &[])
     }
 
     /// As [`Profile::open`], for a specification that others may have written: a profile that is
     /// a file must be in `folder` or below it.
     pub fn open_below(folder: &Path, specification: &str) -> Result<Self, ProfileError> {
-        let mut parts = specification.split(',');
-        let name = parts.next().unwrap_or_default();
-        let options: Vec<&str> = parts.collect();
+        let (name, options) = parts(specification);
         file::open_below(folder, name, &options)
     }
 
     /// As [`Profile::open`], with some numbers replaced. They are named by path, as in [`Knob`].
     pub fn open_with(specification: &str, replaced: &[(&str, f64)]) -> Result<Self, ProfileError> {
-        let mut parts = specification.split(',');
-        let name = parts.next().unwrap_or_default();
-        let options: Vec<&str> = parts.collect();
+        let (name, options) = parts(specification);
         file::open(name, &options, replaced)
     }
 
@@ -243,6 +249,12 @@ impl Profile {
         let phase = to_next(self.claims.physical_sector, self.claims.alignment_offset);
         self.claimed_unit() != self.sectors.physical || phase != self.sectors.firmware_offset
     }
+}
+
+/// The name and the options of a specification.
+fn parts(specification: &str) -> (&str, Vec<&str>) {
+    let mut parts = specification.split(',');
+    (parts.next().unwrap_or_default(), parts.collect())
 }
 
 /// The distance from `offset` to the next multiple of `unit`, all in bytes.

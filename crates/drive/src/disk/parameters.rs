@@ -69,24 +69,21 @@ pub struct WriteCacheParameters {
     pub idle: Nanos,
 }
 
-/// How a drive writes a part of a physical sector.
+/// How part of a physical sector is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum RmwPolicy {
-    /// The write does not complete until each partial sector in turn has been read, and written one
-    /// revolution later.
+    /// Before the write completes, one sector after the other.
     ImmediateSerial,
-    /// The write does not complete until all its sectors have been read in one pass and written in the next.
+    /// Before the write completes, all of its sectors in one pass.
     ImmediateMerged,
-    /// As [`RmwPolicy::ImmediateSerial`], but when the cache is emptied.
+    /// When the write cache is destaged, one sector after the other.
     DestageSerial,
-    /// As [`RmwPolicy::ImmediateMerged`], but when the cache is emptied.
+    /// When the write cache is destaged, all sectors of a write in one pass.
     DestageMerged,
-    /// When the cache is emptied, reads of partial sectors and writes are separate operations, chosen by
-    /// position among those of all extents, so that many share a revolution.
+    /// When the write cache is destaged, each read and write when its sector passes the head.
     Deferred,
-    /// When the cache is emptied, partial sectors are not read but written to a log on the platters, many in
-    /// one pass, and put in place while the drive is idle. Until then, reads are served from the log.
+    /// When the write cache is destaged, to a log; read and written in place later.
     Logged,
 }
 

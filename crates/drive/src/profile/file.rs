@@ -8,13 +8,8 @@ use straddle_units::ByteCount;
 use straddle_units::io::Nanos;
 use toml::{Table, Value};
 
-use super::keys::{
-    ClaimsFile, File, GeometryFile, InterfaceFile, KnobFile, ReadCacheFile, RmwFile, SectorsFile, SeekFile,
-    WriteCacheFile,
-};
-use super::{
-    Body, Claims, Fit, Interface, Knob, Profile, ProfileError, Sectors, Values, builtin, read, source,
-};
+use super::keys::{File, GeometryFile, InterfaceFile, ReadCacheFile, RmwFile, SeekFile, WriteCacheFile};
+use super::{Body, Claims, Interface, Profile, ProfileError, Sectors, Values, builtin, read, source};
 use crate::disk::{
     Angle, DiskParameters, Firmware, Geometry, HeadTimes, LogParameters, Protection, ReadCacheParameters,
     RmwPolicy, RmwReads, SeekCurve, Spindle, WriteCacheParameters, Zone,
@@ -203,35 +198,23 @@ impl Check<'_> {
     }
 
     fn values(&self, file: File) -> Result<Values, ProfileError> {
-        let claims = self.claims(&file.claims)?;
+        self.claims(&file.claims)?;
         let interface = self.interface(&file.interface)?;
         let (sectors, body) = match &file.flash {
-            Some(flash) => self.flash(flash, &file, &claims)?,
+            Some(flash) => self.flash(flash, &file)?,
             None => {
                 let missing = || self.impossible("sectors", "nothing", "a disk needs it");
-                let sectors = self.sectors(file.sectors.as_ref().ok_or_else(missing)?, &claims)?;
-                (sectors, Body::Disk(Box::new(self.disk(&file, &claims, sectors)?)))
+                let sectors = file.sectors.ok_or_else(missing)?;
+                self.sectors(sectors, &file.claims)?;
+                (sectors, Body::Disk(Box::new(self.disk(&file, sectors)?)))
             }
         };
-        let fit = file.fit.map(|fit| Fit {
-            experiments: fit.experiments,
-            knobs: fit
-                .knobs
-                .into_iter()
-                .map(|KnobFile { path, low, high, whole }| Knob { path, low, high, whole })
-                .collect(),
-        });
         let (figures, variants, files) = (Vec::new(), Vec::new(), Vec::new());
-        let File { name, title, notes, .. } = file;
+        let File { name, title, notes, claims, fit, .. } = file;
         Ok(Values { name, title, notes, claims, sectors, interface, body, fit, figures, variants, files })
     }
 
-    fn flash(
-        &self,
-        flash: &FlashFile,
-        file: &File,
-        claims: &Claims,
-    ) -> Result<(Sectors, Body), ProfileError> {
+    fn flash(&self, flash: &FlashFile, file: &File) -> Result<(Sectors, Body), ProfileError> {
         if file.spindle.is_some() || file.sectors.is_some() {
             return Err(self.impossible(
                 "flash",
@@ -239,47 +222,34 @@ impl Check<'_> {
                 "a drive has either [flash], or [sectors] and [spindle]",
             ));
         }
-        let ssd = SsdParameters::new(flash, claims.capacity);
+        let ssd = SsdParameters::new(flash, file.claims.capacity);
         let ssd = ssd.map_err(|source| ProfileError::Flash { name: self.name.to_owned(), source })?;
         // The indirection unit is the smallest unit that can be written without a read-modify-write.
         let sectors = Sectors { physical: ssd.indirection_unit(), firmware_offset: 0 };
         Ok((sectors, Body::Ssd(Box::new(ssd))))
     }
 
-    fn claims(&self, file: &ClaimsFile) -> Result<Claims, ProfileError> {
-        let logical =
-            self.power_of_two("claims.logical_sector_bytes", file.logical_sector_bytes, 512, 4096)?;
-        let physical =
-            self.power_of_two("claims.physical_sector_bytes", file.physical_sector_bytes, logical, 1 << 20)?;
-        let capacity = self.within("claims.capacity_bytes", file.capacity_bytes, 1 << 20, 1 << 50)?;
+    fn claims(&self, claims: &Claims) -> Result<(), ProfileError> {
+        let (logical, physical) = (claims.logical_sector, claims.physical_sector);
+        self.power_of_two("claims.logical_sector_bytes", logical, 512, 4096)?;
+        self.power_of_two("claims.physical_sector_bytes", physical, logical, 1 << 20)?;
+        let capacity = self.within("claims.capacity_bytes", claims.capacity, 1 << 20, 1 << 50)?;
         if !capacity.is_multiple_of(logical) {
             return Err(self.impossible("claims.capacity_bytes", capacity, "must be whole logical sectors"));
         }
-        let offset =
-            self.within("claims.alignment_offset_bytes", file.alignment_offset_bytes, 0, physical - 1)?;
-        Ok(Claims {
-            model: file.model.clone(),
-            capacity,
-            logical_sector: logical,
-            physical_sector: physical,
-            alignment_offset: offset,
-            minimum_io: file.minimum_io_bytes,
-            optimal_io: file.optimal_io_bytes,
-            rotational: file.rotational,
-            discard_granularity: file.discard_granularity_bytes,
-        })
+        self.within("claims.alignment_offset_bytes", claims.alignment_offset, 0, physical - 1)?;
+        Ok(())
     }
 
-    fn sectors(&self, file: &SectorsFile, claims: &Claims) -> Result<Sectors, ProfileError> {
-        let logical = claims.logical_sector;
-        let physical = self.power_of_two("sectors.physical_bytes", file.physical_bytes, logical, 1 << 20)?;
-        let offset = file.firmware_offset_bytes;
+    fn sectors(&self, sectors: Sectors, claims: &Claims) -> Result<(), ProfileError> {
+        let Sectors { physical, firmware_offset: offset } = sectors;
+        self.power_of_two("sectors.physical_bytes", physical, claims.logical_sector, 1 << 20)?;
         self.within("sectors.firmware_offset_bytes", offset, 0, physical - 1)?;
-        if !offset.is_multiple_of(logical) {
+        if !offset.is_multiple_of(claims.logical_sector) {
             let reason = "must be whole logical sectors";
             return Err(self.impossible("sectors.firmware_offset_bytes", offset, reason));
         }
-        Ok(Sectors { physical, firmware_offset: offset })
+        Ok(())
     }
 
     fn interface(&self, file: &InterfaceFile) -> Result<Interface, ProfileError> {
@@ -299,7 +269,7 @@ impl Check<'_> {
         })
     }
 
-    fn disk(&self, file: &File, claims: &Claims, sectors: Sectors) -> Result<DiskParameters, ProfileError> {
+    fn disk(&self, file: &File, sectors: Sectors) -> Result<DiskParameters, ProfileError> {
         let missing = |key: &str| self.impossible(key, "nothing", "a disk needs it");
         let spindle = file.spindle.as_ref().ok_or_else(|| missing("spindle"))?;
         let seek = file.seek.as_ref().ok_or_else(|| missing("seek"))?;
@@ -314,7 +284,7 @@ impl Check<'_> {
             write_settle: self.time("seek.write_settle_ms", seek.write_settle_ms)?,
             write_lead: Nanos::ZERO,
         };
-        let needed = (claims.capacity + sectors.firmware_offset).div_ceil(sectors.physical);
+        let needed = (file.claims.capacity + sectors.firmware_offset).div_ceil(sectors.physical);
         let (area, least) = self.area(rmw, sectors.physical)?;
         let tracks = self.tracks(layout, needed + area)?;
         let longest = tracks.iter().map(|(tracks, _)| *tracks).sum::<u32>().saturating_sub(1).max(1);

@@ -3,6 +3,7 @@
 
 use serde::Deserialize;
 
+use super::{Claims, Fit, Sectors};
 use crate::disk::{AverageSeek, Direction, RmwPolicy};
 use crate::ssd::FlashFile;
 
@@ -12,8 +13,8 @@ pub(super) struct File {
     pub(super) name: String,
     pub(super) title: String,
     pub(super) notes: Option<String>,
-    pub(super) claims: ClaimsFile,
-    pub(super) sectors: Option<SectorsFile>,
+    pub(super) claims: Claims,
+    pub(super) sectors: Option<Sectors>,
     pub(super) interface: InterfaceFile,
     pub(super) spindle: Option<SpindleFile>,
     pub(super) geometry: Option<GeometryFile>,
@@ -23,30 +24,7 @@ pub(super) struct File {
     pub(super) write_cache: Option<WriteCacheFile>,
     pub(super) rmw: Option<RmwFile>,
     pub(super) flash: Option<FlashFile>,
-    pub(super) fit: Option<FitFile>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct ClaimsFile {
-    pub(super) model: String,
-    pub(super) capacity_bytes: u64,
-    pub(super) logical_sector_bytes: u64,
-    pub(super) physical_sector_bytes: u64,
-    #[serde(default)]
-    pub(super) alignment_offset_bytes: u64,
-    pub(super) minimum_io_bytes: Option<u64>,
-    pub(super) optimal_io_bytes: Option<u64>,
-    pub(super) rotational: bool,
-    pub(super) discard_granularity_bytes: Option<u64>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct SectorsFile {
-    pub(super) physical_bytes: u64,
-    #[serde(default)]
-    pub(super) firmware_offset_bytes: u64,
+    pub(super) fit: Option<Fit>,
 }
 
 #[derive(Deserialize)]
@@ -139,21 +117,4 @@ pub(super) struct RmwFile {
     pub(super) kept_written_bytes: u64,
     pub(super) log_bytes: Option<u64>,
     pub(super) log_idle_ms: Option<f64>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct FitFile {
-    pub(super) experiments: Vec<String>,
-    pub(super) knobs: Vec<KnobFile>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct KnobFile {
-    pub(super) path: String,
-    pub(super) low: f64,
-    pub(super) high: f64,
-    #[serde(default)]
-    pub(super) whole: bool,
 }

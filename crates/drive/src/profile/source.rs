@@ -1,16 +1,20 @@
 //! Values with sources, `{ value = 5400, source = "data sheet" }`: the source is recorded and the table
 //! reduced to the value.
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use toml::{Table, Value};
 
-/// A number of a profile and its source.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A number of the profile.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "ProfileFigure")]
 pub struct Figure {
-    /// Its key in the file, such as `spindle.rpm`.
+    /// Its path in the profile.
     pub path: String,
-    /// The value as written.
+    /// The value as written there.
     pub value: String,
-    /// A document, a URL, or `fitted`; `None` if the file gives no source.
+    /// The source of the value; absent if the profile gives none.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
 }
 

@@ -86,45 +86,23 @@ impl FlashFile {
     }
 }
 
-/// Why flash parameters cannot be used.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
-pub enum FlashError {
-    #[error("{key} = {value}: not a power of two from {low} to {high}")]
-    PowerOfTwo { key: &'static str, value: u64, low: u64, high: u64 },
-    #[error("{key} = {value}: not from {low} to {high}")]
-    Count { key: &'static str, value: u64, low: u64, high: u64 },
-    #[error("{key} = {value}: not from {low} to {high}")]
-    Quantity { key: &'static str, value: f64, low: f64, high: f64 },
-    #[error("indirection_unit_bytes = {unit}: larger than one block of each die, {superblock} bytes")]
-    UnitLargerThanSuperblock { unit: u64, superblock: u64 },
-    #[error("one block of each of {dies} dies holds {slots} indirection units, more than {most}")]
-    SuperblockTooLarge { dies: u64, slots: u64, most: u64 },
-    #[error("a capacity of {capacity} bytes is not a number of sectors of {sector} bytes")]
-    Capacity { capacity: u64, sector: u64 },
-    #[error(
-        "{capacity} bytes make {units} indirection units in {superblocks} superblocks: more than the model can map"
-    )]
-    TooLarge { capacity: u64, units: u64, superblocks: u64 },
-    #[error(
-        "over_provisioning = {fraction}: {spare} spare superblocks of {bytes} bytes, but garbage collection needs {needed}"
-    )]
-    TooLittleSpare { fraction: f64, spare: u64, bytes: u64, needed: u64 },
+/// A value with which the flash parameters do not form a possible drive.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{key} = {value}: {reason}")]
+pub struct FlashError {
+    /// The key of the `[flash]` section.
+    pub key: &'static str,
+    /// Its value.
+    pub value: String,
+    /// What is wrong with it.
+    pub reason: String,
 }
 
 straddle_units::error_kind!(FlashError: Usage);
 
 impl FlashError {
-    /// The key of the `[flash]` section that caused the error.
-    pub const fn key(&self) -> &'static str {
-        match self {
-            Self::PowerOfTwo { key, .. } | Self::Count { key, .. } | Self::Quantity { key, .. } => key,
-            Self::UnitLargerThanSuperblock { .. } | Self::TooLarge { .. } | Self::Capacity { .. } => {
-                "indirection_unit_bytes"
-            }
-            Self::SuperblockTooLarge { .. } => "pages_per_block",
-            Self::TooLittleSpare { .. } => "over_provisioning",
-        }
+    fn new(key: &'static str, value: impl ToString, reason: impl Into<String>) -> Self {
+        Self { key, value: value.to_string(), reason: reason.into() }
     }
 }
 
@@ -222,7 +200,7 @@ impl SsdParameters {
         let unit = layout.unit_bytes();
         let least = 2 * unit.max(u64::from(layout.page_bytes));
         let most = BUFFER_BYTES.min(BUFFER_UNITS * unit);
-        count("buffer_bytes", raw.buffer_bytes, (least, most))?;
+        within("buffer_bytes", raw.buffer_bytes, (least, most))?;
         let operation = |key, value| nanos(key, value, OPERATION_US, Nanos::from_micros);
         let timing = Timing {
             read: operation("read_us", raw.read_us)?,
@@ -270,23 +248,24 @@ impl Layout {
     fn new(raw: &FlashFile, capacity: u64) -> Result<Self, FlashError> {
         let unit = power_of_two("indirection_unit_bytes", raw.indirection_unit_bytes)?;
         let page = power_of_two("page_bytes", raw.page_bytes)?;
-        let dies = count("dies", raw.dies, DIES)?;
-        let channels = count("channels", raw.channels, (1, dies))?;
-        let pages_per_block = count("pages_per_block", raw.pages_per_block, PAGES_PER_BLOCK)?;
-        quantity("over_provisioning", raw.over_provisioning, OVER_PROVISIONING)?;
+        let dies = within("dies", raw.dies, DIES)?;
+        let channels = within("channels", raw.channels, (1, dies))?;
+        let pages_per_block = within("pages_per_block", raw.pages_per_block, PAGES_PER_BLOCK)?;
+        within("over_provisioning", raw.over_provisioning, OVER_PROVISIONING)?;
         let pages_per_group = (unit / page).max(1);
         let per_group = (page / unit).max(1);
         let groups = dies * pages_per_block / pages_per_group;
         let superblock = dies * pages_per_block * page;
         if groups == 0 {
-            return Err(FlashError::UnitLargerThanSuperblock { unit, superblock });
+            let reason = format!("larger than one block of each die, {superblock} bytes");
+            return Err(FlashError::new("indirection_unit_bytes", unit, reason));
         }
         let slots = groups * per_group;
         if slots > SLOTS_PER_SUPERBLOCK {
-            return Err(FlashError::SuperblockTooLarge { dies, slots, most: SLOTS_PER_SUPERBLOCK });
-        }
-        if capacity == 0 || !capacity.is_multiple_of(SECTOR_BYTES) {
-            return Err(FlashError::Capacity { capacity, sector: SECTOR_BYTES });
+            let reason = format!(
+                "one block of each of {dies} dies holds {slots} indirection units, more than {SLOTS_PER_SUPERBLOCK}"
+            );
+            return Err(FlashError::new("pages_per_block", pages_per_block, reason));
         }
         let units = capacity.div_ceil(unit);
         // In millionths: the units of 2^64 bytes times five million stay far below 2^128.
@@ -297,12 +276,17 @@ impl Layout {
         // The table's entries are slots plus one.
         let countable = u128::from(superblocks) << slot_shift < u128::from(u32::MAX);
         if superblocks > SUPERBLOCKS || !countable {
-            return Err(FlashError::TooLarge { capacity, units, superblocks });
+            let reason = format!(
+                "{capacity} bytes make {units} units in {superblocks} superblocks: more than the model can map"
+            );
+            return Err(FlashError::new("indirection_unit_bytes", unit, reason));
         }
         let spare = superblocks.saturating_sub(units.div_ceil(slots));
         if spare < SPARE_SUPERBLOCKS {
-            let (fraction, needed) = (raw.over_provisioning, SPARE_SUPERBLOCKS);
-            return Err(FlashError::TooLittleSpare { fraction, spare, bytes: superblock, needed });
+            let reason = format!(
+                "{spare} spare superblocks of {superblock} bytes, but garbage collection needs {SPARE_SUPERBLOCKS}"
+            );
+            return Err(FlashError::new("over_provisioning", raw.over_provisioning, reason));
         }
         Ok(Self {
             capacity,
@@ -333,24 +317,27 @@ fn per_million(fraction: f64) -> u64 {
 
 fn power_of_two(key: &'static str, value: u64) -> Result<u64, FlashError> {
     let (low, high) = UNIT_BYTES;
-    let possible = value.is_power_of_two() && (low..=high).contains(&value);
-    possible.then_some(value).ok_or(FlashError::PowerOfTwo { key, value, low, high })
+    let is_possible = value.is_power_of_two() && (low..=high).contains(&value);
+    let reason = || format!("not a power of two from {low} to {high}");
+    is_possible.then_some(value).ok_or_else(|| FlashError::new(key, value, reason()))
 }
 
-fn count(key: &'static str, value: u64, (low, high): (u64, u64)) -> Result<u64, FlashError> {
-    (low..=high).contains(&value).then_some(value).ok_or(FlashError::Count { key, value, low, high })
-}
-
-fn quantity(key: &'static str, value: f64, (low, high): (f64, f64)) -> Result<f64, FlashError> {
-    (low..=high).contains(&value).then_some(value).ok_or(FlashError::Quantity { key, value, low, high })
+/// Returns a number that is in the range.
+fn within<T: Copy + PartialOrd + ToString>(
+    key: &'static str,
+    value: T,
+    (low, high): (T, T),
+) -> Result<T, FlashError> {
+    let reason = || format!("not from {} to {}", low.to_string(), high.to_string());
+    (low..=high).contains(&value).then_some(value).ok_or_else(|| FlashError::new(key, value, reason()))
 }
 
 fn nanos(
     key: &'static str,
     value: f64,
-    (low, high): (f64, f64),
+    range: (f64, f64),
     convert: impl Fn(f64) -> Option<Nanos>,
 ) -> Result<u64, FlashError> {
-    let converted = convert(quantity(key, value, (low, high))?);
-    converted.map(Nanos::get).ok_or(FlashError::Quantity { key, value, low, high })
+    let converted = convert(within(key, value, range)?).map(Nanos::get);
+    converted.ok_or_else(|| FlashError::new(key, value, "not a time"))
 }

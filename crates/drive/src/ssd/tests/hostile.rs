@@ -11,25 +11,25 @@ fn refused(change: impl Fn(&mut FlashFile)) -> FlashError {
 
 #[test]
 fn impossible_figures_are_refused_by_name() {
-    assert_eq!(refused(|file| file.indirection_unit_bytes = 3000).key(), "indirection_unit_bytes");
-    assert_eq!(refused(|file| file.indirection_unit_bytes = 0).key(), "indirection_unit_bytes");
-    assert_eq!(refused(|file| file.indirection_unit_bytes = 2 << 20).key(), "indirection_unit_bytes");
-    assert_eq!(refused(|file| file.page_bytes = u64::MAX).key(), "page_bytes");
-    assert_eq!(refused(|file| file.dies = 0).key(), "dies");
-    assert_eq!(refused(|file| file.dies = u64::MAX).key(), "dies");
-    assert_eq!(refused(|file| file.channels = 0).key(), "channels");
-    assert_eq!(refused(|file| file.channels = 5).key(), "channels");
-    assert_eq!(refused(|file| file.pages_per_block = 0).key(), "pages_per_block");
-    assert_eq!(refused(|file| file.buffer_bytes = 0).key(), "buffer_bytes");
-    assert_eq!(refused(|file| file.buffer_bytes = 2 * 16384 - 1).key(), "buffer_bytes");
-    assert_eq!(refused(|file| file.buffer_bytes = u64::MAX).key(), "buffer_bytes");
-    assert_eq!(refused(|file| file.read_us = -1.0).key(), "read_us");
-    assert_eq!(refused(|file| file.program_us = f64::NAN).key(), "program_us");
-    assert_eq!(refused(|file| file.erase_us = f64::INFINITY).key(), "erase_us");
-    assert_eq!(refused(|file| file.channel_mb_s = 0.0).key(), "channel_mb_s");
-    assert_eq!(refused(|file| file.over_provisioning = 0.0).key(), "over_provisioning");
-    assert_eq!(refused(|file| file.command_us = -0.1).key(), "command_us");
-    assert_eq!(refused(|file| file.destage_after_ms = 0.0).key(), "destage_after_ms");
+    assert_eq!(refused(|file| file.indirection_unit_bytes = 3000).key, "indirection_unit_bytes");
+    assert_eq!(refused(|file| file.indirection_unit_bytes = 0).key, "indirection_unit_bytes");
+    assert_eq!(refused(|file| file.indirection_unit_bytes = 2 << 20).key, "indirection_unit_bytes");
+    assert_eq!(refused(|file| file.page_bytes = u64::MAX).key, "page_bytes");
+    assert_eq!(refused(|file| file.dies = 0).key, "dies");
+    assert_eq!(refused(|file| file.dies = u64::MAX).key, "dies");
+    assert_eq!(refused(|file| file.channels = 0).key, "channels");
+    assert_eq!(refused(|file| file.channels = 5).key, "channels");
+    assert_eq!(refused(|file| file.pages_per_block = 0).key, "pages_per_block");
+    assert_eq!(refused(|file| file.buffer_bytes = 0).key, "buffer_bytes");
+    assert_eq!(refused(|file| file.buffer_bytes = 2 * 16384 - 1).key, "buffer_bytes");
+    assert_eq!(refused(|file| file.buffer_bytes = u64::MAX).key, "buffer_bytes");
+    assert_eq!(refused(|file| file.read_us = -1.0).key, "read_us");
+    assert_eq!(refused(|file| file.program_us = f64::NAN).key, "program_us");
+    assert_eq!(refused(|file| file.erase_us = f64::INFINITY).key, "erase_us");
+    assert_eq!(refused(|file| file.channel_mb_s = 0.0).key, "channel_mb_s");
+    assert_eq!(refused(|file| file.over_provisioning = 0.0).key, "over_provisioning");
+    assert_eq!(refused(|file| file.command_us = -0.1).key, "command_us");
+    assert_eq!(refused(|file| file.destage_after_ms = 0.0).key, "destage_after_ms");
 }
 
 #[test]
@@ -38,13 +38,12 @@ fn units_larger_than_a_block_of_each_die_are_refused() {
         file.indirection_unit_bytes = 1 << 20;
         file.pages_per_block = 1;
     });
-    assert_eq!(error, FlashError::UnitLargerThanSuperblock { unit: 1 << 20, superblock: 65536 });
+    assert!(error.to_string().contains("larger than one block of each die, 65536 bytes"), "{error}");
 }
 
 #[test]
 fn too_little_spare_is_refused() {
     let error = refused(|file| file.over_provisioning = 0.05);
-    assert!(matches!(error, FlashError::TooLittleSpare { spare: 2, needed: 4, .. }), "{error:?}");
     assert!(error.to_string().contains("2 spare superblocks of 524288 bytes"), "{error}");
 }
 
@@ -54,7 +53,7 @@ fn absurd_capacities_are_refused() {
         assert!(SsdParameters::new(&small(), capacity).is_err(), "{capacity} bytes");
     }
     let coarse = FlashFile { pages_per_block: 65536, dies: 4096, ..small() };
-    assert!(matches!(SsdParameters::new(&coarse, 1 << 60), Err(FlashError::SuperblockTooLarge { .. })));
+    assert_eq!(SsdParameters::new(&coarse, 1 << 60).unwrap_err().key, "pages_per_block");
 }
 
 #[test]
