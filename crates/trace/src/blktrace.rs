@@ -19,7 +19,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufReader, Read};
 
 use straddle_units::io::{Nanos, Operation};
 
@@ -344,20 +344,11 @@ impl Stream<'_> {
 
     /// Passes over bytes.
     fn pass(&mut self, bytes: u32) -> Result<(), TraceError> {
-        let mut left = bytes as usize;
-        while left > 0 {
-            let read = match self.input.fill_buf() {
-                Ok(buffer) => buffer.len().min(left),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(source) => return Err(self.unread(RECORD + bytes as usize - left, source)),
-            };
-            if read == 0 {
-                return Err(self.wrong(LineError::Cut));
-            }
-            self.input.consume(read);
-            left -= read;
+        let passed = io::copy(&mut self.input.by_ref().take(bytes.into()), &mut io::sink());
+        match passed.map_err(|source| self.unread(RECORD, source))? < bytes.into() {
+            true => Err(self.wrong(LineError::Cut)),
+            false => Ok(()),
         }
-        Ok(())
     }
 
     /// Returns the error of a read that failed at this distance from the beginning of the record.

@@ -8,7 +8,7 @@ use serde::Serialize;
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct TraceReport {
     /// The traces that were read.
-    files: Vec<FileReport>,
+    files: Vec<TraceFile>,
     /// The number of lines that are not requests: headers, and events of other kinds.
     other_lines: u64,
     /// The time from the first request of a file to its last, in nanoseconds, in the longest file. Absent if the times
@@ -31,9 +31,9 @@ pub struct TraceReport {
 }
 
 /// A trace.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 #[schemars(rename = "File")]
-struct FileReport {
+pub struct TraceFile {
     /// The trace as named on the command line.
     name: String,
     /// The format, by its name for `--format`; absent if the trace is empty.
@@ -154,14 +154,6 @@ struct BestReport {
     effect: EffectReport,
 }
 
-/// A trace that was read.
-pub struct TraceFile {
-    /// Its name.
-    pub name: String,
-    /// Its format; `None` if it is empty.
-    pub format: Option<Format>,
-}
-
 /// The requests of traces, to be reported.
 pub struct Counted<'a> {
     /// The traces that were read.
@@ -182,7 +174,7 @@ pub struct Counted<'a> {
 
 impl From<(&Recording, Option<Format>)> for TraceFile {
     fn from((recording, format): (&Recording, Option<Format>)) -> Self {
-        Self { name: recording.name.clone(), format }
+        Self { name: recording.name.clone(), format: format.map(Format::name) }
     }
 }
 
@@ -190,11 +182,8 @@ impl TraceReport {
     /// Reports what was counted.
     pub fn of(counted: &Counted<'_>) -> Self {
         let volume = |(name, volume)| volume_report(counted, Some(name), volume);
-        let files = counted.files.iter();
         Self {
-            files: files
-                .map(|file| FileReport { name: file.name.clone(), format: file.format.map(Format::name) })
-                .collect(),
+            files: counted.files.to_vec(),
             other_lines: counted.account.others(),
             span_ns: counted.account.span().map(straddle_units::io::Time::get),
             started_at_sectors: counted.start,

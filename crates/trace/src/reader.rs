@@ -73,6 +73,15 @@ pub enum Input<'a> {
     Stream(Box<dyn Read + Send + 'a>),
 }
 
+impl<'a> Input<'a> {
+    fn unpacked(self) -> io::Result<Box<dyn Read + Send + 'a>> {
+        match self {
+            Self::File(file) => unpacked(file),
+            Self::Stream(stream) => unpacked(stream),
+        }
+    }
+}
+
 /// Reads a trace. Holds a block of it at a time.
 pub struct Reader<'a> {
     source: Box<dyn Source + 'a>,
@@ -101,16 +110,10 @@ impl<'a> Reader<'a> {
     /// Opens a trace, also a packed one, or a Parquet file.
     pub fn open(input: Input<'a>, name: &str, how: &How) -> Result<Self, TraceError> {
         let read = |source| TraceError::Read { name: name.to_owned(), byte: None, source };
-        let input = match input {
-            Input::File(file) => {
-                if is_table(&file, how).map_err(read)? {
-                    return Self::table(file, name, how);
-                }
-                unpacked(file).map_err(read)?
-            }
-            Input::Stream(stream) => unpacked(stream).map_err(read)?,
-        };
-        Ok(Self::new(input, name, how))
+        match input {
+            Input::File(file) if is_table(&file, how).map_err(read)? => Self::table(file, name, how),
+            input => Ok(Self::new(input.unpacked().map_err(read)?, name, how)),
+        }
     }
 
     /// Opens the files of one recording of blktrace, one for each processor; their requests are merged by time.
@@ -119,10 +122,7 @@ impl<'a> Reader<'a> {
         let mut streams: Vec<(String, Box<dyn Read + Send + 'a>)> = Vec::new();
         for (file, input) in files {
             let read = |source| TraceError::Read { name: file.clone(), byte: None, source };
-            let input = match input {
-                Input::File(opened) => unpacked(opened).map_err(read)?,
-                Input::Stream(stream) => unpacked(stream).map_err(read)?,
-            };
+            let input = input.unpacked().map_err(read)?;
             streams.push((file, input));
         }
         Ok(Self::of(Box::new(Blktrace::new(streams, name, how)), name))

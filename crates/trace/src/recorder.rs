@@ -4,8 +4,7 @@
 //! it will be read. Of late events a window is put in order, and none is dropped; memory does not grow with their
 //! number.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 use std::time::Duration;
 
@@ -122,43 +121,14 @@ impl Asked {
     }
 }
 
-/// An event that waits for earlier ones; of the same time they stay in the order in which they came.
-#[derive(Debug)]
-struct Waiting(u64, Happened);
-
-impl PartialEq for Waiting {
-    fn eq(&self, other: &Self) -> bool {
-        self.key() == other.key()
-    }
-}
-
-impl Eq for Waiting {}
-
-impl PartialOrd for Waiting {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Waiting {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.key().cmp(&other.key())
-    }
-}
-
-impl Waiting {
-    const fn key(&self) -> (u64, u64) {
-        (self.1.time.get(), self.0)
-    }
-}
-
 /// Writes a recording.
 #[derive(Debug)]
 pub struct Recorder<W> {
     out: W,
     origin: Origin,
     devices: Vec<u32>,
-    waiting: BinaryHeap<Reverse<Waiting>>,
+    /// Events that wait for earlier ones, by their times and in the order in which they came.
+    waiting: BTreeMap<(Nanos, u64), Happened>,
     /// Events that were added, and the time of the last one that was written.
     added: u64,
     last: Nanos,
@@ -191,7 +161,7 @@ impl<W: Write> Recorder<W> {
             out,
             origin,
             devices: devices.to_vec(),
-            waiting: BinaryHeap::new(),
+            waiting: BTreeMap::new(),
             added: 0,
             last: start,
             sequences: HashMap::new(),
@@ -206,7 +176,7 @@ impl<W: Write> Recorder<W> {
             self.asked.add(happened.marks.0, happened.bytes);
         }
         self.added += 1;
-        self.waiting.push(Reverse(Waiting(self.added, happened)));
+        self.waiting.insert((happened.time, self.added), happened);
         while self.waiting.len() > WINDOW {
             self.write()?;
         }
@@ -215,7 +185,7 @@ impl<W: Write> Recorder<W> {
 
     /// Writes all events up to and including `until`: nothing earlier is to come.
     pub fn settle(&mut self, until: Nanos) -> io::Result<()> {
-        while self.waiting.peek().is_some_and(|Reverse(Waiting(_, next))| next.time <= until) {
+        while self.waiting.first_key_value().is_some_and(|((time, _), _)| *time <= until) {
             self.write()?;
         }
         Ok(())
@@ -250,7 +220,7 @@ impl<W: Write> Recorder<W> {
 
     /// Writes the earliest event.
     fn write(&mut self) -> io::Result<()> {
-        let Some(Reverse(Waiting(_, happened))) = self.waiting.pop() else { return Ok(()) };
+        let Some((_, happened)) = self.waiting.pop_first() else { return Ok(()) };
         self.last = happened.time;
         if let Some(name) = happened.name {
             self.name(&happened, name)?;

@@ -15,10 +15,11 @@ use crate::reader::{Numbered, Reader};
 use crate::record::Record;
 
 /// When a request is sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Pace {
     /// At its arrival time in the trace, whatever the drive is doing.
+    #[default]
     Open,
     /// After the previous request completes: with the delay that the trace gives, or at once.
     Closed,
@@ -55,7 +56,7 @@ const LAG: f64 = 0.05;
 const KEPT: u64 = 1 << 20;
 
 /// The result of a replay.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct Replayed {
     /// When requests were sent.
     pub pace: Pace,
@@ -170,16 +171,11 @@ pub fn replay(
     each: &mut dyn FnMut(&Finished),
 ) -> Result<Replayed, TraceError> {
     let mut run = Replay::new(profile, options);
-    let mut count = 0_u64;
     while let Some(record) = trace.next_record()? {
-        if count == 0 {
-            run.begin(&record, trace.name(), options)?;
-        }
-        run.one(count, record, each).map_err(|error| trace.wrong_at(record.line, error))?;
-        count += 1;
+        run.take(record, (trace.name(), trace.place()), each)?;
     }
     while run.wait(each) {}
-    Ok(run.report(count))
+    Ok(run.report())
 }
 
 /// The replay of a trace with a drive for each volume.
@@ -205,7 +201,6 @@ const CHUNK: usize = 1 << 15;
 struct Lane {
     run: Replay,
     waiting: Vec<Record>,
-    count: u64,
     failed: Option<(u64, TraceError)>,
 }
 
@@ -222,7 +217,7 @@ pub fn replay_volumes(
         let (name, place) = (trace.name().to_owned(), trace.place());
         let (more, ()) = rayon::join(
             || take(trace, &mut next),
-            || lanes.par_iter_mut().for_each(|lane| lane.go((&name, place), options)),
+            || lanes.par_iter_mut().for_each(|lane| lane.go((&name, place))),
         );
         // The first request that is wrong, as if they were replayed one after the other.
         let failed = lanes.iter_mut().filter_map(|lane| lane.failed.take()).min_by_key(|(line, _)| *line);
@@ -236,12 +231,8 @@ pub fn replay_volumes(
         }
         for record in next.drain(..) {
             while record.volume >= lanes.len() {
-                lanes.push(Lane {
-                    run: Replay::new(profile, options),
-                    waiting: Vec::new(),
-                    count: 0,
-                    failed: None,
-                });
+                let run = Replay::new(profile, options);
+                lanes.push(Lane { run, waiting: Vec::new(), failed: None });
             }
             if let Some(lane) = lanes.get_mut(record.volume) {
                 lane.waiting.push(record);
@@ -249,11 +240,11 @@ pub fn replay_volumes(
         }
     }
     lanes.par_iter_mut().for_each(|lane| while lane.run.wait(&mut |_| {}) {});
-    let done = lanes.into_iter().map(|lane| lane.run.report(lane.count));
+    let done = lanes.into_iter().map(|lane| lane.run.report());
     // A volume may be named only in lines without a request.
     let asked = trace.volumes().iter().cloned().zip(done).filter(|(_, replayed)| replayed.requests > 0);
     let volumes: Vec<(String, Replayed)> = asked.collect();
-    let mut total = Replay::new(profile, options).report(0);
+    let mut total = Replay::new(profile, options).report();
     if let Some((_, first)) = volumes.first() {
         (total.pace, total.depth) = (first.pace, first.depth);
     }
@@ -271,34 +262,13 @@ fn take(trace: &mut Reader<'_>, into: &mut Vec<Record>) -> Result<(), TraceError
 
 impl Lane {
     /// Replays the requests that wait.
-    fn go(&mut self, trace: (&str, Numbered), options: &Options) {
+    fn go(&mut self, trace: (&str, Numbered)) {
         for record in std::mem::take(&mut self.waiting) {
-            if let Err(error) = self.one(record, trace, options) {
+            if let Err(error) = self.run.take(record, trace, &mut |_| {}) {
                 self.failed = Some((record.line, error));
                 return;
             }
         }
-    }
-
-    fn one(
-        &mut self,
-        record: Record,
-        (name, place): (&str, Numbered),
-        options: &Options,
-    ) -> Result<(), TraceError> {
-        if self.count == 0 {
-            self.run.begin(&record, name, options)?;
-        }
-        let line = record.line;
-        self.run.one(self.count, record, &mut |_| {}).map_err(|source| TraceError::Line {
-            name: name.to_owned(),
-            place,
-            line,
-            byte: None,
-            source,
-        })?;
-        self.count += 1;
-        Ok(())
     }
 }
 
@@ -323,24 +293,8 @@ impl Replay {
         // The firmware adds its offset to the host's addresses, so the boundaries appear that much lower.
         let phase = ByteCount::new(physical - offset.min(physical));
         let pace = options.pace.unwrap_or(Pace::Open);
-        let replayed = Replayed {
-            pace,
-            depth: options.depth.unwrap_or(usual_depth(pace)),
-            requests: 0,
-            bytes: 0,
-            elapsed: Nanos::ZERO,
-            span: Nanos::ZERO,
-            behind: Nanos::ZERO,
-            reads: Latency::new(),
-            writes: Latency::new(),
-            flushes: Latency::new(),
-            discards: 0,
-            ignored: 0,
-            off_sector: 0,
-            misaligned: 0,
-            wrapped: 0,
-            counters: Counters::default(),
-        };
+        let depth = options.depth.unwrap_or(usual_depth(pace));
+        let replayed = Replayed { pace, depth, ..Replayed::default() };
         Self {
             drive: Drive::new(profile),
             physical: Boundary::new(ByteCount::new(physical), phase),
@@ -353,11 +307,33 @@ impl Replay {
         }
     }
 
+    /// Replays a request of the trace with this name.
+    fn take(
+        &mut self,
+        record: Record,
+        (name, place): (&str, Numbered),
+        each: &mut dyn FnMut(&Finished),
+    ) -> Result<(), TraceError> {
+        if self.replayed.requests == 0 {
+            self.begin(&record, name)?;
+        }
+        let line = record.line;
+        self.one(self.replayed.requests, record, each).map_err(|source| TraceError::Line {
+            name: name.to_owned(),
+            place,
+            line,
+            byte: None,
+            source,
+        })?;
+        self.replayed.requests += 1;
+        Ok(())
+    }
+
     /// Sets the pace and the queue depth, by what the first request shows of the trace.
-    fn begin(&mut self, first: &Record, name: &str, options: &Options) -> Result<(), TraceError> {
+    fn begin(&mut self, first: &Record, name: &str) -> Result<(), TraceError> {
         let paced = first.took.is_some();
-        let pace = options.pace.unwrap_or(if paced { Pace::Closed } else { Pace::Open });
-        let depth = options.depth.unwrap_or(usual_depth(pace)).max(1);
+        let pace = self.options.pace.unwrap_or(if paced { Pace::Closed } else { Pace::Open });
+        let depth = self.options.depth.unwrap_or(usual_depth(pace)).max(1);
         if paced && pace == Pace::Closed && depth > 1 {
             return Err(TraceError::Depth { name: name.to_owned(), depth });
         }
@@ -471,8 +447,7 @@ impl Replay {
         }
     }
 
-    fn report(mut self, requests: u64) -> Replayed {
-        self.replayed.requests = requests;
+    fn report(mut self) -> Replayed {
         self.replayed.elapsed = self.free.since(Time::ZERO);
         if let Some((first, last)) = self.arrivals.filter(|_| self.replayed.pace == Pace::Open) {
             self.replayed.span = last.since(first);

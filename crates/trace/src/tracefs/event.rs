@@ -4,12 +4,11 @@ use crate::{Event, Happened, Marks, SECTOR};
 use straddle_units::io::Nanos;
 
 use crate::tracefs::error::FormatError;
-use crate::tracefs::layout::{Field, Layout, Type};
+use crate::tracefs::layout::{Field, Layout};
 
 /// Takes events apart.
 #[derive(Clone, Debug)]
 pub struct Decoder {
-    kind: Type,
     events: [(Event, Layout); 2],
 }
 
@@ -17,13 +16,13 @@ impl Decoder {
     /// Reads the `format` files of `block_rq_issue` and `block_rq_complete`.
     pub fn of(issue: &str, complete: &str) -> Result<Self, FormatError> {
         let events = [(Event::Issue, Layout::of(issue)?), (Event::Complete, Layout::of(complete)?)];
-        Ok(Self { kind: Type::of(issue)?, events })
+        Ok(Self { events })
     }
 
     /// Returns what an event says that happened on a processor; `None` if it is another one, or cut off.
     pub fn event(&self, processor: u32, time: Nanos, data: &[u8]) -> Option<Happened> {
-        let id = self.kind.number(data)?;
-        let (event, layout) = self.events.iter().find(|(_, layout)| layout.id == id)?;
+        let is_one = |(_, layout): &&(Event, Layout)| layout.kind.narrow(data) == Some(layout.id);
+        let (event, layout) = self.events.iter().find(is_one)?;
         let sectors = layout.sectors.number(data)?;
         // Of a command of the device, the sectors are none.
         let length = match layout.bytes.filter(|_| sectors == 0) {

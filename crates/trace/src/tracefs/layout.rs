@@ -75,6 +75,8 @@ fn field(line: &str) -> Option<(&str, Field)> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     pub(crate) id: u32,
+    /// Where every event has its number.
+    pub(crate) kind: Field,
     pub(crate) device: Field,
     pub(crate) sector: Field,
     pub(crate) sectors: Field,
@@ -92,6 +94,7 @@ impl Layout {
         let description = Description::of(text);
         Ok(Self {
             id: description.id.ok_or(FormatError::NoField { name: "ID" })?,
+            kind: description.field("common_type")?,
             device: description.field("dev")?,
             sector: description.field("sector")?,
             sectors: description.field("nr_sector")?,
@@ -102,20 +105,6 @@ impl Layout {
             error: description.field("error").or_else(|_| description.field("errors")).ok(),
             process: description.field("common_pid")?,
         })
-    }
-}
-
-/// The number of an event, which all have at the same place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Type(Field);
-
-impl Type {
-    pub(crate) fn of(text: &str) -> Result<Self, FormatError> {
-        Description::of(text).field("common_type").map(Self)
-    }
-
-    pub(crate) fn number(self, record: &[u8]) -> Option<u32> {
-        self.0.narrow(record)
     }
 }
 
