@@ -101,7 +101,7 @@ impl Guest {
         if !task.unconfined {
             let failed = || GuestError::io("preparing the guest's confinement");
             let writable = writable(task, more.files, folder).map_err(failed())?;
-            let confinement =
+            let mut confinement =
                 Confinement::new(folder.path(), &writable, library_descriptor).map_err(failed())?;
             // SAFETY: it only makes system calls, with what was prepared.
             unsafe { command.pre_exec(move || confinement.enter()) };

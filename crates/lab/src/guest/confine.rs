@@ -14,8 +14,8 @@
 //!   Where only Landlock is available, which does not cover them, it also refuses changes of any file's mode,
 //!   owner, times or attributes.
 //!
-//! One of the first two is required. Invariants: the code between fork and exec allocates nothing
-//! and takes no lock; all that it needs is prepared before.
+//! One of the first two is required. Invariants: the code between fork and exec takes no lock, and allocates nothing
+//! unless it fails; all that it needs is prepared before.
 
 #![allow(unsafe_code, reason = "system calls between fork and exec, for which there is no safe form")]
 
@@ -24,35 +24,24 @@ mod landlock;
 
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use ::landlock::{RulesetCreated, RulesetStatus};
+use rustix::fs::{CWD, Mode, OFlags};
+use rustix::mount::{
+    MountPropagationFlags, MoveMountFlags, OpenTreeFlags, mount_change, move_mount, open_tree,
+};
+use rustix::thread::{CapabilitySet, UnshareFlags, unshare_unsafe};
+
 use filter::Filter;
-use landlock::Ruleset;
 
-/// The capabilities that root keeps: those over files, as far as it may write them at all. CHOWN,
-/// DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER.
-const KEPT_CAPABILITIES: std::ops::Range<libc::c_ulong> = 0..4;
-/// An upper bound on the capability numbers of any kernel.
-const ALL_CAPABILITIES: libc::c_ulong = 64;
-
-const RECURSIVE: libc::c_uint = 0x8000;
-const OPEN_TREE_CLONE: libc::c_uint = 1;
-const OPEN_TREE_CLOEXEC: libc::c_uint = 0o2_000_000;
-const MOVE_MOUNT_F_EMPTY_PATH: libc::c_uint = 4;
-const CLOSE_RANGE_CLOEXEC: libc::c_uint = 4;
-
-/// `struct mount_attr`.
-#[repr(C)]
-struct MountAttributes {
-    set: u64,
-    clear: u64,
-    propagation: u64,
-    user_namespace: u64,
-}
-const READ_ONLY: u64 = 1;
-const NO_DEVICES: u64 = 4;
+/// The capabilities that root keeps: those over files, as far as it may write them at all.
+const KEPT_CAPABILITIES: CapabilitySet = CapabilitySet::CHOWN
+    .union(CapabilitySet::DAC_OVERRIDE)
+    .union(CapabilitySet::DAC_READ_SEARCH)
+    .union(CapabilitySet::FOWNER);
 
 /// What the guest may write.
 #[derive(Clone, Debug, Default)]
@@ -75,7 +64,8 @@ pub(crate) struct Confinement {
     is_read_only: bool,
     user_map: Vec<u8>,
     group_map: Vec<u8>,
-    landlock: Option<Ruleset>,
+    /// Until it is in force.
+    landlock: Option<RulesetCreated>,
     filter: Filter,
     /// Used where modes, owners and times are not protected otherwise.
     strict_filter: Filter,
@@ -99,24 +89,23 @@ impl Confinement {
             is_read_only: !writable.folders.iter().any(|folder| folder == Path::new("/")),
             user_map: format!("{user} {user} 1").into_bytes(),
             group_map: format!("{group} {group} 1").into_bytes(),
-            landlock: Ruleset::new(writable, &null)?,
-            filter: Filter::new(false),
-            strict_filter: Filter::new(true),
+            landlock: Some(landlock::rules(writable, &null)?),
+            filter: Filter::new(false).map_err(io::Error::other)?,
+            strict_filter: Filter::new(true).map_err(io::Error::other)?,
             kept_descriptor: u32::try_from(kept.as_raw_fd()).unwrap_or(u32::MAX),
         })
     }
 
     /// Confines this process permanently. To be called between fork and exec.
-    pub(crate) fn enter(&self) -> io::Result<()> {
+    pub(crate) fn enter(&mut self) -> io::Result<()> {
         self.close_others();
         let is_apart = self.enter_namespace().is_ok();
         drop_capabilities();
-        // SAFETY: takes numbers only.
-        checked(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }.into())?;
-        match &self.landlock {
-            Some(ruleset) => ruleset.restrict()?,
-            None if is_apart => {}
-            None => return Err(io::Error::from_raw_os_error(NOTHING)),
+        let nothing = || io::Error::from_raw_os_error(NOTHING);
+        let status = self.landlock.take().ok_or_else(nothing)?.restrict_self();
+        if status.map_err(|_| io::Error::last_os_error())?.ruleset == RulesetStatus::NotEnforced && !is_apart
+        {
+            return Err(nothing());
         }
         if is_apart { self.filter.install() } else { self.strict_filter.install() }
     }
@@ -128,66 +117,37 @@ impl Confinement {
             if first <= last {
                 // SAFETY: takes numbers only. Kernels before 5.11 do not know this call or its flag, and then
                 // the descriptors stay open.
-                unsafe { libc::syscall(libc::SYS_close_range, first, last, CLOSE_RANGE_CLOEXEC) };
+                unsafe { libc::syscall(libc::SYS_close_range, first, last, libc::CLOSE_RANGE_CLOEXEC) };
             }
         }
     }
 
     fn enter_namespace(&self) -> io::Result<()> {
-        // SAFETY: takes a number only; this process has one thread.
-        if unsafe { libc::unshare(libc::CLONE_NEWNS) } != 0 {
+        // SAFETY: this process has one thread, and shares no open files with another.
+        if unsafe { unshare_unsafe(UnshareFlags::NEWNS) }.is_err() {
             // SAFETY: as before.
-            checked(unsafe { libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNS) }.into())?;
+            unsafe { unshare_unsafe(UnshareFlags::NEWUSER | UnshareFlags::NEWNS) }?;
             write_to(c"/proc/self/setgroups", b"deny")?;
             write_to(c"/proc/self/uid_map", &self.user_map)?;
             write_to(c"/proc/self/gid_map", &self.group_map)?;
         }
-        let (root, none) = (c"/".as_ptr(), std::ptr::null());
-        // SAFETY: the strings are NUL-terminated and outlive the call; the other pointers may be null.
-        let private = unsafe { libc::mount(none, root, none, libc::MS_REC | libc::MS_PRIVATE, none.cast()) };
-        checked(private.into())?;
+        mount_change(c"/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
         if !self.is_read_only {
             return Ok(());
         }
         // Cloned before everything becomes read-only, so that these mounts stay writable.
         let mut kept: [Option<OwnedFd>; MOST_MOUNTS] = [const { None }; MOST_MOUNTS];
         for (path, tree) in self.mounts.iter().zip(&mut kept) {
-            let flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | RECURSIVE;
-            // SAFETY: the path is NUL-terminated and outlives the call.
-            let fd = unsafe { libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, path.as_ptr(), flags) };
-            *tree = Some(descriptor(checked(fd)?));
+            let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+            *tree = Some(open_tree(CWD, path, flags | OpenTreeFlags::AT_RECURSIVE)?);
         }
-        let attributes =
-            MountAttributes { set: READ_ONLY | NO_DEVICES, clear: 0, propagation: 0, user_namespace: 0 };
-        let size = size_of::<MountAttributes>();
-        // SAFETY: the path and the structure outlive the call, and the size is that of the structure.
-        checked(unsafe {
-            libc::syscall(
-                libc::SYS_mount_setattr,
-                libc::AT_FDCWD,
-                root,
-                RECURSIVE,
-                &raw const attributes,
-                size,
-            )
-        })?;
+        make_read_only()?;
         for (path, tree) in self.mounts.iter().zip(&kept) {
             let Some(tree) = tree else { continue };
-            // SAFETY: both paths are NUL-terminated and outlive the call.
-            checked(unsafe {
-                libc::syscall(
-                    libc::SYS_move_mount,
-                    tree.as_raw_fd(),
-                    c"".as_ptr(),
-                    libc::AT_FDCWD,
-                    path.as_ptr(),
-                    MOVE_MOUNT_F_EMPTY_PATH,
-                )
-            })?;
+            move_mount(tree, c"", CWD, path, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
         }
         // The working directory still refers to the mount that is now hidden.
-        // SAFETY: the path is NUL-terminated and outlives the call.
-        checked(unsafe { libc::chdir(self.home.as_ptr()) }.into())?;
+        rustix::process::chdir(&self.home)?;
         Ok(())
     }
 }
@@ -195,30 +155,33 @@ impl Confinement {
 /// The most mounts needed: the run's folder, the output, the events, /dev/null.
 const MOST_MOUNTS: usize = 8;
 
+/// Makes all mounts read-only and without devices.
+fn make_read_only() -> io::Result<()> {
+    let attr_set = libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NODEV;
+    let attributes = libc::mount_attr { attr_set, attr_clr: 0, propagation: 0, userns_fd: 0 };
+    let (flags, size) = (OpenTreeFlags::AT_RECURSIVE.bits(), size_of_val(&attributes));
+    // SAFETY: the path and the structure outlive the call, and the size is that of the structure.
+    let made = unsafe {
+        let root = c"/".as_ptr();
+        libc::syscall(libc::SYS_mount_setattr, libc::AT_FDCWD, root, flags, &raw const attributes, size)
+    };
+    if made < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
 /// Drops root's capabilities except those over files. Other users have none after exec.
 fn drop_capabilities() {
-    for capability in KEPT_CAPABILITIES.end..ALL_CAPABILITIES {
-        // SAFETY: takes numbers only. It fails for numbers that are not capabilities, and for a process that
-        // has none to drop.
-        unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) };
+    for number in 0..u64::BITS {
+        let capability = CapabilitySet::from_bits_retain(1 << number);
+        if !KEPT_CAPABILITIES.contains(capability) {
+            // Fails for what is not a capability, and for a process that has none to drop.
+            let _ = rustix::thread::remove_capability_from_bounding_set(capability);
+        }
     }
-    // SAFETY: as before.
-    unsafe { libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) };
+    let _ = rustix::thread::clear_ambient_capability_set();
 }
 
 fn write_to(path: &std::ffi::CStr, bytes: &[u8]) -> io::Result<()> {
-    // SAFETY: the path is NUL-terminated and outlives the call.
-    let fd = checked(unsafe { libc::open(path.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC) }.into())?;
-    let file = descriptor(fd);
+    let file = rustix::fs::open(path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
     rustix::io::write(&file, bytes)?;
     Ok(())
-}
-
-fn descriptor(fd: libc::c_long) -> OwnedFd {
-    // SAFETY: the kernel has just created this descriptor, and nothing else uses it.
-    unsafe { OwnedFd::from_raw_fd(i32::try_from(fd).unwrap_or(-1)) }
-}
-
-fn checked(result: libc::c_long) -> io::Result<libc::c_long> {
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }

@@ -1,40 +1,28 @@
-//! A filter of system calls (seccomp(2)), written as a classic BPF program.
+//! A filter of system calls (seccomp(2)).
 //!
 //! It can examine numbers but not paths. That suffices for modes, and for calls that a guest does not need.
 
+use std::collections::BTreeMap;
 use std::io;
 
-use libc::sock_filter;
+use seccompiler::{
+    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch, apply_filter,
+};
 
-use super::checked;
-
-const LOAD: u16 = 0x20;
-const IF_EQUAL: u16 = 0x15;
-const IF_GREATER_OR_EQUAL: u16 = 0x35;
-const IF_ANY_BIT: u16 = 0x45;
-const RETURN: u16 = 0x06;
-
-/// Offsets in `struct seccomp_data`.
-const NUMBER: u32 = 0;
-const ARCHITECTURE: u32 = 4;
-const ARGUMENTS: u32 = 16;
-
-const X86_64: u32 = 0xc000_003e;
-/// System call numbers from here on are those of x32.
-const FOREIGN: u32 = 0x4000_0000;
-const ALLOW: u32 = 0x7fff_0000;
-const FAIL: u32 = 0x0005_0000;
+/// The bit in the numbers of x32's calls.
+const X32: libc::c_long = 0x4000_0000;
 
 /// Set-user-ID and set-group-ID.
-const SET_ID: u32 = 0o6000;
+const SET_ID: [u64; 2] = [0o4000, 0o2000];
 /// The bit that, among the file types that mknod creates, only devices have. Symbolic links have it too, but
 /// mknod does not create them.
-const DEVICE: u32 = 0o020_000;
+const DEVICE: u64 = 0o020_000;
 /// O_CREAT and O_TMPFILE. Without them the mode argument is ignored.
-const CREATES: u32 = 0o100 | 0o20_000_000;
+const CREATES: [u64; 2] = [0o100, 0o20_000_000];
 
 /// Calls that always fail with EPERM: mounts, namespaces, and ways around this filter.
-const REFUSED: [libc::c_long; 12] = [
+const REFUSED: [libc::c_long; 10] = [
     libc::SYS_mount,
     libc::SYS_umount2,
     libc::SYS_pivot_root,
@@ -45,8 +33,6 @@ const REFUSED: [libc::c_long; 12] = [
     libc::SYS_mount_setattr,
     libc::SYS_unshare,
     libc::SYS_setns,
-    libc::SYS_io_uring_setup,
-    libc::SYS_openat2,
 ];
 
 /// Calls that fail with ENOSYS, because programs that try them fall back to older calls.
@@ -75,7 +61,7 @@ const METADATA: [libc::c_long; 18] = [
 ];
 
 /// Calls with a mode, and the index of that argument.
-const MODES: [(libc::c_long, u32); 7] = [
+const MODES: [(libc::c_long, u8); 7] = [
     (libc::SYS_chmod, 1),
     (libc::SYS_fchmod, 1),
     (libc::SYS_fchmodat, 2),
@@ -86,77 +72,58 @@ const MODES: [(libc::c_long, u32); 7] = [
 ];
 
 /// Calls that have a mode when they create a file, with the indexes of flags and mode.
-const OPENS: [(libc::c_long, u32, u32); 2] = [(libc::SYS_open, 1, 2), (libc::SYS_openat, 2, 3)];
+const OPENS: [(libc::c_long, u8, u8); 2] = [(libc::SYS_open, 1, 2), (libc::SYS_openat, 2, 3)];
 
 const FCHMODAT2: libc::c_long = 452;
 
-/// A filter that is ready to be installed.
-pub(super) struct Filter(Vec<sock_filter>);
+/// Calls, and when they are refused: always without rules, or if one of them applies.
+type Rules = BTreeMap<libc::c_long, Vec<SeccompRule>>;
+
+/// Filters that are ready to be installed: one for each error.
+pub(super) struct Filter([BpfProgram; 2]);
 
 impl Filter {
     /// Refuses mounts, devices and set-ID files and, if `is_strict`, also changes of modes, owners, times and
     /// attributes.
-    pub(super) fn new(is_strict: bool) -> Self {
-        let eperm = FAIL | libc::EPERM.unsigned_abs();
-        let enosys = FAIL | libc::ENOSYS.unsigned_abs();
-        let mut this = Self(Vec::new());
-        this.put(LOAD, ARCHITECTURE, 0, 0);
-        this.put(IF_EQUAL, X86_64, 1, 0);
-        this.put(RETURN, eperm, 0, 0);
-        this.put(LOAD, NUMBER, 0, 0);
-        this.put(IF_GREATER_OR_EQUAL, FOREIGN, 0, 1);
-        this.put(RETURN, enosys, 0, 0);
-        let metadata: &[libc::c_long] = if is_strict { &METADATA } else { &[] };
-        for call in REFUSED.iter().chain(metadata) {
-            this.on(*call, 1);
-            this.put(RETURN, if MISSING.contains(call) { enosys } else { eperm }, 0, 0);
-        }
-        for (call, mode) in MODES {
-            this.on(call, 4);
-            this.refuse_bits(mode, if is_mknod(call) { SET_ID | DEVICE } else { SET_ID }, eperm);
-        }
-        for (call, flags, mode) in OPENS {
-            this.on(call, 7);
-            this.put(LOAD, ARGUMENTS + 8 * flags, 0, 0);
-            this.put(IF_ANY_BIT, CREATES, 1, 0);
-            this.put(RETURN, ALLOW, 0, 0);
-            this.refuse_bits(mode, SET_ID, eperm);
-        }
-        this.put(RETURN, ALLOW, 0, 0);
-        this
+    pub(super) fn new(is_strict: bool) -> Result<Self, BackendError> {
+        let missing = MISSING.map(|call| (call, Vec::new())).into();
+        Ok(Self([program(refused(is_strict)?, libc::EPERM)?, program(missing, libc::ENOSYS)?]))
     }
 
-    /// Makes the next `length` instructions apply to this call only.
-    fn on(&mut self, call: libc::c_long, length: u8) {
-        self.put(IF_EQUAL, u32::try_from(call).unwrap_or(u32::MAX), 0, length);
-    }
-
-    /// Adds four instructions that end the filter: fail with `error` if the argument has any of the bits,
-    /// otherwise allow.
-    fn refuse_bits(&mut self, argument: u32, bits: u32, error: u32) {
-        self.put(LOAD, ARGUMENTS + 8 * argument, 0, 0);
-        self.put(IF_ANY_BIT, bits, 0, 1);
-        self.put(RETURN, error, 0, 0);
-        self.put(RETURN, ALLOW, 0, 0);
-    }
-
-    fn put(&mut self, code: u16, k: u32, jt: u8, jf: u8) {
-        self.0.push(sock_filter { code, jt, jf, k });
-    }
-
-    /// Installs the filter. This cannot be undone.
+    /// Installs the filters. This cannot be undone.
     pub(super) fn install(&self) -> io::Result<()> {
-        let program = libc::sock_fprog {
-            len: u16::try_from(self.0.len()).unwrap_or(0),
-            filter: self.0.as_ptr().cast_mut(),
-        };
-        let mode = libc::c_ulong::from(libc::SECCOMP_MODE_FILTER);
-        // SAFETY: the program outlives the call, which copies it and does not write to it.
-        let result = unsafe { libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program, 0, 0) };
-        checked(result.into()).map(|_| ())
+        self.0.iter().try_for_each(|program| apply_filter(program).map_err(|_| io::Error::last_os_error()))
     }
 }
 
-const fn is_mknod(call: libc::c_long) -> bool {
-    call == libc::SYS_mknod || call == libc::SYS_mknodat
+fn refused(is_strict: bool) -> Result<Rules, BackendError> {
+    let mut rules = Rules::new();
+    for (call, mode) in MODES {
+        let is_mknod = [libc::SYS_mknod, libc::SYS_mknodat].contains(&call);
+        let bits = SET_ID.into_iter().chain(is_mknod.then_some(DEVICE));
+        let refused = bits.map(|bit| SeccompRule::new(vec![has(mode, bit)?]));
+        rules.insert(call, refused.collect::<Result<_, _>>()?);
+    }
+    for (call, flags, mode) in OPENS {
+        let both = CREATES.into_iter().flat_map(|creates| SET_ID.map(|bit| (creates, bit)));
+        let refused =
+            both.map(|(creates, bit)| SeccompRule::new(vec![has(flags, creates)?, has(mode, bit)?]));
+        rules.insert(call, refused.collect::<Result<_, _>>()?);
+    }
+    let metadata: &[libc::c_long] = if is_strict { &METADATA } else { &[] };
+    rules.extend(REFUSED.iter().chain(metadata).map(|call| (*call, Vec::new())));
+    Ok(rules)
+}
+
+/// The condition that an argument has this bit.
+fn has(argument: u8, bit: u64) -> Result<SeccompCondition, BackendError> {
+    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(bit), bit)
+}
+
+/// A program that lets these calls fail, also by their numbers for x32.
+fn program(rules: Rules, error: libc::c_int) -> Result<BpfProgram, BackendError> {
+    let foreign = rules.clone().into_iter().map(|(call, rules)| (call | X32, rules));
+    let rules = foreign.chain(rules.clone()).collect();
+    let refused = SeccompAction::Errno(error.unsigned_abs());
+    SeccompFilter::new(rules, SeccompAction::Allow, refused, TargetArch::x86_64)?.try_into()
 }
