@@ -5,7 +5,7 @@ mod net;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::os::fd::AsFd;
 
-use anstyle::{AnsiColor, Style};
+use anstyle::Style;
 use straddle_device::shown::is_hidden;
 pub use straddle_device::shown::{printable, quote_path};
 
@@ -13,60 +13,34 @@ use crate::args::{Arguments, Colour};
 pub use net::Net;
 pub(crate) use net::unless_closed;
 
-/// Styles for text on stdout; all empty if colour is off.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Styles {
-    /// Of errors.
-    pub error: Style,
-    /// Of warnings.
-    pub warning: Style,
-    /// Of advice.
-    pub advice: Style,
-    /// Of what is as it should be.
-    pub good: Style,
-    /// Of headings.
-    pub heading: Style,
-    /// Of what matters less.
-    pub faint: Style,
-}
+/// Styles for text on stdout, which prints them if colour is on.
+pub mod style {
+    use anstyle::{AnsiColor, Style};
 
-impl Styles {
-    /// Chooses the styles by `when`, the environment and the terminal.
-    pub fn choose(when: Colour) -> Self {
-        let no_color = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
-        let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-        let coloured = match when {
-            Colour::Always => true,
-            Colour::Never => false,
-            Colour::Auto => !no_color && !dumb && io::stdout().is_terminal(),
-        };
-        net::allow_styles(coloured);
-        if !coloured {
-            return Self::default();
-        }
-        let colour = |c: AnsiColor| Style::new().fg_color(Some(c.into()));
-        Self {
-            error: colour(AnsiColor::Red).bold(),
-            warning: colour(AnsiColor::Yellow).bold(),
-            advice: colour(AnsiColor::Cyan),
-            good: colour(AnsiColor::Green),
-            heading: Style::new().bold(),
-            faint: Style::new().dimmed(),
-        }
-    }
+    /// Of errors.
+    pub const ERROR: Style = AnsiColor::Red.on_default().bold();
+    /// Of warnings.
+    pub const WARNING: Style = AnsiColor::Yellow.on_default().bold();
+    /// Of advice.
+    pub const ADVICE: Style = AnsiColor::Cyan.on_default();
+    /// Of what is as it should be.
+    pub const GOOD: Style = AnsiColor::Green.on_default();
+    /// Of headings.
+    pub const HEADING: Style = Style::new().bold();
+    /// Of what matters less.
+    pub const FAINT: Style = Style::new().dimmed();
 }
 
 impl Arguments {
-    /// Returns the styles that were asked for.
-    pub fn styles(&self) -> Styles {
-        Styles::choose(self.color)
-    }
-}
-
-impl Styles {
-    /// Whether colour is on.
-    pub fn is_coloured(self) -> bool {
-        self.heading != Style::new()
+    /// Turns colours on or off, as asked for.
+    pub fn choose_colour(&self) {
+        let no_color = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
+        let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        net::colour(match self.color {
+            Colour::Always => true,
+            Colour::Never => false,
+            Colour::Auto => !no_color && !dumb && io::stdout().is_terminal(),
+        });
     }
 }
 

@@ -5,14 +5,14 @@ use straddle_lab::reproduce::fit::fit as find;
 
 use crate::args::{FitArguments, SchemaOf};
 use crate::exit::Exit;
-use crate::output::{self, Styles};
+use crate::output::{self};
 use crate::output_file;
 use crate::progress::Bar;
 use crate::view::json::Document;
 use crate::view::json::fit::FitReport;
 use crate::view::text;
 
-pub(crate) fn run(arguments: &FitArguments, styles: Styles) -> Result<Exit> {
+pub(crate) fn run(arguments: &FitArguments) -> Result<Exit> {
     let name = arguments.drive.specification.as_str();
     if let Some(path) = &arguments.write {
         output_file::check(path, &[])?;
@@ -32,6 +32,6 @@ pub(crate) fn run(arguments: &FitArguments, styles: Styles) -> Result<Exit> {
     let in_view = in_view.map_or_else(String::new, |asked| {
         format!("\n  In view:\n{}", straddle_cli::view::text::drive::in_view(asked, output::width()))
     });
-    output::print(&(text::fit::fit(&fit, output::width(), styles) + &in_view))?;
+    output::print(&(text::fit::fit(&fit, output::width()) + &in_view))?;
     Ok(Exit::Success)
 }

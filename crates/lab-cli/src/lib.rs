@@ -24,12 +24,12 @@ use exit::{Exit, UsageError};
 ///
 /// Returns why the command failed, also if it is one of `straddle`.
 pub fn run(arguments: &Arguments) -> Result<Exit> {
-    let styles = arguments.styles();
+    arguments.choose_colour();
     match arguments.of_lab() {
         Some(OfLab::Lab(lab)) => lab::run(lab),
         Some(OfLab::Serve(serve)) => serve::run(serve),
-        Some(OfLab::Reproduce(reproduce)) => reproduce::run(reproduce, styles),
-        Some(OfLab::Fit(fit)) => fit::run(fit, styles),
+        Some(OfLab::Reproduce(reproduce)) => reproduce::run(reproduce),
+        Some(OfLab::Fit(fit)) => fit::run(fit),
         Some(OfLab::Schema(command)) => {
             output::print_json(&view::json::schema::json_schema(command))?;
             Ok(Exit::Success)

@@ -17,7 +17,7 @@ use straddle_lab::reproduce::policy::{self, Policies};
 use crate::args::{ReproduceArguments, SchemaOf};
 use crate::exit::{Exit, UsageError};
 use crate::interrupt::on_interrupt;
-use crate::output::{self, Styles};
+use crate::output::{self};
 use crate::output_file;
 use crate::progress::Bar;
 use crate::view::html;
@@ -30,7 +30,7 @@ const INPUT_SEED: u64 = 1;
 /// A guest that takes longer than this in real time is taken for hung.
 const HOST_LIMIT: Duration = Duration::from_secs(4 * 3600);
 
-pub(crate) fn run(arguments: &ReproduceArguments, styles: Styles) -> Result<Exit> {
+pub(crate) fn run(arguments: &ReproduceArguments) -> Result<Exit> {
     if let Some(path) = &arguments.html {
         output_file::check(path, &[])?;
     }
@@ -40,10 +40,10 @@ pub(crate) fn run(arguments: &ReproduceArguments, styles: Styles) -> Result<Exit
     };
     let experiments = names.iter().map(|name| Experiment::open(name)).collect::<Result<Vec<_>, _>>()?;
     if arguments.list {
-        return list(&experiments, arguments.json, styles);
+        return list(&experiments, arguments.json);
     }
     if arguments.policies {
-        return policies(&experiments, arguments, styles);
+        return policies(&experiments, arguments);
     }
     let begun = Instant::now();
     let drive = arguments.drive.as_ref().map(|drive| drive.specification.as_str());
@@ -72,7 +72,7 @@ pub(crate) fn run(arguments: &ReproduceArguments, styles: Styles) -> Result<Exit
     if arguments.json {
         Document::of(SchemaOf::Reproduce, ReproduceReport::of(&reproduced)).print()?;
     } else {
-        print(&text::reproduce::outcomes(&reproduced, output::width(), styles))?;
+        print(&text::reproduce::outcomes(&reproduced, output::width()))?;
     }
     if let Some(path) = &arguments.html {
         output_file::write(path, html::page(&reproduced).as_bytes(), &[])?;
@@ -217,22 +217,22 @@ fn command(names: &[&str], arguments: &ReproduceArguments) -> String {
 }
 
 /// Chooses a policy for each drive of the experiments, or for the one that was asked for.
-fn policies(experiments: &[Experiment], arguments: &ReproduceArguments, styles: Styles) -> Result<Exit> {
+fn policies(experiments: &[Experiment], arguments: &ReproduceArguments) -> Result<Exit> {
     let only = arguments.drive.as_ref().map(|drive| drive.specification.as_str());
     let choices = policy::choose(experiments, only)?;
     if arguments.json {
         Document::of(SchemaOf::Reproduce, ReproduceReport::chosen(&choices)).print()?;
     } else {
-        print(&text::reproduce::policies(&choices, output::width(), styles))?;
+        print(&text::reproduce::policies(&choices, output::width()))?;
     }
     Ok(Exit::Success)
 }
 
-fn list(experiments: &[Experiment], json: bool, styles: Styles) -> Result<Exit> {
+fn list(experiments: &[Experiment], json: bool) -> Result<Exit> {
     if json {
         Document::of(SchemaOf::Reproduce, ReproduceReport::listed(experiments)).print()?;
     } else {
-        print(&text::reproduce::list(experiments, output::width(), styles))?;
+        print(&text::reproduce::list(experiments, output::width()))?;
     }
     Ok(Exit::Success)
 }

@@ -14,7 +14,7 @@ use super::saved::Saved;
 use crate::args::{ApplyArguments, UndoArguments, VerifyMode};
 use crate::durability::{self, Needed};
 use crate::exit::{Exit, RefusedError, UsageError};
-use crate::output::{self, Styles, plural, quote_path};
+use crate::output::{self, plural, quote_path};
 use crate::view::text;
 
 /// Refuses options that a plan of this kind does not take.
@@ -42,7 +42,7 @@ fn check_options(saved: &Saved, arguments: &ApplyArguments) -> Result<(), UsageE
     Err(UsageError(refused.to_owned()))
 }
 
-pub(crate) fn apply(arguments: &ApplyArguments, styles: Styles) -> Result<Exit> {
+pub(crate) fn apply(arguments: &ApplyArguments) -> Result<Exit> {
     let saved = Saved::load(&arguments.plan)?;
     check_options(&saved, arguments)?;
     let name = arguments.write.display().to_string();
@@ -66,7 +66,7 @@ pub(crate) fn apply(arguments: &ApplyArguments, styles: Styles) -> Result<Exit> 
         (prepared, _) => prepared.with_context(|| name.clone())?,
     };
     let mut out = output::stdout();
-    out.write_all(text::plan::lost(&plan, output::width(), styles).as_bytes())?;
+    out.write_all(text::plan::lost(&plan, output::width()).as_bytes())?;
     out.flush()?;
     // A dry run refuses what the real one would.
     if let Some(earlier) = earlier {

@@ -15,7 +15,7 @@ use straddle_units::ByteCount;
 
 use crate::args::{BenchArguments, SchemaOf};
 use crate::exit::{Exit, UsageError};
-use crate::output::{self, Styles};
+use crate::output::{self};
 use crate::output_file;
 use crate::progress::Bar;
 use crate::target::{Drive, TargetSpec};
@@ -23,12 +23,12 @@ use crate::view::json::Document;
 use crate::view::json::bench::{Bench, BenchReport};
 use crate::view::text;
 
-pub(crate) fn run(arguments: &BenchArguments, styles: Styles) -> Result<Exit> {
+pub(crate) fn run(arguments: &BenchArguments) -> Result<Exit> {
     if arguments.real.restore {
         return restore::restore_all(arguments);
     }
     if let Some(path) = &arguments.real.import_fio {
-        return fio::import(arguments, path, styles);
+        return fio::import(arguments, path);
     }
     if let Some(path) = &arguments.svg {
         output_file::check(path, &target(arguments))?;
@@ -43,12 +43,12 @@ pub(crate) fn run(arguments: &BenchArguments, styles: Styles) -> Result<Exit> {
         return fio::emit(arguments, target, &workload, path);
     }
     match target {
-        TargetSpec::Modelled(drive) => on_model(arguments, drive, &workload, styles),
-        TargetSpec::Path(path) => real::run(arguments, path, &workload, styles),
+        TargetSpec::Modelled(drive) => on_model(arguments, drive, &workload),
+        TargetSpec::Path(path) => real::run(arguments, path, &workload),
     }
 }
 
-fn on_model(arguments: &BenchArguments, drive: &Drive, workload: &Workload, styles: Styles) -> Result<Exit> {
+fn on_model(arguments: &BenchArguments, drive: &Drive, workload: &Workload) -> Result<Exit> {
     let name = drive.to_string();
     let host = Host { overhead_ns: arguments.host_overhead };
     let fresh = || Modelled::new(&name, &drive.profile);
@@ -68,7 +68,7 @@ fn on_model(arguments: &BenchArguments, drive: &Drive, workload: &Workload, styl
         sweep: &sweep,
         turns: None,
     };
-    show(&bench, arguments, styles)?;
+    show(&bench, arguments)?;
     Ok(Exit::Success)
 }
 
@@ -78,13 +78,13 @@ fn target(arguments: &BenchArguments) -> Vec<&Path> {
 }
 
 /// Prints the result in the form asked for.
-fn show(bench: &Bench<'_>, arguments: &BenchArguments, styles: Styles) -> Result<()> {
+fn show(bench: &Bench<'_>, arguments: &BenchArguments) -> Result<()> {
     // The figures first: a picture that cannot be written does not cost them.
     if arguments.json {
         Document::of(SchemaOf::Bench, BenchReport::of(bench)).print()?;
     } else {
         let mut out = output::stdout();
-        out.write_all(text::bench::sweep(bench, output::width(), styles).as_bytes())?;
+        out.write_all(text::bench::sweep(bench, output::width()).as_bytes())?;
         out.flush()?;
     }
     if let Some(path) = &arguments.svg {

@@ -20,7 +20,7 @@ use self::subject::Subject;
 use crate::args::CheckArguments;
 use crate::config::Config;
 use crate::exit::{Exit, UsageError};
-use crate::output::{self, Styles};
+use crate::output::{self};
 use crate::target::ReadTarget;
 use crate::view::json::check::Summary;
 use crate::view::report;
@@ -39,11 +39,11 @@ fn refuse_foreign(arguments: &CheckArguments, form: Form) -> Result<()> {
     }
 }
 
-pub(crate) fn run(arguments: &CheckArguments, form: Form, styles: Styles) -> Result<Exit> {
+pub(crate) fn run(arguments: &CheckArguments, form: Form) -> Result<Exit> {
     refuse_foreign(arguments, form)?;
     let config = Config::of(arguments)?;
     let targets = subject::all(arguments)?;
-    let run = Run::new(config, form, styles)?;
+    let run = Run::new(config, form)?;
     let arguments = &run.arguments;
     let mut met = BTreeSet::new();
     let is_parallel = targets.len() >= PARALLEL_FROM;
@@ -54,7 +54,7 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form, styles: Styles) -> Res
         exit = Exit::Findings;
     }
     let (mut readable, mut unread, mut unjudged) = (0_usize, None, None);
-    let mut report = report::of(arguments, styles)?;
+    let mut report = report::of(arguments)?;
     if let Some(report) = &mut report {
         out.write_all(report.opening().as_bytes())?;
     }
@@ -112,7 +112,7 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form, styles: Styles) -> Res
     if let Some(report) = &mut report {
         out.write_all(report.closing().as_bytes())?;
     } else if !arguments.quiet {
-        writeln!(out, "\n{}", text::summary(summary, severities, styles))?;
+        writeln!(out, "\n{}", text::summary(summary, severities))?;
     }
     out.flush()?;
     Ok(exit)

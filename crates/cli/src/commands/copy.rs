@@ -23,7 +23,7 @@ use super::realign::{UnreadableMap, check_map};
 use super::saved::save;
 use crate::args::{ApplyArguments, RealignArguments, VerifyMode};
 use crate::exit::{Exit, RefusedError, UsageError};
-use crate::output::{self, Styles, quote_path};
+use crate::output::{self, quote_path};
 use crate::output_file;
 use crate::progress::Watcher;
 use crate::view::text;
@@ -40,7 +40,7 @@ fn open_source(path: &Path, options: &Options) -> Result<Present> {
 }
 
 /// Plans a copy.
-pub(super) fn plan(arguments: &RealignArguments, new: &Path, styles: Styles) -> Result<Exit> {
+pub(super) fn plan(arguments: &RealignArguments, new: &Path) -> Result<Exit> {
     let copy = &arguments.copy;
     let options = Options {
         logical: arguments.logical,
@@ -100,7 +100,7 @@ pub(super) fn plan(arguments: &RealignArguments, new: &Path, styles: Styles) -> 
         return Ok(Exit::Success);
     }
     let mut out = output::stdout();
-    out.write_all(text::copy::plan(&view, output::width(), styles).as_bytes())?;
+    out.write_all(text::copy::plan(&view, output::width()).as_bytes())?;
     out.flush()?;
     Ok(Exit::Success)
 }

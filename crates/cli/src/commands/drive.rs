@@ -7,31 +7,31 @@ use straddle_drive::Profile;
 
 use crate::args::{Action, DriveArguments, SchemaOf, ShowArguments};
 use crate::exit::{Exit, UsageError};
-use crate::output::{self, Styles};
+use crate::output::{self};
 use crate::output_file;
 use crate::target::Drive;
 use crate::view::json::Document;
 use crate::view::json::drive::DrivesReport;
 use crate::view::text;
 
-pub(crate) fn run(arguments: &DriveArguments, styles: Styles) -> Result<Exit> {
+pub(crate) fn run(arguments: &DriveArguments) -> Result<Exit> {
     match &arguments.action {
-        Action::List { json } => list(*json, styles),
-        Action::Show(show) => self::show(show, styles),
+        Action::List { json } => list(*json),
+        Action::Show(show) => self::show(show),
         Action::Fit(_) => super::lab::start(),
     }
 }
 
-fn list(json: bool, styles: Styles) -> Result<Exit> {
+fn list(json: bool) -> Result<Exit> {
     let profiles: Vec<Profile> = Profile::names().map(Profile::open).collect::<Result<_, _>>()?;
     if json {
         Document::of(SchemaOf::Drive, DrivesReport::of(&profiles, false)).print()?;
         return Ok(Exit::Success);
     }
-    print(&text::drive::list(&profiles, output::width(), styles))
+    print(&text::drive::list(&profiles, output::width()))
 }
 
-fn show(arguments: &ShowArguments, styles: Styles) -> Result<Exit> {
+fn show(arguments: &ShowArguments) -> Result<Exit> {
     let Drive { specification, profile } = &arguments.drive;
     if let Some(path) = &arguments.svg {
         let drawn = text::drive::svg(profile).ok_or_else(|| {
@@ -44,7 +44,7 @@ fn show(arguments: &ShowArguments, styles: Styles) -> Result<Exit> {
         Document::of(SchemaOf::Drive, report).print()?;
         return Ok(Exit::Success);
     }
-    print(&text::drive::show(profile, output::width(), styles))
+    print(&text::drive::show(profile, output::width()))
 }
 
 fn print(text: &str) -> Result<Exit> {

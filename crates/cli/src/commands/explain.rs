@@ -9,7 +9,7 @@ use straddle_units::{Boundary, ByteOffset, Coverage, Span};
 
 use crate::args::{ExplainArguments, RmwArguments, SchemaOf, Topic};
 use crate::exit::{Exit, UsageError};
-use crate::output::{self, Styles, paint, plural};
+use crate::output::{self, paint, plural, style};
 use crate::topics::{self, Found, Search, Subject};
 use crate::view::json::Document;
 use crate::view::json::explain::{ExplainReport, RmwReport};
@@ -18,25 +18,25 @@ use crate::view::text;
 /// The most characters of a word that are repeated in an error.
 const SHOWN: usize = 60;
 
-pub(crate) fn run(arguments: &ExplainArguments, styles: Styles) -> Result<Exit> {
+pub(crate) fn run(arguments: &ExplainArguments) -> Result<Exit> {
     if let Some(Topic::Rmw(rmw)) = &arguments.topic {
         return explain_rmw(rmw);
     }
     let subjects = match topics::subjects(&arguments.words) {
         Ok(subjects) => subjects,
-        Err(word) => return explain_other(arguments, &word, styles),
+        Err(word) => return explain_other(arguments, &word),
     };
     if arguments.json {
         Document::of(SchemaOf::Explain, ExplainReport::of(&subjects)).print()?;
         return Ok(Exit::Success);
     }
-    if subjects.is_empty() { list(styles) } else { explain(&subjects, styles) }
+    if subjects.is_empty() { list() } else { explain(&subjects) }
 }
 
 /// Prints the modelled drive that the words name, or else what has the words; `word` is one that names nothing else.
-fn explain_other(arguments: &ExplainArguments, word: &str, styles: Styles) -> Result<Exit> {
+fn explain_other(arguments: &ExplainArguments, word: &str) -> Result<Exit> {
     let Some(name) = topics::drive(&arguments.words) else {
-        return explain_found(arguments, word, styles);
+        return explain_found(arguments, word);
     };
     let command = format!("straddle drive show {name}");
     if arguments.json {
@@ -44,7 +44,7 @@ fn explain_other(arguments: &ExplainArguments, word: &str, styles: Styles) -> Re
     }
     let profile = Profile::open(name)?;
     let mut out = output::stdout();
-    write!(out, "{}", text::drive::show(&profile, output::width(), styles))?;
+    write!(out, "{}", text::drive::show(&profile, output::width()))?;
     let more = format!(
         "This is what {command} prints. To judge a disk as if it were one: straddle check --assume drive:{name}"
     );
@@ -54,7 +54,7 @@ fn explain_other(arguments: &ExplainArguments, word: &str, styles: Styles) -> Re
 }
 
 /// Prints the best of what has the words, and the names of the others.
-fn explain_found(arguments: &ExplainArguments, word: &str, styles: Styles) -> Result<Exit> {
+fn explain_found(arguments: &ExplainArguments, word: &str) -> Result<Exit> {
     let Search { mut found, all } = topics::search(&arguments.words);
     // The code of a rule that is not there is not one of several words.
     let digits = word.strip_prefix(['S', 's']).unwrap_or_default();
@@ -77,12 +77,12 @@ fn explain_found(arguments: &ExplainArguments, word: &str, styles: Styles) -> Re
         Document::of(SchemaOf::Explain, ExplainReport::of(&subjects)).print()?;
         return Ok(Exit::Success);
     }
-    explain(std::slice::from_ref(&best.subject), styles)?;
+    explain(std::slice::from_ref(&best.subject))?;
     let mut out = output::stdout();
     if !others.is_empty() {
         let heading =
             if all { "Other texts with these words" } else { "Other texts with as many of these words" };
-        writeln!(out, "\n{}", paint(styles.heading, heading))?;
+        writeln!(out, "\n{}", paint(style::HEADING, heading))?;
     }
     for Found { name, title, .. } in others {
         let line = format!("{name:16}  {title}");
@@ -101,19 +101,19 @@ fn meant(words: &[String]) -> String {
     }
 }
 
-fn list(styles: Styles) -> Result<Exit> {
+fn list() -> Result<Exit> {
     let mut out = output::stdout();
     for rule in RULES {
-        let severity = paint(text::severity_style(rule.severity, styles), &format!("{:8}", rule.severity));
+        let severity = paint(text::severity_style(rule.severity), &format!("{:8}", rule.severity));
         let line = format!("{}  {severity} {}", rule.code, rule.title);
         writeln!(out, "{}", text::wrap_after(&line, output::width(), "", "               "))?;
     }
-    writeln!(out, "\n{}", paint(styles.heading, "Old tools, messages, words and numbers"))?;
+    writeln!(out, "\n{}", paint(style::HEADING, "Old tools, messages, words and numbers"))?;
     for topic in topics::all() {
         let line = format!("{:16}  {}", topic.name, topic.title);
         writeln!(out, "{}", text::wrap_after(&line, output::width(), "", "                  "))?;
     }
-    writeln!(out, "\n{}", paint(styles.heading, "Questions"))?;
+    writeln!(out, "\n{}", paint(style::HEADING, "Questions"))?;
     for question in topics::questions() {
         let line = format!("{:16}  {}", question.name, question.title);
         writeln!(out, "{}", text::wrap_after(&line, output::width(), "", "                  "))?;
@@ -124,17 +124,17 @@ fn list(styles: Styles) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-fn explain(subjects: &[Subject], styles: Styles) -> Result<Exit> {
+fn explain(subjects: &[Subject]) -> Result<Exit> {
     let mut out = output::stdout();
     for (index, subject) in subjects.iter().enumerate() {
         if index > 0 {
             writeln!(out)?;
         }
         match subject {
-            Subject::Rule(rule) => explain_rule(rule, styles, &mut out)?,
-            Subject::Topic(topic) => write!(out, "{}", text::topic::topic(topic, output::width(), styles))?,
+            Subject::Rule(rule) => explain_rule(rule, &mut out)?,
+            Subject::Topic(topic) => write!(out, "{}", text::topic::topic(topic, output::width()))?,
             Subject::Question(question) => {
-                write!(out, "{}", text::topic::question(question, output::width(), styles))?;
+                write!(out, "{}", text::topic::question(question, output::width()))?;
             }
         }
     }
@@ -142,14 +142,14 @@ fn explain(subjects: &[Subject], styles: Styles) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-fn explain_rule(rule: &Rule, styles: Styles, out: &mut impl Write) -> Result<()> {
+fn explain_rule(rule: &Rule, out: &mut impl Write) -> Result<()> {
     let heading = format!("{}: {} ({})", rule.code, rule.title, rule.severity);
-    writeln!(out, "{}", paint(styles.heading, &text::wrap_after(&heading, output::width(), "", "  ")))?;
+    writeln!(out, "{}", paint(style::HEADING, &text::wrap_after(&heading, output::width(), "", "  ")))?;
     for (name, body) in [("What", rule.what), ("Why", rule.why), ("Cost", rule.cost), ("Fix", rule.fix)] {
-        writeln!(out, "\n{}", paint(styles.heading, name))?;
+        writeln!(out, "\n{}", paint(style::HEADING, name))?;
         writeln!(out, "{}", text::wrap(body, output::width(), "  "))?;
     }
-    writeln!(out, "\n{}", paint(styles.heading, "Sources"))?;
+    writeln!(out, "\n{}", paint(style::HEADING, "Sources"))?;
     for source in rule.sources {
         writeln!(out, "{}", text::wrap(source, output::width(), "  "))?;
     }

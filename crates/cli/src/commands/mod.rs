@@ -33,23 +33,23 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     if arguments.of_lab().is_some() {
         return lab::start();
     }
-    let styles = arguments.styles();
+    arguments.choose_colour();
     match &arguments.command {
-        Command::Check(arguments) => check::run(arguments, check::Form::Audit, styles),
-        Command::Map(arguments) => check::run(arguments, check::Form::Map, styles),
-        Command::Report(report) => report::run(report, styles),
-        Command::Explain(explain) => explain::run(explain, styles),
-        Command::Plan(plan) => plan::run(plan, styles),
-        Command::Apply(apply) => apply::apply(apply, styles),
-        Command::Realign(realign) => realign::run(realign, styles),
+        Command::Check(arguments) => check::run(arguments, check::Form::Audit),
+        Command::Map(arguments) => check::run(arguments, check::Form::Map),
+        Command::Report(report) => report::run(report),
+        Command::Explain(explain) => explain::run(explain),
+        Command::Plan(plan) => plan::run(plan),
+        Command::Apply(apply) => apply::apply(apply),
+        Command::Realign(realign) => realign::run(realign),
         Command::Resume(resume) => realign::resume(resume),
         Command::Undo(undo) => apply::undo(undo),
         Command::Efficiency(efficiency) => efficiency::run(efficiency),
-        Command::Bench(bench) => bench::run(bench, styles),
-        Command::Probe(probe) => probe::run(probe, styles),
-        Command::Drive(drive) => drive::run(drive, styles),
-        Command::Trace(trace) => trace::run(trace, styles),
-        Command::Sim(sim) => sim::run(sim, styles),
+        Command::Bench(bench) => bench::run(bench),
+        Command::Probe(probe) => probe::run(probe),
+        Command::Drive(drive) => drive::run(drive),
+        Command::Trace(trace) => trace::run(trace),
+        Command::Sim(sim) => sim::run(sim),
         Command::Serve(_) | Command::Lab(_) | Command::Reproduce(_) => lab::start(),
         Command::Completions { shell } => generate::completions(*shell),
         Command::Man { command, dir } => generate::man(command.as_deref(), dir.as_deref()),

@@ -14,7 +14,7 @@ use super::saved::save;
 use crate::args::PlanArguments;
 use crate::exit::{Exit, UsageError};
 use crate::input;
-use crate::output::{self, Styles};
+use crate::output::{self};
 use crate::output_file;
 use crate::random;
 use crate::view::text;
@@ -33,7 +33,7 @@ pub(crate) struct Planned {
     pub(crate) peers: Vec<(u32, Vec<Peer>)>,
 }
 
-pub(crate) fn run(arguments: &PlanArguments, styles: Styles) -> Result<Exit> {
+pub(crate) fn run(arguments: &PlanArguments) -> Result<Exit> {
     let request = request(arguments)?;
     let options = Options {
         assume: arguments.sectors.topology(),
@@ -69,7 +69,6 @@ pub(crate) fn run(arguments: &PlanArguments, styles: Styles) -> Result<Exit> {
             output_file::named(arguments.save.as_ref()),
             arguments.explain,
             output::width(),
-            styles,
         )
     };
     out.write_all(text.as_bytes())?;

@@ -18,7 +18,7 @@ use crate::commands::bench::real::{compared, journals, refused, warn_of_journals
 use crate::exit::{Exit, UsageError};
 use crate::interrupt::on_interrupt;
 use crate::measured::Measured;
-use crate::output::{self, Styles};
+use crate::output::{self};
 use crate::output_file;
 use crate::progress::Bar;
 use crate::target::{TargetSpec, refuse_bare_drive};
@@ -29,7 +29,7 @@ use crate::view::text;
 /// The largest request of a probe, in bytes.
 const MAX_REQUEST: u64 = 16 << 20;
 
-pub(crate) fn run(arguments: &ProbeArguments, styles: Styles) -> Result<Exit> {
+pub(crate) fn run(arguments: &ProbeArguments) -> Result<Exit> {
     if let Some(path) = &arguments.save {
         output_file::check(path, arguments.target.path().as_slice())?;
     }
@@ -70,7 +70,7 @@ pub(crate) fn run(arguments: &ProbeArguments, styles: Styles) -> Result<Exit> {
         return Ok(exit);
     }
     let mut out = output::stdout();
-    out.write_all(text::probe::report(&description, &report, &notes, output::width(), styles).as_bytes())?;
+    out.write_all(text::probe::report(&description, &report, &notes, output::width()).as_bytes())?;
     out.flush()?;
     Ok(exit)
 }

@@ -27,16 +27,16 @@ use crate::args::{AtBoot, MoveArguments, RealignArguments, ResumeArguments, Veri
 use crate::durability::{self, Needed};
 use crate::estimate;
 use crate::exit::{Exit, RefusedError, UsageError};
-use crate::output::{self, Styles, quote_path};
+use crate::output::{self, quote_path};
 use crate::output_file;
 use crate::progress::Watcher;
 use crate::random;
 use crate::view::json::realign::{NothingReport, RealignOutput};
 use crate::view::text;
 
-pub(crate) fn run(arguments: &RealignArguments, styles: Styles) -> Result<Exit> {
+pub(crate) fn run(arguments: &RealignArguments) -> Result<Exit> {
     if let Some(new) = &arguments.copy.to {
-        return copy::plan(arguments, new, styles);
+        return copy::plan(arguments, new);
     }
     match arguments.at_boot {
         Some(AtBoot::Cancel) => return at_boot::cancel(&arguments.target),
@@ -73,7 +73,7 @@ pub(crate) fn run(arguments: &RealignArguments, styles: Styles) -> Result<Exit> 
         };
         let view = text::realign::View { target: &arguments.target, realign: &realign, next };
         let mut out = output::stdout();
-        out.write_all(text::realign::plan(view, output::width(), styles).as_bytes())?;
+        out.write_all(text::realign::plan(view, output::width()).as_bytes())?;
         out.flush()?;
     }
     if arguments.at_boot.is_some() {

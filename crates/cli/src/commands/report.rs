@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use crate::args::{ReportArguments, SchemaOf};
 use crate::exit::Exit;
 use crate::fleet::{self, Fleet, Input, Skipped};
-use crate::output::{self, Styles, plural};
+use crate::output::{self, plural};
 use crate::output_file;
 use crate::view::html;
 use crate::view::json::Document;
@@ -17,7 +17,7 @@ use crate::view::text;
 /// The replaced audits that are named.
 const NAMED: usize = 10;
 
-pub(crate) fn run(arguments: &ReportArguments, styles: Styles) -> Result<Exit> {
+pub(crate) fn run(arguments: &ReportArguments) -> Result<Exit> {
     let (inputs, skipped) = fleet::inputs(&arguments.files);
     if let Some(path) = &arguments.html {
         output_file::check(path, &files(&inputs))?;
@@ -37,7 +37,7 @@ pub(crate) fn run(arguments: &ReportArguments, styles: Styles) -> Result<Exit> {
         Document::of(SchemaOf::Report, &digest).print()?;
     } else {
         let mut out = output::stdout();
-        out.write_all(text::fleet::digest(&digest, output::width(), styles).as_bytes())?;
+        out.write_all(text::fleet::digest(&digest, output::width()).as_bytes())?;
         out.flush()?;
     }
     let has_findings = digest.tally.misaligned() + digest.tally.others > 0;

@@ -9,13 +9,13 @@ use straddle_trace::{Options, Pace, Reader, Recording, replay, replay_volumes};
 use crate::args::{SchemaOf, SimArguments};
 use crate::exit::{Exit, UsageError};
 use crate::input;
-use crate::output::{self, Styles};
+use crate::output::{self};
 use crate::target::Drive;
 use crate::view::json::Document;
 use crate::view::json::sim::{Read, Run, Sim};
 use crate::view::text;
 
-pub(crate) fn run(arguments: &SimArguments, styles: Styles) -> Result<Exit> {
+pub(crate) fn run(arguments: &SimArguments) -> Result<Exit> {
     let Drive { specification, profile } = &arguments.drive;
     let shifts = shifts(arguments, profile)?;
     let trace = arguments.trace.display().to_string();
@@ -34,7 +34,7 @@ pub(crate) fn run(arguments: &SimArguments, styles: Styles) -> Result<Exit> {
         return Ok(Exit::Success);
     }
     let mut out = output::stdout();
-    out.write_all(text::sim::sim(&sim, output::width(), styles).as_bytes())?;
+    out.write_all(text::sim::sim(&sim, output::width()).as_bytes())?;
     out.flush()?;
     Ok(Exit::Success)
 }

@@ -11,20 +11,20 @@ use straddle_trace::{About, Account, Recording, SECTOR, Target, Window, Writer};
 use crate::args::{SchemaOf, TraceAction, TraceArguments};
 use crate::exit::{Exit, UsageError};
 use crate::input;
-use crate::output::{self, Styles, plural, printable};
+use crate::output::{self, plural, printable};
 use crate::output_file::{self, OutputFile};
 use crate::view::json::Document;
 use crate::view::json::trace::{Counted, TraceFile, TraceReport};
 use crate::view::{csv, html, text};
 
-pub(crate) fn run(arguments: &TraceArguments, styles: Styles) -> Result<Exit> {
+pub(crate) fn run(arguments: &TraceArguments) -> Result<Exit> {
     match &arguments.action {
         Some(TraceAction::Record(arguments)) => record::run(arguments),
-        None => count(arguments, styles),
+        None => count(arguments),
     }
 }
 
-fn count(arguments: &TraceArguments, styles: Styles) -> Result<Exit> {
+fn count(arguments: &TraceArguments) -> Result<Exit> {
     let start = arguments.started_at.get();
     if !start.is_multiple_of(SECTOR) {
         let message =
@@ -64,7 +64,7 @@ fn count(arguments: &TraceArguments, styles: Styles) -> Result<Exit> {
         let mut out = output::stdout();
         let shown = match arguments.csv {
             true => csv::trace(&counted),
-            false => text::trace::trace(&counted, output::width(), styles),
+            false => text::trace::trace(&counted, output::width()),
         };
         out.write_all(shown.as_bytes())?;
         out.flush()?;

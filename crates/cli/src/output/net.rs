@@ -8,39 +8,45 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use straddle_device::shown::is_hidden;
 
-/// Whether colours are on.
-static STYLES: AtomicBool = AtomicBool::new(false);
+static COLOURED: AtomicBool = AtomicBool::new(false);
 
-pub(super) fn allow_styles(are_on: bool) {
-    STYLES.store(are_on, Ordering::Relaxed);
+pub(super) fn colour(is_on: bool) {
+    COLOURED.store(is_on, Ordering::Relaxed);
 }
 
 /// Standard output behind the filter.
 pub struct Net {
     out: Stdout,
-    /// The beginning of a character or of a style whose rest is still to come.
-    tail: Vec<u8>,
+    /// The beginning of a line whose rest is still to come.
+    line: Vec<u8>,
 }
 
 impl Net {
     pub(super) fn new() -> Self {
-        Self { out: io::stdout(), tail: Vec::new() }
+        Self { out: io::stdout(), line: Vec::new() }
+    }
+
+    fn print(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let text = screened(&String::from_utf8_lossy(bytes), COLOURED.load(Ordering::Relaxed));
+        unless_closed(self.out.write_all(text.as_bytes()))
     }
 }
 
 impl Write for Net {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.tail.extend_from_slice(bytes);
-        let (text, done) = screened(&self.tail, STYLES.load(Ordering::Relaxed));
-        self.tail.drain(..done);
-        unless_closed(self.out.write_all(text.as_bytes()))?;
+        self.line.extend_from_slice(bytes);
+        if let Some(end) = self.line.iter().rposition(|byte| *byte == b'\n') {
+            let rest = self.line.split_off(end + 1);
+            let lines = std::mem::replace(&mut self.line, rest);
+            self.print(&lines)?;
+        }
         Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        let rest = String::from_utf8_lossy(&self.tail).chars().map(shown).collect::<String>();
-        self.tail.clear();
-        unless_closed(self.out.write_all(rest.as_bytes()).and_then(|()| self.out.flush()))
+        let rest = std::mem::take(&mut self.line);
+        self.print(&rest)?;
+        unless_closed(self.out.flush())
     }
 }
 
@@ -53,84 +59,39 @@ pub(crate) fn unless_closed(written: io::Result<()>) -> io::Result<()> {
     }
 }
 
-fn shown(c: char) -> String {
-    if is_hidden(c) && !matches!(c, '\n' | '\t') { c.escape_default().to_string() } else { c.to_string() }
-}
-
-/// Returns the filtered text, and how many of `bytes` it covers: an incomplete sequence at the end waits for
-/// the rest.
-fn screened(bytes: &[u8], styles: bool) -> (String, usize) {
-    let (mut text, mut done) = (String::with_capacity(bytes.len()), 0);
-    for chunk in bytes.utf8_chunks() {
-        let mut rest = chunk.valid();
-        while let Some(c) = rest.chars().next() {
-            match style(rest).filter(|_| styles && c == '\u{1b}') {
-                Some(0) => return (text, done),
-                Some(length) => {
-                    text += &rest[..length];
-                    (rest, done) = (&rest[length..], done + length);
-                }
-                None => {
-                    if is_hidden(c) && !matches!(c, '\n' | '\t') {
-                        text.extend(c.escape_default());
-                    } else {
-                        text.push(c);
-                    }
-                    (rest, done) = (&rest[c.len_utf8()..], done + c.len_utf8());
-                }
-            }
+/// Returns the filtered text, with its colours or without.
+fn screened(text: &str, is_coloured: bool) -> String {
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        let length = style(rest);
+        match length {
+            Some(length) if is_coloured => shown += &rest[..length],
+            Some(_) => {}
+            None if is_hidden(c) && !matches!(c, '\n' | '\t') => shown.extend(c.escape_default()),
+            None => shown.push(c),
         }
-        let invalid = chunk.invalid();
-        // This may be the start of a character of up to four bytes.
-        if !invalid.is_empty() {
-            if done + invalid.len() == bytes.len()
-                && std::str::from_utf8(invalid).is_err_and(|e| e.error_len().is_none())
-            {
-                return (text, done);
-            }
-            text.push(char::REPLACEMENT_CHARACTER);
-            done += invalid.len();
-        }
+        rest = &rest[length.unwrap_or(c.len_utf8())..];
     }
-    (text, done)
+    shown
 }
 
-/// Returns the length of the style (`ESC [ 1 ; 31 m`) at the start of `text`; 0 if it may be one whose end is
-/// still to come.
+/// Returns the length of the style (`ESC [ 1 ; 31 m`) at the start of `text`.
 fn style(text: &str) -> Option<usize> {
-    let parameters = match text.strip_prefix("\u{1b}[") {
-        Some(parameters) => parameters,
-        None => return (text == "\u{1b}").then_some(0),
-    };
-    match parameters.find(|c: char| !c.is_ascii_digit() && c != ';') {
-        Some(end) => parameters[end..].starts_with('m').then_some(2 + end + 1),
-        None => Some(0),
-    }
+    let parameters = text.strip_prefix("\u{1b}[")?;
+    let end = parameters.find(|c: char| !c.is_ascii_digit() && c != ';')?;
+    parameters[end..].starts_with('m').then_some(2 + end + 1)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn through(pieces: &[&[u8]], styles: bool) -> String {
-        let (mut out, mut tail) = (String::new(), Vec::new());
-        for piece in pieces {
-            tail.extend_from_slice(piece);
-            let (text, done) = screened(&tail, styles);
-            tail.drain(..done);
-            out += &text;
-        }
-        out + &String::from_utf8_lossy(&tail).chars().map(shown).collect::<String>()
-    }
-
     #[test]
-    fn only_colours_get_out_wherever_the_pieces_end() {
-        let text = "a\u{1b}[1;31mb\u{1b}[0m\t\u{202e}c\n\u{1b}]0;x\u{7}\u{1b}[2J\u{200b}é\u{1b}[3".as_bytes();
-        let wanted = "a\u{1b}[1;31mb\u{1b}[0m\t\\u{202e}c\n\\u{1b}]0;x\\u{7}\\u{1b}[2J\\u{200b}é\\u{1b}[3";
-        for at in 0..=text.len() {
-            assert_eq!(through(&[&text[..at], &text[at..]], true), wanted, "{at}");
-        }
-        assert!(!through(&[text], false).contains('\u{1b}'));
-        assert_eq!(through(&[b"a\xff\xc3", b"\xa9\xc3"], true), "a\u{fffd}é\u{fffd}");
+    fn only_colours_get_out() {
+        let text = "a\u{1b}[1;31mb\u{1b}[0m\t\u{202e}c\n\u{1b}]0;x\u{7}\u{1b}[2J\u{200b}é\u{1b}[3";
+        let shown = "a\u{1b}[1;31mb\u{1b}[0m\t\\u{202e}c\n\\u{1b}]0;x\\u{7}\\u{1b}[2J\\u{200b}é\\u{1b}[3";
+        assert_eq!(screened(text, true), shown);
+        assert_eq!(screened(text, false), shown.replace("\u{1b}[1;31m", "").replace("\u{1b}[0m", ""));
     }
 }

@@ -25,7 +25,6 @@ use super::json::{Status, TargetReport};
 use crate::args::{CheckArguments, Columns, OutputFormat};
 use crate::exit::UsageError;
 use crate::hostname;
-use crate::output::Styles;
 
 /// A format of reports.
 pub(crate) trait Report {
@@ -49,13 +48,13 @@ pub(crate) fn is_wanted(arguments: &CheckArguments) -> bool {
 }
 
 /// Returns the report that was asked for; `None` for text.
-pub(crate) fn of(arguments: &CheckArguments, styles: Styles) -> Result<Option<Box<dyn Report>>, UsageError> {
+pub(crate) fn of(arguments: &CheckArguments) -> Result<Option<Box<dyn Report>>, UsageError> {
     let columns = Some(Columns(&arguments.columns)).filter(|columns| !columns.0.is_empty());
     let least = arguments.fails_from();
     let severities = [Severity::Error, Severity::Warning, Severity::Advice];
     let fails = severities.into_iter().filter(|severity| *severity >= least);
     Ok(Some(match (arguments.output_format, columns) {
-        (None, Some(columns)) => Box::new(columns::Table::of(&columns, styles)?),
+        (None, Some(columns)) => Box::new(columns::Table::of(&columns)?),
         (Some(OutputFormat::Csv), columns) => Box::new(Csv::of(columns.as_ref())?),
         (Some(_), Some(_)) => {
             return Err(UsageError("--columns is for tables: text and --output-format csv".to_owned()));

@@ -23,7 +23,7 @@ use anstyle::Style;
 use straddle_audit::Severity;
 use textwrap::WordSplitter;
 
-use crate::output::Styles;
+use crate::output::style;
 pub(crate) use check::{lines, map, summary, target};
 pub(crate) use number::clock;
 pub use number::{duration, number, percent};
@@ -45,10 +45,10 @@ pub(crate) fn wrap_after(text: &str, width: usize, first: &str, indent: &str) ->
 }
 
 /// Returns the style of a severity.
-pub(crate) fn severity_style(severity: Severity, styles: Styles) -> Style {
+pub(crate) fn severity_style(severity: Severity) -> Style {
     match severity {
-        Severity::Error => styles.error,
-        Severity::Warning => styles.warning,
-        Severity::Advice => styles.advice,
+        Severity::Error => style::ERROR,
+        Severity::Warning => style::WARNING,
+        Severity::Advice => style::ADVICE,
     }
 }

@@ -11,7 +11,7 @@ use straddle_measure::real::Io;
 
 use crate::args::{BenchArguments, Way};
 use crate::exit::{Exit, RefusedError, UsageError};
-use crate::output::{Styles, quote_path};
+use crate::output::quote_path;
 use crate::output_file;
 use crate::target::{TargetSpec, refuse_bare_drive};
 use crate::view::json::bench::Bench;
@@ -117,7 +117,7 @@ fn check_given_up(path: &Path, again: Option<&str>, way: Io) -> Result<()> {
     Ok(straddle_measure::real::check_given_up(path, Path::new(again), way)?)
 }
 
-pub(super) fn import(arguments: &BenchArguments, path: &Path, styles: Styles) -> Result<Exit> {
+pub(super) fn import(arguments: &BenchArguments, path: &Path) -> Result<Exit> {
     let failure = || format!("{}: cannot read", path.display());
     output_file::note_read(path);
     let metadata = fs::metadata(path).with_context(failure)?;
@@ -139,6 +139,6 @@ pub(super) fn import(arguments: &BenchArguments, path: &Path, styles: Styles) ->
         sweep: &run.sweep,
         turns: None,
     };
-    super::show(&bench, arguments, styles)?;
+    super::show(&bench, arguments)?;
     Ok(Exit::Success)
 }

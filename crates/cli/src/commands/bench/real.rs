@@ -23,7 +23,7 @@ use crate::args::{BenchArguments, Way};
 use crate::durability::{self, Needed};
 use crate::exit::{Exit, RefusedError, UsageError};
 use crate::interrupt::on_interrupt;
-use crate::output::{self, Styles};
+use crate::output::{self};
 use crate::output_file::{self, OutputFile};
 use crate::progress::Bar;
 use crate::view::json::bench::{self, Bench, InTurns, WorkloadReport};
@@ -40,12 +40,7 @@ pub(super) const AREA: u64 = 256 << 20;
 /// Exit status after Ctrl-C, as in a shell.
 const INTERRUPTED: Exit = Exit::INTERRUPTED;
 
-pub(super) fn run(
-    arguments: &BenchArguments,
-    path: &Path,
-    workload: &Workload,
-    styles: Styles,
-) -> Result<Exit> {
+pub(super) fn run(arguments: &BenchArguments, path: &Path, workload: &Workload) -> Result<Exit> {
     let stop = Arc::new(AtomicBool::new(false));
     on_interrupt(&stop).context("signals")?;
     let named = arguments.real.journals.as_deref();
@@ -88,7 +83,6 @@ pub(super) fn run(
         &real,
         workload,
         &InTurns { measured: &measured, order: &order, io: real.io(), kept, warnings: &warnings },
-        styles,
     )?;
     drop(made);
     if let Some(error) = failed {
@@ -102,7 +96,6 @@ fn report(
     real: &Finished,
     workload: &Workload,
     turns: &InTurns<'_>,
-    styles: Styles,
 ) -> Result<()> {
     let bench = Bench {
         target: real.description(),
@@ -114,7 +107,7 @@ fn report(
         sweep: &turns.measured.sweep,
         turns: Some(turns),
     };
-    super::show(&bench, arguments, styles)
+    super::show(&bench, arguments)
 }
 
 /// Returns the target that was compared with its previous contents, or an error with the command that restores

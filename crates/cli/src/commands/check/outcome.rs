@@ -128,14 +128,13 @@ fn failed(name: String, message: String, ready: Option<String>, run: &Run) -> Ou
 }
 
 fn render(examined: &Examined, run: &Run) -> String {
-    let styles = run.styles;
     if report::is_wanted(&run.arguments) {
         String::new()
     } else if run.arguments.quiet {
         text::lines(examined)
     } else if run.form == Form::Map {
-        text::map(examined, run.arguments.verbose, styles)
+        text::map(examined, run.arguments.verbose)
     } else {
-        text::target(examined, run.arguments.verbose, styles)
+        text::target(examined, run.arguments.verbose)
     }
 }

@@ -13,7 +13,7 @@ use super::subject::Subject;
 use crate::args::CheckArguments;
 use crate::config::Config;
 use crate::exit::UsageError;
-use crate::output::{self, Styles};
+use crate::output::{self};
 use crate::target::{Assumed, ReadTarget};
 
 /// What is printed for a target.
@@ -32,11 +32,10 @@ pub(super) struct Run {
     own: Vec<(PathBuf, Examiner)>,
     pub(super) arguments: CheckArguments,
     pub(super) form: Form,
-    pub(super) styles: Styles,
 }
 
 impl Run {
-    pub(super) fn new(config: Config, form: Form, styles: Styles) -> Result<Arc<Self>> {
+    pub(super) fn new(config: Config, form: Form) -> Result<Arc<Self>> {
         let Config { arguments, exceptions } = config;
         let paths = ReadTarget::paths(&arguments.targets);
         let (of_one, of_all): (Vec<&Assumed>, Vec<&Assumed>) =
@@ -81,7 +80,7 @@ impl Run {
             }
             own.push((path, examiner.assuming(assume.clone())));
         }
-        Ok(Arc::new(Self { examiner, own, arguments, form, styles }))
+        Ok(Arc::new(Self { examiner, own, arguments, form }))
     }
 
     /// The examiner for the target at `path`.

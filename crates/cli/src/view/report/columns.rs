@@ -5,7 +5,7 @@ use straddle_layout::types;
 use super::Report;
 use crate::args::Columns;
 use crate::exit::UsageError;
-use crate::output::{Styles, printable};
+use crate::output::{printable, style};
 use crate::view::json::TargetReport;
 use crate::view::json::table::PartitionReport;
 use crate::view::text::{headed, plain_table, right};
@@ -86,15 +86,14 @@ fn codes(target: &TargetReport, partition: Option<&PartitionReport>) -> String {
 pub(crate) struct Table {
     columns: Vec<&'static Column>,
     rows: Vec<Vec<String>>,
-    styles: Styles,
 }
 
 impl Table {
     /// Creates a table of the columns asked for.
-    pub(crate) fn of(asked: &Columns, styles: Styles) -> Result<Self, UsageError> {
+    pub(crate) fn of(asked: &Columns) -> Result<Self, UsageError> {
         let columns = asked.pick(&names().collect::<Vec<_>>(), &USUAL)?;
         let columns = columns.into_iter().filter_map(|index| ALL.get(index)).collect();
-        Ok(Self { columns, rows: Vec::new(), styles })
+        Ok(Self { columns, rows: Vec::new() })
     }
 
     fn add(&mut self, target: &TargetReport, partition: Option<&PartitionReport>) {
@@ -120,7 +119,7 @@ impl Report for Table {
         table.add_rows(std::mem::take(&mut self.rows));
         let numbers = self.columns.iter().enumerate().filter(|(_, column)| column.is_number);
         right(&mut table, numbers.map(|(index, _)| index));
-        headed(&table, self.styles.faint).trim_end().to_owned() + "\n"
+        headed(&table, style::FAINT).trim_end().to_owned() + "\n"
     }
 }
 

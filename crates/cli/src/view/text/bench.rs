@@ -8,7 +8,7 @@ use straddle_measure::bench::{Arm, Clock, Ended, Parameters, Ratio, Samples, Sto
 use straddle_measure::real::Io;
 use straddle_units::ByteCount;
 
-use crate::output::{Styles, paint, plural, printable};
+use crate::output::{paint, plural, printable, style};
 use crate::view::chart::svg::{self, Panel, Shape};
 use crate::view::chart::terminal::bar;
 use crate::view::json::bench::{Bench, InTurns};
@@ -73,19 +73,19 @@ const SINGLE: &str = "Each offset ran once, one after the other: that does not s
                       take turns.";
 
 /// Returns a sweep in full, for a terminal of `width` characters.
-pub(crate) fn sweep(bench: &Bench<'_>, width: usize, styles: Styles) -> String {
-    let mut text = format!("{}\n", paint(styles.heading, &wrap(&headline(bench), width, "")));
+pub(crate) fn sweep(bench: &Bench<'_>, width: usize) -> String {
+    let mut text = format!("{}\n", paint(style::HEADING, &wrap(&headline(bench), width, "")));
     for note in notes(bench) {
-        let _ = writeln!(text, "{}", paint(styles.faint, &wrap(&format!("note: {note}"), width, "  ")));
+        let _ = writeln!(text, "{}", paint(style::FAINT, &wrap(&format!("note: {note}"), width, "  ")));
     }
     let columns = columns(bench.sweep, width);
-    let _ = write!(text, "\n{}\n", table(bench.sweep, &columns, width, styles));
+    let _ = write!(text, "\n{}\n", table(bench.sweep, &columns, width));
     let mut legend =
         LEGEND.iter().filter(|(heading, _)| columns.iter().any(|column| column.heading == *heading));
     let first = legend.next().map(|(heading, meaning)| format!("{heading}: {meaning}"));
     let meanings = legend
         .fold(first.unwrap_or_default(), |text, (heading, meaning)| format!("{text}; {heading}: {meaning}"));
-    let _ = write!(text, "{}\n\n", paint(styles.faint, &wrap(&meanings, width, "  ")));
+    let _ = write!(text, "{}\n\n", paint(style::FAINT, &wrap(&meanings, width, "  ")));
     let said = if bench.is_single() { SINGLE.to_owned() } else { verdict(bench.sweep) };
     let _ = writeln!(text, "{}", wrap(&said, width, ""));
     text
@@ -261,7 +261,7 @@ fn needed(sweep: &Sweep, columns: &[&Column]) -> usize {
     columns.iter().map(|column| longest(column) + 2).sum::<usize>() + 1
 }
 
-fn table(sweep: &Sweep, columns: &[&Column], width: usize, styles: Styles) -> String {
+fn table(sweep: &Sweep, columns: &[&Column], width: usize) -> String {
     let with_bars = sweep.arms().len() > 1;
     let room = width.saturating_sub(needed(sweep, columns)).clamp(SHORTEST_BAR, LONGEST_BAR);
     let mut headings: Vec<&str> = columns.iter().map(|column| column.heading).collect();
@@ -275,17 +275,17 @@ fn table(sweep: &Sweep, columns: &[&Column], width: usize, styles: Styles) -> St
         table.add_row(row);
     }
     right(&mut table, 0..columns.len());
-    coloured(&trimmed(&table), sweep, styles)
+    coloured(&trimmed(&table), sweep)
 }
 
 /// Colours the lines of the table, each arm's bar by its verdict. This is done last, because the table counts
 /// escape sequences as text.
-fn coloured(table: &str, sweep: &Sweep, styles: Styles) -> String {
+fn coloured(table: &str, sweep: &Sweep) -> String {
     let mut lines = table.lines();
     let mut text =
-        lines.next().map(|heading| format!("{}\n", paint(styles.heading, heading))).unwrap_or_default();
+        lines.next().map(|heading| format!("{}\n", paint(style::HEADING, heading))).unwrap_or_default();
     for (line, arm) in lines.zip(sweep.arms()) {
-        let style = if !sweep.differs() || sweep.ratio(arm).is_one() { styles.good } else { styles.error };
+        let style = if !sweep.differs() || sweep.ratio(arm).is_one() { style::GOOD } else { style::ERROR };
         let drawn = |character: char| ('\u{2580}'..='\u{259F}').contains(&character);
         match line.find(drawn) {
             Some(at) => {
@@ -399,7 +399,7 @@ mod tests {
             sweep: &made,
             turns: None,
         };
-        sweep(&bench, width, Styles::default())
+        sweep(&bench, width)
     }
 
     #[test]

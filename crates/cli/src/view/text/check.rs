@@ -15,7 +15,7 @@ use super::finding::{about, finding_text, place};
 use super::partitions::partitions;
 use super::topology::{every_figure, sectors};
 use super::{tree, wrap, wrap_after};
-use crate::output::{self, Styles, paint, plural, printable, width};
+use crate::output::{self, paint, plural, printable, style, width};
 use crate::view::json::Status;
 use crate::view::json::check::Summary;
 
@@ -37,15 +37,15 @@ pub(crate) fn lines(audited: &Examined) -> String {
 }
 
 /// Returns a target in full: what it is, its partitions with their verdicts, and each finding with its fix.
-pub(crate) fn target(audited: &Examined, verbose: bool, styles: Styles) -> String {
-    let mut text = heading(audited, styles);
+pub(crate) fn target(audited: &Examined, verbose: bool) -> String {
+    let mut text = heading(audited);
     let topology = &audited.target().topology;
     if verbose {
         text += &every_figure(topology);
     } else {
         let _ = writeln!(text, "{}", sectors(topology));
     }
-    let _ = writeln!(text, "{}\n{}", table_line(audited), status_line(audited, styles));
+    let _ = writeln!(text, "{}\n{}", table_line(audited), status_line(audited));
     if verbose {
         text += &traffic_line(audited);
     }
@@ -54,45 +54,45 @@ pub(crate) fn target(audited: &Examined, verbose: bool, styles: Styles) -> Strin
         let ready = audited.ready().find(|line| remark.ends_with(*line));
         let sentence = ready.and_then(|line| remark.strip_suffix(line)).unwrap_or(remark).trim_end();
         let note = wrap(&format!("note: {}", printable(sentence)), width(), "  ");
-        let _ = writeln!(text, "{}", paint(styles.faint, &note));
+        let _ = writeln!(text, "{}", paint(style::FAINT, &note));
         if let Some(line) = ready {
-            let _ = writeln!(text, "    {}", paint(styles.heading, &printable(line)));
+            let _ = writeln!(text, "    {}", paint(style::HEADING, &printable(line)));
         }
     }
     if !audited.stack().partitions.is_empty() {
-        let _ = writeln!(text, "\n{}", partitions(audited, styles));
+        let _ = writeln!(text, "\n{}", partitions(audited));
     }
     if verbose {
-        let _ = write!(text, "\n{}", tree::draw(audited, styles));
+        let _ = write!(text, "\n{}", tree::draw(audited));
     }
     let reported: Vec<(&Finding, Option<&Cost>)> = audited.reported().collect();
     for at in 0..reported.len() {
-        text += &finding_text(audited, &reported, at, styles);
+        text += &finding_text(audited, &reported, at);
     }
-    text + &ignored(audited, verbose, styles)
+    text + &ignored(audited, verbose)
 }
 
 /// Returns a target drawn: what it is, and its layers with the codes of their findings.
-pub(crate) fn map(audited: &Examined, verbose: bool, styles: Styles) -> String {
-    let mut text = heading(audited, styles);
+pub(crate) fn map(audited: &Examined, verbose: bool) -> String {
+    let mut text = heading(audited);
     let _ = writeln!(
         text,
         "{}\n{}\n{}",
         sectors(&audited.target().topology),
         table_line(audited),
-        status_line(audited, styles)
+        status_line(audited)
     );
     if verbose {
         text += &traffic_line(audited);
     }
-    text += &tree::draw(audited, styles);
+    text += &tree::draw(audited);
     // What is drawn is neither the old layout nor the new one.
     let unfinished: Vec<(&Finding, Option<&Cost>)> =
         audited.reported().filter(|(finding, _)| finding.rule.code == Code::S047).collect();
     for at in 0..unfinished.len() {
-        text += &finding_text(audited, &unfinished, at, styles);
+        text += &finding_text(audited, &unfinished, at);
     }
-    text + &ignored(audited, false, styles)
+    text + &ignored(audited, false)
 }
 
 /// Returns a line with what was fetched, if the target is on a server.
@@ -111,7 +111,7 @@ fn traffic_line(audited: &Examined) -> String {
 const NAMED: usize = 6;
 
 /// Returns a line for each reason to ignore findings: `  ignored: S001 partition 2: why (.straddle.toml:3)`.
-fn ignored(audited: &Examined, all: bool, styles: Styles) -> String {
+fn ignored(audited: &Examined, all: bool) -> String {
     let mut groups: Vec<(&Reason, Code, Vec<String>)> = Vec::new();
     for (finding, reason) in audited.ignored() {
         match groups.iter_mut().find(|(known, _, _)| *known == reason) {
@@ -128,12 +128,12 @@ fn ignored(audited: &Examined, all: bool, styles: Styles) -> String {
         let line = format!("ignored: {code} {}: {reason}", places.join(", "));
         let separator = if text.is_empty() { "\n" } else { "" };
         let line = wrap(&printable(&line), width(), "  ");
-        let _ = writeln!(text, "{separator}{}", paint(styles.faint, &line));
+        let _ = writeln!(text, "{separator}{}", paint(style::FAINT, &line));
     }
     text
 }
 
-fn heading(audited: &Examined, styles: Styles) -> String {
+fn heading(audited: &Examined) -> String {
     let target = audited.target();
     let mut parts = Vec::new();
     if let Some(guest) = &target.topology.guest {
@@ -174,7 +174,7 @@ fn heading(audited: &Examined, styles: Styles) -> String {
     let line = format!("{name}: {}", parts.join(", "));
     let line = if output::fits(line.chars().count()) { line } else { wrap_after(&line, width(), "", "  ") };
     match line.strip_prefix(&name) {
-        Some(rest) => format!("{}{rest}\n", paint(styles.heading, &name)),
+        Some(rest) => format!("{}{rest}\n", paint(style::HEADING, &name)),
         // The name itself was wrapped.
         None => line + "\n",
     }
@@ -203,13 +203,13 @@ fn guest_sectors(guest: &Guest) -> Vec<String> {
 }
 
 /// Returns a line such as `  status: error (alignment, table damage)`.
-fn status_line(audited: &Examined, styles: Styles) -> String {
+fn status_line(audited: &Examined) -> String {
     let status = audited.judgement().status();
     let style = match status {
-        Status::Ok | Status::Blank => styles.good,
-        Status::Advice => styles.advice,
-        Status::Warning => styles.warning,
-        Status::Error | Status::NotJudged | Status::Failed => styles.error,
+        Status::Ok | Status::Blank => style::GOOD,
+        Status::Advice => style::ADVICE,
+        Status::Warning => style::WARNING,
+        Status::Error | Status::NotJudged | Status::Failed => style::ERROR,
     };
     let kinds: Vec<String> = audited.kinds().iter().map(ToString::to_string).collect();
     let why = match (audited.not_judged(), kinds.as_slice()) {
@@ -259,20 +259,20 @@ fn is_unread(stack: &Stack) -> bool {
 }
 
 /// Returns the last line: `3 targets: 1 ok, 2 with errors (2 errors, 1 warning)`.
-pub(crate) fn summary(summary: Summary, severities: [usize; 3], styles: Styles) -> String {
+pub(crate) fn summary(summary: Summary, severities: [usize; 3]) -> String {
     let mut parts = Vec::new();
     let mut part = |count: usize, word: &str, style: Style| {
         if count > 0 {
             parts.push(paint(style, &format!("{count} {word}")));
         }
     };
-    part(summary.ok, "ok", styles.good);
-    part(summary.blank, "blank", styles.good);
-    part(summary.advice, "with advice", styles.good);
-    part(summary.warning, "with warnings", styles.warning);
-    part(summary.error, "with errors", styles.error);
-    part(summary.not_judged, "not judged", styles.error);
-    part(summary.failed, "failed", styles.error);
+    part(summary.ok, "ok", style::GOOD);
+    part(summary.blank, "blank", style::GOOD);
+    part(summary.advice, "with advice", style::GOOD);
+    part(summary.warning, "with warnings", style::WARNING);
+    part(summary.error, "with errors", style::ERROR);
+    part(summary.not_judged, "not judged", style::ERROR);
+    part(summary.failed, "failed", style::ERROR);
     let [errors, warnings, advice] = severities;
     let mut counts = Vec::new();
     for (count, noun) in [(errors, "error"), (warnings, "warning"), (advice, "advice note")] {

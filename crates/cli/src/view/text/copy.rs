@@ -10,7 +10,7 @@ use straddle_units::{ByteOffset, Span};
 
 use super::plan::{Layout, drawn, table};
 use super::{realign, wrap};
-use crate::output::{Styles, paint, plural, printable, quote_path};
+use crate::output::{paint, plural, printable, quote_path, style};
 
 /// What to mind after a copy.
 const IDENTITIES: &str = "identities are kept, so that fstab and boot loaders go on finding them: do not use both disks at the same time";
@@ -33,7 +33,7 @@ pub(crate) struct View<'a> {
 }
 
 /// Returns the plan in full, for a terminal of `width` characters.
-pub(crate) fn plan(view: &View<'_>, width: usize, styles: Styles) -> String {
+pub(crate) fn plan(view: &View<'_>, width: usize) -> String {
     let View { copy, old, new, .. } = *view;
     let plan = &copy.plan;
     let size = plan.disk.size;
@@ -45,8 +45,8 @@ pub(crate) fn plan(view: &View<'_>, width: usize, styles: Styles) -> String {
         plural(copy.extents.len(), "partition"),
         copy.total()
     );
-    let mut text = format!("{}\n", paint(styles.heading, &headline));
-    text += &picture(copy, styles);
+    let mut text = format!("{}\n", paint(style::HEADING, &headline));
+    text += &picture(copy);
     let _ = write!(text, "\n{}\n", table(plan));
     let mut line = |line: &str| {
         let _ = writeln!(text, "{}", wrap(line, width, "  "));
@@ -80,14 +80,14 @@ pub(crate) fn plan(view: &View<'_>, width: usize, styles: Styles) -> String {
 }
 
 /// Draws the source and the new disk.
-fn picture(copy: &Copy, styles: Styles) -> String {
+fn picture(copy: &Copy) -> String {
     let plan = &copy.plan;
     let entries = plan.table.partitions.iter().filter(|entry| entry.slot != Slot::Extended);
     let new: Vec<(u32, Span)> = entries.filter_map(|entry| Some((entry.number, plan.span(entry)?))).collect();
     let number = |to: ByteOffset| new.iter().find(|(_, span)| span.start() == to).map(|(number, _)| *number);
     let old = copy.extents.iter().filter_map(|one| Some((number(one.to)?, one.from))).collect();
     let source = Layout { name: "source", size: copy.source.size, partitions: old };
-    drawn(&[source, Layout { name: "copy", size: plan.disk.size, partitions: new }], styles)
+    drawn(&[source, Layout { name: "copy", size: plan.disk.size, partitions: new }])
 }
 
 /// The command that makes the copy of the plan in `file`.

@@ -7,7 +7,7 @@ use straddle_drive::disk::{DiskParameters, Protection, RmwPolicy};
 use straddle_drive::profile::{Body, Fit};
 use straddle_units::ByteCount;
 
-use crate::output::{Styles, paint, printable};
+use crate::output::{paint, printable, style};
 use crate::view::chart::svg::{self, Panel, Remark, Shape};
 use crate::view::chart::terminal::Plot;
 use crate::view::json::drive::{ZoneReport, kind, zones};
@@ -24,7 +24,7 @@ const SEEK_POINTS: u32 = 400;
 const LEAST_COLUMN: usize = 30;
 
 /// Returns the drives as a table.
-pub(crate) fn list(profiles: &[Profile], width: usize, styles: Styles) -> String {
+pub(crate) fn list(profiles: &[Profile], width: usize) -> String {
     let mut table = plain_table(&["NAME", "KIND", "CLAIMS", "TRUTH", "MISREPORTS", "OPTIONS", "TITLE"]);
     for profile in profiles {
         let options = if profile.variants.is_empty() { "-".to_owned() } else { profile.variants.join(" ") };
@@ -40,7 +40,7 @@ pub(crate) fn list(profiles: &[Profile], width: usize, styles: Styles) -> String
     }
     let legend = "CLAIMS and TRUTH: logical/physical sector in bytes (of an SSD its preferred write size and its indirection unit), + the byte of the first \
                   physical boundary if that is not 0. See 'straddle drive show NAME'.";
-    format!("{}\n\n{}\n", folded_table(&trimmed(&table), "TITLE", width, styles), wrap(legend, width, ""))
+    format!("{}\n\n{}\n", folded_table(&trimmed(&table), "TITLE", width), wrap(legend, width, ""))
 }
 
 fn sectors(logical: u64, physical: u64, first: u64) -> String {
@@ -48,9 +48,9 @@ fn sectors(logical: u64, physical: u64, first: u64) -> String {
 }
 
 /// Returns a drive in full, for a terminal of `width` characters.
-pub(crate) fn show(profile: &Profile, width: usize, styles: Styles) -> String {
+pub(crate) fn show(profile: &Profile, width: usize) -> String {
     let title = format!("{}: {}", printable(&profile.name), printable(&profile.title));
-    let mut text = format!("{}\n", paint(styles.heading, &wrap(&title, width, "")));
+    let mut text = format!("{}\n", paint(style::HEADING, &wrap(&title, width, "")));
     if let Some(notes) = &profile.notes {
         // The line breaks of the profile's file do not matter here.
         let notes: Vec<&str> = notes.split_whitespace().collect();
@@ -64,22 +64,17 @@ pub(crate) fn show(profile: &Profile, width: usize, styles: Styles) -> String {
         let line = format!("plausible policies, as in rmw={}: {}", policies[0], policies.join(", "));
         let _ = writeln!(text, "{}", wrap(&line, width, "  "));
     }
-    let _ = write!(text, "\n{}\n", claims(profile, styles));
+    let _ = write!(text, "\n{}\n", claims(profile));
     if let Body::Disk(disk) = &profile.body {
         let zones = zones(disk, profile.sectors.physical);
-        let _ =
-            write!(text, "\n{}\n{}", section("Mechanics and policy", styles), mechanics(disk, &zones, width));
+        let _ = write!(text, "\n{}\n{}", section("Mechanics and policy"), mechanics(disk, &zones, width));
         let _ = write!(text, "\n{}\n", drawings(disk, &zones, width));
     }
     if let Some(fit) = &profile.fit {
-        let _ = write!(
-            text,
-            "\n{}\n{}",
-            section("In view when its numbers were fitted", styles),
-            in_view(fit, width)
-        );
+        let _ =
+            write!(text, "\n{}\n{}", section("In view when its numbers were fitted"), in_view(fit, width));
     }
-    let _ = write!(text, "\n{}\n", figures(profile, width, styles));
+    let _ = write!(text, "\n{}\n", figures(profile, width));
     text
 }
 
@@ -95,12 +90,12 @@ pub fn in_view(fit: &Fit, width: usize) -> String {
     line(&format!("the raw figures of {names} for this drive, and no other: {knobs}"))
 }
 
-fn section(name: &str, styles: Styles) -> String {
-    paint(styles.heading, name)
+fn section(name: &str) -> String {
+    paint(style::HEADING, name)
 }
 
 /// Returns the claims against the truth; differences are marked.
-fn claims(profile: &Profile, styles: Styles) -> String {
+fn claims(profile: &Profile) -> String {
     let claims = &profile.claims;
     let optional = |bytes: Option<u64>| bytes.map_or_else(|| "-".to_owned(), size);
     // An SSD tells the unit in which it maps as the least size to write, if at all.
@@ -132,8 +127,8 @@ fn claims(profile: &Profile, styles: Styles) -> String {
     for (index, line) in table.lines().enumerate() {
         let differs = index.checked_sub(1).and_then(|row| wrong.get(row)).is_some_and(|wrong| *wrong);
         lines.push(match (index, differs) {
-            (0, _) => paint(styles.heading, line),
-            (_, true) => paint(styles.error, &format!("{line}  <-- misreported")),
+            (0, _) => paint(style::HEADING, line),
+            (_, true) => paint(style::ERROR, &format!("{line}  <-- misreported")),
             _ => line.to_owned(),
         });
     }
@@ -240,22 +235,22 @@ fn drawings(disk: &DiskParameters, zones: &[ZoneReport], width: usize) -> String
     format!("{rates}\n\n{seeks}")
 }
 
-fn figures(profile: &Profile, width: usize, styles: Styles) -> String {
+fn figures(profile: &Profile, width: usize) -> String {
     let mut table = plain_table(&["NUMBER", "VALUE", "SOURCE"]);
     for figure in &profile.figures {
         let source = figure.source.as_deref().unwrap_or("(not said)");
         table.add_row(vec![printable(&figure.path), printable(&figure.value), printable(source)]);
     }
-    folded_table(&trimmed(&table), "SOURCE", width, styles)
+    folded_table(&trimmed(&table), "SOURCE", width)
 }
 
 /// Wraps the last column of a table, headed `last`, within itself.
-fn folded_table(table: &str, last: &str, width: usize, styles: Styles) -> String {
+fn folded_table(table: &str, last: &str, width: usize) -> String {
     let mut lines = table.lines();
     let heading = lines.next().unwrap_or_default();
     let at = heading.find(last).unwrap_or(0);
     let rows = lines.map(|line| folded(line, at, width));
-    rows.fold(paint(styles.heading, &folded(heading, at, width)), |text, row| text + "\n" + &row)
+    rows.fold(paint(style::HEADING, &folded(heading, at, width)), |text, row| text + "\n" + &row)
 }
 
 /// Wraps the last column of a row, from `at` on, within itself, or below the row if it would be too narrow.

@@ -7,7 +7,7 @@ use straddle_audit::{ATOMIC_UNIT, Cause, Finding, Fix, Severity, Subject, pictur
 use straddle_units::{ByteCount, Span};
 
 use super::{severity_style, wrap, wrap_after};
-use crate::output::{self, Styles, paint, plural, printable, width};
+use crate::output::{self, paint, plural, printable, style, width};
 
 /// The block that most file systems write, drawn at a partition's start.
 const FILE_SYSTEM_BLOCK: ByteCount = ByteCount::new(4096);
@@ -59,15 +59,10 @@ fn cost_text(cost: &Cost) -> String {
 
 /// Returns finding number `at` of `listed`, with its cost and its fix. A fix shared by several findings is
 /// printed once.
-pub(super) fn finding_text(
-    audited: &Examined,
-    listed: &[(&Finding, Option<&Cost>)],
-    at: usize,
-    styles: Styles,
-) -> String {
+pub(super) fn finding_text(audited: &Examined, listed: &[(&Finding, Option<&Cost>)], at: usize) -> String {
     let (before, rest) = listed.split_at(at.min(listed.len()));
     let Some(((finding, cost), after)) = rest.split_first() else { return String::new() };
-    let style = severity_style(finding.severity, styles);
+    let style = severity_style(finding.severity);
     let mark = format!("{} {}", finding.severity, finding.rule.code);
     let behind_mark = " ".repeat(mark.len() + 1);
     let reported = wrap_after(&about(finding), width(), &behind_mark, "  ");
@@ -89,7 +84,7 @@ pub(super) fn finding_text(
     match (&finding.fix, shown) {
         (Some(fix), None) => {
             let others: Vec<&Finding> = after.iter().map(|(other, _)| *other).filter(shares).collect();
-            text += &fix_text("fix", fix, &sharing(finding, &others), styles);
+            text += &fix_text("fix", fix, &sharing(finding, &others));
         }
         // Another fix needs the first one beside it.
         (Some(_), Some(other)) if instead.is_some() => {
@@ -98,7 +93,7 @@ pub(super) fn finding_text(
         _ => {}
     }
     if let Some(instead) = instead {
-        text += &fix_text("or", instead, "", styles);
+        text += &fix_text("or", instead, "");
     }
     text
 }
@@ -175,7 +170,7 @@ fn drawing(audited: &Examined, finding: &Finding) -> Option<String> {
 }
 
 /// Returns a fix after `word`. `sharing`, what else it is for, follows the summary.
-fn fix_text(word: &str, fix: &Fix, sharing: &str, styles: Styles) -> String {
+fn fix_text(word: &str, fix: &Fix, sharing: &str) -> String {
     let mut text =
         format!("{}\n", wrap(&format!("{word}: {}{sharing}", printable(&fix.summary)), width(), "  "));
     // Pasted text is often not read to its end, so the warning precedes the commands.
@@ -185,7 +180,7 @@ fn fix_text(word: &str, fix: &Fix, sharing: &str, styles: Styles) -> String {
         let _ = writeln!(text, "{}", wrap(&printable(&before.join("; ")), width(), "    "));
     }
     for command in &fix.commands {
-        let _ = writeln!(text, "    {}", paint(styles.heading, &printable(&command.line)));
+        let _ = writeln!(text, "    {}", paint(style::HEADING, &printable(&command.line)));
     }
     text
 }

@@ -3,14 +3,14 @@
 use std::fmt::Write;
 
 use crate::fleet::{CostRow, Digest, Tally};
-use crate::output::{Styles, plural, printable};
+use crate::output::{plural, printable, style};
 use crate::view::text::{folded, headed, number, plain_table, right, wrap};
 
 /// The rows of each table.
 const ROWS: usize = 10;
 
 /// Returns the summary, and the first rows by host, model and rule.
-pub(crate) fn digest(digest: &Digest<'_>, width: usize, styles: Styles) -> String {
+pub(crate) fn digest(digest: &Digest<'_>, width: usize) -> String {
     let mut text = String::new();
     for line in sentences(digest) {
         let _ = writeln!(text, "{}", wrap(&printable(&line), width, ""));
@@ -28,18 +28,18 @@ pub(crate) fn digest(digest: &Digest<'_>, width: usize, styles: Styles) -> Strin
         [vec![row.host.to_owned()], of_tally(&row.tally), vec![cost(row.cost), findings.join(" ")]].concat()
     });
     let head = ["HOST", "DISKS", "MISALIGNED", "SHARE", "ERRORS", "WARNINGS", "ADVICE", "X TIME", "RULES"];
-    text += &table(&head, hosts, 1..8, width, styles);
+    text += &table(&head, hosts, 1..8, width);
     let models = digest.models.iter();
     let models = models.map(|row| [vec![row.model.to_owned()], of_tally(&row.tally)].concat());
     let head = ["MODEL", "DISKS", "MISALIGNED", "SHARE", "ERRORS", "WARNINGS", "ADVICE"];
-    text += &table(&head, models, 1..7, width, styles);
+    text += &table(&head, models, 1..7, width);
     let rules = digest.rules.iter().map(|row| {
         let counts = [row.hosts, row.disks].into_iter().chain(row.findings.counts());
         let counts = counts.map(|count| count.to_string());
         [row.code.to_owned()].into_iter().chain(counts).chain([row.title.to_owned()]).collect()
     });
     let head = ["RULE", "HOSTS", "DISKS", "ERRORS", "WARNINGS", "ADVICE", "TITLE"];
-    text + &table(&head, rules, 1..6, width, styles)
+    text + &table(&head, rules, 1..6, width)
 }
 
 /// Returns the summary in sentences.
@@ -112,7 +112,6 @@ fn table(
     rows: impl Iterator<Item = Vec<String>>,
     numbers: std::ops::Range<usize>,
     width: usize,
-    styles: Styles,
 ) -> String {
     let mut table = plain_table(head);
     let mut count = 0_usize;
@@ -129,5 +128,5 @@ fn table(
     folded(&mut table, width);
     let more = count.saturating_sub(ROWS);
     let more = if more > 0 { format!("  and {more} more (--html or --json)\n") } else { String::new() };
-    format!("\n{}\n{more}", headed(&table, styles.heading))
+    format!("\n{}\n{more}", headed(&table, style::HEADING))
 }

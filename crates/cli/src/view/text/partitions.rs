@@ -5,13 +5,13 @@ use straddle_audit::{Code, Finding, OfPartition, Severity, Subject, Verdict};
 use straddle_layout::{Content, Partition, PartitionType, types};
 
 use super::narrowed;
-use crate::output::{self, Styles, paint};
+use crate::output::{self, paint, style};
 
-pub(super) fn partitions(audited: &Examined, styles: Styles) -> String {
+pub(super) fn partitions(audited: &Examined) -> String {
     // Style line by line: the table counts escape sequences as text.
     let mut lines = partition_table(audited).lines().map(str::to_owned).collect::<Vec<_>>();
     if let Some(header) = lines.first_mut() {
-        *header = paint(styles.faint, header);
+        *header = paint(style::FAINT, header);
     }
     for (line, partition) in lines.iter_mut().skip(1).zip(&audited.stack().partitions) {
         let (of, inside) = judged(partition, audited);
@@ -19,14 +19,14 @@ pub(super) fn partitions(audited: &Examined, styles: Styles) -> String {
             Verdict::Aligned | Verdict::AlignedWithAdvice
                 if inside.is_some_and(|f| f.severity > Severity::Advice) =>
             {
-                styles.warning
+                style::WARNING
             }
             Verdict::Misaligned | Verdict::Unfinished | Verdict::Damaged | Verdict::Unreadable => {
-                styles.error
+                style::ERROR
             }
-            Verdict::Off | Verdict::EndOff | Verdict::BootSector | Verdict::NotJudged => styles.warning,
-            Verdict::Aligned | Verdict::AlignedWithAdvice => styles.good,
-            Verdict::Container => styles.faint,
+            Verdict::Off | Verdict::EndOff | Verdict::BootSector | Verdict::NotJudged => style::WARNING,
+            Verdict::Aligned | Verdict::AlignedWithAdvice => style::GOOD,
+            Verdict::Container => style::FAINT,
         };
         let plain = verdict_text(partition, audited);
         if let Some(head) = line.strip_suffix(&plain) {

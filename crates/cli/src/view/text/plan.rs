@@ -8,18 +8,12 @@ use straddle_repair::{Change, Considered, Entry, Plan, Slot, type_name};
 use straddle_units::{ByteCount, Span};
 
 use crate::commands::plan::Planned;
-use crate::output::{self, Styles, paint, plural, printable, quote_path};
+use crate::output::{self, paint, plural, printable, quote_path, style};
 use crate::view::text::tree;
 use crate::view::text::{narrowed, wrap, wrap_after};
 
 /// Returns the plan in full, for a terminal of `width` characters; with `explain`, the reasons too.
-pub(crate) fn plan(
-    planned: &Planned,
-    saved: Option<&Path>,
-    explain: bool,
-    width: usize,
-    styles: Styles,
-) -> String {
+pub(crate) fn plan(planned: &Planned, saved: Option<&Path>, explain: bool, width: usize) -> String {
     let plan = &planned.plan;
     let name = printable(&planned.name);
     let operand = quote_path(&planned.target);
@@ -27,7 +21,7 @@ pub(crate) fn plan(
     let mut text = format!(
         "{}\n",
         paint(
-            styles.heading,
+            style::HEADING,
             &wrap_after(
                 &format!("{name}: {size} ({} bytes), {}", size.get(), headline(plan)),
                 width,
@@ -37,12 +31,12 @@ pub(crate) fn plan(
         )
     );
     let _ = writeln!(text, "{}", wrap(&grain(plan), width, "  "));
-    text += &pictures(plan, styles);
+    text += &pictures(plan);
     let _ = write!(text, "\n{}\n", table(plan));
     if explain {
-        text.push_str(&explanation(planned, width, styles));
+        text.push_str(&explanation(planned, width));
     }
-    text += &lost(plan, width, styles);
+    text += &lost(plan, width);
     for note in &plan.notes {
         let _ = writeln!(text, "{}", wrap(&format!("note: {}", printable(note)), width, "  "));
     }
@@ -62,7 +56,7 @@ pub(crate) fn plan(
 }
 
 /// Lists what will no longer be reachable, by name and size.
-pub(crate) fn lost(plan: &Plan, width: usize, styles: Styles) -> String {
+pub(crate) fn lost(plan: &Plan, width: usize) -> String {
     let mut text = String::new();
     for lost in &plan.lost {
         let what = if lost.is_overwritten {
@@ -71,7 +65,7 @@ pub(crate) fn lost(plan: &Plan, width: usize, styles: Styles) -> String {
             "will no longer be reachable"
         };
         let line = wrap(&format!("{what}: {}", printable(&lost.to_string())), width, "  ");
-        let _ = writeln!(text, "{}", paint(styles.warning, &line));
+        let _ = writeln!(text, "{}", paint(style::WARNING, &line));
     }
     text
 }
@@ -104,7 +98,7 @@ fn describe(considered: &Considered) -> String {
 }
 
 /// Draws the disk before and after, to scale.
-pub(super) fn pictures(plan: &Plan, styles: Styles) -> String {
+pub(super) fn pictures(plan: &Plan) -> String {
     let spans = |entries: &[Entry]| {
         let drawn = entries.iter().filter(|entry| entry.slot != Slot::Extended);
         drawn.filter_map(|entry| Some((entry.number, plan.span(entry)?))).collect::<Vec<_>>()
@@ -112,7 +106,7 @@ pub(super) fn pictures(plan: &Plan, styles: Styles) -> String {
     let after = spans(&plan.table.partitions);
     let size = plan.disk.size;
     let before = Layout { name: "before", size, partitions: spans(&plan.before) };
-    drawn(&[before, Layout { name: "after", size, partitions: after }], styles)
+    drawn(&[before, Layout { name: "after", size, partitions: after }])
 }
 
 /// A layout to be drawn.
@@ -125,7 +119,7 @@ pub(super) struct Layout {
 }
 
 /// Draws layouts below each other on the same scale.
-pub(super) fn drawn(layouts: &[Layout], styles: Styles) -> String {
+pub(super) fn drawn(layouts: &[Layout]) -> String {
     let largest = layouts.iter().map(|layout| layout.size.get()).max().unwrap_or_default();
     let widest = layouts.iter().map(|layout| layout.name.len()).max().unwrap_or_default();
     let line = |layout: &Layout| {
@@ -133,7 +127,7 @@ pub(super) fn drawn(layouts: &[Layout], styles: Styles) -> String {
         format!("  {:widest$} [{bar}]\n", layout.name)
     };
     let lines: String = layouts.iter().map(line).collect();
-    format!("{lines}  {}\n", paint(styles.faint, &tree::scale(largest)))
+    format!("{lines}  {}\n", paint(style::FAINT, &tree::scale(largest)))
 }
 
 /// Columns that are left out, in this order, if the terminal is too narrow for all.
@@ -187,7 +181,7 @@ pub(super) fn table(plan: &Plan) -> String {
 }
 
 /// Explains why each partition is where it is, and where other tools would put it.
-fn explanation(planned: &Planned, width: usize, styles: Styles) -> String {
+fn explanation(planned: &Planned, width: usize) -> String {
     let plan = &planned.plan;
     let mut text = String::new();
     let left_out = plan.considered.iter().filter_map(|c| Some((c, c.left_out.as_ref()?)));
@@ -196,7 +190,7 @@ fn explanation(planned: &Planned, width: usize, styles: Styles) -> String {
         let _ = writeln!(text, "{}", wrap(&line, width, "  "));
     }
     for entry in plan.table.partitions.iter().filter(|entry| !entry.why.is_empty()) {
-        let _ = writeln!(text, "{}", paint(styles.heading, &format!("partition {}", entry.number)));
+        let _ = writeln!(text, "{}", paint(style::HEADING, &format!("partition {}", entry.number)));
         for why in &entry.why {
             let _ = writeln!(text, "{}", wrap(why, width, "  "));
         }

@@ -8,7 +8,7 @@ use straddle_measure::probe::{
 };
 use straddle_units::{Boundary, ByteCount, ByteOffset};
 
-use crate::output::{Styles, paint, printable};
+use crate::output::{paint, printable, style};
 use crate::view::chart::terminal::{Plot, bar};
 use crate::view::text::{clock, folded, headed, plain_table, wrap};
 
@@ -21,23 +21,17 @@ const CURVE: (usize, usize) = (64, 6);
 const OLD_START: u64 = 63 * 512;
 
 /// Returns a report in full, for a terminal of `width` characters.
-pub(crate) fn report(
-    target: &Description,
-    report: &Report,
-    notes: &[String],
-    width: usize,
-    styles: Styles,
-) -> String {
-    let mut text = format!("{}\n\n", paint(styles.heading, &wrap(&headline(target, report), width, "")));
+pub(crate) fn report(target: &Description, report: &Report, notes: &[String], width: usize) -> String {
+    let mut text = format!("{}\n\n", paint(style::HEADING, &wrap(&headline(target, report), width, "")));
     for note in notes {
         let _ = writeln!(text, "{}", wrap(&format!("note: {note}"), width, ""));
     }
     if !notes.is_empty() {
         text.push('\n');
     }
-    let _ = writeln!(text, "{}", table(report, width, styles));
+    let _ = writeln!(text, "{}", table(report, width));
     for why in reasons(report) {
-        let _ = writeln!(text, "{}", paint(styles.faint, &wrap(&why, width, "")));
+        let _ = writeln!(text, "{}", paint(style::FAINT, &wrap(&why, width, "")));
     }
     let _ = write!(text, "\n{}", evidence(report));
     let _ = writeln!(text, "{}", wrap(&consequence(report), width, ""));
@@ -48,7 +42,7 @@ pub(crate) fn report(
         ByteCount::new(report.written),
         report.elapsed
     );
-    let _ = writeln!(text, "{}", paint(styles.faint, &wrap(&spent, width, "")));
+    let _ = writeln!(text, "{}", paint(style::FAINT, &wrap(&spent, width, "")));
     text
 }
 
@@ -78,7 +72,7 @@ fn units(unit: Boundary) -> String {
     format!("units of {} bytes that begin at {begin}", unit.size().get())
 }
 
-fn table(report: &Report, width: usize, styles: Styles) -> String {
+fn table(report: &Report, width: usize) -> String {
     let claims = &report.claims;
     let bytes = |bytes: Option<u64>| bytes.map_or_else(|| "-".to_owned(), |bytes| format!("{bytes} bytes"));
     let turns = |turns: bool| if turns { "rotates" } else { "does not rotate" }.to_owned();
@@ -102,7 +96,7 @@ fn table(report: &Report, width: usize, styles: Styles) -> String {
     let mut table = plain_table(&["PROPERTY", "FOUND", "CONFIDENCE", "CLAIMED"]);
     table.add_rows(rows);
     folded(&mut table, width);
-    headed(&table, styles.heading) + "\n"
+    headed(&table, style::HEADING) + "\n"
 }
 
 fn row<T: Copy>(

@@ -7,7 +7,7 @@ use straddle_repair::realign::{Journal, Realign, Reference};
 
 use super::plan::{pictures, table};
 use super::wrap;
-use crate::output::{Styles, paint, plural, printable, quote_path};
+use crate::output::{paint, plural, printable, quote_path, style};
 
 /// What comes after the plan.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +29,7 @@ pub(crate) struct View<'a> {
 }
 
 /// Returns the plan in full, for a terminal of `width` characters.
-pub(crate) fn plan(View { target, realign, next }: View<'_>, width: usize, styles: Styles) -> String {
+pub(crate) fn plan(View { target, realign, next }: View<'_>, width: usize) -> String {
     let plan = &realign.plan;
     let size = plan.disk.size;
     let moved = realign.trips();
@@ -37,8 +37,8 @@ pub(crate) fn plan(View { target, realign, next }: View<'_>, width: usize, style
     let what = format!("{} to move", plural(moved.0, "partition"));
     let headline =
         format!("{}: {size} ({} bytes), plan: {what}, {} of data", printable(&name), size.get(), moved.1);
-    let mut text = format!("{}\n", paint(styles.heading, &headline));
-    text += &pictures(plan, styles);
+    let mut text = format!("{}\n", paint(style::HEADING, &headline));
+    text += &pictures(plan);
     let _ = write!(text, "\n{}\n", table(plan));
     for entry in &plan.table.partitions {
         for why in &entry.why {

@@ -6,14 +6,14 @@ use straddle_trace::{Pace, Replayed};
 use straddle_units::ByteCount;
 use straddle_units::io::{Latency, Nanos};
 
-use crate::output::{Styles, paint, plural, printable};
+use crate::output::{paint, plural, printable, style};
 use crate::view::json::sim::{Run, Sim};
 use crate::view::text::{headed, plain_table, right, wrap};
 
 /// Returns the replays in full, for a terminal of `width` characters.
-pub(crate) fn sim(sim: &Sim<'_>, width: usize, styles: Styles) -> String {
-    let mut text = format!("{}\n\n", paint(styles.heading, &wrap(&headline(sim), width, "")));
-    let _ = write!(text, "{}\n\n", table(sim, styles));
+pub(crate) fn sim(sim: &Sim<'_>, width: usize) -> String {
+    let mut text = format!("{}\n\n", paint(style::HEADING, &wrap(&headline(sim), width, "")));
+    let _ = write!(text, "{}\n\n", table(sim));
     for run in sim.runs {
         let _ = writeln!(text, "{}", wrap(&totals(run), width, ""));
     }
@@ -21,7 +21,7 @@ pub(crate) fn sim(sim: &Sim<'_>, width: usize, styles: Styles) -> String {
         let _ = writeln!(text, "{}", wrap(&note, width, ""));
     }
     if sim.runs.iter().any(|run| run.volumes.len() > 1) {
-        let _ = write!(text, "\n{}", volumes(sim, styles));
+        let _ = write!(text, "\n{}", volumes(sim));
     }
     if sim.runs.len() > 1 {
         let _ = write!(text, "\n{}\n", verdicts(sim, width));
@@ -51,7 +51,7 @@ fn depth(run: &Run) -> usize {
     usize::try_from(run.replayed.depth).unwrap_or(usize::MAX)
 }
 
-fn table(sim: &Sim<'_>, styles: Styles) -> String {
+fn table(sim: &Sim<'_>) -> String {
     let mut table = plain_table(&["SHIFT", "OP", "COUNT", "MEAN", "P50", "P90", "P99", "P99.9", "MAX"]);
     for run in sim.runs {
         let replayed = &run.replayed;
@@ -65,14 +65,14 @@ fn table(sim: &Sim<'_>, styles: Styles) -> String {
         }
     }
     right(&mut table, [0].into_iter().chain(2..9));
-    headed(&table, styles.heading)
+    headed(&table, style::HEADING)
 }
 
 /// The most volumes listed by name.
 const LISTED: usize = 10;
 
 /// Returns the table of volumes, those whose requests take longest in all first.
-fn volumes(sim: &Sim<'_>, styles: Styles) -> String {
+fn volumes(sim: &Sim<'_>) -> String {
     let Some(first) = sim.runs.first() else { return String::new() };
     let mut volumes: Vec<_> = first.volumes.iter().collect();
     volumes.sort_by_key(|(_, replayed)| std::cmp::Reverse(replayed.busy()));
@@ -90,7 +90,7 @@ fn volumes(sim: &Sim<'_>, styles: Styles) -> String {
         table.add_row(row);
     }
     right(&mut table, 1..2 + shifts.len());
-    let mut text = format!("Mean time of a request:\n{}\n", headed(&table, styles.heading));
+    let mut text = format!("Mean time of a request:\n{}\n", headed(&table, style::HEADING));
     if volumes.len() > LISTED {
         let _ = writeln!(text, "({} more: --json lists all)", plural(volumes.len() - LISTED, "volume"));
     }

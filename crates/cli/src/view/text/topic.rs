@@ -2,18 +2,13 @@
 
 use std::fmt::Write;
 
-use crate::output::{Styles, paint};
+use crate::output::{paint, style};
 use crate::topics::{Explained, Question};
 use crate::view::text::{wrap, wrap_after};
 
 /// Returns a heading, and below it the paragraphs.
-fn headed<'a>(
-    title: &str,
-    paragraphs: impl Iterator<Item = &'a String>,
-    width: usize,
-    styles: Styles,
-) -> String {
-    let mut text = format!("{}\n", paint(styles.heading, &wrap_after(title, width, "", "  ")));
+fn headed<'a>(title: &str, paragraphs: impl Iterator<Item = &'a String>, width: usize) -> String {
+    let mut text = format!("{}\n", paint(style::HEADING, &wrap_after(title, width, "", "  ")));
     for paragraph in paragraphs {
         let _ = write!(text, "\n{}\n", wrap(paragraph, width, "  "));
     }
@@ -21,15 +16,15 @@ fn headed<'a>(
 }
 
 /// Returns the answer to a question of the FAQ, for a terminal of `width` characters.
-pub(crate) fn question(question: &Question, width: usize, styles: Styles) -> String {
-    headed(&question.title, question.about.iter(), width, styles)
+pub(crate) fn question(question: &Question, width: usize) -> String {
+    headed(&question.title, question.about.iter(), width)
 }
 
 /// Returns the explanation in full, for a terminal of `width` characters: first what the numbers of the message come to.
-pub(crate) fn topic(explained: &Explained, width: usize, styles: Styles) -> String {
-    let heading = |text: &str| paint(styles.heading, text);
+pub(crate) fn topic(explained: &Explained, width: usize) -> String {
+    let heading = |text: &str| paint(style::HEADING, text);
     let topic = explained.topic;
-    let mut text = headed(&topic.title, explained.numbers.iter().chain(explained.about()), width, styles);
+    let mut text = headed(&topic.title, explained.numbers.iter().chain(explained.about()), width);
     for (index, line) in topic.drawing.iter().flat_map(|drawing| drawing.lines()).enumerate() {
         text += if index == 0 { "\n" } else { "" };
         let _ = writeln!(text, "{}", format!("  {line}").trim_end());

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use straddle_trace::{Effect, Format, Histogram, SECTOR, UNITS, Volume};
 use straddle_units::ByteCount;
 
-use crate::output::{Styles, paint, plural, printable};
+use crate::output::{paint, plural, printable, style};
 use crate::view::chart::svg::{self, Bar, Panel, Shape};
 use crate::view::chart::terminal::{bar, height};
 use crate::view::json::trace::Counted;
@@ -25,9 +25,9 @@ const DRAWN: u64 = 8;
 const LARGE: u64 = 32;
 
 /// Returns the figures of traces in full, for a terminal of `width` characters.
-pub(crate) fn trace(counted: &Counted<'_>, width: usize, styles: Styles) -> String {
-    let mut text = format!("{}\n", paint(styles.heading, &wrap(&headline(counted), width, "")));
-    let _ = writeln!(text, "\n{}", volumes(counted, styles));
+pub(crate) fn trace(counted: &Counted<'_>, width: usize) -> String {
+    let mut text = format!("{}\n", paint(style::HEADING, &wrap(&headline(counted), width, "")));
+    let _ = writeln!(text, "\n{}", volumes(counted));
     let writes = &counted.total.writes;
     if writes.requests() == 0 {
         sentences(counted).iter().for_each(|sentence| text.extend([sentence, "\n"]));
@@ -37,8 +37,8 @@ pub(crate) fn trace(counted: &Counted<'_>, width: usize, styles: Styles) -> Stri
         0 => "with the offsets of the trace".to_owned(),
         start => format!("if the partition starts at sector {start}"),
     };
-    let _ = writeln!(text, "Writes, each alone, {from}:\n{}", units(counted, width, styles));
-    let _ = writeln!(text, "Lengths of writes, {from}:\n{}", sizes(counted, styles));
+    let _ = writeln!(text, "Writes, each alone, {from}:\n{}", units(counted, width));
+    let _ = writeln!(text, "Lengths of writes, {from}:\n{}", sizes(counted));
     let _ = writeln!(text, "Where writes begin in 4 KiB, {from}:\n{}", begins(writes, counted.start));
     for sentence in sentences(counted) {
         let _ = writeln!(text, "{}", wrap(&sentence, width, ""));
@@ -74,7 +74,7 @@ pub(crate) fn headline(counted: &Counted<'_>) -> String {
 }
 
 /// Returns the table of volumes, those with most written first.
-fn volumes(counted: &Counted<'_>, styles: Styles) -> String {
+fn volumes(counted: &Counted<'_>) -> String {
     let header =
         ["VOLUME", "READS", "READ", "WRITES", "WRITTEN", "OFF 4 KIB", "512 B – 1 MIB", "DISCARDS", "FLUSHES"];
     let mut table = plain_table(&header);
@@ -89,7 +89,7 @@ fn volumes(counted: &Counted<'_>, styles: Styles) -> String {
         table.add_row(row(counted, "all".to_owned(), &counted.total));
     }
     right(&mut table, (1..6).chain(7..9));
-    let mut text = headed(&table, styles.heading);
+    let mut text = headed(&table, style::HEADING);
     if left > 0 {
         let _ = write!(text, "\n({} more: --json lists all)", plural(left, "volume"));
     }
@@ -129,7 +129,7 @@ fn strip(writes: &Histogram, start: u64) -> String {
 }
 
 /// Returns the table of the most frequent lengths.
-fn sizes(counted: &Counted<'_>, styles: Styles) -> String {
+fn sizes(counted: &Counted<'_>) -> String {
     let writes = &counted.total.writes;
     let all = writes.requests();
     let mut sizes = writes.sizes();
@@ -149,7 +149,7 @@ fn sizes(counted: &Counted<'_>, styles: Styles) -> String {
         ]);
     }
     right(&mut table, 0..3);
-    let mut text = headed(&table, styles.heading) + "\n";
+    let mut text = headed(&table, style::HEADING) + "\n";
     if left > 0 {
         let _ = writeln!(text, "({}: --json lists all)", plural(left, "more length"));
     }
@@ -163,7 +163,7 @@ fn counted_share(part: u128, all: u128) -> String {
 }
 
 /// Returns the table of units.
-fn units(counted: &Counted<'_>, width: usize, styles: Styles) -> String {
+fn units(counted: &Counted<'_>, width: usize) -> String {
     let writes = &counted.total.writes;
     let mut header = vec!["UNIT", "MISALIGNED", "STRADDLING", "HEADS", "TAILS", "RMW/WRITE", "WRITTEN"];
     header.extend(counted.best.then_some(["BEST START", "RMW/WRITE", "WRITTEN"]).into_iter().flatten());
@@ -214,7 +214,7 @@ fn units(counted: &Counted<'_>, width: usize, styles: Styles) -> String {
     let fits = |table: &comfy_table::Table| trimmed(table).lines().all(|line| line.chars().count() <= width);
     let table = [drawn(&[], true), drawn(&[], false)].into_iter().find(fits);
     let table = table.unwrap_or_else(|| drawn(&[3, 4], false));
-    headed(&table, styles.heading) + "\n"
+    headed(&table, style::HEADING) + "\n"
 }
 
 /// Draws how many writes begin at each sector of a block.

@@ -10,7 +10,7 @@ use straddle_units::{ByteCount, ByteOffset, Span};
 
 use textwrap::core::display_width;
 
-use crate::output::{self, Styles, paint, printable};
+use crate::output::{self, paint, printable, style};
 use crate::view::text::severity_style;
 
 /// Most cells of the bar, and the columns beside it where the plan draws two of them.
@@ -23,10 +23,10 @@ fn bar_width() -> u64 {
 }
 
 /// Returns the whole drawing.
-pub(crate) fn draw(audited: &Examined, styles: Styles) -> String {
+pub(crate) fn draw(audited: &Examined) -> String {
     let has_partitions = !audited.stack().partitions.is_empty();
-    let mut text = if has_partitions { bar(audited, styles) } else { String::new() };
-    let disk = Node { audited, styles };
+    let mut text = if has_partitions { bar(audited) } else { String::new() };
+    let disk = Node { audited };
     let partitions: Vec<&Partition> = audited.stack().partitions.iter().collect();
     let roots = partitions.len() + usize::from(audited.stack().layer.is_some());
     let mut drawn = 0;
@@ -49,11 +49,11 @@ fn cells(at: u64, size: u64) -> u64 {
 }
 
 /// Draws the disk with its partitions, and says how much a character stands for.
-fn bar(audited: &Examined, styles: Styles) -> String {
+fn bar(audited: &Examined) -> String {
     let size = audited.target().size.get();
     let listed = audited.stack().partitions.iter().filter(|p| p.role != Role::Extended);
     let line = bar_line((size, size), listed.map(|partition| (partition.number, partition.span)).collect());
-    format!("  [{line}]\n  {}\n", paint(styles.faint, &scale(size)))
+    format!("  [{line}]\n  {}\n", paint(style::FAINT, &scale(size)))
 }
 
 /// Says how much a character of [`bar_line`] stands for.
@@ -85,7 +85,6 @@ pub(crate) fn bar_line((size, largest): (u64, u64), mut partitions: Vec<(u32, Sp
 #[derive(Clone, Copy)]
 struct Node<'a> {
     audited: &'a Examined,
-    styles: Styles,
 }
 
 /// Returns the line with the marks behind it, or below it if the terminal is too narrow for both.
@@ -123,7 +122,7 @@ impl Node<'_> {
         let _ = writeln!(text, "  {indent}{}{own}{}{marks}", branch(last), facts(layer));
         let inner = format!("{indent}{}", below(last));
         for remark in &layer.remarks {
-            let note = paint(self.styles.faint, &format!("note: {}", printable(remark)));
+            let note = paint(style::FAINT, &format!("note: {}", printable(remark)));
             let _ = writeln!(text, "  {inner}   {note}");
         }
         if let Facts::Table(table) = &layer.facts {
@@ -174,7 +173,7 @@ impl Node<'_> {
         codes.dedup();
         let Some((worst, _)) = codes.first() else { return String::new() };
         let codes: Vec<&str> = codes.iter().map(|(_, code)| *code).collect();
-        format!("  {}", paint(severity_style(*worst, self.styles), &format!("<-- {}", codes.join(", "))))
+        format!("  {}", paint(severity_style(*worst), &format!("<-- {}", codes.join(", "))))
     }
 }
 

@@ -5,27 +5,27 @@ use std::fmt::Write;
 use straddle_lab::reproduce::experiment::Quantity;
 use straddle_lab::reproduce::fit::{Figure, Fit, MARGIN};
 
-use crate::output::{Styles, paint, plural, printable};
+use crate::output::{paint, plural, printable, style};
 use crate::view::text::{headed, number, percent, plain_table, right, wrap};
 
 /// Returns the knobs before and after, and the error of every figure.
-pub(crate) fn fit(fit: &Fit, width: usize, styles: Styles) -> String {
+pub(crate) fn fit(fit: &Fit, width: usize) -> String {
     let title = printable(&format!("{}: {}", fit.drive, fit.title));
-    let mut text = format!("{}\n", paint(styles.heading, &title));
+    let mut text = format!("{}\n", paint(style::HEADING, &title));
     let to = printable(&fit.experiments.join(", "));
     if fit.knobs.is_empty() {
         let line =
             format!("The profile has no parameters to fit. Errors against the figures published by {to}:");
         let _ = writeln!(text, "{}\n", wrap(&line, width, "  "));
     } else {
-        let _ = writeln!(text, "{}\n\n{}", wrap(&format!("fitted to {to}"), width, "  "), knobs(fit, styles));
+        let _ = writeln!(text, "{}\n\n{}", wrap(&format!("fitted to {to}"), width, "  "), knobs(fit));
     }
-    let _ = writeln!(text, "{}", figures(fit, styles));
+    let _ = writeln!(text, "{}", figures(fit));
     let _ = writeln!(text, "{}", wrap(&summary(fit), width, "  "));
     text
 }
 
-fn knobs(fit: &Fit, styles: Styles) -> String {
+fn knobs(fit: &Fit) -> String {
     let mut table = plain_table(&["  KNOB", "BEFORE", "FITTED", "ALLOWED"]);
     for knob in &fit.knobs {
         table.add_row(vec![
@@ -35,10 +35,10 @@ fn knobs(fit: &Fit, styles: Styles) -> String {
             format!("{} to {}", knob.low, knob.high),
         ]);
     }
-    aligned(table, 1..3, styles)
+    aligned(table, 1..3)
 }
 
-fn figures(fit: &Fit, styles: Styles) -> String {
+fn figures(fit: &Fit) -> String {
     let mut table = plain_table(&["  PUBLISHED FIGURE", "PUBLISHED", "BEFORE", "ERROR", "FITTED", "ERROR"]);
     for figure in &fit.figures {
         table.add_row(vec![
@@ -50,13 +50,13 @@ fn figures(fit: &Fit, styles: Styles) -> String {
             percent(figure.error(figure.after)),
         ]);
     }
-    aligned(table, 1..6, styles)
+    aligned(table, 1..6)
 }
 
 /// Aligns these columns of the table to the right, and paints its heading.
-fn aligned(mut table: comfy_table::Table, columns: std::ops::Range<usize>, styles: Styles) -> String {
+fn aligned(mut table: comfy_table::Table, columns: std::ops::Range<usize>) -> String {
     right(&mut table, columns);
-    headed(&table, styles.faint) + "\n"
+    headed(&table, style::FAINT) + "\n"
 }
 
 fn named(figure: &Figure) -> String {

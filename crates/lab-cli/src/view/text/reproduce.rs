@@ -12,7 +12,7 @@ use straddle_lab::reproduce::experiment::{
 use straddle_lab::reproduce::lab::Comparison;
 use straddle_lab::reproduce::policy::{Band, Choice};
 
-use crate::output::{Styles, paint, plural, printable};
+use crate::output::{paint, plural, printable, style};
 use crate::view::json::reproduce::{Reproduced, ReproducedExperiment, fitted};
 use crate::view::text::{duration, number, percent, plain_table, right, trimmed, wrap};
 
@@ -21,10 +21,10 @@ const HEADINGS: [&str; 10] =
     ["    ARM", "MODELLED", "PUBLISHED", "ERROR", "BAND", "x ALIGNED", "PUBLISHED", "ERROR", "BAND", ""];
 
 /// Lists the experiments.
-pub(crate) fn list(experiments: &[Experiment], width: usize, styles: Styles) -> String {
+pub(crate) fn list(experiments: &[Experiment], width: usize) -> String {
     let mut text = String::new();
     for experiment in experiments {
-        text += &heading(experiment, width, styles);
+        text += &heading(experiment, width);
         for step in &experiment.steps {
             let arms = plural(step.arms.len(), "arm");
             let line = format!("{}: {} ({arms}) on {}", step.name, step.title, step.drive);
@@ -37,20 +37,20 @@ pub(crate) fn list(experiments: &[Experiment], width: usize, styles: Styles) -> 
 }
 
 /// Returns each experiment with its figures, and a summary.
-pub(crate) fn outcomes(reproduced: &Reproduced, width: usize, styles: Styles) -> String {
+pub(crate) fn outcomes(reproduced: &Reproduced, width: usize) -> String {
     let mut text = String::new();
     for experiment in &reproduced.experiments {
-        text += &outcome(experiment, width, styles);
+        text += &outcome(experiment, width);
     }
-    text += &lab::longest(reproduced, styles);
+    text += &lab::longest(reproduced);
     text + &wrap(summary(reproduced).trim_end(), width, "") + "\n"
 }
 
-fn outcome(reproduced: &ReproducedExperiment, width: usize, styles: Styles) -> String {
+fn outcome(reproduced: &ReproducedExperiment, width: usize) -> String {
     let ReproducedExperiment { experiment, outcome, lab, .. } = reproduced;
-    let mut text = heading(experiment, width, styles);
+    let mut text = heading(experiment, width);
     if let Some(notes) = &experiment.notes {
-        text += &note(notes, width, styles);
+        text += &note(notes, width);
     }
     let limit = reproduced.limit();
     if let Some(outcome) = outcome.as_ref().filter(|outcome| !outcome.steps.is_empty()) {
@@ -58,28 +58,28 @@ fn outcome(reproduced: &ReproducedExperiment, width: usize, styles: Styles) -> S
             let _ = writeln!(text, "{}", wrap(line, width, "  "));
         });
         text.push('\n');
-        text += &table(experiment, outcome, limit, styles);
+        text += &table(experiment, outcome, limit);
     }
     for (step, outcome) in reproduced.lab_steps() {
         text.push('\n');
-        text += &lab::outcome(step, outcome, limit, width, styles);
+        text += &lab::outcome(step, outcome, limit, width);
     }
     if lab.is_none() {
-        experiment.lab.iter().for_each(|step| text += &lab::not_run(step, width, styles));
+        experiment.lab.iter().for_each(|step| text += &lab::not_run(step, width));
     }
     let _ = write!(text, "{}\n\n", wrap(&verdict(reproduced), width, "  "));
     text
 }
 
 /// Returns notes as a paragraph.
-fn note(notes: &str, width: usize, styles: Styles) -> String {
+fn note(notes: &str, width: usize) -> String {
     let notes = notes.split_whitespace().collect::<Vec<_>>().join(" ");
-    format!("{}\n", paint(styles.faint, &wrap(&printable(&notes), width, "  ")))
+    format!("{}\n", paint(style::FAINT, &wrap(&printable(&notes), width, "  ")))
 }
 
-fn heading(experiment: &Experiment, width: usize, styles: Styles) -> String {
+fn heading(experiment: &Experiment, width: usize) -> String {
     let title = format!("{}: {}", printable(&experiment.name), printable(&experiment.title));
-    let mut text = format!("{}\n", paint(styles.heading, &title));
+    let mut text = format!("{}\n", paint(style::HEADING, &title));
     for Source { author, year, title, address } in &experiment.sources {
         let author = author.as_deref().map_or(String::new(), |author| format!("{author}, "));
         let address = address.as_deref().map_or(String::new(), |address| format!(", {address}"));
@@ -104,7 +104,7 @@ fn drives(outcome: &Outcome) -> Vec<String> {
 }
 
 /// Returns each step's title over its arms, with the same columns for all steps.
-fn table(experiment: &Experiment, outcome: &Outcome, limit: Option<f64>, styles: Styles) -> String {
+fn table(experiment: &Experiment, outcome: &Outcome, limit: Option<f64>) -> String {
     let mut table = plain_table(&HEADINGS);
     let mut kinds = Vec::new();
     for (step, outcome) in experiment.steps.iter().zip(&outcome.steps) {
@@ -113,8 +113,8 @@ fn table(experiment: &Experiment, outcome: &Outcome, limit: Option<f64>, styles:
                 let outside = limit.is_some_and(|limit| is_outside(figure, limit));
                 table.add_row(row(arm, figure, index == 0, limit));
                 kinds.push(match (outside, figure.published.is_some() && limit.is_some()) {
-                    (true, _) => styles.error,
-                    (false, true) => styles.good,
+                    (true, _) => style::ERROR,
+                    (false, true) => style::GOOD,
                     (false, false) => anstyle::Style::new(),
                 });
             }
@@ -123,13 +123,13 @@ fn table(experiment: &Experiment, outcome: &Outcome, limit: Option<f64>, styles:
     right(&mut table, 1..HEADINGS.len() - 1);
     let table = trimmed(&table);
     let mut lines = table.lines();
-    let mut text = lines.next().map(|line| format!("{}\n", paint(styles.faint, line))).unwrap_or_default();
+    let mut text = lines.next().map(|line| format!("{}\n", paint(style::FAINT, line))).unwrap_or_default();
     let mut rows = lines.zip(kinds);
     for (step, outcome) in experiment.steps.iter().zip(&outcome.steps) {
         let _ = writeln!(text, "  {}", printable(&step.title));
         for deviation in &step.deviations {
             let line = wrap(&printable(&format!("differs: {deviation}")), 110, "    ");
-            let _ = writeln!(text, "{}", paint(styles.faint, &line));
+            let _ = writeln!(text, "{}", paint(style::FAINT, &line));
         }
         let count = outcome.arms.iter().map(|arm| arm.figures.len()).sum();
         for (line, style) in rows.by_ref().take(count) {
@@ -181,7 +181,7 @@ pub(crate) fn band(band: &Band) -> String {
 }
 
 /// Returns the policy chosen for each drive, with the worst error of each policy.
-pub(crate) fn policies(choices: &[Choice], width: usize, styles: Styles) -> String {
+pub(crate) fn policies(choices: &[Choice], width: usize) -> String {
     if choices.is_empty() {
         return "no published figure depends on the policy\n".to_owned();
     }
@@ -213,7 +213,7 @@ pub(crate) fn policies(choices: &[Choice], width: usize, styles: Styles) -> Stri
     let rule = "The worst error of each policy of read-modify-write over the drive's published raw figures and their \
                 ratios. Chosen is the least; '-' where no figure tells them apart. If a program reached the drive \
                 directly, only such figures decide. The numbers fitted to a drive were fitted with its profile's policy.";
-    format!("{table}\n\n{}\n", paint(styles.faint, &wrap(rule, width, "")))
+    format!("{table}\n\n{}\n", paint(style::FAINT, &wrap(rule, width, "")))
 }
 
 fn is_beyond(error: Option<f64>, limit: f64) -> bool {

@@ -6,7 +6,7 @@ use straddle_lab::reproduce::experiment::{LabStep, Setting, Statistic};
 use straddle_lab::reproduce::lab::{Cell, Comparison, Readers, StepOutcome};
 
 use super::{band, measure, note};
-use crate::output::{Styles, paint, plural, printable};
+use crate::output::{paint, plural, printable, style};
 use crate::target::of_lab;
 use crate::view::json::reproduce::{Reproduced, ReproducedExperiment};
 use crate::view::text::{duration, headed, number, percent, plain_table, right, trimmed, wrap};
@@ -19,29 +19,23 @@ pub(super) fn listed(step: &LabStep, width: usize) -> String {
 }
 
 /// Returns the line for a step that --model-only leaves out.
-pub(super) fn not_run(step: &LabStep, width: usize, styles: Styles) -> String {
+pub(super) fn not_run(step: &LabStep, width: usize) -> String {
     let line = format!("needs the lab, not run: {}", step.title);
-    format!("{}\n", paint(styles.faint, &wrap(&printable(&line), width, "  ")))
+    format!("{}\n", paint(style::FAINT, &wrap(&printable(&line), width, "  ")))
 }
 
 /// Returns a step's tables, below its title and notes and above what the run took.
-pub(super) fn outcome(
-    step: &LabStep,
-    outcome: &StepOutcome,
-    limit: Option<f64>,
-    width: usize,
-    styles: Styles,
-) -> String {
+pub(super) fn outcome(step: &LabStep, outcome: &StepOutcome, limit: Option<f64>, width: usize) -> String {
     let title = printable(&format!("{}: {} on {}", step.name, step.title, of_lab(outcome)));
-    let mut text = format!("  {}\n", paint(styles.heading, &title));
+    let mut text = format!("  {}\n", paint(style::HEADING, &title));
     if let Some(notes) = &step.notes {
-        text += &note(notes, width, styles);
+        text += &note(notes, width);
     }
     if let Some(host) = host(step).filter(|_| !outcome.is_real()) {
-        text += &note(&host, width, styles);
+        text += &note(&host, width);
     }
     for deviation in &step.deviations {
-        text += &note(&format!("differs: {deviation}"), width, styles);
+        text += &note(&format!("differs: {deviation}"), width);
     }
     text.push('\n');
     if step.variants.is_empty() {
@@ -51,17 +45,17 @@ pub(super) fn outcome(
     }
     if !outcome.compared.is_empty() {
         text.push('\n');
-        text += &comparisons(step, outcome, limit, styles);
+        text += &comparisons(step, outcome, limit);
     }
     if !outcome.readers.is_empty() {
         text.push('\n');
         text += &readers(step, outcome);
     }
     for failure in failures(step, outcome) {
-        let _ = writeln!(text, "{}", paint(styles.error, &wrap(&failure, width, "  ")));
+        let _ = writeln!(text, "{}", paint(style::ERROR, &wrap(&failure, width, "  ")));
     }
     text.push('\n');
-    text + &paint(styles.faint, &wrap(&printable(&ran(step, outcome)), width, "  ")) + "\n"
+    text + &paint(style::FAINT, &wrap(&printable(&ran(step, outcome)), width, "  ")) + "\n"
 }
 
 /// Aligns all columns of the table to the right, except the first.
@@ -159,7 +153,7 @@ pub(crate) fn mean(step: &LabStep, outcome: &StepOutcome, measure: usize, arm: u
 }
 
 /// Returns ours beside all published figures.
-fn comparisons(step: &LabStep, outcome: &StepOutcome, limit: Option<f64>, styles: Styles) -> String {
+fn comparisons(step: &LabStep, outcome: &StepOutcome, limit: Option<f64>) -> String {
     let mut table = plain_table(&["    COMPARED", "MODELLED", "PUBLISHED", "ERROR", "BAND", ""]);
     for compared in &outcome.compared {
         let unit = compared.unit.map_or("", |unit| unit.unit());
@@ -180,11 +174,11 @@ fn comparisons(step: &LabStep, outcome: &StepOutcome, limit: Option<f64>, styles
     }
     let table = right_aligned(table, 4);
     let mut lines = table.lines();
-    let mut text = lines.next().map(|line| format!("{}\n", paint(styles.faint, line))).unwrap_or_default();
+    let mut text = lines.next().map(|line| format!("{}\n", paint(style::FAINT, line))).unwrap_or_default();
     for (line, compared) in lines.zip(&outcome.compared) {
         let style = match limit.map(|limit| compared.is_within(limit) || compared.is_explained(limit)) {
-            Some(true) => styles.good,
-            Some(false) => styles.error,
+            Some(true) => style::GOOD,
+            Some(false) => style::ERROR,
             None => anstyle::Style::new(),
         };
         let _ = writeln!(text, "{}", paint(style, line));
@@ -279,7 +273,7 @@ fn dash() -> String {
 const LONGEST: usize = 12;
 
 /// Returns the guests that took longest on this machine, if there are more than are named.
-pub(super) fn longest(reproduced: &Reproduced, styles: Styles) -> String {
+pub(super) fn longest(reproduced: &Reproduced) -> String {
     let steps = reproduced.experiments.iter().flat_map(ReproducedExperiment::lab_steps);
     let mut cells: Vec<_> = steps
         .flat_map(|(step, outcome)| outcome.cells.iter().map(move |cell| (step, outcome, cell)))
@@ -303,5 +297,5 @@ pub(super) fn longest(reproduced: &Reproduced, styles: Styles) -> String {
         ]);
     }
     right(&mut table, 0..3);
-    format!("The {LONGEST} of {all} guests that took longest:\n{}\n\n", headed(&table, styles.heading))
+    format!("The {LONGEST} of {all} guests that took longest:\n{}\n\n", headed(&table, style::HEADING))
 }
