@@ -11,6 +11,8 @@ pub use straddle_device::shown::{printable, quote_path};
 
 use crate::args::{Arguments, Colour};
 pub use net::Net;
+#[cfg(test)]
+pub(crate) use net::screened;
 pub(crate) use net::unless_closed;
 
 /// Styles for text on stdout, which prints them if colour is on.
@@ -95,7 +97,7 @@ pub fn complain(message: &str) {
     let width = width_of(io::stderr());
     let (first, rest) = whole.split_at(whole.find('\n').unwrap_or(whole.len()));
     let first =
-        width.map_or_else(|| first.to_owned(), |width| crate::view::text::wrap_after(first, width, "", "  "));
+        width.map_or_else(|| first.to_owned(), |width| crate::view::text::wrap_to(width, first, "", "  "));
     let _ = writeln!(io::stderr(), "{first}{rest}");
 }
 

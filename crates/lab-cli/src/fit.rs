@@ -30,8 +30,8 @@ pub(crate) fn run(arguments: &FitArguments) -> Result<Exit> {
     }
     let in_view = arguments.drive.profile.fit.as_ref();
     let in_view = in_view.map_or_else(String::new, |asked| {
-        format!("\n  In view:\n{}", straddle_cli::view::text::drive::in_view(asked, output::width()))
+        format!("\n  In view:\n{}", straddle_cli::view::text::drive::in_view(asked))
     });
-    output::print(&(text::fit::fit(&fit, output::width()) + &in_view))?;
+    output::print(&(text::fit::fit(&fit) + &in_view))?;
     Ok(Exit::Success)
 }

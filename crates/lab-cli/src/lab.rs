@@ -96,8 +96,7 @@ pub(crate) fn run(arguments: &LabArguments) -> Result<Exit> {
     if arguments.json {
         Document::of(SchemaOf::Lab, LabReport::of(&job, &ended)).print()?;
     } else {
-        let width = output::width();
-        write_through(std::io::stderr(), text::lab::ended(&job, &ended, width).as_bytes())?;
+        write_through(std::io::stderr(), text::lab::ended(&job, &ended).as_bytes())?;
     }
     if let Some(error) = lost.into_inner().unwrap_or_default() {
         return Err(error).context("the command's output could not be written");

@@ -1,6 +1,5 @@
 //! `straddle reproduce`: runs published experiments again.
 
-use std::io::Write;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -72,7 +71,7 @@ pub(crate) fn run(arguments: &ReproduceArguments) -> Result<Exit> {
     if arguments.json {
         Document::of(SchemaOf::Reproduce, ReproduceReport::of(&reproduced)).print()?;
     } else {
-        print(&text::reproduce::outcomes(&reproduced, output::width()))?;
+        output::print(&text::reproduce::outcomes(&reproduced))?;
     }
     if let Some(path) = &arguments.html {
         output_file::write(path, html::page(&reproduced).as_bytes(), &[])?;
@@ -223,7 +222,7 @@ fn policies(experiments: &[Experiment], arguments: &ReproduceArguments) -> Resul
     if arguments.json {
         Document::of(SchemaOf::Reproduce, ReproduceReport::chosen(&choices)).print()?;
     } else {
-        print(&text::reproduce::policies(&choices, output::width()))?;
+        output::print(&text::reproduce::policies(&choices))?;
     }
     Ok(Exit::Success)
 }
@@ -232,14 +231,7 @@ fn list(experiments: &[Experiment], json: bool) -> Result<Exit> {
     if json {
         Document::of(SchemaOf::Reproduce, ReproduceReport::listed(experiments)).print()?;
     } else {
-        print(&text::reproduce::list(experiments, output::width()))?;
+        output::print(&text::reproduce::list(experiments))?;
     }
     Ok(Exit::Success)
-}
-
-fn print(text: &str) -> Result<()> {
-    let mut out = output::stdout();
-    out.write_all(text.as_bytes())?;
-    out.flush()?;
-    Ok(())
 }

@@ -68,9 +68,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<Exit> {
     if arguments.json {
         Document::of(SchemaOf::Serve, ServeReport::of(&serve)).print()?;
     } else {
-        let mut out = output::stdout();
-        out.write_all(text::serve::summary(&serve, output::width()).as_bytes())?;
-        out.flush()?;
+        output::print(&text::serve::summary(&serve))?;
     }
     if ending == Ending::PowerCut {
         output::complain("the power was cut: the contents are what was on the medium");

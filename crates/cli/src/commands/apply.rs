@@ -1,7 +1,6 @@
 //! `straddle apply` and `straddle undo`: write a plan, and revert it.
 
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -65,22 +64,18 @@ pub(crate) fn apply(arguments: &ApplyArguments) -> Result<Exit> {
         }
         (prepared, _) => prepared.with_context(|| name.clone())?,
     };
-    let mut out = output::stdout();
-    out.write_all(text::plan::lost(&plan, output::width()).as_bytes())?;
-    out.flush()?;
+    output::print(&text::plan::lost(&plan))?;
     // A dry run refuses what the real one would.
     if let Some(earlier) = earlier {
         return Err(RefusedError(format!("{name}: nothing was written: {earlier}")).into());
     }
     durability::warn(Needed::Backup, &backup_path, &arguments.write);
     if arguments.dry_run {
-        out.write_all(listing(prepared.steps()).as_bytes())?;
-        writeln!(
-            out,
-            "nothing was written; without --dry-run the backup would be {}",
+        output::print(&format!(
+            "{}nothing was written; without --dry-run the backup would be {}\n",
+            listing(prepared.steps()),
             output::printable(&backup_path.display().to_string())
-        )?;
-        out.flush()?;
+        ))?;
         return Ok(Exit::Success);
     }
     let written = prepared.back_up(&backup_path).and_then(BackedUp::write);
@@ -88,16 +83,13 @@ pub(crate) fn apply(arguments: &ApplyArguments) -> Result<Exit> {
     let reread = written.tell_kernel().with_context(|| name.clone());
     let name = output::printable(&name);
     let count = plural(plan.table.partitions.len(), "partition");
-    writeln!(
-        out,
-        "{name}: {} with {count} written and read back ({} in {})",
+    let (backup, operand) = (quote_path(&backup_path), quote_path(&arguments.write));
+    output::print(&format!(
+        "{name}: {} with {count} written and read back ({} in {})\n  to revert: straddle undo {backup} --write {operand}\n",
         plan.table.format,
         written.bytes(),
         plural(written.places(), "place")
-    )?;
-    let (backup, operand) = (quote_path(&backup_path), quote_path(&arguments.write));
-    writeln!(out, "  to revert: straddle undo {backup} --write {operand}")?;
-    out.flush()?;
+    ))?;
     reread?;
     Ok(Exit::Success)
 }
@@ -174,7 +166,6 @@ pub(crate) fn undo(arguments: &UndoArguments) -> Result<Exit> {
     if arguments.was.is_none() && !matches!(was_written, Ok(Progress::Nothing) | Err(_)) {
         let _ = Backup::retire(&arguments.backup);
     }
-    let mut out = output::stdout();
     let outcome = match was_written {
         Ok(Progress::Nothing) => "nothing to revert; original contents verified",
         _ if arguments.force => {
@@ -182,8 +173,7 @@ pub(crate) fn undo(arguments: &UndoArguments) -> Result<Exit> {
         }
         _ => "original contents restored and verified",
     };
-    writeln!(out, "{}: {outcome}", output::printable(&name))?;
-    out.flush()?;
+    output::print(&format!("{}: {outcome}\n", output::printable(&name)))?;
     reread?;
     Ok(Exit::Success)
 }

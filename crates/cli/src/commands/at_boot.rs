@@ -1,6 +1,5 @@
 //! `straddle realign DISK --at-boot`: moves partitions before the root file system is mounted.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -25,19 +24,16 @@ pub(super) fn prepare(disk: &Path, realign: &Realign, present: &Present) -> Resu
     let prepared = System::running().prepare(disk, realign, present, &program);
     prepared.with_context(|| name.clone())?;
     let (moved, bytes) = realign.trips();
-    let mut out = output::stdout();
-    writeln!(
-        out,
-        "{}: prepared: at the next boot, before the root file system is mounted, {} of data in {} will be moved",
-        output::printable(&name),
-        bytes,
-        plural(moved, "partition")
-    )?;
-    writeln!(out, "  a power cut is resumed by the next start; nothing else starts meanwhile")?;
-    writeln!(out, "  if the disk has changed until then, nothing is written and it starts as before")?;
-    writeln!(out, "  the result: straddle check {}", quote_path(disk))?;
-    writeln!(out, "  to remove it: straddle realign {} --at-boot=cancel", quote_path(disk))?;
-    out.flush()?;
+    let (shown, operand) = (output::printable(&name), quote_path(disk));
+    let moved = plural(moved, "partition");
+    output::print(&format!(
+        "{shown}: prepared: at the next boot, before the root file system is mounted, {bytes} of data in {moved} will be moved
+  a power cut is resumed by the next start; nothing else starts meanwhile
+  if the disk has changed until then, nothing is written and it starts as before
+  the result: straddle check {operand}
+  to remove it: straddle realign {operand} --at-boot=cancel
+"
+    ))?;
     Ok(Exit::Success)
 }
 
@@ -46,9 +42,7 @@ pub(super) fn cancel(disk: &Path) -> Result<Exit> {
     let name = disk.display().to_string();
     on_interrupt(&Arc::default()).context("cannot watch for Ctrl-C")?;
     System::running().cancel(disk).with_context(|| name.clone())?;
-    let mut out = output::stdout();
-    writeln!(out, "{}: nothing will be moved at the next boot", output::printable(&name))?;
-    out.flush()?;
+    output::print(&format!("{}: nothing will be moved at the next boot\n", output::printable(&name)))?;
     Ok(Exit::Success)
 }
 

@@ -4,7 +4,6 @@ mod fio;
 pub(crate) mod real;
 mod restore;
 
-use std::io::Write;
 use std::path::Path;
 
 use anyhow::Result;
@@ -83,9 +82,7 @@ fn show(bench: &Bench<'_>, arguments: &BenchArguments) -> Result<()> {
     if arguments.json {
         Document::of(SchemaOf::Bench, BenchReport::of(bench)).print()?;
     } else {
-        let mut out = output::stdout();
-        out.write_all(text::bench::sweep(bench, output::width()).as_bytes())?;
-        out.flush()?;
+        output::print(&text::bench::sweep(bench, output::width()))?;
     }
     if let Some(path) = &arguments.svg {
         output_file::write(path, text::bench::svg(bench).as_bytes(), &target(arguments))?;

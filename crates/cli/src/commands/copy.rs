@@ -99,9 +99,7 @@ pub(super) fn plan(arguments: &RealignArguments, new: &Path) -> Result<Exit> {
         output::print_json(&Document::of(&made))?;
         return Ok(Exit::Success);
     }
-    let mut out = output::stdout();
-    out.write_all(text::copy::plan(&view, output::width()).as_bytes())?;
-    out.flush()?;
+    output::print(&text::copy::plan(&view))?;
     Ok(Exit::Success)
 }
 

@@ -1,7 +1,5 @@
 //! `straddle drive`: the modelled drives.
 
-use std::io::Write;
-
 use anyhow::Result;
 use straddle_drive::Profile;
 
@@ -28,7 +26,8 @@ fn list(json: bool) -> Result<Exit> {
         Document::of(SchemaOf::Drive, DrivesReport::of(&profiles, false)).print()?;
         return Ok(Exit::Success);
     }
-    print(&text::drive::list(&profiles, output::width()))
+    output::print(&text::drive::list(&profiles))?;
+    Ok(Exit::Success)
 }
 
 fn show(arguments: &ShowArguments) -> Result<Exit> {
@@ -44,12 +43,6 @@ fn show(arguments: &ShowArguments) -> Result<Exit> {
         Document::of(SchemaOf::Drive, report).print()?;
         return Ok(Exit::Success);
     }
-    print(&text::drive::show(profile, output::width()))
-}
-
-fn print(text: &str) -> Result<Exit> {
-    let mut out = output::stdout();
-    out.write_all(text.as_bytes())?;
-    out.flush()?;
+    output::print(&text::drive::show(profile))?;
     Ok(Exit::Success)
 }

@@ -1,7 +1,5 @@
 //! `straddle efficiency`: why sectors became larger.
 
-use std::io::Write;
-
 use anyhow::Result;
 use straddle_audit::{Format, format_efficiency};
 
@@ -30,10 +28,8 @@ pub(crate) fn run(arguments: &EfficiencyArguments) -> Result<Exit> {
         ]);
     }
     text::right(&mut table, 0..5);
-    let mut out = output::stdout();
-    writeln!(out, "Bytes a sector; efficiency = data / (data + gap, sync and address mark + ECC)\n")?;
-    writeln!(out, "{}", text::trimmed(&table))?;
-    out.flush()?;
+    let heading = "Bytes a sector; efficiency = data / (data + gap, sync and address mark + ECC)";
+    output::print(&format!("{heading}\n\n{}\n", text::trimmed(&table)))?;
     Ok(Exit::Success)
 }
 

@@ -44,11 +44,11 @@ fn explain_other(arguments: &ExplainArguments, word: &str) -> Result<Exit> {
     }
     let profile = Profile::open(name)?;
     let mut out = output::stdout();
-    write!(out, "{}", text::drive::show(&profile, output::width()))?;
+    write!(out, "{}", text::drive::show(&profile))?;
     let more = format!(
         "This is what {command} prints. To judge a disk as if it were one: straddle check --assume drive:{name}"
     );
-    writeln!(out, "\n{}", text::wrap(&more, output::width(), ""))?;
+    writeln!(out, "\n{}", text::wrap(&more, ""))?;
     out.flush()?;
     Ok(Exit::Success)
 }
@@ -86,7 +86,7 @@ fn explain_found(arguments: &ExplainArguments, word: &str) -> Result<Exit> {
     }
     for Found { name, title, .. } in others {
         let line = format!("{name:16}  {title}");
-        writeln!(out, "{}", text::wrap_after(&line, output::width(), "  ", "                    "))?;
+        writeln!(out, "{}", text::wrap_after(&line, "  ", "                    "))?;
     }
     out.flush()?;
     Ok(Exit::Success)
@@ -106,20 +106,20 @@ fn list() -> Result<Exit> {
     for rule in RULES {
         let severity = paint(text::severity_style(rule.severity), &format!("{:8}", rule.severity));
         let line = format!("{}  {severity} {}", rule.code, rule.title);
-        writeln!(out, "{}", text::wrap_after(&line, output::width(), "", "               "))?;
+        writeln!(out, "{}", text::wrap_after(&line, "", "               "))?;
     }
     writeln!(out, "\n{}", paint(style::HEADING, "Old tools, messages, words and numbers"))?;
     for topic in topics::all() {
         let line = format!("{:16}  {}", topic.name, topic.title);
-        writeln!(out, "{}", text::wrap_after(&line, output::width(), "", "                  "))?;
+        writeln!(out, "{}", text::wrap_after(&line, "", "                  "))?;
     }
     writeln!(out, "\n{}", paint(style::HEADING, "Questions"))?;
     for question in topics::questions() {
         let line = format!("{:16}  {}", question.name, question.title);
-        writeln!(out, "{}", text::wrap_after(&line, output::width(), "", "                  "))?;
+        writeln!(out, "{}", text::wrap_after(&line, "", "                  "))?;
     }
     let hint = "For details run 'straddle explain' with a code, a name, a message as it is printed, or a word to search for.";
-    writeln!(out, "\n{}", text::wrap(hint, output::width(), ""))?;
+    writeln!(out, "\n{}", text::wrap(hint, ""))?;
     out.flush()?;
     Ok(Exit::Success)
 }
@@ -132,9 +132,9 @@ fn explain(subjects: &[Subject]) -> Result<Exit> {
         }
         match subject {
             Subject::Rule(rule) => explain_rule(rule, &mut out)?,
-            Subject::Topic(topic) => write!(out, "{}", text::topic::topic(topic, output::width()))?,
+            Subject::Topic(topic) => write!(out, "{}", text::topic::topic(topic))?,
             Subject::Question(question) => {
-                write!(out, "{}", text::topic::question(question, output::width()))?;
+                write!(out, "{}", text::topic::question(question))?;
             }
         }
     }
@@ -144,14 +144,14 @@ fn explain(subjects: &[Subject]) -> Result<Exit> {
 
 fn explain_rule(rule: &Rule, out: &mut impl Write) -> Result<()> {
     let heading = format!("{}: {} ({})", rule.code, rule.title, rule.severity);
-    writeln!(out, "{}", paint(style::HEADING, &text::wrap_after(&heading, output::width(), "", "  ")))?;
+    writeln!(out, "{}", paint(style::HEADING, &text::wrap_after(&heading, "", "  ")))?;
     for (name, body) in [("What", rule.what), ("Why", rule.why), ("Cost", rule.cost), ("Fix", rule.fix)] {
         writeln!(out, "\n{}", paint(style::HEADING, name))?;
-        writeln!(out, "{}", text::wrap(body, output::width(), "  "))?;
+        writeln!(out, "{}", text::wrap(body, "  "))?;
     }
     writeln!(out, "\n{}", paint(style::HEADING, "Sources"))?;
     for source in rule.sources {
-        writeln!(out, "{}", text::wrap(source, output::width(), "  "))?;
+        writeln!(out, "{}", text::wrap(source, "  "))?;
     }
     Ok(())
 }
@@ -180,7 +180,7 @@ fn explain_rmw(arguments: &RmwArguments) -> Result<Exit> {
     let writes = if io.count == 1 { "1 write".to_owned() } else { format!("{} writes", io.count) };
     let (size, sector) = (io.size, boundary.size().get());
     let sum = format!("{writes} of {size} on {sector}-byte physical sectors: {}", describe(count.apart));
-    writeln!(out, "\n{}", text::wrap_after(&sum, output::width(), "", "  "))?;
+    writeln!(out, "\n{}", text::wrap_after(&sum, "", "  "))?;
     if io.count > 1 {
         let merged = Span::new(io.offset, io.size).and(picture(
             boundary,
@@ -190,14 +190,14 @@ fn explain_rmw(arguments: &RmwArguments) -> Result<Exit> {
         writeln!(out, "{}", drawn_after(&line, merged))?;
     }
     let legend = "Each | is the start of a physical sector, each # an eighth of one that is written.";
-    writeln!(out, "\n{}", text::wrap(legend, output::width(), ""))?;
+    writeln!(out, "\n{}", text::wrap(legend, ""))?;
     out.flush()?;
     Ok(Exit::Success)
 }
 
 /// Returns `line` with the drawing behind it, or below it if the line is too short for both.
 fn drawn_after(line: &str, drawing: Option<String>) -> String {
-    let wrapped = text::wrap_after(line, output::width(), "", "  ");
+    let wrapped = text::wrap_after(line, "", "  ");
     match drawing {
         // The drawing is ASCII, so bytes are columns.
         Some(drawing) if output::fits(line.len() + 2 + drawing.len()) => format!("{line}  {drawing}"),

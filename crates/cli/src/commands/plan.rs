@@ -1,6 +1,5 @@
 //! `straddle plan`: turns a request into a plan for one disk. It writes nothing but the plan.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -60,19 +59,12 @@ pub(crate) fn run(arguments: &PlanArguments) -> Result<Exit> {
         output::print_json(&Document::of(&planned.plan))?;
         return Ok(Exit::Success);
     }
-    let mut out = output::stdout();
     let text = if arguments.to_sfdisk {
         to_sfdisk(&planned.plan, &planned.name)
     } else {
-        text::plan::plan(
-            &planned,
-            output_file::named(arguments.save.as_ref()),
-            arguments.explain,
-            output::width(),
-        )
+        text::plan::plan(&planned, output_file::named(arguments.save.as_ref()), arguments.explain)
     };
-    out.write_all(text.as_bytes())?;
-    out.flush()?;
+    output::print(&text)?;
     Ok(Exit::Success)
 }
 

@@ -1,6 +1,5 @@
 //! `straddle probe`: finds out what a drive really is, by timing.
 
-use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -69,9 +68,7 @@ pub(crate) fn run(arguments: &ProbeArguments) -> Result<Exit> {
         Document::of(SchemaOf::Probe, ProbeReport::of(&description, &report, &notes)).print()?;
         return Ok(exit);
     }
-    let mut out = output::stdout();
-    out.write_all(text::probe::report(&description, &report, &notes, output::width()).as_bytes())?;
-    out.flush()?;
+    output::print(&text::probe::report(&description, &report, &notes))?;
     Ok(exit)
 }
 

@@ -72,9 +72,7 @@ pub(crate) fn run(arguments: &RealignArguments) -> Result<Exit> {
             (None, None) => text::realign::Next::Save,
         };
         let view = text::realign::View { target: &arguments.target, realign: &realign, next };
-        let mut out = output::stdout();
-        out.write_all(text::realign::plan(view, output::width()).as_bytes())?;
-        out.flush()?;
+        output::print(&text::realign::plan(view))?;
     }
     if arguments.at_boot.is_some() {
         return at_boot::prepare(&arguments.target, &realign, &present);

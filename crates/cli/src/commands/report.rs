@@ -1,6 +1,5 @@
 //! `straddle report`: merges the audits of many hosts.
 
-use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Result, bail};
@@ -36,9 +35,7 @@ pub(crate) fn run(arguments: &ReportArguments) -> Result<Exit> {
     if arguments.json {
         Document::of(SchemaOf::Report, &digest).print()?;
     } else {
-        let mut out = output::stdout();
-        out.write_all(text::fleet::digest(&digest, output::width()).as_bytes())?;
-        out.flush()?;
+        output::print(&text::fleet::digest(&digest))?;
     }
     let has_findings = digest.tally.misaligned() + digest.tally.others > 0;
     let is_complete = fleet.skipped.is_empty() && digest.tally.failed == 0;

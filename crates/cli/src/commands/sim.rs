@@ -1,7 +1,5 @@
 //! `straddle sim`: replays a block trace on a modelled drive.
 
-use std::io::Write;
-
 use anyhow::Result;
 use straddle_drive::Profile;
 use straddle_trace::{Options, Pace, Reader, Recording, replay, replay_volumes};
@@ -33,9 +31,7 @@ pub(crate) fn run(arguments: &SimArguments) -> Result<Exit> {
         Document::of(SchemaOf::Sim, sim.report()).print()?;
         return Ok(Exit::Success);
     }
-    let mut out = output::stdout();
-    out.write_all(text::sim::sim(&sim, output::width()).as_bytes())?;
-    out.flush()?;
+    output::print(&text::sim::sim(&sim))?;
     Ok(Exit::Success)
 }
 

@@ -2,7 +2,7 @@
 
 mod record;
 
-use std::io::{BufWriter, Write};
+use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
@@ -61,13 +61,11 @@ fn count(arguments: &TraceArguments) -> Result<Exit> {
     if arguments.json {
         Document::of(SchemaOf::Trace, TraceReport::of(&counted)).print()?;
     } else {
-        let mut out = output::stdout();
         let shown = match arguments.csv {
             true => csv::trace(&counted),
-            false => text::trace::trace(&counted, output::width()),
+            false => text::trace::trace(&counted),
         };
-        out.write_all(shown.as_bytes())?;
-        out.flush()?;
+        output::print(&shown)?;
     }
     if let Some(path) = &arguments.html {
         output_file::write(path, html::trace::page(&counted).as_bytes(), &inputs)?;

@@ -60,7 +60,7 @@ pub(crate) fn unless_closed(written: io::Result<()>) -> io::Result<()> {
 }
 
 /// Returns the filtered text, with its colours or without.
-fn screened(text: &str, is_coloured: bool) -> String {
+pub(crate) fn screened(text: &str, is_coloured: bool) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(c) = rest.chars().next() {

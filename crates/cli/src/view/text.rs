@@ -23,20 +23,25 @@ use anstyle::Style;
 use straddle_audit::Severity;
 use textwrap::WordSplitter;
 
-use crate::output::style;
+use crate::output::{self, style};
 pub(crate) use check::{lines, map, summary, target};
 pub(crate) use number::clock;
 pub use number::{duration, number, percent};
 pub(crate) use table::{folded, narrowed};
 pub use table::{headed, plain_table, right, trimmed};
 
-/// Wraps `text` into lines of at most `width`, each after `indent`.
-pub fn wrap(text: &str, width: usize, indent: &str) -> String {
-    wrap_after(text, width, indent, indent)
+/// Wraps `text` into lines of the width of stdout, each after `indent`.
+pub fn wrap(text: &str, indent: &str) -> String {
+    wrap_after(text, indent, indent)
 }
 
 /// As `wrap`, with a different indent before the first line.
-pub(crate) fn wrap_after(text: &str, width: usize, first: &str, indent: &str) -> String {
+pub(crate) fn wrap_after(text: &str, first: &str, indent: &str) -> String {
+    wrap_to(output::width(), text, first, indent)
+}
+
+/// As `wrap_after`, for lines of at most `width`.
+pub(crate) fn wrap_to(width: usize, text: &str, first: &str, indent: &str) -> String {
     let options = textwrap::Options::new(width).initial_indent(first).subsequent_indent(indent);
     // Sizes such as 4096-byte, and shares such as 50.0 %, stay whole.
     let joined = text.replace(" %", "\u{a0}%");

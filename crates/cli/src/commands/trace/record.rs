@@ -68,10 +68,8 @@ pub(crate) fn run(arguments: &RecordArguments) -> Result<Exit> {
         let report = RecordReport::of(&subject, &asked, &ended, &arguments.to);
         Document::of(SchemaOf::TraceRecord, report).print()?;
     } else {
-        let mut out = output::stdout();
-        let shown = text::record::ended(&subject, &asked, &ended, &arguments.to, output::width());
-        out.write_all(shown.as_bytes())?;
-        out.flush()?;
+        let shown = text::record::ended(&subject, &asked, &ended, &arguments.to);
+        output::print(&shown)?;
     }
     if ended.lost > 0 {
         // As many times more as there were events, at least four, and no less than the usual size.

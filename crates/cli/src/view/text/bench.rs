@@ -12,7 +12,7 @@ use crate::output::{paint, plural, printable, style};
 use crate::view::chart::svg::{self, Panel, Shape};
 use crate::view::chart::terminal::bar;
 use crate::view::json::bench::{Bench, InTurns};
-use crate::view::text::{clock, plain_table, right, trimmed, wrap};
+use crate::view::text::{clock, plain_table, right, trimmed, wrap_to};
 
 use verdict::{each, in_turns, verdict};
 
@@ -74,9 +74,10 @@ const SINGLE: &str = "Each offset ran once, one after the other: that does not s
 
 /// Returns a sweep in full, for a terminal of `width` characters.
 pub(crate) fn sweep(bench: &Bench<'_>, width: usize) -> String {
-    let mut text = format!("{}\n", paint(style::HEADING, &wrap(&headline(bench), width, "")));
+    let mut text = format!("{}\n", paint(style::HEADING, &wrap_to(width, &headline(bench), "", "")));
     for note in notes(bench) {
-        let _ = writeln!(text, "{}", paint(style::FAINT, &wrap(&format!("note: {note}"), width, "  ")));
+        let _ =
+            writeln!(text, "{}", paint(style::FAINT, &wrap_to(width, &format!("note: {note}"), "  ", "  ")));
     }
     let columns = columns(bench.sweep, width);
     let _ = write!(text, "\n{}\n", table(bench.sweep, &columns, width));
@@ -85,9 +86,9 @@ pub(crate) fn sweep(bench: &Bench<'_>, width: usize) -> String {
     let first = legend.next().map(|(heading, meaning)| format!("{heading}: {meaning}"));
     let meanings = legend
         .fold(first.unwrap_or_default(), |text, (heading, meaning)| format!("{text}; {heading}: {meaning}"));
-    let _ = write!(text, "{}\n\n", paint(style::FAINT, &wrap(&meanings, width, "  ")));
+    let _ = write!(text, "{}\n\n", paint(style::FAINT, &wrap_to(width, &meanings, "  ", "  ")));
     let said = if bench.is_single() { SINGLE.to_owned() } else { verdict(bench.sweep) };
-    let _ = writeln!(text, "{}", wrap(&said, width, ""));
+    let _ = writeln!(text, "{}", wrap_to(width, &said, "", ""));
     text
 }
 
@@ -399,7 +400,7 @@ mod tests {
             sweep: &made,
             turns: None,
         };
-        sweep(&bench, width)
+        crate::output::screened(&sweep(&bench, width), false)
     }
 
     #[test]

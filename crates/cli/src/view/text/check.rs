@@ -15,7 +15,7 @@ use super::finding::{about, finding_text, place};
 use super::partitions::partitions;
 use super::topology::{every_figure, sectors};
 use super::{tree, wrap, wrap_after};
-use crate::output::{self, paint, plural, printable, style, width};
+use crate::output::{self, paint, plural, printable, style};
 use crate::view::json::Status;
 use crate::view::json::check::Summary;
 
@@ -53,7 +53,7 @@ pub(crate) fn target(audited: &Examined, verbose: bool) -> String {
         // Do not wrap a command.
         let ready = audited.ready().find(|line| remark.ends_with(*line));
         let sentence = ready.and_then(|line| remark.strip_suffix(line)).unwrap_or(remark).trim_end();
-        let note = wrap(&format!("note: {}", printable(sentence)), width(), "  ");
+        let note = wrap(&format!("note: {}", printable(sentence)), "  ");
         let _ = writeln!(text, "{}", paint(style::FAINT, &note));
         if let Some(line) = ready {
             let _ = writeln!(text, "    {}", paint(style::HEADING, &printable(line)));
@@ -104,7 +104,7 @@ fn traffic_line(audited: &Examined) -> String {
         plural(requests, "request"),
         object.get()
     );
-    wrap(&line, width(), "  ") + "\n"
+    wrap(&line, "  ") + "\n"
 }
 
 /// The most places that are named for one reason, if not all are asked for.
@@ -127,7 +127,7 @@ fn ignored(audited: &Examined, all: bool) -> String {
         }
         let line = format!("ignored: {code} {}: {reason}", places.join(", "));
         let separator = if text.is_empty() { "\n" } else { "" };
-        let line = wrap(&printable(&line), width(), "  ");
+        let line = wrap(&printable(&line), "  ");
         let _ = writeln!(text, "{separator}{}", paint(style::FAINT, &line));
     }
     text
@@ -172,7 +172,7 @@ fn heading(audited: &Examined) -> String {
     }
     let name = printable(audited.name());
     let line = format!("{name}: {}", parts.join(", "));
-    let line = if output::fits(line.chars().count()) { line } else { wrap_after(&line, width(), "", "  ") };
+    let line = if output::fits(line.chars().count()) { line } else { wrap_after(&line, "", "  ") };
     match line.strip_prefix(&name) {
         Some(rest) => format!("{}{rest}\n", paint(style::HEADING, &name)),
         // The name itself was wrapped.
@@ -286,5 +286,5 @@ pub(crate) fn summary(summary: Summary, severities: [usize; 3]) -> String {
     if parts.is_empty() {
         return targets;
     }
-    wrap(&format!("{targets}: {}{counts}{hint}", parts.join(", ")), width(), "")
+    wrap(&format!("{targets}: {}{counts}{hint}", parts.join(", ")), "")
 }

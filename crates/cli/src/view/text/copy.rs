@@ -33,7 +33,7 @@ pub(crate) struct View<'a> {
 }
 
 /// Returns the plan in full, for a terminal of `width` characters.
-pub(crate) fn plan(view: &View<'_>, width: usize) -> String {
+pub(crate) fn plan(view: &View<'_>) -> String {
     let View { copy, old, new, .. } = *view;
     let plan = &copy.plan;
     let size = plan.disk.size;
@@ -49,7 +49,7 @@ pub(crate) fn plan(view: &View<'_>, width: usize) -> String {
     text += &picture(copy);
     let _ = write!(text, "\n{}\n", table(plan));
     let mut line = |line: &str| {
-        let _ = writeln!(text, "{}", wrap(line, width, "  "));
+        let _ = writeln!(text, "{}", wrap(line, "  "));
     };
     for lost in &copy.over {
         line(&format!("LOST: {}", printable(lost)));

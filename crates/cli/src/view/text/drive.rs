@@ -7,11 +7,11 @@ use straddle_drive::disk::{DiskParameters, Protection, RmwPolicy};
 use straddle_drive::profile::{Body, Fit};
 use straddle_units::ByteCount;
 
-use crate::output::{paint, printable, style};
+use crate::output::{self, paint, printable, style};
 use crate::view::chart::svg::{self, Panel, Remark, Shape};
 use crate::view::chart::terminal::Plot;
 use crate::view::json::drive::{ZoneReport, kind, zones};
-use crate::view::text::{plain_table, trimmed, wrap};
+use crate::view::text::{plain_table, trimmed, wrap, wrap_to};
 
 /// Rows of a curve on the terminal.
 const PLOT_HEIGHT: usize = 8;
@@ -24,7 +24,7 @@ const SEEK_POINTS: u32 = 400;
 const LEAST_COLUMN: usize = 30;
 
 /// Returns the drives as a table.
-pub(crate) fn list(profiles: &[Profile], width: usize) -> String {
+pub(crate) fn list(profiles: &[Profile]) -> String {
     let mut table = plain_table(&["NAME", "KIND", "CLAIMS", "TRUTH", "MISREPORTS", "OPTIONS", "TITLE"]);
     for profile in profiles {
         let options = if profile.variants.is_empty() { "-".to_owned() } else { profile.variants.join(" ") };
@@ -40,7 +40,7 @@ pub(crate) fn list(profiles: &[Profile], width: usize) -> String {
     }
     let legend = "CLAIMS and TRUTH: logical/physical sector in bytes (of an SSD its preferred write size and its indirection unit), + the byte of the first \
                   physical boundary if that is not 0. See 'straddle drive show NAME'.";
-    format!("{}\n\n{}\n", folded_table(&trimmed(&table), "TITLE", width), wrap(legend, width, ""))
+    format!("{}\n\n{}\n", folded_table(&trimmed(&table), "TITLE"), wrap(legend, ""))
 }
 
 fn sectors(logical: u64, physical: u64, first: u64) -> String {
@@ -48,13 +48,13 @@ fn sectors(logical: u64, physical: u64, first: u64) -> String {
 }
 
 /// Returns a drive in full, for a terminal of `width` characters.
-pub(crate) fn show(profile: &Profile, width: usize) -> String {
+pub(crate) fn show(profile: &Profile) -> String {
     let title = format!("{}: {}", printable(&profile.name), printable(&profile.title));
-    let mut text = format!("{}\n", paint(style::HEADING, &wrap(&title, width, "")));
+    let mut text = format!("{}\n", paint(style::HEADING, &wrap(&title, "")));
     if let Some(notes) = &profile.notes {
         // The line breaks of the profile's file do not matter here.
         let notes: Vec<&str> = notes.split_whitespace().collect();
-        let _ = writeln!(text, "{}", wrap(&printable(&notes.join(" ")), width, "  "));
+        let _ = writeln!(text, "{}", wrap(&printable(&notes.join(" ")), "  "));
     }
     if !profile.variants.is_empty() {
         let _ = writeln!(text, "  options: {}", printable(&profile.variants.join(", ")));
@@ -62,25 +62,24 @@ pub(crate) fn show(profile: &Profile, width: usize) -> String {
     let policies: Vec<&str> = profile.plausible_policies().into_iter().map(RmwPolicy::name).collect();
     if !policies.is_empty() {
         let line = format!("plausible policies, as in rmw={}: {}", policies[0], policies.join(", "));
-        let _ = writeln!(text, "{}", wrap(&line, width, "  "));
+        let _ = writeln!(text, "{}", wrap(&line, "  "));
     }
     let _ = write!(text, "\n{}\n", claims(profile));
     if let Body::Disk(disk) = &profile.body {
         let zones = zones(disk, profile.sectors.physical);
-        let _ = write!(text, "\n{}\n{}", section("Mechanics and policy"), mechanics(disk, &zones, width));
-        let _ = write!(text, "\n{}\n", drawings(disk, &zones, width));
+        let _ = write!(text, "\n{}\n{}", section("Mechanics and policy"), mechanics(disk, &zones));
+        let _ = write!(text, "\n{}\n", drawings(disk, &zones));
     }
     if let Some(fit) = &profile.fit {
-        let _ =
-            write!(text, "\n{}\n{}", section("In view when its numbers were fitted"), in_view(fit, width));
+        let _ = write!(text, "\n{}\n{}", section("In view when its numbers were fitted"), in_view(fit));
     }
-    let _ = write!(text, "\n{}\n", figures(profile, width));
+    let _ = write!(text, "\n{}\n", figures(profile));
     text
 }
 
 /// Returns which published figures the profile was fitted to.
-pub fn in_view(fit: &Fit, width: usize) -> String {
-    let line = |text: &str| wrap(&printable(text), width, "  ") + "\n";
+pub fn in_view(fit: &Fit) -> String {
+    let line = |text: &str| wrap(&printable(text), "  ") + "\n";
     if fit.experiments.is_empty() {
         return line("no figure: nothing is fitted");
     }
@@ -140,7 +139,7 @@ fn size(bytes: u64) -> String {
     format!("{} ({bytes})", ByteCount::new(bytes))
 }
 
-fn mechanics(disk: &DiskParameters, zones: &[ZoneReport], width: usize) -> String {
+fn mechanics(disk: &DiskParameters, zones: &[ZoneReport]) -> String {
     let (geometry, seek, cache) = (&disk.geometry, &disk.seek, &disk.write_cache);
     let rpm = 60.0 / disk.spindle.revolution().seconds();
     let ends = zones.first().zip(zones.last()).map(|(outer, inner)| {
@@ -184,7 +183,7 @@ fn mechanics(disk: &DiskParameters, zones: &[ZoneReport], width: usize) -> Strin
         },
     ];
     sentences.iter().filter(|line| !line.is_empty()).fold(String::new(), |mut text, line| {
-        let _ = writeln!(text, "{}", wrap(line, width, "  "));
+        let _ = writeln!(text, "{}", wrap(line, "  "));
         text
     })
 }
@@ -220,8 +219,8 @@ const fn protection(protection: Protection) -> &'static str {
     }
 }
 
-fn drawings(disk: &DiskParameters, zones: &[ZoneReport], width: usize) -> String {
-    let width = width.saturating_sub(12).clamp(20, PLOT_WIDTH);
+fn drawings(disk: &DiskParameters, zones: &[ZoneReport]) -> String {
+    let width = output::width().saturating_sub(12).clamp(20, PLOT_WIDTH);
     let height = PLOT_HEIGHT;
     let tracks = disk.geometry.cylinders();
     let at = |track: f64| zones.iter().rfind(|zone| f64::from(zone.first_track) <= track);
@@ -235,32 +234,33 @@ fn drawings(disk: &DiskParameters, zones: &[ZoneReport], width: usize) -> String
     format!("{rates}\n\n{seeks}")
 }
 
-fn figures(profile: &Profile, width: usize) -> String {
+fn figures(profile: &Profile) -> String {
     let mut table = plain_table(&["NUMBER", "VALUE", "SOURCE"]);
     for figure in &profile.figures {
         let source = figure.source.as_deref().unwrap_or("(not said)");
         table.add_row(vec![printable(&figure.path), printable(&figure.value), printable(source)]);
     }
-    folded_table(&trimmed(&table), "SOURCE", width)
+    folded_table(&trimmed(&table), "SOURCE")
 }
 
 /// Wraps the last column of a table, headed `last`, within itself.
-fn folded_table(table: &str, last: &str, width: usize) -> String {
+fn folded_table(table: &str, last: &str) -> String {
     let mut lines = table.lines();
     let heading = lines.next().unwrap_or_default();
     let at = heading.find(last).unwrap_or(0);
-    let rows = lines.map(|line| folded(line, at, width));
-    rows.fold(paint(style::HEADING, &folded(heading, at, width)), |text, row| text + "\n" + &row)
+    let rows = lines.map(|line| folded(line, at));
+    rows.fold(paint(style::HEADING, &folded(heading, at)), |text, row| text + "\n" + &row)
 }
 
 /// Wraps the last column of a row, from `at` on, within itself, or below the row if it would be too narrow.
-fn folded(row: &str, at: usize, width: usize) -> String {
+fn folded(row: &str, at: usize) -> String {
+    let width = output::width();
     let before: String = row.chars().take(at).collect();
     let last: String = row.chars().skip(at).collect();
     if width < at + LEAST_COLUMN {
-        return format!("{}\n{}", before.trim_end(), wrap(last.trim_end(), width, "     "));
+        return format!("{}\n{}", before.trim_end(), wrap(last.trim_end(), "     "));
     }
-    let lines = wrap(last.trim_end(), width - at, "");
+    let lines = wrap_to(width - at, last.trim_end(), "", "");
     lines.replace('\n', &format!("\n{}", " ".repeat(at))).replacen("", &before, 1)
 }
 

@@ -7,7 +7,7 @@ use straddle_audit::{ATOMIC_UNIT, Cause, Finding, Fix, Severity, Subject, pictur
 use straddle_units::{ByteCount, Span};
 
 use super::{severity_style, wrap, wrap_after};
-use crate::output::{self, paint, plural, printable, style, width};
+use crate::output::{self, paint, plural, printable, style};
 
 /// The block that most file systems write, drawn at a partition's start.
 const FILE_SYSTEM_BLOCK: ByteCount = ByteCount::new(4096);
@@ -65,16 +65,16 @@ pub(super) fn finding_text(audited: &Examined, listed: &[(&Finding, Option<&Cost
     let style = severity_style(finding.severity);
     let mark = format!("{} {}", finding.severity, finding.rule.code);
     let behind_mark = " ".repeat(mark.len() + 1);
-    let reported = wrap_after(&about(finding), width(), &behind_mark, "  ");
+    let reported = wrap_after(&about(finding), &behind_mark, "  ");
     let mut text = format!("\n{} {}\n", paint(style, &mark), reported.trim_start());
     if let Some(drawn) = drawing(audited, finding) {
         let _ = writeln!(text, "  {drawn}");
     }
     if let Some(cost) = cost {
-        let _ = writeln!(text, "{}", wrap(&cost_text(cost), width(), "  "));
+        let _ = writeln!(text, "{}", wrap(&cost_text(cost), "  "));
     }
     if let Some(from) = follows_text(finding) {
-        let _ = writeln!(text, "{}", wrap(&from, width(), "  "));
+        let _ = writeln!(text, "{}", wrap(&from, "  "));
     }
     let shares = |other: &&Finding| other.fix == finding.fix;
     let shown = before.iter().map(|(other, _)| *other).find(shares);
@@ -165,19 +165,18 @@ fn drawing(audited: &Examined, finding: &Finding) -> Option<String> {
     Some(if output::fits(2 + line.len() + 2 + meaning.len()) {
         format!("{line}  {meaning}")
     } else {
-        format!("{line}\n{}", wrap(&meaning, width(), "  "))
+        format!("{line}\n{}", wrap(&meaning, "  "))
     })
 }
 
 /// Returns a fix after `word`. `sharing`, what else it is for, follows the summary.
 fn fix_text(word: &str, fix: &Fix, sharing: &str) -> String {
-    let mut text =
-        format!("{}\n", wrap(&format!("{word}: {}{sharing}", printable(&fix.summary)), width(), "  "));
+    let mut text = format!("{}\n", wrap(&format!("{word}: {}{sharing}", printable(&fix.summary)), "  "));
     // Pasted text is often not read to its end, so the warning precedes the commands.
     let warning = fix.warning();
     let before: Vec<&str> = warning.into_iter().chain(fix.caution.as_deref()).collect();
     if !before.is_empty() {
-        let _ = writeln!(text, "{}", wrap(&printable(&before.join("; ")), width(), "    "));
+        let _ = writeln!(text, "{}", wrap(&printable(&before.join("; ")), "    "));
     }
     for command in &fix.commands {
         let _ = writeln!(text, "    {}", paint(style::HEADING, &printable(&command.line)));

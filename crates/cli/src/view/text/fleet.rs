@@ -10,10 +10,10 @@ use crate::view::text::{folded, headed, number, plain_table, right, wrap};
 const ROWS: usize = 10;
 
 /// Returns the summary, and the first rows by host, model and rule.
-pub(crate) fn digest(digest: &Digest<'_>, width: usize) -> String {
+pub(crate) fn digest(digest: &Digest<'_>) -> String {
     let mut text = String::new();
     for line in sentences(digest) {
-        let _ = writeln!(text, "{}", wrap(&printable(&line), width, ""));
+        let _ = writeln!(text, "{}", wrap(&printable(&line), ""));
     }
     let of_tally = |tally: &Tally| {
         let shown = [tally.disks.to_string(), tally.misaligned().to_string(), share(tally)];
@@ -28,18 +28,18 @@ pub(crate) fn digest(digest: &Digest<'_>, width: usize) -> String {
         [vec![row.host.to_owned()], of_tally(&row.tally), vec![cost(row.cost), findings.join(" ")]].concat()
     });
     let head = ["HOST", "DISKS", "MISALIGNED", "SHARE", "ERRORS", "WARNINGS", "ADVICE", "X TIME", "RULES"];
-    text += &table(&head, hosts, 1..8, width);
+    text += &table(&head, hosts, 1..8);
     let models = digest.models.iter();
     let models = models.map(|row| [vec![row.model.to_owned()], of_tally(&row.tally)].concat());
     let head = ["MODEL", "DISKS", "MISALIGNED", "SHARE", "ERRORS", "WARNINGS", "ADVICE"];
-    text += &table(&head, models, 1..7, width);
+    text += &table(&head, models, 1..7);
     let rules = digest.rules.iter().map(|row| {
         let counts = [row.hosts, row.disks].into_iter().chain(row.findings.counts());
         let counts = counts.map(|count| count.to_string());
         [row.code.to_owned()].into_iter().chain(counts).chain([row.title.to_owned()]).collect()
     });
     let head = ["RULE", "HOSTS", "DISKS", "ERRORS", "WARNINGS", "ADVICE", "TITLE"];
-    text + &table(&head, rules, 1..6, width)
+    text + &table(&head, rules, 1..6)
 }
 
 /// Returns the summary in sentences.
@@ -107,12 +107,7 @@ pub(crate) fn share(tally: &Tally) -> String {
     tally.share.map_or_else(|| "–".to_owned(), |share| format!("{:.1} %", share * 100.0))
 }
 
-fn table(
-    head: &[&str],
-    rows: impl Iterator<Item = Vec<String>>,
-    numbers: std::ops::Range<usize>,
-    width: usize,
-) -> String {
+fn table(head: &[&str], rows: impl Iterator<Item = Vec<String>>, numbers: std::ops::Range<usize>) -> String {
     let mut table = plain_table(head);
     let mut count = 0_usize;
     for row in rows {
@@ -125,7 +120,7 @@ fn table(
         return String::new();
     }
     right(&mut table, numbers);
-    folded(&mut table, width);
+    folded(&mut table);
     let more = count.saturating_sub(ROWS);
     let more = if more > 0 { format!("  and {more} more (--html or --json)\n") } else { String::new() };
     format!("\n{}\n{more}", headed(&table, style::HEADING))

@@ -13,7 +13,7 @@ use crate::view::text::tree;
 use crate::view::text::{narrowed, wrap, wrap_after};
 
 /// Returns the plan in full, for a terminal of `width` characters; with `explain`, the reasons too.
-pub(crate) fn plan(planned: &Planned, saved: Option<&Path>, explain: bool, width: usize) -> String {
+pub(crate) fn plan(planned: &Planned, saved: Option<&Path>, explain: bool) -> String {
     let plan = &planned.plan;
     let name = printable(&planned.name);
     let operand = quote_path(&planned.target);
@@ -22,23 +22,18 @@ pub(crate) fn plan(planned: &Planned, saved: Option<&Path>, explain: bool, width
         "{}\n",
         paint(
             style::HEADING,
-            &wrap_after(
-                &format!("{name}: {size} ({} bytes), {}", size.get(), headline(plan)),
-                width,
-                "",
-                "  "
-            )
+            &wrap_after(&format!("{name}: {size} ({} bytes), {}", size.get(), headline(plan)), "", "  ")
         )
     );
-    let _ = writeln!(text, "{}", wrap(&grain(plan), width, "  "));
+    let _ = writeln!(text, "{}", wrap(&grain(plan), "  "));
     text += &pictures(plan);
     let _ = write!(text, "\n{}\n", table(plan));
     if explain {
-        text.push_str(&explanation(planned, width));
+        text.push_str(&explanation(planned));
     }
-    text += &lost(plan, width);
+    text += &lost(plan);
     for note in &plan.notes {
-        let _ = writeln!(text, "{}", wrap(&format!("note: {}", printable(note)), width, "  "));
+        let _ = writeln!(text, "{}", wrap(&format!("note: {}", printable(note)), "  "));
     }
     let _ = match saved {
         Some(path) => {
@@ -49,14 +44,14 @@ pub(crate) fn plan(planned: &Planned, saved: Option<&Path>, explain: bool, width
             let line = format!(
                 "nothing is written: keep the plan with --save FILE, then straddle apply FILE --write {operand}"
             );
-            writeln!(text, "{}", wrap_after(&line, width, "", "  "))
+            writeln!(text, "{}", wrap_after(&line, "", "  "))
         }
     };
     text
 }
 
 /// Lists what will no longer be reachable, by name and size.
-pub(crate) fn lost(plan: &Plan, width: usize) -> String {
+pub(crate) fn lost(plan: &Plan) -> String {
     let mut text = String::new();
     for lost in &plan.lost {
         let what = if lost.is_overwritten {
@@ -64,7 +59,7 @@ pub(crate) fn lost(plan: &Plan, width: usize) -> String {
         } else {
             "will no longer be reachable"
         };
-        let line = wrap(&format!("{what}: {}", printable(&lost.to_string())), width, "  ");
+        let line = wrap(&format!("{what}: {}", printable(&lost.to_string())), "  ");
         let _ = writeln!(text, "{}", paint(style::WARNING, &line));
     }
     text
@@ -181,22 +176,22 @@ pub(super) fn table(plan: &Plan) -> String {
 }
 
 /// Explains why each partition is where it is, and where other tools would put it.
-fn explanation(planned: &Planned, width: usize) -> String {
+fn explanation(planned: &Planned) -> String {
     let plan = &planned.plan;
     let mut text = String::new();
     let left_out = plan.considered.iter().filter_map(|c| Some((c, c.left_out.as_ref()?)));
     for (considered, why) in left_out {
         let line = format!("left out: {}: {why}", describe(considered));
-        let _ = writeln!(text, "{}", wrap(&line, width, "  "));
+        let _ = writeln!(text, "{}", wrap(&line, "  "));
     }
     for entry in plan.table.partitions.iter().filter(|entry| !entry.why.is_empty()) {
         let _ = writeln!(text, "{}", paint(style::HEADING, &format!("partition {}", entry.number)));
         for why in &entry.why {
-            let _ = writeln!(text, "{}", wrap(why, width, "  "));
+            let _ = writeln!(text, "{}", wrap(why, "  "));
         }
         let peers = planned.peers.iter().find(|(number, _)| *number == entry.number);
         for peer in peers.map(|(_, peers)| peers.as_slice()).unwrap_or_default() {
-            let _ = writeln!(text, "{}", wrap(&of_peer(peer, entry), width, "  "));
+            let _ = writeln!(text, "{}", wrap(&of_peer(peer, entry), "  "));
         }
     }
     text.push('\n');

@@ -21,20 +21,20 @@ const CURVE: (usize, usize) = (64, 6);
 const OLD_START: u64 = 63 * 512;
 
 /// Returns a report in full, for a terminal of `width` characters.
-pub(crate) fn report(target: &Description, report: &Report, notes: &[String], width: usize) -> String {
-    let mut text = format!("{}\n\n", paint(style::HEADING, &wrap(&headline(target, report), width, "")));
+pub(crate) fn report(target: &Description, report: &Report, notes: &[String]) -> String {
+    let mut text = format!("{}\n\n", paint(style::HEADING, &wrap(&headline(target, report), "")));
     for note in notes {
-        let _ = writeln!(text, "{}", wrap(&format!("note: {note}"), width, ""));
+        let _ = writeln!(text, "{}", wrap(&format!("note: {note}"), ""));
     }
     if !notes.is_empty() {
         text.push('\n');
     }
-    let _ = writeln!(text, "{}", table(report, width));
+    let _ = writeln!(text, "{}", table(report));
     for why in reasons(report) {
-        let _ = writeln!(text, "{}", paint(style::FAINT, &wrap(&why, width, "")));
+        let _ = writeln!(text, "{}", paint(style::FAINT, &wrap(&why, "")));
     }
     let _ = write!(text, "\n{}", evidence(report));
-    let _ = writeln!(text, "{}", wrap(&consequence(report), width, ""));
+    let _ = writeln!(text, "{}", wrap(&consequence(report), ""));
     let spent = format!(
         "Seed {}: {} requests and {} written in {}.",
         report.seed,
@@ -42,7 +42,7 @@ pub(crate) fn report(target: &Description, report: &Report, notes: &[String], wi
         ByteCount::new(report.written),
         report.elapsed
     );
-    let _ = writeln!(text, "{}", paint(style::FAINT, &wrap(&spent, width, "")));
+    let _ = writeln!(text, "{}", paint(style::FAINT, &wrap(&spent, "")));
     text
 }
 
@@ -72,7 +72,7 @@ fn units(unit: Boundary) -> String {
     format!("units of {} bytes that begin at {begin}", unit.size().get())
 }
 
-fn table(report: &Report, width: usize) -> String {
+fn table(report: &Report) -> String {
     let claims = &report.claims;
     let bytes = |bytes: Option<u64>| bytes.map_or_else(|| "-".to_owned(), |bytes| format!("{bytes} bytes"));
     let turns = |turns: bool| if turns { "rotates" } else { "does not rotate" }.to_owned();
@@ -95,7 +95,7 @@ fn table(report: &Report, width: usize) -> String {
     ];
     let mut table = plain_table(&["PROPERTY", "FOUND", "CONFIDENCE", "CLAIMED"]);
     table.add_rows(rows);
-    folded(&mut table, width);
+    folded(&mut table);
     headed(&table, style::HEADING) + "\n"
 }
 

@@ -29,7 +29,7 @@ pub(crate) struct View<'a> {
 }
 
 /// Returns the plan in full, for a terminal of `width` characters.
-pub(crate) fn plan(View { target, realign, next }: View<'_>, width: usize) -> String {
+pub(crate) fn plan(View { target, realign, next }: View<'_>) -> String {
     let plan = &realign.plan;
     let size = plan.disk.size;
     let moved = realign.trips();
@@ -43,30 +43,30 @@ pub(crate) fn plan(View { target, realign, next }: View<'_>, width: usize) -> St
     for entry in &plan.table.partitions {
         for why in &entry.why {
             let line = format!("partition {}: {}", entry.number, printable(why));
-            let _ = writeln!(text, "{}", wrap(&line, width, "  "));
+            let _ = writeln!(text, "{}", wrap(&line, "  "));
         }
     }
     for note in &plan.notes {
-        let _ = writeln!(text, "{}", wrap(&format!("note: {}", printable(note)), width, "  "));
+        let _ = writeln!(text, "{}", wrap(&format!("note: {}", printable(note)), "  "));
     }
     for (number, reference) in &realign.references {
         let line = format!("partition {number}: {}", words(reference));
-        let _ = writeln!(text, "{}", wrap(&line, width, "  "));
+        let _ = writeln!(text, "{}", wrap(&line, "  "));
     }
     if let Some(estimate) = &realign.estimate {
-        let _ = writeln!(text, "{}", wrap(&crate::estimate::words(estimate), width, "  "));
+        let _ = writeln!(text, "{}", wrap(&crate::estimate::words(estimate), "  "));
     }
     let needs = match realign.journal {
         Journal::Inside(place) => {
             let line = format!("journal: {} of unallocated space at byte {}", place.len(), place.start());
-            let _ = writeln!(text, "{}", wrap(&line, width, "  "));
+            let _ = writeln!(text, "{}", wrap(&line, "  "));
             ""
         }
         Journal::Elsewhere { needed } => {
             let line = format!(
                 "journal: {needed} on another disk (--journal FILE): there is too little unallocated space"
             );
-            let _ = writeln!(text, "{}", wrap(&line, width, "  "));
+            let _ = writeln!(text, "{}", wrap(&line, "  "));
             " --journal JOURNAL"
         }
     };

@@ -56,7 +56,7 @@ pub(crate) fn asked(asked: &Asked) -> String {
 }
 
 /// Returns a summary of a recording in `to`.
-pub(crate) fn ended(subject: &Subject, counted: &Asked, ended: &Ended, to: &Path, width: usize) -> String {
+pub(crate) fn ended(subject: &Subject, counted: &Asked, ended: &Ended, to: &Path) -> String {
     let disk = subject.described.device.as_deref().unwrap_or_default();
     let why = match ended.why {
         Why::Time => "",
@@ -73,14 +73,14 @@ pub(crate) fn ended(subject: &Subject, counted: &Asked, ended: &Ended, to: &Path
     };
     let summary =
         format!("{what}: recorded for {:.1} s{why}: {}; {lost}", ended.elapsed.as_secs_f64(), asked(counted));
-    let mut text = wrap(&summary, width, "");
+    let mut text = wrap(&summary, "");
     if let Some(partition) = &subject.described.partition {
         let note = format!(
             "the offsets are those on {}, where the partition begins at byte {}; flushes are those of the whole disk",
             printable(disk),
             partition.start
         );
-        let _ = write!(text, "\n{}", wrap(&note, width, ""));
+        let _ = write!(text, "\n{}", wrap(&note, ""));
     }
     let _ = writeln!(text, "\nstraddle trace {}", quote_path(to));
     text

@@ -11,20 +11,20 @@ use crate::view::json::sim::{Run, Sim};
 use crate::view::text::{headed, plain_table, right, wrap};
 
 /// Returns the replays in full, for a terminal of `width` characters.
-pub(crate) fn sim(sim: &Sim<'_>, width: usize) -> String {
-    let mut text = format!("{}\n\n", paint(style::HEADING, &wrap(&headline(sim), width, "")));
+pub(crate) fn sim(sim: &Sim<'_>) -> String {
+    let mut text = format!("{}\n\n", paint(style::HEADING, &wrap(&headline(sim), "")));
     let _ = write!(text, "{}\n\n", table(sim));
     for run in sim.runs {
-        let _ = writeln!(text, "{}", wrap(&totals(run), width, ""));
+        let _ = writeln!(text, "{}", wrap(&totals(run), ""));
     }
     for note in sim.runs.first().map(notes).unwrap_or_default() {
-        let _ = writeln!(text, "{}", wrap(&note, width, ""));
+        let _ = writeln!(text, "{}", wrap(&note, ""));
     }
     if sim.runs.iter().any(|run| run.volumes.len() > 1) {
         let _ = write!(text, "\n{}", volumes(sim));
     }
     if sim.runs.len() > 1 {
-        let _ = write!(text, "\n{}\n", verdicts(sim, width));
+        let _ = write!(text, "\n{}\n", verdicts(sim));
     }
     text
 }
@@ -150,7 +150,7 @@ fn notes(run: &Run) -> Vec<String> {
 
 /// Compares the cost of each shift with that of the first. If requests wait longer and longer, a ratio of
 /// their times is meaningless and is not given.
-fn verdicts(sim: &Sim<'_>, width: usize) -> String {
+fn verdicts(sim: &Sim<'_>) -> String {
     let Some((first, others)) = sim.runs.split_first() else { return String::new() };
     if first.replayed.requests == 0 {
         return "No request was replayed.".to_owned();
@@ -178,7 +178,7 @@ fn verdicts(sim: &Sim<'_>, width: usize) -> String {
             ));
         }
     }
-    sentences.iter().map(|line| wrap(line, width, "")).collect::<Vec<_>>().join("\n")
+    sentences.iter().map(|line| wrap(line, "")).collect::<Vec<_>>().join("\n")
 }
 
 /// Says that a drive does not keep up.

@@ -3,7 +3,7 @@
 use anstyle::Style;
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
-use crate::output::paint;
+use crate::output::{self, paint};
 
 /// Creates a table without lines.
 pub fn plain_table(header: &[&str]) -> Table {
@@ -36,8 +36,9 @@ pub(crate) fn narrowed<const N: usize>(
     tried.find(fits).unwrap_or_else(|| drawn(dispensable))
 }
 
-/// Wraps the cells of a table that is wider than `width`.
-pub(crate) fn folded(table: &mut Table, width: usize) {
+/// Wraps the cells of a table that is wider than stdout.
+pub(crate) fn folded(table: &mut Table) {
+    let width = output::width();
     let is_wider = trimmed(table).lines().any(|line| line.chars().count() > width);
     if let Some(width) = u16::try_from(width).ok().filter(|_| is_wider) {
         table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);

@@ -6,7 +6,6 @@ use straddle_device::topology::{AlignmentOffset, AtomicWrites, Figure, Source, T
 use straddle_units::{BlockSize, ByteCount};
 
 use super::wrap;
-use crate::output::width;
 
 /// Returns a figure with its source, and the sources that disagree.
 fn sourced<T: Copy + PartialEq>(figure: &Figure<T>, value: impl Fn(T) -> String) -> String {
@@ -56,7 +55,7 @@ pub(super) fn sectors(topology: &Topology) -> String {
             parts.push(format!("{name} {}", sourced(figure, bytes)));
         }
     }
-    wrap(&parts.join(", "), width(), "  ")
+    wrap(&parts.join(", "), "  ")
 }
 
 /// Returns what every source besides the chosen one says.

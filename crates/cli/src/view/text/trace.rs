@@ -5,7 +5,7 @@ use std::fmt::Write;
 use straddle_trace::{Effect, Format, Histogram, SECTOR, UNITS, Volume};
 use straddle_units::ByteCount;
 
-use crate::output::{paint, plural, printable, style};
+use crate::output::{self, paint, plural, printable, style};
 use crate::view::chart::svg::{self, Bar, Panel, Shape};
 use crate::view::chart::terminal::{bar, height};
 use crate::view::json::trace::Counted;
@@ -25,8 +25,8 @@ const DRAWN: u64 = 8;
 const LARGE: u64 = 32;
 
 /// Returns the figures of traces in full, for a terminal of `width` characters.
-pub(crate) fn trace(counted: &Counted<'_>, width: usize) -> String {
-    let mut text = format!("{}\n", paint(style::HEADING, &wrap(&headline(counted), width, "")));
+pub(crate) fn trace(counted: &Counted<'_>) -> String {
+    let mut text = format!("{}\n", paint(style::HEADING, &wrap(&headline(counted), "")));
     let _ = writeln!(text, "\n{}", volumes(counted));
     let writes = &counted.total.writes;
     if writes.requests() == 0 {
@@ -37,11 +37,11 @@ pub(crate) fn trace(counted: &Counted<'_>, width: usize) -> String {
         0 => "with the offsets of the trace".to_owned(),
         start => format!("if the partition starts at sector {start}"),
     };
-    let _ = writeln!(text, "Writes, each alone, {from}:\n{}", units(counted, width));
+    let _ = writeln!(text, "Writes, each alone, {from}:\n{}", units(counted));
     let _ = writeln!(text, "Lengths of writes, {from}:\n{}", sizes(counted));
     let _ = writeln!(text, "Where writes begin in 4 KiB, {from}:\n{}", begins(writes, counted.start));
     for sentence in sentences(counted) {
-        let _ = writeln!(text, "{}", wrap(&sentence, width, ""));
+        let _ = writeln!(text, "{}", wrap(&sentence, ""));
     }
     text
 }
@@ -163,7 +163,7 @@ fn counted_share(part: u128, all: u128) -> String {
 }
 
 /// Returns the table of units.
-fn units(counted: &Counted<'_>, width: usize) -> String {
+fn units(counted: &Counted<'_>) -> String {
     let writes = &counted.total.writes;
     let mut header = vec!["UNIT", "MISALIGNED", "STRADDLING", "HEADS", "TAILS", "RMW/WRITE", "WRITTEN"];
     header.extend(counted.best.then_some(["BEST START", "RMW/WRITE", "WRITTEN"]).into_iter().flatten());
@@ -211,7 +211,9 @@ fn units(counted: &Counted<'_>, width: usize) -> String {
         right(&mut table, 0..columns);
         table
     };
-    let fits = |table: &comfy_table::Table| trimmed(table).lines().all(|line| line.chars().count() <= width);
+    let fits = |table: &comfy_table::Table| {
+        trimmed(table).lines().all(|line| line.chars().count() <= output::width())
+    };
     let table = [drawn(&[], true), drawn(&[], false)].into_iter().find(fits);
     let table = table.unwrap_or_else(|| drawn(&[3, 4], false));
     headed(&table, style::HEADING) + "\n"

@@ -111,7 +111,7 @@ fn a_page_has_charts_tables_and_the_way_to_run_it_again() {
 #[test]
 fn text_and_json_have_ratios_means_and_what_was_published() {
     let reproduced = reproduced(&["smith-2010"]);
-    let shown = text::outcomes(&reproduced, 120);
+    let shown = text::outcomes(&reproduced);
     let rows: Vec<&str> = shown.lines().map(str::trim).filter(|line| line.starts_with("reiserfs")).collect();
     assert_eq!(rows.len(), 4, "three drives, and LVM: {shown}");
     assert_eq!(
@@ -141,7 +141,7 @@ fn text_and_json_have_ratios_means_and_what_was_published() {
 
 #[test]
 fn the_guests_that_took_longest_are_named() {
-    let shown = text::outcomes(&reproduced(&["smith-2010"]), 120);
+    let shown = text::outcomes(&reproduced(&["smith-2010"]));
     let (_, rest) = shown.split_once("guests that took longest:\n").unwrap();
     let rows: Vec<&str> = rest.lines().skip(1).take_while(|line| !line.is_empty()).collect();
     assert_eq!(rows.len(), 12, "{shown}");
@@ -149,7 +149,7 @@ fn the_guests_that_took_longest_are_named() {
     // Each of three drives and LVM on both arms.
     assert!(longest.len() == 8 && longest.iter().all(|row| row.contains(", reiserfs")), "{shown}");
     assert!(rows[..8].iter().all(|row| longest.contains(&row)), "the longest first: {shown}");
-    let few = text::outcomes(&reproduced(&["pronk-2010"]), 120);
+    let few = text::outcomes(&reproduced(&["pronk-2010"]));
     assert!(!few.contains("took longest"), "{few}");
 }
 

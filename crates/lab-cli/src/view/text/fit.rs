@@ -9,19 +9,19 @@ use crate::output::{paint, plural, printable, style};
 use crate::view::text::{headed, number, percent, plain_table, right, wrap};
 
 /// Returns the knobs before and after, and the error of every figure.
-pub(crate) fn fit(fit: &Fit, width: usize) -> String {
+pub(crate) fn fit(fit: &Fit) -> String {
     let title = printable(&format!("{}: {}", fit.drive, fit.title));
     let mut text = format!("{}\n", paint(style::HEADING, &title));
     let to = printable(&fit.experiments.join(", "));
     if fit.knobs.is_empty() {
         let line =
             format!("The profile has no parameters to fit. Errors against the figures published by {to}:");
-        let _ = writeln!(text, "{}\n", wrap(&line, width, "  "));
+        let _ = writeln!(text, "{}\n", wrap(&line, "  "));
     } else {
-        let _ = writeln!(text, "{}\n\n{}", wrap(&format!("fitted to {to}"), width, "  "), knobs(fit));
+        let _ = writeln!(text, "{}\n\n{}", wrap(&format!("fitted to {to}"), "  "), knobs(fit));
     }
     let _ = writeln!(text, "{}", figures(fit));
-    let _ = writeln!(text, "{}", wrap(&summary(fit), width, "  "));
+    let _ = writeln!(text, "{}", wrap(&summary(fit), "  "));
     text
 }
 

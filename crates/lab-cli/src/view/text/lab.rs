@@ -10,7 +10,7 @@ use crate::output::{plural, printable};
 use crate::view::text::wrap;
 
 /// Returns the result of the run, for a terminal of `width` characters.
-pub(crate) fn ended(job: &Job, ended: &Ended, width: usize) -> String {
+pub(crate) fn ended(job: &Job, ended: &Ended) -> String {
     let (guest, host) = (ended.guest.as_secs_f64(), ended.host.as_secs_f64());
     let mut text =
         format!("\nlab: {guest:.3} s of the guest's time in {host:.1} s ({:.1} times as fast)", guest / host);
@@ -24,18 +24,18 @@ pub(crate) fn ended(job: &Job, ended: &Ended, width: usize) -> String {
         let _ = writeln!(text, "  {:<24} {:>12.6} s", printable(&measured.name), measured.value);
     }
     for (drive, counters) in job.drives.iter().zip(&ended.counters) {
-        let _ = writeln!(text, "{}", wrap(&of_drive(drive, counters), width, "  "));
+        let _ = writeln!(text, "{}", wrap(&of_drive(drive, counters), "  "));
     }
     let requests = plural(ended.requests, "request");
     let charged = format!(
         "{requests}, fingerprint {:016x}, seed {}; charged: {}",
         ended.fingerprint, job.seed, job.charges
     );
-    let _ = writeln!(text, "{}", wrap(&charged, width, "  "));
+    let _ = writeln!(text, "{}", wrap(&charged, "  "));
     let reasons = ended.spent.not_repeatable();
     if !reasons.is_empty() {
         let sentence = format!("Not repeatable to the nanosecond: {}.", reasons.join("; "));
-        let _ = writeln!(text, "{}", wrap(&sentence, width, "  "));
+        let _ = writeln!(text, "{}", wrap(&sentence, "  "));
     }
     text
 }

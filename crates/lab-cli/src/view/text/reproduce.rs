@@ -21,70 +21,70 @@ const HEADINGS: [&str; 10] =
     ["    ARM", "MODELLED", "PUBLISHED", "ERROR", "BAND", "x ALIGNED", "PUBLISHED", "ERROR", "BAND", ""];
 
 /// Lists the experiments.
-pub(crate) fn list(experiments: &[Experiment], width: usize) -> String {
+pub(crate) fn list(experiments: &[Experiment]) -> String {
     let mut text = String::new();
     for experiment in experiments {
-        text += &heading(experiment, width);
+        text += &heading(experiment);
         for step in &experiment.steps {
             let arms = plural(step.arms.len(), "arm");
             let line = format!("{}: {} ({arms}) on {}", step.name, step.title, step.drive);
-            let _ = writeln!(text, "{}", wrap(&printable(&line), width, "  "));
+            let _ = writeln!(text, "{}", wrap(&printable(&line), "  "));
         }
-        experiment.lab.iter().for_each(|step| text += &lab::listed(step, width));
+        experiment.lab.iter().for_each(|step| text += &lab::listed(step));
         text.push('\n');
     }
     text + "'straddle reproduce NAME' runs one, 'straddle reproduce' all of them.\n"
 }
 
 /// Returns each experiment with its figures, and a summary.
-pub(crate) fn outcomes(reproduced: &Reproduced, width: usize) -> String {
+pub(crate) fn outcomes(reproduced: &Reproduced) -> String {
     let mut text = String::new();
     for experiment in &reproduced.experiments {
-        text += &outcome(experiment, width);
+        text += &outcome(experiment);
     }
     text += &lab::longest(reproduced);
-    text + &wrap(summary(reproduced).trim_end(), width, "") + "\n"
+    text + &wrap(summary(reproduced).trim_end(), "") + "\n"
 }
 
-fn outcome(reproduced: &ReproducedExperiment, width: usize) -> String {
+fn outcome(reproduced: &ReproducedExperiment) -> String {
     let ReproducedExperiment { experiment, outcome, lab, .. } = reproduced;
-    let mut text = heading(experiment, width);
+    let mut text = heading(experiment);
     if let Some(notes) = &experiment.notes {
-        text += &note(notes, width);
+        text += &note(notes);
     }
     let limit = reproduced.limit();
     if let Some(outcome) = outcome.as_ref().filter(|outcome| !outcome.steps.is_empty()) {
         drives(outcome).iter().for_each(|line| {
-            let _ = writeln!(text, "{}", wrap(line, width, "  "));
+            let _ = writeln!(text, "{}", wrap(line, "  "));
         });
         text.push('\n');
         text += &table(experiment, outcome, limit);
     }
     for (step, outcome) in reproduced.lab_steps() {
         text.push('\n');
-        text += &lab::outcome(step, outcome, limit, width);
+        text += &lab::outcome(step, outcome, limit);
     }
     if lab.is_none() {
-        experiment.lab.iter().for_each(|step| text += &lab::not_run(step, width));
+        experiment.lab.iter().for_each(|step| text += &lab::not_run(step));
     }
-    let _ = write!(text, "{}\n\n", wrap(&verdict(reproduced), width, "  "));
+    let _ = write!(text, "{}\n\n", wrap(&verdict(reproduced), "  "));
     text
 }
 
 /// Returns notes as a paragraph.
-fn note(notes: &str, width: usize) -> String {
+fn note(notes: &str) -> String {
     let notes = notes.split_whitespace().collect::<Vec<_>>().join(" ");
-    format!("{}\n", paint(style::FAINT, &wrap(&printable(&notes), width, "  ")))
+    format!("{}\n", paint(style::FAINT, &wrap(&printable(&notes), "  ")))
 }
 
-fn heading(experiment: &Experiment, width: usize) -> String {
+fn heading(experiment: &Experiment) -> String {
     let title = format!("{}: {}", printable(&experiment.name), printable(&experiment.title));
     let mut text = format!("{}\n", paint(style::HEADING, &title));
     for Source { author, year, title, address } in &experiment.sources {
         let author = author.as_deref().map_or(String::new(), |author| format!("{author}, "));
         let address = address.as_deref().map_or(String::new(), |address| format!(", {address}"));
         let line = printable(&format!("published: {author}{year}: {title}{address}"));
-        let _ = writeln!(text, "{}", wrap(&line, width, "  "));
+        let _ = writeln!(text, "{}", wrap(&line, "  "));
     }
     text
 }
@@ -128,7 +128,7 @@ fn table(experiment: &Experiment, outcome: &Outcome, limit: Option<f64>) -> Stri
     for (step, outcome) in experiment.steps.iter().zip(&outcome.steps) {
         let _ = writeln!(text, "  {}", printable(&step.title));
         for deviation in &step.deviations {
-            let line = wrap(&printable(&format!("differs: {deviation}")), 110, "    ");
+            let line = wrap(&printable(&format!("differs: {deviation}")), "    ");
             let _ = writeln!(text, "{}", paint(style::FAINT, &line));
         }
         let count = outcome.arms.iter().map(|arm| arm.figures.len()).sum();
@@ -181,7 +181,7 @@ pub(crate) fn band(band: &Band) -> String {
 }
 
 /// Returns the policy chosen for each drive, with the worst error of each policy.
-pub(crate) fn policies(choices: &[Choice], width: usize) -> String {
+pub(crate) fn policies(choices: &[Choice]) -> String {
     if choices.is_empty() {
         return "no published figure depends on the policy\n".to_owned();
     }
@@ -213,7 +213,7 @@ pub(crate) fn policies(choices: &[Choice], width: usize) -> String {
     let rule = "The worst error of each policy of read-modify-write over the drive's published raw figures and their \
                 ratios. Chosen is the least; '-' where no figure tells them apart. If a program reached the drive \
                 directly, only such figures decide. The numbers fitted to a drive were fitted with its profile's policy.";
-    format!("{table}\n\n{}\n", paint(style::FAINT, &wrap(rule, width, "")))
+    format!("{table}\n\n{}\n", paint(style::FAINT, &wrap(rule, "")))
 }
 
 fn is_beyond(error: Option<f64>, limit: f64) -> bool {

@@ -37,7 +37,7 @@ pub(crate) fn line(now: &Snapshot<'_>, before: Option<(Duration, Totals)>) -> St
 }
 
 /// Returns a summary of what was served, for a terminal of `width` characters.
-pub(crate) fn summary(serve: &Serve<'_>, width: usize) -> String {
+pub(crate) fn summary(serve: &Serve<'_>) -> String {
     let snapshot = &serve.snapshot;
     let (totals, counters) = (snapshot.totals, snapshot.counters);
     let requests = totals.requests;
@@ -63,7 +63,7 @@ pub(crate) fn summary(serve: &Serve<'_>, width: usize) -> String {
     if totals.broken > 0 {
         let _ = write!(text, "; {} clients broke the protocol", totals.broken);
     }
-    text = wrap(&text, width, "");
+    text = wrap(&text, "");
     let inside = format!(
         "inside the drive: {} read-modify-writes, {} cache hits, {} writes joined others, {} writes to the medium, {} seeks, {:.1} revolutions waited",
         counters.rmw_reads,
@@ -73,7 +73,7 @@ pub(crate) fn summary(serve: &Serve<'_>, width: usize) -> String {
         counters.seeks,
         counters.revolutions_waited(),
     );
-    let _ = write!(text, "\n{}\n", wrap(&inside, width, ""));
+    let _ = write!(text, "\n{}\n", wrap(&inside, ""));
     let late = snapshot.lateness;
     if late.count() > 0 {
         let shares = [0.5, 0.9, 0.99, 0.999].map(|share| late.quantile(share).to_string());
@@ -83,7 +83,7 @@ pub(crate) fn summary(serve: &Serve<'_>, width: usize) -> String {
             late.mean(),
             late.max()
         );
-        let _ = write!(text, "{}\n{}", wrap(&figures, width, ""), histogram(serve));
+        let _ = write!(text, "{}\n{}", wrap(&figures, ""), histogram(serve));
     }
     text
 }

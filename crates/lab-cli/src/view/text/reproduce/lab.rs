@@ -12,30 +12,30 @@ use crate::view::json::reproduce::{Reproduced, ReproducedExperiment};
 use crate::view::text::{duration, headed, number, percent, plain_table, right, trimmed, wrap};
 
 /// Returns a step's line in the list of experiments.
-pub(super) fn listed(step: &LabStep, width: usize) -> String {
+pub(super) fn listed(step: &LabStep) -> String {
     let guests = plural(step.variants().len() * step.arms.len() * step.runs as usize, "guest");
     let line = format!("{}: {} (in the lab: {guests}) on {}", step.name, step.title, step.drive);
-    format!("{}\n", wrap(&printable(&line), width, "  "))
+    format!("{}\n", wrap(&printable(&line), "  "))
 }
 
 /// Returns the line for a step that --model-only leaves out.
-pub(super) fn not_run(step: &LabStep, width: usize) -> String {
+pub(super) fn not_run(step: &LabStep) -> String {
     let line = format!("needs the lab, not run: {}", step.title);
-    format!("{}\n", paint(style::FAINT, &wrap(&printable(&line), width, "  ")))
+    format!("{}\n", paint(style::FAINT, &wrap(&printable(&line), "  ")))
 }
 
 /// Returns a step's tables, below its title and notes and above what the run took.
-pub(super) fn outcome(step: &LabStep, outcome: &StepOutcome, limit: Option<f64>, width: usize) -> String {
+pub(super) fn outcome(step: &LabStep, outcome: &StepOutcome, limit: Option<f64>) -> String {
     let title = printable(&format!("{}: {} on {}", step.name, step.title, of_lab(outcome)));
     let mut text = format!("  {}\n", paint(style::HEADING, &title));
     if let Some(notes) = &step.notes {
-        text += &note(notes, width);
+        text += &note(notes);
     }
     if let Some(host) = host(step).filter(|_| !outcome.is_real()) {
-        text += &note(&host, width);
+        text += &note(&host);
     }
     for deviation in &step.deviations {
-        text += &note(&format!("differs: {deviation}"), width);
+        text += &note(&format!("differs: {deviation}"));
     }
     text.push('\n');
     if step.variants.is_empty() {
@@ -52,10 +52,10 @@ pub(super) fn outcome(step: &LabStep, outcome: &StepOutcome, limit: Option<f64>,
         text += &readers(step, outcome);
     }
     for failure in failures(step, outcome) {
-        let _ = writeln!(text, "{}", paint(style::ERROR, &wrap(&failure, width, "  ")));
+        let _ = writeln!(text, "{}", paint(style::ERROR, &wrap(&failure, "  ")));
     }
     text.push('\n');
-    text + &paint(style::FAINT, &wrap(&printable(&ran(step, outcome)), width, "  ")) + "\n"
+    text + &paint(style::FAINT, &wrap(&printable(&ran(step, outcome)), "  ")) + "\n"
 }
 
 /// Aligns all columns of the table to the right, except the first.
