@@ -34,7 +34,7 @@ pub(crate) fn parse(text: &str) -> Result<Pricing, String> {
         Known::Model(Drive { specification: name, profile }) => {
             Ok(Pricing::Model { name, profile, known: Arc::default() })
         }
-        Known::Probe(measured) if measured.cost().is_some_and(|ratio| ratio.is_finite() && ratio > 0.0) => {
+        Known::Probe(measured) if measured.cost.is_some_and(|ratio| ratio.is_finite() && ratio > 0.0) => {
             Ok(Pricing::Probe(measured))
         }
         Known::Probe(_) => {
@@ -71,10 +71,10 @@ impl Price for Pricing {
         match self {
             Self::Probe(measured) => {
                 let past = measured.boundary()?.past(at).get();
-                let random_write = if past == 0 { 1.0 } else { measured.cost()? };
-                let (drive, size) = (measured.target().to_owned(), measured.boundary()?.size().get());
+                let random_write = if past == 0 { 1.0 } else { measured.cost? };
+                let (drive, size) = (measured.target.clone(), measured.boundary()?.size().get());
                 // A whole unit off the boundaries is parts of two, and both are written.
-                let wear = (!measured.rotates()).then_some(if past == 0 { 1.0 } else { 2.0 });
+                let wear = (!measured.rotates).then_some(if past == 0 { 1.0 } else { 2.0 });
                 Some(Cost {
                     drive,
                     source: CostSource::Measured,

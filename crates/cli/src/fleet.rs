@@ -62,11 +62,6 @@ impl Severities {
         }
     }
 
-    /// Returns the number of all findings.
-    pub(crate) const fn all(self) -> usize {
-        self.errors + self.warnings + self.advice
-    }
-
     /// Returns the numbers, those of errors first.
     pub(crate) const fn counts(self) -> [usize; 3] {
         [self.errors, self.warnings, self.advice]
@@ -144,19 +139,19 @@ impl Tally {
     }
 }
 
-/// A finding: the index of its rule, how severe it is, and the partition.
-#[derive(Clone, Copy, Debug)]
+/// A finding: the code of its rule, how severe it is, and the partition.
+#[derive(Clone, Debug)]
 struct Found {
-    rule: usize,
+    code: String,
     severity: Severity,
     partition: Option<u32>,
 }
 
 /// How many times as long random writes take behind the worst start of a disk, how many times as many bytes they write
-/// to flash, and the index of the drive that says so.
-#[derive(Clone, Copy, Debug)]
+/// to flash, and the drive that says so.
+#[derive(Clone, Debug)]
 struct Price {
-    drive: usize,
+    by: PricedBy,
     ratio: f64,
     wear: Option<f64>,
 }
@@ -164,10 +159,10 @@ struct Price {
 /// What is kept of a disk.
 #[derive(Debug)]
 struct Disk {
-    name: Box<str>,
-    model: usize,
+    name: String,
+    model: String,
     class: Class,
-    findings: Box<[Found]>,
+    findings: Vec<Found>,
     price: Option<Price>,
 }
 
@@ -175,36 +170,10 @@ struct Disk {
 #[derive(Debug)]
 struct Host {
     /// The file of its audit.
-    source: Box<str>,
+    source: String,
     /// Whether the audit does not name the host, so that the file does.
     is_named_by_file: bool,
-    disks: Box<[Disk]>,
-}
-
-/// Names with the index of each.
-#[derive(Debug)]
-struct Names<T> {
-    known: BTreeMap<T, usize>,
-}
-
-impl<T> Default for Names<T> {
-    fn default() -> Self {
-        Self { known: BTreeMap::new() }
-    }
-}
-
-impl<T: Ord> Names<T> {
-    fn index(&mut self, name: T) -> usize {
-        let next = self.known.len();
-        *self.known.entry(name).or_insert(next)
-    }
-
-    /// Returns the names in the order of their indexes.
-    fn list(&self) -> Vec<&T> {
-        let mut list: Vec<(&T, usize)> = self.known.iter().map(|(name, index)| (name, *index)).collect();
-        list.sort_by_key(|(_, index)| *index);
-        list.into_iter().map(|(name, _)| name).collect()
-    }
+    disks: Vec<Disk>,
 }
 
 /// Where a price comes from.
@@ -230,12 +199,10 @@ pub(crate) struct Skipped {
 #[derive(Debug, Default)]
 pub(crate) struct Fleet {
     hosts: BTreeMap<String, Host>,
-    models: Names<String>,
-    /// Codes of rules.
-    rules: Names<String>,
-    /// Titles of the rules that this version does not have.
-    titles: BTreeMap<usize, String>,
-    prices: Names<PricedBy>,
+    /// Titles of the rules that this version does not have, by code.
+    titles: BTreeMap<String, String>,
+    /// Where prices come from, in the order in which they were read.
+    prices: Vec<PricedBy>,
     /// What was left out.
     pub(crate) skipped: Vec<Skipped>,
     /// The number of audits that a later one replaces.
@@ -253,7 +220,7 @@ impl Fleet {
         let host = Host { source: source.into(), is_named_by_file, disks };
         let former = self.hosts.insert(name.clone(), host)?;
         self.replaced += 1;
-        Some((name, former.source.into()))
+        Some((name, former.source))
     }
 
     /// Whether there is no audit.
@@ -265,27 +232,30 @@ impl Fleet {
         let mut price = None::<Price>;
         let mut findings = Vec::with_capacity(target.findings.len());
         for found in target.findings {
-            let is_new = straddle_audit::rule(&found.code).is_none();
-            let rule = self.rules.index(found.code);
-            if is_new {
-                self.titles.entry(rule).or_insert(found.title);
+            if straddle_audit::rule(&found.code).is_none() {
+                self.titles.entry(found.code.clone()).or_insert(found.title);
             }
-            findings.push(Found { rule, severity: found.severity, partition: found.partition });
+            findings.push(Found { code: found.code, severity: found.severity, partition: found.partition });
             let cost = found.cost.filter(|cost| cost.random_write_ratio.is_finite());
-            if let Some(cost) = cost.filter(|cost| price.is_none_or(|it| it.ratio < cost.random_write_ratio))
+            if let Some(cost) = cost
+                && price.as_ref().is_none_or(|it| it.ratio < cost.random_write_ratio)
             {
                 let by = PricedBy { drive: cost.drive, source: cost.source };
                 let wear = cost.wear_ratio.filter(|wear| wear.is_finite());
-                price = Some(Price { drive: self.prices.index(by), ratio: cost.random_write_ratio, wear });
+                if !self.prices.contains(&by) {
+                    self.prices.push(by.clone());
+                }
+                price = Some(Price { by, ratio: cost.random_write_ratio, wear });
             }
         }
-        Disk {
-            name: target.target.into(),
-            model: self.models.index(model(target.device)),
-            class: class(target.status, target.misaligned),
-            findings: findings.into(),
-            price,
-        }
+        let (model, class) = (model(target.device), class(target.status, target.misaligned));
+        Disk { name: target.target, model, class, findings, price }
+    }
+
+    /// Returns the title of a rule.
+    fn title<'a>(&'a self, code: &str) -> &'a str {
+        let own = straddle_audit::rule(code).map(|rule| rule.title);
+        own.or_else(|| self.titles.get(code).map(String::as_str)).unwrap_or_default()
     }
 }
 

@@ -23,7 +23,7 @@ const SCHEMA: u32 = 1;
 pub(crate) struct Measured {
     schema: u32,
     /// The target that was probed.
-    target: String,
+    pub(crate) target: String,
     /// Bytes per logical sector.
     logical: u64,
     /// Bytes of the unit that can be written without being read first.
@@ -31,10 +31,10 @@ pub(crate) struct Measured {
     /// The first byte at which a unit begins.
     phase: u64,
     /// Whether the medium rotates. If so, the unit is a physical sector, otherwise an indirection unit.
-    rotates: bool,
+    pub(crate) rotates: bool,
     /// How many times as long a durable or sustained write off the boundaries takes, if measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    cost: Option<f64>,
+    pub(crate) cost: Option<f64>,
 }
 
 impl Measured {
@@ -57,24 +57,9 @@ impl Measured {
         serde_json::to_string_pretty(self).map(|text| text + "\n")
     }
 
-    /// Returns the name of the probed target.
-    pub(crate) fn target(&self) -> &str {
-        &self.target
-    }
-
     /// Returns the units and where they begin.
     pub(crate) fn boundary(&self) -> Option<Boundary> {
         Boundary::new(ByteCount::new(self.unit), ByteCount::new(self.phase))
-    }
-
-    /// Returns how many times as long a durable or sustained write off the boundaries takes, if measured.
-    pub(crate) fn cost(&self) -> Option<f64> {
-        self.cost
-    }
-
-    /// Whether the medium rotates; otherwise the unit is an indirection unit.
-    pub(crate) const fn rotates(&self) -> bool {
-        self.rotates
     }
 
     fn words(&self) -> String {

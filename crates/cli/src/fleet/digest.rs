@@ -1,7 +1,7 @@
 //! What is shown of the audits of many hosts: numbers of disks by model, rule and host.
 
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -113,44 +113,31 @@ pub(crate) struct Detail<'a> {
     pub(crate) cost: Option<(f64, Option<f64>, &'a PricedBy)>,
 }
 
-/// The names behind the indexes.
-struct Known<'a> {
-    models: Vec<&'a str>,
-    rules: Vec<(&'a str, &'a str)>,
-    prices: Vec<&'a PricedBy>,
-}
-
 impl Fleet {
     /// Counts everything.
     pub(crate) fn digest(&self) -> Digest<'_> {
-        let known = self.known();
         let mut tally = Tally::default();
-        let mut models = vec![Tally::default(); known.models.len()];
-        let mut prices: Vec<Vec<&Price>> = vec![Vec::new(); known.prices.len()];
+        let mut models: BTreeMap<&str, Tally> = BTreeMap::new();
+        let mut prices: BTreeMap<&PricedBy, Vec<&Price>> = BTreeMap::new();
         for disk in self.hosts.values().flat_map(|host| &host.disks) {
             tally.add(disk);
-            if let Some(model) = models.get_mut(disk.model) {
-                model.add(disk);
-            }
-            if let Some(price) = &disk.price
-                && let Some(prices) = prices.get_mut(price.drive)
-            {
-                prices.push(price);
+            models.entry(&disk.model).or_default().add(disk);
+            if let Some(price) = &disk.price {
+                prices.entry(&price.by).or_default().push(price);
             }
         }
-        let names = known.models.iter().zip(models);
         let mut models: Vec<ModelRow<'_>> =
-            names.map(|(model, tally)| ModelRow { model, tally }).filter(|row| row.tally.disks > 0).collect();
+            models.into_iter().map(|(model, tally)| ModelRow { model, tally }).collect();
         models.sort_by_key(|row| (Reverse(row.tally.misaligned()), Reverse(row.tally.disks), row.model));
-        let costs = known.prices.iter().zip(prices).filter_map(|(by, prices)| cost(by, &prices)).collect();
+        let costs = self.prices.iter().filter_map(|by| cost(by, prices.get(by)?)).collect();
         let mut hosts: Vec<HostRow<'_>> =
-            self.hosts.iter().map(|(name, host)| host_row(name, host, &known)).collect();
+            self.hosts.iter().map(|(name, host)| host_row(name, host)).collect();
         hosts.sort_by(worst_first);
         for row in hosts.iter_mut().take(WORST) {
             let disks = self.hosts.get(row.host).map(|host| &*host.disks).unwrap_or_default();
             let mut disks: Vec<&Disk> = disks.iter().collect();
             disks.sort_by_key(|disk| disk.class);
-            row.details = disks.into_iter().filter_map(|disk| detail(disk, &known)).collect();
+            row.details = disks.into_iter().filter_map(|disk| self.detail(disk)).collect();
         }
         Digest {
             tally,
@@ -159,52 +146,55 @@ impl Fleet {
             skipped: &self.skipped,
             costs,
             models,
-            rules: self.rule_rows(&known),
+            rules: self.rule_rows(),
             hosts,
         }
     }
 
-    fn known(&self) -> Known<'_> {
-        let title = |(index, code): (usize, &'_ String)| {
-            let own = straddle_audit::rule(code).map(|rule| rule.title);
-            own.or_else(|| self.titles.get(&index).map(String::as_str)).unwrap_or_default()
-        };
-        let codes = self.rules.list();
-        let titles: Vec<&str> = codes.iter().copied().enumerate().map(title).collect();
-        Known {
-            models: self.models.list().into_iter().map(String::as_str).collect(),
-            rules: codes.into_iter().map(String::as_str).zip(titles).collect(),
-            prices: self.prices.list(),
-        }
-    }
-
-    fn rule_rows<'a>(&'a self, known: &Known<'a>) -> Vec<RuleRow<'a>> {
-        let row = |(code, title): &(&'a str, &'a str)| RuleRow {
-            code,
-            title,
-            severity: Severity::Advice,
-            findings: Severities::default(),
-            disks: 0,
-            hosts: 0,
-        };
-        let mut rows: Vec<RuleRow<'_>> = known.rules.iter().map(row).collect();
+    fn rule_rows(&self) -> Vec<RuleRow<'_>> {
+        let mut rows: BTreeMap<&str, RuleRow<'_>> = BTreeMap::new();
         for host in self.hosts.values() {
             let mut of_host = BTreeSet::new();
             for disk in &host.disks {
                 let mut of_disk = BTreeSet::new();
-                for found in &disk.findings {
-                    if let Some(row) = rows.get_mut(found.rule) {
-                        row.findings.add(found.severity);
-                        row.severity = row.severity.max(found.severity);
-                        row.disks += usize::from(of_disk.insert(found.rule));
-                        row.hosts += usize::from(of_host.insert(found.rule));
-                    }
+                for Found { code, severity, .. } in &disk.findings {
+                    let row = rows.entry(code).or_insert_with(|| RuleRow {
+                        code,
+                        title: self.title(code),
+                        severity: *severity,
+                        findings: Severities::default(),
+                        disks: 0,
+                        hosts: 0,
+                    });
+                    row.findings.add(*severity);
+                    row.severity = row.severity.max(*severity);
+                    row.disks += usize::from(of_disk.insert(code));
+                    row.hosts += usize::from(of_host.insert(code));
                 }
             }
         }
-        rows.retain(|row| row.findings.all() > 0);
+        let mut rows: Vec<_> = rows.into_values().collect();
         rows.sort_by_key(|row| (Reverse(row.severity), Reverse(row.disks), row.code));
         rows
+    }
+
+    /// Describes a disk with errors or warnings.
+    fn detail<'a>(&'a self, disk: &'a Disk) -> Option<Detail<'a>> {
+        if !matches!(disk.class, Class::Errors | Class::Warnings | Class::Others) {
+            return None;
+        }
+        let mut findings: Vec<(&str, &str, Vec<u32>)> = Vec::new();
+        let mut found: Vec<&Found> =
+            disk.findings.iter().filter(|it| it.severity > Severity::Advice).collect();
+        found.sort_by_key(|found| Reverse(found.severity));
+        for Found { code, partition, .. } in found {
+            match findings.iter_mut().find(|(of, ..)| of == code) {
+                Some((.., partitions)) => partitions.extend(partition),
+                None => findings.push((code, self.title(code), partition.iter().copied().collect())),
+            }
+        }
+        let cost = disk.price.as_ref().map(|price| (price.ratio, price.wear, &price.by));
+        Some(Detail { disk: &disk.name, model: &disk.model, findings, cost })
     }
 }
 
@@ -216,16 +206,16 @@ fn cost<'a>(by: &'a PricedBy, prices: &[&Price]) -> Option<CostRow<'a>> {
     Some(CostRow { by, disks: ratios.len(), median, worst: *ratios.last()?, wear })
 }
 
-fn host_row<'a>(name: &'a str, host: &'a Host, known: &Known<'a>) -> HostRow<'a> {
+fn host_row<'a>(name: &'a str, host: &'a Host) -> HostRow<'a> {
     let mut tally = Tally::default();
     let mut codes = BTreeSet::new();
     let mut cost = None::<f64>;
     for disk in &host.disks {
         tally.add(disk);
-        for Found { rule, severity, .. } in disk.findings.iter().filter(|it| it.severity > Severity::Advice) {
-            codes.extend(known.rules.get(*rule).map(|(code, _)| (Reverse(*severity), *code)));
-        }
-        cost = disk.price.map(|price| cost.map_or(price.ratio, |cost| cost.max(price.ratio))).or(cost);
+        let found = disk.findings.iter().filter(|it| it.severity > Severity::Advice);
+        codes.extend(found.map(|found| (Reverse(found.severity), found.code.as_str())));
+        cost =
+            disk.price.as_ref().map(|price| cost.map_or(price.ratio, |cost| cost.max(price.ratio))).or(cost);
     }
     let mut seen = BTreeSet::new();
     let codes = codes.into_iter().map(|(_, code)| code).filter(|code| seen.insert(*code)).collect();
@@ -241,27 +231,4 @@ fn worst_first(a: &HostRow<'_>, b: &HostRow<'_>) -> std::cmp::Ordering {
         .then_with(|| ratio(b).total_cmp(&ratio(a)))
         .then_with(|| rest(b).cmp(&rest(a)))
         .then_with(|| a.host.cmp(b.host))
-}
-
-/// Describes a disk with errors or warnings.
-fn detail<'a>(disk: &'a Disk, known: &Known<'a>) -> Option<Detail<'a>> {
-    if !matches!(disk.class, Class::Errors | Class::Warnings | Class::Others) {
-        return None;
-    }
-    let mut findings: Vec<(&str, &str, Vec<u32>)> = Vec::new();
-    let mut found: Vec<&Found> = disk.findings.iter().filter(|it| it.severity > Severity::Advice).collect();
-    found.sort_by_key(|found| Reverse(found.severity));
-    for Found { rule, partition, .. } in found {
-        let (code, title) = known.rules.get(*rule).copied()?;
-        match findings.iter_mut().find(|(of, ..)| *of == code) {
-            Some((.., partitions)) => partitions.extend(partition),
-            None => findings.push((code, title, partition.iter().copied().collect())),
-        }
-    }
-    Some(Detail {
-        disk: &disk.name,
-        model: known.models.get(disk.model).copied().unwrap_or_default(),
-        findings,
-        cost: disk.price.and_then(|price| Some((price.ratio, price.wear, *known.prices.get(price.drive)?))),
-    })
 }

@@ -10,58 +10,26 @@ use crate::view::json::TargetReport;
 use crate::view::json::table::PartitionReport;
 use crate::view::text::{headed, plain_table, right};
 
-/// A column of the table.
-struct Column {
-    name: &'static str,
-    is_number: bool,
-    cell: fn(&TargetReport, Option<&PartitionReport>) -> Option<String>,
-}
+/// A column: its name, whether it holds numbers, and its cell.
+type Column = (&'static str, bool, fn(&TargetReport, Option<&PartitionReport>) -> Option<String>);
 
 /// All columns. Those of the same name as in lsblk have its meaning, but START counts in the sectors of the table.
 const ALL: [Column; 15] = [
-    Column { name: "TARGET", is_number: false, cell: |target, _| Some(target.target.clone()) },
-    Column { name: "STATUS", is_number: false, cell: |target, _| Some(target.status.word().to_owned()) },
-    Column { name: "PARTN", is_number: true, cell: |_, part| Some(part?.partition.number.to_string()) },
-    Column { name: "START", is_number: true, cell: |_, part| Some(part?.partition.start.get().to_string()) },
-    Column {
-        name: "START-BYTE",
-        is_number: true,
-        cell: |_, part| Some(part?.partition.span.start().to_string()),
-    },
-    Column {
-        name: "SECTORS",
-        is_number: true,
-        cell: |_, part| Some(part?.partition.count.get().to_string()),
-    },
-    Column { name: "SIZE", is_number: true, cell: |_, part| Some(part?.partition.span.len().to_string()) },
-    Column {
-        name: "SIZE-BYTE",
-        is_number: true,
-        cell: |_, part| Some(part?.partition.span.len().get().to_string()),
-    },
-    Column { name: "PARTTYPE", is_number: false, cell: |_, part| types::code(&part?.partition.kind) },
-    Column {
-        name: "TYPE",
-        is_number: false,
-        cell: |_, part| types::name(&part?.partition.kind).map(str::to_owned),
-    },
-    Column {
-        name: "PARTLABEL",
-        is_number: false,
-        cell: |_, part| Some(part?.partition.attributes.name.clone()),
-    },
-    Column {
-        name: "PARTUUID",
-        is_number: false,
-        cell: |_, part| part?.partition.attributes.guid.map(types::guid_text),
-    },
-    Column {
-        name: "CONTENT",
-        is_number: false,
-        cell: |_, part| Some(part?.partition.content?.name().to_owned()),
-    },
-    Column { name: "VERDICT", is_number: false, cell: |_, part| Some(part?.verdict_word()) },
-    Column { name: "CODES", is_number: false, cell: |target, part| Some(codes(target, part)) },
+    ("TARGET", false, |target, _| Some(target.target.clone())),
+    ("STATUS", false, |target, _| Some(target.status.word().to_owned())),
+    ("PARTN", true, |_, part| Some(part?.partition.number.to_string())),
+    ("START", true, |_, part| Some(part?.partition.start.get().to_string())),
+    ("START-BYTE", true, |_, part| Some(part?.partition.span.start().to_string())),
+    ("SECTORS", true, |_, part| Some(part?.partition.count.get().to_string())),
+    ("SIZE", true, |_, part| Some(part?.partition.span.len().to_string())),
+    ("SIZE-BYTE", true, |_, part| Some(part?.partition.span.len().get().to_string())),
+    ("PARTTYPE", false, |_, part| types::code(&part?.partition.kind)),
+    ("TYPE", false, |_, part| types::name(&part?.partition.kind).map(str::to_owned)),
+    ("PARTLABEL", false, |_, part| Some(part?.partition.attributes.name.clone())),
+    ("PARTUUID", false, |_, part| part?.partition.attributes.guid.map(types::guid_text)),
+    ("CONTENT", false, |_, part| Some(part?.partition.content?.name().to_owned())),
+    ("VERDICT", false, |_, part| Some(part?.verdict_word())),
+    ("CODES", false, |target, part| Some(codes(target, part))),
 ];
 
 /// The columns to which `+NAME` adds.
@@ -69,7 +37,7 @@ const USUAL: [&str; 8] = ["TARGET", "PARTN", "START", "START-BYTE", "SIZE", "TYP
 
 /// Returns the names of all columns.
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
-    ALL.iter().map(|column| column.name)
+    ALL.iter().map(|(name, ..)| *name)
 }
 
 /// Returns the codes of the findings about a partition, or about the rest of the target; each once.
@@ -97,8 +65,8 @@ impl Table {
     }
 
     fn add(&mut self, target: &TargetReport, partition: Option<&PartitionReport>) {
-        let cell = |column: &&Column| {
-            let text = (column.cell)(target, partition).filter(|text| !text.is_empty());
+        let cell = |(_, _, cell): &&Column| {
+            let text = cell(target, partition).filter(|text| !text.is_empty());
             printable(&text.unwrap_or_else(|| "-".to_owned()))
         };
         self.rows.push(self.columns.iter().map(cell).collect());
@@ -115,9 +83,9 @@ impl Report for Table {
     }
 
     fn closing(&mut self) -> String {
-        let mut table = plain_table(&self.columns.iter().map(|column| column.name).collect::<Vec<_>>());
+        let mut table = plain_table(&self.columns.iter().map(|(name, ..)| *name).collect::<Vec<_>>());
         table.add_rows(std::mem::take(&mut self.rows));
-        let numbers = self.columns.iter().enumerate().filter(|(_, column)| column.is_number);
+        let numbers = self.columns.iter().enumerate().filter(|(_, (_, is_number, _))| *is_number);
         right(&mut table, numbers.map(|(index, _)| index));
         headed(&table, style::FAINT).trim_end().to_owned() + "\n"
     }
