@@ -6,7 +6,6 @@ mod copy;
 mod drive;
 mod efficiency;
 mod lab;
-mod listed;
 mod plan;
 mod probe;
 mod report;
@@ -20,23 +19,21 @@ mod trace;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
+use clap::builder::{PossibleValue, PossibleValuesParser, StringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use straddle_audit::{Code, Severity};
+use straddle_audit::{Code, RULES, Severity};
 use straddle_device::Assume;
 use straddle_units::{BlockSize, ByteCount, KERNEL_SECTOR, Lba, parse_size};
 
-pub(crate) use self::bench::{BenchArguments, Way};
+pub(crate) use self::bench::BenchArguments;
 pub(crate) use self::columns::Columns;
 pub use self::drive::FitArguments;
 pub(crate) use self::drive::{Action, DriveArguments, ShowArguments};
 pub(crate) use self::efficiency::EfficiencyArguments;
 pub use self::lab::{LabArguments, OfLab, TearName};
-use self::listed::Listed;
 pub(crate) use self::plan::{
     ApplyArguments, AtBoot, MoveArguments, PlanArguments, RealignArguments, ResumeArguments, UndoArguments,
-    VerifyMode,
 };
 pub(crate) use self::probe::ProbeArguments;
 pub(crate) use self::report::ReportArguments;
@@ -47,8 +44,8 @@ pub use self::serve::ServeArguments;
 pub(crate) use self::sim::SimArguments;
 pub(crate) use self::trace::{RecordArguments, TraceAction, TraceArguments};
 use crate::cost::Pricing;
-use crate::exit;
 use crate::target::{self, Assumed, ReadTarget};
+use crate::{exit, topics};
 
 /// Examples for `--help`.
 const EXAMPLES: &str = "\
@@ -101,46 +98,47 @@ pub enum Colour {
     Never,
 }
 
-/// The commands; the options of one are defined when it is run or described.
+/// The commands; the options of one are defined when it is run or described. A doc comment of its arguments would then
+/// replace what is said here.
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 pub(crate) enum Command {
     /// Audit the alignment of disks and images.
-    Check(Listed<CheckArguments>),
+    Check(Box<CheckArguments>),
     /// Draw the layout of disks and images: a bar to scale, and every layer with its offsets.
-    Map(Listed<CheckArguments>),
+    Map(Box<CheckArguments>),
     /// Merge the audits of many hosts into one report.
-    Report(Listed<ReportArguments>),
+    Report(Box<ReportArguments>),
     /// Explain a finding, an old tool or a message, or count the read-modify-writes of an I/O.
-    Explain(Listed<ExplainArguments>),
+    Explain(Box<ExplainArguments>),
     /// Plan an aligned partition table. Nothing is written.
-    Plan(Listed<PlanArguments>),
+    Plan(Box<PlanArguments>),
     /// Plan to move misaligned partitions to aligned starts, with their data. Nothing is written.
-    Realign(Listed<RealignArguments>),
+    Realign(Box<RealignArguments>),
     /// Write a plan to its disk: a table, partitions that move with their data, or a copy. A power cut loses nothing.
-    Apply(Listed<ApplyArguments>),
+    Apply(Box<ApplyArguments>),
     /// Go on with an interrupted move of partitions, or bring back the old layout.
-    Resume(Listed<ResumeArguments>),
+    Resume(Box<ResumeArguments>),
     /// Revert what 'straddle apply' wrote.
-    Undo(Listed<UndoArguments>),
+    Undo(Box<UndoArguments>),
     /// Compute the share of a track that holds data, for 512-byte and 4096-byte sectors.
-    Efficiency(Listed<EfficiencyArguments>),
+    Efficiency(Box<EfficiencyArguments>),
     /// Run a workload at aligned and misaligned offsets, and report the cost of misalignment.
-    Bench(Listed<BenchArguments>),
+    Bench(Box<BenchArguments>),
     /// Determine a drive's true sector size, alignment, rotation and caches by timing.
-    Probe(Listed<ProbeArguments>),
+    Probe(Box<ProbeArguments>),
     /// List the modelled drives, or show what one reports and what it really is.
-    Drive(Listed<DriveArguments>),
+    Drive(Box<DriveArguments>),
     /// Count what the requests of block traces do to sectors and units of each size, from any start.
-    Trace(Listed<TraceArguments>),
+    Trace(Box<TraceArguments>),
     /// Replay a block trace on a modelled drive, and report the cost of shifting every offset.
-    Sim(Listed<SimArguments>),
+    Sim(Box<SimArguments>),
     /// Serve a modelled drive in real time, over NBD or to virtual machines.
-    Serve(Listed<ServeArguments>),
+    Serve(Box<ServeArguments>),
     /// Run a command in a Linux guest, in virtual time, on modelled drives.
-    Lab(Listed<LabArguments>),
+    Lab(Box<LabArguments>),
     /// Repeat published experiments on modelled drives, and compare with the published figures.
-    Reproduce(Listed<ReproduceArguments>),
+    Reproduce(Box<ReproduceArguments>),
     /// Print a shell completion script.
     #[command(after_help = COMPLETIONS_EXAMPLES)]
     Completions {
@@ -203,7 +201,6 @@ Examples:
   straddle check --domain all             the disks of every virtual machine of libvirt
   straddle check --domain ./web.xml       those of the one that a file describes";
 
-/// Arguments of `check`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = format!("{CHECK_EXAMPLES}\n\n{}", exit::HELP))]
 pub(crate) struct CheckArguments {
@@ -246,7 +243,8 @@ pub(crate) struct CheckArguments {
     /// The columns are TARGET, STATUS, PARTN, START, START-BYTE, SECTORS, SIZE, SIZE-BYTE, PARTTYPE, TYPE,
     /// PARTLABEL, PARTUUID, CONTENT, VERDICT and CODES. START counts in sectors of the table. With
     /// --output-format csv, they are those of its header.
-    #[arg(long, short = 'o', value_name = "LIST", value_delimiter = ',', value_parser = columns::ColumnName,
+    #[arg(long, short = 'o', value_name = "LIST", value_delimiter = ',',
+        value_parser = Completed(|| Box::new(crate::view::report::columns())),
         hide_possible_values = true, conflicts_with_all = ["json", "quiet", "verbose"])]
     pub(crate) columns: Vec<String>,
 
@@ -421,13 +419,12 @@ Examples:
   straddle explain WD10EARS               a modelled drive (straddle drive show)
   straddle explain rmw --offset 63s       the first block of a partition at sector 63";
 
-/// Arguments of `explain`.
 #[derive(Debug, Args)]
 #[command(after_help = EXPLAIN_EXAMPLES, args_conflicts_with_subcommands = true)]
 pub(crate) struct ExplainArguments {
     /// Codes, topics (old tools, terms, numbers), messages as they are printed, drives, or words that are searched for
     /// in rules, topics and the FAQ [default: list all].
-    #[arg(value_name = "CODE|TOPIC", value_parser = Completed { topics: true }, hide_possible_values = true)]
+    #[arg(value_name = "CODE|TOPIC", value_parser = Completed(|| Box::new(topics::names())), hide_possible_values = true)]
     pub(crate) words: Vec<String>,
 
     /// List all findings and topics.
@@ -443,7 +440,6 @@ pub(crate) struct ExplainArguments {
     pub(crate) topic: Option<Topic>,
 }
 
-/// Topics that can be explained besides findings.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Topic {
     /// Count the physical sectors that an I/O touches and the read-modify-writes that it needs.
@@ -506,11 +502,9 @@ fn place(text: &str) -> Result<ByteCount, String> {
     byte.map(|byte| ByteCount::new(byte.get())).ok_or_else(|| format!("sector {sector} is past 2^64 bytes"))
 }
 
-/// Parses any text, and completes to the codes of findings and, if asked for, the names of topics.
+/// Parses any text, and completes to these names.
 #[derive(Clone, Copy, Debug)]
-struct Completed {
-    topics: bool,
-}
+struct Completed(fn() -> Box<dyn Iterator<Item = &'static str>>);
 
 impl TypedValueParser for Completed {
     type Value = String;
@@ -525,9 +519,17 @@ impl TypedValueParser for Completed {
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        let is_meant = |name: &&str| self.topics || straddle_audit::rule(name).is_some();
-        Some(Box::new(crate::topics::names().filter(is_meant).map(PossibleValue::new)))
+        Some(Box::new((self.0)().map(PossibleValue::new)))
     }
+}
+
+/// Takes one of these names, which the help describes, for the value beside it.
+fn named<T: Clone + Send + Sync>(values: &'static [(&str, &str, T)]) -> impl TypedValueParser<Value = T> {
+    let described = values.iter().map(|(name, about, _)| PossibleValue::new(*name).help(*about));
+    PossibleValuesParser::new(described).try_map(|name| {
+        let known = values.iter().find(|(known, ..)| *known == name);
+        known.map(|(.., value)| value.clone()).ok_or("no such value")
+    })
 }
 
 fn positive_size(text: &str) -> Result<ByteCount, String> {
@@ -568,7 +570,7 @@ pub(crate) fn svg_file(text: &str) -> Result<PathBuf, String> {
 
 /// Parses the code of a finding, and completes to all of them.
 fn rule_code() -> impl TypedValueParser<Value = Code> {
-    Completed { topics: false }.try_map(|text| {
+    Completed(|| Box::new(RULES.iter().map(|rule| rule.code.as_str()))).try_map(|text| {
         let rule = straddle_audit::rule(&text).map(|rule| rule.code);
         rule.ok_or_else(|| format!("no finding has the code '{text}'; 'straddle explain' lists them"))
     })

@@ -23,70 +23,22 @@ pub(crate) use search::{Found, Search, alike, search};
 /// The most words of a name.
 const LONGEST_NAME: usize = 8;
 
+/// Includes the files of these topics.
+macro_rules! texts {
+    ($($name:literal)*) => { &[$(include_str!(concat!("topics/", $name, ".toml"))),*] };
+}
+
 /// The topics, in the order in which they are listed.
-const TEXTS: &[&str] = &[
-    include_str!("topics/fdisk.toml"),
-    include_str!("topics/cfdisk.toml"),
-    include_str!("topics/parted.toml"),
-    include_str!("topics/gparted.toml"),
-    include_str!("topics/gdisk.toml"),
-    include_str!("topics/windows.toml"),
-    include_str!("topics/63.toml"),
-    include_str!("topics/not-aligned.toml"),
-    include_str!("topics/stacked-start.toml"),
-    include_str!("topics/best-performance.toml"),
-    include_str!("topics/sector-boundary.toml"),
-    include_str!("topics/cylinder.toml"),
-    include_str!("topics/3072-bytes.toml"),
-    include_str!("topics/33553920.toml"),
-    include_str!("topics/optimal-transfer.toml"),
-    include_str!("topics/io-size.toml"),
-    include_str!("topics/gpt-size.toml"),
-    include_str!("topics/gpt-corrupt.toml"),
-    include_str!("topics/gpt-signatures.toml"),
-    include_str!("topics/no-label.toml"),
-    include_str!("topics/table-overlaps.toml"),
-    include_str!("topics/overlapping.toml"),
-    include_str!("topics/too-long.toml"),
-    include_str!("topics/beyond-end.toml"),
-    include_str!("topics/recursive-partition.toml"),
-    include_str!("topics/non-gpt.toml"),
-    include_str!("topics/disk-order.toml"),
-    include_str!("topics/too-small.toml"),
-    include_str!("topics/ntfs-sectors.toml"),
-    include_str!("topics/udf.toml"),
-    include_str!("topics/exfat-checksum.toml"),
-    include_str!("topics/not-a-sector.toml"),
-    include_str!("topics/mixed-sectors.toml"),
-    include_str!("topics/blocks-too-big.toml"),
-    include_str!("topics/device-size.toml"),
-    include_str!("topics/image-size.toml"),
-    include_str!("topics/swap-misaligned.toml"),
-    include_str!("topics/stripes.toml"),
-    include_str!("topics/torn-log.toml"),
-    include_str!("topics/oracle-block.toml"),
-    include_str!("topics/sql-server.toml"),
-    include_str!("topics/units.toml"),
-    include_str!("topics/512e.toml"),
-    include_str!("topics/4kn-boot.toml"),
-    include_str!("topics/reliability.toml"),
-    include_str!("topics/smart.toml"),
-    include_str!("topics/read-modify-write.toml"),
-    include_str!("topics/ashift.toml"),
-    include_str!("topics/emmc.toml"),
-    include_str!("topics/ssd.toml"),
-    include_str!("topics/nvme.toml"),
-    include_str!("topics/atomic-write.toml"),
-    include_str!("topics/raid.toml"),
-    include_str!("topics/lvm.toml"),
-    include_str!("topics/zoned.toml"),
-    include_str!("topics/cloud.toml"),
-    include_str!("topics/jumper.toml"),
-    include_str!("topics/hybrid-mbr.toml"),
-    include_str!("topics/ldm.toml"),
-    include_str!("topics/dasd.toml"),
-    include_str!("topics/multipath.toml"),
-];
+const TEXTS: &[&str] = texts! {
+    "fdisk" "cfdisk" "parted" "gparted" "gdisk" "windows" "63" "not-aligned" "stacked-start"
+    "best-performance" "sector-boundary" "cylinder" "3072-bytes" "33553920" "optimal-transfer" "io-size"
+    "gpt-size" "gpt-corrupt" "gpt-signatures" "no-label" "table-overlaps" "overlapping" "too-long"
+    "beyond-end" "recursive-partition" "non-gpt" "disk-order" "too-small" "ntfs-sectors" "udf"
+    "exfat-checksum" "not-a-sector" "mixed-sectors" "blocks-too-big" "device-size" "image-size"
+    "swap-misaligned" "stripes" "torn-log" "oracle-block" "sql-server" "units" "512e" "4kn-boot"
+    "reliability" "smart" "read-modify-write" "ashift" "emmc" "ssd" "nvme" "atomic-write" "raid" "lvm"
+    "zoned" "cloud" "jumper" "hybrid-mbr" "ldm" "dasd" "multipath"
+};
 
 /// Something that is explained: a tool, a term, a number or a message.
 #[derive(Debug, Deserialize, Serialize, JsonSchema)]

@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::{Args, ValueEnum};
 use straddle_measure::bench::{Pattern, Sync};
+use straddle_measure::real::Io;
 use straddle_units::{ByteCount, parse_size};
 
-use super::positive_size;
+use super::{named, positive_size};
 use crate::target::{TargetSpec, targets};
 
 /// The largest number of offsets: more are a mistake.
@@ -30,7 +31,6 @@ Examples:
   straddle bench random-write disk.img --used                 an existing file: contents preserved
   straddle bench --restore                                    after a crash: restore what a run had saved";
 
-/// Arguments of `bench`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct BenchArguments {
@@ -89,8 +89,12 @@ pub(crate) struct BenchArguments {
     pub(crate) seed: Option<u32>,
 
     /// random-write, strided-write: how each write is made durable [default: none].
-    #[arg(long, value_name = "HOW", value_enum)]
-    pub(crate) sync: Option<Durable>,
+    #[arg(long, value_name = "HOW", value_parser = named(&[
+        ("none", "No measure: it may stay in the drive's cache (O_SYNC on a raw disk up to Linux 2.6.31)", Sync::None),
+        ("flush", "Flush the drive's cache after each write (O_SYNC since then)", Sync::Flush),
+        ("fua", "Force unit access: each write goes directly to the medium", Sync::Fua),
+    ]))]
+    pub(crate) sync: Option<Sync>,
 
     /// sequential-write: issue an fsync after every NUMBER writes, or never if 0 [default: 1].
     #[arg(long, value_name = "NUMBER")]
@@ -123,7 +127,6 @@ pub(crate) struct BenchArguments {
     pub(crate) json: bool,
 }
 
-/// Options for real targets only.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Real disks and files")]
 pub(crate) struct RealArguments {
@@ -146,8 +149,11 @@ pub(crate) struct RealArguments {
     pub(crate) regions: Option<u32>,
 
     /// Whether to bypass the page cache [default: direct].
-    #[arg(long, value_name = "HOW", value_enum)]
-    pub(crate) io: Option<Way>,
+    #[arg(long, value_name = "HOW", value_parser = named(&[
+        ("direct", "Bypass the page cache (O_DIRECT): the drive sees the requests as they are", Io::Direct),
+        ("buffered", "Use the page cache", Io::Buffered),
+    ]))]
+    pub(crate) io: Option<Io>,
 
     /// Use areas that hold data. They are saved first, only ever written with their own contents, and
     /// compared at the end. The device or file must not be in use.
@@ -194,41 +200,11 @@ pub(crate) struct RealArguments {
     pub(crate) import_fio: Option<PathBuf>,
 }
 
-/// How requests reach a real target.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Way {
-    /// Bypass the page cache (O_DIRECT): the drive sees the requests as they are.
-    Direct,
-    /// Use the page cache.
-    Buffered,
-}
-
 /// Takes a pattern by its name, with its usual parameters.
 fn patterns() -> impl TypedValueParser<Value = Pattern> {
     let named = |pattern: &Pattern| PossibleValue::new(pattern.name()).help(pattern.about());
     PossibleValuesParser::new(Pattern::ALL.iter().map(named))
         .try_map(|name| Pattern::named(&name).ok_or("no such workload"))
-}
-
-/// How a write is made durable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Durable {
-    /// No measure: it may stay in the drive's cache (O_SYNC on a raw disk up to Linux 2.6.31).
-    None,
-    /// Flush the drive's cache after each write (O_SYNC since then).
-    Flush,
-    /// Force unit access: each write goes directly to the medium.
-    Fua,
-}
-
-impl From<Durable> for Sync {
-    fn from(how: Durable) -> Self {
-        match how {
-            Durable::None => Self::None,
-            Durable::Flush => Self::Flush,
-            Durable::Fua => Self::Fua,
-        }
-    }
 }
 
 /// Offsets in logical sectors, rising, each once.

@@ -1,11 +1,6 @@
 //! A choice of columns, as lsblk's `-o` takes it.
 
-use std::ffi::OsStr;
-
-use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
-
 use crate::exit::UsageError;
-use crate::view::report;
 
 /// The columns asked for.
 pub(crate) struct Columns<'a>(pub(crate) &'a [String]);
@@ -28,27 +23,6 @@ impl Columns<'_> {
             picked.push(column);
         }
         Ok(picked)
-    }
-}
-
-/// Parses any text, and completes to the names of columns: which of them apply depends on the format.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct ColumnName;
-
-impl TypedValueParser for ColumnName {
-    type Value = String;
-
-    fn parse_ref(
-        &self,
-        command: &clap::Command,
-        argument: Option<&clap::Arg>,
-        value: &OsStr,
-    ) -> Result<String, clap::Error> {
-        StringValueParser::new().parse_ref(command, argument, value)
-    }
-
-    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        Some(Box::new(report::columns().map(PossibleValue::new)))
     }
 }
 

@@ -6,7 +6,6 @@ use clap::Args;
 
 use crate::target::local_paths;
 
-/// What to do instead of moving partitions.
 #[derive(Debug, Args)]
 pub(crate) struct CopyArguments {
     /// Copy everything to this other disk or image instead, laid out right; the target is opened read-only.

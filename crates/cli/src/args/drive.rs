@@ -37,7 +37,6 @@ Examples:
   straddle drive fit wd10ears
   straddle drive fit ./my-drive.toml --write fitted.toml";
 
-/// Arguments of `drive`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, arg_required_else_help = true, disable_help_subcommand = true)]
 pub(crate) struct DriveArguments {
@@ -46,7 +45,6 @@ pub(crate) struct DriveArguments {
     pub(crate) action: Action,
 }
 
-/// Actions on modelled drives.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Action {
     /// List the drives that can be modelled.

@@ -8,7 +8,6 @@ Examples:
   straddle efficiency                     both usual formats
   straddle efficiency --data 4096 --overhead 15 --ecc 100";
 
-/// Arguments of `efficiency`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct EfficiencyArguments {

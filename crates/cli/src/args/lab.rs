@@ -32,9 +32,9 @@ Exit status: that of the command; 2 and 3 as for other commands if the guest cou
 cut before the command ended (--cut-after); 125 if the guest could not be prepared for the command (stderr says
 why); 130 if interrupted.";
 
-/// Arguments of `lab`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
+#[expect(missing_docs, reason = "clap would print it")]
 pub struct LabArguments {
     /// Modelled drive of the guest, with comma-separated options, or the path of a profile (see 'straddle
     /// drive list'). Can be repeated.

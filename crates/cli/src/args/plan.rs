@@ -4,11 +4,12 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
+use straddle_repair::relocate::Verify;
 use straddle_repair::{Format, Grow, Part, Place, Seed};
 use straddle_units::{BlockSize, ByteCount};
 
 use super::copy::CopyArguments;
-use super::{SectorArguments, block_size, partition_number, positive_size};
+use super::{SectorArguments, block_size, named, partition_number, positive_size};
 use crate::target::local_paths;
 
 /// Examples for `plan --help`.
@@ -29,7 +30,6 @@ A partition is SIZE[,key=value...]. SIZE is 512MiB, 2048s (sectors), 25% (of the
 (linux, esp, bios, xbootldr, swap, root, root-arm64, usr, home, srv, var, tmp, raid, lvm, luks, msdata, msr, prep, zfs, a GUID, or
 an MBR type in hexadecimal), name, fs, start, role (primary, logical), uuid, number, attrs, and boot, which takes no value.";
 
-/// Arguments of `plan`.
 #[derive(Debug, Args)]
 #[command(after_help = format!("{PLAN_EXAMPLES}\n\n{}", crate::exit::HELP))]
 pub(crate) struct PlanArguments {
@@ -73,13 +73,13 @@ pub(crate) struct PlanArguments {
     /// For a disk that was in a USB enclosure, or comes out of one.
     #[arg(
         long,
-        value_enum,
         value_name = "BYTES",
+        value_parser = named(&[("512", "512 bytes", BlockSize::B512), ("4096", "4096 bytes", BlockSize::B4096)]),
         conflicts_with_all = [
             "table", "part", "add", "delete", "grow", "repair", "relocate_backup", "file", "from_sfdisk", "start", "wipe",
         ]
     )]
-    pub(crate) convert_table: Option<SectorSize>,
+    pub(crate) convert_table: Option<BlockSize>,
 
     /// Read the request from this TOML file (see docs/plan.md), or from standard input if it is `-`; options
     /// add to it.
@@ -143,26 +143,6 @@ pub(crate) struct PlanArguments {
     pub(crate) to_sfdisk: bool,
 }
 
-/// The sector sizes that tables can be converted to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum SectorSize {
-    /// 512 bytes.
-    #[value(name = "512")]
-    B512,
-    /// 4096 bytes.
-    #[value(name = "4096")]
-    B4096,
-}
-
-impl From<SectorSize> for BlockSize {
-    fn from(size: SectorSize) -> Self {
-        match size {
-            SectorSize::B512 => Self::B512,
-            SectorSize::B4096 => Self::B4096,
-        }
-    }
-}
-
 /// The formats of new tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum TableFormat {
@@ -198,7 +178,6 @@ A plan of a table: every byte that is overwritten is saved in the backup first; 
 old or the new table. A plan of moves: what is overwritten is in the journal first; after a power cut, straddle resume goes
 on or brings back the old layout. A copy only reads its source; after an interruption, run the same command again.";
 
-/// Arguments of `apply`.
 #[derive(Debug, Args)]
 #[command(after_help = format!("{APPLY_EXAMPLES}\n\n{}", crate::exit::HELP))]
 pub(crate) struct ApplyArguments {
@@ -251,7 +230,6 @@ original nor the written data, if any other part of its partition table differs,
 of a partition that the plan created has been written to, or if what is in a partition that it grew would not fit any
 more. A disk without a serial number is recognised by its path.";
 
-/// Arguments of `undo`.
 #[derive(Debug, Args)]
 #[command(after_help = format!("{UNDO_EXAMPLES}\n\n{}", crate::exit::HELP))]
 pub(crate) struct UndoArguments {
@@ -293,7 +271,6 @@ The new table counts only when all data are in their new places. Until then an i
 cut, loses nothing: a journal has what is being overwritten. It is in unallocated space of the disk; if there is too little,
 'straddle apply' needs --journal FILE on another disk.";
 
-/// Arguments of `realign`.
 #[derive(Debug, Args)]
 #[command(after_help = format!("{REALIGN_EXAMPLES}\n\n{}", crate::exit::HELP))]
 pub(crate) struct RealignArguments {
@@ -365,17 +342,6 @@ fn start_of(text: &str) -> Result<(u32, Place), String> {
     Ok((number, place.parse().map_err(|error: straddle_repair::PlanError| error.to_string())?))
 }
 
-/// How moved data are checked.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum VerifyMode {
-    /// Read everything back after it was flushed.
-    #[default]
-    Read,
-    /// Trust the disk.
-    None,
-}
-
-/// How data are moved.
 #[derive(Debug, Args)]
 pub(crate) struct MoveArguments {
     /// File on another disk for the journal of moves [default: unallocated space of the target].
@@ -383,8 +349,11 @@ pub(crate) struct MoveArguments {
     pub(crate) journal: Option<PathBuf>,
 
     /// How moved data are checked.
-    #[arg(long, value_enum, value_name = "HOW", default_value_t)]
-    pub(crate) verify: VerifyMode,
+    #[arg(long, value_name = "HOW", default_value = "read", value_parser = named(&[
+        ("read", "Read everything back after it was flushed", Verify::Read),
+        ("none", "Trust the disk", Verify::None),
+    ]))]
+    pub(crate) verify: Verify,
 
     /// Go on if a sector cannot be read, and write this new file: a ddrescue map of the sectors.
     #[arg(long, value_name = "MAP", value_hint = clap::ValueHint::FilePath)]
@@ -405,7 +374,6 @@ program wrote where data of the move are is not brought back.
 
 A sector of the table that a power cut has torn is restored from the journal, on the disk or in the file.";
 
-/// Arguments of `resume`.
 #[derive(Debug, Args)]
 #[command(after_help = format!("{RESUME_EXAMPLES}\n\n{}", crate::exit::HELP))]
 pub(crate) struct ResumeArguments {

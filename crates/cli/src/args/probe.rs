@@ -20,7 +20,6 @@ Examples:
   straddle probe /dev/sdb                              a real disk: free space only
   straddle probe /dev/sdb --used                       an unmounted one: everywhere, contents preserved";
 
-/// Arguments of `probe`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ProbeArguments {

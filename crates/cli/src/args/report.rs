@@ -17,7 +17,6 @@ Examples:
 On each host: 'straddle check --json > HOST.json'. With '--cost drive:NAME', the report also has what
 misalignment costs. contrib/ansible has a role that collects the audits of all hosts.";
 
-/// Arguments of `report`.
 #[derive(Debug, Args)]
 #[command(after_help = format!("{EXAMPLES}\n\n{}", exit::HELP))]
 pub(crate) struct ReportArguments {

@@ -4,8 +4,8 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::Args;
-use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 
+use super::Completed;
 use crate::exit;
 use crate::target;
 use crate::target::local_paths;
@@ -32,12 +32,12 @@ Examples:
 pub const EXPERIMENTS: [&str; 7] =
     ["afd-2019", "desno-2010", "lulf-2010", "miller-2010", "pronk-2010", "smith-2010", "spectre256-2012"];
 
-/// Arguments of `reproduce`.
 #[derive(Debug, Args)]
 #[command(after_help = format!("{EXAMPLES}\n\n{}", exit::HELP))]
+#[expect(missing_docs, reason = "clap would print it")]
 pub struct ReproduceArguments {
     /// Published experiments, or files in their format [default: every shipped experiment].
-    #[arg(value_name = "EXPERIMENT", value_parser = ExperimentNames, hide_possible_values = true)]
+    #[arg(value_name = "EXPERIMENT", value_parser = Completed(|| Box::new(EXPERIMENTS.into_iter())), hide_possible_values = true)]
     pub experiments: Vec<String>,
 
     /// Run only what was published for this modelled drive. If nothing was, run on it what was published for
@@ -118,25 +118,4 @@ pub struct ReproduceArguments {
     /// Print JSON (see `straddle schema reproduce`).
     #[arg(long)]
     pub json: bool,
-}
-
-/// Takes any text, but offers the shipped experiments to completions.
-#[derive(Clone, Debug)]
-struct ExperimentNames;
-
-impl TypedValueParser for ExperimentNames {
-    type Value = String;
-
-    fn parse_ref(
-        &self,
-        command: &clap::Command,
-        argument: Option<&clap::Arg>,
-        value: &std::ffi::OsStr,
-    ) -> Result<String, clap::Error> {
-        StringValueParser::new().parse_ref(command, argument, value)
-    }
-
-    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        Some(Box::new(EXPERIMENTS.into_iter().map(PossibleValue::new)))
-    }
 }

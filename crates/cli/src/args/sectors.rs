@@ -3,7 +3,6 @@
 use clap::Args;
 use straddle_device::Assume;
 
-/// What the sectors of a target are, where the device does not say or is wrong.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct SectorArguments {
     /// Topology the target is meant for, as for `check`.

@@ -25,10 +25,10 @@ Examples:
 Exit status: 0 ended by SIGINT, SIGTERM or quit; 3 the power was cut, or an error occurred; 4 an address is in use, is
 a file of another type, or does not belong to this machine.";
 
-/// Arguments of `serve`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 #[command(group = ArgGroup::new("address").required(true).multiple(true).args(["nbd", "vhost_user"]))]
+#[expect(missing_docs, reason = "clap would print it")]
 pub struct ServeArguments {
     /// Modelled drive, with comma-separated options (see 'straddle drive list').
     #[arg(value_name = "TARGET", value_parser = targets(), hide_possible_values = true)]

@@ -26,7 +26,6 @@ length (bytes); other columns are ignored:
   0,W,1048576,4096
   150.5,R,0,65536";
 
-/// Arguments of `sim`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct SimArguments {

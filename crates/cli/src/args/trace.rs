@@ -50,7 +50,6 @@ Exit status: 0 recorded, also if stopped by Ctrl-C; 2 not a block device, or one
 kernel's events cannot be read, the file cannot be written, or the disk went away (what was recorded until then is
 kept).";
 
-/// Arguments of `trace`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(disable_help_subcommand = true)]
@@ -108,7 +107,6 @@ pub(crate) struct TraceArguments {
     pub(crate) json: bool,
 }
 
-/// What `trace` does besides counting.
 #[derive(Debug, Subcommand)]
 pub(crate) enum TraceAction {
     /// Record the requests that the kernel issues to a disk, and their completions, in blktrace's format.
@@ -140,7 +138,6 @@ pub(crate) struct RecordArguments {
     pub(crate) json: bool,
 }
 
-/// How a trace is read.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct SourceArguments {
     /// Trace format [default: detected from the first bytes].

@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use straddle_repair::apply::{ApplyError, BackedUp, Backup, LaterWrites, Prepared, Progress};
+use straddle_repair::relocate::Verify;
 use straddle_repair::{Step, Target};
 
 use super::copy;
 use super::realign;
 use super::saved::Saved;
-use crate::args::{ApplyArguments, UndoArguments, VerifyMode};
+use crate::args::{ApplyArguments, UndoArguments};
 use crate::durability::{self, Needed};
 use crate::exit::{Exit, RefusedError, UsageError};
 use crate::output::{self, plural, quote_path};
@@ -33,7 +34,7 @@ fn check_options(saved: &Saved, arguments: &ApplyArguments) -> Result<(), UsageE
         Saved::Table(_) if moves.journal.is_some() || moves.skip_bad.is_some() => {
             "--journal and --skip-bad are for plans of 'straddle realign'"
         }
-        Saved::Table(_) if moves.verify == VerifyMode::None => {
+        Saved::Table(_) if moves.verify == Verify::None => {
             "--verify none is for plans of 'straddle realign': a table is always read back"
         }
         Saved::Table(_) | Saved::Moves(_) | Saved::Copy(_) => return Ok(()),

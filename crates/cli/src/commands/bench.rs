@@ -100,7 +100,7 @@ fn workload(arguments: &BenchArguments, pattern: Pattern, target: &TargetSpec) -
         blocks: arguments.blocks.or_else(|| (random && !modelled).then_some(u64::MAX)),
         // On a real target the order of turns is random too.
         seed: arguments.seed.filter(|_| random || modelled),
-        sync: arguments.sync.map(Into::into),
+        sync: arguments.sync,
         fsync_each: arguments.fsync_each,
     };
     let foreign = |foreign: ForeignParameter| {

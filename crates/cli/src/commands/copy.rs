@@ -21,7 +21,7 @@ use straddle_units::ByteCount;
 use super::plan::random_seed;
 use super::realign::{UnreadableMap, check_map};
 use super::saved::save;
-use crate::args::{ApplyArguments, RealignArguments, VerifyMode};
+use crate::args::{ApplyArguments, RealignArguments};
 use crate::exit::{Exit, RefusedError, UsageError};
 use crate::output::{self, quote_path};
 use crate::output_file;
@@ -163,13 +163,9 @@ fn run(
 ) -> Result<Copied> {
     let moves = &arguments.moves;
     let name = arguments.write.display().to_string();
-    let verify = match moves.verify {
-        VerifyMode::Read => Verify::Read,
-        VerifyMode::None => Verify::None,
-    };
     let unreadable = if moves.skip_bad.is_some() { Unreadable::IsListed } else { Unreadable::Stops };
     let mut watch = |stage, progress| watch(&mut watcher, &name, stage, progress);
-    Ok(made.run(source, &mut target, (verify, unreadable), (&mut watch, &mut |bad| map.list(bad)))?)
+    Ok(made.run(source, &mut target, (moves.verify, unreadable), (&mut watch, &mut |bad| map.list(bad)))?)
 }
 
 /// Shows how far a stage is.
@@ -288,8 +284,8 @@ fn report(copied: Copied, made: &Copy, arguments: &ApplyArguments, name: &str) -
         return Ok(Exit::INTERRUPTED);
     };
     let how = match arguments.moves.verify {
-        VerifyMode::Read => "copied and read back",
-        VerifyMode::None => "copied",
+        Verify::Read => "copied and read back",
+        Verify::None => "copied",
     };
     writeln!(out, "{shown}: {} {how}, the table is written", made.total())?;
     writeln!(out, "  it has the identities of its source: do not use both at the same time")?;

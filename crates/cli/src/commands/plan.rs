@@ -43,7 +43,7 @@ pub(crate) fn run(arguments: &PlanArguments) -> Result<Exit> {
     };
     let name = arguments.target.display().to_string();
     let depth = match arguments.convert_table {
-        Some(size) => Depth::OtherSectors { former: arguments.logical, new: size.into() },
+        Some(size) => Depth::OtherSectors { former: arguments.logical, new: size },
         None => Depth::Contents,
     };
     let present = Present::to_change(&arguments.target, &options, depth).with_context(|| name.clone())?;

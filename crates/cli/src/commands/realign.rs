@@ -14,7 +14,7 @@ use straddle_repair::apply::ApplyError;
 use straddle_repair::realign::{
     self, JournalFile, JournalPlace, Listing, MoveError, Outcome, Realign, RealignError, Run, Wanted,
 };
-use straddle_repair::relocate::{Bad, Verify};
+use straddle_repair::relocate::Bad;
 use straddle_repair::{Depth, Document, Present};
 use straddle_repair::{Place, Situation, Target};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, ErrorKind, Lba};
@@ -23,7 +23,7 @@ use super::at_boot;
 use super::copy;
 use super::realign_hints;
 use super::saved::save;
-use crate::args::{AtBoot, MoveArguments, RealignArguments, ResumeArguments, VerifyMode};
+use crate::args::{AtBoot, MoveArguments, RealignArguments, ResumeArguments};
 use crate::durability::{self, Needed};
 use crate::estimate;
 use crate::exit::{Exit, RefusedError, UsageError};
@@ -199,10 +199,7 @@ fn say_restored(saved: &Path, path: &Path) {
 fn carry(run: Run<'_>, name: &str, path: &Path, moves: &MoveArguments, is_back: bool) -> Result<Exit> {
     let mut watcher = Watcher::start(if is_back { "moving back" } else { "moving" })?;
     let mut watch = |progress| watcher.look(progress);
-    let mut run = run.verify(match moves.verify {
-        VerifyMode::Read => Verify::Read,
-        VerifyMode::None => Verify::None,
-    });
+    let mut run = run.verify(moves.verify);
     if moves.skip_bad.is_some() {
         run = run.skip_bad();
     }

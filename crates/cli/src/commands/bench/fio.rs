@@ -9,7 +9,7 @@ use straddle_measure::bench::fio::{self, Job};
 use straddle_measure::bench::{Clock, Description, Host, WarmUp, Workload};
 use straddle_measure::real::Io;
 
-use crate::args::{BenchArguments, Way};
+use crate::args::BenchArguments;
 use crate::exit::{Exit, RefusedError, UsageError};
 use crate::output::quote_path;
 use crate::output_file;
@@ -32,7 +32,7 @@ pub(super) fn emit(
     };
     refuse_bare_drive(path_of)?;
     let name = settled(path_of)?;
-    let way = if arguments.real.io == Some(Way::Buffered) { Io::Buffered } else { Io::Direct };
+    let way = arguments.real.io.unwrap_or(Io::Direct);
     if workload.writes() {
         check_given_up(path_of, arguments.real.destroy_data.as_deref(), way)?;
     }

@@ -19,7 +19,7 @@ use straddle_measure::real::{
 use straddle_units::Span;
 use straddle_units::io::Nanos;
 
-use crate::args::{BenchArguments, Way};
+use crate::args::BenchArguments;
 use crate::durability::{self, Needed};
 use crate::exit::{Exit, RefusedError, UsageError};
 use crate::interrupt::on_interrupt;
@@ -181,7 +181,7 @@ fn intent<'a>(
     let intent = Intent {
         path,
         contents,
-        io: if real.io == Some(Way::Buffered) { Io::Buffered } else { Io::Direct },
+        io: real.io.unwrap_or(Io::Direct),
         regions: real.regions,
         bytes: real.area.map_or(AREA, |area| area.get()),
         seed: seed(arguments),
