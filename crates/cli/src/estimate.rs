@@ -129,7 +129,6 @@ impl Model {
     }
 }
 
-/// The estimate in words.
 pub(crate) fn words(estimate: &Estimate) -> String {
     let Estimate { read, written, journal, .. } = estimate;
     let bytes = |count: u64| ByteCount::new(count).to_string();

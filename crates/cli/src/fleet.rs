@@ -156,7 +156,6 @@ struct Price {
     wear: Option<f64>,
 }
 
-/// What is kept of a disk.
 #[derive(Debug)]
 struct Disk {
     name: String,
@@ -166,7 +165,6 @@ struct Disk {
     price: Option<Price>,
 }
 
-/// What is kept of a host.
 #[derive(Debug)]
 struct Host {
     /// The file of its audit.
@@ -223,7 +221,6 @@ impl Fleet {
         Some((name, former.source))
     }
 
-    /// Whether there is no audit.
     pub(crate) fn is_empty(&self) -> bool {
         self.hosts.is_empty()
     }

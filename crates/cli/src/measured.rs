@@ -52,7 +52,6 @@ impl Measured {
         })
     }
 
-    /// Returns the text of the file.
     pub(crate) fn to_json(&self) -> Result<String, serde_json::Error> {
         serde_json::to_string_pretty(self).map(|text| text + "\n")
     }

@@ -96,7 +96,6 @@ pub(crate) struct Watcher {
 }
 
 impl Watcher {
-    /// Starts with a word for what is done.
     pub(crate) fn start(what: &'static str) -> Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         on_interrupt(&stop).context("cannot watch for Ctrl-C")?;

@@ -96,7 +96,6 @@ pub(crate) enum Subject {
     Rule(&'static Rule),
     /// A topic.
     Topic(Explained),
-    /// A question of the FAQ.
     Question(&'static Question),
 }
 
@@ -128,7 +127,6 @@ impl From<&'static Topic> for Explained {
     }
 }
 
-/// Returns every topic.
 pub(crate) fn all() -> &'static [Topic] {
     static PARSED: OnceLock<Vec<Topic>> = OnceLock::new();
     // A test parses each text, so that none is left out here.

@@ -179,7 +179,6 @@ pub(crate) fn undo(arguments: &UndoArguments) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-/// Lists every write, one per line.
 fn listing(steps: &[Step]) -> String {
     let line = |step: &Step| match step {
         Step::Write { at, new, what, .. } => {

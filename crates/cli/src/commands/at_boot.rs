@@ -37,7 +37,6 @@ pub(super) fn prepare(disk: &Path, realign: &Realign, present: &Present) -> Resu
     Ok(Exit::Success)
 }
 
-/// Removes what [`prepare`] installed.
 pub(super) fn cancel(disk: &Path) -> Result<Exit> {
     let name = disk.display().to_string();
     on_interrupt(&Arc::default()).context("cannot watch for Ctrl-C")?;

@@ -76,7 +76,6 @@ fn target(arguments: &BenchArguments) -> Vec<&Path> {
     arguments.target.iter().filter_map(TargetSpec::path).collect()
 }
 
-/// Prints the result in the form asked for.
 fn show(bench: &Bench<'_>, arguments: &BenchArguments) -> Result<()> {
     // The figures first: a picture that cannot be written does not cost them.
     if arguments.json {

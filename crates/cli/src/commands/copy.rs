@@ -28,7 +28,6 @@ use crate::output_file;
 use crate::progress::Watcher;
 use crate::view::text;
 
-/// Opens the disk that is copied.
 fn open_source(path: &Path, options: &Options) -> Result<Present> {
     let name = path.display().to_string();
     let source = Present::to_copy(path, options).with_context(|| name.clone())?;
@@ -39,7 +38,6 @@ fn open_source(path: &Path, options: &Options) -> Result<Present> {
     Ok(source)
 }
 
-/// Plans a copy.
 pub(super) fn plan(arguments: &RealignArguments, new: &Path) -> Result<Exit> {
     let copy = &arguments.copy;
     let options = Options {
@@ -112,7 +110,6 @@ fn check_apart(old: &Path, options: &Options, new: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Makes the copy of a plan.
 pub(super) fn apply(made: &Copy, arguments: &ApplyArguments) -> Result<Exit> {
     let from = arguments.from.as_deref();
     let from = from.ok_or_else(|| UsageError("a copy needs its source: --from SOURCE".to_owned()))?;
@@ -168,7 +165,6 @@ fn run(
     Ok(made.run(source, &mut target, (moves.verify, unreadable), (&mut watch, &mut |bad| map.list(bad)))?)
 }
 
-/// Shows how far a stage is.
 fn watch(
     watcher: &mut Watcher,
     name: &str,

@@ -9,7 +9,6 @@ use anyhow::{Context, Result};
 
 use crate::exit::{Exit, UsageError};
 
-/// The program.
 const PROGRAM: &str = "straddle-lab";
 
 /// Runs `straddle-lab` in place of this program, with its arguments: the one beside it, or else on the PATH. It returns

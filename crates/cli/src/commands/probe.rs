@@ -25,7 +25,6 @@ use crate::view::json::Document;
 use crate::view::json::probe::ProbeReport;
 use crate::view::text;
 
-/// The largest request of a probe, in bytes.
 const MAX_REQUEST: u64 = 16 << 20;
 
 pub(crate) fn run(arguments: &ProbeArguments) -> Result<Exit> {
@@ -82,7 +81,6 @@ struct Probed {
     notes: Vec<String>,
 }
 
-/// The target of a probe.
 enum Subject {
     Modelled(Box<Modelled>),
     Real(Box<Prepared>),

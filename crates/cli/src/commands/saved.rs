@@ -13,7 +13,6 @@ use crate::exit::{RefusedError, UsageError};
 use crate::input;
 use crate::output_file;
 
-/// The largest plan in bytes.
 pub(super) const LARGEST_PLAN: u64 = 16 << 20;
 
 /// A plan that was saved.
@@ -27,7 +26,6 @@ pub(super) enum Saved {
 }
 
 impl Saved {
-    /// Reads the plan in a file.
     pub(super) fn load(path: &Path) -> Result<Self> {
         let unread = || format!("{}: cannot read the plan", path.display());
         let metadata = fs::metadata(path).with_context(unread)?;

@@ -114,7 +114,6 @@ pub(crate) struct Detail<'a> {
 }
 
 impl Fleet {
-    /// Counts everything.
     pub(crate) fn digest(&self) -> Digest<'_> {
         let mut tally = Tally::default();
         let mut models: BTreeMap<&str, Tally> = BTreeMap::new();

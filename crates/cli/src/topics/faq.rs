@@ -18,7 +18,6 @@ pub(crate) struct Question {
     pub(crate) about: Vec<String>,
 }
 
-/// Returns every question.
 pub(crate) fn questions() -> &'static [Question] {
     static PARSED: OnceLock<Vec<Question>> = OnceLock::new();
     PARSED.get_or_init(|| TEXT.split("\n## ").skip(1).map(question).collect())

@@ -42,7 +42,6 @@ pub(crate) trait Report {
     }
 }
 
-/// Whether a report is written in place of text.
 pub(crate) fn is_wanted(arguments: &CheckArguments) -> bool {
     arguments.json || arguments.output_format.is_some() || !arguments.columns.is_empty()
 }

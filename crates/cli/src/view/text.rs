@@ -49,7 +49,6 @@ pub(crate) fn wrap_to(width: usize, text: &str, first: &str, indent: &str) -> St
         .replace("\u{a0}%", " %")
 }
 
-/// Returns the style of a severity.
 pub(crate) fn severity_style(severity: Severity) -> Style {
     match severity {
         Severity::Error => style::ERROR,

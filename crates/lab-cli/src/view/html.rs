@@ -18,7 +18,6 @@ use crate::view::json::reproduce::{Reproduced, ReproducedExperiment, fitted};
 use crate::view::text::reproduce::{band, measure, misses};
 use crate::view::text::{duration, number};
 
-/// Returns the whole page.
 pub(crate) fn page(reproduced: &Reproduced) -> String {
     let names: Vec<&str> =
         reproduced.experiments.iter().map(|reproduced| reproduced.experiment.name.as_str()).collect();

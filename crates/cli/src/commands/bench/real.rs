@@ -26,7 +26,7 @@ use crate::interrupt::on_interrupt;
 use crate::output::{self};
 use crate::output_file::{self, OutputFile};
 use crate::progress::Bar;
-use crate::view::json::bench::{self, Bench, InTurns, WorkloadReport};
+use crate::view::json::bench::{self, Bench, Turns, WorkloadReport};
 use crate::{target, unfinished};
 
 /// Intended duration of one turn.
@@ -78,25 +78,17 @@ pub(super) fn run(arguments: &BenchArguments, path: &Path, workload: &Workload) 
         measured => measured?,
     };
     let warnings = real.warnings(workload, &measured);
-    report(
-        arguments,
-        &real,
-        workload,
-        &InTurns { measured: &measured, order: &order, io: real.io(), kept, warnings: &warnings },
-    )?;
-    drop(made);
-    if let Some(error) = failed {
-        return Err(error).context("cannot export the samples");
-    }
-    Ok(if measured.ended == Ended::Interrupted { INTERRUPTED } else { Exit::Success })
-}
-
-fn report(
-    arguments: &BenchArguments,
-    real: &Finished,
-    workload: &Workload,
-    turns: &InTurns<'_>,
-) -> Result<()> {
+    let turns = Turns {
+        rounds: measured.rounds,
+        requests: measured.requests,
+        ended: measured.ended,
+        precision: order.precision,
+        seed: order.seed,
+        io: real.io(),
+        contents: kept,
+        areas: &order.regions,
+        warnings: &warnings,
+    };
     let bench = Bench {
         target: real.description(),
         capacity: real.capacity().get(),
@@ -104,10 +96,15 @@ fn report(
         workload,
         host: Host::default(),
         warm_up: WarmUp::Runs(arguments.warmup.unwrap_or(0)),
-        sweep: &turns.measured.sweep,
-        turns: Some(turns),
+        sweep: &measured.sweep,
+        turns: Some(&turns),
     };
-    super::show(&bench, arguments)
+    super::show(&bench, arguments)?;
+    drop(made);
+    if let Some(error) = failed {
+        return Err(error).context("cannot export the samples");
+    }
+    Ok(if measured.ended == Ended::Interrupted { INTERRUPTED } else { Exit::Success })
 }
 
 /// Returns the target that was compared with its previous contents, or an error with the command that restores

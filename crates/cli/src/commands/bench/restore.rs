@@ -12,7 +12,6 @@ use crate::args::BenchArguments;
 use crate::exit::Exit;
 use crate::output::{self, printable};
 
-/// Restores what interrupted runs overwrote.
 pub(super) fn restore_all(arguments: &BenchArguments) -> Result<Exit> {
     let folder = journals(arguments.real.journals.as_deref())?;
     let found = left(&folder)

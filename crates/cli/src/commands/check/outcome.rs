@@ -35,7 +35,6 @@ pub(super) struct Outcome {
 }
 
 impl Outcome {
-    /// Returns the outcome for a target from the result of examining it.
     pub(super) fn of(subject: &Subject, examined: Result<Examined>, run: &Run) -> Self {
         let name = subject.name();
         let error = match examined {

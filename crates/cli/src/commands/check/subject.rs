@@ -40,7 +40,6 @@ pub(super) enum Subject {
 }
 
 impl Subject {
-    /// The name of the target, as it is printed.
     pub(super) fn name(&self) -> String {
         match self {
             Self::Local(target) => target.to_string(),
@@ -50,7 +49,6 @@ impl Subject {
         }
     }
 
-    /// The path that is opened.
     pub(super) fn path(&self) -> Option<&Path> {
         match self {
             Self::Local(target) => target.path(),
@@ -60,7 +58,6 @@ impl Subject {
     }
 }
 
-/// Returns what the run is about.
 pub(super) fn all(arguments: &CheckArguments) -> Result<Vec<Subject>> {
     if arguments.domains.is_empty() {
         return targets(arguments);
@@ -84,7 +81,6 @@ impl From<ReadTarget> for Subject {
     }
 }
 
-/// Returns the disks of the domains that `word` names.
 fn of_domain(word: &str, libvirt: &Libvirt, is_quiet: bool) -> Vec<Subject> {
     let failed = |name: &str, why| vec![Subject::Failed { name: format!("domain:{name}"), why }];
     let domains = match libvirt.domains(word) {
@@ -114,7 +110,6 @@ fn of_domain(word: &str, libvirt: &Libvirt, is_quiet: bool) -> Vec<Subject> {
     subjects
 }
 
-/// Returns the targets given, or every disk.
 fn targets(arguments: &CheckArguments) -> Result<Vec<Subject>> {
     if !arguments.targets.is_empty() {
         if arguments.all {

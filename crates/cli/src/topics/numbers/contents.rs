@@ -100,7 +100,6 @@ pub(super) fn stripes(numbers: &Numbers) -> Option<Vec<String>> {
     Some(vec![said])
 }
 
-/// Returns the power of two that a size is.
 fn power(size: u64) -> Option<u32> {
     size.is_power_of_two().then(|| size.trailing_zeros())
 }

@@ -60,7 +60,6 @@ pub fn svg(chart: &Chart<'_>) -> String {
     wide(chart) + &narrow::svg(chart)
 }
 
-/// Begins the element.
 fn begin(class: &str, chart: &Chart<'_>, width: f64, height: f64) -> String {
     let title = escaped(chart.title);
     format!(
@@ -148,7 +147,6 @@ fn scale(chart: &Chart<'_>, from: f64, to: f64) -> (Axis, Vec<f64>, f64) {
     (Axis { low: 0.0, high, from, to, is_logarithmic: false }, steps, 0.0)
 }
 
-/// Draws the legend above the bars.
 fn legend(text: &mut String, chart: &Chart<'_>) {
     let mut left = LEFT;
     for (name, index) in entries(chart) {
@@ -157,7 +155,6 @@ fn legend(text: &mut String, chart: &Chart<'_>) {
     }
 }
 
-/// Draws an entry of the legend.
 fn key(text: &mut String, (left, top): (f64, f64), name: &str, index: Option<usize>) {
     let _ = match index {
         Some(index) => {

@@ -41,13 +41,11 @@ pub(crate) enum Shape {
     Ratios(Vec<Bar>),
 }
 
-/// A remark at a point of a curve.
 pub(crate) struct Remark {
     pub(crate) at: (f64, f64),
     pub(crate) text: String,
 }
 
-/// A bar.
 pub(crate) struct Bar {
     /// The label below it.
     pub(crate) label: String,
@@ -102,7 +100,6 @@ impl Axis {
     }
 }
 
-/// The axes of a panel.
 struct Scale {
     x: Axis,
     y: Axis,

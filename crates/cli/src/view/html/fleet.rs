@@ -30,7 +30,6 @@ const COLOURS: [(&str, &str); 7] = [
     ("failed", "failed"),
 ];
 
-/// Returns the whole page.
 pub(crate) fn page(digest: &Digest<'_>) -> String {
     let title = format!("Sector alignment of {}", plural(digest.hosts.len(), "host"));
     let mut text = String::new();

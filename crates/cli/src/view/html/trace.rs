@@ -18,7 +18,6 @@ const LISTED: usize = 200;
 /// The most lengths in the table.
 const SIZES: usize = 40;
 
-/// Returns the whole page.
 pub(crate) fn page(counted: &Counted<'_>) -> String {
     let mut text = paragraph(&headline(counted), "soft");
     for (index, sentence) in sentences(counted).iter().enumerate() {

@@ -3,8 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 use straddle_measure::bench::{
-    Arm, Clock, Description, Ended, Host, Measured, Order, Parameters, Ratio, Samples, Sweep, WarmUp,
-    Workload,
+    Arm, Clock, Description, Ended, Host, Parameters, Ratio, Samples, Sweep, WarmUp, Workload,
 };
 use straddle_measure::real::Io;
 use straddle_units::Span;
@@ -37,31 +36,31 @@ pub(crate) struct BenchReport<'a> {
     cheapest_offsets_sectors: Vec<u64>,
     /// How the arms took turns; absent if each was run by itself.
     #[serde(skip_serializing_if = "Option::is_none")]
-    turns: Option<Turns<'a>>,
+    turns: Option<&'a Turns<'a>>,
 }
 
 /// How arms took turns.
 #[derive(Debug, Serialize, JsonSchema)]
-struct Turns<'a> {
+pub(crate) struct Turns<'a> {
     /// The number of complete rounds, each with two turns of every arm.
-    rounds: usize,
+    pub(crate) rounds: usize,
     /// The number of requests in a turn.
-    requests: u64,
+    pub(crate) requests: u64,
     /// Why no further round was begun.
-    ended: Ended,
+    pub(crate) ended: Ended,
     /// The precision that was asked for, as a fraction of each ratio.
-    precision: f64,
+    pub(crate) precision: f64,
     /// The seed of the order of turns and of all places.
-    seed: u64,
+    pub(crate) seed: u64,
     /// How data was transferred: "direct", past the page cache (`O_DIRECT`), or "buffered", through it.
     #[schemars(with = "String")]
-    io: Io,
+    pub(crate) io: Io,
     /// What happened to the previous contents of the target.
-    contents: &'static str,
+    pub(crate) contents: &'static str,
     /// The areas of the target that were used.
-    areas: &'a [Span],
+    pub(crate) areas: &'a [Span],
     /// Conditions under which the figures may be misleading.
-    warnings: &'a [String],
+    pub(crate) warnings: &'a [String],
 }
 
 /// A target.
@@ -138,7 +137,7 @@ pub(crate) struct Bench<'a> {
     pub(crate) warm_up: WarmUp,
     pub(crate) sweep: &'a Sweep,
     /// How the arms took turns, if they did.
-    pub(crate) turns: Option<&'a InTurns<'a>>,
+    pub(crate) turns: Option<&'a Turns<'a>>,
 }
 
 impl Bench<'_> {
@@ -146,16 +145,6 @@ impl Bench<'_> {
     pub(crate) fn is_single(&self) -> bool {
         self.turns.is_none() && self.target.clock == Clock::Wall && self.sweep.arms().len() > 1
     }
-}
-
-/// How the arms took turns on a real target.
-pub(crate) struct InTurns<'a> {
-    pub(crate) measured: &'a Measured,
-    pub(crate) order: &'a Order,
-    pub(crate) io: Io,
-    /// What happened to the target's contents.
-    pub(crate) kept: &'static str,
-    pub(crate) warnings: &'a [String],
 }
 
 impl<'a> BenchReport<'a> {
@@ -180,17 +169,7 @@ impl<'a> BenchReport<'a> {
             worst_offset_sectors: sweep.worst().offset,
             differs: (!bench.is_single()).then(|| sweep.differs()),
             cheapest_offsets_sectors: sweep.cheapest(),
-            turns: bench.turns.map(|turns| Turns {
-                rounds: turns.measured.rounds,
-                requests: turns.measured.requests,
-                ended: turns.measured.ended,
-                precision: turns.order.precision,
-                seed: turns.order.seed,
-                io: turns.io,
-                contents: turns.kept,
-                areas: &turns.order.regions,
-                warnings: turns.warnings,
-            }),
+            turns: bench.turns,
         }
     }
 }

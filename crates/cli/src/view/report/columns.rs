@@ -35,7 +35,6 @@ const ALL: [Column; 15] = [
 /// The columns to which `+NAME` adds.
 const USUAL: [&str; 8] = ["TARGET", "PARTN", "START", "START-BYTE", "SIZE", "TYPE", "CONTENT", "VERDICT"];
 
-/// Returns the names of all columns.
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     ALL.iter().map(|(name, ..)| *name)
 }

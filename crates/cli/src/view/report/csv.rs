@@ -13,12 +13,10 @@ const HEADER: &str = "target,status,code,severity,partition,layer,offset_bytes,b
                       message,fix,risk,caution,commands,ignored";
 const COLUMNS: usize = 16;
 
-/// Returns the names of all columns.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
     HEADER.split(',')
 }
 
-/// A table of findings, in all columns or those asked for.
 #[derive(Debug)]
 pub(crate) struct Csv {
     /// Their indexes in the header.

@@ -6,7 +6,6 @@ use super::{Report, fix_lines, nothing, place, unjudged};
 use crate::output::printable;
 use crate::view::json::TargetReport;
 
-/// An annotation for each finding.
 #[derive(Debug)]
 pub(crate) struct Github {
     /// Whether a target that holds nothing to judge is an error.

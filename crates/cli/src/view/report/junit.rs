@@ -7,7 +7,6 @@ use crate::view::json::TargetReport;
 use crate::view::json::finding::{FindingReport, IgnoredReport};
 use crate::view::markup::escaped;
 
-/// Suites of test cases.
 #[derive(Debug)]
 pub(crate) struct Junit {
     /// The severities that fail a test case; the others pass.

@@ -10,7 +10,6 @@ use super::{Report, nothing, unjudged};
 use crate::output::printable;
 use crate::view::json::{Status, TargetReport};
 
-/// What is counted, until the end.
 #[derive(Debug, Default)]
 pub(crate) struct Prometheus {
     findings: BTreeMap<[String; 4], u64>,

@@ -13,7 +13,6 @@ use crate::view::json::finding::{FindingReport, IgnoredReport};
 /// Bytes that a URI holds as they are (RFC 3986, section 2.3), and the separator of its segments.
 const PLAIN: &[u8] = b"-._~/";
 
-/// One run, whose results are written as they come.
 #[derive(Debug, Default)]
 pub(crate) struct Sarif {
     results: usize,

@@ -11,7 +11,7 @@ use straddle_units::ByteCount;
 use crate::output::{paint, plural, printable, style};
 use crate::view::chart::svg::{self, Panel, Shape};
 use crate::view::chart::terminal::bar;
-use crate::view::json::bench::{Bench, InTurns};
+use crate::view::json::bench::{Bench, Turns};
 use crate::view::text::{clock, plain_table, right, trimmed, wrap_to};
 
 use verdict::{each, in_turns, verdict};
@@ -193,14 +193,13 @@ fn notes(bench: &Bench<'_>) -> Vec<String> {
 }
 
 /// Describes how the arms took turns, and what became of the target's contents.
-fn how(turns: &InTurns<'_>, warm_up: WarmUp) -> String {
-    let (measured, order) = (turns.measured, turns.order);
-    let ended = match measured.ended {
-        Ended::Precise => format!("until every ratio was within {} %", order.precision * 100.0),
+fn how(turns: &Turns<'_>, warm_up: WarmUp) -> String {
+    let ended = match turns.ended {
+        Ended::Precise => format!("until every ratio was within {} %", turns.precision * 100.0),
         Ended::Limit => "until the time was up".to_owned(),
         Ended::Interrupted => "until it was interrupted".to_owned(),
     };
-    let bytes: u64 = order.regions.iter().map(|area| area.len().get()).sum();
+    let bytes: u64 = turns.areas.iter().map(|area| area.len().get()).sum();
     let io = match turns.io {
         Io::Direct => "direct I/O",
         Io::Buffered => "through the page cache",
@@ -211,12 +210,12 @@ fn how(turns: &InTurns<'_>, warm_up: WarmUp) -> String {
     };
     format!(
         "{warmed}{} with two turns of {} for each offset, {ended}; {io}; {} in {}, seed {}; {}",
-        plural(measured.rounds, "round"),
-        plural(measured.requests, "request"),
+        plural(turns.rounds, "round"),
+        plural(turns.requests, "request"),
         ByteCount::new(bytes),
-        plural(order.regions.len(), "area"),
-        order.seed,
-        turns.kept
+        plural(turns.areas.len(), "area"),
+        turns.seed,
+        turns.contents
     )
 }
 
@@ -338,7 +337,6 @@ fn amplification(samples: &Samples) -> String {
     samples.write_amplification().map_or_else(|| "-".to_owned(), |factor| format!("{factor:.2}"))
 }
 
-/// Draws the arms as bars.
 pub(crate) fn svg(bench: &Bench<'_>) -> String {
     let sweep = bench.sweep;
     let bars = sweep.arms().iter().map(|arm| svg::Bar {

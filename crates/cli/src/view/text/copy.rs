@@ -32,7 +32,6 @@ pub(crate) struct View<'a> {
     pub(crate) saved: Option<&'a Path>,
 }
 
-/// Returns the plan in full, for a terminal of `width` characters.
 pub(crate) fn plan(view: &View<'_>) -> String {
     let View { copy, old, new, .. } = *view;
     let plan = &copy.plan;

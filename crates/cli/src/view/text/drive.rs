@@ -23,7 +23,6 @@ const SEEK_POINTS: u32 = 400;
 /// The least width of a column that is wrapped.
 const LEAST_COLUMN: usize = 30;
 
-/// Returns the drives as a table.
 pub(crate) fn list(profiles: &[Profile]) -> String {
     let mut table = plain_table(&["NAME", "KIND", "CLAIMS", "TRUTH", "MISREPORTS", "OPTIONS", "TITLE"]);
     for profile in profiles {
@@ -47,7 +46,6 @@ fn sectors(logical: u64, physical: u64, first: u64) -> String {
     if first == 0 { format!("{logical}/{physical}") } else { format!("{logical}/{physical}+{first}") }
 }
 
-/// Returns a drive in full, for a terminal of `width` characters.
 pub(crate) fn show(profile: &Profile) -> String {
     let title = format!("{}: {}", printable(&profile.name), printable(&profile.title));
     let mut text = format!("{}\n", paint(style::HEADING, &wrap(&title, "")));

@@ -42,7 +42,6 @@ pub(crate) fn digest(digest: &Digest<'_>) -> String {
     text + &table(&head, rules, 1..6)
 }
 
-/// Returns the summary in sentences.
 pub(crate) fn sentences(digest: &Digest<'_>) -> Vec<String> {
     let Digest { tally, hosts, skipped, replaced, named_by_files, costs, .. } = digest;
     let mut lines = vec![format!(

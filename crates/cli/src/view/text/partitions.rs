@@ -39,14 +39,12 @@ pub(super) fn partitions(audited: &Examined) -> String {
 /// Columns that are left out, in this order, if the terminal is too narrow for all.
 const DISPENSABLE: [&str; 4] = ["START BYTE", "SECTORS", "TYPE", "SIZE"];
 
-/// Returns the table of partitions, as wide as stdout allows.
 fn partition_table(audited: &Examined) -> String {
     let all = ["  #", "START LBA", "START BYTE", "SECTORS", "SIZE", "TYPE", "CONTENT", "VERDICT"];
     let rows: Vec<[String; 8]> = audited.stack().partitions.iter().map(|p| row(p, audited)).collect();
     narrowed(all, &rows, 5, &DISPENSABLE, output::fits)
 }
 
-/// Returns a partition's row in the table.
 fn row(partition: &Partition, audited: &Examined) -> [String; 8] {
     let kind = types::name(&partition.kind).map(str::to_owned).unwrap_or_else(|| match partition.kind {
         PartitionType::Guid(guid) => types::guid_text(guid),

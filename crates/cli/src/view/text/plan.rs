@@ -12,7 +12,7 @@ use crate::output::{self, paint, plural, printable, quote_path, style};
 use crate::view::text::tree;
 use crate::view::text::{narrowed, wrap, wrap_after};
 
-/// Returns the plan in full, for a terminal of `width` characters; with `explain`, the reasons too.
+/// Returns the plan in full; with `explain`, the reasons too.
 pub(crate) fn plan(planned: &Planned, saved: Option<&Path>, explain: bool) -> String {
     let plan = &planned.plan;
     let name = printable(&planned.name);

@@ -20,7 +20,6 @@ const CURVE: (usize, usize) = (64, 6);
 /// The byte at which partitions began before 2009: 63 sectors of 512 bytes.
 const OLD_START: u64 = 63 * 512;
 
-/// Returns a report in full, for a terminal of `width` characters.
 pub(crate) fn report(target: &Description, report: &Report, notes: &[String]) -> String {
     let mut text = format!("{}\n\n", paint(style::HEADING, &wrap(&headline(target, report), "")));
     for note in notes {
@@ -165,7 +164,6 @@ fn evidence(report: &Report) -> String {
     report.scans.last().map_or_else(String::new, phases)
 }
 
-/// Draws the medians of a phase scan.
 fn phases(scan: &PhaseScan) -> String {
     let medians: Vec<(u64, f64)> = scan.medians().collect();
     let most = medians.iter().map(|phase| phase.1).fold(0.0, f64::max);
@@ -198,7 +196,6 @@ fn exact(bytes: u64) -> f64 {
     u32::try_from(bytes).map_or(f64::MAX, f64::from)
 }
 
-/// Draws the rates of sustained series.
 fn series(sustained: &Sustained) -> String {
     let size = sustained.unit.size().get();
     let kinds = if sustained.straddling {
@@ -226,7 +223,6 @@ fn series(sustained: &Sustained) -> String {
     text + "\n"
 }
 
-/// Returns what follows for partitions.
 fn consequence(report: &Report) -> String {
     let Some(unit) = report.unit.value else {
         return "Align to 1 MiB, as every partitioning tool does; that suits whatever it is.".to_owned();

@@ -28,7 +28,6 @@ pub(crate) struct View<'a> {
     pub(crate) next: Next<'a>,
 }
 
-/// Returns the plan in full, for a terminal of `width` characters.
 pub(crate) fn plan(View { target, realign, next }: View<'_>) -> String {
     let plan = &realign.plan;
     let size = plan.disk.size;

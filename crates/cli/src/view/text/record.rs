@@ -11,7 +11,6 @@ use straddle_units::ByteCount;
 use crate::output::{plural, printable, quote_path};
 use crate::view::text::wrap;
 
-/// Returns how far a recording is.
 pub(crate) fn line(now: &Progress<'_>, limit: Option<Duration>) -> String {
     let of = limit.map(|limit| format!(" of {} s", limit.as_secs())).unwrap_or_default();
     let requests = now.asked.requests;
@@ -28,7 +27,6 @@ pub(crate) fn line(now: &Progress<'_>, limit: Option<Duration>) -> String {
     line
 }
 
-/// Returns what was asked of a drive.
 pub(crate) fn asked(asked: &Asked) -> String {
     let requests = asked.requests;
     let mut text = format!(

@@ -10,7 +10,6 @@ use crate::output::{paint, plural, printable, style};
 use crate::view::json::sim::{Run, Sim};
 use crate::view::text::{headed, plain_table, right, wrap};
 
-/// Returns the replays in full, for a terminal of `width` characters.
 pub(crate) fn sim(sim: &Sim<'_>) -> String {
     let mut text = format!("{}\n\n", paint(style::HEADING, &wrap(&headline(sim), "")));
     let _ = write!(text, "{}\n\n", table(sim));
@@ -97,7 +96,6 @@ fn volumes(sim: &Sim<'_>) -> String {
     text
 }
 
-/// Returns the mean time of a request.
 fn mean(replayed: &Replayed) -> String {
     let count = replayed.reads.count() + replayed.writes.count() + replayed.flushes.count();
     Nanos::new(replayed.busy().get().checked_div(count).unwrap_or(0)).to_string()

@@ -15,12 +15,11 @@ fn headed<'a>(title: &str, paragraphs: impl Iterator<Item = &'a String>) -> Stri
     text
 }
 
-/// Returns the answer to a question of the FAQ, for a terminal of `width` characters.
 pub(crate) fn question(question: &Question) -> String {
     headed(&question.title, question.about.iter())
 }
 
-/// Returns the explanation in full, for a terminal of `width` characters: first what the numbers of the message come to.
+/// Returns the explanation in full: first what the numbers of the message come to.
 pub(crate) fn topic(explained: &Explained) -> String {
     let heading = |text: &str| paint(style::HEADING, text);
     let topic = explained.topic;

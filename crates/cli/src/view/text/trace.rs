@@ -24,7 +24,6 @@ const DRAWN: u64 = 8;
 /// Sectors of the larger unit that is put in words.
 const LARGE: u64 = 32;
 
-/// Returns the figures of traces in full, for a terminal of `width` characters.
 pub(crate) fn trace(counted: &Counted<'_>) -> String {
     let mut text = format!("{}\n", paint(style::HEADING, &wrap(&headline(counted), "")));
     let _ = writeln!(text, "\n{}", volumes(counted));
@@ -128,7 +127,6 @@ fn strip(writes: &Histogram, start: u64) -> String {
     UNITS.into_iter().map(|unit| height(share(unit))).collect()
 }
 
-/// Returns the table of the most frequent lengths.
 fn sizes(counted: &Counted<'_>) -> String {
     let writes = &counted.total.writes;
     let all = writes.requests();
@@ -162,7 +160,6 @@ fn counted_share(part: u128, all: u128) -> String {
     format!("{:.1} %", share * 100.0)
 }
 
-/// Returns the table of units.
 fn units(counted: &Counted<'_>) -> String {
     let writes = &counted.total.writes;
     let mut header = vec!["UNIT", "MISALIGNED", "STRADDLING", "HEADS", "TAILS", "RMW/WRITE", "WRITTEN"];

@@ -22,7 +22,6 @@ fn bar_width() -> u64 {
     u64::try_from(output::width()).unwrap_or(BAR).saturating_sub(BESIDE_BAR).clamp(1, BAR)
 }
 
-/// Returns the whole drawing.
 pub(crate) fn draw(audited: &Examined) -> String {
     let has_partitions = !audited.stack().partitions.is_empty();
     let mut text = if has_partitions { bar(audited) } else { String::new() };
@@ -81,7 +80,6 @@ pub(crate) fn bar_line((size, largest): (u64, u64), mut partitions: Vec<(u32, Sp
     line.into_iter().collect()
 }
 
-/// What is needed to draw any node.
 #[derive(Clone, Copy)]
 struct Node<'a> {
     audited: &'a Examined,

@@ -45,7 +45,6 @@ pub(super) fn step(step: &LabStep, outcome: &StepOutcome, limit: Option<f64>) ->
     text + &paragraph(&format!("{}.", ran(step, outcome)), "soft")
 }
 
-/// Returns the published ratio of a variant.
 fn published_ratio(outcome: &StepOutcome, measure: usize, variant: usize) -> Option<f64> {
     let of = |compared: &&Comparison| {
         compared.unit.is_none() && (compared.measure, compared.variant) == (measure, Some(variant))
@@ -175,7 +174,6 @@ fn comparisons(step: &LabStep, outcome: &StepOutcome, limit: Option<f64>) -> Str
     table.html()
 }
 
-/// Returns a table of who read before a write.
 fn readers(step: &LabStep, outcome: &StepOutcome) -> String {
     let headings = ["", "kernel reads", "kernel writes", "sectors read by the drive", "whose"];
     let mut table = Table::new("Read before write", &headings);

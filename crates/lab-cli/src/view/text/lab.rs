@@ -9,7 +9,6 @@ use straddle_units::io::Counters;
 use crate::output::{plural, printable};
 use crate::view::text::wrap;
 
-/// Returns the result of the run, for a terminal of `width` characters.
 pub(crate) fn ended(job: &Job, ended: &Ended) -> String {
     let (guest, host) = (ended.guest.as_secs_f64(), ended.host.as_secs_f64());
     let mut text =

@@ -20,7 +20,6 @@ use crate::view::text::{duration, number, percent, plain_table, right, trimmed, 
 const HEADINGS: [&str; 10] =
     ["    ARM", "MODELLED", "PUBLISHED", "ERROR", "BAND", "x ALIGNED", "PUBLISHED", "ERROR", "BAND", ""];
 
-/// Lists the experiments.
 pub(crate) fn list(experiments: &[Experiment]) -> String {
     let mut text = String::new();
     for experiment in experiments {
@@ -71,7 +70,6 @@ fn outcome(reproduced: &ReproducedExperiment) -> String {
     text
 }
 
-/// Returns notes as a paragraph.
 fn note(notes: &str) -> String {
     let notes = notes.split_whitespace().collect::<Vec<_>>().join(" ");
     format!("{}\n", paint(style::FAINT, &wrap(&printable(&notes), "  ")))
@@ -171,7 +169,6 @@ fn row(arm: &Arm, figure: &Compared, first: bool, limit: Option<f64>) -> Vec<Str
     ]
 }
 
-/// Returns the ends of a band.
 pub(crate) fn band(band: &Band) -> String {
     if band.is_point() {
         number(band.lowest())

@@ -36,7 +36,6 @@ pub(crate) fn line(now: &Snapshot<'_>, before: Option<(Duration, Totals)>) -> St
     line
 }
 
-/// Returns a summary of what was served, for a terminal of `width` characters.
 pub(crate) fn summary(serve: &Serve<'_>) -> String {
     let snapshot = &serve.snapshot;
     let (totals, counters) = (snapshot.totals, snapshot.counters);

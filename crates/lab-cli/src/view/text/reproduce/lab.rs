@@ -186,7 +186,6 @@ fn comparisons(step: &LabStep, outcome: &StepOutcome, limit: Option<f64>) -> Str
     text
 }
 
-/// Returns the published figure with its range and unit.
 pub(crate) fn published(compared: &Comparison) -> String {
     let unit = compared.unit.map_or("", |unit| unit.unit());
     let range = compared.range.map(|(low, high)| format!("{} to {}", number(low), number(high)));
