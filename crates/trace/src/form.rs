@@ -35,10 +35,11 @@ pub struct TraceReport {
 #[schemars(rename = "File")]
 pub struct TraceFile {
     /// The trace as named on the command line.
-    name: String,
+    pub name: String,
     /// The format, by its name for `--format`; absent if the trace is empty.
     #[serde(skip_serializing_if = "Option::is_none")]
-    format: Option<&'static str>,
+    #[schemars(with = "Option<String>")]
+    pub format: Option<Format>,
 }
 
 /// What is asked of a volume.
@@ -174,7 +175,7 @@ pub struct Counted<'a> {
 
 impl From<(&Recording, Option<Format>)> for TraceFile {
     fn from((recording, format): (&Recording, Option<Format>)) -> Self {
-        Self { name: recording.name.clone(), format: format.map(Format::name) }
+        Self { name: recording.name.clone(), format }
     }
 }
 
