@@ -173,6 +173,11 @@ impl Span {
         Some(Self { start, len })
     }
 
+    /// The bytes from `start` up to `end`; `None` if `end` comes first.
+    pub fn between(start: ByteOffset, end: ByteOffset) -> Option<Self> {
+        Self::new(start, end.checked_since(start)?)
+    }
+
     /// The first `len` bytes of a medium.
     pub fn first(len: ByteCount) -> Self {
         Self { start: ByteOffset::ZERO, len }
@@ -206,12 +211,10 @@ impl Span {
         let mut gaps = Vec::new();
         let mut at = self.start;
         for span in taken {
-            if let Some(len) = span.start.min(self.end()).checked_since(at) {
-                gaps.extend(Self::new(at, len));
-            }
+            gaps.extend(Self::between(at, span.start.min(self.end())));
             at = at.max(span.end());
         }
-        gaps.extend(self.end().checked_since(at).and_then(|len| Self::new(at, len)));
+        gaps.extend(Self::between(at, self.end()));
         gaps.retain(|gap| !gap.is_empty());
         gaps
     }
@@ -229,6 +232,12 @@ impl Span {
     /// Whether the two spans have a byte in common.
     pub fn overlaps(self, other: Self) -> bool {
         !self.is_empty() && !other.is_empty() && self.start < other.end() && other.start < self.end()
+    }
+
+    /// The bytes that two spans have in common, if there are any.
+    pub fn common(self, other: Self) -> Option<Self> {
+        let common = Self::between(self.start.max(other.start), self.end().min(other.end()));
+        common.filter(|common| !common.is_empty())
     }
 
     /// Whether every byte of `other` is in this span.
