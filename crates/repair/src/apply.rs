@@ -64,17 +64,15 @@
 //! [`Backup::load`] says what a file made by hand can do.
 
 mod backup;
-mod earlier;
 mod error;
 mod prepared;
 mod undo;
 mod written;
 
 pub use backup::{Backup, BackupError};
-pub use earlier::Progress;
 pub use error::ApplyError;
 pub use prepared::Prepared;
-pub use undo::LaterWrites;
+pub use undo::{LaterWrites, Progress};
 pub use written::{BackedUp, Written};
 
 pub(crate) use prepared::{check_identity as recognise_disk, recognise};

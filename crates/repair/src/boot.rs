@@ -1,10 +1,9 @@
 //! Moves at boot: the partitions of the disk that the system starts from are moved in the initramfs, before the
 //! root file system is mounted.
 //!
-//! Invariants: while data move, the partitions that move are not listed, and no boot loader finds
-//! its files in them. A move is prepared only if everything that is read before the move can go on, from the
-//! boot code to the initramfs, is elsewhere. When the machine starts, whatever fails before the first write
-//! lets it start as before; it never goes on with partitions in the kernel that the table does not have.
+//! Invariants: a move is prepared only if everything that is read before it can go on, from the boot code to the
+//! initramfs, is in partitions that stay. Whatever fails before the first write lets the machine start as before; it
+//! never goes on with partitions in the kernel that the table does not have.
 //!
 //! [`System::prepare`] installs the plan, the program and the hooks (`hooks/`) into the initramfs, all of them
 //! or none; [`System::cancel`] removes them. At the next start a hook has the program call

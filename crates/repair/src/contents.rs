@@ -31,16 +31,16 @@ pub(crate) fn check(medium: &dyn Medium, stack: &Stack, new: BlockSize) -> Resul
             ));
             continue;
         }
-        let mut judge = Judge { old: stack.block, new, notes: Vec::new() };
+        let mut seen = Vec::new();
         let unfit = straddle_audit::unfit(&layer, new).into_iter().next();
         let fits = unfit.map_or(Ok(()), |unfit| Err(format!("{}: {}", unfit.layer.kind, unfit.misfit)));
-        fits.and_then(|()| judge.layer(&layer)).map_err(|why| {
+        fits.and_then(|()| check_layer(&layer, (stack.block, new), &mut seen)).map_err(|why| {
             PlanError::CannotConvert(format!(
                 "partition {} depends on {}-byte sectors: {why}",
                 partition.number, stack.block
             ))
         })?;
-        notes.extend(judge.notes.into_iter().map(|note| format!("partition {}: {note}", partition.number)));
+        notes.extend(seen.into_iter().map(|note| format!("partition {}: {note}", partition.number)));
     }
     Ok(notes)
 }
@@ -57,47 +57,42 @@ fn is_empty_esp(drive: &View<'_>, partition: &Partition, layer: &Layer) -> bool 
         && fat_has_no_files(&drive.slice(partition.span.start(), partition.span.len()))
 }
 
-struct Judge {
-    old: BlockSize,
-    new: BlockSize,
-    notes: Vec<String>,
+/// Checks that what is unseen in the layer, and in every layer above it, keeps its sectors; an error says why not.
+fn check_layer(
+    layer: &Layer,
+    sectors: (BlockSize, BlockSize),
+    notes: &mut Vec<String>,
+) -> Result<(), String> {
+    let kind = layer.kind;
+    let mut unseen = |what: &str| {
+        if layer.children.is_empty() {
+            notes.push(format!("what is on the {what} is not seen, and may depend on the size of sectors"));
+        }
+    };
+    match &layer.facts {
+        Facts::Luks(luks) => notes.extend(check_luks(layer, luks, sectors)?),
+        Facts::Md(_) => unseen("RAID"),
+        Facts::Lv(_) => unseen(&format!("logical volume {}", layer.name)),
+        Facts::Mapped(_) => unseen(kind.name()),
+        Facts::Opaque => notes.push(format!("what {kind} makes of other sectors is not known here")),
+        Facts::FileSystem(_) | Facts::Pv(_) | Facts::Table(_) => {}
+    }
+    layer.children.iter().try_for_each(|child| check_layer(child, sectors, notes))
 }
 
-impl Judge {
-    /// Checks that what is unseen in the layer, and in every layer above it, keeps its sectors; an error says why not.
-    fn layer(&mut self, layer: &Layer) -> Result<(), String> {
-        let kind = layer.kind;
-        match &layer.facts {
-            Facts::Luks(luks) => self.luks(layer, luks)?,
-            Facts::Md(_) => self.unseen("RAID", layer),
-            Facts::Lv(_) => self.unseen(&format!("logical volume {}", layer.name), layer),
-            Facts::Mapped(_) => self.unseen(kind.name(), layer),
-            Facts::Opaque => self.notes.push(format!("what {kind} makes of other sectors is not known here")),
-            Facts::FileSystem(_) | Facts::Pv(_) | Facts::Table(_) => {}
-        }
-        layer.children.iter().try_for_each(|child| self.layer(child))
+/// Returns a remark on LUKS whose mapping changes its sectors.
+fn check_luks(
+    layer: &Layer,
+    luks: &Luks,
+    (old, new): (BlockSize, BlockSize),
+) -> Result<Option<String>, String> {
+    let (old, new) = (sectors_above(layer, old), sectors_above(layer, new));
+    if new > old {
+        return Err(format!(
+            "LUKS{} encrypts in sectors of {} bytes, so that its mapping would have others than what is in it was made for, which is not seen",
+            luks.version,
+            luks.sector_size.get()
+        ));
     }
-
-    fn luks(&mut self, layer: &Layer, luks: &Luks) -> Result<(), String> {
-        let [old, new] = [self.old, self.new].map(|sectors| sectors_above(layer, sectors));
-        if new > old {
-            return Err(format!(
-                "LUKS{} encrypts in sectors of {} bytes, so that its mapping would have others than what is in it was made for, which is not seen",
-                luks.version,
-                luks.sector_size.get()
-            ));
-        }
-        if new < old {
-            self.notes.push("the mapping of LUKS will have smaller sectors than it had".to_owned());
-        }
-        Ok(())
-    }
-
-    /// Notes that nothing was read from the layer's payload.
-    fn unseen(&mut self, what: &str, layer: &Layer) {
-        if layer.children.is_empty() {
-            self.notes
-                .push(format!("what is on the {what} is not seen, and may depend on the size of sectors"));
-        }
-    }
+    Ok((new < old).then(|| "the mapping of LUKS will have smaller sectors than it had".to_owned()))
 }

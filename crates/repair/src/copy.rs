@@ -1,14 +1,12 @@
 //! Copies of a disk to another one, with aligned partitions.
 //!
-//! Invariants: the source is only read. The new disk has a marker in its first sector until all
-//! data are on it, durably, and are read back unless that is left out; then the table takes the marker's place. A copy that was
-//! interrupted is made again from its beginning. Without consent, it begins only if
-//! the new disk holds zeros wherever it writes; and it writes nowhere else than in the places that were listed before.
+//! Invariants: the source is only read. The new disk has a marker in its first sector until all data are on it, durably,
+//! and are read back unless that is left out; then the table takes the marker's place. A copy that was interrupted is made
+//! again from its beginning. Without consent, it begins only if the new disk holds zeros wherever it writes.
 //!
 //! Partitions keep their numbers, types, identities, names and attributes, and the disk its identifier: what
 //! finds them by these goes on finding them. So the two disks must not be used at the same time.
 
-mod bounded;
 mod empty;
 mod error;
 mod gap;
@@ -98,16 +96,6 @@ pub struct Stored {
 document::checked_parts!(Copy(Stored), CopyError);
 
 impl Copy {
-    /// The plan as JSON.
-    pub fn to_json(&self) -> Result<String, serde_json::Error> {
-        document::write(self)
-    }
-
-    /// Reads a stored plan.
-    pub fn from_json(text: &str) -> Result<Self, CopyError> {
-        document::read(text).map_err(CopyError::Invalid)
-    }
-
     /// How many bytes are copied.
     pub fn total(&self) -> ByteCount {
         ByteCount::new(self.extents.iter().fold(0_u64, |sum, one| sum.saturating_add(one.from.len().get())))
@@ -303,7 +291,6 @@ fn request(
     request
 }
 
-/// The identifier of the source's disk.
 fn identity(stack: &Stack, format: Format) -> Option<String> {
     match format {
         Format::Gpt => stack.disk_id.as_slice().try_into().ok().map(guid_text),
@@ -317,39 +304,38 @@ fn identity(stack: &Stack, format: Format) -> Option<String> {
 /// What is to be copied, in the order of its places, and the format of the new table.
 fn items(source: &Situation<'_>) -> Result<(Vec<Item>, Format), CopyError> {
     let Situation { stack, medium, .. } = *source;
+    let refuse = |why: String| Err(CopyError::Source(why));
     if stack.partitions.iter().any(is_marker) {
-        return Err(CopyError::Source(crate::error::UNFINISHED.to_owned()));
+        return refuse(crate::error::UNFINISHED.to_owned());
     }
     if let Some(problem) = stack.cut_short().next() {
-        return Err(CopyError::Source(problem.to_string()));
+        return refuse(problem.to_string());
     }
     // A copy has the old places in memory just as well, and would be resumed with a table that has others.
     let asleep = hibernated(stack).map(|number| (number, ASLEEP));
     if let Some((number, why)) = asleep.or_else(|| refer::immovable(stack, |_| true)) {
-        return Err(CopyError::Source(format!("partition {number}: {why}")));
+        return refuse(format!("partition {number}: {why}"));
     }
     let format = match &stack.kind {
         TableKind::Gpt => Format::Gpt,
         TableKind::Mbr => Format::Mbr,
         TableKind::Content(content) => {
-            let why =
-                format!("{content} fills it from byte 0 on, which is aligned: there is nothing to lay out");
-            return Err(CopyError::Source(why));
+            return refuse(format!(
+                "{content} fills it from byte 0 on, which is aligned: there is nothing to lay out"
+            ));
         }
-        _ => return Err(CopyError::Source("it has no table that is copied: GPT or MBR".to_owned())),
+        _ => return refuse("it has no table that is copied: GPT or MBR".to_owned()),
     };
     if stack.is_hybrid_iso()
         || beside(medium, stack)?.iter().any(|found| !found.is_table() && !found.is_covered)
     {
-        return Err(CopyError::Source(
-            "something besides its table is on it, which no partition has".to_owned(),
-        ));
+        return refuse("something besides its table is on it, which no partition has".to_owned());
     }
     let container = stack.partitions.iter().find(|p| p.role == Role::Extended);
     let mut items = Vec::new();
     for partition in stack.partitions.iter().filter(|p| p.role != Role::Extended) {
         if partition.span.end().get() > medium.len().get() {
-            return Err(CopyError::Source(format!("partition {} reaches past its end", partition.number)));
+            return refuse(format!("partition {} reaches past its end", partition.number));
         }
         let logical = matches!(partition.role, Role::Logical { .. })
             .then(|| container.map_or(partition.span.start(), |container| container.span.start()));
@@ -358,7 +344,7 @@ fn items(source: &Situation<'_>) -> Result<(Vec<Item>, Format), CopyError> {
         items.push(Item { at, len, used, logical, partition: partition.clone() });
     }
     if items.is_empty() {
-        return Err(CopyError::Source("there are no partitions on it".to_owned()));
+        return refuse("there are no partitions on it".to_owned());
     }
     items.sort_by_key(|item| {
         let number = if item.logical.is_some() { item.partition.number } else { 0 };

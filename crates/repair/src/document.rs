@@ -29,10 +29,6 @@ impl<T> Document<T> {
     }
 }
 
-pub(crate) fn write(plan: &impl Serialize) -> Result<String, serde_json::Error> {
-    serde_json::to_string_pretty(&Document::of(plan))
-}
-
 /// Reads a plan, or says why that is none.
 pub(crate) fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     let mut json = serde_json::from_str::<Value>(text).map_err(|error| match error.classify() {
@@ -61,6 +57,18 @@ macro_rules! checked_parts {
                     $error::Invalid(why) => why,
                     error => straddle_device::shown::with_causes(&error),
                 })
+            }
+        }
+
+        impl $plan {
+            /// The plan as JSON.
+            pub fn to_json(&self) -> Result<String, serde_json::Error> {
+                serde_json::to_string_pretty(&$crate::document::Document::of(self))
+            }
+
+            /// Reads a stored plan.
+            pub fn from_json(text: &str) -> Result<Self, $error> {
+                $crate::document::read(text).map_err($error::Invalid)
             }
         }
 

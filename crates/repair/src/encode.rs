@@ -1,10 +1,9 @@
 //! Encoding a plan as the bytes to write.
 //!
-//! Invariants: it writes nothing itself. Each [`Step`] holds the present and the new bytes, in
-//! whole logical blocks, and only blocks that change. The steps before a flush may reach the medium in any
-//! order and in part. Whatever part of them has, a reader that checks checksums as the UEFI specification
-//! requires finds the old table or the new one. Each unit of 512 bytes is assumed to be written completely or
-//! not at all.
+//! Invariants: each [`Step`] holds the present and the new bytes, in whole logical blocks, and only blocks that change.
+//! The steps before a flush may reach the medium in any order and in part: whatever part of them has, a reader that
+//! checks checksums as the UEFI specification requires finds the old table or the new one. Each unit of 512 bytes is
+//! written completely or not at all.
 
 mod gpt;
 mod mbr;
@@ -22,7 +21,7 @@ use crate::fingerprint::bytes_of;
 use crate::plan::{Format, Plan};
 
 pub(crate) use gpt::CurrentGpt;
-pub(crate) use mbr::{Chains, unlisted_slots};
+pub(crate) use mbr::{Laid, unlisted_slots};
 
 /// One step of writing a table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -79,7 +78,11 @@ pub(crate) fn encode_over_all(
 
 /// Returns the extended boot records before and after `plan`, each with its byte; `None` if no logical
 /// partition moves.
-pub(crate) fn chains(plan: &Plan, medium: &dyn Medium, stack: &Stack) -> Result<Option<Chains>, PlanError> {
+pub(crate) fn chains(
+    plan: &Plan,
+    medium: &dyn Medium,
+    stack: &Stack,
+) -> Result<Option<[Laid; 2]>, PlanError> {
     let block = plan.block().get();
     mbr::chains(plan, stack, &Steps { medium, block, unit: block, steps: Vec::new() })
 }
@@ -111,7 +114,6 @@ fn spare_old_chain(plan: &Plan, stack: &Stack, steps: &[Step]) -> Result<(), Pla
     Ok(())
 }
 
-/// The steps collected so far.
 struct Steps<'a> {
     medium: &'a dyn Medium,
     /// The size in bytes of the sectors in which the table counts.
@@ -122,7 +124,6 @@ struct Steps<'a> {
 }
 
 impl<'a> Steps<'a> {
-    /// The steps that write the table.
     fn of_table(plan: &Plan, medium: &'a dyn Medium, stack: &Stack) -> Result<Self, PlanError> {
         let block = plan.block().get();
         // If the present table counts in another sector size, structures of both tables can share a larger

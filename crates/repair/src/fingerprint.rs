@@ -94,7 +94,6 @@ impl Fingerprint {
     }
 }
 
-/// Reads the bytes of `span`.
 pub(crate) fn bytes_of(medium: &dyn Medium, span: Span) -> Result<Vec<u8>, ReadError> {
     let len = usize::try_from(span.len().get()).unwrap_or(usize::MAX);
     if ByteOffset::new(medium.len().get()) < span.end() {
@@ -103,6 +102,13 @@ pub(crate) fn bytes_of(medium: &dyn Medium, span: Span) -> Result<Vec<u8>, ReadE
     let mut bytes = vec![0; len];
     medium.read_at(span.start(), &mut bytes)?;
     Ok(bytes)
+}
+
+/// Whether the medium has these bytes at byte `at`.
+pub(crate) fn holds(medium: &dyn Medium, at: ByteOffset, bytes: &[u8]) -> Result<bool, ReadError> {
+    let mut found = vec![0; bytes.len()];
+    medium.read_at(at, &mut found)?;
+    Ok(found == bytes)
 }
 
 /// Returns the spans of the present table's structures, and of those that a GPT would have.
@@ -133,13 +139,14 @@ pub(crate) fn structures(
             if !has(&header, 0, gpt::SIGNATURE) {
                 continue;
             }
-            let array = u64::from(le32(&header, 80)).saturating_mul(u64::from(le32(&header, 84)));
+            let array = u64::from(le32(&header, gpt::header::ENTRY_COUNT))
+                .saturating_mul(u64::from(le32(&header, gpt::header::ENTRY_SIZE)));
             if array <= LARGEST_ARRAY {
-                let start = Lba::new(le64(&header, 72)).to_bytes(block);
+                let start = Lba::new(le64(&header, gpt::header::ENTRIES_LBA)).to_bytes(block);
                 let entries = start.and_then(|start| Span::new(start, ByteCount::new(array)));
                 add(Structure::GptEntries, entries);
             }
-            headers.push(Lba::new(le64(&header, 32)));
+            headers.push(Lba::new(le64(&header, gpt::header::ALTERNATE_LBA)));
         }
         for other in headers.into_iter().skip(2) {
             add(Structure::GptHeader, one(other));

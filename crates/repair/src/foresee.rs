@@ -35,11 +35,7 @@ impl Medium for After<'_> {
                 }
             }
         }
-        for step in self.steps {
-            if let Step::Write { at: from, new, .. } = step {
-                lay_over(buf, at.get(), new, *from);
-            }
-        }
+        lay_steps(buf, at.get(), self.steps);
         Ok(())
     }
 }
@@ -52,6 +48,15 @@ impl After<'_> {
             }
             Step::Flush => false,
         })
+    }
+}
+
+/// Copies what `steps` write onto `bytes`, whose first byte is at `at`.
+pub(crate) fn lay_steps(bytes: &mut [u8], at: u64, steps: &[Step]) {
+    for step in steps {
+        if let Step::Write { at: from, new, .. } = step {
+            lay_over(bytes, at, new, *from);
+        }
     }
 }
 

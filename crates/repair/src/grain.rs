@@ -1,8 +1,7 @@
 //! The grain: the boundaries on which partitions of a disk start and end, and the reasons for them.
 //!
-//! Invariants: every boundary that the audit checks is considered, in the audit's own order, and
-//! is either taken or left out with a reason in words. A grain of a quarter of the disk or more is not used;
-//! libfdisk has the same limit (libfdisk/src/alignment.c).
+//! Invariants: every boundary that the audit checks is taken, or left out with a reason in words. A grain of a quarter of
+//! the disk or more is not used; libfdisk has the same limit (libfdisk/src/alignment.c).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,4 @@
 //! Identifiers for new tables and partitions, generated from a seed.
-//!
-//! Invariants: the same seed gives the same identifiers. The caller chooses the seed.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,7 +6,7 @@ use std::str::FromStr;
 use straddle_units::io::SplitMix64;
 
 /// 128 bits from which identifiers are generated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seed(pub u128);
 
 impl fmt::Display for Seed {

@@ -12,9 +12,7 @@ use crate::plan::Format;
 /// A name and the partition types it stands for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Alias {
-    /// The name.
     pub(crate) name: &'static str,
-    /// The GPT type.
     pub(crate) guid: &'static str,
     /// The MBR type, if there is one.
     pub(crate) mbr: Option<u8>,

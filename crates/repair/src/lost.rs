@@ -1,8 +1,7 @@
 //! What a plan makes unreachable: partitions that the new table no longer lists, and content that fills the
 //! disk without a table.
 //!
-//! Invariants: it only reads. A plan carries what it finds, so that the user is shown it by name
-//! and size before applying the plan.
+//! A plan carries what is found here, so that it is shown by name and size before the plan is applied.
 
 use std::fmt;
 
@@ -148,7 +147,7 @@ pub(crate) fn unlisted(medium: &dyn Medium, stack: &Stack, (table, block): (&Tab
             Change::New => Some(span),
             Change::Grown { from } => {
                 let old = Span::of_blocks(entry.start, from, block)?;
-                Span::new(old.end(), span.end().checked_since(old.end())?)
+                Span::between(old.end(), span.end())
             }
             Change::Kept | Change::Moved { .. } => None,
         }

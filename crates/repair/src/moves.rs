@@ -126,28 +126,27 @@ pub fn of(examiner: &Examiner, name: &str, target: &Target, stack: &Stack) -> Mo
     }
 }
 
+fn situation<'a>(target: &'a Target, stack: &'a Stack) -> Option<Situation<'a>> {
+    Some(Situation { medium: target.medium.as_deref()?, topology: &target.topology, stack, serial: None })
+}
+
 /// Returns the first byte of data that rewriting a damaged GPT would destroy.
 fn in_the_way(target: &Target, stack: &Stack) -> Option<ByteOffset> {
     let is_rewritten = |damage| matches!(damage, Damage::Copies | Damage::Protection | Damage::End);
     stack.problems.iter().any(|problem| is_rewritten(problem.damage())).then_some(())?;
-    let medium = target.medium.as_deref()?;
-    in_the_way_of_copies(&Situation { medium, topology: &target.topology, stack, serial: None })
+    in_the_way_of_copies(&situation(target, stack)?)
 }
 
 /// Returns why the table cannot be converted to the device's sectors, if it counts in others.
 fn not_converted(target: &Target, stack: &Stack) -> Option<String> {
     stack.problems.iter().any(|problem| problem.damage() == Damage::Sectors).then_some(())?;
-    let medium = target.medium.as_deref()?;
-    let mut request = Request::new(Seed(0));
-    request.convert = true;
-    let situation = Situation { medium, topology: &target.topology, stack, serial: None };
-    crate::make(&situation, &request).err().map(|error| error.to_string())
+    let request = Request { convert: true, ..Request::new(Seed(0)) };
+    crate::make(&situation(target, stack)?, &request).err().map(|error| error.to_string())
 }
 
 /// Returns what `straddle realign` would plan for the target, if it takes such targets; or why nothing may move.
 fn planned(examiner: &Examiner, target: &Target, stack: &Stack) -> Result<Planned, Unplanned> {
-    let medium = target.medium.as_deref().ok_or(Unplanned::Other)?;
-    let situation = Situation { medium, topology: &target.topology, stack, serial: None };
+    let situation = situation(target, stack).ok_or(Unplanned::Other)?;
     let options = options(examiner, target);
     let in_use = is_in_partitions(target, examiner);
     let planned = realign::planned(&situation, &options, (in_use, target.address.is_some()));
@@ -160,9 +159,8 @@ fn planned(examiner: &Examiner, target: &Target, stack: &Stack) -> Result<Planne
 type Must = (u32, Option<ByteOffset>);
 
 fn must_move(target: &Target, stack: &Stack) -> Vec<Must> {
-    let Some(medium) = target.medium.as_deref() else { return Vec::new() };
-    let situation = Situation { medium, topology: &target.topology, stack, serial: None };
-    realign::must_move(&situation).unwrap_or_default()
+    let situation = situation(target, stack);
+    situation.and_then(|situation| realign::must_move(&situation).ok()).unwrap_or_default()
 }
 
 fn numbers(must: &[Must]) -> Vec<u32> {
@@ -177,8 +175,7 @@ fn copy(
     stack: &Stack,
     must: &[Must],
 ) -> Option<PlannedCopy> {
-    let medium = target.medium.as_deref().filter(|_| !must.is_empty())?;
-    let situation = Situation { medium, topology: &target.topology, stack, serial: None };
+    let situation = situation(target, stack).filter(|_| !must.is_empty())?;
     let numbers = numbers(must);
     let data = must.iter().filter_map(|(number, data)| Some((*number, (*data)?))).collect();
     let source = target.node.as_ref().map_or_else(|| name.to_owned(), |node| node.display().to_string());

@@ -17,7 +17,6 @@ mod convert;
 mod edit;
 mod moved;
 mod place;
-mod spared;
 mod table;
 mod validate;
 
@@ -29,21 +28,21 @@ use straddle_device::topology::Topology;
 use straddle_layout::format::mbr;
 use straddle_layout::types::guid_text;
 use straddle_layout::{
-    Partition, PartitionType, Problem, Role, Stack, TableKind, beside, member_marks, rival_table, types,
+    Partition, PartitionType, Problem, Role, Stack, TableKind, beside, member_marks, optical_extent,
+    rival_table, types,
 };
 use straddle_units::{BlockSize, Boundary, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
 use crate::document;
-use crate::encode;
+use crate::encode::{encode, unlisted_slots};
 use crate::error::PlanError;
 use crate::fingerprint::Fingerprint;
 use crate::grain::{Considered, Grain};
 use crate::guid::{Identities, Seed};
 use crate::kinds;
 use crate::lost::{self, Lost};
-use crate::request::Request;
+use crate::request::{Place, Request};
 pub(crate) use moved::{Base, Records, Shifted, former};
-use spared::Spared;
 pub(crate) use table::last_of;
 pub use table::{Change, Entry, Format, Slot, Table};
 pub(crate) use validate::MOST_ENTRIES;
@@ -157,7 +156,7 @@ impl Plan {
             self.0.lost.extend(outside.into_iter().map(lost::outside));
             return Ok(self);
         }
-        match encode::encode(&self, medium, stack) {
+        match encode(&self, medium, stack) {
             // Why else it cannot be written is said where it would be.
             Err(
                 error @ (PlanError::Occupied { .. }
@@ -176,16 +175,6 @@ impl Plan {
     /// The bytes of an entry; `None` if they cannot be counted.
     pub fn span(&self, entry: &Entry) -> Option<Span> {
         span_of(entry, self.block())
-    }
-
-    /// The plan as JSON.
-    pub fn to_json(&self) -> Result<String, serde_json::Error> {
-        document::write(self)
-    }
-
-    /// Reads a stored plan.
-    pub fn from_json(text: &str) -> Result<Self, PlanError> {
-        document::read(text).map_err(PlanError::Invalid)
     }
 }
 
@@ -302,6 +291,16 @@ fn named_harm(situation: &Situation<'_>, request: &Request) -> Result<String, Pl
     Ok(names)
 }
 
+/// Says what a disk holds instead of a table that can be changed.
+fn no_table(kind: &TableKind) -> PlanError {
+    let found = match kind {
+        TableKind::Content(content) => content.to_string(),
+        TableKind::Foreign(name) => format!("one of type {name}"),
+        _ => "nothing known is on it".to_owned(),
+    };
+    PlanError::NoTable { found }
+}
+
 /// Returns a present partition as an entry that keeps it.
 pub(crate) fn kept(partition: &Partition) -> Entry {
     let kind = match partition.kind {
@@ -316,18 +315,31 @@ pub(crate) fn kept(partition: &Partition) -> Entry {
     };
     let attributes = &partition.attributes;
     Entry {
-        number: partition.number,
-        start: partition.start,
-        sectors: partition.count,
-        slot,
-        kind,
         uuid: attributes.guid.map(guid_text),
         name: attributes.name.clone(),
         attributes: attributes.gpt,
         bootable: attributes.bootable,
         change: Change::Kept,
-        fs: None,
-        why: Vec::new(),
+        ..Entry::new(partition.number, partition.start, partition.count, slot, kind)
+    }
+}
+
+/// Content of the disk outside its table that is kept.
+#[derive(Debug, Default)]
+struct Spared {
+    /// The span of an optical medium's file system: none of it is free space.
+    optical: Option<Span>,
+    /// The numbers of the MBR's entries that list no partition but are not zero.
+    slots: Vec<u32>,
+}
+
+impl Spared {
+    fn of(situation: &Situation<'_>) -> Result<Self, PlanError> {
+        let slots = match situation.stack.kind {
+            TableKind::Mbr => unlisted_slots(situation.medium, situation.stack)?,
+            _ => Vec::new(),
+        };
+        Ok(Self { optical: optical_extent(situation.medium)?, slots })
     }
 }
 
@@ -447,6 +459,30 @@ impl<'a> Draft<'a> {
         (!misses.is_empty()).then(|| misses.join(", "))
     }
 
+    /// Refuses to put a partition over contents that no partition lists. One whose start was requested may bring them back:
+    /// that is noted.
+    fn spare_unlisted(&mut self, table: &Table) -> Result<(), PlanError> {
+        let Situation { medium, stack, .. } = *self.situation;
+        let block = self.block();
+        for lost in lost::unlisted(medium, stack, (table, block)) {
+            let is_over = |entry: &&Entry| {
+                let is_changed = matches!(entry.change, Change::New | Change::Grown { .. });
+                is_changed && span_of(entry, block).is_some_and(|span| span.overlaps(lost.at))
+            };
+            let number = table.partitions.iter().find(is_over).map_or(0, |entry| entry.number);
+            let is_requested = self.request.parts.iter().any(|part| match part.start {
+                Some(Place::Byte(byte)) => ByteOffset::new(byte.get()) == lost.at.start(),
+                Some(Place::Sector(lba)) => Lba::new(lba).to_bytes(block) == Some(lost.at.start()),
+                None => false,
+            });
+            if !(is_requested && lost.is_led_to(table, block)) {
+                return Err(PlanError::Unlisted { number, content: lost.what(), at: lost.at.start() });
+            }
+            self.notes.push(format!("partition {number} leads to {}, which is there already", lost.what()));
+        }
+        Ok(())
+    }
+
     /// Collects the spans that a wipe clears, if one is requested.
     fn wipe(&mut self, table: &Table, is_shared: bool) -> Result<(), PlanError> {
         if !self.request.wipe {
@@ -463,7 +499,7 @@ impl<'a> Draft<'a> {
             let behind = if table.format == Format::Mbr { 1 } else { table.first_usable.get() };
             let from = ByteOffset::new(behind * block.get());
             let end = first.unwrap_or(from).min(ByteOffset::new(WIPED.get().max(from.get())));
-            spans.extend(end.checked_since(from).and_then(|len| Span::new(from, len)));
+            spans.extend(Span::between(from, end));
         }
         for entry in table.partitions.iter().filter(|e| e.change == Change::New && e.slot != Slot::Extended) {
             spans.extend(

@@ -11,12 +11,11 @@
 //! the boundaries that are more than advice. The tail of a partition is given up only if nothing else makes
 //! room on the same grain, and only as far as its contents do not reach.
 //!
-//! Planning: `chosen` and `start` say what moves; `places` and `order` where to and in which order;
-//! `refer`, `boot`, `inner` and `logical` what else that concerns; `room` finds a place for the journal; `validate`
-//! checks the whole; `unallocated` and `debris` say what is nobody's data. Carrying out: `carry`,
-//! with the media in `media`, the journal's payload in `payload`, recorded starts in `recorded`, and torn sectors in
-//! `guard`. Unfinished moves: `find` and `survey`, `journals` without a marker; `checks`, with `witness`, says whether a
-//! journal may be followed, and `space` clears what the move wrote.
+//! Planning: `chosen` says what moves; `places` and `order` where to and in which order; `refer`, `boot`, `inner` and
+//! `logical` what else that concerns; `room` finds a place for the journal; `validate` checks the whole; `unallocated` and
+//! `debris` say what is nobody's data. Carrying out: `carry`, with the media in `media`, the journal's payload in
+//! `payload`, recorded starts in `recorded`, and torn sectors in `guard`. Unfinished moves: `find`, `survey`, `journals`;
+//! `checks`, with `witness`, says whether a journal may be followed, and `space` clears what the move wrote.
 //!
 //! A plan cannot be changed:
 //!
@@ -48,7 +47,6 @@ mod recorded;
 pub(crate) mod refer;
 mod room;
 mod space;
-mod start;
 mod stored;
 mod survey;
 pub(crate) mod unallocated;
@@ -70,6 +68,7 @@ use crate::plan::{Base, Entry, Plan, Records, Shifted, Situation, Slot, span_of}
 use crate::request::Request;
 use boot::Loaders;
 pub(crate) use boot::is_empty;
+pub(crate) use boot::starts_grub;
 pub use carry::Watch;
 pub(crate) use carry::{ASLEEP, obstacle};
 pub use carry::{Listing, Outcome, Run};
@@ -84,9 +83,8 @@ pub use move_error::{Ending, MoveError, NoJournal};
 use order::Trip;
 use places::{Ground, Item, Passing};
 pub(crate) use recorded::{Which, record};
-pub use refer::{Reference, hibernated};
+pub use refer::{ELSEWHERE, Reference, hibernated};
 pub use room::Journal;
-pub use start::ELSEWHERE;
 use stored::Stored;
 pub use stored::{Estimate, Realign};
 pub use survey::{Unplanned, planned, unfinished};
@@ -146,7 +144,9 @@ fn make_looking(situation: &Situation<'_>, wanted: &Wanted, look: Look) -> Resul
     if let Some((number, why)) = refer::immovable(situation.stack, is_chosen) {
         return Err(RealignError::Immovable { number, why });
     }
-    refer::check_plannable(situation.stack)?;
+    if let Some(number) = hibernated(situation.stack) {
+        return Err(RealignError::Immovable { number, why: ASLEEP });
+    }
     if wanted.wipe {
         base.note(
             "what is in unallocated space, or behind the ends of contents, is given up (--wipe)".to_owned(),
@@ -373,8 +373,7 @@ fn obstacle_at(
     }
     // A logical partition has its record before it.
     let wanted = start.checked_back(item.lead).unwrap_or_default();
-    let wanted =
-        start.checked_add(ground.block.bytes()).and_then(|end| Span::new(wanted, end.checked_since(wanted)?));
+    let wanted = start.checked_add(ground.block.bytes()).and_then(|end| Span::between(wanted, end));
     let is_there = |span: &Span| wanted.is_some_and(|wanted| wanted.overlaps(*span));
     let entries = base.table().partitions.iter().filter(|entry| entry.number != item.number);
     let is_container = |entry: &&Entry| entry.slot == Slot::Extended && item.lead != ByteCount::ZERO;

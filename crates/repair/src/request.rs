@@ -1,6 +1,4 @@
 //! Requests: the partitions of a new table, or changes to the present one.
-//!
-//! Invariants: it turns text into a [`Request`] and knows nothing of a disk.
 
 use std::collections::BTreeSet;
 use std::str::FromStr;
@@ -16,7 +14,7 @@ use crate::plan::Format;
 const SMALLEST_UNSAID: ByteCount = ByteCount::new(1 << 20);
 
 /// The requested size of a partition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Size {
     /// At least this many bytes.
     Bytes(ByteCount),
@@ -25,6 +23,7 @@ pub enum Size {
     /// This percentage of the usable space.
     Percent(u8),
     /// The space that the other partitions leave.
+    #[default]
     Rest,
 }
 
@@ -38,7 +37,7 @@ pub enum Place {
 }
 
 /// A requested partition.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Part {
     /// Its size.
     pub size: Size,
@@ -72,7 +71,7 @@ pub struct Grow {
 }
 
 /// A request.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
     /// The format of a new table; `None` to change the present one.
     pub table: Option<Format>,
@@ -112,40 +111,14 @@ impl Request {
 
     /// A request that asks for nothing.
     pub fn new(seed: Seed) -> Self {
-        Self {
-            table: None,
-            parts: Vec::new(),
-            delete: Vec::new(),
-            grow: Vec::new(),
-            repair: false,
-            relocate_backup: false,
-            convert: false,
-            allow_misaligned: false,
-            grain: None,
-            wipe: false,
-            disk_id: None,
-            entries: None,
-            extended: None,
-            seed,
-        }
+        Self { seed, ..Self::default() }
     }
 }
 
 impl Part {
     /// A partition of this size, with nothing else specified.
     pub fn new(size: Size) -> Self {
-        Self {
-            size,
-            start: None,
-            kind: None,
-            name: String::new(),
-            fs: None,
-            logical: false,
-            bootable: false,
-            attributes: 0,
-            uuid: None,
-            number: None,
-        }
+        Self { size, ..Self::default() }
     }
 
     fn set(&mut self, key: &str, value: &str) -> Result<(), PlanError> {

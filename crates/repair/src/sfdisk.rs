@@ -64,7 +64,6 @@ fn escaped(name: &str) -> String {
     text
 }
 
-/// Reverses [`escaped`].
 fn unescaped(text: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = text;

@@ -1,19 +1,15 @@
 //! Disks that can be written.
 //!
-//! Invariants: a [`Target`] is a raw image or a whole disk that this crate has opened itself, after
-//! it found out what it is: its format, its zones, its sectors and its serial number. No other process uses
-//! it, as far as locks, the kernel and /proc show. It gives out its bytes for reading only; what is written
-//! comes from [`apply`](crate::apply), [`realign`](crate::realign) and [`copy`](crate::copy).
-//!
-//! The exception is [`Target::simulated`]. What is behind it is the caller's: this crate has neither opened nor
-//! locked it. Only the stages of [`apply`](crate::apply) hold for it: fingerprint, backup, order, reading back.
+//! Invariants: a [`Target`] is a raw image or a whole disk that this crate has examined, opened and locked itself. No
+//! other process uses it, as far as locks, the kernel and /proc show. It gives out its bytes for reading only. Of
+//! [`Target::simulated`] only the stages of [`apply`](crate::apply) hold: fingerprint, backup, order, reading back.
 
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use crate::relocate::FileAccess;
+use crate::relocate::{Disk as _, FileAccess};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use straddle_device::claim::{self, Claim, LockError};

@@ -44,7 +44,7 @@ pub(crate) fn reaching(medium: &dyn Medium, gap: Span, span: Span, block: BlockS
     let (mut found, mut behind) = (Vec::new(), gap.start());
     while let Some(start) = starts.pop_first().filter(|start| *start < span.end().get()) {
         let at = ByteOffset::new(start);
-        let Some(rest) = gap.end().checked_since(at).and_then(|len| Span::new(at, len)) else { break };
+        let Some(rest) = Span::between(at, gap.end()) else { break };
         // What is within other contents is theirs.
         if at < behind {
             continue;

@@ -23,9 +23,8 @@ use crate::encode::Step;
 use crate::fingerprint::{Structure, bytes_of, structures};
 use crate::foresee::{After, lay_over};
 use crate::plan::{Change, Plan, Slot, span_of};
-use crate::target::{Identity, Target};
+use crate::target::{Disk, Identity, Target};
 
-/// The version of the backup file's format.
 const VERSION: u32 = 5;
 /// A power cut leaves each unit of this many bytes either old or new, never mixed.
 pub(super) const UNIT: usize = 512;
@@ -105,7 +104,6 @@ pub(super) struct BackupFile {
     version: u32,
     /// The disk's size in bytes.
     pub(super) size: u64,
-    /// The disk's serial number.
     pub(super) serial: Option<String>,
     /// The path of the disk, without links; of a loop device that of its file.
     pub(super) path: Option<String>,
@@ -125,9 +123,6 @@ pub(super) struct BackupFile {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Backup(pub(super) BackupFile);
 
-/// A backup that is not stored yet.
-pub(super) struct Unstored(BackupFile);
-
 /// For its owner alone: it holds what was on the disk, which not everybody may read.
 const MODE: u32 = 0o600;
 
@@ -141,7 +136,6 @@ fn store_named(path: &Path, text: &[u8]) -> io::Result<FileId> {
     Ok(made)
 }
 
-/// The folder that a file is in.
 fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
@@ -225,59 +219,50 @@ fn structures_of(
     Ok(found)
 }
 
-impl Unstored {
-    /// Builds the backup of what `steps` overwrite on a disk of `size` bytes.
-    pub(super) fn of(subject: Subject, steps: &[Step], size: ByteCount, disk: &Identity) -> Self {
-        let path = disk.path.as_deref().map(shown);
-        Self(BackupFile {
+impl BackupFile {
+    /// The backup of what `steps` overwrite on `disk`.
+    pub(super) fn of(subject: Subject, steps: &[Step], disk: &dyn Disk) -> Self {
+        let Identity { serial, path, .. } = disk.identity();
+        Self {
             version: VERSION,
-            size: size.get(),
-            serial: disk.serial.clone(),
-            path,
+            size: disk.len().get(),
+            serial: serial.clone(),
+            path: path.as_deref().map(shown),
             subject,
             sum: String::new(),
             steps: steps.to_vec(),
             table: Vec::new(),
             watched: Vec::new(),
             reverted: false,
-        })
-    }
-
-    /// Adds checksums of the rest of the table that `stack` was read from: of what `steps` do not write.
-    pub(super) fn with_table(
-        mut self,
-        disk: &dyn Medium,
-        stack: &Stack,
-        block: BlockSize,
-        steps: &[Step],
-    ) -> Result<Self, ReadError> {
-        for (structure, span) in structures_of(disk, stack, block, steps)? {
-            let sum = sum_beside(disk, structure, span, steps)?;
-            self.0.table.push(Beside { structure, at: span, sum });
         }
-        Ok(self)
     }
 
-    /// Adds checksums of what the partitions that `plan` makes or grows with `steps` hold at first.
-    pub(super) fn watching(
-        mut self,
-        disk: &dyn Medium,
+    /// The same of the steps of `plan`, with checksums of the rest of the table that `stack` was read from, and of what the
+    /// partitions that the plan makes or grows hold at first.
+    pub(super) fn of_plan(
         plan: &Plan,
+        stack: &Stack,
         steps: &[Step],
-    ) -> Result<Self, ApplyError> {
+        disk: &dyn Disk,
+    ) -> Result<Self, ReadError> {
+        let mut backup = Self::of(Subject::Table, steps, disk);
+        for (structure, at) in structures_of(disk, stack, plan.block(), steps)? {
+            let sum = sum_beside(disk, structure, at, steps)?;
+            backup.table.push(Beside { structure, at, sum });
+        }
         for (partition, at) in to_watch(plan) {
             let sum = sum_without(disk, at, steps)?;
-            self.0.watched.push(Watched { partition, at, sum });
+            backup.watched.push(Watched { partition, at, sum });
         }
-        Ok(self)
+        Ok(backup)
     }
 
     /// Stores the backup in a new file, or in place of one that was reverted. Returns when the file and its name are
     /// on stable storage. A file that could not be stored completely is removed.
     pub(super) fn store(mut self, path: &Path) -> Result<(), BackupError> {
-        self.0.sum = self.0.sum_of_rest();
+        self.sum = self.sum_of_rest();
         let failed = |source: io::Error| BackupError::Store { path: path.to_owned(), source };
-        let text = serde_json::to_vec(&self.0).map_err(|error| failed(error.into()))?;
+        let text = serde_json::to_vec(&self).map_err(|error| failed(error.into()))?;
         let folder = folder_of(path);
         if Backup::load(path).is_ok_and(|former| former.is_reverted()) {
             std::fs::remove_file(path).map_err(failed)?;

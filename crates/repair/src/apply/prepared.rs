@@ -9,7 +9,7 @@ use straddle_device::Medium;
 use straddle_layout::{Partition, Problem, Role, Stack};
 use straddle_units::Lba;
 
-use super::backup::{Subject, Unstored};
+use super::backup::BackupFile;
 use super::{ApplyError, BackedUp, check_kernel};
 use crate::encode::{Step, encode};
 use crate::error::{PlanError, UNFINISHED};
@@ -47,10 +47,7 @@ impl<'a> Prepared<'a> {
     pub fn back_up(self, path: &Path) -> Result<BackedUp<'a>, ApplyError> {
         let Self { disk, plan, stack, steps } = self;
         check_kernel(disk)?;
-        Unstored::of(Subject::Table, &steps, disk.len(), disk.identity())
-            .with_table(disk, &stack, plan.block(), &steps)?
-            .watching(disk, plan, &steps)?
-            .store(path)?;
+        BackupFile::of_plan(plan, &stack, &steps, disk)?.store(path)?;
         Ok(BackedUp { disk, plan: Some(plan), steps })
     }
 }
@@ -69,7 +66,6 @@ pub(crate) fn recognise(disk: &dyn Disk, plan: &Plan) -> Result<Stack, ApplyErro
     Err(ApplyError::OtherDisk(why.to_owned()))
 }
 
-/// Refuses a disk with an unfinished move.
 pub(super) fn refuse_unfinished(disk: &dyn Medium, stack: &Stack) -> Result<(), ApplyError> {
     let is_marked = straddle_layout::marker(disk, stack)?.is_some();
     if is_marked || crate::realign::unmarked(disk, stack).is_some() {
@@ -233,7 +229,7 @@ fn check_numbers(plan: &Plan, stack: &Stack) -> Result<(), ApplyError> {
 /// Checks that the converted table lists exactly the present partitions, each with the same bytes.
 fn check_converted(plan: &Plan, stack: &Stack) -> Result<(), ApplyError> {
     let is_same = |partition: &straddle_layout::Partition| {
-        let entry = plan.table.partitions.iter().find(|entry| entry.number == partition.number);
+        let entry = plan.table.entry(partition.number);
         entry.is_some_and(|entry| match partition.role {
             // The container's records move, and so does its start.
             Role::Extended => entry.slot == Slot::Extended,

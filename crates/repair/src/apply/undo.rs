@@ -1,9 +1,8 @@
 //! How an undo starts: from a stored backup to steps that may be written.
 //!
-//! Invariants: only bytes from a backup's file are restored, and only if the disk has the size and
-//! the serial number in it, or the path where there is no number; if every sector holds these bytes or those written
-//! over them; and if the rest of the table is the one that was there. A table that was saved when the marker of a move was
-//! restored comes back only as long as that marker stands: afterwards it lists what has moved where it is not.
+//! Invariants: only bytes from a backup's file are restored, and only to the disk that it names, where every sector holds
+//! these bytes or those written over them, and the rest of the table is the one that was there. A table that was saved when
+//! the marker of a move was restored comes back only as long as that marker stands: afterwards it lists what has moved.
 
 use straddle_device::Medium;
 use straddle_units::{ByteOffset, Span};
@@ -25,6 +24,22 @@ pub enum LaterWrites {
     Refuse,
     /// Undo anyway: the data is lost with the partitions.
     Discard,
+}
+
+/// How much of what a backup's steps write is on the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// The disk still has its previous contents.
+    Nothing,
+    /// Some of it; both counts are of bytes that the steps change.
+    Part {
+        /// Changed bytes that are already written.
+        written: usize,
+        /// All bytes that the steps change.
+        of: usize,
+    },
+    /// Everything.
+    Whole,
 }
 
 impl Backup {
@@ -52,6 +67,29 @@ impl Backup {
         }
         check_kernel(target)?;
         Ok(BackedUp { disk: target, plan: None, steps })
+    }
+
+    /// Returns how many of the steps are on `target`. Refuses another disk, and one that has been changed
+    /// otherwise, as [`undo`](Self::undo) does.
+    pub fn progress(&self, target: &Target<'_>) -> Result<Progress, ApplyError> {
+        self.0.undoing(target, target.identity().serial.as_deref())?;
+        let (mut written, mut of) = (0, 0);
+        for step in self.0.steps().ok_or_else(contradicts)? {
+            let Step::Write { at, old, new, .. } = step else { continue };
+            let mut found = vec![0; old.len()];
+            target.read_at(ByteOffset::new(*at), &mut found)?;
+            for (now, (old, new)) in found.chunks(UNIT).zip(old.chunks(UNIT).zip(new.chunks(UNIT))) {
+                if old != new {
+                    of += now.len();
+                    written += if now == new { now.len() } else { 0 };
+                }
+            }
+        }
+        Ok(match written {
+            0 => Progress::Nothing,
+            written if written == of => Progress::Whole,
+            written => Progress::Part { written, of },
+        })
     }
 
     /// Returns the steps of an undo from a backup that was not loaded from a file, without checking its
@@ -85,7 +123,7 @@ fn check_outgrown(target: &Target<'_>, undoing: &[Step]) -> Result<(), ApplyErro
 }
 
 /// A backup that names places outside its disk, or of impossible sizes.
-pub(super) fn contradicts() -> ApplyError {
+fn contradicts() -> ApplyError {
     ApplyError::OtherDisk("the backup contradicts itself".to_owned())
 }
 
@@ -141,7 +179,7 @@ impl BackupFile {
     /// Returns the steps that restore the previous contents of `disk`: the recorded steps in reverse order.
     /// Refuses a disk that holds neither the previous contents nor what was written over them: another
     /// program has changed it.
-    pub(super) fn undoing(&self, disk: &dyn Medium, serial: Option<&str>) -> Result<Vec<Step>, ApplyError> {
+    fn undoing(&self, disk: &dyn Medium, serial: Option<&str>) -> Result<Vec<Step>, ApplyError> {
         let other = |why: String| ApplyError::OtherDisk(why);
         if disk.len().get() != self.size || self.serial.as_deref() != serial {
             let text = format!("the backup is of another disk ({} bytes)", self.size);

@@ -13,9 +13,9 @@ use straddle_layout::{Partition, Role, read_stack};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
 
 use super::ApplyError;
-use super::backup::{Subject, Unstored};
+use super::backup::{BackupFile, Subject};
 use crate::encode::Step;
-use crate::foresee::{self, lay_over};
+use crate::foresee::{difference, lay_steps};
 use crate::plan::{Entry, Plan, Slot};
 use crate::target::Disk;
 
@@ -38,7 +38,7 @@ impl<'a> BackedUp<'a> {
         (is_marker, path): (bool, &Path),
     ) -> Result<Self, ApplyError> {
         let subject = if is_marker { Subject::Marker } else { Subject::Table };
-        Unstored::of(subject, &steps, disk.len(), disk.identity()).store(path)?;
+        BackupFile::of(subject, &steps, disk).store(path)?;
         Ok(Self { disk, plan: None, steps })
     }
 
@@ -60,11 +60,15 @@ impl<'a> BackedUp<'a> {
             }
         }
         flush(disk)?;
-        verify(disk, &steps)?;
-        if let Some(plan) = plan {
-            check_table(disk, plan)?;
+        if let Some((what, at, _)) = differing(disk, &steps)? {
+            return Err(ApplyError::Differs { what, at });
         }
-        Ok(Written { disk, plan, bytes: bytes_of(&steps), places: places_of(&steps) })
+        if let Some(plan) = plan
+            && let Some(why) = difference(&read_stack(disk, Some(plan.block()), None)?, &plan.table)
+        {
+            return Err(ApplyError::OtherTable(why));
+        }
+        Ok(Written { disk, plan, steps })
     }
 }
 
@@ -72,19 +76,25 @@ impl<'a> BackedUp<'a> {
 pub struct Written<'a> {
     disk: &'a dyn Disk,
     plan: Option<&'a Plan>,
-    bytes: ByteCount,
-    places: usize,
+    steps: Vec<Step>,
 }
 
 impl Written<'_> {
     /// The number of bytes written.
     pub fn bytes(&self) -> ByteCount {
-        self.bytes
+        ByteCount::new(self.writes().map(|new| new.len() as u64).sum())
     }
 
     /// The number of separate writes.
     pub fn places(&self) -> usize {
-        self.places
+        self.writes().count()
+    }
+
+    fn writes(&self) -> impl Iterator<Item = &Vec<u8>> {
+        self.steps.iter().filter_map(|step| match step {
+            Step::Write { new, .. } => Some(new),
+            Step::Flush => None,
+        })
     }
 
     /// Has the kernel reread the partition table of a block device, and compares the partitions it then lists
@@ -207,12 +217,8 @@ fn check_unchanged(disk: &dyn Disk, steps: &[Step]) -> Result<(), ApplyError> {
         disk.read_at(ByteOffset::new(*at), &mut found)?;
         // An earlier step may write to the same place.
         let mut expected = old.clone();
-        for earlier in &steps[..index] {
-            if let Step::Write { at: from, new, .. } = earlier {
-                lay_over(&mut expected, *at, new, *from);
-                lay_over(&mut found, *at, new, *from);
-            }
-        }
+        lay_steps(&mut expected, *at, &steps[..index]);
+        lay_steps(&mut found, *at, &steps[..index]);
         if found != expected {
             let why =
                 format!("{what} at byte {at} has changed since it was saved: another program writes to it");
@@ -226,14 +232,6 @@ fn flush(disk: &mut dyn Disk) -> Result<(), ApplyError> {
     disk.flush().map_err(|source| ApplyError::Flush { source })
 }
 
-/// Checks that the medium has what was last written to each place.
-fn verify(disk: &dyn Disk, steps: &[Step]) -> Result<(), ApplyError> {
-    match differing(disk, steps)? {
-        Some((what, at, _)) => Err(ApplyError::Differs { what, at }),
-        None => Ok(()),
-    }
-}
-
 /// What the medium does not return as it was last written: its name, first byte and length.
 pub(crate) fn differing(disk: &dyn Disk, steps: &[Step]) -> Result<Option<(String, u64, u64)>, ReadError> {
     for (index, step) in steps.iter().enumerate() {
@@ -244,37 +242,12 @@ pub(crate) fn differing(disk: &dyn Disk, steps: &[Step]) -> Result<Option<(Strin
         disk.read_at(ByteOffset::new(*at), &mut found)?;
         // A later step may have overwritten part of it.
         let mut expected = new.clone();
-        for later in &steps[index + 1..] {
-            if let Step::Write { at: from, new, .. } = later {
-                lay_over(&mut expected, *at, new, *from);
-            }
-        }
+        lay_steps(&mut expected, *at, &steps[index + 1..]);
         if found != expected {
             return Ok(Some((what.clone(), *at, new.len() as u64)));
         }
     }
     Ok(None)
-}
-
-/// Checks that the table read from `disk` is the plan's: every partition with its number and position.
-fn check_table(disk: &dyn Disk, plan: &Plan) -> Result<(), ApplyError> {
-    let stack = read_stack(disk, Some(plan.block()), None)?;
-    match foresee::difference(&stack, &plan.table) {
-        None => Ok(()),
-        Some(why) => Err(ApplyError::OtherTable(why)),
-    }
-}
-
-fn bytes_of(steps: &[Step]) -> ByteCount {
-    let len = |step: &Step| match step {
-        Step::Write { new, .. } => u64::try_from(new.len()).unwrap_or(u64::MAX),
-        Step::Flush => 0,
-    };
-    ByteCount::new(steps.iter().map(len).sum())
-}
-
-fn places_of(steps: &[Step]) -> usize {
-    steps.iter().filter(|step| matches!(step, Step::Write { .. })).count()
 }
 
 /// Has the kernel reread the present table of a block device before anything is written. BLKRRPART fails

@@ -144,7 +144,6 @@ impl System {
         ended(outcome, &realign, &target, (false, false))
     }
 
-    /// The plan that was prepared.
     fn plan(&self) -> Result<Realign, BootError> {
         let path = self.home().join("plan.json");
         let mut text = String::new();

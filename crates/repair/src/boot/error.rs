@@ -8,7 +8,6 @@ use crate::ChangeError;
 use crate::TargetError;
 use crate::realign::{ELSEWHERE, MoveError, RealignError};
 use straddle_device::ReadError;
-use straddle_units::ErrorKind;
 
 /// Why nothing is prepared, or why a move at boot did not go through.
 #[derive(Debug, thiserror::Error)]
@@ -124,28 +123,20 @@ pub enum BootError {
     NoRestart(#[source] io::Error),
 }
 
-impl BootError {
-    /// Returns the kind of failure.
-    pub fn kind(&self) -> ErrorKind {
-        match self {
-            Self::NotADisk
-            | Self::Blocked(_)
-            | Self::Unknown(_)
-            | Self::BootFiles { .. }
-            | Self::NoGenerator
-            | Self::Foreign(_)
-            | Self::AnotherDisk(_)
-            | Self::Hibernated(_) => ErrorKind::Refused,
-            Self::Plan(error) => error.kind(),
-            Self::Target(error) => error.kind(),
-            Self::Change(error) => error.kind(),
-            Self::Read(error) => error.kind(),
-            Self::Move(error) => error.kind(),
-            Self::Removed(source) | Self::MayMove { source, .. } | Self::NotMoved(source) => source.kind(),
-            Self::File { .. } | Self::Run { .. } | Self::Generator { .. } => ErrorKind::Failed,
-            Self::NotPrepared | Self::Store(_) | Self::NotListed | Self::NoRestart(_) => ErrorKind::Failed,
-            // Something was written, whatever the cause.
-            Self::Unfinished(_) | Self::EndedBadly(_) => ErrorKind::Failed,
-        }
-    }
+straddle_units::error_kind! {
+    BootError: Failed;
+    Self::NotADisk
+    | Self::Blocked(_)
+    | Self::Unknown(_)
+    | Self::BootFiles { .. }
+    | Self::NoGenerator
+    | Self::Foreign(_)
+    | Self::AnotherDisk(_)
+    | Self::Hibernated(_) => Refused,
+    Self::Plan(error) => error.kind(),
+    Self::Target(error) => error.kind(),
+    Self::Change(error) => error.kind(),
+    Self::Read(error) => error.kind(),
+    Self::Move(error) => error.kind(),
+    Self::Removed(source) | Self::MayMove { source, .. } | Self::NotMoved(source) => source.kind(),
 }

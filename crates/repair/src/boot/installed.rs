@@ -59,7 +59,6 @@ impl Generator {
         GENERATORS.iter().find(|one| one.path(system).is_some())
     }
 
-    /// Whether its program is installed.
     pub(crate) fn is_here(&self, system: &System) -> bool {
         self.path(system).is_some()
     }
@@ -75,7 +74,6 @@ impl Generator {
         format!("{} {}", self.program, self.arguments.join(" "))
     }
 
-    /// Makes every initramfs again.
     pub(crate) fn run(&self, system: &System) -> Result<(), BootError> {
         let failed = |source| BootError::Run { program: self.program, source };
         let program = self.path(system).ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?;
@@ -93,7 +91,6 @@ impl Generator {
         foreign.map_or(Ok(()), |path| Err(BootError::Foreign(path)))
     }
 
-    /// Installs the hooks.
     pub(crate) fn install(&self, system: &System) -> Result<(), BootError> {
         self.hooks.iter().try_for_each(|(path, text)| write(&system.path(path), text.as_bytes(), 0o755))
     }

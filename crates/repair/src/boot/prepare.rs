@@ -6,13 +6,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::Change;
-use crate::Present;
-use crate::realign::Realign;
-
 use crate::boot::installed::{GENERATORS, Generator, write};
-use crate::boot::needed::{BootFiles, boot_files};
+use crate::boot::needed::check_boot_files;
 use crate::boot::{BootError, HOME, System, sysfs_of};
+use crate::realign::{ASLEEP, ELSEWHERE, Journal, Realign, Reference, hibernated, starts_grub};
+use crate::{Change, Present};
 
 impl System {
     /// Installs what moves the partitions of `disk` at the next boot: `realign`, made from what is `present`
@@ -96,25 +94,37 @@ impl System {
     }
 }
 
-/// Whether two names are of one disk.
 fn is_same(one: &Path, other: &Path) -> bool {
     let real = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     real(one) == real(other)
 }
 
-/// Checks that the machine can start while the partitions are being moved.
+/// Checks that the machine can start while the partitions are being moved, as far as the disk shows it.
 fn check_start(realign: &Realign, present: &Present, sys: &Path) -> Result<(), BootError> {
-    if let Some(why) = realign.blocks_start(present.medium(), present.stack())? {
-        return Err(BootError::Blocked(why));
+    let blocked = |why: String| Err(BootError::Blocked(why));
+    if let Journal::Elsewhere { .. } = realign.journal {
+        return blocked("there is no room for the journal on the disk itself".to_owned());
     }
-    match boot_files(sys, &moving(realign)) {
-        None => Ok(()),
-        Some(BootFiles::Unknown(path)) => Err(BootError::Unknown(path.to_owned())),
-        Some(BootFiles::In(path, number)) => Err(BootError::BootFiles { folder: path.to_owned(), number }),
+    if let Some(number) = hibernated(present.stack()) {
+        return blocked(format!("partition {number}: {ASLEEP}"));
     }
+    for (number, reference) in &realign.references {
+        let what = match reference {
+            Reference::ActivePartition if starts_grub(present.medium())? => continue,
+            Reference::ActivePartition => "the boot code of the disk starts it",
+            Reference::Grub { .. } | Reference::GrubElsewhere | Reference::BiosBoot => {
+                "GRUB's core image is in it"
+            }
+            Reference::Lilo => "LILO reads kernels by their sectors",
+            Reference::Syslinux { .. } => "SYSLINUX is in it",
+            Reference::EfiBootEntries => "the firmware reads the boot loader from it",
+            _ => continue,
+        };
+        return blocked(format!("partition {number}: {what}, and cannot while it moves: {ELSEWHERE}"));
+    }
+    check_boot_files(sys, &moving(realign))
 }
 
-/// The numbers of the partitions that move.
 pub(crate) fn moving(realign: &Realign) -> Vec<u32> {
     let entries = realign.plan.table.partitions.iter();
     entries.filter(|entry| matches!(entry.change, Change::Moved { .. })).map(|entry| entry.number).collect()

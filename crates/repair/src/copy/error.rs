@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use straddle_device::ReadError;
-use straddle_units::{ByteCount, ByteOffset, ErrorKind};
+use straddle_units::{ByteCount, ByteOffset};
 
 use crate::apply::ApplyError;
 use crate::error::PlanError;
@@ -133,31 +133,18 @@ pub enum CopyError {
     OtherTable(String),
 }
 
-impl CopyError {
-    /// Returns the kind of failure.
-    pub fn kind(&self) -> ErrorKind {
-        match self {
-            Self::Source(_)
-            | Self::NotEmpty(_)
-            | Self::NotZero { .. }
-            | Self::Finished
-            | Self::TooSmall { .. }
-            | Self::Unclaimed { .. }
-            | Self::OtherSource(_)
-            | Self::Itself
-            | Self::Changed => ErrorKind::Refused,
-            Self::Table(error) => error.kind(),
-            Self::Apply(error) => error.kind(),
-            Self::Record(error) => error.kind(),
-            Self::TooLarge
-            | Self::Invalid(_)
-            | Self::Read(_)
-            | Self::Unreadable { .. }
-            | Self::Unknown { .. } => ErrorKind::Failed,
-            Self::Write { .. } | Self::Flush { .. } | Self::Differs { .. } | Self::OtherTable(_) => {
-                ErrorKind::Failed
-            }
-            Self::SourceWritten(_) | Self::List(_) => ErrorKind::Failed,
-        }
-    }
+straddle_units::error_kind! {
+    CopyError: Failed;
+    Self::Source(_)
+    | Self::NotEmpty(_)
+    | Self::NotZero { .. }
+    | Self::Finished
+    | Self::TooSmall { .. }
+    | Self::Unclaimed { .. }
+    | Self::OtherSource(_)
+    | Self::Itself
+    | Self::Changed => Refused,
+    Self::Table(error) => error.kind(),
+    Self::Apply(error) => error.kind(),
+    Self::Record(error) => error.kind(),
 }

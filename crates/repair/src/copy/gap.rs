@@ -14,6 +14,7 @@ use super::{Copy, CopyError, Source};
 use crate::encode::CurrentGpt;
 use crate::fingerprint::bytes_of;
 use crate::plan::{Format, Plan, Situation};
+use crate::realign::unallocated::ends;
 
 /// How far into a disk boot loaders are looked for. Those of single-board computers end at 16 MiB.
 pub(super) const MAX_LOADER: ByteOffset = ByteOffset::new(32 * MIB);
@@ -47,7 +48,7 @@ impl Gap {
         }
         let mut unlisted = Vec::new();
         for span in unlisted_behind(source, whole) {
-            for end in ends(span) {
+            for end in ends(span, LOOK) {
                 if let Some(at) = first_written(source.medium, end)? {
                     unlisted.push(at);
                     break;
@@ -79,14 +80,6 @@ fn unlisted_behind(source: &Situation<'_>, whole: Span) -> Vec<Span> {
     let listed = source.stack.partitions.iter().map(|partition| (partition.span, partition.role));
     let all = source.stack.usable.unwrap_or(Span::first(source.size()));
     all.gaps([whole].into_iter().chain(taken(listed, true, source.stack.block)))
-}
-
-/// The two ends of a span, or all of it.
-fn ends(span: Span) -> impl Iterator<Item = Span> {
-    let head = Span::new(span.start(), span.len().min(LOOK));
-    let rest = span.len().saturating_sub(LOOK).min(LOOK);
-    let tail = span.end().checked_back(rest).and_then(|start| Span::new(start, rest));
-    head.into_iter().chain(tail)
 }
 
 /// The part of the new disk before its first partition that its table leaves free. An MBR leaves the boot code.
@@ -148,7 +141,6 @@ impl Lead {
         first.map_or(&[], |(_, bytes)| &bytes[..bytes.len().min(mbr::DISK_ID_AT)])
     }
 
-    /// The rest, which is behind the first sector.
     pub(super) fn core(&self) -> impl Iterator<Item = (ByteOffset, &[u8])> {
         self.0.iter().filter_map(|(at, bytes)| {
             let skipped = if *at == ByteOffset::ZERO { mbr::SECTOR_BYTES } else { 0 };

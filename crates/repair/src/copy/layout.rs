@@ -12,9 +12,7 @@ use crate::realign::{anchor, anchored};
 /// The first start, as on every new table.
 const FIRST: ByteOffset = ByteOffset::new(MIB);
 
-/// A partition that is copied.
 pub(super) struct Item {
-    /// Its bytes on the source.
     pub(super) at: Span,
     /// How many bytes it gets.
     pub(super) len: ByteCount,
@@ -35,11 +33,9 @@ impl Item {
 /// The boundaries of the new disk.
 #[derive(Clone, Copy)]
 pub(super) struct Ground {
-    /// The boundary of starts.
     pub(super) grain: Boundary,
     /// The boundary that is more than advice.
     pub(super) drive: Boundary,
-    /// The logical sector.
     pub(super) block: BlockSize,
 }
 

@@ -14,15 +14,14 @@ use straddle_layout::format::mbr;
 use straddle_layout::{Stack, member_marks, read_all, read_stack};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, Span};
 
-use super::bounded::Bounded;
 use super::gap::Lead;
 use super::layout::Item;
 use super::work::{Unreadable, Work};
 use super::{Copy, CopyError, Source, items, occupants, references_of};
 use crate::apply::{Expected, check_kernel, differing, recognise_disk, tell_kernel};
 use crate::encode::{Step, encode_over_all};
-use crate::fingerprint::Fingerprint;
-use crate::foresee::{difference, lay_over};
+use crate::fingerprint::{Fingerprint, holds};
+use crate::foresee::{After, difference};
 use crate::plan::{Entry, Situation, WIPED};
 use crate::realign::{Listing, MoveError, Reference, Which, hibernated, obstacle, record};
 use crate::target::{Disk, Target};
@@ -107,12 +106,10 @@ impl Copy {
                 return Err(MoveError::Partition { number: *number, what }.into());
             }
         }
-        let places = self.written(disk)?;
         // What is on a disk with the marker of this plan is this copy, which is made again.
-        if !has_begun && self.check_empty(disk, places.clone(), &|span| disk.holes(span), watch)?.is_break() {
+        if !has_begun && self.check_empty(disk, &|span| disk.holes(span), watch)?.is_break() {
             return Ok(Copied::Untouched);
         }
-        let disk = &mut Bounded::new(disk, places);
         let marks = member_marks(disk)?;
         let marker = self.marker()?;
         write(disk, ByteOffset::ZERO, &marker)?;
@@ -125,8 +122,7 @@ impl Copy {
         }
         let reads_back = verify == Verify::Read;
         let total = self.total().get().saturating_mul(if reads_back { 2 } else { 1 });
-        let mut work =
-            Work::new((source, &mut *disk as &mut dyn Disk, unreadable), (Stage::Copying, total), watch);
+        let mut work = Work::new((source, &mut *disk, unreadable), (Stage::Copying, total), watch);
         let Some(hashes) = work.copy(&self.extents)? else { return Ok(Copied::Stopped) };
         flush(work.disk)?;
         if reads_back && !work.verify(&self.extents, &hashes)? {
@@ -136,8 +132,11 @@ impl Copy {
         if let Some(path) = source.written() {
             return Err(CopyError::SourceWritten(path));
         }
-        Self::write_lead(disk, &lead)?;
-        self.record(disk)?;
+        // What boot loaders keep behind the first sector, before the first partition.
+        lead.core().try_for_each(|(at, core)| write(disk, at, core))?;
+        flush(disk)?;
+        lead.core().try_for_each(|(at, core)| read_back(disk, at, core))?;
+        record(disk, &self.plan, &self.references, Which::New)?;
         list(&bad).map_err(CopyError::List)?;
         self.table(disk, &lead)?;
         Ok(Copied::Complete(bad))
@@ -202,10 +201,9 @@ impl Copy {
     /// is as it was.
     fn has_begun(&self, disk: &dyn Disk) -> Result<bool, CopyError> {
         let marker = self.marker()?;
-        let mut sector = vec![0; marker.len()];
-        disk.read_at(ByteOffset::ZERO, &mut sector)?;
+        let is_marked = holds(disk, ByteOffset::ZERO, &marker)?;
         recognise_disk(disk, &self.plan)?;
-        if sector == marker {
+        if is_marked {
             return Ok(true);
         }
         let stack = read_stack(disk, Some(self.plan.block()), None)?;
@@ -225,7 +223,7 @@ impl Copy {
         // No file system begins a sector after the start of one.
         let place = entry.and_then(|place| {
             let start = place.start().checked_add(plan.block().bytes())?;
-            Span::new(start, place.end().checked_since(start)?)
+            Span::between(start, place.end())
         });
         let place = place.ok_or(CopyError::TooLarge)?;
         let json = serde_json::to_vec(self).map_err(|error| CopyError::Invalid(error.to_string()))?;
@@ -233,24 +231,6 @@ impl Copy {
         let mut sector = marker_sector(place, plan.block(), [hash[0], hash[1], hash[2], hash[3]])?;
         sector[TEXT.0..TEXT.0 + TEXT.1.len()].copy_from_slice(TEXT.1);
         Ok(sector)
-    }
-
-    /// Writes what boot loaders keep behind the first sector, before the first partition.
-    fn write_lead(disk: &mut Bounded<'_>, lead: &Lead) -> Result<(), CopyError> {
-        disk.note();
-        lead.core().try_for_each(|(at, core)| write(disk, at, core))?;
-        disk.settle()
-    }
-
-    /// Writes the new starts to the boot sectors.
-    fn record(&self, disk: &mut Bounded<'_>) -> Result<(), CopyError> {
-        disk.note();
-        for (number, reference) in &self.references {
-            let entry = self.plan.table.partitions.iter().find(|entry| entry.number == *number);
-            let Some(place) = entry.and_then(|entry| self.plan.span(entry)) else { continue };
-            record(disk, place, reference, Which::New)?;
-        }
-        disk.settle()
     }
 
     /// The steps that write the table to `disk`, with the boot code of `lead` in its first sector.
@@ -261,7 +241,8 @@ impl Copy {
         first[..mbr::SECTOR_BYTES].fill(0);
         let code = lead.code();
         first[..code.len()].copy_from_slice(code);
-        let after = Unmarked { disk, first };
+        let steps = [Step::Write { at: 0, old: Vec::new(), new: first, what: String::new() }];
+        let after = After { medium: disk, steps: &steps };
         let stack = read_stack(&after, Some(self.plan.block()), None)?;
         Ok(encode_over_all(&self.plan, &after, &without_table(stack))?)
     }
@@ -297,32 +278,12 @@ fn is_entry_of(entry: &Entry, item: &Item) -> bool {
         && (&entry.name, entry.attributes, entry.bootable) == (&old.name, old.attributes, old.bootable)
 }
 
-/// The new disk as if its first sector had the source's boot code and no table.
-struct Unmarked<'d> {
-    disk: &'d dyn Medium,
-    first: Vec<u8>,
-}
-
-impl Medium for Unmarked<'_> {
-    fn len(&self) -> ByteCount {
-        self.disk.len()
-    }
-
-    fn read_at(&self, at: ByteOffset, buf: &mut [u8]) -> Result<(), ReadError> {
-        self.disk.read_at(at, buf)?;
-        lay_over(buf, at.get(), &self.first, 0);
-        Ok(())
-    }
-}
-
 /// Checks that the medium returns what was written.
-pub(super) fn read_back(disk: &dyn Disk, at: ByteOffset, bytes: &[u8]) -> Result<(), CopyError> {
+fn read_back(disk: &dyn Disk, at: ByteOffset, bytes: &[u8]) -> Result<(), CopyError> {
     let len = ByteCount::new(bytes.len() as u64);
     let span = Span::new(at, len).ok_or(CopyError::TooLarge)?;
     disk.drop_cache(span);
-    let mut found = vec![0; bytes.len()];
-    disk.read_at(at, &mut found)?;
-    if found == bytes { Ok(()) } else { Err(CopyError::Differs { at, len: len.get() }) }
+    if holds(disk, at, bytes)? { Ok(()) } else { Err(CopyError::Differs { at, len: len.get() }) }
 }
 
 /// What is still recognised without the first sector is what the new table replaces.
@@ -336,7 +297,6 @@ pub(super) fn write(disk: &mut dyn Disk, at: ByteOffset, bytes: &[u8]) -> Result
     disk.write_at(at, bytes).map_err(|source| CopyError::Write { at, source })
 }
 
-/// Clears the sectors of a mark.
 fn clear(disk: &mut dyn Disk, mark: Span) -> Result<(), CopyError> {
     let Some(span) = sectors(mark, disk.len()) else { return Ok(()) };
     let zeros = vec![0; usize::try_from(span.len().get()).unwrap_or(0)];
@@ -351,6 +311,6 @@ pub(super) fn sectors(mark: Span, len: ByteCount) -> Option<Span> {
     Span::new(ByteOffset::new(start), ByteCount::new(end.saturating_sub(start)))
 }
 
-pub(super) fn flush(disk: &mut dyn Disk) -> Result<(), CopyError> {
+fn flush(disk: &mut dyn Disk) -> Result<(), CopyError> {
     disk.flush().map_err(|source| CopyError::Flush { source })
 }

@@ -1,14 +1,10 @@
 //! The disk that is copied.
 //!
-//! Invariants: a [`Source`] is a disk or an image that this crate has opened itself, with every file
-//! that the image may open. It is raw only if its bytes in the file are those of the disk: in no container, and
-//! not compressed. As long as it is open, programs that lock what they write are kept from these files, and a disk
-//! from being mounted; no other process used them when it was opened, as far as locks, the kernel and /proc show.
-//! What was written since, by a program that takes no lock, is [noticed](Source::written): to them, and to the files and
-//! devices behind loop devices.
-//!
-//! The exception is [`Source::simulated`]. The caller of that holds the law: its bytes do not change, and are
-//! not those of the new disk.
+//! Invariants: a [`Source`] is a disk or an image that this crate has opened itself, with every file that the image may
+//! open. As long as it is open, programs that lock what they write are kept from these files, and a disk from being
+//! mounted; no other process used them when it was opened, as far as locks, the kernel and /proc show. What a program
+//! without locks has written since is [noticed](Source::written), also behind loop devices. Nothing of that holds for
+//! [`Source::simulated`].
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
@@ -30,19 +26,12 @@ pub struct Source<'a> {
     is_raw: bool,
     /// The file or device, and what else an image may open, locked while this is open.
     files: Vec<Held>,
+    /// What is behind those that are loop devices, through others too. The loop devices use that, and nobody locks it.
+    behind: Vec<Held>,
 }
 
-/// A file or device that is locked, and what tells whether it was written to.
+/// A file or device, and what tells whether it was written to.
 struct Held {
-    path: PathBuf,
-    file: File,
-    opened: Option<Written>,
-    /// What is behind it, if it is a loop device, through others too. The loop device uses that, and nobody locks it.
-    behind: Vec<Behind>,
-}
-
-/// A file or device behind a loop device.
-struct Behind {
     path: PathBuf,
     file: File,
     opened: Option<Written>,
@@ -58,26 +47,21 @@ enum Written {
 }
 
 impl Held {
-    fn new(path: &Path, file: File, machine: &Machine) -> io::Result<Self> {
-        let opened = written(&file);
-        let behind = machine.behind(&file.metadata()?).into_iter();
-        // What this user may not open, or has lost its name, is known by the sectors written to the loop device only.
-        let behind = behind.filter_map(|(id, path)| {
-            let flags = (OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC).bits().cast_signed();
-            let file = OpenOptions::new().read(true).custom_flags(flags).open(&path).ok()?;
-            let opened = written(&file);
-            FileId::of_open(&file).is_ok_and(|found| found == id).then_some(Behind { path, file, opened })
-        });
-        Ok(Self { path: path.to_owned(), file, opened, behind: behind.collect() })
+    fn new(path: &Path, file: File) -> Self {
+        Self { path: path.to_owned(), opened: written(&file), file }
     }
 
-    /// The first of its files that was written to since it was opened.
-    fn written(&self) -> Option<&Path> {
-        if written(&self.file) != self.opened {
-            return Some(&self.path);
-        }
-        let behind = self.behind.iter().find(|behind| written(&behind.file) != behind.opened);
-        behind.map(|behind| behind.path.as_path())
+    /// The file with this identity at `path`. What this user may not open, or has lost its name, is known by the sectors
+    /// written to the loop device only.
+    fn behind((id, path): (FileId, PathBuf)) -> Option<Self> {
+        let flags = (OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC).bits().cast_signed();
+        let file = OpenOptions::new().read(true).custom_flags(flags).open(&path).ok()?;
+        let is_it = FileId::of_open(&file).is_ok_and(|found| found == id);
+        is_it.then(|| Self::new(&path, file))
+    }
+
+    fn is_written(&self) -> bool {
+        written(&self.file) != self.opened
     }
 }
 
@@ -108,7 +92,7 @@ impl Source<'static> {
         }
         let serial = serial_of(&target);
         let machine = Machine::read(None);
-        let mut files = Vec::new();
+        let (mut files, mut behind) = (Vec::new(), Vec::new());
         for path in std::iter::once(path).chain(options.allow_backing.iter().map(|file| file.as_path())) {
             let file = open(path).map_err(failed)?;
             claim::share(&file).map_err(|error| match error {
@@ -123,20 +107,22 @@ impl Source<'static> {
             if !uses.is_empty() {
                 return Err(TargetError::InUse(uses.join("; ")));
             }
-            files.push(Held::new(path, file, &machine).map_err(failed)?);
+            behind.extend(machine.behind(&metadata).into_iter().filter_map(Held::behind));
+            files.push(Held::new(path, file));
         }
-        let first = files.first().and_then(|held| held.file.metadata().ok());
+        let first = files.first().and_then(|held: &Held| held.file.metadata().ok());
         let is_file = first.is_some_and(|found| found.is_file());
         let is_raw = is_file && target.container.is_none() && target.through.is_none();
         let medium = target.medium.ok_or_else(|| failed(io::Error::other("its bytes cannot be read")))?;
-        Ok(Self { bytes: Bytes::Opened(medium), serial, is_raw, files })
+        Ok(Self { bytes: Bytes::Opened(medium), serial, is_raw, files, behind })
     }
 }
 
 impl<'a> Source<'a> {
     /// Bytes of the caller, for tests and simulations; nothing of them is checked or locked.
     pub fn simulated(medium: &'a dyn Medium) -> Self {
-        Self { bytes: Bytes::Simulated(medium), serial: None, is_raw: false, files: Vec::new() }
+        let bytes = Bytes::Simulated(medium);
+        Self { bytes, serial: None, is_raw: false, files: Vec::new(), behind: Vec::new() }
     }
 
     /// Its bytes.
@@ -147,7 +133,6 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Its serial number.
     pub(super) fn serial(&self) -> Option<&str> {
         self.serial.as_deref()
     }
@@ -163,8 +148,9 @@ impl<'a> Source<'a> {
         let is_used = |held: &Held| {
             held.file.metadata().map_or(true, |found| !machine.uses_of(&found, &held.path).is_empty())
         };
-        let used = |held: &'_ Held| is_used(held).then(|| held.path.clone());
-        self.files.iter().find_map(|held| held.written().map(Path::to_owned).or_else(|| used(held)))
+        let mut written = self.files.iter().chain(&self.behind).filter(|held| held.is_written());
+        let found = written.next().or_else(|| self.files.iter().find(|held| is_used(held)));
+        found.map(|held| held.path.clone())
     }
 
     /// Whether `file` leads to bytes of this source: by another name, or through loop devices.

@@ -19,7 +19,6 @@ impl Copy {
         entry.slot == Slot::Extended || start.is_none_or(|start| grain.is_aligned(start))
     }
 
-    /// Returns the plan if it is valid.
     pub(super) fn checked(self) -> Result<Self, CopyError> {
         let plan = &self.plan;
         let is_new = plan.fresh && plan.converts.is_none() && plan.wipe.is_empty();

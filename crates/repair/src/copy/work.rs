@@ -3,12 +3,11 @@
 //! Invariants: it writes to the places that it is given, and nowhere else. What cannot be read is listed,
 //! or stops the copy.
 
-use std::io;
 use std::ops::ControlFlow;
 
-use crate::relocate::{Bad, FileAccess, Move, Progress, filler};
+use crate::relocate::{Bad, Disk as _, FileAccess, Move, Progress, filler};
 use sha2::{Digest, Sha256};
-use straddle_units::{ByteCount, ByteOffset, KIB, MIB, Span};
+use straddle_units::{ByteCount, ByteOffset, MIB, Span};
 
 use super::run::{CopyWatch, Stage, write};
 use super::{CopyError, Source};
@@ -31,7 +30,6 @@ pub enum Unreadable {
     IsListed,
 }
 
-/// The data being copied.
 pub(super) struct Work<'w, 'd> {
     pub(super) source: &'w Source<'w>,
     pub(super) disk: &'d mut dyn Disk,
@@ -106,7 +104,6 @@ impl<'w, 'd> Work<'w, 'd> {
         (self.watch)(self.stage, progress) == ControlFlow::Break(())
     }
 
-    /// Reads a window of the source.
     pub(super) fn read(&mut self, from: Span, to: ByteOffset, buffer: &mut Vec<u8>) -> Result<(), CopyError> {
         buffer.clear();
         buffer.resize(usize::try_from(from.len().get()).unwrap_or(0), 0);
@@ -164,18 +161,11 @@ impl<'w, 'd> Work<'w, 'd> {
             let offset = ByteCount::new(at as u64);
             let place = to.checked_add(offset).and_then(|to| Span::new(to, ByteCount::new(len as u64)));
             let place = place.ok_or(CopyError::TooLarge)?;
-            if !zeros || self.punch(place).is_err() {
+            if !zeros || len < HOLE || self.disk.punch(place).is_err() {
                 write(self.disk, place.start(), &rest[..len])?;
             }
             at += len;
         }
         Ok(())
-    }
-
-    fn punch(&mut self, place: Span) -> io::Result<()> {
-        if place.len().get() < 4 * KIB {
-            return Err(io::ErrorKind::Unsupported.into());
-        }
-        self.disk.punch(place)
     }
 }

@@ -12,7 +12,7 @@ use straddle_layout::format::gpt::{
 use straddle_layout::format::mbr;
 use straddle_layout::types::parse_guid;
 use straddle_layout::{Stack, TableKind};
-use straddle_units::BlockSize;
+use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
 use super::{Steps, wipes_boot_code};
 use crate::error::PlanError;
@@ -21,7 +21,6 @@ use crate::plan::{Change, Entry, GPT_ENTRY_BYTES, Plan, primary_is_damaged};
 
 /// The length in bytes of the header's specified fields.
 const HEADER_LENGTH: usize = header::ENTRIES_CRC + 4;
-/// Revision 1.0.
 const REVISION: u32 = 0x0001_0000;
 const PRIMARY_LBA: u64 = 1;
 
@@ -37,9 +36,7 @@ fn put64(bytes: &mut [u8], at: usize, value: u64) {
 #[derive(Clone, Debug)]
 pub(crate) struct CurrentGpt {
     block: u64,
-    /// The header's whole block.
     header: Vec<u8>,
-    /// The array of entries.
     array: Vec<u8>,
 }
 
@@ -74,8 +71,8 @@ impl CurrentGpt {
         if !is_whole || len > MAX_ARRAY_BYTES || le32(&header, header::ENTRY_SIZE) < ENTRY_BYTES {
             return None;
         }
-        let start = straddle_units::Lba::new(le64(&header, header::ENTRIES_LBA)).to_bytes(block)?;
-        let span = straddle_units::Span::new(start, straddle_units::ByteCount::new(len))?;
+        let start = Lba::new(le64(&header, header::ENTRIES_LBA)).to_bytes(block)?;
+        let span = Span::new(start, ByteCount::new(len))?;
         let array = bytes_of(medium, span).ok()?;
         let is_whole = crc32fast::hash(&array) == le32(&header, header::ENTRIES_CRC);
         is_whole.then(|| Self { block: block.get(), header, array })
@@ -118,11 +115,10 @@ impl CurrentGpt {
     }
 
     /// The bytes of the primary copy's array; where it usually is if that copy is damaged.
-    pub(crate) fn primary_array(&self) -> Option<straddle_units::Span> {
-        let lba = if self.is_primary() { le64(&self.header, header::ENTRIES_LBA) } else { PRIMARY_LBA + 1 };
-        let start = lba.checked_mul(self.block).map(straddle_units::ByteOffset::new)?;
+    pub(crate) fn primary_array(&self) -> Option<Span> {
+        let start = self.primary_array_lba().checked_mul(self.block).map(ByteOffset::new)?;
         let len = self.array_blocks().checked_mul(self.block)?;
-        straddle_units::Span::new(start, straddle_units::ByteCount::new(len))
+        Span::new(start, ByteCount::new(len))
     }
 
     fn my_lba(&self) -> u64 {
@@ -130,7 +126,7 @@ impl CurrentGpt {
     }
 
     /// The address of the other copy, by the header's own account.
-    pub(crate) fn other_lba(&self) -> u64 {
+    fn other_lba(&self) -> u64 {
         le64(&self.header, header::ALTERNATE_LBA)
     }
 
@@ -151,7 +147,6 @@ impl CurrentGpt {
         if self.is_primary() { le64(&self.header, header::ENTRIES_LBA) } else { PRIMARY_LBA + 1 }
     }
 
-    /// An empty table.
     fn new(block: u64, entries: u32) -> Self {
         let mut header = vec![0; usize::try_from(block).unwrap_or(HEADER_LENGTH)];
         header[..8].copy_from_slice(SIGNATURE);
@@ -169,8 +164,7 @@ impl CurrentGpt {
     fn patch(&mut self, plan: &Plan) -> Result<(), PlanError> {
         let size = usize::try_from(le32(&self.header, header::ENTRY_SIZE)).unwrap_or(entry::NAME.end);
         for (bytes, number) in self.array.chunks_exact_mut(size).zip(1..) {
-            let planned = plan.table.partitions.iter().find(|entry| entry.number == number);
-            match planned {
+            match plan.table.entry(number) {
                 None if bytes.starts_with(&[0; 16]) => {}
                 None => bytes.fill(0),
                 Some(planned) => match planned.change {
@@ -216,15 +210,10 @@ impl CurrentGpt {
 }
 
 fn block_at(medium: &dyn Medium, block: BlockSize, lba: u64) -> Option<Vec<u8>> {
-    let span = straddle_units::Span::of_blocks(
-        straddle_units::Lba::new(lba),
-        straddle_units::LbaCount::new(1),
-        block,
-    )?;
+    let span = Span::of_blocks(Lba::new(lba), LbaCount::new(1), block)?;
     bytes_of(medium, span).ok()
 }
 
-/// Fills in the bytes of a new entry.
 fn fill(bytes: &mut [u8], planned: &Entry) -> Result<(), PlanError> {
     let guid = |text: &str| {
         parse_guid(text).ok_or_else(|| {
@@ -270,8 +259,8 @@ pub(super) fn encode(plan: &Plan, stack: &Stack, steps: &mut Steps<'_>) -> Resul
     };
     check_room(plan, &table, &places)?;
     table.patch(plan)?;
-    let primary = Copy { table: &table, lba: PRIMARY_LBA, array: places.primary_array, name: "primary" };
-    let second = Copy { table: &table, lba: backup, array: places.backup_array, name: "backup" };
+    let primary = (PRIMARY_LBA, places.primary_array, "primary");
+    let second = (backup, places.backup_array, "backup");
     // The copy that counts is written last. If it is in a place that the plan does not use, it is not touched
     // at all.
     let backup_counts = match placed {
@@ -279,32 +268,36 @@ pub(super) fn encode(plan: &Plan, stack: &Stack, steps: &mut Steps<'_>) -> Resul
         None => primary_is_damaged(stack),
     };
     let order = if backup_counts { [primary, second] } else { [second, primary] };
-    for (index, copy) in order.iter().enumerate() {
-        copy.write(plan, order[1 - index].lba, steps)?;
+    for (index, (lba, array, name)) in order.into_iter().enumerate() {
+        let header = table.header_for(plan, lba, order[1 - index].0, array)?;
+        steps.write(array.saturating_mul(steps.block), &table.array, &format!("{name} GPT, entries"))?;
+        steps.write(lba.saturating_mul(steps.block), &header, &format!("{name} GPT, header"))?;
         steps.flush();
     }
     protect(plan, stack, &places, steps)?;
     steps.flush();
-    if let Some(old) = old.filter(|_| plan.converts.is_some()) {
-        forget(&old, steps)?;
-        steps.flush();
+    if plan.converts.is_some() {
+        forget(old.as_ref(), stack.block.get(), steps)?;
     }
     Ok(())
 }
 
-/// Clears the headers of the table in sectors of the former size, except where the new table was written.
-fn forget(old: &CurrentGpt, steps: &mut Steps<'_>) -> Result<(), PlanError> {
-    let last = (steps.medium.len().get() / old.block).saturating_sub(1);
-    let mut headers = vec![PRIMARY_LBA, old.my_lba(), old.other_lba(), last];
+/// Clears the headers of the former table, which is `old` and counts in sectors of `block`, except where the new one was
+/// written: other tools would still offer it.
+pub(super) fn forget(old: Option<&CurrentGpt>, block: u64, steps: &mut Steps<'_>) -> Result<(), PlanError> {
+    let last = (steps.medium.len().get() / block).saturating_sub(1);
+    let mut headers = vec![PRIMARY_LBA, last];
+    headers.extend(old.into_iter().flat_map(|old| [old.my_lba(), old.other_lba()]));
     headers.sort_unstable();
     headers.dedup();
     for lba in headers.into_iter().filter(|lba| (PRIMARY_LBA..=last).contains(lba)) {
-        let at = lba.saturating_mul(old.block);
+        let at = lba.saturating_mul(block);
         let unit = steps.read(at, steps.unit)?;
         if has(&unit, 0, SIGNATURE) && !steps.writes(at) {
             steps.write(at, &vec![0; unit.len()], "header of the former GPT")?;
         }
     }
+    steps.flush();
     Ok(())
 }
 
@@ -321,24 +314,6 @@ fn check_room(plan: &Plan, table: &CurrentGpt, places: &Places) -> Result<(), Pl
     let why =
         "its arrays and its usable space overlap; --relocate-backup gives the backup its place at the end";
     Err(PlanError::Unchangeable(why.to_owned()))
-}
-
-/// A copy to be written.
-struct Copy<'a> {
-    table: &'a CurrentGpt,
-    lba: u64,
-    array: u64,
-    name: &'static str,
-}
-
-impl Copy<'_> {
-    fn write(&self, plan: &Plan, alternate: u64, steps: &mut Steps<'_>) -> Result<(), PlanError> {
-        let byte = |lba: u64| lba.saturating_mul(steps.block);
-        let (array, header) = (byte(self.array), byte(self.lba));
-        steps.write(array, &self.table.array, &format!("{} GPT, entries", self.name))?;
-        let bytes = self.table.header_for(plan, self.lba, alternate, self.array)?;
-        Ok(steps.write(header, &bytes, &format!("{} GPT, header", self.name))?)
-    }
 }
 
 /// A protective entry, but for its 32-bit fields: from LBA 1 (cylinder 0, head 0, sector 2) to an end too large for these

@@ -2,15 +2,12 @@
 //!
 //! Invariants: writing one sector, the MBR or one record of the chain, makes the new table valid.
 //! All new records are written before that, in sectors where the old table has none. A change that needs more
-//! than one such sector is refused. Only [`relaid`] chains are written otherwise.
-
-mod relaid;
+//! than one such sector is refused. Only chains of logical partitions that moved are written otherwise ([`Chain::both`]).
 
 use std::collections::BTreeMap;
 
 use straddle_device::fields::{has, le32};
 use straddle_device::{Medium, ReadError};
-use straddle_layout::format::gpt;
 use straddle_layout::format::mbr::{ACTIVE, DISK_ID_AT, ENTRIES_AT, ENTRY_BYTES, SIGNATURE, SIGNATURE_AT};
 use straddle_layout::types::is_extended;
 use straddle_layout::{Partition, Role, Stack, TableKind};
@@ -20,7 +17,6 @@ use super::gpt::CurrentGpt;
 use super::{Steps, wipes_boot_code};
 use crate::error::PlanError;
 use crate::plan::{Change, Entry, Plan, Slot, last_of};
-pub(crate) use relaid::{Chains, chains};
 
 /// No reader follows more records than this.
 const MOST_RECORDS: usize = 1024;
@@ -83,7 +79,6 @@ fn replace(bytes: &mut [u8], entry: &Entry, base: Lba) -> Result<(), PlanError> 
     fill_with(bytes, bytes[0], bytes[4], (entry.start, entry.sectors), base)
 }
 
-/// Changes the size of an entry.
 fn resize(bytes: &mut [u8], entry: &Entry) -> Result<(), PlanError> {
     bytes[5..8].copy_from_slice(&chs(entry.last()));
     put32(bytes, 12, entry.sectors.get())
@@ -118,7 +113,7 @@ pub(super) fn encode(plan: &Plan, stack: &Stack, steps: &mut Steps<'_>) -> Resul
     let kept = if plan.fresh { Vec::new() } else { unlisted_slots(steps.medium, stack)? };
     for number in 1..=4 {
         let bytes = &mut mbr[slot(usize::try_from(number - 1).unwrap_or(0))];
-        match plan.table.partitions.iter().find(|entry| entry.number == number) {
+        match plan.table.entry(number) {
             None if kept.contains(&number) => {}
             None => bytes.fill(0),
             Some(entry) => match entry.change {
@@ -135,7 +130,11 @@ pub(super) fn encode(plan: &Plan, stack: &Stack, steps: &mut Steps<'_>) -> Resul
     }
     if plan.moves_logical() {
         let (_, new) = Chain::both(plan, stack, steps)?;
-        relaid::commit(&new, &mbr, steps)?;
+        for (at, record) in new.records.iter().rev() {
+            steps.write(steps.byte(*at), record, "extended boot record")?;
+        }
+        steps.flush();
+        steps.write(0, &mbr, "MBR")?;
         steps.flush();
         return Ok(());
     }
@@ -206,16 +205,11 @@ impl Chain {
         steps: &Steps<'_>,
     ) -> Result<Self, PlanError> {
         let mut chain = Self::default();
-        let Some(extended) = plan.table.partitions.iter().find(|entry| entry.slot == Slot::Extended) else {
+        let Some(extended) = plan.table.extended() else {
             return Ok(chain);
         };
         let cannot = |why: String| PlanError::CannotConvert(why);
-        let logical: Vec<(Lba, &Entry)> = (plan.table.partitions.iter())
-            .filter_map(|entry| match entry.slot {
-                Slot::Logical { ebr } => Some((ebr, entry)),
-                _ => None,
-            })
-            .collect();
+        let logical = plan.table.logical();
         if logical.first().is_some_and(|(ebr, _)| *ebr != extended.start) {
             return Err(cannot(
                 "its first extended boot record is not where its container begins".to_owned(),
@@ -252,17 +246,11 @@ impl Chain {
     /// Returns the chain that `plan` requires: the records of removed partitions are left out, new ones come
     /// at the end.
     fn changed(&self, plan: &Plan, steps: &Steps<'_>) -> Result<Self, PlanError> {
-        let Some(extended) = plan.table.partitions.iter().find(|entry| entry.slot == Slot::Extended) else {
+        let Some(extended) = plan.table.extended() else {
             return Ok(Self::default());
         };
-        let mut wanted: BTreeMap<Lba, &Entry> = BTreeMap::new();
-        let mut order = Vec::new();
-        for entry in &plan.table.partitions {
-            if let Slot::Logical { ebr } = entry.slot {
-                wanted.insert(ebr, entry);
-                order.push(ebr);
-            }
-        }
+        let order = plan.table.logical();
+        let wanted: BTreeMap<Lba, &Entry> = order.iter().copied().collect();
         let is_old = |at: Lba| self.records.iter().any(|(old, _)| *old == at);
         // The first record is always at the container's start, in use or not.
         let mut places = vec![extended.start];
@@ -272,7 +260,7 @@ impl Chain {
                 .map(|(at, _)| *at)
                 .filter(|at| *at != extended.start && wanted.contains_key(at)),
         );
-        places.extend(order.into_iter().filter(|at| *at != extended.start && !is_old(*at)));
+        places.extend(order.into_iter().map(|(at, _)| at).filter(|at| *at != extended.start && !is_old(*at)));
         let mut chain = Self::default();
         for (index, at) in places.iter().enumerate() {
             let mut record = match self.records.iter().find(|(old, _)| old == at) {
@@ -364,27 +352,70 @@ fn commit(old: &Chain, new: &Chain, mbr: &[u8], steps: &mut Steps<'_>) -> Result
     Ok(())
 }
 
-/// Clears the headers of a GPT that is replaced: tools that look beyond the MBR would still offer that table.
+/// Clears the headers of a GPT that is replaced.
 fn forget_gpt(plan: &Plan, stack: &Stack, steps: &mut Steps<'_>) -> Result<(), PlanError> {
     if !plan.fresh || !matches!(stack.kind, TableKind::Gpt | TableKind::HybridMbr) {
         return Ok(());
     }
-    let zeros = vec![0; usize::try_from(stack.block.get()).unwrap_or(512)];
-    let last = stack.block.blocks_floor(steps.medium.len()).get().saturating_sub(1);
-    let mut headers = vec![1, last];
-    headers.extend(CurrentGpt::read(steps.medium, stack).ok().map(|current| current.other_lba()));
-    headers.sort_unstable();
-    headers.dedup();
-    for lba in headers.into_iter().filter(|lba| (1..=last).contains(lba)) {
-        let at = lba.saturating_mul(stack.block.get());
-        let is_taken = plan.table.partitions.iter().any(|entry| match entry.slot {
-            Slot::Logical { ebr } => ebr.get() == lba,
-            _ => entry.slot == Slot::Extended && entry.start.get() == lba,
-        });
-        if !is_taken && has(&steps.read(at, 8)?, 0, gpt::SIGNATURE) {
-            steps.write(at, &zeros, "header of the former GPT")?;
-        }
+    super::gpt::forget(CurrentGpt::read(steps.medium, stack).ok().as_ref(), stack.block.get(), steps)
+}
+
+/// Records at their bytes.
+pub(crate) type Laid = Vec<(u64, Vec<u8>)>;
+
+impl Chain {
+    /// Returns the present chain, and the one of the new table, in which logical partitions have moved. A record of a
+    /// partition that stays changes at most in its link. These chains do not become valid with one sector: they are written
+    /// while the table does not list their container ([`crate::realign`]).
+    fn both(plan: &Plan, stack: &Stack, steps: &Steps<'_>) -> Result<(Self, Self), PlanError> {
+        let old = Self::read(plan, stack, steps)?;
+        let new = old.relaid(plan, steps)?;
+        Ok((old, new))
     }
-    steps.flush();
-    Ok(())
+
+    fn laid(self, steps: &Steps<'_>) -> Laid {
+        self.records.into_iter().map(|(at, record)| (steps.byte(at), record)).collect()
+    }
+
+    /// Gives each logical partition its new record.
+    fn relaid(&self, plan: &Plan, steps: &Steps<'_>) -> Result<Self, PlanError> {
+        let missing = || PlanError::Unchangeable("its chain of logical partitions has gaps".to_owned());
+        let extended = plan.table.extended().ok_or_else(missing)?;
+        let logical = plan.table.logical();
+        let mut chain = Self::default();
+        let follower = |index: usize| logical.get(index).map(|(next, entry)| (*next, Some(entry)));
+        if logical.first().is_none_or(|(ebr, _)| *ebr != extended.start) {
+            let mut head = vec![0; usize::try_from(steps.block).unwrap_or(512)];
+            head[SIGNATURE_AT..SIGNATURE_AT + 2].copy_from_slice(SIGNATURE);
+            link(&mut head, extended, follower(0))?;
+            chain.records.push((extended.start, head));
+        }
+        for (index, (ebr, entry)) in logical.iter().enumerate() {
+            let was = plan.before.iter().find(|was| was.number == entry.number);
+            let was = was.and_then(|was| match was.slot {
+                Slot::Logical { ebr } => self.records.iter().find(|(at, _)| *at == ebr),
+                _ => None,
+            });
+            let mut record = was.ok_or_else(missing)?.1.clone();
+            if entry.change != Change::Kept {
+                replace(&mut record[slot(0)], entry, *ebr)?;
+            }
+            let next = follower(index + 1);
+            if next.is_some_and(|(_, next)| next.is_some_and(|next| next.change != Change::Kept)) {
+                record[slot(1)].fill(0);
+            }
+            link(&mut record, extended, next)?;
+            chain.records.push((*ebr, record));
+        }
+        Ok(chain)
+    }
+}
+
+/// Returns the records of the table before and after the plan; `None` if no logical partition moves.
+pub(crate) fn chains(plan: &Plan, stack: &Stack, steps: &Steps<'_>) -> Result<Option<[Laid; 2]>, PlanError> {
+    if !plan.moves_logical() {
+        return Ok(None);
+    }
+    let (old, new) = Chain::both(plan, stack, steps)?;
+    Ok(Some([old.laid(steps), new.laid(steps)]))
 }

@@ -1,10 +1,8 @@
 //! What a table may be written over.
 //!
-//! Invariants: a table goes only over sectors that hold nothing (zeros, or ones where a medium was
-//! erased), what is written there anyway, or a structure of a partition table: the first sector, a listed or empty
-//! extended boot record, a GPT header, and entries of a GPT. Everything else is somebody's, such as a boot loader
-//! between the table and the first partition, and goes only if the plan lists it under what is lost. That is checked
-//! where a plan is made and again before anything is written. Data that move are not there any more by then.
+//! Invariants: a table goes only over sectors that hold nothing (zeros, or ones where a medium was erased) or a structure
+//! of a partition table, or that the plan lists under what is lost. That is checked where a plan is made and again before
+//! anything is written. Data that move are not there any more by then.
 
 use straddle_device::fields::{array, has, le32, le64};
 use straddle_device::{Medium, ReadError};
@@ -136,8 +134,7 @@ pub(super) fn unaccounted(
     for span in odd {
         match found.last_mut().filter(|last| last.end() >= span.start()) {
             Some(last) => {
-                let len = span.end().max(last.end()).checked_since(last.start()).unwrap_or(last.len());
-                *last = Span::new(last.start(), len).unwrap_or(*last);
+                *last = Span::between(last.start(), span.end().max(last.end())).unwrap_or(*last);
             }
             None => found.push(span),
         }

@@ -11,7 +11,7 @@ use straddle_layout::format::mbr;
 use straddle_layout::{Damage, Partition, Role, Stack, TableKind, types};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
-use super::{Draft, Entry, Format, GPT_ENTRY_BYTES, MBR_LEAD, Plan, Slot, Table, kept};
+use super::{Draft, Entry, Format, GPT_ENTRY_BYTES, MBR_LEAD, Plan, Slot, Table, kept, no_table};
 use crate::contents;
 use crate::encode::CurrentGpt;
 use crate::error::PlanError;
@@ -46,11 +46,7 @@ impl Draft<'_> {
             TableKind::HybridMbr => Err(cannot(
                 "its MBR lists partitions beside the GPT (a hybrid MBR): remove them first".to_owned(),
             )),
-            TableKind::Content(content) => Err(PlanError::NoTable { found: content.to_string() }),
-            TableKind::Foreign(name) => Err(PlanError::NoTable { found: format!("one of type {name}") }),
-            TableKind::None | TableKind::Kernel => {
-                Err(PlanError::NoTable { found: "nothing known is on it".to_owned() })
-            }
+            _ => Err(no_table(&stack.kind)),
         };
         match (table, notes) {
             (Err(PlanError::CannotConvert(one)), Err(PlanError::CannotConvert(other))) => {
@@ -83,8 +79,8 @@ impl Draft<'_> {
     fn converted_gpt(&self, stack: &Stack) -> Result<Table, PlanError> {
         let (old, new) = (stack.block, self.block());
         let current = CurrentGpt::read(self.situation.medium, stack)?;
-        let array = u64::from(current.entries()) * current.entry_size().max(GPT_ENTRY_BYTES);
-        let array = array.div_ceil(new.get());
+        let bytes = u64::from(current.entries()) * current.entry_size().max(GPT_ENTRY_BYTES);
+        let (array, old_array) = (bytes.div_ceil(new.get()), bytes.div_ceil(old.get()));
         let first_usable = convert_up(current.first_usable(), old, new).max(array + 2);
         let blocks = self.situation.blocks();
         let too_small = || PlanError::DiskTooSmall(self.situation.size());
@@ -92,8 +88,6 @@ impl Draft<'_> {
         let old_end = Lba::new(current.last_usable().saturating_add(1)).to_bytes(old);
         let old_end = old_end.map_or(u64::MAX, |end| Lba::containing(end, new).get());
         // If the old table left no free space before its backup, neither does the new one.
-        let old_array =
-            (u64::from(current.entries()) * current.entry_size().max(GPT_ENTRY_BYTES)).div_ceil(old.get());
         let old_free = old.blocks_floor(self.situation.size()).get().saturating_sub(old_array + 2);
         let last_usable = if current.last_usable() == old_free {
             last_free

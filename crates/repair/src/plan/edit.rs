@@ -6,7 +6,7 @@ use straddle_layout::{Damage, Problem, TableKind, taken};
 use straddle_units::{ByteCount, ByteOffset, Lba, LbaCount, Span};
 
 use super::place::{check_percents, extended_entry, next_number, next_primary};
-use super::{Change, Draft, Entry, Format, MBR_LEAD, Slot, Table, kept, span_of};
+use super::{Change, Draft, Entry, Format, MBR_LEAD, Slot, Table, kept, no_table, span_of};
 use crate::encode::CurrentGpt;
 use crate::error::PlanError;
 use crate::request::{Grow, Part, Size};
@@ -104,13 +104,7 @@ impl Draft<'_> {
         let format = match &stack.kind {
             TableKind::Gpt | TableKind::HybridMbr => Format::Gpt,
             TableKind::Mbr => Format::Mbr,
-            TableKind::Content(content) => return Err(PlanError::NoTable { found: content.to_string() }),
-            TableKind::Foreign(name) => {
-                return Err(PlanError::NoTable { found: format!("one of type {name}") });
-            }
-            TableKind::None | TableKind::Kernel => {
-                return Err(PlanError::NoTable { found: "nothing known is on it".to_owned() });
-            }
+            kind => return Err(no_table(kind)),
         };
         if let Some(number) = stack.dynamic() {
             return unchangeable(format!(
@@ -203,7 +197,7 @@ impl Draft<'_> {
                 end
             }
             None => {
-                let room = Span::new(space.start(), limit.checked_since(space.start()).unwrap_or_default());
+                let room = Span::between(space.start(), limit);
                 let room = room.map(|room| self.room_for(behind, room)).transpose()?.flatten();
                 self.full_end(span.start(), room.unwrap_or(limit))
             }
@@ -268,8 +262,7 @@ impl Draft<'_> {
     /// Adds a partition where it fits.
     fn add(&mut self, table: &mut Table, part: &Part) -> Result<(), PlanError> {
         self.check_part(part, table.format)?;
-        let has_extended = table.partitions.iter().any(|entry| entry.slot == Slot::Extended);
-        if part.logical && !has_extended {
+        if part.logical && table.extended().is_none() {
             self.add_extended(table)?;
         }
         let number = next_number(table, part, false, &self.spared.slots)?;
@@ -342,7 +335,6 @@ impl Draft<'_> {
         gap: Span,
         shared: ByteCount,
     ) -> Result<Option<(Span, Option<Lba>)>, PlanError> {
-        let block = self.block();
         let mut from = gap.start();
         let mut ebr = None;
         if part.logical {
@@ -358,20 +350,16 @@ impl Draft<'_> {
             Size::Rest => self.full_end(start, gap.end()),
             size => self.end_of_size(size, start, shared),
         };
-        if let Some(len) = end.checked_since(start).filter(|len| *len > ByteCount::ZERO && end <= gap.end()) {
-            debug_assert!(Lba::from_bytes_exact(start, block).is_some());
-            return Ok(Span::new(start, len).map(|span| (span, ebr)));
-        }
-        Ok(None)
+        let span = Span::between(start, end).filter(|span| !span.is_empty() && end <= gap.end());
+        Ok(span.map(|span| (span, ebr)))
     }
 
     /// Returns the sector of a new extended boot record in a gap from `at` on, and the first byte after it.
     /// The first record is always at the container's start; if no partition uses it, it is used.
     fn record(&self, table: &Table, at: ByteOffset) -> Option<(Lba, ByteOffset)> {
         let block = self.block();
-        let extended = table.partitions.iter().find(|entry| entry.slot == Slot::Extended)?;
-        let has_logical = table.partitions.iter().any(|entry| matches!(entry.slot, Slot::Logical { .. }));
-        if !has_logical {
+        let extended = table.extended()?;
+        if table.logical().is_empty() {
             let behind = extended.start.checked_add(LbaCount::new(1))?.to_bytes(block)?;
             return Some((extended.start, behind.max(at)));
         }
@@ -387,7 +375,7 @@ impl Draft<'_> {
         let gap = space.gaps(self.obstacles(table, Slot::Extended)).into_iter().max_by_key(|gap| gap.len());
         let usable = gap.and_then(|gap| {
             let start = self.grain.start.ceil(gap.start())?;
-            Span::new(start, gap.end().checked_since(start)?)
+            Span::between(start, gap.end())
         });
         let span = usable.filter(|span| span.len() > block.bytes()).ok_or(PlanError::TooBig {
             number,
@@ -413,13 +401,13 @@ impl Draft<'_> {
     fn space_of(&self, table: &Table, slot: Slot) -> Span {
         let block = self.block();
         let byte = |lba: Lba| lba.to_bytes(block).unwrap_or(ByteOffset::new(u64::MAX));
-        let extended = table.partitions.iter().find(|entry| entry.slot == Slot::Extended);
+        let extended = table.extended();
         let inside = extended.filter(|_| matches!(slot, Slot::Logical { .. }));
         let (first, end) = match inside {
             Some(extended) => (byte(extended.start), byte(extended.end())),
             None => (byte(table.first_usable), byte(table.usable_end())),
         };
-        Span::new(first, end.checked_since(first).unwrap_or_default()).unwrap_or(Span::first(ByteCount::ZERO))
+        Span::between(first, end).unwrap_or(Span::first(ByteCount::ZERO))
     }
 }
 
@@ -432,7 +420,7 @@ fn delete(table: &mut Table, number: u32) -> Result<(), PlanError> {
     }
     // The first record is always at the container's start. As with fdisk, it takes over the partition that is
     // now first; otherwise it would list none.
-    let first = table.partitions.iter().find(|entry| entry.slot == Slot::Extended).map(|entry| entry.start);
+    let first = table.extended().map(|entry| entry.start);
     if let (Slot::Logical { ebr }, Some(first)) = (removed.slot, first)
         && ebr == first
     {

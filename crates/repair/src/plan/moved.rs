@@ -6,8 +6,7 @@
 use straddle_layout::{MARKER_GUID, MARKER_MBR, Partition, TableKind, boot_area};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
-use super::spared::Spared;
-use super::{Change, Draft, Entry, Format, Parts, Plan, Situation, Slot, Table, named_harm, span_of};
+use super::{Change, Draft, Entry, Format, Parts, Plan, Situation, Slot, Spared, Table, named_harm, span_of};
 use crate::error::PlanError;
 use crate::fingerprint::Fingerprint;
 use crate::grain::Grain;
@@ -66,12 +65,10 @@ impl<'a> Base<'a> {
         self.situation
     }
 
-    /// The partition with this number.
     pub(crate) fn partition(&self, number: u32) -> Option<&'a Partition> {
         self.situation.stack.partitions.iter().find(|partition| partition.number == number)
     }
 
-    /// Adds a remark on the plan.
     pub(crate) fn note(&mut self, note: String) {
         self.notes.push(note);
     }
@@ -199,8 +196,7 @@ pub(super) fn usable(table: &Table, block: BlockSize) -> Span {
         let spans = table.partitions.iter().filter_map(|entry| span_of(entry, block));
         first = first.max(boot_area(spans.map(Span::start), block));
     }
-    let len = end.checked_since(first).unwrap_or_default();
-    Span::new(first, len).unwrap_or(Span::first(ByteCount::ZERO))
+    Span::between(first, end).unwrap_or(Span::first(ByteCount::ZERO))
 }
 
 /// The former bytes of a partition; `None` if they cannot be counted.
@@ -224,19 +220,12 @@ impl Plan {
         let number = numbers.min().ok_or(PlanError::Nothing)?;
         marked.0.table.partitions.retain(|entry| !moves(entry));
         let is_gpt = self.table.format == Format::Gpt;
+        let (start, sectors) = (Lba::containing(place.start(), block), block.blocks_floor(place.len()));
+        let kind = if is_gpt { MARKER_GUID } else { MARKER_MBR }.to_owned();
         marked.0.table.partitions.push(Entry {
-            number,
-            start: Lba::containing(place.start(), block),
-            sectors: block.blocks_floor(place.len()),
-            slot: Slot::Primary,
-            kind: if is_gpt { MARKER_GUID } else { MARKER_MBR }.to_owned(),
             uuid: is_gpt.then(|| id.to_owned()),
             name: if is_gpt { "unfinished move (straddle)".to_owned() } else { String::new() },
-            attributes: 0,
-            bootable: false,
-            change: Change::New,
-            fs: None,
-            why: Vec::new(),
+            ..Entry::new(number, start, sectors, Slot::Primary, kind)
         });
         marked.0.table.partitions.sort_by_key(|entry| entry.number);
         marked.0.notes.clear();

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use straddle_layout::{Role, TableKind};
 use straddle_units::{Boundary, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
-use super::{Change, Draft, Entry, Format, Slot, Table};
+use super::{Draft, Entry, Format, Slot, Table};
 use crate::error::PlanError;
 use crate::kinds;
 use crate::lost::unrecognised;
@@ -127,7 +127,7 @@ impl Draft<'_> {
         let start = record.to_bytes(block)?;
         let behind = start.checked_add(block.bytes())?;
         let end = self.grain.start.ceil(behind)?;
-        Span::new(start, end.checked_since(start)?)
+        Span::between(start, end)
     }
 
     /// Adds the extended partition, from its start to `end`.
@@ -378,40 +378,23 @@ impl Draft<'_> {
             }
             Format::Mbr => part.uuid.clone(),
         };
+        let (start, sectors) = (Lba::containing(span.start(), block), block.blocks_floor(span.len()));
         Ok(Entry {
-            number,
-            start: Lba::containing(span.start(), block),
-            sectors: block.blocks_floor(span.len()),
-            slot,
-            kind: kinds::resolve(kind, format)?,
             uuid,
             name: part.name.clone(),
             attributes: part.attributes,
             bootable: part.bootable,
-            change: Change::New,
             fs: part.fs.clone(),
             why,
+            ..Entry::new(number, start, sectors, slot, kinds::resolve(kind, format)?)
         })
     }
 }
 
 pub(super) fn extended_entry(number: u32, start: Lba, sectors: LbaCount, kind: Option<u8>) -> Entry {
-    Entry {
-        number,
-        start,
-        sectors,
-        slot: Slot::Extended,
-        kind: straddle_layout::types::mbr_text(kind.unwrap_or(EXTENDED)),
-        uuid: None,
-        name: String::new(),
-        attributes: 0,
-        bootable: false,
-        change: Change::New,
-        fs: None,
-        why: vec![
-            "it holds one-sector records only, and cannot be misaligned in a way that matters".to_owned(),
-        ],
-    }
+    let kind = straddle_layout::types::mbr_text(kind.unwrap_or(EXTENDED));
+    let why = "it holds one-sector records only, and cannot be misaligned in a way that matters".to_owned();
+    Entry { why: vec![why], ..Entry::new(number, start, sectors, Slot::Extended, kind) }
 }
 
 /// Refuses more than one part with the rest, and percentages that add up to more than 100.
@@ -420,11 +403,8 @@ pub(super) fn check_percents(parts: &[Part]) -> Result<(), PlanError> {
         return Err(PlanError::Contradiction("only one partition can have the rest".to_owned()));
     }
     let percent = |part: &Part| if let Size::Percent(percent) = part.size { u64::from(percent) } else { 0 };
-    match parts.iter().map(percent).sum() {
-        sum @ 0..=100 => {
-            let _: u64 = sum;
-            Ok(())
-        }
+    match parts.iter().map(percent).sum::<u64>() {
+        0..=100 => Ok(()),
         sum => Err(PlanError::Contradiction(format!("the sizes in percent add up to {sum} %"))),
     }
 }

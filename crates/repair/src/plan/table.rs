@@ -118,6 +118,24 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// A new partition, with nothing else specified.
+    pub(crate) fn new(number: u32, start: Lba, sectors: LbaCount, slot: Slot, kind: String) -> Self {
+        Self {
+            number,
+            start,
+            sectors,
+            slot,
+            kind,
+            uuid: None,
+            name: String::new(),
+            attributes: 0,
+            bootable: false,
+            change: Change::New,
+            fs: None,
+            why: Vec::new(),
+        }
+    }
+
     /// The sector just past its last; saturates.
     pub fn end(&self) -> Lba {
         self.start.checked_add(self.sectors).unwrap_or(Lba::new(u64::MAX))
@@ -156,6 +174,24 @@ pub struct Table {
 }
 
 impl Table {
+    pub(crate) fn entry(&self, number: u32) -> Option<&Entry> {
+        self.partitions.iter().find(|entry| entry.number == number)
+    }
+
+    /// The container of logical partitions.
+    pub(crate) fn extended(&self) -> Option<&Entry> {
+        self.partitions.iter().find(|entry| entry.slot == Slot::Extended)
+    }
+
+    /// The logical partitions with their extended boot records, by number.
+    pub(crate) fn logical(&self) -> Vec<(Lba, &Entry)> {
+        let ebr = |entry: &Entry| match entry.slot {
+            Slot::Logical { ebr } => Some(ebr),
+            _ => None,
+        };
+        self.partitions.iter().filter_map(|entry| Some((ebr(entry)?, entry))).collect()
+    }
+
     /// The sector just past those that partitions may use.
     pub(crate) fn usable_end(&self) -> Lba {
         self.last_usable.checked_add(LbaCount::new(1)).unwrap_or(self.last_usable)

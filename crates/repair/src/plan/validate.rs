@@ -16,7 +16,6 @@ const NAME_UNITS: usize = 36;
 pub(crate) const MOST_ENTRIES: u32 = 1024;
 
 impl Plan {
-    /// Returns the plan if it is valid.
     pub(super) fn checked(self) -> Result<Self, PlanError> {
         self.validate()?;
         Ok(self)
@@ -111,13 +110,9 @@ impl Table {
         self.validate_containers(&occupied)
     }
 
-    fn extended(&self) -> impl Iterator<Item = &Entry> {
-        self.partitions.iter().filter(|entry| entry.slot == Slot::Extended)
-    }
-
     fn validate_logical(&self, entry: &Entry, ebr: Lba) -> Result<(), PlanError> {
         let holds = |e: &Entry| e.start <= ebr && ebr < entry.start && entry.end() <= e.end();
-        if self.format == Format::Mbr && self.extended().any(holds) {
+        if self.format == Format::Mbr && self.extended().is_some_and(holds) {
             return Ok(());
         }
         Err(invalid(format!(
@@ -128,19 +123,16 @@ impl Table {
 
     /// Checks that only logical partitions are in the extended one.
     fn validate_containers(&self, occupied: &[(u64, u64, u32)]) -> Result<(), PlanError> {
-        if self.extended().count() > 1 {
+        if self.partitions.iter().filter(|entry| entry.slot == Slot::Extended).count() > 1 {
             return Err(invalid("it has two extended partitions".to_owned()));
         }
-        for extended in self.extended() {
-            let (start, end) = (extended.start.get(), extended.end().get());
-            let primary = |number: u32| number <= 4;
-            let inside =
-                occupied.iter().find(|(from, to, number)| primary(*number) && *from < end && start < *to);
-            if let Some((_, _, number)) = inside {
-                return Err(invalid(format!("partition {number} is in the extended one")));
-            }
+        let Some(extended) = self.extended() else { return Ok(()) };
+        let (start, end) = (extended.start.get(), extended.end().get());
+        let is_inside = |(from, to, number): &&(u64, u64, u32)| *number <= 4 && *from < end && start < *to;
+        match occupied.iter().find(is_inside) {
+            Some((_, _, number)) => Err(invalid(format!("partition {number} is in the extended one"))),
+            None => Ok(()),
         }
-        Ok(())
     }
 }
 

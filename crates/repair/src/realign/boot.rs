@@ -187,7 +187,7 @@ impl Seen {
 }
 
 /// Whether the disk's boot code is GRUB's, which reads its core image and needs no active partition.
-pub(super) fn starts_grub(disk: &dyn Medium) -> Result<bool, ReadError> {
+pub(crate) fn starts_grub(disk: &dyn Medium) -> Result<bool, ReadError> {
     Ok(sector(disk, ByteOffset::ZERO)?.is_some_and(|boot| is_boot_image(&boot)))
 }
 

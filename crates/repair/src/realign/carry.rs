@@ -1,9 +1,8 @@
 //! Carrying out a plan to realign: the marker, the moves, the boot sectors, the new table.
 //!
-//! Invariants: the new table is written only when all data are in their new places, durably, and
-//! the old one only when they are in their old ones. In between the table has a marker in the place of the
-//! partitions that move. What comes next is decided by what the journal and the table on the disk say, never
-//! by what was done before; so every step can be repeated after an interruption.
+//! Invariants: the new table is written only when all data are in their new places, durably, and the old one only when
+//! they are in their old ones. In between the table has a marker. What comes next is decided by the journal and the table
+//! on the disk, never by what was done before; so every step can be repeated after an interruption.
 //!
 //! ```
 //! # use std::ops::ControlFlow;
@@ -20,20 +19,20 @@
 use std::io;
 
 use crate::relocate::{
-    Bad, Disks, Ended, Job, Recovered, RelocateError, State, Verify, begin, inspect, open,
+    Bad, Disks, Ended, FileAccess, Job, Recovered, RelocateError, State, Verify, begin, inspect, open,
 };
 use straddle_device::Medium;
 use straddle_layout::read_all;
 use straddle_units::{ByteCount, Span};
 
 use super::boot::Loaders;
-use super::media::{Carrier, Writer};
+use super::media::Carrier;
 use super::payload::{Payload, Table};
-use super::recorded::{self, Which, is_recorded, record};
+use super::recorded::{self, Which, record};
 use super::unallocated::clear;
 use super::{
-    Ending, Journal, JournalPlace, Look, MoveError, Realign, RealignError, Reference, boot, inner, logical,
-    refer, without_unclaimed,
+    Ending, Journal, JournalPlace, Look, MoveError, Realign, RealignError, Reference, inner, logical, refer,
+    without_unclaimed,
 };
 use crate::apply::{Expected, check_kernel, recognise, tell_kernel};
 use crate::plan::{Change, Entry, Format};
@@ -44,16 +43,6 @@ pub type Watch<'w> = crate::relocate::Watch<'w>;
 
 /// Receives the list of what could not be read, and keeps it: the journal, which has it too, is erased next.
 pub type Listing<'l> = &'l mut dyn FnMut(&[Bad]) -> io::Result<()>;
-
-/// What of a partition is not as the plan has it.
-mod differs {
-    pub(super) const PLACE: &str = "it is not where it was when the plan was made: plan again";
-    pub(super) const USE: &str = "another part of it is in use than when the plan was made: plan again";
-    pub(super) const DATA: &str =
-        "the data of the layer in it begin elsewhere than when the plan was made: plan again";
-    pub(super) const RECORDS: &str =
-        "its boot sector or boot loader records something else than when the plan was made: plan again";
-}
 
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -172,15 +161,14 @@ impl Realign {
         if self.wipes {
             stack = without_unclaimed(&stack);
         }
-        refer::check_awake(&stack)?;
+        if let Some(number) = refer::hibernated(&stack) {
+            return Err(MoveError::Partition { number, what: ASLEEP });
+        }
         if let Some(problem) = stack.cut_short().next() {
             return Err(RealignError::CutShort(problem.to_string()).into());
         }
         let loaders = Loaders::read(disk, &stack)?;
-        let is_moved = |number: u32| {
-            let is_it = |entry: &&Entry| entry.number == number && logical::moves(entry);
-            self.plan.table.partitions.iter().any(|entry| is_it(&entry))
-        };
+        let is_moved = |number: u32| self.plan.table.entry(number).is_some_and(logical::moves);
         if let Some((number, what)) = refer::immovable(&stack, is_moved) {
             return Err(MoveError::Partition { number, what });
         }
@@ -194,22 +182,27 @@ impl Realign {
             let number = entry.number;
             let partition = stack.partitions.iter().find(|p| p.start == from && p.number == number);
             let differs = |what| MoveError::Partition { number, what };
-            let partition = partition.ok_or_else(|| differs(differs::PLACE))?;
-            let span = self.plan.span(entry).ok_or_else(|| differs(differs::PLACE))?;
+            let found = partition.zip(self.plan.span(entry));
+            let (partition, span) =
+                found.ok_or_else(|| differs("it is not where it was when the plan was made: plan again"))?;
             if refer::used(partition, block) > span.len() {
-                return Err(differs(differs::USE));
+                return Err(differs("another part of it is in use than when the plan was made: plan again"));
             }
             let anchor = inner::anchor(partition, self.plan.grain, block);
             // The grain of the plan may be coarser than the one that chose what is aligned.
             if self.anchor(number) != ByteCount::ZERO
                 && anchor.is_none_or(|anchor| anchor.offset != self.anchor(number))
             {
-                return Err(differs(differs::DATA));
+                return Err(differs(
+                    "the data of the layer in it begin elsewhere than when the plan was made: plan again",
+                ));
             }
             let found = refer::references(partition, entry, format, span.start(), block, Some(&loaders));
             let known = self.references.iter().filter(|(of, _)| *of == number).map(|(_, what)| what);
             if !found.iter().eq(known) {
-                return Err(differs(differs::RECORDS));
+                return Err(differs(
+                    "its boot sector or boot loader records something else than when the plan was made: plan again",
+                ));
             }
             for reference in &found {
                 if let Some(what) = obstacle(reference) {
@@ -237,17 +230,10 @@ pub(crate) fn obstacle(reference: &Reference) -> Option<&'static str> {
         Reference::GrubElsewhere => Some(
             "GRUB's boot code lists sectors of it in a form that cannot be corrected: install GRUB to the disk first",
         ),
-        Reference::Syslinux { correct: None, .. } => Some("its boot sector cannot record the new start"),
-        Reference::BootSector { correct: None, .. } => Some("its boot sector cannot record the new start"),
-        Reference::BootSector { .. }
-        | Reference::Syslinux { .. }
-        | Reference::Grub { .. }
-        | Reference::ActivePartition
-        | Reference::WindowsVolume
-        | Reference::Lilo
-        | Reference::EfiBootEntries
-        | Reference::Swap
-        | Reference::Zones => None,
+        Reference::Syslinux { correct: None, .. } | Reference::BootSector { correct: None, .. } => {
+            Some("its boot sector cannot record the new start")
+        }
+        _ => None,
     }
 }
 
@@ -444,24 +430,9 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Records the starts of partitions in their boot sectors, durably, and reads them back. All data are in
-    /// their new places.
+    /// Records the starts of partitions in their boot sectors. All data are in their new places.
     fn record(&mut self, which: Which) -> Result<(), MoveError> {
-        let plan = &self.payload.realign.plan;
-        let references = self.payload.realign.references.iter().filter_map(|(number, reference)| {
-            let entry = plan.table.partitions.iter().find(|entry| entry.number == *number)?;
-            Some((plan.span(entry)?, reference))
-        });
-        for (span, reference) in references.clone() {
-            record(self.disk, span, reference, which)?;
-        }
-        self.disk.flush().map_err(MoveError::flush)?;
-        for (span, reference) in references {
-            if !is_recorded(self.disk, span, reference, which)? {
-                return Err(MoveError::differs(span.start(), ByteCount::new(boot::SECTOR)));
-            }
-        }
-        Ok(())
+        record(self.disk, &self.payload.realign.plan, &self.payload.realign.references, which)
     }
 
     /// Whether the table has the marker, as it has had since it was first written: the copy of a GPT that counts loses it
@@ -517,9 +488,6 @@ pub(super) fn with_disks<T>(
     let mut carrier = Carrier(disk);
     Ok(match journal {
         JournalPlace::Inside => use_them(Disks::one(&mut carrier))?,
-        JournalPlace::File(file) => {
-            let mut writer = Writer(&file.file);
-            use_them(Disks::two(&mut carrier, &mut writer))?
-        }
+        JournalPlace::File(file) => use_them(Disks::two(&mut carrier, &mut FileAccess::new(&file.file)))?,
     })
 }

@@ -4,7 +4,7 @@
 //! header of one, in its own place, and the GPT that counts is the same one and names another; or a part of a journal in
 //! its own place that no move needs, as its titles were never written, are gone, or are of a move that never began or is over.
 
-use crate::relocate::{Disks, inspect, place_around};
+use crate::relocate::{Disks, place_around};
 use straddle_device::Medium;
 use straddle_device::fields::{has, le64};
 use straddle_layout::format::gpt::{SIGNATURE, header};
@@ -13,7 +13,7 @@ use straddle_units::{BlockSize, ByteCount, ByteOffset, KIB, Span};
 
 use super::journals::is_over;
 use super::payload::Payload;
-use super::survey::Reading;
+use super::survey::{Reading, journal_at};
 use crate::fingerprint::bytes_of;
 
 /// The unit in which debris is found.
@@ -61,13 +61,13 @@ impl<'m> Debris<'m> {
         if let Some((_, is_left)) = self.journals.iter().find(|(known, _)| *known == place) {
             return *is_left;
         }
-        let is_left = match inspect(Disks::one(&mut Reading(self.medium)), place) {
+        let is_left = match journal_at(self.medium, place) {
             Ok(None) => true,
             Ok(Some((job, state))) => read_stack(self.medium, Some(self.block), None).is_ok_and(|stack| {
                 // A partition may have been put over it since.
                 let mut parts = stack.partitions.iter().filter(|part| part.role != Role::Extended);
                 !parts.any(|part| part.span.overlaps(place))
-                    && Payload::decode(job.payload()).is_ok_and(|payload| is_over(&payload, state, &stack))
+                    && Payload::decode(&job.payload).is_ok_and(|payload| is_over(&payload, state, &stack))
             }),
             Err(_) => false,
         };

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::relocate::RelocateError;
 use straddle_layout::Content;
-use straddle_units::{ByteCount, ByteOffset, ErrorKind};
+use straddle_units::{ByteCount, ByteOffset};
 
 use crate::error::PlanError;
 
@@ -177,25 +177,14 @@ impl RealignError {
     pub(super) const fn is_given_up_by_wipe(&self) -> bool {
         matches!(self, Self::Unclaimed { .. } | Self::Occupied { .. })
     }
+}
 
-    /// Returns the kind of failure.
-    pub fn kind(&self) -> ErrorKind {
-        match self {
-            Self::NoSuchPartition(_) | Self::Container(_) | Self::Start { .. } => ErrorKind::Usage,
-            Self::Logical(_)
-            | Self::Mixed(_)
-            | Self::MustShrink { .. }
-            | Self::NoRoom { .. }
-            | Self::Blocked { .. }
-            | Self::Unclaimed { .. }
-            | Self::Occupied { .. }
-            | Self::Immovable { .. }
-            | Self::CutShort(_) => ErrorKind::Refused,
-            Self::Nothing | Self::Inside { .. } | Self::Invalid(_) => ErrorKind::Failed,
-            Self::Table(error) => error.kind(),
-            Self::Moves(error) => error.kind(),
-        }
-    }
+straddle_units::error_kind! {
+    RealignError: Refused;
+    Self::NoSuchPartition(_) | Self::Container(_) | Self::Start { .. } => Usage,
+    Self::Nothing | Self::Inside { .. } | Self::Invalid(_) => Failed,
+    Self::Table(error) => error.kind(),
+    Self::Moves(error) => error.kind(),
 }
 
 /// Lists partitions in words, followed by the verb.

@@ -1,6 +1,4 @@
 //! Finding the journal of an unfinished move: by the marker in the table, by its own signature, or in a file.
-//!
-//! Invariants: it only reads.
 
 use crate::relocate::{Verify, inspect};
 use straddle_device::{MemoryMedium, ReadError};
@@ -104,12 +102,12 @@ impl<'a> Run<'a> {
                 false => NoJournal::NotBegun,
             })
         })?;
-        let payload = Payload::decode(job.payload())?;
+        let payload = Payload::decode(&job.payload)?;
         let serial = &payload.realign.plan.disk.serial;
         if *serial != disk.identity().serial {
             return Err(MoveError::Foreign("its serial number differs".to_owned()));
         }
-        if job != payload.realign.job(job.id(), job.payload().to_vec())? {
+        if job != payload.realign.job(job.id, job.payload.clone())? {
             return Err(MoveError::Foreign("its moves are not those of its plan".to_owned()));
         }
         Ok(Self {

@@ -13,12 +13,12 @@ use straddle_device::Medium;
 use straddle_units::{Boundary, ByteCount, ByteOffset, Span};
 
 use super::recorded::{Site, sites};
-use super::{MoveError, Realign, logical};
+use super::{Realign, logical};
 use crate::document::hexadecimal;
+use crate::encode::Step;
 use crate::fingerprint::bytes_of;
 use crate::foresee::lay_over;
 use crate::plan::{Change, Entry, Slot, former};
-use crate::target::Disk;
 
 /// What is compared as a whole.
 const UNIT: usize = 512;
@@ -87,8 +87,7 @@ impl Guard {
         let mut was = bytes_of(disk, block).ok()?;
         let mut kept = Vec::new();
         for entry in &plan.table.partitions {
-            let Some((new, inside)) = plan.span(entry).and_then(|new| Some((new, common(block, new)?)))
-            else {
+            let Some((new, inside)) = plan.span(entry).and_then(|new| Some((new, block.common(new)?))) else {
                 continue;
             };
             match origin(realign, entry) {
@@ -108,13 +107,11 @@ impl Guard {
     /// A physical sector, when all data are in their old places.
     fn before(disk: &dyn Medium, realign: &Realign, block: Span) -> Option<Self> {
         let plan = &realign.plan;
-        let moves = |number: u32| {
-            plan.table.partitions.iter().any(|entry| entry.number == number && logical::moves(entry))
-        };
+        let moves = |number: u32| plan.table.entry(number).is_some_and(logical::moves);
         let is_kept = |entry: &&Entry| matches!(entry.slot, Slot::Logical { .. }) || moves(entry.number);
         let spans = plan.before.iter().filter(|entry| entry.slot != Slot::Extended).filter(is_kept);
         let kept: Vec<Span> =
-            spans.filter_map(|entry| plan.span(entry)).filter_map(|span| common(block, span)).collect();
+            spans.filter_map(|entry| plan.span(entry)).filter_map(|span| block.common(span)).collect();
         Self::keeping(block, bytes_of(disk, block).ok()?, &kept, &[])
     }
 
@@ -123,16 +120,8 @@ impl Guard {
         let at = block.start();
         let within = |place: ByteOffset| usize::try_from(place.checked_since(at)?.get()).ok();
         let range = |span: Span| Some((within(span.start())?, within(span.end())?));
-        let mut kept: Vec<(usize, usize)> = kept.iter().filter_map(|span| range(*span)).collect();
-        kept.sort_unstable();
-        let (mut free, mut next) = (Vec::new(), 0);
-        for (from, to) in kept {
-            free.push((next, from.max(next)));
-            next = next.max(to);
-        }
-        free.push((next, was.len().max(next)));
-        free.extend(fields.iter().filter_map(|field| common(*field, block)).filter_map(range));
-        free.retain(|(from, to)| from < to);
+        let fields = fields.iter().filter_map(|field| field.common(block));
+        let free = block.gaps(kept.iter().copied()).into_iter().chain(fields).filter_map(range).collect();
         Some(Self { at: at.get(), was, free })
     }
 
@@ -162,25 +151,15 @@ impl Guard {
         bytes
     }
 
-    /// Restores the physical sector if it is torn. It then has the first of `states`.
-    pub(super) fn mend(&self, disk: &mut dyn Disk, states: &[Vec<(u64, &[u8])>]) -> Result<(), MoveError> {
-        let at = ByteOffset::new(self.at);
-        match self.mended(disk, states) {
-            Some(bytes) => {
-                disk.write_at(at, &bytes).map_err(|source| MoveError::write(at, bytes.len(), source))
-            }
-            None => Ok(()),
-        }
-    }
-
     /// What restores the physical sector if it is torn: if it cannot be read, or none of its sectors is what it is
-    /// with one of `states` over it.
-    pub(super) fn mended(&self, disk: &dyn Medium, states: &[Vec<(u64, &[u8])>]) -> Option<Vec<u8>> {
+    /// with one of `states` over it. It then has the first of them.
+    pub(super) fn mended(&self, disk: &dyn Medium, states: &[Vec<(u64, &[u8])>]) -> Option<Step> {
         let at = ByteOffset::new(self.at);
         let states: Vec<Vec<u8>> = states.iter().map(|changes| self.with(changes)).collect();
         let mut found = vec![0; self.was.len()];
         let is_torn = disk.read_at(at, &mut found).is_err() || !self.is_possible(&found, &states);
-        states.into_iter().next().filter(|_| is_torn)
+        let new = states.into_iter().next().filter(|_| is_torn)?;
+        Some(Step::Write { at: self.at, old: found, new, what: "a physical sector".to_owned() })
     }
 
     fn is_possible(&self, found: &[u8], states: &[Vec<u8>]) -> bool {
@@ -220,7 +199,7 @@ pub(super) fn fields(realign: &Realign) -> Vec<Span> {
 fn sites_in(realign: &Realign) -> impl Iterator<Item = (Site, ByteOffset, ByteOffset)> {
     let plan = &realign.plan;
     let found = realign.references.iter().filter_map(move |(number, reference)| {
-        let entry = plan.table.partitions.iter().find(|entry| entry.number == *number)?;
+        let entry = plan.table.entry(*number)?;
         let (old, new) = (origin(realign, entry)?.start(), plan.span(entry)?.start());
         Some(sites(reference)?.into_iter().map(move |site| (site, old, new)))
     });
@@ -254,10 +233,4 @@ fn around(size: ByteCount, blocks: Boundary, span: Span) -> Vec<(u64, Span)> {
         next = start.checked_add(blocks.size());
     }
     found
-}
-
-/// The bytes that two spans have in common.
-fn common(one: Span, other: Span) -> Option<Span> {
-    let start = one.start().max(other.start());
-    Span::new(start, one.end().min(other.end()).checked_since(start)?).filter(|span| !span.is_empty())
 }

@@ -3,7 +3,7 @@
 //! Invariants: it only reads. A journal that is over counts for nothing: the table lists all that it would
 //! have moved, or has, where that is.
 
-use crate::relocate::{Disks, State, inspect, named_within, search};
+use crate::relocate::{Disks, State, named_within, search};
 use straddle_audit::{MoveJournal, Unfinished};
 use straddle_device::Medium;
 use straddle_layout::format::mbr;
@@ -12,7 +12,7 @@ use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
 
 use super::payload::Payload;
 use super::room;
-use super::survey::{Reading, stage};
+use super::survey::{Reading, journal_at, stage};
 use crate::plan::{Change, Entry, Plan};
 
 /// Where the area of partitions ends, in sectors before the end of the disk: behind it is a GPT's backup.
@@ -34,7 +34,7 @@ pub fn unmarked(medium: &dyn Medium, stack: &Stack) -> Option<Unfinished> {
     let ends = ends(medium.len(), stack);
     let place =
         ends.iter().flat_map(|end| at_end(medium, *end)).find(|place| counts(medium, *place, stack))?;
-    let (job, state) = inspect(Disks::one(&mut Reading(medium)), place).ok()??;
+    let (job, state) = journal_at(medium, place).ok()??;
     Some(Unfinished {
         marker: None,
         journal: MoveJournal::Unmarked { stage: stage(&job, state), at: place.start() },
@@ -52,10 +52,10 @@ pub(super) fn anywhere(medium: &dyn Medium, stack: &Stack) -> Option<Span> {
 /// Whether the journal at `place` may be that of an unfinished move. One of a disk that had another size counts; of a move
 /// that has not begun only if the table is lost.
 fn counts(medium: &dyn Medium, place: Span, stack: &Stack) -> bool {
-    match inspect(Disks::one(&mut Reading(medium)), place) {
+    match journal_at(medium, place) {
         Ok(Some((_, State::NotBegun))) if is_in_use(stack) => false,
         Ok(Some((job, state))) => {
-            Payload::decode(job.payload()).is_ok_and(|payload| !is_over(&payload, state, stack))
+            Payload::decode(&job.payload).is_ok_and(|payload| !is_over(&payload, state, stack))
         }
         Ok(None) => false,
         Err(_) => true,
@@ -65,7 +65,7 @@ fn counts(medium: &dyn Medium, place: Span, stack: &Stack) -> bool {
 /// The places that journals which end at a byte name as their own, whether or not the rest of them is there.
 fn at_end(medium: &dyn Medium, end: ByteOffset) -> Vec<Span> {
     let start = ByteOffset::new(end.get().saturating_sub(LARGEST_BLOCK));
-    let bytes = end.checked_since(start).and_then(|len| Span::new(start, len));
+    let bytes = Span::between(start, end);
     bytes.map_or_else(Vec::new, |bytes| named_within(Disks::one(&mut Reading(medium)), bytes))
 }
 
@@ -74,7 +74,7 @@ pub(super) fn has_needed(medium: &dyn Medium, place: Span) -> bool {
     let first = place.start().checked_add(BlockSize::B512.bytes());
     let named = first.into_iter().chain([place.end()]).flat_map(|end| at_end(medium, end));
     named.into_iter().any(|place| {
-        let found = inspect(Disks::one(&mut Reading(medium)), place);
+        let found = journal_at(medium, place);
         matches!(found, Ok(Some((_, State::Moving { .. } | State::RollingBack))))
     })
 }

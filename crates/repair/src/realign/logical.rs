@@ -80,7 +80,7 @@ impl Chain {
     fn reach(&self) -> Option<Span> {
         let start = self.logical().map(|one| one.span.start()).min()?;
         let end = self.logical().map(|one| one.span.end()).max()?;
-        Span::new(start, end.checked_since(start)?)
+        Span::between(start, end)
     }
 
     /// A partition that is none of the logical ones, but among them.
@@ -95,7 +95,7 @@ impl Chain {
     fn kept_start(&self) -> Option<ByteOffset> {
         let start = self.container.start.to_bytes(self.block)?;
         let reach = self.reach().filter(|reach| start < reach.start())?;
-        let room = Span::new(start, reach.end().checked_since(start)?)?;
+        let room = Span::between(start, reach.end())?;
         let is_free = |one: &Placed| one.record.is_some() || !one.span.overlaps(room);
         self.placed.iter().all(is_free).then_some(start)
     }
@@ -146,7 +146,7 @@ impl Chain {
     fn before(&self, start: ByteOffset, taken: &[Span]) -> Option<Lba> {
         let lone =
             start.checked_back(self.ground.physical.size()).filter(|at| self.ground.physical.is_aligned(*at));
-        let room = |at: ByteOffset| Span::new(at, start.checked_since(at)?);
+        let room = |at: ByteOffset| Span::between(at, start);
         let is_free = |at: &ByteOffset| {
             room(*at).is_some_and(|room| {
                 self.ground.free.contains(room) && !taken.iter().any(|span| span.overlaps(room))
@@ -161,7 +161,7 @@ impl Chain {
     fn extent(&self, start: Lba) -> Option<(u32, Lba, LbaCount)> {
         let reach = self.reach()?;
         let end = self.container.end().to_bytes(self.block)?;
-        let rest = end.checked_since(reach.end()).and_then(|len| Span::new(reach.end(), len));
+        let rest = Span::between(reach.end(), end);
         let is_free = |rest: &Span| self.placed.iter().all(|one| !one.span.overlaps(*rest));
         let end = rest.filter(is_free).map_or(reach.end(), Span::end);
         let end = Lba::from_bytes_exact(end, self.block)?;

@@ -120,9 +120,6 @@ pub(super) fn read(medium: &dyn Medium, at: ByteOffset, bytes: &mut [u8]) -> io:
 /// A target, as data are moved on it.
 pub(super) struct Carrier<'a>(pub(super) &'a mut dyn Disk);
 
-/// A file, as a journal is written to it.
-pub(super) struct Writer<'a>(pub(super) &'a File);
-
 impl crate::relocate::Disk for Carrier<'_> {
     fn size(&self) -> ByteCount {
         self.0.len()
@@ -154,27 +151,5 @@ impl crate::relocate::Disk for Carrier<'_> {
 
     fn punch(&mut self, span: Span) -> io::Result<()> {
         self.0.punch(span)
-    }
-}
-
-impl crate::relocate::Disk for Writer<'_> {
-    fn size(&self) -> ByteCount {
-        FileAccess::new(self.0).size().unwrap_or_default()
-    }
-
-    fn read(&mut self, at: ByteOffset, bytes: &mut [u8]) -> io::Result<()> {
-        FileAccess::new(self.0).read(at, bytes)
-    }
-
-    fn write(&mut self, at: ByteOffset, bytes: &[u8]) -> io::Result<()> {
-        FileAccess::new(self.0).write(at, bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.0.sync_data()
-    }
-
-    fn drop_cache(&mut self, span: Span) {
-        FileAccess::new(self.0).drop_cache(span);
     }
 }

@@ -1,49 +1,42 @@
 //! Why data were not moved, or not all.
 
+use std::io;
 use std::path::PathBuf;
-use std::{fmt, io};
 
 use crate::relocate::{Device, RelocateError};
 use straddle_device::ReadError;
-use straddle_units::{ByteCount, ByteOffset, ErrorKind};
+use straddle_units::{ByteCount, ByteOffset};
 
 use super::RealignError;
 use crate::apply::ApplyError;
 use crate::error::PlanError;
 
 /// What counts although a step failed, when there is nothing to go on with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Ending {
     /// The marker was not written; the old table counts.
+    #[error("no data have moved, and the old table counts")]
     NotMarked,
     /// One copy of the new GPT is written, and counts.
+    #[error(
+        "all data are in their new places, and one copy of the new table counts; 'straddle plan --repair' writes the other one"
+    )]
     OneCopy,
     /// The new MBR is written, and may not be durable.
+    #[error(
+        "all data are in their new places, and the new table is written, but perhaps not durably: if it is lost with the power, 'straddle resume' writes it"
+    )]
     Unsettled,
     /// The move is complete, and its journal is not removed.
+    #[error(
+        "the move is complete, the new table counts, and nothing is left to do; but its journal, which is not needed any more, could not be removed"
+    )]
     CompleteWithJournal,
     /// The rollback is complete, and its journal is not removed.
+    #[error(
+        "the old layout and its contents are back, and nothing is left to do; but its journal, which is not needed any more, could not be removed"
+    )]
     BackWithJournal,
-}
-
-impl fmt::Display for Ending {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NotMarked => "no data have moved, and the old table counts",
-            Self::OneCopy => {
-                "all data are in their new places, and one copy of the new table counts; 'straddle plan --repair' writes the other one"
-            }
-            Self::Unsettled => {
-                "all data are in their new places, and the new table is written, but perhaps not durably: if it is lost with the power, 'straddle resume' writes it"
-            }
-            Self::CompleteWithJournal => {
-                "the move is complete, the new table counts, and nothing is left to do; but its journal, which is not needed any more, could not be removed"
-            }
-            Self::BackWithJournal => {
-                "the old layout and its contents are back, and nothing is left to do; but its journal, which is not needed any more, could not be removed"
-            }
-        })
-    }
 }
 
 /// Why data were not moved, or not all.
@@ -136,36 +129,29 @@ pub enum MoveError {
 }
 
 /// Where a journal is not, and what to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoJournal {
     /// On the disk: it is in a file.
+    #[error("its journal is in a file: name it with --journal")]
     Elsewhere,
     /// On the disk: it has the marker of a copy.
+    #[error("a copy to it is not finished: run the same 'straddle apply' again")]
     Copy,
     /// In the file, and the move of the disk has begun.
+    #[error(
+        "nothing was written: the file named with --journal holds no journal of a move, and the move of this disk has begun: its journal, in another file, has the only copy of data on their way: name that file, and remove none"
+    )]
     Begun,
     /// In the file, and the disk has a table without a marker.
+    #[error(
+        "nothing was written: the file named with --journal holds no journal of a move; if it was made by an 'apply' that was stopped before it began, no data have moved: remove the file, and apply the plan again"
+    )]
     NotBegun,
     /// Anywhere on the disk, all of which was searched.
+    #[error(
+        "no unfinished move: its table has no marker, and on all of the disk there is no journal that any data need"
+    )]
     Anywhere,
-}
-
-impl fmt::Display for NoJournal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Elsewhere => "its journal is in a file: name it with --journal",
-            Self::Copy => "a copy to it is not finished: run the same 'straddle apply' again",
-            Self::Begun => {
-                "nothing was written: the file named with --journal holds no journal of a move, and the move of this disk has begun: its journal, in another file, has the only copy of data on their way: name that file, and remove none"
-            }
-            Self::NotBegun => {
-                "nothing was written: the file named with --journal holds no journal of a move; if it was made by an 'apply' that was stopped before it began, no data have moved: remove the file, and apply the plan again"
-            }
-            Self::Anywhere => {
-                "no unfinished move: its table has no marker, and on all of the disk there is no journal that any data need"
-            }
-        })
-    }
 }
 
 impl MoveError {
@@ -188,30 +174,20 @@ impl MoveError {
     pub(super) fn differs(at: ByteOffset, len: ByteCount) -> Self {
         RelocateError::Changed { at, len }.into()
     }
+}
 
-    /// Returns the kind of failure.
-    pub fn kind(&self) -> ErrorKind {
-        match self {
-            Self::Plan(error) => error.kind(),
-            Self::Apply(error) => error.kind(),
-            Self::Moves(error) => error.kind(),
-            Self::Ended { source, .. } => source.kind(),
-            Self::NoJournal(NoJournal::Anywhere)
-            | Self::Read(_)
-            | Self::List(_)
-            | Self::JournalFile { .. }
-            | Self::Nothing => ErrorKind::Failed,
-            Self::NoJournal(_) | Self::NeedsJournal(_) => ErrorKind::Usage,
-            Self::Partition { .. }
-            | Self::Changed(_)
-            | Self::Foreign(_)
-            | Self::OtherTable
-            | Self::NotBegun
-            | Self::Turned
-            | Self::JournalExists(_)
-            | Self::Complete => ErrorKind::Refused,
-        }
-    }
+straddle_units::error_kind! {
+    MoveError: Refused;
+    Self::Plan(error) => error.kind(),
+    Self::Apply(error) => error.kind(),
+    Self::Moves(error) => error.kind(),
+    Self::Ended { source, .. } => source.kind(),
+    Self::NoJournal(NoJournal::Anywhere)
+    | Self::Read(_)
+    | Self::List(_)
+    | Self::JournalFile { .. }
+    | Self::Nothing => Failed,
+    Self::NoJournal(_) | Self::NeedsJournal(_) => Usage,
 }
 
 impl From<PlanError> for MoveError {

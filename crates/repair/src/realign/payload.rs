@@ -5,7 +5,6 @@
 //! which the marker hides: until then anything may be in their sectors. So all of a chain's are durable before the table that leads to them is.
 
 mod copies;
-mod pieces;
 pub(super) mod restore;
 
 use crate::relocate::{State, Whereabouts};
@@ -15,14 +14,14 @@ use straddle_layout::Stack;
 use straddle_layout::format::mbr;
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
 
-use self::pieces::Pieces;
 use super::guard::Guard;
+use super::validate::invalid;
 use super::witness::{self, Testimony, Witness};
 use super::{Journal, MoveError, Realign, RealignError, Reference, boot, logical};
 use crate::document::hexadecimal;
-use crate::encode::{Chains, Step, chains, encode};
-use crate::fingerprint::bytes_of;
-use crate::foresee::lay_over;
+use crate::encode::{Laid, Step, chains, encode};
+use crate::fingerprint::{bytes_of, holds};
+use crate::foresee::{lay_over, lay_steps};
 use crate::plan::{Change, former};
 use crate::target::Disk;
 
@@ -105,24 +104,6 @@ pub(super) struct Payload {
     witnesses: Vec<Witness>,
 }
 
-/// Guards, as the disk is now: of the table, of boot sectors, of the new and of the old chain.
-fn guards_of(
-    disk: &dyn Medium,
-    realign: &Realign,
-    (places, records): (&[Place], &[Record]),
-) -> [Vec<Guard>; 4] {
-    let of = |table| -> Vec<(u64, &[u8])> {
-        let of = records.iter().filter(|record| record.of == table);
-        of.map(|record| (record.at, record.bytes.as_slice())).collect()
-    };
-    [
-        Guard::of_table(disk, realign.blocks, places.iter().filter_map(Place::span)),
-        Guard::of_boot_sectors(disk, realign),
-        Guard::of_records(disk, realign, &of(Table::New), true),
-        Guard::of_records(disk, realign, &of(Table::Old), false),
-    ]
-}
-
 impl Payload {
     /// Prepares the tables of `realign` for the disk, on which `stack` was read.
     pub(super) fn new(
@@ -154,7 +135,14 @@ impl Payload {
             }
         }
         name_core(realign, disk, &enter, &mut places)?;
-        let [guards, boot_guards, new_guards, old_guards] = guards_of(disk, realign, (&places, &records));
+        let records_of = |table| -> Vec<(u64, &[u8])> {
+            let of = records.iter().filter(|record| record.of == table);
+            of.map(|record| (record.at, record.bytes.as_slice())).collect()
+        };
+        let guards = Guard::of_table(disk, realign.blocks, places.iter().filter_map(Place::span));
+        let boot_guards = Guard::of_boot_sectors(disk, realign);
+        let new_guards = Guard::of_records(disk, realign, &records_of(Table::New), true);
+        let old_guards = Guard::of_records(disk, realign, &records_of(Table::Old), false);
         let rest = restore::rest(disk, stack, &places, realign)?;
         // The table, and what records where partitions begin, with the physical sectors around.
         let of_boot = [&guards, &boot_guards, &new_guards, &old_guards, &rest].into_iter().flatten();
@@ -173,7 +161,7 @@ impl Payload {
             }
             if covered != *new {
                 let why = format!("the marker changes byte {at} of the table, which the new table does not");
-                return Err(RealignError::Invalid(why).into());
+                return Err(invalid(why).into());
             }
         }
         Ok(payload)
@@ -184,16 +172,12 @@ impl Payload {
         witness::testimony(disk, (&self.realign, &self.witnesses), whereabouts)
     }
 
-    pub(super) fn encode(&self) -> Result<Vec<u8>, MoveError> {
-        serde_json::to_vec(self).map_err(|error| RealignError::Invalid(error.to_string()).into())
+    pub(super) fn encode(&self) -> Result<Vec<u8>, RealignError> {
+        serde_json::to_vec(self).map_err(|error| invalid(error.to_string()))
     }
 
-    pub(super) fn decode(bytes: &[u8]) -> Result<Self, MoveError> {
-        let invalid = |why: String| Err(RealignError::Invalid(why).into());
-        let payload: Self = match serde_json::from_slice(bytes) {
-            Ok(payload) => payload,
-            Err(error) => return invalid(error.to_string()),
-        };
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, RealignError> {
+        let payload: Self = serde_json::from_slice(bytes).map_err(|error| invalid(error.to_string()))?;
         let disk = Span::first(payload.realign.plan.disk.size);
         let fits = |span: Option<Span>| {
             span.is_some_and(|span| {
@@ -205,18 +189,22 @@ impl Payload {
             fits(place.span()) && [place.marked.len(), place.new.len()] == [len, len]
         };
         if let Some(place) = payload.places.iter().find(|place| !is_one(place)) {
-            return invalid(format!("the bytes of the table at byte {} contradict each other", place.at));
+            return Err(invalid(format!(
+                "the bytes of the table at byte {} contradict each other",
+                place.at
+            )));
         }
         if let Some(record) = payload.records.iter().find(|record| !fits(record.span())) {
-            return invalid(format!("the extended boot record at byte {} is not on the disk", record.at));
+            return Err(invalid(format!(
+                "the extended boot record at byte {} is not on the disk",
+                record.at
+            )));
         }
         let guards =
             [&payload.guards, &payload.boot_guards, &payload.new_guards, &payload.old_guards, &payload.rest];
-        let mut spans = guards.into_iter().flatten().map(Guard::span);
-        if !spans.all(|span| span.is_some_and(|span| disk.contains(span))) {
-            return invalid("a physical sector is not on the disk".to_owned());
+        if !guards.into_iter().flatten().all(|guard| guard.span().is_some_and(|span| disk.contains(span))) {
+            return Err(invalid("a physical sector is not on the disk"));
         }
-        drop(spans);
         Ok(payload)
     }
 
@@ -228,13 +216,8 @@ impl Payload {
         if *state == State::NotBegun {
             tables.swap(0, 1);
         }
-        let states: Vec<_> = tables.map(of).into();
-        let what = "a physical sector of the table";
-        let mended = |guard: &Guard| {
-            let new = guard.mended(disk, &states)?;
-            Some(Step::Write { at: guard.at(), old: Vec::new(), new, what: what.to_owned() })
-        };
-        self.guards.iter().filter_map(mended).collect()
+        let states: [Vec<_>; 3] = tables.map(of);
+        self.guards.iter().filter_map(|guard| guard.mended(disk, &states)).collect()
     }
 
     /// Writes them, durably.
@@ -250,19 +233,16 @@ impl Payload {
     /// Restores the physical sectors of boot sectors and of new extended boot records that a power cut has torn,
     /// durably. All data are in their new places.
     pub(super) fn mend_new(&self, disk: &mut dyn Disk) -> Result<(), MoveError> {
-        for guard in self.boot_guards.iter().chain(&self.new_guards) {
-            guard.mend(disk, &[Vec::new()])?;
-        }
-        disk.flush().map_err(MoveError::flush)
+        let guards = self.boot_guards.iter().chain(&self.new_guards);
+        let torn: Vec<Step> = guards.filter_map(|guard| guard.mended(disk, &[Vec::new()])).collect();
+        self.mend(disk, &torn)
     }
 
-    /// Restores the physical sectors of the old extended boot records that a power cut has torn, durably. All
-    /// data are in their old places.
+    /// The same of the old extended boot records. All data are in their old places.
     pub(super) fn mend_old(&self, disk: &mut dyn Disk) -> Result<(), MoveError> {
-        for guard in &self.old_guards {
-            guard.mend(disk, &[Vec::new()])?;
-        }
-        disk.flush().map_err(MoveError::flush)
+        let guards = self.old_guards.iter();
+        let torn: Vec<Step> = guards.filter_map(|guard| guard.mended(disk, &[Vec::new()])).collect();
+        self.mend(disk, &torn)
     }
 
     /// Returns which of the tables the disk holds; `None` if it is between two of them. Refuses a disk that
@@ -298,9 +278,7 @@ impl Payload {
     /// Where a record of this table should be, and something else is.
     fn odd_record(&self, disk: &dyn Medium, table: Table) -> Result<Option<u64>, MoveError> {
         for record in self.records.iter().filter(|record| record.of == table) {
-            let mut found = vec![0; record.bytes.len()];
-            disk.read_at(ByteOffset::new(record.at), &mut found)?;
-            if found != record.bytes {
+            if !holds(disk, ByteOffset::new(record.at), &record.bytes)? {
                 return Ok(Some(record.at));
             }
         }
@@ -318,7 +296,7 @@ impl Payload {
     /// write leads to is read back before that: a write that is lost must not make a table count that is not there.
     pub(super) fn write(&self, disk: &mut dyn Disk, table: Table) -> Result<(), MoveError> {
         self.table(disk)?;
-        let mut pieces = Pieces::of(disk);
+        let mut pieces = Pieces { disk, written: Vec::new() };
         // The last of the chain first, so that no link leads to a record that is not written yet.
         let records = self.records.iter().filter(|record| record.of == table);
         for record in records.rev() {
@@ -357,10 +335,8 @@ impl Payload {
 
 /// The extended boot records before and after the moves, if logical partitions move.
 fn records(realign: &Realign, disk: &dyn Medium, stack: &Stack) -> Result<Vec<Record>, MoveError> {
-    let Some(Chains { old, new }) = chains(&realign.plan, disk, stack)? else { return Ok(Vec::new()) };
-    let of = |laid: Vec<(u64, Vec<u8>)>, of: Table| {
-        laid.into_iter().map(move |(at, bytes)| Record { at, of, bytes })
-    };
+    let Some([old, new]) = chains(&realign.plan, disk, stack)? else { return Ok(Vec::new()) };
+    let of = |laid: Laid, of: Table| laid.into_iter().map(move |(at, bytes)| Record { at, of, bytes });
     Ok(of(old, Table::Old).chain(of(new, Table::New)).collect())
 }
 
@@ -410,11 +386,7 @@ fn name_core(
 /// Returns `bytes`, which are at byte `at`, as they are after `steps`.
 fn laid(bytes: &[u8], at: u64, steps: &[Step]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
-    for step in steps {
-        if let Step::Write { at: from, new, .. } = step {
-            lay_over(&mut bytes, at, new, *from);
-        }
-    }
+    lay_steps(&mut bytes, at, steps);
     bytes
 }
 
@@ -437,9 +409,8 @@ fn marker(realign: &Realign) -> Result<Span, RealignError> {
         .collect();
     let moving = entries().find(|entry| logical::moves(entry));
     let place = moving.and_then(|entry| plan.span(entry));
-    let place = place.ok_or_else(|| RealignError::Invalid("nothing moves".to_owned()))?;
-    marker_in(place, block, &starts)
-        .ok_or_else(|| RealignError::Invalid("the partition is too small to be marked".to_owned()))
+    let place = place.ok_or_else(|| invalid("nothing moves"))?;
+    marker_in(place, block, &starts).ok_or_else(|| invalid("the partition is too small to be marked"))
 }
 
 /// Returns the rest of `place` from a byte at which nothing starts.
@@ -449,6 +420,40 @@ fn marker_in(place: Span, block: BlockSize, starts: &[ByteOffset]) -> Option<Spa
     while let Some(at) = start.filter(|at| starts.contains(at)) {
         start = at.checked_add(block.bytes());
     }
-    let span = start.and_then(|start| Span::new(start, place.end().checked_since(start)?));
+    let span = start.and_then(|start| Span::between(start, place.end()));
     span.filter(|span| !span.is_empty())
+}
+
+/// Pieces of a table that are written, and not read back yet.
+struct Pieces<'a> {
+    disk: &'a mut dyn Disk,
+    written: Vec<(ByteOffset, &'a [u8])>,
+}
+
+impl<'a> Pieces<'a> {
+    /// Writes bytes that are not there yet.
+    fn write(&mut self, at: u64, bytes: &'a [u8]) -> Result<(), MoveError> {
+        let at = ByteOffset::new(at);
+        if !holds(self.disk, at, bytes)? {
+            self.disk.write_at(at, bytes).map_err(|source| MoveError::write(at, bytes.len(), source))?;
+        }
+        self.written.push((at, bytes));
+        Ok(())
+    }
+
+    /// Makes what was written durable, and reads it back from the medium.
+    fn settle(&mut self) -> Result<(), MoveError> {
+        if self.written.is_empty() {
+            return Ok(());
+        }
+        self.disk.flush().map_err(MoveError::flush)?;
+        for (at, bytes) in self.written.drain(..) {
+            let len = ByteCount::new(bytes.len() as u64);
+            Span::new(at, len).into_iter().for_each(|span| self.disk.drop_cache(span));
+            if !holds(self.disk, at, bytes)? {
+                return Err(MoveError::differs(at, len));
+            }
+        }
+        Ok(())
+    }
 }

@@ -16,9 +16,7 @@ pub(super) struct Ground {
     pub(super) free: Span,
     /// The boundary of starts: a multiple of the logical sector.
     pub(super) grain: Boundary,
-    /// The logical sector.
     pub(super) block: BlockSize,
-    /// The physical sector.
     pub(super) physical: Boundary,
 }
 
@@ -183,7 +181,6 @@ struct Rearrangement<'a> {
 }
 
 impl Rearrangement<'_> {
-    /// Begins the next gap.
     fn fill(&mut self, waiting: &mut Vec<usize>) -> bool {
         if waiting.is_empty() {
             return true;

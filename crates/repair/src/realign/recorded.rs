@@ -15,6 +15,7 @@ use straddle_units::{ByteCount, ByteOffset, Span};
 
 use super::{MoveError, Reference, boot};
 use crate::fingerprint::bytes_of;
+use crate::plan::Plan;
 use crate::target::Disk;
 
 /// The sectors of exFAT's boot region that are under its checksum, and those with the checksum itself.
@@ -100,15 +101,7 @@ pub(crate) fn sites(reference: &Reference) -> Option<Vec<Site>> {
             }
             Some(found)
         }
-        Reference::ActivePartition
-        | Reference::WindowsVolume
-        | Reference::BiosBoot
-        | Reference::GrubElsewhere
-        | Reference::Lilo
-        | Reference::EfiBootEntries
-        | Reference::Swap
-        | Reference::Hibernation
-        | Reference::Zones => Some(Vec::new()),
+        _ => Some(Vec::new()),
     }
 }
 
@@ -130,13 +123,29 @@ pub(crate) fn check(medium: &dyn Medium, place: Span, reference: &Reference) -> 
     Ok(())
 }
 
-/// Records the start of a partition wherever `reference` has it; `place` is where its bytes are now.
+/// Records the starts of the partitions of `plan` wherever `references` have them, durably, and reads them back. All
+/// data are in their new places.
 pub(crate) fn record(
     disk: &mut dyn Disk,
-    place: Span,
-    reference: &Reference,
+    plan: &Plan,
+    references: &[(u32, Reference)],
     which: Which,
 ) -> Result<(), MoveError> {
+    let places = references
+        .iter()
+        .filter_map(|(number, reference)| Some((plan.span(plan.table.entry(*number)?)?, reference)));
+    places.clone().try_for_each(|(place, reference)| write(disk, place, reference, which))?;
+    disk.flush().map_err(MoveError::flush)?;
+    for (place, reference) in places {
+        if !is_recorded(disk, place, reference, which)? {
+            return Err(MoveError::differs(place.start(), ByteCount::new(boot::SECTOR)));
+        }
+    }
+    Ok(())
+}
+
+/// Records the start of a partition wherever `reference` has it; `place` is where its bytes are now.
+fn write(disk: &mut dyn Disk, place: Span, reference: &Reference, which: Which) -> Result<(), MoveError> {
     let unrecordable = || MoveError::Changed(place.start());
     for site in sites(reference).ok_or_else(unrecordable)? {
         // Nothing outside the partition is written.
@@ -151,13 +160,8 @@ pub(crate) fn record(
     Ok(())
 }
 
-/// Whether the medium has the start of a partition wherever `reference` has it, after [`record`].
-pub(super) fn is_recorded(
-    disk: &dyn Disk,
-    place: Span,
-    reference: &Reference,
-    which: Which,
-) -> Result<bool, MoveError> {
+/// Whether the medium has the start of a partition wherever `reference` has it.
+fn is_recorded(disk: &dyn Disk, place: Span, reference: &Reference, which: Which) -> Result<bool, MoveError> {
     for site in sites(reference).unwrap_or_default() {
         let span = site.span(place.start()).ok_or(MoveError::Changed(place.start()))?;
         disk.drop_cache(span);

@@ -10,9 +10,7 @@ use straddle_layout::{Content, FsKind, Partition, Role, Stack, TableKind, Unclai
 use straddle_units::{BlockSize, ByteCount, ByteOffset};
 
 use super::boot::Loaders;
-use super::carry::ASLEEP;
 use super::recorded::copy_len;
-use super::{MoveError, RealignError};
 use crate::kinds;
 use crate::plan::{Entry, Format, Slot};
 
@@ -118,23 +116,8 @@ impl Reference {
             Self::Lilo => Some(
                 "LILO lists the sectors of kernels: run lilo again from a rescue system before the next start",
             ),
-            Self::BootSector { .. } | Self::BiosBoot | Self::Grub { .. } | Self::GrubElsewhere => None,
-            Self::Syslinux { .. } | Self::EfiBootEntries | Self::Swap | Self::Hibernation | Self::Zones => {
-                None
-            }
+            _ => None,
         }
-    }
-}
-
-/// What a file system of this kind always has, besides a boot sector.
-const fn of_kind(kind: FsKind) -> Option<Reference> {
-    match kind {
-        FsKind::Swap => Some(Reference::Swap),
-        FsKind::F2fs => Some(Reference::Zones),
-        FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4 | FsKind::Jbd | FsKind::Xfs | FsKind::Btrfs => None,
-        FsKind::Nilfs2 | FsKind::Jfs | FsKind::Reiserfs | FsKind::Zfs => None,
-        FsKind::Vfat | FsKind::Exfat | FsKind::Ntfs => None,
-        FsKind::Iso9660 | FsKind::Squashfs | FsKind::Erofs => None,
     }
 }
 
@@ -172,7 +155,11 @@ pub(crate) fn references(
     if entry.kind == kinds::ESP || (format == Format::Mbr && entry.kind == "ef") {
         found.push(Reference::EfiBootEntries);
     }
-    found.extend(kind.and_then(of_kind));
+    found.extend(match kind {
+        Some(FsKind::Swap) => Some(Reference::Swap),
+        Some(FsKind::F2fs) => Some(Reference::Zones),
+        _ => None,
+    });
     if is_hibernated(partition) {
         found.push(Reference::Hibernation);
     }
@@ -189,6 +176,9 @@ pub fn hibernated(stack: &Stack) -> Option<u32> {
     in_partition.or(in_whole.then_some(1))
 }
 
+/// How to move what a machine reads when it starts.
+pub const ELSEWHERE: &str = "start from another medium, and use 'straddle realign' there";
+
 /// Why a Windows dynamic disk is left as it is.
 const DYNAMIC: &str = "it is part of a Windows dynamic disk, whose database lists all volumes by their places: leave it, or have Windows make it a basic disk";
 
@@ -202,22 +192,6 @@ pub(crate) fn immovable(stack: &Stack, moves: impl Fn(u32) -> bool) -> Option<(u
     }
     let has_table = |p: &&Partition| moves(p.number) && p.has_foreign_table();
     stack.partitions.iter().find(has_table).map(|p| (p.number, OWN_TABLE))
-}
-
-/// Checks before anything is written that the disk holds no hibernated system.
-pub(super) fn check_awake(stack: &Stack) -> Result<(), MoveError> {
-    match hibernated(stack) {
-        Some(number) => Err(MoveError::Partition { number, what: ASLEEP }),
-        None => Ok(()),
-    }
-}
-
-/// Checks before a plan is made that the disk holds no hibernated system.
-pub(super) fn check_plannable(stack: &Stack) -> Result<(), RealignError> {
-    match hibernated(stack) {
-        Some(number) => Err(RealignError::Immovable { number, why: ASLEEP }),
-        None => Ok(()),
-    }
 }
 
 fn is_hibernated(partition: &Partition) -> bool {

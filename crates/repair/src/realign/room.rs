@@ -58,7 +58,7 @@ impl Realign {
     /// Chooses the window, and the place for a journal that also holds this plan.
     pub(super) fn find_journal(&mut self, medium: &dyn Medium, look: Look) -> Result<(), RealignError> {
         let json = serde_json::to_vec(self);
-        let json = json.map_err(|error| RealignError::Invalid(error.to_string()))?;
+        let json = json.map_err(|error| super::validate::invalid(error.to_string()))?;
         let is_gpt = self.plan.table.format == Format::Gpt;
         let is_logical = |entry: &&Entry| !is_gpt && entry.number > 4;
         let logical = self.plan.table.partitions.iter().filter(is_logical).count();
@@ -130,7 +130,7 @@ impl Realign {
                 let Some(end) = self.blocks.floor(end) else { continue };
                 let start = end.checked_back(needed).and_then(|start| self.blocks.floor(start));
                 let Some(start) = start.filter(|start| *start >= gap.start()) else { continue };
-                let place = end.checked_since(start).and_then(|len| Span::new(start, len));
+                let place = Span::between(start, end);
                 found.extend(place.map(|place| (is_listed, far(&place), Reverse(gap.len()), place)));
             }
         }
@@ -162,7 +162,6 @@ pub(super) fn nominal_ends(size: ByteCount) -> impl Iterator<Item = ByteOffset> 
     (1..=size.get() / step).filter_map(move |count| count.checked_mul(step)).map(ByteOffset::new)
 }
 
-/// How far a move goes.
 fn distance(one: &Move) -> u64 {
     one.from.start().get().abs_diff(one.to.get())
 }

@@ -40,7 +40,7 @@ impl Run<'_> {
         let new = new.filter_map(|entry| plan.span(entry)).chain(plan.new_records());
         let taken: Vec<Span> = if is_back { realign.claimed() } else { new.collect() };
         let is_free = |start: ByteOffset, end: ByteOffset| {
-            let span = end.checked_since(start).and_then(|len| Span::new(start, len));
+            let span = Span::between(start, end);
             span.is_some_and(|span| {
                 plan.movable_space().contains(span) && !taken.iter().any(|taken| taken.overlaps(span))
             })
@@ -51,7 +51,7 @@ impl Run<'_> {
             let start =
                 start.filter(|start| is_free(*start, span.start())).or(realign.blocks.ceil(span.start()))?;
             let end = end.filter(|end| is_free(span.end(), *end)).or(realign.blocks.floor(span.end()))?;
-            Span::new(start, end.checked_since(start)?)
+            Span::between(start, end)
         };
         let written = realign.moves.iter().filter_map(|one| one.destination());
         let written = written.flat_map(|span| span.gaps(taken.iter().copied())).filter_map(whole);

@@ -78,16 +78,6 @@ impl Realign {
         Self(Stored { estimate, ..self.0 })
     }
 
-    /// The plan as JSON.
-    pub fn to_json(&self) -> Result<String, serde_json::Error> {
-        document::write(self)
-    }
-
-    /// Reads a stored plan.
-    pub fn from_json(text: &str) -> Result<Self, RealignError> {
-        document::read(text).map_err(RealignError::Invalid)
-    }
-
     /// How many bytes behind the start of a partition the boundary is.
     pub(super) fn anchor(&self, number: u32) -> ByteCount {
         let found = self.anchors.iter().find(|(of, _)| *of == number);

@@ -1,10 +1,8 @@
 //! What an audit says about moves: one that is not finished, and the one that can be planned.
-//!
-//! Invariants: it reads, and changes nothing.
 
 use std::io;
 
-use crate::relocate::{Disks, Job, State, inspect};
+use crate::relocate::{Disks, Job, RelocateError, State, inspect};
 use straddle_audit::{MoveJournal, Planned, Stage, Unfinished};
 use straddle_device::shown::with_causes;
 use straddle_device::{Medium, ReadError};
@@ -31,17 +29,21 @@ pub fn unfinished(medium: &dyn Medium, stack: &Stack) -> Result<Option<Unfinishe
     if crate::copy::is_unfinished(medium)? {
         return found(MoveJournal::Copy);
     }
-    let journal_at = |place| inspect(Disks::one(&mut Reading(medium)), place);
     // An MBR does not say in which sectors it counts.
     let elsewhere = || {
         let place = in_large_sectors(marker.span).filter(|place| Span::first(medium.len()).contains(*place));
-        place.and_then(|place| journal_at(place).ok().flatten())
+        place.and_then(|place| journal_at(medium, place).ok().flatten())
     };
-    found(match journal_at(marker.span).map(|found| found.or_else(elsewhere)) {
+    found(match journal_at(medium, marker.span).map(|found| found.or_else(elsewhere)) {
         Ok(None) => MoveJournal::InFile,
         Ok(Some((job, state))) => MoveJournal::Inside(stage(&job, state)),
         Err(error) => MoveJournal::Unusable(with_causes(&error)),
     })
+}
+
+/// The job and the state of the journal at `place`; `None` if there is none.
+pub(super) fn journal_at(medium: &dyn Medium, place: Span) -> Result<Option<(Job, State)>, RelocateError> {
+    inspect(Disks::one(&mut Reading(medium)), place)
 }
 
 /// What is to be done before anything moves.
@@ -49,7 +51,7 @@ const ASLEEP_FIRST: &str = "holds a hibernated system, which would write to the 
 
 /// How far the move of a journal is.
 pub(super) fn stage(job: &Job, state: State) -> Stage {
-    let total = job.moves().iter().fold(0_u64, |sum, one| sum.saturating_add(one.from.len().get()));
+    let total = job.moves.iter().fold(0_u64, |sum, one| sum.saturating_add(one.from.len().get()));
     match state {
         State::NotBegun => Stage::NotBegun,
         State::Moving { done } => Stage::Moving { done, total: ByteCount::new(total) },

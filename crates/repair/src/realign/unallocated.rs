@@ -213,8 +213,9 @@ fn looked_at(span: Span, look: Look) -> Vec<Span> {
     ends.chain(samples.filter(|sample| span.contains(*sample))).collect()
 }
 
-/// The first and the last bytes of a span that is longer than twice `len`.
-fn ends(span: Span, len: ByteCount) -> impl Iterator<Item = Span> {
-    let back = span.end().checked_back(len).and_then(|start| Span::new(start, len));
-    Span::new(span.start(), len).into_iter().chain(back)
+/// The first and the last `len` bytes of a span, or all of it.
+pub(crate) fn ends(span: Span, len: ByteCount) -> impl Iterator<Item = Span> {
+    let head = Span::new(span.start(), span.len().min(len));
+    let rest = span.len().saturating_sub(len).min(len);
+    head.into_iter().chain(span.end().checked_back(rest).and_then(|start| Span::new(start, rest)))
 }

@@ -11,7 +11,6 @@ pub(super) fn invalid(why: impl Into<String>) -> RealignError {
 }
 
 impl Realign {
-    /// Returns the plan if it is valid.
     pub(super) fn checked(self) -> Result<Self, RealignError> {
         let plan = &self.plan;
         if plan.converts.is_some() || plan.relocate_backup || !plan.wipe.is_empty() {

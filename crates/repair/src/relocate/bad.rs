@@ -165,23 +165,8 @@ fn sector_at(at: ByteOffset) -> Option<Span> {
 
 /// The physical sector that begins at `at`, up to `end`.
 fn block_at(job: &Job, at: ByteOffset, end: ByteOffset) -> Option<Span> {
-    let next = job.blocks().floor(at)?.checked_add(job.blocks().size())?.min(end);
-    Span::new(at, next.checked_since(at)?).filter(|block| !block.is_empty())
-}
-
-/// The parts of `span` that are not in `kept`, whose spans are in ascending order.
-pub(crate) fn without(span: Span, kept: &[Span]) -> Vec<Span> {
-    let (mut parts, mut at) = (Vec::new(), span.start());
-    let mut add = |from: ByteOffset, to: ByteOffset| {
-        let part = to.checked_since(from).and_then(|len| Span::new(from, len));
-        parts.extend(part.filter(|part| !part.is_empty()));
-    };
-    for kept in kept.iter().filter(|kept| kept.overlaps(span)) {
-        add(at, kept.start().max(at));
-        at = at.max(kept.end());
-    }
-    add(at, span.end().max(at));
-    parts
+    let next = job.blocks.floor(at)?.checked_add(job.blocks.size())?.min(end);
+    Span::between(at, next).filter(|block| !block.is_empty())
 }
 
 /// What was found to be unreadable, and whether that stops a run.
@@ -205,7 +190,6 @@ impl Skip {
         self.list.iter().filter(is_there).any(|other| !is_same_way || other.distance() == bad.distance())
     }
 
-    /// The number of bytes.
     pub(crate) fn len(&self) -> ByteCount {
         ByteCount::new(self.list.iter().map(|bad| bad.from.len().get()).sum())
     }
@@ -231,7 +215,7 @@ impl Skip {
         kept: &[Span],
         bytes: &mut [u8],
     ) -> Result<Vec<Span>, RelocateError> {
-        let parts = without(span, kept);
+        let parts = span.gaps(kept.iter().copied());
         if parts == [span] {
             return self.read(disks, span, bytes);
         }

@@ -32,19 +32,14 @@ pub trait Disk {
 
     /// Drops what is cached of `span`, so that the following reads come from the medium. After a failed flush
     /// a cache may still hold what was not written.
-    fn drop_cache(&mut self, span: Span) {
-        let _ = span;
-    }
+    fn drop_cache(&mut self, _span: Span) {}
 
     /// Begins to read `span` into a cache, and does not wait for it. What a following read returns is the
     /// same: a write to `span` that comes in between is seen.
-    fn prefetch(&mut self, span: Span) {
-        let _ = span;
-    }
+    fn prefetch(&mut self, _span: Span) {}
 
     /// The parts of `span` that are known to be zeros without storage, in ascending order.
-    fn holes(&mut self, span: Span) -> Vec<Span> {
-        let _ = span;
+    fn holes(&mut self, _span: Span) -> Vec<Span> {
         Vec::new()
     }
 
@@ -54,8 +49,7 @@ pub trait Disk {
     /// # Errors
     ///
     /// If the disk cannot do that; then `span` holds what it did, or zeros in part.
-    fn punch(&mut self, span: Span) -> io::Result<()> {
-        let _ = span;
+    fn punch(&mut self, _span: Span) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
 }
@@ -136,7 +130,6 @@ impl<'a> Disks<'a> {
         self.write(Device::Data, ByteOffset::new(start.get() + skip as u64), bytes)
     }
 
-    /// Makes all writes durable, on both disks.
     pub(crate) fn flush(&mut self) -> Result<(), RelocateError> {
         if let Some(journal) = &mut self.journal {
             journal.flush().map_err(|source| RelocateError::Flush { device: Device::Journal, source })?;

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 
 use straddle_units::{ByteCount, Span};
 
-use crate::relocate::bad::{Bad, Skip, listed, without};
+use crate::relocate::bad::{Bad, Skip, listed};
 use crate::relocate::disk::Disks;
 use crate::relocate::error::{Device, RelocateError};
 use crate::relocate::fault::{self, Fault};
@@ -110,7 +110,6 @@ impl Run<'_> {
         Ok(Stop::End)
     }
 
-    /// Moves one window.
     fn step(
         &self,
         disks: &mut Disks<'_>,
@@ -123,7 +122,7 @@ impl Run<'_> {
         let (window, lead) = (shape.window, self.journal.lead());
         let is_direct = self.read(disks, shape, index, buffer, skip)?;
         let len = buffer.len() - lead;
-        let holes = holes(disks, window.from, window.to, self.journal.job.blocks());
+        let holes = holes(disks, window.from, window.to, self.journal.job.blocks);
         let copy = &buffer[lead..];
         let kind = if is_direct { Kind::Direct { moved: hash(copy) } } else { shape.kind(copy) };
         let record = Record { direction: self.direction, number: index, kind };
@@ -148,7 +147,7 @@ impl Run<'_> {
         self.begin_check(disks, behind, window)?;
         let copy = &buffer[lead..];
         let span = window.written;
-        let parts = without(span, self.kept);
+        let parts = span.gaps(self.kept.iter().copied());
         let hash = if span == window.to {
             let bytes = if is_direct { copy } else { shape.moved(copy) };
             write_without(disks, span, bytes, &holes, self.kept)?;

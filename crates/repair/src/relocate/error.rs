@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-use straddle_units::{ByteCount, ByteOffset, ErrorKind};
+use straddle_units::{ByteCount, ByteOffset};
 
 /// One of the two disks that a move uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,19 +99,8 @@ pub enum RelocateError {
     },
 }
 
-impl RelocateError {
-    /// Returns the kind of failure.
-    pub fn kind(&self) -> ErrorKind {
-        match self {
-            Self::Job(_) | Self::Place(_) => ErrorKind::Usage,
-            Self::Occupied(_)
-            | Self::OtherSize { .. }
-            | Self::Foreign(_)
-            | Self::Version(_)
-            | Self::Damaged(_) => ErrorKind::Refused,
-            Self::Read { .. } | Self::Write { .. } | Self::Flush { .. } | Self::Changed { .. } => {
-                ErrorKind::Failed
-            }
-        }
-    }
+straddle_units::error_kind! {
+    RelocateError: Refused;
+    Self::Job(_) | Self::Place(_) => Usage,
+    Self::Read { .. } | Self::Write { .. } | Self::Flush { .. } | Self::Changed { .. } => Failed,
 }

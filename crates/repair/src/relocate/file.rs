@@ -8,14 +8,15 @@ use std::os::unix::fs::FileExt;
 use rustix::fs::{Advice, FallocateFlags, SeekFrom};
 use straddle_units::{ByteCount, ByteOffset, KIB, MIB, Span};
 
+use crate::relocate::disk::Disk;
+
 /// The kernel reads ahead no more than this for one advice, whatever the length, if its queue allows no more: the least
 /// that is usual.
 const ADVICE: u64 = 128 * KIB;
 /// The kernel begins to write a long write to the medium after each of these.
 const PIECE: u64 = 4 * MIB;
 
-/// What an implementation of [`Disk`](crate::relocate::Disk) over a file or a block device needs, through the page
-/// cache.
+/// A file or a block device as a disk, through the page cache.
 ///
 /// It neither locks nor claims the file, and writes wherever it is asked to: it is not a safety boundary. The code
 /// that opens the file must ensure that it may be written, as the `Target` of crate `repair` does.
@@ -33,14 +34,24 @@ impl<'f> FileAccess<'f> {
         Ok(ByteCount::new(rustix::fs::seek(self.0, SeekFrom::End(0))?))
     }
 
-    /// Fills `bytes` from byte `at`.
-    pub fn read(self, at: ByteOffset, bytes: &mut [u8]) -> io::Result<()> {
+    fn advise(self, at: u64, len: u64, advice: Advice) {
+        if let Some(len) = NonZeroU64::new(len) {
+            let _ = rustix::fs::fadvise(self.0, at, Some(len), advice);
+        }
+    }
+}
+
+impl Disk for FileAccess<'_> {
+    fn size(&self) -> ByteCount {
+        FileAccess::size(*self).unwrap_or_default()
+    }
+
+    fn read(&mut self, at: ByteOffset, bytes: &mut [u8]) -> io::Result<()> {
         self.0.read_exact_at(bytes, at.get())
     }
 
-    /// Writes `bytes` at byte `at`. If there are many, the kernel begins to write them to the medium at once,
-    /// and does not wait for the flush.
-    pub fn write(self, at: ByteOffset, bytes: &[u8]) -> io::Result<()> {
+    /// If there are many bytes, the kernel begins to write them to the medium at once, and does not wait for the flush.
+    fn write(&mut self, at: ByteOffset, bytes: &[u8]) -> io::Result<()> {
         let (mut at, is_long) = (at.get(), bytes.len() as u64 >= MIB);
         for piece in bytes.chunks(usize::try_from(PIECE).unwrap_or(usize::MAX)) {
             self.0.write_all_at(piece, at)?;
@@ -53,26 +64,24 @@ impl<'f> FileAccess<'f> {
         Ok(())
     }
 
-    /// Makes all writes durable, by fdatasync(2).
-    pub fn flush(self) -> io::Result<()> {
+    fn flush(&mut self) -> io::Result<()> {
         self.0.sync_data()
     }
 
     /// Drops the page cache of `span`, by posix_fadvise(2). Pages that are dirty, mapped or locked stay, and
     /// so does the cache of a drive.
-    pub fn drop_cache(self, span: Span) {
+    fn drop_cache(&mut self, span: Span) {
         self.advise(span.start().get(), span.len().get(), Advice::DontNeed);
     }
 
-    /// Begins to read `span` into the page cache, by posix_fadvise(2).
-    pub fn prefetch(self, span: Span) {
+    fn prefetch(&mut self, span: Span) {
         for piece in span.pieces(ByteCount::new(ADVICE)) {
             self.advise(piece.start().get(), piece.len().get(), Advice::WillNeed);
         }
     }
 
-    /// The holes of a sparse file in `span`. A block device has none.
-    pub fn holes(self, span: Span) -> Vec<Span> {
+    /// A block device has none.
+    fn holes(&mut self, span: Span) -> Vec<Span> {
         let (mut at, end) = (span.start().get(), span.end().get());
         let mut holes = Vec::new();
         while at < end {
@@ -88,15 +97,8 @@ impl<'f> FileAccess<'f> {
         holes
     }
 
-    /// Makes `span` a hole of the file.
-    pub fn punch(self, span: Span) -> io::Result<()> {
+    fn punch(&mut self, span: Span) -> io::Result<()> {
         let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         Ok(rustix::fs::fallocate(self.0, mode, span.start().get(), span.len().get())?)
-    }
-
-    fn advise(self, at: u64, len: u64, advice: Advice) {
-        if let Some(len) = NonZeroU64::new(len) {
-            let _ = rustix::fs::fadvise(self.0, at, Some(len), advice);
-        }
     }
 }

@@ -104,7 +104,6 @@ impl Flight {
         kept.all(|sector| is_one_of(disks, sector, &read))
     }
 
-    /// What the windows in flight write.
     pub(crate) fn written(&self, sequence: &Sequence) -> Vec<Span> {
         self.windows.iter().map(|entry| sequence.window(entry.record.number).written).collect()
     }
@@ -250,11 +249,9 @@ impl Flight {
 struct Copied {
     /// What is written: before it, and after.
     written: Vec<(Span, Vec<u8>)>,
-    /// What is read.
     read: Vec<(Span, Vec<u8>)>,
 }
 
-/// The sectors of a span.
 fn sectors(span: Span) -> impl Iterator<Item = Span> {
     let starts = (span.start().get()..span.end().get()).step_by(in_memory(ByteCount::new(SECTOR)));
     starts.filter_map(|at| Span::new(ByteOffset::new(at), ByteCount::new(SECTOR)))

@@ -15,7 +15,6 @@ pub const MOST_MOVES: usize = 1024;
 pub const LARGEST_PAYLOAD: usize = 1 << 20;
 /// The largest window.
 pub const LARGEST_WINDOW: u64 = 64 * MIB;
-/// The largest physical sector.
 const LARGEST_BLOCK: u64 = MIB;
 /// The largest disk: sums of a few offsets stay within 64 bits.
 const LARGEST_DISK: u64 = 1 << 62;
@@ -65,6 +64,14 @@ pub struct Parts {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Parts", into = "Parts")]
 pub struct Job(Parts);
+
+impl std::ops::Deref for Job {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.0
+    }
+}
 
 impl Job {
     /// Checks the parts.
@@ -116,39 +123,9 @@ impl Job {
         if half.get() >= MIB.min(most.get()) { half.min(most.floor_to(block)) } else { most.floor_to(block) }
     }
 
-    /// The size of the disk.
-    pub fn size(&self) -> ByteCount {
-        self.0.size
-    }
-
-    /// The physical sectors of the disk.
-    pub fn blocks(&self) -> Boundary {
-        self.0.blocks
-    }
-
-    /// How many bytes move at a time.
-    pub fn window_len(&self) -> ByteCount {
-        self.0.window
-    }
-
-    /// The job's name.
-    pub fn id(&self) -> [u8; 16] {
-        self.0.id
-    }
-
-    /// The moves, in order.
-    pub fn moves(&self) -> &[Move] {
-        &self.0.moves
-    }
-
-    /// What the caller keeps in the journal.
-    pub fn payload(&self) -> &[u8] {
-        &self.0.payload
-    }
-
     /// The sum of the lengths of all moves.
     pub fn total(&self) -> ByteCount {
-        ByteCount::new(self.0.moves.iter().fold(0_u64, |sum, one| sum.saturating_add(one.from.len().get())))
+        ByteCount::new(self.moves.iter().fold(0_u64, |sum, one| sum.saturating_add(one.from.len().get())))
     }
 
     /// The number of windows that are copied to the journal, and of all.
@@ -160,7 +137,7 @@ impl Job {
 
     /// The physical sectors that `span` touches, as far as the disk has them.
     pub(crate) fn round_out(&self, span: Span) -> Span {
-        round_out(self.0.blocks, self.0.size, span)
+        round_out(self.blocks, self.size, span)
     }
 }
 

@@ -42,7 +42,6 @@ use crate::relocate::job::{Job, LARGEST_PAYLOAD, MOST_MOVES, len_in_body};
 pub(crate) use part::part_of;
 pub(crate) use record::{Direction, Entry, Kind, Mark, Record, Saved};
 
-/// The bytes of a [`Hash`].
 const HASH: usize = 16;
 
 /// An XXH3 of 128 bits. It detects crashes and faults, not forgery; a processor without instructions for
@@ -117,7 +116,7 @@ struct Layout {
 
 impl Layout {
     fn new(place: Span, job: &Job, body: usize) -> Self {
-        let block = job.blocks().size().get();
+        let block = job.blocks.size().get();
         let slot = COPIES * block + capacity(job);
         Self {
             place,
@@ -171,9 +170,9 @@ fn blocks(bytes: u64, block: u64) -> u64 {
 /// The most bytes that a window of the job copies: two windows if it does not overlap its destination;
 /// otherwise it and the distance, rounded out.
 fn capacity(job: &Job) -> u64 {
-    let (window, block) = (job.window_len().get(), job.blocks().size().get());
+    let (window, block) = (job.window.get(), job.blocks.size().get());
     let distance = |start: u64, to: u64| start.abs_diff(to);
-    let farthest = job.moves().iter().map(|one| distance(one.from.start().get(), one.to.get())).max();
+    let farthest = job.moves.iter().map(|one| distance(one.from.start().get(), one.to.get())).max();
     let near = window + 2 * block + farthest.unwrap_or(0);
     blocks((2 * window).min(near), block)
 }
@@ -202,8 +201,8 @@ impl Journal {
     pub(crate) fn create(disks: &mut Disks<'_>, place: Span, job: Job) -> Result<Self, RelocateError> {
         let device = disks.device_of_journal();
         let size = disks.get(Device::Data).size();
-        if size != job.size() {
-            let why = format!("the disk has {} bytes, and the job says {}", size.get(), job.size().get());
+        if size != job.size {
+            let why = format!("the disk has {} bytes, and the job says {}", size.get(), job.size.get());
             return Err(RelocateError::Job(why));
         }
         check_place(disks, place, &job)?;
@@ -297,7 +296,7 @@ impl Journal {
             let is_there = last.is_none_or(|last| last == place.end().get() - block);
             if at.saturating_add(len) <= place.end().get() {
                 let body = title.body_at(disks, ByteOffset::new(at))?;
-                found = body.filter(|body| is_there && body.job.blocks().size().get() == block);
+                found = body.filter(|body| is_there && body.job.blocks.size().get() == block);
             }
             block *= 2;
         }
@@ -307,7 +306,7 @@ impl Journal {
         if start != place.start().get() || len != place.len().get() || is_inside != disks.is_one() {
             return Err(RelocateError::Foreign(format!("it was made for {len} bytes at byte {start}")));
         }
-        let (made, found) = (job.size(), disks.get(Device::Data).size());
+        let (made, found) = (job.size, disks.get(Device::Data).size());
         if found != made {
             return Err(RelocateError::OtherSize { made, found });
         }
@@ -336,7 +335,7 @@ impl Journal {
                 let Ok(Some(body)) = title.body_at(disks, ByteOffset::new(start)) else { continue };
                 let place = Span::new(ByteOffset::new(body.start), ByteCount::new(body.len))?;
                 // Smaller blocks may lead to the same body.
-                let last = place.end().get().checked_sub(body.job.blocks().size().get());
+                let last = place.end().get().checked_sub(body.job.blocks.size().get());
                 let is_title = place.start() == at || last == Some(at.get());
                 return Some(place).filter(|_| is_title);
             }
@@ -350,7 +349,6 @@ impl Journal {
         block
     }
 
-    /// The bytes of a block.
     pub(crate) fn block(&self) -> usize {
         usize::try_from(self.layout.block).unwrap_or(usize::MAX)
     }
@@ -501,8 +499,8 @@ fn check_place(disks: &mut Disks<'_>, place: Span, job: &Job) -> Result<(), Relo
         return refuse("it reaches beyond the disk");
     }
     // Another disk is taken to have sectors of the same size, from its start on.
-    let block = job.blocks().size();
-    let blocks = if disks.is_one() { Some(job.blocks()) } else { Boundary::multiples_of(block) };
+    let block = job.blocks.size();
+    let blocks = if disks.is_one() { Some(job.blocks) } else { Boundary::multiples_of(block) };
     if !blocks.is_some_and(|blocks| blocks.is_aligned(place.start()) && blocks.is_aligned(place.end())) {
         return refuse("it does not begin and end with a physical sector");
     }
@@ -511,7 +509,7 @@ fn check_place(disks: &mut Disks<'_>, place: Span, job: &Job) -> Result<(), Relo
         let why = format!("it has {} bytes, and {} are needed", place.len().get(), needed.get());
         return Err(RelocateError::Place(why));
     }
-    let spans = job.moves().iter().flat_map(|one| [Some(one.from), one.destination()]).flatten();
+    let spans = job.moves.iter().flat_map(|one| [Some(one.from), one.destination()]).flatten();
     if disks.is_one() && spans.into_iter().any(|span| job.round_out(span).overlaps(place)) {
         return refuse("data are moved from there or to there");
     }

@@ -351,6 +351,6 @@ impl Moved<'_> {
     /// Reads those that a later move has taken along.
     pub fn bad(&mut self) -> Vec<Bad> {
         let Held { disks, journal, skip, .. } = &mut self.0;
-        settled(disks, journal.job.moves(), &skip.list)
+        settled(disks, &journal.job.moves, &skip.list)
     }
 }

@@ -13,9 +13,7 @@ use crate::relocate::job::{Job, Move, round_out};
 /// Bytes that move at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Window {
-    /// Where they are.
     pub(crate) from: Span,
-    /// Where they go.
     pub(crate) to: Span,
     /// What is written: `to`, and the rest of the physical sectors at its ends.
     pub(crate) written: Span,
@@ -40,16 +38,14 @@ pub(crate) struct Sequence {
 struct Part {
     from: Span,
     to: Span,
-    /// The number of the first window.
     first: u64,
     /// The cells of the grid that the destination touches, from the lowest to the highest.
     cells: (u64, u64),
 }
 
 impl Sequence {
-    /// All windows of the job.
     pub(crate) fn forward(job: &Job) -> Self {
-        let shifts = job.moves().iter().filter_map(|one: &Move| Some((one.from, one.destination()?)));
+        let shifts = job.moves.iter().filter_map(|one: &Move| Some((one.from, one.destination()?)));
         Self::of(job, shifts)
     }
 
@@ -67,7 +63,7 @@ impl Sequence {
     }
 
     fn of(job: &Job, shifts: impl Iterator<Item = (Span, Span)>) -> Self {
-        let (window, phase) = (job.window_len().get(), job.blocks().phase().get());
+        let (window, phase) = (job.window.get(), job.blocks.phase().get());
         let offset = if phase == 0 { 0 } else { window - phase };
         let (mut parts, mut count) = (Vec::new(), 0);
         for (from, to) in shifts {
@@ -76,15 +72,13 @@ impl Sequence {
             parts.push(Part { from, to, first: count, cells });
             count += cells.1 - cells.0 + 1;
         }
-        Self { size: job.size(), blocks: job.blocks(), window, offset, parts, count }
+        Self { size: job.size, blocks: job.blocks, window, offset, parts, count }
     }
 
-    /// The physical sectors.
     pub(crate) fn blocks(&self) -> Boundary {
         self.blocks
     }
 
-    /// The number of windows.
     pub(crate) fn count(&self) -> u64 {
         self.count
     }
@@ -168,5 +162,5 @@ impl Sequence {
 /// The span from the start of the one to the end of the other, whichever comes first.
 pub(crate) fn hull(one: Span, other: Span) -> Option<Span> {
     let (start, end) = (one.start().min(other.start()), one.end().max(other.end()));
-    Span::new(start, end.checked_since(start)?)
+    Span::between(start, end)
 }

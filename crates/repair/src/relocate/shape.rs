@@ -2,7 +2,6 @@
 
 use straddle_units::{Boundary, ByteOffset, Span};
 
-use crate::relocate::bad::without;
 use crate::relocate::disk::Disks;
 use crate::relocate::error::{Device, RelocateError};
 use crate::relocate::journal::{Hash, Hasher, Kind, Record, Saved, hash, hash_both, in_memory};
@@ -85,14 +84,12 @@ fn distance(from: ByteOffset, to: ByteOffset) -> usize {
     to.checked_since(from).map_or(usize::MAX, in_memory)
 }
 
-/// Reads the bytes of `span`.
 pub(crate) fn read(disks: &mut Disks<'_>, span: Span) -> Result<Vec<u8>, RelocateError> {
     let mut bytes = vec![0; in_memory(span.len())];
     disks.read(Device::Data, span.start(), &mut bytes)?;
     Ok(bytes)
 }
 
-/// Writes the bytes of `span`.
 pub(crate) fn write(disks: &mut Disks<'_>, span: Span, bytes: &[u8]) -> Result<(), RelocateError> {
     disks.write(Device::Data, span.start(), bytes)
 }
@@ -106,7 +103,7 @@ pub(crate) fn holes(disks: &mut Disks<'_>, from: Span, to: Span, blocks: Boundar
             Some(ByteOffset::new(to.start().get() + offset))
         };
         let (start, end) = (blocks.ceil(at(first)?)?, blocks.floor(at(last)?)?);
-        Span::new(start, end.checked_since(start)?).filter(|hole| !hole.is_empty())
+        Span::between(start, end).filter(|hole| !hole.is_empty())
     };
     disks.get(Device::Data).holes(from).into_iter().filter_map(shifted).collect()
 }
@@ -146,7 +143,7 @@ pub(crate) fn write_without(
     holes: &[Span],
     kept: &[Span],
 ) -> Result<(), RelocateError> {
-    let parts = without(span, kept);
+    let parts = span.gaps(kept.iter().copied());
     if parts == [span] {
         return write_sparse(disks, span, bytes, holes);
     }

@@ -60,7 +60,7 @@ impl Job {
         let shape = Shape::new(window);
         let read = shape.read_first();
         let copied = read.iter().filter(|_| !window.is_direct).map(|span| span.len());
-        let record = ByteCount::new(self.blocks().size().get().saturating_mul(COPIES));
+        let record = ByteCount::new(self.blocks.size().get().saturating_mul(COPIES));
         let journal = copied.fold(record, |sum, len| sum.checked_add(len).unwrap_or(sum));
         WindowTraffic { read, journal, written: window.written }
     }

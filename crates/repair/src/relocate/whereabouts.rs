@@ -40,7 +40,7 @@ impl Whereabouts {
         let forward = Sequence::forward(&journal.job);
         let (turned, undone) = (journal.mark(disks, Mark::Turned)?, journal.mark(disks, Mark::Undone)?);
         let legs = |spans: &dyn Fn(usize) -> (Option<Span>, Option<Span>)| -> Vec<Leg> {
-            let moves = journal.job.moves().iter().copied().enumerate();
+            let moves = journal.job.moves.iter().copied().enumerate();
             let leg = |(index, one)| {
                 let (moved, begun) = spans(index);
                 Leg { one, moved, begun }

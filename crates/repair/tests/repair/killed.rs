@@ -130,7 +130,7 @@ fn a_killed_process_loses_nothing() {
             let start = usize::try_from(start.get()).unwrap();
             bytes[start..start + usize::try_from(len.get()).unwrap()].to_vec()
         };
-        for one in job.moves() {
+        for one in &job.moves {
             let at = if moved { one.to } else { one.from.start() };
             let is_there =
                 part(&now, at, one.from.len()) == part(&original, one.from.start(), one.from.len());

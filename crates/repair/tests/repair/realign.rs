@@ -301,7 +301,7 @@ fn the_engine_accepts_the_moves_and_the_place_of_the_journal() {
     let Some(Recovered::Unfinished(unfinished)) = open(Disks::one(&mut bytes), place).unwrap() else {
         panic!()
     };
-    let stored = String::from_utf8(unfinished.job().payload().to_vec()).unwrap();
+    let stored = String::from_utf8(unfinished.job().payload.to_vec()).unwrap();
     assert_eq!(Realign::from_json(&stored).unwrap(), realign);
     let ended = unfinished.resume(Verify::None, &mut |_| ControlFlow::Continue(())).unwrap();
     let Ended::Complete(moved) = ended else { panic!() };

@@ -11,6 +11,7 @@ use straddle_units::{ByteCount, ByteOffset, Span};
 
 use super::{Payload, Place, Table, UNIT};
 use crate::encode::Step;
+use crate::fingerprint::holds;
 use crate::plan::Format;
 use crate::realign::MoveError;
 
@@ -54,10 +55,8 @@ impl Payload {
             State::Moved => &[Table::Marked, Table::New],
         };
         let is = |table: &Table| {
-            others.iter().all(|place| {
-                let mut found = vec![0; place.old.len()];
-                disk.read_at(ByteOffset::new(place.at), &mut found).is_ok() && found == place.of(*table)
-            })
+            let has = |place: &&Place| holds(disk, ByteOffset::new(place.at), place.of(*table));
+            others.iter().all(|place| has(place).unwrap_or(false))
         };
         !others.is_empty() && possible.iter().any(is)
     }

@@ -21,8 +21,8 @@ const ENTRY: usize = 3 * 8;
 
 /// The blocks of the list: one for each window, within limits.
 pub(super) fn blocks(job: &Job) -> u64 {
-    let most = (MAX_LIST / job.blocks().size().get()).clamp(2, 1024);
-    (job.total().get() / job.window_len().get()).clamp(2, most)
+    let most = (MAX_LIST / job.blocks.size().get()).clamp(2, 1024);
+    (job.total().get() / job.window.get()).clamp(2, most)
 }
 
 /// Whether a sector begins a block of the list of the journal with this name.
@@ -38,7 +38,6 @@ impl Journal {
         Ok(bytes.chunks(self.block()).map(|block| self.decode(block)).collect())
     }
 
-    /// Reads the list.
     pub(crate) fn listed(&self, disks: &mut Disks<'_>) -> Result<Skip, RelocateError> {
         let mut skip = Skip::default();
         for (index, block) in (1..).zip(self.blocks(disks)?) {
@@ -69,7 +68,6 @@ impl Journal {
         disks.write(self.device, self.layout.list(index), &self.padded(&self.encoded(&[])))
     }
 
-    /// Writes that nothing is listed.
     pub(super) fn clear_list(&self, disks: &mut Disks<'_>) -> Result<(), RelocateError> {
         let block = self.padded(&self.encoded(&[]));
         let blocks = block.repeat(in_memory(ByteCount::new(self.layout.list)));

@@ -81,7 +81,6 @@ impl Journal {
         Ok(body)
     }
 
-    /// The text of the body.
     fn body(&self, disks: &Disks<'_>) -> Result<Vec<u8>, RelocateError> {
         let (start, len) = (self.layout.place.start().get(), self.layout.place.len().get());
         Body { start, len, is_inside: disks.is_one(), job: self.job.clone() }.encode()

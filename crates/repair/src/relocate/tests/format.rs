@@ -77,7 +77,7 @@ fn stopped(after: u32) -> (Memory, Span) {
 fn what_is_kept_comes_back() {
     let (mut disk, place) = stopped(2);
     let (job, state) = inspect(Disks::one(&mut disk), place).unwrap().unwrap();
-    assert_eq!((job.payload(), job.id()), (&[1_u8, 2, 3][..], [7; 16]));
+    assert_eq!((&job.payload[..], job.id), (&[1_u8, 2, 3][..], [7; 16]));
     assert_eq!(state, State::Moving { done: sectors(3) });
     assert_eq!((job.total(), job.windows()), (sectors(12), (7, 7)));
     let text = serde_json::to_string(&job).unwrap();
