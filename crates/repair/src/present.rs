@@ -41,28 +41,22 @@ pub enum Depth {
 /// Why nothing can be planned for a target.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum ChangeError {
-    /// It cannot be opened, or no table could be written to it.
     #[error(transparent)]
     Target(#[from] TargetError),
-    /// It cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// It cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// None of its bytes can be read.
     #[error("its bytes cannot be read ({0})")]
     NoBytes(String),
-    /// A device knows the size of its sectors.
     #[error("it reports its own sector size: --logical applies to images only")]
     OwnSectors,
-    /// Nothing is where the table would have it in the sectors that are assumed, and something in others.
     #[error(
         "its table may count in {1}-byte sectors, not in {0}-byte ones: in those, something is where a partition begins; give --logical {1}, or --logical {0}"
     )]
     InQuestion(BlockSize, BlockSize),
-    /// The table would count in sectors that the target does not have.
     #[error("it has {0}-byte sectors: a table in {1}-byte sectors would not be recognised")]
     Unrecognised(BlockSize, BlockSize),
 }

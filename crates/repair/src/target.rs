@@ -23,36 +23,29 @@ use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
 /// Why a target cannot be written, or cannot be planned for.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum TargetError {
-    /// It cannot be opened or read.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// It is a partition, which has no table of its own.
     #[error("is partition {0} of a disk: name the disk")]
     Partition(u32),
-    /// Its bytes are not those of its disk.
     #[error(
         "is an image of another format than raw ({0}): connect it as a device first (qemu-nbd -c); --format raw takes its own bytes \
          for the disk"
     )]
     NotRaw(Format),
-    /// Its zones cannot hold a table.
     #[error(
         "is a {} zoned device, and no conventional zones hold a partition table at its start and its end: use it whole \
          (mkfs.btrfs, mkfs.f2fs -m, zonefs)",
         .0.model
     )]
     Zoned(Zoned),
-    /// The kernel refuses all writes.
     #[error("nothing was written: the device is read-only")]
     ReadOnly,
-    /// The operating system refused.
     #[error("cannot open for writing")]
     Io(#[source] io::Error),
-    /// Another process uses it, or has opened it for exclusive use.
     #[error("nothing was written: it is in use: {0}")]
     InUse(String),
-    /// The path now leads to another file than the one that was examined.
     #[error("nothing was written: it was replaced while it was opened")]
     Replaced,
 }

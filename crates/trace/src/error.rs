@@ -7,14 +7,10 @@ use crate::reader::Numbered;
 /// A trace that cannot be read or replayed.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say it")]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum TraceError {
     #[error("{name}: cannot read the trace{}", byte.map(|byte| format!(" from byte {byte} of its contents on")).unwrap_or_default())]
-    Read {
-        name: String,
-        /// How many bytes have been read, of a packed file of its contents; `None` if it was not begun.
-        byte: Option<u64>,
-        source: std::io::Error,
-    },
+    Read { name: String, byte: Option<u64>, source: std::io::Error },
     #[error("{name}{}", place.of(*line, *byte))]
     Line { name: String, place: Numbered, line: u64, byte: Option<u64>, source: LineError },
     #[error("{name}: cannot read the Parquet file")]
@@ -25,8 +21,6 @@ pub enum TraceError {
     NoTimes { name: String },
     #[error("{name}: cannot write the trace")]
     Write { name: String, source: WriteError },
-    /// More than one request in flight was asked for, but in the closed loop of this trace each request waits
-    /// for the one before it.
     #[error(
         "{name}: each request follows the completion of the one before, so there is never more than one; a queue depth of {depth} needs the open loop"
     )]

@@ -46,33 +46,22 @@ pub(super) enum Subject {
 
 /// Why a backup cannot be stored or used.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum BackupError {
-    /// It cannot be written, or the file already exists.
     #[error("{}: cannot store the backup; nothing was written to the disk", path.display())]
     Store {
-        /// The file.
         path: PathBuf,
-        /// The operating system's error.
         #[source]
         source: io::Error,
     },
-    /// It cannot be read.
     #[error("{}: cannot read the backup", path.display())]
     Load {
-        /// The file.
         path: PathBuf,
-        /// The operating system's error.
         #[source]
         source: io::Error,
     },
-    /// The file is not a backup as it was stored.
     #[error("{}: no backup that can be trusted: {why}", path.display())]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        why: String,
-    },
+    Damaged { path: PathBuf, why: String },
 }
 
 straddle_units::error_kind!(BackupError: Failed);
