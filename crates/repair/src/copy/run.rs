@@ -79,7 +79,7 @@ pub(crate) fn is_unfinished(medium: &dyn Medium) -> Result<bool, ReadError> {
 }
 
 impl Copy {
-    /// Copies `source` to `target`, and writes nowhere but in the places that are listed before the first write.
+    /// Copies `source` to `target`.
     /// `list` receives what could not be read before the table is written.
     ///
     /// # Errors
