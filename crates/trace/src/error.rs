@@ -7,7 +7,6 @@ use crate::reader::Numbered;
 /// A trace that cannot be read or replayed.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say it")]
-#[allow(missing_docs, reason = "the messages say it")]
 pub enum TraceError {
     #[error("{name}: cannot read the trace{}", byte.map(|byte| format!(" from byte {byte} of its contents on")).unwrap_or_default())]
     Read { name: String, byte: Option<u64>, source: std::io::Error },
