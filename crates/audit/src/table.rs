@@ -242,10 +242,12 @@ pub(crate) fn mend_first(context: &Context<'_>, findings: &mut [Finding]) {
     }
 }
 
-/// Puts `advice` in the place of a fix that writes the table, which another finding has to go before.
+/// Puts `advice` in the place of a fix that writes the table or says where a partition belongs: another finding has to go
+/// before it.
 fn hold_back(finding: &mut Finding, advice: &str) {
     finding.alternative = None;
-    if let Some(fix) = finding.fix.as_mut().filter(|fix| fix.writes_table()) {
+    let is_placed = finding.rule.about == About::Placement;
+    if let Some(fix) = finding.fix.as_mut().filter(|fix| is_placed || fix.writes_table()) {
         *fix = Fix::advice(advice);
     }
 }

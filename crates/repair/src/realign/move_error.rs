@@ -100,7 +100,7 @@ pub enum MoveError {
     },
     /// The file for the journal is there already.
     #[error(
-        "{}: nothing was written: the file exists, and may be the journal of an unfinished move: do not remove it; 'straddle resume' with this --journal goes on, or says what it holds",
+        "{}: nothing was written: the file exists, and may be the journal of an unfinished move: do not remove it; 'straddle resume' with this --journal goes on or back, or says what it holds",
         .0.display()
     )]
     JournalExists(PathBuf),
@@ -144,7 +144,7 @@ pub enum NoJournal {
     Begun,
     /// In the file, and the disk has a table without a marker.
     #[error(
-        "nothing was written: the file named with --journal holds no journal of a move; if it was made by an 'apply' that was stopped before it began, no data have moved: remove the file, and apply the plan again"
+        "nothing was written: the file named with --journal holds no journal of a move: its 'apply' was stopped before it began, or when it was complete. 'straddle check' shows where the partitions are; remove the file, and apply the plan again if they have not moved"
     )]
     NotBegun,
     /// Anywhere on the disk, all of which was searched.
