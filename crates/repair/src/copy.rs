@@ -2,11 +2,13 @@
 //!
 //! Invariants: the source is only read. The new disk has a marker in its first sector until all data are on it, durably,
 //! and are read back unless that is left out; then the table takes the marker's place. A copy that was interrupted is made
-//! again from its beginning. Without consent, it begins only if the new disk holds zeros wherever it writes.
+//! again from its beginning. Without consent, it begins only if the new disk holds zeros wherever it writes; and it writes
+//! nowhere else than in the places that were listed before.
 //!
 //! Partitions keep their numbers, types, identities, names and attributes, and the disk its identifier: what
 //! finds them by these goes on finding them. So the two disks must not be used at the same time.
 
+mod bounded;
 mod empty;
 mod error;
 mod gap;

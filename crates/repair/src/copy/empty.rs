@@ -39,21 +39,21 @@ impl Copy {
         else {
             return Ok(ControlFlow::Continue(()));
         };
-        self.check_empty(medium, &|span| FileAccess::new(&file).holes(span), watch)
+        self.check_empty(medium, self.written(medium)?, &|span| FileAccess::new(&file).holes(span), watch)
     }
 
-    /// Checks that there are only zeros in the places that are written, unless the plan has consent for that.
+    /// Checks that there are only zeros in the `places` that are written, unless the plan has consent for that.
     pub(super) fn check_empty(
         &self,
         medium: &dyn Medium,
+        places: Vec<Span>,
         holes: &dyn Fn(Span) -> Vec<Span>,
         watch: CopyWatch<'_>,
     ) -> Result<ControlFlow<()>, CopyError> {
         if self.wipes {
             return Ok(ControlFlow::Continue(()));
         }
-        let data: Vec<Span> =
-            self.written(medium)?.into_iter().flat_map(|span| span.gaps(holes(span))).collect();
+        let data: Vec<Span> = places.into_iter().flat_map(|span| span.gaps(holes(span))).collect();
         let total = data.iter().fold(0_u64, |sum, span| sum.saturating_add(span.len().get()));
         let (mut done, mut buffer) = (0_u64, Vec::new());
         for window in data.into_iter().flat_map(|span| span.pieces(WINDOW)) {
@@ -75,7 +75,7 @@ impl Copy {
     }
 
     /// Every place that is written on `medium`, in ascending order and apart from each other.
-    fn written(&self, medium: &dyn Medium) -> Result<Vec<Span>, CopyError> {
+    pub(super) fn written(&self, medium: &dyn Medium) -> Result<Vec<Span>, CopyError> {
         let mut places = vec![Span::first(WIPED.min(medium.len()))];
         places.extend(self.lead.iter().copied());
         places.extend(member_marks(medium)?.into_iter().filter_map(|mark| sectors(mark, medium.len())));

@@ -14,6 +14,7 @@ use straddle_layout::format::mbr;
 use straddle_layout::{Stack, member_marks, read_all, read_stack};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, Span};
 
+use super::bounded::Bounded;
 use super::gap::Lead;
 use super::layout::Item;
 use super::work::{Unreadable, Work};
@@ -79,7 +80,7 @@ pub(crate) fn is_unfinished(medium: &dyn Medium) -> Result<bool, ReadError> {
 }
 
 impl Copy {
-    /// Copies `source` to `target`.
+    /// Copies `source` to `target`, and writes nowhere but in the places that are listed before the first write.
     /// `list` receives what could not be read before the table is written.
     ///
     /// # Errors
@@ -106,10 +107,12 @@ impl Copy {
                 return Err(MoveError::Partition { number: *number, what }.into());
             }
         }
+        let places = self.written(disk)?;
         // What is on a disk with the marker of this plan is this copy, which is made again.
-        if !has_begun && self.check_empty(disk, &|span| disk.holes(span), watch)?.is_break() {
+        if !has_begun && self.check_empty(disk, places.clone(), &|span| disk.holes(span), watch)?.is_break() {
             return Ok(Copied::Untouched);
         }
+        let disk = &mut Bounded::new(disk, places);
         let marks = member_marks(disk)?;
         let marker = self.marker()?;
         write(disk, ByteOffset::ZERO, &marker)?;
@@ -122,7 +125,8 @@ impl Copy {
         }
         let reads_back = verify == Verify::Read;
         let total = self.total().get().saturating_mul(if reads_back { 2 } else { 1 });
-        let mut work = Work::new((source, &mut *disk, unreadable), (Stage::Copying, total), watch);
+        let mut work =
+            Work::new((source, &mut *disk as &mut dyn Disk, unreadable), (Stage::Copying, total), watch);
         let Some(hashes) = work.copy(&self.extents)? else { return Ok(Copied::Stopped) };
         flush(work.disk)?;
         if reads_back && !work.verify(&self.extents, &hashes)? {
