@@ -10,7 +10,7 @@
 //! | DiskSim | time, device, first sector, sectors, flags, of which bit 0 is a read | milliseconds with a point |
 //! | MQSim | time, device, first sector, sectors, type, of which 0 is a write | nanoseconds |
 //!
-//! A request whose type is blank is neither a read nor a write.
+//! A request of SYSTOR '17 whose type is blank is neither a read nor a write.
 
 use straddle_units::io::{Nanos, Operation};
 
@@ -32,6 +32,8 @@ pub(crate) struct Fixed {
     whole: &'static [usize],
     /// What the type of a request must be.
     types: &'static str,
+    /// Whether it is SYSTOR '17, which has a line of names, and types that are blank.
+    is_systor: bool,
 }
 
 pub(crate) fn msr() -> Fixed {
@@ -42,6 +44,7 @@ pub(crate) fn msr() -> Fixed {
         counts: &[7],
         whole: &[0, 2, 4, 5],
         types: WORDS,
+        is_systor: false,
     }
 }
 
@@ -53,6 +56,7 @@ pub(crate) fn alibaba() -> Fixed {
         counts: &[5],
         whole: &[0, 2, 3, 4],
         types: WORDS,
+        is_systor: false,
     }
 }
 
@@ -65,6 +69,7 @@ pub(crate) fn tencent() -> Fixed {
         counts: &[5],
         whole: &[0, 1, 2, 3, 4],
         types: "must be 0 (read) or 1 (write)",
+        is_systor: false,
     }
 }
 
@@ -76,6 +81,7 @@ pub(crate) fn systor() -> Fixed {
         counts: &[],
         whole: &[],
         types: WORDS,
+        is_systor: true,
     }
 }
 
@@ -88,6 +94,7 @@ pub(crate) fn fiu() -> Fixed {
         counts: &[8, 9],
         whole: &[0, 1, 3, 4, 6, 7],
         types: WORDS,
+        is_systor: false,
     }
 }
 
@@ -112,7 +119,7 @@ fn simulator(
 ) -> Fixed {
     let sizes = [Role::Offset(SECTOR), Role::Length(SECTOR), Role::Op(values.into())];
     let roles = [Role::Time(exponent), Role::Volume].into_iter().chain(sizes);
-    Fixed { rows: Rows::new(b' ', roles.collect()), names, counts: &[5], whole, types }
+    Fixed { rows: Rows::new(b' ', roles.collect()), names, counts: &[5], whole, types, is_systor: false }
 }
 
 /// What the type must be where it is a word.
@@ -176,7 +183,7 @@ impl Fixed {
                 Role::Op(names) => {
                     let field = field?;
                     operation = names.values.operation(field.as_bytes());
-                    if operation.is_none() && !field.is_empty() {
+                    if operation.is_none() && !(self.is_systor && field.is_empty()) {
                         return Err(wrong(name, field, self.types));
                     }
                 }
@@ -189,7 +196,7 @@ impl Fixed {
 
 impl Lines for Fixed {
     fn line<'a>(&mut self, line: &'a str) -> Result<Option<Line<'a>>, LineError> {
-        if is_systor(line) { Ok(None) } else { self.request(&self.fields(line)) }
+        if self.is_systor && is_systor(line) { Ok(None) } else { self.request(&self.fields(line)) }
     }
 
     #[inline]
@@ -243,6 +250,7 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named() {
         assert!(matches!(msr().line("1,a,0,Seek,0,1,2"), Err(LineError::Field { column: "type", .. })));
+        assert!(matches!(msr().line("1,a,0,,0,1,2"), Err(LineError::Field { column: "type", .. })));
         assert_eq!(alibaba().line("1,W,0"), Err(LineError::Missing { column: "length", fields: 3 }));
         assert!(matches!(tencent().line("1,0,1,7,1"), Err(LineError::Field { column: "type", .. })));
         let far = format!("1,{},1,0,1", u64::MAX);
