@@ -4,6 +4,7 @@ mod net;
 
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::os::fd::AsFd;
+use std::sync::OnceLock;
 
 use anstyle::Style;
 use straddle_device::shown::is_hidden;
@@ -73,8 +74,10 @@ pub(crate) fn fits(columns: usize) -> bool {
     terminal_width().is_none_or(|width| columns <= width)
 }
 
+/// Asked for once: every line that is wrapped needs it.
 fn terminal_width() -> Option<usize> {
-    width_of(io::stdout())
+    static WIDTH: OnceLock<Option<usize>> = OnceLock::new();
+    *WIDTH.get_or_init(|| width_of(io::stdout()))
 }
 
 /// The characters per line of a terminal or, if it does not know, or the output goes elsewhere, those that COLUMNS

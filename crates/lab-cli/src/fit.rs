@@ -5,7 +5,7 @@ use straddle_lab::reproduce::fit::fit as find;
 
 use crate::args::{FitArguments, SchemaOf};
 use crate::exit::Exit;
-use crate::output::{self};
+use crate::output;
 use crate::output_file;
 use crate::progress::Bar;
 use crate::view::json::Document;

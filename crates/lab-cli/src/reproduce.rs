@@ -16,7 +16,7 @@ use straddle_lab::reproduce::policy::{self, Policies};
 use crate::args::{ReproduceArguments, SchemaOf};
 use crate::exit::{Exit, UsageError};
 use crate::interrupt::on_interrupt;
-use crate::output::{self};
+use crate::output;
 use crate::output_file;
 use crate::progress::Bar;
 use crate::view::html;

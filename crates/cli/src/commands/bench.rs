@@ -14,7 +14,7 @@ use straddle_units::ByteCount;
 
 use crate::args::{BenchArguments, SchemaOf};
 use crate::exit::{Exit, UsageError};
-use crate::output::{self};
+use crate::output;
 use crate::output_file;
 use crate::progress::Bar;
 use crate::target::{Drive, TargetSpec};

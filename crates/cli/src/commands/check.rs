@@ -20,7 +20,7 @@ use self::subject::Subject;
 use crate::args::CheckArguments;
 use crate::config::Config;
 use crate::exit::{Exit, UsageError};
-use crate::output::{self};
+use crate::output;
 use crate::target::ReadTarget;
 use crate::view::json::check::Summary;
 use crate::view::report;

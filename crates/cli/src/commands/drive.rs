@@ -5,7 +5,7 @@ use straddle_drive::Profile;
 
 use crate::args::{Action, DriveArguments, SchemaOf, ShowArguments};
 use crate::exit::{Exit, UsageError};
-use crate::output::{self};
+use crate::output;
 use crate::output_file;
 use crate::target::Drive;
 use crate::view::json::Document;

@@ -13,7 +13,7 @@ use super::saved::save;
 use crate::args::PlanArguments;
 use crate::exit::{Exit, UsageError};
 use crate::input;
-use crate::output::{self};
+use crate::output;
 use crate::output_file;
 use crate::random;
 use crate::view::text;

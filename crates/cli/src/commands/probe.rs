@@ -17,7 +17,7 @@ use crate::commands::bench::real::{compared, journals, refused, warn_of_journals
 use crate::exit::{Exit, UsageError};
 use crate::interrupt::on_interrupt;
 use crate::measured::Measured;
-use crate::output::{self};
+use crate::output;
 use crate::output_file;
 use crate::progress::Bar;
 use crate::target::{TargetSpec, refuse_bare_drive};

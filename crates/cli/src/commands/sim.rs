@@ -7,7 +7,7 @@ use straddle_trace::{Options, Pace, Reader, Recording, replay, replay_volumes};
 use crate::args::{SchemaOf, SimArguments};
 use crate::exit::{Exit, UsageError};
 use crate::input;
-use crate::output::{self};
+use crate::output;
 use crate::target::Drive;
 use crate::view::json::Document;
 use crate::view::json::sim::{Read, Run, Sim};

@@ -34,9 +34,11 @@ impl Net {
 
 impl Write for Net {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let held = self.line.len();
         self.line.extend_from_slice(bytes);
-        if let Some(end) = self.line.iter().rposition(|byte| *byte == b'\n') {
-            let rest = self.line.split_off(end + 1);
+        // What is held has no line feed.
+        if let Some(end) = bytes.iter().rposition(|byte| *byte == b'\n') {
+            let rest = self.line.split_off(held + end + 1);
             let lines = std::mem::replace(&mut self.line, rest);
             self.print(&lines)?;
         }

@@ -23,7 +23,7 @@ use crate::args::BenchArguments;
 use crate::durability::{self, Needed};
 use crate::exit::{Exit, RefusedError, UsageError};
 use crate::interrupt::on_interrupt;
-use crate::output::{self};
+use crate::output;
 use crate::output_file::{self, OutputFile};
 use crate::progress::Bar;
 use crate::view::json::bench::{self, Bench, Turns, WorkloadReport};

@@ -13,7 +13,7 @@ use super::subject::Subject;
 use crate::args::CheckArguments;
 use crate::config::Config;
 use crate::exit::UsageError;
-use crate::output::{self};
+use crate::output;
 use crate::target::{Assumed, ReadTarget};
 
 /// What is printed for a target.
