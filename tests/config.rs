@@ -64,13 +64,13 @@ fn what_is_ignored_does_not_count_and_is_shown() {
     let (code, shown, complaints) = checked(&dir, &[]);
     assert_eq!((code, complaints.as_str()), (0, ""), "{shown}");
     let lines = [
-        "  ignored: S001 partition 1: the boot loader <needs> it, \"legacy\" (.straddle.toml:1)\n",
-        "  ignored: S001 partition 2: read-only data (.straddle.toml:7)\n",
+        "ignored: S001 partition 1: the boot loader <needs> it, \"legacy\" (.straddle.toml:1)",
+        "ignored: S001 partition 2: read-only data (.straddle.toml:7)",
     ];
-    assert!(lines.iter().all(|line| shown.contains(line)), "{shown}");
-    assert!(shown.contains("status: ok") && shown.contains("1 target: 1 ok"), "{shown}");
+    assert!(lines.iter().all(|line| flat(&shown).contains(line)), "{shown}");
+    assert!(shown.contains("  nothing to report"), "{shown}");
     // The verdict on what is there stays.
-    assert!(shown.contains("STRADDLES by 3584 bytes (S001)"), "{shown}");
+    assert!(shown.contains("3584 bytes past a physical sector (S001)"), "{shown}");
     assert_eq!(checked(&dir, &["--quiet"]).1, "");
     assert_eq!(checked(&dir, &["--quiet", "--no-config"]).0, 1);
     let (code, drawn, _) = ran(&dir, &["map", "disk.img", "--only", "S001"]);
@@ -82,10 +82,10 @@ fn the_rest_counts_as_before() {
     let dir = folder(BOTH.split_once("\n\n").unwrap().0);
     let (code, shown, _) = checked(&dir, &[]);
     assert_eq!(code, 1, "{shown}");
-    assert!(shown.contains("error S001 partition 2") && !shown.contains("error S001 partition 1"), "{shown}");
+    assert!(shown.contains("Fix: ") && flat(&shown).contains("ignored: S001 partition 1"), "{shown}");
     // An exception for other names is for no target of this run.
     fs::rename(dir.join("disk.img"), dir.join("disk.raw")).unwrap();
-    let (code, shown, complaints) = ran(&dir, &["check", "disk.raw", "--only", "S001"]);
+    let (code, shown, complaints) = ran(&dir, &["check", "--verbose", "disk.raw", "--only", "S001"]);
     assert!(code == 1 && shown.contains("error S001 partition 1"), "{shown}");
     let expected = "straddle: .straddle.toml:1: nothing to ignore as S001 of partition 1 on *.img: no such target in \
                     this run\n";
@@ -189,7 +189,7 @@ fn many_places_of_one_reason_are_one_line() {
 fn defaults_are_for_what_the_command_line_leaves_out() {
     let dir = folder("assume = \"512n\"\nfail-on = \"advice\"\npage = \"16KiB\"\n");
     let (code, shown, _) = checked(&dir, &[]);
-    assert!(code == 0 && shown.contains("assuming a 512n drive"), "{shown}");
+    assert!(code == 0 && shown.contains("512n"), "{shown}");
     let codes = |words: &[&str]| {
         let (code, shown, _) = ran(&dir, &[&["check", "--json", "disk.img"], words].concat());
         let report: Value = serde_json::from_str(&shown).unwrap();

@@ -211,7 +211,7 @@ fn a_filter_changes_no_verdict_on_an_image() {
         assert_eq!(check(&[&args[..], filter].concat()).1, status, "{filter:?}");
     }
     let text = output(Command::new(STRADDLE).args(["check", "--only", "S020"]).args(args), "");
-    assert!(transcript(&text).contains("STRADDLES by 512 bytes (S001)"), "{}", transcript(&text));
+    assert!(transcript(&text).contains("512 bytes past a physical sector (S001)"), "{}", transcript(&text));
 }
 
 /// Pages that a power cut can tear are not called misaligned.

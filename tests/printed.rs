@@ -83,7 +83,7 @@ fn names_of_files_are_printed_and_not_obeyed() {
     let mut look = |arguments: &[&str]| looked_at(&dir, arguments, &mut counts);
     let planned = look(&[&["plan", NASTY, "--save", &plan][..], &parts].concat());
     assert_eq!(planned.status.code(), Some(0), "{}", transcript(&planned));
-    let line = line_after(&planned, "nothing is written yet: ");
+    let line = line_after(&planned, "  Next:\n    ");
     look(&["apply", &plan, "--write", NASTY, "--dry-run"]);
     let applied = by_shell(&dir, &line);
     let undo = line_after(&applied, "to revert: ");
@@ -148,11 +148,11 @@ fn names_of_files_are_printed_and_not_obeyed() {
     assert!(counts[0] > 60 && counts[1] >= 10, "{counts:?}");
 }
 
-/// The text after `words` in the output, up to the end of the line.
+/// The text after `words` in the output, up to the end of its line.
 fn line_after(output: &Output, words: &str) -> String {
     let said = transcript(output);
-    let line = said.lines().find_map(|line| line.split_once(words)).unwrap_or_else(|| panic!("{said}"));
-    line.1.to_owned()
+    let (_, rest) = said.split_once(words).unwrap_or_else(|| panic!("{said}"));
+    rest.lines().next().unwrap_or_default().to_owned()
 }
 
 /// Runs a printed command line in a shell.
@@ -216,7 +216,7 @@ fn a_name_of_any_bytes_comes_back_from_a_shell() {
             .arg(dir.path().join(OsStr::from_bytes(&plan)));
         let planned = output(command.arg(&image), "");
         assert!(planned.status.success(), "{}", transcript(&planned));
-        let line = line_after(&planned, "nothing is written yet: ");
+        let line = line_after(&planned, "  Next:\n    ");
         // A name that is not UTF-8 is shown with replacement characters, so the real one is passed as an
         // argument.
         let applied = if std::str::from_utf8(name).is_ok() {

@@ -192,7 +192,7 @@ fn what_a_profile_is_based_on_is_not_replaced() {
 
 /// A disk that begins a partition off a boundary, and is nobody else's to read, and the plan of a move.
 fn private_disk(dir: &Path) {
-    super::tools::write_table(&dir.join("disk.img"), 512, "label: dos\nstart=63,size=4000\n");
+    super::tools::write_table(&dir.join("disk.img"), 512, "label: dos\nstart=63,size=5000\n");
     fs::set_permissions(dir.join("disk.img"), fs::Permissions::from_mode(0o600)).unwrap();
     let log = dir.join("log");
     fs::write(&log, "").unwrap();

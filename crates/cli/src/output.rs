@@ -58,20 +58,23 @@ pub fn stdout() -> BufWriter<Net> {
     BufWriter::with_capacity(64 * 1024, Net::new())
 }
 
-/// The width of output that does not go to a terminal, and the most on one.
-const USUAL_WIDTH: usize = 110;
+/// The width of output that does not go to a terminal.
+const USUAL_WIDTH: usize = 80;
+
+/// The most that is used of a terminal's width.
+const MAX_WIDTH: usize = 110;
 
 /// The least width used; a narrower terminal is treated as this wide.
 const LEAST_WIDTH: usize = 60;
 
 /// Returns the characters per line of stdout.
 pub fn width() -> usize {
-    terminal_width().map_or(USUAL_WIDTH, |width| width.min(USUAL_WIDTH))
+    terminal_width().map_or(USUAL_WIDTH, |width| width.min(MAX_WIDTH))
 }
 
-/// Whether unwrapped text of `columns` fits into a line: always if stdout is not a terminal.
+/// Whether unwrapped text of `columns` fits into a line.
 pub(crate) fn fits(columns: usize) -> bool {
-    terminal_width().is_none_or(|width| columns <= width)
+    columns <= terminal_width().unwrap_or(USUAL_WIDTH)
 }
 
 /// Asked for once: every line that is wrapped needs it.

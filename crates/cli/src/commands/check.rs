@@ -70,10 +70,23 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form) -> Result<Exit> {
             true => examined.into_par_iter().map(of).collect(),
             false => examined.into_iter().map(of).collect(),
         };
+        for outcome in &outcomes {
+            summary.add(outcome.status);
+            severities.iter_mut().zip(outcome.severities).for_each(|(all, its)| *all += its);
+            exit = exit.max(outcome.exit);
+        }
+        let is_text = report.is_none() && !arguments.quiet;
+        if is_text && targets.len() > 1 && targets.len() <= BATCH {
+            writeln!(out, "{}", text::summary(summary, severities))?;
+        }
+        let mut is_block = false;
         for outcome in outcomes {
             if let (Some(report), Some(of)) = (&mut report, &outcome.report) {
                 out.write_all(report.target(of).as_bytes())?;
-            } else if !arguments.quiet && summary.targets > 0 && !outcome.text.is_empty() {
+            }
+            // Lines about targets with nothing to do stand together.
+            let follows_block = std::mem::replace(&mut is_block, outcome.text.lines().count() > 1);
+            if is_text && (follows_block || is_block) && !outcome.text.is_empty() && targets.len() > 1 {
                 out.write_all(b"\n")?;
             }
             out.write_all(outcome.text.as_bytes())?;
@@ -82,9 +95,6 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form) -> Result<Exit> {
                 out.flush()?;
                 output::complain(complaint);
             }
-            summary.add(outcome.status);
-            severities.iter_mut().zip(outcome.severities).for_each(|(all, its)| *all += its);
-            exit = exit.max(outcome.exit);
             met.extend(outcome.exceptions);
         }
         bar.inc(u64::try_from(batch.len()).unwrap_or(0));
@@ -111,8 +121,8 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form) -> Result<Exit> {
     }
     if let Some(report) = &mut report {
         out.write_all(report.closing().as_bytes())?;
-    } else if !arguments.quiet {
-        writeln!(out, "\n{}", text::summary(summary, severities))?;
+    } else if !arguments.quiet && (targets.len() > BATCH || targets.is_empty()) {
+        writeln!(out, "{}", text::summary(summary, severities))?;
     }
     out.flush()?;
     Ok(exit)

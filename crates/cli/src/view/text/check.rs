@@ -1,17 +1,19 @@
 //! An audit as text for people.
 
+use std::cmp::Reverse;
 use std::fmt::Write;
 
 use anstyle::Style;
-use straddle_audit::examine::{Cost, Examined};
-use straddle_audit::{Code, Finding, Reason, Reported};
+use straddle_audit::examine::Examined;
+use straddle_audit::{Code, Finding, Kind, Reason, Reported, Severity, Subject};
 use straddle_device::Traffic;
 use straddle_device::identify::RotationRate;
-use straddle_device::topology::{Guest, SectorFormat, Sectors};
+use straddle_device::topology::{Guest, SectorFormat, Sectors, Source};
 use straddle_layout::{Problem, Stack, TableKind};
 use straddle_units::ByteCount;
+use textwrap::core::display_width;
 
-use super::finding::{about, finding_text, place};
+use super::finding::{Listed, about, consequence, group_text, place};
 use super::partitions::partitions;
 use super::topology::{every_figure, sectors};
 use super::{tree, wrap, wrap_after};
@@ -36,61 +38,199 @@ pub(crate) fn lines(audited: &Examined) -> String {
     text
 }
 
-/// Returns a target in full: what it is, its partitions with their verdicts, and each finding with its fix.
+/// Returns a target: what it is, the verdict and, where something is to be done or with `verbose`, its partitions
+/// and each finding with its fix. A target with nothing to do takes one line where that fits.
 pub(crate) fn target(audited: &Examined, verbose: bool) -> String {
-    let mut text = heading(audited);
-    let topology = &audited.target().topology;
-    if verbose {
-        text += &every_figure(topology);
-    } else {
-        let _ = writeln!(text, "{}", sectors(topology));
+    let verdict = verdict(audited, verbose);
+    let is_fine = matches!(status(audited), Status::Ok | Status::Blank | Status::Advice);
+    let is_short = is_fine && !verbose && !is_filtered(audited);
+    let mut text = heading(audited, verbose, !is_short);
+    if is_short {
+        let line = format!("{}: {verdict}\n", text.trim_end());
+        let columns = display_width(&line);
+        return if output::fits(columns) { line } else { text + &wrap_after(&verdict, "  ", "    ") + "\n" }
+            + &ignored(audited, false);
     }
-    let _ = writeln!(text, "{}\n{}", table_line(audited), status_line(audited));
+    let _ = writeln!(text, "{}", wrap_after(&verdict, "  ", "    "));
     if verbose {
+        text += &every_figure(&audited.target().topology);
+        let _ = writeln!(text, "{}", table_line(audited));
         text += &traffic_line(audited);
     }
     for remark in &audited.remarks() {
         // Do not wrap a command.
         let ready = audited.ready().find(|line| remark.ends_with(*line));
         let sentence = ready.and_then(|line| remark.strip_suffix(line)).unwrap_or(remark).trim_end();
-        let note = wrap(&format!("note: {}", printable(sentence)), "  ");
+        let note = wrap_after(&format!("note: {}", printable(sentence)), "  ", "    ");
         let _ = writeln!(text, "{}", paint(style::FAINT, &note));
         if let Some(line) = ready {
             let _ = writeln!(text, "    {}", paint(style::HEADING, &printable(line)));
         }
     }
     if !audited.stack().partitions.is_empty() {
-        let _ = writeln!(text, "\n{}", partitions(audited));
+        let _ = writeln!(text, "\n{}", partitions(audited, verbose));
     }
     if verbose {
         let _ = write!(text, "\n{}", tree::draw(audited));
     }
-    let reported: Vec<(&Finding, Option<&Cost>)> = audited.reported().collect();
-    for at in 0..reported.len() {
-        text += &finding_text(audited, &reported, at);
-    }
+    text += &findings(audited, verbose);
     text + &ignored(audited, verbose)
+}
+
+fn status(audited: &Examined) -> Status {
+    audited.judgement().status()
+}
+
+/// Returns the findings, the worst first, each fix once after all that it is for. Without `verbose` what costs
+/// nothing, and what follows from another finding here, is only counted.
+fn findings(audited: &Examined, verbose: bool) -> String {
+    let mut listed: Vec<Listed<'_>> = audited.reported().collect();
+    // Damage before misalignment, which can be fixed only afterwards, and commands before a reference to them.
+    listed.sort_by_key(|(finding, _)| {
+        let has_commands = finding.fix.as_ref().is_some_and(|fix| !fix.commands.is_empty());
+        (Reverse(finding.severity), finding.rule.kind == Kind::Alignment, !has_commands)
+    });
+    let all = listed.len();
+    if !verbose {
+        listed.retain(|(finding, _)| !is_note(finding));
+    }
+    let mut text = String::new();
+    while let Some(&(first, _)) = listed.first() {
+        let is_with =
+            |(other, _): &Listed<'_>| *other == first || (first.fix.is_some() && other.fix == first.fix);
+        let (group, rest): (Vec<Listed<'_>>, Vec<Listed<'_>>) = listed.iter().partition(|one| is_with(one));
+        text += &group_text(audited, &group, verbose);
+        listed = rest;
+    }
+    let notes = all - audited.reported().filter(|(finding, _)| !is_note(finding)).count();
+    let why = audited.reported().map(|(finding, _)| finding).max_by_key(|finding| finding.severity);
+    let hidden = if verbose || notes == 0 {
+        String::new()
+    } else {
+        format!("{} not shown (-v).  ", plural(notes, "note"))
+    };
+    if let Some(worst) = why {
+        let _ = writeln!(
+            text,
+            "\n  {}",
+            paint(style::FAINT, &format!("{hidden}Why: straddle explain {}", worst.rule.code))
+        );
+    }
+    text
+}
+
+/// Whether a finding is only counted: nothing is to be done about it, or it is done with another one.
+fn is_note(finding: &Finding) -> bool {
+    finding.severity == Severity::Advice || finding.follows.iter().any(|cause| cause.target.is_none())
+}
+
+/// Returns the verdict in a sentence: what is wrong, and where.
+fn verdict(audited: &Examined, verbose: bool) -> String {
+    let judgement = audited.judgement();
+    let status = status(audited);
+    let style = match status {
+        Status::Ok | Status::Blank | Status::Advice => style::GOOD,
+        Status::Warning => style::WARNING,
+        Status::Error | Status::NotJudged | Status::Failed => style::ERROR,
+    };
+    let (word, rest) = match status {
+        Status::Ok | Status::Advice => match (audited.in_table(), audited.nothing_to_judge()) {
+            // The findings that remain say nothing about alignment.
+            _ if is_filtered(audited) => ("nothing to report", String::new()),
+            (_, Some(why)) => {
+                ("nothing to check", format!(": {}", why.trim_start_matches("nothing to judge: ")))
+            }
+            (0, None) => ("aligned", String::new()),
+            (count, None) => ("aligned", format!(": {}", plural(count, "partition"))),
+        },
+        Status::Blank => ("blank", ": no table, no known contents".to_owned()),
+        Status::NotJudged | Status::Failed => {
+            (status.word(), format!(": {}", judgement.not_judged().unwrap_or_default()))
+        }
+        Status::Warning | Status::Error => worst(audited),
+    };
+    let notes = audited.reported().filter(|(finding, _)| is_note(finding)).count() + audited.remarks().len();
+    let notes = match (status, notes) {
+        (Status::Ok | Status::Blank | Status::Advice, 1..) if !verbose => {
+            format!(" ({}: -v)", plural(notes, "note"))
+        }
+        _ => String::new(),
+    };
+    let left_out = match left_out(audited) {
+        0 => String::new(),
+        count => format!("; {} left out (--only, --ignore)", plural(count, "finding")),
+    };
+    let through = audited.target().through.as_ref();
+    let through = through.map_or_else(String::new, |t| format!("; read through {}", t.packing.name()));
+    format!("{}{}{notes}{left_out}{through}", paint(style, word), printable(&rest))
+}
+
+/// The number of findings whose rules were not asked for.
+fn left_out(audited: &Examined) -> usize {
+    audited.findings().iter().filter(|finding| finding.reported == Reported::NotAsked).count()
+}
+
+/// Whether findings were left out or are ignored.
+fn is_filtered(audited: &Examined) -> bool {
+    left_out(audited) > 0 || audited.ignored().next().is_some()
+}
+
+/// Returns the word for the worst findings, and what follows it: the partitions whose data are misaligned
+/// and what that costs, or else what the first of the worst findings is.
+fn worst(audited: &Examined) -> (&'static str, String) {
+    let judgement = audited.judgement();
+    let listed = || audited.reported().map(|(finding, _)| finding).filter(|f| f.severity > Severity::Advice);
+    let severity = if judgement.status() == Status::Error { Severity::Error } else { Severity::Warning };
+    if judgement.misaligned() == Some(severity) && audited.kinds() == [Kind::Alignment] {
+        let is_misaligned =
+            |number: &u32| judgement.partition(*number).is_some_and(|of| of.misaligned == Some(severity));
+        let numbers: Vec<u32> =
+            audited.stack().partitions.iter().map(|p| p.number).filter(is_misaligned).collect();
+        let place = match numbers.as_slice() {
+            [] => listed().find(|f| f.misaligns()).map(place).unwrap_or_default(),
+            [one] => format!("partition {one} of {}", audited.in_table()),
+            [first @ .., last] => {
+                let first: Vec<String> = first.iter().map(u32::to_string).collect();
+                format!("partitions {} and {last} of {}", first.join(", "), audited.in_table())
+            }
+        };
+        let cost = listed().filter(|f| f.misaligns()).find_map(|f| consequence(audited, f));
+        return (
+            "MISALIGNED",
+            format!(": {place}{}", cost.map(|cost| format!("; {cost}")).unwrap_or_default()),
+        );
+    }
+    let word = if severity == Severity::Error { "ERROR" } else { "WARNING" };
+    let of = listed().filter(|f| f.severity == severity).min_by_key(|f| f.rule.kind == Kind::Alignment);
+    let what = of.map_or_else(
+        // It is reported at another target.
+        || audited.kinds().iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+        |f| match f.subject {
+            Subject::Disk if f.layer.is_empty() => f.rule.title.to_owned(),
+            _ => match f.rule.title.strip_prefix("partition ") {
+                Some(rest) => format!("{} {rest}", place(f)),
+                None => format!("{}: {}", place(f), f.rule.title),
+            },
+        },
+    );
+    let more = listed().count().saturating_sub(1);
+    (word, if more > 0 { format!(": {what}, and {more} more") } else { format!(": {what}") })
 }
 
 /// Returns a target drawn: what it is, and its layers with the codes of their findings.
 pub(crate) fn map(audited: &Examined, verbose: bool) -> String {
-    let mut text = heading(audited);
-    let _ = writeln!(
-        text,
-        "{}\n{}\n{}",
-        sectors(&audited.target().topology),
-        table_line(audited),
-        status_line(audited)
-    );
+    let mut text = heading(audited, verbose, true);
+    let _ = writeln!(text, "{}", wrap_after(&verdict(audited, true), "  ", "    "));
     if verbose {
+        let _ = writeln!(text, "{}\n{}", sectors(&audited.target().topology), table_line(audited));
         text += &traffic_line(audited);
     }
     text += &tree::draw(audited);
     // What is drawn is neither the old layout nor the new one.
-    let unfinished: Vec<(&Finding, Option<&Cost>)> =
+    let unfinished: Vec<Listed<'_>> =
         audited.reported().filter(|(finding, _)| finding.rule.code == Code::S047).collect();
-    for at in 0..unfinished.len() {
-        text += &finding_text(audited, &unfinished, at);
+    if !unfinished.is_empty() {
+        text += &group_text(audited, &unfinished, verbose);
     }
     text + &ignored(audited, false)
 }
@@ -133,7 +273,7 @@ fn ignored(audited: &Examined, all: bool) -> String {
     text
 }
 
-fn heading(audited: &Examined) -> String {
+fn heading(audited: &Examined, verbose: bool, sizes: bool) -> String {
     let target = audited.target();
     let mut parts = Vec::new();
     if let Some(guest) = &target.topology.guest {
@@ -144,29 +284,28 @@ fn heading(audited: &Examined) -> String {
     if !model.is_empty() {
         parts.push(model.join(" "));
     }
-    parts.push(format!("{} ({} bytes)", target.size, target.size.get()));
+    let bytes = if verbose { format!(" ({} bytes)", target.size.get()) } else { String::new() };
+    let kind = match &target.container {
+        Some(container) => format!(" {} image ({})", container.format, container.variant),
+        None if audited.is_image() => " image".to_owned(),
+        None => String::new(),
+    };
+    let through = target.through.as_ref().map(|through| format!(" in {}", through.packing.a_file()));
+    parts.push(format!("{}{bytes}{kind}{}", target.size, through.unwrap_or_default()));
     if let Some(RotationRate::Rpm(rpm)) = target.identity.rotation {
         parts.push(format!("{rpm} rpm"));
     }
-    let kind = match &target.container {
-        Some(container) => format!("{} image ({})", container.format, container.variant),
-        None => "image".to_owned(),
-    };
-    let kind = match &target.through {
-        Some(through) => format!("{kind} in {}", through.packing.a_file()),
-        None => kind,
-    };
     if let Some(zoned) = &target.zoned {
         parts.push(format!("{} zoned, zones of {}", printable(&zoned.model), zoned.zone));
     }
     if target.read_only {
         parts.push("read-only".to_owned());
     }
-    let kind = audited.is_image().then_some(kind);
-    parts.push(match &target.topology.guest {
-        Some(guest) => kind.into_iter().chain(guest_sectors(guest)).collect::<Vec<_>>().join(", "),
-        None => assumed(kind, target.topology.format()),
-    });
+    parts.extend(table(audited));
+    match &target.topology.guest {
+        Some(guest) => parts.extend(guest_sectors(guest)),
+        None => parts.push(format(audited, sizes)),
+    }
     if let (Some(number), Some(node)) = (target.partition, &target.node) {
         parts.push(format!("partition {number} of {}", printable(&node.display().to_string())));
     }
@@ -180,15 +319,38 @@ fn heading(audited: &Examined) -> String {
     }
 }
 
-/// Returns the sector format of a device, or that of the drive that an image of this kind is judged for.
-fn assumed(image: Option<String>, format: SectorFormat) -> String {
-    let is_other = format == SectorFormat::Other;
-    let format = if is_other { "neither 512n, 512e nor 4Kn".to_owned() } else { format.to_string() };
-    match image {
-        Some(kind) if is_other => format!("{kind}, assuming a drive that is {format}"),
-        Some(kind) => format!("{kind}, assuming a {format} drive"),
-        None => format,
-    }
+/// Returns the sector format of a device, or the one assumed for an image; with `detail` also its sizes.
+fn format(audited: &Examined, detail: bool) -> String {
+    let topology = &audited.target().topology;
+    let sizes = format!(
+        "sectors: {} logical, {} physical",
+        topology.logical.value(),
+        topology.physical.value().get()
+    );
+    let format = match topology.format() {
+        SectorFormat::Other => sizes,
+        format if detail && format != SectorFormat::Native512 => format!("{format} ({sizes})"),
+        format => format.to_string(),
+    };
+    let is_assumed = *topology.physical.source() == Source::Assumed;
+    if is_assumed { format!("taken for {format}") } else { format }
+}
+
+/// Returns the kind of table, or what is on the whole disk.
+fn table(audited: &Examined) -> Option<String> {
+    let stack = audited.stack();
+    let name = match stack.kind {
+        TableKind::Gpt => "GPT",
+        TableKind::HybridMbr => "GPT with a hybrid MBR",
+        TableKind::Mbr => "MBR",
+        TableKind::Foreign(name) => return Some(format!("table of type {name}")),
+        TableKind::Content(_) | TableKind::None | TableKind::Kernel if stack.layer.is_some() => {
+            stack.layer.as_ref().map_or("", |layer| layer.kind.name())
+        }
+        TableKind::Content(name) => return Some(name.to_string()),
+        TableKind::None | TableKind::Kernel => return None,
+    };
+    Some(name.to_owned())
 }
 
 /// Returns the sectors that a guest is shown, and those of the storage: `shown as 512n, stored on 512e`.
@@ -200,32 +362,6 @@ fn guest_sectors(guest: &Guest) -> Vec<String> {
     let shown = guest.shown.map(|shown| format!("shown as {}", words(shown)));
     let storage = guest.storage.map(|storage| format!("stored on {}", words(storage)));
     shown.into_iter().chain(storage).collect()
-}
-
-/// Returns a line such as `  status: error (alignment, table damage)`.
-fn status_line(audited: &Examined) -> String {
-    let status = audited.judgement().status();
-    let style = match status {
-        Status::Ok | Status::Blank => style::GOOD,
-        Status::Advice => style::ADVICE,
-        Status::Warning => style::WARNING,
-        Status::Error | Status::NotJudged | Status::Failed => style::ERROR,
-    };
-    let kinds: Vec<String> = audited.kinds().iter().map(ToString::to_string).collect();
-    let why = match (audited.not_judged(), kinds.as_slice()) {
-        (Some(why), _) => format!(": {why}"),
-        (None, []) if status == Status::Blank => String::new(),
-        (None, []) => audited.nothing_to_judge().map(|why| format!(": {why}")).unwrap_or_default(),
-        (None, kinds) => format!(" ({})", kinds.join(", ")),
-    };
-    let is_left_out = |finding: &&Finding| finding.reported == Reported::NotAsked;
-    let left_out = match audited.findings().iter().filter(is_left_out).count() {
-        0 => String::new(),
-        count => format!(", leaving out {} (--only, --ignore)", plural(count, "finding")),
-    };
-    let through = audited.target().through.as_ref();
-    let through = through.map_or_else(String::new, |t| format!(", read through {}", t.packing.name()));
-    format!("  status: {}{}{left_out}{through}", paint(style, status.word()), printable(&why))
 }
 
 fn table_line(audited: &Examined) -> String {
@@ -258,7 +394,7 @@ fn is_unread(stack: &Stack) -> bool {
     stack.problems.iter().any(|problem| matches!(problem, Problem::Unreadable { number: None, .. }))
 }
 
-/// Returns the last line: `3 targets: 1 ok, 2 with errors (2 errors, 1 warning)`.
+/// Returns the line over several targets: `3 targets: 1 ok, 2 with errors (2 errors, 1 warning)`.
 pub(crate) fn summary(summary: Summary, severities: [usize; 3]) -> String {
     let mut parts = Vec::new();
     let mut part = |count: usize, word: &str, style: Style| {
@@ -266,25 +402,20 @@ pub(crate) fn summary(summary: Summary, severities: [usize; 3]) -> String {
             parts.push(paint(style, &format!("{count} {word}")));
         }
     };
-    part(summary.ok, "ok", style::GOOD);
-    part(summary.blank, "blank", style::GOOD);
-    part(summary.advice, "with advice", style::GOOD);
-    part(summary.warning, "with warnings", style::WARNING);
     part(summary.error, "with errors", style::ERROR);
+    part(summary.warning, "with warnings", style::WARNING);
     part(summary.not_judged, "not judged", style::ERROR);
     part(summary.failed, "failed", style::ERROR);
-    let [errors, warnings, advice] = severities;
+    part(summary.ok + summary.advice, "aligned", style::GOOD);
+    part(summary.blank, "blank", style::GOOD);
+    let [errors, warnings, _] = severities;
     let mut counts = Vec::new();
-    for (count, noun) in [(errors, "error"), (warnings, "warning"), (advice, "advice note")] {
+    for (count, noun) in [(errors, "error"), (warnings, "warning")] {
         if count > 0 {
             counts.push(plural(count, noun));
         }
     }
     let counts = if counts.is_empty() { String::new() } else { format!(" ({})", counts.join(", ")) };
-    let hint = if errors + warnings + advice > 0 { "; see 'straddle explain CODE'" } else { "" };
     let targets = plural(summary.targets, "target");
-    if parts.is_empty() {
-        return targets;
-    }
-    wrap(&format!("{targets}: {}{counts}{hint}", parts.join(", ")), "")
+    if parts.is_empty() { targets } else { wrap(&format!("{targets}: {}{counts}", parts.join(", ")), "") }
 }

@@ -8,15 +8,16 @@ use straddle_repair::copy::Copy;
 use straddle_repair::realign::Reference;
 use straddle_units::{ByteOffset, Span};
 
-use super::plan::{Layout, drawn, table};
-use super::{realign, wrap};
-use crate::output::{paint, plural, printable, quote_path, style};
+use super::plan::{Layout, SAVE_FIRST, drawn, headline, next_step, table};
+use super::{realign, wrap_after};
+use crate::output::{plural, printable, quote_path};
 
 /// What to mind after a copy.
-const IDENTITIES: &str = "identities are kept, so that fstab and boot loaders go on finding them: do not use both disks at the same time";
+const IDENTITIES: &str =
+    "UUIDs are kept, so that fstab and boot loaders find the copy: do not use both disks at the same time";
 
 /// What is done before the first write to a disk that is taken for empty.
-const READS_FIRST: &str = "apply reads first all of the new disk that it will write, and refuses if a byte of it is not zero: --wipe does without";
+const READS_FIRST: &str = "apply first reads what it will write of the new disk, and refuses if a byte is not zero (--wipe: overwrite)";
 
 /// A plan, and what is shown with it.
 #[derive(Clone, Copy)]
@@ -35,20 +36,15 @@ pub(crate) struct View<'a> {
 pub(crate) fn plan(view: &View<'_>) -> String {
     let View { copy, old, new, .. } = *view;
     let plan = &copy.plan;
-    let size = plan.disk.size;
-    let headline = format!(
-        "{}: {size} ({} bytes), plan: a copy of {}, {} with {} of data",
-        printable(&new.display().to_string()),
-        size.get(),
+    let what = format!(
+        "plan: copy {}, {} with {} of data",
         printable(&old.display().to_string()),
         plural(copy.extents.len(), "partition"),
         copy.total()
     );
-    let mut text = format!("{}\n", paint(style::HEADING, &headline));
-    text += &picture(copy);
-    let _ = write!(text, "\n{}\n", table(plan));
+    let mut text = headline(&new.display().to_string(), &what);
     let mut line = |line: &str| {
-        let _ = writeln!(text, "{}", wrap(line, "  "));
+        let _ = writeln!(text, "{}", wrap_after(line, "  ", "    "));
     };
     for lost in &copy.over {
         line(&format!("LOST: {}", printable(lost)));
@@ -61,20 +57,17 @@ pub(crate) fn plan(view: &View<'_>) -> String {
     }
     for (number, offset) in &copy.anchors {
         let at = offset.get();
-        line(&format!(
-            "partition {number}: the data in it, {at} bytes behind its start, are aligned, and not the start"
-        ));
+        line(&format!("partition {number}: aligned by the data {at} bytes after its start"));
     }
     if view.reads_first {
         line(READS_FIRST);
     }
     line(IDENTITIES);
-    let _ = match view.saved {
-        Some(path) => writeln!(text, "nothing is written yet: {}", next(view, &quote_path(path))),
-        None => {
-            writeln!(text, "nothing is written: keep the plan with --save FILE, then {}", next(view, "FILE"))
-        }
+    text += &match view.saved {
+        Some(path) => next_step("", &next(view, &quote_path(path))),
+        None => next_step(SAVE_FIRST, &next(view, "FILE")),
     };
+    let _ = write!(text, "\n{}\n{}\n", picture(copy), table(plan));
     text
 }
 

@@ -3,11 +3,11 @@
 use std::fmt::Write;
 
 use straddle_audit::examine::{Cost, CostSource, Examined};
-use straddle_audit::{ATOMIC_UNIT, Cause, Finding, Fix, Severity, Subject, picture};
+use straddle_audit::{ATOMIC_UNIT, Cause, Code, Finding, Fix, Kind, Miss, Severity, Subject, picture};
 use straddle_units::{ByteCount, Span};
 
 use super::{severity_style, wrap, wrap_after};
-use crate::output::{self, paint, plural, printable, style};
+use crate::output::{paint, plural, printable, style};
 
 /// The block that most file systems write, drawn at a partition's start.
 const FILE_SYSTEM_BLOCK: ByteCount = ByteCount::new(4096);
@@ -57,46 +57,63 @@ fn cost_text(cost: &Cost) -> String {
     text + &format!(" ({source})")
 }
 
-/// Returns finding number `at` of `listed`, with its cost and its fix. A fix shared by several findings is
-/// printed once.
-pub(super) fn finding_text(audited: &Examined, listed: &[(&Finding, Option<&Cost>)], at: usize) -> String {
-    let (before, rest) = listed.split_at(at.min(listed.len()));
-    let Some(((finding, cost), after)) = rest.split_first() else { return String::new() };
-    let style = severity_style(finding.severity);
-    let mark = format!("{} {}", finding.severity, finding.rule.code);
-    let behind_mark = " ".repeat(mark.len() + 1);
-    let reported = wrap_after(&about(finding), &behind_mark, "  ");
-    let mut text = format!("\n{} {}\n", paint(style, &mark), reported.trim_start());
-    if let Some(drawn) = drawing(audited, finding) {
-        let _ = writeln!(text, "  {drawn}");
-    }
-    if let Some(cost) = cost {
-        let _ = writeln!(text, "{}", wrap(&cost_text(cost), "  "));
-    }
-    if let Some(from) = follows_text(finding) {
-        let _ = writeln!(text, "{}", wrap(&from, "  "));
-    }
-    let shares = |other: &&Finding| other.fix == finding.fix;
-    let shown = before.iter().map(|(other, _)| *other).find(shares);
-    let instead = finding.alternative.as_ref();
-    let instead =
-        instead.filter(|_| !before.iter().any(|(other, _)| other.alternative == finding.alternative));
-    match (&finding.fix, shown) {
-        (Some(fix), None) => {
-            let others: Vec<&Finding> = after.iter().map(|(other, _)| *other).filter(shares).collect();
-            text += &fix_text("fix", fix, &sharing(finding, &others));
+/// A finding with its cost.
+pub(super) type Listed<'a> = (&'a Finding, Option<&'a Cost>);
+
+/// Returns findings that share a fix, and that fix after them. With `verbose`, places are drawn.
+pub(super) fn group_text(audited: &Examined, group: &[Listed<'_>], verbose: bool) -> String {
+    let mut text = "\n".to_owned();
+    for (at, (finding, cost)) in group.iter().enumerate() {
+        // The table of partitions says the same.
+        if !verbose && cost.is_none() && finding.follows.is_empty() && is_verdict(audited, finding) {
+            continue;
         }
-        // Another fix needs the first one beside it.
-        (Some(_), Some(other)) if instead.is_some() => {
-            let _ = writeln!(text, "  fix: the one given for {}", named(other, finding));
+        let rule = finding.rule;
+        let is_same = |(other, _): &Listed<'_>| other.rule == rule && other.severity == finding.severity;
+        let earlier = group[..at].iter().filter(|one| is_same(one)).count();
+        if earlier == NAMED && !verbose {
+            let more = group[at..].iter().filter(|one| is_same(one)).count();
+            let _ = writeln!(text, "  {} more of {} (-v)", more, rule.code);
         }
-        _ => {}
+        if earlier >= NAMED && !verbose {
+            continue;
+        }
+        let mark = format!("{} {}", finding.severity, rule.code);
+        let blank = " ".repeat(mark.len() + 3);
+        let reported = wrap_after(&about(finding), &blank, "    ");
+        let _ =
+            writeln!(text, "  {} {}", paint(severity_style(finding.severity), &mark), reported.trim_start());
+        if let Some(drawn) = drawing(audited, finding).filter(|_| verbose) {
+            let _ = writeln!(text, "    {drawn}");
+        }
+        if let Some(cost) = cost {
+            let _ = writeln!(text, "{}", wrap(&cost_text(cost), "    "));
+        }
+        if let Some(from) = follows_text(finding) {
+            let _ = writeln!(text, "{}", wrap(&from, "    "));
+        }
     }
-    if let Some(instead) = instead {
-        text += &fix_text("or", instead, "");
-    }
-    text
+    let fixes = group.first().and_then(|(finding, _)| finding.fix.as_ref());
+    let mut instead: Vec<&Fix> =
+        group.iter().filter_map(|(finding, _)| finding.alternative.as_ref()).collect();
+    instead.dedup();
+    text += &fixes.map(|fix| fix_text("Fix", fix)).unwrap_or_default();
+    text + &instead.iter().map(|fix| fix_text("Or", fix)).collect::<String>()
 }
+
+/// Whether the finding is the verdict on its partition, with the distance.
+fn is_verdict(audited: &Examined, finding: &Finding) -> bool {
+    let of = match finding.subject {
+        Subject::Partition(number) => audited.judgement().partition(number),
+        Subject::Disk => None,
+    };
+    let decisive = of.and_then(|of| audited.findings().get(of.decisive?));
+    let is_shown = audited.kinds() == [Kind::Alignment] && decisive == Some(finding);
+    is_shown && finding.miss.is_some() && finding.also.is_empty()
+}
+
+/// The most findings of one rule that are printed with one fix.
+const NAMED: usize = 3;
 
 /// Returns `follows from S001 of partition 1 of /dev/sda: see there for the fix`.
 fn follows_text(finding: &Finding) -> Option<String> {
@@ -108,76 +125,46 @@ fn follows_text(finding: &Finding) -> Option<String> {
     (!causes.is_empty()).then(|| format!("follows from {}: see there for the fix", causes.join(" and ")))
 }
 
-/// The most findings that are named as sharing a fix.
-const NAMED: usize = 6;
-
-/// Returns `, for S002 and S041 of partition 2 as well`: what else the fix of `finding` is for.
-fn sharing(finding: &Finding, others: &[&Finding]) -> String {
-    let mut names: Vec<String> = others.iter().map(|other| named(other, finding)).collect();
-    // Its own fix is not named within it.
-    names.retain(|name| *name != finding.rule.code.to_string());
-    names.dedup();
-    if names.len() > NAMED {
-        let left_out = names.split_off(NAMED - 1).len();
-        names.push(format!("{left_out} more"));
-    }
-    match names.split_last() {
-        None => String::new(),
-        Some((last, [])) => format!(", for {last} as well"),
-        Some((last, rest)) => format!(", for {} and {last} as well", rest.join(", ")),
-    }
-}
-
-/// Returns `S002 of partition 2`, or `S002` beside a finding on the same.
-fn named(other: &Finding, beside: &Finding) -> String {
-    match other.way() {
-        Some(way) if other.layer != beside.layer => format!("{} of {}", other.rule.code, printable(&way)),
-        None if other.subject != beside.subject => {
-            format!("{} of {}", other.rule.code, subject(other.subject))
-        }
-        _ => other.rule.code.to_string(),
-    }
-}
-
 /// Draws the physical sectors (or units) at a partition's start, and its first file-system block over them.
 fn drawing(audited: &Examined, finding: &Finding) -> Option<String> {
+    let (miss, block) = first_block(audited, finding)?;
+    let line = picture(miss.boundary, block)?;
+    let unit = miss.boundary.size().get();
+    let touched = plural(miss.boundary.coverage(block).touched, miss.name);
+    Some(format!("{line}  the first {} over {touched} of {unit} bytes", block.len()))
+}
+
+/// Returns what a misaligned start costs: `each 4 KiB write costs 2 read-modify-writes`.
+pub(super) fn consequence(audited: &Examined, finding: &Finding) -> Option<String> {
+    let (miss, block) = first_block(audited, finding)?;
+    let partial = miss.boundary.coverage(block).partial;
+    let cost = match matches!(finding.rule.code, Code::S001 | Code::S004) {
+        true => format!("costs {}", plural(partial, "read-modify-write")),
+        false => format!("covers {} in part", plural(partial, miss.name)),
+    };
+    Some(format!("each {} write {cost}", block.len()))
+}
+
+/// Returns the boundary that a partition's start misses, and the first block from that start.
+fn first_block<'a>(audited: &Examined, finding: &'a Finding) -> Option<(&'a Miss, Span)> {
     let (Subject::Partition(number), Some(miss)) = (finding.subject, &finding.miss) else { return None };
     // Advice costs nothing, and losing atomic writes is not a read-modify-write.
     if finding.severity == Severity::Advice || miss.name == ATOMIC_UNIT {
         return None;
     }
     let partition = audited.stack().partitions.iter().find(|p| p.number == number)?;
-    if finding.at != Some(partition.span.start()) {
-        return None;
-    }
-    let unit = miss.boundary.size();
-    let block = Span::new(partition.span.start(), unit.max(FILE_SYSTEM_BLOCK))?;
-    let line = picture(miss.boundary, block)?;
-    let coverage = miss.boundary.coverage(block);
-    let meaning = format!(
-        "the first {} over {} of {} bytes: writing it takes {}",
-        block.len(),
-        plural(coverage.touched, miss.name),
-        unit.get(),
-        plural(coverage.partial, "read-modify-write")
-    );
-    // The drawing is ASCII, so bytes are columns.
-    Some(if output::fits(2 + line.len() + 2 + meaning.len()) {
-        format!("{line}  {meaning}")
-    } else {
-        format!("{line}\n{}", wrap(&meaning, "  "))
-    })
+    let start = finding.at.filter(|at| *at == partition.span.start())?;
+    Some((miss, Span::new(start, miss.boundary.size().max(FILE_SYSTEM_BLOCK))?))
 }
 
-/// Returns a fix after `word`. `sharing`, what else it is for, follows the summary.
-fn fix_text(word: &str, fix: &Fix, sharing: &str) -> String {
-    let mut text = format!("{}\n", wrap(&format!("{word}: {}{sharing}", printable(&fix.summary)), "  "));
+/// Returns a fix after `word`.
+fn fix_text(word: &str, fix: &Fix) -> String {
     // Pasted text is often not read to its end, so the warning precedes the commands.
-    let warning = fix.warning();
-    let before: Vec<&str> = warning.into_iter().chain(fix.caution.as_deref()).collect();
-    if !before.is_empty() {
-        let _ = writeln!(text, "{}", wrap(&printable(&before.join("; ")), "    "));
-    }
+    let before: Vec<&str> = fix.warning().into_iter().chain(fix.caution.as_deref()).collect();
+    let aside = if before.is_empty() { String::new() } else { format!(" ({})", before.join("; ")) };
+    let end = if fix.commands.is_empty() { "" } else { ":" };
+    let line = format!("{word}: {}{aside}{end}", printable(&fix.summary));
+    let mut text = format!("{}\n", wrap_after(&printable(&line), "  ", "    "));
     for command in &fix.commands {
         let _ = writeln!(text, "    {}", paint(style::HEADING, &printable(&command.line)));
     }

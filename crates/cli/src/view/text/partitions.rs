@@ -1,15 +1,15 @@
 //! The table of partitions, with a verdict on each.
 
 use straddle_audit::examine::Examined;
-use straddle_audit::{Code, Finding, OfPartition, Severity, Subject, Verdict};
+use straddle_audit::{Code, Finding, Miss, OfPartition, Severity, Subject, Verdict};
 use straddle_layout::{Content, Partition, PartitionType, types};
 
 use super::narrowed;
 use crate::output::{self, paint, style};
 
-pub(super) fn partitions(audited: &Examined) -> String {
+pub(super) fn partitions(audited: &Examined, verbose: bool) -> String {
     // Style line by line: the table counts escape sequences as text.
-    let mut lines = partition_table(audited).lines().map(str::to_owned).collect::<Vec<_>>();
+    let mut lines = partition_table(audited, verbose).lines().map(str::to_owned).collect::<Vec<_>>();
     if let Some(header) = lines.first_mut() {
         *header = paint(style::FAINT, header);
     }
@@ -39,10 +39,11 @@ pub(super) fn partitions(audited: &Examined) -> String {
 /// Columns that are left out, in this order, if the terminal is too narrow for all.
 const DISPENSABLE: [&str; 4] = ["START BYTE", "SECTORS", "TYPE", "SIZE"];
 
-fn partition_table(audited: &Examined) -> String {
-    let all = ["  #", "START LBA", "START BYTE", "SECTORS", "SIZE", "TYPE", "CONTENT", "VERDICT"];
+fn partition_table(audited: &Examined, verbose: bool) -> String {
+    let all = ["  #", "START", "START BYTE", "SECTORS", "SIZE", "TYPE", "CONTENT", "VERDICT"];
     let rows: Vec<[String; 8]> = audited.stack().partitions.iter().map(|p| row(p, audited)).collect();
-    narrowed(all, &rows, 5, &DISPENSABLE, output::fits)
+    let always = if verbose { 0 } else { 2 };
+    narrowed(all, &rows, 5, &DISPENSABLE, always, output::fits)
 }
 
 fn row(partition: &Partition, audited: &Examined) -> [String; 8] {
@@ -101,6 +102,12 @@ fn costs_nothing(finding: &Finding) -> bool {
     finding.severity < finding.rule.severity && finding.rule.code != Code::S003
 }
 
+/// Returns `3584 bytes past a physical sector`.
+fn past(miss: &Miss) -> String {
+    let article = if miss.name.starts_with(['a', 'e', 'i', 'o']) { "an" } else { "a" };
+    format!("{} bytes past {article} {}", miss.past.get(), miss.name)
+}
+
 /// Returns the verdict on a partition's placement in a few words, with the finding that decides it.
 fn placement_text(partition: &Partition, verdict: Verdict, decisive: Option<&Finding>) -> String {
     let Some(finding) = decisive.filter(|_| verdict != Verdict::Container) else {
@@ -116,13 +123,14 @@ fn placement_text(partition: &Partition, verdict: Verdict, decisive: Option<&Fin
         (Verdict::Unfinished, _) => format!("{} ({code})", finding.rule.title),
         (_, _) if finding.subject == Subject::Disk => format!("misaligned, as the device is ({code})"),
         (Verdict::AlignedWithAdvice, Some(miss)) if costs_nothing(finding) => {
-            let end = if finding.at == Some(partition.span.end()) { "end off" } else { "off" };
-            format!("{end} by {} bytes, harmless ({code})", miss.past.get())
+            let end = if finding.at == Some(partition.span.end()) { "end " } else { "" };
+            format!("{end}{}, harmless ({code})", past(miss))
         }
         (Verdict::AlignedWithAdvice, _) => format!("{ALIGNED} ({code})"),
-        (Verdict::Misaligned, Some(miss)) => format!("STRADDLES by {} bytes ({code})", miss.past.get()),
-        (Verdict::EndOff, Some(miss)) => format!("end off by {} bytes ({code})", miss.past.get()),
-        (Verdict::Off, Some(miss)) => format!("off the {} by {} bytes ({code})", miss.name, miss.past.get()),
+        (Verdict::EndOff, Some(miss)) => {
+            format!("end {} bytes past a {} ({code})", miss.past.get(), miss.name)
+        }
+        (Verdict::Misaligned | Verdict::Off, Some(miss)) => format!("{} ({code})", past(miss)),
         (Verdict::Container | Verdict::NotJudged | Verdict::Aligned, _) => ALIGNED.to_owned(),
         (
             Verdict::Off

@@ -12,42 +12,39 @@ use crate::output::{self, paint, plural, printable, quote_path, style};
 use crate::view::text::tree;
 use crate::view::text::{narrowed, wrap, wrap_after};
 
-/// Returns the plan in full; with `explain`, the reasons too.
+/// Returns the plan: what will be lost, the next step, the layout; with `explain`, the reasons too.
 pub(crate) fn plan(planned: &Planned, saved: Option<&Path>, explain: bool) -> String {
     let plan = &planned.plan;
-    let name = printable(&planned.name);
     let operand = quote_path(&planned.target);
-    let size = plan.disk.size;
-    let mut text = format!(
-        "{}\n",
-        paint(
-            style::HEADING,
-            &wrap_after(&format!("{name}: {size} ({} bytes), {}", size.get(), headline(plan)), "", "  ")
-        )
-    );
-    let _ = writeln!(text, "{}", wrap(&grain(plan), "  "));
-    text += &pictures(plan);
-    let _ = write!(text, "\n{}\n", table(plan));
+    let mut text = headline(&planned.name, &summary(plan)) + &lost(plan);
+    for note in &plan.notes {
+        let _ = writeln!(text, "{}", wrap_after(&format!("note: {}", printable(note)), "  ", "    "));
+    }
+    text += &match saved {
+        Some(path) => next_step("", &format!("straddle apply {} --write {operand}", quote_path(path))),
+        None => next_step(SAVE_FIRST, &format!("straddle apply FILE --write {operand}")),
+    };
+    let _ = write!(text, "\n{}\n{}\n", pictures(plan), table(plan));
+    let _ = writeln!(text, "{}", wrap_after(&grain(plan, explain), "  ", "    "));
     if explain {
         text.push_str(&explanation(planned));
     }
-    text += &lost(plan);
-    for note in &plan.notes {
-        let _ = writeln!(text, "{}", wrap(&format!("note: {}", printable(note)), "  "));
-    }
-    let _ = match saved {
-        Some(path) => {
-            let path = quote_path(path);
-            writeln!(text, "nothing is written yet: straddle apply {path} --write {operand}")
-        }
-        None => {
-            let line = format!(
-                "nothing is written: keep the plan with --save FILE, then straddle apply FILE --write {operand}"
-            );
-            writeln!(text, "{}", wrap_after(&line, "", "  "))
-        }
-    };
     text
+}
+
+/// What comes before a command that needs the plan in a file.
+pub(super) const SAVE_FIRST: &str = " keep the plan with --save FILE, then";
+
+/// Returns the first line of a plan: `disk.img: plan: …; nothing is written yet`.
+pub(super) fn headline(name: &str, what: &str) -> String {
+    let name = printable(name);
+    let line = wrap_after(&format!("{name}: {what}; nothing is written yet"), "", "  ");
+    paint(style::HEADING, &line) + "\n"
+}
+
+/// Returns the command to run next, after what has to be done `before` it.
+pub(super) fn next_step(before: &str, command: &str) -> String {
+    format!("  Next:{before}\n    {}\n", paint(style::HEADING, command))
 }
 
 /// Lists what will no longer be reachable, by name and size.
@@ -65,7 +62,7 @@ pub(crate) fn lost(plan: &Plan) -> String {
     text
 }
 
-fn headline(plan: &Plan) -> String {
+fn summary(plan: &Plan) -> String {
     let count = plural(plan.table.partitions.len(), "partition");
     let (format, sector) = (plan.table.format, plan.block());
     if let Some(former) = plan.converts {
@@ -75,13 +72,17 @@ fn headline(plan: &Plan) -> String {
     format!("plan: {what} {format} in {sector}-byte sectors, {count}")
 }
 
-fn grain(plan: &Plan) -> String {
-    let taken: Vec<String> = plan.considered.iter().filter(|c| c.left_out.is_none()).map(describe).collect();
+fn grain(plan: &Plan, explain: bool) -> String {
     let from = match plan.grain.phase().get() {
         0 => String::new(),
         phase => format!(", counted from byte {phase}"),
     };
-    format!("starts at multiples of {}{from}: {}", plan.grain.size(), taken.join(", "))
+    let what = format!("starts at multiples of {}{from}", plan.grain.size());
+    if !explain {
+        return format!("{what} (why: --explain)");
+    }
+    let taken: Vec<String> = plan.considered.iter().filter(|c| c.left_out.is_none()).map(describe).collect();
+    format!("{what}: {}", taken.join(", "))
 }
 
 /// Returns `physical sector 4 KiB [assumed]`.
@@ -172,7 +173,7 @@ pub(super) fn table(plan: &Plan) -> String {
         row(entry, change);
     }
     gone.for_each(|entry| row(entry, "deleted".to_owned()));
-    narrowed(header, &rows, 5, &DISPENSABLE, output::fits)
+    narrowed(header, &rows, 5, &DISPENSABLE, 0, output::fits)
 }
 
 /// Explains why each partition is where it is, and where other tools would put it.

@@ -5,9 +5,9 @@ use std::path::Path;
 
 use straddle_repair::realign::{Journal, Realign, Reference};
 
-use super::plan::{pictures, table};
-use super::wrap;
-use crate::output::{paint, plural, printable, quote_path, style};
+use super::plan::{SAVE_FIRST, headline, next_step, pictures, table};
+use super::wrap_after;
+use crate::output::{plural, printable, quote_path};
 
 /// What comes after the plan.
 #[derive(Clone, Copy, Debug)]
@@ -30,57 +30,48 @@ pub(crate) struct View<'a> {
 
 pub(crate) fn plan(View { target, realign, next }: View<'_>) -> String {
     let plan = &realign.plan;
-    let size = plan.disk.size;
     let moved = realign.trips();
     let (name, operand) = (target.display().to_string(), quote_path(target));
-    let what = format!("{} to move", plural(moved.0, "partition"));
-    let headline =
-        format!("{}: {size} ({} bytes), plan: {what}, {} of data", printable(&name), size.get(), moved.1);
-    let mut text = format!("{}\n", paint(style::HEADING, &headline));
-    text += &pictures(plan);
-    let _ = write!(text, "\n{}\n", table(plan));
-    for entry in &plan.table.partitions {
-        for why in &entry.why {
-            let line = format!("partition {}: {}", entry.number, printable(why));
-            let _ = writeln!(text, "{}", wrap(&line, "  "));
-        }
-    }
-    for note in &plan.notes {
-        let _ = writeln!(text, "{}", wrap(&format!("note: {}", printable(note)), "  "));
-    }
-    for (number, reference) in &realign.references {
-        let line = format!("partition {number}: {}", words(reference));
-        let _ = writeln!(text, "{}", wrap(&line, "  "));
-    }
+    let what = format!("plan: move {}, {} of data", plural(moved.0, "partition"), moved.1);
+    let mut text = headline(&name, &what);
+    let mut line = |line: &str| {
+        let _ = writeln!(text, "{}", wrap_after(line, "  ", "    "));
+    };
     if let Some(estimate) = &realign.estimate {
-        let _ = writeln!(text, "{}", wrap(&crate::estimate::words(estimate), "  "));
+        line(&crate::estimate::words(estimate));
     }
     let needs = match realign.journal {
         Journal::Inside(place) => {
-            let line = format!("journal: {} of unallocated space at byte {}", place.len(), place.start());
-            let _ = writeln!(text, "{}", wrap(&line, "  "));
+            line(&format!("journal: {} of unallocated space at byte {}", place.len(), place.start()));
             ""
         }
         Journal::Elsewhere { needed } => {
-            let line = format!(
+            line(&format!(
                 "journal: {needed} on another disk (--journal FILE): there is too little unallocated space"
-            );
-            let _ = writeln!(text, "{}", wrap(&line, "  "));
+            ));
             " --journal JOURNAL"
         }
     };
-    let _ = match next {
-        Next::AtBoot => Ok(()),
-        Next::Apply(path) => writeln!(
-            text,
-            "nothing is written yet: straddle apply {} --write {operand}{needs}",
-            quote_path(path)
-        ),
-        Next::Save => writeln!(
-            text,
-            "nothing is written: keep the plan with --save FILE, then straddle apply FILE --write {operand}{needs}"
-        ),
+    for (number, reference) in &realign.references {
+        line(&format!("partition {number}: {}", words(reference)));
+    }
+    for note in &plan.notes {
+        line(&format!("note: {}", printable(note)));
+    }
+    text += &match next {
+        Next::AtBoot => String::new(),
+        Next::Apply(path) => {
+            next_step("", &format!("straddle apply {} --write {operand}{needs}", quote_path(path)))
+        }
+        Next::Save => next_step(SAVE_FIRST, &format!("straddle apply FILE --write {operand}{needs}")),
     };
+    let _ = write!(text, "\n{}\n{}\n", pictures(plan), table(plan));
+    for entry in &plan.table.partitions {
+        for why in &entry.why {
+            let line = format!("partition {}: {}", entry.number, printable(why));
+            let _ = writeln!(text, "{}", wrap_after(&line, "  ", "    "));
+        }
+    }
     text
 }
 

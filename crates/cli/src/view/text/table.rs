@@ -13,13 +13,14 @@ pub fn plain_table(header: &[&str]) -> Table {
     table
 }
 
-/// Returns a table of `rows` without the first columns of `dispensable` that leave lines that `fit`; without all
-/// of them if none do. The first `numbers` columns are aligned to the right.
+/// Returns a table of `rows` without the first columns of `dispensable`: `always` of them, and as many more as leave
+/// lines that `fit`. The first `numbers` columns are aligned to the right.
 pub(crate) fn narrowed<const N: usize>(
     header: [&str; N],
     rows: &[[String; N]],
     numbers: usize,
     dispensable: &[&str],
+    always: usize,
     fits: impl Fn(usize) -> bool,
 ) -> String {
     let drawn = |left_out: &[&str]| {
@@ -32,7 +33,7 @@ pub(crate) fn narrowed<const N: usize>(
         trimmed(&table)
     };
     let fits = |text: &String| text.lines().all(|line| fits(line.chars().count()));
-    let mut tried = (0..dispensable.len()).map(|count| drawn(&dispensable[..count]));
+    let mut tried = (always..dispensable.len()).map(|count| drawn(&dispensable[..count]));
     tried.find(fits).unwrap_or_else(|| drawn(dispensable))
 }
 
