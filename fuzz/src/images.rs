@@ -41,8 +41,6 @@ pub fn image(data: &[u8], format: Format) -> bool {
     let placement = &container.placement;
     assert!(placement.units() + placement.compressed() <= 1024);
     assert!(placement.alignment().is_none_or(|size| size.get().is_power_of_two()));
-    let least = placement.first_least_aligned();
-    assert_eq!(least.is_some(), placement.alignment().is_some());
     for power in 9..=20 {
         let size = ByteCount::new(1 << power);
         let below = placement.first_below(size);

@@ -109,11 +109,6 @@ impl Placement {
         let first = self.first.iter().take(coarse).flatten();
         first.filter(is_off).min_by_key(|placed| placed.guest).copied()
     }
-
-    /// Returns the first block that has only the alignment common to all.
-    pub fn first_least_aligned(&self) -> Option<Placed> {
-        self.first.iter().flatten().next().copied()
-    }
 }
 
 /// A container's format, and how it stores the guest's bytes.

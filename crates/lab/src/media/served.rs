@@ -251,11 +251,6 @@ impl Served {
         self.discard_unit
     }
 
-    /// Returns the contents, for use by another drive.
-    pub fn into_store(self) -> Store {
-        self.store
-    }
-
     fn lose_power(&mut self, seed: u64, tear: Tear) -> io::Result<()> {
         self.is_cut = true;
         match &mut self.unsettled {

@@ -69,11 +69,6 @@ impl Counters {
         (self.host_write_bytes > 0).then(|| ratio(self.media_write_bytes, self.host_write_bytes))
     }
 
-    /// The factor of write amplification that comes from rounding up to whole indirection units.
-    pub fn unit_amplification(&self) -> Option<f64> {
-        (self.host_write_bytes > 0).then(|| ratio(self.unit_write_bytes, self.host_write_bytes))
-    }
-
     /// The further factor of write amplification that comes from garbage collection.
     pub fn gc_amplification(&self) -> Option<f64> {
         let written = self.unit_write_bytes + self.gc_write_bytes;
