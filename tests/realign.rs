@@ -55,17 +55,27 @@ fn a_table_whose_sectors_are_in_doubt_is_not_changed_on_a_guess() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
+    let run = |words: &[&str]| straddle(dir.path(), words);
+    // Contents at a start in the other sectors, and a partition that ends with the disk in them.
     shell(
         dir.path(),
-        "truncate -s 1G disk.img; echo start=33,size=70000,type=83 | sfdisk -q --label dos disk.img
-mkfs.ext4 -q -b 4096 -E offset=$((33 * 2048)) disk.img 60M 2>/dev/null; cp --sparse=always disk.img before.img",
+        "truncate -s 1G contents.img; echo start=33,size=70000,type=83 | sfdisk -q --label dos contents.img
+mkfs.ext4 -q -b 4096 -E offset=$((33 * 2048)) contents.img 60M 2>/dev/null
+truncate -s 64M end.img; echo start=63,size=16321,type=83 | sfdisk -q --label dos end.img",
     );
-    for command in [&["realign", "disk.img"][..], &["plan", "disk.img", "--add", "1MiB"]] {
-        let (status, text) = straddle(dir.path(), command);
-        assert!(status == 4 && text.contains("give --logical 2048"), "{command:?}: {status} {text}");
+    for (image, sectors) in [("contents.img", "2048"), ("end.img", "4096")] {
+        shell(dir.path(), &format!("cp --sparse=always {image} before.img"));
+        for command in [&["realign", image][..], &["plan", image, "--add", "1MiB"]] {
+            let (status, text) = run(command);
+            let option = format!("give --logical {sectors}");
+            assert!(status == 4 && text.contains(&option), "{command:?}: {status} {text}");
+        }
+        let (_, text) = run(&["check", "--verbose", image]);
+        assert!(text.contains(&format!("--logical {sectors}")), "{text}");
+        assert!(!text.contains("realign") && !text.contains("apply"), "{text}");
+        assert_eq!(run(&["realign", image, "--logical", sectors]).0, 0, "{image}");
+        shell(dir.path(), &format!("cmp {image} before.img"));
     }
-    assert_eq!(straddle(dir.path(), &["realign", "disk.img", "--logical", "2048"]).0, 0);
-    shell(dir.path(), "cmp disk.img before.img");
 }
 
 fn is_ready() -> bool {
@@ -274,7 +284,7 @@ fn what_a_probe_has_measured_counts_for_plans_and_moves() {
     }
     // With nothing on the disk it is still time.
     dir.image("blank.img", 64 << 20);
-    let (_, blank) = said(&dir, &["check", "blank.img", "--measured", "it is.json"]);
+    let (_, blank) = said(&dir, &["check", "--verbose", "blank.img", "--measured", "it is.json"]);
     assert!(blank.contains("remove the jumper") && !blank.contains("leave the jumper"), "{blank}");
 }
 

@@ -8,7 +8,7 @@ use std::path::Path;
 use straddle_audit::examine::{adopt_tables, are_assumed, read_converted};
 use straddle_device::topology::Topology;
 use straddle_device::{DeviceKind, Medium, OpenError, Options, ReadError, Target};
-use straddle_layout::{Evidence, Stack, TableKind, read_all, read_stack};
+use straddle_layout::{Stack, TableKind, read_all, read_stack};
 use straddle_units::BlockSize;
 
 use crate::{Situation, TargetError, serial_of};
@@ -110,10 +110,7 @@ impl Present {
             Depth::OtherSectors { former, new } => read_converted(medium.as_ref(), new, former)?,
             Depth::OldTable => read_stack(medium.as_ref(), block, None)?,
         };
-        if is_assumed
-            && let Some(other) = straddle_layout::other_sectors(medium.as_ref(), &stack)?
-            && matches!(other.evidence, Evidence::Content(_))
-        {
+        if is_assumed && let Some(other) = straddle_layout::other_sectors(medium.as_ref(), &stack)? {
             return Err(ChangeError::InQuestion(stack.block, other.size));
         }
         if stack.kind == TableKind::None

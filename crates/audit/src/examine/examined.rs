@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use crate::{
-    Asked, Context, Effect, Finding, Findings, Judgement, Kind, Moves, Place, Reason, Recognised, Reported,
+    Asked, Context, Effect, Finding, Findings, Fix, Judgement, Kind, Moves, Place, Reason, Recognised,
+    Reported,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -244,7 +245,7 @@ pub(crate) fn examine(
         stack = in_use;
     }
     let disagreements = attach_live(&mut target, examiner, &mut stack);
-    let unsure = doubt(&mut target, &stack);
+    let doubt = sectors::in_question(&target, &stack);
     sectors::adopt(&mut target, &stack);
     let beside = recognised::beside(&target, &stack);
     let remarks = recognised::remarks_beside(&target, &stack, &beside);
@@ -264,6 +265,7 @@ pub(crate) fn examine(
     read_through(&mut target, &findings);
     ready.extend(object::remark_copy(&mut target, &findings));
 
+    let unsure = doubt.and_then(|doubt| doubted(doubt, &mut target, &mut findings));
     let recognised = recognised::all(&target, &stack, &beside, examiner, unsure);
     if !matches!(stack.kind, TableKind::Foreign(_) | TableKind::Kernel | TableKind::None)
         && matches!(recognised, Recognised::Nothing(_))
@@ -324,8 +326,9 @@ fn nothing(recognised: &Recognised, stack: &Stack) -> Option<&'static str> {
 }
 
 /// Why the sectors in which the table counts are in doubt, if others explain it better; otherwise a remark names them.
-fn doubt(target: &mut Target, stack: &Stack) -> Option<String> {
-    let doubt = sectors::in_question(target, stack)?;
+/// In doubt no command writes: it might write into data.
+fn doubted(doubt: sectors::Doubt, target: &mut Target, findings: &mut Findings) -> Option<String> {
+    findings.withhold_commands(Fix::writes_table);
     if doubt.is_likelier {
         return Some(doubt.why);
     }
