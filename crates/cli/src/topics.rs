@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use straddle_audit::{RULES, Rule};
 use straddle_drive::Profile;
 
-pub(crate) use faq::{Question, questions};
+pub(crate) use faq::{Question, questions, terms};
 pub(crate) use search::{Found, Search, alike, search};
 
 /// The most words of a name.
@@ -172,13 +172,13 @@ fn subject(asked: &str) -> Option<Subject> {
         return Some(Subject::Rule(rule));
     }
     let named = NAMED.get_or_init(|| {
-        let questions =
-            questions().iter().map(|question| (plain(&question.name), Subject::Question(question)));
+        let questions = terms().iter().chain(questions());
+        let questions = questions.map(|question| (plain(&question.name), Subject::Question(question)));
         let topics = all().iter().flat_map(|topic| {
             let names = [&topic.name].into_iter().chain(&topic.words);
             names.map(move |name| (plain(name), Subject::Topic(topic.into())))
         });
-        // A topic comes before a question of its name.
+        // A topic comes before a question or term of its name.
         questions.chain(topics).collect()
     });
     named.get(&plain(asked)).cloned()

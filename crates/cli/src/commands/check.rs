@@ -75,28 +75,12 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form) -> Result<Exit> {
             severities.iter_mut().zip(outcome.severities).for_each(|(all, its)| *all += its);
             exit = exit.max(outcome.exit);
         }
-        let is_text = report.is_none() && !arguments.quiet;
-        if is_text && targets.len() > 1 && targets.len() <= BATCH {
+        if report.is_none() && !arguments.quiet && targets.len() > 1 && targets.len() <= BATCH {
             writeln!(out, "{}", text::summary(summary, severities))?;
         }
-        let mut is_block = false;
-        for outcome in outcomes {
-            if let (Some(report), Some(of)) = (&mut report, &outcome.report) {
-                out.write_all(report.target(of).as_bytes())?;
-            }
-            // Lines about targets with nothing to do stand together.
-            let follows_block = std::mem::replace(&mut is_block, outcome.text.lines().count() > 1);
-            if is_text && (follows_block || is_block) && !outcome.text.is_empty() && targets.len() > 1 {
-                out.write_all(b"\n")?;
-            }
-            out.write_all(outcome.text.as_bytes())?;
-            if let Some(complaint) = &outcome.complaint {
-                // Flush, so that the complaint follows what was printed before it.
-                out.flush()?;
-                output::complain(complaint);
-            }
-            met.extend(outcome.exceptions);
-        }
+        let apart = report.is_none() && !arguments.quiet && targets.len() > 1;
+        print(&outcomes, apart, report.as_deref_mut(), &mut out)?;
+        met.extend(outcomes.into_iter().flat_map(|outcome| outcome.exceptions));
         bar.inc(u64::try_from(batch.len()).unwrap_or(0));
     }
     bar.finish_and_clear();
@@ -126,4 +110,30 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form) -> Result<Exit> {
     }
     out.flush()?;
     Ok(exit)
+}
+
+/// Prints the outcomes; if `apart`, with an empty line around each of several lines.
+fn print(
+    outcomes: &[Outcome],
+    apart: bool,
+    mut report: Option<&mut (dyn report::Report + '_)>,
+    out: &mut impl Write,
+) -> Result<()> {
+    let mut is_block = false;
+    for outcome in outcomes {
+        if let (Some(report), Some(of)) = (&mut report, &outcome.report) {
+            out.write_all(report.target(of).as_bytes())?;
+        }
+        let follows_block = std::mem::replace(&mut is_block, outcome.text.lines().count() > 1);
+        if apart && (follows_block || is_block) && !outcome.text.is_empty() {
+            out.write_all(b"\n")?;
+        }
+        out.write_all(outcome.text.as_bytes())?;
+        if let Some(complaint) = &outcome.complaint {
+            // Flush, so that the complaint follows what was printed before it.
+            out.flush()?;
+            output::complain(complaint);
+        }
+    }
+    Ok(())
 }

@@ -118,6 +118,8 @@ fn list() -> Result<Exit> {
         let line = format!("{:16}  {}", question.name, question.title);
         writeln!(out, "{}", text::wrap_after(&line, "", "                  "))?;
     }
+    let terms: Vec<&str> = topics::terms().iter().map(|term| term.name.as_str()).collect();
+    writeln!(out, "\n{}\n{}", paint(style::HEADING, "Terms"), text::wrap(&terms.join(", "), ""))?;
     let hint = "For details run 'straddle explain' with a code, a name, a message as it is printed, or a word to search for.";
     writeln!(out, "\n{}", text::wrap(hint, ""))?;
     out.flush()?;

@@ -1,4 +1,4 @@
-//! The questions of docs/faq.md, as `straddle explain` prints them.
+//! The questions of docs/faq.md and the terms of docs/glossary.md, as `straddle explain` prints them.
 
 use std::sync::OnceLock;
 
@@ -6,8 +6,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 const TEXT: &str = include_str!("../../../../docs/faq.md");
+const GLOSSARY: &str = include_str!("../../../../docs/glossary.md");
 
-/// A question of the FAQ.
+/// A question of the FAQ, or a term of the glossary.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Question {
     /// The name of its heading, such as "zfs-ashift".
@@ -21,6 +22,21 @@ pub(crate) struct Question {
 pub(crate) fn questions() -> &'static [Question] {
     static PARSED: OnceLock<Vec<Question>> = OnceLock::new();
     PARSED.get_or_init(|| TEXT.split("\n## ").skip(1).map(question).collect())
+}
+
+/// Returns the terms of the glossary, also those that share an entry: `512n, 512e, 4Kn`.
+pub(crate) fn terms() -> &'static [Question] {
+    static PARSED: OnceLock<Vec<Question>> = OnceLock::new();
+    PARSED.get_or_init(|| {
+        let entries = GLOSSARY.split("\n- **").skip(1).filter_map(|entry| entry.split_once("**: "));
+        let named = entries.flat_map(|(terms, meaning)| terms.split(", ").map(move |term| (term, meaning)));
+        let term = |(term, meaning): (&str, &str)| Question {
+            name: term.split(" (").next().unwrap_or(term).to_owned(),
+            title: term.to_owned(),
+            about: vec![unmarked(meaning)],
+        };
+        named.map(term).collect()
+    })
 }
 
 fn question(section: &str) -> Question {
@@ -62,6 +78,16 @@ fn unmarked(markdown: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_term_of_the_glossary_has_a_name_and_a_meaning() {
+        let names: Vec<&str> = terms().iter().map(|term| term.name.as_str()).collect();
+        assert!(
+            ["512n", "4Kn", "read-modify-write", "stripe", "marker"].iter().all(|name| names.contains(name))
+        );
+        assert!(GLOSSARY.lines().filter(|line| line.starts_with("- **")).count() <= 30, "{names:?}");
+        assert!(terms().iter().all(|term| !term.about[0].is_empty() && !term.about[0].contains("**")));
+    }
 
     #[test]
     fn every_heading_is_a_question_with_an_answer_without_marks() {
