@@ -160,9 +160,7 @@ fn verdict(audited: &Examined, verbose: bool) -> String {
         0 => String::new(),
         count => format!("; {} left out (--only, --ignore)", plural(count, "finding")),
     };
-    let through = audited.target().through.as_ref();
-    let through = through.map_or_else(String::new, |t| format!("; read through {}", t.packing.name()));
-    format!("{}{}{notes}{left_out}{through}", paint(style, word), printable(&rest))
+    format!("{}{}{notes}{left_out}", paint(style, word), printable(&rest))
 }
 
 /// The number of findings whose rules were not asked for.
