@@ -218,7 +218,7 @@ fn charts_are_whole_files_of_their_own() {
     let (bars, curves) = (path("bars.svg"), path("curves.svg"));
     assert_eq!(straddle(&["bench", "random-write", "drive:wd10ears", "--svg", &bars]).code, 0);
     assert_eq!(straddle(&["drive", "show", "wd10ears", "--svg", &curves]).code, 0);
-    for (file, shape, count) in [(&bars, "<rect class=\"b", 8), (&curves, "<path class=\"line\"", 2)] {
+    for (file, shape, count) in [(&bars, "</title></rect>", 8), (&curves, "<path class=\"line\"", 2)] {
         let drawn = fs::read_to_string(file).unwrap();
         assert!(drawn.starts_with("<svg xmlns=") && drawn.ends_with("</svg>\n"));
         assert_eq!(drawn.matches(shape).count(), count);

@@ -44,11 +44,9 @@ fn the_sentences_say_what_the_load_costs_and_whose_it_is() {
     let picture = dir.path().join("a.svg").to_str().unwrap().to_owned();
     assert_eq!(straddle(&["trace", &path, "--svg", &picture]).code, 0);
     let svg = fs::read_to_string(&picture).unwrap();
-    // Six units and 32 starts.
-    assert_eq!(
-        svg.matches("<rect class=\"bar\"").count() + svg.matches("<rect class=\"best\"").count(),
-        6 + 32
-    );
+    // Six units, each as it is and aligned, and 32 starts.
+    assert_eq!(svg.matches("</title></rect>").count(), 2 * 6 + 32);
+    assert!(svg.contains(&format!("<desc>Made by straddle {}", env!("CARGO_PKG_VERSION"))), "{svg}");
 }
 
 #[test]
@@ -132,6 +130,7 @@ fn the_page_is_whole_and_nothing_in_a_trace_is_markup() {
     }
     assert!(html.contains("&lt;b&gt;&amp;") && !html.contains("<b>"));
     assert!(html.contains("merged within 10") && html.contains("Aligned to 1 MiB"));
+    assert!(html.contains(": straddle trace ") && html.contains(" UTC: "), "how it was made");
     for absent in ["src=", "@import", "url(", "<script"] {
         assert!(!html.contains(absent), "{absent}");
     }

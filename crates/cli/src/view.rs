@@ -9,4 +9,5 @@ pub mod html;
 pub mod json;
 pub mod markup;
 pub(crate) mod report;
+pub(crate) mod svg;
 pub mod text;

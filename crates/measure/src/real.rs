@@ -65,6 +65,7 @@ mod target;
 
 pub use area::AreaError;
 pub use journal::{JournalError, LaterWrites, Restored, left, restore};
+pub use moment::format_moment;
 pub use open::{Io, OpenError, extent};
 pub use prepared::{Contents, Finished, Intent, Made, Prepared, Saved, Scope, check_given_up};
 pub use session::{SessionError, Verdict, describe_spans};

@@ -20,7 +20,7 @@ use crate::progress::Bar;
 use crate::target::{Drive, TargetSpec};
 use crate::view::json::Document;
 use crate::view::json::bench::{Bench, BenchReport};
-use crate::view::text;
+use crate::view::{svg, text};
 
 pub(crate) fn run(arguments: &BenchArguments) -> Result<Exit> {
     if arguments.real.restore {
@@ -84,7 +84,7 @@ fn show(bench: &Bench<'_>, arguments: &BenchArguments) -> Result<()> {
         output::print(&text::bench::sweep(bench, output::width()))?;
     }
     if let Some(path) = &arguments.svg {
-        output_file::write(path, text::bench::svg(bench).as_bytes(), &target(arguments))?;
+        output_file::write(path, svg::bench(bench).as_bytes(), &target(arguments))?;
     }
     Ok(())
 }

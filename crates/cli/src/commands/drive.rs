@@ -10,7 +10,7 @@ use crate::output_file;
 use crate::target::Drive;
 use crate::view::json::Document;
 use crate::view::json::drive::DrivesReport;
-use crate::view::text;
+use crate::view::{svg, text};
 
 pub(crate) fn run(arguments: &DriveArguments) -> Result<Exit> {
     match &arguments.action {
@@ -33,7 +33,7 @@ fn list(json: bool) -> Result<Exit> {
 fn show(arguments: &ShowArguments) -> Result<Exit> {
     let Drive { specification, profile } = &arguments.drive;
     if let Some(path) = &arguments.svg {
-        let drawn = text::drive::svg(profile).ok_or_else(|| {
+        let drawn = svg::drive(profile).ok_or_else(|| {
             UsageError(format!("{specification} has no zones and no arm: there is nothing to draw"))
         })?;
         output_file::write(path, drawn.as_bytes(), &[])?;

@@ -15,7 +15,7 @@ use crate::output::{self, plural, printable};
 use crate::output_file::{self, OutputFile};
 use crate::view::json::Document;
 use crate::view::json::trace::{Counted, TraceFile, TraceReport};
-use crate::view::{csv, html, text};
+use crate::view::{csv, html, svg, text};
 
 pub(crate) fn run(arguments: &TraceArguments) -> Result<Exit> {
     match &arguments.action {
@@ -71,7 +71,7 @@ fn count(arguments: &TraceArguments) -> Result<Exit> {
         output_file::write(path, html::trace::page(&counted).as_bytes(), &inputs)?;
     }
     if let Some(path) = &arguments.svg {
-        output_file::write(path, text::trace::svg(&counted).as_bytes(), &inputs)?;
+        output_file::write(path, svg::trace(&counted).as_bytes(), &inputs)?;
     }
     Ok(Exit::Success)
 }

@@ -2,7 +2,8 @@
 //!
 //! Invariants: it draws the numbers that it is given and knows nothing of their meaning.
 
-pub mod groups;
+pub mod bars;
+pub(crate) mod curve;
 pub(crate) mod svg;
 pub(crate) mod terminal;
 
@@ -29,6 +30,29 @@ pub(crate) fn ticks(most: f64, wanted: u32) -> Vec<f64> {
         }
     }
     ticks
+}
+
+/// An axis, which maps numbers to places.
+pub(crate) struct Axis {
+    /// The numbers at its ends.
+    pub(crate) low: f64,
+    pub(crate) high: f64,
+    /// The places of these numbers.
+    pub(crate) from: f64,
+    pub(crate) to: f64,
+    pub(crate) is_logarithmic: bool,
+}
+
+impl Axis {
+    /// Returns the place of a number.
+    pub(crate) fn at(&self, number: f64) -> f64 {
+        let share = if self.is_logarithmic {
+            (number / self.low).ln() / (self.high / self.low).ln()
+        } else {
+            (number - self.low) / (self.high - self.low)
+        };
+        self.from + (self.to - self.from) * share
+    }
 }
 
 /// From this ratio on a scale of ratios is logarithmic.

@@ -1,10 +1,20 @@
 //! Text in markup, for SVG files and pages.
 
-use straddle_device::shown::is_hidden;
+use std::time::SystemTime;
 
-/// What the head of each page has, and what each drawing says of itself: by these they are known as made by this program.
-pub(crate) const GENERATOR: &str = "<meta name=\"generator\" content=\"straddle\">";
-pub(crate) const MADE_BY: &str = "Made by straddle.";
+use straddle_device::shown::{is_hidden, quote};
+use straddle_measure::real::format_moment;
+
+use crate::hostname;
+
+/// Says what each page and drawing says of itself: which version made it, on which host, when, and by which command.
+pub(crate) fn made() -> String {
+    let words = std::env::args_os().skip(1).map(|word| quote(&word.to_string_lossy()));
+    let command = ["straddle".to_owned()].into_iter().chain(words).collect::<Vec<_>>().join(" ");
+    let host = hostname::own().map(|host| format!(" on {host}")).unwrap_or_default();
+    let (version, now) = (env!("CARGO_PKG_VERSION"), format_moment(SystemTime::now()));
+    format!("Made by straddle {version}{host}, {now}: {command}")
+}
 
 /// Escapes `text` for markup, so that the parser finds none in it. Hidden characters, line breaks included,
 /// become blanks: most of them are not allowed in XML 1.0, even as a reference.

@@ -6,7 +6,7 @@ mod tests;
 
 use std::fmt::Write;
 
-use straddle_cli::view::chart::groups::{Bar, Chart, Group};
+use straddle_cli::view::chart::bars::{Bar, Chart, Group};
 use straddle_cli::view::html::{Cell, Table, dash, document, figure, paragraph};
 use straddle_cli::view::markup::escaped;
 use straddle_lab::reproduce::experiment::{Experiment, Outcome, Source, StepOutcome};
@@ -14,8 +14,8 @@ use straddle_lab::reproduce::policy::Band;
 
 use crate::output::plural;
 use crate::target;
-use crate::view::json::reproduce::{Reproduced, ReproducedExperiment, fitted};
-use crate::view::text::reproduce::{band, measure, misses};
+use crate::view::json::reproduce::{Fitted, Reproduced, ReproducedExperiment, fitted};
+use crate::view::text::reproduce::{band as text_of_band, measure, misses};
 use crate::view::text::{duration, number};
 
 pub(crate) fn page(reproduced: &Reproduced) -> String {
@@ -91,91 +91,94 @@ fn model_chart(experiment: &Experiment, outcome: &Outcome) -> String {
     let mut groups = Vec::new();
     for (step, outcome) in experiment.steps.iter().zip(&outcome.steps) {
         for (arm, outcome) in step.arms.iter().zip(&outcome.arms) {
-            let first = outcome.figures.first().and_then(|figure| figure.ratio);
-            if let Some((ours, published)) = first {
-                let bars = [Some(ours), published].map(|value| Bar { value, published: None });
-                groups.push((format!("{}, {}", step.name, arm.name), bars));
+            let first = outcome.figures.first();
+            if let Some((figure, (ours, published))) = first.and_then(|figure| Some((figure, figure.ratio?)))
+            {
+                let bars = vec![modelled(Some(ours), figure.ratio_band.as_ref()), Bar::of(published)];
+                groups.push(Group { label: format!("{}, {}", step.name, arm.name), bars });
             }
         }
     }
-    let groups: Vec<Group<'_>> =
-        groups.iter().map(|(label, bars)| Group { label, bars: bars.to_vec() }).collect();
-    let title = format!("{}: misaligned over aligned, modelled and published", experiment.name);
-    let axis = "Misaligned / aligned (1: no loss)";
-    figure(&Chart { title: &title, axis, series: vec!["modelled", "published"], groups })
+    figure(&Chart {
+        title: format!("{}: misaligned over aligned, modelled and published", experiment.name),
+        axis: "Misaligned / aligned (1: no loss)".to_owned(),
+        ..compared(groups)
+    })
+}
+
+/// Returns a chart of modelled figures beside published ones.
+fn compared(groups: Vec<Group>) -> Chart {
+    let series = ["modelled", "published"].map(str::to_owned).into();
+    Chart { series, groups, interval: "plausible policies", is_of_ratios: true, ..Chart::default() }
+}
+
+/// Returns the bar of a modelled figure, with what the plausible policies give.
+fn modelled(value: Option<f64>, band: Option<&Band>) -> Bar {
+    let band = band.filter(|band| !band.is_point());
+    Bar { interval: band.map(|band| (band.lowest(), band.highest())), ..Bar::of(value) }
+}
+
+/// The headings above [`compared_cells`].
+const COMPARED: [&str; 6] = ["figure", "modelled", "published", "error", "band", "nearest policy"];
+
+/// Returns the cells of such a row: both figures, the error with its limit, what the plausible policies give, and which of them
+/// is nearest to the published figure, unless they are all the same.
+fn compared_cells(
+    figures: [String; 2],
+    (error, limit): (Option<f64>, Option<f64>),
+    band: Option<&Band>,
+    published: Option<f64>,
+) -> Vec<Cell> {
+    let policy = band.filter(|band| !band.is_point()).zip(published);
+    let policy = policy.and_then(|(band, published)| band.nearest(published));
+    let [ours, theirs] = figures.map(Cell::plain);
+    let (band, policy) =
+        (band.map_or_else(dash, text_of_band), policy.map_or_else(dash, |it| it.name().to_owned()));
+    vec![ours, theirs, Cell::error(error, limit), Cell::plain(band), Cell::plain(policy)]
 }
 
 fn model_table(experiment: &Experiment, outcome: &Outcome, limit: Option<f64>) -> String {
-    let mut table = Table::new(
-        "Figures and their ratios to the aligned arm's",
-        &[
-            "arm",
-            "measure",
-            "modelled",
-            "published",
-            "error",
-            "band",
-            "ratio",
-            "published ratio",
-            "error of ratio",
-            "band of ratio",
-            "nearest policy",
-        ],
-    );
+    let mut table = Table::new("Figures, and their ratios to the aligned arm's", &COMPARED);
     for (step, outcome) in experiment.steps.iter().zip(&outcome.steps) {
         for (arm, outcome) in step.arms.iter().zip(&outcome.arms) {
+            let heading = format!("{}: {}", step.title, arm.name);
             for figure in &outcome.figures {
-                let unit = figure.measure.unit();
-                let cell = |value: Option<f64>| Cell::plain(value.map_or_else(dash, number));
-                let error = |error: Option<f64>| Cell::error(error, limit);
-                table.row(
-                    &format!("{}: {}", step.title, arm.name),
-                    vec![
-                        Cell::plain(measure(figure.measure).to_owned()),
-                        Cell::plain(format!("{} {unit}", number(figure.modelled))),
-                        Cell::plain(
-                            figure
-                                .published
-                                .as_ref()
-                                .map_or_else(dash, |published| format!("{} {unit}", number(published.value))),
-                        ),
-                        error(figure.error()),
-                        Cell::plain(figure.band.as_ref().map_or_else(dash, band)),
-                        cell(figure.ratio.map(|(ours, _)| ours)),
-                        cell(figure.ratio.and_then(|(_, published)| published)),
-                        error(figure.ratio_error()),
-                        Cell::plain(figure.ratio_band.as_ref().map_or_else(dash, band)),
-                        Cell::plain(
-                            figure.published.as_ref().map_or_else(dash, |published| {
-                                nearest(figure.band.as_ref(), published.value)
-                            }),
-                        ),
-                    ],
-                );
+                let shown = |value: f64| format!("{} {}", number(value), figure.measure.unit());
+                let published = figure.published.as_ref().map(|published| published.value);
+                let figures = [shown(figure.modelled), published.map_or_else(dash, shown)];
+                let error = (figure.error(), limit);
+                let cells = compared_cells(figures, error, figure.band.as_ref(), published);
+                table.row(&format!("{heading}, {}", measure(figure.measure)), cells);
+                let Some((ours, published)) = figure.ratio else { continue };
+                let figures = [number(ours), published.map_or_else(dash, number)];
+                let error = (figure.ratio_error(), limit);
+                let cells = compared_cells(figures, error, figure.ratio_band.as_ref(), published);
+                table.row(&format!("{heading}, ratio of {}", measure(figure.measure)), cells);
             }
         }
     }
     table.html()
 }
 
-/// Names the policy whose figure is nearest to the published one, unless they are all the same.
-fn nearest(band: Option<&Band>, published: f64) -> String {
-    let policy = band.filter(|band| !band.is_point()).and_then(|band| band.nearest(published));
-    policy.map_or_else(dash, |policy| policy.name().to_owned())
-}
-
 /// Describes the modelled drives, and which of their numbers were fitted.
 fn model_drives(outcome: &Outcome) -> String {
-    let mut lines: Vec<String> = Vec::new();
+    let (mut text, mut seen) = (String::new(), Vec::new());
+    let mut table = Table::new("Fitted numbers of the drives", &["drive", "number", "value", "source"]);
     for StepOutcome { drive, profile, .. } in &outcome.steps {
-        let fitted: Vec<String> = fitted(profile).map(|fitted| fitted.to_string()).collect();
-        let fitted = if fitted.is_empty() { "no number fitted".to_owned() } else { fitted.join(", ") };
-        let line = format!("{}: {}; {fitted}.", target::modelled(drive), profile.title);
-        if !lines.contains(&line) {
-            lines.push(line);
+        if seen.contains(&drive) {
+            continue;
+        }
+        seen.push(drive);
+        let is_fitted = fitted(profile).next().is_some();
+        let none = if is_fitted { "" } else { "; no number fitted" };
+        text += &paragraph(&format!("{}: {}{none}.", target::modelled(drive), profile.title), "soft");
+        for Fitted { path, value, source } in fitted(profile) {
+            let cells =
+                vec![Cell::of_class("text", path), Cell::plain(value), Cell::of_class("text", source)];
+            table.row(&target::modelled(drive), cells);
         }
     }
-    lines.iter().map(|line| paragraph(line, "soft")).collect()
+    text + &table.html()
 }
 
 fn again(reproduced: &Reproduced) -> String {
@@ -184,10 +187,9 @@ fn again(reproduced: &Reproduced) -> String {
     let _ = writeln!(text, "<pre>{}</pre>", escaped(&reproduced.way.command));
     text += &paragraph(
         &format!(
-            "straddle {}. Each part of the lab was run {}, with seeds from {} on; {} at once. The same seed gives the \
+            "Each part of the lab was run {}, with seeds from {} on; {} at once. The same seed gives the \
              same requests on one machine. The guests are User-Mode Linux, their clock is virtual: it moves with the modelled \
              drives, and by the fixed charges for processor time that are given with each part.",
-            env!("CARGO_PKG_VERSION"),
             match settings.runs {
                 None => "as often as its experiment says".to_owned(),
                 Some(1) => "once".to_owned(),

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 const DAY: u64 = 86_400;
 
 /// Formats a time as in `2026-11-22 14:03:07 UTC`.
-pub(crate) fn format_moment(moment: SystemTime) -> String {
+pub fn format_moment(moment: SystemTime) -> String {
     let seconds = moment.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs();
     let (days, rest) = (seconds / DAY, seconds % DAY);
     let (year, month, day) = date(days);

@@ -1,221 +1,269 @@
-//! Bars in groups, as SVG inside a page. The page's style sheet gives the colours.
-
-mod narrow;
+//! Horizontal bars in groups, as SVG: the same drawing in a page and in a file.
+//!
+//! Places from left to right are shares of the width, and text keeps its size, so that the drawing can be read at any width
+//! from that of a phone on. No line goes through a label: the grid is behind the bars only.
 
 use std::fmt::Write;
 
-use crate::view::chart::svg::{Axis, grid, label};
-use crate::view::chart::{STEEP, decades, ticks};
+use crate::view::chart::svg::label;
+use crate::view::chart::{Axis, STEEP, decades, short, ticks};
 use crate::view::markup::escaped;
-use crate::view::text::number;
 
-/// No wider than the page, so that text is not drawn smaller than it is.
-const WIDTH: f64 = 930.0;
-/// Height of the bars' area, without the text above and below.
-const HEIGHT: f64 = 310.0;
-const LEFT: f64 = 76.0;
-const RIGHT: f64 = 12.0;
-/// Height of the legend.
-const TOP: f64 = 34.0;
-/// Number of colours in the style sheet.
-const COLOURS: usize = 6;
+/// The least width, for which text is wrapped: that of a phone, without the page's margins.
+const NARROW: f64 = 350.0;
 /// Approximate width of a letter, and height of a line.
 const LETTER: f64 = 7.5;
 const LINE: f64 = 16.0;
-/// The narrowest bar with its value above it.
-const VALUE: f64 = 28.0;
+/// The height of a bar, and of the space below it.
+const BAR: f64 = 14.0;
+const GAP: f64 = 4.0;
+/// The space left of the bars, in pixels of the least width.
+const LEFT: f64 = 10.0;
+/// The longest label beside its bar; longer ones are above.
+const BESIDE: usize = 8;
+/// Number of colours in the style sheets.
+const COLOURS: usize = 6;
 
-/// Ratios to compare, as groups of bars.
-pub struct Chart<'a> {
+/// Numbers to compare, as groups of bars.
+#[derive(Debug, Default)]
+pub struct Chart {
     /// The title.
-    pub title: &'a str,
-    /// What the bars show.
-    pub axis: &'a str,
+    pub title: String,
+    /// What the lengths of the bars are.
+    pub axis: String,
     /// What the bars of each group are, in order.
-    pub series: Vec<&'a str>,
-    /// The groups, from left to right.
-    pub groups: Vec<Group<'a>>,
+    pub series: Vec<String>,
+    /// The groups, from the top down.
+    pub groups: Vec<Group>,
+    /// What an interval is, in the legend.
+    pub interval: &'static str,
+    /// Whether the numbers are ratios: a line marks 1, and the scale is logarithmic if they differ much.
+    pub is_of_ratios: bool,
 }
 
-/// Bars side by side.
-pub struct Group<'a> {
-    /// The label below the bars.
-    pub label: &'a str,
+/// Bars below each other.
+#[derive(Debug)]
+pub struct Group {
+    /// The label.
+    pub label: String,
     /// One bar per series.
     pub bars: Vec<Bar>,
 }
 
 /// A bar, with a mark at the published value.
-#[derive(Clone, Copy)]
+#[derive(Debug, Default)]
 pub struct Bar {
-    /// The height, if there is a value.
+    /// The length, if there is a value.
     pub value: Option<f64>,
+    /// The ends of the interval that the value is in, if they are known.
+    pub interval: Option<(f64, f64)>,
     /// The published value, if there is one.
     pub published: Option<f64>,
+    /// The text beside it; without one, the value.
+    pub shown: Option<String>,
+    /// Whether it is one of the best.
+    pub is_best: bool,
 }
 
-/// Draws the chart as two SVG elements, of which the page's style sheet shows one: groups side by side where there
-/// is room for text of its full size, and bars below each other on a phone.
-pub fn svg(chart: &Chart<'_>) -> String {
-    wide(chart) + &narrow::svg(chart)
+impl Bar {
+    /// Returns a bar of this length.
+    pub fn of(value: Option<f64>) -> Self {
+        Self { value: value.filter(|value| value.is_finite() && *value > 0.0), ..Self::default() }
+    }
+
+    fn shown(&self) -> String {
+        self.shown.clone().or_else(|| self.value.map(rounded)).unwrap_or_default()
+    }
+
+    /// Every value that has to be in the picture.
+    fn values(&self) -> impl Iterator<Item = f64> {
+        let (low, high) = self.interval.unzip();
+        let values = [self.value, self.published, low, high].into_iter().flatten();
+        values.filter(|value| value.is_finite() && *value > 0.0)
+    }
 }
 
-fn begin(class: &str, chart: &Chart<'_>, width: f64, height: f64) -> String {
-    let title = escaped(chart.title);
-    format!(
-        "<svg class=\"chart {class}\" role=\"img\" aria-label=\"{title}\" viewBox=\"0 0 {width} {height}\"><title>{title}</title>\n"
-    )
+impl Chart {
+    fn bars(&self) -> impl Iterator<Item = &Bar> {
+        self.groups.iter().flat_map(|group| &group.bars)
+    }
+
+    /// Whether there is nothing to draw.
+    pub fn is_empty(&self) -> bool {
+        self.bars().all(|bar| bar.value.is_none())
+    }
+
+    /// The series that have a bar, with their numbers.
+    fn present(&self) -> Vec<(usize, &str)> {
+        let has = |index: usize| {
+            self.groups.iter().any(|group| group.bars.get(index).is_some_and(|bar| bar.value.is_some()))
+        };
+        let series = self.series.iter().map(String::as_str).enumerate();
+        series.filter(|(index, _)| has(*index)).collect()
+    }
+
+    /// Draws the chart without its title from `top` on. Returns where it ends.
+    pub(crate) fn draw(&self, text: &mut String, top: f64) -> f64 {
+        let present = self.present();
+        let mut top = self.legend(text, &present, top);
+        let is_beside = present.len() == 1 && self.groups.iter().all(|it| length(&it.label) <= BESIDE);
+        let (axis, steps, floor) = self.scale(is_beside);
+        let height = count(present.len()) * (BAR + GAP);
+        for group in &self.groups {
+            if is_beside {
+                place(text, "", axis.from, -8.0, top + BAR - 3.0, "end", &group.label);
+            } else {
+                for line in lines(&group.label) {
+                    top += LINE;
+                    label(text, "", LEFT, top - 2.0, "start", &line);
+                }
+                top += GAP;
+            }
+            let ends = (top, top + height);
+            steps.iter().for_each(|step| vertical(text, "grid", axis.at(*step), ends));
+            for (index, name) in &present {
+                if let Some(bar) = group.bars.get(*index) {
+                    draw_bar(text, &axis, floor, top, (bar, *index, name));
+                }
+                top += BAR + GAP;
+            }
+            if self.is_of_ratios {
+                vertical(text, "one", axis.at(1.0), ends);
+            }
+            top += if is_beside { 0.0 } else { GAP };
+        }
+        for step in steps {
+            place(text, "axis", axis.at(step), 0.0, top + LINE, "middle", &short(step));
+        }
+        for line in lines(&self.axis) {
+            top += LINE;
+            label(text, "axis", LEFT, top + LINE, "start", &line);
+        }
+        top + LINE + 8.0
+    }
+
+    /// Returns the axis in per cent of the width, its steps, and the value on which the bars stand.
+    fn scale(&self, is_beside: bool) -> (Axis, Vec<f64>, f64) {
+        let percent = |pixels: f64| 100.0 * pixels / NARROW;
+        let longest = |lengths: &mut dyn Iterator<Item = usize>| count(lengths.max().unwrap_or(0)) * LETTER;
+        let labels = longest(&mut self.groups.iter().map(|group| length(&group.label)));
+        let from = percent(if is_beside { labels + LEFT } else { LEFT });
+        let to = 100.0 - percent(longest(&mut self.bars().map(|bar| length(&bar.shown()))) + LEFT);
+        let values = || self.bars().flat_map(Bar::values);
+        let least = if self.is_of_ratios { 1.2 } else { f64::MIN_POSITIVE };
+        let (highest, lowest) = (values().fold(least, f64::max), values().fold(1.0, f64::min));
+        let is_logarithmic = self.is_of_ratios && (highest > STEEP || lowest < 1.0 / STEEP);
+        let (low, floor) = if is_logarithmic { (lowest.min(0.9) * 0.85, 1.0) } else { (0.0, 0.0) };
+        let axis = Axis { low, high: highest, from, to, is_logarithmic };
+        let steps = if is_logarithmic { decades(low, highest) } else { ticks(highest, 5) };
+        // Those whose labels would overlap are left out.
+        let mut free = f64::MIN;
+        let fits = |step: &f64| {
+            let fits = *step <= highest && axis.at(*step) >= free;
+            free = if fits { axis.at(*step) + percent(5.0 * LETTER) } else { free };
+            fits
+        };
+        let steps = steps.into_iter().filter(fits).collect();
+        (axis, steps, floor)
+    }
+
+    /// Names the series, the mark and the interval, in as many lines as they need, unless there is one series only.
+    fn legend(&self, text: &mut String, present: &[(usize, &str)], top: f64) -> f64 {
+        let series = present.iter().filter(|_| present.len() > 1);
+        let mut entries: Vec<_> = series.map(|(index, name)| (*name, colour(*index))).collect();
+        let has = |has: fn(&Bar) -> bool| self.bars().any(has);
+        entries.extend(has(|bar| bar.published.is_some()).then(|| ("published", "mark".to_owned())));
+        entries.extend(has(|bar| bar.interval.is_some()).then(|| (self.interval, "error".to_owned())));
+        let (mut left, mut top) = (LEFT, top + 4.0);
+        for (name, class) in &entries {
+            let wide = 34.0 + count(length(name)) * LETTER;
+            if left > LEFT && left + wide > NARROW {
+                (left, top) = (LEFT, top + LINE + GAP);
+            }
+            let _ = match class.as_str() {
+                "mark" => vertical_at(text, "mark", &format!("{}", left + 6.0), (top, top + 12.0)),
+                "error" => whisker(text, (&format!("{left}"), &format!("{}", left + 12.0)), top + 6.0),
+                _ => writeln!(
+                    text,
+                    "<rect class=\"{class}\" x=\"{left:.1}\" y=\"{top:.1}\" width=\"12\" height=\"12\"/>"
+                ),
+            };
+            label(text, "", left + 18.0, top + 10.0, "start", name);
+            left += wide;
+        }
+        if entries.is_empty() { top } else { top + LINE + 6.0 }
+    }
 }
 
-fn wide(chart: &Chart<'_>) -> String {
-    let each = (WIDTH - LEFT - RIGHT) / count(chart.groups.len());
-    let labels: Vec<Vec<String>> = chart.groups.iter().map(|group| lines(group.label, each)).collect();
-    let under = labels.iter().map(Vec::len).max().unwrap_or(0).max(1);
-    let bottom = TOP + HEIGHT;
-    let mut text = begin("wide", chart, WIDTH, bottom + 6.0 + LINE * count(under));
-    legend(&mut text, chart);
+/// Draws a bar that names itself, with its interval, its mark and its value.
+fn draw_bar(text: &mut String, axis: &Axis, floor: f64, top: f64, (bar, index, name): (&Bar, usize, &str)) {
+    if let Some(value) = bar.value {
+        let class = if bar.is_best { "best".to_owned() } else { colour(index) };
+        let ends = (axis.at(floor), axis.at(value));
+        let (x, wide, shown) = (ends.0.min(ends.1), (ends.0 - ends.1).abs(), bar.shown());
+        let _ = writeln!(
+            text,
+            "<rect class=\"{class}\" x=\"{x:.2}%\" y=\"{top:.1}\" width=\"{wide:.2}%\" height=\"{BAR}\"><title>{}: {}</title></rect>",
+            escaped(name),
+            escaped(&shown)
+        );
+        let mut end = x + wide;
+        if let Some((low, high)) = bar.interval {
+            let (low, high) = (axis.at(low.max(axis.low)), axis.at(high));
+            let _ = whisker(text, (&format!("{low:.2}%"), &format!("{high:.2}%")), top + BAR / 2.0);
+            end = end.max(high);
+        }
+        place(text, "value", end, 5.0, top + BAR - 3.0, "start", &shown);
+    }
+    if let Some(published) = bar.published {
+        vertical(text, "mark", axis.at(published), (top, top + BAR));
+    }
+}
+
+fn vertical(text: &mut String, class: &str, percent: f64, ends: (f64, f64)) {
+    let _ = vertical_at(text, class, &format!("{percent:.2}%"), ends);
+}
+
+fn vertical_at(text: &mut String, class: &str, x: &str, (from, to): (f64, f64)) -> std::fmt::Result {
+    writeln!(text, "<line class=\"{class}\" x1=\"{x}\" x2=\"{x}\" y1=\"{from:.1}\" y2=\"{to:.1}\"/>")
+}
+
+/// Draws the ends of an interval, and what is between them.
+fn whisker(text: &mut String, (low, high): (&str, &str), y: f64) -> std::fmt::Result {
+    writeln!(text, "<line class=\"error\" x1=\"{low}\" x2=\"{high}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>")?;
+    [low, high].into_iter().try_for_each(|x| vertical_at(text, "error", x, (y - 4.0, y + 4.0)))
+}
+
+/// Writes words some pixels beside a place.
+fn place(text: &mut String, class: &str, percent: f64, beside: f64, y: f64, anchor: &str, words: &str) {
+    let words = escaped(words);
     let _ = writeln!(
         text,
-        "<text class=\"axis\" transform=\"translate(16 {:.1})rotate(-90)\" text-anchor=\"middle\">{}</text>",
-        TOP + HEIGHT / 2.0,
-        escaped(chart.axis)
+        "<text class=\"{class}\" x=\"{percent:.2}%\" dx=\"{beside}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{words}</text>"
     );
-    let (axis, steps, floor) = scale(chart, bottom, TOP);
-    grid(&mut text, &axis, &steps, LEFT, WIDTH - RIGHT, number);
-    let one = axis.at(1.0);
-    let _ = writeln!(text, "<path class=\"one\" d=\"M{LEFT} {one:.1}H{:.1}\"/>", WIDTH - RIGHT);
-    let mut left = LEFT;
-    for (group, lines) in chart.groups.iter().zip(&labels) {
-        bars(&mut text, &axis, floor, (left, each), chart, group);
-        let mut baseline = bottom;
-        for line in lines {
-            baseline += LINE;
-            label(&mut text, "", left + each / 2.0, baseline, "middle", line);
-        }
-        left += each;
-    }
-    text + "</svg>\n"
 }
 
-/// The series that have a bar, with their numbers.
-fn present<'a>(chart: &'a Chart<'_>) -> impl Iterator<Item = (usize, &'a str)> {
-    let is_drawn = |index: usize| {
-        chart.groups.iter().filter_map(move |group| group.bars.get(index)?.value).any(is_drawn)
-    };
-    chart.series.iter().copied().enumerate().filter(move |(index, _)| is_drawn(*index))
+fn colour(index: usize) -> String {
+    format!("s{}", index % COLOURS)
 }
 
-/// The entries of the legend: the series with their colours, and the mark.
-fn entries<'a>(chart: &'a Chart<'_>) -> impl Iterator<Item = (&'a str, Option<usize>)> {
-    let is_marked = chart.groups.iter().flat_map(|group| &group.bars).any(|bar| bar.published.is_some());
-    let series = present(chart).map(|(index, name)| (name, Some(index)));
-    series.chain(is_marked.then_some(("published", None)))
+fn length(text: &str) -> usize {
+    text.chars().count()
 }
 
 fn count(count: usize) -> f64 {
-    u32::try_from(count.max(1)).map_or(1.0, f64::from)
+    u32::try_from(count).map_or(0.0, f64::from)
 }
 
-/// Wraps a label into lines that fit below its group.
-fn lines(label: &str, width: f64) -> Vec<String> {
+/// Wraps a label into lines that fit on a phone.
+fn lines(label: &str) -> Vec<String> {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a number of letters")]
-    let letters = (width / LETTER).max(1.0) as usize;
+    let letters = ((NARROW - LEFT) / LETTER) as usize;
     textwrap::wrap(label, letters).into_iter().map(std::borrow::Cow::into_owned).collect()
 }
 
-/// Returns every value that has to be in the picture.
-fn values<'a>(chart: &'a Chart<'_>) -> impl Iterator<Item = f64> + 'a {
-    let bars = chart.groups.iter().flat_map(|group| &group.bars);
-    bars.flat_map(|bar| [bar.value, bar.published]).flatten().filter(|value| is_drawn(*value))
-}
-
-fn is_drawn(value: f64) -> bool {
-    value.is_finite() && value > 0.0
-}
-
-/// Returns the axis between two places, its steps, and the value on which the bars stand.
-fn scale(chart: &Chart<'_>, from: f64, to: f64) -> (Axis, Vec<f64>, f64) {
-    let highest = values(chart).fold(1.2, f64::max);
-    let lowest = values(chart).fold(1.0, f64::min);
-    if highest > STEEP || lowest < 1.0 / STEEP {
-        // The bars stand on 1: above it misalignment costs time, below it does not.
-        let (low, high) = (lowest.min(0.9) * 0.85, highest * 1.4);
-        return (Axis { low, high, from, to, is_logarithmic: true }, decades(low, high), 1.0);
-    }
-    let high = highest * 1.15;
-    let steps = ticks(high, 7).into_iter().filter(|step| *step <= high).collect();
-    (Axis { low: 0.0, high, from, to, is_logarithmic: false }, steps, 0.0)
-}
-
-fn legend(text: &mut String, chart: &Chart<'_>) {
-    let mut left = LEFT;
-    for (name, index) in entries(chart) {
-        key(text, (left, 6.0), name, index);
-        left += 40.0 + count(name.chars().count()) * LETTER;
-    }
-}
-
-fn key(text: &mut String, (left, top): (f64, f64), name: &str, index: Option<usize>) {
-    let _ = match index {
-        Some(index) => {
-            let colour = index % COLOURS;
-            writeln!(
-                text,
-                "<rect class=\"key s{colour}\" x=\"{left:.1}\" y=\"{top:.1}\" width=\"12\" height=\"12\"/>"
-            )
-        }
-        None => writeln!(text, "<path class=\"mark\" d=\"M{left:.1} {:.1}h12\"/>", top + 6.0),
-    };
-    label(text, "", left + 18.0, top + 10.0, "start", name);
-}
-
-/// Draws the bars of a group within `room` from `left` on, each with its value and mark.
-fn bars(
-    text: &mut String,
-    axis: &Axis,
-    floor: f64,
-    (left, room): (f64, f64),
-    chart: &Chart<'_>,
-    group: &Group<'_>,
-) {
-    let series: Vec<_> = present(chart).collect();
-    let bars = count(series.len());
-    // Limit the width: one or two bars do not fill the picture.
-    let width = (room * 0.8 / bars).min((WIDTH - LEFT - RIGHT) * 0.1);
-    let mut from = left + (room - width * bars) / 2.0;
-    for (index, name) in series {
-        let (x, wide) = (from + width * 0.06, width * 0.88);
-        from += width;
-        let Some(bar) = group.bars.get(index) else { continue };
-        if let Some(value) = bar.value.filter(|value| is_drawn(*value)) {
-            let (ends, shown) = ((axis.at(floor), axis.at(value)), short(value));
-            let (y, tall) = (ends.0.min(ends.1), (ends.0 - ends.1).abs());
-            let place = format!("x=\"{x:.1}\" y=\"{y:.1}\" width=\"{wide:.1}\" height=\"{tall:.1}\"");
-            rect(text, index, &place, name, &shown);
-            let baseline = if value < floor { y + tall + 13.0 } else { y - 4.0 };
-            // Values of narrower bars would overlap: the table below the chart has them.
-            if width >= VALUE {
-                label(text, "value", x + wide / 2.0, baseline, "middle", &shown);
-            }
-        }
-        if let Some(value) = bar.published.filter(|value| is_drawn(*value)) {
-            let _ = writeln!(text, "<path class=\"mark\" d=\"M{x:.1} {:.1}h{wide:.1}\"/>", axis.at(value));
-        }
-    }
-}
-
-/// Draws a bar that names itself.
-fn rect(text: &mut String, index: usize, place: &str, name: &str, shown: &str) {
-    let _ = writeln!(
-        text,
-        "<rect class=\"s{}\" {place}><title>{}: {shown}</title></rect>",
-        index % COLOURS,
-        escaped(name)
-    );
-}
-
-/// Formats a value with at most two decimals, as there is little room over a bar.
-fn short(value: f64) -> String {
+/// Formats a value with at most two decimals.
+fn rounded(value: f64) -> String {
     match value {
         _ if value >= 100.0 => format!("{value:.0}"),
         _ if value >= 10.0 => format!("{value:.1}"),
@@ -227,52 +275,65 @@ fn short(value: f64) -> String {
 mod tests {
     use super::*;
 
-    fn drawn(values: &[f64]) -> String {
-        let bars = |value: &f64| vec![Bar { value: Some(*value), published: Some(2.0) }; 2];
-        let groups = values.iter().map(|value| Group { label: "a long label & more", bars: bars(value) });
-        wide(&Chart { title: "t", axis: "a", series: vec!["one", "two"], groups: groups.collect() })
+    fn chart(values: &[f64]) -> Chart {
+        let bar = |value: &f64| Bar { published: Some(2.0), ..Bar::of(Some(*value)) };
+        let group =
+            |value| Group { label: "a long label & more".to_owned(), bars: vec![bar(value), bar(value)] };
+        let series = ["one", "two"].map(str::to_owned).into();
+        Chart { series, groups: values.iter().map(group).collect(), is_of_ratios: true, ..Chart::default() }
     }
 
-    /// Returns the attribute of every bar.
+    fn drawn(chart: &Chart) -> String {
+        let mut text = String::new();
+        chart.draw(&mut text, 0.0);
+        text
+    }
+
+    /// Returns the attribute of every bar, in per cent.
     fn of_bars(drawn: &str, attribute: &str) -> Vec<f64> {
-        let rects = drawn.lines().filter(|line| line.starts_with("<rect class=\"s"));
+        let bars = drawn.lines().filter(|line| line.starts_with("<rect") && line.contains('%'));
         let value = |line: &str| {
             let (_, rest) = line.split_once(&format!(" {attribute}=\""))?;
-            rest.split_once('"')?.0.parse().ok()
+            rest.split_once("%\"")?.0.parse().ok()
         };
-        rects.map(|line| value(line).unwrap()).collect()
-    }
-
-    #[test]
-    fn a_label_is_wrapped_where_its_group_is_narrow() {
-        assert!(drawn(&[1.0]).contains(">a long label &amp; more</text>"));
-        let narrow = drawn(&[1.0; 12]);
-        assert!(narrow.contains(">a long</text>") && narrow.contains(">label &amp;</text>"), "{narrow}");
+        bars.map(|line| value(line).unwrap()).collect()
     }
 
     #[test]
     fn bars_are_to_scale_and_stay_in_the_picture() {
-        for values in [&[1.0, 2.0, 3.0][..], &[0.05, 1.0, 40.0], &[1e-9, 1e9], &[f64::NAN, 1.0], &[]] {
-            let drawn = drawn(values);
+        for values in [&[1.0, 2.0, 3.0][..], &[0.05, 1.0, 40.0], &[1e-9, 1e9], &[f64::NAN, 1.0], &[0.0], &[]]
+        {
+            let drawn = drawn(&chart(values));
             assert!(!drawn.contains("NaN") && !drawn.contains("inf"), "{drawn}");
-            for (y, height) in of_bars(&drawn, "y").into_iter().zip(of_bars(&drawn, "height")) {
-                assert!(y >= TOP - 0.1 && y + height <= TOP + HEIGHT + 0.1, "{y} {height}");
+            for (x, width) in of_bars(&drawn, "x").into_iter().zip(of_bars(&drawn, "width")) {
+                assert!(x >= 0.0 && x + width < 90.0, "{x} {width}");
             }
         }
-        let heights = of_bars(&drawn(&[1.0, 2.0, 3.0]), "height");
-        assert!((heights[2] / heights[0] - 2.0).abs() < 0.01 && (heights[4] / heights[0] - 3.0).abs() < 0.01);
+        let widths = of_bars(&drawn(&chart(&[1.0, 2.0, 3.0])), "width");
+        assert!((widths[2] / widths[0] - 2.0).abs() < 0.01 && (widths[4] / widths[0] - 3.0).abs() < 0.01);
         // As far above 1 as below it.
-        let heights = of_bars(&drawn(&[0.1, 10.0]), "height");
-        assert!((heights[0] - heights[2]).abs() < 0.2, "{heights:?}");
+        let widths = of_bars(&drawn(&chart(&[0.1, 10.0])), "width");
+        assert!((widths[0] - widths[2]).abs() < 0.2, "{widths:?}");
     }
 
     #[test]
     fn the_legend_names_only_what_is_drawn() {
-        let bars = vec![Bar { value: Some(2.0), published: None }, Bar { value: None, published: None }];
-        let groups = vec![Group { label: "g", bars }];
-        let drawn = svg(&Chart { title: "t", axis: "ratio", series: vec!["modelled", "published"], groups });
-        assert_eq!(drawn.matches(">modelled</text>").count(), 2);
-        assert!(!drawn.contains(">published</text>"), "{drawn}");
-        assert_eq!(drawn.matches(">ratio</text>").count(), 2);
+        let mut chart = chart(&[2.0]);
+        chart.groups[0].bars[1] = Bar::of(None);
+        chart.groups[0].bars[0].published = None;
+        for absent in [">one</text>", ">two</text>", ">published</text>"] {
+            assert!(!drawn(&chart).contains(absent), "{absent}");
+        }
+        chart.groups[0].bars[0].interval = Some((1.0, 3.0));
+        chart.interval = "95 %";
+        let drawn = drawn(&chart);
+        assert!(drawn.contains(">95 %</text>") && drawn.matches("class=\"error\"").count() == 6, "{drawn}");
+    }
+
+    #[test]
+    fn text_is_escaped_and_wrapped() {
+        let drawn = drawn(&chart(&[1.0]));
+        assert!(drawn.contains(">a long label &amp; more</text>"), "{drawn}");
+        assert!(lines(&"word ".repeat(20)).len() > 1);
     }
 }

@@ -44,8 +44,6 @@ pub(crate) fn page(digest: &Digest<'_>) -> String {
     text += &models(digest);
     text += &rules(digest);
     text += &hosts(digest);
-    let version = format!("straddle {}, straddle report.", env!("CARGO_PKG_VERSION"));
-    text += &paragraph(&version, "soft foot");
     let _ = writeln!(text, "<script>\n{SCRIPT}</script>");
     document(&title, STYLE, &text)
 }
@@ -171,7 +169,7 @@ fn rules(digest: &Digest<'_>) -> String {
     let headings = ["rule", "finding", "hosts", "disks", "errors", "warnings", "advice"];
     let mut table = Sorted::new("rules", "Findings by rule (straddle explain CODE)", &headings);
     for row in &digest.rules {
-        let mut cells = vec![Cell::of_class("text", row.title.to_owned())];
+        let mut cells = vec![Cell::of_class("text", row.title)];
         cells.extend([row.hosts, row.disks].map(count));
         cells.extend(row.findings.counts().map(count));
         table.0.row(row.code, cells);

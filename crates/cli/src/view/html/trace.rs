@@ -1,15 +1,13 @@
 //! The page of `trace --html`: what the requests of traces do to units.
 
-use std::fmt::Write;
-
 use straddle_trace::{Histogram, SECTOR, UNITS, Volume};
 use straddle_units::ByteCount;
 
 use super::{Cell, Table, document, figure, paragraph};
 use crate::output::plural;
-use crate::view::chart::groups::{Bar, Chart, Group};
 use crate::view::json::trace::Counted;
-use crate::view::text::trace::{headline, sentences};
+use crate::view::svg::amplification;
+use crate::view::text::trace::{headline, ratio, sentences};
 
 const STYLE: &str = include_str!("trace.css");
 
@@ -24,56 +22,12 @@ pub(crate) fn page(counted: &Counted<'_>) -> String {
         text += &paragraph(sentence, if index == 0 { "lead" } else { "soft" });
     }
     if counted.total.writes.requests() > 0 {
-        text += &figure(&chart(counted).as_chart());
+        text += &figure(&amplification(counted));
         text += &units(counted);
         text += &sizes(&counted.total.writes);
     }
     text += &volumes(counted);
-    let version = format!("straddle {}, straddle trace.", env!("CARGO_PKG_VERSION"));
-    text += &paragraph(&version, "soft foot");
     document("What a load does to sectors and units", STYLE, &text)
-}
-
-/// The write amplification on units of each size: the labels of the groups, and the bars of each.
-pub(crate) struct Amplifications {
-    series: Vec<String>,
-    groups: Vec<(String, Vec<Option<f64>>)>,
-}
-
-/// Returns the write amplification on units of each size: as it is, from the best start, and behind the window.
-pub(crate) fn chart(counted: &Counted<'_>) -> Amplifications {
-    let as_is = match counted.start {
-        0 => "as in the trace".to_owned(),
-        start => format!("if the partition starts at sector {start}"),
-    };
-    let mut series = vec![as_is, "aligned".to_owned()];
-    series.extend(counted.window.map(|window| format!("merged within {}", window.within)));
-    let group = |unit: &u64| {
-        let effects = counted.total.writes.effects(*unit)?;
-        let effect = effects.started_at(counted.start);
-        let mut bars = vec![effect.amplification(), counted.account.aligned(*unit)];
-        let merged = counted.total.coalesced.iter().find(|coalesced| coalesced.unit == *unit);
-        bars.extend(merged.map(|merged| merged.amplification(effect.sectors)));
-        Some((ByteCount::new(unit * SECTOR).to_string(), bars))
-    };
-    Amplifications { series, groups: counted.units.iter().filter_map(group).collect() }
-}
-
-impl Amplifications {
-    /// Returns the chart of them.
-    pub(crate) fn as_chart(&self) -> Chart<'_> {
-        let bar = |value: &Option<f64>| Bar { value: *value, published: None };
-        let group =
-            |(label, bars): &'_ (String, Vec<Option<f64>>)| (label.clone(), bars.iter().map(bar).collect());
-        let groups: Vec<(String, Vec<Bar>)> = self.groups.iter().map(group).collect();
-        let groups = self.groups.iter().zip(groups).map(|((label, _), (_, bars))| Group { label, bars });
-        Chart {
-            title: "Bytes written in whole units, relative to the bytes of the writes",
-            axis: "Write amplification (1: no loss)",
-            series: self.series.iter().map(String::as_str).collect(),
-            groups: groups.collect(),
-        }
-    }
 }
 
 fn units(counted: &Counted<'_>) -> String {
@@ -107,7 +61,7 @@ fn units(counted: &Counted<'_>) -> String {
         );
         table.row(&ByteCount::new(unit * SECTOR).to_string(), cells);
     }
-    format!("<section>\n<h2>By unit</h2>\n{}</section>\n", table.html())
+    table.section("By unit")
 }
 
 fn sizes(writes: &Histogram) -> String {
@@ -127,7 +81,7 @@ fn sizes(writes: &Histogram) -> String {
         ];
         table.row(length.as_deref().unwrap_or("2 MiB and more"), cells);
     }
-    format!("<section>\n<h2>By length</h2>\n{}</section>\n", table.html())
+    table.section("By length")
 }
 
 /// Returns the table of volumes with a cell for each size of a unit, darker where more writes are misaligned.
@@ -158,12 +112,12 @@ fn volumes(counted: &Counted<'_>) -> String {
         }));
         table.row(if name.is_empty() { "(no name)" } else { name }, cells);
     }
-    let mut text = format!("<section>\n<h2>By volume</h2>\n{}", table.html());
+    let mut text = table.section("By volume");
     if volumes.len() > LISTED {
         let left = plural(volumes.len() - LISTED, "more volume");
-        let _ = write!(text, "{}", paragraph(&format!("{left}: straddle trace --csv lists all."), "soft"));
+        text += &paragraph(&format!("{left}: straddle trace --csv lists all."), "soft");
     }
-    text + "</section>\n"
+    text
 }
 
 fn share(part: u64, all: u64) -> Cell {
@@ -176,10 +130,4 @@ fn per(part: u64, all: u64) -> Cell {
 
 fn times(amplification: Option<f64>) -> Cell {
     Cell::plain(amplification.map_or_else(super::dash, |times| format!("× {times:.2}")))
-}
-
-fn ratio(part: u64, all: u64) -> f64 {
-    #[allow(clippy::cast_precision_loss, reason = "a figure to print")]
-    let ratio = part as f64 / all.max(1) as f64;
-    ratio
 }

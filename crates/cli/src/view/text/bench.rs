@@ -1,4 +1,4 @@
-//! A sweep as text for people, and as a chart.
+//! A sweep as text for people.
 
 mod verdict;
 
@@ -9,7 +9,6 @@ use straddle_measure::real::Io;
 use straddle_units::ByteCount;
 
 use crate::output::{paint, plural, printable, style};
-use crate::view::chart::svg::{self, Panel, Shape};
 use crate::view::chart::terminal::bar;
 use crate::view::json::bench::{Bench, Turns};
 use crate::view::text::{clock, plain_table, right, trimmed, wrap_to};
@@ -93,7 +92,7 @@ pub(crate) fn sweep(bench: &Bench<'_>, width: usize) -> String {
 }
 
 /// Returns one line that says what was run, on what target, and by which clock.
-fn headline(bench: &Bench<'_>) -> String {
+pub(crate) fn headline(bench: &Bench<'_>) -> String {
     let time = clock(bench.target.clock);
     let overhead = match bench.host.overhead_ns {
         0 => String::new(),
@@ -299,7 +298,7 @@ fn coloured(table: &str, sweep: &Sweep) -> String {
     text
 }
 
-fn ratio(ratio: Ratio) -> String {
+pub(crate) fn ratio(ratio: Ratio) -> String {
     match ratio.margin() {
         // The cheapest arm itself.
         _ if ratio.value <= 1.0 => "1.00".to_owned(),
@@ -335,24 +334,6 @@ fn per_request(samples: &Samples, what: Inside) -> String {
 
 fn amplification(samples: &Samples) -> String {
     samples.write_amplification().map_or_else(|| "-".to_owned(), |factor| format!("{factor:.2}"))
-}
-
-pub(crate) fn svg(bench: &Bench<'_>) -> String {
-    let sweep = bench.sweep;
-    let bars = sweep.arms().iter().map(|arm| svg::Bar {
-        label: arm.offset.to_string(),
-        value: arm.seconds_per_request() * 1e3,
-        caption: format!("{:.2}x", sweep.ratio(arm).value),
-        best: sweep.ratio(arm).is_one(),
-    });
-    let title = format!("{} on {}", bench.workload.name(), bench.target.name);
-    let x_label = format!("offset in logical sectors of {} bytes", bench.logical_sector);
-    let y_label = match bench.target.clock {
-        Clock::Virtual => "ms per request (modelled)",
-        Clock::Wall => "ms per request",
-    };
-    let panel = Panel { title: &title, x_label: &x_label, y_label, shape: Shape::Bars(bars.collect()) };
-    svg::draw(&headline(bench), &[panel])
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Modelled drives as text for people, and as charts.
+//! Modelled drives as text for people.
 
 use std::fmt::Write;
 
@@ -8,7 +8,6 @@ use straddle_drive::profile::{Body, Fit};
 use straddle_units::ByteCount;
 
 use crate::output::{self, paint, printable, style};
-use crate::view::chart::svg::{self, Panel, Remark, Shape};
 use crate::view::chart::terminal::Plot;
 use crate::view::json::drive::{ZoneReport, kind, zones};
 use crate::view::text::{plain_table, trimmed, wrap, wrap_to};
@@ -17,8 +16,6 @@ use crate::view::text::{plain_table, trimmed, wrap, wrap_to};
 const PLOT_HEIGHT: usize = 8;
 /// The greatest width of a curve on the terminal.
 const PLOT_WIDTH: usize = 72;
-/// Steps of the seek curve as SVG. They lie closer together near the start, where the curve bends.
-const SEEK_POINTS: u32 = 400;
 
 /// The least width of a column that is wrapped.
 const LEAST_COLUMN: usize = 30;
@@ -262,58 +259,8 @@ fn folded(row: &str, at: usize) -> String {
     lines.replace('\n', &format!("\n{}", " ".repeat(at))).replacen("", &before, 1)
 }
 
-fn floor(number: f64) -> u32 {
+pub(crate) fn floor(number: f64) -> u32 {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a number of tracks")]
     let whole = number.max(0.0) as u32;
     whole
-}
-
-/// Draws zones and seek curve as SVG; `None` for a drive without them.
-pub(crate) fn svg(profile: &Profile) -> Option<String> {
-    let Body::Disk(disk) = &profile.body else { return None };
-    let panels = [
-        Panel {
-            title: &format!("{}: zones", profile.title),
-            x_label: "track, from the outermost",
-            y_label: "sectors per track",
-            shape: zone_shape(&zones(disk, profile.sectors.physical)),
-        },
-        Panel {
-            title: &format!("{}: seek curve", profile.title),
-            x_label: "tracks moved",
-            y_label: "ms",
-            shape: seek_shape(disk),
-        },
-    ];
-    Some(svg::draw(&format!("{}: zones and seek curve", profile.title), &panels))
-}
-
-fn zone_shape(zones: &[ZoneReport]) -> Shape {
-    let mut points = Vec::new();
-    for zone in zones {
-        let sectors = f64::from(zone.sectors_per_track);
-        points.push((f64::from(zone.first_track), sectors));
-        points.push((f64::from(zone.first_track + zone.tracks), sectors));
-    }
-    let remark = |at: Option<&(f64, f64)>, zone: Option<&ZoneReport>| {
-        at.zip(zone).map(|(at, zone)| Remark { at: *at, text: format!("{:.0} MB/s", zone.megabytes()) })
-    };
-    let remarks = [remark(points.first(), zones.first()), remark(points.last(), zones.last())];
-    Shape::Line { remarks: remarks.into_iter().flatten().collect(), points }
-}
-
-fn seek_shape(disk: &DiskParameters) -> Shape {
-    let seek = &disk.seek;
-    let longest = seek.longest();
-    // Square steps are close together where the curve bends.
-    let square = |step: u32| f64::from(step).powi(2) / f64::from(SEEK_POINTS).powi(2) * f64::from(longest);
-    let distances = (0..=SEEK_POINTS).map(|step| floor(square(step)).max(1));
-    let points: Vec<(f64, f64)> =
-        distances.map(|distance| (f64::from(distance), seek.time(distance).millis())).collect();
-    let average = seek.average();
-    let remarks = points
-        .iter()
-        .find(|point| point.1 >= average.millis())
-        .map(|point| Remark { at: (point.0, point.1), text: format!("average {average}") });
-    Shape::Line { points, remarks: remarks.into_iter().collect() }
 }

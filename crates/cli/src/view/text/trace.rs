@@ -6,7 +6,6 @@ use straddle_trace::{Effect, Format, Histogram, SECTOR, UNITS, Volume};
 use straddle_units::ByteCount;
 
 use crate::output::{self, paint, plural, printable, style};
-use crate::view::chart::svg::{self, Bar, Panel, Shape};
 use crate::view::chart::terminal::{bar, height};
 use crate::view::json::trace::Counted;
 use crate::view::text::{headed, plain_table, right, trimmed, wrap};
@@ -22,7 +21,7 @@ const SIZES: usize = 8;
 /// Sectors of the unit whose starts are drawn.
 const DRAWN: u64 = 8;
 /// Sectors of the larger unit that is put in words.
-const LARGE: u64 = 32;
+pub(crate) const LARGE: u64 = 32;
 
 pub(crate) fn trace(counted: &Counted<'_>) -> String {
     let mut text = format!("{}\n", paint(style::HEADING, &wrap(&headline(counted), "")));
@@ -325,46 +324,7 @@ fn off_boundary(counted: &Counted<'_>) -> Option<String> {
     ))
 }
 
-/// Draws the write amplification on each unit, and what each start costs on one of 16 KiB.
-pub(crate) fn svg(counted: &Counted<'_>) -> String {
-    let writes = &counted.total.writes;
-    let units = counted.units.iter().filter_map(|unit| {
-        let amplification = writes.effects(*unit)?.started_at(counted.start).amplification()?;
-        let label = ByteCount::new(unit * SECTOR).to_string();
-        Some(Bar {
-            label,
-            value: amplification,
-            caption: format!("{amplification:.2} ×"),
-            best: amplification < 1.005,
-        })
-    });
-    let effects = writes.effects(LARGE);
-    let least = effects.as_ref().map_or(0, |effects| effects.best().1.partial);
-    let starts =
-        effects.iter().flat_map(|effects| (0..).zip(effects.all())).map(|(start, effect): (u64, _)| Bar {
-            label: start.to_string(),
-            value: ratio(effect.partial, effect.requests),
-            caption: per_request(effect),
-            best: effect.partial == least,
-        });
-    let panels = [
-        Panel {
-            title: "Bytes written in whole units, per byte of the writes",
-            x_label: "unit",
-            y_label: "write amplification",
-            shape: Shape::Ratios(units.collect()),
-        },
-        Panel {
-            title: "Read-modify-writes per write on units of 16 KiB, by the start of the partition",
-            x_label: "sectors of 512 bytes past a multiple of 16 KiB",
-            y_label: "read-modify-writes",
-            shape: Shape::Bars(starts.collect()),
-        },
-    ];
-    svg::draw(&headline(counted), &panels)
-}
-
-fn per_request(effect: &Effect) -> String {
+pub(crate) fn per_request(effect: &Effect) -> String {
     format!("{:.2}", ratio(effect.partial, effect.requests))
 }
 
@@ -376,7 +336,7 @@ fn share(part: u64, all: u64) -> String {
     format!("{:.1} %", ratio(part, all) * 100.0)
 }
 
-fn ratio(part: u64, all: u64) -> f64 {
+pub(crate) fn ratio(part: u64, all: u64) -> f64 {
     #[allow(clippy::cast_precision_loss, reason = "a figure to print")]
     let ratio = part as f64 / all.max(1) as f64;
     ratio

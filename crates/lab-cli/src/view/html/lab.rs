@@ -1,16 +1,15 @@
 //! The lab steps in a page: charts like the article's figures, tables, and what happened inside the drives.
 
-use straddle_lab::reproduce::experiment::{Direction, LabMeasure, LabStep};
+use straddle_lab::reproduce::experiment::{Direction, LabStep};
 use straddle_lab::reproduce::lab::{Comparison, StepOutcome};
 
 use straddle_cli::view::html::{Cell, Table, capitalised, dash, figure, paragraph};
 
-use super::nearest;
+use super::{COMPARED, compared, compared_cells, modelled};
 use crate::target::of_lab;
 use crate::view::text::number;
-use crate::view::text::reproduce::band;
 use crate::view::text::reproduce::lab::{failures, host, mean, named, published, ran, whose};
-use straddle_cli::view::chart::groups::{Bar, Chart, Group};
+use straddle_cli::view::chart::bars::{Bar, Chart, Group};
 use straddle_cli::view::markup::escaped;
 
 pub(super) fn step(step: &LabStep, outcome: &StepOutcome, limit: Option<f64>) -> String {
@@ -45,56 +44,53 @@ pub(super) fn step(step: &LabStep, outcome: &StepOutcome, limit: Option<f64>) ->
     text + &paragraph(&format!("{}.", ran(step, outcome)), "soft")
 }
 
-fn published_ratio(outcome: &StepOutcome, measure: usize, variant: usize) -> Option<f64> {
+/// Returns the published ratio of a measure, and what the plausible policies give for ours.
+fn published_ratio(outcome: &StepOutcome, measure: usize, variant: Option<usize>) -> Option<&Comparison> {
     let of = |compared: &&Comparison| {
-        compared.unit.is_none() && (compared.measure, compared.variant) == (measure, Some(variant))
+        compared.unit.is_none() && (compared.measure, compared.variant) == (measure, variant)
     };
-    outcome.compared.iter().find(of).map(|compared| compared.published)
+    outcome.compared.iter().find(of)
+}
+
+/// Returns the first arm that is not aligned.
+fn misaligned(step: &LabStep) -> Option<usize> {
+    (0..step.arms.len()).find(|arm| step.aligned() != Some(*arm))
 }
 
 /// Draws one bar per variant, grouped by measure, like the article's figures.
 fn variants_chart(step: &LabStep, outcome: &StepOutcome, direction: Direction, what: &str) -> String {
-    let Some(arm) = (0..step.arms.len()).find(|arm| step.aligned() != Some(*arm)) else {
-        return String::new();
-    };
+    let Some(arm) = misaligned(step) else { return String::new() };
     let measures = step.measures.iter().enumerate().filter(|(_, measure)| measure.direction == direction);
-    let group = |(index, measure): (usize, &'_ LabMeasure)| {
+    let groups = measures.map(|(index, measure)| {
         let bar = |variant| Bar {
-            value: outcome.figure(index, variant, arm).and_then(|figure| figure.ratio),
-            published: published_ratio(outcome, index, variant),
+            published: published_ratio(outcome, index, Some(variant)).map(|it| it.published),
+            ..Bar::of(outcome.figure(index, variant, arm).and_then(|figure| figure.ratio))
         };
-        (measure.title.clone(), (0..step.variants.len()).map(bar).collect::<Vec<_>>())
-    };
-    let groups: Vec<_> = measures.map(group).collect();
-    let title = format!("{}, {what}: time {} over aligned", outcome.ran_on(), step.arms[arm].name);
-    let axis = format!("Time {} / time aligned (1: no loss)", step.arms[arm].name);
+        Group { label: measure.title.clone(), bars: (0..step.variants.len()).map(bar).collect() }
+    });
     figure(&Chart {
-        title: &title,
-        axis: &axis,
-        series: step.variants.iter().map(String::as_str).collect(),
-        groups: groups.iter().map(|(label, bars)| Group { label, bars: bars.clone() }).collect(),
+        title: format!("{}, {what}: time {} over aligned", outcome.ran_on(), step.arms[arm].name),
+        axis: format!("Time {} / time aligned (1: no loss)", step.arms[arm].name),
+        series: step.variants.clone(),
+        groups: groups.collect(),
+        is_of_ratios: true,
+        ..Chart::default()
     })
 }
 
 /// Draws our ratio beside the published one, for each measure.
 fn compared_chart(step: &LabStep, outcome: &StepOutcome) -> String {
-    let Some(arm) = (0..step.arms.len()).find(|arm| step.aligned() != Some(*arm)) else {
-        return String::new();
-    };
-    let group = |(index, measure): (usize, &'_ LabMeasure)| {
+    let Some(arm) = misaligned(step) else { return String::new() };
+    let groups = step.measures.iter().enumerate().map(|(index, measure)| {
         let ours = outcome.figure(index, 0, arm).and_then(|figure| figure.ratio);
-        let of = |compared: &&Comparison| compared.unit.is_none() && compared.measure == index;
-        let published = outcome.compared.iter().find(of).map(|compared| compared.published);
-        (measure.title.clone(), [ours, published].map(|value| Bar { value, published: None }))
-    };
-    let groups: Vec<_> = step.measures.iter().enumerate().map(group).collect();
-    let title = format!("{}: {} over aligned, modelled and published", step.title, step.arms[arm].name);
-    let axis = format!("{} / aligned (1: no loss)", capitalised(&step.arms[arm].name));
+        let published = published_ratio(outcome, index, None);
+        let ours = modelled(ours, published.and_then(|it| it.band.as_ref()));
+        Group { label: measure.title.clone(), bars: vec![ours, Bar::of(published.map(|it| it.published))] }
+    });
     figure(&Chart {
-        title: &title,
-        axis: &axis,
-        series: vec!["modelled", "published"],
-        groups: groups.iter().map(|(label, bars)| Group { label, bars: bars.to_vec() }).collect(),
+        title: format!("{}: {} over aligned, modelled and published", step.title, step.arms[arm].name),
+        axis: format!("{} / aligned (1: no loss)", capitalised(&step.arms[arm].name)),
+        ..compared(groups.collect())
     })
 }
 
@@ -140,11 +136,7 @@ fn ratios(step: &LabStep, outcome: &StepOutcome) -> String {
         }
         if !aligned {
             let mean = |measure| mean(step, outcome, measure, arm).map_or_else(dash, number);
-            table.row_of_class(
-                "total",
-                "mean",
-                (0..step.measures.len()).map(mean).map(Cell::plain).collect(),
-            );
+            table.row("mean", (0..step.measures.len()).map(mean).map(Cell::plain).collect());
         }
         text += &table.html();
     }
@@ -152,24 +144,15 @@ fn ratios(step: &LabStep, outcome: &StepOutcome) -> String {
 }
 
 fn comparisons(step: &LabStep, outcome: &StepOutcome, limit: Option<f64>) -> String {
-    let mut table = Table::new(
-        "Modelled and published",
-        &["compared", "modelled", "published", "error", "band", "nearest policy", ""],
-    );
+    let mut table = Table::new("Modelled and published", &[&COMPARED[..], &["note"]].concat());
     for compared in &outcome.compared {
         let unit = compared.unit.map_or("", |unit| unit.unit());
         let value = |value: f64| format!("{} {unit}", number(value)).trim_end().to_owned();
-        table.row(
-            &named(step, compared),
-            vec![
-                Cell::plain(compared.ours.map_or_else(dash, value)),
-                Cell::plain(published(compared)),
-                Cell::error(compared.error(), limit.filter(|limit| !compared.is_explained(*limit))),
-                Cell::plain(compared.band.as_ref().map_or_else(dash, band)),
-                Cell::plain(nearest(compared.band.as_ref(), compared.published)),
-                Cell::plain(compared.note.clone().unwrap_or_default()),
-            ],
-        );
+        let figures = [compared.ours.map_or_else(dash, value), published(compared)];
+        let error = (compared.error(), limit.filter(|limit| !compared.is_explained(*limit)));
+        let mut cells = compared_cells(figures, error, compared.band.as_ref(), Some(compared.published));
+        cells.push(Cell::of_class("text", compared.note.clone().unwrap_or_default()));
+        table.row(&named(step, compared), cells);
     }
     table.html()
 }

@@ -1,0 +1,145 @@
+//! Results as drawings: the files of `--svg`, and the charts that pages share with them.
+
+use straddle_drive::Profile;
+use straddle_drive::disk::DiskParameters;
+use straddle_drive::profile::Body;
+use straddle_measure::bench::Clock;
+use straddle_trace::SECTOR;
+use straddle_units::ByteCount;
+
+use crate::view::chart::bars::{Bar, Chart, Group};
+use crate::view::chart::curve::{Curve, Remark};
+use crate::view::chart::svg::{Panel, draw};
+use crate::view::json::bench::Bench;
+use crate::view::json::drive::{ZoneReport, zones};
+use crate::view::json::trace::Counted;
+use crate::view::text::bench::{headline as bench_headline, ratio};
+use crate::view::text::drive::floor;
+use crate::view::text::trace::{LARGE, headline, per_request, ratio as share};
+
+/// Steps of the seek curve. They lie closer together near the start, where the curve bends.
+const SEEK_POINTS: u32 = 400;
+
+/// Draws the time per request at each offset.
+pub(crate) fn bench(bench: &Bench<'_>) -> String {
+    let sweep = bench.sweep;
+    let groups = sweep.arms().iter().map(|arm| {
+        let (relative, each) = (sweep.ratio(arm), arm.seconds_per_request() * 1e3);
+        let margin = relative.margin().map(|margin| margin / relative.value * each);
+        let bar = Bar {
+            interval: margin.filter(|_| relative.value > 1.0).map(|margin| (each - margin, each + margin)),
+            shown: Some(format!("× {}", ratio(relative))),
+            is_best: relative.is_one(),
+            ..Bar::of(Some(each))
+        };
+        Group { label: arm.offset.to_string(), bars: vec![bar] }
+    });
+    let how = match bench.target.clock {
+        Clock::Virtual => " (modelled)",
+        Clock::Wall => "",
+    };
+    let chart = Chart {
+        title: format!("{} on {}", bench.workload.name(), bench.target.name),
+        axis: format!(
+            "ms per request{how}, by offset in logical sectors of {} bytes; ×: over the cheapest",
+            bench.logical_sector
+        ),
+        series: vec!["time per request".to_owned()],
+        groups: groups.collect(),
+        interval: "95 % interval of the ratio",
+        is_of_ratios: false,
+    };
+    draw(&bench_headline(bench), &[Panel::Bars(chart)])
+}
+
+/// Draws zones and seek curve; `None` for a drive without them.
+pub(crate) fn drive(profile: &Profile) -> Option<String> {
+    let Body::Disk(disk) = &profile.body else { return None };
+    let (zones_title, seek_title) =
+        (format!("{}: zones", profile.title), format!("{}: seek curve", profile.title));
+    let (points, remarks) = zone_curve(&zones(disk, profile.sectors.physical));
+    let (x_label, y_label) = ("track, from the outermost", "sectors per track");
+    let zones = Curve { title: &zones_title, x_label, y_label, points, remarks };
+    let (points, remarks) = seek_curve(disk);
+    let seek = Curve { title: &seek_title, x_label: "tracks moved", y_label: "ms", points, remarks };
+    let panels = [Panel::Curve(zones), Panel::Curve(seek)];
+    Some(draw(&format!("{}: zones and seek curve", profile.title), &panels))
+}
+
+fn zone_curve(zones: &[ZoneReport]) -> (Vec<(f64, f64)>, Vec<Remark>) {
+    let mut points = Vec::new();
+    for zone in zones {
+        let sectors = f64::from(zone.sectors_per_track);
+        points.push((f64::from(zone.first_track), sectors));
+        points.push((f64::from(zone.first_track + zone.tracks), sectors));
+    }
+    let remark = |at: Option<&(f64, f64)>, zone: Option<&ZoneReport>| {
+        at.zip(zone).map(|(at, zone)| Remark { at: *at, text: format!("{:.0} MB/s", zone.megabytes()) })
+    };
+    let remarks = [remark(points.first(), zones.first()), remark(points.last(), zones.last())];
+    let remarks = remarks.into_iter().flatten().collect();
+    (points, remarks)
+}
+
+fn seek_curve(disk: &DiskParameters) -> (Vec<(f64, f64)>, Vec<Remark>) {
+    let seek = &disk.seek;
+    let longest = seek.longest();
+    // Square steps are close together where the curve bends.
+    let square = |step: u32| f64::from(step).powi(2) / f64::from(SEEK_POINTS).powi(2) * f64::from(longest);
+    let distances = (0..=SEEK_POINTS).map(|step| floor(square(step)).max(1));
+    let points: Vec<(f64, f64)> =
+        distances.map(|distance| (f64::from(distance), seek.time(distance).millis())).collect();
+    let average = seek.average();
+    let at = points.iter().find(|point| point.1 >= average.millis());
+    let remarks = at.map(|at| Remark { at: *at, text: format!("average {average}") }).into_iter().collect();
+    (points, remarks)
+}
+
+/// Draws the write amplification on each unit, and what each start costs on one of 16 KiB.
+pub(crate) fn trace(counted: &Counted<'_>) -> String {
+    let effects = counted.total.writes.effects(LARGE);
+    let least = effects.as_ref().map_or(0, |effects| effects.best().1.partial);
+    let starts = effects.iter().flat_map(|effects| (0..).zip(effects.all()));
+    let groups = starts.map(|(start, effect): (u64, _)| {
+        let bar = Bar {
+            shown: Some(per_request(effect)),
+            is_best: effect.partial == least,
+            ..Bar::of(Some(share(effect.partial, effect.requests)))
+        };
+        Group { label: start.to_string(), bars: vec![bar] }
+    });
+    let starts = Chart {
+        title: "Read-modify-writes per write on units of 16 KiB, by the start of the partition".to_owned(),
+        axis: "Read-modify-writes per write, by sectors of 512 bytes past a multiple of 16 KiB".to_owned(),
+        series: vec!["read-modify-writes".to_owned()],
+        groups: groups.collect(),
+        ..Chart::default()
+    };
+    draw(&headline(counted), &[Panel::Bars(amplification(counted)), Panel::Bars(starts)])
+}
+
+/// Returns the write amplification on units of each size: as it is, from the best start, and behind the window.
+pub(crate) fn amplification(counted: &Counted<'_>) -> Chart {
+    let as_is = match counted.start {
+        0 => "as in the trace".to_owned(),
+        start => format!("if the partition starts at sector {start}"),
+    };
+    let mut series = vec![as_is, "aligned".to_owned()];
+    series.extend(counted.window.map(|window| format!("merged within {}", window.within)));
+    let group = |unit: &u64| {
+        let effect = counted.total.writes.effects(*unit)?.started_at(counted.start);
+        let merged = counted.total.coalesced.iter().find(|coalesced| coalesced.unit == *unit);
+        let merged = merged.map(|merged| merged.amplification(effect.sectors));
+        let bars = [effect.amplification(), counted.account.aligned(*unit)].into_iter().chain(merged);
+        let label = ByteCount::new(unit * SECTOR).to_string();
+        Some(Group { label, bars: bars.map(Bar::of).collect() })
+    };
+    Chart {
+        title: "Bytes written in whole units, per byte of the writes".to_owned(),
+        axis: "Write amplification (1: no loss)".to_owned(),
+        series,
+        groups: counted.units.iter().filter_map(group).collect(),
+        is_of_ratios: true,
+        ..Chart::default()
+    }
+}
