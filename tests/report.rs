@@ -345,6 +345,16 @@ fn the_page_is_one_file_and_its_names_are_no_markup() {
         assert!(!page.contains(absent), "{absent}");
     }
     assert_eq!(rows(&page).len(), 4, "it needs no script");
+    // The next step for a disk, with its warning, and what the rule is that leads to it.
+    for part in [
+        "<b>Back up first",
+        "straddle realign wrong.img",
+        "href=\"#S001\"",
+        "id=\"S001\"",
+        "report audits --html",
+    ] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
     assert!(page.contains("Modelled means"));
     if !std::env::split_paths(tools::PATH).any(|folder| folder.join("chromium").is_file()) {
         skipped("chromium is not installed");
@@ -365,6 +375,9 @@ fn the_page_is_one_file_and_its_names_are_no_markup() {
     let plain: Vec<&&str> = names.iter().filter(|name| !name.starts_with("&lt;")).collect();
     assert_eq!(plain, [&"db1", &"web2", &"web10"]);
     assert!(by_name.contains("aria-sort=\"ascending\""));
+    let filter =
+        "const f = document.querySelector('input'); f.value = 'WEB2'; f.dispatchEvent(new Event('input'));";
+    assert_eq!(browsed(&dir, filter).matches("<tr hidden").count(), 3 + 2, "hosts and disks of other names");
     // Most disks first, and fewest first.
     let first = |page: &str| rows(page)[0].to_owned();
     let most = first(&browsed(&dir, &press(1)));
@@ -373,7 +386,7 @@ fn the_page_is_one_file_and_its_names_are_no_markup() {
     assert!(fewest == "web10" || fewest == "db1", "{fewest}");
 }
 
-/// A host has more disks than are shown: those with errors are not behind those with warnings.
+/// Those with errors are not behind those with warnings.
 #[test]
 fn the_worst_disks_of_a_host_are_shown_first() {
     if !present(&["sfdisk", "mkfs.ext4"]) {
@@ -390,7 +403,7 @@ fn the_worst_disks_of_a_host_are_shown_first() {
     assert_eq!(said, [None, Some(json!("error")), None], "{value}");
     report(&dir, &["--html", "page.html", "host.json"]);
     let page = fs::read_to_string(dir.join("page.html")).unwrap();
-    let (_, worst) = page.split_once("id=\"worst\"").unwrap();
+    let (_, worst) = page.split_once("id=\"disks\"").unwrap();
     let place = |name: &str| worst.find(name).unwrap_or_else(|| panic!("{name}: {worst}"));
     assert!(place("z.img") < place("a.img"), "{worst}");
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use straddle_units::{Boundary, ByteCount, ByteOffset};
 
 use crate::catalogue::Code;
@@ -101,7 +101,7 @@ impl Command {
 }
 
 /// What the commands of a fix do to stored data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Risk {
     /// Nothing: the data stays, and stays where it is.
@@ -110,6 +110,17 @@ pub enum Risk {
     Backup,
     /// All data on the devices or partitions named in the commands is lost.
     Destroys,
+}
+
+impl Risk {
+    /// The warning to print before the commands, in one sentence.
+    pub const fn warning(self) -> Option<&'static str> {
+        match self {
+            Self::Safe => None,
+            Self::Backup => Some("back up first"),
+            Self::Destroys => Some("THIS REFORMATS: EVERYTHING ON DEVICE IS LOST; back up first"),
+        }
+    }
 }
 
 impl std::fmt::Display for Risk {
@@ -168,12 +179,7 @@ impl Fix {
 
     /// The warning to print before the commands, in one sentence.
     pub fn warning(&self) -> Option<&'static str> {
-        match self.risk {
-            Risk::Safe => None,
-            _ if self.commands.is_empty() => None,
-            Risk::Backup => Some("back up first"),
-            Risk::Destroys => Some("THIS REFORMATS: EVERYTHING ON DEVICE IS LOST; back up first"),
-        }
+        self.risk.warning().filter(|_| !self.commands.is_empty())
     }
 
     /// Whether one of its commands writes a partition table, here or on a copy.

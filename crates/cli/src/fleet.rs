@@ -1,7 +1,7 @@
 //! The audits of many hosts, merged.
 //!
 //! Invariants: it counts what audits say and judges nothing itself. What it keeps of an audit is a
-//! few words a disk, so that memory grows with the number of disks and findings, not with the size of the audits.
+//! few words and a fix a disk, so that memory grows with the number of disks and findings, not with the size of the audits.
 
 mod digest;
 mod read;
@@ -13,8 +13,8 @@ use serde::Serialize;
 use straddle_audit::Severity;
 use straddle_audit::examine::CostSource;
 
-pub(crate) use self::digest::{CostRow, Detail, Digest, HostRow};
-pub(crate) use self::read::{Document, Input, inputs, read};
+pub(crate) use self::digest::{CostRow, Detail, Digest};
+pub(crate) use self::read::{Document, Fix, Input, inputs, read};
 use crate::view::json::Status;
 
 /// The group of disks that audits of images are counted in.
@@ -163,6 +163,10 @@ struct Disk {
     class: Class,
     findings: Vec<Found>,
     price: Option<Price>,
+    /// The fix of the first of the most severe findings that have one.
+    fix: Option<Fix>,
+    /// Why it could not be judged.
+    unjudged: Option<String>,
 }
 
 #[derive(Debug)]
@@ -226,11 +230,16 @@ impl Fleet {
     }
 
     fn disk(&mut self, target: read::Target) -> Disk {
-        let mut price = None::<Price>;
+        let (mut price, mut fix) = (None::<Price>, None::<(Severity, Fix)>);
         let mut findings = Vec::with_capacity(target.findings.len());
         for found in target.findings {
             if straddle_audit::rule(&found.code).is_none() {
                 self.titles.entry(found.code.clone()).or_insert(found.title);
+            }
+            if let Some(own) = found.fix.filter(|_| found.severity > Severity::Advice)
+                && fix.as_ref().is_none_or(|(severity, _)| *severity < found.severity)
+            {
+                fix = Some((found.severity, own));
             }
             findings.push(Found { code: found.code, severity: found.severity, partition: found.partition });
             let cost = found.cost.filter(|cost| cost.random_write_ratio.is_finite());
@@ -246,7 +255,9 @@ impl Fleet {
             }
         }
         let (model, class) = (model(target.device), class(target.status, target.misaligned));
-        Disk { name: target.target, model, class, findings, price }
+        let unjudged = target.error.or(target.reason);
+        let unjudged = unjudged.filter(|_| matches!(class, Class::NotJudged | Class::Failed));
+        Disk { name: target.target, model, class, findings, price, fix: fix.map(|(_, fix)| fix), unjudged }
     }
 
     /// Returns the title of a rule.

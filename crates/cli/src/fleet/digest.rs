@@ -7,10 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use straddle_audit::Severity;
 
-use super::{Class, Disk, Fleet, Found, Host, Price, PricedBy, Severities, Skipped, Tally};
-
-/// The hosts of which details are shown.
-const WORST: usize = 10;
+use super::{Class, Disk, Fix, Fleet, Found, Host, Price, PricedBy, Severities, Skipped, Tally};
 
 /// What is shown.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -98,19 +95,22 @@ pub(crate) struct HostRow<'a> {
     /// The time of random writes behind its worst start over their time when aligned; absent without a cost.
     #[serde(rename = "worst_random_write_ratio", skip_serializing_if = "Option::is_none")]
     pub(crate) cost: Option<f64>,
-    /// Its disks with errors or warnings, for the worst hosts only.
+    /// Its disks with errors or warnings, and those that could not be judged, the worst first.
     #[serde(skip)]
     pub(crate) details: Vec<Detail<'a>>,
 }
 
-/// A disk with errors or warnings.
+/// A disk that needs attention.
 #[derive(Debug)]
 pub(crate) struct Detail<'a> {
     pub(crate) disk: &'a str,
     pub(crate) model: &'a str,
     /// The errors and warnings: code, title, and partitions.
     pub(crate) findings: Vec<(&'a str, &'a str, Vec<u32>)>,
-    pub(crate) cost: Option<(f64, Option<f64>, &'a PricedBy)>,
+    pub(crate) cost: Option<f64>,
+    pub(crate) fix: Option<&'a Fix>,
+    /// Why it could not be judged.
+    pub(crate) unjudged: Option<&'a str>,
 }
 
 impl Fleet {
@@ -130,14 +130,8 @@ impl Fleet {
         models.sort_by_key(|row| (Reverse(row.tally.misaligned()), Reverse(row.tally.disks), row.model));
         let costs = self.prices.iter().filter_map(|by| cost(by, prices.get(by)?)).collect();
         let mut hosts: Vec<HostRow<'_>> =
-            self.hosts.iter().map(|(name, host)| host_row(name, host)).collect();
+            self.hosts.iter().map(|(name, host)| self.host_row(name, host)).collect();
         hosts.sort_by(worst_first);
-        for row in hosts.iter_mut().take(WORST) {
-            let disks = self.hosts.get(row.host).map(|host| &*host.disks).unwrap_or_default();
-            let mut disks: Vec<&Disk> = disks.iter().collect();
-            disks.sort_by_key(|disk| disk.class);
-            row.details = disks.into_iter().filter_map(|disk| self.detail(disk)).collect();
-        }
         Digest {
             tally,
             named_by_files: self.hosts.values().filter(|host| host.is_named_by_file).count(),
@@ -177,9 +171,27 @@ impl Fleet {
         rows
     }
 
-    /// Describes a disk with errors or warnings.
+    fn host_row<'a>(&'a self, name: &'a str, host: &'a Host) -> HostRow<'a> {
+        let mut tally = Tally::default();
+        let mut codes = BTreeSet::new();
+        for disk in &host.disks {
+            tally.add(disk);
+            let found = disk.findings.iter().filter(|it| it.severity > Severity::Advice);
+            codes.extend(found.map(|found| (Reverse(found.severity), found.code.as_str())));
+        }
+        let mut seen = BTreeSet::new();
+        let codes = codes.into_iter().map(|(_, code)| code).filter(|code| seen.insert(*code)).collect();
+        let prices = host.disks.iter().filter_map(|disk| disk.price.as_ref());
+        let cost = prices.map(|price| price.ratio).max_by(f64::total_cmp);
+        let mut disks: Vec<&Disk> = host.disks.iter().collect();
+        disks.sort_by_key(|disk| (disk.class, natural(&disk.name)));
+        let details = disks.into_iter().filter_map(|disk| self.detail(disk)).collect();
+        HostRow { host: name, tally, codes, cost, details }
+    }
+
+    /// Describes a disk that needs attention.
     fn detail<'a>(&'a self, disk: &'a Disk) -> Option<Detail<'a>> {
-        if !matches!(disk.class, Class::Errors | Class::Warnings | Class::Others) {
+        if matches!(disk.class, Class::Aligned | Class::Blank) {
             return None;
         }
         let mut findings: Vec<(&str, &str, Vec<u32>)> = Vec::new();
@@ -192,8 +204,9 @@ impl Fleet {
                 None => findings.push((code, self.title(code), partition.iter().copied().collect())),
             }
         }
-        let cost = disk.price.as_ref().map(|price| (price.ratio, price.wear, &price.by));
-        Some(Detail { disk: &disk.name, model: &disk.model, findings, cost })
+        let cost = disk.price.as_ref().map(|price| price.ratio);
+        let (fix, unjudged) = (disk.fix.as_ref(), disk.unjudged.as_deref());
+        Some(Detail { disk: &disk.name, model: &disk.model, findings, cost, fix, unjudged })
     }
 }
 
@@ -205,22 +218,6 @@ fn cost<'a>(by: &'a PricedBy, prices: &[&Price]) -> Option<CostRow<'a>> {
     Some(CostRow { by, disks: ratios.len(), median, worst: *ratios.last()?, wear })
 }
 
-fn host_row<'a>(name: &'a str, host: &'a Host) -> HostRow<'a> {
-    let mut tally = Tally::default();
-    let mut codes = BTreeSet::new();
-    let mut cost = None::<f64>;
-    for disk in &host.disks {
-        tally.add(disk);
-        let found = disk.findings.iter().filter(|it| it.severity > Severity::Advice);
-        codes.extend(found.map(|found| (Reverse(found.severity), found.code.as_str())));
-        cost =
-            disk.price.as_ref().map(|price| cost.map_or(price.ratio, |cost| cost.max(price.ratio))).or(cost);
-    }
-    let mut seen = BTreeSet::new();
-    let codes = codes.into_iter().map(|(_, code)| code).filter(|code| seen.insert(*code)).collect();
-    HostRow { host: name, tally, codes, cost, details: Vec::new() }
-}
-
 fn worst_first(a: &HostRow<'_>, b: &HostRow<'_>) -> std::cmp::Ordering {
     let counts = |row: &HostRow<'_>| (row.tally.errors, row.tally.warnings);
     let rest = |row: &HostRow<'_>| (row.tally.others, row.tally.failed, row.tally.not_judged);
@@ -229,5 +226,30 @@ fn worst_first(a: &HostRow<'_>, b: &HostRow<'_>) -> std::cmp::Ordering {
         .cmp(&counts(a))
         .then_with(|| ratio(b).total_cmp(&ratio(a)))
         .then_with(|| rest(b).cmp(&rest(a)))
+        .then_with(|| natural(a.host).cmp(&natural(b.host)))
         .then_with(|| a.host.cmp(b.host))
+}
+
+/// The parts of a name by which it sorts, numbers as such: `web2` before `web10`.
+fn natural(name: &str) -> Vec<(usize, &[u8])> {
+    let parts = name.as_bytes().chunk_by(|a, b| a.is_ascii_digit() == b.is_ascii_digit());
+    parts
+        .map(|part| {
+            let zeros = part.iter().take_while(|byte| **byte == b'0').count();
+            let number = &part[zeros..];
+            if part[0].is_ascii_digit() { (number.len(), number) } else { (usize::MAX, part) }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_in_names_sort_as_numbers() {
+        let mut names = ["web10", "db", "web2a", "", "web02", "10", "web2", "9", "web"];
+        names.sort_by_key(|name: &&'static str| natural(name));
+        assert_eq!(names, ["", "9", "10", "db", "web", "web02", "web2", "web2a", "web10"]);
+    }
 }

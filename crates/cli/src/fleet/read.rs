@@ -8,8 +8,8 @@ use std::rc::Rc;
 
 use serde::de::{Error as _, IgnoredAny};
 use serde::{Deserialize, Deserializer};
-use straddle_audit::Severity;
 use straddle_audit::examine::CostSource;
+use straddle_audit::{Risk, Severity};
 
 use super::Skipped;
 use crate::view::json::Status;
@@ -49,6 +49,8 @@ pub(super) struct Target {
     pub(super) status: Status,
     pub(super) misaligned: Option<Severity>,
     pub(super) device: Option<Device>,
+    pub(super) error: Option<String>,
+    pub(super) reason: Option<String>,
     pub(super) findings: Vec<Finding>,
 }
 
@@ -66,6 +68,21 @@ pub(super) struct Finding {
     pub(super) title: String,
     pub(super) partition: Option<u32>,
     pub(super) cost: Option<Cost>,
+    pub(super) fix: Option<Fix>,
+}
+
+/// How a finding is fixed.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Fix {
+    pub(crate) summary: String,
+    pub(crate) commands: Vec<Command>,
+    pub(crate) risk: Option<Risk>,
+    pub(crate) caution: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Command {
+    pub(crate) line: String,
 }
 
 #[derive(Debug, Deserialize)]

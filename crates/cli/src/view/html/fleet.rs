@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use straddle_audit::examine::CostSource;
 
-use super::{Cell, Table, dash, document, paragraph};
-use crate::fleet::{CostRow, Detail, Digest, HostRow, Tally};
+use super::{Cell, Table, capitalised, dash, document, paragraph};
+use crate::fleet::{Detail, Digest, Fix, Tally};
 use crate::output::plural;
 use crate::view::markup::escaped;
 use crate::view::text::fleet::sentences;
@@ -16,8 +16,6 @@ const SCRIPT: &str = include_str!("sort.js");
 
 /// What could not be read, of which the names are shown.
 const NAMED: usize = 50;
-/// The disks shown of each of the worst hosts.
-const DISKS: usize = 8;
 
 /// The colour class of each part of the bar, by name.
 const COLOURS: [(&str, &str); 7] = [
@@ -39,11 +37,15 @@ pub(crate) fn page(digest: &Digest<'_>) -> String {
     }
     text += &strip(&digest.tally);
     text += &skipped(digest);
-    text += &costs(&digest.costs);
-    text += &worst(digest);
+    if digest.costs.iter().any(|row| row.by.source == CostSource::Modelled) {
+        let modelled = "Modelled means computed with a model of that drive (straddle check --cost drive:NAME), not measured \
+                        on these hosts.";
+        text += &paragraph(modelled, "soft");
+    }
+    text += &disks(digest);
+    text += &hosts(digest);
     text += &models(digest);
     text += &rules(digest);
-    text += &hosts(digest);
     let _ = writeln!(text, "<script>\n{SCRIPT}</script>");
     document(&title, STYLE, &text)
 }
@@ -80,101 +82,104 @@ fn skipped(digest: &Digest<'_>) -> String {
     text + "</ul>\n</details>\n"
 }
 
-fn costs(costs: &[CostRow<'_>]) -> String {
-    if costs.is_empty() {
-        return String::new();
+/// Lists the disks that need attention, with the next step for each.
+fn disks(digest: &Digest<'_>) -> String {
+    let headings = ["host", "disk", "model", "findings", "write time", "next step"];
+    let caption = "Disks with errors or warnings, and those that could not be judged, the worst host first";
+    let mut table = sortable("disks", caption, &headings);
+    for (host, disk) in digest.hosts.iter().flat_map(|row| row.details.iter().map(|disk| (row.host, disk))) {
+        let cells = vec![
+            Cell::of_class("text", disk.disk),
+            Cell::of_class("text", disk.model),
+            Cell::html("text", found(disk)),
+            times(disk.cost),
+            Cell::html("text", next_step(disk)),
+        ];
+        table.row(host, cells);
     }
-    let mut text = "<section>\n<h2 id=\"cost\">What misalignment costs</h2>\n".to_owned();
-    let mut table = Table::new(
-        "Time of random writes behind the worst start of a disk, and bytes written to flash (wear), over those when aligned",
-        &["drive", "source", "disks", "median time", "worst time", "worst wear"],
-    );
-    for CostRow { by, disks, median, worst, wear } in costs {
-        let ratio = |ratio: f64| Cell::plain(format!("× {}", number(ratio)));
-        let wear = wear.map_or_else(|| Cell::plain(dash()), ratio);
-        let cells =
-            vec![Cell::plain(by.source.to_string()), count(*disks), ratio(*median), ratio(*worst), wear];
-        table.row(&by.drive, cells);
-    }
-    text += &table.html();
-    let modelled = "Modelled means computed with a model of that drive (straddle check --cost drive:NAME), not \
-                    measured on these hosts.";
-    if costs.iter().any(|row| row.by.source == CostSource::Modelled) {
-        text += &paragraph(modelled, "soft");
-    }
-    text + "</section>\n"
+    table.section("What to do")
 }
 
-/// Describes the worst hosts, disk by disk.
-fn worst(digest: &Digest<'_>) -> String {
-    let bad: Vec<&HostRow<'_>> = digest.hosts.iter().filter(|row| !row.details.is_empty()).collect();
-    if bad.is_empty() {
-        return String::new();
+/// Returns the findings of a disk, or why it could not be judged.
+fn found(disk: &Detail<'_>) -> String {
+    if let Some(why) = disk.unjudged {
+        return escaped(why);
     }
-    let mut text = "<section>\n<h2 id=\"worst\">Worst hosts</h2>\n".to_owned();
-    for row in bad {
-        let _ = writeln!(text, "<h3>{}</h3>\n<ul>", escaped(row.host));
-        for disk in row.details.iter().take(DISKS) {
-            text += &detail(disk);
-        }
-        if row.details.len() > DISKS {
-            let _ = writeln!(text, "<li>and {} more</li>", row.details.len() - DISKS);
-        }
-        text += "</ul>\n";
-    }
-    text + "</section>\n"
-}
-
-fn detail(disk: &Detail<'_>) -> String {
-    let mut text = format!("<li><code>{}</code> ({})", escaped(disk.disk), escaped(disk.model));
     if disk.findings.is_empty() {
-        text += ": with another disk, where the finding is listed";
+        return "with another disk, where the finding is listed".to_owned();
     }
-    for (index, (code, title, partitions)) in disk.findings.iter().enumerate() {
-        let separator = if index == 0 { ":" } else { ";" };
-        let _ = write!(text, "{separator} {} {}", escaped(code), escaped(title));
-        if !partitions.is_empty() {
-            let noun = if partitions.len() == 1 { "partition" } else { "partitions" };
-            let numbers: Vec<String> = partitions.iter().map(u32::to_string).collect();
-            let _ = write!(text, " ({noun} {})", numbers.join(", "));
-        }
+    let each = |(code, title, partitions): &(&str, &str, Vec<u32>)| {
+        let numbers: Vec<String> = partitions.iter().map(u32::to_string).collect();
+        let on = match numbers.len() {
+            0 => String::new(),
+            1 => format!(" (partition {})", numbers.concat()),
+            _ => format!(" (partitions {})", numbers.join(", ")),
+        };
+        format!("{} {}{on}", linked(code), escaped(title))
+    };
+    disk.findings.iter().map(each).collect::<Vec<_>>().join("<br>")
+}
+
+/// Returns the fix of the most severe finding: what it does, what comes before it, and its commands.
+fn next_step(disk: &Detail<'_>) -> String {
+    let Some(Fix { summary, commands, risk, caution }) = disk.fix else {
+        let step = match disk.unjudged {
+            Some(_) => "Correct that, and audit it again",
+            None => "See the rule",
+        };
+        return step.to_owned();
+    };
+    let warning = risk.and_then(|risk| risk.warning()).filter(|_| !commands.is_empty());
+    let before: Vec<&str> = warning.into_iter().chain(caution.as_deref()).collect();
+    let mut text = escaped(&capitalised(summary));
+    if !before.is_empty() {
+        let _ = write!(text, "<br><b>{}</b>", escaped(&capitalised(&before.join("; "))));
     }
-    if let Some((ratio, wear, by)) = disk.cost {
-        let wear = wear.map(|wear| format!(" and write {} times as many bytes to flash", number(wear)));
-        let (drive, wear) = (escaped(&by.drive), wear.unwrap_or_default());
-        let (ratio, source) = (number(ratio), by.source);
-        let _ = write!(text, "; random writes take {ratio} times as long{wear} ({source} on {drive})");
+    if !commands.is_empty() {
+        let lines: Vec<String> = commands.iter().map(|command| escaped(&command.line)).collect();
+        let _ = write!(text, "<pre>{}</pre>", lines.join("\n"));
     }
-    text + "</li>\n"
+    text
+}
+
+/// Returns the code of a rule as a link to its explanation, if this version has the rule.
+fn linked(code: &str) -> String {
+    match straddle_audit::rule(code) {
+        Some(_) => format!("<a href=\"#{code}\">{code}</a>"),
+        None => escaped(code),
+    }
 }
 
 fn models(digest: &Digest<'_>) -> String {
     let headings =
         ["model", "disks", "misaligned", "other findings", "aligned", "errors", "warnings", "advice"];
-    let mut table = Sorted::new("models", "Disks by model", &headings);
+    let mut table = sortable("models", "Disks by model", &headings);
     for row in &digest.models {
         let tally = &row.tally;
         let mut cells = vec![count(tally.disks), share(tally)];
         cells.extend([tally.others, tally.aligned].map(count));
         cells.extend(tally.findings.counts().map(count));
-        table.0.row(row.model, cells);
+        table.row(row.model, cells);
     }
     table.section("By drive model")
 }
 
 fn rules(digest: &Digest<'_>) -> String {
-    if digest.rules.is_empty() {
-        return String::new();
-    }
     let headings = ["rule", "finding", "hosts", "disks", "errors", "warnings", "advice"];
-    let mut table = Sorted::new("rules", "Findings by rule (straddle explain CODE)", &headings);
+    let mut table = sortable("rules", "Findings by rule", &headings);
     for row in &digest.rules {
         let mut cells = vec![Cell::of_class("text", row.title)];
         cells.extend([row.hosts, row.disks].map(count));
         cells.extend(row.findings.counts().map(count));
-        table.0.row(row.code, cells);
+        table.row_of(&linked(row.code), cells);
     }
-    table.section("By rule")
+    let mut text = table.section("By rule");
+    for rule in digest.rules.iter().filter_map(|row| straddle_audit::rule(row.code)) {
+        let _ = writeln!(text, "<h3 id=\"{0}\">{0}: {1}</h3>", rule.code, escaped(rule.title));
+        let parts = [("", rule.what), ("Why: ", rule.why), ("Cost: ", rule.cost), ("Fix: ", rule.fix)];
+        parts.iter().for_each(|(name, part)| text += &paragraph(&format!("{name}{part}"), ""));
+    }
+    text
 }
 
 fn hosts(digest: &Digest<'_>) -> String {
@@ -190,15 +195,16 @@ fn hosts(digest: &Digest<'_>) -> String {
         "write time",
         "rules",
     ];
-    let mut table = Sorted::new("hosts", "Every host, the worst first", &headings);
+    let mut table = sortable("hosts", "Every host, the worst first", &headings);
     for row in &digest.hosts {
         let tally = &row.tally;
         let mut cells = vec![count(tally.disks), share(tally)];
         cells.extend([tally.others, tally.not_judged + tally.failed].map(count));
         cells.extend(tally.findings.counts().map(count));
-        cells.push(Cell::plain(row.cost.map_or_else(dash, |ratio| format!("× {}", number(ratio)))));
-        cells.push(Cell::of_class("text", row.codes.join(" ")));
-        table.0.row(row.host, cells);
+        cells.push(times(row.cost));
+        let codes: Vec<String> = row.codes.iter().map(|code| linked(code)).collect();
+        cells.push(Cell::html("text", codes.join(" ")));
+        table.row(row.host, cells);
     }
     table.section("All hosts")
 }
@@ -206,6 +212,10 @@ fn hosts(digest: &Digest<'_>) -> String {
 fn count(count: usize) -> Cell {
     let class = if count == 0 { "zero" } else { "" };
     Cell::of_class(class, count.to_string())
+}
+
+fn times(ratio: Option<f64>) -> Cell {
+    Cell::plain(ratio.map_or_else(dash, |ratio| format!("× {}", number(ratio))))
 }
 
 /// Returns the share of misaligned disks, with a bar.
@@ -218,15 +228,7 @@ fn share(tally: &Tally) -> Cell {
     }
 }
 
-/// A table that a script lets sort by column.
-struct Sorted(Table);
-
-impl Sorted {
-    fn new(id: &str, caption: &str, headings: &[&str]) -> Self {
-        Self(Table::with(&format!(" id=\"{id}\" class=\"sortable\""), caption, headings))
-    }
-
-    fn section(self, title: &str) -> String {
-        format!("<section>\n<h2>{title}</h2>\n{}</section>\n", self.0.html())
-    }
+/// Begins a table that a script lets sort by column.
+fn sortable(id: &str, caption: &str, headings: &[&str]) -> Table {
+    Table::with(&format!(" id=\"{id}\" class=\"sortable\""), caption, headings)
 }
