@@ -166,7 +166,7 @@ fn a_disk_that_may_hide_its_sectors_is_in_doubt_from_sector_63() {
         let findings = list(&report["targets"][0], "findings");
         let found: Vec<&Value> = findings.iter().filter(|finding| word(finding, "code") == "S001").collect();
         let is_in_doubt = |finding: &Value| {
-            let is_in_doubt = word(finding, "message").contains("in doubt it straddles");
+            let is_in_doubt = word(finding, "message").contains("assumed to straddle");
             assert_eq!(word(finding, "severity"), if is_in_doubt { "warning" } else { "error" }, "{finding}");
             is_in_doubt
         };

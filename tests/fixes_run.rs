@@ -242,7 +242,7 @@ impl Case {
             // The caution has to state that data is left behind.
             let grows = word(fix, "summary").starts_with("grow it");
             let leaves_data = word(fix, "risk") != "safe" && !grows;
-            assert_eq!(word(fix, "caution").contains("changes the table only"), leaves_data, "{fix}");
+            assert_eq!(word(fix, "caution").contains("changes only the table"), leaves_data, "{fix}");
         }
         fixes.into_keys().collect()
     }

@@ -152,7 +152,7 @@ fn a_faster_format_has_its_command_and_its_danger() {
         (1 << 1, 0, "--lbaf=2. THIS DESTROYS EVERYTHING ON IT"),
         (1 << 1, 0b110, "--lbaf=2. THIS DESTROYS EVERYTHING ON IT"),
         (1 << 1, 1, "--lbaf=2. THIS DESTROYS EVERYTHING ON ALL NAMESPACES OF THE DRIVE"),
-        (!(1 << 1), 1, "leave it: its controller reports no command that formats"),
+        (!(1 << 1), 1, "leave it: the controller reports no command to format"),
     ] {
         tree.answer("nvme-id-ctrl", &controller(oacs, fna));
         let (_, fix) = tree.finding("S025").unwrap();
@@ -459,8 +459,9 @@ fn a_start_that_the_drive_prefers_is_no_warning() {
             severity,
             "{alignment}: {report}"
         );
-        let explained = found
-            .is_some_and(|finding| word(finding, "message").contains("4096 bytes that the drive prefers"));
+        let explained = found.is_some_and(|finding| {
+            word(finding, "message").contains("4096 bytes, the alignment that the drive prefers")
+        });
         assert_eq!(explained, severity == Some("advice"), "{report}");
         assert!(!codes(&report).get(&1).is_some_and(|codes| codes.contains("S003")), "{report}");
     }
@@ -484,7 +485,7 @@ fn nothing_is_moved_on_a_zoned_disk() {
         let summary = word(fix, "summary");
         assert_eq!(commands == 0, is_zoned, "{found}");
         assert_eq!(
-            summary.contains("where a zone begins (a multiple of 268435456 bytes)"),
+            summary.contains("at the start of a zone (a multiple of 268435456 bytes)"),
             is_zoned,
             "{summary}"
         );

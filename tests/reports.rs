@@ -212,8 +212,8 @@ fn what_holds_nothing_to_judge_is_said_and_can_fail() {
         ] {
             assert_eq!(said(words).0, Some(status), "{name} {words:?}: {}", said(words).1);
             let (found, line) = said(&[words, &["--quiet"]].concat());
-            let is_line = line.matches("nothing to judge").count() == 1
-                && line.contains(&format!("{name}: nothing to judge"));
+            let is_line = line.matches("nothing to check").count() == 1
+                && line.contains(&format!("{name}: nothing to check"));
             assert!(found == Some(status) && is_line, "{name} {words:?}: {line}");
             let junit = [words, &["--output-format", "junit", name]].concat();
             fs::write(dir.join("junit.xml"), ran(&junit).stdout).unwrap();
@@ -233,11 +233,11 @@ fn what_holds_nothing_to_judge_is_said_and_can_fail() {
         }
         for format in ["github", "sarif", "csv"] {
             let shown = said(&["--output-format", format]).1;
-            assert!(shown.contains("nothing to judge"), "{name} {format}: {shown}");
+            assert!(shown.contains("nothing to check"), "{name} {format}: {shown}");
         }
         let reason =
             &serde_json::from_slice::<Value>(&ran(&["--json", name]).stdout).unwrap()["targets"][0]["reason"];
-        assert!(reason.as_str().unwrap().starts_with("nothing to judge: "), "{name}: {reason}");
+        assert!(reason.as_str().unwrap().starts_with("nothing to check: "), "{name}: {reason}");
     }
     let right = ran(&["--quiet", "--fail-on", "blank", "right.img"]);
     assert_eq!(

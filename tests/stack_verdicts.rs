@@ -138,7 +138,7 @@ fn check_once(guest: &Guest) {
     assert_eq!(guest.text("once-array.align"), "-1\n-1\n");
     let found = count("once-array", "S020");
     assert_eq!(found.len(), 1, "{found:?}");
-    assert!(found[0].0 == "/dev/md0" && found[0].1.contains("the same shows on dm-"), "{found:?}");
+    assert!(found[0].0 == "/dev/md0" && found[0].1.contains("also seen on dm-"), "{found:?}");
     // Status and kinds count the finding on each of them nevertheless.
     let all = guest.targets("once-array");
     for target in all.iter().filter(|target| word(target, "target") != "/dev/sda") {

@@ -50,7 +50,7 @@ fn judge(out: &Path) {
     };
     let disks = read("disks");
     let disks: Vec<&str> = disks.split_whitespace().collect();
-    let blank = "nothing to judge: no partition table and no contents";
+    let blank = "nothing to check: no partition table and no contents";
     let blank = ("blank".to_owned(), Some(blank.to_owned()));
     let not_judged = |how: &str| ("not_judged".to_owned(), Some(format!("in standby: not read ({how})")));
 

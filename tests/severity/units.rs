@@ -109,7 +109,7 @@ fn advice_on_several_file_systems_is_said_once() {
     };
     let text = said(&["--assume", "iu=16KiB"], "disk.img");
     assert_eq!(text.matches("advice S062").count(), 1, "{text}");
-    assert!(text.contains("the same for partition 2") && text.contains("the same for partition 3"), "{text}");
+    assert!(text.contains("; also partition 2") && text.contains("; also partition 3"), "{text}");
 }
 
 /// Small blocks are advice where mke2fs and mkfs.fat make them themselves, and a warning in what is larger.

@@ -102,8 +102,8 @@ fn wait_for_the_conversion(findings: &mut [Finding]) {
         fix.without_commands();
         finding.alternative = None;
         fix.summary += &format!(
-            ", after the conversion ({code}): check has the commands for the new image (check --ignore {code}: those \
-             for this one)"
+            ", after the conversion ({code}); check the new image for the commands (check --ignore {code} \
+             prints those for this one)"
         );
     }
 }
@@ -122,8 +122,8 @@ fn wait_for_the_move(findings: &mut [Finding]) {
         let Some(cause) = moved.iter().find(|cause| cause.subject == finding.subject) else { continue };
         if finding.fix.as_ref().is_some_and(|fix| !fix.commands.is_empty()) {
             finding.fix = Some(Fix::advice(format!(
-                "after that of {}: check again, for its boot sectors will be at other bytes. Where the partition stays, \
-                 check --only {} has the commands for this place",
+                "fix {} first and check again, because the move changes where the boot sectors are. If the \
+                 partition stays, check --only {} prints the commands for its present start",
                 cause.code, finding.rule.code
             )));
         }

@@ -45,8 +45,8 @@ impl Platform {
 
     fn demand(self) -> &'static str {
         match self {
-            Self::Azure => "Azure takes fixed VHDs of a whole number of MiB",
-            Self::Gce => "Google Compute Engine takes a raw disk.raw of a whole number of GiB",
+            Self::Azure => "Azure accepts only fixed VHDs of a whole number of MiB",
+            Self::Gce => "Google Compute Engine accepts only a raw disk.raw of a whole number of GiB",
         }
     }
 
@@ -74,7 +74,7 @@ impl FromStr for Platform {
     fn from_str(text: &str) -> Result<Self, String> {
         let named = Self::ALL.into_iter().find(|platform| platform.to_string().eq_ignore_ascii_case(text));
         named.ok_or_else(|| {
-            format!("not a platform: {}", Self::ALL.map(|platform| platform.to_string()).join(" or "))
+            format!("unknown platform: use {}", Self::ALL.map(|platform| platform.to_string()).join(" or "))
         })
     }
 }
@@ -108,20 +108,25 @@ pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
 /// 512 bytes in any case. An assumed physical sector does not count: 512e takes every sector of 512 bytes.
 fn check_size(context: &Context<'_>, findings: &mut Vec<Finding>) {
     let (logical, physical) = (context.topology.logical.value().bytes(), &context.topology.physical);
-    let (unit, name, severity, effect) = if !context.size.is_multiple_of(logical)
-        && logical > KERNEL_SECTOR.bytes()
-    {
-        let effect = "what is past the last whole one is not reachable there, and QEMU does not open the image for writing without \
-                      a cache";
-        (logical, "logical sector", Severity::Warning, effect)
-    } else if !context.size.is_multiple_of(logical) {
-        (logical, "sector", Severity::Advice, "a loop device leaves out what is past the last whole one")
-    } else if *physical.source() == Source::Declared && !context.size.is_multiple_of(physical.value()) {
-        let effect = "what counts in those (a 4Kn host's QEMU without a cache, fastboot) refuses it";
-        (physical.value(), "physical sector", Severity::Advice, effect)
-    } else {
-        return;
-    };
+    let (unit, name, severity, effect) =
+        if !context.size.is_multiple_of(logical) && logical > KERNEL_SECTOR.bytes() {
+            let effect = "the bytes after the last whole sector cannot be reached there, and QEMU does not \
+                      open the image for writing without a cache";
+            (logical, "logical sector", Severity::Warning, effect)
+        } else if !context.size.is_multiple_of(logical) {
+            (
+                logical,
+                "sector",
+                Severity::Advice,
+                "a loop device leaves out the bytes after the last whole sector",
+            )
+        } else if *physical.source() == Source::Declared && !context.size.is_multiple_of(physical.value()) {
+            let effect = "tools that work in such sectors (QEMU without a cache on a 4Kn host, fastboot) \
+                      refuse it";
+            (physical.value(), "physical sector", Severity::Advice, effect)
+        } else {
+            return;
+        };
     let Some((boundary, past, too_long)) =
         past_multiple(context, unit, &format!("the {}-byte {name}", unit.get()))
     else {
@@ -162,7 +167,11 @@ fn for_platform(context: &Context<'_>, platform: Platform) -> Option<Finding> {
         (Severity::Error, format!("{demand}: {too_long} (format: {format})"), grow(context, unit))
     } else if !is_taken {
         let summary = format!("convert it: {} {} NEW", platform.conversion(), operand(context.file));
-        (Severity::Advice, format!("{demand}: the size fits, the format is {format}"), Fix::advice(summary))
+        (
+            Severity::Advice,
+            format!("{demand}: the size is right, but the format is {format}"),
+            Fix::advice(summary),
+        )
     } else {
         return None;
     };
@@ -201,8 +210,7 @@ fn check_placement(context: &Context<'_>, container: &Container, findings: &mut 
     let Some(boundary) = Boundary::multiples_of(physical) else { return };
     let past = boundary.skew(placed.guest, placed.host);
     // A container block smaller than the boundary may begin inside a sector of the guest.
-    let what =
-        if boundary.past(placed.host) == past { "" } else { "and the guest's multiples of that begin " };
+    let what = if boundary.past(placed.host) == past { "" } else { "so the guest's boundaries lie " };
     let message = format!(
         "{} ({}) keeps byte {} of the guest's disk at byte {} of the file, {what}{} bytes past a {}-byte boundary: what is aligned \
          in the guest straddles on the host",
@@ -230,7 +238,8 @@ fn convert(context: &Context<'_>, format: &str) -> Fix {
         )],
         risk: Risk::Safe,
         caution: Some(format!(
-            "with the guest shut down; a file of the name {} is overwritten, and the guest's configuration has to name it",
+            "shut down the guest first; the file {} is overwritten if it exists, and the guest's \
+             configuration has to name it afterwards",
             operand(&format!("{}.new", context.file))
         )),
     }

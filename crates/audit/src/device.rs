@@ -30,16 +30,16 @@ fn check_kernel_misaligned(context: &Context<'_>, findings: &mut Vec<Finding>) {
     }
     let message = match figure.source() {
         Source::Derived(_) => {
-            "the devices below this one lie at different distances from their physical sectors; the kernel does not \
-             report alignment offset -1, as Linux 6.1 does, but an offset that is not that of all its data"
+            "the devices below this one have different alignment offsets; the kernel does not report -1, \
+             as Linux 6.1 does, but an offset that is wrong for part of the data"
         }
         _ => {
-            "the kernel reports alignment offset -1: the devices below this one lie at different distances from their \
-             physical sectors, or its data begins off them"
+            "the kernel reports alignment offset -1: the devices below this one have different alignment \
+             offsets, or its data does not start on their physical sectors"
         }
     };
     let fix = Fix::advice(
-        "align the partitions or devices that it is made of (check each of them), then recreate it on them",
+        "align the partitions or devices it is made of (check each of them), then recreate it on them",
     );
     findings.push(Finding::on_disk(rules::KERNEL_MISALIGNED, None, message.to_owned()).fixed_by(fix));
 }
@@ -47,15 +47,15 @@ fn check_kernel_misaligned(context: &Context<'_>, findings: &mut Vec<Finding>) {
 fn check_io_opt(context: &Context<'_>, findings: &mut Vec<Finding>) {
     if let Some(StackedOptimum { member, size, physical }) = &context.topology.stacked_optimum {
         let message = format!(
-            "the kernel reports alignment offset -1, but only because the optimal I/O size of {member}, {} bytes, is \
-             not a multiple of the {}-byte physical sector: the offsets of the devices below agree, and starts are \
-             judged by them",
+            "the kernel reports alignment offset -1, but only because the optimal I/O size of {member}, {} \
+             bytes, is not a multiple of the {}-byte physical sector: the offsets of the devices below \
+             agree, and starts are checked against them",
             size.get(),
             physical.get()
         );
         let fix = Fix::advice(
-            "correct the size where it comes from (QEMU: opt_io_size=0), or leave it: tools take -1 for 0, and nothing is \
-             misaligned by it",
+            "correct the size at its source (QEMU: opt_io_size=0), or leave it: tools read -1 as 0, so \
+             nothing becomes misaligned",
         );
         findings.push(Finding::on_disk(rules::BOGUS_IO_OPT, None, message).fixed_by(fix));
     }
@@ -70,7 +70,8 @@ fn check_io_opt(context: &Context<'_>, findings: &mut Vec<Finding>) {
         what_tools_make_of(context, opt)
     );
     let fix = Fix::advice(
-        "when partitioning give starts in MiB (parted: unit MiB, or -a minimal), not the default",
+        "when partitioning, give starts in MiB (parted: unit MiB, or -a minimal) instead of using the \
+         default",
     );
     findings.push(Finding::on_disk(rules::BOGUS_IO_OPT, None, message).fixed_by(fix));
 }
@@ -101,8 +102,8 @@ fn what_tools_make_of(context: &Context<'_>, opt: ByteCount) -> String {
     let start = ByteOffset::new(MIB.checked_next_multiple_of(opt.get()).unwrap_or(opt.get()));
     let lvm = format!("LVM would start its data at byte {start} ({})", judged(start));
     let ignored = !KERNEL_SECTOR.blocks_floor(opt).get().is_multiple_of(4);
-    let lvm = if ignored { format!("{lvm}; from 2.03.31 on LVM ignores it") } else { lvm };
-    format!("By it {parted}; {lvm}")
+    let lvm = if ignored { format!("{lvm}; LVM 2.03.31 and later ignore it") } else { lvm };
+    format!("With it, {parted}; {lvm}")
 }
 
 fn check_quirk(context: &Context<'_>, findings: &mut Vec<Finding>) {
@@ -120,7 +121,7 @@ fn check_quirk(context: &Context<'_>, findings: &mut Vec<Finding>) {
         physical.value().get(),
         claims.join(", ")
     );
-    let fix = Fix::advice("give starts in MiB: tools that trust the drive do not align by themselves");
+    let fix = Fix::advice("give starts in MiB: tools that trust the drive may misalign them");
     findings.push(Finding::on_disk(rules::KNOWN_LIAR, None, message).fixed_by(fix));
 }
 
@@ -153,31 +154,32 @@ fn reason_of_offset(context: &Context<'_>, offset: ByteCount) -> (&'static str, 
     let is_held = matches!(context.topology.alignment_offset.source(), Source::Derived(_));
     match context.kind {
         _ if is_held && context.topology.guest.is_some() => (
-            ": what holds the guest's disk on the host begins off a boundary",
+            ": the partition or device on the host that holds the guest's disk is misaligned",
             "align the partition on the host that holds it (check the host's disk)",
         ),
         DeviceKind::Loop => (
-            ": what this loop device shows begins off a boundary of what it is over",
-            "set it up at an offset that is on a boundary (losetup -o) and recreate what is in it; until then use starts \
+            ": this loop device starts at a misaligned offset of its file or device",
+            "set it up at an aligned offset (losetup -o) and recreate its contents; until then, use starts \
              that this audit calls aligned",
         ),
         DeviceKind::Md | DeviceKind::DeviceMapper => (
-            ": what this device stands on begins off a boundary",
-            "align the partitions or devices that it is made of (check each of them) before more is put on it; \
-             until then use starts that this audit calls aligned",
+            ": the device below this one is misaligned",
+            "align the partitions or devices it is made of (check each of them) before putting more on it; \
+             until then, use starts that this audit calls aligned",
         ),
         DeviceKind::Scsi | DeviceKind::Image | DeviceKind::Modelled if at_63 => (
             ": such an offset (the XP jumper of early WD drives) makes sector 63 aligned and every multiple of 1 MiB not",
             if matches!(context.stack.kind, TableKind::None) {
                 "remove the jumper (pins 7 and 8 on WD drives) before the disk is partitioned"
             } else {
-                "leave the jumper (pins 7 and 8 on WD drives) as it is while the data are on the disk: without it every \
-                 sector has another address; use starts that this audit calls aligned"
+                "leave the jumper (pins 7 and 8 on WD drives) as it is while there is data on the disk, \
+                 because it shifts the address of every sector; use starts that this audit calls aligned"
             },
         ),
         DeviceKind::Virtual => (
-            ": the host's disk image or device begins off a boundary",
-            "align what the disk is made of on the host; until then use starts that this audit calls aligned",
+            ": the host's disk image or device is misaligned",
+            "align the disk's image or device on the host; until then, use starts that this audit calls \
+             aligned",
         ),
         _ => ("", "use starts that this audit calls aligned"),
     }
@@ -203,13 +205,13 @@ fn check_disagreement(context: &Context<'_>, findings: &mut Vec<Finding>) {
     let others: Vec<String> = physical
         .disagreeing()
         .filter(|claim| !settled(&claim.source))
-        .map(|claim| format!("{} bytes by {}", claim.value.get(), claim.source))
+        .map(|claim| format!("{} bytes according to {}", claim.value.get(), claim.source))
         .collect();
     if others.is_empty() {
         return;
     }
     let message = format!(
-        "the physical sector is {} bytes by {}, but {}; {}",
+        "the physical sector is {} bytes according to {}, but {}; {}",
         physical.value().get(),
         physical.source(),
         others.join(", "),
@@ -229,13 +231,12 @@ fn check_shown(context: &Context<'_>, findings: &mut Vec<Finding>) {
     let Guest { domain, disk, .. } = guest;
     // Sectors that the storage does not even address are read and written again by the host.
     let (severity, who) = match logical < below {
-        true => (
-            rules::GUEST_SHOWN_SMALLER.severity,
-            "the host has to read, change and write whole sectors for each smaller write",
-        ),
+        true => {
+            (rules::GUEST_SHOWN_SMALLER.severity, "each smaller write is a read-modify-write on the host")
+        }
         false => (
             Severity::Advice,
-            "what the guest lays out by these figures writes parts of sectors, which the drive has to read first",
+            "writes of the size that the guest takes for a sector are read-modify-writes in the drive",
         ),
     };
     let message = format!(
@@ -245,8 +246,9 @@ fn check_shown(context: &Context<'_>, findings: &mut Vec<Finding>) {
         storage.get()
     );
     let fix = Fix::advice(format!(
-        "put <blockio logical_block_size='{logical}' physical_block_size='{}'/> into the <disk> of {disk} (virsh edit), \
-         shut the domain down and start it; leave the logical size as it is, because the table counts in it",
+        "put <blockio logical_block_size='{logical}' physical_block_size='{}'/> into the <disk> of {disk} \
+         (virsh edit), shut the domain down and start it; do not change the logical size, because the \
+         partition table counts in it",
         storage.get()
     ));
     let finding = Finding::on_disk(rules::GUEST_SHOWN_SMALLER, None, message).fixed_by(fix);

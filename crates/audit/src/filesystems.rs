@@ -81,7 +81,8 @@ fn check_units(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut Vec<
     let units: Vec<String> =
         small.iter().map(|(name, size)| format!("{name} of {} bytes", size.get())).collect();
     let message = format!(
-        "{}: its {} {} smaller than the {what}, {} bytes: it writes parts of one even where it is aligned",
+        "{}: its {} {} smaller than the {what} ({} bytes): small writes are read-modify-writes even where \
+         it is aligned",
         place.label,
         units.join(" and its "),
         if units.len() == 1 { "is" } else { "are" },
@@ -90,12 +91,12 @@ fn check_units(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut Vec<
     let small = small_by_default(place.kind, fs).filter(|_| size < USUAL_PHYSICAL);
     let severity = if small.is_some() { Severity::Advice } else { severity_of_writes(size) };
     let fix = match (small, is_listed_right(place.context)) {
-        (Some(how), _) => {
-            Fix::advice(format!("none needed in one so small; {how} makes the next one with larger blocks"))
-        }
+        (Some(how), _) => Fix::advice(format!(
+            "none needed for a file system this small; {how} makes the next one with larger blocks"
+        )),
         (None, true) if fs.is_hibernated => Fix::advice(crate::hidden::ASLEEP),
         (None, true) => reformat::with_block(place.kind, fs, place.len, wanted),
-        (None, false) => Fix::advice("correct what is wrong with the partition table first"),
+        (None, false) => Fix::advice("fix the partition table first"),
     };
     findings.push(Finding { severity, ..finding(rule, place, place.start, message, fix) });
 }
@@ -133,8 +134,8 @@ fn check_data_area(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut 
         return;
     }
     let message = format!(
-        "{}: it starts on a physical sector, but its clusters are counted from byte {data} of it, which is byte {at} of the \
-         disk, {} bytes past a {}-byte boundary: each cluster lies across one sector more than it needs",
+        "{}: it starts on a physical sector, but its first cluster is at byte {data} of it (byte {at} of \
+         the disk), {} bytes past a {}-byte boundary: each cluster spans one sector more than it needs",
         place.label,
         past.get(),
         boundary.size().get()
@@ -151,7 +152,7 @@ fn check_data_area(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut 
     // A move loses nothing.
     let fix = crate::moves::of_data(place.context, at)
         .or(fix)
-        .unwrap_or_else(|| Fix::advice("recreate the file system with tools that align its data area"));
+        .unwrap_or_else(|| Fix::advice("recreate the file system with a tool that aligns its data area"));
     let miss = Some(Miss { name: "physical sector", boundary, past });
     findings.push(Finding { miss, ..finding(rules::DATA_AREA_OFF, place, Some(at), message, fix) });
 }
@@ -175,7 +176,8 @@ fn check_hints(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut Vec<
     }
     let shown = |size: Option<ByteCount>| size.map_or("unknown".to_owned(), |s| format!("{} bytes", s.get()));
     let message = format!(
-        "{}: with blocks of {} bytes, it lays data out for a chunk of {} and a stripe of {}, but the array has {} and {}",
+        "{}: with blocks of {} bytes, it expects a chunk of {} and a stripe of {}, but the array has {} \
+         and {}",
         place.label,
         fs.block.get(),
         shown(fs.stripe_unit),
@@ -205,7 +207,8 @@ fn hints_fix(
     };
     let (Some(unit), Some(stripe)) = (chunk.filter(|_| whole(chunk)), width.filter(|_| whole(width))) else {
         return Fix::advice(
-            "none: the array's figures are not whole blocks of this file system, or not known",
+            "none: the array's chunk or stripe is unknown, or not a whole number of this file system's \
+             blocks",
         );
     };
     let blocks = |size: ByteCount| size.get() / fs.block.get();
@@ -217,14 +220,15 @@ fn hints_fix(
         }
         FsKind::Xfs if fs.stripe_unit != chunk => {
             return Fix::advice(
-                "recreate it if it matters: XFS takes another chunk for what it writes only where its first structures \
-                 would lie at the same place, which is seldom so",
+                "recreate it if it matters: a mounted XFS accepts another chunk only if its first \
+                 structures would stay where they are, which is rare",
             );
         }
         FsKind::Xfs => {
             let (unit, width) = (unit.get() / 512, stripe.get() / 512);
             let line = format!("mount -o sunit={unit},swidth={width} DEVICE DIR");
-            let caution = "XFS keeps what it is mounted with. replace DEVICE with the device it is on, DIR with where it is mounted";
+            let caution = "XFS remembers the values it was mounted with; replace DEVICE with the device it \
+                           is on, DIR with its mount point";
             (Command::other("mount", line), caution)
         }
         FsKind::Jbd
@@ -241,11 +245,11 @@ fn hints_fix(
         | FsKind::Ntfs
         | FsKind::Swap
         | FsKind::Zfs => {
-            return Fix::advice("recreate the file system: it takes the figures of the device it is made on");
+            return Fix::advice("recreate the file system: mkfs takes the chunk and stripe from the device");
         }
     };
     Fix {
-        summary: "tell the file system the array's figures".to_owned(),
+        summary: "give the file system the array's chunk and stripe".to_owned(),
         commands: vec![command],
         risk: Risk::Safe,
         caution: Some(caution.to_owned()),
@@ -266,7 +270,7 @@ fn check_ashift(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut Vec
     }
     let ashift = wanted.get().max(512).next_power_of_two().ilog2();
     let message = format!(
-        "{}: its ashift of {} makes writes of {} bytes, on units of {} bytes",
+        "{}: its ashift of {} allows writes of {} bytes, smaller than the unit of {} bytes",
         place.label,
         fs.ashift.unwrap_or(0),
         size.get(),
@@ -274,11 +278,11 @@ fn check_ashift(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut Vec
     );
     let fix = if ashift <= MAX_ASHIFT {
         Fix::advice(format!(
-            "send the data sets to another pool, and recreate this one with -o ashift={ashift} (zpool create): the ashift \
-             of a vdev cannot be changed"
+            "send the datasets to another pool and recreate this one with -o ashift={ashift} (zpool \
+             create): the ashift of a vdev cannot be changed"
         ))
     } else {
-        Fix::advice("none: ZFS has no ashift as large; larger records help")
+        Fix::advice("none: ZFS has no ashift that large; larger records help")
     };
     let found = finding(rules::ASHIFT_SMALL, place, place.start, message, fix);
     findings.push(Finding { severity: severity_of_writes(size), ..found });
@@ -296,12 +300,13 @@ fn check_page(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut Vec<F
     };
     let straddles = straddling(place, page);
     if !straddles.is_empty() {
-        let fix = Fix::advice("align every layer below to the unit, and use a page that is a multiple of it");
+        let fix =
+            Fix::advice("align every layer below to the unit, and use a page size that is a multiple of it");
         findings.push(finding(rules::PAGE_STRADDLES, place, place.start, sentence(straddles), fix));
     }
     let torn = not_atomic(place, fs, page);
     if !torn.is_empty() {
-        let fix = Fix::advice("keep the database's own protection (doublewrite, full-page writes) on");
+        let fix = Fix::advice("keep the database's own protection on (doublewrite, full-page writes)");
         let remade = reformat::atomic(place.kind, fs, page).filter(|_| torn.len() == 1);
         let found = finding(rules::PAGE_NOT_ATOMIC, place, place.start, sentence(torn), fix);
         findings.push(Finding { alternative: remade, ..found });
@@ -319,8 +324,10 @@ fn straddling(place: &FileSystemPlace<'_>, page: ByteCount) -> Vec<String> {
         let past = boundary.past(start);
         // Pages that divide a unit lie in one each; that they do not fill it is a finding of its own.
         if !page.is_multiple_of(size) && !size.is_multiple_of(page) {
-            reasons
-                .push(format!("it is neither a multiple nor a part of the {name} of {} bytes", size.get()));
+            reasons.push(format!(
+                "it is neither a multiple nor a divisor of the {name} of {} bytes",
+                size.get()
+            ));
         } else if !past.is_multiple_of(page.min(size)) {
             reasons.push(format!("the file system is {} bytes past a {name} boundary", past.get()));
         }
@@ -334,12 +341,12 @@ fn not_atomic(place: &FileSystemPlace<'_>, fs: &FileSystem, page: ByteCount) -> 
     let allocation = fs.cluster.unwrap_or(fs.block);
     if !allocation.is_multiple_of(page) {
         reasons.push(format!(
-            "files are allocated {} bytes at a time, so it may lie in two places",
+            "files are allocated {} bytes at a time, so a page may be split in two",
             allocation.get()
         ));
     }
     let Some(atomic) = place.context.topology.atomic.as_ref().map(|figure| figure.value()) else {
-        reasons.push("the device is not known to write it atomically".to_owned());
+        reasons.push("the device does not report atomic writes".to_owned());
         return reasons;
     };
     if page > atomic.unit_max {

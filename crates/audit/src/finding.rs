@@ -341,14 +341,14 @@ impl Finding {
         for place in &self.also {
             match place {
                 Place::Way(way) if self.severity == Severity::Advice => {
-                    text.push_str(&format!("; the same for {way}"));
+                    text.push_str(&format!("; also {way}"));
                 }
-                Place::Way(way) => text.push_str(&format!("; reached from {way} as well")),
+                Place::Way(way) => text.push_str(&format!("; also reached through {way}")),
                 Place::Target(name) => targets.push(name.as_str()),
             }
         }
         if !targets.is_empty() {
-            text.push_str(&format!("; the same shows on {}", targets.join(", ")));
+            text.push_str(&format!("; also seen on {}", targets.join(", ")));
         }
         text
     }

@@ -145,7 +145,7 @@ fn misfit(layer: &Layer, sectors: BlockSize) -> Option<Misfit> {
             Some(Misfit {
                 refusal: Refusal::Length,
                 why: format!(
-                    "its device ends {} bytes into an encryption sector of {}: cryptsetup does not open it",
+                    "its device ends {} bytes into a {}-byte encryption sector: cryptsetup does not open it",
                     rest.unwrap_or_default().get(),
                     luks.sector_size.get()
                 ),
@@ -175,7 +175,7 @@ fn misfit(layer: &Layer, sectors: BlockSize) -> Option<Misfit> {
             small.or_else(misplaced).map(not("activate")).or_else(|| of_cache(block, mapped.cache?))
         }
         Facts::Table(table) if table.block != sectors => Some(linux(format!(
-            "it counts in {}-byte sectors, on logical sectors of {}: Linux finds no partitions here",
+            "it counts in {}-byte sectors, but logical sectors are {} bytes: Linux finds no partitions here",
             table.block, sectors
         ))),
         Facts::Table(_) | Facts::Opaque => None,
@@ -187,7 +187,7 @@ fn of_cache(block: ByteCount, cache: ByteCount) -> Option<Misfit> {
     (block < cache).then(|| Misfit {
         refusal: Refusal::Cache,
         why: format!(
-            "its blocks of {} bytes are smaller than those of the cache set, {}: Linux does not attach it",
+            "its blocks of {} bytes are smaller than the cache set's, {} bytes: Linux does not attach it",
             block.get(),
             cache.get()
         ),
@@ -228,7 +228,8 @@ fn file_system(kind: Content, fs: &FileSystem, sectors: BlockSize) -> Option<Mis
     Some(Misfit {
         refusal: Refusal::Windows,
         why: format!(
-            "its sectors have {} bytes, the logical sectors {sectors}: Windows does not mount it here (Linux does)",
+            "its sectors are {} bytes, but the logical sector is {sectors}: Windows does not mount it here \
+             (Linux does)",
             other.get()
         ),
     })
@@ -242,7 +243,8 @@ fn page(layer: &Layer, sectors: BlockSize, page: Option<ByteCount>) -> Option<Mi
     Some(Misfit {
         refusal: Refusal::Page,
         why: format!(
-            "a page of {} bytes is smaller than the {sectors}-byte logical sectors: with O_DIRECT, Linux does not write it here",
+            "a page of {} bytes is smaller than the {sectors}-byte logical sector: Linux refuses to write \
+             it here with O_DIRECT",
             page.get()
         ),
     })
@@ -251,14 +253,14 @@ fn page(layer: &Layer, sectors: BlockSize, page: Option<ByteCount>) -> Option<Mi
 /// What is smaller than a sector; a size of zero is not known.
 fn small(what: &str, size: ByteCount, sectors: BlockSize) -> Option<String> {
     (size != ByteCount::ZERO && size < sectors.bytes()).then(|| {
-        format!("its {what} of {} bytes are smaller than the {sectors}-byte logical sectors", size.get())
+        format!("its {what} of {} bytes are smaller than the {sectors}-byte logical sector", size.get())
     })
 }
 
 /// What does not begin on a sector.
 fn starts(what: &str, at: ByteOffset, sectors: BlockSize) -> Option<String> {
     (!at.get().is_multiple_of(sectors.get()))
-        .then(|| format!("{what} is at byte {at}, inside one of the {sectors}-byte logical sectors"))
+        .then(|| format!("{what} is at byte {at}, inside a {sectors}-byte logical sector"))
 }
 
 /// Adds a finding for each layer that does not fit, in the place of those that the same cause has.
@@ -348,7 +350,9 @@ fn fixes(context: &Context<'_>, subject: Subject, unfit: &Unfit<'_>) -> (Fix, Op
         Refusal::Cache => {
             return (
                 Fix::advice(
-                    "use a cache on a device with 512-byte sectors (make-bcache --block 512 -C), or copy what it holds to a new backing device with the cache's blocks (make-bcache --block)",
+                    "use a cache on a device with 512-byte sectors (make-bcache --block 512 -C), or copy \
+                     the contents to a new backing device with the cache's block size (make-bcache \
+                     --block)",
                 ),
                 None,
             );
@@ -362,21 +366,24 @@ fn fixes(context: &Context<'_>, subject: Subject, unfit: &Unfit<'_>) -> (Fix, Op
         };
         return (
             Fix::advice(format!(
-                "use a drive or an adapter with {own}-byte logical sectors, or copy it under Linux to a new file system"
+                "use a drive or an adapter with {own}-byte logical sectors, or copy the files under Linux \
+                 to a new file system"
             )),
             again(context, unfit),
         );
     }
     let is_stacked = matches!(context.kind, DeviceKind::Md | DeviceKind::DeviceMapper);
     let first = match &unfit.larger {
-        Some(layer) => format!("make {layer} of disks and sectors of 512 bytes"),
+        Some(layer) => {
+            format!("recreate {layer} with 512-byte sectors, on disks with such sectors")
+        }
         None if is_stacked => {
             "put it on devices with 512-byte logical sectors (lsblk -o NAME,LOG-SEC)".to_owned()
         }
         None => "use a drive, an adapter or a virtual disk with 512-byte logical sectors".to_owned(),
     };
     let (options, then) = match &layer.facts {
-        Facts::FileSystem(_) => ("", "copy it to a new file system"),
+        Facts::FileSystem(_) => ("", "copy the files to a new file system"),
         Facts::Table(_) => ("--partscan ", "copy what the partitions hold"),
         _ => {
             return (
@@ -455,7 +462,7 @@ const DEVICE: &str = "DEVICE";
 
 fn caution(device: &str) -> String {
     let replace = if device.ends_with(DEVICE) { "; replace DEVICE with the device it is on" } else { "" };
-    format!("it prints the loop device; losetup --detach removes that{replace}")
+    format!("it prints the loop device, which losetup --detach removes{replace}")
 }
 
 #[cfg(test)]

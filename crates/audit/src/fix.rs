@@ -51,13 +51,14 @@ pub(crate) fn relocate(context: &Context<'_>, partition: &Partition) -> Option<F
     {
         if partition.unclaimed == Unclaimed::Tail {
             return Some(Fix::advice(
-                "none that keeps what is in it: data lie behind the end that its contents record, and may be found from the end of the partition, which \
-                 must keep its size; if they are left over, shrink it",
+                "none that keeps the contents: there is data after the end that they record, and it may be \
+                 located from the partition's end, so the size must not change; if that data is left over, \
+                 shrink the partition",
             ));
         }
         return Some(Fix::advice(
-            "none that keeps what is in it: its metadata are found from its end, so that the partition must keep its size; \
-             make the member again in a partition of whole physical sectors",
+            "none that keeps the contents: the member's metadata is located from the partition's end, so \
+             the size must not change; recreate the member in a partition of whole physical sectors",
         ));
     }
     // What is not known may be found from its end, as the metadata of GELI.
@@ -79,7 +80,8 @@ pub(crate) fn relocate(context: &Context<'_>, partition: &Partition) -> Option<F
         && let Some((Some(byte), _)) = blocked.first()
     {
         return Some(Fix::advice(format!(
-            "none in place: its new place would cover byte {byte}, where something is written that no partition lists"
+            "none in place: the partition would then cover byte {byte}, where there is data that is in no \
+             partition"
         )));
     }
     // A place for which there is a command is preferred.

@@ -67,14 +67,15 @@ fn behind_record(context: &Context<'_>, partition: &Partition, sector: ByteCount
 }
 
 /// Instead of commands that write to a file system that a hibernated system has in memory.
-pub(crate) const ASLEEP: &str = "start the system that is hibernated in it and shut it down first (Windows: shutdown /s /f /t 0), and check again";
+pub(crate) const ASLEEP: &str = "it holds a hibernated system: start it and shut it down first (Windows: shutdown /s /f /t 0), then \
+     check again";
 
 fn fix(context: &Context<'_>, partition: &Partition, kind: FsKind, fs: &FileSystem, start: u64) -> Fix {
     if fs.is_hibernated {
         return Fix::advice(ASLEEP);
     }
     let (Ok(number), true) = (u32::try_from(start), kind.boots_from_recorded_start()) else {
-        return Fix::advice("none needed: what reads exFAT does not look at it; mkfs.exfat rewrites it");
+        return Fix::advice("none needed: no reader of exFAT uses this field; mkfs.exfat rewrites it");
     };
     let octal: String = number.to_le_bytes().iter().map(|byte| format!("\\{byte:03o}")).collect();
     let write = |sector: ByteOffset| {
@@ -87,13 +88,13 @@ fn fix(context: &Context<'_>, partition: &Partition, kind: FsKind, fs: &FileSyst
     let sectors = std::iter::once(ByteOffset::ZERO).chain(fs.boot_copies.iter().copied());
     let copies = match fs.boot_copies.len() {
         0 => "",
-        1 => ", and into the copy of that",
-        _ => ", and into the copies of that",
+        1 => " and into its copy",
+        _ => " and into its copies",
     };
     Fix {
         summary: format!("write {start} into its boot sector{copies}"),
         commands: sectors.map(write).collect(),
         risk: Risk::Safe,
-        caution: Some("with the partition unmounted; each command changes four bytes".to_owned()),
+        caution: Some("unmount the partition first; each command changes four bytes".to_owned()),
     }
 }

@@ -343,7 +343,8 @@ pub(crate) const STAYS: &str = "do not move it";
 /// The fix in that case: moving the layer below would only misalign the other part of the data.
 pub(crate) fn split_fix(above: &Above) -> Fix {
     Fix::advice(format!(
-        "{STAYS}: that would misalign {}. Make {} again with its data on the boundary, and restore its contents",
+        "{STAYS}: that would misalign {}. Recreate {} with its data on the boundary, and restore its \
+         contents",
         above.back.join(", "),
         above.off.join(", ")
     ))
@@ -375,10 +376,10 @@ fn off(
     let whose = match (skew.inherited, place.context.kind) {
         // The devices below such a device are other targets.
         (ByteCount::ZERO, DeviceKind::Md | DeviceKind::DeviceMapper | DeviceKind::Loop) => {
-            "it is the first layer on this device that is off".to_owned()
+            "this is the first misaligned layer on this device".to_owned()
         }
-        (ByteCount::ZERO, _) => "all below it is aligned: this layer is the first that is off".to_owned(),
-        (inherited, _) => format!("what lies below it is off as well, by {} bytes", inherited.get()),
+        (ByteCount::ZERO, _) => "this is the first misaligned layer".to_owned(),
+        (inherited, _) => format!("the layer below it is misaligned as well, by {} bytes", inherited.get()),
     };
     let shown = first_block(piece, miss.boundary);
     let run = match shown.span.start().get() {
@@ -386,10 +387,10 @@ fn off(
         at => format!("its data from byte {at} on"),
     };
     // A run too short to contain a block's first byte only shows where that byte would be.
-    let what = if miss.boundary.past(shown.drive) == miss.past { "" } else { "and its blocks begin " };
+    let what = if miss.boundary.past(shown.drive) == miss.past { "" } else { "so its blocks start " };
     let message = format!(
-        "{}: {run} starts at byte {} of what is below, which is byte {} of the disk, {what}{} bytes past a {}-byte {} \
-         boundary; {whose}",
+        "{}: {run} starts at byte {} of the device below (byte {} of the disk), {what}{} bytes past a \
+         {}-byte {} boundary; {whose}",
         place.label(),
         own_offset(place, &shown),
         shown.drive,
@@ -409,15 +410,15 @@ fn off(
 fn cancels(place: &Place<'_>, layer: &Layer, piece: &Piece, skew: Skew, named: Named) -> Finding {
     let shown = first_block(piece, named.boundary);
     let message = format!(
-        "{}: what lies below is off by {} bytes, and this layer makes up for it: its data, at byte {} of the disk, is on a \
-         {}-byte {} boundary. Moving one of the two alone would misalign it",
+        "{}: the layer below is misaligned by {} bytes, and this layer makes up for it: its data, at byte \
+         {} of the disk, is on a {}-byte {} boundary. Moving only one of the two would misalign it",
         place.label(),
         skew.inherited.get(),
         shown.drive,
         named.boundary.size().get(),
         named.name
     );
-    let fix = Fix::advice(format!("leave both, or move both: what is on the {} is aligned", layer.kind));
+    let fix = Fix::advice(format!("leave both, or move both: the data on the {} is aligned", layer.kind));
     finding(rules::LAYERS_CANCEL, place, Some(shown.drive), message, fix)
 }
 
@@ -444,7 +445,7 @@ fn check_md(place: &Place<'_>, layer: &Layer, md: &Md, findings: &mut Vec<Findin
     for (name, size) in wanted {
         let Some(size) = size.filter(|size| !md.chunk.is_multiple_of(*size)) else { continue };
         let message = format!(
-            "{}: its chunk of {} bytes is not a multiple of the {name} ({} bytes): chunks straddle from one member to the next",
+            "{}: its chunk of {} bytes is not a multiple of the {name} ({} bytes): chunks end inside one",
             place.label(),
             md.chunk.get(),
             size.get()
@@ -511,8 +512,8 @@ fn off_stripe(
 fn small_luks_sector(place: &Place<'_>, layer: &Layer, luks: &Luks) -> Finding {
     let physical = place.context.topology.physical.value().get();
     let message = format!(
-        "{}: encrypts in {}-byte sectors on {physical}-byte physical ones: what is above it may write less than a \
-         physical sector, and each sector costs an encryption of its own",
+        "{}: its {}-byte encryption sector is smaller than the {physical}-byte physical sector: layers \
+         above it may write less than a physical sector, and each block takes more encryption calls",
         place.label(),
         luks.sector_size.get()
     );

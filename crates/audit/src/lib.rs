@@ -288,7 +288,8 @@ pub fn run(context: &Context<'_>) -> Findings {
         // A tool that changes such an image's table changes the file system that contains it.
         for fix in findings.iter_mut().flat_map(Finding::fixes_mut) {
             if fix.writes_table() {
-                fix.summary += ": without a command, as its table is part of a hybrid ISO image, which other tools break; make the partition again there, and copy its contents back";
+                fix.summary += ": no command is given, because other tools break a hybrid ISO image; \
+                                create the partition again there, and copy its contents back";
             }
             fix.without_commands();
         }

@@ -14,6 +14,6 @@ pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
 fn from_disagreement(disagreement: &Disagreement) -> Finding {
     let at = disagreement.on_disk.drive.or(disagreement.live.drive);
     Finding::on_disk(rules::VIEWS_DISAGREE, at, disagreement.to_string()).fixed_by(Fix::advice(
-        "have the kernel read it again before anything more is written (partx -u, or reboot)",
+        "have the kernel read the table again (partx -u, or reboot) before anything more is written",
     ))
 }

@@ -18,19 +18,16 @@ pub fn unseen(stack: &Stack) -> Option<String> {
     match &layer.facts {
         Facts::Md(md) if !shows_start(layer) => Some(match md.role {
             Some(role) => format!(
-                "it is member {role} of {} of an array ({}) that begins on another member",
+                "it is member {role} of {} of an array ({}) that starts on another member",
                 md.raid_disks,
                 level_name(md)
             ),
-            None => format!(
-                "it is a member of an array ({}), of which it does not show the start",
-                level_name(md)
-            ),
+            None => format!("it is a member of an array ({}) whose start is not on it", level_name(md)),
         }),
         Facts::Md(md) => elsewhere(layer, md).or_else(|| unread(layer, md)),
         Facts::Mapped(_) => None,
         _ if shows_content(layer) => None,
-        _ => Some(format!("it is a member of an array ({content}), and how that is laid out is not known")),
+        _ => Some(format!("it is a member of an array ({content}) whose layout is unknown")),
     }
 }
 
@@ -56,11 +53,7 @@ fn elsewhere(layer: &Layer, md: &Md) -> Option<String> {
     let mut listed = tables.flat_map(|(child, table)| table.partitions.iter().map(move |p| (child, p)));
     let (_, partition) =
         listed.find(|(child, p)| p.role != Role::Extended && compensation::nested(child, p).is_none())?;
-    Some(format!(
-        "partition {} of the array that it is a member of ({}) lies on other members",
-        partition.number,
-        level_name(md)
-    ))
+    Some(format!("partition {} of its array ({}) is on other members", partition.number, level_name(md)))
 }
 
 /// Describes a table on the array whose kind is known but whose partitions are not read, if there is one.
@@ -68,7 +61,7 @@ fn unread(layer: &Layer, md: &Md) -> Option<String> {
     let is_unread = |child: &&Layer| child.facts == Facts::Opaque && child.kind.is_foreign_table();
     let table = layer.children.iter().find(is_unread)?;
     Some(format!(
-        "the array that it is a member of ({}) has a partition table of type {}, whose partitions are not read",
+        "its array ({}) has a partition table of type {}, which straddle does not read",
         level_name(md),
         table.kind
     ))

@@ -102,11 +102,12 @@ pub struct Ways {
 impl Ways {
     fn sentence(&self) -> String {
         match (&self.forward, &self.back) {
-            (Some(forward), Some(back)) => format!("{forward} goes on, and {back} goes back"),
+            (Some(forward), Some(back)) => format!("{forward} resumes it, and {back} rolls it back"),
             (Some(forward), None) => format!("{forward} completes it"),
             (None, Some(back)) => format!("{back} completes the rollback"),
             (None, None) => {
-                "its journal cannot be used: write nothing to it, and copy it as it is".to_owned()
+                "its journal cannot be used: write nothing to the disk, and make a copy of it as it is"
+                    .to_owned()
             }
         }
     }
@@ -117,12 +118,13 @@ fn locked(is_copy: bool, stage: Option<Stage>) -> String {
     let what = if is_copy { "a copy to it" } else { "a move of its partitions" };
     let stage = stage.map_or_else(String::new, |stage| format!("; {}", stage.sentence()));
     format!(
-        "{what} is not finished, and another program has it locked: a straddle that is at work on it, or one that uses it otherwise{stage}"
+        "{what} is unfinished, and another program has the disk locked, perhaps a straddle that is still \
+         running{stage}"
     )
 }
 
 /// What is to be done about it.
-const WAIT: &str = "wait until straddle is done, or end the other program; then check again";
+const WAIT: &str = "wait until straddle has finished, or end the other program, and check again";
 
 impl Journal {
     /// Says what is unfinished, and what ends it, of the target `operand`, which is quoted for a shell.
@@ -271,22 +273,24 @@ pub(crate) fn fix(context: &Context<'_>, number: u32) -> Option<Fix> {
         ),
     };
     let kept = file_about(context.target, "move.journal");
-    let mut caution = "a power cut on the way loses nothing: straddle resume goes on".to_owned();
+    let mut caution = "after a power cut, straddle resume continues without loss".to_owned();
     if let Some(size) = journal {
         caution += &format!(
-            "; the disk has no room for the journal of {} bytes: {kept} must be on another disk until the move is complete",
+            "; the disk has no room for the journal ({} bytes): keep {kept} on another disk until the move \
+             is complete",
             size.get()
         );
     }
     for (number, by) in shorter {
         caution += &format!(
-            "; partition {number} becomes {} bytes shorter, which its contents do not use",
+            "; partition {number} loses {} bytes at its end, which its contents do not use",
             by.get()
         );
     }
     caution += &after(context);
     if *in_use {
-        caution += "; the disk is in use: unmount it and stop the arrays and volumes on it, or start another system, before the second command";
+        caution += "; the disk is in use: before the second command, unmount it and stop the arrays and \
+                    volumes on it, or boot another system";
     }
     let commands = commands(context, options, journal.is_some()).into();
     Some(Fix { summary: what, commands, risk: Risk::Backup, caution: Some(caution) })
@@ -312,18 +316,18 @@ fn shrink_first(context: &Context<'_>, number: u32) -> Option<Fix> {
     let shrink = shrinking(of.layer.as_ref()?, *to).filter(|_| numbers.contains(&number))?;
     let dir = if shrink.line.contains(" DIR ") { ", DIR with an empty directory" } else { "" };
     let caution = format!(
-        "replace DEVICE with partition {partition}, unmounted{dir}; if it cannot be made as small as that, leave the rest: \
-         there is no room for the move; {} must be on another disk until that is complete: after a power cut on the way, \
-         straddle resume goes on{}",
+        "replace DEVICE with partition {partition}, unmounted{dir}; if the first command fails, stop: \
+         there is no room for the move; keep {} on another disk until the move is complete: after a power \
+         cut, straddle resume continues without loss{}",
         file_about(context.target, "move.journal"),
         after(context)
     );
-    let shrunk = format!("make what is in partition {partition} smaller, by the first command");
+    let shrunk = format!("shrink the contents of partition {partition} (the first command)");
     let ranges = ranges(numbers.iter().copied());
     let moved =
         if numbers.len() == 1 { format!("partition {ranges}") } else { format!("partitions {ranges}") };
     Some(Fix {
-        summary: format!("{shrunk}: then there is room to move {moved} to an aligned start, with all data"),
+        summary: format!("{shrunk} to make room, then move {moved} to an aligned start, with all data"),
         commands: std::iter::once(shrink).chain(commands(context, options, true)).collect(),
         risk: Risk::Backup,
         caution: Some(caution),
@@ -361,20 +365,23 @@ pub(crate) fn copy(context: &Context<'_>, number: u32) -> Option<Fix> {
         None if context.moves.refused.is_some() => {
             "copy the disk to another one, NEW, with aligned partitions".to_owned()
         }
-        None => "copy the disk to another one, NEW, with aligned partitions: there is no place for all on this one (straddle realign says what is missing)".to_owned(),
+        None => "copy the disk to another one, NEW, with aligned partitions: this one has no room to align \
+                 them (straddle realign says how much is missing)"
+            .to_owned(),
     };
     let mut caution =
-        "the source is opened read-only, and the copy has its identities: do not use both at the same time"
+        "the source is opened read-only; the copy has the same UUIDs, so do not use both at the same time"
             .to_owned();
-    caution += "; data that no partition lists are not copied";
+    caution += "; data outside of partitions is not copied";
     if let Some(why) = &context.moves.refused {
-        caution += &format!("; none in place: {why}");
+        caution += &format!("; not possible in place: {why}");
     }
     if let Some(back) = back {
-        caution += &format!("; {back} makes it a {} image again", format.as_deref().unwrap_or_default());
+        caution += &format!("; {back} converts it back to {}", format.as_deref().unwrap_or_default());
     }
     if *in_use {
-        caution += "; the disk is in use: unmount it and stop the arrays and volumes on it, or start another system, before the first command";
+        caution += "; the disk is in use: before the first command, unmount it and stop the arrays and \
+                    volumes on it, or boot another system";
     }
     let lines = [
         format!("straddle realign {source}{options} --to {new} --save {plan}"),
@@ -393,15 +400,17 @@ pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     let Some(Unfinished { marker, journal }) = &context.moves.unfinished else { return };
     if let Journal::Unmarked { stage, at } = journal {
         let message = format!(
-            "byte {at} begins the journal of an unfinished move of partitions, and there is no table: a power cut has torn it, or another program \
-             has removed it; {}",
+            "the journal of an unfinished move of partitions starts at byte {at}, and there is no \
+             partition table: a power cut has torn it, or another program has removed it; {}",
             stage.sentence()
         );
         findings.push(unfinished(context, journal, Some(*at), message));
         return;
     }
     if *journal == Journal::Copy {
-        let message = "its first sector marks an unfinished copy to this disk: it has no partition table until all data are on it, and the source of the copy is as it was".to_owned();
+        let message = "a copy to this disk is unfinished (marker in the first sector): it has no partition \
+                       table until all data is copied; the source is unchanged"
+            .to_owned();
         findings.push(unfinished(context, journal, Some(ByteOffset::ZERO), message));
         return;
     }
@@ -421,19 +430,19 @@ pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         straddle_layout::MARKER_GUID.to_owned()
     };
     let said = match journal {
-        Journal::Inside(stage) => format!("its journal begins at byte {start}: {}", stage.sentence()),
+        Journal::Inside(stage) => format!("its journal starts at byte {start}: {}", stage.sentence()),
         Journal::InFile => {
-            format!("no journal is at byte {start}, where it begins: it is in the file that --journal named")
+            format!("there is no journal at byte {start}: it is in the file given with --journal")
         }
         Journal::Locked { .. } | Journal::Copy | Journal::Unmarked { .. } => "it has no journal".to_owned(),
         Journal::Unusable(why) => format!("the journal at byte {start} cannot be used: {why}"),
     };
     let copies = marker.only_in.map_or_else(String::new, |at| {
-        format!("; only the copy of the GPT at byte {at} has it, for that copy was not written completely")
+        format!("; only the GPT copy at byte {at}, which was not written completely, has this entry")
     });
     let message = format!(
-        "entry {} of the table, of the type {kind}, marks an unfinished move of partitions: the table lists neither their old places \
-         nor their new ones; {said}{copies}",
+        "entry {} of the table (type {kind}) is the marker of an unfinished move: the table lists neither \
+         the old nor the new partitions; {said}{copies}",
         marker.number
     );
     findings.push(unfinished(context, journal, Some(start), message));
@@ -442,13 +451,13 @@ pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
 impl Stage {
     fn sentence(self) -> String {
         match self {
-            Self::NotBegun => "no data have moved yet".to_owned(),
+            Self::NotBegun => "no data has been moved yet".to_owned(),
             Self::Moving { done, total } => {
-                format!("{} of {} bytes have moved", done.get(), total.get())
+                format!("{} of {} bytes have been moved", done.get(), total.get())
             }
-            Self::Moved => "all data have moved, and the new table is not written".to_owned(),
+            Self::Moved => "all data has been moved, but the new table is not written yet".to_owned(),
             Self::RollingBack => "it is being rolled back".to_owned(),
-            Self::Back => "all data are back, and the old table is not written".to_owned(),
+            Self::Back => "all data is back, but the old table is not written yet".to_owned(),
         }
     }
 
@@ -468,17 +477,18 @@ fn fixes_of(context: &Context<'_>, journal: &Journal) -> (Fix, Option<Fix>) {
         risk: Risk::Safe,
         caution,
     };
-    let back_to = |how: &str, line| fix(&format!("bring back the old layout{how}"), line, None);
+    let back_to = |how: &str, line| fix(&format!("restore the old layout{how}"), line, None);
     match journal {
         Journal::Inside(_) | Journal::Unmarked { .. } if forward.is_some() => {
-            (fix("go on with the move", forward, None), Some(back_to("", back)))
+            (fix("resume the move", forward, None), Some(back_to("", back)))
         }
         Journal::Inside(_) | Journal::Unmarked { .. } => {
-            (fix("complete the rollback, which cannot be turned round", back, None), None)
+            (fix("complete the rollback, which cannot be undone", back, None), None)
         }
         Journal::InFile => (
             fix(
-                "go on with the move, with the file of its journal in place of FILE; if no move was begun, the entry is another program's: give it another type",
+                "resume the move, with its journal file in place of FILE; if no move was started, another \
+                 program uses this partition type: change the type",
                 forward,
                 None,
             ),
@@ -486,7 +496,8 @@ fn fixes_of(context: &Context<'_>, journal: &Journal) -> (Fix, Option<Fix>) {
         ),
         Journal::Copy => (
             fix(
-                "make the copy again with the command that began it, PLAN and SOURCE being its own: it completes the copy; or use the disk for something else",
+                "run the command that started the copy again, with the same PLAN and SOURCE, to complete \
+                 it; or use the disk for something else",
                 forward,
                 None,
             ),
@@ -495,7 +506,8 @@ fn fixes_of(context: &Context<'_>, journal: &Journal) -> (Fix, Option<Fix>) {
         Journal::Locked { .. } => (fix(WAIT, None, None), None),
         Journal::Unusable(_) => {
             let summary = format!(
-                "write nothing to this disk, and copy it as it is; straddle resume {} says the same until the journal can be read",
+                "write nothing to this disk, and make a copy of it as it is; straddle resume {} refuses \
+                 until the journal can be read",
                 operand(context.target)
             );
             (fix(&summary, None, None), None)
@@ -514,13 +526,13 @@ fn unfinished(context: &Context<'_>, journal: &Journal, at: Option<ByteOffset>, 
 /// block/partition-generic.c).
 pub(crate) fn between_zones(zone: ByteCount) -> Fix {
     let place = if zone == ByteCount::ZERO {
-        "where a zone begins".to_owned()
+        "at the start of a zone".to_owned()
     } else {
-        format!("where a zone begins (a multiple of {} bytes)", zone.get())
+        format!("at the start of a zone (a multiple of {} bytes)", zone.get())
     };
     Fix::advice(format!(
-        "it is a zoned disk, where nothing moves data in place: copy what it holds to another disk, make the partition \
-         again {place}, and copy it back"
+        "data on a zoned disk cannot be moved in place: copy the contents to another disk, recreate the \
+         partition {place}, and copy them back"
     ))
 }
 

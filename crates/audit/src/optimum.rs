@@ -58,14 +58,15 @@ pub fn bogus_io_opt(topology: &Topology) -> Option<String> {
     let multiple_of = |unit: u64| opt.is_multiple_of(ByteCount::new(unit));
     if multiple_of(ALL_ONES) {
         let unit = if multiple_of(8 * ALL_ONES) { 4096 } else { 512 };
-        Some(format!("it is 65535 blocks of {unit} bytes, a 16-bit count filled with ones"))
+        Some(format!("it is 65535 blocks of {unit} bytes, a 16-bit field of all ones"))
     } else if multiple_of(MPT3SAS) {
         Some(
-            "it is a multiple of 0xFFF000 bytes, an HBA's transfer limit and no property of the disk"
+            "it is a multiple of 0xFFF000 bytes, the transfer limit of an HBA rather than a property of \
+             the disk"
                 .to_owned(),
         )
     } else if let Some((count, unit)) = count_of_ones(opt.get(), physical.get()) {
-        Some(format!("it is {count} times {unit} bytes: a count filled with ones, rounded down"))
+        Some(format!("it is {count} times {unit} bytes: a field of all ones, rounded down"))
     } else if !opt.is_multiple_of(physical) {
         Some(format!("it is not a multiple of the {}-byte physical sector", physical.get()))
     } else if let Some(min) = min.filter(|min| !opt.is_multiple_of(*min)) {

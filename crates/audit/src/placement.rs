@@ -20,8 +20,8 @@ const SMALLEST_IN_DOUBT: ByteCount = ByteCount::new(160_000_000_000);
 const IN_DOUBT: &str = "doubtful sector";
 
 /// Appended to findings on a member that does not show what is on its array.
-const ALONE: &str = "; it cannot be judged alone: it is a member of an array that begins on another disk, and what is on that may \
-                     make up for it";
+const ALONE: &str = "; it is a member of an array that starts on another disk, and the layers on that \
+                     array may make up for it";
 
 /// The start that DOS gave the first partition: after one track of 63 sectors.
 const DOS_START: Lba = Lba::new(63);
@@ -44,10 +44,11 @@ pub(crate) fn check(context: &Context<'_>, partition: &Partition, findings: &mut
     let fix = match stays {
         // A new start would misalign data that is now aligned.
         true => Some(Fix::advice(
-            "leave its start where it is: data on it is aligned there. Where only the end is off, end it earlier",
+            "leave its start where it is: the data in it is aligned there. If only the end is misaligned, \
+             end it earlier",
         )),
         false if reaches_past_end(context, partition) => {
-            Some(Fix::advice("correct what S042 says first: the partition reaches past the disk's end"))
+            Some(Fix::advice("fix S042 first: the partition reaches past the disk's end"))
         }
         false if found.iter().any(|f| curable(&f)) => {
             let fix = fix(context, partition);
@@ -98,7 +99,7 @@ fn realigns(fix: &Fix) -> bool {
 fn leave_ends(found: &mut [Finding]) {
     let is_end = |f: &&mut Finding| f.rule.code == Code::END_STRADDLES && f.severity > Severity::Advice;
     for finding in found.iter_mut().filter(is_end) {
-        finding.fix = Some(Fix::advice("move its start first, and check again: the end moves along"));
+        finding.fix = Some(Fix::advice("move its start first, and check again: the end moves with it"));
     }
 }
 
@@ -123,14 +124,14 @@ pub fn starts(context: &Context<'_>) -> Vec<(u32, OfStart)> {
 
 fn of_start(context: &Context<'_>, partition: &Partition) -> OfStart {
     if Stack::unread(partition).is_some() {
-        return OfStart::Stays("a table in it that is not read lists what it holds".to_owned());
+        return OfStart::Stays("it holds a partition table that straddle does not read".to_owned());
     }
     let mut found = Vec::new();
     let stays = check_start(context, partition, &mut found);
     check_atomic(context, partition, &mut found);
     found.retain(|finding| finding.severity > Severity::Advice);
     if stays {
-        return OfStart::Stays("what is in it is aligned there".to_owned());
+        return OfStart::Stays("its contents are aligned there".to_owned());
     }
     if found.is_empty() {
         return OfStart::OnBoundary(layers::misaligned(context, partition));
@@ -139,8 +140,8 @@ fn of_start(context: &Context<'_>, partition: &Partition) -> OfStart {
         return OfStart::Stays(why);
     }
     if found.iter().all(|finding| finding.fix.is_some()) {
-        let why =
-            "it is a member of an array that begins on another disk, and what is on that may be aligned";
+        let why = "it is a member of an array that starts on another disk, and the contents of that array \
+                   may be aligned";
         return OfStart::Stays(why.to_owned());
     }
     OfStart::Moves
@@ -215,7 +216,8 @@ fn check_start(context: &Context<'_>, partition: &Partition, found: &mut Vec<Fin
         {
             severity = Severity::Advice;
             message += &format!(
-                "; it is on a multiple of the {} bytes that the drive prefers for where writes begin (NPWA)",
+                "; it is on a multiple of {} bytes, the alignment that the drive prefers for writes \
+                 (NPWA)",
                 asked.size().get()
             );
         }
@@ -223,7 +225,7 @@ fn check_start(context: &Context<'_>, partition: &Partition, found: &mut Vec<Fin
             severity = Severity::Warning;
             message.push_str(ALONE);
             fix = Some(Fix::advice(
-                "leave it where it is, and check the array where it is assembled: a move may misalign what is on it",
+                "leave it where it is, and check the assembled array: a move may misalign its contents",
             ));
         }
         found.push(Finding {
@@ -260,8 +262,8 @@ fn start_message(context: &Context<'_>, partition: &Partition, named: &Named, pa
         && ByteCount::new(past).is_multiple_of(USUAL_PHYSICAL)
     {
         format!(
-            "{place}, {past} bytes past a {}-byte physical sector boundary: a block of 4096 bytes costs the same at any \
-             start, a larger write covers a sector more",
+            "{place}, {past} bytes past a {}-byte physical sector boundary: a larger write spans one \
+             sector more; a write of 4096 bytes costs the same at any start",
             size.get()
         )
     } else if named.rule.code == Code::START_STRADDLES {
@@ -274,11 +276,11 @@ fn start_message(context: &Context<'_>, partition: &Partition, named: &Named, pa
         let physical = context.topology.physical.value().get();
         let hidden = match Boundary::multiples_of(USUAL_PHYSICAL) {
             Some(usual) if !usual.is_aligned(start) => {
-                "; on 4096-byte sectors, should it hide them, it would straddle"
+                "; if the disk hides 4096-byte sectors, it straddles them"
             }
             _ => "",
         };
-        format!("{place}: aligned to the {physical}-byte physical sector, not on the 1 MiB grain{hidden}")
+        format!("{place}: aligned to the {physical}-byte physical sector, but not to 1 MiB{hidden}")
     } else {
         format!("{place}, {past} bytes past a multiple of the {} ({} bytes)", named.name, size.get())
     }
@@ -316,11 +318,11 @@ fn check_end(context: &Context<'_>, partition: &Partition, found: &mut Vec<Findi
     let why = if rest == past {
         format!("its last {rest_bytes} bytes do not fill a physical sector")
     } else {
-        format!("even moved to a boundary, its last {rest_bytes} bytes would not fill a physical sector")
+        format!("its size is not a multiple of {size} ({rest_bytes} bytes over)")
     };
     let blocks = soft_block_size(len, context.topology.logical.value());
     let soft = match blocks < LARGEST_BLOCK {
-        true => format!("; Linux uses it in blocks of {blocks} bytes where no file system is mounted"),
+        true => format!("; while it is not mounted, Linux accesses it in blocks of {blocks} bytes"),
         false => String::new(),
     };
     let message = format!(
@@ -342,8 +344,8 @@ fn check_atomic(context: &Context<'_>, partition: &Partition, found: &mut Vec<Fi
         return;
     }
     let lost = match figure.source() {
-        Source::Nvme(_) => "blocks lie across the drive's atomic boundary, and may be torn in a power cut",
-        _ => "the kernel turns the device's atomic writes off for it, and says nothing",
+        Source::Nvme(_) => "blocks cross the drive's atomic boundary, and a power cut may tear them",
+        _ => "the kernel silently disables the device's atomic writes for it",
     };
     let message = format!(
         "starts at byte {start}, {} bytes past a multiple of {} bytes: {lost}",
@@ -378,27 +380,33 @@ fn check_in_doubt(context: &Context<'_>, partition: &Partition, found: &mut Vec<
     found.retain(|finding| finding.rule.code != Code::OFF_GRAIN);
     for finding in found.iter_mut().filter(|finding| finding.rule.code == Code::DOS_START) {
         finding.message =
-            "starts at sector 63, the old DOS track: aligned if the disk is what it reports".to_owned();
+            "starts at sector 63, as DOS partitions did: aligned if the disk has the sectors that it \
+             reports"
+                .to_owned();
     }
     let (says, unless, find_out) = match hides {
         Hides::Drive => (
-            "The disk reports 512-byte physical sectors, as did many of 2010 to 2013 that have 4096-byte ones, and it is not known to be one or not",
+            "The disk reports 512-byte physical sectors, but many disks of 2010 to 2013 that did so have \
+             4096-byte ones, and straddle does not know this model",
             "a probe says 512",
             "straddle probe DISK --save drive.json, then straddle check --measured drive.json DISK",
         ),
         Hides::Host => (
-            "The virtual disk reports 512-byte physical sectors, whatever it lies on: most drives and storage of a host have 4096-byte ones",
+            "The virtual disk reports 512-byte physical sectors whatever the host's storage has, which is \
+             usually 4096-byte ones",
             "its host's storage has 512-byte ones",
             "straddle check --domain on the host, or lsblk -t of the disk that holds the image",
         ),
     };
     let message = format!(
-        "starts at byte {start} (LBA {}). {says}: in doubt it straddles, {} bytes past a 4096-byte boundary, unless {unless}",
+        "starts at byte {start} (LBA {}). {says}: assumed to straddle, {} bytes past a 4096-byte boundary, \
+         unless {unless}",
         partition.start,
         past.get()
     );
     let fix = Fix::advice(format!(
-        "find out: {find_out}. If it has 4096-byte sectors, straddle realign DISK --assume 512e moves it; if not, check --assume 512n says so"
+        "find out: {find_out}. If it has 4096-byte sectors, move the partition with straddle realign DISK \
+         --assume 512e; if not, check it with --assume 512n"
     ));
     found.push(Finding {
         severity: Severity::Warning,
@@ -417,9 +425,9 @@ fn check_dos_start(context: &Context<'_>, partition: &Partition, found: &mut Vec
         .physical_boundary()
         .is_some_and(|physical| physical.is_aligned(partition.span.start()));
     let message = if aligned {
-        "starts at sector 63, the old DOS track, and is aligned on this drive".to_owned()
+        "starts at sector 63, as DOS partitions did, and is aligned on this drive".to_owned()
     } else {
-        "starts at sector 63: a DOS habit (one track of 63 sectors) of partitioning tools before about 2010"
+        "starts at sector 63 (after one DOS track), the default of partitioning tools before about 2010"
             .to_owned()
     };
     found.push(Finding::on_partition(rules::DOS_START, partition.number, partition.span.start(), message));

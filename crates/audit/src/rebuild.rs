@@ -66,9 +66,9 @@ pub(crate) fn on_boundary(label: &str, layer: &Layer, boundary: Boundary) -> Fix
         Facts::Mapped(_) if layer.kind == Content::Volume(VolumeKind::Bcache) => Fix::advice(format!(
             "recreate it with make-bcache --data-offset {sectors} -B, and restore its contents"
         )),
-        Facts::Table(_) => {
-            Fix::advice(format!("move {label} to a multiple of {unit} bytes of what its table is on"))
-        }
+        Facts::Table(_) => Fix::advice(format!(
+            "move {label} to a multiple of {unit} bytes from the start of the device that holds its table"
+        )),
         Facts::Mapped(_) | Facts::FileSystem(_) | Facts::Opaque => {
             Fix::advice(format!("recreate {label} with its data on a multiple of {unit} bytes"))
         }
@@ -103,16 +103,18 @@ pub(crate) fn larger_luks_sector(luks: &Luks, len: ByteCount, physical: ByteCoun
     let sector = physical.get().min(4096);
     if luks.version == 1 {
         return Fix::advice(
-            "none for LUKS1, whose sectors have 512 bytes; convert it to LUKS2 first (cryptsetup convert)",
+            "none for LUKS1, whose sectors are always 512 bytes; convert it to LUKS2 first (cryptsetup \
+             convert)",
         );
     }
     if luks.sector_size.get() >= sector {
-        return Fix::advice("none: 4096 bytes are the largest sectors of LUKS2");
+        return Fix::advice("none: LUKS2 sectors are at most 4096 bytes");
     }
     if !luks.is_plain {
         return Fix::advice(format!(
-            "none in place: cryptsetup changes the sectors of no container with an integrity profile, nor of one that is being \
-             re-encrypted. Make the container again with --sector-size {sector}, and restore its contents"
+            "none in place: cryptsetup does not change the sector size of a container that has an \
+             integrity profile or is being re-encrypted. Recreate the container with --sector-size \
+             {sector}, and restore its contents"
         ));
     }
     // cryptsetup requires both to be whole sectors (`check_sector_size`, lib/luks2/luks2_reencrypt.c).
@@ -120,30 +122,31 @@ pub(crate) fn larger_luks_sector(luks: &Luks, len: ByteCount, physical: ByteCoun
     let payload = luks.payload.map_or(ByteCount::ZERO, |payload| ByteCount::new(payload.get()));
     if !payload.is_multiple_of(unit) {
         return Fix::advice(format!(
-            "none in place: cryptsetup refuses sectors of {sector} bytes where the data begins at byte {} of the container's device. \
-             Make the container again, and restore its contents",
+            "none in place: cryptsetup refuses {sector}-byte sectors because the data starts at byte {} of \
+             the container's device. Recreate the container, and restore its contents",
             payload.get()
         ));
     }
     let rest = luks.size.unwrap_or(len).remainder(unit);
     if rest != ByteCount::ZERO {
         return Fix::advice(format!(
-            "cryptsetup refuses sectors of {sector} bytes where the container's device ends inside one. Back up what it holds, see \
-             that what is in it leaves the last {0} bytes unused (or shrink that), close it, and make the device {0} bytes smaller; \
-             check then has the command",
+            "cryptsetup refuses {sector}-byte sectors because the container's device ends inside one. Back \
+             up, make sure the contents do not use the last {0} bytes (shrink them if they do), close the \
+             container, and make the device {0} bytes smaller; check then prints the command",
             rest.get()
         ));
     }
     Fix {
-        summary: format!("encrypt in sectors of {sector} bytes"),
+        summary: format!("re-encrypt with {sector}-byte sectors"),
         commands: vec![Command::other(
             "cryptsetup",
             format!("cryptsetup reencrypt --sector-size {sector} DEVICE"),
         )],
         risk: Risk::Backup,
         caution: Some(format!(
-            "with the container open: cryptsetup refuses it otherwise. The file system in it must not have blocks of less than {sector} bytes, or it cannot be mounted afterwards, and \
-             its size has to be a multiple of them; replace DEVICE with what the container is on"
+            "open the container first. The file system in it must have blocks of at least {sector} bytes, \
+             or it cannot be mounted afterwards, and its size must be a multiple of {sector} bytes; \
+             replace DEVICE with the device the container is on"
         )),
     }
 }

@@ -38,8 +38,8 @@ pub(crate) fn with_block(kind: FsKind, fs: &FileSystem, len: ByteCount, wanted: 
     command(kind, fs, len, wanted).map_or_else(
         || {
             Fix::advice(format!(
-                "none by {}: no {kind} of this size with blocks of {} bytes can be {} on every system; writing larger \
-                 units helps",
+                "none by {}: a {kind} of this size with blocks of {} bytes cannot be {} on every system; \
+                 larger writes help",
                 if kind == FsKind::Swap { "mkswap" } else { "mkfs" },
                 wanted.get(),
                 if kind == FsKind::Swap { "used" } else { "mounted" }
@@ -163,7 +163,9 @@ pub(crate) fn atomic(kind: FsKind, fs: &FileSystem, page: ByteCount) -> Option<F
     let is_cluster = bytes.is_power_of_two() && bytes > PAGE && fs.cluster.unwrap_or(fs.block) < page;
     let command = Command::other("mkfs", format!("mkfs.ext4 -b {PAGE} -O bigalloc -C {bytes} DEVICE"));
     (kind == FsKind::Ext4 && is_cluster).then(|| Fix {
-        summary: "recreate it with clusters of a page (bigalloc), which Linux 6.16 writes atomically where the device does".to_owned(),
+        summary: "recreate it with clusters the size of a page (bigalloc), which Linux 6.16 and later \
+                  write atomically if the device can"
+            .to_owned(),
         ..remake(command)
     })
 }

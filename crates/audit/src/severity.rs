@@ -86,7 +86,7 @@ pub(crate) fn nothing_is_lost(context: &Context<'_>, partition: &Partition) -> O
     }
     if is_boards_boot(context, partition) {
         return Some(
-            "firmware reads it, and only updates of the kernel and the boot loader write to it".to_owned(),
+            "only firmware reads it, and only updates of the kernel and boot loader write to it".to_owned(),
         );
     }
     if let Some(why) = is_too_small(context, partition) {
@@ -98,15 +98,14 @@ pub(crate) fn nothing_is_lost(context: &Context<'_>, partition: &Partition) -> O
     let is_prep = (of_gpt && kind == "PowerPC PReP boot") || mbr(MBR_PREP);
     let is_firmwares = (of_gpt && matches!(kind, "EFI System" | "Linux extended boot")) || mbr(MBR_ESP);
     if (of_gpt && matches!(kind, "BIOS boot" | "FreeBSD boot")) || is_prep {
-        (partition.content.is_none())
-            .then(|| "a boot loader is written there once, and nothing else".to_owned())
+        (partition.content.is_none()).then(|| "it holds only a boot loader, which is written once".to_owned())
     } else if of_gpt && kind == "Microsoft reserved" {
-        (partition.content.is_none()).then(|| "nothing is kept in a Microsoft reserved partition".to_owned())
+        (partition.content.is_none()).then(|| "a Microsoft reserved partition stores no data".to_owned())
     } else if of_gpt && kind == "Microsoft LDM metadata" {
-        Some("the database of the dynamic disk is kept there, and nothing else".to_owned())
+        Some("it holds only the database of the dynamic disk".to_owned())
     } else if is_firmwares {
         (matches!(partition.content, None | Some(FAT)))
-            .then(|| "firmware reads it, and only updates of the boot loader write to it".to_owned())
+            .then(|| "only firmware reads it, and only updates of the boot loader write to it".to_owned())
     } else {
         None
     }
@@ -120,7 +119,10 @@ fn is_too_small(context: &Context<'_>, partition: &Partition) -> Option<String> 
     let is_small = partition.span.len() < physical && partition.content.is_none();
     is_small.then(|| {
         let [len, physical] = [partition.span.len(), physical].map(ByteCount::get);
-        format!("its {len} bytes are less than a physical sector ({physical} bytes), so that no place aligns both its ends, and nothing known is in it")
+        format!(
+            "it is smaller ({len} bytes) than a physical sector ({physical} bytes), so both ends cannot be \
+             aligned, and nothing known is in it"
+        )
     })
 }
 
@@ -152,24 +154,25 @@ fn tail(context: &Context<'_>, partition: &Partition) -> Tail {
     let rest = partition.span.len().remainder(physical);
     let Some(layer) = &partition.layer else {
         return match partition.content {
-            None => Tail::Written("nothing known is in it, so they may be written".to_owned()),
-            Some(name) => Tail::Written(format!("what {name} does with them is not known")),
+            None => Tail::Written("its contents are unknown, and may use these bytes".to_owned()),
+            Some(name) => Tail::Written(format!("it is not known whether {name} uses these bytes")),
         };
     };
     if leaves(layer, partition.span.len(), rest) {
         if matches!(&layer.facts, Facts::Luks(luks) if luks.sector_size <= ByteCount::new(512)) {
             let why =
-                "LUKS encrypts each 512 bytes by themselves, and a file system in it uses whole blocks only";
+                "LUKS encrypts every 512 bytes separately, and a file system in it uses only whole blocks";
             return Tail::Unused(why.to_owned());
         }
-        Tail::Unused(format!("the {} in it leaves them unused", layer.kind))
+        Tail::Unused(format!("the {} in it does not use these bytes", layer.kind))
     } else {
         Tail::Written(match &layer.facts {
             Facts::Luks(luks) if luks.is_refused(partition.span.len()) => format!(
-                "LUKS with {}-byte sectors uses none of them, and is not opened on a device that has them",
+                "LUKS with {}-byte sectors does not use these bytes, and cannot be opened on a device that \
+                 has them",
                 luks.sector_size.get()
             ),
-            _ => format!("the {} in it may write them", layer.kind),
+            _ => format!("the {} in it may use these bytes", layer.kind),
         })
     }
 }

@@ -64,12 +64,12 @@ fn from_problem(context: &Context<'_>, problem: &Problem) -> Finding {
 /// The finding for a GPT beside an MBR that does not announce it.
 fn beside_mbr(at: ByteOffset) -> Finding {
     let message = format!(
-        "the MBR (byte {at}) lists partitions and does not announce the GPT beside it, of which both copies are intact: \
-         the kernel, parted and fdisk use the MBR, and sgdisk asks which of the two to use"
+        "the MBR (byte {at}) lists partitions and does not announce the GPT, although both of its copies \
+         are intact: the kernel, parted and fdisk use the MBR, and sgdisk asks which to use"
     );
     let fix = Fix::advice(
-        "remove the table that is left over: sgdisk --zap removes the GPT and keeps the MBR; if the GPT is the right one, \
-         gdisk reads it and writes its protective MBR",
+        "remove the table that is left over: sgdisk --zap removes the GPT and keeps the MBR; if the GPT is \
+         the right one, load it with gdisk, which writes the protective MBR",
     );
     let finding = Finding::new(rules::PROTECTIVE_MBR, Subject::Disk, message);
     Finding { at: Some(at), fix: Some(fix), severity: Severity::Warning, ..finding }
@@ -116,8 +116,8 @@ fn fix_of(context: &Context<'_>, problem: &Problem) -> (Fix, Option<Fix>) {
             (None, Some(fix)) => (fix, None),
             (None, None) => (
                 Fix::advice(
-                    "have the protective MBR and both copies rewritten from the good one (straddle plan --repair \
-                         --relocate-backup), when the other findings on the table are corrected",
+                    "fix the other findings on the table first, then rewrite the protective MBR and both \
+                     copies from the good one (straddle plan --repair --relocate-backup)",
                 ),
                 None,
             ),
@@ -125,7 +125,8 @@ fn fix_of(context: &Context<'_>, problem: &Problem) -> (Fix, Option<Fix>) {
         Problem::OtherBlockSize { table, device, .. } => other_size(context, *table, *device),
         Problem::CutShort { number: None, .. } => (
             Fix::advice(
-                "if the contents are in use, copy the disk or image again, whole; if they are left over, remove them with wipefs",
+                "if the contents are in use, copy the whole disk or image again; if they are left over, \
+                 remove them with wipefs",
             ),
             None,
         ),
@@ -146,14 +147,14 @@ fn in_the_way(context: &Context<'_>, at: ByteOffset) -> Fix {
     let most = context.stack.partitions.iter().map(|partition| u64::from(partition.number)).max();
     let is_in_first = context.stack.usable.is_some_and(|usable| at < usable.start());
     let smaller = if is_in_first && most.is_some_and(|most| most <= room) {
-        format!(", and only a GPT of at most {room} entries leaves them (sgdisk --resize-table={room})")
+        format!(", and only a GPT of at most {room} entries spares it (sgdisk --resize-table={room})")
     } else {
         String::new()
     };
     Fix::advice(format!(
-        "none is safe: byte {at} holds data that do not belong to the table, perhaps a boot loader, where a copy of it belongs\
-         {smaller}; what rewrites the table destroys them: if they are left over, straddle plan --repair --relocate-backup \
-         --wipe gives them up",
+        "none is safe: a copy of the table would overwrite the data at byte {at}, perhaps a boot \
+         loader{smaller}; if that data is left over, straddle plan --repair --relocate-backup --wipe \
+         overwrites it",
     ))
 }
 
@@ -204,7 +205,8 @@ pub(crate) fn mend_first(context: &Context<'_>, findings: &mut [Finding]) {
         for finding in findings.iter_mut().filter(|finding| finding.rule.about == About::Placement) {
             hold_back(
                 finding,
-                "have the backup GPT moved to the end of the disk first (S034), and check again: the space behind it can be used then",
+                "move the backup GPT to the end of the disk first (S034) and check again: the space after \
+                 it can be used then",
             );
         }
     }
@@ -217,7 +219,7 @@ pub(crate) fn mend_first(context: &Context<'_>, findings: &mut [Finding]) {
         for finding in findings.iter_mut().filter(|finding| !is_of_size(finding)) {
             hold_back(
                 finding,
-                "see S048 first, and check again: contents reach past the end of their partition",
+                "fix S048 first and check again: contents reach past the end of their partition",
             );
         }
     }
@@ -225,7 +227,7 @@ pub(crate) fn mend_first(context: &Context<'_>, findings: &mut [Finding]) {
     if !context.stack.is_hybrid_iso() && context.stack.problems.iter().any(is_inside) {
         // Tools write the table where it is: into a partition.
         for finding in findings.iter_mut() {
-            hold_back(finding, "see S049 first, and check again: the table itself lies in a partition");
+            hold_back(finding, "fix S049 first and check again: the table itself is inside a partition");
         }
     }
     for fix in findings.iter_mut().flat_map(Finding::fixes_mut) {
@@ -237,7 +239,7 @@ pub(crate) fn mend_first(context: &Context<'_>, findings: &mut [Finding]) {
         let mends = fix.commands.iter().all(|one| one.tool == "straddle" || one.effect == Effect::Other);
         if !is_alike && !mends && fix.writes_table() {
             fix.without_commands();
-            fix.summary += ", when the table is mended";
+            fix.summary += ", after the table is repaired";
         }
     }
 }
@@ -270,12 +272,11 @@ fn rewrite(context: &Context<'_>) -> Option<Fix> {
     context.stack.problems.iter().all(is_mended).then_some(())?;
     let commands = planned(context, &format!("{seen} --repair --relocate-backup"));
     Some(Fix {
-        summary: "rewrite the protective MBR and both copies of the GPT from the good one, at their places"
-            .to_owned(),
+        summary: "rewrite the protective MBR and both copies of the GPT from the good one".to_owned(),
         commands,
         risk: Risk::Backup,
         caution: Some(
-            "look at what the first command lists: that is what the second one writes, and it prints how to revert it"
+            "check what the first command lists: the second one writes that, and prints how to revert it"
                 .to_owned(),
         ),
     })
@@ -312,19 +313,21 @@ fn cut_off(context: &Context<'_>, problem: &Problem) -> Option<Fix> {
     }
     let size = problems.iter().filter_map(|one| recorded(context, one)).max()?;
     let has_all = problems.iter().all(|one| is_gpt(&one) || recorded(context, one).is_none());
-    let again = if has_all { "" } else { "copy it again, whole; where nothing is left to copy, " };
+    let again = if has_all { "" } else { "copy the whole image again; if the original is gone, " };
     let mut commands =
         vec![Command::other("truncate", format!("truncate -s {size} {}", operand(context.target)))];
     let is_alone = problems.iter().all(|one| recorded(context, one).is_some());
     let seen = context.moves.options.as_ref().filter(|_| is_alone && is_gpt(&first));
     commands.extend(seen.into_iter().flat_map(|seen| planned(context, &format!("{seen} --repair"))));
-    let then = if seen.is_some() { ", and have the backup GPT written" } else { "" };
+    let then = if seen.is_some() { ", and write the backup GPT" } else { "" };
     Some(Fix {
-        summary: format!("{again}make it {size} bytes long, as it records{then}"),
+        summary: format!("{again}make it {size} bytes long again, as its contents record{then}"),
         commands,
         risk: Risk::Backup,
         caution: (!has_all).then(|| {
-            "what is missing then reads as zeros: check the contents afterwards, with the tool of their format, before they are mounted".to_owned()
+            "the missing part then reads as zeros: check the contents with the tool for their format \
+             before mounting them"
+                .to_owned()
         }),
     })
 }
@@ -341,11 +344,16 @@ fn regrow(context: &Context<'_>, number: u32, recorded: ByteCount) -> Option<Fix
     context.stack.free_around(partition, context.size)?.contains(needed).then_some(())?;
     let commands = planned(context, &format!("{seen} --grow {number}={}", recorded.get()));
     Some(Fix {
-        summary: format!("make partition {number} as large as its contents again, if they are in use; if they are left over from an earlier partition, remove them with wipefs"),
+        summary: format!(
+            "if the contents of partition {number} are in use, grow it to their size; if they are left \
+             over from an earlier partition, remove them with wipefs"
+        ),
         commands,
         risk: Risk::Backup,
         caution: Some(
-            "check the contents afterwards, with the tool of their format, before they are mounted: other data may have been written behind the end meanwhile".to_owned(),
+            "check the contents with the tool for their format before mounting them: other data may have \
+             been written past the end meanwhile"
+                .to_owned(),
         ),
     })
 }
@@ -359,12 +367,10 @@ fn by_sgdisk(context: &Context<'_>) -> Option<Fix> {
     }
     let command = Command::of_table("sgdisk", format!("sgdisk -e {}", operand(context.target)));
     Some(Fix {
-        summary: "rewrite both copies from the good one, at their places".to_owned(),
+        summary: "rewrite both copies from the good one".to_owned(),
         commands: vec![command],
         risk: Risk::Backup,
-        caution: Some(
-            "look at the table first (sgdisk -p): what it lists is what will be written".to_owned(),
-        ),
+        caution: Some("check the table first (sgdisk -p): what it lists will be written".to_owned()),
     })
 }
 
@@ -372,32 +378,38 @@ fn by_sgdisk(context: &Context<'_>) -> Option<Fix> {
 /// does that, and the one that reads what it lists without a write.
 fn other_size(context: &Context<'_>, table: BlockSize, device: BlockSize) -> (Fix, Option<Fix>) {
     let way = format!(
-        "connect the disk the way it was partitioned (with {table}-byte sectors; an enclosure or controller probably \
-         showed it so)"
+        "connect the disk as it was when it was partitioned (with {table}-byte sectors, probably behind an \
+         enclosure or controller)"
     );
     if [table, device].iter().any(|size| ![BlockSize::B512, BlockSize::B4096].contains(size)) {
         return (Fix::advice(way), None);
     }
     if let Some(why) = &context.moves.not_converted {
-        let summary = format!("{way}, or read it as it was through a loop device, without a write; {why}");
+        let summary = format!(
+            "{way}, or read it through a loop device with those sectors, which writes nothing; {why}"
+        );
         return (as_it_was(context, table, summary), None);
     }
-    let view =
-        as_it_was(context, table, "read it as it was through a loop device, without a write".to_owned());
+    let view = as_it_was(
+        context,
+        table,
+        "read it through a loop device with the table's sectors, which writes nothing".to_owned(),
+    );
     // With --convert-table, --logical is the size of the table's sectors.
     let seen = context.moves.options.as_ref().filter(|_| !context.moves.declares_sectors);
     let is_alone = matches!(&context.stack.problems[..], [_]);
     let Some(seen) = seen.filter(|_| is_alone) else {
         let rewritten =
-            format!("{way}, or have the table rewritten in place (straddle plan --convert-table {device})");
+            format!("{way}, or convert the table in place (straddle plan --convert-table {device})");
         return (Fix::advice(rewritten), Some(view));
     };
     let fix = Fix {
-        summary: format!("{way}, or have the table rewritten in place"),
+        summary: format!("{way}, or convert the table in place"),
         commands: planned(context, &format!("{seen} --convert-table {device}")),
         risk: Risk::Backup,
         caution: Some(
-            "afterwards the disk no longer works where it was partitioned; the second command prints how to revert it"
+            "afterwards the disk no longer works in its old enclosure or controller; the second command \
+             prints how to revert it"
                 .to_owned(),
         ),
     };
@@ -415,7 +427,8 @@ fn as_it_was(context: &Context<'_>, table: BlockSize, summary: String) -> Fix {
         commands: vec![Command::other("losetup", line)],
         risk: Risk::Safe,
         caution: Some(
-            "it prints the loop device, whose partitions (loop0p1) are mounted read-only; losetup --detach removes it"
+            "it prints the loop device; mount its partitions (loop0p1) read-only, and remove it with \
+             losetup --detach"
                 .to_owned(),
         ),
     }
@@ -432,7 +445,8 @@ fn check_mbr_reach(context: &Context<'_>, findings: &mut Vec<Finding>) {
         return;
     }
     let message = format!(
-        "an MBR reaches {reach} of this {} disk: the last {beyond} ({} bytes) are in no partition, and none can begin there",
+        "an MBR can address {reach} of this {} disk: the last {beyond} ({} bytes) are in no partition, and \
+         none can start there",
         context.size,
         beyond.get()
     );
@@ -440,9 +454,7 @@ fn check_mbr_reach(context: &Context<'_>, findings: &mut Vec<Finding>) {
         summary: "convert the table to GPT".to_owned(),
         commands: vec![Command::of_table("sgdisk", format!("sgdisk -g {}", operand(context.target)))],
         risk: Risk::Backup,
-        caution: Some(
-            "a BIOS boot loader needs a BIOS boot partition and has to be installed again".to_owned(),
-        ),
+        caution: Some("a BIOS boot loader needs a BIOS boot partition, and has to be reinstalled".to_owned()),
     };
     findings
         .push(Finding::on_disk(rules::MBR_REACH, Some(ByteOffset::new(used.get())), message).fixed_by(fix));
@@ -460,8 +472,8 @@ fn check_past_reach(context: &Context<'_>, findings: &mut Vec<Finding>) {
     let past = |p: &&straddle_layout::Partition| p.span.end().get() > reach.get() && p.role != Role::Extended;
     for partition in context.stack.partitions.iter().filter(past) {
         let message = format!(
-            "ends at byte {}, past sector 2^32 (byte {}): systems that count sectors in 32 bits see it shorter, or \
-             write over the disk's start",
+            "ends at byte {}, past sector 2^32 (byte {}): systems that count sectors in 32 bits see a \
+             shorter partition, or overwrite the start of the disk",
             partition.span.end(),
             reach.get()
         );

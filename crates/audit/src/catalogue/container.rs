@@ -7,11 +7,13 @@ pub(super) const CONTAINER_OFF: Definition = Definition {
     severity: Severity::Error,
     kind: Kind::Alignment,
     about: About::Container,
-    title: "image format puts guest blocks off the host's sectors",
-    what: "The image's container stores the guest's blocks at host offsets that are off a physical sector.",
-    why: "A dynamic VHD puts a 512-byte bitmap before each block; sparse VMDK and old VDI files start their \
-          data behind headers of any length. Aligned inside the guest, everything straddles on the host.",
-    cost: "Each guest write of 4 KiB costs the host two partial ones: about 18 % longer runs were reported on NetApp's forum.",
+    title: "image format misaligns guest blocks on the host",
+    what: "The image's container stores the guest's blocks at host offsets that are not aligned to a \
+           physical sector.",
+    why: "A dynamic VHD puts a 512-byte bitmap before each block; sparse VMDK and old VDI files start \
+          their data after headers of any length. What is aligned inside the guest straddles on the host.",
+    cost: "Each 4 KiB write of the guest becomes two partial writes on the host: about 18 % longer runs \
+           were reported on NetApp's forum.",
     fix: "Convert the image: to raw, qcow2 or VHDX, or to a fixed VHD.",
     sources: &[
         "Microsoft Virtual Hard Disk Image Format Specification, Block Allocation Table and Data Blocks",
@@ -27,8 +29,8 @@ pub(super) const CONTAINER_UNIT_SMALL: Definition = Definition {
     about: About::Container,
     title: "image format allocates in small units",
     what: "The container's cluster or grain is smaller than the physical sector.",
-    why: "A qcow2 of 512-byte clusters was possible; allocation then scatters parts of sectors.",
-    cost: "Read-modify-writes on the host at each newly written cluster.",
+    why: "qcow2 allows clusters as small as 512 bytes; allocation then scatters parts of sectors.",
+    cost: "A read-modify-write on the host for each newly written cluster.",
     fix: "Convert with larger clusters (qemu-img convert -o cluster_size=64k).",
     sources: &["QEMU docs/interop/qcow2.rst, cluster_bits"],
 };
@@ -39,13 +41,16 @@ pub(super) const IMAGE_SIZE: Definition = Definition {
     kind: Kind::Alignment,
     about: About::Container,
     title: "the size of the whole image does not fit its storage",
-    what: "The image's length is not a multiple of the sector of the storage that it is meant for (--assume, --logical), or of what a platform \
-           takes (--for); or not one of 512 bytes.",
-    why: "Builders put the backup GPT right behind the last partition, 33 sectors of 512 bytes, or copy a file system of any length; \
-          qemu-img rounds a VHD up to cylinders unless it is given force_size.",
-    cost: "The last part of a sector is not reachable. QEMU (7.2) refuses to open the image for writing without a cache on such storage, \
-           fastboot refuses to send it. Azure and Google Compute Engine refuse the import.",
-    fix: "Make the image longer, up to a whole MiB, and put the backup GPT at its end (straddle plan --repair --relocate-backup).",
+    what: "The image's length is not a multiple of the sector of the storage it is meant for (--assume, \
+           --logical), of what a platform accepts (--for), or of 512 bytes.",
+    why: "Image builders put the backup GPT, 33 sectors of 512 bytes, right after the last partition, or \
+          copy a file system of any length; qemu-img rounds a VHD up to cylinders unless force_size is \
+          given.",
+    cost: "The incomplete last sector cannot be reached. QEMU (7.2) refuses to open the image for writing \
+           without a cache on such storage, and fastboot refuses to send it. Azure and Google Compute \
+           Engine refuse the import.",
+    fix: "Extend the image to a whole MiB, and move the backup GPT to its end (straddle plan --repair \
+          --relocate-backup).",
     sources: &[
         "QEMU block.c: 'Image size is not a multiple of request alignment'",
         "https://github.com/kubevirt/containerized-data-importer/pull/1873 (QEMU), https://github.com/pengutronix/genimage/pull/133 (fastboot)",

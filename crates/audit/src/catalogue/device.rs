@@ -8,13 +8,15 @@ pub(super) const KERNEL_MISALIGNED: Definition = Definition {
     kind: Kind::Alignment,
     about: About::Device,
     title: "the kernel calls the device misaligned",
-    what: "The kernel reports alignment_offset -1 for the device, or (Linux 6.12) what is left of offsets that disagree.",
-    why: "Of a stacked device (md, device mapper) it means that members are at different distances from \
-          their physical sectors, or that data begins off them: no start on it can be aligned for all. \
-          libblkid turns -1 into 0, so parted, fdisk, mkfs.xfs and cryptsetup see nothing. The kernel says -1 \
-          also where only an optimal I/O size below is not a multiple of the physical sector; that is S021.",
-    cost: "What S001 says, on at least one member. Devices that stand on a misaligned one inherit the -1: in a run over \
-           several targets the lowest is reported, and lists them.",
+    what: "The kernel reports alignment_offset -1 for the device or, on Linux 6.12, an offset computed \
+           from offsets that disagree.",
+    why: "For a stacked device (md, device mapper) it means that its members have different alignment \
+          offsets, or that its data does not start on a physical sector: no start on it is aligned on all \
+          members. libblkid turns -1 into 0, so parted, fdisk, mkfs.xfs and cryptsetup notice nothing. The \
+          kernel also reports -1 if only the optimal I/O size of a device below is not a multiple of the \
+          physical sector; that is S021.",
+    cost: "As S001, on at least one member. Devices on top of a misaligned one inherit the -1: when \
+           several targets are checked, the lowest is reported, and lists the others.",
     fix: "Align each member (check them), then recreate the stack on them.",
     sources: &["Linux block/blk-settings.c, blk_stack_limits", "util-linux libblkid/src/topology/topology.c"],
 };
@@ -25,14 +27,15 @@ pub(super) const BOGUS_IO_OPT: Definition = Definition {
     kind: Kind::Device,
     about: About::Device,
     title: "the optimal I/O size cannot be true",
-    what: "The device reports an optimal I/O size that no device has: 33553920 (65535 blocks of 512 bytes), what \
-           becomes of it when it is rounded down to a larger sector (33550336), a multiple of 0xFFF000, or none \
-           of the physical sector or the minimum I/O size.",
-    why: "USB bridges fill the field with ones; some HBAs put their own transfer limit in it; md multiplies \
-          what its members say. parted 3.5 and LVM 2.03.16 (Debian 12) believe it; LVM ignores 33553920 from 2.03.31 on. \
-          fdisk 2.38 ignores 33553920, and what is not a multiple of the physical sector.",
-    cost: "Partitions that parted makes by default start at sector 65535, an odd one, and the data of a physical volume at byte 33553920: \
-           see S001 and S051.",
+    what: "The device reports an impossible optimal I/O size: 33553920 (65535 blocks of 512 bytes), the \
+           same rounded down to a larger sector (33550336), a multiple of 0xFFF000, or a size that is not \
+           a multiple of the physical sector or the minimum I/O size.",
+    why: "USB bridges fill the field with ones; some HBAs report their own transfer limit; md multiplies \
+          what its members report. parted 3.5 and LVM 2.03.16 (Debian 12) use it; LVM ignores 33553920 \
+          from 2.03.31 on. fdisk 2.38 ignores 33553920, and sizes that are not a multiple of the physical \
+          sector.",
+    cost: "By default, parted starts partitions at sector 65535, an odd one, and pvcreate starts the data \
+           of a physical volume at byte 33553920: see S001 and S051.",
     fix: "Give starts in MiB, or align to the minimum (parted -a minimal); pvcreate --dataalignment 1m.",
     sources: &[
         "Linux drivers/scsi/sd.c, sd_validate_opt_xfer_size",
@@ -50,11 +53,11 @@ pub(super) const KNOWN_LIAR: Definition = Definition {
     about: About::Device,
     title: "a drive known to misreport its sectors",
     what: "This model is known to have larger physical sectors than it reports.",
-    why: "Early Advanced Format drives said 512/512 lest old systems stumble. The list of models, with a \
-          source for each, is part of straddle; the figure it gives overrules the drive's.",
-    cost: "Tools that trust the drive may start partitions anywhere: parted's minimal alignment accepts \
-           every sector.",
-    fix: "Give starts in MiB. In doubt treat every disk as having 4096-byte sectors: it never hurts.",
+    why: "Early Advanced Format drives reported 512/512 for compatibility with old systems. straddle has a \
+          list of such models, with a source for each; its value overrides the drive's.",
+    cost: "Tools that trust the drive may start partitions at any sector: parted's minimal alignment \
+           accepts every one.",
+    fix: "Give starts in MiB. If in doubt, treat every disk as having 4096-byte sectors: it never hurts.",
     sources: &["crates/device/src/quirks.toml, a source for each model"],
 };
 
@@ -65,15 +68,15 @@ pub(super) const FIRMWARE_OFFSET: Definition = Definition {
     about: About::Device,
     title: "the drive's addresses are shifted",
     what: "The first physical sector boundary is not at byte 0.",
-    why: "A jumper on early WD drives (pins 7 and 8, \"for Windows XP\") shifts every address by one sector, \
-          so that LBA 63 becomes the first of a physical sector; some RAID firmware does the like. What is \
-          aligned then is 3584 bytes off a multiple of 4096. A mapping, an array or a loop device has an offset \
-          where what it stands on begins off a boundary.",
-    cost: "Nothing by itself; but tools that do not read alignment_offset, and every image copied to the \
-           disk, will be misaligned.",
-    fix: "Of a drive: remove the jumper while nothing is on it. With data on it, leave the jumper, which gives every \
-          sector its address, and move what is misaligned (straddle realign). Of a stacked device: align what it is \
-          made of.",
+    why: "A jumper on early WD drives (pins 7 and 8, \"for Windows XP\") shifts every address by one \
+          sector, so that LBA 63 starts a physical sector; some RAID firmware does the same. Aligned \
+          starts are then 3584 bytes past a multiple of 4096. A mapping, an array or a loop device has \
+          such an offset if the device below it is misaligned.",
+    cost: "Nothing by itself, but tools that do not read alignment_offset misalign their partitions, and \
+           so does every image that is copied to the disk.",
+    fix: "On an empty drive, remove the jumper. On a drive with data, leave the jumper, because it shifts \
+          the address of every sector, and move the misaligned partitions (straddle realign). For a \
+          stacked device, align the devices it is made of.",
     sources: &[
         "Documentation/ABI/stable/sysfs-block, alignment_offset",
         "ATA8-ACS, IDENTIFY DEVICE word 209",
@@ -86,10 +89,10 @@ pub(super) const SOURCES_DISAGREE: Definition = Definition {
     kind: Kind::Device,
     about: About::Device,
     title: "sources disagree about the physical sector",
-    what: "The drive's own answer and the kernel's figure differ.",
-    why: "USB bridges and RAID controllers often pass on another figure than the drive's, or none. The \
-          larger one is used: aligning to it is right for both.",
-    cost: "Nothing by itself; tools that only read the kernel's figure may misalign.",
+    what: "The drive and the kernel report different physical sectors.",
+    why: "USB bridges and RAID controllers often pass on a different size than the drive's, or none. The \
+          larger one is used: what is aligned to it is aligned to both.",
+    cost: "Nothing by itself, but tools that read only the kernel's value may misalign partitions.",
     fix: "Give starts in MiB.",
     sources: &["ATA8-ACS, IDENTIFY DEVICE word 106", "SBC-4, READ CAPACITY (16)"],
 };
@@ -100,13 +103,15 @@ pub(super) const FASTER_FORMAT: Definition = Definition {
     kind: Kind::Device,
     about: About::Device,
     title: "the drive has a faster sector format",
-    what: "The NVMe namespace is formatted with sectors of one size, and says that it is faster with another.",
-    why: "A namespace lists the sector sizes that it can be formatted to, each with its relative performance (best, \
-          better, good, degraded). Many are shipped with 512-byte sectors for old systems and do better with 4096.",
-    cost: "What the drive's maker means by it; measure it, if it matters.",
-    fix: "With a backup, or before anything is on it: nvme format DEVICE --lbaf=N. IT DESTROYS EVERYTHING ON THE \
-          NAMESPACE, and on a controller that formats all namespaces at once (FNA bit 0) on the whole drive. \
-          Some controllers have no such command (OACS bit 1).",
+    what: "The NVMe namespace is formatted with one sector size, and the drive reports better performance \
+           for another.",
+    why: "A namespace lists the sector sizes it can be formatted with, each with its relative performance \
+          (best, better, good, degraded). Many drives are shipped with 512-byte sectors for old systems \
+          and perform better with 4096.",
+    cost: "It depends on the drive; measure it if it matters.",
+    fix: "If the namespace is empty or backed up: nvme format DEVICE --lbaf=N. IT DESTROYS EVERYTHING ON \
+          THE NAMESPACE and, on a controller that formats all namespaces at once (FNA bit 0), on the whole \
+          drive. Some controllers have no such command (OACS bit 1).",
     sources: &[
         "NVM Express NVM Command Set Specification, LBA Format Data Structure, Relative Performance",
         "NVM Express Base Specification, Identify Controller, OACS and FNA",
@@ -120,14 +125,18 @@ pub(super) const LARGER_SECTOR: Definition = Definition {
     kind: Kind::Device,
     about: About::Device,
     title: "the drive can be set to larger sectors",
-    what: "The drive shows sectors that are smaller than its physical ones, and lists larger ones that it can be set to.",
-    why: "Many data-centre disks are sold as 512e and can be set to 4Kn: ATA drives list their sizes in the Sector \
-          Configuration log, SCSI and SAS drives in VPD page B4h. With logical sectors as large as the physical ones \
-          no partition can straddle, and the drive never has to read, change and write a sector.",
-    cost: "Nothing, if everything on it is aligned and writes whole physical sectors. Otherwise what S001 says.",
-    fix: "Only before anything is on it, or with a backup: hdparm --set-sector-size 4096 --please-destroy-my-drive \
-          DEVICE, or sg_format --format --size=4096 DEVICE. IT DESTROYS EVERYTHING ON THE DRIVE. Leave a disk that a \
-          BIOS boots from, or that an enclosure or RAID controller for 512-byte sectors uses.",
+    what: "The drive's logical sectors are smaller than its physical sectors, and it can be set to larger \
+           ones.",
+    why: "Many data-centre disks are sold as 512e and can be set to 4Kn: ATA drives list their sizes in \
+          the Sector Configuration log, SCSI and SAS drives in VPD page B4h. If logical and physical \
+          sectors are the same size, no partition can straddle, and the drive never has to read, modify \
+          and write a sector.",
+    cost: "Nothing, if everything on it is aligned and written in whole physical sectors. Otherwise as \
+           S001.",
+    fix: "Only if the drive is empty or backed up: hdparm --set-sector-size 4096 --please-destroy-my-drive \
+          DEVICE, or sg_format --format --size=4096 DEVICE. IT DESTROYS EVERYTHING ON THE DRIVE. Leave the \
+          drive as it is if a BIOS boots from it, or if it is in an enclosure or behind a RAID controller \
+          that expects 512-byte sectors.",
     sources: &[
         "ATA/ATAPI Command Set 4, Sector Configuration log and SET SECTOR CONFIGURATION EXT",
         "SBC-4, Supported Block Lengths And Protection Types VPD page",
@@ -141,16 +150,17 @@ pub(super) const GUEST_SHOWN_SMALLER: Definition = Definition {
     severity: Severity::Warning,
     kind: Kind::Device,
     about: About::Device,
-    title: "the guest is shown smaller sectors than the storage has",
+    title: "the guest sees smaller sectors than the storage has",
     what: "A virtual machine's disk reports smaller physical sectors than what it is stored on.",
-    why: "QEMU shows 512-byte logical and physical sectors unless libvirt's <blockio> states others, whatever the disk is \
-          stored on. Programs in the guest choose their units by these figures: cryptsetup gives LUKS2 sectors of \
-          512 bytes, and of 4096 where it is shown such.",
-    cost: "A read-modify-write for each such write: in the drive, or, where the guest's logical sector is smaller than \
-           the host's (a warning; otherwise advice), in the host. Partitions aligned to 1 MiB and 4 KiB blocks \
-           cost nothing.",
-    fix: "Add <blockio logical_block_size='512' physical_block_size='4096'/> to the <disk> (virsh edit), shut the domain \
-          down and start it. Change the logical size of new disks only: a table counts in it.",
+    why: "Unless libvirt's <blockio> states others, QEMU reports 512-byte logical and physical sectors to \
+          the guest, whatever the disk is stored on. Programs in the guest choose their units accordingly: \
+          cryptsetup creates LUKS2 with 512-byte sectors, or with 4096-byte sectors if it sees those.",
+    cost: "A read-modify-write for each small write: in the drive or, if the guest's logical sector is \
+           smaller than the host's, in the host (then it is a warning; otherwise advice). Partitions \
+           aligned to 1 MiB and blocks of 4 KiB cost nothing.",
+    fix: "Add <blockio logical_block_size='512' physical_block_size='4096'/> to the <disk> (virsh edit), \
+          shut the domain down and start it. Change the logical size only of new disks, because the \
+          partition table counts in it.",
     sources: &[
         "libvirt, Domain XML format, blockio",
         "QEMU hw/block/block.c, blkconf_blocksizes",

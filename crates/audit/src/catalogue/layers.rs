@@ -9,10 +9,9 @@ pub(super) const MD_DATA_STRADDLES: Definition = Definition {
     about: About::Layer,
     title: "RAID member's data starts inside a physical sector",
     what: "The data offset of a Linux software RAID member does not fall on a physical sector of the disk.",
-    why: "The array's byte 0 is at the member's data offset. Offsets that are not a multiple of the sector come \
-          from --data-offset given in sectors, from mdadm before 3.2 (136 or 272 sectors), or from bitmaps \
-          moved by hand.",
-    cost: "Every block of whatever is on the array lies across two sectors of this member: see S001.",
+    why: "The array's byte 0 is at the member's data offset. Misaligned offsets come from --data-offset \
+          given in sectors, from mdadm before 3.2 (136 or 272 sectors), or from bitmaps moved by hand.",
+    cost: "Every block on the array spans two sectors of this member: see S001.",
     fix: "Recreate the array with --data-offset; or remove the member, and add it again once the others \
            are right.",
     sources: &[
@@ -30,10 +29,10 @@ pub(super) const PV_DATA_STRADDLES: Definition = Definition {
     what: "The first physical extent of an LVM physical volume (pe_start) does not fall on a physical sector \
            of the disk.",
     why: "All extents, and so all logical volumes, are counted from pe_start. LVM before 2.02.73 used 192 \
-          KiB and odd alignments could be asked for; pvcreate follows what the device reports, which may be \
-          wrong.",
-    cost: "Every block on every logical volume lies across two sectors: see S001.",
-    fix: "pvcreate --dataalignment 1m, with the data restored; or move the extents to a good PV (pvmove).",
+          KiB and accepted odd alignments; pvcreate follows what the device reports, which may be wrong.",
+    cost: "Every block on every logical volume spans two sectors: see S001.",
+    fix: "Recreate it with pvcreate --dataalignment 1m and restore the data, or move the extents to an \
+          aligned PV (pvmove).",
     sources: &[
         "LVM2 lib/format_text/layout.h, struct pv_header",
         "LVM2 lib/metadata/metadata.c, set_pe_align",
@@ -46,13 +45,13 @@ pub(super) const LV_SEGMENT_STRADDLES: Definition = Definition {
     kind: Kind::Alignment,
     about: About::Layer,
     title: "a logical volume's segment is shifted",
-    what: "A segment of a logical volume starts at a place where its blocks fall inside physical sectors, \
-           though the physical volume's data is aligned. So does the data of a thin pool, the store of a snapshot, or a cache.",
-    why: "Extents of a size that is not a multiple of the physical sector (vgcreate -s 1k) put segments \
-          anywhere. In a concatenation each segment counts from the end of the one before: the kernel \
-          compares only the segments' starts on their devices and reports alignment offset 0.",
-    cost: "Blocks in that segment lie across two sectors: see S001.",
-    fix: "Use extents of 4 MiB; move the volume (pvmove) after that.",
+    what: "A segment of a logical volume is misaligned, although the physical volume's data is aligned. \
+           The same is reported for the data of a thin pool, the store of a snapshot, and a cache.",
+    why: "If the extent size is not a multiple of the physical sector (vgcreate -s 1k), segments may start \
+          anywhere. In a concatenation each segment starts where the one before ends; the kernel checks \
+          only where segments start on their devices, and reports alignment offset 0.",
+    cost: "Blocks in that segment span two sectors: see S001.",
+    fix: "Use extents of 4 MiB, then move the volume (pvmove).",
     sources: &[
         "Linux drivers/md/dm-table.c, dm_calculate_queue_limits",
         "LVM2 metadata text, segment start_extent",
@@ -66,11 +65,11 @@ pub(super) const LUKS_PAYLOAD_STRADDLES: Definition = Definition {
     about: About::Layer,
     title: "LUKS payload starts inside a physical sector",
     what: "The encrypted payload of a LUKS container does not fall on a physical sector of the disk.",
-    why: "The payload follows the header and key slots. Old cryptsetup put it at 1032 or 2056 sectors of 512 \
-          bytes, or where --align-payload said.",
-    cost: "Every block in the container lies across two sectors: see S001.",
-    fix: "cryptsetup luksFormat --align-payload 2048 (LUKS1) or --offset 32768 (LUKS2), with the data \
-           restored; or cryptsetup reencrypt.",
+    why: "The payload follows the header and key slots. Old versions of cryptsetup put it at sector 1032 \
+          or 2056 (of 512 bytes), or where --align-payload said.",
+    cost: "Every block in the container spans two sectors: see S001.",
+    fix: "Recreate it with cryptsetup luksFormat --align-payload 2048 (LUKS1) or --offset 32768 (LUKS2) \
+          and restore the data, or use cryptsetup reencrypt.",
     sources: &[
         "LUKS1 on-disk format specification, payload-offset",
         "LUKS2 on-disk format specification, segments",
@@ -83,10 +82,10 @@ pub(super) const PAYLOAD_STRADDLES: Definition = Definition {
     kind: Kind::Alignment,
     about: About::Layer,
     title: "a mapping's payload starts inside a physical sector",
-    what: "What a mapping (bcache, dm-integrity, a nested partition table, …) provides does not fall on a \
+    what: "The data of a mapping (bcache, dm-integrity, a nested partition table, …) does not start on a \
            physical sector of the disk.",
-    why: "Its header and the offset of its data add up with those of all layers below.",
-    cost: "Every block in it lies across two sectors: see S001.",
+    why: "The offset of its data adds to the offsets of all layers below.",
+    cost: "Every block in it spans two sectors: see S001.",
     fix: "Recreate the mapping with an aligned data offset.",
     sources: &["Linux drivers/md/bcache/bcache_ondisk.h", "Linux drivers/md/dm-integrity.c"],
 };
@@ -96,12 +95,12 @@ pub(super) const LAYER_OFF_UNIT: Definition = Definition {
     severity: Severity::Warning,
     kind: Kind::Alignment,
     about: About::Layer,
-    title: "a layer's data is off a larger unit",
-    what: "A layer's data is on a physical sector, but off the indirection unit, minimum I/O or stripe of \
-           the device.",
-    why: "Each layer adds its own offset; 1 MiB everywhere suits units that are powers of two, stripes of \
-          three data disks it does not.",
-    cost: "What S003, S004 and S005 say of partitions.",
+    title: "a layer's data is not aligned to a larger unit",
+    what: "A layer's data is aligned to the physical sector, but not to the indirection unit, minimum I/O \
+           size or stripe of the device.",
+    why: "Each layer adds its own offset. 1 MiB suits every unit that is a power of two, but not a stripe \
+          of three data disks.",
+    cost: "As S003, S004 and S005 for partitions.",
     fix: "Align that layer's data to the unit.",
     sources: &["Linux block/blk-settings.c, blk_stack_limits"],
 };
@@ -111,12 +110,13 @@ pub(super) const LAYERS_CANCEL: Definition = Definition {
     severity: Severity::Advice,
     kind: Kind::Alignment,
     about: About::Layer,
-    title: "two layers that are off make up for each other",
-    what: "A layer below is off a physical sector, and the offset of this one's data brings it back.",
-    why: "Tools that follow the kernel's alignment_offset do it on purpose (pvcreate on a partition at 63).",
-    cost: "Nothing as it is: a start is judged by the data that is written above it, so S001 and S050 to S055 are not \
-           reported where all of it is aligned. Moving the partition alone, or recreating the layer with default \
-           offsets, misaligns what is aligned now.",
+    title: "two misaligned layers cancel each other out",
+    what: "A layer below is misaligned, and the offset of this layer's data makes up for it.",
+    why: "Tools that follow the kernel's alignment_offset do this on purpose (pvcreate on a partition at \
+          sector 63).",
+    cost: "Nothing as it is: what matters is the data, so S001 and S050 to S055 are not reported if all of \
+           it is aligned. Moving only the partition, or recreating the layer with default offsets, would \
+           misalign the data.",
     fix: "Leave both or move both.",
     sources: &["LVM2 lib/metadata/metadata.c, set_pe_align_offset"],
 };
@@ -126,13 +126,13 @@ pub(super) const OFF_ARRAY_STRIPE: Definition = Definition {
     severity: Severity::Warning,
     kind: Kind::Alignment,
     about: About::Layer,
-    title: "a layer starts off the stripe of the array below",
-    what: "What is on a RAID starts on a sector, but not on a multiple of the array's stripe in the array's \
-           own space. It is reported once per array for all volumes.",
-    why: "A partition, PV or payload inside the array counts from the array's byte 0. 1 MiB is not a multiple \
-          of a stripe of three data disks, nor of one larger than 1 MiB.",
-    cost: "Writes of whole stripes become two partial ones, for which RAID 5 and 6 must read to compute the parity: \
-           see S005.",
+    title: "a layer is not aligned to the stripe of the array below",
+    what: "A layer on a RAID starts on a sector, but not on a multiple of the array's stripe, counted from \
+           the array's start. It is reported once per array for all volumes.",
+    why: "A partition, PV or payload on the array is counted from the array's byte 0. 1 MiB is not a \
+          multiple of a stripe of three data disks, nor of a stripe larger than 1 MiB.",
+    cost: "Each write of a whole stripe becomes two partial ones, for which RAID 5 and 6 must read to \
+           compute the parity: see S005.",
     fix: "Align the layer to the stripe: pvcreate --dataalignment, cryptsetup --align-payload or --offset, \
            a partition start that is a multiple.",
     sources: &["Linux drivers/md/raid5.c, raid5_set_limits"],
@@ -145,9 +145,9 @@ pub(super) const MD_CHUNK_SMALL: Definition = Definition {
     about: About::Layer,
     title: "RAID chunk is not a multiple of the drive's unit",
     what: "The chunk of a striped array is not a whole number of physical sectors or indirection units.",
-    why: "Neighbouring chunks lie on different members: a unit that a chunk covers in part is completed by \
-          data that belongs elsewhere in the array.",
-    cost: "Streams of writes end each chunk with a read-modify-write.",
+    why: "Neighbouring chunks are on different members, so the rest of a partly covered unit holds data \
+          from elsewhere in the array.",
+    cost: "Sequential writes end each chunk with a read-modify-write.",
     fix: "Use a chunk of 64 KiB or more (512 KiB is mdadm's default).",
     sources: &["mdadm(8), --chunk"],
 };

@@ -8,9 +8,10 @@ pub(super) const VIEWS_DISAGREE: Definition = Definition {
     kind: Kind::Layers,
     about: About::Kernel,
     title: "the kernel's view differs from the disk",
-    what: "What the kernel has in use (partitions, mappings, RAID) differs from what is written on the disk.",
+    what: "The kernel uses other partitions, mappings or RAID layouts than the disk records.",
     why: "The table or the metadata was changed while in use, and the kernel still uses the old one.",
-    cost: "Data are written by the old layout, and read by the new one after the next boot.",
+    cost: "Data is written according to the old layout, and read according to the new one after the next \
+           boot.",
     fix: "Reboot, or have the kernel reread the table (partx -u, blockdev --rereadpt), before anything else is written.",
     sources: &["partx(8)", "blockdev(8), --rereadpt"],
 };
@@ -21,11 +22,11 @@ pub(super) const UNREADABLE: Definition = Definition {
     kind: Kind::Unreadable,
     about: About::Medium,
     title: "cannot be read",
-    what: "The drive gives no bytes where the table or the content of a partition stands.",
-    why: "A sector went bad, a cable or an enclosure fails, or the device behind a mapping is gone. What is there is not \
-          known, so nothing is said of its alignment.",
-    cost: "Perhaps the data.",
-    fix: "Look at the kernel's messages (dmesg) and the drive's health (smartctl -a); copy what can still be read \
-           (ddrescue) before anything else.",
+    what: "The drive returns errors where the table or the contents of a partition are.",
+    why: "A sector is bad, a cable or an enclosure fails, or the device below a mapping is gone. Since the \
+          contents are unknown, their alignment is not checked.",
+    cost: "Possibly data loss.",
+    fix: "First copy what can still be read (ddrescue). Then check the kernel's messages (dmesg) and the \
+          drive's health (smartctl -a).",
     sources: &["read(2), EIO", "ddrescue(1)"],
 };

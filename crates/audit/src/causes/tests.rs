@@ -38,7 +38,7 @@ fn what_is_not_reported_is_no_cause() {
     let mut all = make();
     settle(&mut all);
     assert_eq!(fixed(&all), ["S001"]);
-    assert!(all[3].fix.as_ref().unwrap().summary.starts_with("after that of S001"));
+    assert!(all[3].fix.as_ref().unwrap().summary.starts_with("fix S001 first"));
     for reported in [Reported::NotAsked, Reported::Outside] {
         let mut all = make();
         all[0].reported = reported;

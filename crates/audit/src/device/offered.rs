@@ -27,8 +27,8 @@ pub(super) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
 fn faster(context: &Context<'_>, formats: &LbaFormats, findings: &mut Vec<Finding>) {
     let Some((current, (place, faster))) = formats.current().zip(formats.faster()) else { return };
     let message = format!(
-        "it is formatted with {}-byte sectors, of which the drive calls its performance {}; with {}-byte ones it is {} \
-         (its formats: {})",
+        "it is formatted with {}-byte sectors, for which the drive reports {} performance; with {}-byte \
+         sectors it reports {} (its formats: {})",
         size(current),
         current.performance,
         size(faster),
@@ -39,20 +39,20 @@ fn faster(context: &Context<'_>, formats: &LbaFormats, findings: &mut Vec<Findin
     let command = format!("nvme format {target} --lbaf={place}");
     let summary = match formats.command {
         Some(FormatNvm { supported: false, .. }) => {
-            "leave it: its controller reports no command that formats a namespace (Identify Controller, OACS); its \
-             maker may have a tool that does"
+            "leave it: the controller reports no command to format a namespace (Identify Controller, \
+             OACS); the vendor may have a tool for it"
                 .to_owned()
         }
         Some(FormatNvm { all_namespaces: true, .. }) => format!(
-            "with a backup of everything on the drive, or before anything is: {command}. THIS DESTROYS EVERYTHING ON ALL \
-             NAMESPACES OF THE DRIVE: its controller formats all of them at once (Identify Controller, FNA)"
+            "if the drive is empty or backed up: {command}. THIS DESTROYS EVERYTHING ON ALL NAMESPACES OF \
+             THE DRIVE: the controller formats all of them at once (Identify Controller, FNA)"
         ),
-        Some(FormatNvm { all_namespaces: false, .. }) => format!(
-            "with a backup of everything on it, or before anything is: {command}. THIS DESTROYS EVERYTHING ON IT"
-        ),
+        Some(FormatNvm { all_namespaces: false, .. }) => {
+            format!("if it is empty or backed up: {command}. THIS DESTROYS EVERYTHING ON IT")
+        }
         None => format!(
-            "with a backup of everything on it, or before anything is: {command}. THIS DESTROYS EVERYTHING ON IT, and on \
-             some drives on all other namespaces (nvme id-ctrl, fna)"
+            "if it is empty or backed up: {command}. THIS DESTROYS EVERYTHING ON IT, and on some drives on \
+             all other namespaces (nvme id-ctrl, fna)"
         ),
     };
     findings.push(Finding::on_disk(rules::FASTER_FORMAT, None, message).fixed_by(Fix::advice(summary)));
@@ -87,7 +87,8 @@ fn larger(context: &Context<'_>, formats: &Formats, findings: &mut Vec<Finding>)
     let Some(sector) = topology.larger_sector() else { return };
     let sizes: Vec<String> = formats.sizes().iter().map(|size| size.get().to_string()).collect();
     let message = format!(
-        "it has {}-byte sectors over physical ones of {} bytes, and the drive can be set to {sector}-byte ones ({}: {})",
+        "it has {}-byte logical and {}-byte physical sectors, and can be set to {sector}-byte logical \
+         sectors ({}: {})",
         topology.logical.value().get(),
         topology.physical.value().get(),
         formats.source(),
@@ -98,16 +99,16 @@ fn larger(context: &Context<'_>, formats: &Formats, findings: &mut Vec<Finding>)
     let (command, danger) = match formats {
         Formats::Scsi(_) => (
             format!("sg_format --format --size={} {target}", sector.get()),
-            "It may take many hours, and a drive that loses power meanwhile has to be formatted again",
+            "It may take hours, and a drive that loses power during it has to be formatted again",
         ),
         Formats::Nvme(_) | Formats::Ata(_) => (
             format!("hdparm --set-sector-size {} --please-destroy-my-drive {target}", sector.get()),
-            "The drive may refuse, and should not be behind a USB bridge",
+            "The drive may refuse; do not do this through a USB bridge",
         ),
     };
     let summary = format!(
-        "only before anything is on it, or with a backup of everything: {command}. THIS DESTROYS EVERYTHING ON IT. \
-         {danger}. A BIOS does not boot from {}-byte sectors",
+        "only if it is empty or backed up: {command}. THIS DESTROYS EVERYTHING ON IT. {danger}. A BIOS \
+         cannot boot from {}-byte sectors",
         sector.get()
     );
     findings.push(Finding::on_disk(rules::LARGER_SECTOR, None, message).fixed_by(Fix::advice(summary)));

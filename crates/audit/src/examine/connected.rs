@@ -30,7 +30,8 @@ pub(crate) fn prepare(
     if container.is_written_once() {
         findings.withhold_commands(names_node);
         let remark = format!(
-            "a {} image of type {} cannot be written: for commands, convert it, and check what comes of it",
+            "a {} image of type {} cannot be written to: convert it, and check the new image for the \
+             commands",
             container.format, container.variant
         );
         let made = quote_path(Path::new(&format!("{name}.qcow2")));
@@ -40,7 +41,8 @@ pub(crate) fn prepare(
     findings
         .join_commands(names_node, |lines| format!("{connect} && (trap 'qemu-nbd -d {NODE}' EXIT; {lines})"));
     let remark = format!(
-        "the commands below connect the image as {NODE} (as root, with the kernel module nbd) and disconnect it; if {NODE} is in use, they change nothing"
+        "the commands below connect the image as {NODE} (as root, with the kernel module nbd) and \
+         disconnect it; if {NODE} is in use, they do nothing"
     );
     Some((remark, None))
 }

@@ -174,7 +174,7 @@ impl Examined {
         self.target.remarks.retain(|remark| *remark != unseen);
         self.target
             .remarks
-            .push(format!("the array is judged at {other}, the member that shows what it holds"));
+            .push(format!("the array is checked at {other}, the member that shows its contents"));
         self.judgement = Judgement::of(&self.findings, Recognised::Known);
     }
 
@@ -317,9 +317,9 @@ fn costs(options: &Options, findings: &Findings) -> Vec<Option<Cost>> {
 /// Why there is nothing to judge, where that is not an error.
 fn nothing(recognised: &Recognised, stack: &Stack) -> Option<&'static str> {
     match stack.kind {
-        _ if *recognised == Recognised::Blank => Some("nothing to judge: no partition table and no contents"),
+        _ if *recognised == Recognised::Blank => Some("nothing to check: no partition table and no contents"),
         TableKind::Gpt | TableKind::HybridMbr | TableKind::Mbr if stack.partitions.is_empty() => {
-            Some("nothing to judge: its table has no partitions")
+            Some("nothing to check: its table has no partitions")
         }
         _ => None,
     }
@@ -452,11 +452,12 @@ fn read_through(target: &mut Target, findings: &Findings) {
         (false, _) => format!("; before running the commands below, unpack it: {command}"),
         (true, _) => {
             format!(
-                "; straddle reads it as it is; before running the other commands below, unpack it: {command}"
+                "; straddle's own commands read it as it is; before running the others below, unpack it: \
+                 {command}"
             )
         }
     };
     target
         .remarks
-        .insert(0, format!("judged: the image inside {what}, unpacked to a temporary file{unpack}"));
+        .insert(0, format!("checked: the image inside {what}, unpacked to a temporary file{unpack}"));
 }

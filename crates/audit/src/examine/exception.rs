@@ -20,9 +20,9 @@ pub struct TargetException {
 pub enum ExceptionError {
     #[error("no finding has the code '{0}'; 'straddle explain' lists them")]
     UnknownRule(String),
-    #[error("{0} cannot be ignored: a move that is not finished is to be resumed or rolled back")]
+    #[error("{0} cannot be ignored: an unfinished move has to be resumed or rolled back")]
     UnfinishedMove(Code),
-    #[error("{0} cannot be ignored: nothing is known of data that cannot be read")]
+    #[error("{0} cannot be ignored: nothing is known about data that cannot be read")]
     Unreadable(Code),
     #[error("the reason is empty")]
     NoReason,

@@ -191,7 +191,7 @@ fn partition_as_disk(mut target: Target) -> Target {
     let boundary = target.topology.physical_boundary();
     if let (AlignmentOffset::Bytes(_), Some(boundary)) = (target.topology.alignment_offset.value(), boundary)
     {
-        const START: Source = Source::Derived("the disk's, from the start of the partition on");
+        const START: Source = Source::Derived("the disk's, relative to the start of the partition");
         let offset = AlignmentOffset::Bytes(boundary.to_next(span.start()));
         target.topology.alignment_offset = Figure::new(offset, START);
     }
@@ -238,8 +238,8 @@ pub(crate) fn withhold(target: &mut Target, findings: &mut Findings) {
     let remark = if guest.is_running {
         findings.withhold_commands(|_| true);
         Some(format!(
-            "the domain {domain} is running: what its guest has not written back is not seen, and no command that \
-             changes the disk is shown"
+            "the domain {domain} is running: data that its guest has not written back is not seen, and \
+             commands that change the disk are not shown"
         ))
     } else if is_counted_differently {
         findings.withhold_commands(|_| true);

@@ -86,7 +86,7 @@ pub(crate) fn rival(target: &Target, stack: &Stack, content: Content) -> Option<
     let table = straddle_layout::rival_table(target.medium.as_deref()?, stack).ok()??;
     let lists = match table.partition {
         Some((number, Some(inside))) => format!("with {inside} in partition {number}"),
-        Some((number, None)) => format!("that lists partition {number}, in which nothing is recognised"),
+        Some((number, None)) => format!("that lists partition {number}, whose contents are unknown"),
         None => "whose partitions are not read".to_owned(),
     };
     let (taken_for, or) = if content.is_array_member() {
@@ -95,8 +95,8 @@ pub(crate) fn rival(target: &Target, stack: &Stack, content: Content) -> Option<
         (format!("it begins with {content}"), "")
     };
     Some(format!(
-        "{taken_for}, and has a partition table ({}) {lists}: which of the two is left over, its bytes do not say. \
-         Clear that one (wipefs){or}",
+        "{taken_for}, and has a partition table ({}) {lists}: one of the two is left over, and straddle \
+         cannot tell which. Clear that one (wipefs){or}",
         table.name
     ))
 }
@@ -108,11 +108,12 @@ pub(crate) fn beside_table(stack: &Stack, beside: &[Beside]) -> Option<String> {
     let (content, table) = (rival.content, rival.table);
     let lists = rival.partition.map_or_else(
         || "that cannot be read".to_owned(),
-        |number| format!("that lists partition {number}, in which nothing is recognised"),
+        |number| format!("that lists partition {number}, whose contents are unknown"),
     );
     (!rival.shows_partition).then(|| {
         format!(
-            "it holds {content}, and has a partition table ({table}) {lists}: which of the two is left over, its bytes do not say. Clear that one (wipefs)"
+            "it holds {content}, and has a partition table ({table}) {lists}: one of the two is left over, \
+             and straddle cannot tell which. Clear that one (wipefs)"
         )
     })
 }

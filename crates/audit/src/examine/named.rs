@@ -36,7 +36,7 @@ pub enum NameError {
     Drive(#[from] ProfileError),
     #[error(transparent)]
     Address(#[from] AddressError),
-    #[error("no such file, and images are not read by {scheme}; they are by {}", schemes())]
+    #[error("no such file, and straddle does not read images over {scheme}, only over {}", schemes())]
     Scheme { scheme: String },
 }
 

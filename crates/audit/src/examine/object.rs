@@ -48,14 +48,14 @@ pub(crate) fn remark_copy(target: &mut Target, findings: &Findings) -> Option<St
     }
     let command = address.fetch_command();
     let how = match &command {
-        Some(command) => format!("fetch it: {command}"),
-        None => format!("fetch it as {}", address.copy_name()),
+        Some(command) => format!("download it: {command}"),
+        None => format!("download it as {}", address.copy_name()),
     };
     target.remarks.insert(
         0,
         format!(
-            "the commands below are for a copy of it, which has to be checked again, as unallocated space was not read; \
-             before running them, {how}"
+            "the commands below are for a local copy, which has to be checked again because unallocated \
+             space was not read; first, {how}"
         ),
     );
     command

@@ -27,7 +27,8 @@ pub(crate) fn remarks_beside(target: &Target, stack: &Stack, found: &[Beside]) -
     let may_be_arrays = || is_of_member && matches!(rival(), Some(Ok(None)));
     let remark = |found: &Beside| match found.what {
         Neighbour::Table(name) if may_be_arrays() => format!(
-            "it also has a partition table ({name}), the array's own or one that is left over: check the array for its partitions"
+            "it also has a partition table ({name}), the array's own or a leftover: check the array for \
+             its partitions"
         ),
         Neighbour::Table(name) => format!("it also has a partition table ({name})"),
         Neighbour::Content(content) => format!("it also holds {content}"),
@@ -53,12 +54,12 @@ pub(crate) fn remark_by_name(target: &Target, stack: &Stack) -> Option<String> {
         let more = named.split_off(NAMED).len();
         named.push(format!("{more} more"));
     }
-    let (verb, begin, inside) = match named.len() {
+    let (verb, checked) = match named.len() {
         0 => return None,
-        1 => ("is", "it begins is", "is inside it is"),
-        _ => ("are", "they begin is", "is inside them is"),
+        1 => ("is", "its start is checked, its contents are not"),
+        _ => ("are", "their starts are checked, their contents are not"),
     };
-    Some(format!("{} {verb} known by name only: where {begin} judged, what {inside} not", named.join(", ")))
+    Some(format!("{} {verb} recognised by name only: {checked}", named.join(", ")))
 }
 
 /// Adds the name and place of such a content, and of those on its layers.
@@ -111,7 +112,7 @@ fn not_read(target: &Target, stack: &Stack) -> Option<String> {
         let more = found.split_off(NAMED).len();
         found.push(format!("{more} more"));
     }
-    (!found.is_empty()).then(|| format!("{}: what that lists is not read", found.join(", ")))
+    (!found.is_empty()).then(|| format!("{}: straddle does not read what is listed there", found.join(", ")))
 }
 
 /// The name of a table in a layer that is not read.

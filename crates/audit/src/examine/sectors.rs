@@ -86,12 +86,13 @@ pub(crate) fn in_question(target: &Target, stack: &Stack) -> Option<Doubt> {
     let assumed = stack.block;
     let why = match evidence {
         Evidence::Content(at) => format!(
-            "its table is taken to count in {assumed}-byte sectors; in {size}-byte ones a partition would start at byte {at}, where something is that may be \
-             left over: if it counts in these, give --logical {size}"
+            "its table is assumed to count in {assumed}-byte sectors; in {size}-byte sectors a partition \
+             would start at byte {at}, where there are contents, perhaps left over: if that is right, give \
+             --logical {size}"
         ),
         Evidence::End => format!(
-            "its table may count in {assumed}-byte sectors or, as its last partition then ends with the disk, in {size}-byte ones: give --logical {size} or \
-             --logical {assumed}"
+            "its table may count in {assumed}-byte sectors, or in {size}-byte ones, as its last partition \
+             would then end with the disk: give --logical {size} or --logical {assumed}"
         ),
     };
     Some(Doubt { why, is_likelier: evidence == Evidence::End })

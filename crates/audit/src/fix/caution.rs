@@ -7,19 +7,19 @@ use crate::Context;
 use crate::finding::Command;
 
 /// The caution for every command that changes a table and leaves the data where it is.
-pub(super) const TABLE_ONLY: &str =
-    "this changes the table only: for an empty partition, or with its data restored from a backup afterwards";
+pub(super) const TABLE_ONLY: &str = "this changes only the table: use it for an empty partition, or restore the data from a backup \
+     afterwards";
 
 /// The caution where a table that has to be corrected keeps a partition from being moved.
-const TABLE_FIRST: &str = "correct what is wrong with the table first, and check again";
+const TABLE_FIRST: &str = "fix the partition table first, and check again";
 
 /// What to do with a partition in which nothing is recognised, and for which there is no command.
 fn without_command(partition: &Partition) -> &'static str {
     if partition.unclaimed == Unclaimed::All {
-        "it is not empty, and what is in it is not known: a command that changes only the table would lose it; back it up, make the partition again like \
-         this, and restore it there"
+        "it holds unknown data, which a change of the table alone would lose; back it up, recreate the \
+         partition like this, and restore the data"
     } else {
-        "nothing is in it: remove the partition, and make it again like this"
+        "it is empty: delete the partition and create it again like this"
     }
 }
 
@@ -46,26 +46,24 @@ pub(super) fn caution(
             say("replace DEVICE with the partition");
         }
     } else if commands.is_empty() && swap::of(partition).is_some() {
-        say(
-            "what is swapped out is worth nothing after swapoff: make the partition again at that place, and a swap with the same UUID and label in it \
-             (mkswap --uuid --label)",
-        );
+        say("swap has no contents after swapoff: create the partition again there, and make a swap with \
+             the same UUID and label in it (mkswap --uuid --label)");
     } else if commands.is_empty() {
-        say(
-            "no command is known that does this: back up what it holds, make the partition again like this, and restore it there",
-        );
+        say("there is no command for this: back up the contents, create the partition again like this, and \
+             restore them");
     } else if let How::Shrink(first) = how {
         say(first.caution());
     } else if moves || shrinks {
         say(TABLE_ONLY);
     }
     if !commands.is_empty() && explicit_sector_size(context).is_some() {
-        say("sfdisk knows --sector-size since util-linux 2.41");
+        say("sfdisk has --sector-size since util-linux 2.41");
     }
     if let Some(entry) = context.stack.in_hybrid(partition).filter(|_| !commands.is_empty()) {
         say(&format!(
-            "entry {entry} of the hybrid MBR keeps the old place: correct it afterwards (sfdisk --label-nested dos -N {entry}); sgdisk -h would make all of it \
-             again, with other types, another order and no boot flag, so that a Raspberry Pi no longer boots"
+            "entry {entry} of the hybrid MBR keeps the old start and size: correct it afterwards (sfdisk \
+             --label-nested dos -N {entry}); do not use sgdisk -h, which rebuilds the hybrid MBR with \
+             other types, another order and no boot flag, so that a Raspberry Pi no longer boots"
         ));
     }
     (!parts.is_empty()).then(|| parts.join("; "))

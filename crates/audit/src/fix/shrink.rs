@@ -35,15 +35,15 @@ impl First {
 }
 
 /// The caution for such a line.
-const ORDER: &str = "in this order: what is in it is shrunk first (replace DEVICE with the partition, unmounted), then the \
-                                partition; if one step fails, the rest are not run";
+const ORDER: &str = "first the contents are shrunk (replace DEVICE with the partition, unmounted), then \
+                     the partition; if one step fails, the rest are not run";
 
 /// The caution if the content is shrunk while it is mounted.
-const ORDER_MOUNTED: &str = "in this order: what is in it is shrunk first (replace DEVICE with the partition, DIR with an \
-                                        empty directory to mount it on), then the partition; if one step fails, the rest are not run";
+const ORDER_MOUNTED: &str = "first the contents are shrunk (replace DEVICE with the partition, DIR with an empty directory to \
+     mount it on), then the partition; if one step fails, the rest are not run";
 
 /// The caution if only the partition has to shrink.
-const UNUSED: &str = "what is in it does not use the bytes that are cut off; close or unmount it first";
+const UNUSED: &str = "the contents do not use the bytes that are cut off; close or unmount it first";
 
 /// The smallest size to which a Btrfs device can be shrunk (`btrfs_ioctl_resize`, fs/btrfs/ioctl.c).
 const BTRFS_LEAST: ByteCount = ByteCount::new(256 * MIB);

@@ -15,8 +15,8 @@ use crate::shell::{operand, quote};
 const PAGE: u64 = 4096;
 
 /// The caution for the line.
-pub(super) const ORDER: &str = "swapoff it first, and do not hibernate in between: what is swapped out is not moved, the swap is made again \
-                                under the same UUID, by which fstab finds it; a resume_offset= must be renewed";
+pub(super) const ORDER: &str = "run swapoff first, and do not hibernate in between: the swap is made again with the same UUID, so \
+     fstab still finds it; a resume_offset= must be updated";
 
 /// The swap space in a partition, if it contains one.
 pub(super) fn of(partition: &Partition) -> Option<&Layer> {

@@ -71,7 +71,7 @@ fn one_file_system_is_reported_once_and_two_are_two() {
     for (finding, (_, steps, reported)) in findings.iter().zip(&cases) {
         assert_eq!(finding.reported == Reported::Here, *reported, "{steps:?}");
     }
-    assert_eq!(findings[0].sentence(), "; reached from partition 2 as well");
+    assert_eq!(findings[0].sentence(), "; also reached through partition 2");
     assert_eq!(findings[1].reported, Reported::At(Place::Way("partition 1".to_owned())));
 }
 
@@ -144,7 +144,7 @@ fn what_the_kernel_hands_up_is_reported_at_the_lowest() {
         match *name {
             "md0" => {
                 assert_eq!(findings[0].reported, Reported::Here);
-                assert_eq!(findings[0].sentence(), "; the same shows on dm-2, dm-1, dm-0");
+                assert_eq!(findings[0].sentence(), "; also seen on dm-2, dm-1, dm-0");
             }
             _ => assert_eq!(findings[0].reported, Reported::At(Place::Target("md0".to_owned())), "{name}"),
         }

@@ -132,7 +132,9 @@ fn no_command_leaves_behind_what_is_not_known() {
                     }
                     let says_why = |f: &&Finding| {
                         f.fix.as_ref().is_some_and(|fix| {
-                            fix.caution.as_deref().is_some_and(|caution| caution.contains("it is not empty"))
+                            fix.caution
+                                .as_deref()
+                                .is_some_and(|caution| caution.contains("it holds unknown data"))
                         })
                     };
                     if commands(&full).len() < commands(&empty).len() {
