@@ -312,5 +312,5 @@ fn a_boot_partition_that_moves_is_not_moved_at_boot() {
     let console = disk.run(
         "straddle realign /dev/vda --at-boot; [ $? -eq 4 ] && ! [ -e /var/lib/straddle ] && ! [ -e /etc/initramfs-tools/hooks/straddle ]",
     );
-    assert!(console.contains("/boot is in partition 1, and the boot loader cannot read it"), "{console}");
+    assert!(console.contains("/boot is in partition 1, which the boot loader cannot read"), "{console}");
 }

@@ -85,7 +85,7 @@ fn a_disk_from_sector_63_is_copied_to_a_new_image() {
     assert!(size("new.img") <= size("before.img") + 256, "{} KiB of {}", size("new.img"), size("before.img"));
     // It is complete, and so is not written again; nor is it once it has been used.
     let (status, text) = straddle(folder, &APPLY);
-    assert!(status == 4 && text.contains("the copy is complete"), "{text}");
+    assert!(status == 4 && text.contains("the copy is already complete"), "{text}");
     shell(folder, JUDGE);
 }
 
@@ -101,9 +101,9 @@ fn what_must_not_be_written_is_refused() {
         "ln xp.img hard; ln -s xp.img soft; truncate -s 40M small.img; truncate -s 120M used.img; mkfs.ext4 -q used.img",
     );
     for (new, says) in [
-        ("xp.img", "which is copied"),
-        ("hard", "which is copied"),
-        ("soft", "which is copied"),
+        ("xp.img", "the source of the copy"),
+        ("hard", "the source of the copy"),
+        ("soft", "the source of the copy"),
         ("small.img", "too small"),
         ("used.img", "it holds ext4"),
         ("before.img", "it holds an MBR, partition 1 (ntfs"),
@@ -209,7 +209,10 @@ fn data_that_are_not_recognised_are_not_written_over() {
     );
     shell(folder, "cp far.img kept.img; head -c 120M /dev/zero >zeros.img; truncate -s 120M hole.img");
     let (status, text) = straddle(folder, &["realign", "xp.img", "--to", "far.img", "--save", "far.json"]);
-    assert!(status == 4 && text.contains("byte 31000001 is not zero") && text.contains("--wipe"), "{text}");
+    assert!(
+        status == 4 && text.contains("byte 31000001, which is not zero") && text.contains("--wipe"),
+        "{text}"
+    );
     assert!(!folder.join("far.json").exists());
     for (new, before) in
         [("zeros.img", ""), ("hole.img", ""), ("new.img", "cp far.img new.img; truncate -s 80M new.img")]
@@ -226,7 +229,7 @@ fn data_that_are_not_recognised_are_not_written_over() {
         };
         shell(folder, &format!("{came}; cp {new} came"));
         let (status, text) = straddle(folder, &apply);
-        assert!(status == 4 && text.contains("byte 31000001 is not zero"), "{new}: {text}");
+        assert!(status == 4 && text.contains("byte 31000001, which is not zero"), "{new}: {text}");
         shell(
             folder,
             &format!("cmp {new} came; test ! -e back || mv back {new}; test {new} != new.img || rm {new}"),
@@ -284,7 +287,7 @@ fn a_loop_device_over_the_source_is_refused() {
     let from = straddle(folder, &["realign", &device, "--to", "disk.img"]);
     shell(folder, &format!("losetup --detach {device}"));
     for (status, text) in [onto, from] {
-        assert!(status == 4 && text.contains("which is copied"), "{text}");
+        assert!(status == 4 && text.contains("the source of the copy"), "{text}");
     }
 }
 
@@ -372,14 +375,14 @@ fn a_killed_copy_is_made_again() {
         let _ = child.kill();
         child.wait().unwrap();
         let (_, resumed) = straddle(folder, &["resume", "new.img"]);
-        if resumed.contains("a copy to it is not finished") {
+        if resumed.contains("a copy to it is unfinished") {
             unfinished += 1;
             let (status, text) = straddle(folder, &["plan", "new.img", "--add", "1MiB"]);
-            assert!(status == 4 && text.contains("is not finished"), "{text}");
+            assert!(status == 4 && text.contains("is unfinished"), "{text}");
             let (status, text) = straddle(folder, &["check", "new.img"]);
             let words: Vec<&str> = text.split_whitespace().collect();
             let text = words.join(" ");
-            assert!(status == 1 && text.contains("unfinished copy to this disk"), "{text}");
+            assert!(status == 1 && text.contains("a copy to this disk is unfinished"), "{text}");
             assert!(
                 text.contains("straddle apply PLAN --from SOURCE --write new.img")
                     && !text.contains("resume"),
@@ -387,7 +390,7 @@ fn a_killed_copy_is_made_again() {
             );
         }
         let (status, text) = straddle(folder, &APPLY);
-        assert!(status == 0 || text.contains("the copy is complete"), "{text}");
+        assert!(status == 0 || text.contains("the copy is already complete"), "{text}");
         shell(folder, JUDGE);
     }
     println!("{rounds} kills, {unfinished} in the middle");
@@ -410,7 +413,7 @@ fn the_printed_commands_realign_other_images() {
         let (status, text) = straddle(folder, &["realign", &format!("disk.{ending}")]);
         assert_eq!(status, 4, "{text}");
         let commands = text.split_once("in place: ").unwrap().1.trim();
-        let commands = commands.split(" makes it a").next().unwrap();
+        let commands = commands.split(" converts it back").next().unwrap();
         shell(folder, &commands.replace("; qemu-img", " && qemu-img").replace("NEW.qcow2", "back.qcow2"));
         shell(folder, "sha256sum -c --quiet sum; mv disk.raw new.img");
         shell(folder, JUDGE);
@@ -491,7 +494,7 @@ qemu-img create -q -f qcow2 -b a.raw -F raw over.qcow2",
     assert!(status == 0 && text.contains("--from over.qcow2 --allow-backing a.raw --write"), "{text}");
     let (status, text) =
         straddle(folder, &[&["realign", "over.qcow2", "--to", "a.raw", "--wipe"], &allow[..]].concat());
-    assert!(status == 4 && text.contains("which is copied"), "{text}");
+    assert!(status == 4 && text.contains("the source of the copy"), "{text}");
     let apply = ["apply", "o.json", "--from", "over.qcow2", "--write", "o.raw"];
     let (status, text) = straddle(folder, &[&apply[..], &allow].concat());
     assert_eq!(status, 0, "{text}");
@@ -500,12 +503,15 @@ qemu-img create -q -f qcow2 -b a.raw -F raw over.qcow2",
     let (status, text) = straddle(folder, &["realign", "a.raw", "--to", "new.qcow2"]);
     assert!(status == 4 && text.contains("name it new.raw"), "{text}");
     let (status, text) = straddle(folder, &["apply", "c.json", "--from", "a.qcow2", "--write", "n.VMDK"]);
-    assert!(status == 4 && text.contains("a new image is raw") && !folder.join("n.VMDK").exists(), "{text}");
+    assert!(
+        status == 4 && text.contains("straddle writes only raw images") && !folder.join("n.VMDK").exists(),
+        "{text}"
+    );
     for (name, convert) in [
         ("new.hdd", "qemu-img convert -O parallels new.raw new.hdd"),
         ("new.vpc", "qemu-img convert -O vpc new.raw new.vpc"),
         ("new.qcow", "qemu-img convert -O qcow new.raw new.qcow"),
-        ("new.dmg", "the only format that is written"),
+        ("new.dmg", "straddle writes only raw images"),
     ] {
         let (status, text) = straddle(folder, &["realign", "a.raw", "--to", name]);
         assert!(status == 4 && text.contains("name it new.raw") && text.contains(convert), "{text}");

@@ -162,7 +162,7 @@ fn an_apply_that_failed_anywhere_is_explained_by_the_next() {
             let said = transcript(&next);
             assert_eq!(next.status.code(), Some(4), "{table}, write {write}: {said}");
             let (words, command) = if is_as_before {
-                ("of which nothing is on this disk", "mv -n second.undo second.undo.earlier".to_owned())
+                ("that left nothing on this disk", "mv -n second.undo second.undo.earlier".to_owned())
             } else {
                 ("an interrupted apply", format!("{STRADDLE} undo second.undo --write disk"))
             };
@@ -178,7 +178,7 @@ fn an_apply_that_failed_anywhere_is_explained_by_the_next() {
         // Now all of it is written.
         let again = straddle_in(&dir, &["apply", "second", "--write", "disk"]);
         assert_eq!(again.status.code(), Some(4), "{}", transcript(&again));
-        assert!(transcript(&again).contains("fully applied to this disk"), "{}", transcript(&again));
+        assert!(transcript(&again).contains("complete apply to this disk"), "{}", transcript(&again));
         done(&dir, &["undo", "second.undo", "--write", "disk"]);
         // The backup says that it was reverted, and is replaced.
         done(&dir, &["apply", "second", "--write", "disk"]);
@@ -244,7 +244,7 @@ fn the_backup_of_a_disk_is_not_offered_for_its_clone() {
     let refused = straddle_in(&dir, &["apply", "plan.json", "--write", "web2.img"]);
     let said = transcript(&refused);
     assert_eq!(refused.status.code(), Some(4), "{said}");
-    assert!(said.contains("web1.img: name another file with --backup"), "{said}");
+    assert!(said.contains("web1.img: give another file with --backup"), "{said}");
     for arguments in [&[][..], &["--force"], &["--was", &one.display().to_string()]] {
         let undo = [&["undo", "plan.json.undo", "--write", "web2.img"], arguments].concat();
         let undone = straddle_in(&dir, &undo);
@@ -306,10 +306,10 @@ fn an_enlarged_file_system_is_not_cut() {
         let refused = straddle_in(&dir, &["undo", "plan.undo", "--write", "disk"]);
         let said = transcript(&refused);
         assert_eq!(refused.status.code(), Some(4), "{made}: {said}");
-        assert!(said.contains("would have 350 MiB again") && said.contains("--force"), "{made}: {said}");
+        assert!(said.contains("would be 350 MiB again") && said.contains("--force"), "{made}: {said}");
         let forced = straddle_in(&dir, &["undo", "plan.undo", "--write", "disk", "--force"]);
         assert!(forced.status.success(), "{made}: {}", transcript(&forced));
-        assert!(transcript(&forced).contains("what others have written since stays"), "{made}");
+        assert!(transcript(&forced).contains("later changes by others are kept"), "{made}");
     }
 }
 
@@ -330,6 +330,6 @@ fn contents_that_record_no_size_may_have_been_enlarged() {
     let refused = straddle_in(&dir, &["undo", "plan.undo", "--write", "disk"]);
     let said = transcript(&refused);
     assert_eq!(refused.status.code(), Some(4), "{said}");
-    assert!(said.contains("records no size") && !said.contains("uses"), "{said}");
+    assert!(said.contains("record no size") && !said.contains("uses"), "{said}");
     done(&dir, &["undo", "plan.undo", "--write", "disk", "--force"]);
 }

@@ -118,7 +118,7 @@ fn refused_by_name(dir: &Dir, name: &str) {
     // Nothing is claimed of what was not looked at. Formats that are read, arrays, tables and images that are
     // only read have other words, or none.
     let words = seen.split_whitespace().collect::<Vec<_>>().join(" ");
-    let is_by_name = words.contains(&format!("{name} is known by name only: where it begins is judged"));
+    let is_by_name = words.contains(&format!("{name} is recognised by name only: its start is checked"));
     assert_eq!(is_by_name, BY_NAME.contains(&name), "{name}: {seen}");
     let planned = straddle_in(dir.path(), &[&["plan", "disk", "--wipe"][..], &PLAN].concat());
     assert_eq!(planned.status.code(), Some(0), "{name}: {}", transcript(&planned));
@@ -155,7 +155,7 @@ fn a_disk_full_of_something_is_refused_by_name() {
 /// words, also if they came after the plan.
 #[test]
 fn bytes_that_nobody_recognises_are_refused_by_each_command() {
-    const WHAT: &str = "data that are not recognised";
+    const WHAT: &str = "unrecognised data";
     let dir = Dir::new("unknown");
     let ran = |arguments: &[&str], status: i32| {
         let ran = straddle_in(dir.path(), arguments);
@@ -362,7 +362,7 @@ fn contents_that_reach_past_the_end_since_the_plan_are_left_alone() {
     ] {
         let said = straddle_in(&dir, arguments);
         assert_eq!(said.status.code(), Some(4), "{arguments:?}: {}", transcript(&said));
-        assert!(transcript(&said).contains("past the end") || transcript(&said).contains("behind the end"));
+        assert!(transcript(&said).contains("past the end") || transcript(&said).contains("after the end"));
     }
     assert!(tools::Contents::of(&image) == before && !dir.join("copy.img").exists());
 }

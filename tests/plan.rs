@@ -84,7 +84,7 @@ fn refusals_have_their_exit_codes_and_write_nothing() {
     let bytes = || [&image, &other, &content].map(|path| Contents::of(path));
     let before = bytes();
     let cases: [(i32, &[&str], &str); 17] = [
-        (2, &["plan", "disk.img"], "nothing is asked for"),
+        (2, &["plan", "disk.img"], "nothing to do"),
         (2, &["plan", "disk.img", "--table", "gpt", "--part", "1M,type=what"], "is not a GPT type"),
         (2, &["plan", "disk.img", "--table", "gpt", "--part", "60%", "--part", "60%"], "120 %"),
         (2, &["plan", "disk.img", "--table", "gpt", "--part", "x"], "is not a size"),
@@ -97,10 +97,10 @@ fn refusals_have_their_exit_codes_and_write_nothing() {
         (3, &["plan", "other.img", "--add", "1M"], "no partition table"),
         (4, &["plan", "disk.img", "--table", "gpt", "--part", "1M", "--start", "34s"], "--allow-misaligned"),
         (4, &["plan", "content.img", "--table", "gpt", "--part", "1M"], "ext4 as a whole"),
-        (4, &["plan", "q.qcow2", "--table", "gpt", "--part", "1M"], "another format than raw"),
+        (4, &["plan", "q.qcow2", "--table", "gpt", "--part", "1M"], "is not a raw image"),
         (4, &["apply", "p.json", "--write", "other.img"], "a disk of 67108864 bytes"),
         (2, &["apply", "disk.img", "--write", "disk.img"], "not a plan"),
-        (3, &["undo", "p.json", "--write", "disk.img"], "no backup that can be trusted"),
+        (3, &["undo", "p.json", "--write", "disk.img"], "not a usable backup"),
     ];
     for (code, arguments, expected) in cases {
         let said = ends(&dir, code, arguments);
@@ -379,9 +379,9 @@ fn what_depends_on_its_sectors_is_not_converted() {
         ("ext1k", 512, "4096", "mkfs.ext4 -q -F -b 1024", Some("ext4: its blocks of 1024 bytes")),
         ("ext4k", 512, "4096", "mkfs.ext4 -q -F -b 4096", None),
         ("swap", 512, "4096", "mkswap -q", None),
-        ("ntfs", 512, "4096", "mkfs.ntfs -q -F -f -s 512 -p 0", Some("ntfs: its sectors have 512 bytes")),
+        ("ntfs", 512, "4096", "mkfs.ntfs -q -F -f -s 512 -p 0", Some("ntfs: its sectors are 512 bytes")),
         ("fat", 512, "4096", "mkfs.vfat -S 512", Some("vfat: its sectors of 512 bytes")),
-        ("fat4kn", 4096, "512", "mkfs.vfat -S 4096", Some("vfat: its sectors have 4096 bytes")),
+        ("fat4kn", 4096, "512", "mkfs.vfat -S 4096", Some("vfat: its sectors are 4096 bytes")),
         ("minix", 512, "4096", "mkfs.minix", Some("minix: its blocks of 1024 bytes")),
         ("udf", 512, "4096", "mkudffs -b 2048", Some("udf: its blocks of 2048 bytes")),
         ("luks512", 512, "4096", "LUKS luks2 --sector-size 512", Some("LUKS2 encrypts in sectors of 512")),

@@ -133,7 +133,7 @@ fn slack_behind_a_file_system_gives_way() {
         let (_, text) = program(dir.path(), &["check", "disk.img"]);
         let said = text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(
-            said.contains("partition 2 becomes 512 bytes shorter, which its contents do not use"),
+            said.contains("partition 2 loses 512 bytes at its end, which its contents do not use"),
             "{make}: {text}"
         );
         let (status, text) = program(dir.path(), &["realign", "disk.img", "--save", "move.json"]);

@@ -165,7 +165,10 @@ fn check_says_how_far_it_is_and_how_to_go_on() {
         let journal = &realign["journal"]["unallocated"]["start_bytes"];
         assert_eq!(&finding["offset_bytes"], journal, "{finding}");
         let total: u64 = list(&realign, "moves").iter().map(|one| number(&one["from"], "size_bytes")).sum();
-        assert!(word(&finding, "message").contains(&format!(" of {total} bytes have moved")), "{finding}");
+        assert!(
+            word(&finding, "message").contains(&format!(" of {total} bytes have been moved")),
+            "{finding}"
+        );
         assert_eq!(finding["severity"], "error");
         for partition in list(&report, "partitions") {
             assert_eq!(partition["verdict"], "unfinished_move", "{partition}");
@@ -210,7 +213,7 @@ fn a_move_that_is_being_made_is_no_damage() {
     std::os::unix::fs::FileExt::write_all_at(&file, &[0xA5; 1 << 20], start).unwrap();
     for words in [&["check", NAME][..], &["map", NAME], &["check", NAME, "--json"]] {
         let said = flat(&transcript(&straddle_in(&dir, words)));
-        assert!(said.contains("another program has it locked"), "{words:?}: {said}");
+        assert!(said.contains("another program has the disk locked"), "{words:?}: {said}");
         assert!(!said.contains("damaged") && !said.contains("straddle resume"), "{words:?}: {said}");
     }
     let found = check(&dir);
@@ -309,10 +312,10 @@ fn a_journal_elsewhere_or_damaged_is_said() {
     // Pasted again, the command that made it does not lead to its removal.
     let again = straddle_in(&dir, &["apply", "move.json", "--write", NAME, "--journal", "journal"]);
     assert_eq!(again.status.code(), Some(4));
-    assert!(flat(&transcript(&again)).contains("do not remove it; 'straddle resume' with this --journal"));
+    assert!(flat(&transcript(&again)).contains("Do not remove it; 'straddle resume' with this --journal"));
     fs::write(dir.join("empty"), [0; 4096]).unwrap();
     let again = straddle_in(&dir, &["apply", "move.json", "--write", NAME, "--journal", "empty"]);
-    assert!(flat(&transcript(&again)).contains("do not remove it"));
+    assert!(flat(&transcript(&again)).contains("Do not remove it"));
     let output = straddle_in(&dir, &["resume", NAME, "--journal", "journal"]);
     assert!(output.status.success(), "{}", transcript(&output));
 

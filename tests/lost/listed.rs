@@ -125,7 +125,7 @@ fn a_partition_is_not_put_over_contents_that_none_lists() {
             "mkfs.ext4 -q -b 4096 -L KEEPME p",
             (2048, 100_000),
             "--add 40MiB",
-            "1048576 is unallocated and begins ext4 \"KEEPME\"",
+            "would cover ext4 \"KEEPME\" at byte 1048576,",
         ),
         (
             gpt,
@@ -139,17 +139,17 @@ fn a_partition_is_not_put_over_contents_that_none_lists() {
             "mkntfs -F -q -L KEEPME p >/dev/null 2>&1",
             (2048, 80_000),
             "--add 20MiB",
-            "begins ntfs \"KEEPME\"",
+            "would cover ntfs \"KEEPME\"",
         ),
-        (mbr, fat, (63, 80_000), "--add 20MiB", "byte 32256 is unallocated and begins vfat"),
-        (mbr, "mkswap -q -L KEEPME p", (40_960, 40_000), "--add rest", "begins swap \"KEEPME\""),
-        (extended, fat, (10_240, 80_000), "--add 8MiB,role=logical --start 12288s", "begins vfat"),
+        (mbr, fat, (63, 80_000), "--add 20MiB", "at byte 32256,"),
+        (mbr, "mkswap -q -L KEEPME p", (40_960, 40_000), "--add rest", "would cover swap \"KEEPME\""),
+        (extended, fat, (10_240, 80_000), "--add 8MiB,role=logical --start 12288s", "would cover vfat"),
         // As DOS laid out disks: a track behind the start of free space, and cylinders, with and without a track.
-        (primary, fat, (10_303, 80_000), "--add 40MiB", "byte 5275136 is unallocated and begins vfat"),
-        (mbr, fat, (32_130, 60_000), "--add 40MiB", "byte 16450560 is unallocated and begins vfat"),
-        (mbr, "mkfs.ext4 -q -L KEEPME p", (16_128, 60_000), "--add 40MiB", "byte 8257536 is unallocated"),
-        (before, "mkfs.ext4 -q -L KEEPME p", (30_720, 60_000), "--grow 1", "begins ext4 \"KEEPME\""),
-        (before, fat, (30_720, 60_000), "--grow 1=30MiB", "over which partition 1 would lie"),
+        (primary, fat, (10_303, 80_000), "--add 40MiB", "at byte 5275136,"),
+        (mbr, fat, (32_130, 60_000), "--add 40MiB", "at byte 16450560,"),
+        (mbr, "mkfs.ext4 -q -L KEEPME p", (16_128, 60_000), "--add 40MiB", "at byte 8257536,"),
+        (before, "mkfs.ext4 -q -L KEEPME p", (30_720, 60_000), "--grow 1", "would cover ext4 \"KEEPME\""),
+        (before, fat, (30_720, 60_000), "--grow 1=30MiB", "partition 1 would cover"),
     ];
     for (table, make, place, wanted, says) in cases {
         let dir = disk(table, make, place);
@@ -187,7 +187,10 @@ fn a_partition_beside_such_contents_or_round_them_is_planned() {
     let dir = disk("label: gpt\\nstart=110592, size=16384\\n", make, (2048, 40_000));
     for (wanted, says) in [
         ("--add 20MiB --start 45056s", "a multiple of"),
-        ("--add 20MiB --start 2048s", "partition 2 leads to ext4 \"KEEPME\", which is there already"),
+        (
+            "--add 20MiB --start 2048s",
+            "the start of partition 2 exposes ext4 \"KEEPME\", which is already there",
+        ),
         ("--table gpt --part 20MiB", "partition 1: no known content"),
         ("--table gpt --part 8MiB", "outside of partitions: ext4 \"KEEPME\""),
     ] {
@@ -238,10 +241,7 @@ fn a_backup_in_the_way_of_a_new_partition_is_named() {
     shell("truncate -s 256M disk", dir.path());
     for size in ["50MiB", "100MiB"] {
         let (code, said) = run(&dir, &format!("plan disk --add {size}"));
-        assert!(
-            code != 0 && said.contains("add --relocate-backup, which makes 192 MiB more"),
-            "{size}: {said}"
-        );
+        assert!(code != 0 && said.contains("--relocate-backup makes 192 MiB more"), "{size}: {said}");
         assert_eq!(run(&dir, &format!("plan disk --add {size} --relocate-backup")).0, 0, "{size}");
     }
 }

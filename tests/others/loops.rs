@@ -236,7 +236,7 @@ fn partitions_that_the_kernel_keeps_are_named() {
         let name = device.0.file_name().unwrap().to_str().unwrap();
         let (status, said) = (applied.status.code(), transcript(&applied));
         assert_eq!(status, Some(if is_kept { 3 } else { 0 }), "{said}");
-        let warning = format!("the kernel still has partitions of the former one ({name}p1)");
+        let warning = format!("the kernel still uses partitions of the old table ({name}p1)");
         assert_eq!(said.contains(&warning), is_kept, "{said}");
         assert_eq!(said.contains(&format!("partx -d /dev/{name}")), is_kept, "{said}");
         drop(partition);
@@ -312,7 +312,7 @@ fn a_loop_device_over_a_partition_or_disk_is_seen_and_so_is_who_has_one_open() {
     let done = output(&mut command, "");
     let said = tools::text(&done.stdout);
     assert_eq!(done.status.code(), Some(0), "{}", transcript(&done));
-    let behind = "is the device behind /dev/loop0";
+    let behind = "is the backing device of /dev/loop0";
     for (what, status, words) in [
         ("partition", 4, &["vda1", behind, "loop0 is mounted at"][..]),
         ("disk", 4, &["vda1", behind]),

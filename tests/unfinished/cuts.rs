@@ -126,7 +126,7 @@ fn judge(dir: &Dir, before: &[Vec<u8>], seen: &mut Seen, what: &str) {
     let is_damaged = |report: &Value| problems.iter().any(|code| !of_rule(report, code).is_empty());
     if let [finding] = of_rule(&report, "S047")[..] {
         seen.unfinished += 1;
-        seen.in_one_copy += u32::from(finding["message"].as_str().unwrap().contains("only the copy"));
+        seen.in_one_copy += u32::from(finding["message"].as_str().unwrap().contains("only the GPT copy"));
         let output = straddle_in(dir, &["plan", NAME, "--repair"]);
         assert_eq!(output.status.code(), Some(4), "{what}: {}", transcript(&output));
         for way in [&["resume", NAME][..], &["resume", NAME, "--rollback"]] {
@@ -134,7 +134,8 @@ fn judge(dir: &Dir, before: &[Vec<u8>], seen: &mut Seen, what: &str) {
             let output = straddle_in(dir, way);
             let text = transcript(&output);
             // Only the one way is left at the end of a move, and of a rollback.
-            let is_too_late = text.contains("there is no way back") || text.contains("rollback has begun");
+            let is_too_late =
+                text.contains("can no longer be rolled back") || text.contains("rollback was started");
             assert!(output.status.success() || is_too_late, "{what}: {way:?}: {text}");
             if !is_too_late {
                 let report = check(dir);

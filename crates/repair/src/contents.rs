@@ -26,7 +26,8 @@ pub(crate) fn check(medium: &dyn Medium, stack: &Stack, new: BlockSize) -> Resul
         let Some(layer) = read_layers(&drive, partition.span, Some(stack.block)) else { continue };
         if is_empty_esp(&drive, partition, &layer) {
             notes.push(format!(
-                "partition {}: the FAT in it has no files, and was made for {}-byte sectors: make it again after the conversion (mkfs.fat)",
+                "partition {}: its FAT is empty and was made for {}-byte sectors: recreate it after the \
+                 conversion (mkfs.fat)",
                 partition.number, stack.block
             ));
             continue;
@@ -66,7 +67,9 @@ fn check_layer(
     let kind = layer.kind;
     let mut unseen = |what: &str| {
         if layer.children.is_empty() {
-            notes.push(format!("what is on the {what} is not seen, and may depend on the size of sectors"));
+            notes.push(format!(
+                "the contents of the {what} are not visible, and may depend on the sector size"
+            ));
         }
     };
     match &layer.facts {
@@ -74,7 +77,7 @@ fn check_layer(
         Facts::Md(_) => unseen("RAID"),
         Facts::Lv(_) => unseen(&format!("logical volume {}", layer.name)),
         Facts::Mapped(_) => unseen(kind.name()),
-        Facts::Opaque => notes.push(format!("what {kind} makes of other sectors is not known here")),
+        Facts::Opaque => notes.push(format!("it is not known whether {kind} works with other sectors")),
         Facts::FileSystem(_) | Facts::Pv(_) | Facts::Table(_) => {}
     }
     layer.children.iter().try_for_each(|child| check_layer(child, sectors, notes))
@@ -89,10 +92,11 @@ fn check_luks(
     let (old, new) = (sectors_above(layer, old), sectors_above(layer, new));
     if new > old {
         return Err(format!(
-            "LUKS{} encrypts in sectors of {} bytes, so that its mapping would have others than what is in it was made for, which is not seen",
+            "LUKS{} encrypts in sectors of {} bytes: its mapping would then have larger sectors, and its \
+             contents, which are not visible, may not fit them",
             luks.version,
             luks.sector_size.get()
         ));
     }
-    Ok((new < old).then(|| "the mapping of LUKS will have smaller sectors than it had".to_owned()))
+    Ok((new < old).then(|| "the LUKS mapping will have smaller sectors than before".to_owned()))
 }

@@ -323,15 +323,15 @@ fn items(source: &Situation<'_>) -> Result<(Vec<Item>, Format), CopyError> {
         TableKind::Mbr => Format::Mbr,
         TableKind::Content(content) => {
             return refuse(format!(
-                "{content} fills it from byte 0 on, which is aligned: there is nothing to lay out"
+                "{content} fills it from byte 0 on, which is aligned: there are no partitions to move"
             ));
         }
-        _ => return refuse("it has no table that is copied: GPT or MBR".to_owned()),
+        _ => return refuse("it has neither a GPT nor an MBR".to_owned()),
     };
     if stack.is_hybrid_iso()
         || beside(medium, stack)?.iter().any(|found| !found.is_table() && !found.is_covered)
     {
-        return refuse("something besides its table is on it, which no partition has".to_owned());
+        return refuse("it also holds contents that are in no partition".to_owned());
     }
     let container = stack.partitions.iter().find(|p| p.role == Role::Extended);
     let mut items = Vec::new();

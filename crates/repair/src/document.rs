@@ -34,7 +34,7 @@ pub(crate) fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     let mut json = serde_json::from_str::<Value>(text).map_err(|error| match error.classify() {
         // Nothing of it is one, as of a disk image.
         Category::Syntax | Category::Eof if (error.line(), error.column()) <= (1, 1) => {
-            "it is not a plan of straddle".to_owned()
+            "it is not a straddle plan".to_owned()
         }
         _ => error.to_string(),
     })?;
@@ -104,6 +104,6 @@ pub(crate) mod hexadecimal {
         let bytes = decode(&String::deserialize(from)?);
         bytes
             .and_then(|bytes| bytes.try_into().ok())
-            .ok_or_else(|| D::Error::custom("digits of bytes are wrong"))
+            .ok_or_else(|| D::Error::custom("invalid hexadecimal digits"))
     }
 }

@@ -6,7 +6,8 @@ use straddle_units::{ByteCount, ByteOffset};
 use crate::plan::Format;
 
 /// What is said of a disk with an unfinished move.
-pub(crate) const UNFINISHED: &str = "a move of its partitions, or a copy to it, is not finished: 'straddle check' prints the command that completes it, which for a move is 'straddle resume'";
+pub(crate) const UNFINISHED: &str = "a move of its partitions, or a copy to it, is unfinished: 'straddle check' prints the command that \
+     completes it";
 
 /// Why a request cannot become a plan, each as a sentence. Nothing was written.
 #[derive(Debug, thiserror::Error)]
@@ -18,12 +19,13 @@ pub enum PlanError {
     #[error("the request cannot be read")]
     Toml(#[source] Box<toml::de::Error>),
     #[error(
-        "nothing is asked for: give --table with --part, or --add, --delete, --grow, --repair, --relocate-backup or --convert-table"
+        "nothing to do: give --table with --part, or --add, --delete, --grow, --repair, --relocate-backup \
+         or --convert-table"
     )]
     Nothing,
     #[error("{0}")]
     Contradiction(String),
-    #[error("there is no partition table to change ({found}): ask for a new one with --table")]
+    #[error("there is no partition table to change ({found}): create one with --table")]
     NoTable { found: String },
     #[error("this table cannot be changed: {0}")]
     Unchangeable(String),
@@ -34,15 +36,15 @@ pub enum PlanError {
     #[error("the disk {0}: use --wipe to overwrite it")]
     WouldDestroy(String),
     #[error(
-        "byte {at} is unallocated and holds data, perhaps those of a deleted partition or a boot loader, where the table would be written: --wipe gives them up"
+        "the table would overwrite data at byte {at} that is in no partition, perhaps of a deleted \
+         partition or a boot loader: --wipe allows that"
     )]
     Occupied { at: ByteOffset },
-    #[error(
-        "partition {number} ({content}) has byte {at}, where the new table would be written: --wipe gives its contents up"
-    )]
+    #[error("the new table would overwrite byte {at} of partition {number} ({content}): --wipe allows that")]
     OverPartition { number: u32, content: String, at: ByteOffset },
     #[error(
-        "byte {at} is unallocated and begins {content}, perhaps of a deleted partition, over which partition {number} would lie: --wipe gives it up"
+        "partition {number} would cover {content} at byte {at}, which is in no partition, perhaps of a \
+         deleted one: --wipe allows that"
     )]
     Unlisted { number: u32, content: String, at: ByteOffset },
     #[error(
@@ -51,12 +53,13 @@ pub enum PlanError {
         if *.format == Format::Gpt { "or a GUID" } else { "or hexadecimal digits" }
     )]
     UnknownType { text: String, format: Format },
-    #[error("a partition of the type '{name}' needs a GPT; an MBR has no such type")]
+    #[error("the type '{name}' exists only in a GPT, not in an MBR")]
     GptOnly { name: &'static str },
-    #[error("type {id:x} stands for a part of the table itself; ask for role=logical instead")]
+    #[error("type {id:x} is reserved for the table itself; use role=logical instead")]
     ReservedType { id: u8 },
     #[error(
-        "an MBR has room for 4 primary partitions (the container of logical ones counts): make some role=logical, or the table GPT"
+        "an MBR has room for 4 primary partitions, including the extended one: use role=logical for some, \
+         or --table gpt"
     )]
     TooManyPrimaries,
     #[error("the table has room for {0} partitions")]
@@ -68,13 +71,14 @@ pub enum PlanError {
     #[error("partition {0} would be empty")]
     Empty(u32),
     #[error(
-        "partition {number}: byte {start} is {past} bytes past a boundary ({boundaries}); {} on one; --allow-misaligned takes it as it is",
+        "partition {number}: byte {start} is {past} bytes past a boundary ({boundaries}); {} on one; \
+         --allow-misaligned accepts it",
         around(*.before, *.after)
     )]
     Misaligned { number: u32, start: u64, past: u64, boundaries: String, before: u64, after: u64 },
     #[error("partition {number}: byte {at} is not a multiple of the {sector}-byte logical sector")]
     NotASector { number: u32, at: u64, sector: u64 },
-    #[error("partition {number} would start at byte {start}, in what {other} occupies (to byte {end})")]
+    #[error("partition {number} would start at byte {start}, inside {other} (to byte {end})")]
     Overlap { number: u32, start: u64, other: String, end: u64 },
     #[error("partition {number}: byte {at} is outside the usable space, bytes {first} to {end}")]
     Outside { number: u32, at: u64, first: u64, end: u64 },
@@ -85,14 +89,16 @@ pub enum PlanError {
     #[error("partition {number}: {why}")]
     Name { number: u32, why: String },
     #[error(
-        "this changes {0} sectors that the present table is made of, and a power cut between them would leave neither table: do it in steps, a plan each"
+        "this changes {0} sectors of the present table, and a power cut between them would leave no table: \
+         make the changes one at a time, with a plan for each"
     )]
     TwoSteps(usize),
     #[error(
-        "the new table goes where the old one has a record (byte {0}), and a power cut would leave neither: write an empty table first (--table mbr without --part), then plan again"
+        "the new table overwrites a record of the old one (byte {0}), and a power cut would leave no \
+         table: first write an empty table (--table mbr without --part), then plan again"
     )]
     InTheWay(u64),
-    #[error("the plan moves the data of partition {0}: its table is written only after them")]
+    #[error("the plan moves the data of partition {0}: its table can be written only after the data")]
     MovesData(u32),
     #[error("the plan cannot be used: {0}")]
     Invalid(String),

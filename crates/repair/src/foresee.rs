@@ -90,7 +90,8 @@ pub(crate) fn difference(stack: &Stack, table: &Table) -> Option<String> {
     if let Some(found) = read.find(|found| !listed(found)) {
         let (number, start, sectors) = (found.number, found.start.get(), found.count.get());
         return Some(format!(
-            "it lists partition {number} ({sectors} sectors from sector {start}), which the plan does not have"
+            "it lists partition {number} ({sectors} sectors from sector {start}), which is not in the \
+             plan"
         ));
     }
     let read = |entry: &&Entry| stack.partitions.iter().any(|found| is_it(found, entry));

@@ -65,7 +65,7 @@ impl Grain {
                 name: "alignment offset".to_owned(),
                 size: ByteCount::ZERO,
                 source: topology.alignment_offset.source().to_string(),
-                left_out: Some("the kernel says -1: no start is aligned for all devices below".to_owned()),
+                left_out: Some("the kernel reports -1: no start is aligned on all devices below".to_owned()),
             });
         }
         if let (Some(why), Some(figure)) = (bogus_io_opt(topology), &topology.io_opt) {
@@ -85,10 +85,10 @@ impl Grain {
         let met = self.start.meet(boundary);
         let largest = ByteCount::new(size.get() / LARGEST_SHARE);
         let left_out = match met {
-            None => Some("it shares no boundary with those above".to_owned()),
+            None => Some("it has no common multiple with those above".to_owned()),
             Some(met) if met == self.start => None,
             Some(met) if met.size() >= largest => Some(format!(
-                "with those above it makes {} ({} bytes), a quarter of the disk or more",
+                "its common multiple with those above is {} ({} bytes), a quarter of the disk or more",
                 met.size(),
                 met.size().get()
             )),
@@ -132,7 +132,7 @@ fn candidates(topology: &Topology, asked: Option<ByteCount>) -> Vec<Candidate> {
     let usual = topology.boundary_of(USUAL_PHYSICAL).map(|boundary| Candidate {
         name: "4096-byte sector",
         boundary,
-        source: "what most disks have, should this one hide it".to_owned(),
+        source: "the physical sector of most disks, in case this one hides it".to_owned(),
         at_end: true,
     });
     // After the boundaries that are more than advice, before those that are advice.
@@ -161,7 +161,7 @@ fn source_of(topology: &Topology, name: &str) -> String {
         "erase block" => topology.erase_block.as_ref(),
         _ => None,
     };
-    figure.map_or_else(|| "what every current tool uses".to_owned(), |figure| figure.source().to_string())
+    figure.map_or_else(|| "the default of all current tools".to_owned(), |figure| figure.source().to_string())
 }
 
 #[cfg(test)]
@@ -216,7 +216,7 @@ mod tests {
         // Atomic writes count from byte 0; the physical sectors of this drive do not.
         let grain = grain("physical=4096,offset=3584,atomic=16KiB", 100 * GIB);
         let atomic = grain.considered.iter().find(|c| c.name == ATOMIC_UNIT).unwrap();
-        assert_eq!(atomic.left_out.as_deref(), Some("it shares no boundary with those above"));
+        assert_eq!(atomic.left_out.as_deref(), Some("it has no common multiple with those above"));
         assert_eq!((grain.start.size().get(), grain.start.phase().get()), (MIB, 3584));
     }
 

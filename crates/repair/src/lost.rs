@@ -23,7 +23,7 @@ use crate::unlisted;
 const MAX_LOOKED_INTO: usize = 128;
 
 /// What is on a disk on which nothing is recognised.
-const UNKNOWN: &str = "data that are not recognised";
+const UNKNOWN: &str = "unrecognised data";
 
 /// Something on the disk that the new table does not lead to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -193,7 +193,7 @@ fn wiped(
 /// something is recognised.
 pub(crate) fn unrecognised(medium: &dyn Medium, stack: &Stack) -> Result<Option<&'static str>, ReadError> {
     match stack.kind {
-        TableKind::Kernel => Ok(Some("partitions by a table that only the kernel reads")),
+        TableKind::Kernel => Ok(Some("partitions of a table that only the kernel reads")),
         TableKind::None if !is_blank(medium)? => Ok(Some(UNKNOWN)),
         _ => Ok(None),
     }

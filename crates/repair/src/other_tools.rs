@@ -124,11 +124,11 @@ impl Choice<'_> {
         let (io_min, io_opt) = self.io();
         let divides = |size: u64| size == 0 || GRAIN.get().is_multiple_of(size);
         let (grain, why) = if divides(io_min) && divides(io_opt) {
-            (GRAIN.get(), "1 MiB, which minimum and optimal I/O size divide".to_owned())
+            (GRAIN.get(), "1 MiB, a multiple of the minimum and optimal I/O size".to_owned())
         } else if io_opt == 0 {
             (io_min, format!("the minimum I/O size, {io_min} bytes"))
         } else {
-            (io_opt, format!("the optimal I/O size, {io_opt} bytes, which it does not doubt"))
+            (io_opt, format!("the optimal I/O size, {io_opt} bytes, which it trusts"))
         };
         let aligned = self.whole(grain).and_then(|grain| grain.ceil(self.from));
         // parted accepts a start given in percent within half a percent (`ped_unit_parse_custom`,
@@ -211,7 +211,7 @@ impl Choice<'_> {
                 let tool = "tools before 2010";
                 let version = "fdisk 2.17.1, parted 2.1, Windows XP";
                 if self.is_front {
-                    let rule = "the second of tracks of 63 sectors".to_owned();
+                    let rule = "the second track of 63 sectors".to_owned();
                     return vec![self.at(
                         tool,
                         version,

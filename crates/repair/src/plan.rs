@@ -212,9 +212,9 @@ pub fn make(situation: &Situation<'_>, request: &Request) -> Result<Plan, PlanEr
     draft.note(&table);
     let is_harming = !names.is_empty();
     if is_harming && request.wipe {
-        draft
-            .notes
-            .push(format!("{names}: only what the table covers is overwritten; wipefs -a removes the rest"));
+        draft.notes.push(format!(
+            "{names}: only the part where the table goes is overwritten; wipefs -a removes the rest"
+        ));
     }
     draft.wipe(&table, is_harming)?;
     let lost = match request.convert {
@@ -258,7 +258,8 @@ fn named_harm(situation: &Situation<'_>, request: &Request) -> Result<String, Pl
     if straddle_layout::marker(situation.medium, situation.stack)?.is_some() {
         if crate::copy::is_unfinished(situation.medium)? {
             let is_replaced = request.table.is_some() && request.wipe;
-            let why = "a copy to it is not finished: complete that with 'straddle apply', or make a new table with --wipe";
+            let why = "a copy to it is unfinished: complete it with 'straddle apply', or make a new table \
+                       with --wipe";
             return if is_replaced {
                 Ok(String::new())
             } else {
@@ -282,9 +283,10 @@ fn named_harm(situation: &Situation<'_>, request: &Request) -> Result<String, Pl
     {
         let why = match rival_table(situation.medium, situation.stack)? {
             Some(_) => {
-                "has a partition table besides: which of the two is left over, its bytes do not say; clear that one (wipefs) first"
+                "also has a partition table: one of the two is left over, and straddle cannot tell which; \
+                 clear that one (wipefs) first"
             }
-            None => "its table is the array's, or older than it; assemble the array and name that",
+            None => "its table is the array's, or older than the array; assemble the array, and name that",
         };
         return Err(PlanError::Unchangeable(format!("the disk is {} as a whole: {why}", content.name())));
     }
@@ -296,7 +298,7 @@ fn no_table(kind: &TableKind) -> PlanError {
     let found = match kind {
         TableKind::Content(content) => content.to_string(),
         TableKind::Foreign(name) => format!("one of type {name}"),
-        _ => "nothing known is on it".to_owned(),
+        _ => "its contents are unknown".to_owned(),
     };
     PlanError::NoTable { found }
 }
@@ -407,7 +409,7 @@ impl<'a> Draft<'a> {
         let beyond = size.checked_sub(reach).filter(|beyond| *beyond != ByteCount::ZERO);
         if let Some(beyond) = beyond.filter(|_| table.format == Format::Mbr) {
             notes.push(format!(
-                "an MBR reaches {reach} of this {size} disk: the last {beyond} cannot be used"
+                "an MBR can address {reach} of this {size} disk: the last {beyond} cannot be used"
             ));
         }
         for entry in &table.partitions {
@@ -417,19 +419,22 @@ impl<'a> Draft<'a> {
                 let is_small = span_of(entry, block).is_some_and(|span| span.len() <= least);
                 if is_small {
                     notes.push(format!(
-                        "partition {number}: FAT32 on {block}-byte sectors needs more than {least}; firmware is only bound to read FAT32"
+                        "partition {number}: FAT32 on {block}-byte sectors needs more than {least}, and \
+                         firmware is required to read only FAT32"
                     ));
                 }
                 if entry.fs.as_deref().is_some_and(|fs| !matches!(fs, "vfat" | "fat32")) {
-                    notes.push(format!(
-                        "partition {number}: firmware reads an EFI system partition only as FAT (fs=vfat)"
-                    ));
+                    notes
+                        .push(format!("partition {number}: an EFI system partition has to be FAT (fs=vfat)"));
                 }
             }
             let stays = matches!(entry.change, Change::Kept | Change::Grown { .. });
             if stays && entry.slot != Slot::Extended {
                 notes.extend(self.misplaced(entry).map(|misses| {
-                    format!("partition {number} stays where it is, off its {misses}: only moving its data would align it")
+                    format!(
+                        "partition {number} stays misaligned ({misses}): only moving its data would align \
+                         it"
+                    )
                 }));
             }
         }
@@ -439,7 +444,8 @@ impl<'a> Draft<'a> {
             && !boots_by_bios
         {
             notes.push(
-                "the active flag means nothing in a GPT; a BIOS boot loader wants a partition of type bios"
+                "the active flag has no effect in a GPT; a BIOS boot loader needs a partition of type \
+                 bios"
                     .to_owned(),
             );
         }
@@ -478,7 +484,10 @@ impl<'a> Draft<'a> {
             if !(is_requested && lost.is_led_to(table, block)) {
                 return Err(PlanError::Unlisted { number, content: lost.what(), at: lost.at.start() });
             }
-            self.notes.push(format!("partition {number} leads to {}, which is there already", lost.what()));
+            self.notes.push(format!(
+                "the start of partition {number} exposes {}, which is already there",
+                lost.what()
+            ));
         }
         Ok(())
     }

@@ -54,7 +54,8 @@ pub enum ChangeError {
     #[error("it reports its own sector size: --logical applies to images only")]
     OwnSectors,
     #[error(
-        "its table may count in {1}-byte sectors, not in {0}-byte ones: in those, something is where a partition begins; give --logical {1}, or --logical {0}"
+        "its table may count in {1}-byte sectors rather than {0}-byte ones: only then does a partition \
+         start at known contents; give --logical {1}, or --logical {0}"
     )]
     InQuestion(BlockSize, BlockSize),
     #[error("it has {0}-byte sectors: a table in {1}-byte sectors would not be recognised")]

@@ -138,7 +138,10 @@ fn make_looking(situation: &Situation<'_>, wanted: &Wanted, look: Look) -> Resul
     };
     let swap: Vec<u32> = chosen.iter().filter(is_swap).map(|one| one.entry.number).collect();
     for number in swap {
-        base.note(format!("partition {number} is swap space, which moves with the rest, so that a rollback restores all of it; it is quicker made again (straddle check prints how)"));
+        base.note(format!(
+            "partition {number} is swap space; it moves too, so that a rollback restores everything, but \
+             recreating it is quicker (straddle check prints how)"
+        ));
     }
     let is_chosen = |number| chosen.iter().any(|one| one.entry.number == number);
     if let Some((number, why)) = refer::immovable(situation.stack, is_chosen) {
@@ -149,7 +152,9 @@ fn make_looking(situation: &Situation<'_>, wanted: &Wanted, look: Look) -> Resul
     }
     if wanted.wipe {
         base.note(
-            "what is in unallocated space, or behind the ends of contents, is given up (--wipe)".to_owned(),
+            "data outside of partitions, or after the end that contents record, may be overwritten \
+             (--wipe)"
+                .to_owned(),
         );
     }
     let attempt =
@@ -170,7 +175,9 @@ fn make_looking(situation: &Situation<'_>, wanted: &Wanted, look: Look) -> Resul
         return first;
     }
     let (grain, starts) = (coarse.start.size(), fine.start.size());
-    base.note(format!("there is no room for all on the grain of {grain}: new starts are on {starts}"));
+    base.note(format!(
+        "there is no room to align all partitions to {grain}: new starts are aligned to {starts}"
+    ));
     let second = attempt(&base, &fine);
     match (&first, &second) {
         // What is only off the advised grain is fine as it is.
@@ -350,7 +357,7 @@ fn requested(
     let room = end.checked_since(start).unwrap_or_default().floor_to(ground.block.bytes());
     if room < item.need {
         let (need, room) = (item.need.get(), room.get());
-        let why = format!("its contents need {need} bytes, and {room} are free there, up to byte {end}");
+        let why = format!("its contents need {need} bytes, and only {room} are free there, up to byte {end}");
         return Err(refuse(why));
     }
     Span::new(start, item.at.len().min(room)).ok_or_else(|| refuse("it would end past 2^64".to_owned()))
@@ -383,10 +390,10 @@ fn obstacle_at(
     let placed = places.iter().map(|(other, to)| (other.number, *to));
     match placed.chain(stay).find(|(_, span)| is_there(span)) {
         Some((number, span)) => {
-            format!("partition {number} is there, from byte {} to byte {}", span.start(), span.end())
+            format!("it would overlap partition {number}, from byte {} to byte {}", span.start(), span.end())
         }
         None => {
-            "a record of the logical partitions is there, or the end of their extended partition".to_owned()
+            "there is a record of the logical partitions, or the end of their extended partition".to_owned()
         }
     }
 }
@@ -429,16 +436,16 @@ fn shifted(item: Item, to: Span, is_requested: bool, anchor: Option<&Anchor>, gr
         (true, _) => "as requested".to_owned(),
         (false, None) => format!("the nearest {size} boundary that leaves room for all"),
         (false, Some(Anchor { what, .. })) => {
-            format!("the nearest place that leaves room for all and has its {what} on a {size} boundary")
+            format!("the nearest start that leaves room for all and has its {what} on a {size} boundary")
         }
     };
-    let mut why = vec![format!("its data move from byte {from} to byte {start}, {reason}")];
+    let mut why = vec![format!("its data moves from byte {from} to byte {start}, {reason}")];
     if let Some(less) = item.at.len().checked_sub(to.len()).filter(|less| *less != ByteCount::ZERO) {
-        why.push(format!("it loses the last {} bytes, which its contents do not use", less.get()));
+        why.push(format!("it loses its last {} bytes, which its contents do not use", less.get()));
     }
     if let Some(Anchor { offset, what, .. }) = anchor {
         let at = offset.get();
-        why.push(format!("its {what} is {at} bytes behind its start: that is aligned, and not the start"));
+        why.push(format!("its {what}, {at} bytes after its start, is aligned instead of the start"));
     }
     Shifted { number: item.number, to, why }
 }

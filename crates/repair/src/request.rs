@@ -204,8 +204,7 @@ impl FromStr for Size {
         // sectors.
         if size < SMALLEST_UNSAID && text.bytes().all(|byte| byte.is_ascii_digit()) {
             return Err(PlanError::Syntax(format!(
-                "'{text}' without a unit is a number of bytes, which is hardly meant: write {text}MiB or {text}s, or {text}B \
-                 for bytes"
+                "'{text}' has no unit: write {text}MiB, {text}s for sectors, or {text}B for bytes"
             )));
         }
         Ok(Self::Bytes(size))

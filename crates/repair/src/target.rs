@@ -27,16 +27,16 @@ use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
 pub enum TargetError {
     #[error(transparent)]
     Open(#[from] OpenError),
-    #[error("is partition {0} of a disk: name the disk")]
+    #[error("is partition {0} of a disk: give the disk instead")]
     Partition(u32),
     #[error(
-        "is an image of another format than raw ({0}): connect it as a device first (qemu-nbd -c); --format raw takes its own bytes \
-         for the disk"
+        "is not a raw image ({0}): connect it as a device first (qemu-nbd -c); --format raw treats the \
+         file itself as the disk"
     )]
     NotRaw(Format),
     #[error(
-        "is a {} zoned device, and no conventional zones hold a partition table at its start and its end: use it whole \
-         (mkfs.btrfs, mkfs.f2fs -m, zonefs)",
+        "is a {} zoned device without conventional zones for a partition table at its start and end: use \
+         it without partitions (mkfs.btrfs, mkfs.f2fs -m, zonefs)",
         .0.model
     )]
     Zoned(Zoned),
@@ -46,7 +46,7 @@ pub enum TargetError {
     Io(#[source] io::Error),
     #[error("nothing was written: it is in use: {0}")]
     InUse(String),
-    #[error("nothing was written: it was replaced while it was opened")]
+    #[error("nothing was written: it was replaced while it was being opened")]
     Replaced,
 }
 
@@ -213,7 +213,8 @@ impl Claimed {
             Some(code) if code == Errno::BUSY.raw_os_error() => {
                 let uses = Machine::read(None).uses(path);
                 let unknown =
-                    "the kernel refuses exclusive use, because it or a partition of it is mounted or held";
+                    "the kernel refuses exclusive use, because it or one of its partitions is mounted or \
+                     in use";
                 TargetError::InUse(if uses.is_empty() { unknown.to_owned() } else { uses.join("; ") })
             }
             _ if is_device => TargetError::Io(straddle_device::closed(error)),

@@ -60,7 +60,7 @@ pub enum BackupError {
         #[source]
         source: io::Error,
     },
-    #[error("{}: no backup that can be trusted: {why}", path.display())]
+    #[error("{}: not a usable backup: {why}", path.display())]
     Damaged { path: PathBuf, why: String },
 }
 
@@ -286,7 +286,7 @@ impl Backup {
         let backup: BackupFile = serde_json::from_slice(&text).map_err(|error| match error.classify() {
             // Nothing of it is one, as of a disk image.
             Category::Syntax if (error.line(), error.column()) <= (1, 1) => {
-                damaged("it is not a backup of straddle apply".to_owned())
+                damaged("it is not a backup written by straddle apply".to_owned())
             }
             _ => damaged(plan_of(&text).unwrap_or_else(|| error.to_string())),
         })?;
@@ -297,7 +297,7 @@ impl Backup {
             )));
         }
         if backup.sum != backup.sum_of_rest() {
-            return Err(damaged("its sum is not the one of its contents".to_owned()));
+            return Err(damaged("its checksum does not match its contents".to_owned()));
         }
         Ok(Self(backup))
     }
@@ -363,12 +363,11 @@ fn plan_of(text: &[u8]) -> Option<String> {
     let has = |key: &str| value.get(key).is_some();
     let what = match (has("moves"), has("extents"), has("boundaries")) {
         (true, _, _) => {
-            "the plan of a move: straddle resume --rollback reverts one that is not finished, and nothing a finished one"
+            "a move plan. To revert an unfinished move: straddle resume --rollback; a finished move cannot \
+             be reverted"
         }
-        (_, true, _) => "the plan of a copy, which leaves the source as it was",
-        (_, _, true) => {
-            "a plan: the backup is the file that straddle apply wrote beside it, with .undo at the end of its name"
-        }
+        (_, true, _) => "a copy plan; a copy leaves its source unchanged",
+        (_, _, true) => "a plan. The backup is the .undo file that straddle apply wrote next to it",
         _ => return None,
     };
     Some(format!("it is {what}"))

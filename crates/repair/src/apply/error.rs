@@ -18,14 +18,15 @@ pub enum ApplyError {
     OtherDisk(String),
     /// The backup is of a disk at another path, and neither has a serial number. Nothing was written.
     #[error(
-        "nothing was written: the backup is of {path}, and no serial number shows that this is the same disk"
+        "nothing was written: the backup is of {path}, and without a serial number this disk cannot be \
+         identified as the same one"
     )]
     Elsewhere {
         /// The disk's path then.
         path: String,
     },
     /// What is in a partition is larger than the partition would become. Nothing was written.
-    #[error("nothing was written: partition {partition} would have {restored} again, and {}", outgrown(.used))]
+    #[error("nothing was written: partition {partition} would be {restored} again, but {}", outgrown(.used))]
     Outgrown {
         /// The partition's number.
         partition: u32,
@@ -63,18 +64,16 @@ pub enum ApplyError {
     },
     /// What was written may not be durable. The disk has either the old table or the new one, and the backup has the
     /// previous contents.
-    #[error("flushing what was written failed: undo with the backup")]
+    #[error("flushing the changes failed: undo with the backup")]
     Flush {
         /// The operating system's error.
         source: io::Error,
     },
     /// All bytes are as they were written, and the table that they make is another one.
-    #[error("the table that was written is read as another one ({0}): undo with the backup")]
+    #[error("the table reads back differently ({0}): undo with the backup")]
     OtherTable(String),
     /// Reading back did not return what was written.
-    #[error(
-        "{what} at byte {at} reads differently from what was written: do not trust this disk; undo with the backup"
-    )]
+    #[error("{what} at byte {at} reads back differently: do not trust this disk; undo with the backup")]
     Differs {
         /// What was written.
         what: String,
@@ -82,12 +81,12 @@ pub enum ApplyError {
         at: u64,
     },
     /// Read back, the planned bytes would not give the plan's table. Nothing was written.
-    #[error("nothing was written: with these changes the table would be read as another one: {0}")]
+    #[error("nothing was written: the changed table would read back differently: {0}")]
     WouldDiffer(String),
     /// A partition that the plan made or grew has been written to since.
     #[error(
-        "nothing was written: partition {partition} has been written to since ({size} bytes from byte {start} on are not as they \
-         were), and what is in it would be lost with it"
+        "nothing was written: partition {partition} has been written to since ({size} bytes from byte \
+         {start} have changed), and this would lose its contents"
     )]
     WrittenSince {
         /// The partition's number.
@@ -116,7 +115,7 @@ straddle_units::error_kind! {
 
 fn outgrown(used: &Option<ByteCount>) -> String {
     match used {
-        Some(used) => format!("what is in it uses {used}: shrink that first"),
-        None => "what is in it records no size, so it may have been enlarged too".to_owned(),
+        Some(used) => format!("its contents use {used}: shrink them first"),
+        None => "its contents record no size, so they may have been grown too".to_owned(),
     }
 }

@@ -62,7 +62,7 @@ pub(crate) fn recognise(disk: &dyn Disk, plan: &Plan) -> Result<Stack, ApplyErro
     if found == *planned {
         return Ok(stack);
     }
-    let why = "the table on it is not the one that the plan was made for: plan again";
+    let why = "its partition table is not the one the plan was made for: plan again";
     Err(ApplyError::OtherDisk(why.to_owned()))
 }
 
@@ -116,11 +116,11 @@ pub(crate) fn check_identity(disk: &dyn Disk, plan: &Plan) -> Result<(), ApplyEr
     let refuse = |why: String| Err(ApplyError::OtherDisk(why));
     let (size, wanted) = (disk.len().get(), planned.size.get());
     if size != wanted {
-        return refuse(format!("the plan is for a disk of {wanted} bytes, and this one has {size}"));
+        return refuse(format!("the plan is for a disk of {wanted} bytes, but this one has {size}"));
     }
     if let Some(sector) = identity.sector.filter(|sector| *sector != block) {
         return refuse(format!(
-            "the plan counts in {block}-byte sectors, and the disk has {sector}-byte ones"
+            "the plan counts in {block}-byte sectors, but the disk has {sector}-byte sectors"
         ));
     }
     if planned.serial == identity.serial {
@@ -130,7 +130,7 @@ pub(crate) fn check_identity(disk: &dyn Disk, plan: &Plan) -> Result<(), ApplyEr
         serial.map_or_else(|| "without a serial number".to_owned(), |s| format!("with the serial number {s}"))
     };
     let (wanted, found) = (numbered(planned.serial.as_ref()), numbered(identity.serial.as_ref()));
-    refuse(format!("the plan is for a disk {wanted}, and this is one {found}"))
+    refuse(format!("the plan is for a disk {wanted}, but this is one {found}"))
 }
 
 /// Checks that nothing is lost that the plan does not name. The fingerprint does not cover the contents of a
@@ -151,7 +151,7 @@ fn check_lost(plan: &Plan, medium: &dyn Medium, stack: &Stack) -> Result<(), App
     match found.iter().find(|lost| !is_reported(lost)) {
         None => Ok(()),
         Some(lost) => Err(ApplyError::OtherDisk(format!(
-            "the plan does not say that this would be lost: {lost}: plan again"
+            "this would be lost, and the plan does not list it: {lost}: plan again"
         ))),
     }
 }
@@ -190,7 +190,7 @@ fn check_kept(plan: &Plan, stack: &Stack) -> Result<(), ApplyError> {
         }
         let planned = (&entry.kind, &entry.uuid, &entry.name, entry.attributes, entry.bootable);
         if planned != (&was.kind, &was.uuid, &was.name, was.attributes, was.bootable) {
-            return invalid("has another type, identity, name, attributes or active flag on the disk");
+            return invalid("has a different type, UUID, name, attributes or active flag on the disk");
         }
     }
     check_numbers(plan, stack)
@@ -209,11 +209,11 @@ fn check_numbers(plan: &Plan, stack: &Stack) -> Result<(), ApplyError> {
         }
         let found = stack.partitions.iter().find(|p| p.start == entry.start);
         let Some(Role::Logical { ebr: was }) = found.map(|p| p.role) else {
-            return Err(invalid(entry.number, "is not one on the disk"));
+            return Err(invalid(entry.number, "is not a logical partition on the disk"));
         };
         let first = stack.partitions.iter().find(|p| p.role == Role::Extended).map(|p| p.start);
         if ebr != was && Some(ebr) != first {
-            return Err(invalid(entry.number, "has another record on the disk"));
+            return Err(invalid(entry.number, "has a different record on the disk"));
         }
         kept.extend(found.map(|p| (entry, p.number, ebr)));
     }
@@ -242,6 +242,6 @@ fn check_converted(plan: &Plan, stack: &Stack) -> Result<(), ApplyError> {
     if stack.partitions.len() == plan.table.partitions.len() && stack.partitions.iter().all(is_same) {
         return Ok(());
     }
-    let why = "the partitions that it converts are not those that are there".to_owned();
+    let why = "the partitions to convert are not those on the disk".to_owned();
     Err(PlanError::Invalid(why).into())
 }

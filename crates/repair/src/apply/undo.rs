@@ -149,8 +149,8 @@ impl BackupFile {
         match straddle_layout::marker(&marked, &stack)? {
             Some(_) => Ok(()),
             None => Err(ApplyError::OtherDisk(
-                "the backup is of a table that was saved for an unfinished move, which is over: the partitions are not \
-                 where that table was made for"
+                "the backup was saved for an unfinished move that has ended since: the partitions are no \
+                 longer where that table lists them"
                     .to_owned(),
             )),
         }
@@ -169,7 +169,8 @@ impl BackupFile {
             if sum_beside(disk, *structure, *at, steps)? != *sum {
                 let (start, what) = (at.start(), structure.name());
                 return Err(ApplyError::OtherDisk(format!(
-                    "byte {start} ({what}) is not as it was, and was not written: this is another disk, or its table was changed since"
+                    "byte {start} ({what}) has changed, but not by straddle: this is another disk, or its \
+                     table was changed since"
                 )));
             }
         }
@@ -199,7 +200,8 @@ impl BackupFile {
                 let byte =
                     u64::try_from(index * UNIT).ok().and_then(|offset| at.checked_add(offset)).unwrap_or(*at);
                 return Err(other(format!(
-                    "byte {byte} ({what}) differs from the backup and from what was written: it has changed since"
+                    "byte {byte} ({what}) matches neither the backup nor what was written: it has changed \
+                     since"
                 )));
             }
             undoing.push(Step::Write { at: *at, old: found, new: old.clone(), what: what.clone() });

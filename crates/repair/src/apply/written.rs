@@ -160,11 +160,11 @@ pub(crate) fn tell_kernel(disk: &dyn Disk, wanted: Option<Expected>) -> Result<(
     if let (Err(error), false) = (&read, former.is_empty()) {
         let why = match error.os_kind() {
             io::ErrorKind::ResourceBusy => "one of its partitions is open",
-            _ => "it does not read this one",
+            _ => "it cannot read the new one",
         };
         return Err(ApplyError::Kernel(format!(
-            "the kernel still has partitions of the former one ({}), {why} ({}): what is read or written through them is at the \
-             old places: before using the disk, remove them with 'partx -d {}', or reboot",
+            "the kernel still uses partitions of the old table ({}), {why} ({}): they read and write at \
+             the old locations. Before using the disk, remove them with 'partx -d {}', or reboot",
             former.join(", "),
             with_causes(error),
             sysfs::node_of(name).display()

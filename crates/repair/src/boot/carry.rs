@@ -65,14 +65,14 @@ impl fmt::Display for Ended {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::AlreadyDone => {
-                f.write_str("the partitions are in their places; --at-boot=cancel removes the hook")
+                f.write_str("the partitions have been moved; --at-boot=cancel removes the hook")
             }
             Self::Complete { is_resumed: false, .. } => f.write_str("the move is complete"),
             Self::Complete { is_resumed: true, .. } => {
                 f.write_str("the move is complete, after an interruption")
             }
-            Self::Back { .. } => f.write_str("the old layout is back"),
-            Self::Paused => f.write_str("interrupted at a safe point: the next start resumes the move"),
+            Self::Back { .. } => f.write_str("the old layout is restored"),
+            Self::Paused => f.write_str("interrupted at a safe point: the next boot resumes the move"),
         }?;
         match self {
             Self::Complete { unreadable, .. } | Self::Back { unreadable } if *unreadable > 0 => {

@@ -18,17 +18,17 @@ pub enum BootError {
     NotADisk,
     #[error("not at boot: {0}")]
     Blocked(String),
-    #[error("not at boot: it is not clear on which disk {} is", .0.display())]
+    #[error("not at boot: it is unknown which disk {} is on", .0.display())]
     Unknown(PathBuf),
     #[error(
-        "not at boot: {} is in partition {number}, and the boot loader cannot read it while it moves: {ELSEWHERE}, \
-         or give /boot a partition that is aligned",
+        "not at boot: {} is in partition {number}, which the boot loader cannot read during the move: \
+         {ELSEWHERE}, or put /boot on an aligned partition",
         folder.display()
     )]
     BootFiles { folder: PathBuf, number: u32 },
     #[error("not at boot: neither initramfs-tools nor dracut is installed")]
     NoGenerator,
-    #[error("{}: exists and is not straddle's", .0.display())]
+    #[error("{}: exists, and was not written by straddle", .0.display())]
     Foreign(PathBuf),
     #[error("{}: cannot {what}", path.display())]
     File { path: PathBuf, what: &'static str, source: io::Error },
@@ -36,15 +36,16 @@ pub enum BootError {
     Run { program: &'static str, source: io::Error },
     #[error("{command} failed ({status})")]
     Generator { command: String, status: ExitStatus },
-    #[error("nothing is prepared")]
+    #[error("the move is not prepared")]
     Removed(#[source] Box<Self>),
     #[error(
-        "'{command}' failed, also without the move: a start with an initramfs that was made before it failed moves the partitions; mend that, then cancel with --at-boot=cancel"
+        "'{command}' failed, also without the move: booting an initramfs made before that still moves the \
+         partitions. Repair the initramfs, then cancel with --at-boot=cancel"
     )]
     MayMove { command: String, source: Box<Self> },
-    #[error("a move of {} is prepared: cancel that first", .0.display())]
+    #[error("a move of {} is already prepared: cancel it first (--at-boot=cancel)", .0.display())]
     AnotherDisk(PathBuf),
-    #[error("nothing is prepared")]
+    #[error("no move is prepared")]
     NotPrepared,
     #[error("the plan cannot be stored")]
     Store(#[source] serde_json::Error),
@@ -62,13 +63,13 @@ pub enum BootError {
     Hibernated(String),
     #[error("the partitions were not moved")]
     NotMoved(#[source] Box<Self>),
-    #[error("the move is not finished; the next start tries again")]
+    #[error("the move is unfinished; the next boot tries again")]
     Unfinished(#[source] Box<Self>),
     #[error("the move ended with an error")]
     EndedBadly(#[source] Box<Self>),
     #[error("the kernel does not list the partitions of the table")]
     NotListed,
-    #[error("cannot start again: turn the machine off")]
+    #[error("cannot reboot: turn the machine off")]
     NoRestart(#[source] io::Error),
 }
 

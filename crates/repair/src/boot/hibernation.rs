@@ -31,21 +31,23 @@ pub(crate) fn suspected(system: &System) -> Option<String> {
     let variables = fs::read_dir(system.path("/sys/firmware/efi/efivars")).into_iter().flatten().flatten();
     let mut names = variables.map(|entry| entry.file_name());
     if names.any(|name| name.to_string_lossy().starts_with("HibernateLocation-")) {
-        return Some(format!("the firmware records a hibernated system: resume and shut it down, or {HELP}"));
+        return Some(format!(
+            "the firmware records a hibernated system: resume it and shut it down, or {HELP}"
+        ));
     }
     if settings.has_offset {
-        return Some(format!("it cannot be seen whether a system is hibernated in a swap file: {HELP}"));
+        return Some(format!("a system may be hibernated in a swap file: {HELP}"));
     }
     let devices = fs::read_dir(system.path("/sys/class/block")).into_iter().flatten().flatten();
     let mut devices = devices.map(|entry| Path::new("/dev").join(entry.file_name()));
     if let Some(device) = devices.find(|device| is_suspended(&system.path(device)) == Some(true)) {
-        return Some(format!("{} holds a hibernated system: resume and shut it down", device.display()));
+        return Some(format!("{} holds a hibernated system: resume it and shut it down", device.display()));
     }
     let device = settings.device.filter(|device| device != "none")?;
     if path_of(system, &device).is_some_and(|path| is_suspended(&path).is_some()) {
         return None;
     }
-    Some(format!("it cannot be seen yet whether a system is hibernated in {device}: {HELP}"))
+    Some(format!("a system may be hibernated in {device}, which cannot be read yet: {HELP}"))
 }
 
 /// What the kernel's command line says.

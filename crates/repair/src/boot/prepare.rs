@@ -120,7 +120,9 @@ fn check_start(realign: &Realign, present: &Present, sys: &Path) -> Result<(), B
             Reference::EfiBootEntries => "the firmware reads the boot loader from it",
             _ => continue,
         };
-        return blocked(format!("partition {number}: {what}, and cannot while it moves: {ELSEWHERE}"));
+        return blocked(format!(
+            "partition {number}: {what}, and the machine cannot boot from it during the move: {ELSEWHERE}"
+        ));
     }
     check_boot_files(sys, &moving(realign))
 }

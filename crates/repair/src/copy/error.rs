@@ -18,11 +18,12 @@ pub enum CopyError {
     #[error("it cannot be copied: {0}")]
     Source(String),
     /// The new disk is not empty.
-    #[error("not empty: it holds {}; --wipe writes over it", .0.join(", "))]
+    #[error("not empty: it holds {}; --wipe allows overwriting it", .0.join(", "))]
     NotEmpty(Vec<String>),
     /// The copy would write over bytes that are not zeros.
     #[error(
-        "nothing was written: byte {at} is not zero, and the copy would write there: it may hold data; 'straddle realign SOURCE --to DISK --wipe' plans to write over them"
+        "nothing was written: the copy would overwrite byte {at}, which is not zero and may be data; to \
+         allow that, plan again with 'straddle realign SOURCE --to DISK --wipe'"
     )]
     NotZero {
         /// The first such byte.
@@ -30,7 +31,8 @@ pub enum CopyError {
     },
     /// It is not known whether the copy would write over something.
     #[error(
-        "nothing was written: byte {at} cannot be read, and may hold data; 'straddle realign SOURCE --to DISK --wipe' plans to write over them"
+        "nothing was written: the copy would overwrite byte {at}, which cannot be read and may be data; to \
+         allow that, plan again with 'straddle realign SOURCE --to DISK --wipe'"
     )]
     Unknown {
         /// Where the read began.
@@ -39,7 +41,7 @@ pub enum CopyError {
         source: ReadError,
     },
     /// The new disk is too small.
-    #[error("too small: {needed} bytes are needed, and it has {}", .size.get())]
+    #[error("too small: {needed} bytes are needed, but it has {}", .size.get())]
     TooSmall {
         /// How many bytes are needed.
         needed: u64,
@@ -48,8 +50,8 @@ pub enum CopyError {
     },
     /// A partition has to become smaller, and would lose data.
     #[error(
-        "partition {number} does not fit as long as it is, and behind the end of its contents are data that they do not account for: a larger disk takes \
-         them along, and --wipe leaves them out"
+        "partition {number} does not fit at its full size, and it holds data after the end that its \
+         contents record: use a larger disk to copy that data too, or --wipe to leave it out"
     )]
     Unclaimed {
         /// The partition's number.
@@ -59,32 +61,35 @@ pub enum CopyError {
     #[error("its partitions end past 2^64")]
     TooLarge,
     /// A stored plan contradicts itself.
-    #[error("the plan to copy cannot be used: {0}")]
+    #[error("the copy plan cannot be used: {0}")]
     Invalid(String),
     /// The source is not the one of the plan, or has changed since.
     #[error("nothing was written: {0}")]
     OtherSource(String),
     /// The source was written to during the copy, or is in use.
     #[error(
-        "{}: it was written to while it was copied, or is in use: the new disk has no table; run the same command again when nothing writes to the source",
+        "{}: it is in use, or was written to during the copy; the new disk has no table. Run the same \
+         command again when nothing writes to the source",
         .0.display()
     )]
     SourceWritten(PathBuf),
     /// The list of what could not be read cannot be kept.
     #[error(
-        "the list of what could not be read cannot be saved; the new disk has no table: run the same command again"
+        "the list of unreadable areas cannot be saved; the new disk has no table: run the same command \
+         again"
     )]
     List(#[source] io::Error),
     /// It has the table of the plan, which is written last.
     #[error(
-        "nothing was written: it has the table of this plan: the copy is complete; to make it again: 'straddle realign SOURCE --to DISK --wipe'"
+        "nothing was written: the copy is already complete; to repeat it: 'straddle realign SOURCE --to \
+         DISK --wipe'"
     )]
     Finished,
     /// What is on the new disk has changed since the plan was made.
-    #[error("nothing was written: it does not hold what it held when the plan was made: plan again")]
+    #[error("nothing was written: its contents have changed since the plan was made: plan again")]
     Changed,
     /// The new disk is the source, or a file that the source reads.
-    #[error("nothing was written: it is the disk that is copied: name another one")]
+    #[error("nothing was written: it is the source of the copy: give another disk")]
     Itself,
     /// The table cannot be made.
     #[error(transparent)]
@@ -99,7 +104,7 @@ pub enum CopyError {
     #[error("cannot read")]
     Read(#[from] ReadError),
     /// The source cannot be read at this byte.
-    #[error("byte {at} of the source cannot be read; --skip-bad goes on")]
+    #[error("byte {at} of the source cannot be read; --skip-bad continues without it")]
     Unreadable {
         /// The first byte.
         at: ByteOffset,
@@ -107,7 +112,7 @@ pub enum CopyError {
         source: ReadError,
     },
     /// A write failed.
-    #[error("cannot write byte {at}; the copy is not finished: run the same command again")]
+    #[error("cannot write byte {at}; the copy is unfinished: run the same command again")]
     Write {
         /// Where.
         at: ByteOffset,
@@ -115,13 +120,13 @@ pub enum CopyError {
         source: io::Error,
     },
     /// What was written may not be durable.
-    #[error("cannot flush what was written; the copy is not finished: run the same command again")]
+    #[error("cannot flush the disk; the copy is unfinished: run the same command again")]
     Flush {
         /// The operating system's error.
         source: io::Error,
     },
     /// Reading back did not return what was written.
-    #[error("the {len} bytes at byte {at} read differently from what was written: do not trust this disk")]
+    #[error("the {len} bytes at byte {at} read back differently: do not trust this disk")]
     Differs {
         /// Where they begin.
         at: ByteOffset,
@@ -129,7 +134,7 @@ pub enum CopyError {
         len: u64,
     },
     /// The new table is not read as it was written.
-    #[error("the new table is not the one that was written ({0}): do not trust this disk")]
+    #[error("the new table reads back differently ({0}): do not trust this disk")]
     OtherTable(String),
 }
 

@@ -61,14 +61,14 @@ impl Gap {
     /// What it says of data that are not copied.
     pub(super) fn notes(&self) -> impl Iterator<Item = String> {
         let unlisted = self.unlisted.iter().map(|at| {
-            format!(
-                "data from byte {at} are in no partition, perhaps those of a deleted one, and are not copied"
-            )
+            format!("data from byte {at} on is in no partition, perhaps of a deleted one, and is not copied")
         });
         let left = self.left.iter().map(|at| match at.get() {
-            0 => "the boot code in the first sector is not copied: install the boot loader on the new disk".to_owned(),
+            0 => "the boot code in the first sector is not copied: install the boot loader on the new disk"
+                .to_owned(),
             _ => format!(
-                "data before the first partition, from byte {at}, are not copied, as the new disk has its table or a partition there: install the boot loader on the new disk"
+                "data before the first partition, from byte {at}, is not copied, because the new disk has \
+                 its table or a partition there: install the boot loader on the new disk"
             ),
         });
         left.chain(unlisted)

@@ -150,13 +150,13 @@ impl Copy {
     fn check_source(&self, source: &Source<'_>) -> Result<Lead, CopyError> {
         let refuse = |why: &str| Err(CopyError::OtherSource(format!("the source {why}: plan again")));
         if source.medium().len() != self.source.size {
-            return refuse("has another size than the plan's");
+            return refuse("has a different size than in the plan");
         }
         let block = self.source.sector;
         let stack = read_stack(source.medium(), Some(block), None)?;
         let found = Fingerprint::of(source.medium(), &stack, block, source.serial().map(str::to_owned))?;
         if found != self.source {
-            return refuse("is another one than the plan's, or its table has changed");
+            return refuse("is not the disk of the plan, or its table has changed");
         }
         self.check_contents(source)?;
         Ok(Lead::read(self, source)?)
@@ -178,7 +178,7 @@ impl Copy {
         let (items, _) = items(&situation)?;
         for one in &self.extents {
             let Some(item) = items.iter().find(|item| item.at.start() == one.from.start()) else {
-                return refuse("the source has other partitions".to_owned());
+                return refuse("the partitions of the source have changed".to_owned());
             };
             let number = item.partition.number;
             if one.from.len() < item.used.min(item.at.len()) {
@@ -195,7 +195,7 @@ impl Copy {
             let found = references_of(medium, item, entry, (format, block));
             let known = self.references.iter().filter(|(of, _)| *of == entry.number).map(|(_, what)| what);
             if !found.iter().eq(known) {
-                return refuse(format!("partition {number} of the source holds something else"));
+                return refuse(format!("partition {number} of the source holds something else now"));
             }
         }
         Ok(())

@@ -24,10 +24,10 @@ impl Copy {
         let is_new = plan.fresh && plan.converts.is_none() && plan.wipe.is_empty();
         let entries = &plan.table.partitions;
         if !is_new || entries.iter().any(|entry| entry.change != Change::New) {
-            return Err(invalid("it does not make a new table"));
+            return Err(invalid("it does not create a table"));
         }
         if !self.over.is_empty() && !self.wipes {
-            return Err(invalid("it writes over what is on the new disk, without consent"));
+            return Err(invalid("it overwrites what is on the new disk, without --wipe"));
         }
         let places: Vec<Span> = (entries.iter())
             .filter(|entry| entry.slot != Slot::Extended)
@@ -36,7 +36,7 @@ impl Copy {
         let mut starts: Vec<ByteOffset> = self.extents.iter().map(|extent| extent.to).collect();
         starts.sort_unstable();
         if starts.windows(2).any(|pair| pair[0] == pair[1]) {
-            return Err(invalid("it copies to a partition twice"));
+            return Err(invalid("it copies to the same partition twice"));
         }
         let source = Span::first(self.source.size);
         for extent in &self.extents {
@@ -45,17 +45,19 @@ impl Copy {
                 places.iter().any(|place| place.start() == to.start() && place.contains(to))
             });
             if !goes_there || !source.contains(extent.from) || extent.from.is_empty() {
-                return Err(invalid("what it copies is not on the source, or goes to no partition"));
+                return Err(invalid(
+                    "it copies something that is not on the source, or that goes to no partition",
+                ));
             }
         }
         if self.extents.len() != places.len() || entries.iter().any(|entry| !self.is_aligned(entry)) {
-            return Err(invalid("a partition gets nothing, or would not be aligned"));
+            return Err(invalid("a partition would be empty or misaligned"));
         }
         let room = gap::room(plan);
         let is_over = |span: &Span| !room.contains(*span) || !source.contains(*span);
         let is_twice = self.lead.windows(2).any(|pair| pair[1].start() < pair[0].end());
         if is_twice || self.lead.iter().any(is_over) {
-            return Err(invalid("what it copies before the first partition is not there, or has no room"));
+            return Err(invalid("what it copies before the first partition does not exist, or does not fit"));
         }
         match self.references.iter().find(|(number, _)| !entries.iter().any(|entry| entry.number == *number))
         {

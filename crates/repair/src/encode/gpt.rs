@@ -198,7 +198,7 @@ impl CurrentGpt {
         put64(&mut bytes, header::FIRST_USABLE, plan.table.first_usable.get());
         put64(&mut bytes, header::LAST_USABLE, plan.table.last_usable.get());
         let guid = parse_guid(&plan.table.id)
-            .ok_or_else(|| PlanError::Invalid("its disk GUID is none".to_owned()))?;
+            .ok_or_else(|| PlanError::Invalid("its disk GUID is invalid".to_owned()))?;
         bytes[header::DISK_GUID..header::DISK_GUID + 16].copy_from_slice(&guid);
         put64(&mut bytes, header::ENTRIES_LBA, array_lba);
         put32(&mut bytes, header::ENTRIES_CRC, crc32fast::hash(&self.array));
@@ -311,8 +311,7 @@ fn check_room(plan: &Plan, table: &CurrentGpt, places: &Places) -> Result<(), Pl
     if fits {
         return Ok(());
     }
-    let why =
-        "its arrays and its usable space overlap; --relocate-backup gives the backup its place at the end";
+    let why = "its entry arrays overlap the usable space; --relocate-backup moves the backup to the end";
     Err(PlanError::Unchangeable(why.to_owned()))
 }
 

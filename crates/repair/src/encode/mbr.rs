@@ -54,7 +54,7 @@ fn behind(lba: Lba, count: u32) -> Lba {
 
 /// Fills in an entry for a partition whose start is counted from `base`.
 fn fill(bytes: &mut [u8], entry: &Entry, base: Lba) -> Result<(), PlanError> {
-    let invalid = || PlanError::Invalid(format!("partition {}: its type is none", entry.number));
+    let invalid = || PlanError::Invalid(format!("partition {}: its type is invalid", entry.number));
     let id = u8::from_str_radix(&entry.kind, 16).map_err(|_| invalid())?;
     fill_with(bytes, if entry.bootable { ACTIVE } else { 0 }, id, (entry.start, entry.sectors), base)
 }
@@ -105,7 +105,7 @@ pub(super) fn encode(plan: &Plan, stack: &Stack, steps: &mut Steps<'_>) -> Resul
             mbr[..ENTRIES_AT].fill(0);
         }
         let id = u32::from_str_radix(&plan.table.id, 16);
-        let id = id.map_err(|_| PlanError::Invalid("its disk identity is none".to_owned()))?;
+        let id = id.map_err(|_| PlanError::Invalid("its disk identifier is invalid".to_owned()))?;
         mbr[DISK_ID_AT..DISK_ID_AT + 4].copy_from_slice(&id.to_le_bytes());
         mbr[ENTRIES_AT..SIGNATURE_AT].fill(0);
         mbr[SIGNATURE_AT..SIGNATURE_AT + 2].copy_from_slice(SIGNATURE);
@@ -121,7 +121,7 @@ pub(super) fn encode(plan: &Plan, stack: &Stack, steps: &mut Steps<'_>) -> Resul
                 Change::Kept | Change::Moved { .. } => replace(bytes, entry, Lba::default())?,
                 Change::Grown { .. } => resize(bytes, entry)?,
                 Change::New if kept.contains(&number) => {
-                    let why = format!("entry {number} lists nothing and is in use");
+                    let why = format!("entry {number} is in use, but lists nothing");
                     return Err(PlanError::Unchangeable(why));
                 }
                 Change::New => fill(bytes, entry, Lba::default())?,
@@ -183,7 +183,7 @@ impl Chain {
             };
             let is_link = |index: usize| used(index) && is_extended(record[slot(index)][4]);
             if is_link(0) || used(2) || used(3) || (used(1) && !is_link(1)) {
-                return Err(odd("has entries in unusual places"));
+                return Err(odd("has entries in unusual positions"));
             }
             let next = is_link(1).then(|| behind(first, le32(&record[slot(1)], 8)));
             chain.records.push((at, record));
@@ -212,7 +212,7 @@ impl Chain {
         let logical = plan.table.logical();
         if logical.first().is_some_and(|(ebr, _)| *ebr != extended.start) {
             return Err(cannot(
-                "its first extended boot record is not where its container begins".to_owned(),
+                "its first extended boot record is not at the start of the extended partition".to_owned(),
             ));
         }
         let len = usize::try_from(steps.block).unwrap_or(512);
@@ -226,7 +226,7 @@ impl Chain {
             let used = |index: usize| le32(&record[slot(index)], 12) != 0;
             if !used(0) || is_extended(record[slot(0)][4]) || used(2) || used(3) {
                 return Err(cannot(
-                    "its chain of logical partitions has entries in unusual places".to_owned(),
+                    "its chain of logical partitions has entries in unusual positions".to_owned(),
                 ));
             }
             record.resize(len, 0);

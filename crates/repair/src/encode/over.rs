@@ -42,16 +42,14 @@ pub(super) fn check(
     let Some(first) = unaccounted(plan, medium, stack, steps)?.first().copied() else { return Ok(()) };
     let at = first.start();
     if plan.converts.is_some() {
-        let why = format!(
-            "byte {at} holds data that do not belong to it, where the converted table would be written"
-        );
+        let why = format!("the converted table would overwrite other data at byte {at}");
         return Err(PlanError::CannotConvert(why));
     }
     let moves = |change: Change| matches!(change, Change::Moved { .. });
     if plan.table.partitions.iter().any(|entry| moves(entry.change)) {
         let why = format!(
-            "byte {at} holds data that do not belong to it, perhaps a boot loader's, where it would be written: straddle plan \
-             --repair --wipe gives them up"
+            "the table would overwrite other data at byte {at}, perhaps a boot loader: straddle plan \
+             --repair --wipe allows that"
         );
         return Err(PlanError::Unchangeable(why));
     }

@@ -33,7 +33,7 @@ impl Draft<'_> {
         let changes = !request.parts.is_empty() || !request.delete.is_empty() || !request.grow.is_empty();
         if changes || request.table.is_some() || request.repair || request.relocate_backup || request.wipe {
             return Err(PlanError::Contradiction(
-                "a conversion changes nothing else: plan that afterwards".to_owned(),
+                "a conversion cannot be combined with other changes: plan those afterwards".to_owned(),
             ));
         }
         let (stack, block) = (self.situation.stack, self.block());
@@ -104,13 +104,15 @@ impl Draft<'_> {
             if entry.start.get() < first_usable {
                 let at = partition.span.start();
                 return Err(cannot(format!(
-                    "partition {} starts at byte {at}, and in {new}-byte sectors the table reaches to byte {first}",
+                    "partition {} starts at byte {at}, but in {new}-byte sectors the table reaches to byte \
+                     {first}",
                     partition.number
                 )));
             }
             if entry.end().get() > last_usable + 1 {
                 return Err(cannot(format!(
-                    "partition {} ends at byte {}, and in {new}-byte sectors what partitions may use ends at byte {end}, before the backup of the table",
+                    "partition {} ends at byte {}, but in {new}-byte sectors the space for partitions ends \
+                     at byte {end}, before the backup of the table",
                     partition.number,
                     partition.span.end()
                 )));
@@ -138,7 +140,8 @@ impl Draft<'_> {
         {
             let reach = ByteCount::new(mbr::LBAS.saturating_mul(new.get()));
             return Err(cannot(format!(
-                "partition {} starts behind, or is larger than, the {reach} that an MBR can say in {new}-byte sectors{}",
+                "partition {} starts past, or is larger than, the {reach} that an MBR can address in \
+                 {new}-byte sectors{}",
                 far.number,
                 as_gpt(&partitions)
             )));
@@ -175,13 +178,14 @@ fn check_sizes(stack: &Stack, new: BlockSize) -> Result<(), PlanError> {
     if old == new {
         let other = if new == BlockSize::B512 { BlockSize::B4096 } else { BlockSize::B512 };
         return Err(cannot(format!(
-            "it counts in {new}-byte sectors already, or nothing on the disk shows that it does not (--logical {other} says so)"
+            "it seems to count in {new}-byte sectors already; if it counts in others, give --logical \
+             {other}"
         )));
     }
     for size in [old, new] {
         if size != BlockSize::B512 && size != BlockSize::B4096 {
             return Err(cannot(format!(
-                "only tables in 512- and 4096-byte sectors are, not in {size}-byte ones"
+                "only tables in 512- and 4096-byte sectors can be converted, not in {size}-byte ones"
             )));
         }
     }

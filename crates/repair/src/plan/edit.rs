@@ -24,7 +24,7 @@ impl Draft<'_> {
         }
         if request.disk_id.is_some() {
             return Err(PlanError::Contradiction(
-                "only a new table takes another identity: give --table".to_owned(),
+                "only a new table can have another disk identifier: give --table".to_owned(),
             ));
         }
         check_percents(&request.parts)?;
@@ -108,12 +108,13 @@ impl Draft<'_> {
         };
         if let Some(number) = stack.dynamic() {
             return unchangeable(format!(
-                "partition {number} is part of a Windows dynamic disk, whose database lists all volumes by their places"
+                "partition {number} is part of a Windows dynamic disk, whose database records where all \
+                 volumes are"
             ));
         }
         if stack.block != self.block() {
             return unchangeable(format!(
-                "it counts in {}-byte sectors, and the disk has {}-byte ones (--convert-table)",
+                "it counts in {}-byte sectors, but the disk has {}-byte ones (--convert-table)",
                 stack.block,
                 self.block()
             ));
@@ -124,7 +125,7 @@ impl Draft<'_> {
                 // The MBR is what counts, and the GPT beside it stays.
                 (Damage::Protection, _) if format == Format::Mbr => {
                     self.notes
-                        .push("the complete GPT beside this MBR stays: sgdisk asks which to use".to_owned());
+                        .push("the complete GPT next to this MBR stays: sgdisk asks which to use".to_owned());
                 }
                 (Damage::Protection, _) if self.request.repair => {}
                 (Damage::Copies, _) => self.notes.push(format!("{problem}; this plan writes both copies")),
@@ -174,7 +175,7 @@ impl Draft<'_> {
         let index = index.ok_or(PlanError::NoSuchPartition(number))?;
         let entry = &table.partitions[index];
         let cannot = |why: String| PlanError::CannotGrow { number, why };
-        let span = span_of(entry, block).ok_or_else(|| cannot("its end cannot be counted".to_owned()))?;
+        let span = span_of(entry, block).ok_or_else(|| cannot("its end is too large a number".to_owned()))?;
         let space = self.space_of(table, entry.slot);
         let obstacles = self.obstacles(table, entry.slot);
         // An obstacle that overlaps the partition's end counts as beginning there.
@@ -189,7 +190,7 @@ impl Draft<'_> {
                     let needed = end.checked_since(span.start()).unwrap_or_default();
                     return Err(match self.behind_backup(table, limit)? {
                         Some(hint) => {
-                            cannot(format!("{needed} are needed, and there is room for {free}{hint}"))
+                            cannot(format!("{needed} are needed, but there is room for {free}{hint}"))
                         }
                         None => PlanError::TooBig { number, needed, free },
                     });
@@ -206,23 +207,23 @@ impl Draft<'_> {
             let free = limit.checked_since(span.end()).unwrap_or_default();
             let hint = self.behind_backup(table, limit)?.unwrap_or_default();
             return Err(cannot(match size {
-                Some(size) => format!("it has {} bytes, and {} are asked for", span.len().get(), size.get()),
-                None if free == ByteCount::ZERO => format!("there is no free space behind it{hint}"),
-                None => format!("{} bytes are free behind it, with no boundary among them{hint}", free.get()),
+                Some(size) => format!("it has {} bytes, but {} are requested", span.len().get(), size.get()),
+                None if free == ByteCount::ZERO => format!("there is no free space after it{hint}"),
+                None => format!("there is no boundary in the {} free bytes after it{hint}", free.get()),
             }));
         }
         let entry = &mut table.partitions[index];
         let got = end.checked_since(span.start()).unwrap_or_default();
         if let Some(recorded) = self.situation.stack.needed(number).filter(|recorded| got < *recorded) {
             return Err(cannot(format!(
-                "what is in it records that it takes {} bytes, and it would have {}",
+                "its contents record a size of {} bytes, but it would have {}",
                 recorded.get(),
                 got.get()
             )));
         }
         entry.change = Change::Grown { from: entry.sectors };
         entry.sectors = Lba::containing(end, block).checked_since(entry.start).unwrap_or_default();
-        let leaves = if behind.is_empty() { "" } else { ", which leaves room for what is added" };
+        let leaves = if behind.is_empty() { "" } else { ", which leaves room for the added partitions" };
         entry.why.push(format!("it keeps its start and ends at byte {end}{leaves}"));
         Ok(())
     }
@@ -241,7 +242,8 @@ impl Draft<'_> {
         let more = more.filter(|more| *more != ByteCount::ZERO);
         Ok(more.map(|more| {
             format!(
-                "; the backup GPT is in the way, not at the end of the disk: add --relocate-backup, which makes {more} more usable"
+                "; the backup GPT is in the way, not at the end of the disk: --relocate-backup makes \
+                 {more} more usable"
             )
         }))
     }

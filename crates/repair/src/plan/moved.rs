@@ -42,11 +42,11 @@ impl<'a> Base<'a> {
         let stack = situation.stack;
         let unchangeable = |why: &str| Err(PlanError::Unchangeable(why.to_owned()));
         if stack.kind == TableKind::HybridMbr {
-            return unchangeable("its MBR lists partitions too, and both lists would have to change at once");
+            return unchangeable("it is a hybrid MBR, and both of its lists would have to change at once");
         }
         if stack.is_hybrid_iso() {
             return unchangeable(
-                "it is that of a hybrid ISO 9660 image, whose file system lies under its partitions",
+                "it belongs to a hybrid ISO 9660 image, whose file system covers its partitions",
             );
         }
         named_harm(situation, request)?;
@@ -136,7 +136,7 @@ impl Records {
                 Slot::Extended if entry.number == container => {
                     if (entry.start, entry.sectors) != (start, sectors) {
                         entry.change = Change::Moved { from: entry.start, sectors: entry.sectors };
-                        entry.why.push("it is where the logical partitions and their records are".to_owned());
+                        entry.why.push("it contains the logical partitions and their records".to_owned());
                     }
                     (entry.start, entry.sectors) = (start, sectors);
                 }

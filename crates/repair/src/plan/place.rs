@@ -33,7 +33,7 @@ impl Draft<'_> {
         if !request.delete.is_empty() || !request.grow.is_empty() || request.repair || request.relocate_backup
         {
             return Err(PlanError::Contradiction(
-                "a new table has nothing to delete, grow or repair: leave out --table, or those".to_owned(),
+                "--table creates a new table, which has nothing to delete, grow or repair".to_owned(),
             ));
         }
         match self.situation.stack.kind {
@@ -72,7 +72,8 @@ impl Draft<'_> {
             if part.logical {
                 if logical_ended {
                     return Err(PlanError::Contradiction(
-                        "logical partitions have to follow each other: there is one extended partition"
+                        "logical partitions must be consecutive, because there is only one extended \
+                         partition"
                             .to_owned(),
                     ));
                 }
@@ -327,10 +328,10 @@ impl Draft<'_> {
         let lba = Lba::containing(start, self.block());
         let mut why = Vec::new();
         if part.start.is_some() {
-            why.push(format!("byte {start} (LBA {lba}) was asked for"));
+            why.push(format!("byte {start} (LBA {lba}) was requested"));
             if !self.grain.start.is_aligned(start) {
                 why.push(format!(
-                    "it is {} bytes past a boundary, which --allow-misaligned takes",
+                    "it is {} bytes past a boundary, which --allow-misaligned accepts",
                     self.grain.start.past(start).get()
                 ));
             }
@@ -366,7 +367,7 @@ impl Draft<'_> {
             && let Some(more) = span.len().checked_sub(asked).filter(|more| *more != ByteCount::ZERO)
         {
             why.push(format!(
-                "its size is {} bytes more than asked for, so that it ends on a boundary of {}",
+                "its size is {} bytes more than requested, so that it ends on a boundary of {}",
                 more.get(),
                 self.grain.end.size()
             ));
@@ -393,14 +394,14 @@ impl Draft<'_> {
 
 pub(super) fn extended_entry(number: u32, start: Lba, sectors: LbaCount, kind: Option<u8>) -> Entry {
     let kind = straddle_layout::types::mbr_text(kind.unwrap_or(EXTENDED));
-    let why = "it holds one-sector records only, and cannot be misaligned in a way that matters".to_owned();
+    let why = "it holds only one-sector records, so alignment does not matter".to_owned();
     Entry { why: vec![why], ..Entry::new(number, start, sectors, Slot::Extended, kind) }
 }
 
 /// Refuses more than one part with the rest, and percentages that add up to more than 100.
 pub(super) fn check_percents(parts: &[Part]) -> Result<(), PlanError> {
     if parts.iter().filter(|part| part.size == Size::Rest).count() > 1 {
-        return Err(PlanError::Contradiction("only one partition can have the rest".to_owned()));
+        return Err(PlanError::Contradiction("only one partition can have size=rest".to_owned()));
     }
     let percent = |part: &Part| if let Size::Percent(percent) = part.size { u64::from(percent) } else { 0 };
     match parts.iter().map(percent).sum::<u64>() {
@@ -422,7 +423,7 @@ pub(super) fn next_number(
         return if is_free(&number) {
             Ok(number)
         } else if !is_listed(number) {
-            Err(PlanError::Contradiction(format!("entry {number} of the table lists nothing and is in use")))
+            Err(PlanError::Contradiction(format!("entry {number} of the table is in use, but lists nothing")))
         } else {
             Err(PlanError::Contradiction(format!("there is a partition {number} already")))
         };

@@ -72,13 +72,13 @@ impl Table {
             Format::Mbr => self.id.len() == 8 && u32::from_str_radix(&self.id, 16).is_ok(),
         };
         if !id_is_one {
-            return Err(invalid(format!("'{}' is not an identity for a {} disk", self.id, self.format)));
+            return Err(invalid(format!("'{}' is not a disk identifier for {}", self.id, self.format)));
         }
         if self.last_usable.get() >= blocks
             || self.first_usable > self.last_usable
             || self.entries > MOST_ENTRIES
         {
-            return Err(invalid("its usable space is not on the disk, or its table is too large".to_owned()));
+            return Err(invalid("its usable space exceeds the disk, or its table is too large".to_owned()));
         }
         if (self.format == Format::Gpt) == (self.entries == 0) {
             return Err(invalid(format!("a {} has no array of {} entries", self.format, self.entries)));
@@ -130,7 +130,7 @@ impl Table {
         let (start, end) = (extended.start.get(), extended.end().get());
         let is_inside = |(from, to, number): &&(u64, u64, u32)| *number <= 4 && *from < end && start < *to;
         match occupied.iter().find(is_inside) {
-            Some((_, _, number)) => Err(invalid(format!("partition {number} is in the extended one"))),
+            Some((_, _, number)) => Err(invalid(format!("partition {number} is inside the extended one"))),
             None => Ok(()),
         }
     }
@@ -146,7 +146,7 @@ impl Entry {
             (Format::Mbr, _) => (1..=4).contains(&number),
         };
         if !is_fitting {
-            return Err(invalid(format!("the table has no place for a partition {number}")));
+            return Err(invalid(format!("the table has no entry for partition {number}")));
         }
         if self.sectors == LbaCount::default() {
             return Err(PlanError::Empty(number));
@@ -161,7 +161,7 @@ impl Entry {
         self.validate_place(table, block)?;
         let uuid_is_one = self.uuid.as_deref().map(|uuid| parse_guid(uuid).is_some());
         if table.format == Format::Gpt && uuid_is_one != Some(true) {
-            return Err(invalid(format!("the UUID of partition {number} is none")));
+            return Err(invalid(format!("the UUID of partition {number} is invalid")));
         }
         if table.format == Format::Mbr
             && (!self.name.is_empty() || self.attributes != 0 || self.uuid.is_some())
@@ -170,11 +170,11 @@ impl Entry {
             return Err(PlanError::Name { number, why });
         }
         if self.name.encode_utf16().count() > NAME_UNITS {
-            let why = format!("a GPT keeps names of {NAME_UNITS} UTF-16 units, and this one has more");
+            let why = format!("a GPT name has at most {NAME_UNITS} UTF-16 units, and this one has more");
             return Err(PlanError::Name { number, why });
         }
         if self.name.contains('\0') {
-            return Err(PlanError::Name { number, why: "a name cannot have a zero in it".to_owned() });
+            return Err(PlanError::Name { number, why: "a name cannot contain a NUL character".to_owned() });
         }
         Ok(())
     }

@@ -183,10 +183,10 @@ impl Realign {
             let partition = stack.partitions.iter().find(|p| p.start == from && p.number == number);
             let differs = |what| MoveError::Partition { number, what };
             let found = partition.zip(self.plan.span(entry));
-            let (partition, span) =
-                found.ok_or_else(|| differs("it is not where it was when the plan was made: plan again"))?;
+            let (partition, span) = found
+                .ok_or_else(|| differs("it has a different start than when the plan was made: plan again"))?;
             if refer::used(partition, block) > span.len() {
-                return Err(differs("another part of it is in use than when the plan was made: plan again"));
+                return Err(differs("its used area has changed since the plan was made: plan again"));
             }
             let anchor = inner::anchor(partition, self.plan.grain, block);
             // The grain of the plan may be coarser than the one that chose what is aligned.
@@ -194,14 +194,14 @@ impl Realign {
                 && anchor.is_none_or(|anchor| anchor.offset != self.anchor(number))
             {
                 return Err(differs(
-                    "the data of the layer in it begin elsewhere than when the plan was made: plan again",
+                    "the data of the layer in it has moved since the plan was made: plan again",
                 ));
             }
             let found = refer::references(partition, entry, format, span.start(), block, Some(&loaders));
             let known = self.references.iter().filter(|(of, _)| *of == number).map(|(_, what)| what);
             if !found.iter().eq(known) {
                 return Err(differs(
-                    "its boot sector or boot loader records something else than when the plan was made: plan again",
+                    "its boot sector or boot loader has changed since the plan was made: plan again",
                 ));
             }
             for reference in &found {
@@ -218,7 +218,8 @@ impl Realign {
 }
 
 /// Why nothing moves under a hibernated system.
-pub(crate) const ASLEEP: &str = "it holds a hibernated system, which would write to the old places: start and shut it down first (Windows: shutdown /s /f /t 0, or powercfg /h off)";
+pub(crate) const ASLEEP: &str = "it holds a hibernated system, which would write to the old location: start it and shut it down first \
+     (Windows: shutdown /s /f /t 0, or powercfg /h off)";
 
 /// Why a reference to the old place stands in the way; `None` if it is corrected, or only worth a remark.
 pub(crate) fn obstacle(reference: &Reference) -> Option<&'static str> {
@@ -228,7 +229,8 @@ pub(crate) fn obstacle(reference: &Reference) -> Option<&'static str> {
             Some("GRUB's boot code lists the sectors of its core image here: leave it, or reinstall GRUB")
         }
         Reference::GrubElsewhere => Some(
-            "GRUB's boot code lists sectors of it in a form that cannot be corrected: install GRUB to the disk first",
+            "GRUB's boot code lists its sectors in a form that cannot be corrected: install GRUB to the \
+             disk first",
         ),
         Reference::Syslinux { correct: None, .. } | Reference::BootSector { correct: None, .. } => {
             Some("its boot sector cannot record the new start")

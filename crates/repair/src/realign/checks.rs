@@ -20,7 +20,8 @@ use crate::encode::Step;
 use crate::foresee::After;
 
 /// Data are not as the journal has them.
-const OLDER: &str = "the data have moved on, or were written to, since it was written: name the latest copy of it; if it is that, --restore-table FILE goes on";
+const OLDER: &str = "the data was moved or written to since this copy of the journal was made: give the \
+                     latest one. If this is the latest, --restore-table FILE resumes the move";
 
 impl Run<'_> {
     /// Checks that the disk has the table that a move in this state leaves, with the data where the journal says, and
@@ -106,7 +107,7 @@ impl Run<'_> {
         let whereabouts = self.with_disks(Whereabouts::read)?;
         match self.payload.testimony(&After { medium: &*self.disk, steps }, &whereabouts) {
             Testimony::Changed if !self.insists => return foreign(OLDER),
-            Testimony::Absent => return foreign("the data are not where it says"),
+            Testimony::Absent => return foreign("the data is not where the journal says"),
             Testimony::There | Testimony::Changed => {}
         }
         match self.insists || self.with_disks(is_latest)? {
@@ -129,7 +130,7 @@ impl Run<'_> {
             return Ok(false);
         }
         if state == State::NotBegun && !self.has_no_table {
-            let why = "no data have moved, and the disk has a table: nothing is left to do";
+            let why = "no data was moved, and the disk has a table: nothing is left to do";
             return Err(MoveError::Foreign(why.to_owned()));
         }
         let table = if state == State::NotBegun { Table::Old } else { Table::Marked };

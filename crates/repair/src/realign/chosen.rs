@@ -16,7 +16,7 @@ use crate::plan::{Base, Entry, Situation, Slot, span_of};
 use crate::request::Request;
 
 /// Why a partition stays whose layers make up for its start.
-const ALIGNED_INSIDE: &str = "what is in it is aligned there";
+const ALIGNED_INSIDE: &str = "its contents are aligned there";
 
 /// A partition that is to be aligned, and the start that was requested for it.
 pub(super) struct Chosen {
@@ -96,7 +96,7 @@ fn sorted(base: &Base<'_>, wanted: &Wanted, grain: Boundary) -> Sorted {
         let mut stays = |why: &str| sorted.stays.push((*number, why.to_owned()));
         if one.grain(grain).is_aligned(at) {
             if *verdict == OfStart::Moves {
-                stays("this disk has no starts on the boundary that it misses");
+                stays("no start on this disk is on the boundary that it misses");
             } else if !grain.is_aligned(at) {
                 stays(ALIGNED_INSIDE);
             }
@@ -115,9 +115,9 @@ fn sorted(base: &Base<'_>, wanted: &Wanted, grain: Boundary) -> Sorted {
             OfStart::OnBoundary(_) if one.anchor.is_some() => stays(ALIGNED_INSIDE),
             OfStart::OnBoundary(_) => {
                 let physical = base.situation().topology.physical.value().get();
-                let why = format!("its start is aligned for this drive, with sectors of {physical} bytes");
+                let why = format!("its start is aligned for this drive's {physical}-byte sectors");
                 let is_small = physical < USUAL_PHYSICAL.get();
-                stays(&if is_small { why + "; --assume 512e if it hides larger ones" } else { why });
+                stays(&if is_small { why + "; use --assume 512e if it hides larger ones" } else { why });
             }
         }
     }
@@ -173,7 +173,7 @@ fn unnamed(base: &mut Base<'_>, wanted: &Wanted, grain: Boundary) -> Result<Vec<
         if moves.is_empty() {
             return Err(RealignError::Inside { number, what, way });
         }
-        base.note(format!("partition {number} starts on a boundary, and its {what} does not: {way}"));
+        base.note(format!("partition {number} starts on a boundary, but its {what} does not: {way}"));
     }
     for (number, why) in stays {
         base.note(format!("partition {number} stays: {why}"));

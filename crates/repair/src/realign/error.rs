@@ -51,18 +51,20 @@ pub enum RealignError {
     #[error("no partition has to move")]
     Nothing,
     #[error(
-        "partition {number} starts on a boundary, and its {what} does not: {way}; --partition {number} moves the partition instead"
+        "partition {number} starts on a boundary, but its {what} does not: {way}; --partition {number} \
+         moves the partition instead"
     )]
     Inside { number: u32, what: &'static str, way: String },
     #[error("there is no partition {0}")]
     NoSuchPartition(u32),
     #[error(
-        "logical partition {0} has no place for its extended boot record: leave it, or the ones before it"
+        "there is no room for the extended boot record of logical partition {0}: do not move it, or those \
+         before it"
     )]
     Logical(u32),
     #[error("primary partition {0} would be among the logical ones")]
     Mixed(u32),
-    #[error("partition {0} is the container of logical partitions, which has no data to be aligned")]
+    #[error("partition {0} is an extended partition, which has no data to align")]
     Container(u32),
     #[error("partition {number} cannot start at byte {start}: {why}")]
     Start { number: u32, start: ByteOffset, why: String },
@@ -74,26 +76,28 @@ pub enum RealignError {
     #[error("{} no room at an aligned start: {} bytes are missing", numbered(.numbers), .missing.get())]
     NoRoom { numbers: Vec<u32>, missing: ByteCount },
     #[error(
-        "partition {number} has no room at an aligned start as long as it is, and behind the end of its contents are data that they do not account for: another \
-         program's, or what they left when they were made smaller; --wipe gives them up"
+        "partition {number} does not fit at an aligned start at its full size, and it holds data after the \
+         end that its contents record, from another program or from before it was shrunk; --wipe allows \
+         overwriting that data"
     )]
     Unclaimed { number: u32 },
     #[error("partition {number}: {why}")]
     Immovable { number: u32, why: &'static str },
     #[error(
-        "byte {at} is unallocated and holds data, perhaps those of a deleted partition or a boot loader, or what an earlier move left, where the move would write: --wipe gives them up"
+        "the move would overwrite data at byte {at} that is in no partition, perhaps of a deleted \
+         partition, a boot loader or an earlier move: --wipe allows that"
     )]
     Occupied { at: ByteOffset },
-    #[error("it is not whole: {0}")]
+    #[error("it is incomplete: {0}")]
     CutShort(String),
     #[error(
-        "{} to pass one another: the largest free space has {} bytes, and a detour needs {} more",
+        "{} to pass one another: the largest free space has {} bytes, and {} more are needed",
         numbered(.numbers), .largest.get(), .missing.get()
     )]
     Blocked { numbers: Vec<u32>, largest: ByteCount, missing: ByteCount },
-    #[error("the plan to realign cannot be used: {0}")]
+    #[error("the move plan cannot be used: {0}")]
     Invalid(String),
-    #[error("the new places cannot be planned")]
+    #[error("the new starts cannot be planned")]
     Table(#[from] PlanError),
     #[error("the moves cannot be made")]
     Moves(#[from] RelocateError),

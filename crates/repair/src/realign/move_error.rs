@@ -15,26 +15,30 @@ use crate::error::PlanError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Ending {
     /// The marker was not written; the old table counts.
-    #[error("no data have moved, and the old table counts")]
+    #[error("no data was moved, and the old table is active")]
     NotMarked,
     /// One copy of the new GPT is written, and counts.
     #[error(
-        "all data are in their new places, and one copy of the new table counts; 'straddle plan --repair' writes the other one"
+        "all data was moved, and one copy of the new table is active; 'straddle plan --repair' writes the \
+         other one"
     )]
     OneCopy,
     /// The new MBR is written, and may not be durable.
     #[error(
-        "all data are in their new places, and the new table is written, but perhaps not durably: if it is lost with the power, 'straddle resume' writes it"
+        "all data was moved and the new table was written, but perhaps not flushed: if a power cut loses \
+         it, 'straddle resume' writes it"
     )]
     Unsettled,
     /// The move is complete, and its journal is not removed.
     #[error(
-        "the move is complete, the new table counts, and nothing is left to do; but its journal, which is not needed any more, could not be removed"
+        "the move is complete, and the new table is active; only the journal, which is no longer needed, \
+         could not be removed"
     )]
     CompleteWithJournal,
     /// The rollback is complete, and its journal is not removed.
     #[error(
-        "the old layout and its contents are back, and nothing is left to do; but its journal, which is not needed any more, could not be removed"
+        "the old layout and its contents are restored; only the journal, which is no longer needed, could \
+         not be removed"
     )]
     BackWithJournal,
 }
@@ -65,12 +69,14 @@ pub enum MoveError {
     },
     /// Something is at a byte of the table or of a boot sector that is neither old nor new.
     #[error(
-        "byte {0} holds nothing that the journal knows, or what cannot be changed: another program has written it, or the journal is of another disk"
+        "byte {0} holds data that the journal does not know or cannot change: another program has written \
+         it, or the journal belongs to another disk"
     )]
     Changed(ByteOffset),
     /// The table is not the one that the move left.
     #[error(
-        "nothing was written: the table is not the one that the move left: another program has written it, or the journal is of another disk"
+        "nothing was written: the table has changed since the move stopped: another program has written \
+         it, or the journal belongs to another disk"
     )]
     OtherTable,
     /// A step failed, and there is nothing to go on with.
@@ -82,11 +88,12 @@ pub enum MoveError {
         source: Box<Self>,
     },
     /// The list of what could not be read cannot be kept.
-    #[error("all data are in their places, but the list of what could not be read cannot be saved")]
+    #[error("all data was moved, but the list of unreadable areas cannot be saved")]
     List(#[source] io::Error),
     /// The journal cannot be on the disk itself.
     #[error(
-        "nothing was written: the disk has no room for the journal of {} bytes: name a file on another disk with --journal",
+        "nothing was written: the disk has no room for the journal ({} bytes): give a file on another disk \
+         with --journal",
         .0.get()
     )]
     NeedsJournal(ByteCount),
@@ -100,31 +107,37 @@ pub enum MoveError {
     },
     /// The file for the journal is there already.
     #[error(
-        "{}: nothing was written: the file exists, and may be the journal of an unfinished move: do not remove it; 'straddle resume' with this --journal goes on or back, or says what it holds",
+        "{}: nothing was written: the file exists, and may be the journal of an unfinished move. Do not \
+         remove it; 'straddle resume' with this --journal resumes the move, rolls it back, or identifies \
+         the file",
         .0.display()
     )]
     JournalExists(PathBuf),
     /// There is no unfinished move.
     #[error(
-        "no unfinished move: its table has no marker; if another program has written its table over that of an unfinished move, --restore-table FILE searches all of the disk for the journal"
+        "no unfinished move: its table has no marker. If another program has overwritten the table of an \
+         unfinished move, --restore-table FILE searches the whole disk for the journal"
     )]
     Nothing,
     /// The journal is not where it was looked for.
     #[error("{0}")]
     NoJournal(NoJournal),
     /// The journal is of another disk or plan, or not the latest one.
-    #[error("nothing was written: the journal is of another disk, or of this one at another time: {0}")]
+    #[error("nothing was written: the journal belongs to another disk, or to another move of this one: {0}")]
     Foreign(String),
     /// No data have moved, and the disk may have been used since.
     #[error(
-        "nothing was written: no data have moved: --rollback removes the journal, and restores the table if that is lost; then apply the plan again"
+        "nothing was written: no data was moved. --rollback removes the journal, and restores the table if \
+         it is lost; then apply the plan again"
     )]
     NotBegun,
     /// It is being rolled back.
-    #[error("nothing was written: its rollback has begun and must be completed: --rollback")]
+    #[error("nothing was written: the rollback was started and must be completed: --rollback")]
     Turned,
     /// It is complete.
-    #[error("nothing was written: the new table counts already, and there is no way back")]
+    #[error(
+        "nothing was written: the new table is already active, and the move can no longer be rolled back"
+    )]
     Complete,
 }
 
@@ -132,24 +145,29 @@ pub enum MoveError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoJournal {
     /// On the disk: it is in a file.
-    #[error("its journal is in a file: name it with --journal")]
+    #[error("its journal is in a file: give that with --journal")]
     Elsewhere,
     /// On the disk: it has the marker of a copy.
-    #[error("a copy to it is not finished: run the same 'straddle apply' again")]
+    #[error("a copy to it is unfinished: run the same 'straddle apply' again")]
     Copy,
     /// In the file, and the move of the disk has begun.
     #[error(
-        "nothing was written: the file named with --journal holds no journal of a move, and the move of this disk has begun: its journal, in another file, has the only copy of data on their way: name that file, and remove none"
+        "nothing was written: the file given with --journal holds no journal, but the move of this disk \
+         was started. Its journal, in another file, has the only copy of the data being moved: give that \
+         file, and remove none"
     )]
     Begun,
     /// In the file, and the disk has a table without a marker.
     #[error(
-        "nothing was written: the file named with --journal holds no journal of a move: its 'apply' was stopped before it began, or when it was complete. 'straddle check' shows where the partitions are; remove the file, and apply the plan again if they have not moved"
+        "nothing was written: the file given with --journal holds no journal: 'apply' was stopped before \
+         it moved anything, or after it was done. 'straddle check' shows where the partitions are; remove \
+         the file, and apply the plan again if they were not moved"
     )]
     NotBegun,
     /// Anywhere on the disk, all of which was searched.
     #[error(
-        "no unfinished move: its table has no marker, and on all of the disk there is no journal that any data need"
+        "no unfinished move: its table has no marker, and nowhere on the disk is a journal that is still \
+         needed"
     )]
     Anywhere,
 }

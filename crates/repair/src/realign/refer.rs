@@ -107,14 +107,16 @@ impl Reference {
     pub const fn afterwards(&self) -> Option<&'static str> {
         match self {
             Self::ActivePartition => Some(
-                "the MBR's boot code starts it: a boot loader that lists sectors of the disk must be reinstalled",
+                "the MBR's boot code boots it: a boot loader that lists sectors of the disk must be \
+                 reinstalled",
             ),
             Self::WindowsVolume => Some(
-                "Windows identifies volumes of an MBR disk by their start: drive letters and the boot configuration \
-                 (bootrec /rebuildbcd) must be renewed",
+                "Windows identifies volumes of an MBR disk by their start: reassign drive letters and \
+                 rebuild the boot configuration (bootrec /rebuildbcd)",
             ),
             Self::Lilo => Some(
-                "LILO lists the sectors of kernels: run lilo again from a rescue system before the next start",
+                "LILO lists the sectors of kernels: run lilo again from a rescue system before the next \
+                 boot",
             ),
             _ => None,
         }
@@ -177,13 +179,15 @@ pub fn hibernated(stack: &Stack) -> Option<u32> {
 }
 
 /// How to move what a machine reads when it starts.
-pub const ELSEWHERE: &str = "start from another medium, and use 'straddle realign' there";
+pub const ELSEWHERE: &str = "boot from another medium, and use 'straddle realign' there";
 
 /// Why a Windows dynamic disk is left as it is.
-const DYNAMIC: &str = "it is part of a Windows dynamic disk, whose database lists all volumes by their places: leave it, or have Windows make it a basic disk";
+const DYNAMIC: &str = "it is part of a Windows dynamic disk, whose database records where all volumes are: \
+                       leave it, or convert it to a basic disk in Windows";
 
 /// Why a partition with a table that only other systems read stays.
-const OWN_TABLE: &str = "a table in it may list its partitions by their places on the disk: leave it, or move it with its own system";
+const OWN_TABLE: &str = "a table in it may list its partitions by their position on the disk: leave it, or move it with its \
+     own system";
 
 /// Why one of these partitions cannot move, whichever place is free, with its number.
 pub(crate) fn immovable(stack: &Stack, moves: impl Fn(u32) -> bool) -> Option<(u32, &'static str)> {

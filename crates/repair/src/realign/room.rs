@@ -99,7 +99,10 @@ impl Realign {
             self.0.window = window;
             self.0.journal = Journal::Elsewhere { needed };
             let note = data.map(|at| {
-                format!("byte {at} is unallocated and holds data, where the journal would have room: --wipe gives them up")
+                format!(
+                    "there would be room for the journal, but it would overwrite data at byte {at} that is \
+                     in no partition: --wipe allows that"
+                )
             });
             self.0.plan = self.plan.clone().noting(note.into_iter());
         }

@@ -47,7 +47,8 @@ pub(super) fn journal_at(medium: &dyn Medium, place: Span) -> Result<Option<(Job
 }
 
 /// What is to be done before anything moves.
-const ASLEEP_FIRST: &str = "holds a hibernated system, which would write to the old places: start it and shut it down (Windows: shutdown /s /f /t 0, or powercfg /h off), and check again";
+const ASLEEP_FIRST: &str = "holds a hibernated system, which would write to the old location: start it and shut it down (Windows: \
+     shutdown /s /f /t 0, or powercfg /h off), then check again";
 
 /// How far the move of a journal is.
 pub(super) fn stage(job: &Job, state: State) -> Stage {

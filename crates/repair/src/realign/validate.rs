@@ -14,7 +14,7 @@ impl Realign {
     pub(super) fn checked(self) -> Result<Self, RealignError> {
         let plan = &self.plan;
         if plan.converts.is_some() || plan.relocate_backup || !plan.wipe.is_empty() {
-            return Err(invalid("its table changes otherwise as well"));
+            return Err(invalid("its table also changes in other ways"));
         }
         self.check_entries()?;
         let kept = self.check_moves()?;
@@ -55,7 +55,10 @@ impl Realign {
                     && rest == (&entry.kind, &entry.uuid, &entry.name, entry.attributes, entry.bootable)
             };
             if before.iter().filter(same).count() != 1 {
-                return Err(invalid(format!("partition {} was another one before", entry.number)));
+                return Err(invalid(format!(
+                    "partition {} is not the same partition as before",
+                    entry.number
+                )));
             }
         }
         Ok(())
@@ -99,10 +102,10 @@ impl Realign {
                 return Err(invalid("a move overwrites a partition that stays"));
             }
             let moved = travelling.iter_mut().find(|(at, _)| *at == one.from);
-            moved.ok_or_else(|| invalid("a move is not one of a partition"))?.0 = to;
+            moved.ok_or_else(|| invalid("a move does not belong to a partition"))?.0 = to;
         }
         if travelling.iter().any(|(at, after)| at != after) {
-            return Err(invalid("its moves do not lead to its table"));
+            return Err(invalid("its moves do not result in its table"));
         }
         Ok(numbers)
     }
@@ -115,6 +118,6 @@ impl Realign {
         if is_free && is_whole && place.len() >= needed {
             return Ok(());
         }
-        Err(invalid("there is no room for its journal where it says"))
+        Err(invalid("there is no room for its journal where it puts it"))
     }
 }

@@ -33,14 +33,16 @@ pub enum RelocateError {
     #[error("the moves are impossible: {0}")]
     Job(String),
     /// The journal does not fit where it is to be.
-    #[error("no place for the journal: {0}")]
+    #[error("no room for the journal: {0}")]
     Place(String),
     /// The place holds the journal of a move already.
-    #[error("there is a journal of a move already, at byte {0}")]
+    #[error("there is already a journal of a move, at byte {0}")]
     Occupied(ByteOffset),
     /// The journal was made for a disk of another size.
     #[error(
-        "the journal was made for a disk of {size} bytes, and this one has {}: if it has grown, give it that size until the move is over: 'truncate -s {size}' for an image, 'losetup --sizelimit {size}' for a disk",
+        "the journal was made for a disk of {size} bytes, but this one has {}. If it has grown, limit it \
+         to the old size until the move is complete: 'truncate -s {size}' for an image, 'losetup \
+         --sizelimit {size}' for a disk",
         found.get(),
         size = made.get()
     )]
@@ -51,10 +53,10 @@ pub enum RelocateError {
         found: ByteCount,
     },
     /// The journal lies elsewhere than it says.
-    #[error("the journal belongs to another disk or place: {0}")]
+    #[error("the journal belongs to another disk or position: {0}")]
     Foreign(String),
     /// The journal has a format that this version does not know.
-    #[error("the journal has format {0}, which this version does not know")]
+    #[error("the journal has format {0}, which this version does not support")]
     Version(u32),
     /// The journal is damaged in a way that no crash explains.
     #[error("the journal or the data it describes are damaged: {0}")]
@@ -90,7 +92,7 @@ pub enum RelocateError {
         source: io::Error,
     },
     /// What was read back is not what was written.
-    #[error("the {len} bytes at byte {at} are not what was written there")]
+    #[error("the {len} bytes at byte {at} read back differently")]
     Changed {
         /// Where they begin.
         at: ByteOffset,

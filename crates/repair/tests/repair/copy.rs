@@ -163,7 +163,7 @@ fn a_boot_loader_before_the_first_partition_keeps_its_place_or_is_named() {
             for (at, loader) in there {
                 assert!(bytes(&drive.seen, *at, 512) == *loader, "{format}, {start}, {size} MiB: byte {at}");
             }
-            let named = copy.plan.notes.iter().filter(|note| note.contains("are not copied"));
+            let named = copy.plan.notes.iter().filter(|note| note.contains("is not copied"));
             let named: Vec<&String> = named.collect();
             assert_eq!(named.len(), usize::from(!gone.is_empty()), "{format}, {start}: {named:?}");
             if let Some((at, _)) = gone.first() {
@@ -255,11 +255,11 @@ fn an_unfinished_copy_says_so() {
         }
     }
     let found = Run::find(&mut target(&mut drive), None).err().unwrap();
-    assert!(found.to_string().contains("a copy to it is not finished"), "{found}");
+    assert!(found.to_string().contains("a copy to it is unfinished"), "{found}");
     let mut request = Request::new(Seed(1));
     request.table = Some(Format::Gpt);
     let refused = common::plan(&drive.seen, "512e", &request).unwrap_err();
-    assert!(refused.to_string().contains("a copy to it is not finished"), "{refused}");
+    assert!(refused.to_string().contains("a copy to it is unfinished"), "{refused}");
     request.wipe = true;
     common::plan(&drive.seen, "512e", &request).unwrap();
     // Another plan does not take it for empty.

@@ -324,23 +324,23 @@ fn bad_requests_are_refused_and_write_nothing() {
         (request(gpt, &["rest", "rest"]), "only one"),
         (request(gpt, &["0B"]), "empty"),
         (request(gpt, &["1M,type=nonsense"]), "is not a GPT type"),
-        (request(mbr, &["1M,type=bios"]), "needs a GPT"),
+        (request(mbr, &["1M,type=bios"]), "only in a GPT"),
         (request(mbr, &["1M,type=5"]), "role=logical"),
         (request(mbr, &["1M", "1M", "1M", "1M", "1M"]), "4 primary"),
         (request(mbr, &["1M", "1M", "1M", "1M", "1M,role=logical"]), "4 primary"),
-        (request(mbr, &["1M,role=logical", "1M", "1M,role=logical"]), "follow each other"),
+        (request(mbr, &["1M,role=logical", "1M", "1M,role=logical"]), "must be consecutive"),
         (request(mbr, &["1M,name=x"]), "keeps no names"),
         (request(gpt, &["1M,role=logical"]), "no logical"),
         (request(gpt, &["1M,start=34s"]), "--allow-misaligned"),
         (request(gpt, &["1M,start=2049"]), "512-byte logical sector"),
-        (request(gpt, &["4M,start=2048s", "1M,start=4096s"]), "in what the partition before it occupies"),
+        (request(gpt, &["4M,start=2048s", "1M,start=4096s"]), "inside the partition before it"),
         (request(gpt, &["1M,start=1T"]), "outside"),
         (request(gpt, &["1M,uuid=x"]), "UUID"),
-        (request(gpt, &["1M,number=129"]), "no place"),
+        (request(gpt, &["1M,number=129"]), "no entry"),
         (request(gpt, &["1M,number=1", "1M,number=1"]), "partition 1 already"),
         (request(gpt, &[&format!("1M,name={}", "x".repeat(37))]), "36 UTF-16 units"),
         (request(None, &["1M"]), "no partition table to change"),
-        (request(None, &[]), "nothing is asked for"),
+        (request(None, &[]), "nothing to do"),
     ];
     for (request, expected) in &cases {
         let before = blank.clone();
@@ -365,9 +365,9 @@ fn bad_requests_are_refused_and_write_nothing() {
                 let start = Some(Place::Sector(4096));
                 r.parts = vec![Part { start, ..Part::new(Size::Sectors(8)) }];
             }),
-            "in what partition 1 occupies",
+            "inside partition 1",
         ),
-        (change(&|r| r.disk_id = Some("x".to_owned())), "nothing is asked for"),
+        (change(&|r| r.disk_id = Some("x".to_owned())), "nothing to do"),
     ];
     for (request, expected) in &cases {
         let before = disk.clone();
@@ -401,7 +401,7 @@ fn a_plan_knows_its_disk() {
     assert!(refused(&changed, None).contains("plan again"));
     let mut used = disk.clone();
     used.put(1 << 20, &[1; 512]);
-    assert!(refused(&used, None).contains("data that are not recognised"), "they may be an encrypted volume");
+    assert!(refused(&used, None).contains("unrecognised data"), "they may be an encrypted volume");
     common::write(&mut target(&mut disk), &plan).unwrap();
     assert!(refused(&disk, None).contains("plan again"), "a plan is for once");
     let blank = common::Memory::new(64 << 20);
@@ -450,5 +450,5 @@ fn an_undo_is_for_what_was_done() {
     }
     let text = std::fs::read_to_string(&path).unwrap();
     std::fs::write(&path, text.replacen("abab", "abac", 1)).unwrap();
-    assert!(Backup::load(&path).unwrap_err().to_string().contains("its sum"));
+    assert!(Backup::load(&path).unwrap_err().to_string().contains("its checksum"));
 }

@@ -448,7 +448,7 @@ fn what_cannot_be_moved_is_refused() {
     assert!(matches!(disk.make(&named(9)).unwrap_err(), RealignError::NoSuchPartition(9)));
     let container = disk.stack.partitions.iter().find(|p| p.number == 2).unwrap().span;
     let container =
-        format!("partition 2 is there, from byte {} to byte {}", container.start(), container.end());
+        format!("it would overlap partition 2, from byte {} to byte {}", container.start(), container.end());
     let end = format!("the space for partitions ends at byte {}", SECTORS * 512);
     // What is before belongs to boot loaders.
     let first = format!("the space for partitions begins at byte {}", 2048 * 512);
