@@ -246,7 +246,11 @@ fn what_cannot_be_read_through_is_an_error_at_its_byte() {
         command.args(["check", "disk.gz"]).env("TMPDIR", dir.join("nowhere")).current_dir(dir.path());
         let run = output(&mut command, "");
         assert_eq!(run.status.code(), Some(3), "{}", transcript(&run));
-        assert!(transcript(&run).contains("nowhere (TMPDIR names another folder)"), "{}", transcript(&run));
+        assert!(
+            transcript(&run).contains("nowhere (set TMPDIR to another directory)"),
+            "{}",
+            transcript(&run)
+        );
     }
 }
 

@@ -152,9 +152,9 @@ fn partitions_that_cannot_be() {
     let image = dir.path().join("disk.img");
     for (partitions, says) in [
         (vec![(4096, 2048)], "it ends (LBA 2048) before it starts (LBA 4096)"),
-        (vec![(2048, u64::MAX)], "cannot be counted in bytes"),
-        (vec![(u64::MAX, u64::MAX)], "cannot be counted in bytes"),
-        (vec![(0, u64::MAX)], "cannot be counted in bytes"),
+        (vec![(2048, u64::MAX)], "does not fit in 64 bits"),
+        (vec![(u64::MAX, u64::MAX)], "does not fit in 64 bits"),
+        (vec![(0, u64::MAX)], "does not fit in 64 bits"),
         (vec![(2048, (u64::MAX >> 9) - 1)], "reaches past the end of the disk"),
         (vec![(2048, 1 << 30)], "reaches past the end of the disk"),
         (vec![(2048, 8191), (4096, 6143)], "overlaps partition 2 from byte 2097152"),

@@ -122,7 +122,7 @@ fn the_printed_commands_fetch_and_mend_a_copy() {
     let run = ran(&mut straddle(other.path()), &["check", "--json", &url]);
     let target = run.targets().remove(0);
     let note = target["notes"][0].as_str().unwrap();
-    let (_, fetch) = note.split_once("before running them, fetch it: ").unwrap();
+    let (_, fetch) = note.split_once("first, download it: ").unwrap();
     // This server has no whole objects: curl asks for a range of all.
     shell(&fetch.replace("curl ", "curl --no-progress-meter --range 0-67108863 "), other.path());
     assert_eq!(
@@ -136,7 +136,7 @@ fn the_printed_commands_fetch_and_mend_a_copy() {
     assert!(!signed.all().contains("SECRET"), "{}", signed.all());
     assert_eq!(signed.targets()[0]["target"], format!("{url}?…"));
     let notes = signed.targets()[0]["notes"].to_string();
-    assert!(notes.contains("fetch it as source.img") && !notes.contains("curl"), "{notes}");
+    assert!(notes.contains("download it as source.img") && !notes.contains("curl"), "{notes}");
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn what_an_image_names_is_never_asked_for() {
         let path = format!("/right/{name}");
         let run = ran(&mut straddle(dir.path()), &["check", &server.url(&path)]);
         assert_eq!(run.code, 3, "{}", run.all());
-        assert!(run.err.contains("which is not opened; see --allow-backing"), "{}", run.err);
+        assert!(run.err.contains("which is not opened without --allow-backing"), "{}", run.err);
         assert!(!run.err.contains("straddle check --allow-backing"), "{}", run.err);
     }
     let other =
@@ -201,7 +201,7 @@ fn compressed_objects_and_archives_are_not_fetched() {
         let run = ran(&mut straddle(dir.path()), &["check", &url]);
         assert_eq!(run.code, 3, "{}", run.all());
         let said = format!(
-            "not judged: it is {what}, which would have to be fetched whole: curl -fL -o {name} {url}"
+            "not judged: it is {what}, which would have to be downloaded completely: curl -fL -o {name} {url}"
         );
         assert!(run.err.contains(&said), "{said} is not in {}", run.err);
     }

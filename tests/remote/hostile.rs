@@ -14,23 +14,23 @@ fn disk(dir: &Dir) {
 
 /// The path on the server, and what is said of it.
 const ENDS: &[(&str, &str)] = &[
-    ("/status/404", "answers 404 Not Found"),
-    ("/status/401", "answers 401 Unauthorized"),
-    ("/status/418", "answers 418"),
-    ("/status/500", "answers 500 Internal Server Error"),
-    ("/status/503", "answers 503 Service Unavailable"),
-    ("/status/304", "answers 304 Not Modified"),
-    ("/status/204", "answers 204 No Content"),
-    ("/code/disk.img", "answers 403 Forbidden (AccessDenied)"),
-    ("/ignores-ranges/disk.img", "ignores ranges: the whole object would have to be fetched, 1 TiB"),
-    ("/ignores-ranges-chunked/disk.img", "ignores ranges: the whole object would have to be fetched"),
-    ("/truncates/disk.img", "sends 32768 bytes, and said that it sends 65536"),
-    ("/short/disk.img", "sends 1000 bytes, and said that it sends 65536"),
-    ("/long/disk.img", "sends more bytes, and said that it sends 65536"),
-    ("/without-length/disk.img", "sends more bytes, and said that it sends 65536"),
+    ("/status/404", "answered 404 Not Found"),
+    ("/status/401", "answered 401 Unauthorized"),
+    ("/status/418", "answered 418"),
+    ("/status/500", "answered 500 Internal Server Error"),
+    ("/status/503", "answered 503 Service Unavailable"),
+    ("/status/304", "answered 304 Not Modified"),
+    ("/status/204", "answered 204 No Content"),
+    ("/code/disk.img", "answered 403 Forbidden (AccessDenied)"),
+    ("/ignores-ranges/disk.img", "ignores ranges: the whole object would have to be downloaded, 1 TiB"),
+    ("/ignores-ranges-chunked/disk.img", "ignores ranges: the whole object would have to be downloaded"),
+    ("/truncates/disk.img", "sent 32768 bytes, but announced 65536"),
+    ("/short/disk.img", "sent 1000 bytes, but announced 65536"),
+    ("/long/disk.img", "sent more bytes, but announced 65536"),
+    ("/without-length/disk.img", "sent more bytes, but announced 65536"),
     ("/endless-header/disk.img", "the header of its answer has more than 32768 bytes"),
-    ("/endless-line/disk.img", "does not speak HTTP as expected"),
-    ("/garbage/disk.img", "does not speak HTTP as expected"),
+    ("/endless-line/disk.img", "sent an invalid HTTP answer"),
+    ("/garbage/disk.img", "sent an invalid HTTP answer"),
     ("/nothing/disk.img", "failed"),
     ("/redirects-for-ever/disk.img", "redirects more than 5 times"),
     ("/redirects-to-itself/disk.img", "redirects more than 5 times"),
@@ -40,14 +40,14 @@ const ENDS: &[(&str, &str)] = &[
     ("/changes/disk.img", "it changed while it was read (the server says so)"),
     ("/changes-quietly/disk.img", "it changed while it was read (its ETag differs)"),
     ("/changes-date/disk.img", "it changed while it was read (its date differs)"),
-    ("/wrong-start/disk.img", "sends another range than bytes 0 to 65535: bytes 1-65536/1000000"),
-    ("/wrong-end/disk.img", "sends another range than bytes 0 to 65535: bytes 0-1/1000000"),
-    ("/wrong-size/disk.img", "sends another range than bytes 0 to 65535: bytes 0-65535/10"),
-    ("/no-size/disk.img", "sends another range than bytes 0 to 65535: bytes 0-65535/*"),
-    ("/huge-size/disk.img", "sends another range than"),
-    ("/huge-end/disk.img", "sends another range than"),
-    ("/odd-range/disk.img", "does not speak HTTP as expected"),
-    ("/odd-unit/disk.img", "sends another range than bytes 0 to 65535: lines 0-65535/1000000"),
+    ("/wrong-start/disk.img", "sent a different range than bytes 0 to 65535: bytes 1-65536/1000000"),
+    ("/wrong-end/disk.img", "sent a different range than bytes 0 to 65535: bytes 0-1/1000000"),
+    ("/wrong-size/disk.img", "sent a different range than bytes 0 to 65535: bytes 0-65535/10"),
+    ("/no-size/disk.img", "sent a different range than bytes 0 to 65535: bytes 0-65535/*"),
+    ("/huge-size/disk.img", "sent a different range than"),
+    ("/huge-end/disk.img", "sent a different range than"),
+    ("/odd-range/disk.img", "sent an invalid HTTP answer"),
+    ("/odd-unit/disk.img", "sent a different range than bytes 0 to 65535: lines 0-65535/1000000"),
     ("/no-range/disk.img", "it has no Content-Range"),
     ("/many-ranges/disk.img", "it has no Content-Range"),
 ];
@@ -118,7 +118,7 @@ fn an_answer_that_does_not_end_is_left_after_the_time_limit() {
     assert_eq!(run.code, 3);
     for target in run.targets() {
         let error = word(&target, "error");
-        let said = ["does not answer in time", "timed out after 1 seconds (--time-limit)"];
+        let said = ["did not answer in time", "timed out after 1 seconds (--time-limit)"];
         assert!(error.starts_with("byte 0: cannot fetch: "), "{error}");
         assert!(said.iter().any(|said| error.contains(said)), "{}: {error}", target["target"]);
     }

@@ -35,12 +35,15 @@ fn commands_that_write_refuse_servers() {
         assert_eq!(run.code, 4, "{arguments:?}: {}", run.all());
         assert!(run.out.is_empty(), "{}", run.out);
         let said = flat(&run.err);
-        assert!(said.contains(": is on a server: straddle ") && said.contains("; fetch it first"), "{said}");
+        assert!(
+            said.contains(": is on a server, and straddle ") && said.contains("; download it first"),
+            "{said}"
+        );
         assert!(!said.contains("SECRET"), "{said}");
     }
     let backing = ran(&mut straddle(dir.path()), &["check", "--allow-backing", &url, "disk.img"]);
     assert_eq!(backing.code, 2, "{}", backing.all());
-    assert!(backing.err.contains("--allow-backing names files of this machine"), "{}", backing.err);
+    assert!(backing.err.contains("--allow-backing takes only local files"), "{}", backing.err);
     assert!(!backing.all().contains("SECRET"));
     assert_eq!(server.asked().len(), 0);
 }

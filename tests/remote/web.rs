@@ -238,9 +238,9 @@ fn passwords_go_to_their_host_only_and_are_not_shown() {
         assert!(right.out.starts_with(&server.https("/private/disk.qcow2")), "{}", right.out);
         let wrong = check(&with("/private/disk.qcow2", "me:XYZ%3AZY"));
         assert_eq!(wrong.code, 3);
-        assert!(wrong.err.contains("answers 401 Unauthorized"), "{}", wrong.err);
+        assert!(wrong.err.contains("answered 401 Unauthorized"), "{}", wrong.err);
         let none = check(&server.https("/private/disk.qcow2"));
-        assert!(none.err.contains("answers 401 Unauthorized"), "{}", none.err);
+        assert!(none.err.contains("answered 401 Unauthorized"), "{}", none.err);
         // Another port is another server.
         let before = server.log().len();
         let away = check(&with("/away", "me:XYZ%3AZY%40"));

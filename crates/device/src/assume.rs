@@ -30,7 +30,7 @@ pub struct Assume {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum AssumeError {
-    #[error("'{0}' is unknown: give 512n, 512e, 4kn, or key=size with a key of {KEYS}")]
+    #[error("'{0}' is unknown: use 512n, 512e, 4kn, or key=size with one of these keys: {KEYS}")]
     UnknownWord(String),
     #[error("{key}")]
     Size { key: String, source: ParseSizeError },
@@ -151,18 +151,14 @@ impl Assume {
                 }
                 // Of an optimal I/O size that is said where it is judged, as of one that a device reports.
                 Some(size) if key != "io-opt" && size.is_multiple_of(ALL_ONES) => {
-                    return reject(
-                        key,
-                        size,
-                        "it is 65535 blocks of 512 bytes, a 16-bit count filled with ones",
-                    );
+                    return reject(key, size, "it is 65535 blocks of 512 bytes, a 16-bit field of all ones");
                 }
                 _ => {}
             }
         }
         if let Some(physical) = self.physical {
             if !physical.get().is_power_of_two() {
-                return reject("physical", physical, "a physical sector is a power of two");
+                return reject("physical", physical, "a physical sector must be a power of two");
             }
             if self.logical.is_some_and(|logical| physical < logical.bytes()) {
                 return reject("physical", physical, "it is smaller than the logical sector");
@@ -177,9 +173,9 @@ impl Assume {
             }
         }
         match (self.atomic, self.atomic_boundary) {
-            (None, Some(boundary)) => reject("atomic-boundary", boundary, "give atomic= as well"),
+            (None, Some(boundary)) => reject("atomic-boundary", boundary, "atomic= is needed as well"),
             (Some(unit), _) if !unit.get().is_power_of_two() => {
-                reject("atomic", unit, "an atomic write unit is a power of two")
+                reject("atomic", unit, "an atomic write unit must be a power of two")
             }
             (Some(unit), Some(boundary)) if boundary.get() != 0 && !boundary.is_multiple_of(unit) => {
                 reject("atomic-boundary", boundary, "not a multiple of the atomic unit")

@@ -84,7 +84,7 @@ pub fn ask(kind: DeviceKind, device: &dyn Attributes, file: &File, remarks: &mut
     let mut answers = Answers { ioctl: Some(ioctl::block_limits(file)), ..Answers::default() };
     let mut refused = |what: &str, error: &dyn std::error::Error, kind: io::ErrorKind| {
         if kind == io::ErrorKind::PermissionDenied {
-            remarks.push(format!("{what} not asked: {error}"));
+            remarks.push(format!("{what} could not be read: {error}"));
         }
     };
     if kind == DeviceKind::Scsi {
@@ -157,7 +157,7 @@ pub fn topology(
 
 /// Adds the kernel's figures, from sysfs and ioctls.
 fn kernel_figures(topology: &mut Topology, device: &dyn Attributes, answers: &Answers) {
-    const SAME: &str = "sysfs is read first; both are the kernel's";
+    const SAME: &str = "sysfs is preferred; both are the kernel's";
     let size = |attribute| device.number(attribute).filter(|n| *n > 0).map(ByteCount::new);
     let by_ioctl = answers.ioctl.as_ref();
     let asked = |value: Option<&Result<ByteCount, ioctl::IoctlError>>| {
@@ -243,7 +243,7 @@ pub fn alignment_offset(text: &str) -> Option<AlignmentOffset> {
 
 /// Adds what the drive reports about its physical sectors, beside the kernel's figures.
 fn identified_sectors(topology: &mut Topology, ata: Option<&AtaIdentify>, answers: &Answers) {
-    const LARGER: &str = "the larger is used: aligning to it is right for both";
+    const LARGER: &str = "the larger is used: what is aligned to it is aligned to both";
     let mut compare = |physical: ByteCount, offset: Option<ByteCount>, sector: Source, shift: Source| {
         let offset = offset.map(AlignmentOffset::Bytes);
         if physical > topology.physical.value() {
@@ -294,7 +294,7 @@ fn nvme_figures(topology: &mut Topology, nvme: &NvmeIdentifyNamespace) {
         unit_max,
         boundary: nvme.atomic_boundary_power_fail.unwrap_or(ByteCount::ZERO),
     });
-    const OFFERED: &str = "what the kernel offers of it is what programs can use";
+    const OFFERED: &str = "programs can use only what the kernel offers";
     claim(&mut topology.atomic, atomic, Source::Nvme("NAWUPF and NABSPF"), OFFERED);
 }
 
@@ -307,7 +307,7 @@ fn optimum_of_the_drive(
     optimal: Option<ByteCount>,
     source: Source,
 ) {
-    const DROPPED: &str = "the kernel has dropped it, so no tool sees it";
+    const DROPPED: &str = "the kernel has discarded it, so no tool sees it";
     let Some(optimal) = optimal else { return };
     if topology.io_opt.is_none() {
         let by_ioctl = answers.ioctl.as_ref().and_then(|i| i.io_opt.as_ref().ok());
@@ -324,7 +324,7 @@ fn optimum_of_the_drive(
         );
         claim(&mut topology.io_opt, Some(optimal), source, DROPPED);
     } else {
-        const MADE: &str = "what the kernel made of it is what the tools read";
+        const MADE: &str = "tools read the kernel's value";
         claim(&mut topology.io_opt, Some(optimal), source, MADE);
     }
 }
@@ -365,7 +365,7 @@ const SCSI_DEBUG: &str = "scsi_debug";
 /// Assumes 4096-byte physical sectors on flash that reports 512 and nothing of its unit: no SSD, SD card or eMMC maps its
 /// pages by 512 bytes, and an image of it is judged so as well. A hypervisor's disk only says that it does not rotate.
 fn assume_flash(topology: &mut Topology, kind: DeviceKind, identity: &Identity) {
-    const WHY: &str = "flash maps blocks of at least 4096 bytes, whatever it reports";
+    const WHY: &str = "flash maps blocks of at least 4096 bytes, whatever the drive reports";
     let is_flash = matches!(kind, DeviceKind::Nvme | DeviceKind::Scsi | DeviceKind::Mmc)
         && (identity.rotational == Some(false) || identity.rotation == Some(RotationRate::NonRotating))
         && identity.model.as_deref() != Some(SCSI_DEBUG)
@@ -417,7 +417,7 @@ fn array_figures(topology: &mut Topology, kind: DeviceKind, device: &dyn Attribu
             &mut topology.indirection_unit,
             io_min,
             Source::Derived("sysfs queue/minimum_io_size, which on NVMe is NPWG"),
-            "NVMe Identify is read first",
+            "NVMe Identify is preferred",
         ),
         DeviceKind::Md => {
             let chunk = device.number("md/chunk_size").filter(|c| *c > 0).map(ByteCount::new);
@@ -453,7 +453,7 @@ fn stripe_of_sizes(topology: &mut Topology) {
     let io_min = value(&topology.io_min).filter(|min| *min > topology.physical.value());
     let array =
         io_min.zip(value(&topology.io_opt)).filter(|(min, opt)| opt > min && opt.is_multiple_of(*min));
-    let how = Source::Derived("sysfs queue/optimal_io_size beside a larger minimum: an array's stripe");
+    let how = Source::Derived("sysfs queue/optimal_io_size with a larger minimum: an array's stripe");
     claim(&mut topology.stripe, array.map(|(_, opt)| opt), how, "");
 }
 

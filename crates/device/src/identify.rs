@@ -31,15 +31,15 @@ pub enum IdentifyError {
     /// The checksum over the bytes is wrong (ATA word 255).
     #[error("{what}: the checksum is wrong")]
     Checksum { what: &'static str },
-    #[error("{what}: the answer is of another kind ({found:#x})")]
+    #[error("{what}: unexpected kind of answer ({found:#x})")]
     Kind { what: &'static str, found: u16 },
-    #[error("{what}: bad logical block size")]
+    #[error("{what}: invalid logical sector size")]
     LogicalBlock {
         what: &'static str,
         #[source]
         source: BlockSizeError,
     },
-    #[error("NVMe Identify Namespace: LBA format {index} is in force, but it is absent or has no valid size")]
+    #[error("NVMe Identify Namespace: the active LBA format {index} is missing or has an invalid size")]
     LbaFormat { index: u8 },
 }
 

@@ -144,7 +144,7 @@ impl std::str::FromStr for Format {
         let found = Self::ALL.iter().copied().find(|format| format.name() == text);
         found.ok_or_else(|| {
             let names: Vec<&str> = Self::ALL.iter().map(|format| format.name()).collect();
-            format!("the formats are {}", names.join(", "))
+            format!("unknown format: use {}", names.join(", "))
         })
     }
 }
@@ -214,9 +214,9 @@ impl Format {
 pub enum ImageError {
     #[error("{format}: byte {at}: {what}")]
     Damaged { format: Format, at: ByteOffset, what: String },
-    #[error("{format}: byte {at}: {what} cannot be read by this program")]
+    #[error("{format}: byte {at}: {what} is not supported")]
     Unsupported { format: Format, at: ByteOffset, what: String },
-    #[error("{format}: needs the {role} {name}, which is not opened; see --allow-backing")]
+    #[error("{format}: needs the {role} {name}, which is not opened without --allow-backing")]
     NotOpened { format: Format, role: &'static str, name: String },
     #[error("{format}: cannot open the {role} {name}")]
     Open {
@@ -226,7 +226,7 @@ pub enum ImageError {
         #[source]
         source: io::Error,
     },
-    #[error("{format}: {name} would be the {role} number {}: is it its own?", MAX_DEPTH + 1)]
+    #[error("{format}: {name} would be {role} number {}: does the chain refer to itself?", MAX_DEPTH + 1)]
     TooDeep { format: Format, role: &'static str, name: String },
     #[error("{format}: in the {role} {name}")]
     Other {
@@ -236,7 +236,7 @@ pub enum ImageError {
         #[source]
         source: Box<ImageError>,
     },
-    #[error("is {}, which is not read here", .0.what)]
+    #[error("is {}, which straddle does not read", .0.what)]
     NotRead(&'static Foreign),
     #[error("{format}: the image file")]
     Read {
@@ -369,13 +369,13 @@ impl Image {
     fn new(format: Format, parts: Parts) -> Self {
         let Parts { map, below, variant, size, block, sectors, mut remarks } = parts;
         if let Below::Missing { role, name } = &below {
-            remarks.push(format!("the {role} {name} is not opened: only what this file holds is known"));
+            remarks.push(format!("the {role} {name} is not opened: only the data in this file is known"));
         }
         let (placement, fault) = Placement::sample(map.as_ref(), size);
         // A file that is not opened is not damage. It is reported when its bytes are requested.
         if let Some(fault) = fault.filter(|fault| !matches!(fault, ImageError::NotOpened { .. })) {
             let error = with_causes(&fault);
-            remarks.push(format!("{} allocated blocks were looked at, then: {error}", placement.units()));
+            remarks.push(format!("after {} allocated blocks: {error}", placement.units()));
         }
         let size = ByteCount::new(size);
         let block = ByteCount::new(block);

@@ -47,13 +47,16 @@ pub enum IoctlError {
     },
     #[error("{what}: refused: {sense}")]
     Sense { what: &'static str, sense: Sense },
-    #[error("{what}: failed on the way (SCSI status {status:#04x}, host {host:#x}, driver {driver:#x})")]
+    #[error(
+        "{what}: not delivered to the drive (SCSI status {status:#04x}, host {host:#x}, driver \
+         {driver:#x})"
+    )]
     Transport { what: &'static str, status: u8, host: u16, driver: u16 },
     #[error("{what}: the drive reports an error (status {status:#04x}, error {error:#04x})")]
     Ata { what: &'static str, status: u8, error: u8 },
     #[error("{what}: refused with NVMe status {status:#x}")]
     Nvme { what: &'static str, status: i32 },
-    #[error("{what}: {got} bytes came, {need} are needed")]
+    #[error("{what}: {got} bytes received, {need} needed")]
     Short { what: &'static str, got: usize, need: usize },
 }
 

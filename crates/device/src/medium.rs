@@ -12,7 +12,7 @@ use crate::image::ImageError;
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum ReadError {
-    #[error("byte {at}: {want} bytes wanted, but the medium ends at byte {len}")]
+    #[error("byte {at}: cannot read {want} bytes, because the medium ends at byte {len}")]
     PastEnd { at: ByteOffset, want: usize, len: u64 },
     #[error("byte {at}: not on this medium")]
     Unmapped { at: ByteOffset },

@@ -53,7 +53,7 @@ impl Directory {
         let metadata = node.metadata()?;
         let rdev = format!("{}:{}", rustix::fs::major(metadata.rdev()), rustix::fs::minor(metadata.rdev()));
         if !metadata.file_type().is_block_device() || self.text("dev").is_some_and(|dev| dev != rdev) {
-            return Err(io::Error::other("the node is not the device that sysfs describes"));
+            return Err(io::Error::other("the device node is not the device that sysfs describes"));
         }
         Ok(node)
     }
@@ -161,11 +161,11 @@ pub fn partitions(device: &dyn Attributes) -> Vec<KernelPartition> {
 /// 6.10), and before that as an `ext_range` of 1 (`disk_max_parts`). Loop devices show it in `loop/partscan`.
 /// Tables of host-managed zoned disks are ignored (`blk_add_partitions`, block/partitions/core.c).
 pub fn never_lists_partitions(name: &str, device: &dyn Attributes) -> Option<&'static str> {
-    const MAPPED: &str = "the kernel lists no partitions of device-mapper devices (kpartx -a maps them)";
-    const LOOP: &str =
-        "the kernel lists no partitions of this loop device: it was set up without losetup --partscan";
-    const ZONED: &str = "the kernel lists no partitions of host-managed zoned devices";
-    const NEVER: &str = "the kernel lists no partitions of such a device";
+    const MAPPED: &str = "the kernel lists no partitions on device-mapper devices (kpartx -a maps them)";
+    const LOOP: &str = "the kernel lists no partitions on this loop device, because it was set up without \
+                        losetup --partscan";
+    const ZONED: &str = "the kernel lists no partitions on host-managed zoned devices";
+    const NEVER: &str = "the kernel lists no partitions on such a device";
     let is = |attribute: &str, value: &str| device.text(attribute).is_some_and(|text| text == value);
     match DeviceKind::of(name) {
         DeviceKind::DeviceMapper => return Some(MAPPED),

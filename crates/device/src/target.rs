@@ -42,22 +42,22 @@ pub enum OpenError {
     Directory,
     #[error("is empty (0 bytes): there is nothing to check")]
     Empty,
-    #[error("holds no medium, or none that can be read")]
+    #[error("holds no medium, or an unreadable one")]
     NoMedium,
-    #[error("is {what}{}, which is not read here{}; --format raw takes its own bytes for the disk", .within.map_or_else(String::new, |packed| format!(" in {packed}")), .command.as_ref().map_or_else(String::new, |line| format!(": {line}")))]
+    #[error("is {what}{}, which straddle does not read{}; --format raw treats the file itself as the disk", .within.map_or_else(String::new, |packed| format!(" in {packed}")), .command.as_ref().map_or_else(String::new, |line| format!(": {line}")))]
     NotRead {
         what: &'static str,
         packing: Option<Packing>,
         within: Option<&'static str>,
         command: Option<String>,
     },
-    #[error("is {what}, which would have to be fetched whole{}", .command.as_ref().map_or_else(|| ": fetch it, and check the file".to_owned(), |line| format!(": {line}")))]
+    #[error("is {what}, which would have to be downloaded completely{}", .command.as_ref().map_or_else(|| ": download it, and check the file".to_owned(), |line| format!(": {line}")))]
     Whole { what: &'static str, command: Option<String> },
     #[error("is {what} that cannot be unpacked{}", .command.as_ref().map_or_else(String::new, |line| format!(" (to unpack it: {line})")))]
     Unpack { what: &'static str, source: UnpackError, command: Option<String> },
     #[error(transparent)]
     Image(#[from] ImageError),
-    #[error("{}: cannot open what --allow-backing names", path.display())]
+    #[error("{}: given with --allow-backing, but cannot be opened", path.display())]
     Allowed {
         path: PathBuf,
         #[source]
@@ -296,16 +296,16 @@ fn open_device(path: &Path, sys: PathBuf, options: &Options) -> Result<Target, O
 }
 
 /// What is judged of a device that is not read.
-const BY_KERNEL: &str = "the partitions are those that the kernel lists; what is in them is not judged";
+const BY_KERNEL: &str = "showing the partitions that the kernel reports; their contents are not checked";
 
 /// Returns the error of opening a device with what to do about it.
 pub fn closed(error: io::Error) -> io::Error {
     let hint = match error.kind() {
         io::ErrorKind::PermissionDenied if !rustix::process::geteuid().is_root() => "run as root",
         io::ErrorKind::PermissionDenied => {
-            "a container reads only the devices that it is given: run on its host"
+            "a container can read only the devices it was given: run straddle on the host"
         }
-        io::ErrorKind::NotFound => "a container has only the devices that it is given: run on its host",
+        io::ErrorKind::NotFound => "a container has only the devices it was given: run straddle on the host",
         _ => return error,
     };
     io::Error::new(error.kind(), format!("{error}; {hint}"))
@@ -349,7 +349,7 @@ fn open_captured(path: &Path, root: &Path) -> Result<Target, OpenError> {
             }
         }
         _ => {
-            remarks.push("no copy of the disk: the partitions are those that the kernel listed".to_owned());
+            remarks.push("no copy of the disk: showing the partitions that the kernel reported".to_owned());
             None
         }
     };
@@ -432,7 +432,7 @@ fn judge_stacked_offset<'m>(
     match topology.alignment_offset.value() {
         AlignmentOffset::Misaligned => {
             if let Some((cause, offset)) = machine().optimum_that_misaligns(name) {
-                const WHY: &str = "the kernel's -1 is about an optimal I/O size";
+                const WHY: &str = "the kernel's -1 refers to an optimal I/O size";
                 const BELOW: Source = Source::Derived("the offsets of the devices below, which agree");
                 topology.alignment_offset.overrule(offset, BELOW, WHY);
                 topology.stacked_optimum = Some(cause);
@@ -441,7 +441,7 @@ fn judge_stacked_offset<'m>(
         AlignmentOffset::Bytes(shown) => {
             let is_stacked = matches!(kind, DeviceKind::Md | DeviceKind::DeviceMapper);
             if is_stacked && shown > ByteCount::ZERO && machine().forgets_misalignment(name, shown) {
-                const WHY: &str = "the kernel shows what is left of offsets that disagree";
+                const WHY: &str = "the kernel's value is computed from offsets that disagree";
                 const BELOW: Source = Source::Derived("the offsets of the devices below, which disagree");
                 topology.alignment_offset.overrule(AlignmentOffset::Misaligned, BELOW, WHY);
             }
@@ -502,7 +502,7 @@ pub fn discover(sysroot: Option<&Path>, all: bool) -> Result<Discovered, OpenErr
         let Some(identity) = worldwide_name(&Directory::new(block.join(name))) else { return true };
         match known.iter().find(|(other, _)| *other == identity) {
             Some((_, first)) => {
-                remarks.push(format!("{name} is another path to {first} ({}): left out", identity.0));
+                remarks.push(format!("{name} is another path to {first} ({}): skipped", identity.0));
                 false
             }
             None => {

@@ -52,12 +52,12 @@ pub enum Source {
 
 impl Source {
     /// A minimum I/O size behind which no array is known: it may be the chunk of a thin pool, or the host's figure.
-    pub const HINT: Self = Self::Derived("sysfs queue/minimum_io_size, a hint: no array is known behind it");
+    pub const HINT: Self = Self::Derived("sysfs queue/minimum_io_size, a hint: not known to be an array");
 
     /// An optimal I/O size that is the limit of the kernel or host adapter on requests, not reported by the
     /// drive.
     pub const KERNEL_LIMIT: Self =
-        Self::Derived("sysfs queue/optimal_io_size, which is the kernel's own limit (queue/max_sectors_kb)");
+        Self::Derived("sysfs queue/optimal_io_size, the kernel's own limit (queue/max_sectors_kb)");
 }
 
 impl Serialize for Source {
@@ -416,8 +416,8 @@ impl Topology {
     /// Makes this the topology of a disk as a guest uses it. The logical sector is the one that it is shown, as
     /// its table counts in it. Of the physical ones, its own and that of the storage, the larger is used.
     pub fn show_to(&mut self, guest: Guest) {
-        const COUNTS: &str = "the guest's table counts in what the guest is shown";
-        const LARGER: &str = "the larger is used: aligning to it is right for both";
+        const COUNTS: &str = "the guest's table counts in the sectors that the guest sees";
+        const LARGER: &str = "the larger is used: what is aligned to it is aligned to both";
         if let Some(Sectors { logical, physical }) = guest.shown {
             match self.logical.source() {
                 Source::Assumed => self.logical = Figure::new(logical, Source::Guest),

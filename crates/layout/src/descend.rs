@@ -96,8 +96,9 @@ impl Walk {
         remarks: &mut Vec<String>,
     ) -> Option<Layer> {
         if place.depth >= MAX_DEPTH {
-            remarks
-                .push(format!("there are more than {MAX_DEPTH} layers here: what is further up is not read"));
+            remarks.push(format!(
+                "more than {MAX_DEPTH} layers are stacked here: those further up are not read"
+            ));
             return None;
         }
         if self.layers == 0 || self.probes == 0 {
@@ -187,7 +188,7 @@ impl Walk {
                         }
                     }
                 }
-                Err(error) => remarks.push(format!("what it holds cannot be read: {error}")),
+                Err(error) => remarks.push(format!("its contents cannot be read: {error}")),
             }
         }
         if place.depth > 0 && kind.is_none() {
@@ -303,9 +304,7 @@ impl Walk {
         }
         layer.remarks.append(&mut remarks);
         if child.is_none() && front < view.len() {
-            layer
-                .remarks
-                .push(format!("only its first {front} are in one piece here, which show nothing known"));
+            layer.remarks.push(format!("only its first {front} are contiguous here, and hold nothing known"));
         }
         layer.children.extend(child);
     }
@@ -335,7 +334,7 @@ impl Walk {
     fn map<'v>(&mut self, local: &View<'v>, space: &Space, remarks: &mut Vec<String>) -> View<'v> {
         let cuts = space.runs.len().saturating_mul(local.pieces().len());
         if cuts > self.cuts {
-            remarks.push("its space is in too many pieces: where they lie is not followed".to_owned());
+            remarks.push("it is in too many pieces to follow".to_owned());
             return local.map(space.len, []);
         }
         self.cuts -= cuts;
@@ -347,7 +346,7 @@ impl Walk {
         let kept = pieces.len().min(self.pieces);
         self.pieces -= kept;
         if kept < pieces.len() {
-            remarks.push(format!("its space is in {} pieces, of which {kept} are listed", pieces.len()));
+            remarks.push(format!("it is in {} pieces, of which {kept} are listed", pieces.len()));
         }
         let moved = |piece: &Piece| {
             let below = start.checked_add(ByteCount::new(piece.below.get()))?;

@@ -91,7 +91,7 @@ fn storage(disk: &Element) -> Storage {
     let Some(stored) = stored else { return Storage::NoDisk("a drive without a medium") };
     match (obstacle(disk, source), format(disk), stored) {
         (Some(why), _, _) => Storage::OutOfReach(why.to_owned()),
-        (None, Err(name), _) => Storage::OutOfReach(format!("its format '{name}' is not read here")),
+        (None, Err(name), _) => Storage::OutOfReach(format!("straddle does not read its format '{name}'")),
         (None, Ok(_), Stored::Path(path)) if !path.starts_with('/') => {
             Storage::OutOfReach(format!("its path '{path}' is not absolute"))
         }
@@ -116,12 +116,16 @@ fn elsewhere(kind: &str, source: &Element) -> String {
             let of = |name: &str| source.attribute(name).unwrap_or_default();
             let host = source.child("host").and_then(|host| host.attribute("name"));
             let host = host.map(|host| format!(" on {host}")).unwrap_or_default();
-            format!("it is network storage ({} {}{host}), which is not read here", of("protocol"), of("name"))
+            format!(
+                "it is network storage ({} {}{host}), which straddle does not read",
+                of("protocol"),
+                of("name")
+            )
         }
         "nvme" => {
             "it is an NVMe namespace that is given to the guest, and the host has no node of".to_owned()
         }
-        "dir" => "it is a directory, which the guest is shown as a FAT disk".to_owned(),
+        "dir" => "it is a directory that the guest sees as a FAT disk".to_owned(),
         "vhostuser" | "vhostvdpa" => format!("it is served by another program ({kind})"),
         kind => format!("its type '{kind}' is not known"),
     }
@@ -130,9 +134,9 @@ fn elsewhere(kind: &str, source: &Element) -> String {
 /// Returns why contents that could be opened cannot be read as the guest reads them.
 fn obstacle(disk: &Element, source: &Element) -> Option<&'static str> {
     if disk.child("encryption").or_else(|| source.child("encryption")).is_some() {
-        return Some("it is encrypted, and the hypervisor has the key");
+        return Some("it is encrypted, and only the hypervisor has the key");
     }
-    source.child("slices").map(|_| "it is a slice of its file, which is not read here")
+    source.child("slices").map(|_| "it is a slice of its file, which straddle does not read")
 }
 
 /// Returns the format that the description states; raw without one. Otherwise libvirt's name for the format.
@@ -177,7 +181,7 @@ fn shown(disk: &Element, is_qemu: bool) -> Result<Option<Sectors>, (u64, String)
     if !physical.is_power_of_two() || physical < BlockSize::B512.get() {
         return Err((
             at,
-            format!("blockio: physical_block_size='{physical}' is not a power of two from 512 on"),
+            format!("blockio: physical_block_size='{physical}' is not a power of two of at least 512"),
         ));
     }
     if physical < logical.get() {

@@ -36,7 +36,7 @@ pub enum VirshError {
     Late { command: &'static str, limit: Duration },
     #[error("virsh {command}: printed {what}")]
     Output { command: &'static str, what: &'static str },
-    #[error("virsh is connected to another host ({uri}), whose disks are not here; run straddle there")]
+    #[error("virsh is connected to another host ({uri}): run straddle there")]
     Remote { uri: String },
 }
 

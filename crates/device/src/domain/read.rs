@@ -80,7 +80,7 @@ impl Walk {
                     self.text(at, &text)?;
                 }
                 Event::DocType(_) => {
-                    return Err((at, "a document type (<!DOCTYPE>) is not accepted".to_owned()));
+                    return Err((at, "a document type (<!DOCTYPE>) is not allowed".to_owned()));
                 }
                 Event::Eof => break,
                 Event::Comment(_) | Event::Decl(_) | Event::PI(_) => {}

@@ -196,7 +196,7 @@ impl Header {
         }
         let features = if version == 2 { 0 } else { be64(raw, field::INCOMPATIBLE) };
         if features & !feature::KNOWN != 0 {
-            let what = format!("a feature that is not known (bits {:#x})", features & !feature::KNOWN);
+            let what = format!("an unknown feature (bits {:#x})", features & !feature::KNOWN);
             return Err(host.unsupported(offset(field::INCOMPATIBLE), what));
         }
         if features & feature::EXTENDED_L2 != 0 && cluster_bits < 14 {
@@ -262,9 +262,10 @@ impl Extensions {
                 break;
             }
             if at + 8 + len > end {
-                return Err(
-                    host.damaged(at + 4, format!("a header extension of {len} bytes leaves the header"))
-                );
+                return Err(host.damaged(
+                    at + 4,
+                    format!("a header extension of {len} bytes, past the end of the header"),
+                ));
             }
             let slot = match kind {
                 extension::BACKING_FORMAT => Some(&mut found.backing_format),
@@ -295,7 +296,7 @@ impl Qcow2 {
         if !host.is_multiple_of(cluster) {
             return Err(self
                 .host
-                .damaged(entry_at, format!("a cluster at byte {host}, between two clusters")));
+                .damaged(entry_at, format!("a cluster at byte {host}, not on a cluster boundary")));
         }
         let outside = !matches!(self.data, Data::Here);
         let allocated = host != 0 || (outside && entry & COPIED != 0);
@@ -318,7 +319,7 @@ impl Qcow2 {
             (_, true) => StoredAt::Zero,
             (true, _) if allocated => StoredAt::Host { file, at: host + into },
             (true, _) => {
-                return Err(self.host.damaged(entry_at, "an allocated subcluster of no cluster"));
+                return Err(self.host.damaged(entry_at, "an allocated subcluster without a cluster"));
             }
             (false, false) => StoredAt::Below,
         };
@@ -347,7 +348,7 @@ impl Map for Qcow2 {
             return Ok(StoredRun { place: StoredAt::Below, len: covered - (at & (covered - 1)) });
         }
         if !table.is_multiple_of(1 << header.cluster_bits) {
-            let what = format!("an L2 table at byte {table}, between two clusters");
+            let what = format!("an L2 table at byte {table}, not on a cluster boundary");
             return Err(self.host.damaged(l1_entry_at, what));
         }
         let index = (at & (covered - 1)) >> header.cluster_bits;

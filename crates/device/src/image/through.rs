@@ -87,7 +87,7 @@ pub enum UnpackError {
     },
     #[error("it holds more than {limit} ({} bytes){what}", .limit.get())]
     TooLarge { limit: ByteCount, what: &'static str },
-    #[error("no room for it in {} (TMPDIR names another folder)", folder.display())]
+    #[error("no room for it in {} (set TMPDIR to another directory)", folder.display())]
     Scratch {
         folder: PathBuf,
         #[source]
@@ -103,7 +103,7 @@ fn plain(error: io::Error) -> io::Error {
     while let Some(one) = cause {
         let kind = one.downcast_ref::<io::Error>().map(io::Error::kind);
         if kind == Some(io::ErrorKind::UnexpectedEof) {
-            return io::Error::new(io::ErrorKind::UnexpectedEof, "it ends in the middle of its data");
+            return io::Error::new(io::ErrorKind::UnexpectedEof, "it is truncated");
         }
         cause = one.source();
     }

@@ -121,7 +121,7 @@ fn find_footer(host: &Host) -> Result<([u8; FOOTER], u64), ImageError> {
     if is_footer(&copy) {
         Ok((copy, 0))
     } else {
-        Err(host.damaged(damaged, "the checksum of the footer does not hold"))
+        Err(host.damaged(damaged, "the checksum of the footer is wrong"))
     }
 }
 
@@ -135,7 +135,7 @@ fn open_sparse(
     let byte = |field: usize| header_at.saturating_add(u64::try_from(field).unwrap_or(0));
     let raw: [u8; header::LEN] = host.bytes(header_at)?;
     if !raw.starts_with(header::MAGIC) || !checksum_holds(&raw, header::CHECKSUM) {
-        return Err(host.damaged(header_at, "no header of a dynamic disk, or its checksum does not hold"));
+        return Err(host.damaged(header_at, "no header of a dynamic disk, or its checksum is wrong"));
     }
     let block = u64::from(be32(&raw, header::BLOCK));
     if !block.is_power_of_two() || !(SECTOR..=MAX_BLOCK).contains(&block) {

@@ -85,7 +85,7 @@ pub(super) fn open(host: Host, access: &Access<'_>) -> Result<Parts, ImageError>
     let header: [u8; 80] = host.bytes(header_at)?;
     let mut remarks = Vec::new();
     if header[48..64] != [0; 16] {
-        let what = "it was not closed cleanly, and what is still in its log is not seen";
+        let what = "it was not closed cleanly, and the changes in its log are not seen";
         remarks.push(format!("VHDX: log not replayed: {what}"));
     }
     let (bat, metadata) = regions(&host)?;
@@ -124,8 +124,8 @@ fn current_header(host: &Host) -> Result<u64, ImageError> {
             }
         }
     }
-    let (at, _) =
-        current.ok_or_else(|| host.damaged(HEADERS[0], "neither copy of the header has a right checksum"))?;
+    let (at, _) = current
+        .ok_or_else(|| host.damaged(HEADERS[0], "neither copy of the header has a correct checksum"))?;
     match le16(&host.bytes::<80>(at)?, 66) {
         1 => Ok(at),
         n => Err(host.unsupported(at + 66, format!("version {n}"))),
@@ -141,7 +141,7 @@ fn regions(host: &Host) -> Result<(Region, Region), ImageError> {
             break;
         }
     }
-    let what = "neither copy of the region table has a right checksum";
+    let what = "neither copy of the region table has a correct checksum";
     let table = intact.ok_or_else(|| host.damaged(REGION_TABLES[0], what))?;
     let count = host.le32(table + 8)?.min(MAX_ENTRIES);
     let (mut bat, mut metadata) = (None, None);
@@ -263,7 +263,7 @@ impl Map for Vhdx {
                 let (state, bitmap_at, bitmap_entry_at) =
                     self.entry(chunk * (self.ratio + 1) + self.ratio)?;
                 if state != 6 {
-                    let what = "a block is there in part, and no bitmap says which";
+                    let what = "a partly present block without a bitmap";
                     return Err(self.host.damaged(bitmap_entry_at, what));
                 }
                 let bitmap =

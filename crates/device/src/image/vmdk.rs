@@ -113,7 +113,7 @@ fn open_sparse(host: Host, access: &Access<'_>) -> Result<Parts, ImageError> {
         }
         _ => {
             let at = u64::try_from(field::DESCRIPTOR_AT).unwrap_or(0);
-            return Err(host.damaged(at, "a descriptor that is too long or too far"));
+            return Err(host.damaged(at, "a descriptor that is too long, or too far into the file"));
         }
     };
     let size = sparse.capacity;
@@ -137,7 +137,7 @@ fn open_descriptor(host: Host, access: &Access<'_>) -> Result<Parts, ImageError>
     if len > MAX_DESCRIPTOR {
         return Err(host.damaged(
             0,
-            "no VMDK header, and too long for a descriptor of one: it is hardly a VMDK image".to_owned(),
+            "no VMDK header, and too long for a VMDK descriptor: probably not a VMDK image".to_owned(),
         ));
     }
     let descriptor = Descriptor::read(&host, 0, len)?;
@@ -195,7 +195,7 @@ fn open_extent(extent: &descriptor::Extent, access: &Access<'_>) -> Result<(File
     let sparse = Sparse::read(&host).map_err(inside)?;
     if sparse.capacity < extent.len {
         let at = u64::try_from(field::CAPACITY).unwrap_or(0);
-        let what = format!("{} bytes, where the descriptor says {}", sparse.capacity, extent.len);
+        let what = format!("{} bytes, but the descriptor says {}", sparse.capacity, extent.len);
         return Err(inside(host.damaged(at, what)));
     }
     Ok((File::Open(host), Data::Sparse(sparse)))
@@ -283,7 +283,9 @@ fn directory(host: &Host, raw: &[u8; 512]) -> Result<u64, ImageError> {
         reported_at = host.len().saturating_sub(FOOTER_FROM_END);
         let footer: [u8; 512] = host.bytes(reported_at)?;
         if array(&footer, 0) != *b"KDMV" {
-            return Err(host.damaged(reported_at, "no footer, which would say where the grain directory is"));
+            return Err(
+                host.damaged(reported_at, "no footer, which gives the position of the grain directory")
+            );
         }
         sector = le64(&footer, field::DIRECTORY_AT);
     }

@@ -85,7 +85,7 @@ impl Array {
         });
         let lowers = lowers.collect();
         if unknown {
-            remarks.push("where its data lies on its members is not known".to_owned());
+            remarks.push("the position of its data on its members is unknown".to_owned());
         }
         lowers
     }

@@ -175,7 +175,8 @@ impl Machine {
         if let Some(root) = &self.sysroot {
             let path = root.join("dmsetup-table");
             if !path.is_file() {
-                self.remarks.push("dmsetup-table: not captured; where mappings lie is not known".to_owned());
+                self.remarks
+                    .push("dmsetup-table: not captured; the positions of mappings are unknown".to_owned());
                 return Tables::Refused;
             }
             return Tables::Captured(captured_tables(&text_of(&path)));
@@ -183,8 +184,9 @@ impl Machine {
         match open_for_reading(Path::new(CONTROL)) {
             Ok(file) => Tables::Kernel(file),
             Err(error) => {
-                self.remarks
-                    .push(format!("{CONTROL}: {error}; where mappings lie on their devices is not known"));
+                self.remarks.push(format!(
+                    "{CONTROL}: {error}; the positions of mappings on their devices are unknown"
+                ));
                 Tables::Refused
             }
         }
@@ -274,7 +276,7 @@ impl Machine {
             }
             if walk.path.len() >= MAX_DEPTH || walk.count >= MAX_DEVICES {
                 let remark =
-                    format!("{name}: what stands on {} is not followed any further", walk.path.join(" > "));
+                    format!("{name}: devices on {} are not followed any further", walk.path.join(" > "));
                 if walk.remarks.len() < MAX_DEPTH {
                     walk.remarks.push(remark);
                 }
@@ -300,7 +302,7 @@ impl Machine {
                 None => array.lowers(size, &mut remarks),
                 Some(_) => {
                     remarks.push(
-                        "it is being reshaped: the kernel does not report where its data lies".to_owned(),
+                        "it is being reshaped: the kernel does not report where its data is".to_owned(),
                     );
                     self.slaves(directory)
                 }
@@ -429,14 +431,12 @@ impl Machine {
     fn bytes_of(&self, name: &str, entry: &Entry) -> BytesOf {
         match (&self.sysroot, &entry.dev) {
             (Some(root), _) => BytesOf::Copy(root.join("dev").join(name)),
-            (None, _) if self.is_suspended(name, 0) => {
-                BytesOf::Not("it is suspended: a read would wait for it")
-            }
+            (None, _) if self.is_suspended(name, 0) => BytesOf::Not("it is suspended: a read would block"),
             (None, Some(_)) if self.no_wake && !matches!(standby::found(&entry.directory), Ok(None)) => {
                 BytesOf::Not("a disk below it is in standby")
             }
             (None, Some(dev)) => BytesOf::Node(dev.clone()),
-            (None, None) => BytesOf::Not("the kernel does not tell its number"),
+            (None, None) => BytesOf::Not("the kernel does not report its number"),
         }
     }
 

@@ -38,11 +38,11 @@ impl RemoteError {
 pub enum FetchError {
     #[error("timed out after {} seconds (--time-limit)", limit.as_secs())]
     TimedOut { limit: Duration },
-    #[error("{host} does not answer in time")]
+    #[error("{host} did not answer in time")]
     Slow { host: String },
-    #[error("more than {limit} would have to be received: fetch it, and check the file")]
+    #[error("more than {limit} would have to be received: download it, and check the file")]
     TooMuch { limit: ByteCount },
-    #[error("the host {host} is not known")]
+    #[error("unknown host {host}")]
     UnknownHost { host: String },
     #[error("the connection to {host} failed")]
     Connection {
@@ -51,22 +51,23 @@ pub enum FetchError {
         source: io::Error,
     },
     #[error(
-        "this machine has no certificates to check {host} with: install ca-certificates, or name a file of them in SSL_CERT_FILE"
+        "this machine has no certificates to verify {host}: install ca-certificates, or set SSL_CERT_FILE \
+         to a file of certificates"
     )]
     NoCertificates { host: String },
-    #[error("{host} does not speak HTTP as expected: {what}")]
+    #[error("{host} sent an invalid HTTP answer: {what}")]
     Protocol { host: String, what: String },
-    #[error("{host} answers {status}{}{}", code.as_ref().map_or_else(String::new, |code| format!(" ({code})")), hint.map_or_else(String::new, |hint| format!(": {hint}")))]
+    #[error("{host} answered {status}{}{}", code.as_ref().map_or_else(String::new, |code| format!(" ({code})")), hint.map_or_else(String::new, |hint| format!(": {hint}")))]
     Status { host: String, status: String, code: Option<String>, hint: Option<&'static str> },
     #[error("the bucket is in the region {region}: set AWS_REGION")]
     Region { region: String },
-    #[error("{host} ignores ranges: the whole object would have to be fetched{}", len.map_or_else(String::new, |len| format!(", {len}")))]
+    #[error("{host} ignores ranges: the whole object would have to be downloaded{}", len.map_or_else(String::new, |len| format!(", {len}")))]
     NoRanges { host: String, len: Option<ByteCount> },
-    #[error("{host} sends another range than bytes {first} to {last}: {what}")]
+    #[error("{host} sent a different range than bytes {first} to {last}: {what}")]
     WrongRange { host: String, first: u64, last: u64, what: String },
-    #[error("{host} sends {have} bytes, and said that it sends {want}")]
+    #[error("{host} sent {have} bytes, but announced {want}")]
     WrongLength { host: String, have: String, want: u64 },
-    #[error("it changed while it was read ({what}): check it again")]
+    #[error("it changed while it was being read ({what}): check it again")]
     Changed { what: &'static str },
     #[error("is empty (0 bytes)")]
     Empty,

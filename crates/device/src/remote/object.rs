@@ -71,11 +71,13 @@ impl Object {
         cache.keep(0, &bytes);
         let mut remarks = Vec::new();
         if is_open(scheme) {
-            remarks.push("fetched by HTTP without TLS: anybody on the way could have changed it");
+            remarks.push("read over HTTP without TLS: it could have been altered in transit");
         }
         if version.etag.is_none() && version.modified.is_none() {
-            remarks
-                .push("the server names no version (ETag, Last-Modified): changes meanwhile are not noticed");
+            remarks.push(
+                "the server gives no version (ETag, Last-Modified): changes during the check are not \
+                 noticed",
+            );
         }
         let (cache, failure) = (Mutex::new(cache), OnceLock::new());
         Ok(Self(Arc::new(Inner { source, budget, version, cache, failure, remarks })))

@@ -74,7 +74,7 @@ impl Service {
     fn answer(&self, budget: &Budget, request: &HttpRequest) -> Result<HttpResponse, FetchError> {
         let host = host_of(request.uri());
         if request.uri().scheme_str() != Some("https") && !self.allows_http {
-            let what = format!("{host} is asked without TLS, which is not allowed");
+            let what = format!("requests to {host} without TLS are not allowed");
             let hint = "AWS_ALLOW_HTTP, GOOGLE_ALLOW_HTTP or AZURE_ALLOW_HTTP=true allows it";
             return Err(FetchError::Store { what, hint: Some(hint) });
         }

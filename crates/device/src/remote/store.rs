@@ -75,7 +75,7 @@ impl Store {
     ) -> Result<Part, FetchError> {
         let path = Path::parse(key).ok().filter(|path| path.as_ref() == key);
         let invalid = || FetchError::Store {
-            what: "keys with empty parts, '.' or '..' between slashes are not read".to_owned(),
+            what: "keys with empty parts, '.' or '..' between slashes are not supported".to_owned(),
             hint: None,
         };
         let path = path.ok_or_else(invalid)?;
@@ -126,13 +126,16 @@ impl Store {
 const fn hint(scheme: Scheme) -> &'static str {
     match scheme {
         Scheme::Gs => {
-            "GOOGLE_APPLICATION_CREDENTIALS names a file of credentials; GOOGLE_SKIP_SIGNATURE=true reads public objects"
+            "set GOOGLE_APPLICATION_CREDENTIALS to a file of credentials, or GOOGLE_SKIP_SIGNATURE=true \
+             for public objects"
         }
         Scheme::Az => {
-            "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY name the account; AZURE_SKIP_SIGNATURE=true reads public objects"
+            "set AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY, or AZURE_SKIP_SIGNATURE=true \
+             for public objects"
         }
         Scheme::S3 | Scheme::Https | Scheme::Http => {
-            "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY name the account; AWS_SKIP_SIGNATURE=true reads public objects"
+            "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_SKIP_SIGNATURE=true for public \
+             objects"
         }
     }
 }

@@ -219,7 +219,7 @@ fn absurd_qcow2_headers_are_reported_with_their_byte() {
             vec![(40, &[0, 0, 0, 0, 0, 0, 2, 0])],
             "byte 40: the L1 table at byte 512 is not in the file, or not on",
         ),
-        (vec![(72, &[0x80])], "byte 72: a feature that is not known"),
+        (vec![(72, &[0x80])], "byte 72: an unknown feature"),
         (vec![(79, &[4])], "byte 72: a data file without a name"),
         (two((79, &[8]), (104, &[2])), "byte 104: compression type 2"),
         (two((79, &[16]), (20, &[0, 0, 0, 12])), "byte 20: clusters too small"),
@@ -234,7 +234,7 @@ fn absurd_qcow2_headers_are_reported_with_their_byte() {
         (vec![(65_536, &[0x00, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0])], "the medium ends at byte 131072"),
         (
             vec![(65_536, &[0, 0, 0, 0, 0, 0, 2, 0])],
-            "byte 65536: an L2 table at byte 512, between two clusters",
+            "byte 65536: an L2 table at byte 512, not on a cluster boundary",
         ),
         // The L1 table is its own L2 table; then its entry is also a compressed cluster.
         (vec![(65_536, &[0, 0, 0, 0, 0, 1, 0, 0])], ""),
@@ -328,7 +328,7 @@ fn absurd_descriptors_are_reported_with_their_byte() {
         (format!("RW 1 FLAT \"a\" {}\n", u64::MAX / 512), "byte 22: the extent line"),
         (format!("RW {0} ZERO\nRW {0} ZERO\n", u64::MAX / 1024 - 1), "too many extents"),
         (many, "too many extents"),
-        ("#".repeat(2 << 20), "too long for a descriptor of one"),
+        ("#".repeat(2 << 20), "too long for a VMDK descriptor"),
         (
             "RW 9 FLAT \"/etc/passwd\" 0\n".to_owned(),
             "needs the extent file /etc/passwd, which is not opened",

@@ -183,21 +183,24 @@ pub enum Problem {
     GptPastEnd { at: ByteOffset },
     #[error("primary and backup GPT are both intact but differ, first at byte {at}; the primary was used")]
     GptCopiesDiffer { at: ByteOffset },
-    #[error("the MBR announces a GPT, but there is none at byte {at} nor at the end")]
+    #[error("the MBR announces a GPT, but there is none at byte {at} or at the end")]
     ProtectiveWithoutGpt { at: ByteOffset },
     /// There is a GPT and it was read, but no MBR entry protects it: Linux does not see it.
     #[error("a GPT without a protective MBR entry (byte {at}): the kernel does not see it")]
     NoProtectiveMbr { at: ByteOffset },
     #[error(
-        "entry {slot} of the hybrid MBR (byte {at}) lists bytes {start} to {end}, which are not a partition of the GPT: systems that read the MBR see another disk than those that read the GPT"
+        "entry {slot} of the hybrid MBR (byte {at}) lists bytes {start} to {end}, which are not a \
+         partition of the GPT: systems that read the MBR see different partitions"
     )]
     HybridDiffers { slot: u32, at: ByteOffset, start: ByteOffset, end: ByteOffset },
     #[error(
-        "the table (byte {at}) counts in {table}-byte sectors, but here the disk has {device}-byte ones: other tools see no partition table, or a wrong one"
+        "the table (byte {at}) counts in {table}-byte sectors, but the disk has {device}-byte ones: other \
+         tools see no partition table, or a wrong one"
     )]
     OtherBlockSize { table: BlockSize, device: BlockSize, at: ByteOffset },
     #[error(
-        "the extended boot record at byte {at} links back to an earlier one; logical partitions behind it are not seen"
+        "the extended boot record at byte {at} links back to an earlier one; logical partitions after it \
+         are not seen"
     )]
     EbrLoop { at: ByteOffset },
     /// An EBR links to, or lists, something outside the extended partition or the disk. A link that is still
@@ -207,7 +210,8 @@ pub enum Problem {
     )]
     EbrOutOfRange { at: ByteOffset, to: ByteOffset },
     #[error(
-        "the block at byte {at} should be an extended boot record, but cannot be read or has no 0x55AA signature; logical partitions behind it are not seen"
+        "the block at byte {at} should be an extended boot record, but cannot be read or has no 0x55AA \
+         signature; logical partitions after it are not seen"
     )]
     EbrBadSignature { at: ByteOffset },
     #[error("there are more than {MAX_PARTITIONS} partitions; those from byte {at} on are not listed")]
@@ -219,7 +223,8 @@ pub enum Problem {
     #[error("reaches past the end of the disk, from byte {at} on")]
     OutOfRange { number: u32, at: ByteOffset },
     #[error(
-        "the {content} in it records a size of {recorded}, {} more than there is room for: its data may lie behind the end",
+        "the {content} in it records a size of {recorded}, {} more than there is room for: its data may \
+         reach past the end",
         .recorded.saturating_sub(*.len)
     )]
     CutShort { number: Option<u32>, content: Content, at: ByteOffset, recorded: ByteCount, len: ByteCount },

@@ -295,7 +295,7 @@ fn partition(entry: &RawEntry, block: BlockSize) -> Result<Partition, String> {
     let counted = blocks_before_last.get().checked_add(1).map(LbaCount::new);
     let counted = counted.and_then(|count| Some((count, Span::of_blocks(start, count, block)?)));
     let (count, span) =
-        counted.ok_or_else(|| format!("its end (LBA {last}) cannot be counted in bytes in 64 bits"))?;
+        counted.ok_or_else(|| format!("its end (LBA {last}) does not fit in 64 bits as a byte offset"))?;
     Ok(Partition {
         number: entry.number,
         start,

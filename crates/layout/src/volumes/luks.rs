@@ -18,7 +18,7 @@ use crate::model::layer::{Facts, Luks};
 use crate::reader::Fault;
 
 /// The remark on a container whose payload cannot be read.
-pub(crate) const SEALED: &str = "encrypted: what is in it is not seen offline";
+pub(crate) const SEALED: &str = "encrypted: its contents are not visible offline";
 
 const FIRST_MAGIC: &[u8] = b"LUKS\xBA\xBE";
 const SECOND_MAGIC: &[u8] = b"SKUL\xBA\xBE";
@@ -111,7 +111,7 @@ fn version_2(medium: &dyn Medium, binary: &[u8], at: u64) -> Result<Header, Stri
         return Err(format!("there is none at byte {at}"));
     }
     if be16(binary, 6) != 2 {
-        return Err(format!("version {} is not known", be16(binary, 6)));
+        return Err(format!("unknown version {}", be16(binary, 6)));
     }
     if be64(binary, 256) != at {
         return Err(format!("it says that it starts at byte {}", be64(binary, 256)));
@@ -149,8 +149,9 @@ fn from_segments(label: String, uuid: String, segments: &[Segment]) -> Header {
         remarks.push(remark.to_owned());
     }
     if used().any(|segment| segment.has_integrity) {
-        remarks
-            .push("its payload goes through dm-integrity, whose own header and tags stand there".to_owned());
+        remarks.push(
+            "its payload goes through dm-integrity, which has its own header and tags there".to_owned(),
+        );
     }
     let payload = used().filter_map(|segment| segment.offset).min();
     if payload.is_none() {

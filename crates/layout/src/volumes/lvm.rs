@@ -50,7 +50,7 @@ pub(super) fn read(medium: &dyn Medium) -> Result<Volume, Fault> {
     let mut remarks = Vec::new();
     let mut pv = Pv::default();
     let Some(label) = Label::find(&head) else {
-        remarks.push("its label makes no sense".to_owned());
+        remarks.push("its label is invalid".to_owned());
         return Ok(volume(pv, "", Provides::Nothing, remarks));
     };
     let uuid = String::from_utf8_lossy(&label.uuid).into_owned();
@@ -67,7 +67,7 @@ pub(super) fn read(medium: &dyn Medium) -> Result<Volume, Fault> {
     pv.vg = straddle_device::shown::printable(&group.name);
     pv.extent_size = group.extent_size();
     let Some(ours) = group.volume_with(&label.uuid) else {
-        remarks.push("its volume group does not list it: what it holds is not followed".to_owned());
+        remarks.push("its volume group does not list it: its contents are not followed".to_owned());
         return Ok(volume(pv, &uuid, Provides::Nothing, remarks));
     };
     pv.data_start = ByteOffset::new(super::sectors(ours.pe_start));
@@ -135,7 +135,10 @@ impl Label {
     /// Reads the volume group from the first usable metadata area.
     fn group(&self, medium: &dyn Medium, remarks: &mut Vec<String>) -> Option<Group> {
         if self.metadata_areas.is_empty() {
-            remarks.push("it has no metadata of its own: what it holds is listed elsewhere".to_owned());
+            remarks.push(
+                "it has no metadata of its own: its contents are listed on another physical volume"
+                    .to_owned(),
+            );
         }
         for (start, _) in &self.metadata_areas {
             match read_group(medium, *start, remarks) {
@@ -164,7 +167,7 @@ fn read_group(medium: &dyn Medium, start: u64, remarks: &mut Vec<String>) -> Res
         return Ok(None);
     }
     if size > MAX_TEXT {
-        return Err(format!("its text is said to have {size} bytes, more than {MAX_TEXT}"));
+        return Err(format!("its text claims a size of {size} bytes, more than {MAX_TEXT}"));
     }
     let text = read_ring(medium, start, le64(&header, 32), (offset, size))?;
     if crc(&text) != sum {
@@ -182,7 +185,7 @@ fn read_ring(
     area: u64,
     (offset, size): (u64, u64),
 ) -> Result<Vec<u8>, String> {
-    let nonsense = || format!("its text is said to be at byte {offset} of an area of {area} bytes");
+    let nonsense = || format!("its text claims to be at byte {offset} of an area of {area} bytes");
     let to_end = area.checked_sub(offset).filter(|_| offset >= AREA_HEADER).ok_or_else(nonsense)?;
     let first = size.min(to_end);
     if size - first > offset - AREA_HEADER {

@@ -189,15 +189,15 @@ fn overlaps_are_capped_and_neighbours_are_none() {
 fn absurd_arrays_are_damage() {
     let gpt = Gpt::sample(512);
     for (count, size, why) in [
-        (u32::MAX, 128, "absurd"),
-        (u32::MAX, u32::MAX - 7, "entry"),
-        (1 << 16 | 1, 128, "absurd"),
+        (u32::MAX, 128, "too large"),
+        (u32::MAX, u32::MAX - 7, "entries of"),
+        (1 << 16 | 1, 128, "too large"),
         (1 << 16, 128, "past the end"),
-        (0, 128, "no entry"),
-        (128, 0, "entry"),
-        (128, 120, "entry"),
-        (128, 132, "entry"),
-        (1, 1 << 20, "entry"),
+        (0, 128, "no entries"),
+        (128, 0, "entries of"),
+        (128, 120, "entries of"),
+        (128, 132, "entries of"),
+        (1, 1 << 20, "entries of"),
     ] {
         let mut image = gpt.build();
         put(&mut image, 512 + 80, &count.to_le_bytes());

@@ -81,7 +81,7 @@ pub struct Completion {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum Refusal {
-    #[error("the request at byte {offset} asks for no bytes at all")]
+    #[error("the request at byte {offset} has a length of 0")]
     Empty { offset: u64 },
     #[error("byte {offset}, length {length}: not whole logical sectors of {sector} bytes")]
     NotWholeSectors { offset: u64, length: u64, sector: u64 },

@@ -135,8 +135,8 @@ impl Machine {
                 continue;
             }
             found.tell(match but {
-                None => format!("it is the file behind {}", consumer.label),
-                Some(_) => format!("the file below it is behind {}, too", consumer.label),
+                None => format!("it is the backing file of {}", consumer.label),
+                Some(_) => format!("the file below it also backs {}", consumer.label),
             });
             if let Some(device) = &consumer.device {
                 self.find_above(device, found);
@@ -275,7 +275,7 @@ impl Machine {
     fn find_consumers(&self, name: &str, but: Option<&str>, found: &mut Found) {
         for consumer in self.consumers_of(name) {
             if but.is_none() || consumer.device.as_deref() != but {
-                found.tell(format!("{name} is the device behind {}", consumer.label));
+                found.tell(format!("{name} is the backing device of {}", consumer.label));
             }
         }
     }

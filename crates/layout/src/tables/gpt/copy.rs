@@ -44,21 +44,21 @@ impl fmt::Display for Flaw {
             Self::NoSignature => write!(f, "there is no \"EFI PART\" signature"),
             Self::HeaderSize(size) => write!(f, "the header says that it is {size} bytes long"),
             Self::HeaderCrc { stored, computed } => {
-                write!(f, "the header's CRC is {stored:08x}, its bytes make {computed:08x}")
+                write!(f, "the header's CRC is {stored:08x}, but should be {computed:08x}")
             }
             Self::MyLba { says, stands } => {
-                write!(f, "the header says that it stands at LBA {says}, but it is at {stands}")
+                write!(f, "the header says that it is at LBA {says}, but it is at {stands}")
             }
             Self::Usable { first, last } => {
                 write!(f, "the usable area ends (LBA {last}) before it starts (LBA {first})")
             }
-            Self::EntrySize(size) => write!(f, "an entry of {size} bytes is none that the format allows"),
-            Self::NoEntries => write!(f, "the array has room for no entry"),
-            Self::ArrayAbsurd(bytes) => write!(f, "an array of {bytes} bytes is absurd"),
-            Self::ArrayPastEnd => write!(f, "the array of entries lies past the end of the disk"),
+            Self::EntrySize(size) => write!(f, "entries of {size} bytes are not allowed"),
+            Self::NoEntries => write!(f, "the array has no entries"),
+            Self::ArrayAbsurd(bytes) => write!(f, "an array of {bytes} bytes is too large"),
+            Self::ArrayPastEnd => write!(f, "the array of entries is past the end of the disk"),
             Self::ArrayUnreadable(fault) => write!(f, "the array of entries cannot be read: {fault}"),
             Self::ArrayCrc { stored, computed } => {
-                write!(f, "the CRC of the entries is {stored:08x}, their bytes make {computed:08x}")
+                write!(f, "the CRC of the entries is {stored:08x}, but should be {computed:08x}")
             }
         }
     }

@@ -111,7 +111,7 @@ impl Group {
             }
         }
         if group.name.is_empty() {
-            return Err(group.remarks.pop().unwrap_or_else(|| "it names no volume group".to_owned()));
+            return Err(group.remarks.pop().unwrap_or_else(|| "it contains no volume group".to_owned()));
         }
         if !path.is_empty() && group.remarks.is_empty() {
             group.remarks.push(broken(text.len(), "}"));
@@ -119,7 +119,7 @@ impl Group {
         if group.items > MAX_ITEMS {
             group
                 .remarks
-                .push(format!("its metadata lists more than {MAX_ITEMS} things; the rest is left out"));
+                .push(format!("its metadata lists more than {MAX_ITEMS} items; the rest are left out"));
         }
         for logical in &mut group.logical {
             logical.segments.sort_by_key(|segment| segment.start);

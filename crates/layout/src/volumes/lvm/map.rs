@@ -179,20 +179,18 @@ impl<'g> Mapper<'g> {
         let mut remarks = Vec::new();
         let first = logical.segments.first().map(|segment| segment.kind.as_str()).unwrap_or_default();
         match first {
-            "thin" => {
-                remarks.push("thin: where its blocks lie is written in its pool, which is not followed")
-            }
-            "thin-pool" | "cache-pool" => remarks.push("a pool: what lies in it belongs to its thin volumes"),
-            "snapshot" => remarks.push("a snapshot: only what has changed since is stored here"),
-            "cache" | "writecache" => remarks.push("cached: what was written last may be in the cache only"),
+            "thin" => remarks.push("thin: its blocks are mapped by its pool, which is not followed"),
+            "thin-pool" | "cache-pool" => remarks.push("a pool: its contents belong to its thin volumes"),
+            "snapshot" => remarks.push("a snapshot: only the changes since then are stored here"),
+            "cache" | "writecache" => remarks.push("cached: recent writes may be only in the cache"),
             _ if is_followed(first) && start.is_none() => {
-                remarks.push("it does not begin on this physical volume: what it holds is not seen here");
+                remarks.push("it does not start on this physical volume: its contents are not visible here");
             }
             _ if is_followed(first) => {}
-            _ => remarks.push("its type of segment is not known here: what it holds is not followed"),
+            _ => remarks.push("unknown segment type: its contents are not followed"),
         }
         if self.steps.get() == 0 {
-            remarks.push("the volumes of this group refer to each other too often: not all was followed");
+            remarks.push("the volumes of this group refer to each other too often: not all are followed");
         }
         remarks.into_iter().map(str::to_owned).collect()
     }

@@ -120,7 +120,7 @@ fn a_mount_is_found_through_loops_and_mappings() {
     }
     // A device set up over the target is a use of the target. The device that the target stands on is not a
     // user of it.
-    assert!(machine.uses_of_device("vda2").contains(&"vda2 is the device behind /dev/loop0".to_owned()));
+    assert!(machine.uses_of_device("vda2").contains(&"vda2 is the backing device of /dev/loop0".to_owned()));
     assert!(!machine.uses_of_device("loop1").iter().any(|used| used.contains("behind")));
 }
 
@@ -138,8 +138,11 @@ fn the_users_of_a_file_are_those_of_any_of_its_names() {
     let files: Vec<(&str, &str)> = DISKS.iter().chain(&more).copied().collect();
     let (_folder, machine) = machine(&files);
     let file = Backing::File(None, PathBuf::from("/srv/disk.img"));
-    let wanted =
-        ["it is the file behind /dev/loop0", "it is the file behind /dev/loop1", "loop1 is mounted at /mnt"];
+    let wanted = [
+        "it is the backing file of /dev/loop0",
+        "it is the backing file of /dev/loop1",
+        "loop1 is mounted at /mnt",
+    ];
     assert_eq!(machine.uses_of_file(&file), wanted);
     let of_loop = machine.uses_of_device("loop0");
     assert!(of_loop.iter().any(|used| used.contains("behind /dev/loop1")), "{of_loop:?}");
