@@ -284,7 +284,7 @@ fn owner_writes(dir: &Dir, start: &dyn Fn(&Path) -> Command, cut: bool) -> (Path
     refused(
         &ended,
         &[
-            "changed during the run",
+            "during the run",
             "nothing was restored",
             "since 20",
             "UTC may have been overwritten",
@@ -337,7 +337,7 @@ fn kept_until_settled(dir: &Dir, path: &Path, bytes: &[u8], cut: bool) {
     );
     assert!(fs::read(path).unwrap() == now && complete(dir) == 1, "{}", transcript(&shown));
     if !cut {
-        assert!(transcript(&shown).contains("The run began to write at 20"), "{}", transcript(&shown));
+        assert!(transcript(&shown).contains("The run started to write at 20"), "{}", transcript(&shown));
         let forced = restore(&["--force"]);
         assert_eq!(forced.status.code(), Some(0), "{}", transcript(&forced));
         assert!(fs::read(path).unwrap() == bytes && journals(dir).is_empty());
@@ -537,7 +537,7 @@ fn reads_that_fail_for_a_moment_do_not_cost_what_others_wrote() {
         (done, fs::read_to_string(log).unwrap().lines().filter(|line| line.contains("pread64(")).count())
     };
     let (shown, reads) = restore(None);
-    refused(&shown, &["left alone"]);
+    refused(&shown, &["were not restored"]);
     let mut beside = 0;
     for first in 1..=reads {
         // The whole piece, then also a part of it; and finally one sector for good. Unless every case is tried, one of
@@ -549,7 +549,7 @@ fn reads_that_fail_for_a_moment_do_not_cost_what_others_wrote() {
             let (done, _) = restore(Some((first, count)));
             assert!(fs::read(&path).unwrap() == theirs, "{first}, {count}: {}", transcript(&done));
             assert!(complete(&dir) > 0, "{first}, {count}: {}", transcript(&done));
-            beside += usize::from(transcript(&done).contains("cannot be read: left alone as well"));
+            beside += usize::from(transcript(&done).contains("cannot be read, and were not restored either"));
         }
     }
     assert!(beside > 0, "nothing was unreadable beside what they wrote");

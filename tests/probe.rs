@@ -129,7 +129,7 @@ fn check_tells_what_a_missed_boundary_costs() {
 fn a_budget_that_is_too_small_is_said_to_be() {
     let report = json("probe", &["probe", "drive:640gb-512n", "--max-write", "1MiB", "--json"]);
     assert!(report["unit"].get("value").is_none());
-    assert!(report["unit"]["why"].as_str().unwrap().contains("as much was written as is allowed"));
+    assert!(report["unit"]["why"].as_str().unwrap().contains("the limit of written bytes was reached"));
     let report = json("probe", &["probe", "drive:640gb-512n", "--time", "1", "--json"]);
     assert!(report["unit"].get("value").is_none());
 }
@@ -191,7 +191,7 @@ fn what_is_too_small_or_too_full_is_refused_with_its_own_figures() {
             assert_ne!(said.status.code(), Some(0), "{transcript}");
             assert!(!transcript.contains(&u64::MAX.to_string()), "{transcript}");
             assert!(
-                size == 0 || transcript.contains(&format!("{size} bytes, and 2097152 are the least")),
+                size == 0 || transcript.contains(&format!("{size} bytes, but at least 2097152 are needed")),
                 "{transcript}"
             );
         }

@@ -167,7 +167,7 @@ fn owner_writes(target: &Path, journals: &Path, bytes: &[u8], drawn: u64, again:
     let transcript = restored(journals, &[], 4);
     assert!(fs::read(target).unwrap() == changed, "{again}: {transcript}");
     assert!(
-        transcript.contains("left alone") && transcript.contains(&(at / 512 * 512).to_string()),
+        transcript.contains("were not restored") && transcript.contains(&(at / 512 * 512).to_string()),
         "{again}: {transcript}"
     );
     let folder = format!("straddle bench --restore --journals {} --force", quote_path(journals));

@@ -98,11 +98,7 @@ fn what_is_wrong_with_a_trace_is_reported_with_its_line() {
     let dir = TempDir::new().unwrap();
     let header = "time,op,offset,length\n";
     for (name, text, says) in [
-        (
-            "format.csv",
-            "1,R,0,4096\n".to_owned(),
-            "format.csv:1 (byte 0): the first line is of no known trace format",
-        ),
+        ("format.csv", "1,R,0,4096\n".to_owned(), "format.csv:1 (byte 0): unknown trace format"),
         (
             "column.csv",
             "time,op,offset\n0,R,0\n".to_owned(),

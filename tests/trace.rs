@@ -207,9 +207,9 @@ fn what_cannot_be_read_is_named_with_its_line() {
     let missing = dir.path().join("none").to_str().unwrap().to_owned();
     for (arguments, message, code) in [
         (vec!["trace", &wrong], "wrong.csv:2 (byte 13): offset = \"x\"", 3),
-        (vec!["trace", &unknown], "unknown.csv:1 (byte 0): the first line is of no known trace format", 3),
+        (vec!["trace", &unknown], "unknown.csv:1 (byte 0): unknown trace format", 3),
         (vec!["trace", &far], "far.csv:1 (byte 0): byte 18446744073709551615", 3),
-        (vec!["trace", &wrong, "--columns", "speed=1"], "there is no quantity \"speed\"", 2),
+        (vec!["trace", &wrong, "--columns", "speed=1"], "unknown quantity \"speed\"", 2),
         (vec!["trace", &wrong, "--columns", "op=kind"], "there is no column \"kind\"", 3),
         (vec!["trace", &wrong, "--merge-within", "2h"], "must be a time up to an hour", 2),
         (vec!["trace", &wrong, "--csv", "--json"], "cannot be used with", 2),

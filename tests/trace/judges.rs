@@ -192,7 +192,7 @@ fn a_table_with_wrong_columns_or_values_is_named_with_its_row() {
     wrong("('R', 'a', 512)", &[], "the column \"offset\" is of type");
     wrong("('R', 0, 512)", &["--columns", "op=kind"], "there is no column \"kind\"");
     wrong("('R', 0, 512)", &["--merge-within", "1ms"], "there is no column \"time\"");
-    wrong("(1, 0, 512)", &[], "is not an operation; op=COLUMN:READ/WRITE in the map of columns (--columns)");
+    wrong("(1, 0, 512)", &[], "is not an operation; give the values with --columns op=COLUMN:READ/WRITE");
     let mut bytes = fs::read(&path).unwrap();
     let end = bytes.len();
     bytes.truncate(end - 9);

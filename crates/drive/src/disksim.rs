@@ -31,7 +31,7 @@ pub const LARGEST_FILE: u64 = 4 << 20;
 pub enum ImportError {
     #[error("cannot read {file}")]
     Unreadable { file: String, source: io::Error },
-    #[error("{file}:{line}: {named:?} is not the name of a file in the same folder")]
+    #[error("{file}:{line}: {named:?} is not a file in the same directory")]
     Elsewhere { file: String, line: usize, named: String },
     #[error("{file}:{line}: {message}")]
     Syntax { file: String, line: usize, message: String },

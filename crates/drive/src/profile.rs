@@ -137,19 +137,19 @@ pub struct Knob {
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum ProfileError {
-    #[error("no modelled drive is called {name:?}; `straddle drive list` names them{}", Suggest(suggestion.as_deref()))]
+    #[error("there is no modelled drive {name:?}; `straddle drive list` lists them{}", Suggest(suggestion.as_deref()))]
     Unknown { name: String, suggestion: Option<String> },
     #[error("cannot read the profile {}", path.display())]
     Unreadable { path: PathBuf, source: std::io::Error },
-    #[error("the base {base} is a file; a profile that is not a file itself may only have a shipped base")]
+    #[error("the base {base} is a file, but only a profile that is itself a file may have such a base")]
     NotShipped { base: String },
-    #[error("{} is not below {}, and is not read", path.display(), folder.display())]
+    #[error("{} is outside of {}, and is not read", path.display(), folder.display())]
     Elsewhere { path: PathBuf, folder: PathBuf },
     #[error("profile {name}: {message}")]
     Syntax { name: String, message: String },
-    #[error("the drive {name} has no option {option:?}; it has {}", Listed(known))]
+    #[error("the drive {name} has no option {option:?}; its options are {}", Listed(known))]
     UnknownOption { name: String, option: String, known: Vec<String> },
-    #[error("profile {name}: its bases lead back to itself")]
+    #[error("profile {name}: its bases form a loop")]
     Circular { name: String },
     #[error("profile {name}: {key} = {value}: {reason}")]
     Impossible { name: String, key: String, value: String, reason: String },

@@ -43,8 +43,10 @@ pub(crate) fn run(arguments: &LabArguments) -> Result<Exit> {
             output_file::folder_of(path).canonicalize().is_ok_and(|place| place.starts_with(&folder))
         };
         if let Some(path) = named.into_iter().find(is_in) {
-            let text =
-                format!("{}: guests write to this folder (--output): name a file elsewhere", path.display());
+            let text = format!(
+                "{}: guests write to this directory (--output): give a file elsewhere",
+                path.display()
+            );
             return Err(UsageError(text).into());
         }
     }
@@ -250,7 +252,7 @@ fn drives(arguments: &LabArguments) -> Result<Vec<GuestDrive>> {
 }
 
 fn folder(path: &Path) -> Result<PathBuf> {
-    let failure = || format!("{}: no folder to share with the guest", path.display());
+    let failure = || format!("{}: not a directory that can be shared with the guest", path.display());
     let path = path.canonicalize().with_context(failure)?;
     if path.is_dir() { Ok(path) } else { Err(anyhow::anyhow!(failure())) }
 }

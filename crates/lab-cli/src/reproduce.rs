@@ -182,7 +182,7 @@ fn cache(arguments: &ReproduceArguments) -> Result<PathBuf> {
     let folder =
         arguments.cache.clone().or_else(|| usual().map(|cache| cache.join("straddle").join("inputs")));
     folder.ok_or_else(|| {
-        UsageError("this user has no home folder to keep inputs in: give --cache DIR".to_owned()).into()
+        UsageError("this user has no home directory for inputs: give --cache DIR".to_owned()).into()
     })
 }
 

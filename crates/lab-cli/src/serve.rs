@@ -71,7 +71,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<Exit> {
         output::print(&text::serve::summary(&serve))?;
     }
     if ending == Ending::PowerCut {
-        output::complain("the power was cut: the contents are what was on the medium");
+        output::complain("the power was cut: only what was on the medium is left");
         return Ok(Exit::Failed);
     }
     Ok(Exit::Success)

@@ -51,7 +51,7 @@ pub(crate) enum Values {
 pub enum ColumnsError {
     #[error("{part:?} is not of the form QUANTITY=COLUMN or QUANTITY=COLUMN:UNIT")]
     Form { part: String },
-    #[error("there is no quantity {name:?}: it is time, op, offset, length or volume")]
+    #[error("unknown quantity {name:?}: use time, op, offset, length or volume")]
     Quantity { name: String },
     #[error("{unit:?} is not a unit of {quantity}: {known}")]
     Unit { unit: String, quantity: &'static str, known: &'static str },

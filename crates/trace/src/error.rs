@@ -8,7 +8,7 @@ use crate::reader::Numbered;
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum TraceError {
-    #[error("{name}: cannot read the trace{}", byte.map(|byte| format!(" from byte {byte} of its contents on")).unwrap_or_default())]
+    #[error("{name}: cannot read the trace{}", byte.map(|byte| format!(" from byte {byte} on")).unwrap_or_default())]
     Read { name: String, byte: Option<u64>, source: std::io::Error },
     #[error("{name}{}", place.of(*line, *byte))]
     Line { name: String, place: Numbered, line: u64, byte: Option<u64>, source: LineError },
@@ -21,7 +21,8 @@ pub enum TraceError {
     #[error("{name}: cannot write the trace")]
     Write { name: String, source: WriteError },
     #[error(
-        "{name}: each request follows the completion of the one before, so there is never more than one; a queue depth of {depth} needs the open loop"
+        "{name}: in a closed loop only one request is outstanding at a time; a queue depth of {depth} \
+         needs the open loop"
     )]
     Depth { name: String, depth: u32 },
 }
@@ -40,16 +41,20 @@ straddle_units::error_kind! {
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum LineError {
     #[error(
-        "the first line is of no known trace format: neither a CSV header (time, op, offset, length) nor another that --format lists; --columns tells where the columns of another table are"
+        "unknown trace format: the first line is neither a CSV header (time, op, offset, length) nor one \
+         of a format that --format lists; for another table, give its columns with --columns"
     )]
     Unknown,
     #[error("it is not in the format {format}")]
     NotBinary { format: &'static str },
-    #[error("a Parquet file ends with its directory, so it cannot be read from a pipe or from a packed file")]
+    #[error(
+        "a Parquet file has its directory at the end, so it cannot be read from a pipe or a compressed \
+         file"
+    )]
     Piped,
     #[error("the trace ends inside this record")]
     Cut,
-    #[error("its first four bytes are {magic:#010x}: no record of blktrace's version 7 begins so")]
+    #[error("its first four bytes are {magic:#010x}, which is not a record of blktrace version 7")]
     Magic { magic: u32 },
     #[error(transparent)]
     Columns(TableError),
@@ -57,20 +62,19 @@ pub enum LineError {
     Missing { column: &'static str, fields: usize },
     #[error("{column} = {value:?}: {reason}")]
     Field { column: &'static str, value: String, reason: &'static str },
-    #[error("longer than {limit} bytes: no known format of traces has such lines")]
+    #[error("a line longer than {limit} bytes, which no known trace format has")]
     Long { limit: usize },
-    #[error("more than {most} volumes: is this the column of the volume?")]
+    #[error("more than {most} volumes: check the volume column")]
     Volumes { most: usize },
     #[error("the volume's name is longer than {limit} bytes")]
     LongName { limit: usize },
     #[error("byte {offset}, length {length}: past the end of any disk")]
     TooFar { offset: u64, length: u64 },
-    #[error(
-        "not text (UTF-8): a binary file, or one that is packed with something else than gzip, zstd or xz"
-    )]
+    #[error("not UTF-8 text: a binary file, or compressed with something other than gzip, zstd or xz")]
     NotText,
     #[error(
-        "byte {offset}, length {length}: past the end of the drive at byte {capacity}; --wrap brings it back to the beginning"
+        "byte {offset}, length {length}: past the end of the drive at byte {capacity}; --wrap wraps such \
+         requests around to the start"
     )]
     PastEnd { offset: u64, length: u64, capacity: u64 },
     #[error(transparent)]
@@ -91,9 +95,9 @@ pub enum ParquetError {
     Invalid(parquet::errors::ParquetError),
     #[error(transparent)]
     Table(TableError),
-    #[error("{what} has {bytes} bytes, and no more than {most} are read")]
+    #[error("{what} has {bytes} bytes, more than the limit of {most}")]
     Large { what: &'static str, bytes: u64, most: u64 },
-    #[error("the row group says that it has {claimed} rows, and has {found}")]
+    #[error("the row group claims {claimed} rows, but has {found}")]
     Rows { claimed: u64, found: u64 },
     #[error("the file is damaged: {why}")]
     Damaged { why: String },
@@ -108,13 +112,11 @@ straddle_units::error_kind! {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum TableError {
-    #[error(
-        "there is no column {column:?}; the map of columns (--columns) says which one it is. There are: {present}"
-    )]
+    #[error("there is no column {column:?}: give its name with --columns. The columns are: {present}")]
     NoColumn { column: String, present: String },
-    #[error("there are two columns for {column:?}; the map of columns (--columns) says which one it is")]
+    #[error("there are two columns for {column:?}: choose one with --columns")]
     TwoColumns { column: &'static str },
-    #[error("a batch of it has {found} columns, and not {expected} as its schema")]
+    #[error("a batch has {found} columns, but the schema has {expected}")]
     Batch { found: usize, expected: usize },
     #[error("the column {column:?} is of type {kind}, which cannot be read as {what}")]
     Type { column: String, kind: String, what: &'static str },
@@ -131,7 +133,8 @@ pub enum WriteError {
     #[error(transparent)]
     Parquet(Box<dyn std::error::Error + Send + Sync>),
     #[error(
-        "fio's log is in the order of time, and request {line} is earlier than the one before it; sort the trace"
+        "fio's log must be in order of time, but request {line} is earlier than the one before it: sort \
+         the trace"
     )]
     Backwards { line: u64 },
     #[error("the volume's name {name:?} cannot be written: {why}")]

@@ -25,11 +25,13 @@ const MOST_REQUESTS: u64 = 1 << 60;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum StoredError {
-    #[error("these bytes are not a histogram of straddle")]
+    #[error("not a straddle histogram")]
     Magic,
     #[error("the histogram has version {found}, and this version of straddle reads {VERSION}")]
     Version { found: u8 },
-    #[error("the histogram is damaged or cut off: its checksum is {found:#010x}, and not {expected:#010x}")]
+    #[error(
+        "the histogram is damaged or truncated: its checksum is {found:#010x} instead of {expected:#010x}"
+    )]
     Checksum { found: u32, expected: u32 },
     #[error("byte {byte} of the histogram: {reason}")]
     Impossible { byte: usize, reason: &'static str },

@@ -38,10 +38,11 @@ pub enum SeekError {
     #[error("{milliseconds} ms over {distance} tracks is not a possible seek time")]
     Time { distance: u32, milliseconds: f64 },
     #[error(
-        "{shorter} tracks take {slower} but {longer} tracks only {faster}; for track-to-track, average and full stroke this means that the average is too near to one of the others"
+        "{shorter} tracks take {slower} but {longer} tracks only {faster}: if only track-to-track, average \
+         and full stroke are given, the average is too close to one of the others"
     )]
     Falling { shorter: u32, slower: Nanos, longer: u32, faster: Nanos },
-    #[error("the table's distances must rise, from at least 1; entry {index} does not")]
+    #[error("the table's distances must increase, from at least 1; entry {index} does not")]
     Order { index: usize },
 }
 

@@ -88,7 +88,7 @@ pub(super) fn read(model: &Fields<'_>) -> Result<Layout, ImportError> {
         }
         let sparing = sparing(&layout, surfaces, band.sectors_per_track, band.sectors(surfaces))?;
         if band.sectors(surfaces) / sparing.region(band.sectors_per_track) > MOST_PARTS as u64 {
-            return Err(layout.impossible("Sparing scheme used", "too many places with spares"));
+            return Err(layout.impossible("Sparing scheme used", "too many locations with spares"));
         }
         addresses(&band, sparing, along, surfaces, &mut parts);
         if parts.len() > MOST_PARTS {

@@ -109,10 +109,8 @@ impl<'a> Tokens<'a> {
 
     fn unexpected<T>(&self, wanted: &str) -> Result<T, SyntaxError> {
         match self.peek() {
-            Some(token) => {
-                self.fail(format!("{token:?} where {wanted} should stand", token = token.to_string()))
-            }
-            None => self.fail(format!("the file ends where {wanted} should stand")),
+            Some(token) => self.fail(format!("{token:?} instead of {wanted}", token = token.to_string())),
+            None => self.fail(format!("the file ends instead of {wanted}")),
         }
     }
 

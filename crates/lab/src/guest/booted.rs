@@ -116,7 +116,8 @@ impl Guest {
             .map_err(|error| match error.raw_os_error() {
                 Some(confine::NOTHING) => GuestError::Host {
                     what: "this machine can confine the guest neither by namespaces nor by Landlock".into(),
-                    fix: "--unconfined lets its root change whatever you may change here".into(),
+                    fix: "--unconfined lets the guest's root change everything that you can change here"
+                        .into(),
                 },
                 _ => GuestError::io(format!("starting {}", kernel.path().display()))(error),
             })?;

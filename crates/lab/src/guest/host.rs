@@ -109,7 +109,7 @@ const KNOWN: [(&str, &str, &str); 10] = [
     ),
     (
         "straddle-clock: too many open files",
-        "the guest's kernel has as many files open as this shell allows (ulimit -n says how many)",
+        "the guest's kernel has reached this shell's limit of open files (ulimit -n)",
         "raise the limit: ulimit -n 4096, or more",
     ),
     (
@@ -135,7 +135,7 @@ const KNOWN: [(&str, &str, &str); 10] = [
     (
         "setup_physmem - mapping",
         "this machine does not give the guest that much memory",
-        "take less with --mem, or raise the limit of this shell: ulimit -v unlimited",
+        "give it less with --mem, or raise the limit of this shell: ulimit -v unlimited",
     ),
     ("Out of memory", "the guest has run out of its memory", "give it more with --mem"),
     ("deadlocked on memory", "the guest has run out of its memory", "give it more with --mem"),

@@ -310,7 +310,8 @@ impl Spent {
         }
         if self.random_addresses {
             reasons.push(
-                "this machine does not let address randomization be switched off (personality(2))".to_owned(),
+                "this machine does not allow address randomization to be switched off (personality(2))"
+                    .to_owned(),
             );
         }
         reasons
@@ -376,7 +377,7 @@ pub enum GuestError {
     Drive { drive: usize, source: crate::vhost::VhostError },
     #[error("drive {drive}")]
     Contents { drive: usize, source: Box<dyn std::error::Error + Send + Sync> },
-    #[error("the guest was stopped after {limit:?} of {whose} time: give it longer if it needs that")]
+    #[error("the guest was stopped after {limit:?} of {whose} time: give it a longer limit if it needs more")]
     Hung { limit: Duration, whose: &'static str },
     #[error("interrupted")]
     Interrupted,

@@ -20,7 +20,7 @@ pub enum MediaError {
     Off,
     /// A write carries another number of bytes than it states, or another request carries bytes. Nothing has
     /// changed.
-    #[error("{brought} bytes of data for a request of {wanted}")]
+    #[error("{brought} bytes of data for a request of {wanted} bytes")]
     Payload { brought: u64, wanted: u64 },
     #[error("nothing was kept for a power cut")]
     NotKept,

@@ -157,7 +157,7 @@ pub enum Measure {
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum ExperimentError {
-    #[error("no experiment is called {name:?}; there are {}", known.join(", "))]
+    #[error("there is no experiment {name:?}; the experiments are {}", known.join(", "))]
     Unknown { name: String, known: Vec<&'static str> },
     #[error("cannot read the experiment {}", path.display())]
     Unreadable { path: PathBuf, source: std::io::Error },

@@ -87,7 +87,7 @@ pub enum FitError {
     Drive(#[from] ProfileError),
     #[error(transparent)]
     Experiment(#[from] ExperimentError),
-    #[error("the profile {drive} has no [fit]: it names neither knobs nor experiments")]
+    #[error("the profile {drive} has no [fit] section with knobs and experiments")]
     NoFit { drive: String },
     #[error("{} of the drive {drive}: there is nothing to fit it to", nothing_from(experiments))]
     NoFigures { drive: String, experiments: Vec<String> },
@@ -165,7 +165,10 @@ fn values(drive: &str, profile: &Profile, knobs: &[profile::Knob]) -> Result<Vec
     };
     let value = |knob: &profile::Knob| {
         if !(knob.low.is_finite() && knob.high.is_finite() && 0.0 < knob.low && knob.low < knob.high) {
-            return Err(wrong(knob, format!("{} to {}: must be above 0, and in order", knob.low, knob.high)));
+            return Err(wrong(
+                knob,
+                format!("{} to {}: must be above 0, and in ascending order", knob.low, knob.high),
+            ));
         }
         let figure = profile.figures.iter().rfind(|figure| figure.path == knob.path);
         let number = figure.and_then(|figure| figure.value.parse::<f64>().ok());

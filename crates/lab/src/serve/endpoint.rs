@@ -32,7 +32,10 @@ pub enum EndpointError {
     InUse(String),
     #[error("{}: exists and is not a socket", .0.display())]
     NotASocket(PathBuf),
-    #[error("{0}: not a loopback address, and NBD has no access control; --allow-remote lets anybody in")]
+    #[error(
+        "{0}: not a loopback address, and NBD has no access control; --allow-remote accepts connections \
+         from any host"
+    )]
     Remote(String),
     #[error("cannot listen on {endpoint}")]
     Failed { endpoint: String, source: io::Error },

@@ -402,7 +402,7 @@ impl Server {
 
     /// Tells a client that there is no room for it, if its protocol allows that.
     fn turn_away(&mut self, purpose: Purpose, stream: Stream) -> Option<Client> {
-        const REASON: &str = "as many clients as this server takes are here already";
+        const REASON: &str = "this server's limit of clients is reached";
         if !std::mem::replace(&mut self.door.is_full_reported, true)
             && let Some(notify) = &mut self.door.on_full
         {

@@ -19,21 +19,21 @@ const LONGEST_TABLE: u32 = LONGEST_RING as u32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum Damage {
-    #[error("{ahead} chains are said to wait in a ring of {size}")]
+    #[error("{ahead} chains are announced in a ring of {size}")]
     AvailableIndex { ahead: u16, size: u16 },
-    #[error("chain {0} was put in again before it was given back")]
+    #[error("chain {0} was submitted again before it was returned")]
     InUse(u16),
     #[error("descriptor {index} of a table of {size}")]
     Index { index: u16, size: u32 },
     #[error("the chain is longer than its table of {0} descriptors")]
     Loop(u32),
-    #[error("a descriptor to be read comes after one to be written")]
+    #[error("a readable descriptor follows a writable one")]
     Order,
-    #[error("an indirect table of {0} bytes where there can be none")]
+    #[error("an indirect table of {0} bytes in an invalid position")]
     Table(u32),
     #[error("the chain has more than 4 GiB of data")]
     Long,
-    #[error("it lies outside the guest's memory")]
+    #[error("it is outside of the guest's memory")]
     Outside,
     #[error("{0} was not negotiated")]
     NotNegotiated(&'static str),

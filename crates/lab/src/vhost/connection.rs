@@ -54,11 +54,11 @@ pub enum VhostError {
     Socket { doing: &'static str, source: io::Error },
     #[error("the guest sent {message}: {reason}")]
     Protocol { message: String, reason: String },
-    #[error("a ring of the guest cannot be as it says")]
+    #[error("a ring of the guest is invalid")]
     Ring(#[source] virtio_queue::Error),
     #[error("queue {queue} of the guest is damaged: {damage}")]
     Broken { queue: usize, damage: Damage },
-    #[error("the guest has taken its memory away")]
+    #[error("the guest has removed its memory")]
     MemoryLost,
 }
 
@@ -294,7 +294,7 @@ impl Connection {
                 let [descriptors, used, available] =
                     [8, 16, 24].map(|at| self.memory.guest_address(message.u64(at)));
                 let (Some(descriptors), Some(used), Some(available)) = (descriptors, used, available) else {
-                    return Err(refused("SET_VRING_ADDR", "the ring lies outside the guest's memory"));
+                    return Err(refused("SET_VRING_ADDR", "the ring is outside of the guest's memory"));
                 };
                 self.ring(message)?.place(Addresses { descriptors, available, used }).and(settled)
             }
@@ -377,7 +377,7 @@ impl Connection {
         let (offset, size) = (message.u32(0), message.u32(4));
         let [offset, size] = [offset, size].map(|number| usize::try_from(number).unwrap_or(usize::MAX));
         if size > message.payload.len() - PREFIX {
-            return Err(refused("GET_CONFIG", "it asks for more than it has room for"));
+            return Err(refused("GET_CONFIG", "it requests more than it has room for"));
         }
         // Drivers request the whole structure that they know, which may have fields past ours. Those are
         // zero.

@@ -48,7 +48,7 @@ impl Memory {
             // Only files in memory have seals. Access to any other file may wait for a disk, a network or a
             // program.
             rustix::fs::fcntl_get_seals(&fd)
-                .map_err(|_| format!("region {index} is not memory: a memfd, tmpfs or hugetlbfs file is"))?;
+                .map_err(|_| format!("region {index} is not a memfd, tmpfs or hugetlbfs file"))?;
             let size = usize::try_from(length).map_err(|_| "a region is too large".to_owned())?;
             let file = File::from(fd);
             let has = file.metadata().map_or(0, |file| file.len());

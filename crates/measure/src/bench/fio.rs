@@ -42,9 +42,9 @@ const FIRST_LINE: &str = "; fio keeps nothing of what it overwrites.";
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum FioError {
-    #[error("fio cannot run {0} as it is meant here")]
+    #[error("fio cannot express {0}")]
     Workload(&'static str),
-    #[error("{0:?}: a job file cannot hold this name")]
+    #[error("{0:?}: this name cannot be written in a job file")]
     Name(String),
     #[error("it cannot run there")]
     Fit(#[from] WorkloadError),

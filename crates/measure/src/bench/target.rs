@@ -76,7 +76,7 @@ pub enum TargetError {
     Refused { request: Request, source: Refusal },
     #[error("cannot {}", phrase(request))]
     Failed { request: Request, source: io::Error },
-    #[error("{outstanding} requests are outstanding at {now}, and nothing happens inside the drive any more")]
+    #[error("{outstanding} requests are outstanding at {now}, but the drive model has stopped")]
     Stalled { outstanding: usize, now: Time },
     #[error("there is nothing to wait for")]
     Idle,

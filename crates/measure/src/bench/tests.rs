@@ -93,7 +93,7 @@ fn strides_are_kept_and_must_fit() {
     let error = run(&mut mock(), &long, Host::default(), &mut Silent).unwrap_err();
     assert_eq!(
         error.to_string(),
-        format!("the workload needs {} bytes from byte 0 on, and the target ends at byte {GIB}", GIB + 4096)
+        format!("the workload needs {} bytes from byte 0 on, but the target ends at byte {GIB}", GIB + 4096)
     );
     let full = Workload { count: Some(GIB / 16_384), ..Pattern::STRIDED_WRITE.into() };
     assert_eq!(ran(&mut mock(), &full).requests, 65_536);
@@ -164,7 +164,7 @@ fn impossible_workloads_are_refused() {
     assert_eq!(error(Workload { queue_depth: 0, ..random_write(0) }), "queue depth must not be zero");
     assert_eq!(
         error(random_write(100)),
-        "offset = 100 bytes: the target counts in logical sectors of 512 bytes"
+        "offset = 100 bytes: not a multiple of the target's logical sector of 512 bytes"
     );
     let forever = Workload { seconds: Some(f64::NAN), ..Pattern::SEQUENTIAL_READ.into() };
     assert_eq!(error(forever), "a running time of NaN s is not possible");

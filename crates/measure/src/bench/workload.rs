@@ -103,9 +103,9 @@ impl TryFrom<Form> for Workload {
 pub enum WorkloadError {
     #[error("{what} must not be zero")]
     Zero { what: &'static str },
-    #[error("{what} = {bytes} bytes: the target counts in logical sectors of {sector} bytes")]
+    #[error("{what} = {bytes} bytes: not a multiple of the target's logical sector of {sector} bytes")]
     NotWholeSectors { what: &'static str, bytes: u64, sector: u64 },
-    #[error("the workload needs {needed} bytes from byte {first} on, and the target ends at byte {capacity}")]
+    #[error("the workload needs {needed} bytes from byte {first} on, but the target ends at byte {capacity}")]
     DoesNotFit { first: u64, needed: u128, capacity: u64 },
     #[error("a running time of {seconds} s is not possible")]
     Seconds { seconds: f64 },

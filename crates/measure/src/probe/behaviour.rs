@@ -42,7 +42,7 @@ pub(crate) fn cache(survey: &Survey) -> Finding<WriteCache> {
 
 /// Determines when partly written units are completed, and what that costs.
 pub(crate) fn rmw(session: &mut Session<'_>, survey: &Survey, proof: &Contrast) -> Step<Finding<RmwCost>> {
-    session.tell("when are partly written units completed?");
+    session.tell("checking when partly written units are completed");
     let unit = proof.unit;
     let size = unit.size().get();
     let spans: Vec<(u64, u64)> =
@@ -71,16 +71,16 @@ pub(crate) fn rmw(session: &mut Session<'_>, survey: &Survey, proof: &Contrast) 
 /// Determines how long half a unit waits for the other half: the longest delay at which a flush after both
 /// halves costs no more than after a whole unit.
 pub(crate) fn merge(session: &mut Session<'_>, unit: Boundary) -> Step<Finding<f64>> {
-    session.tell("how long does a part of a unit wait for its rest?");
+    session.tell("checking how long a partly written unit waits for the rest");
     let size = unit.size().get();
     let half = size / 2;
     if !ByteCount::new(half).is_multiple_of(ByteCount::new(session.logical)) || half == 0 {
-        return Ok(Finding::unknown("a unit has no halves that can be written"));
+        return Ok(Finding::unknown("half a unit cannot be written"));
     }
     let whole = after_flush(session, unit, None, size)?;
     let part = after_flush(session, unit, None, half)?;
     if part < whole {
-        return Ok(Finding::unknown("a flush takes no longer after a half unit than after a whole one"));
+        return Ok(Finding::unknown("a flush takes no longer after half a unit than after a whole one"));
     }
     let (mut longest, mut merged) = (0.0, false);
     for delay in DELAYS {
@@ -92,7 +92,7 @@ pub(crate) fn merge(session: &mut Session<'_>, unit: Boundary) -> Step<Finding<f
     let why = if merged {
         format!("after {:.0} ms the second half still completes the first without a read", longest * 1e3)
     } else {
-        "even at once the second half does not complete the first".to_owned()
+        "even immediately, the second half does not complete the first".to_owned()
     };
     Ok(Finding::of(longest, Confidence::Medium, why))
 }

@@ -37,7 +37,7 @@ impl Default for Budget {
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum ProbeError {
-    #[error("{bytes} bytes are too few to probe: {needed} are needed in whole pieces of 128 KiB")]
+    #[error("{bytes} bytes are too few to probe: {needed} are needed, in pieces of 128 KiB")]
     TooSmall { bytes: u64, needed: u64 },
     #[error("a logical sector of {0} bytes")]
     Sector(u64),
@@ -77,9 +77,9 @@ pub(crate) type Step<T> = Result<T, Halt>;
 pub(crate) fn within<T>(step: Step<T>) -> Result<Result<T, &'static str>, TargetError> {
     match step {
         Ok(value) => Ok(Ok(value)),
-        Err(Halt::Written) => Ok(Err("as much was written as is allowed")),
-        Err(Halt::Room) => Ok(Err("the regions are in too small pieces")),
-        Err(Halt::Time) => Ok(Err("the time allowed is up")),
+        Err(Halt::Written) => Ok(Err("the limit of written bytes was reached")),
+        Err(Halt::Room) => Ok(Err("the free regions are too fragmented")),
+        Err(Halt::Time) => Ok(Err("the time limit was reached")),
         // An interrupted probe still reports what is known so far.
         Err(Halt::Target(TargetError::Interrupted)) => Ok(Err("it was interrupted")),
         Err(Halt::Target(error)) => Err(error),

@@ -179,7 +179,7 @@ impl PhaseScan {
 /// Measures the four kinds of writes until they differ, or cannot be distinguished.
 pub(crate) fn contrast(session: &mut Session<'_>, how: Durable, unit: Boundary) -> Step<Contrast> {
     let size = unit.size().get();
-    session.tell(&format!("is it {size} bytes from byte {}?", unit.phase().get()));
+    session.tell(&format!("testing {size} bytes from byte {}", unit.phase().get()));
     let half = Boundary::new(unit.size(), ByteCount::new(unit.phase().get() + size / 2)).unwrap_or(unit);
     let mut contrast =
         Contrast { unit, how, whole: Vec::new(), off: Vec::new(), half: Vec::new(), short: Vec::new() };

@@ -88,7 +88,9 @@ impl<'a> Probe<'a> {
         }
         let (rmw, merge) = self.behaviour(&unit)?;
         let depth = match self.depth.and_then(|depth| u64::try_from(depth).ok()) {
-            Some(depth) => Finding::of(depth, Confidence::Low, "after this many writes each one has to wait"),
+            Some(depth) => {
+                Finding::of(depth, Confidence::Low, "after this many writes, each one has to wait")
+            }
             None => Finding::unknown("the cache was not filled"),
         };
         Ok(Report {
@@ -140,7 +142,7 @@ impl<'a> Probe<'a> {
     fn begin(&mut self) -> Step<()> {
         survey::run(&mut self.session, &mut self.survey)?;
         self.how = self.survey.durable();
-        self.session.tell("does it turn?");
+        self.session.tell("checking whether it rotates");
         if let Some(how) = self.how {
             self.series = rotation::by_writes(&mut self.session, how)?;
         }
@@ -155,15 +157,14 @@ impl<'a> Probe<'a> {
         let read = median(&self.survey.read);
         match self.series.period.and_then(Nanos::from_seconds) {
             Some(period) => {
-                let why =
-                    format!("the same sector comes round in whole multiples of it, coherence {coherence:.3}");
+                let why = format!("the same sector passes by at multiples of it (coherence {coherence:.3})");
                 Finding::of(Rotation::Period(period), Confidence::High, why)
             }
             None if read < survey::MECHANICAL => {
-                let why = format!("reads at random places take {:.0} µs", read * 1e6);
+                let why = format!("reads at random positions take {:.0} µs", read * 1e6);
                 Finding::of(Rotation::None, Confidence::High, why)
             }
-            None => Finding::unknown("reads take as long as on a disk, but nothing comes round"),
+            None => Finding::unknown("reads take as long as on a disk, but there is no rotation"),
         }
     }
 
@@ -190,16 +191,19 @@ impl<'a> Probe<'a> {
         Ok(match &self.sustained {
             None if self.inferred == Inferred::Flat => {
                 let why = if self.survey.is_mechanical() {
-                    "but with the cache full every write waits for the medium, and for none what lies beside it is of use"
+                    "but with the cache full every write waits for the medium, and neighbouring writes do \
+                     not help any of them"
                 } else {
-                    "but the drive is slower than its host, and sectors at random places cost what they cost in order"
+                    "but the drive is slower than its host, and sectors at random positions take as long \
+                     as in order"
                 };
                 self.sector(Confidence::Medium, format!("{reason}, {why}"))
             }
             None => Finding::unknown(format!("{reason}, and {spent}")),
             Some(proof) => {
                 let why = format!(
-                    "{reason}, but with the cache full writes on boundaries and off them differ {:.2} times, in each of {} rounds",
+                    "{reason}, but with the cache full aligned and misaligned writes differ {:.2} times, \
+                     in each of {} rounds",
                     proof.ratio(),
                     proof.cheap.len()
                 );
@@ -274,37 +278,41 @@ impl<'a> Probe<'a> {
     fn judge(&self) -> Finding<Boundary> {
         if let Some(proof) = &self.scanned.proof {
             let why = format!(
-                "durable writes of a unit are cheap on its boundaries alone: {:.1} standard deviations, {:.2} times the time off them",
+                "durable writes of a unit are fast only on its boundaries: {:.1} standard deviations, \
+                 {:.2} times the time elsewhere",
                 proof.weakest(),
                 proof.ratio()
             );
             return Finding::of(proof.unit, Confidence::High, why);
         }
         if self.inferred == Inferred::Flat {
-            let why = "the drive is slower than its host, and sectors at random places cost what they cost in order";
+            let why = "the drive is slower than its host, and sectors at random positions take as long as \
+                       in order";
             return self.sector(Confidence::Medium, why.to_owned());
         }
-        let contradicted = "some phases are cheaper, but not as those of any unit would be";
+        let contradicted = "some phases are faster, but not in the pattern of any unit";
         let Some(period) = self.series.period else {
             // On flash, a unit above the largest size searched also makes all phases equal. Nothing tells the
             // two apart.
-            let flat = "no phase is cheaper than another";
+            let flat = "no phase is faster than another";
             return Finding::unknown(if self.scanned.contradicted { contradicted } else { flat });
         };
         if self.scanned.contradicted {
             return Finding::unknown(contradicted);
         }
         match self.excess {
-            None => Finding::unknown("no phase is cheaper when a flush follows each write"),
+            None => Finding::unknown("no phase is faster when a flush follows each write"),
             Some(excess) if excess.abs() < period / 2.0 => {
                 let why = format!(
-                    "every phase costs the same, and a durable write of one sector takes {:.2} revolutions more than a read",
+                    "every phase takes the same time, and a durable write of one sector takes {:.2} \
+                     revolutions more than a read",
                     excess / period
                 );
                 self.sector(Confidence::High, why)
             }
             Some(excess) => Finding::unknown(format!(
-                "every phase costs the same, but a durable write of one sector takes {:.2} revolutions more than a read: a unit larger than is looked for?",
+                "every phase takes the same time, but a durable write of one sector takes {:.2} \
+                 revolutions more than a read: perhaps a unit larger than those tested",
                 excess / period
             )),
         }

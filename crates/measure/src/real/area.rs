@@ -29,15 +29,16 @@ pub(crate) struct Areas {
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum AreaError {
-    #[error("{path}: cannot see what is on it", path = path.display())]
+    #[error("{path}: cannot determine what is on it", path = path.display())]
     Look { path: PathBuf, source: Box<dyn Error + Send + Sync> },
-    #[error("{path}: no partition table, so what is free is not known ({holds})", path = path.display())]
+    #[error("{path}: no partition table, so the free space is unknown ({holds})", path = path.display())]
     NoTable { path: PathBuf, holds: &'static str },
-    #[error("{path}: the partition table is damaged, or partitions hold more than they have room for, so what is free is not known (straddle check {command})", path = path.display(), command = quote_path(path))]
+    #[error("{path}: the partition table is damaged, or contents reach past their partition, so the free \
+             space is unknown (straddle check {command})", path = path.display(), command = quote_path(path))]
     Damaged { path: PathBuf },
     #[error("{path}: no free space of {LEAST} bytes, in whole MiB, between the partitions", path = path.display())]
     Full { path: PathBuf },
-    #[error("{path}: it has {size} bytes, and {LEAST} are the least that can be measured", path = path.display())]
+    #[error("{path}: it has {size} bytes, but at least {LEAST} are needed", path = path.display())]
     TooSmall { path: PathBuf, size: u64 },
 }
 
@@ -56,7 +57,7 @@ pub(crate) fn examine(opened: &Opened) -> Result<Target, AreaError> {
         Some(_) => Some(FileId::of(&path.metadata().map_err(|error| unseen(path, error))?)),
     };
     if id != Some(opened.id) {
-        return Err(unseen(path, "it was replaced while it was opened"));
+        return Err(unseen(path, "it was replaced while it was being opened"));
     }
     Ok(target)
 }

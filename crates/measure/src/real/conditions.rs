@@ -104,10 +104,11 @@ impl Before {
         if opened.kind != Kind::File {
             return Vec::new();
         }
-        let file = "a file: its file system and the layers below it are measured along with the drive, and boundaries count from the \
-                    start of the file, not of the drive";
-        let holes = "the file has holes: reads of them come from no drive, and the first write to one measures how the file system \
-                     allocates space; for figures of the drive, fill it first (cp --sparse=never)";
+        let file = "this is a file: its file system and the layers below are measured with the drive, and \
+                    boundaries are counted from the start of the file, not of the drive";
+        let holes = "the file has holes: reading them does not access the drive, and the first write to \
+                     one measures allocation by the file system. To measure the drive, fill the file first \
+                     (cp --sparse=never)";
         let mut notes = vec![file.to_owned()];
         notes.extend(self.holes.then(|| holes.to_owned()));
         notes
@@ -141,25 +142,29 @@ impl Before {
                 Kind::File => PAGE,
             };
             format!(
-                "writes went through the page cache, which works in blocks of {block} bytes here: of a block that was written in part the \
-                 kernel read the rest first, and wrote it whole, so the drive saw other requests than the program's, and no misaligned \
-                 ones if its own sectors are no larger; such ratios are the kernel's (--io direct measures the drive)"
+                "writes went through the page cache, in blocks of {block} bytes: the kernel read the rest \
+                 of each partly written block and wrote whole blocks, so these ratios are the kernel's \
+                 (--io direct measures the drive)"
             )
         } else {
-            "reads went through the page cache: what was read before came from memory".to_owned()
+            "reads went through the page cache: data that was read before came from memory".to_owned()
         })
     }
 
     fn volatile(&self, seen: &Conditions<'_>) -> Option<String> {
         (self.write_back && seen.workload.is_volatile()).then(|| {
-            "the drive's write cache is on and writes were not flushed one by one: the latencies are the cache's; the times and ratios hold, because each turn ends with a flush that counts (--sync flush for single writes)"
+            "the drive's write cache is on and single writes were not flushed, so the latencies are the \
+             cache's; the times and ratios hold, because each turn ends with a flush that is included \
+             (--sync flush measures single writes)"
                 .to_owned()
         })
     }
 
     fn flash(&self, seen: &Conditions<'_>) -> Option<String> {
         (self.is_flash && seen.workload.writes()).then(|| {
-            "the device does not rotate, as an SSD: it is not known whether the writes reached flash and a steady state, or its buffer or SLC cache took them, nor how many bytes were written to flash (wear); equal times do not show that the wear is equal (straddle bench drive:NAME models both)"
+            "this is an SSD: the writes may have ended in its buffer or SLC cache instead of reaching \
+             flash in a steady state, and the bytes written to flash (wear) are unknown; equal times do \
+             not mean equal wear (straddle bench drive:NAME models both)"
                 .to_owned()
         })
     }
@@ -172,7 +177,10 @@ impl Before {
         let soonest =
             flushes.filter(|latency| latency.count() > 0).map(|latency| latency.quantile(0.5)).min()?;
         (soonest < TOO_SOON).then(|| {
-            format!("half of the flushes took less than {soonest}, sooner than a disk turns: something between here and the medium ignores them, or has a battery")
+            format!(
+                "half of the flushes took less than {soonest}, faster than a disk rotates: something on \
+                 the way to the medium ignores them, or has a battery"
+            )
         })
     }
 
@@ -181,7 +189,11 @@ impl Before {
         #[allow(clippy::cast_precision_loss, reason = "a length of a turn")]
         let turn = shortest * seen.measured.requests as f64;
         (turn < SHORT_TURN).then(|| {
-            format!("a turn took {:.1} ms only: more requests (--count), or a larger area (--area), would tell more", turn * 1e3)
+            format!(
+                "a turn took only {:.1} ms: for better results use more requests (--count), or a larger \
+                 area (--area)",
+                turn * 1e3
+            )
         })
     }
 
@@ -194,7 +206,12 @@ impl Before {
         let (first, last) = (middle(&course[..third]), middle(&course[course.len() - third..]));
         let share = last / first - 1.0;
         (share.abs() > DRIFT).then(|| {
-            format!("the same offset became {:.0} % {} during the run (heat, a filling cache, others at work); the arms took turns, so their ratios hold", share.abs() * 100.0, if share > 0.0 { "slower" } else { "faster" })
+            format!(
+                "the same offset became {:.0} % {} during the run (heat, a filling cache, other load); the \
+                 offsets took turns, so their ratios hold",
+                share.abs() * 100.0,
+                if share > 0.0 { "slower" } else { "faster" }
+            )
         })
     }
 
@@ -204,7 +221,11 @@ impl Before {
         let off: Vec<f64> = course.iter().map(|seconds| (seconds / middle_turn - 1.0).abs()).collect();
         let typical = middle(&off);
         (typical > NOISE).then(|| {
-            format!("turns of the same offset differ by {:.0} % and more: the machine or the drive is busy with something else", typical * 100.0)
+            format!(
+                "turns at the same offset differ by {:.0} % and more: the machine or the drive is busy \
+                 with something else",
+                typical * 100.0
+            )
         })
     }
 
@@ -219,22 +240,27 @@ impl Before {
         #[allow(clippy::cast_precision_loss, reason = "a share")]
         let share = foreign as f64 / all.max(1) as f64;
         (share > FOREIGN_SHARE).then(|| {
-            format!("the device completed {all} requests meanwhile, of which the measurement sent {sent}: others use it")
+            format!(
+                "the device completed {all} requests during the run, and only {sent} of them were the \
+                 measurement's: others use it"
+            )
         })
     }
 
     fn unwritten(&self, seen: &Conditions<'_>) -> Option<String> {
         if self.holes {
             return Some(format!(
-                "{} has holes: writes first find room for themselves, reads of a hole touch no medium",
+                "{} has holes: writes to a hole allocate space first, and reads of one do not access the \
+                 medium",
                 seen.target.opened().path.display()
             ));
         }
         if self.thin {
-            return Some("a thin volume: writes first find room for themselves".to_owned());
+            return Some("a thin volume: first writes allocate space".to_owned());
         }
         (seen.target.is_blank() && self.discards).then(|| {
-            "all that was there were zeroes, and the device discards: sectors without contents may never be read, not even for a read-modify-write"
+            "the area contained only zeros, and the device supports discard: unmapped sectors may never be \
+             read, not even for a read-modify-write"
                 .to_owned()
         })
     }

@@ -50,11 +50,13 @@ const CHUNK: ByteCount = ByteCount::new(1 << 20);
 pub enum JournalError {
     #[error("{path}: cannot {what} the journal", path = path.display())]
     Io { path: PathBuf, what: &'static str, source: io::Error },
-    #[error("{path}: a journal cannot hold a path that is not UTF-8, or this long ({length} bytes): give it another name", path = path.display(), length = path.as_os_str().len())]
+    #[error("{path}: a journal cannot store a path that is not UTF-8, or is this long ({length} bytes): \
+             rename it", path = path.display(), length = path.as_os_str().len())]
     Name { path: PathBuf },
-    #[error("{path}: damaged: {what}; nothing was restored, so compare the target with another copy; the journal is now {renamed}", path = path.display(), renamed = renamed.display())]
+    #[error("{path}: damaged: {what}; nothing was restored, so compare the target with another copy. The \
+             journal is now {renamed}", path = path.display(), renamed = renamed.display())]
     Damaged { path: PathBuf, what: String, renamed: PathBuf },
-    #[error("{path}: {target} is not what the journal is of: {what}", path = path.display(), target = target.display())]
+    #[error("{path}: {target} is not the target of this journal: {what}", path = path.display(), target = target.display())]
     OtherTarget { path: PathBuf, target: PathBuf, what: String },
     #[error("{path}: the journal is kept", path = path.display())]
     Open { path: PathBuf, source: OpenError },

@@ -40,7 +40,7 @@ pub enum SessionError {
     Unrestored { path: PathBuf, journal: PathBuf, is_running: bool },
     #[error("{folder}: cannot search for journals of interrupted runs", folder = folder.display())]
     Journals { folder: PathBuf, source: io::Error },
-    #[error("{path}: cannot look out for others who open {what} (inotify); nothing was written", path = path.display(), what = what.display())]
+    #[error("{path}: cannot watch for other programs that open {what} (inotify); nothing was written", path = path.display(), what = what.display())]
     Blind { path: PathBuf, what: PathBuf, source: io::Error },
     #[error(transparent)]
     Target(#[from] RealError),
@@ -204,8 +204,9 @@ impl Verdict {
         let path = self.path.display();
         if !self.changed.is_empty() {
             return Some(format!(
-                "{path}: {} changed during the run, and not by it: nothing was restored; what else was written to the run's areas since \
-                 {} may have been overwritten; the contents from before the run are kept in {}",
+                "{path}: another program changed {} during the run, so nothing was restored. Other writes \
+                 to the run's areas since {} may have been overwritten; the contents from before the run \
+                 are kept in {}",
                 describe_spans(&self.changed),
                 format_moment(self.began),
                 self.journal.display()
@@ -215,19 +216,20 @@ impl Verdict {
         let (since, noticed) = (format_moment(since), format_moment(noticed));
         Some(if self.has_waited {
             format!(
-                "{path}: another program opened it at {noticed}, or tried to: it was not let in before the run had stopped; the target is unchanged, \
-                 and nothing that others wrote is lost"
+                "{path}: another program opened it at {noticed}, or tried to, and had to wait until the \
+                 run was stopped. The target is unchanged, and nothing that others wrote is lost"
             )
         } else if seen == Seen::Opened {
             format!(
-                "{path}: another program opened it, or had it open for writing, between {since} and {noticed}: the run was stopped; at \
-                 most {} bytes of what it wrote then, by requests on their way, may have been overwritten",
+                "{path}: another program opened it, or had it open for writing, between {since} and \
+                 {noticed}, so the run was stopped. At most {} bytes that it wrote during that time may \
+                 have been overwritten by outstanding requests",
                 self.under_way
             )
         } else {
             format!(
-                "{path}: another program had it open for writing: the run was stopped at {noticed}; what it wrote to the run's areas \
-                 since {since} may have been overwritten"
+                "{path}: another program had it open for writing, so the run was stopped at {noticed}. \
+                 What it wrote to the run's areas since {since} may have been overwritten"
             )
         })
     }
@@ -243,7 +245,7 @@ pub fn describe_spans(spans: &[Span]) -> String {
     let named: Vec<String> = spans.iter().take(MOST_NAMED).map(one).collect();
     let more = spans.len().saturating_sub(MOST_NAMED);
     let more =
-        if more > 0 { format!(" and {more} more places, {total} bytes in all,") } else { String::new() };
+        if more > 0 { format!(" and {more} more ranges, {total} bytes in all,") } else { String::new() };
     format!("bytes {}{more}", named.join(", "))
 }
 

@@ -46,7 +46,7 @@ pub enum RealError {
     Read { path: String, offset: u64, length: u64, source: io::Error },
     #[error("areas can be prepared for one request at a time only")]
     Depth,
-    #[error("the results of requests on their way are unknown")]
+    #[error("the results of outstanding requests are unknown")]
     OnTheirWay,
     #[error("io_uring cannot be used; measure with one request at a time (--queue-depth 1)")]
     Ring(#[source] io::Error),
@@ -259,11 +259,11 @@ impl Real {
     /// Checks that a write does not grow the file.
     fn check_end(&self, request: &Request) -> io::Result<()> {
         if !self.opened.is_whole() {
-            return Err(io::Error::other("the file has been cut short, and is not to be grown"));
+            return Err(io::Error::other("the file has been truncated, and writing would grow it"));
         }
         let end = request.offset.get().checked_add(request.length.get());
         if end.is_none_or(|end| end > self.opened.size) {
-            return Err(io::Error::other("the write ends beyond the end of the target"));
+            return Err(io::Error::other("the write ends past the end of the target"));
         }
         Ok(())
     }
@@ -341,7 +341,7 @@ fn whole(done: u32, request: &Request) -> io::Result<()> {
     if request.operation == Operation::Flush || u64::from(done) == request.length.get() {
         Ok(())
     } else {
-        Err(io::Error::other(format!("only {done} of {} bytes were done", request.length.get())))
+        Err(io::Error::other(format!("only {done} of {} bytes were transferred", request.length.get())))
     }
 }
 

@@ -78,7 +78,7 @@ impl ChunkReader for Positioned {
 
 /// Reads the directory.
 pub(super) fn directory(file: &Positioned) -> Result<ArrowReaderMetadata, ParquetError> {
-    let no_end = || ParquetError::Invalid(Error::EOF("the file does not end as one of Parquet".to_owned()));
+    let no_end = || ParquetError::Invalid(Error::EOF("the file does not end like a Parquet file".to_owned()));
     let end = file.len().checked_sub(END).ok_or_else(no_end)?;
     let last = file.get_bytes(end, 8).map_err(ParquetError::Invalid)?;
     let (length, magic) = last.split_first_chunk().ok_or_else(no_end)?;

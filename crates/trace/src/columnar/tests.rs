@@ -97,20 +97,20 @@ fn what_is_too_large_is_refused_and_what_is_not_there_is_not_counted() {
     assert_eq!(count(&with_directory(&good, |metadata| claiming(metadata, 3 << 30, None))), Ok(requests));
     refused(
         &with_directory(&good, |metadata| claiming(metadata, (4 << 30) + 1, None)),
-        "and no more than 4294967296 are read",
+        "more than the limit of 4294967296",
     );
     refused(&with_directory(&good, |metadata| claiming(metadata, -1, None)), "a negative size");
     refused(
         &with_directory(&good, |metadata| claiming(metadata, 100, Some(1000))),
-        "says that it has 1000 rows, and has",
+        "claims 1000 rows, but has",
     );
     let mut long = good.clone();
     let at = long.len() - 8;
     long[at..at + 4].copy_from_slice(&(65_u32 << 20).to_le_bytes());
-    refused(&long, "its directory has 68157440 bytes, and no more than 67108864 are read");
+    refused(&long, "its directory has 68157440 bytes, more than the limit of 67108864");
     long[at..at + 4].copy_from_slice(&(1_u32 << 20).to_le_bytes());
     assert!(count(&long).is_err());
-    refused(&good[..good.len() - 1], "does not end as one of Parquet");
+    refused(&good[..good.len() - 1], "does not end like a Parquet file");
 }
 
 /// Returns a small file as writers make them.
@@ -191,11 +191,8 @@ fn two_columns_for_one_quantity_are_refused_unless_the_map_chooses() {
         let plan = Plan::of(&schema, &columns, is_timed);
         plan.map(|plan| plan.has_volumes()).map_err(|error| error.to_string())
     };
-    let twice = |quantity: &str| {
-        Err(format!(
-            "there are two columns for {quantity:?}; the map of columns (--columns) says which one it is"
-        ))
-    };
+    let twice =
+        |quantity: &str| Err(format!("there are two columns for {quantity:?}: choose one with --columns"));
     let times = ["time", "time_ns", "op", "offset", "length"];
     assert_eq!(plan(&times, "", true), twice("time"));
     assert_eq!(plan(&times, "time=time_ns", true), Ok(false));

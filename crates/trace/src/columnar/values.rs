@@ -281,8 +281,7 @@ impl Operations {
 }
 
 fn unknown(row: usize, value: &str) -> Wrong {
-    let reason =
-        "is not an operation; op=COLUMN:READ/WRITE in the map of columns (--columns) gives the values";
+    let reason = "is not an operation; give the values with --columns op=COLUMN:READ/WRITE";
     Wrong::Row { row, source: wrong("op", value, reason) }
 }
 

@@ -129,7 +129,7 @@ impl Header {
 fn reason(values: &Values) -> &'static str {
     match values {
         Values::Words => "must be R, W, F, D, or read, write, flush, discard",
-        Values::Own(_) | Values::LowBit => "is none of the values given with --columns",
+        Values::Own(_) | Values::LowBit => "is not one of the values given with --columns",
     }
 }
 

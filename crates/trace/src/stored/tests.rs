@@ -106,15 +106,15 @@ proptest! {
 fn what_is_wrong_is_said() {
     let good = account(&[(1, Operation::Write, 512, 512)]).to_bytes();
     let error = |bytes: &[u8]| Account::from_bytes(bytes).unwrap_err().to_string();
-    assert_eq!(error(b""), "these bytes are not a histogram of straddle");
-    assert_eq!(error(b"PAR1 and more"), "these bytes are not a histogram of straddle");
+    assert_eq!(error(b""), "not a straddle histogram");
+    assert_eq!(error(b"PAR1 and more"), "not a straddle histogram");
     let mut newer = good.clone();
     newer[8] = 9;
     assert!(error(&newer).contains("has version 9"), "{}", error(&newer));
-    assert!(error(&good[..good.len() - 1]).contains("damaged or cut off"));
+    assert!(error(&good[..good.len() - 1]).contains("damaged or truncated"));
     let mut flipped = good.clone();
     *flipped.last_mut().unwrap() ^= 1;
-    assert!(error(&flipped).contains("damaged or cut off"));
+    assert!(error(&flipped).contains("damaged or truncated"));
     let body = &good[..good.len() - CHECKSUM];
     assert!(error(&signed([body, &[0]].concat())).contains("more bytes than"));
     // 2^61 requests of one class.

@@ -170,5 +170,5 @@ fn what_is_wrong_with_a_table_is_said() {
     let typed = error(&[of(0..1, Arc::new(of_numbers))], "");
     assert!(typed.contains("is of type a dictionary of Int64"), "{typed}");
     let narrow = first.project(&[0, 1]).unwrap();
-    assert!(error(&[first, narrow], "").contains("a batch of it has 2 columns, and not 4"));
+    assert!(error(&[first, narrow], "").contains("a batch has 2 columns, but the schema has 4"));
 }

@@ -9,17 +9,17 @@ use std::path::PathBuf;
 pub enum RecordError {
     #[error("{}: cannot be examined", path.display())]
     Look { path: PathBuf, source: io::Error },
-    #[error("{}: not a block device: only the kernel's requests to one can be recorded", path.display())]
+    #[error("{}: not a block device: only requests to block devices can be recorded", path.display())]
     NotADevice { path: PathBuf },
-    #[error("{}: sysfs has no {what} of it", path.display())]
+    #[error("{}: sysfs has no {what} for it", path.display())]
     NotDescribed { path: PathBuf, what: &'static str },
-    #[error("{}: has no queue of requests; record the {} below it", path.display(), below(lower))]
+    #[error("{}: has no request queue; record the {} below it", path.display(), below(lower))]
     NoQueue { path: PathBuf, lower: Vec<String> },
     #[error("tracefs is not mounted: as root, mount -t tracefs nodev /sys/kernel/tracing")]
     NotMounted,
     #[error("this kernel has no tracefs")]
     NoTracefs,
-    #[error("this kernel has no events of block requests (CONFIG_BLK_DEV_IO_TRACE)")]
+    #[error("this kernel has no block request events (CONFIG_BLK_DEV_IO_TRACE)")]
     NoEvents,
     #[error("{}: recording needs root", path.display())]
     Denied { path: PathBuf, source: io::Error },

@@ -169,5 +169,5 @@ impl Check<'_> {
 /// Returns why these are not a published figure and the ends of its range, if they are not.
 pub(super) fn no_range(low: f64, value: f64, high: f64) -> Option<String> {
     let is_range = high.is_finite() && low > 0.0 && low <= value && value <= high;
-    (!is_range).then(|| format!("{low}, {value}, {high}: not above 0, or not in order"))
+    (!is_range).then(|| format!("{low}, {value}, {high}: not above 0, or not in ascending order"))
 }

@@ -192,7 +192,7 @@ fn misplaced(arm: &LabArm, table: PartitionTable) -> Option<String> {
     let first = if table == PartitionTable::Mbr { FIRST_SECTOR_MBR } else { FIRST_SECTOR };
     let Some(start) = arm.start else {
         let ends = arm.end.or(arm.sectors);
-        return ends.map(|_| "a partition that ends begins somewhere: give its start".to_owned());
+        return ends.map(|_| "a partition with an end needs a start".to_owned());
     };
     if !(first..=LAST_SECTOR).contains(&start) {
         return Some(format!("starts are sectors {first} to {LAST_SECTOR}"));
@@ -259,7 +259,7 @@ fn figure(
         return refused("of which variant?".to_owned());
     }
     if *of == Statistic::Each && (low.is_none() || high.is_none()) {
-        return refused("that each lies in a range needs low and high".to_owned());
+        return refused("'each' needs low and high".to_owned());
     }
     let (low, high) = (low.unwrap_or(*value), high.unwrap_or(*value));
     no_range(low, *value, high).map_or(Ok(()), refused)

@@ -189,7 +189,7 @@ fn own_trees(folder: &Path) -> Result<Prepared, InputError> {
     let refused = |reason| InputError::NotAnInput { path: folder.to_owned(), reason };
     let path = folder.canonicalize().map_err(|_| refused("no such folder"))?;
     if !["old", "new"].iter().all(|name| path.join(name).is_dir()) {
-        return Err(refused("it has to hold two trees, in the folders old and new"));
+        return Err(refused("it must contain two trees, in the directories old and new"));
     }
     let description = format!("the trees in {}", path.display());
     Ok(Prepared { folder: path, environment: ("TREE".to_owned(), ".".to_owned()), description })

@@ -55,7 +55,7 @@ pub enum Violation {
     LongOption { option: u32, length: u32 },
     /// EXPORT_NAME for an export that does not exist or is refused. The protocol has no other way to report
     /// that.
-    #[error("no export can be had by that name")]
+    #[error("there is no export by that name")]
     NoSuchExport,
     #[error("a request with magic {0:#x}")]
     RequestMagic(u32),

@@ -39,7 +39,7 @@ impl Search<'_, '_> {
         let bound = flushes || self.fill_in_order()?;
         let logical = self.session.logical;
         let Some(pairs) = boundary(2 * logical, 0) else { return Ok(Inferred::Nothing) };
-        self.session.tell("sectors in order, and two at a time at random places");
+        self.session.tell("sectors in order, and two at a time at random positions");
         let (mut order, mut alone) = (Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
             order.push(self.run_cost(TOGETHER * logical, Places::Next)?);
@@ -67,7 +67,7 @@ impl Search<'_, '_> {
             let (Some(unit), Some(half)) = (boundary(size, 0), boundary(size, size / 2)) else {
                 return Ok(Inferred::Nothing);
             };
-            self.session.tell(&format!("runs of {size} bytes, on their boundaries and off them"));
+            self.session.tell(&format!("runs of {size} bytes, aligned and misaligned"));
             let (off, on) = (self.run_cost(size, Places::On(half))?, self.run_cost(size, Places::On(unit))?);
             if off > SLOWER * on
                 && let Some(proof) = self.prove_runs(unit)?

@@ -101,7 +101,9 @@ pub fn restore(path: &Path, later: LaterWrites) -> Result<Restored, JournalError
         return Err(JournalError::OtherTarget { path: path.to_owned(), target: header.target, what });
     }
     let lookout = Others::of(&opened, Access::Claim)
-        .map_err(|(what, error)| format!("others who open {} cannot be noticed: {error}", what.display()))
+        .map_err(|(what, error)| {
+            format!("cannot watch for other programs that open {}: {error}", what.display())
+        })
         .and_then(|others| Lookout::over(&opened, others))
         .map_err(|by| in_use(&opened, path, by))?;
     let (header, areas, opened) = (&header, &areas[..], &opened);
@@ -298,7 +300,7 @@ impl Restoring<'_> {
         let lost = if self.lookout.has_made_wait() || under_way == 0 {
             String::new()
         } else {
-            format!("; of what it writes at the same time, at most {under_way} bytes may be written over")
+            format!("; at most {under_way} bytes that it writes at the same time may be overwritten")
         };
         let tried = if self.lookout.is_kept() { ", or tried to," } else { "" };
         let by = format!("another program opened it{tried} while it was {done}{lost}");

@@ -137,7 +137,7 @@ fn a_file_that_is_cut_short_is_not_grown() {
                 .submit(Request::new(0, operation, ByteOffset::new(at), ByteCount::new(4096)))
                 .unwrap_err();
             let TargetError::Failed { source, .. } = error else { panic!("{error}") };
-            assert!(source.to_string().contains("cut short"), "{source}");
+            assert!(source.to_string().contains("truncated"), "{source}");
         }
         assert_eq!(real.changed().unwrap(), [span(8192, SIZE - 8192)]);
         assert_eq!(fs::metadata(&path).unwrap().len(), 8192);
