@@ -294,8 +294,12 @@ mod tests {
         };
         let larger = GROWN.replace("196607", "262143");
         let two = all(&[GROWN, &larger]);
-        assert!(two[0].starts_with("\"PMBR size mismatch (131071 != 196607)\": The disk is larger"));
-        assert!(two[2].starts_with("\"PMBR size mismatch (131071 != 262143)\": The disk is larger"));
+        assert!(two[0].starts_with(
+            "\"PMBR size mismatch (131071 != 196607)\": With 512-byte sectors, the disk is larger"
+        ));
+        assert!(two[2].starts_with(
+            "\"PMBR size mismatch (131071 != 262143)\": With 512-byte sectors, the disk is larger"
+        ));
         assert!(two.iter().filter(|said| said.contains("--relocate-backup")).count() == 2, "{two:?}");
         for (texts, parts) in [
             (&[GROWN, OTHER_SECTORS][..], &["65536 sectors", "S030", "WRITE NOTHING"][..]),

@@ -8,10 +8,11 @@ const BACKUP: u64 = 33;
 /// What an adapter or a RAID controller keeps at the end of a disk, in sectors: some MiB.
 const KEPT: u64 = 64 * MIB / SMALL;
 
-const RELOCATE: &str = "Run straddle check DISK first. If it reports S034, nothing is lost, and what lies behind the table can be used once the backup \
-                        GPT is at the end: straddle plan DISK --repair --relocate-backup (fdisk 2.38 does it with 'w', parted 3.5 with 'Fix'). If it \
-                        reports S030, these are the numbers of a smaller disk in other sectors: write nothing; sgdisk 1.0.9 replaces that table by an \
-                        empty one.";
+const RELOCATE: &str = "Run straddle check DISK first. If it reports S034, nothing is lost, and the new \
+                        space can be used once the backup GPT is at the end: straddle plan DISK --repair \
+                        --relocate-backup (fdisk 2.38 does it with 'w', parted 3.5 with 'Fix'). If it \
+                        reports S030, the table counts in other sectors: write nothing; sgdisk 1.0.9 would \
+                        replace it with an empty table.";
 
 /// Whether the larger count is eight times the smaller one, but for what an adapter keeps.
 fn is_eightfold(small: u64, large: u64) -> bool {
@@ -20,10 +21,8 @@ fn is_eightfold(small: u64, large: u64) -> bool {
 
 pub(super) fn gpt_size(numbers: &Numbers) -> Option<Vec<Said>> {
     if let Some(extra) = numbers.get("extra") {
-        let first = format!(
-            "The disk is larger than its GPT by {}, if its sectors are of 512.",
-            sectors(extra, SMALL)?
-        );
+        let first =
+            format!("With 512-byte sectors, the disk is larger than its GPT by {}.", sectors(extra, SMALL)?);
         return (extra > 0).then(|| vec![Said::Is(first), Said::Writes(RELOCATE.to_owned())]);
     }
     // The kernel compares the numbers of a table that it has found in the disk's own sectors.
@@ -41,15 +40,16 @@ pub(super) fn gpt_size(numbers: &Numbers) -> Option<Vec<Said>> {
     }
     if disk > u64::from(u32::MAX) && table == disk & u64::from(u32::MAX) {
         return Some(vec![Said::Is(format!(
-            "{table} is {disk} without the bits above 2^32: a tool wrote the size into the protective MBR, which has 32 bits for it, without \
-             the limit of 4294967295. No system reads that number. If straddle check says nothing of the GPT, it is right, and the next \
-             table that fdisk or straddle writes corrects the number."
+            "{table} is {disk} without the bits above 2^32: a tool wrote the size into the 32-bit field of \
+             the protective MBR without limiting it to 4294967295. No system reads that number. If \
+             straddle check reports nothing about the GPT, it is right, and the next table that fdisk or \
+             straddle writes corrects the number."
         ))]);
     }
     let grown = disk.checked_sub(table).filter(|grown| *grown > 0)?;
     Some(vec![
         Said::Is(format!(
-            "The disk is larger than its table by {}, if its sectors are of 512.",
+            "With 512-byte sectors, the disk is larger than its table by {}.",
             sectors(grown, SMALL)?
         )),
         Said::Writes(RELOCATE.to_owned()),
@@ -60,20 +60,26 @@ fn other_sectors(by_table: u64, by_disk: u64, then: &str, now: &str) -> Vec<Said
     let ratio = if by_disk > by_table { "8 times" } else { "an eighth of" };
     vec![
         Said::Is(format!(
-            "The disk has {by_disk} sectors, {ratio} the {by_table} of its table: most likely it is one disk, and its GPT was written in \
-             {then}-byte sectors by an adapter, enclosure or host that showed them so; here they are of {now} bytes (S030)."
+            "The disk has {by_disk} sectors, {ratio} the {by_table} of its table: most likely the GPT was \
+             written in {then}-byte sectors, behind an adapter, enclosure or host that presented those; \
+             here the sectors are {now} bytes (S030)."
         )),
         Said::Forbids(
-            "WRITE NOTHING TO IT: no 'w' in fdisk, no sgdisk -e, no 'Fix'. In the wrong sector size they do not see the GPT: sgdisk 1.0.9 -e \
-         replaces it by an empty one."
+            "WRITE NOTHING TO IT: no 'w' in fdisk, no sgdisk -e, no 'Fix'. In the wrong sector size they \
+             do not see the GPT: sgdisk 1.0.9 -e replaces it with an empty one."
                 .to_owned(),
         ),
         Said::Is(format!(
-            "straddle check DISK finds the table in either size and reports S030. The data are all there where the disk has {then}-byte sectors again: \
-             behind the adapter it was used with, or, on Linux and without a write, by losetup --find --show --read-only --partscan -b {then} DISK. \
-             straddle plan DISK --convert-table rewrites the table, where its contents fit {now}-byte sectors."
+            "straddle check DISK finds the table in either size and reports S030. The data is all there \
+             once the disk has {then}-byte sectors again: behind the adapter it was used with or, without \
+             writing anything, on Linux with losetup --find --show --read-only --partscan -b {then} DISK. \
+             straddle plan DISK --convert-table rewrites the table, if its contents fit {now}-byte \
+             sectors."
         )),
-        Said::Is("If check reports S034 instead, the disk or image has another size by a factor of 8 in truth.".to_owned()),
+        Said::Is(
+            "If check reports S034 instead, the size of the disk or image did change by a factor of 8."
+                .to_owned(),
+        ),
     ]
 }
 
@@ -81,19 +87,21 @@ fn cut_off(by_table: u64, by_disk: u64) -> Option<Vec<Said>> {
     let lacks = by_table.checked_sub(by_disk)?;
     let whole = by_table.checked_mul(SMALL)?;
     let mut said = vec![Said::Forbids(format!(
-        "The disk or image is shorter than its table by {}, if its sectors are of 512 (S035): write nothing to it, neither 'w' nor sgdisk -e; \
-         that moves the table's end, not the data.",
+        "With 512-byte sectors, the disk or image is shorter than its table by {} (S035): write nothing to \
+         it, neither 'w' nor sgdisk -e; that moves the end of the table, not the data.",
         sectors(lacks, SMALL)?
     ))];
     if lacks <= KEPT {
         said.push(Said::Is(
-            "So little may be kept at the end by an adapter, a RAID controller or a host protected area: look at the disk without it first."
+            "An adapter, a RAID controller or a host protected area may reserve that little at the end: \
+             check the disk without it first."
                 .to_owned(),
         ));
     }
     said.push(Said::Is(format!(
-        "A copy or download that was cut off: make it again. If only the size was lost (a sparse file, trailing zeros), truncate -s '>{whole}' FILE \
-         gives an image its length again; straddle check says which partitions reach past the end."
+        "A copy or download that was truncated: repeat it. If only the size was lost (a sparse file, \
+         trailing zeros), truncate -s '>{whole}' FILE restores the length of an image; straddle check says \
+         which partitions reach past the end."
     )));
     Some(said)
 }
@@ -103,8 +111,8 @@ pub(super) fn table_overlap(numbers: &Numbers) -> Option<Vec<Said>> {
         let first = 34_u64.checked_sub(blocks)?;
         return Some(vec![
             Said::Is(format!(
-                "With 512-byte sectors a GPT of 128 entries takes sectors 0 to 33: the first partition starts at sector {first}. It is an MBR's, \
-                 from before 1 MiB was usual."
+                "With 512-byte sectors a GPT of 128 entries takes sectors 0 to 33, but the first partition \
+                 starts at sector {first}: it was made for an MBR, before 1 MiB was usual."
             )),
             Said::Writes(format!(
                 "A GPT fits with {} entries fewer, or after a move to 1 MiB (straddle realign).",
@@ -120,13 +128,14 @@ pub(super) fn table_overlap(numbers: &Numbers) -> Option<Vec<Said>> {
                 "A backup GPT takes the last 33 sectors of 512 bytes, or 5 of 4096; the last partition ends {blocks} sectors inside of them."
             )),
             Said::Writes(format!(
-                "Make it and what is in it smaller by {blocks} sectors or more (the file system first), and the GPT has room."
+                "Shrink the file system, then the partition, by {blocks} sectors or more to make room for \
+                 the GPT."
             )),
         ],
         _ => vec![Said::Forbids(format!(
-            "A backup GPT takes 33 sectors of 512 bytes at most: the last partition ends {} sectors past the end of the disk. That is not a question \
-             of room: the disk is cut off (S042), or the table counts other sectors than the disk now has (S030). Write no table; see straddle \
-             check.",
+            "A backup GPT takes 33 sectors of 512 bytes at most: the last partition ends {} sectors past \
+             the end of the disk. The disk is truncated (S042), or the table counts in other sectors than \
+             the disk now has (S030). Write no table; run straddle check.",
             blocks - BACKUP
         ))],
     })
@@ -150,8 +159,9 @@ pub(super) fn too_long(numbers: &Numbers) -> Option<Vec<Said>> {
             count - maximum
         )),
         Said::Writes(
-            "Make a GPT (straddle plan DISK --table gpt, for a disk without data), or a shorter partition. An MBR's partition may also start below \
-             2^32 sectors and end past it, which not every system reads (S046)."
+            "Create a GPT (straddle plan DISK --table gpt, for a disk without data), or a smaller \
+             partition. A partition of an MBR may also start below sector 2^32 and end past it, but not \
+             every system can read that (S046)."
                 .to_owned(),
         ),
     ])
@@ -161,12 +171,12 @@ pub(super) fn beyond_end(numbers: &Numbers) -> Option<Vec<Said>> {
     if let Some((blocks, present)) = numbers.get("blocks").zip(numbers.get("present")) {
         let missing = blocks.checked_sub(present).filter(|missing| *missing > 0)?;
         let why = match is_eightfold(present, blocks) {
-            true => "eight times what is there: the table counts in sectors of another size (S030)",
-            false => "the partition or the disk was cut short after the file system was made (S048)",
+            true => "eight times as many: the table counts in sectors of another size (S030)",
+            false => "the partition or the disk was truncated after the file system was made (S048)",
         };
         return Some(vec![Said::Forbids(format!(
-            "The file system has {blocks} blocks, {missing} more than its device: {why}. Write nothing to it, and do not run a repair, before straddle \
-             check DISK has said which it is."
+            "The file system has {blocks} blocks, {missing} more than its device: {why}. Write nothing to \
+             it, and do not run a repair, before straddle check DISK has shown which it is."
         ))]);
     }
     if let Some(limit) = numbers.get("limit") {
@@ -174,8 +184,9 @@ pub(super) fn beyond_end(numbers: &Numbers) -> Option<Vec<Said>> {
             numbers.get("want").or_else(|| numbers.get("sector")?.checked_add(numbers.get("count")?))?;
         let past = end.checked_sub(limit).filter(|past| *past > 0)?;
         return Some(vec![Said::Forbids(format!(
-            "The access ends {past} sectors past the end, {}: a file system is longer than its device (S048), or the table is (S042). Write nothing to \
-             it, and do not run a repair, before straddle check DISK has said which it is.",
+            "The access ends {past} sectors past the end, {}: a file system is longer than its device \
+             (S048), or the table is (S042). Write nothing to it, and do not run a repair, before straddle \
+             check DISK has shown which it is.",
             sectors(limit, SMALL)?
         ))]);
     }
@@ -189,20 +200,22 @@ pub(super) fn beyond_end(numbers: &Numbers) -> Option<Vec<Said>> {
         ))]);
     };
     let mut said = vec![Said::Is(format!(
-        "The kernel counts in sectors of 512 bytes, whatever the disk's: a {what} of {so}. Compare with blockdev --getsize64 DISK."
+        "The kernel always counts in sectors of 512 bytes: a {what} of {so}. Compare with blockdev \
+         --getsize64 DISK."
     ))];
     if count.is_multiple_of(8) {
         said.push(Said::Forbids(format!(
-            "If the disk has sectors of 4096 bytes (blockdev --getss DISK), the table says {}. Read in sectors of 512 that is {}: if it fits, the \
-             table is of a disk or adapter with those (S030), and all data are there. Otherwise the disk is cut off (S042). Write nothing to it \
-             before straddle check DISK has said which it is.",
+            "If the disk has sectors of 4096 bytes (blockdev --getss DISK), the table says {}. Read in \
+             sectors of 512 that is {}: if it fits, the table was made on a disk or adapter with those \
+             (S030), and all data is there. Otherwise the disk is truncated (S042). Write nothing to it \
+             before straddle check DISK has shown which it is.",
             count / 8,
             sectors(count / 8, SMALL)?
         )));
     } else {
         said.push(Said::Forbids(
-            "It is not a multiple of 8, so that the disk's sectors are of 512 bytes: it is cut off, or something hides its end (S042). Write \
-             nothing to it; straddle check DISK says how much is missing."
+            "It is not a multiple of 8, so the disk has 512-byte sectors: it is truncated, or something \
+             hides its end (S042). Write nothing to it; straddle check DISK says how much is missing."
                 .to_owned(),
         ));
     }
@@ -218,8 +231,9 @@ pub(super) fn offset_by(numbers: &Numbers) -> Option<Vec<String>> {
             "The start is off a multiple of 4096 as well."
         };
         return Some(vec![format!(
-            "{offset} is more than a sector of 4096 bytes: the kernel compares with a larger unit, the chunk of an array or the unit of an SSD, which \
-             this message does not name (lsblk -t: MIN-IO). {so} straddle check says what it costs."
+            "{offset} is more than a sector of 4096 bytes: the kernel compares with a larger unit, the \
+             chunk of an array or the unit of an SSD, which this message does not show (lsblk -t: MIN-IO). \
+             {so} straddle check says what it costs."
         )]);
     }
     let past = LARGE - offset;
@@ -227,8 +241,9 @@ pub(super) fn offset_by(numbers: &Numbers) -> Option<Vec<String>> {
     // The first such sector from 34 on, where partitions may start.
     let such = (34..).find(|sector| sector % 8 == rest)?;
     Some(vec![format!(
-        "{offset} + {past} = 4096: the start is {past} bytes past a multiple of 4096, as is that of any sector with the rest {rest} by 8, such as \
-         {such}; or the drive's own boundaries are shifted (S023)."
+        "{offset} + {past} = 4096: the start is {past} bytes past a multiple of 4096, like any sector that \
+         leaves the rest {rest} when divided by 8, such as {such}; or the drive's own boundaries are \
+         shifted (S023)."
     )])
 }
 
@@ -243,11 +258,11 @@ pub(super) fn grain(numbers: &Numbers) -> Option<Vec<String>> {
     let shifted = start.abs_diff(past) % 8;
     let judged = match (shifted, past) {
         (0, 0) => {
-            "a multiple of 4096: aligned for 512e and 4Kn, and what parted wants is only its grain (S008)"
-                .to_owned()
+            "a multiple of 4096: aligned for 512e and 4Kn, and only off parted's own grain (S008)".to_owned()
         }
         (0, _) => format!(
-            "on a boundary of 4096 bytes, as the drive's begin at sector {past} (S023): what parted wants is only its grain"
+            "on a boundary of 4096 bytes, as the drive's boundaries start at sector {past} (S023), and \
+             only off parted's own grain"
         ),
         _ => format!(
             "{} bytes past a boundary of 4096: misaligned on a drive with 4096-byte sectors (S001)",
@@ -259,13 +274,11 @@ pub(super) fn grain(numbers: &Numbers) -> Option<Vec<String>> {
     )];
     if !grain.is_multiple_of(8) && grain > 8 {
         said.push(format!(
-            "A grain of {grain} sectors is none of any drive: it comes from an impossible optimal I/O size (S021). Give the start as 1MiB and ignore \
-             the message, or use parted -a minimal."
+            "No drive has a grain of {grain} sectors: it comes from an impossible optimal I/O size (S021). \
+             Give the start as 1MiB and ignore the message, or use parted -a minimal."
         ));
     } else if grain == MIB / LARGE {
-        said.push(
-            "256 sectors are 1 MiB where sectors are of 4096 bytes: any start is aligned there.".to_owned(),
-        );
+        said.push("256 sectors are 1 MiB if sectors are 4096 bytes: any start is aligned there.".to_owned());
     }
     Some(said)
 }
@@ -274,13 +287,13 @@ pub(super) fn sector_boundary(numbers: &Numbers) -> Option<Vec<String>> {
     let boundary = numbers.get("boundary").filter(|boundary| *boundary > 1)?;
     let size = boundary.checked_mul(SMALL)?;
     let meaning = if size.is_multiple_of(MIB) {
-        "the usual grain, not the drive's: what is off it need not be misaligned (S008)"
+        "the usual grain, not the drive's: a start off it may well be aligned (S008)"
     } else if size == LARGE {
         "a physical sector of most drives: a start off it is misaligned there (S001)"
     } else if size < LARGE {
-        "less than a physical sector of 4096 bytes: what is off it is off that, too (S001)"
+        "less than a physical sector of 4096 bytes: a start off it is misaligned there too (S001)"
     } else {
-        "what the other partitions have in common; straddle check compares with the drive"
+        "the grain of the other partitions; straddle check compares with the drive"
     };
     Some(vec![format!("{boundary} sectors of 512 bytes are {}, {meaning}.", bytes(size))])
 }
