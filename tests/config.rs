@@ -235,7 +235,7 @@ fn a_topology_can_be_that_of_one_target() {
     for (words, why) in [
         (&["--assume", "512e", "--assume", "4kn"][..], "more than one topology for all"),
         (&["--assume", "disk.img=512e", "--assume", "disk.img=4kn"], "more than one topology for disk.img"),
-        (&["--assume", "other.img=512e"], "other.img is none of the targets"),
+        (&["--assume", "other.img=512e"], "other.img is not one of the targets"),
         (&["--assume", "disk.img=512z"], "disk.img=512z"),
     ] {
         let (code, _, complaints) = ran(&dir, &[&["check", "disk.img", "a=b.img"], words].concat());
@@ -282,14 +282,10 @@ fn a_mistake_is_named_with_its_line() {
         (entry(&format!("{right}\ntarget = \"a[.img\"")), 5, "the pattern 'a[.img' is not valid"),
         (entry(&format!("{right}\npartition = 0")), 5, "partitions are numbered from 1"),
         (entry(&format!("{right}\npartition = -1")), 5, "invalid value"),
-        (
-            entry("rule = \"S047\"\nreason = \"why\""),
-            3,
-            "S047 cannot be ignored: a move that is not finished",
-        ),
+        (entry("rule = \"S047\"\nreason = \"why\""), 3, "S047 cannot be ignored: an unfinished move"),
         (entry("rule = \"S081\"\nreason = \"why\""), 3, "S081 cannot be ignored"),
         ("\n\npage = \"3000\"\n".to_owned(), 3, "no database has pages of 3000 bytes"),
-        ("fail-on = \"never\"\n".to_owned(), 1, "fail-on is advice, warning or error"),
+        ("fail-on = \"never\"\n".to_owned(), 1, "fail-on takes advice, warning or error"),
         ("assume = \"physical=3000\"\n".to_owned(), 1, "physical"),
         ("ignore = \n".to_owned(), 1, ""),
     ];

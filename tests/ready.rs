@@ -227,10 +227,14 @@ fn messages_say_what_is_meant() {
         (
             &["check", "--measured", "text.txt", "disk.img"],
             2,
-            "not a file that 'straddle probe --save' has written",
+            "not a file written by 'straddle probe --save'",
         ),
-        (&["check", "--format", "vmdk", "disk.img"], 3, "it is hardly a VMDK image"),
-        (&["plan", "disk.img", "--table", "gpt", "--part", "64"], 2, "write 64MiB or 64s, or 64B for bytes"),
+        (&["check", "--format", "vmdk", "disk.img"], 3, "probably not a VMDK image"),
+        (
+            &["plan", "disk.img", "--table", "gpt", "--part", "64"],
+            2,
+            "write 64MiB, 64s for sectors, or 64B for bytes",
+        ),
         (&["plan", "disk.img", "--table", "gpt", "--part", "1MiB,type=efi"], 2, "(did you mean esp?)"),
         (
             &["plan", "disk.img", "--table", "gpt", "--part", "1MiB,type=ext4"],

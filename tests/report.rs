@@ -142,11 +142,11 @@ fn what_is_no_audit_is_named_and_counted() {
     assert_eq!(out.status.code(), Some(3));
     let said = text(&out.stderr);
     for line in [
-        "audits/cut.json: it is not complete: ",
+        "audits/cut.json: it is incomplete: ",
         "audits/empty.json: it is empty",
         "audits/text.json: it is not the output of 'straddle check --json': key must be a string at line 2 column 3",
         "audits/deep.json: it is not the output of 'straddle check --json': ",
-        "audits/old.json: it is not the output of 'straddle check --json': schema 1, this program reads schema 3",
+        "audits/old.json: it is not the output of 'straddle check --json': schema 1, but this version reads schema 3",
         "missing: cannot open: No such file",
     ] {
         assert!(said.contains(line), "{line}: {said}");

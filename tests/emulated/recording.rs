@@ -253,6 +253,6 @@ fn failures(out: &Path) {
     let (full, _) = read(&out.join("full.rec"));
     assert!(full.len() > 2000 && full.len() < 12_000, "{}", full.len());
     assert_eq!(text(out, "cut.rc"), "0\n", "{}", text(out, "cut.err"));
-    assert!(text(out, "cut.err").contains("the recording was cut off"), "{}", text(out, "cut.err"));
+    assert!(text(out, "cut.err").contains("the recording is truncated"), "{}", text(out, "cut.err"));
     assert_eq!(number(&report(out, "gone.rec")["total"]["writes"], "requests"), 25);
 }

@@ -88,7 +88,8 @@ fn unnamed() -> io::Result<Option<String>> {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) if rustix::io::Errno::from_io_error(&error) == Some(rustix::io::Errno::LOOP) => {
-            let message = "a link is not followed, as others may have made it: name the file with --config";
+            let message = "symbolic links are not followed, because another user may have made it: give \
+                           the file with --config";
             return Err(io::Error::other(message));
         }
         Err(error) => return Err(error),
@@ -126,7 +127,9 @@ impl Source<'_> {
         let fail_on = |text: &str| {
             let words = text.split(',').map(|word| FailOn::from_str(word.trim(), false));
             let on: Result<Vec<_>, _> = words.collect();
-            on.map_err(|_| "fail-on is advice, warning or error, and blank: \"warning,blank\"".to_owned())
+            on.map_err(|_| {
+                "fail-on takes advice, warning or error, and optionally blank: \"warning,blank\"".to_owned()
+            })
         };
         if let Some(on) = self.value(file.fail_on.as_ref(), fail_on)?.filter(|_| arguments.fail_on.is_empty())
         {

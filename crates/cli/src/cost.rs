@@ -37,9 +37,7 @@ pub(crate) fn parse(text: &str) -> Result<Pricing, String> {
         Known::Probe(measured) if measured.cost.is_some_and(|ratio| ratio.is_finite() && ratio > 0.0) => {
             Ok(Pricing::Probe(measured))
         }
-        Known::Probe(_) => {
-            Err(format!("{text}: the probe could not measure what a write off the boundaries costs"))
-        }
+        Known::Probe(_) => Err(format!("{text}: the probe could not measure the cost of a misaligned write")),
     }
 }
 
@@ -57,10 +55,12 @@ impl Pricing {
         let is_judged = sizes.any(|size| size == unit) && (known.size() != unit || known == boundary);
         (!is_judged).then(|| match self {
             Self::Model { name, .. } => format!(
-                "note: --cost adds to findings, and what is off the unit of {name} alone, {unit}, is none: to judge by it, --assume drive:{name}"
+                "note: --cost only adds to findings; starts that miss only the unit of {name}, {unit}, are \
+                 not findings. To check against it: --assume drive:{name}"
             ),
             Self::Probe(_) => format!(
-                "note: --cost adds to findings, and what is off the measured unit alone, {unit}, is none: to judge by it, --measured FILE"
+                "note: --cost only adds to findings; starts that miss only the measured unit, {unit}, are \
+                 not findings. To check against it: --measured FILE"
             ),
         })
     }

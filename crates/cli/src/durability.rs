@@ -41,7 +41,7 @@ pub(crate) fn warn(needed: Needed, file: &Path, target: &Path) {
         return;
     }
     output::complain(&format!(
-        "warning: {}: the {what} {kind}, and lost in a power failure or a restart: name {instead}",
+        "warning: {}: the {what} {kind}, and lost in a power failure or a restart: give {instead}",
         file.display()
     ));
 }
@@ -63,7 +63,7 @@ fn in_memory(path: &Path) -> Option<String> {
         return name(kind).map(|name| format!("would be in memory only ({name})"));
     }
     let Some(upper) = upper_layer(path).and_then(|upper| rustix::fs::statfs(&upper).ok()) else {
-        return Some("may be in memory only (an overlay whose upper layer is not found)".to_owned());
+        return Some("may be in memory only (an overlay whose upper layer cannot be found)".to_owned());
     };
     name(upper.f_type).map(|name| format!("would be in memory only (overlay on {name})"))
 }

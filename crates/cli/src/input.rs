@@ -44,7 +44,7 @@ pub(crate) fn trace(recording: &Recording, how: &How) -> anyhow::Result<Reader<'
 pub(crate) fn warn(name: &str, origin: Option<&Origin>) {
     let Some(origin) = origin else { return };
     if origin.is_cut_off() {
-        output::complain(&format!("{name}: the recording was cut off: later requests are missing"));
+        output::complain(&format!("{name}: the recording is truncated: later requests are missing"));
     }
     if let Some(lost) = origin.lost_events.filter(|lost| *lost > 0) {
         let (events, were) = (output::plural(lost, "event"), if lost == 1 { "was" } else { "were" });

@@ -130,7 +130,7 @@ pub(crate) fn load(path: &str) -> Result<Measured, String> {
     let file = File::open(path_of).map_err(|error| shown(&error))?;
     file.take(MAX_FILE).read_to_string(&mut text).map_err(|error| shown(&error))?;
     let measured: Measured = serde_json::from_str(&text)
-        .map_err(|error| shown(&format!("not a file that 'straddle probe --save' has written ({error})")))?;
+        .map_err(|error| shown(&format!("not a file written by 'straddle probe --save' ({error})")))?;
     if measured.schema != SCHEMA {
         return Err(shown(&format!("schema {}, but this version reads {SCHEMA}", measured.schema)));
     }

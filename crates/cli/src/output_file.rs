@@ -58,18 +58,18 @@ pub fn check(path: &Path, inputs: &[&Path]) -> Result<()> {
         Err(error) => return Err(error).with_context(failed),
     };
     if found.file_type().is_block_device() {
-        return Err(RefusedError(format!("{}: is a block device: name a file", path.display())).into());
+        return Err(RefusedError(format!("{}: is a block device: give a file", path.display())).into());
     }
     let read = READ.lock().map(|read| read.clone()).unwrap_or_default();
     let mut inputs = inputs.iter().copied().chain(read.iter().map(PathBuf::as_path));
     let own = FileId::of(&found);
     let is_same = |input: &&Path| fs::metadata(input).is_ok_and(|input| FileId::of(&input) == own);
     if let Some(input) = inputs.find(is_same).filter(|_| found.is_file()) {
-        let text = format!("{}: is an input ({}): name another file", path.display(), input.display());
+        let text = format!("{}: is an input ({}): give another file", path.display(), input.display());
         return Err(RefusedError(text).into());
     }
     if found.is_dir() {
-        bail!("{}: cannot write: it is a folder", path.display());
+        bail!("{}: cannot write: it is a directory", path.display());
     }
     access(path, Access::WRITE_OK).map_err(io::Error::from).with_context(failed)
 }

@@ -172,7 +172,7 @@ pub(crate) fn local_paths() -> impl TypedValueParser<Value = PathBuf> {
 pub(crate) fn backing_files() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(|path| {
         let shown = path.to_str().filter(|text| Address::parse(text).is_some()).map(Address::redacted);
-        let refused = |shown| UsageError(format!("{shown}: --allow-backing names files of this machine"));
+        let refused = |shown| UsageError(format!("{shown}: --allow-backing takes only local files"));
         shown.map_or(Ok(path), |shown| Err(refused(shown)))
     })
 }
@@ -250,7 +250,8 @@ fn refused(command: &str, path: &Path) -> Option<RefusedError> {
     let fetch = fetch.map_or_else(String::new, |fetch| format!(": {fetch}"));
     let shown = Address::redacted(text);
     Some(RefusedError(format!(
-        "{shown}: is on a server: straddle {command} works on disks and images of this machine; fetch it first{fetch}"
+        "{shown}: is on a server, and straddle {command} works only on local disks and images; download it \
+         first{fetch}"
     )))
 }
 

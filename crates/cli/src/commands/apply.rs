@@ -23,19 +23,20 @@ fn check_options(saved: &Saved, arguments: &ApplyArguments) -> Result<(), UsageE
     let of_tables = arguments.dry_run || arguments.backup.is_some();
     let refused = match saved {
         Saved::Copy(_) if of_tables || moves.journal.is_some() => {
-            "--dry-run, --backup and --journal are for other plans: a copy leaves its source as it is"
+            "--dry-run, --backup and --journal do not apply to a copy, which leaves its source unchanged"
         }
         Saved::Table(_) | Saved::Moves(_) if arguments.from.is_some() => {
-            "--from is for plans of 'straddle realign --to'"
+            "--from is only for plans of 'straddle realign --to'"
         }
         Saved::Moves(_) if of_tables => {
-            "--dry-run and --backup are for plans of tables: 'straddle realign' shows what moves"
+            "--dry-run and --backup are only for plans of 'straddle plan': 'straddle realign' shows what \
+             moves"
         }
         Saved::Table(_) if moves.journal.is_some() || moves.skip_bad.is_some() => {
-            "--journal and --skip-bad are for plans of 'straddle realign'"
+            "--journal and --skip-bad are only for plans of 'straddle realign'"
         }
         Saved::Table(_) if moves.verify == Verify::None => {
-            "--verify none is for plans of 'straddle realign': a table is always read back"
+            "--verify none is only for plans of 'straddle realign': a table is always read back"
         }
         Saved::Table(_) | Saved::Moves(_) | Saved::Copy(_) => return Ok(()),
     };
@@ -106,8 +107,8 @@ fn earlier(target: &Target<'_>, backup: &Path, operand: &Path) -> Option<String>
     }
     if let Some(path) = loaded.as_ref().ok().and_then(|loaded| loaded.elsewhere(target)) {
         return Some(format!(
-            "{name} is the backup of an apply to {}: name another file with --backup; only if this is that disk under a new name: \
-             {undo} --was {}",
+            "{name} is the backup of an apply to {}: give another file with --backup. Only if this is that \
+             disk under a new name: {undo} --was {}",
             output::printable(path),
             quote_path(Path::new(path))
         ));
@@ -115,20 +116,22 @@ fn earlier(target: &Target<'_>, backup: &Path, operand: &Path) -> Option<String>
     let progress = loaded.and_then(|backup| Ok(backup.progress(target)?));
     Some(match progress {
         Ok(Progress::Nothing) => format!(
-            "{name} is the backup of an earlier apply, of which nothing is on this disk: it failed before its first write, was reverted, \
-             or was for another disk that is similar to this one and may need it. Name another file with --backup, or move it away: mv -n {quoted} {}",
+            "{name} is the backup of an earlier apply that left nothing on this disk: it failed before its \
+             first write, was reverted, or was for another, similar disk. Give another file with --backup, \
+             or move this one away: mv -n {quoted} {}",
             quote_path(&with_ending(backup, "earlier"))
         ),
         Ok(Progress::Part { written, of }) => format!(
-            "{name} is the backup of an interrupted apply: {written} of {of} bytes were written; revert them \
+            "{name} is the backup of an interrupted apply, which wrote {written} of {of} bytes; revert it \
              first: {undo}"
         ),
         Ok(Progress::Whole) => format!(
-            "{name} is the backup of an earlier apply, which was fully applied to this disk: keep it and name another file with \
-             --backup, or revert that apply: {undo}"
+            "{name} is the backup of an earlier, complete apply to this disk: keep it and give another \
+             file with --backup, or revert that apply: {undo}"
         ),
         Err(error) => format!(
-            "{name} exists, but is not a backup for this disk's contents ({error:#}): name another file with --backup, or move it away"
+            "{name} exists, but is not a backup for this disk's contents ({error:#}): give another file \
+             with --backup, or move it away"
         ),
     })
 }
@@ -170,7 +173,7 @@ pub(crate) fn undo(arguments: &UndoArguments) -> Result<Exit> {
     let outcome = match was_written {
         Ok(Progress::Nothing) => "nothing to revert; original contents verified",
         _ if arguments.force => {
-            "what apply overwrote is restored and verified; what others have written since stays"
+            "what apply overwrote is restored and verified; later changes by others are kept"
         }
         _ => "original contents restored and verified",
     };

@@ -28,8 +28,8 @@ pub(super) fn prepare(disk: &Path, realign: &Realign, present: &Present) -> Resu
     let moved = plural(moved, "partition");
     output::print(&format!(
         "{shown}: prepared: at the next boot, before the root file system is mounted, {bytes} of data in {moved} will be moved
-  a power cut is resumed by the next start; nothing else starts meanwhile
-  if the disk has changed until then, nothing is written and it starts as before
+  after a power cut, the next boot resumes the move; nothing else runs until it is done
+  if the disk has changed by then, nothing is written and the system boots as before
   the result: straddle check {operand}
   to remove it: straddle realign {operand} --at-boot=cancel
 "
@@ -56,7 +56,7 @@ pub(super) fn now(disk: &Path) -> Result<Exit> {
             complain_unreadable(bad);
             Ok(())
         },
-        restart: &mut |why| output::complain(&format!("{name}: {why}: starting again")),
+        restart: &mut |why| output::complain(&format!("{name}: {why}: rebooting")),
     };
     let ended = System::running().carry_out(disk, id, &mut console);
     drop(watcher);

@@ -90,7 +90,7 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form) -> Result<Exit> {
         output::complain(&note);
     }
     if let Some(why) = unread.filter(|_| arguments.is_of_this_machine() && readable == 0) {
-        let what = "no disk was read: only the kernel's list of partitions is judged";
+        let what = "no disk was read: only the kernel's list of partitions is checked";
         output::complain(&output::printable(&format!("{what} ({why})")));
     }
     let paths = ReadTarget::paths(&arguments.targets);

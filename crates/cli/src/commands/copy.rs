@@ -104,7 +104,8 @@ pub(super) fn plan(arguments: &RealignArguments, new: &Path) -> Result<Exit> {
 /// Refuses to copy a disk onto itself, whatever the names.
 fn check_apart(old: &Path, options: &Options, new: &Path) -> Result<()> {
     if let Some(old) = copy::shared(old, options, new) {
-        let text = format!("{}: is {}, which is copied: name another one", new.display(), old.display());
+        let text =
+            format!("{}: is {}, the source of the copy: give another disk", new.display(), old.display());
         return Err(RefusedError(text).into());
     }
     Ok(())
@@ -172,7 +173,7 @@ fn watch(
     progress: straddle_repair::relocate::Progress,
 ) -> ControlFlow<()> {
     watcher.enter(&match stage {
-        Stage::Reading => format!("reading {}, which is to be empty", output::printable(name)),
+        Stage::Reading => format!("checking that {} is empty", output::printable(name)),
         Stage::Copying => "copying".to_owned(),
     });
     watcher.look(progress)
@@ -197,7 +198,8 @@ fn check_name(new: &Path) -> Result<()> {
         )
     });
     let text = format!(
-        "{}: a new image is raw, the only format that is written, and this is the name of another format ({format}): name it {}{convert}",
+        "{}: straddle writes only raw images, and this name is for another format ({format}): name it \
+         {}{convert}",
         new.display(),
         raw.display()
     );
@@ -236,7 +238,7 @@ fn make_new(path: &Path, size: ByteCount, is_public: bool) -> Result<Option<File
     };
     let own = FileId::of_open(&file)?;
     if !is_new && file.metadata()?.uid() != rustix::process::geteuid().as_raw() {
-        return Err(RefusedError("is an empty file of another user: name a new file".to_owned()).into());
+        return Err(RefusedError("is an empty file of another user: give a new file".to_owned()).into());
     }
     let sized = size_new(&file, path, size);
     if sized.is_err() && is_new {
@@ -263,7 +265,7 @@ fn report(copied: Copied, made: &Copy, arguments: &ApplyArguments, name: &str) -
     let bad = match copied {
         Copied::Complete(bad) => Some(bad),
         Copied::Stopped => {
-            writeln!(out, "{shown}: interrupted: the copy is not finished, and the source is as it was")?;
+            writeln!(out, "{shown}: interrupted: the copy is unfinished, and the source is unchanged")?;
             None
         }
         Copied::Untouched => {
@@ -275,7 +277,7 @@ fn report(copied: Copied, made: &Copy, arguments: &ApplyArguments, name: &str) -
         let (plan, new) = (quote_path(&arguments.plan), quote_path(&arguments.write));
         let from = arguments.from.as_deref().map(quote_path).unwrap_or_default();
         let from = from + &how_opened(arguments.from_format, &arguments.allow_backing);
-        writeln!(out, "  to make it again: straddle apply {plan} --from {from} --write {new}")?;
+        writeln!(out, "  to complete it: straddle apply {plan} --from {from} --write {new}")?;
         out.flush()?;
         return Ok(Exit::INTERRUPTED);
     };
@@ -284,7 +286,7 @@ fn report(copied: Copied, made: &Copy, arguments: &ApplyArguments, name: &str) -
         Verify::None => "copied",
     };
     writeln!(out, "{shown}: {} {how}, the table is written", made.total())?;
-    writeln!(out, "  it has the identities of its source: do not use both at the same time")?;
+    writeln!(out, "  it has the same UUIDs as its source: do not use both at the same time")?;
     out.flush()?;
     Ok(if bad.is_empty() { Exit::Success } else { Exit::Findings })
 }

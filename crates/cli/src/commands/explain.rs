@@ -46,7 +46,8 @@ fn explain_other(arguments: &ExplainArguments, word: &str) -> Result<Exit> {
     let mut out = output::stdout();
     write!(out, "{}", text::drive::show(&profile))?;
     let more = format!(
-        "This is what {command} prints. To judge a disk as if it were one: straddle check --assume drive:{name}"
+        "This is what {command} prints. To check a disk assuming this drive: straddle check --assume \
+         drive:{name}"
     );
     writeln!(out, "\n{}", text::wrap(&more, ""))?;
     out.flush()?;
@@ -70,7 +71,9 @@ fn explain_found(arguments: &ExplainArguments, word: &str) -> Result<Exit> {
         return Err(UsageError(text).into());
     };
     if !all {
-        output::complain(&format!("note: nothing has all of these words, this has the most;{hint}"));
+        output::complain(&format!(
+            "note: nothing contains all of these words; this contains most of them;{hint}"
+        ));
     }
     if arguments.json {
         let subjects: Vec<Subject> = found.iter().map(|found| found.subject.clone()).collect();

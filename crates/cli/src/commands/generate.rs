@@ -28,7 +28,7 @@ pub(crate) fn completions(shell: Shell) -> Result<Exit> {
 pub(crate) fn man(command: Option<&str>, dir: Option<&Path>) -> Result<Exit> {
     let pages = pages()?;
     if let Some(dir) = dir {
-        fs::create_dir_all(dir).with_context(|| format!("{}: cannot make the folder", dir.display()))?;
+        fs::create_dir_all(dir).with_context(|| format!("{}: cannot create the directory", dir.display()))?;
         for (name, page) in &pages {
             let path = dir.join(format!("{name}.1"));
             output_file::write(&path, page, &[])?;

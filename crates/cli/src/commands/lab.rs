@@ -20,7 +20,7 @@ pub(super) fn start() -> Result<Exit> {
     let error = Command::new(&program).args(std::env::args_os().skip(1)).exec();
     if error.kind() == ErrorKind::NotFound {
         let message =
-            "straddle-lab, which runs this command, is not installed beside straddle or on the PATH";
+            "straddle-lab, which runs this command, is not installed next to straddle or on the PATH";
         return Err(UsageError(message.to_owned()).into());
     }
     Err(error).with_context(|| format!("{}: cannot be started", program.display()))

@@ -97,7 +97,9 @@ fn request(arguments: &PlanArguments) -> Result<Request> {
     if let Some(start) = arguments.start {
         let first = request.parts.first_mut();
         first
-            .ok_or_else(|| UsageError("--start is for a partition: give --part or --add".to_owned()))?
+            .ok_or_else(|| {
+                UsageError("--start applies to a partition: give --part or --add as well".to_owned())
+            })?
             .start = Some(start);
     }
     Ok(request)

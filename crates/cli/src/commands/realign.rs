@@ -189,7 +189,8 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit> {
 fn say_restored(saved: &Path, path: &Path) {
     let name = output::printable(&path.display().to_string());
     output::complain(&format!(
-        "{name}: the table is saved, and that of the move is restored; to revert, until the move is over: straddle undo {} --write {}",
+        "{name}: the present table is saved, and the table of the move is restored; to revert that before \
+         the move is complete: straddle undo {} --write {}",
         quote_path(saved),
         quote_path(path)
     ));
@@ -227,7 +228,7 @@ fn carry(run: Run<'_>, name: &str, path: &Path, moves: &MoveArguments, is_back: 
     let unsaid = |said: &str| format!("{shown}: {said}, but that cannot be written to standard output");
     match ended {
         Outcome::Paused => {
-            writeln!(out, "{shown}: interrupted at a safe point: the move is not finished")?;
+            writeln!(out, "{shown}: interrupted at a safe point: the move is unfinished")?;
             for (what, command) in ways(&resume, is_back) {
                 writeln!(out, "  {what}: {command}")?;
             }
@@ -235,7 +236,7 @@ fn carry(run: Run<'_>, name: &str, path: &Path, moves: &MoveArguments, is_back: 
             return Ok(Exit::INTERRUPTED);
         }
         Outcome::Complete(_) if is_back => {
-            let said = "the old layout and its contents are back";
+            let said = "the old layout and its contents are restored";
             writeln!(out, "{shown}: {said}").and_then(|()| out.flush()).with_context(|| unsaid(said))?;
         }
         Outcome::Complete(_) => {
@@ -250,8 +251,8 @@ fn carry(run: Run<'_>, name: &str, path: &Path, moves: &MoveArguments, is_back: 
 fn ways(resume: &str, is_back: bool) -> Vec<(&'static str, String)> {
     let back = format!("{resume} --rollback");
     match is_back {
-        true => vec![("to go on", back)],
-        false => vec![("to go on", resume.to_owned()), ("to go back", back)],
+        true => vec![("to resume", back)],
+        false => vec![("to resume", resume.to_owned()), ("to roll back", back)],
     }
 }
 
@@ -268,12 +269,14 @@ fn explained(
             // The journal's file does not say whose data it describes.
             let only_if = match moves.journal {
                 Some(_) => {
-                    " (only if its data have moved: of a clone or a restored backup, it would destroy them)"
+                    " (only if its data was moved: on a clone or a restored backup, this would destroy the \
+                     data)"
                 }
                 None => "",
             };
             let text = format!(
-                "{name}: {error}; to save that table to a new file and go on: {again}; to go back: {again} --rollback{only_if}"
+                "{name}: {error}; to save that table to a new file and resume: {again}; to roll back: \
+                 {again} --rollback{only_if}"
             );
             Err(RefusedError(text).into())
         }
@@ -342,7 +345,7 @@ pub(super) fn check_map(moves: &MoveArguments, saved_table: Option<&Path>) -> Re
     let Some(map) = &moves.skip_bad else { return Ok(()) };
     for (option, other) in [("--journal", moves.journal.as_deref()), ("--restore-table", saved_table)] {
         if other.is_some_and(|other| place(other) == place(map)) {
-            return Err(UsageError(format!("{option} and --skip-bad need files of their own")).into());
+            return Err(UsageError(format!("{option} and --skip-bad need different files")).into());
         }
     }
     // Before anything is written: that it can be made is then known.

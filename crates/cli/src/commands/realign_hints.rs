@@ -79,11 +79,11 @@ pub(super) fn of_container(error: ChangeError, arguments: &RealignArguments) -> 
     let (seen, read) =
         (how_seen(arguments) + &how_opened(None, &backing), how_opened(arguments.format, &backing));
     let text = format!(
-        "it is {kind}, in which nothing is moved in place: straddle realign {operand}{seen} --to {raw} --save {plan} && straddle \
-         apply {plan} --from {operand}{read} --write {raw}"
+        "it is {kind}, whose partitions cannot be moved in place: straddle realign {operand}{seen} --to \
+         {raw} --save {plan} && straddle apply {plan} --from {operand}{read} --write {raw}"
     );
     let back = if is_qcow2 {
-        format!("; qemu-img convert -O qcow2 {raw} NEW.qcow2 makes it {kind} again")
+        format!("; qemu-img convert -O qcow2 {raw} NEW.qcow2 converts it back to {kind}")
     } else {
         String::new()
     };

@@ -58,7 +58,7 @@ impl Saved {
     /// Why this plan does not replace the `former` one: that may be needed.
     fn differs(&self, former: &Self) -> Option<String> {
         if self.kind() != former.kind() {
-            return Some(format!("is a plan of {}, and this one is of {}", former.kind(), self.kind()));
+            return Some(format!("is a plan of {}, but this one is of {}", former.kind(), self.kind()));
         }
         // Its table may have changed since: the former plan is of no use then.
         let [now, then] = [self, former].map(|plan| (plan.disk().size, &plan.disk().serial));

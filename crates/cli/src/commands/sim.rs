@@ -18,8 +18,8 @@ pub(crate) fn run(arguments: &SimArguments) -> Result<Exit> {
     let shifts = shifts(arguments, profile)?;
     let trace = arguments.trace.display().to_string();
     if shifts.len() > 1 && input::is_stdin(&arguments.trace) {
-        let message =
-            "standard input can be read only once, and each shift reads the trace: save it to a file";
+        let message = "standard input can be read only once, but each shift reads the trace again: save it \
+                       to a file";
         return Err(UsageError(message.to_owned()).into());
     }
     let recordings = Recording::group(std::slice::from_ref(&arguments.trace));

@@ -122,7 +122,7 @@ fn converted(
         ),
     ];
     for (_, what) in lost.iter().filter(|(count, _)| *count > 0) {
-        output::complain(&format!("{name}: {format} cannot hold {what}"));
+        output::complain(&format!("{name}: {format} cannot store {what}"));
     }
     Ok((account, abouts))
 }

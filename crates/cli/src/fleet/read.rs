@@ -39,7 +39,7 @@ impl<'de> Deserialize<'de> for Version {
         if version == u64::from(SCHEMA) {
             return Ok(Self);
         }
-        Err(D::Error::custom(format!("schema {version}, this program reads schema {SCHEMA}")))
+        Err(D::Error::custom(format!("schema {version}, but this version reads schema {SCHEMA}")))
     }
 }
 
@@ -137,7 +137,7 @@ pub(crate) fn inputs(named: &[PathBuf]) -> (Vec<Input>, Vec<Skipped>) {
         } else if path.is_dir() {
             let files = below(path, &mut skipped);
             if files.is_empty() {
-                let why = "there is no file *.json below it".to_owned();
+                let why = "it contains no *.json file".to_owned();
                 skipped.push(Skipped { name: path.display().to_string(), why });
             }
             inputs.extend(files.into_iter().map(Input::File));
@@ -194,7 +194,7 @@ pub(crate) fn read(input: &Input, mut take: impl FnMut(Document)) -> Result<(), 
 fn reason(error: &serde_json::Error) -> String {
     match error.classify() {
         serde_json::error::Category::Io => format!("cannot read: {error}"),
-        serde_json::error::Category::Eof => format!("it is not complete: {error}"),
+        serde_json::error::Category::Eof => format!("it is incomplete: {error}"),
         _ => format!("it is not the output of 'straddle check --json': {error}"),
     }
 }

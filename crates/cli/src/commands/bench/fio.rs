@@ -26,8 +26,10 @@ pub(super) fn emit(
     path: &Path,
 ) -> Result<Exit> {
     let Some(path_of) = target.path() else {
-        let message =
-            format!("{target}: fio opens files and devices; serve the drive (straddle serve) and name that");
+        let message = format!(
+            "{target}: fio opens only files and devices; serve the drive (straddle serve) and give that \
+             device"
+        );
         return Err(UsageError(message).into());
     };
     refuse_bare_drive(path_of)?;
@@ -40,7 +42,7 @@ pub(super) fn emit(
         return Err(UsageError(format!("{target}: the job file cannot be its own target")).into());
     }
     let Some(name) = name.to_str() else {
-        return Err(UsageError(format!("{target}: fio's job files hold names in UTF-8")).into());
+        return Err(UsageError(format!("{target}: fio's job files need names in UTF-8")).into());
     };
     let (size, sector) = straddle_measure::real::extent(path_of, way)?;
     let offsets = &arguments.offsets.0;
@@ -71,15 +73,15 @@ fn settled(path: &Path) -> Result<PathBuf> {
     let found = match fs::metadata(path) {
         Ok(found) => found,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let message = format!(
-                "{shown}: there is no such file or device, and fio is not to make one: truncate --size makes a file"
-            );
+            let message =
+                format!("{shown}: there is no such file or device; to create a file: truncate --size");
             return Err(UsageError(message).into());
         }
         Err(error) => return Err(error).with_context(|| shown.to_string()),
     };
     if found.is_file() && found.len() == 0 {
-        let message = format!("{shown}: is empty: fio would make it as large as its jobs (truncate --size)");
+        let message =
+            format!("{shown}: is empty, and fio would extend it: set its size first (truncate --size)");
         return Err(UsageError(message).into());
     }
     let whole = path.canonicalize().with_context(|| shown.to_string())?;
@@ -93,7 +95,7 @@ fn settled(path: &Path) -> Result<PathBuf> {
         return Ok(given);
     }
     let message = format!(
-        "{shown}: a link, which may lead to another disk by then: name it by its link in /dev/disk/by-id, or as {}",
+        "{shown}: a link that may lead to another disk later: use its link in /dev/disk/by-id, or {}",
         quote_path(&whole)
     );
     Err(UsageError(message).into())
@@ -109,7 +111,7 @@ fn check_given_up(path: &Path, again: Option<&str>, way: Io) -> Result<()> {
     let shown = quote_path(path);
     let Some(again) = again else {
         let message = format!(
-            "{shown}: fio would write over it from its first byte on, and restores nothing: give its contents up with \
+            "{shown}: fio would overwrite it from the first byte on, and restores nothing: allow that with \
              --destroy-data {shown}"
         );
         return Err(RefusedError(message).into());

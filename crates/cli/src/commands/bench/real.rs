@@ -136,7 +136,7 @@ pub(crate) fn journals(named: Option<&Path>) -> Result<PathBuf> {
     match state.or_else(home) {
         Some(folder) => Ok(folder.join("straddle")),
         None => Err(UsageError(
-            "no home folder, and XDG_STATE_HOME is not set: specify a folder with --journals".into(),
+            "no home directory, and XDG_STATE_HOME is not set: give a directory with --journals".into(),
         )
         .into()),
     }
@@ -210,8 +210,7 @@ pub(crate) fn refused(error: SessionError, named: Option<&Path>) -> anyhow::Erro
     use AreaError::{Damaged, Full, NoTable};
     match error {
         SessionError::Area(error @ (NoTable { .. } | Damaged { .. } | Full { .. })) => {
-            RefusedError(format!("{error}; --used also measures areas that hold data, and restores them"))
-                .into()
+            RefusedError(format!("{error}; --used also measures areas with data, and restores them")).into()
         }
         SessionError::Open(OpenError::NotNamed { path, again }) => {
             let (path, again) = (path.display(), again.display());

@@ -57,13 +57,14 @@ fn describe(journal: &Path, restored: &Restored, command: &str) -> (String, Exit
             let beside = if unreadable.is_empty() {
                 String::new()
             } else {
-                format!("  {} cannot be read: left alone as well.\n", describe_spans(unreadable))
+                format!("  {} cannot be read, and were not restored either.\n", describe_spans(unreadable))
             };
             let text = format!(
-                "{target}: {} were written by another program after the run: left alone; {bytes} other bytes were restored.\n\
-                 {beside}  The run began to write at {began}; what another program wrote there before it ended may have been overwritten.\n  \
-                 The journal is kept: {name}\n  To restore the contents from before the run: {command} --force (applies to every journal in that folder); \
-                 to keep the present contents: remove the journal (rm {}).\n",
+                "{target}: {} were written by another program after the run and were not restored; {bytes} \
+                 other bytes were.\n{beside}  The run started to write at {began}; what another program \
+                 wrote there before it ended may have been overwritten.\n  The journal is kept: {name}\n  \
+                 To restore the contents from before the run: {command} --force (applies to every journal \
+                 in that directory); to keep the present contents: remove the journal (rm {}).\n",
                 describe_spans(spans),
                 quote_path(journal)
             );
@@ -71,7 +72,8 @@ fn describe(journal: &Path, restored: &Restored, command: &str) -> (String, Exit
         }
         Restored::Incomplete => (
             format!(
-                "{name}: the journal is not complete, so the run had not written to its target; the journal is removed.\n"
+                "{name}: the journal is incomplete, so the run had not written to its target; the journal \
+                 is removed.\n"
             ),
             Exit::Success,
         ),

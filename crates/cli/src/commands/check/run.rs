@@ -73,7 +73,7 @@ impl Run {
             let Some(path) = of.clone() else { continue };
             let shown = output::printable(&path.display().to_string());
             if !paths.contains(&path) {
-                return Err(UsageError(format!("--assume: {shown} is none of the targets")).into());
+                return Err(UsageError(format!("--assume: {shown} is not one of the targets")).into());
             }
             if own.iter().any(|(known, _)| *known == path) {
                 return Err(UsageError(format!("--assume: more than one topology for {shown}")).into());

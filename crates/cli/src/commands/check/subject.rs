@@ -101,7 +101,7 @@ fn of_domain(word: &str, libvirt: &Libvirt, is_quiet: bool) -> Vec<Subject> {
             FoundDisk::OutOfReach { name, why } => Some(Subject::OutOfReach { name, why }),
             FoundDisk::NoDisk { name, why } => {
                 if !is_quiet {
-                    output::complain(&output::printable(&format!("{name}: left out: {why}")));
+                    output::complain(&output::printable(&format!("{name}: skipped: {why}")));
                 }
                 None
             }
@@ -113,7 +113,7 @@ fn of_domain(word: &str, libvirt: &Libvirt, is_quiet: bool) -> Vec<Subject> {
 fn targets(arguments: &CheckArguments) -> Result<Vec<Subject>> {
     if !arguments.targets.is_empty() {
         if arguments.all {
-            let message = "--all widens the search for disks: give it without targets";
+            let message = "--all extends the search for disks, and takes no targets";
             return Err(UsageError(message.to_owned()).into());
         }
         return Ok(arguments.targets.iter().cloned().map(Subject::from).collect());

@@ -28,9 +28,7 @@ pub(crate) fn run(arguments: &RecordArguments) -> Result<Exit> {
     on_interrupt(&stop).context("cannot watch for Ctrl-C")?;
     let name = arguments.to.display();
     if subject.holds(&arguments.to) {
-        output::complain(&format!(
-            "{name}: lies on the disk that is recorded: its own writes are recorded too"
-        ));
+        output::complain(&format!("{name}: is on the recorded disk: writes to it are recorded too"));
     }
     let (now, since_epoch) = straddle_trace::tracefs::clock();
     let origin = origin(straddle_trace::tracefs::CLOCK, vec![subject.described.clone()]);
@@ -54,7 +52,7 @@ pub(crate) fn run(arguments: &RecordArguments) -> Result<Exit> {
                 match recorder.into_inner().keep() {
                     Ok(()) => {
                         output::complain(&format!(
-                            "{name}: holds what was recorded until the following error"
+                            "{name}: holds what was recorded before the following error"
                         ));
                     }
                     Err(error) => output::complain(&format!("{name}: cannot write: {error}")),
@@ -78,7 +76,7 @@ pub(crate) fn run(arguments: &RecordArguments) -> Result<Exit> {
         let larger = (arguments.buffer.get() >> 10).saturating_mul(factor).max(USUAL);
         let lost = output::plural(ended.lost, "event");
         output::complain(&format!(
-            "{lost} lost: the kernel's buffers were full; --buffer {larger}KiB may hold them"
+            "{lost} lost, because the kernel's buffers were full; --buffer {larger}KiB may be enough"
         ));
     }
     if ended.why == Why::Gone {
