@@ -153,9 +153,13 @@ fn help() -> BTreeMap<String, String> {
         text(&run.stdout)
     };
     let names = |help: &str| -> Vec<String> {
-        let commands = help.split("\nCommands:\n").nth(1).unwrap_or_default().lines();
-        let lines = commands.take_while(|line| !line.is_empty()).filter(|line| !line.starts_with("    "));
-        lines.filter_map(|line| line.split_whitespace().next().map(str::to_owned)).collect()
+        // Above the options, only commands are lower-case.
+        let lines = help.split("\nOptions:\n").next().unwrap_or_default().lines();
+        let words = lines.filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
+        words
+            .filter(|name| name.starts_with(|first: char| first.is_ascii_lowercase()))
+            .map(str::to_owned)
+            .collect()
     };
     let mut all = BTreeMap::new();
     for name in names(&help(&[])) {

@@ -41,11 +41,11 @@ fn on_terminal(dir: &Dir, line: &str) -> String {
 fn commands() -> Vec<Vec<String>> {
     let names = |words: &[String]| -> Vec<String> {
         let run = straddle(&[words, &["--help".to_owned()]].concat());
-        let commands = run.out.split("\nCommands:\n").nth(1).unwrap_or_default().to_owned();
-        let lines =
-            commands.lines().take_while(|line| !line.is_empty()).filter(|line| !line.starts_with("    "));
+        // Above the options, only commands are lower-case.
+        let lines = run.out.split("\nOptions:\n").next().unwrap_or_default().lines();
         lines
-            .filter_map(|line| line.split_whitespace().next().map(str::to_owned))
+            .filter_map(|line| line.strip_prefix("  ")?.split(' ').next().map(str::to_owned))
+            .filter(|name| name.starts_with(|first: char| first.is_ascii_lowercase()))
             .filter(|name| name != "help")
             .collect()
     };

@@ -248,7 +248,7 @@ fn messages_say_what_is_meant() {
             "byte 2097152 or 3145728 is on one",
         ),
         (&["--help"], 0, "explains and fixes misaligned partitions"),
-        (&["explain", "--help"], 0, "what it costs, the fix, and the sources"),
+        (&["explain", "--help"], 0, "why, cost, fix, sources"),
         (&["plan", "--help"], 0, "--part rest --save plan.json\n"),
     ];
     for (args, status, expected) in cases {

@@ -50,24 +50,56 @@ use crate::{exit, topics};
 /// Examples for `--help`.
 const EXAMPLES: &str = "\
 Examples:
-  straddle check                          audit every disk of this machine
-  straddle check disk.img                 audit an image
-  straddle explain S001                   why a finding matters, and what fixes it
-  straddle realign /dev/sdb               plan the move of misaligned partitions; writes nothing
-  straddle bench random-write drive:wd10ears";
+  straddle check                          # every disk of this machine
+  straddle check disk.img                 # an image
+  straddle explain S001                   # why a finding matters, and its fix
+  straddle realign /dev/sdb               # plan a move; nothing is written
+  straddle bench random-write wd10ears    # the cost on a modelled drive";
+
+/// The exit statuses of all commands.
+const STATUSES: &[(u8, &str)] = &[
+    (0, "success; for check, map and report: no findings above advice"),
+    (1, "findings were reported, or sectors could not be read (apply, resume)"),
+    (3, "a target could not be read or checked, or a figure not reproduced"),
+    (4, "refused for safety"),
+];
+
+/// The commands, in the order in which people ask for them.
+const GROUPS: [(&str, &[&str]); 5] = [
+    ("Audit", &["check", "map", "report", "explain"]),
+    ("Fix", &["realign", "plan", "apply", "undo", "resume"]),
+    ("Measure", &["bench", "probe", "trace", "sim", "drive", "efficiency"]),
+    ("Laboratory", &["lab", "serve", "reproduce"]),
+    ("Other", &["completions", "man", "schema"]),
+];
+
+/// Returns the template of the main help: clap has one list of commands only.
+fn template() -> String {
+    let all = Command::augment_subcommands(clap::Command::new("straddle"));
+    let mut text = "{about-with-newline}\n{usage-heading} {usage}\n".to_owned();
+    for (group, names) in GROUPS {
+        text += &format!("\n{group}:\n");
+        for name in names {
+            let about = all.find_subcommand(name).and_then(clap::Command::get_about);
+            text += &format!("  {name:<11}  {}\n", about.map(ToString::to_string).unwrap_or_default());
+        }
+    }
+    text + "\nOptions:\n{options}{after-help}"
+}
 
 /// Finds, explains and fixes misaligned partitions, down to the byte.
 #[derive(Debug, Parser)]
 #[command(name = "straddle", version = env!("STRADDLE_VERSION"), arg_required_else_help = true)]
-#[command(after_help = format!("{EXAMPLES}\n\n{}", exit::HELP))]
-#[command(disable_help_subcommand = true)]
+#[command(after_help = format!("{EXAMPLES}\n\n{}", exit::help(STATUSES)))]
+#[command(help_template = template(), max_term_width = 80, disable_help_subcommand = true)]
 pub struct Arguments {
     /// The command to run.
     #[command(subcommand)]
     pub(crate) command: Command,
 
-    /// When to colour the output; `auto` depends on the terminal and NO_COLOR.
-    #[arg(long, global = true, value_enum, default_value_t = Colour::Auto, value_name = "WHEN")]
+    /// When to colour the output: always, never, or auto (on a terminal, unless NO_COLOR is set).
+    #[arg(long, global = true, value_enum, default_value_t = Colour::Auto, value_name = "WHEN",
+        hide_possible_values = true)]
     pub(crate) color: Colour,
 }
 
@@ -103,41 +135,41 @@ pub enum Colour {
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 pub(crate) enum Command {
-    /// Audit the alignment of disks and images.
+    /// Check the alignment of disks and images.
     Check(Box<CheckArguments>),
-    /// Draw the layout of disks and images: a bar to scale, and every layer with its offsets.
+    /// Draw the layout of disks and images to scale.
     Map(Box<CheckArguments>),
     /// Merge the audits of many hosts into one report.
     Report(Box<ReportArguments>),
-    /// Explain a finding, an old tool or a message, or count the read-modify-writes of an I/O.
+    /// Explain a finding, a term, an old tool or an error message.
     Explain(Box<ExplainArguments>),
-    /// Plan an aligned partition table. Nothing is written.
+    /// Plan an aligned partition table.
     Plan(Box<PlanArguments>),
-    /// Plan to move misaligned partitions to aligned starts, with their data. Nothing is written.
+    /// Plan to move misaligned partitions, with their data.
     Realign(Box<RealignArguments>),
-    /// Write a plan to its disk: a table, partitions that move with their data, or a copy. A power cut loses nothing.
+    /// Carry out a plan: write the table, move partitions, or copy.
     Apply(Box<ApplyArguments>),
-    /// Go on with an interrupted move of partitions, or bring back the old layout.
+    /// Complete or roll back an interrupted move.
     Resume(Box<ResumeArguments>),
-    /// Revert what 'straddle apply' wrote.
+    /// Restore the table that 'straddle apply' replaced.
     Undo(Box<UndoArguments>),
-    /// Compute the share of a track that holds data, for 512-byte and 4096-byte sectors.
+    /// Compute the share of a track that holds data.
     Efficiency(Box<EfficiencyArguments>),
-    /// Run a workload at aligned and misaligned offsets, and report the cost of misalignment.
+    /// Measure what misalignment costs on a drive.
     Bench(Box<BenchArguments>),
-    /// Determine a drive's true sector size, alignment, rotation and caches by timing.
+    /// Find a drive's true sector size and alignment by timing.
     Probe(Box<ProbeArguments>),
-    /// List the modelled drives, or show what one reports and what it really is.
+    /// List and describe the modelled drives.
     Drive(Box<DriveArguments>),
-    /// Count what the requests of block traces do to sectors and units of each size, from any start.
+    /// Count the read-modify-writes of recorded I/O.
     Trace(Box<TraceArguments>),
-    /// Replay a block trace on a modelled drive, and report the cost of shifting every offset.
+    /// Replay recorded I/O on a modelled drive, at any shift.
     Sim(Box<SimArguments>),
-    /// Serve a modelled drive in real time, over NBD or to virtual machines.
+    /// Serve a modelled drive over NBD or to virtual machines.
     Serve(Box<ServeArguments>),
-    /// Run a command in a Linux guest, in virtual time, on modelled drives.
+    /// Run a command in a Linux guest with modelled drives.
     Lab(Box<LabArguments>),
-    /// Repeat published experiments on modelled drives, and compare with the published figures.
+    /// Repeat published experiments on modelled drives.
     Reproduce(Box<ReproduceArguments>),
     /// Print a shell completion script.
     #[command(after_help = COMPLETIONS_EXAMPLES)]
@@ -166,14 +198,14 @@ pub(crate) enum Command {
 /// Examples for `completions --help`.
 const COMPLETIONS_EXAMPLES: &str = "\
 Examples:
-  source <(straddle completions bash)     in ~/.bashrc
+  source <(straddle completions bash)     # in ~/.bashrc
   straddle completions zsh > ~/.zfunc/_straddle
   straddle completions fish > ~/.config/fish/completions/straddle.fish";
 
 /// Examples for `man --help`.
 const MAN_EXAMPLES: &str = "\
 Examples:
-  straddle man check | man -l -           read a page
+  straddle man check | man -l -           # read a page
   straddle man --dir ~/.local/share/man/man1";
 
 /// Examples for `schema --help`.
@@ -185,39 +217,50 @@ Examples:
 /// Examples for `check --help`.
 const CHECK_EXAMPLES: &str = "\
 Examples:
-  straddle check                          every disk in this machine
-  straddle check /dev/sdb vm.img          a disk and an image
-  straddle check --assume 512n old.img    an image for a drive with 512-byte sectors
+  straddle check                          # every disk of this machine
+  straddle check sdb vm.img               # a disk and an image
+  straddle check images/                  # the images in a folder
+  straddle check --assume 512n old.img    # for a drive with 512-byte sectors
   straddle check --assume physical=4096,iu=16KiB cloud.img
-  straddle check --assume drive:wd10ears,jumper=on xp.img
-  straddle check --cost drive:wd10ears old.img    also report the slowdown of writes
-  straddle check -o +CODES *.img          a table of partitions, with one more column than the usual
-  straddle check --no-wake                leave disks in standby asleep
-  straddle check --json *.img | jq '.targets[] | select(.status == \"error\").target'
-  straddle check --output-format junit build/*.img    for a build server (see also sarif, github, csv, prometheus)
-  straddle check --config ci/straddle.toml build/*.img    ignore what that file lists, with reasons
-  straddle check https://host/vm.qcow2    an image where it lies: a few hundred KiB are fetched
-  straddle check --verbose s3://bucket/vm.vhd gs://bucket/vm.vmdk az://container/vm.vhdx
-  straddle check --domain all             the disks of every virtual machine of libvirt
-  straddle check --domain ./web.xml       those of the one that a file describes";
+  straddle check --assume wd10ears,jumper=on xp.img
+  straddle check --cost wd10ears old.img  # also report the slowdown of writes
+  straddle check -o +CODES *.img          # a table with one more column
+  straddle check --no-wake                # leave disks in standby asleep
+  straddle check --json *.img | jq '.targets[] | select(.status == \"error\")'
+  straddle check --output-format junit build/*.img    # for a build server
+  straddle check --config ci/straddle.toml build/*.img
+  straddle check https://host/vm.qcow2    # a few hundred KiB are fetched
+  straddle check s3://bucket/vm.vhd gs://bucket/vm.vmdk az://box/vm.vhdx
+  straddle check --domain all             # the disks of all libvirt guests
+  straddle check --domain ./web.xml       # those of one guest";
+
+/// The exit statuses of `check` and `map`.
+const CHECK_STATUSES: &[(u8, &str)] = &[
+    (0, "no findings above advice (see --fail-on)"),
+    (1, "findings were reported"),
+    (3, "a target could not be read or checked; outweighs 1"),
+];
 
 #[derive(Clone, Debug, Args)]
-#[command(after_help = format!("{CHECK_EXAMPLES}\n\n{}", exit::HELP))]
+#[command(after_help = format!("{CHECK_EXAMPLES}\n\n{}", exit::help(CHECK_STATUSES)))]
 pub(crate) struct CheckArguments {
-    /// Block devices, images, modelled drives (drive:NAME) or URLs of images (https, http, s3, gs, az)
+    /// Disks, images, folders of images, modelled drives, or URLs of images (https, http, s3, gs, az)
     /// [default: every local disk].
     ///
-    /// Of an image on a server only the bytes that matter are fetched; --verbose and --json say how many.
-    /// Credentials for buckets come from the environment (AWS_*, GOOGLE_*, AZURE_*).
+    /// `sda` stands for /dev/sda, and `wd10ears` for the modelled drive, unless a file has that name. Images in a
+    /// folder are found by the ends of their names, also in folders below it; hidden files are skipped.
+    ///
+    /// Only the bytes needed are fetched from a server; --verbose and --json say how many. Credentials for buckets
+    /// come from the environment (AWS_*, GOOGLE_*, AZURE_*).
     #[arg(value_name = "TARGET", value_hint = clap::ValueHint::FilePath, value_parser = target::read_targets())]
     pub(crate) targets: Vec<ReadTarget>,
 
-    /// Audit the disks of a libvirt domain, as its guest is shown them: its name, a file of its XML, or all. Can
-    /// be repeated.
+    /// Check the disks of a libvirt domain as its guest sees them. NAME is a domain, an XML file, or all. Can be
+    /// repeated.
     ///
-    /// Names are looked up with virsh or, where it is not installed, in /etc/libvirt/qemu. The format of a disk
-    /// is the one that the XML states. Without <blockio>, QEMU shows 512-byte sectors. --assume and --measured
-    /// are about what the disks are stored on. Drives for removable media are left out.
+    /// Domains are looked up with virsh or, if it is not installed, in /etc/libvirt/qemu. The XML states the format
+    /// of each disk. Without <blockio>, QEMU shows 512-byte sectors. --assume and --measured describe the storage
+    /// below the disks. Drives with removable media are skipped.
     #[arg(long = "domain", value_name = "NAME", value_hint = clap::ValueHint::FilePath,
         conflicts_with_all = ["targets", "all", "sysroot", "format"])]
     pub(crate) domains: Vec<String>,
@@ -230,7 +273,7 @@ pub(crate) struct CheckArguments {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Print one line for each finding, and nothing else.
+    /// Print only one line per finding.
     #[arg(long, short, conflicts_with = "json")]
     pub(crate) quiet: bool,
 
@@ -238,38 +281,39 @@ pub(crate) struct CheckArguments {
     #[arg(long, value_enum, value_name = "FORMAT", conflicts_with_all = ["json", "quiet", "verbose"])]
     pub(crate) output_format: Option<OutputFormat>,
 
-    /// Print only a table of partitions with these columns, separated by commas; +NAME adds to the usual ones.
+    /// Print only a table of partitions with these columns, separated by commas. +NAME adds a column to the default
+    /// ones.
     ///
     /// The columns are TARGET, STATUS, PARTN, START, START-BYTE, SECTORS, SIZE, SIZE-BYTE, PARTTYPE, TYPE,
-    /// PARTLABEL, PARTUUID, CONTENT, VERDICT and CODES. START counts in sectors of the table. With
-    /// --output-format csv, they are those of its header.
+    /// PARTLABEL, PARTUUID, CONTENT, VERDICT and CODES. START is in sectors of the table. With --output-format csv,
+    /// the columns are those of its header.
     #[arg(long, short = 'o', value_name = "LIST", value_delimiter = ',',
         value_parser = Completed(|| Box::new(crate::view::report::columns())),
         hide_possible_values = true, conflicts_with_all = ["json", "quiet", "verbose"])]
     pub(crate) columns: Vec<String>,
 
-    /// Also draw the layers with their offsets, and show the source of every figure and what was fetched.
+    /// Also show the notes, every layer with its offsets, the source of each figure, and what was fetched.
     #[arg(long, short)]
     pub(crate) verbose: bool,
 
-    /// Topology the target is meant for: 512n, 512e, 4kn, key=size[,key=size...], or a modelled drive
-    /// (drive:NAME). Overrides what a device reports.
+    /// Drive that the target is for: 512n, 512e, 4kn, key=size[,key=size...], or a modelled drive. Overrides what
+    /// a device reports.
     ///
     /// The keys are logical, physical, offset, io-min, io-opt, iu, chunk, stripe, erase, atomic and
-    /// atomic-boundary. TARGET=TOPOLOGY is about one of several targets, and can be repeated.
+    /// atomic-boundary. TARGET=TOPOLOGY applies to one of several targets, and can be repeated.
     #[arg(long, value_name = "TOPOLOGY", value_parser = crate::target::assumed)]
     pub(crate) assume: Vec<Assumed>,
 
-    /// File written by 'straddle probe'; its measurements override what a device reports.
+    /// File saved by 'straddle probe'. Its measurements override what a device reports.
     #[arg(long, value_name = "FILE", conflicts_with = "assume", value_parser = crate::measured::read)]
     pub(crate) measured: Option<Assume>,
 
-    /// Also report what each missed boundary costs on this drive: a modelled drive (drive:NAME), or a file
-    /// written by 'straddle probe'.
+    /// Also report what each misalignment costs on this drive: a modelled drive, or a file saved by 'straddle
+    /// probe'.
     #[arg(long, value_name = "DRIVE", value_parser = crate::cost::parse)]
     pub(crate) cost: Option<Pricing>,
 
-    /// Read tables in this logical sector size only [default: detected from the table (images)].
+    /// Read partition tables only in this logical sector size [default: detected].
     #[arg(long, value_name = "BYTES", value_parser = block_size)]
     pub(crate) logical: Option<BlockSize>,
 
@@ -277,7 +321,7 @@ pub(crate) struct CheckArguments {
     #[arg(long, value_name = "BYTES", value_parser = page_size)]
     pub(crate) page: Option<ByteCount>,
 
-    /// Report whether an image's format and size are those that a platform takes: azure or gce.
+    /// Report whether a platform accepts the format and size of an image: azure or gce.
     #[arg(long = "for", value_name = "PLATFORM", value_parser = <straddle_audit::Platform as std::str::FromStr>::from_str)]
     pub(crate) platform: Option<straddle_audit::Platform>,
 
@@ -296,36 +340,36 @@ pub(crate) struct CheckArguments {
         value_parser = target::backing_files())]
     pub(crate) allow_backing: Vec<PathBuf>,
 
-    /// Time limit for a block device to respond, and for fetching from a server. A target that takes longer fails,
-    /// without delaying the others.
+    /// Maximum time to wait for a block device or a server. A target that takes longer fails, without delaying the
+    /// others.
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = seconds)]
     pub(crate) time_limit: u64,
 
-    /// Leave disks in standby asleep: they are named as not judged, which does not affect the exit status.
+    /// Leave disks in standby asleep. They are listed as not checked, which does not affect the exit status.
     ///
-    /// SATA disks are sent CHECK POWER MODE, SCSI disks TEST UNIT READY and REQUEST SENSE; what lies on a
-    /// sleeping disk is not read either. If the state cannot be queried, the target fails.
+    /// SATA disks receive CHECK POWER MODE, SCSI disks TEST UNIT READY and REQUEST SENSE. Devices on top of a
+    /// sleeping disk are not read either. If the state cannot be queried, the target fails.
     #[arg(long)]
     pub(crate) no_wake: bool,
 
     /// Report only these findings, separated by commas.
     ///
-    /// The status and exit status reflect the reported findings only. The verdicts on partitions and
-    /// unreadable data (S081) are always reported.
+    /// The status and exit status reflect only the reported findings. Verdicts on partitions and unreadable data
+    /// (S081) are always reported.
     #[arg(long, value_name = "CODE", value_delimiter = ',', value_parser = rule_code(), hide_possible_values = true)]
     pub(crate) only: Vec<Code>,
 
     /// Omit these findings, separated by commas, from the report and the status.
     ///
-    /// The verdicts on partitions and unreadable data (S081) are always reported.
+    /// Verdicts on partitions and unreadable data (S081) are always reported.
     #[arg(long, value_name = "CODE", value_delimiter = ',', value_parser = rule_code(), hide_possible_values = true)]
     pub(crate) ignore: Vec<Code>,
 
     /// File of findings to ignore, with reasons, and of defaults for --assume, --page and --fail-on
-    /// [default: .straddle.toml, if it is in the current directory].
+    /// [default: .straddle.toml in the current directory, if it exists].
     ///
-    /// Ignored findings are listed with their reasons and do not count for the status and the exit status.
-    /// The verdicts on partitions stay. S047 and S081 cannot be ignored.
+    /// Ignored findings are listed with their reasons. They do not affect the status or the exit status. Verdicts
+    /// on partitions are kept. S047 and S081 cannot be ignored.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, conflicts_with = "no_config")]
     pub(crate) config: Option<PathBuf>,
 
@@ -333,15 +377,15 @@ pub(crate) struct CheckArguments {
     #[arg(long)]
     pub(crate) no_config: bool,
 
-    /// Accept a non-blank target on which nothing is recognised, and a disk of a domain that cannot be read from
-    /// this host, instead of exiting with status 3.
+    /// Accept a non-blank target with unknown contents, and a disk of a domain that cannot be read from this host.
+    /// Otherwise the exit status is 3.
     #[arg(long)]
     pub(crate) allow_unknown: bool,
 
-    /// Exit with status 1 if there is a finding of at least this severity [default: warning], or, with blank, if a
-    /// target holds nothing to judge. Both: warning,blank.
+    /// Exit with status 1 if there is a finding of at least this severity [default: warning] or, with blank, if there
+    /// is nothing to check. Can be combined: warning,blank.
     ///
-    /// There is nothing to judge on a blank target, in a table without partitions, and where no disk is found.
+    /// There is nothing to check on a blank target, in a table without partitions, and where no disk is found.
     #[arg(long, value_enum, value_name = "SEVERITY|blank", value_delimiter = ',')]
     pub(crate) fail_on: Vec<FailOn>,
 }
@@ -384,16 +428,16 @@ pub(crate) enum OutputFormat {
     Prometheus,
 }
 
-/// What counts for the exit status: findings from a severity on, and targets that hold nothing to judge.
+/// What makes the exit status 1: findings from a severity on, and targets with nothing to check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FailOn {
     /// All findings.
     Advice,
-    /// Findings that cost on some workloads, and those that cost for certain.
+    /// Findings that cost on some workloads, and errors.
     Warning,
-    /// Findings that cost for certain.
+    /// Findings that always cost.
     Error,
-    /// Targets that hold nothing to judge.
+    /// Targets with nothing to check.
     Blank,
 }
 
@@ -411,19 +455,19 @@ impl FailOn {
 /// Examples for `explain --help`.
 const EXPLAIN_EXAMPLES: &str = "\
 Examples:
-  straddle explain                        list all findings and topics
-  straddle explain S001                   what, why, what it costs, the fix, and the sources
-  straddle explain fdisk windows-xp       where an old tool starts partitions, and how to make it start right
-  straddle explain qlc                    a term, also \"4Kn boot\", \"atomic write\", SMART; any other word is searched for
-  straddle explain \"GPT PMBR size mismatch (131071 != 196607) will be corrected by write.\"
-  straddle explain WD10EARS               a modelled drive (straddle drive show)
-  straddle explain rmw --offset 63s       the first block of a partition at sector 63";
+  straddle explain                        # list all findings and topics
+  straddle explain S001                   # a finding: why, cost, fix, sources
+  straddle explain fdisk windows-xp       # old tools, and how to use them right
+  straddle explain qlc                    # a term; other words are searched for
+  straddle explain \"GPT PMBR size mismatch (131071 != 196607)\"
+  straddle explain WD10EARS               # a modelled drive
+  straddle explain rmw --offset 63s       # the first block of an old partition";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXPLAIN_EXAMPLES, args_conflicts_with_subcommands = true)]
 pub(crate) struct ExplainArguments {
-    /// Codes, topics (old tools, terms, numbers), messages as they are printed, drives, or words that are searched for
-    /// in rules, topics and the FAQ [default: list all].
+    /// Codes, topics, modelled drives or error messages. Other words are searched for in rules, topics and the FAQ
+    /// [default: list all].
     #[arg(value_name = "CODE|TOPIC", value_parser = Completed(|| Box::new(topics::names())), hide_possible_values = true)]
     pub(crate) words: Vec<String>,
 
@@ -442,14 +486,14 @@ pub(crate) struct ExplainArguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Topic {
-    /// Count the physical sectors that an I/O touches and the read-modify-writes that it needs.
+    /// Count the physical sectors that writes touch, and their read-modify-writes.
     Rmw(RmwArguments),
 }
 
 /// Examples for `explain rmw --help`.
 const RMW_EXAMPLES: &str = "\
 Examples:
-  straddle explain rmw --offset 63s                      a write of 4 KiB at the start of an old partition
+  straddle explain rmw --offset 63s       # 4 KiB at an old start
   straddle explain rmw --offset 1MiB --io 16KiB --physical 16KiB
   straddle explain rmw --offset 31KiB --count 1000 --json";
 
@@ -457,7 +501,7 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = RMW_EXAMPLES)]
 pub(crate) struct RmwArguments {
-    /// Start of the first write on the device, as a byte (31KiB) or a sector of 512 bytes (63s).
+    /// Start of the first write on the device: a byte (31KiB) or a 512-byte sector (63s).
     #[arg(long, value_parser = place, value_name = "PLACE")]
     pub(crate) offset: ByteCount,
 

@@ -29,18 +29,21 @@ pub enum Exit {
     Command(u8),
 }
 
-/// The codes as shown by `--help` and the man page.
-pub(crate) const HELP: &str = "\
-Exit status:
-  0  success, no findings above advice
-  1  findings were reported
-  2  invalid command line
-  3  a target could not be opened, read or judged, or a published figure was not reproduced
-  4  refused for safety (commands that write, and serve)
-130  interrupted (Ctrl-C)
+/// The statuses of a command that reads nothing but its arguments.
+pub(crate) const OF_OUTPUT: &[(u8, &str)] = &[(0, "success"), (3, "the output could not be written")];
 
-Of several targets the worst status counts; 3 outweighs 1. A reader that closes the output (head) does not
-change the status.";
+/// The statuses of a command that measures on drives, or works on them.
+pub(crate) const OF_WORK: &[(u8, &str)] =
+    &[(0, "success"), (3, "a target could not be read or written"), (4, "refused for safety")];
+
+/// Returns the statuses that a command can end with, as its help and man page show them. Those that every command can
+/// end with need not be in `own`.
+pub(crate) fn help(own: &[(u8, &str)]) -> String {
+    let mut all = [own, &[(2, "invalid command line"), (130, "interrupted (Ctrl-C)")]].concat();
+    all.sort_by_key(|(status, _)| *status);
+    let line = |(status, meaning): (u8, &str)| format!("\n{status:>3}  {meaning}");
+    "Exit status:".to_owned() + &all.into_iter().map(line).collect::<String>()
+}
 
 impl Exit {
     /// Ended by Ctrl-C: the status that a shell reports for SIGINT.

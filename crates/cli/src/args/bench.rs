@@ -10,6 +10,7 @@ use straddle_measure::real::Io;
 use straddle_units::{ByteCount, parse_size};
 
 use super::{named, positive_size};
+use crate::exit;
 use crate::target::{TargetSpec, targets};
 
 /// The largest number of offsets: more are a mistake.
@@ -18,51 +19,47 @@ const MOST_OFFSETS: usize = 4096;
 /// Examples for `bench --help`.
 const EXAMPLES: &str = "\
 Examples:
-  straddle bench random-write drive:wd10ears                  offsets 0 to 7, 1000 writes each
-  straddle bench random-write drive:wd10ears --sync flush     as with O_SYNC on kernels after 2.6.31
-  straddle bench strided-write drive:wd10ears,jumper=on       find the offset that is now aligned
-  straddle bench sequential-write drive:dell-6tb-7200-512e --start 131072KiB --offsets 0,4
-  straddle bench random-read drive:./my-drive.toml --queue-depth 32 --count 100000
-  straddle bench random-write drive:wd10ears --json --svg ratio.svg
-  straddle bench random-write ./scratch --area 64M --runtime 10     a new file, removed afterwards
-  straddle bench random-write /dev/sdb --sync flush           a real disk: free space only, contents kept
-  straddle bench random-write /dev/sdb1 --used --offsets 0,1  an unmounted partition: contents preserved
-  straddle bench random-read /dev/sdb --warmup 2              two rounds first that do not count
-  straddle bench random-write disk.img --used                 an existing file: contents preserved
-  straddle bench --restore                                    after a crash: restore what a run had saved";
+  straddle bench random-write wd10ears    # a modelled drive, offsets 0 to 7
+  straddle bench random-write wd10ears --sync flush   # each write flushed
+  straddle bench strided-write wd10ears,jumper=on     # offset 7 is aligned now
+  straddle bench sequential-write dell-6tb-7200-512e --offsets 0,4
+  straddle bench random-read drive:./my-drive.toml --queue-depth 32
+  straddle bench random-write wd10ears --json --svg ratio.svg
+  straddle bench random-write ./scratch --area 64M    # a new, temporary file
+  straddle bench random-write /dev/sdb    # free space only, contents kept
+  straddle bench random-write /dev/sdb1 --used --offsets 0,1
+                                          # unmounted; contents preserved
+  straddle bench random-read /dev/sdb --warmup 2      # 2 uncounted rounds first
+  straddle bench random-write disk.img --used         # contents preserved
+  straddle bench --restore                # after a crash, restore the contents";
 
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = format!("{EXAMPLES}\n\n{}", exit::help(exit::OF_WORK)))]
 pub(crate) struct BenchArguments {
     /// Workload to run.
     #[arg(value_name = "WORKLOAD", value_parser = patterns(), required_unless_present_any = ["restore", "import_fio"])]
     pub(crate) workload: Option<Pattern>,
 
-    /// Target of the workload: a modelled drive (drive:NAME, drive:NAME,OPTION or drive:FILE.toml; see
-    /// 'straddle drive list'), a file, or a block device. A file that does not exist is created, and removed
-    /// afterwards.
+    /// Drive to measure: a modelled drive (NAME, NAME,OPTION or drive:FILE.toml; see 'straddle drive list'), a file,
+    /// or a block device. A file that does not exist is created, and removed afterwards.
     #[arg(value_name = "TARGET", value_parser = targets(), hide_possible_values = true,
         required_unless_present_any = ["restore", "import_fio"])]
     pub(crate) target: Option<TargetSpec>,
 
-    #[command(flatten)]
-    pub(crate) real: RealArguments,
-
-    /// Offsets to measure, in logical sectors (512 bytes on most drives) past --start: a range such as 0..7
-    /// (inclusive), a list such as 0,1,7, or a combination.
+    /// Offsets to measure, in logical sectors past --start: an inclusive range (0..7), a list (0,1,7), or both.
     ///
-    /// On a modelled drive, each offset runs on a fresh drive; on a real one, the offsets take turns.
+    /// On a modelled drive, each offset runs on a fresh drive. On a real one, the offsets take turns.
     #[arg(long, value_name = "LIST", default_value = "0..7")]
     pub(crate) offsets: Offsets,
 
-    /// Number of requests per run, or per turn on a real target [default: 1000 for random-write and
-    /// random-read, 50000 for random-write on a modelled SSD, 32768 for strided-write, 1024 for dd; the
-    /// sequential workloads run by time].
+    /// Number of requests per run, or per turn on a real drive [default: 1000 for random-write and random-read, 50000
+    /// for random-write on a modelled SSD, 32768 for strided-write, 1024 for dd; the sequential workloads run for a
+    /// time].
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: Option<u64>,
 
-    /// Maximum duration of each run, in the target's own time [default: 60 for sequential-write and
-    /// sequential-read without --count].
+    /// Maximum duration of each run, in the drive's own time [default: 60 for sequential-write and sequential-read
+    /// without --count].
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) time: Option<f64>,
 
@@ -71,7 +68,7 @@ pub(crate) struct BenchArguments {
     #[arg(long, value_name = "BYTES", value_parser = positive_size)]
     pub(crate) size: Option<ByteCount>,
 
-    /// Position of offset 0 on the drive, such as the first byte of a partition.
+    /// Byte on the drive that is offset 0, such as the start of a partition.
     #[arg(long, value_name = "BYTES", value_parser = parse_size, default_value = "0")]
     pub(crate) start: ByteCount,
 
@@ -83,16 +80,16 @@ pub(crate) struct BenchArguments {
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) blocks: Option<u64>,
 
-    /// random-write, random-read: seed of the generator, glibc's random() [default: the offset, as in the
-    /// published program]. On a real target: seed of the order of turns and of all positions [default: 1].
+    /// Seed of the random positions and, on a real drive, of the order of turns [default: the offset on a modelled
+    /// drive, as in the published program; 1 on a real one].
     #[arg(long, value_name = "NUMBER")]
     pub(crate) seed: Option<u32>,
 
     /// random-write, strided-write: how each write is made durable [default: none].
     #[arg(long, value_name = "HOW", value_parser = named(&[
-        ("none", "No measure: it may stay in the drive's cache (O_SYNC on a raw disk up to Linux 2.6.31)", Sync::None),
-        ("flush", "Flush the drive's cache after each write (O_SYNC since then)", Sync::Flush),
-        ("fua", "Force unit access: each write goes directly to the medium", Sync::Fua),
+        ("none", "It may stay in the drive's cache, as with O_SYNC on a disk up to Linux 2.6.31", Sync::None),
+        ("flush", "Flush the drive's cache after each write, as O_SYNC does today", Sync::Flush),
+        ("fua", "Force unit access: each write goes to the medium", Sync::Fua),
     ]))]
     pub(crate) sync: Option<Sync>,
 
@@ -104,47 +101,50 @@ pub(crate) struct BenchArguments {
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=65536))]
     pub(crate) queue_depth: Option<u32>,
 
-    /// Number of warm-up runs at each offset, or of warm-up rounds on a real target, which are not counted
-    /// [default: 0; writes to a modelled SSD are preceded by as many as fill its buffer twice].
+    /// Number of uncounted warm-up runs at each offset, or of warm-up rounds on a real drive [default: 0; on a modelled
+    /// SSD, writes that fill its buffer twice].
     ///
-    /// On a modelled drive, each is the workload at other places: with another seed, or further behind. On a
-    /// real target, each has two turns of every offset; without --count, the turns that determine their length
-    /// come first and are not counted either. The warm-up is not part of --runtime.
+    /// On a modelled drive, each run has another seed or other positions. On a real one, each round has two turns of
+    /// every offset. The turns that determine --count, and the warm-up, are not part of --runtime.
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(..=10_000),
         conflicts_with_all = ["restore", "import_fio", "emit_fio"])]
     pub(crate) warmup: Option<u32>,
 
-    /// Host overhead between the end of a request and the next submission.
+    /// Time that the host takes between the end of a request and the next submission.
     #[arg(long, value_name = "MICROSECONDS", default_value = "0", value_parser = overhead)]
     pub(crate) host_overhead: u64,
 
-    /// Also draw a bar chart of the arms to this file.
+    /// Also draw a bar chart of the offsets to this file.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, value_parser = super::svg_file)]
     pub(crate) svg: Option<PathBuf>,
 
     /// Print JSON (see `straddle schema bench`).
     #[arg(long)]
     pub(crate) json: bool,
+
+    // Last: its heading would be that of all options after it.
+    #[command(flatten)]
+    pub(crate) real: RealArguments,
 }
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Real disks and files")]
 pub(crate) struct RealArguments {
-    /// Maximum duration of the whole run, without the warm-up, in seconds [default: 60].
+    /// Maximum duration of the whole run, without the warm-up [default: 60].
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) runtime: Option<f64>,
 
-    /// Stop when the 95 % confidence interval of every ratio is within this many percent [default: 5].
+    /// Stop when the 95 % confidence interval of every ratio is within PERCENT [default: 5].
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub(crate) precision: Option<f64>,
 
-    /// Total size of the areas to use, and size of a file that is created [default: 256 MiB].
+    /// Total size of the areas to use, or size of the file to create [default: 256 MiB].
     ///
-    /// Data to be written is kept in memory and in the journal during the run.
+    /// The data written is kept in memory and in the journal during the run.
     #[arg(long, value_name = "BYTES", value_parser = positive_size)]
     pub(crate) area: Option<ByteCount>,
 
-    /// Number of regions, spread from the first byte to the last [default: 8; 1 in a file].
+    /// Number of areas, spread over the whole target [default: 8; 1 in a file].
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=32))]
     pub(crate) regions: Option<u32>,
 
@@ -155,47 +155,46 @@ pub(crate) struct RealArguments {
     ]))]
     pub(crate) io: Option<Io>,
 
-    /// Use areas that hold data. They are saved first, only ever written with their own contents, and
-    /// compared at the end. The device or file must not be in use.
+    /// Use areas that hold data. Their contents are saved, written back unchanged, and verified at the end. The
+    /// target must not be in use.
     ///
     /// Without this option, an existing device or file is written only in the free space between its
     /// partitions.
     #[arg(long)]
     pub(crate) used: bool,
 
-    /// Overwrite anything on the device, whose name must be repeated here. Nothing is restored.
+    /// Overwrite anything on the device, without restoring it. Repeat the name of the device to confirm.
     #[arg(long, value_name = "DEVICE", conflicts_with = "used")]
     pub(crate) destroy_data: Option<String>,
 
-    /// Write every sample to this new file after every round, one line of JSON per turn.
+    /// Write every sample to this new file after each round, one line of JSON per turn.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) export: Option<PathBuf>,
 
-    /// Directory of the journals, which hold the original contents of the areas until the run is over
-    /// [default: ~/.local/state/straddle]. Use one that is not on the measured device.
+    /// Directory of the journals, which hold the original contents until the end of the run
+    /// [default: ~/.local/state/straddle]. It must not be on the measured device.
     #[arg(long, value_name = "FOLDER", value_hint = clap::ValueHint::DirPath)]
     pub(crate) journals: Option<PathBuf>,
 
-    /// Restore what interrupted runs of bench and probe had saved, and do nothing else.
+    /// Restore the contents that interrupted runs of bench and probe had saved, and exit.
     ///
-    /// Bytes that have changed since are shown and left alone (status 4), and the journal is kept.
+    /// Bytes that have changed since then are shown and left alone (status 4), and the journal is kept.
     #[arg(long, conflicts_with_all = ["workload", "target"])]
     pub(crate) restore: bool,
 
-    /// With --restore: restore the original contents, even where the bytes have changed since.
+    /// With --restore: also restore bytes that have changed since then.
     #[arg(long, requires = "restore")]
     pub(crate) force: bool,
 
     /// Write a new fio job file for this run instead of running it.
     ///
-    /// fio does not preserve what it overwrites, from the first byte of the target on: a target that is written needs
-    /// --destroy-data. It must exist, and a file be as large as the workload needs. --runtime is the time of all offsets
-    /// together.
+    /// fio overwrites the target from its first byte on: writing needs --destroy-data. The target must exist, and a
+    /// file must be as large as the workload needs. --runtime is the total time of all offsets.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, conflicts_with_all = ["restore", "import_fio",
         "used", "regions", "precision", "export", "journals", "svg", "json"])]
     pub(crate) emit_fio: Option<PathBuf>,
 
-    /// Show the results of fio with such a job file, from its output with --output-format=json or json+.
+    /// Show fio's results of such a job file, from its output with --output-format=json or json+.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, conflicts_with_all = ["workload", "target", "restore"])]
     pub(crate) import_fio: Option<PathBuf>,
 }

@@ -8,16 +8,15 @@ use crate::target::local_paths;
 
 #[derive(Debug, Args)]
 pub(crate) struct CopyArguments {
-    /// Copy everything to this other disk or image instead, laid out right; the target is opened read-only.
+    /// Copy everything to this other disk or image instead, aligned. The target is opened read-only.
     ///
-    /// A file that does not exist is made by 'straddle apply', as a sparse raw image.
+    /// If the file does not exist, 'straddle apply' creates it as a sparse raw image.
     #[arg(long, value_name = "NEW", value_hint = clap::ValueHint::FilePath, value_parser = local_paths(),
           conflicts_with_all = ["partition", "start", "drive", "at_boot"])]
     pub(crate) to: Option<PathBuf>,
 
-    /// Give up data that no partition and no known contents account for, where the moves and their journal write: left
-    /// over, or of a deleted partition, a boot loader, a program that keeps them there. With --to: write over what is on
-    /// the new disk. What is written over is lost.
+    /// Allow overwriting non-zero data in unallocated space, such as the remains of a deleted partition or a boot
+    /// loader. With --to: allow overwriting the contents of the new disk. The data is lost.
     #[arg(long)]
     pub(crate) wipe: bool,
 

@@ -9,13 +9,13 @@ use crate::target::{Drive, drives};
 /// Examples for `drive --help`.
 const EXAMPLES: &str = "\
 Examples:
-  straddle drive list                     list the modelled drives
-  straddle drive show wd10ears            reported and real properties, and the source of every number
-  straddle drive show wd10ears,jumper=on  with an option
+  straddle drive list                     # the modelled drives
+  straddle drive show wd10ears            # what it claims, and what it is
+  straddle drive show wd10ears,jumper=on  # with an option
   straddle drive show wd10ears,rmw=immediate-merged
-  straddle drive show ./my-drive.toml     a profile of your own
+  straddle drive show ./my-drive.toml     # a profile of your own
   straddle drive show wd10ears --svg wd10ears.svg
-  straddle drive fit wd10ears             where its fitted numbers come from
+  straddle drive fit wd10ears             # where its fitted numbers come from
   straddle drive fit ./my-drive.toml --write fitted.toml";
 
 /// Examples for `drive list --help`.
@@ -54,7 +54,7 @@ pub(crate) enum Action {
         #[arg(long)]
         json: bool,
     },
-    /// Show what a drive reports and what it really is, with the source of every number.
+    /// Show what a drive claims and what it really is, with the source of each number.
     Show(ShowArguments),
     /// Recompute a drive's fitted numbers from the published figures.
     Fit(FitArguments),
@@ -64,7 +64,7 @@ pub(crate) enum Action {
 #[derive(Debug, Args)]
 #[command(after_help = SHOW_EXAMPLES)]
 pub(crate) struct ShowArguments {
-    /// Modelled drive, with comma-separated options, or the path of a profile.
+    /// Modelled drive (NAME or NAME,OPTION), or the path of a profile.
     #[arg(value_name = "NAME", value_parser = drives(), hide_possible_values = true)]
     pub(crate) drive: Drive,
 
@@ -85,7 +85,7 @@ pub struct FitArguments {
     #[arg(value_name = "NAME", value_parser = drives(), hide_possible_values = true)]
     pub drive: Drive,
 
-    /// Write a profile based on this one, with the fitted values, to this new file.
+    /// Write a profile with the fitted values, based on this one, to this new file.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub write: Option<PathBuf>,
 

@@ -5,21 +5,21 @@ use clap::Args;
 /// Examples for `efficiency --help`.
 const EXAMPLES: &str = "\
 Examples:
-  straddle efficiency                     both usual formats
+  straddle efficiency                     # 512-byte and 4096-byte sectors
   straddle efficiency --data 4096 --overhead 15 --ecc 100";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct EfficiencyArguments {
-    /// Bytes of data per sector [default: both usual formats, if no other size is given].
+    /// Bytes of data per sector [default: 512 and 4096].
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) data: Option<u32>,
 
-    /// Bytes of gap, synchronisation and address mark per sector.
+    /// Bytes of gap, synchronisation and address mark per sector [default: 15].
     #[arg(long)]
     pub(crate) overhead: Option<u32>,
 
-    /// Bytes of error-correcting code per sector.
+    /// Bytes of error-correcting code per sector [default: 50, or 100 for more than 512 bytes].
     #[arg(long)]
     pub(crate) ecc: Option<u32>,
 

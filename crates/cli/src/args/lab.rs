@@ -13,35 +13,41 @@ use crate::target::{Drive, drives};
 /// Examples for `lab --help`.
 const EXAMPLES: &str = "\
 Examples:
-  straddle lab --drive wd10ears -- lsblk -t                   a shell command in a Linux guest with this drive
+  straddle lab --drive wd10ears -- lsblk -t           # a shell command
   straddle lab --drive wd10ears --start 34s --size 1GiB -- \\
       'make_file_system ext4; mount_it ext4; measure copy cp -r /etc $MNT'
-  straddle lab --drive wd10ears --start 40s -- ./mine.sh ext4 a script with its arguments
-  straddle lab --drive wd10ears --drive ssd-sata-4k --start 40s --trace out.csv -- ./two-drives.sh
+  straddle lab --drive wd10ears --start 40s -- ./mine.sh ext4   # a script
+  straddle lab --drive wd10ears --drive ssd-sata-4k --start 40s -- ./two.sh
   straddle lab --drive qlc-16k --start 1MiB --record lab.rec -- ./writes.sh
-  straddle lab --drive qlc-16k --store disk.img --cut-after 500 --seed 7 -- ./writes.sh
+  straddle lab --drive qlc-16k --store disk.img --cut-after 500 -- ./writes.sh
 
 Available to scripts in the guest:
-  $DISK $PART    the drive and its partition (with --start); $DISK2 $PART2 ... for further drives
+  $DISK $PART    the drive and its partition (with --start); $DISK2 $PART2 ...
+                 for further drives
   $MNT           an empty directory to mount at
   $INPUT $OUTPUT the directories given with --input and --output
-  measure NAME COMMAND..., make_file_system NAME, mount_it NAME, unmount, drop_caches (bash scripts)
-The root is this machine's own tree; writes to it stay in the guest's memory. See docs/lab.md.
+  measure NAME COMMAND..., make_file_system NAME, mount_it NAME, unmount,
+  drop_caches    (bash scripts)
 
-Exit status: that of the command; 2 and 3 as for other commands if the guest could not run it; 3 if the power was
-cut before the command ended (--cut-after); 125 if the guest could not be prepared for the command (stderr says
-why); 130 if interrupted.";
+The guest sees this machine's own tree. Its writes stay in memory. The manual is
+docs/lab.md.
+
+Exit status: that of the command, or
+  2  invalid command line
+  3  the guest could not run, or --cut-after cut the power first
+125  the guest could not be prepared for the command (stderr says why)
+130  interrupted (Ctrl-C)";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 #[expect(missing_docs, reason = "clap would print it")]
 pub struct LabArguments {
-    /// Modelled drive of the guest, with comma-separated options, or the path of a profile (see 'straddle
-    /// drive list'). Can be repeated.
+    /// Modelled drive of the guest (NAME or NAME,OPTION; see 'straddle drive list'), or the path of a profile. Can be
+    /// repeated.
     #[arg(long, value_name = "NAME", required_unless_present = "clean", value_parser = drives(), hide_possible_values = true)]
     pub drive: Vec<Drive>,
 
-    /// Start of the drive's only partition, in bytes (20KiB) or, with an s, in logical sectors (40s)
+    /// Start of the drive's only partition, in bytes (20KiB) or logical sectors (40s)
     /// [default: no partition table]. Give it once for all drives, or once for each.
     #[arg(long, value_name = "START", value_parser = start)]
     pub start: Vec<Start>,
@@ -50,7 +56,7 @@ pub struct LabArguments {
     #[arg(long, value_name = "BYTES", value_parser = parse_size, requires = "start")]
     pub size: Option<ByteCount>,
 
-    /// Keep the drive's contents in this file, which may be from an earlier run. Give it once for each drive.
+    /// Keep the drive's contents in this file, which can be from an earlier run. Give it once for each drive.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub store: Vec<PathBuf>,
 
@@ -58,61 +64,57 @@ pub struct LabArguments {
     #[arg(long, value_name = "BYTES", value_parser = memory, default_value = "1GiB")]
     pub mem: ByteCount,
 
-    /// Directory that the guest can read, $INPUT.
+    /// Directory that the guest can read as $INPUT.
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     pub input: Option<PathBuf>,
 
-    /// Directory that the guest can write, $OUTPUT.
+    /// Directory that the guest can write as $OUTPUT.
     ///
-    /// Nothing else on this machine can be written, not even by the guest's root. The guest cannot create
-    /// device nodes or set-user-ID files there.
+    /// The guest, even its root, can write nothing else on this machine. It cannot create device nodes or
+    /// set-user-ID files there.
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     pub output: Option<PathBuf>,
 
-    /// Run the guest even if neither namespaces nor Landlock can confine it. Its root can then change
-    /// whatever you can change on this machine.
+    /// Run the guest even if neither namespaces nor Landlock can confine it. It can then change whatever you can
+    /// change on this machine.
     #[arg(long)]
     pub unconfined: bool,
 
-    /// Write every request to this file, in the format that `straddle sim` reads.
+    /// Write every request to this file, as CSV for `straddle sim`.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub trace: Option<PathBuf>,
 
-    /// Record every request of the drives to this file, with the times of its issue and completion, in blktrace's
-    /// format (see `straddle trace`).
+    /// Record the issue and completion of every request to this file, in blktrace's format (see `straddle trace`).
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub record: Option<PathBuf>,
 
     /// Write every event of the guest's kernel to this file, one per line.
     ///
-    /// If two runs that should be equal are not, the first line that differs shows where they diverged (see
-    /// docs/lab.md).
+    /// Two equal runs write equal files: the first line that differs shows where they diverged (see docs/lab.md).
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub events: Option<PathBuf>,
 
-    /// Seed of the guest's random numbers, and of the position of the platters when it starts.
+    /// Seed of the guest's random numbers, and of the position of the platters at the start.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub seed: u64,
 
-    /// Multiply the time charged for the guest's processor use by FACTOR (see docs/lab.md).
+    /// Multiply the time charged for processor use by FACTOR (see docs/lab.md).
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = factor)]
     pub cpu: f64,
 
-    /// Cut the power of all drives shortly after this many requests; --store then holds what was on the
-    /// medium.
+    /// Cut the power of all drives shortly after this number of requests. --store then holds what was on the medium.
     #[arg(long, value_name = "REQUESTS")]
     pub cut_after: Option<u64>,
 
-    /// Effect of a power cut on the physical sector that a disk is writing, including its logical sectors
-    /// that are not being written.
+    /// Effect of a power cut on the physical sector that a disk is writing, with all its logical sectors.
     #[arg(long, value_enum, value_name = "HOW", default_value_t = TearName::Garbage, requires = "cut_after")]
     pub tear: TearName,
 
-    /// Stop a guest that takes longer than this in real time (10m, 2h).
+    /// Stop the guest after this real time (10m, 2h).
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1h")]
     pub timeout: Duration,
 
-    /// Stop a guest that takes longer than this in its own time.
+    /// Stop the guest after this time of its own.
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "30d")]
     pub guest_timeout: Duration,
 
@@ -120,7 +122,7 @@ pub struct LabArguments {
     #[arg(long)]
     pub json: bool,
 
-    /// Remove the directories left by your killed runs, and run nothing. The next run does so as well.
+    /// Remove the directories that killed runs left behind, and exit. The next run also removes them.
     #[arg(long, exclusive = true)]
     pub clean: bool,
 

@@ -13,35 +13,41 @@ use crate::target::local_paths;
 /// Examples for `reproduce --help`.
 const EXAMPLES: &str = "\
 Examples:
-  straddle reproduce --model-only         all that needs no kernel, with published figures: seconds
-  straddle reproduce --list               list the experiments
-  straddle reproduce miller-2010 afd-2019 smith-2010
-                                          with their file systems, in Linux guests in virtual time: minutes
+  straddle reproduce --model-only         # all that needs no guest: seconds
+  straddle reproduce --list               # list the experiments
+  straddle reproduce miller-2010 afd-2019 # in Linux guests: minutes
   straddle reproduce smith-2010 --drive wd10ears --html wd10ears.html
-                                          one of its three drives, with charts
-  straddle reproduce smith-2010 --runs 1  one run of each instead of the article's three
-  straddle reproduce afd-2019 --bands     with what each plausible firmware would give
-  straddle reproduce --policies           which firmware agrees best with a drive's raw figures
+                                          # one of its three drives, with charts
+  straddle reproduce smith-2010 --runs 1  # one run instead of three
+  straddle reproduce afd-2019 --bands     # with each plausible firmware
+  straddle reproduce --policies           # which firmware agrees best
   straddle reproduce lulf-2010 --drive wd20ears
-                                          the same requests on another modelled drive, no verdict
-  straddle reproduce ./mine.toml --json   an experiment of your own
+                                          # on another drive, without verdict
+  straddle reproduce ./mine.toml --json   # an experiment of your own
   straddle reproduce smith-2010 --on /dev/sdb --destroy-data /dev/sdb
-                                          its six operations on a real disk; all its data is lost";
+                                          # on a real disk; its data is lost";
+
+/// The exit statuses of `reproduce`.
+const STATUSES: &[(u8, &str)] = &[
+    (0, "every published figure was reproduced"),
+    (3, "a figure was not reproduced, or a guest or disk failed"),
+    (4, "refused for safety (--on)"),
+];
 
 /// The shipped experiments: the files of the folder experiments.
 pub const EXPERIMENTS: [&str; 7] =
     ["afd-2019", "desno-2010", "lulf-2010", "miller-2010", "pronk-2010", "smith-2010", "spectre256-2012"];
 
 #[derive(Debug, Args)]
-#[command(after_help = format!("{EXAMPLES}\n\n{}", exit::HELP))]
+#[command(after_help = format!("{EXAMPLES}\n\n{}", exit::help(STATUSES)))]
 #[expect(missing_docs, reason = "clap would print it")]
 pub struct ReproduceArguments {
     /// Published experiments, or files in their format [default: every shipped experiment].
     #[arg(value_name = "EXPERIMENT", value_parser = Completed(|| Box::new(EXPERIMENTS.into_iter())), hide_possible_values = true)]
     pub experiments: Vec<String>,
 
-    /// Run only what was published for this modelled drive. If nothing was, run on it what was published for
-    /// other drives, without a verdict.
+    /// Run only what was published for this modelled drive. If nothing was, run the experiments of other drives on
+    /// it, without a verdict.
     #[arg(long, value_name = "NAME", value_parser = target::drives(), hide_possible_values = true)]
     pub drive: Option<target::Drive>,
 
@@ -49,26 +55,25 @@ pub struct ReproduceArguments {
     #[arg(long, conflicts_with = "drive")]
     pub list: bool,
 
-    /// Run only the parts that need no kernel: seconds instead of minutes.
+    /// Run only the parts that need no guest: seconds instead of minutes.
     #[arg(long)]
     pub model_only: bool,
 
-    /// Run only the parts that need a kernel.
+    /// Run only the parts that need a guest.
     #[arg(long, conflicts_with = "model_only")]
     pub lab_only: bool,
 
-    /// Number of runs of each lab part, each with a different seed; the mean counts [default: as in the
-    /// article, where it says].
+    /// Number of runs of each lab part, with different seeds; the mean is reported [default: as in the article].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=99))]
     pub runs: Option<u32>,
 
-    /// Run the lab parts with every plausible policy of read-modify-write as well, for a band beside each
-    /// published figure: four times as many guests. The parts without a kernel always have it.
+    /// Also run the lab parts with every plausible policy of read-modify-write, for a range of each figure. This needs
+    /// four times the number of guests. The other parts always have the range.
     #[arg(long, conflicts_with_all = ["on", "model_only"])]
     pub bands: bool,
 
-    /// Choose one policy of read-modify-write for each drive: that with the least worst error over the drive's
-    /// published raw figures. Runs no guest, and changes nothing.
+    /// Find the policy of read-modify-write with the smallest maximum error over the published raw figures of each
+    /// drive. Runs no guest, and changes nothing.
     #[arg(long, conflicts_with_all = ["on", "list", "bands", "html", "lab_only", "model_only"])]
     pub policies: bool,
 
@@ -80,17 +85,17 @@ pub struct ReproduceArguments {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
 
-    /// Run the lab's scripts on this machine's kernel and this block device instead, in real time, as root.
-    /// All data on the device is lost.
+    /// Run the lab's scripts on this block device with this machine's kernel instead, in real time, as root. All data
+    /// on the device is lost.
     #[arg(long, value_name = "DEVICE", value_parser = local_paths(), requires = "destroy_data",
         conflicts_with_all = ["drive", "model_only", "list", "guests"])]
     pub on: Option<PathBuf>,
 
-    /// The same device again, to confirm that its data will be lost.
+    /// Repeat the device, to confirm that its data will be lost.
     #[arg(long, value_name = "DEVICE", value_parser = local_paths(), requires = "on")]
     pub destroy_data: Option<PathBuf>,
 
-    /// Run at full length what an experiment shortens (its `scale`).
+    /// Run the parts that an experiment shortens (its `scale`) at full length.
     #[arg(long)]
     pub full: bool,
 

@@ -5,11 +5,11 @@ use straddle_device::Assume;
 
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct SectorArguments {
-    /// Topology the target is meant for, as for `check`.
+    /// Drive that the target is for, as for `check`.
     #[arg(long, value_name = "TOPOLOGY", value_parser = crate::target::assume)]
     pub(crate) assume: Option<Assume>,
 
-    /// File written by 'straddle probe'; its measurements override what a device reports.
+    /// File saved by 'straddle probe'. Its measurements override what a device reports.
     #[arg(long, value_name = "FILE", conflicts_with = "assume", value_parser = crate::measured::read)]
     pub(crate) measured: Option<Assume>,
 }

@@ -10,57 +10,65 @@ use straddle_units::io::Nanos;
 use straddle_units::{ByteCount, parse_size};
 
 use super::place;
+use crate::exit;
 
 /// Examples for `trace --help`.
 const EXAMPLES: &str = "\
 Examples:
-  straddle trace web.csv.gz                 what its writes do to sectors and units of every size
-  straddle trace msr/*.csv.gz --started-at 63s
-                                            the same if the partition began at sector 63
-  straddle trace sdb.blkparse --best        the start that costs least
+  straddle trace web.csv.gz               # the read-modify-writes of its writes
+  straddle trace msr/*.csv.gz --started-at 63s        # in a partition at 63
+  straddle trace sdb.blkparse --best      # the start that costs least
   straddle trace web.csv --merge-within 10ms --html web.html
-                                            also what is left behind a cache, and all of it as a page
-  straddle trace sda.blktrace.*             what blktrace wrote, one file for each processor
-  straddle trace t.parquet --columns time=ts:us,op=is_write:false/true,offset=lba:sectors,length=bytes,volume=disk
-  straddle trace tencent/*.csv.gz --format tencent --json | jq '.total.writes.units'
+                                          # also with a cache, as a page
+  straddle trace sda.blktrace.*           # one file for each processor
+  straddle trace t.parquet --columns \\
+      time=ts:us,op=is_write:false/true,offset=lba:sectors,length=bytes
+  straddle trace tencent/*.csv.gz --format tencent --json
   straddle trace web.csv.gz --to parquet web.parquet
   blktrace -d /dev/sdb -o - | straddle trace -
   straddle trace record /dev/sdb --for 60s --to sdb.rec
-                                            record what is asked of a disk; then straddle trace sdb.rec
+                                          # then straddle trace sdb.rec
 
-A write that covers a sector or unit in part makes the drive read it, modify it and write it back. The figures
-are of single requests: what the cache of a drive or of the kernel merges costs less, so they are upper bounds.
---merge-within gives the lower bound: no cache that holds writes for at most that time writes fewer units.";
+A write that covers part of a sector or unit makes the drive read, modify and
+rewrite it. Each request is counted alone. Caches merge requests, so the figures
+are upper bounds. --merge-within gives the lower bound: no cache that holds
+writes for at most that time writes less.";
+
+/// The exit statuses of commands that read traces.
+pub(super) const STATUSES: &[(u8, &str)] = &[(0, "success"), (3, "a trace could not be read")];
 
 /// Examples for `trace record --help`.
 const RECORD_EXAMPLES: &str = "\
 Examples:
   straddle trace record /dev/sdb --for 60s --to sdb.rec
-  straddle trace sdb.rec --best             what its writes do to sectors and units of every size
-  straddle sim sdb.rec --drive qlc-16k      what they would take on another drive
-  straddle trace record /dev/sdb1 --to sdb1.rec
-                                            one partition, until Ctrl-C; offsets are those on the disk
-  straddle trace record /dev/nvme0n1 --for 1h --to nvme.rec; blkparse -i - < nvme.rec
-                                            every event as blkparse prints it
+  straddle trace sdb.rec --best           # the read-modify-writes of its writes
+  straddle sim sdb.rec --drive qlc-16k    # how long they take on another drive
+  straddle trace record /dev/sdb1 --to sdb1.rec       # until Ctrl-C
+  blkparse -i - < sdb.rec                 # every event
 
-It needs root and tracefs. The disk is not opened. Arrays (md) and mappings (device-mapper) pass requests on: record
-the disks below them. Ctrl-C ends the recording, and keeps it.
+Recording needs root and tracefs. The disk is not opened. Offsets are those on
+the disk, also for a partition. Arrays (md) and mappings (device-mapper) pass
+requests on: record the disks below them. Ctrl-C ends and keeps a recording.";
 
-Exit status: 0 recorded, also if stopped by Ctrl-C; 2 not a block device, or one that passes requests on; 3 the
-kernel's events cannot be read, the file cannot be written, or the disk went away (what was recorded until then is
-kept).";
+/// The exit statuses of `trace record`.
+const RECORD_STATUSES: &[(u8, &str)] = &[
+    (0, "recorded, also if ended by Ctrl-C"),
+    (2, "invalid command line, or a device that passes requests on"),
+    (3, "no events, no output file, or the disk was removed (events are kept)"),
+];
 
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(after_help = format!("{EXAMPLES}\n\n{}", exit::help(STATUSES)), args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(disable_help_subcommand = true)]
 pub(crate) struct TraceArguments {
-    /// Record a trace instead; a file of this name is ./record.
+    /// Record a trace instead. For a file with this name, give ./record.
     #[command(subcommand)]
     pub(crate) action: Option<TraceAction>,
 
-    /// Block traces, also packed with gzip, zstd or xz; `-` for standard input. Volumes of the same name in
-    /// several files are the same volume. Files NAME.blktrace.0, NAME.blktrace.1 and so on are one trace, which NAME
-    /// also stands for.
+    /// Block traces, also compressed (gzip, zstd, xz), or `-` for standard input.
+    ///
+    /// Volumes with the same name in several files are one volume. NAME.blktrace.0, NAME.blktrace.1 and so on are one
+    /// trace, which can be given as NAME.
     #[arg(value_name = "TRACE", required = true, value_hint = clap::ValueHint::FilePath)]
     pub(crate) traces: Vec<PathBuf>,
 
@@ -69,24 +77,23 @@ pub(crate) struct TraceArguments {
           default_value = "4KiB,8KiB,16KiB,32KiB,64KiB,1MiB")]
     pub(crate) unit: Vec<u64>,
 
-    /// Take the offsets as those in a partition that starts here: a byte (31KiB), or a sector of 512 bytes (63s).
+    /// Take the offsets as relative to a partition that starts here: a byte (31KiB), or a 512-byte sector (63s).
     #[arg(long, value_name = "PLACE", value_parser = place, default_value = "0")]
     pub(crate) started_at: ByteCount,
 
-    /// Also find the start that needs the fewest read-modify-writes, for each unit.
+    /// Also find the start with the fewest read-modify-writes, for each unit.
     #[arg(long)]
     pub(crate) best: bool,
 
-    /// Also count what is left of the writes behind a cache that holds each for at most this time: 10ms, 500us or 1s.
-    /// At most 131072 units of each size are held.
+    /// Also model a write-back cache that holds each write for up to TIME (10ms, 500us, 1s), and up to 131072 units of
+    /// each size.
     #[arg(long, value_name = "TIME", value_parser = window)]
     pub(crate) merge_within: Option<Nanos>,
 
     #[command(flatten)]
     pub(crate) source: SourceArguments,
 
-    /// Also write the requests to a file, as a table (parquet, csv) or as fio's I/O log (fio or iolog). A log is written
-    /// to a new file only.
+    /// Also convert the requests: to a table (parquet, csv), or to an I/O log of fio (fio or iolog) in a new file.
     #[arg(long, num_args = 2, value_names = ["FORMAT", "FILE"], value_hint = clap::ValueHint::FilePath)]
     pub(crate) to: Vec<PathBuf>,
 
@@ -94,11 +101,11 @@ pub(crate) struct TraceArguments {
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) html: Option<PathBuf>,
 
-    /// Also draw the write amplification on each unit, and the read-modify-writes from each start of the partition.
+    /// Also draw the write amplification for each unit, and the read-modify-writes for each start of the partition.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, value_parser = super::svg_file)]
     pub(crate) svg: Option<PathBuf>,
 
-    /// Print a line of comma-separated values for each volume, operation and size of a unit.
+    /// Print comma-separated values, one line per volume, operation and unit.
     #[arg(long, conflicts_with = "json")]
     pub(crate) csv: bool,
 
@@ -109,15 +116,15 @@ pub(crate) struct TraceArguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TraceAction {
-    /// Record the requests that the kernel issues to a disk, and their completions, in blktrace's format.
+    /// Record the requests that the kernel issues to a disk, in blktrace's format.
     Record(RecordArguments),
 }
 
 /// Arguments of `trace record`.
 #[derive(Debug, Args)]
-#[command(after_help = RECORD_EXAMPLES)]
+#[command(after_help = format!("{RECORD_EXAMPLES}\n\n{}", exit::help(RECORD_STATUSES)))]
 pub(crate) struct RecordArguments {
-    /// Disk, or a partition of one: then only requests to its sectors, and the flushes of the whole disk.
+    /// Disk, or partition. For a partition, its requests and the flushes of the whole disk are recorded.
     #[arg(value_name = "DEVICE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) device: PathBuf,
 
@@ -129,11 +136,11 @@ pub(crate) struct RecordArguments {
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) to: PathBuf,
 
-    /// The kernel's buffer for each processor. A larger one loses no events where a smaller one does.
+    /// Size of the kernel's buffer for each processor. Enlarge it if events are lost.
     #[arg(long, value_name = "BYTES", value_parser = buffer, default_value = "4MiB")]
     pub(crate) buffer: ByteCount,
 
-    /// Print JSON when the recording has ended (see `straddle schema trace-record`).
+    /// Print JSON at the end of the recording (see `straddle schema trace-record`).
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -144,17 +151,17 @@ pub(crate) struct SourceArguments {
     #[arg(long, value_name = "FORMAT", value_parser = formats())]
     pub(crate) format: Option<Format>,
 
-    /// Columns of a CSV or Parquet trace, by name or by number, with their units: time=ts:us,op=type:0/1,
-    /// offset=lba:sectors,length=4:4KiB,volume=disk.
+    /// Columns of a CSV or Parquet trace, by name or number, with their units:
+    /// time=ts:us,op=type:0/1,offset=lba:sectors,length=4:4KiB,volume=disk.
     ///
-    /// Units of time are s, ms, us, ns and 100ns; of offset and length bytes, sectors (of 512 bytes) or the size of a
-    /// block. The unit of op is its values for a read and a write, and for a discard and a flush if there are any. What
-    /// is left out has its usual name and unit.
+    /// Units of time are s, ms, us, ns and 100ns. Units of offset and length are bytes, sectors (of 512 bytes) or a
+    /// block size. For op, give the values for read and write, and for discard and flush if there are any. Omitted
+    /// columns have their default names and units.
     #[arg(long, value_name = "MAP")]
     pub(crate) columns: Option<Columns>,
 
-    /// The event that counts as a request, in traces of events (blktrace, blkparse, tracefs). Devices that pass requests
-    /// on, such as those of md and device-mapper, have only queue.
+    /// Event to take as the request, in traces of events (blktrace, blkparse, tracefs). Arrays (md) and mappings
+    /// (device-mapper) only have queue.
     #[arg(long, value_name = "EVENT", value_parser = events(), default_value = "issue")]
     pub(crate) event: Event,
 }

@@ -71,9 +71,9 @@ fn add_pages(name: &str, command: &Command, pages: &mut Vec<(String, Vec<u8>)>) 
 fn page(name: &str, mut command: Command) -> Result<Vec<u8>> {
     let after = command.get_after_long_help().or(command.get_after_help()).map(ToString::to_string);
     let mut after = after.unwrap_or_default();
-    // The help of these commands leaves them to the main page.
+    // The help of these commands leaves them to the page.
     if !after.contains("Exit status:") {
-        after = [after.as_str(), exit::HELP].join("\n\n").trim_start().to_owned();
+        after = [after.as_str(), &exit::help(exit::OF_OUTPUT)].join("\n\n").trim_start().to_owned();
     }
     command = command.after_help("").after_long_help("");
     let (has_options, has_commands) = (command.get_arguments().next().is_some(), command.has_subcommands());
@@ -116,5 +116,26 @@ mod tests {
         };
         assert_eq!(about(&listed), about(&built));
         assert!(about(&built).len() > 15 && about(&built).iter().all(Option::is_some));
+    }
+
+    /// clap would wrap a longer line of an example.
+    fn lines_fit(command: &Command) {
+        let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        for line in after.lines() {
+            assert!(line.chars().count() <= 80, "{}: {line}", command.get_name());
+        }
+        command.get_subcommands().for_each(lines_fit);
+    }
+
+    #[test]
+    fn help_fits_into_80_columns_and_its_groups_have_every_command_once() {
+        let mut built = Arguments::command();
+        built.build();
+        lines_fit(&built);
+        let help = built.render_help().to_string();
+        for command in built.get_subcommands() {
+            let line = format!("\n  {:<11}  {}\n", command.get_name(), command.get_about().unwrap());
+            assert!(line.chars().count() <= 82 && help.matches(&line).count() == 1, "{line}{help}");
+        }
     }
 }
