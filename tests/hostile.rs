@@ -115,7 +115,10 @@ fn sparse(path: &Path, size: u64, pieces: &[(u64, &[u8])]) {
 fn what_is_no_disk_is_refused_by_its_name() {
     let dir = TempDir::new().unwrap();
     let path = |name: &str| dir.path().join(name);
-    check(dir.path()).ended(&[3]).says("is a directory").says(dir.path().to_str().unwrap());
+    check(dir.path())
+        .ended(&[3])
+        .says("no file in it is named as an image")
+        .says(dir.path().to_str().unwrap());
 
     let fifo = path("fifo");
     assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());

@@ -45,6 +45,8 @@ fn a_shift_makes_requests_misaligned_and_costs_time() {
     assert!(second["counters"]["rmw_reads"].as_u64().unwrap() >= 800, "{second}");
     assert!(second["ratio"].as_f64().unwrap() > 2.0, "{second}");
     assert!(first["elapsed_ns"].as_u64().unwrap() >= 500 * 40_000_000, "at the trace's times");
+    let placed = json("sim", &["sim", &trace, "--drive", "WD20EARS", "--started-at", "1s", "--json"]);
+    assert_eq!(placed["runs"][0]["writes"], second["writes"], "sector 1 is a shift of 512 bytes");
 }
 
 #[test]

@@ -131,10 +131,7 @@ fn examine(examiner: &Examiner, path: &Path) -> Result<Examined, Failure> {
             examiner.examine_target(format!("{DRIVE}{specification}"), target).map_err(Failure::Examine)
         }
         Named::Object(address) => examiner.examine_object(&address).map_err(Failure::Examine),
-        Named::Path(path) => match straddle_audit::examine::bare_drive(&path) {
-            Some(why) => Err(Failure::Name(why)),
-            None => examiner.examine(&path).map_err(Failure::Examine),
-        },
+        Named::Path(path) => examiner.examine(&path).map_err(Failure::Examine),
     }
 }
 

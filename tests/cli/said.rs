@@ -1,32 +1,73 @@
-//! What is said about targets that are not what they seem: drives named without `drive:`, files with holes,
-//! missing devices, and findings that were left out.
+//! What targets mean, and what is said about those that are not what they seem: drives named without `drive:`, folders,
+//! files with holes, missing devices, and findings that were left out.
 
 use std::fs;
 
 use tempfile::TempDir;
 
 use super::straddle;
-use super::tools::present;
+use super::tools::{STRADDLE, present};
 
 #[test]
 fn a_drive_named_without_its_prefix_is_recognised_everywhere() {
-    let dir = TempDir::new().unwrap();
-    let job = dir.path().join("job.fio");
-    let job = job.to_str().unwrap();
-    for name in ["qlc-16k", "wd10ears,jumper=on"] {
-        for command in [
-            &["check", name][..],
-            &["map", name],
-            &["probe", name],
-            &["serve", name, "--nbd", "unix:no-such-folder/socket"],
-            &["bench", "random-write", name],
-            &["bench", "random-write", name, "--emit-fio", job],
+    for name in ["qlc-16k", "drive:qlc-16k", "WD10EARS,jumper=on"] {
+        for (command, code) in [
+            (&["check", name][..], 0),
+            (&["check", "--assume", name, name], 0),
+            (&["map", name], 0),
+            (&["probe", name, "--time", "1"], 0),
+            (&["serve", name, "--nbd", "unix:no-such-folder/socket"], 3),
+            (&["bench", "random-write", name, "--offsets", "0", "--count", "50"], 0),
+            (&["bench", "random-write", name, "--emit-fio", "no-such-folder/job"], 2),
         ] {
             let run = straddle(command);
-            assert!(run.err.contains(&format!("did you mean drive:{name}?")), "{command:?}: {}", run.err);
-            assert!([2, 3].contains(&run.code), "{command:?}: {}", run.code);
+            assert_eq!(run.code, code, "{command:?}: {}", run.err);
         }
     }
+}
+
+/// A file of the same name is meant rather than the drive.
+#[test]
+fn a_file_comes_before_a_drive_of_its_name() {
+    let dir = TempDir::new().unwrap();
+    fs::File::create(dir.path().join("wd10ears")).unwrap().set_len(8 << 20).unwrap();
+    let target = |name: &str| {
+        let mut command = std::process::Command::new(STRADDLE);
+        let output = command.args(["check", "--json", name]).current_dir(dir.path()).output().unwrap();
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        report["targets"][0]["device"]["size_bytes"].as_u64()
+    };
+    assert_eq!(target("wd10ears"), Some(8 << 20));
+    assert_eq!(target("drive:wd10ears"), Some(1_000_204_886_016));
+}
+
+#[test]
+fn a_bare_name_is_that_of_a_device() {
+    let listed = fs::read_dir("/sys/block").into_iter().flatten();
+    let names = listed.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    for name in names.filter(|name| fs::metadata(format!("/dev/{name}")).is_ok()) {
+        let report = straddle(&["check", "--json", "--no-wake", &name]).json();
+        assert_eq!(report["targets"][0]["target"], format!("/dev/{name}"));
+    }
+}
+
+#[test]
+fn a_folder_stands_for_the_images_below_it() {
+    let dir = TempDir::new().unwrap();
+    let folder = dir.path().to_str().unwrap();
+    let empty = straddle(&["check", folder]);
+    assert!(empty.code == 3 && empty.err.contains("no file in it is named as an image"), "{}", empty.err);
+    fs::create_dir_all(dir.path().join("web/.cache")).unwrap();
+    for name in ["b.img", "a.QCOW2", "web/disk.raw.gz", "web/.cache/c.img", ".d.img", "notes.txt"] {
+        fs::File::create(dir.path().join(name)).unwrap().set_len(8 << 20).unwrap();
+    }
+    let run = straddle(&["check", folder, "--json"]);
+    let report = run.json();
+    let found: Vec<&str> =
+        report["targets"].as_array().unwrap().iter().map(|it| it["target"].as_str().unwrap()).collect();
+    let expected = ["a.QCOW2", "b.img", "web/disk.raw.gz"].map(|name| format!("{folder}/{name}"));
+    assert_eq!(found, expected);
+    assert!(run.err.contains("3 other files skipped"), "{}", run.err);
 }
 
 #[test]

@@ -56,7 +56,7 @@ pub use exception::{ExceptionError, TargetException};
 pub use guest::{FoundDisk, GuestDisk, disks_of};
 pub use in_use::is_in_partitions;
 pub use modelled::{assume_drive, blank_drive};
-pub use named::{DRIVE, NameError, Named, assume, assume_below, bare_drive};
+pub use named::{DRIVE, NameError, Named, assume, assume_below, specification};
 pub use sectors::{adopt_tables, are_assumed, read_converted, read_present};
 
 /// How targets are opened and judged.

@@ -11,6 +11,7 @@ mod durability;
 mod estimate;
 pub mod exit;
 mod fleet;
+mod folder;
 mod hostname;
 mod input;
 pub mod interrupt;

@@ -11,7 +11,7 @@ use clap::builder::{
     OsStringValueParser, PathBufValueParser, PossibleValue, StringValueParser, TypedValueParser,
 };
 use clap::error::ErrorKind;
-use straddle_audit::examine::{DRIVE as PREFIX, Named};
+use straddle_audit::examine::{DRIVE as PREFIX, Named, specification};
 use straddle_device::shown::with_causes;
 use straddle_device::{Address, Assume};
 use straddle_drive::Profile;
@@ -52,15 +52,15 @@ impl fmt::Display for Drive {
 pub enum TargetSpec {
     /// A file or a device.
     Path(PathBuf),
-    /// `drive:NAME`, `drive:NAME,OPTION` or `drive:FILE.toml`.
+    /// `NAME`, `NAME,OPTION` or `drive:FILE.toml`.
     Modelled(Drive),
 }
 
 impl TargetSpec {
     fn parse(path: PathBuf) -> Result<Self, ProfileError> {
-        match path.to_str().filter(|text| text.starts_with(PREFIX)) {
-            Some(text) => Drive::open(text).map(Self::Modelled),
-            None => Ok(Self::Path(path)),
+        match specification(&path) {
+            Some(drive) => Drive::open(drive).map(Self::Modelled),
+            None => Ok(Self::Path(device(path))),
         }
     }
 
@@ -81,12 +81,9 @@ impl TargetSpec {
     pub fn modelled(&self, command: &str) -> Result<&Drive, UsageError> {
         match self {
             Self::Modelled(drive) => Ok(drive),
-            Self::Path(path) => {
-                refuse_bare_drive(path)?;
-                Err(UsageError(format!(
-                    "{self}: {command} works on modelled drives only: {PREFIX}NAME (straddle drive list)"
-                )))
-            }
+            Self::Path(_) => Err(UsageError(format!(
+                "{self}: {command} works on modelled drives only (straddle drive list)"
+            ))),
         }
     }
 }
@@ -147,9 +144,11 @@ pub fn modelled(specification: &str) -> String {
     format!("{PREFIX}{specification}")
 }
 
-/// Refuses the name of a shipped drive without the prefix `drive:`, unless a file has that name.
-pub(crate) fn refuse_bare_drive(path: &Path) -> Result<(), UsageError> {
-    straddle_audit::examine::bare_drive(path).map_or(Ok(()), |why| Err(UsageError(why)))
+/// Returns the node of the block device that a bare name such as `sda` means, unless a file has that name.
+pub(crate) fn device(path: PathBuf) -> PathBuf {
+    let node = Path::new("/dev").join(&path);
+    let is_bare = path.file_name() == Some(path.as_os_str()) && !path.exists();
+    if is_bare && crate::timeout::is_device(&node) { node } else { path }
 }
 
 /// Returns a parser for a [`ReadTarget`].
@@ -159,11 +158,15 @@ pub(crate) fn read_targets() -> impl TypedValueParser<Value = ReadTarget> {
 
 /// Returns a parser for a [`TargetSpec`] that completes to the shipped drives.
 pub(crate) fn targets() -> impl TypedValueParser<Value = TargetSpec> {
-    Local(Names { prefix: PREFIX })
-        .try_map(|text| TargetSpec::parse(PathBuf::from(text)).map_err(|error| shown(&error)))
+    Local(Names).try_map(|text| TargetSpec::parse(PathBuf::from(text)).map_err(|error| shown(&error)))
 }
 
-/// Returns a parser for the path of a file or device that a command writes to, or plans to.
+/// Returns a parser for a disk or an image of this machine.
+pub(crate) fn local_targets() -> impl TypedValueParser<Value = PathBuf> {
+    local_paths().map(device)
+}
+
+/// Returns a parser for a file of this machine.
 pub(crate) fn local_paths() -> impl TypedValueParser<Value = PathBuf> {
     Local(PathBufValueParser::new())
 }
@@ -179,7 +182,7 @@ pub(crate) fn backing_files() -> impl TypedValueParser<Value = PathBuf> {
 
 /// Returns a parser for a [`Drive`] that completes to the shipped drives.
 pub(crate) fn drives() -> impl TypedValueParser<Value = Drive> {
-    Names { prefix: "" }.try_map(|text| Drive::open(&text).map_err(|error| shown(&error)))
+    Names.try_map(|text| Drive::open(&text).map_err(|error| shown(&error)))
 }
 
 /// Returns an error with its causes. Hidden characters from the profile are made printable; lines are kept.
@@ -255,12 +258,9 @@ fn refused(command: &str, path: &Path) -> Option<RefusedError> {
     )))
 }
 
-/// Parses any text, and completes to `prefix` plus the names of the shipped profiles.
+/// Parses any text, and completes to the names of the shipped profiles.
 #[derive(Clone, Copy, Debug)]
-struct Names {
-    /// Empty, or [`PREFIX`].
-    prefix: &'static str,
-}
+struct Names;
 
 impl TypedValueParser for Names {
     type Value = String;
@@ -281,6 +281,6 @@ impl TypedValueParser for Names {
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        Some(Box::new(Profile::names().map(|name| PossibleValue::new(format!("{}{name}", self.prefix)))))
+        Some(Box::new(Profile::names().map(PossibleValue::new)))
     }
 }

@@ -98,7 +98,7 @@ macro_rules! formats {
 
 formats! {
     /// Raw: the disk's bytes and nothing else.
-    Raw, "raw", "raw", "raw", ["raw"];
+    Raw, "raw", "raw", "raw", ["raw", "img", "dd"];
     /// QEMU's copy-on-write format, versions 2 and 3.
     Qcow2, "qcow2", "qcow2", "qcow2", ["qcow2"];
     /// VMware's format.
@@ -113,6 +113,16 @@ formats! {
     Qed, "qed", "QED", "qed", ["qed"];
     /// Parallels' format.
     Parallels, "parallels", "Parallels", "parallels", ["parallels", "hdd", "hds"];
+}
+
+/// Whether a file is named as an image, which may be compressed.
+pub fn is_named_as_image(path: &Path) -> bool {
+    let ending = path.extension().and_then(|ending| ending.to_str()).map(str::to_ascii_lowercase);
+    match (ending.as_deref(), path.file_stem()) {
+        (Some("gz" | "xz" | "zst" | "bz2"), Some(packed)) => is_named_as_image(Path::new(packed)),
+        (Some(ending), _) => Format::ALL.iter().any(|format| format.endings().contains(&ending)),
+        (None, _) => false,
+    }
 }
 
 /// A format that the name of a file promises.

@@ -199,10 +199,16 @@ impl Profile {
     }
 
     /// Opens the drive of `specification`, the part of a target after `drive:`. It is the name of a shipped
-    /// profile or, if it has a slash or ends in `.toml`, a file, followed by options, each after a comma:
-    /// `wd10ears,jumper=on`.
+    /// profile, in any case, or, if it has a slash or ends in `.toml`, a file, followed by options, each after a
+    /// comma: `wd10ears,jumper=on`.
     pub fn open(specification: &str) -> Result<Self, ProfileError> {
         Self::open_with(specification, &[])
+    }
+
+    /// Whether `specification` is that of a shipped profile, apart from its options.
+    pub fn is_shipped(specification: &str) -> bool {
+        let (name, _) = parts(specification);
+        Self::names().any(|known| known.eq_ignore_ascii_case(name))
     }
 
     /// As [`Profile::open`], for a specification that others may have written: a profile that is

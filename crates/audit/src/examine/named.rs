@@ -9,7 +9,7 @@ use straddle_device::shown::{printable, with_causes};
 use straddle_device::{Address, AddressError, Assume, Scheme};
 use straddle_drive::{Profile, ProfileError};
 
-/// The prefix that names a modelled drive, everywhere.
+/// The prefix that names a modelled drive. That of a shipped one needs it only where a file has its name.
 pub const DRIVE: &str = "drive:";
 
 /// A target, by its name.
@@ -17,9 +17,9 @@ pub const DRIVE: &str = "drive:";
 pub enum Named {
     /// A file or a device of this machine.
     Path(PathBuf),
-    /// `drive:NAME`, `drive:NAME,OPTION` or `drive:FILE.toml`.
+    /// `NAME`, `NAME,OPTION` or `drive:FILE.toml`.
     Modelled {
-        /// What follows the prefix.
+        /// Without the prefix.
         specification: String,
         /// The drive's profile.
         profile: Arc<Profile>,
@@ -65,7 +65,7 @@ impl Named {
         if let Some(scheme) = text.and_then(Scheme::unknown).filter(|_| !path.exists()) {
             return Err(NameError::Scheme { scheme: printable(scheme) });
         }
-        match text.and_then(|text| text.strip_prefix(DRIVE)) {
+        match specification(path) {
             Some(specification) => Ok(Self::Modelled {
                 specification: specification.to_owned(),
                 profile: Arc::new(Profile::open(specification)?),
@@ -75,12 +75,12 @@ impl Named {
     }
 }
 
-/// Says that a path that does not exist is the name of a shipped drive without the prefix, if it is.
-pub fn bare_drive(path: &Path) -> Option<String> {
+/// Returns the specification of the modelled drive that `path` names, if it does: with the prefix, or as a shipped drive
+/// where no file has that name.
+pub fn specification(path: &Path) -> Option<&str> {
     let text = path.to_str()?;
-    let name = text.split_once(',').map_or(text, |(name, _)| name);
-    let is_drive = !path.exists() && Profile::names().any(|known| known == name);
-    is_drive.then(|| format!("{text}: no such file; did you mean {DRIVE}{text}?"))
+    let bare = || (Profile::is_shipped(text) && !path.exists()).then_some(text);
+    text.strip_prefix(DRIVE).or_else(bare)
 }
 
 /// Parses what is to be assumed of a target: sectors in the form of [`Assume`], or a modelled drive.
@@ -102,7 +102,7 @@ fn assume_with(
     text: &str,
     open: impl FnOnce(&str) -> Result<Profile, ProfileError>,
 ) -> Result<Assume, String> {
-    let assume = match text.strip_prefix(DRIVE) {
+    let assume = match text.strip_prefix(DRIVE).or_else(|| Profile::is_shipped(text).then_some(text)) {
         Some(specification) => {
             let profile = open(specification).map_err(|error| with_causes(&error))?;
             crate::examine::assume_drive(&profile)

@@ -4,14 +4,14 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::target::local_paths;
+use crate::target::{local_paths, local_targets};
 
 #[derive(Debug, Args)]
 pub(crate) struct CopyArguments {
     /// Copy everything to this other disk or image instead, aligned. The target is opened read-only.
     ///
     /// If the file does not exist, 'straddle apply' creates it as a sparse raw image.
-    #[arg(long, value_name = "NEW", value_hint = clap::ValueHint::FilePath, value_parser = local_paths(),
+    #[arg(long, value_name = "NEW", value_hint = clap::ValueHint::FilePath, value_parser = local_targets(),
           conflicts_with_all = ["partition", "start", "drive", "at_boot"])]
     pub(crate) to: Option<PathBuf>,
 

@@ -11,7 +11,7 @@ use straddle_units::{BlockSize, ByteCount};
 use super::copy::CopyArguments;
 use super::{SectorArguments, block_size, named, partition_number, positive_size};
 use crate::exit;
-use crate::target::local_paths;
+use crate::target::{local_paths, local_targets};
 
 /// Examples for `plan --help`.
 const PLAN_EXAMPLES: &str = "\
@@ -47,7 +47,7 @@ const MOVES: &[(u8, &str)] = &[
 #[command(after_help = format!("{PLAN_EXAMPLES}\n\n{}", exit::help(exit::OF_WORK)))]
 pub(crate) struct PlanArguments {
     /// Block device or raw image. Nothing is written to it.
-    #[arg(value_name = "TARGET", value_hint = clap::ValueHint::FilePath, value_parser = local_paths())]
+    #[arg(value_name = "TARGET", value_hint = clap::ValueHint::FilePath, value_parser = local_targets())]
     pub(crate) target: PathBuf,
 
     /// Create a new table in this format. Existing partitions are not kept.
@@ -203,7 +203,7 @@ pub(crate) struct ApplyArguments {
 
     /// Block device or raw image to write to.
     #[arg(long, value_name = "TARGET", value_hint = clap::ValueHint::FilePath,
-        value_parser = local_paths(), required = true)]
+        value_parser = local_targets(), required = true)]
     pub(crate) write: PathBuf,
 
     /// Image format, if it is detected wrongly. `raw` takes the bytes as they are.
@@ -215,7 +215,7 @@ pub(crate) struct ApplyArguments {
     pub(crate) backup: Option<PathBuf>,
 
     /// For plans of copies: disk or image to copy from. It is opened read-only.
-    #[arg(long, value_name = "SOURCE", value_hint = clap::ValueHint::FilePath, value_parser = local_paths())]
+    #[arg(long, value_name = "SOURCE", value_hint = clap::ValueHint::FilePath, value_parser = local_targets())]
     pub(crate) from: Option<PathBuf>,
 
     /// With --from: format of that image, as given to 'straddle realign --to'.
@@ -258,7 +258,7 @@ pub(crate) struct UndoArguments {
 
     /// Block device or raw image to write to.
     #[arg(long, value_name = "TARGET", value_hint = clap::ValueHint::FilePath,
-        value_parser = local_paths(), required = true)]
+        value_parser = local_targets(), required = true)]
     pub(crate) write: PathBuf,
 
     /// Image format, if it is detected wrongly. `raw` takes the bytes as they are.
@@ -266,7 +266,7 @@ pub(crate) struct UndoArguments {
     pub(crate) format: Option<straddle_device::image::Format>,
 
     /// Path of the disk when the backup was made, if it was renamed since and has no serial number.
-    #[arg(long, value_name = "PATH", value_hint = clap::ValueHint::FilePath, value_parser = local_paths())]
+    #[arg(long, value_name = "PATH", value_hint = clap::ValueHint::FilePath, value_parser = local_targets())]
     pub(crate) was: Option<PathBuf>,
 
     /// Revert the table even if a new or grown partition has been written to. Its contents are lost.
@@ -295,7 +295,7 @@ not enough, 'straddle apply' needs --journal FILE on another disk.";
 #[command(after_help = format!("{REALIGN_EXAMPLES}\n\n{}", exit::help(exit::OF_WORK)))]
 pub(crate) struct RealignArguments {
     /// Block device or raw image. Nothing is written to it.
-    #[arg(value_name = "TARGET", value_hint = clap::ValueHint::FilePath, value_parser = local_paths())]
+    #[arg(value_name = "TARGET", value_hint = clap::ValueHint::FilePath, value_parser = local_targets())]
     pub(crate) target: PathBuf,
 
     /// Align only this partition [default: the misaligned ones]. Can be repeated.
@@ -399,7 +399,7 @@ A sector of the table that a power cut has torn is restored from the journal.";
 #[command(after_help = format!("{RESUME_EXAMPLES}\n\n{}", exit::help(MOVES)))]
 pub(crate) struct ResumeArguments {
     /// Block device or raw image with an unfinished move.
-    #[arg(value_name = "TARGET", value_hint = clap::ValueHint::FilePath, value_parser = local_paths())]
+    #[arg(value_name = "TARGET", value_hint = clap::ValueHint::FilePath, value_parser = local_targets())]
     pub(crate) target: PathBuf,
 
     /// Restore the old layout, with its contents, instead of completing the new one.

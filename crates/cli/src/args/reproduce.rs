@@ -8,7 +8,7 @@ use clap::Args;
 use super::Completed;
 use crate::exit;
 use crate::target;
-use crate::target::local_paths;
+use crate::target::local_targets;
 
 /// Examples for `reproduce --help`.
 const EXAMPLES: &str = "\
@@ -87,12 +87,12 @@ pub struct ReproduceArguments {
 
     /// Run the lab's scripts on this block device with this machine's kernel instead, in real time, as root. All data
     /// on the device is lost.
-    #[arg(long, value_name = "DEVICE", value_parser = local_paths(), requires = "destroy_data",
+    #[arg(long, value_name = "DEVICE", value_parser = local_targets(), requires = "destroy_data",
         conflicts_with_all = ["drive", "model_only", "list", "guests"])]
     pub on: Option<PathBuf>,
 
     /// Repeat the device, to confirm that its data will be lost.
-    #[arg(long, value_name = "DEVICE", value_parser = local_paths(), requires = "on")]
+    #[arg(long, value_name = "DEVICE", value_parser = local_targets(), requires = "on")]
     pub destroy_data: Option<PathBuf>,
 
     /// Run the parts that an experiment shortens (its `scale`) at full length.

@@ -11,6 +11,7 @@ use straddle_units::{ByteCount, parse_size};
 
 use super::place;
 use crate::exit;
+use crate::target::local_targets;
 
 /// Examples for `trace --help`.
 const EXAMPLES: &str = "\
@@ -125,7 +126,7 @@ pub(crate) enum TraceAction {
 #[command(after_help = format!("{RECORD_EXAMPLES}\n\n{}", exit::help(RECORD_STATUSES)))]
 pub(crate) struct RecordArguments {
     /// Disk, or partition. For a partition, its requests and the flushes of the whole disk are recorded.
-    #[arg(value_name = "DEVICE", value_hint = clap::ValueHint::FilePath)]
+    #[arg(value_name = "DEVICE", value_hint = clap::ValueHint::FilePath, value_parser = local_targets())]
     pub(crate) device: PathBuf,
 
     /// How long to record: 60s, 10m, 2h or 1d [default: until Ctrl-C].

@@ -20,7 +20,7 @@ use crate::measured::Measured;
 use crate::output;
 use crate::output_file;
 use crate::progress::Bar;
-use crate::target::{TargetSpec, refuse_bare_drive};
+use crate::target::TargetSpec;
 use crate::view::json::Document;
 use crate::view::json::probe::ProbeReport;
 use crate::view::text;
@@ -123,7 +123,6 @@ fn open(arguments: &ProbeArguments, stop: &Arc<AtomicBool>) -> Result<Probed> {
 
 /// Opens a file or a block device: its free space, or all of it with `--used`.
 fn open_real(path: &Path, arguments: &ProbeArguments, stop: &Arc<AtomicBool>) -> Result<Probed> {
-    refuse_bare_drive(path)?;
     on_interrupt(stop).context("signals")?;
     let journals = journals(arguments.journals.as_deref())?;
     let scope = if arguments.used { Scope::Whole } else { Scope::FreeSpace };

@@ -1,7 +1,7 @@
 //! Reads audits. A document is read as a stream, and only what is counted is kept.
 
 use std::cell::Cell;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -12,6 +12,7 @@ use straddle_audit::examine::CostSource;
 use straddle_audit::{Risk, Severity};
 
 use super::Skipped;
+use crate::folder::below;
 use crate::view::json::Status;
 use crate::view::json::check::SCHEMA;
 
@@ -135,7 +136,11 @@ pub(crate) fn inputs(named: &[PathBuf]) -> (Vec<Input>, Vec<Skipped>) {
         if path.as_os_str() == "-" {
             inputs.push(Input::Stdin);
         } else if path.is_dir() {
-            let files = below(path, &mut skipped);
+            let mut files = below(path, |folder, error| {
+                let why = format!("cannot list it: {error}");
+                skipped.push(Skipped { name: folder.display().to_string(), why });
+            });
+            files.retain(|file| file.extension().is_some_and(|extension| extension == "json"));
             if files.is_empty() {
                 let why = "it contains no *.json file".to_owned();
                 skipped.push(Skipped { name: path.display().to_string(), why });
@@ -146,32 +151,6 @@ pub(crate) fn inputs(named: &[PathBuf]) -> (Vec<Input>, Vec<Skipped>) {
         }
     }
     (inputs, skipped)
-}
-
-/// Returns all `*.json` files below a folder, in order. Links to folders are not followed.
-fn below(folder: &Path, skipped: &mut Vec<Skipped>) -> Vec<PathBuf> {
-    let mut folders = vec![folder.to_owned()];
-    let mut files = Vec::new();
-    while let Some(folder) = folders.pop() {
-        let listed = fs::read_dir(&folder).and_then(|entries| {
-            for entry in entries {
-                let entry = entry?;
-                let (path, kind) = (entry.path(), entry.file_type()?);
-                if kind.is_dir() {
-                    folders.push(path);
-                } else if path.extension().is_some_and(|extension| extension == "json") && path.is_file() {
-                    files.push(path);
-                }
-            }
-            Ok(())
-        });
-        if let Err(error) = listed {
-            let why = format!("cannot list it: {error}");
-            skipped.push(Skipped { name: folder.display().to_string(), why });
-        }
-    }
-    files.sort();
-    files
 }
 
 /// Reads every audit in `input` and passes it to `take`. The error says why, and where in the file.

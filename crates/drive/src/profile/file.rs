@@ -68,16 +68,16 @@ fn is_file(name: &str) -> bool {
 }
 
 fn shipped(name: &str) -> Result<Text, ProfileError> {
-    match builtin::PROFILES.iter().find(|(known, _)| *known == name) {
-        Some((_, text)) => Ok(Text { name: name.to_owned(), text: (*text).to_owned(), file: None }),
+    match builtin::PROFILES.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)) {
+        Some((known, text)) => Ok(Text { name: (*known).to_owned(), text: (*text).to_owned(), file: None }),
         None => Err(ProfileError::Unknown { name: name.to_owned(), suggestion: nearest(name) }),
     }
 }
 
 /// The shipped name that shares the longest prefix with `name`, if that prefix is long enough to suggest it.
 fn nearest(name: &str) -> Option<String> {
-    let shared =
-        |known: &str| known.chars().zip(name.chars()).take_while(|(left, right)| left == right).count();
+    let alike = |(left, right): &(char, char)| left.eq_ignore_ascii_case(right);
+    let shared = |known: &str| known.chars().zip(name.chars()).take_while(alike).count();
     let best = builtin::PROFILES.iter().map(|(known, _)| *known).max_by_key(|known| shared(known))?;
     (shared(best) >= 3).then(|| best.to_owned())
 }

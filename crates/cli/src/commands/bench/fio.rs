@@ -13,7 +13,7 @@ use crate::args::BenchArguments;
 use crate::exit::{Exit, RefusedError, UsageError};
 use crate::output::quote_path;
 use crate::output_file;
-use crate::target::{TargetSpec, refuse_bare_drive};
+use crate::target::TargetSpec;
 use crate::view::json::bench::Bench;
 
 /// The largest fio output accepted, in bytes.
@@ -32,7 +32,6 @@ pub(super) fn emit(
         );
         return Err(UsageError(message).into());
     };
-    refuse_bare_drive(path_of)?;
     let name = settled(path_of)?;
     let way = arguments.real.io.unwrap_or(Io::Direct);
     if workload.writes() {

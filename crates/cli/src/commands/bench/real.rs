@@ -26,8 +26,8 @@ use crate::interrupt::on_interrupt;
 use crate::output;
 use crate::output_file::{self, OutputFile};
 use crate::progress::Bar;
+use crate::unfinished;
 use crate::view::json::bench::{self, Bench, Turns, WorkloadReport};
-use crate::{target, unfinished};
 
 /// Intended duration of one turn.
 const TURN: Nanos = Nanos::new(500_000_000);
@@ -229,7 +229,6 @@ fn make_unless_there(path: &Path, arguments: &BenchArguments) -> Result<Option<M
     if path.exists() || path.starts_with("/dev") {
         return Ok(None);
     }
-    target::refuse_bare_drive(path)?;
     let bytes = arguments.real.area.map_or(AREA, |area| area.get());
     let made = Made::create(path, bytes);
     Ok(Some(made.with_context(|| format!("{}: cannot create the test file", path.display()))?))

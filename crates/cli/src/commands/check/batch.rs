@@ -13,7 +13,7 @@ use straddle_audit::examine::{ExamineError, Examined};
 
 use super::Run;
 use super::subject::Subject;
-use crate::target::{TargetSpec, refuse_bare_drive};
+use crate::target::TargetSpec;
 use crate::timeout;
 
 /// Targets per batch. Each batch is printed before the next, so memory does not grow with the number of
@@ -78,12 +78,7 @@ fn examine(subject: &Subject, run: &Run) -> Result<Examined> {
             let target = straddle_audit::examine::blank_drive(&drive.profile, &open.assume, open.logical)?;
             run.examiner.examine_target(drive.to_string(), target)?
         }
-        Subject::Local(TargetSpec::Path(path)) => {
-            if open.sysroot.is_none() {
-                refuse_bare_drive(path)?;
-            }
-            run.examiner_for(path).examine(path)?
-        }
+        Subject::Local(TargetSpec::Path(path)) => run.examiner_for(path).examine(path)?,
         Subject::Object(address) => run.examiner.examine_object(address)?,
         Subject::Disk(disk) => run.examiner.examine_guest_disk(disk)?,
         Subject::OutOfReach { why, .. } => return Err(ExamineError::OutOfReach(why.clone()).into()),

@@ -14,6 +14,7 @@ use crate::args::CheckArguments;
 use crate::config::Config;
 use crate::exit::UsageError;
 use crate::output;
+use crate::target;
 use crate::target::{Assumed, ReadTarget};
 
 /// What is printed for a target.
@@ -85,7 +86,7 @@ impl Run {
 
     /// The examiner for the target at `path`.
     pub(super) fn examiner_for(&self, path: &Path) -> &Examiner {
-        let own = self.own.iter().find(|(of, _)| of == path);
+        let own = self.own.iter().find(|(of, _)| of == path || target::device(of.clone()) == path);
         own.map_or(&self.examiner, |(_, examiner)| examiner)
     }
 

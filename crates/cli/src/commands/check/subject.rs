@@ -1,18 +1,20 @@
 //! What a run is about: targets, and disks of virtual machines.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use straddle_audit::examine::{FoundDisk, GuestDisk};
 use straddle_device::Address;
 use straddle_device::domain::Libvirt;
+use straddle_device::image::is_named_as_image;
 use straddle_device::shown::with_causes;
 
 use crate::args::CheckArguments;
 use crate::exit::UsageError;
+use crate::folder::below;
 use crate::output;
-use crate::target::{ReadTarget, TargetSpec};
+use crate::target::{self, ReadTarget, TargetSpec};
 
 /// One part of a run.
 #[derive(Clone, Debug)]
@@ -71,14 +73,40 @@ pub(super) fn all(arguments: &CheckArguments) -> Result<Vec<Subject>> {
     Ok(subjects)
 }
 
-impl From<ReadTarget> for Subject {
-    fn from(target: ReadTarget) -> Self {
-        match target {
-            ReadTarget::Local(target) => Self::Local(target),
-            ReadTarget::Object(address) => Self::Object(address),
-            ReadTarget::Invalid { name, why } => Self::Failed { name, why },
+/// Returns what a target names: of a folder, the images below it.
+fn named(target: ReadTarget, arguments: &CheckArguments) -> Vec<Subject> {
+    vec![match target {
+        ReadTarget::Local(TargetSpec::Path(path)) if arguments.captured().is_none() => {
+            if path.is_dir() {
+                return images(&path, arguments.quiet);
+            }
+            Subject::Local(TargetSpec::Path(target::device(path)))
         }
+        ReadTarget::Local(target) => Subject::Local(target),
+        ReadTarget::Object(address) => Subject::Object(address),
+        ReadTarget::Invalid { name, why } => Subject::Failed { name, why },
+    }]
+}
+
+/// Returns the images below a folder, by their names. Files in hidden folders are hidden too.
+fn images(folder: &Path, is_quiet: bool) -> Vec<Subject> {
+    let failed = |path: &Path, why: String| Subject::Failed { name: path.display().to_string(), why };
+    let mut unlisted = Vec::new();
+    let files = below(folder, |path, error| unlisted.push(failed(path, format!("cannot list it: {error}"))));
+    let is_hidden = |path: &Path| {
+        let mut parts = path.strip_prefix(folder).unwrap_or(path).iter();
+        parts.any(|part| part.as_encoded_bytes().starts_with(b"."))
+    };
+    let (images, others): (Vec<PathBuf>, Vec<PathBuf>) =
+        files.into_iter().partition(|path| is_named_as_image(path) && !is_hidden(path));
+    if images.is_empty() && unlisted.is_empty() {
+        return vec![failed(folder, "no file in it is named as an image, such as disk.img".to_owned())];
     }
+    if !others.is_empty() && !is_quiet {
+        let others = output::plural(others.len(), "other file");
+        output::complain(&output::printable(&format!("{}: {others} skipped", folder.display())));
+    }
+    images.into_iter().map(|path| Subject::Local(TargetSpec::Path(path))).chain(unlisted).collect()
 }
 
 fn of_domain(word: &str, libvirt: &Libvirt, is_quiet: bool) -> Vec<Subject> {
@@ -116,7 +144,7 @@ fn targets(arguments: &CheckArguments) -> Result<Vec<Subject>> {
             let message = "--all extends the search for disks, and takes no targets";
             return Err(UsageError(message.to_owned()).into());
         }
-        return Ok(arguments.targets.iter().cloned().map(Subject::from).collect());
+        return Ok(arguments.targets.iter().cloned().flat_map(|target| named(target, arguments)).collect());
     }
     let found = straddle_device::discover(arguments.captured(), arguments.all)
         .context("cannot list the disks of this machine")?;
