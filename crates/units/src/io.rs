@@ -16,4 +16,4 @@ pub use latency::Latency;
 pub use request::{Completion, Operation, Refusal, Request, RequestId};
 pub use requests::Requests;
 pub use splitmix::SplitMix64;
-pub use time::{Nanos, Time, nanos};
+pub use time::{Nanos, Time, nanos, rounded};

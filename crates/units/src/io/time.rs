@@ -159,14 +159,24 @@ impl AddAssign for Nanos {
     }
 }
 
+/// Shows three significant digits.
 impl fmt::Display for Nanos {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             0..1_000 => write!(formatter, "{} ns", self.0),
-            1_000..1_000_000 => write!(formatter, "{:.1} µs", self.seconds() * 1e6),
-            1_000_000..1_000_000_000 => write!(formatter, "{:.2} ms", self.millis()),
-            _ => write!(formatter, "{:.3} s", self.seconds()),
+            1_000..999_500 => write!(formatter, "{} µs", rounded(self.seconds() * 1e6)),
+            999_500..999_500_000 => write!(formatter, "{} ms", rounded(self.millis())),
+            _ => write!(formatter, "{} s", rounded(self.seconds())),
         }
+    }
+}
+
+/// Formats a positive number to three significant digits, or to two decimals below 1, or whole from 100 on.
+pub fn rounded(number: f64) -> String {
+    match number {
+        small if small < 9.995 => format!("{small:.2}"),
+        middle if middle < 99.95 => format!("{middle:.1}"),
+        large => format!("{large:.0}"),
     }
 }
 

@@ -7,6 +7,7 @@ use std::fmt::Write;
 use straddle_measure::bench::{Arm, Clock, Ended, Parameters, Ratio, Samples, Stop, Sweep, Sync, WarmUp};
 use straddle_measure::real::Io;
 use straddle_units::ByteCount;
+use straddle_units::io::rounded;
 
 use crate::output::{paint, plural, printable, style};
 use crate::view::chart::terminal::bar;
@@ -59,35 +60,38 @@ const RATIO: &str = "x BEST";
 
 /// Explanations of the headings that need one.
 const LEGEND: [(&str, &str); 6] = [
-    (EACH, "median over the rounds, with the flush at each turn's end"),
-    (FLUSH, "mean of each flush"),
-    (RMW, "physical sectors read in order to write a part of one, per request"),
-    (REVOLUTIONS, "revolutions waited, per request"),
+    (EACH, "median of the rounds, with the flush at the end of each turn"),
+    (FLUSH, "mean time of a flush"),
+    (RMW, "read-modify-writes per request"),
+    (REVOLUTIONS, "revolutions waited per request"),
     (AMPLIFICATION, "bytes written to flash per byte of the host"),
-    (RATIO, "time per request over the cheapest offset's, with its 95 % margin"),
+    (RATIO, "time per request relative to the fastest offset, ± 95 % margin"),
 ];
 
 /// What is said in place of a verdict.
-const SINGLE: &str = "Each offset ran once, one after the other: that does not show whether they differ. Runs of bench itself \
-                      take turns.";
+const SINGLE: &str =
+    "Inconclusive: each offset ran once, one after the other. 'straddle bench' itself takes turns.";
 
-/// Returns a sweep in full, for a terminal of `width` characters.
+/// Returns a sweep in full, for a terminal of `width` characters: the verdict, the table, and how it was measured.
 pub(crate) fn sweep(bench: &Bench<'_>, width: usize) -> String {
-    let mut text = format!("{}\n", paint(style::HEADING, &wrap_to(width, &headline(bench), "", "")));
-    for note in notes(bench) {
-        let _ =
-            writeln!(text, "{}", paint(style::FAINT, &wrap_to(width, &format!("note: {note}"), "  ", "  ")));
+    let said = if bench.is_single() { vec![SINGLE.to_owned()] } else { verdict(bench.sweep) };
+    let mut text = String::new();
+    let mut style = style::HEADING;
+    for sentence in said {
+        let _ = writeln!(text, "{}", paint(style, &wrap_to(width, &sentence, "", "  ")));
+        style = anstyle::Style::new();
+    }
+    for warning in bench.turns.iter().flat_map(|turns| turns.warnings) {
+        let warning = wrap_to(width, &format!("warning: {}", printable(warning)), "", "  ");
+        let _ = writeln!(text, "{}", paint(style::WARNING, &warning));
     }
     let columns = columns(bench.sweep, width);
     let _ = write!(text, "\n{}\n", table(bench.sweep, &columns, width));
-    let mut legend =
-        LEGEND.iter().filter(|(heading, _)| columns.iter().any(|column| column.heading == *heading));
-    let first = legend.next().map(|(heading, meaning)| format!("{heading}: {meaning}"));
-    let meanings = legend
-        .fold(first.unwrap_or_default(), |text, (heading, meaning)| format!("{text}; {heading}: {meaning}"));
-    let _ = write!(text, "{}\n\n", paint(style::FAINT, &wrap_to(width, &meanings, "  ", "  ")));
-    let said = if bench.is_single() { SINGLE.to_owned() } else { verdict(bench.sweep) };
-    let _ = writeln!(text, "{}", wrap_to(width, &said, "", ""));
+    let legend = LEGEND.iter().filter(|(heading, _)| columns.iter().any(|column| column.heading == *heading));
+    let legend = legend.map(|(heading, meaning)| format!("{heading}: {meaning}"));
+    for line in legend.chain([headline(bench)]).chain(notes(bench)) {
+        let _ = writeln!(text, "{}", paint(style::FAINT, &wrap_to(width, &line, "", "  ")));
+    }
     text
 }
 
@@ -99,7 +103,7 @@ pub(crate) fn headline(bench: &Bench<'_>) -> String {
         nanos => format!(", host overhead {}", straddle_units::io::Nanos::new(nanos)),
     };
     format!(
-        "{}: {}{overhead}; on {} ({}): {time}",
+        "{}: {}{overhead}; on {} ({}); {time}.",
         bench.workload.name(),
         described(bench),
         printable(&bench.target.title),
@@ -164,29 +168,26 @@ fn notes(bench: &Bench<'_>) -> Vec<String> {
     if let Some((asked, used)) =
         asked.zip(bench.workload.blocks(bench.capacity)).filter(|(asked, used)| used < asked)
     {
-        notes.push(format!(
-            "of {asked} blocks asked for, {used} fit on the drive ({})",
-            ByteCount::new(bench.capacity)
-        ));
+        notes
+            .push(format!("{used} of {asked} blocks fit on the drive ({}).", ByteCount::new(bench.capacity)));
     }
     match bench.warm_up {
         WarmUp::Runs(0) => {}
         WarmUp::Runs(_) if bench.turns.is_some() => {}
-        WarmUp::Runs(runs) => notes.push(format!("after {} at each offset", plural(runs, "warm-up run"))),
+        WarmUp::Runs(runs) => notes.push(format!("After {} at each offset.", plural(runs, "warm-up run"))),
         WarmUp::Bytes(bytes) => notes.push(format!(
-            "after writes of {} at each offset, which fill the drive's buffer (--warmup 0 leaves them out)",
+            "After writes of {} at each offset, which fill the drive's buffer (--warmup 0 omits them).",
             ByteCount::new(bytes)
         )),
     }
     if bench.sweep.arms().iter().any(|arm| arm.samples.stop == Stop::End) {
-        notes.push("the end of the drive was reached before the time was up".to_owned());
+        notes.push("The end of the drive was reached before the time was up.".to_owned());
     }
     if let Some(turns) = bench.turns {
         notes.push(how(turns, bench.warm_up));
-        notes.extend(turns.warnings.iter().map(|warning| format!("beware: {}", printable(warning))));
     }
     if bench.logical_sector != 512 {
-        notes.push(format!("offsets count logical sectors of {} bytes", bench.logical_sector));
+        notes.push(format!("Offsets are in logical sectors of {} bytes.", bench.logical_sector));
     }
     notes
 }
@@ -196,7 +197,7 @@ fn how(turns: &Turns<'_>, warm_up: WarmUp) -> String {
     let ended = match turns.ended {
         Ended::Precise => format!("until every ratio was within {} %", turns.precision * 100.0),
         Ended::Limit => "until the time was up".to_owned(),
-        Ended::Interrupted => "until it was interrupted".to_owned(),
+        Ended::Interrupted => "interrupted".to_owned(),
     };
     let bytes: u64 = turns.areas.iter().map(|area| area.len().get()).sum();
     let io = match turns.io {
@@ -204,11 +205,11 @@ fn how(turns: &Turns<'_>, warm_up: WarmUp) -> String {
         Io::Buffered => "through the page cache",
     };
     let warmed = match warm_up {
-        WarmUp::Runs(rounds @ 1..) => format!("after {}, ", plural(rounds, "warm-up round")),
+        WarmUp::Runs(rounds @ 1..) => format!("After {}: ", plural(rounds, "warm-up round")),
         WarmUp::Runs(0) | WarmUp::Bytes(_) => String::new(),
     };
     format!(
-        "{warmed}{} with two turns of {} for each offset, {ended}; {io}; {} in {}, seed {}; {}",
+        "{warmed}{} with two turns of {} for each offset, {ended}; {io}; {} in {}, seed {}; {}.",
         plural(turns.rounds, "round"),
         plural(turns.requests, "request"),
         ByteCount::new(bytes),
@@ -307,15 +308,6 @@ pub(crate) fn ratio(ratio: Ratio) -> String {
     }
 }
 
-/// Rounds to three digits, or to a whole number from 100 on.
-fn rounded(number: f64) -> String {
-    match number {
-        small if small < 9.995 => format!("{small:.2}"),
-        middle if middle < 99.95 => format!("{middle:.1}"),
-        large => format!("{large:.0}"),
-    }
-}
-
 #[derive(Clone, Copy)]
 enum Inside {
     RmwReads,
@@ -399,28 +391,23 @@ mod tests {
             text.lines().map(|line| line.matches('█').count()).filter(|bar| *bar > 0).collect();
         assert_eq!(bars.len(), 3);
         assert!(bars[0] == bars[2] && bars[1].abs_diff(bars[0] * 3) <= 3, "{bars:?}");
-        let sentence = "Offsets 0 and 8 are the cheapest (1.000 s). Offset 1 costs most: 3.00 times the time of offset 0 (3.000 s).";
-        assert!(text.ends_with(&format!("{sentence}\n")), "{text}");
-        assert!(
-            text.contains("note: of 200000000 blocks asked for, 261888 fit on the drive (1 GiB)"),
-            "{text}"
-        );
+        let sentence = "Offset 1 costs 3.00 times offsets 0 and 8: 3.00 s, not 1.00 s.";
+        assert!(text.starts_with(&format!("{sentence}\n")), "{text}");
+        assert!(text.contains("261888 of 200000000 blocks fit on the drive (1 GiB)."), "{text}");
     }
 
     #[test]
     fn others_that_are_alike_are_listed_together() {
         let alike = rendered(MILLISECOND, &[0, 1, 2], 110);
-        assert!(
-            alike.ends_with("The other 2 cost up to 3.00 times the time of offset 0 (3.000 s).\n"),
-            "{alike}"
-        );
+        let sentence = "All offsets but 0 cost up to 3.00 times offset 0: 3.00 s, not 1.00 s.";
+        assert!(alike.starts_with(&format!("{sentence}\n")), "{alike}");
     }
 
     #[test]
     fn equal_arms_and_single_ones_have_sentences_of_their_own() {
-        assert!(rendered(Nanos::ZERO, &[0, 1], 110).ends_with("No difference between 2 offsets.\n"));
+        assert!(rendered(Nanos::ZERO, &[0, 1], 110).starts_with("No difference between 2 offsets.\n"));
         let single = rendered(MILLISECOND, &[1], 110);
-        assert!(single.ends_with("1000 requests: 3.00 ms each.\n"), "{single}");
+        assert!(single.starts_with("3.00 ms per request (1000 requests).\n"), "{single}");
         assert!(!single.contains('█') && !single.contains(RATIO), "{single}");
     }
 }

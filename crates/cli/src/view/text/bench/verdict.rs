@@ -1,9 +1,10 @@
-//! What a sweep shows, in sentences.
+//! What a sweep shows, in sentences, the verdict first.
 //!
 //! Invariants: nothing is concluded from writes that a buffer took, and on an SSD the verdict is about
 //! wear as well as time.
 
 use straddle_measure::bench::{Arm, FEWEST_ROUNDS, Reached, Sweep};
+use straddle_units::io::{Nanos, rounded};
 
 use super::ratio;
 use crate::output::plural;
@@ -11,25 +12,22 @@ use crate::output::plural;
 /// Two arms wear flash alike up to this ratio: the writes in progress at the end of a run are in none of their counts.
 const ALIKE: f64 = 1.03;
 
-/// A difference that would not be seen, and yet be one: a run in which it would be missed cannot be said to show none.
+/// A run that would miss a difference of more than this shows nothing.
 const MATTERS: f64 = 0.25;
 
-/// Returns what the sweep shows, in a few sentences.
-pub(super) fn verdict(sweep: &Sweep) -> String {
+/// Returns what the sweep shows, the verdict first.
+pub(super) fn verdict(sweep: &Sweep) -> Vec<String> {
     let absorbed = offsets(sweep, |reached| reached == Reached::Buffer);
     if absorbed.is_empty() {
-        return format!("{}{}{}", times(sweep), wear(sweep), state(sweep));
+        return [Some(times(sweep)), wear(sweep), state(sweep)].into_iter().flatten().collect();
     }
     let more = if is_flash(sweep) {
-        "measure more writes (--count) or blocks (--blocks), or leave out --warmup, so that the buffer is filled first"
+        "Measure more writes (--count) or blocks (--blocks), or omit --warmup, so that the buffer is filled first."
     } else {
-        "measure more writes (--count), or flush each (--sync flush)"
+        "Measure more writes (--count), or flush each one (--sync flush)."
     };
-    format!(
-        "The drive's buffer took the writes at {}: the medium was not reached, and nothing is known of what they cost \
-         there; {more}.",
-        of_offsets(&absorbed)
-    )
+    let taken = of_offsets(&absorbed);
+    vec![format!("Inconclusive: the drive's buffer took the writes at {taken}."), more.to_owned()]
 }
 
 /// Returns the offsets at which the writes have reached this.
@@ -39,10 +37,14 @@ fn offsets(sweep: &Sweep, is_meant: impl Fn(Reached) -> bool) -> Vec<u64> {
 }
 
 fn of_offsets(offsets: &[u64]) -> String {
+    let noun = if offsets.len() == 1 { "offset" } else { "offsets" };
+    format!("{noun} {}", numbers(offsets))
+}
+
+fn numbers(offsets: &[u64]) -> String {
     match offsets {
-        [only] => format!("offset {only}"),
-        [rest @ .., last] => format!("offsets {} and {last}", listed(rest)),
-        [] => String::new(),
+        [rest @ .., last] if !rest.is_empty() => format!("{} and {last}", listed(rest)),
+        offsets => listed(offsets),
     }
 }
 
@@ -67,81 +69,87 @@ fn wears_differ(sweep: &Sweep) -> bool {
 }
 
 /// Says how many bytes are written to flash.
-fn wear(sweep: &Sweep) -> String {
-    let Some([(least, low), (most, high)]) = wears(sweep) else { return String::new() };
-    if wears_differ(sweep) {
+fn wear(sweep: &Sweep) -> Option<String> {
+    let [(least, low), (most, high)] = wears(sweep)?;
+    Some(if wears_differ(sweep) {
         format!(
-            " Wear: offset {} writes {high:.2} bytes to flash per byte of the host, offset {} {low:.2}: {:.2} times.",
+            "Wear: offset {} writes {:.2} times as many bytes to flash as offset {} ({high:.2} and {low:.2} per byte of the host).",
             most.offset,
-            least.offset,
-            high / low
+            high / low,
+            least.offset
         )
     } else {
-        let each = if sweep.arms().len() > 1 { " at each offset" } else { "" };
-        format!(" Wear: {high:.2} bytes are written to flash per byte of the host{each}.")
-    }
+        format!("Wear: {high:.2} bytes are written to flash per byte of the host.")
+    })
 }
 
 /// Says whether the writes have reached a steady state of the flash.
-fn state(sweep: &Sweep) -> String {
-    if !is_flash(sweep) {
-        return String::new();
-    }
+fn state(sweep: &Sweep) -> Option<String> {
     let unsteady = sweep.arms().iter().find_map(|arm| match arm.samples.reached {
         Some(Reached::Unsteady { first, second }) => Some((arm, first, second)),
         _ => None,
     });
     if let Some((arm, first, second)) = unsteady {
-        return format!(
-            " This is not a steady state: at offset {}, {first:.2} bytes per byte of the host were written to flash in \
-             the first half of the run, {second:.2} in the second; a longer run (--count) or warm-up (--warmup) comes \
-             closer to one.",
+        return Some(format!(
+            "Not a steady state: at offset {}, {first:.2} bytes were written to flash per byte of the host in the first \
+             half of the run, and {second:.2} in the second. Run longer (--count), or warm up longer (--warmup).",
             arm.offset
-        );
+        ));
     }
     let collected = sweep.arms().iter().filter_map(|arm| arm.samples.counters);
     let collected: u64 = collected.map(|counters| counters.gc_write_bytes).sum();
     let when = if collected == 0 { "before any" } else { "with" };
-    format!(" The writes reached flash, in a steady state {when} garbage collection.")
+    is_flash(sweep).then(|| format!("The flash was in a steady state, {when} garbage collection."))
 }
 
 /// Returns what the times show.
 fn times(sweep: &Sweep) -> String {
     let (best, worst) = (sweep.best(), sweep.worst());
     if let [only] = sweep.arms() {
-        return format!("{}: {} each.", plural(only.samples.requests, "request"), each(only));
+        return format!("{} per request ({}).", each(only), plural(only.samples.requests, "request"));
     }
-    let between = format!("between {}", plural(sweep.arms().len(), "offset"));
     if !sweep.differs() {
-        let seen = sweep.detectable();
-        if !in_turns(sweep) && seen.is_none_or(|seen| seen > MATTERS) {
-            let least = seen.map_or(String::new(), |seen| format!(" of less than {:.0} %", seen * 100.0));
-            let requests = plural(sweep.best().samples.requests, "request");
-            return format!(
-                "Cannot tell what differs {between}: {requests} of each are too few to see a difference{least}; measure more (--count)."
-            );
-        }
-        let found = if in_turns(sweep) { "No difference found" } else { "No difference" };
-        let found = if wears_differ(sweep) { "No difference in time" } else { found };
-        return format!("{found} {between}.{}", known(sweep));
+        return alike(sweep);
     }
     let cheapest = sweep.cheapest();
-    let named = match &cheapest[..] {
-        [] | [_] => format!("Offset {} is the cheapest", best.offset),
-        [rest @ .., last] => format!("Offsets {} and {last} are the cheapest", listed(rest)),
-    };
     let others = sweep.arms().len() - cheapest.len();
     let most = match others {
-        2.. if sweep.others_alike() => format!("The other {others} cost up to"),
-        _ => format!("Offset {} costs most:", worst.offset),
+        2.. if sweep.others_alike() => format!("All offsets but {} cost up to", numbers(&cheapest)),
+        _ => format!("Offset {} costs", worst.offset),
     };
     format!(
-        "{named} ({}). {most} {} times the time of offset {} ({}).",
-        taken(best, sweep),
+        "{most} {} times {}: {}, not {}.",
         ratio(sweep.worst_ratio()).replace('±', "± "),
-        best.offset,
-        taken(worst, sweep)
+        of_offsets(&cheapest),
+        taken(worst, sweep),
+        taken(best, sweep)
     )
+}
+
+/// Says that no difference shows, and how large one would have to be.
+fn alike(sweep: &Sweep) -> String {
+    let highs = || sweep.arms().iter().filter_map(|arm| Some(sweep.ratio(arm).interval?.high - 1.0));
+    let (seen, option) = match in_turns(sweep) {
+        true => (highs().max_by(f64::total_cmp), "--runtime"),
+        false => (sweep.detectable(), "--count"),
+    };
+    if let Some(seen) = seen.filter(|seen| *seen <= MATTERS) {
+        let what = if wears_differ(sweep) { " in time" } else { "" };
+        let offsets = plural(sweep.arms().len(), "offset");
+        let limit = match seen > 0.0 {
+            true => format!(" (above {} %, it would show)", rounded(seen * 100.0)),
+            false => String::new(),
+        };
+        return format!("No difference{what} between {offsets}{limit}.");
+    }
+    let why = match seen {
+        Some(seen) => format!("differences below {:.0} % would not show", seen * 100.0),
+        None if in_turns(sweep) => {
+            format!("{} of the {FEWEST_ROUNDS} needed", plural(sweep.best().rounds().len(), "round"))
+        }
+        None => "too few requests".to_owned(),
+    };
+    format!("Inconclusive: run longer ({option}; {why}).")
 }
 
 /// Whether the arms were run in turns.
@@ -149,8 +157,8 @@ pub(super) fn in_turns(sweep: &Sweep) -> bool {
     sweep.arms().iter().any(|arm| !arm.turns.is_empty())
 }
 
-pub(super) fn each(arm: &Arm) -> straddle_units::io::Nanos {
-    straddle_units::io::Nanos::from_seconds(arm.seconds_per_request()).unwrap_or_default()
+pub(super) fn each(arm: &Arm) -> Nanos {
+    Nanos::from_seconds(arm.seconds_per_request()).unwrap_or_default()
 }
 
 /// Returns the time of an arm: of its whole run or, in turns, of one request.
@@ -162,22 +170,6 @@ fn taken(arm: &Arm, sweep: &Sweep) -> String {
         format!("{} a request", each(arm))
     } else {
         arm.samples.elapsed.to_string()
-    }
-}
-
-/// Says how large a difference could have been missed.
-fn known(sweep: &Sweep) -> String {
-    let highs = sweep.arms().iter().filter_map(|arm| Some(sweep.ratio(arm).interval?.high - 1.0));
-    let seen = if in_turns(sweep) { highs.max_by(f64::total_cmp) } else { sweep.detectable() };
-    match seen {
-        Some(seen) if seen > 0.0 => {
-            format!(" One of more than {:.1} % would have been detected.", seen * 100.0)
-        }
-        None if in_turns(sweep) => format!(
-            " {} tell nothing yet: {FEWEST_ROUNDS} are needed (--runtime).",
-            plural(sweep.best().rounds().len(), "round")
-        ),
-        _ => String::new(),
     }
 }
 
