@@ -56,6 +56,10 @@ pub(crate) struct ProbeArguments {
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) save: Option<PathBuf>,
 
+    /// Also show the evidence.
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
+
     /// Print JSON (see `straddle schema probe`).
     #[arg(long)]
     pub(crate) json: bool,

@@ -67,7 +67,7 @@ pub(crate) fn run(arguments: &ProbeArguments) -> Result<Exit> {
         Document::of(SchemaOf::Probe, ProbeReport::of(&description, &report, &notes)).print()?;
         return Ok(exit);
     }
-    output::print(&text::probe::report(&description, &report, &notes))?;
+    output::print(&text::probe::report(&description, &report, &notes, arguments.verbose))?;
     Ok(exit)
 }
 

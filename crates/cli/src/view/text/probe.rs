@@ -6,7 +6,7 @@ use straddle_measure::bench::Description;
 use straddle_measure::probe::{
     Confidence, Finding, PhaseScan, Report, Rmw, RmwCost, Rotation, Sustained, WriteCache,
 };
-use straddle_units::{Boundary, ByteCount, ByteOffset};
+use straddle_units::{ByteCount, ByteOffset};
 
 use crate::output::{paint, printable, style};
 use crate::view::chart::terminal::{Plot, bar};
@@ -20,55 +20,63 @@ const CURVE: (usize, usize) = (64, 6);
 /// The byte at which partitions began before 2009: 63 sectors of 512 bytes.
 const OLD_START: u64 = 63 * 512;
 
-pub(crate) fn report(target: &Description, report: &Report, notes: &[String]) -> String {
-    let mut text = format!("{}\n\n", paint(style::HEADING, &wrap(&headline(target, report), "")));
+/// Returns the verdict, what to do, and the table; if `is_verbose`, also the evidence.
+pub(crate) fn report(target: &Description, report: &Report, notes: &[String], is_verbose: bool) -> String {
+    let mut text = format!(
+        "{}\n{}\n",
+        paint(style::HEADING, &wrap(&verdict(report), "")),
+        wrap(&consequence(report), "")
+    );
     for note in notes {
         let _ = writeln!(text, "{}", wrap(&format!("note: {note}"), ""));
     }
-    if !notes.is_empty() {
+    let _ = write!(text, "\n{}", table(report));
+    if is_verbose {
+        text.push('\n');
+        for why in reasons(report) {
+            let _ = writeln!(text, "{}", wrap(&why, ""));
+        }
+        let _ = write!(text, "\n{}", evidence(report).trim_end());
         text.push('\n');
     }
-    let _ = writeln!(text, "{}", table(report));
-    for why in reasons(report) {
-        let _ = writeln!(text, "{}", paint(style::FAINT, &wrap(&why, "")));
-    }
-    let _ = write!(text, "\n{}", evidence(report));
-    let _ = writeln!(text, "{}", wrap(&consequence(report), ""));
     let spent = format!(
-        "Seed {}: {} requests and {} written in {}.",
+        "{} ({}); {}; seed {}: {} requests and {} written in {}.",
+        printable(&target.name),
+        printable(&target.title),
+        clock(target.clock),
         report.seed,
         report.requests,
         ByteCount::new(report.written),
         report.elapsed
     );
-    let _ = writeln!(text, "{}", paint(style::FAINT, &wrap(&spent, "")));
+    let _ = writeln!(text, "\n{}", paint(style::FAINT, &wrap(&spent, "")));
     text
 }
 
-fn headline(target: &Description, report: &Report) -> String {
-    let (name, title) = (printable(&target.name), printable(&target.title));
-    let clock = clock(target.clock);
-    let verdict = match (report.unit.value, report.misreports()) {
-        (None, _) => "the unit of its writes cannot be determined".to_owned(),
-        (Some(unit), misreports) => {
-            let claims = match misreports {
-                Some(true) => ", and its claim is wrong",
-                Some(false) => ", as it claims",
-                None => "",
-            };
-            format!("writes {}{claims}", units(unit))
-        }
+fn verdict(report: &Report) -> String {
+    let Some(unit) = report.unit.value else {
+        return format!("Inconclusive: the physical sector size cannot be determined: {}.", report.unit.why);
     };
-    format!("{name} ({title}): {verdict}; {clock}")
+    let noun = if is_flash(report) { "write units" } else { "physical sectors" };
+    let (size, first) = (unit.size(), unit.phase().get());
+    match (report.misreports(), report.claims.unit.filter(|claimed| *claimed != size)) {
+        (Some(true), Some(claimed)) => format!(
+            "MISREPORTS: claims {}-byte {noun}, has {}, the first at byte {first}.",
+            claimed.get(),
+            size.get()
+        ),
+        (Some(true), None) => format!(
+            "MISREPORTS: its first {}-byte boundary is byte {first}, not byte {} as it claims.",
+            size.get(),
+            report.claims.phase.unwrap_or_default().get()
+        ),
+        (Some(false), _) => format!("As claimed: {}-byte {noun}, the first at byte {first}.", size.get()),
+        (None, _) => format!("It has {}-byte {noun}, the first at byte {first}.", size.get()),
+    }
 }
 
-/// Returns `units of 4096 bytes that begin at byte 3584`.
-fn units(unit: Boundary) -> String {
-    let begin = match unit.phase().get() {
-        0 => "byte 0".to_owned(),
-        phase => format!("byte {phase}"),
-    };
-    format!("units of {} bytes that begin at {begin}", unit.size().get())
+fn is_flash(report: &Report) -> bool {
+    matches!(report.rotation.value, Some(Rotation::None))
 }
 
 fn table(report: &Report) -> String {
@@ -93,7 +101,9 @@ fn table(report: &Report) -> String {
         row("cache depth", &report.depth, |writes| format!("{writes} writes"), unknown()),
     ];
     let mut table = plain_table(&["PROPERTY", "FOUND", "CONFIDENCE", "CLAIMED"]);
-    table.add_rows(rows);
+    // Neither found nor claimed.
+    table
+        .add_rows(rows.into_iter().filter(|[_, _, confidence, claimed]| confidence != "-" || claimed != "-"));
     folded(&mut table);
     headed(&table, style::HEADING) + "\n"
 }
@@ -223,37 +233,29 @@ fn series(sustained: &Sustained) -> String {
     text + "\n"
 }
 
+/// Says how to align, and what else costs.
 fn consequence(report: &Report) -> String {
     let Some(unit) = report.unit.value else {
-        return "Align to 1 MiB, as every partitioning tool does; that suits whatever it is.".to_owned();
+        return "Align partitions to 1 MiB, which suits nearly every drive.".to_owned();
     };
     let size = unit.size().get();
     if size == report.logical {
-        return format!(
-            "Every write of whole logical sectors ({size} bytes) is aligned, wherever it begins."
-        );
+        return "Any start is aligned.".to_owned();
     }
-    let mut text = format!("Align partitions to {size} bytes");
-    if unit.phase().get() > 0 {
-        let _ = write!(
-            text,
-            " and {} more: LBA {} is the first aligned one",
-            unit.phase().get(),
-            unit.phase().get() / report.logical
-        );
-    }
-    let judged = |name: &str, start: u64| {
-        let aligned = unit.is_aligned(ByteOffset::new(start));
-        format!("a start at {name} is {}", if aligned { "aligned" } else { "misaligned" })
+    let phase = match unit.phase().get() {
+        0 => String::new(),
+        phase => format!(" plus {phase} (first aligned LBA: {})", phase / report.logical),
     };
-    let _ = write!(text, "; {}, {}", judged("LBA 63 of 512 bytes", OLD_START), judged("1 MiB", 1 << 20));
-    let kind = if report.proof.is_some() { "durable" } else { "sustained" };
-    let is_flash = matches!(report.rotation.value, Some(Rotation::None));
-    if is_flash {
-        text += ". A whole unit written off the boundaries is parts of two, and writes 2 times as many bytes to flash (wear)";
-    }
+    let aligned = |start: u64| if unit.is_aligned(ByteOffset::new(start)) { "aligned" } else { "misaligned" };
+    let mut text = format!(
+        "Align partitions to multiples of {size} bytes{phase}: 1 MiB is {}, sector 63 of 512 bytes is {}.",
+        aligned(1 << 20),
+        aligned(OLD_START)
+    );
     if let Some(ratio) = report.cost() {
-        let _ = write!(text, ". A {kind} write of a unit off the boundaries takes {ratio:.2} times as long");
+        let kind = if report.proof.is_some() { "durable" } else { "sustained" };
+        let _ = write!(text, " A misaligned {kind} write takes {ratio:.2} times as long");
+        text += if is_flash(report) { ", and writes twice the bytes to flash." } else { "." };
     }
-    text + "."
+    text
 }
