@@ -110,6 +110,10 @@ pub(crate) struct TraceArguments {
     #[arg(long, conflicts_with = "json")]
     pub(crate) csv: bool,
 
+    /// Also show the lengths of writes, and where they begin in 4 KiB.
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
+
     /// Print JSON (see `straddle schema trace`).
     #[arg(long)]
     pub(crate) json: bool,

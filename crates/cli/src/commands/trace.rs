@@ -63,7 +63,7 @@ fn count(arguments: &TraceArguments) -> Result<Exit> {
     } else {
         let shown = match arguments.csv {
             true => csv::trace(&counted),
-            false => text::trace::trace(&counted),
+            false => text::trace::trace(&counted, arguments.verbose),
         };
         output::print(&shown)?;
     }

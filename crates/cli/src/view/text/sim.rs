@@ -4,36 +4,36 @@ use std::fmt::Write;
 
 use straddle_trace::{Pace, Replayed};
 use straddle_units::ByteCount;
-use straddle_units::io::{Latency, Nanos};
+use straddle_units::io::{Latency, Nanos, rounded};
 
 use crate::output::{paint, plural, printable, style};
 use crate::view::json::sim::{Run, Sim};
 use crate::view::text::{headed, plain_table, right, wrap};
 
+/// Returns the verdict, and the tables.
 pub(crate) fn sim(sim: &Sim<'_>) -> String {
-    let mut text = format!("{}\n\n", paint(style::HEADING, &wrap(&headline(sim), "")));
-    let _ = write!(text, "{}\n\n", table(sim));
-    for run in sim.runs {
-        let _ = writeln!(text, "{}", wrap(&totals(run), ""));
+    let mut text = String::new();
+    let mut style = style::HEADING;
+    for sentence in verdicts(sim) {
+        let _ = writeln!(text, "{}", paint(style, &wrap(&sentence, "")));
+        style = anstyle::Style::new();
     }
     for note in sim.runs.first().map(notes).unwrap_or_default() {
         let _ = writeln!(text, "{}", wrap(&note, ""));
     }
+    let _ = write!(text, "\n{}\n\n{}\n", table(sim), totals(sim));
     if sim.runs.iter().any(|run| run.volumes.len() > 1) {
         let _ = write!(text, "\n{}", volumes(sim));
     }
-    if sim.runs.len() > 1 {
-        let _ = write!(text, "\n{}\n", verdicts(sim));
-    }
+    let _ = writeln!(text, "\n{}", paint(style::FAINT, &wrap(&headline(sim), "")));
     text
 }
 
 /// Returns what was replayed, on which drive, and by which clock.
 fn headline(sim: &Sim<'_>) -> String {
     let pace = sim.runs.first().map(|run| match run.replayed.pace {
-        Pace::Open => format!("each request at its time, at most {} at the drive", run.replayed.depth),
-        Pace::Closed if run.replayed.depth == 1 => "each request after the one before".to_owned(),
-        Pace::Closed => format!("{} at the drive all the time", plural(depth(run), "request")),
+        Pace::Open => format!("requests at their times, at most {} outstanding", run.replayed.depth),
+        Pace::Closed => format!("{} outstanding", plural(depth(run), "request")),
     });
     let (trace, title) = (printable(sim.trace), printable(&sim.profile.title));
     let name = printable(sim.drive);
@@ -43,7 +43,7 @@ fn headline(sim: &Sim<'_>) -> String {
     } else {
         String::new()
     };
-    format!("{trace} on {title} (drive:{name}){each}: {}; modelled, virtual time", pace.unwrap_or_default())
+    format!("{trace} on {title} (drive:{name}){each}: {}; modelled, virtual time.", pace.unwrap_or_default())
 }
 
 fn depth(run: &Run) -> usize {
@@ -108,39 +108,37 @@ fn row(shift: String, op: &str, times: &Latency) -> Vec<String> {
     row
 }
 
-fn totals(run: &Run) -> String {
-    let replayed = &run.replayed;
-    let counters = &replayed.counters;
-    let mut text = format!(
-        "Shift {}: {}, {} in {}",
-        run.shift,
-        plural(replayed.requests, "request"),
-        ByteCount::new(replayed.bytes),
-        replayed.elapsed,
-    );
-    if let Some(share) = replayed.misaligned_share() {
-        let _ = write!(text, "; {:.1} % misaligned", 100.0 * share);
+/// Returns the table of what each run did to the medium.
+fn totals(sim: &Sim<'_>) -> String {
+    let mut table =
+        plain_table(&["SHIFT", "REQUESTS", "BYTES", "TIME", "MISALIGNED", "RMW", "WRITTEN", "REVOLUTIONS"]);
+    for run in sim.runs {
+        let (replayed, counters) = (&run.replayed, &run.replayed.counters);
+        let dash = || "-".to_owned();
+        table.add_row([
+            run.shift.to_string(),
+            replayed.requests.to_string(),
+            ByteCount::new(replayed.bytes).to_string(),
+            replayed.elapsed.to_string(),
+            replayed.misaligned_share().map_or_else(dash, |share| format!("{:.1} %", 100.0 * share)),
+            counters.rmw_reads.to_string(),
+            counters.write_amplification().map_or_else(dash, |times| format!("{times:.2} x")),
+            if counters.revolution > 0 { rounded(counters.revolutions_waited()) } else { dash() },
+        ]);
     }
-    let _ = write!(text, "; {} read-modify-writes", counters.rmw_reads);
-    if let Some(amplification) = counters.write_amplification() {
-        let _ = write!(text, "; {amplification:.2} x the bytes of the writes written to the medium");
-    }
-    if counters.revolution > 0 {
-        let _ = write!(text, ", {:.1} revolutions waited", counters.revolutions_waited());
-    }
-    if replayed.wrapped > 0 {
-        let _ = write!(text, "; {} wrapped round the end", replayed.wrapped);
-    }
-    text + "."
+    right(&mut table, 0..8);
+    headed(&table, style::HEADING)
 }
 
 /// Says what was not replayed as the trace has it. That is the same for all shifts.
 fn notes(run: &Run) -> Vec<String> {
-    let (late, Replayed { off_sector, ignored, .. }) = (run.late(), &run.replayed);
+    let (late, replayed) = (run.late(), &run.replayed);
+    let Replayed { off_sector, ignored, .. } = replayed;
     let said = [
-        (late, "request", "came earlier than one before, replayed as if at that one's time"),
-        (*off_sector, "request", "not on whole sectors of 512 bytes, replayed on all that they touch"),
-        (*ignored, "discard", "left out: the drive has no such command"),
+        (late, "request", "out of order in time, replayed in the order of the trace"),
+        (*off_sector, "request", "not of whole 512-byte sectors, extended to them"),
+        (replayed.wrapped, "request", "past the end of the drive, wrapped to its beginning"),
+        (*ignored, "discard", "skipped: the drive has no such command"),
     ];
     let said = said.into_iter().filter(|(count, _, _)| *count > 0);
     said.map(|(count, what, how)| format!("{}: {how}.", plural(count, what))).collect()
@@ -148,43 +146,45 @@ fn notes(run: &Run) -> Vec<String> {
 
 /// Compares the cost of each shift with that of the first. If requests wait longer and longer, a ratio of
 /// their times is meaningless and is not given.
-fn verdicts(sim: &Sim<'_>) -> String {
-    let Some((first, others)) = sim.runs.split_first() else { return String::new() };
+fn verdicts(sim: &Sim<'_>) -> Vec<String> {
+    let Some((first, others)) = sim.runs.split_first() else { return Vec::new() };
     if first.replayed.requests == 0 {
-        return "No request was replayed.".to_owned();
+        return vec!["No request was replayed.".to_owned()];
     }
     let mut sentences: Vec<String> = sim.runs.iter().filter(|run| run.diverges()).map(lags).collect();
     for run in others {
         let (shift, beside, ratio) = (run.shift, first.shift, sim.ratio(run));
-        if !first.diverges() && !run.diverges() {
-            sentences.push(format!(
-                "With shift {shift} requests take {ratio:.2} times as long as with shift {beside}."
-            ));
+        let mut said = if !first.diverges() && !run.diverges() {
+            format!("With shift {shift}, requests take {ratio:.2} times as long as with shift {beside}")
         } else if first.replayed.elapsed.seconds() > 0.0 {
             let all = run.replayed.elapsed.seconds() / first.replayed.elapsed.seconds();
-            sentences.push(format!(
-                "With shift {shift} the whole trace takes {all:.2} times as long as with shift {beside}; \
-                 --closed-loop compares the requests."
-            ));
-        }
+            format!(
+                "With shift {shift}, the whole trace takes {all:.2} times as long as with shift {beside} (--closed-loop compares requests)"
+            )
+        } else {
+            continue;
+        };
         let [here, there] = [run, first].map(|run| run.replayed.counters.media_write_bytes);
         #[allow(clippy::cast_precision_loss, reason = "a figure to print")]
         let written = here as f64 / there.max(1) as f64;
         if there > 0 && (written - 1.0).abs() >= 0.005 {
-            sentences.push(format!(
-                "With shift {shift} the medium is written {written:.2} times as much as with shift {beside}."
-            ));
+            let _ = write!(said, ", and write {written:.2} times the bytes to the medium");
         }
+        sentences.push(said + ".");
     }
-    sentences.iter().map(|line| wrap(line, "")).collect::<Vec<_>>().join("\n")
+    if sentences.is_empty() {
+        let mean = mean(&first.replayed);
+        sentences
+            .push(format!("A request takes {mean} on average (--compare shows what misalignment costs)."));
+    }
+    sentences
 }
 
 /// Says that a drive does not keep up.
 fn lags(run: &Run) -> String {
     let Run { shift, replayed, .. } = run;
     format!(
-        "With shift {shift} the drive does not keep up: after the trace's {} it is {} behind, and how long a request \
-         waits grows with the trace.",
+        "With shift {shift}, the drive does not keep up: after the {} of the trace it is {} behind.",
         replayed.span, replayed.behind
     )
 }

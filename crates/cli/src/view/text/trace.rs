@@ -5,17 +5,15 @@ use std::fmt::Write;
 use straddle_trace::{Effect, Format, Histogram, SECTOR, UNITS, Volume};
 use straddle_units::ByteCount;
 
-use crate::output::{self, paint, plural, printable, style};
+use crate::output::{paint, plural, printable, style};
 use crate::view::chart::terminal::{bar, height};
 use crate::view::json::trace::Counted;
-use crate::view::text::{headed, plain_table, right, trimmed, wrap};
+use crate::view::text::{headed, plain_table, right, wrap};
 
 /// The most volumes listed by name.
 const LISTED: usize = 20;
 /// The width of a full bar in characters.
 const BAR: usize = 40;
-/// The width of a full bar beside a wide table.
-const NARROW: usize = 12;
 /// The most lengths listed.
 const SIZES: usize = 8;
 /// Sectors of the unit whose starts are drawn.
@@ -23,23 +21,27 @@ const DRAWN: u64 = 8;
 /// Sectors of the larger unit that is put in words.
 pub(crate) const LARGE: u64 = 32;
 
-pub(crate) fn trace(counted: &Counted<'_>) -> String {
-    let mut text = format!("{}\n", paint(style::HEADING, &wrap(&headline(counted), "")));
-    let _ = writeln!(text, "\n{}", volumes(counted));
+/// Returns the verdict, and the tables; if `is_verbose`, also the lengths of writes and where they begin.
+pub(crate) fn trace(counted: &Counted<'_>, is_verbose: bool) -> String {
+    let mut text = String::new();
+    let mut style = style::HEADING;
+    for sentence in sentences(counted) {
+        let _ = writeln!(text, "{}", paint(style, &wrap(&sentence, "")));
+        style = anstyle::Style::new();
+    }
+    let _ = writeln!(text, "{}\n\n{}", paint(style::FAINT, &wrap(&headline(counted), "")), volumes(counted));
     let writes = &counted.total.writes;
     if writes.requests() == 0 {
-        sentences(counted).iter().for_each(|sentence| text.extend([sentence, "\n"]));
         return text;
     }
     let from = match counted.start {
-        0 => "with the offsets of the trace".to_owned(),
-        start => format!("if the partition starts at sector {start}"),
+        0 => "at the offsets of the trace".to_owned(),
+        start => format!("with the partition at sector {start}"),
     };
-    let _ = writeln!(text, "Writes, each alone, {from}:\n{}", units(counted));
-    let _ = writeln!(text, "Lengths of writes, {from}:\n{}", sizes(counted));
-    let _ = writeln!(text, "Where writes begin in 4 KiB, {from}:\n{}", begins(writes, counted.start));
-    for sentence in sentences(counted) {
-        let _ = writeln!(text, "{}", wrap(&sentence, ""));
+    let _ = write!(text, "Writes in units of each size, {from}:\n{}", units(counted));
+    if is_verbose {
+        let _ = writeln!(text, "\nLengths of writes:\n{}", sizes(counted));
+        let _ = write!(text, "Where writes begin in 4 KiB, {from}:\n{}", begins(writes, counted.start));
     }
     text
 }
@@ -57,24 +59,21 @@ pub(crate) fn headline(counted: &Counted<'_>) -> String {
     let (requests, volumes) = (plural(total.requests(), "request"), plural(count, "volume"));
     // An empty file has no format.
     let formats = if formats.is_empty() { "empty".to_owned() } else { formats };
-    let mut text = format!("{names} ({formats}): {requests} on {volumes}");
+    let mut text = format!("{names} ({formats}): {requests} to {volumes}");
     if total.requests() == 0 && counted.account.others() > 0 {
         let others = counted.account.others();
-        let _ =
-            write!(text, "; lines or events of other kinds: {others} (--event chooses which event counts)");
+        let _ = write!(text, "; lines or events of other kinds: {others} (choose with --event)");
     }
     let inexact = total.reads.inexact() + total.writes.inexact();
     if inexact > 0 {
-        let _ =
-            write!(text, "; {} not of whole 512-byte sectors, counted with the sectors they touch", inexact);
+        let _ = write!(text, "; {inexact} not of whole 512-byte sectors, extended to them");
     }
     text
 }
 
 /// Returns the table of volumes, those with most written first.
 fn volumes(counted: &Counted<'_>) -> String {
-    let header =
-        ["VOLUME", "READS", "READ", "WRITES", "WRITTEN", "OFF 4 KIB", "512 B – 1 MIB", "DISCARDS", "FLUSHES"];
+    let header = ["VOLUME", "READS", "READ", "WRITES", "WRITTEN", "OFF 4 KIB", "512 B – 1 MIB"];
     let mut table = plain_table(&header);
     let mut volumes: Vec<_> = counted.account.volumes().collect();
     volumes.sort_by_key(|(_, volume)| std::cmp::Reverse(volume.writes.sectors()));
@@ -86,7 +85,7 @@ fn volumes(counted: &Counted<'_>) -> String {
     if volumes.len() > 1 {
         table.add_row(row(counted, "all".to_owned(), &counted.total));
     }
-    right(&mut table, (1..6).chain(7..9));
+    right(&mut table, 1..6);
     let mut text = headed(&table, style::HEADING);
     if left > 0 {
         let _ = write!(text, "\n({} more: --json lists all)", plural(left, "volume"));
@@ -109,8 +108,6 @@ fn row(counted: &Counted<'_>, name: String, volume: &Volume) -> Vec<String> {
         bytes(&volume.writes),
         off.map_or_else(String::new, |effect| share(effect.misaligned, effect.requests)),
         strip(&volume.writes, counted.start),
-        volume.discards.requests().to_string(),
-        volume.flushes.to_string(),
     ]
 }
 
@@ -161,19 +158,16 @@ fn counted_share(part: u128, all: u128) -> String {
 
 fn units(counted: &Counted<'_>) -> String {
     let writes = &counted.total.writes;
-    let mut header = vec!["UNIT", "MISALIGNED", "STRADDLING", "HEADS", "TAILS", "RMW/WRITE", "WRITTEN"];
-    header.extend(counted.best.then_some(["BEST START", "RMW/WRITE", "WRITTEN"]).into_iter().flatten());
+    let mut header = vec!["UNIT", "MISALIGNED", "RMW", "WRITTEN"];
+    header.extend(counted.best.then_some(["BEST", "RMW", "WRITTEN"]).into_iter().flatten());
     header.extend(counted.window.map(|_| ["MERGED RMW", "WRITTEN"]).into_iter().flatten());
-    let mut rows = Vec::new();
+    let mut table = plain_table(&header);
     for unit in counted.units {
         let Some(effects) = writes.effects(*unit) else { continue };
         let effect = effects.started_at(counted.start);
         let mut cells = vec![
             ByteCount::new(unit * SECTOR).to_string(),
             share(effect.misaligned, effect.requests),
-            share(effect.straddling, effect.requests),
-            share(effect.heads, effect.requests),
-            share(effect.tails, effect.requests),
             per_request(&effect),
             times(effect.amplification()),
         ];
@@ -186,33 +180,11 @@ fn units(counted: &Counted<'_>) -> String {
             let per_write = format!("{:.2}", ratio(merged.partial, effect.requests));
             [per_write, times(merged.amplification(effect.sectors))]
         }));
-        rows.push(cells);
+        table.add_row(cells);
     }
-    // What a narrow terminal has no room for, and a bar where there is some.
-    let drawn = |left_out: &[usize], has_bars: bool| {
-        let kept = |cells: &[String]| {
-            let kept = cells.iter().enumerate().filter(|(index, _)| !left_out.contains(index));
-            kept.map(|(_, cell)| cell.clone()).collect::<Vec<_>>()
-        };
-        let titles = kept(&header.iter().map(|&title| title.to_owned()).collect::<Vec<_>>());
-        let columns = titles.len();
-        let titles = titles.iter().map(String::as_str).chain(has_bars.then_some(""));
-        let mut table = plain_table(&titles.collect::<Vec<_>>());
-        for (cells, unit) in rows.iter().zip(counted.units) {
-            let effect =
-                writes.effects(*unit).map(|effects| effects.started_at(counted.start)).unwrap_or_default();
-            let filled = has_bars.then(|| bar(ratio(effect.misaligned, effect.requests), NARROW));
-            table.add_row(kept(cells).into_iter().chain(filled));
-        }
-        right(&mut table, 0..columns);
-        table
-    };
-    let fits = |table: &comfy_table::Table| {
-        trimmed(table).lines().all(|line| line.chars().count() <= output::width())
-    };
-    let table = [drawn(&[], true), drawn(&[], false)].into_iter().find(fits);
-    let table = table.unwrap_or_else(|| drawn(&[3, 4], false));
-    headed(&table, style::HEADING) + "\n"
+    right(&mut table, 0..header.len());
+    let legend = "RMW: read-modify-writes per write; WRITTEN: bytes in whole units per byte of the writes";
+    format!("{}\n{}\n", headed(&table, style::HEADING), paint(style::FAINT, &wrap(legend, "")))
 }
 
 /// Draws how many writes begin at each sector of a block.
@@ -236,19 +208,27 @@ fn begins(writes: &Histogram, start: u64) -> String {
 pub(crate) fn sentences(counted: &Counted<'_>) -> Vec<String> {
     if counted.total.writes.requests() == 0 {
         let has_reads = counted.total.reads.requests() > 0;
-        let none =
-            if has_reads { "There are no writes." } else { "No request to read or to write is in it." };
+        let none = if has_reads { "There are no writes." } else { "There are no reads or writes." };
         return vec![none.to_owned()];
     }
     let effect = |unit: u64| counted.total.writes.effects(unit).map(|it| it.started_at(counted.start));
     let (Some(physical), Some(large)) = (effect(DRAWN), effect(LARGE)) else { return Vec::new() };
-    let mut first = match (counted.account.aligned(DRAWN), physical.amplification()) {
-        (Some(aligned), Some(now)) if now - aligned >= 0.005 => format!(
-            "Aligned to 1 MiB this load would write {aligned:.2} x the bytes of its writes on 4 KiB sectors, and not {now:.2} x"
-        ),
-        (_, now) => format!("On 4 KiB sectors this load writes {} the bytes of its writes", times(now)),
+    let written = |effect: &Effect, unit: u64, what: &str| {
+        let (now, aligned) = (effect.amplification().unwrap_or(1.0), counted.account.aligned(unit));
+        match aligned.filter(|aligned| now - aligned >= 0.005) {
+            Some(aligned) => format!("{now:.2}{what} now, {aligned:.2} if aligned"),
+            None => format!("{now:.2}{what}, as if aligned"),
+        }
     };
-    let _ = write!(first, "; on units of 16 KiB it writes {}", times(large.amplification()));
+    let mut sentences = vec![
+        format!(
+            "4 KiB sectors: {}; 16 KiB units: {}.",
+            written(&physical, DRAWN, " times the bytes"),
+            written(&large, LARGE, "")
+        ),
+        format!("On 4 KiB sectors, each write needs {} read-modify-writes.", per_request(&physical)),
+    ];
+    sentences.extend(off_boundary(counted));
     if let Some(share) = counted.account.costliest(LARGE, counted.start) {
         let length = share
             .sectors
@@ -257,17 +237,13 @@ pub(crate) fn sentences(counted: &Counted<'_>) -> Vec<String> {
             None | Some("") => String::new(),
             Some(volume) => format!(" of volume {}", printable(volume)),
         };
-        let _ = write!(first, ", {:.0} % of the excess from {length}writes{whose}", share.share * 100.0);
+        let share = share.share * 100.0;
+        sentences.push(format!("{share:.0} % of the excess on 16 KiB units is from {length}writes{whose}."));
     }
-    let mut sentences = vec![
-        first + ".",
-        format!("A 4 KiB drive has {} read-modify-writes for each write.", per_request(&physical)),
-    ];
-    sentences.extend(off_boundary(counted));
     sentences.push(match counted.window {
-        None => "Each figure is of single requests, an upper bound: what a cache merges costs less (--merge-within).".to_owned(),
+        None => "Upper bounds: each request is counted alone (--merge-within models a cache).".to_owned(),
         Some(window) => format!(
-            "Each figure is of single requests, an upper bound, but for the merged ones: no cache that holds a write for at most {} writes less.",
+            "Upper bounds: each request is counted alone. MERGED: lower bounds for caches that hold writes for up to {}.",
             window.within
         ),
     });
@@ -283,14 +259,12 @@ fn early(counted: &Counted<'_>) -> Vec<String> {
     let mut said = Vec::new();
     if late > 0 {
         let late = plural(late, "request");
-        said.push(format!(
-            "{late} came earlier than one before: they are merged as if they had come at that one's time."
-        ));
+        said.push(format!("{late} out of order in time, merged in the order of the trace."));
     }
     if !units.is_empty() {
         let units = units.join(", ");
         said.push(format!(
-            "More units of {units} were dirty at once than are held: for them a larger cache may write less."
+            "More units of {units} were dirty at once than the cache holds: a larger one may write less."
         ));
     }
     said
@@ -316,11 +290,11 @@ fn off_boundary(counted: &Counted<'_>) -> Option<String> {
         None if most.1.is_empty() => ("the volume".to_owned(), most),
         None => (format!("volume {}", printable(most.1)), most),
     };
-    let (them, start_off) = if total.is_some() { ("their", "they start") } else { ("its", "it starts") };
+    let them = if total.is_some() { "their" } else { "its" };
     let later = plural((start + DRAWN - counted.start % DRAWN) % DRAWN, "sector");
     let (now, best) = (share(now.misaligned, now.requests), share(best.misaligned, best.requests));
     Some(format!(
-        "If {whose} started {later} later, {best} of {them} writes would be misaligned on 4 KiB sectors, and not {now}: {start_off} off a boundary.",
+        "If {whose} started {later} later, {best} of {them} writes would be misaligned on 4 KiB sectors instead of {now}.",
     ))
 }
 
