@@ -308,9 +308,7 @@ fn two_writes_on_a_partition_off_by_half_a_sector_need_four() {
         "4096",
     ]);
     assert!(
-        run.out.contains(
-            "2 writes of 4 KiB on 4096-byte physical sectors: 4 sectors touched, 4\n  read-modify-writes"
-        ),
+        run.out.contains("2 writes of 4 KiB on 4096-byte sectors: 4 sectors touched, 4 read-modify-writes"),
         "{}",
         run.out
     );

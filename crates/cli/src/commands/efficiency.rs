@@ -16,9 +16,11 @@ pub(crate) fn run(arguments: &EfficiencyArguments) -> Result<Exit> {
         Document::of(SchemaOf::Efficiency, EfficiencyReport::of(&formats)).print()?;
         return Ok(Exit::Success);
     }
+    let mut said = Vec::new();
     let mut table = text::plain_table(&["DATA", "GAP+SYNC+MARK", "ECC", "ON THE MEDIUM", "EFFICIENCY"]);
     for format in formats {
         let percent = format!("{:.1} %", format_efficiency(format) * 100.0);
+        said.push(format!("{percent} with {}-byte sectors", format.data));
         table.add_row(vec![
             format.data.to_string(),
             format.overhead.to_string(),
@@ -28,8 +30,8 @@ pub(crate) fn run(arguments: &EfficiencyArguments) -> Result<Exit> {
         ]);
     }
     text::right(&mut table, 0..5);
-    let heading = "Bytes a sector; efficiency = data / (data + gap, sync and address mark + ECC)";
-    output::print(&format!("{heading}\n\n{}\n", text::trimmed(&table)))?;
+    let said = said.join(", ");
+    output::print(&format!("Data per track: {said}.\n\n{}\n", text::trimmed(&table)))?;
     Ok(Exit::Success)
 }
 

@@ -150,7 +150,7 @@ fn explain(subjects: &[Subject]) -> Result<Exit> {
 fn explain_rule(rule: &Rule, out: &mut impl Write) -> Result<()> {
     let heading = format!("{}: {} ({})", rule.code, rule.title, rule.severity);
     writeln!(out, "{}", paint(style::HEADING, &text::wrap_after(&heading, "", "  ")))?;
-    for (name, body) in [("What", rule.what), ("Why", rule.why), ("Cost", rule.cost), ("Fix", rule.fix)] {
+    for (name, body) in [("What", rule.what), ("Fix", rule.fix), ("Cost", rule.cost), ("Why", rule.why)] {
         writeln!(out, "\n{}", paint(style::HEADING, name))?;
         writeln!(out, "{}", text::wrap(body, "  "))?;
     }
@@ -175,6 +175,10 @@ fn explain_rmw(arguments: &RmwArguments) -> Result<Exit> {
         return Ok(Exit::Success);
     }
     let mut out = output::stdout();
+    let writes = if io.count == 1 { "1 write".to_owned() } else { format!("{} writes", io.count) };
+    let (size, sector) = (io.size, boundary.size().get());
+    let sum = format!("{writes} of {size} on {sector}-byte sectors: {}", describe(count.apart));
+    writeln!(out, "{}\n", text::wrap_after(&sum, "", "  "))?;
     for (index, (span, coverage)) in count.each.iter().enumerate() {
         let line = format!("write {:>2}  byte {:>10}  {}", index + 1, span.start(), describe(*coverage));
         writeln!(out, "{}", drawn_after(&line, picture(boundary, *span)))?;
@@ -182,10 +186,6 @@ fn explain_rmw(arguments: &RmwArguments) -> Result<Exit> {
     if io.count > u64::try_from(count.each.len()).unwrap_or(u64::MAX) {
         writeln!(out, "…")?;
     }
-    let writes = if io.count == 1 { "1 write".to_owned() } else { format!("{} writes", io.count) };
-    let (size, sector) = (io.size, boundary.size().get());
-    let sum = format!("{writes} of {size} on {sector}-byte physical sectors: {}", describe(count.apart));
-    writeln!(out, "\n{}", text::wrap_after(&sum, "", "  "))?;
     if io.count > 1 {
         let merged = Span::new(io.offset, io.size).and(picture(
             boundary,
@@ -194,8 +194,7 @@ fn explain_rmw(arguments: &RmwArguments) -> Result<Exit> {
         let line = format!("merged into one by a cache: {}", describe(count.merged));
         writeln!(out, "{}", drawn_after(&line, merged))?;
     }
-    let legend = "Each | is the start of a physical sector, each # an eighth of one that is written.";
-    writeln!(out, "\n{}", text::wrap(legend, ""))?;
+    writeln!(out, "\n| is the start of a physical sector, # an eighth of one that is written.")?;
     out.flush()?;
     Ok(Exit::Success)
 }
