@@ -71,7 +71,7 @@ pub(crate) fn run(arguments: &ReproduceArguments) -> Result<Exit> {
     if arguments.json {
         Document::of(SchemaOf::Reproduce, ReproduceReport::of(&reproduced)).print()?;
     } else {
-        output::print(&text::reproduce::outcomes(&reproduced))?;
+        output::print(&text::reproduce::outcomes(&reproduced, arguments.verbose))?;
     }
     if let Some(path) = &arguments.html {
         output_file::write(path, html::page(&reproduced).as_bytes(), &[])?;

@@ -120,6 +120,10 @@ pub struct ReproduceArguments {
     #[arg(long, value_name = "FILE", conflicts_with = "list")]
     pub html: Option<PathBuf>,
 
+    /// Also show the sources, notes and fitted numbers of each experiment, and ranges.
+    #[arg(long, short)]
+    pub verbose: bool,
+
     /// Print JSON (see `straddle schema reproduce`).
     #[arg(long)]
     pub json: bool,

@@ -27,8 +27,8 @@ use crate::output::{self, style};
 pub(crate) use check::{lines, map, summary, target};
 pub(crate) use number::clock;
 pub use number::{duration, number, percent};
-pub(crate) use table::{folded, narrowed};
-pub use table::{headed, plain_table, right, trimmed};
+pub(crate) use table::narrowed;
+pub use table::{folded, headed, plain_table, right, trimmed};
 
 /// Wraps `text` into lines of the width of stdout, each after `indent`.
 pub fn wrap(text: &str, indent: &str) -> String {

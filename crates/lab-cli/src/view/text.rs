@@ -6,5 +6,5 @@ pub(crate) mod reproduce;
 pub(crate) mod serve;
 
 pub(crate) use straddle_cli::view::text::{
-    duration, headed, number, percent, plain_table, right, trimmed, wrap,
+    duration, folded, headed, number, percent, plain_table, right, trimmed, wrap,
 };

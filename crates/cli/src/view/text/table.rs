@@ -38,7 +38,7 @@ pub(crate) fn narrowed<const N: usize>(
 }
 
 /// Wraps the cells of a table that is wider than stdout.
-pub(crate) fn folded(table: &mut Table) {
+pub fn folded(table: &mut Table) {
     let width = output::width();
     let is_wider = trimmed(table).lines().any(|line| line.chars().count() > width);
     if let Some(width) = u16::try_from(width).ok().filter(|_| is_wider) {

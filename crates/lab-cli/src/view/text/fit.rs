@@ -6,12 +6,12 @@ use straddle_lab::reproduce::experiment::Quantity;
 use straddle_lab::reproduce::fit::{Figure, Fit, MARGIN};
 
 use crate::output::{paint, plural, printable, style};
-use crate::view::text::{headed, number, percent, plain_table, right, wrap};
+use crate::view::text::{folded, headed, number, percent, plain_table, right, wrap};
 
 /// Returns the knobs before and after, and the error of every figure.
 pub(crate) fn fit(fit: &Fit) -> String {
     let title = printable(&format!("{}: {}", fit.drive, fit.title));
-    let mut text = format!("{}\n", paint(style::HEADING, &title));
+    let mut text = format!("{}\n{}\n", paint(style::HEADING, &wrap(&title, "")), wrap(&summary(fit), "  "));
     let to = printable(&fit.experiments.join(", "));
     if fit.knobs.is_empty() {
         let line =
@@ -20,16 +20,14 @@ pub(crate) fn fit(fit: &Fit) -> String {
     } else {
         let _ = writeln!(text, "{}\n\n{}", wrap(&format!("fitted to {to}"), "  "), knobs(fit));
     }
-    let _ = writeln!(text, "{}", figures(fit));
-    let _ = writeln!(text, "{}", wrap(&summary(fit), "  "));
-    text
+    text + &figures(fit)
 }
 
 fn knobs(fit: &Fit) -> String {
-    let mut table = plain_table(&["  KNOB", "BEFORE", "FITTED", "ALLOWED"]);
+    let mut table = plain_table(&["KNOB", "BEFORE", "FITTED", "ALLOWED"]);
     for knob in &fit.knobs {
         table.add_row(vec![
-            format!("  {}", printable(&knob.path)),
+            printable(&knob.path),
             knob.before.to_string(),
             knob.after.to_string(),
             format!("{} to {}", knob.low, knob.high),
@@ -39,10 +37,10 @@ fn knobs(fit: &Fit) -> String {
 }
 
 fn figures(fit: &Fit) -> String {
-    let mut table = plain_table(&["  PUBLISHED FIGURE", "PUBLISHED", "BEFORE", "ERROR", "FITTED", "ERROR"]);
+    let mut table = plain_table(&["PUBLISHED FIGURE", "PUBLISHED", "BEFORE", "ERROR", "FITTED", "ERROR"]);
     for figure in &fit.figures {
         table.add_row(vec![
-            format!("  {}", named(figure)),
+            named(figure),
             value(figure, figure.published),
             value(figure, figure.before),
             percent(figure.error(figure.before)),
@@ -56,6 +54,7 @@ fn figures(fit: &Fit) -> String {
 /// Aligns these columns of the table to the right, and paints its heading.
 fn aligned(mut table: comfy_table::Table, columns: std::ops::Range<usize>) -> String {
     right(&mut table, columns);
+    folded(&mut table);
     headed(&table, style::FAINT) + "\n"
 }
 
@@ -78,11 +77,11 @@ fn summary(fit: &Fit) -> String {
     let tried = plural(fit.evaluations, "set");
     let (before, after) = (fit.worst_before() * 100.0, fit.worst_after() * 100.0);
     if fit.knobs.is_empty() {
-        return format!("The worst is off by {after:.1} %.");
+        return format!("The largest error is {after:.1} %.");
     }
     format!(
-        "The worst is off by {after:.1} %, {before:.1} % before; with each knob {:.0} % to either side it is at most \
-         {:.1} %. {tried} of values tried.",
+        "The largest error is {after:.1} % ({before:.1} % before the fit). With each knob {:.0} % to either side, it is \
+         at most {:.1} %. {tried} of values tried.",
         MARGIN * 100.0,
         fit.worst_nearby * 100.0
     )

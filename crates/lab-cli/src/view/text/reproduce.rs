@@ -4,7 +4,6 @@ pub(crate) mod lab;
 
 use std::fmt::Write;
 
-use straddle_drive::disk::RmwPolicy;
 use straddle_lab::reproduce::experiment::{
     Arm, Compared, Experiment, Judged, Measure, Outcome, Quantity, Source, StepOutcome,
 };
@@ -17,13 +16,13 @@ use crate::view::json::reproduce::{Reproduced, ReproducedExperiment, fitted};
 use crate::view::text::{duration, number, percent, plain_table, right, trimmed, wrap};
 
 /// The headings of the table. The first are about the figure, the others about the ratio.
-const HEADINGS: [&str; 10] =
-    ["    ARM", "MODELLED", "PUBLISHED", "ERROR", "BAND", "x ALIGNED", "PUBLISHED", "ERROR", "BAND", ""];
+const HEADINGS: [&str; 8] = ["  ARM", "MODELLED", "PUBLISHED", "ERROR", "RATIO", "PUBLISHED", "ERROR", ""];
 
 pub(crate) fn list(experiments: &[Experiment]) -> String {
     let mut text = String::new();
     for experiment in experiments {
-        text += &heading(experiment);
+        text += &title(experiment);
+        text += &sources(experiment);
         for step in &experiment.steps {
             let arms = plural(step.arms.len(), "arm");
             let line = format!("{}: {} ({arms}) on {}", step.name, step.title, step.drive);
@@ -35,38 +34,44 @@ pub(crate) fn list(experiments: &[Experiment]) -> String {
     text + "'straddle reproduce NAME' runs one, 'straddle reproduce' all of them.\n"
 }
 
-/// Returns each experiment with its figures, and a summary.
-pub(crate) fn outcomes(reproduced: &Reproduced) -> String {
-    let mut text = String::new();
+/// Returns the score, and each experiment with its figures; if `is_verbose`, also its sources, notes and drives.
+pub(crate) fn outcomes(reproduced: &Reproduced, is_verbose: bool) -> String {
+    let mut text = summary(reproduced);
     for experiment in &reproduced.experiments {
-        text += &outcome(experiment);
+        text.push('\n');
+        text += &outcome(experiment, is_verbose);
     }
-    text += &lab::longest(reproduced);
-    text + &wrap(summary(reproduced).trim_end(), "") + "\n"
+    text
 }
 
-fn outcome(reproduced: &ReproducedExperiment) -> String {
+fn outcome(reproduced: &ReproducedExperiment, is_verbose: bool) -> String {
     let ReproducedExperiment { experiment, outcome, lab, .. } = reproduced;
-    let mut text = heading(experiment);
-    if let Some(notes) = &experiment.notes {
-        text += &note(notes);
+    let mut text = title(experiment);
+    let _ = writeln!(text, "{}", wrap(&verdict(reproduced), "  "));
+    if is_verbose {
+        text += &sources(experiment);
+        text += &experiment.notes.as_deref().map_or_else(String::new, note);
     }
     let limit = reproduced.limit();
     if let Some(outcome) = outcome.as_ref().filter(|outcome| !outcome.steps.is_empty()) {
-        drives(outcome).iter().for_each(|line| {
+        for line in drives(outcome).iter().filter(|_| is_verbose) {
             let _ = writeln!(text, "{}", wrap(line, "  "));
-        });
+        }
         text.push('\n');
-        text += &table(experiment, outcome, limit);
+        text += &table(experiment, outcome, limit, is_verbose);
     }
     for (step, outcome) in reproduced.lab_steps() {
         text.push('\n');
-        text += &lab::outcome(step, outcome, limit);
+        text += &lab::outcome(step, outcome, limit, is_verbose);
     }
-    if lab.is_none() {
-        experiment.lab.iter().for_each(|step| text += &lab::not_run(step));
+    match experiment.lab.len() {
+        0 => {}
+        _ if lab.is_some() => {}
+        _ if is_verbose => experiment.lab.iter().for_each(|step| text += &lab::not_run(step)),
+        parts => {
+            let _ = writeln!(text, "  {} not run (--model-only)", plural(parts, "lab part"));
+        }
     }
-    let _ = write!(text, "{}\n\n", wrap(&verdict(reproduced), "  "));
     text
 }
 
@@ -75,9 +80,13 @@ fn note(notes: &str) -> String {
     format!("{}\n", paint(style::FAINT, &wrap(&printable(&notes), "  ")))
 }
 
-fn heading(experiment: &Experiment) -> String {
+fn title(experiment: &Experiment) -> String {
     let title = format!("{}: {}", printable(&experiment.name), printable(&experiment.title));
-    let mut text = format!("{}\n", paint(style::HEADING, &title));
+    format!("{}\n", paint(style::HEADING, &wrap(&title, "")))
+}
+
+fn sources(experiment: &Experiment) -> String {
+    let mut text = String::new();
     for Source { author, year, title, address } in &experiment.sources {
         let author = author.as_deref().map_or(String::new(), |author| format!("{author}, "));
         let address = address.as_deref().map_or(String::new(), |address| format!(", {address}"));
@@ -102,14 +111,14 @@ fn drives(outcome: &Outcome) -> Vec<String> {
 }
 
 /// Returns each step's title over its arms, with the same columns for all steps.
-fn table(experiment: &Experiment, outcome: &Outcome, limit: Option<f64>) -> String {
+fn table(experiment: &Experiment, outcome: &Outcome, limit: Option<f64>, is_verbose: bool) -> String {
     let mut table = plain_table(&HEADINGS);
     let mut kinds = Vec::new();
     for (step, outcome) in experiment.steps.iter().zip(&outcome.steps) {
         for (arm, outcome) in step.arms.iter().zip(&outcome.arms) {
             for (index, figure) in outcome.figures.iter().enumerate() {
                 let outside = limit.is_some_and(|limit| is_outside(figure, limit));
-                table.add_row(row(arm, figure, index == 0, limit));
+                table.add_row(row(arm, figure, index == 0, limit, is_verbose));
                 kinds.push(match (outside, figure.published.is_some() && limit.is_some()) {
                     (true, _) => style::ERROR,
                     (false, true) => style::GOOD,
@@ -124,8 +133,8 @@ fn table(experiment: &Experiment, outcome: &Outcome, limit: Option<f64>) -> Stri
     let mut text = lines.next().map(|line| format!("{}\n", paint(style::FAINT, line))).unwrap_or_default();
     let mut rows = lines.zip(kinds);
     for (step, outcome) in experiment.steps.iter().zip(&outcome.steps) {
-        let _ = writeln!(text, "  {}", printable(&step.title));
-        for deviation in &step.deviations {
+        let _ = writeln!(text, "{}", wrap(&printable(&step.title), "  "));
+        for deviation in step.deviations.iter().filter(|_| is_verbose) {
             let line = wrap(&printable(&format!("differs: {deviation}")), "    ");
             let _ = writeln!(text, "{}", paint(style::FAINT, &line));
         }
@@ -137,14 +146,16 @@ fn table(experiment: &Experiment, outcome: &Outcome, limit: Option<f64>) -> Stri
     text
 }
 
-fn row(arm: &Arm, figure: &Compared, first: bool, limit: Option<f64>) -> Vec<String> {
+/// Returns the row of a figure; if `is_verbose`, with the ranges of both.
+fn row(arm: &Arm, figure: &Compared, first: bool, limit: Option<f64>, is_verbose: bool) -> Vec<String> {
     let dash = || "-".to_owned();
     let unit = figure.measure.unit();
     let (lowest, highest) = (number(figure.lowest), number(figure.highest));
-    let range = if lowest == highest { String::new() } else { format!(" ({lowest} to {highest})") };
+    let is_range = is_verbose && lowest != highest;
+    let range = if is_range { format!(" ({lowest} to {highest})") } else { String::new() };
     let modelled = format!("{} {unit}{range}", number(figure.modelled));
     let published = figure.published.as_ref().map(|published| match (published.low, published.high) {
-        (Some(low), Some(high)) => {
+        (Some(low), Some(high)) if is_verbose => {
             format!("{} {unit} ({} to {})", number(published.value), number(low), number(high))
         }
         _ => format!("{} {unit}", number(published.value)),
@@ -152,17 +163,15 @@ fn row(arm: &Arm, figure: &Compared, first: bool, limit: Option<f64>) -> Vec<Str
     let ratio = figure.ratio.map(|(ours, _)| number(ours));
     let published_ratio = figure.ratio.and_then(|(_, published)| published).map(number);
     vec![
-        if first { format!("    {}", printable(&arm.name)) } else { String::new() },
+        if first { format!("   {}", printable(&arm.name)) } else { String::new() },
         modelled,
         published.unwrap_or_else(dash),
         figure.error().map_or_else(dash, percent),
-        figure.band.as_ref().map_or_else(String::new, band),
         ratio.unwrap_or_default(),
         published_ratio.unwrap_or_default(),
         figure.ratio_error().map(percent).unwrap_or_default(),
-        figure.ratio_band.as_ref().map_or_else(String::new, band),
         match limit {
-            Some(limit) if is_outside(figure, limit) => format!("OUTSIDE {} %", number(limit * 100.0)),
+            Some(limit) if is_outside(figure, limit) => "OUTSIDE".to_owned(),
             Some(limit) if is_off(figure, limit) => "explained".to_owned(),
             _ => String::new(),
         },
@@ -182,35 +191,26 @@ pub(crate) fn policies(choices: &[Choice]) -> String {
     if choices.is_empty() {
         return "no published figure depends on the policy\n".to_owned();
     }
-    let mut columns = RmwPolicy::PLAUSIBLE.to_vec();
-    for (policy, _) in choices.iter().flat_map(|choice| &choice.worst) {
-        if !columns.contains(policy) {
-            columns.push(*policy);
-        }
-    }
-    let mut header = vec!["DRIVE", "FIGURES"];
-    header.extend(columns.iter().map(|policy| policy.name()));
-    header.extend(["PROFILE", "CHOSEN"]);
-    let mut table = plain_table(&header);
+    let mut table = plain_table(&["DRIVE", "FIGURES", "POLICY", "LARGEST ERROR", ""]);
     for choice in choices {
-        let mut row = vec![
+        let mut first = [
             printable(&choice.drive),
             format!("{}{}", choice.figures, if choice.raw { "" } else { " (page cache)" }),
         ];
-        row.extend(columns.iter().map(|column| {
-            let error = choice.worst.iter().find(|(policy, _)| policy == column);
-            error.map_or_else(|| "-".to_owned(), |(_, error)| format!("{} %", number(error * 100.0)))
-        }));
-        row.push(choice.own.name().to_owned());
-        row.push(choice.chosen.map_or_else(|| "-".to_owned(), |chosen| chosen.name().to_owned()));
-        table.add_row(row);
+        for (policy, error) in &choice.worst {
+            let marks =
+                [("chosen", choice.chosen == Some(*policy)), ("of the profile", choice.own == *policy)];
+            let marks: Vec<&str> = marks.into_iter().filter(|(_, is)| *is).map(|(mark, _)| mark).collect();
+            let [drive, figures] = std::mem::take(&mut first);
+            let error = format!("{} %", number(error * 100.0));
+            table.add_row([drive, figures, policy.name().to_owned(), error, marks.join(", ")]);
+        }
     }
-    right(&mut table, 1..=columns.len() + 1);
-    let table = trimmed(&table);
-    let rule = "The worst error of each policy of read-modify-write over the drive's published raw figures and their \
-                ratios. Chosen is the least; '-' where no figure tells them apart. If a program reached the drive \
-                directly, only such figures decide. The numbers fitted to a drive were fitted with its profile's policy.";
-    format!("{table}\n\n{}\n", paint(style::FAINT, &wrap(rule, "")))
+    right(&mut table, 3..4);
+    let rule = "The largest error of each policy of read-modify-write over the published raw figures of the drive and \
+                their ratios. The policy with the smallest one is chosen, unless the figures do not tell. The fitted \
+                numbers of a drive were fitted with the policy of its profile.";
+    format!("{}\n\n{}\n", trimmed(&table), paint(style::FAINT, &wrap(rule, "")))
 }
 
 fn is_beyond(error: Option<f64>, limit: f64) -> bool {
@@ -232,7 +232,7 @@ fn is_outside(figure: &Compared, limit: f64) -> bool {
 /// Returns the verdict on an experiment, in a sentence.
 fn verdict(reproduced: &ReproducedExperiment) -> String {
     let Some(limit) = reproduced.limit() else {
-        return "Not judged: the published figures are of another drive.".to_owned();
+        return "Not compared: the published figures are of another drive.".to_owned();
     };
     let (judged, within) = reproduced.verdict();
     let models = reproduced.outcome.iter().flat_map(|outcome| {
@@ -243,9 +243,9 @@ fn verdict(reproduced: &ReproducedExperiment) -> String {
         outcome.compared.iter().filter_map(move |compared| Some((compared.error()?, name(compared))))
     });
     let worst = models.chain(labs).max_by(|one, other| one.0.abs().total_cmp(&other.0.abs()));
-    let Some((error, what)) = worst else { return "Not judged: no figures to compare with.".to_owned() };
+    let Some((error, what)) = worst else { return "Not compared: no figures were published.".to_owned() };
     format!(
-        "{within} of {judged} published figures and ratios are within {} %; the worst is off by {} ({what}).",
+        "{within} of {judged} published figures and ratios are within {} %. The largest error is {} ({what}).",
         number(limit * 100.0),
         percent(error),
     )
@@ -310,19 +310,21 @@ pub(crate) fn misses(reproduced: &Reproduced) -> Vec<String> {
     misses
 }
 
+/// Returns how many figures are reproduced, and what was run.
 fn summary(reproduced: &Reproduced) -> String {
-    let experiments = plural(reproduced.experiments.len(), "experiment");
     let (judged, within) = reproduced.verdict();
     let verdict = match (reproduced.experiments.iter().any(|experiment| experiment.judged), judged) {
-        (false, _) => "none judged, on another drive".to_owned(),
-        (true, 0) => "no figures to compare with".to_owned(),
-        (true, _) => format!("{within} of {judged} published figures and ratios within their limits"),
+        (false, _) => "Not compared: the published figures are of other drives.".to_owned(),
+        (true, 0) => "Not compared: no figures were published.".to_owned(),
+        (true, _) => format!("{within} of {judged} published figures and ratios are within their limits."),
     };
     let tally = reproduced.tally();
-    let wall = reproduced.wall.as_secs_f64();
-    let (virtual_time, wall) = (duration(tally.seconds), duration(wall));
-    format!(
-        "{experiments}: {verdict}; {} requests, {virtual_time} of virtual time in {wall}\n",
-        tally.requests
-    )
+    let ran = format!(
+        "{}, {} requests, {} of virtual time in {}.",
+        plural(reproduced.experiments.len(), "experiment"),
+        tally.requests,
+        duration(tally.seconds),
+        duration(reproduced.wall.as_secs_f64())
+    );
+    format!("{}\n{}\n", paint(style::HEADING, &wrap(&verdict, "")), wrap(&ran, ""))
 }

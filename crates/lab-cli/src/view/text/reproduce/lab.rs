@@ -3,13 +3,12 @@
 use std::fmt::Write;
 
 use straddle_lab::reproduce::experiment::{LabStep, Setting, Statistic};
-use straddle_lab::reproduce::lab::{Cell, Comparison, Readers, StepOutcome};
+use straddle_lab::reproduce::lab::{Comparison, Readers, StepOutcome};
 
 use super::{band, measure, note};
 use crate::output::{paint, plural, printable, style};
 use crate::target::of_lab;
-use crate::view::json::reproduce::{Reproduced, ReproducedExperiment};
-use crate::view::text::{duration, headed, number, percent, plain_table, right, trimmed, wrap};
+use crate::view::text::{duration, number, percent, plain_table, right, trimmed, wrap};
 
 /// Returns a step's line in the list of experiments.
 pub(super) fn listed(step: &LabStep) -> String {
@@ -25,17 +24,13 @@ pub(super) fn not_run(step: &LabStep) -> String {
 }
 
 /// Returns a step's tables, below its title and notes and above what the run took.
-pub(super) fn outcome(step: &LabStep, outcome: &StepOutcome, limit: Option<f64>) -> String {
+pub(super) fn outcome(step: &LabStep, outcome: &StepOutcome, limit: Option<f64>, is_verbose: bool) -> String {
     let title = printable(&format!("{}: {} on {}", step.name, step.title, of_lab(outcome)));
-    let mut text = format!("  {}\n", paint(style::HEADING, &title));
-    if let Some(notes) = &step.notes {
-        text += &note(notes);
-    }
-    if let Some(host) = host(step).filter(|_| !outcome.is_real()) {
-        text += &note(&host);
-    }
-    for deviation in &step.deviations {
-        text += &note(&format!("differs: {deviation}"));
+    let mut text = format!("{}\n", paint(style::HEADING, &wrap(&title, "  ")));
+    if is_verbose {
+        let host = host(step).filter(|_| !outcome.is_real());
+        let differs = step.deviations.iter().map(|deviation| format!("differs: {deviation}"));
+        step.notes.clone().into_iter().chain(host).chain(differs).for_each(|line| text += &note(&line));
     }
     text.push('\n');
     if step.variants.is_empty() {
@@ -54,8 +49,10 @@ pub(super) fn outcome(step: &LabStep, outcome: &StepOutcome, limit: Option<f64>)
     for failure in failures(step, outcome) {
         let _ = writeln!(text, "{}", paint(style::ERROR, &wrap(&failure, "  ")));
     }
-    text.push('\n');
-    text + &paint(style::FAINT, &wrap(&printable(&ran(step, outcome)), "  ")) + "\n"
+    if is_verbose {
+        let _ = write!(text, "\n{}\n", paint(style::FAINT, &wrap(&printable(&ran(step, outcome)), "  ")));
+    }
+    text
 }
 
 /// Aligns all columns of the table to the right, except the first.
@@ -83,20 +80,14 @@ pub(crate) fn whose(readers: &Readers) -> String {
 
 /// Returns who read before a write: the kernel, or the drive.
 fn readers(step: &LabStep, outcome: &StepOutcome) -> String {
-    let mut table = plain_table(&[
-        "    READ BEFORE WRITE",
-        "KERNEL READS",
-        "KERNEL WRITES",
-        "SECTORS READ BY THE DRIVE",
-        "WHOSE",
-    ]);
+    let mut table = plain_table(&["    READ BEFORE WRITE", "BY KERNEL", "BY DRIVE", "WRITES", "WHOSE"]);
     for readers in &outcome.readers {
         let variant = step.variants.get(readers.variant).map_or(String::new(), |name| format!("{name} "));
         table.add_row(vec![
             format!("    {}", printable(&format!("{variant}{}", step.arms[readers.arm].name))),
             format!("{:.0}", readers.kernel),
-            format!("{:.0}", readers.writes),
             format!("{:.0}", readers.drive),
+            format!("{:.0}", readers.writes),
             whose(readers),
         ]);
     }
@@ -266,35 +257,4 @@ pub(crate) fn ran(step: &LabStep, outcome: &StepOutcome) -> String {
 
 fn dash() -> String {
     "-".to_owned()
-}
-
-/// The guests that are named for their time.
-const LONGEST: usize = 12;
-
-/// Returns the guests that took longest on this machine, if there are more than are named.
-pub(super) fn longest(reproduced: &Reproduced) -> String {
-    let steps = reproduced.experiments.iter().flat_map(ReproducedExperiment::lab_steps);
-    let mut cells: Vec<_> = steps
-        .flat_map(|(step, outcome)| outcome.cells.iter().map(move |cell| (step, outcome, cell)))
-        .collect();
-    if cells.len() <= LONGEST {
-        return String::new();
-    }
-    let all = cells.len();
-    let wall = |cell: &Cell| cell.ended.wall_seconds;
-    cells.sort_by(|(.., one), (.., other)| wall(other).total_cmp(&wall(one)));
-    let mut table = plain_table(&["TIME", "VIRTUAL", "REQUESTS", "STEP", "ARM", "DRIVE"]);
-    for (step, outcome, cell) in cells.into_iter().take(LONGEST) {
-        let variant = step.variants.get(cell.variant).map_or(String::new(), |variant| format!(", {variant}"));
-        table.add_row([
-            duration(wall(cell)),
-            duration(cell.ended.virtual_seconds),
-            cell.ended.requests.to_string(),
-            printable(&format!("{}{variant}", step.name)).to_string(),
-            printable(&step.arms[cell.arm].name).to_string(),
-            printable(&outcome.ran_on()).to_string(),
-        ]);
-    }
-    right(&mut table, 0..3);
-    format!("The {LONGEST} of {all} guests that took longest:\n{}\n\n", headed(&table, style::HEADING))
 }
