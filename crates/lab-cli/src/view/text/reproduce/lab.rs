@@ -149,17 +149,18 @@ fn comparisons(step: &LabStep, outcome: &StepOutcome, limit: Option<f64>) -> Str
     for compared in &outcome.compared {
         let unit = compared.unit.map_or("", |unit| unit.unit());
         let value = |value: f64| format!("{} {unit}", number(value)).trim_end().to_owned();
-        let outside = limit.filter(|limit| !compared.is_within(*limit) && !compared.is_explained(*limit));
+        let is_off = limit.is_some_and(|limit| !compared.is_within(limit));
+        let is_explained = limit.is_some_and(|limit| compared.is_explained(limit));
         table.add_row(vec![
             format!("    {}", named(step, compared)),
             compared.ours.map_or_else(dash, value),
             published(compared),
             compared.error().map_or_else(dash, percent),
             compared.band.as_ref().map_or_else(dash, band),
-            match (outside, limit) {
-                (Some(limit), _) => format!("OUTSIDE {} %", number(limit * 100.0)),
-                (None, Some(limit)) if !compared.is_within(limit) => "explained".to_owned(),
-                _ => String::new(),
+            match (is_off, is_explained) {
+                (true, false) => "OUTSIDE".to_owned(),
+                (true, true) => "explained".to_owned(),
+                (false, _) => String::new(),
             },
         ]);
     }
