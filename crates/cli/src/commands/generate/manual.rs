@@ -127,7 +127,7 @@ fn escaped(text: &str) -> String {
 const VARIABLES: [(&[&str], &str, &str); 11] = [
     (&[], "NO_COLOR", "If set and not empty, nothing is coloured, unless --color=always."),
     (&[], "TERM", "If it is dumb, nothing is coloured."),
-    (&[], "COLUMNS", "The characters per line, where no terminal knows them [default: 110]."),
+    (&[], "COLUMNS", "The characters per line, where no terminal knows them [default: 80]."),
     (
         &["apply", "bench", "check", "lab", "map", "plan", "probe", "realign", "reproduce"],
         "TMPDIR",
