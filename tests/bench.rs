@@ -29,6 +29,8 @@ fn shipped() -> Vec<String> {
 #[test]
 fn a_sweep_names_the_aligned_offset_and_what_the_worst_costs() {
     let run = straddle(&["bench", "random-write", "drive:wd10ears"]);
+    let bare = straddle(&["bench", "WD10EARS"]).out;
+    assert_eq!(bare.lines().next(), run.out.lines().next(), "the usual workload, and a drive by its name");
     assert_eq!((run.code, run.err.as_str()), (0, ""));
     let first = run.out.lines().next().unwrap();
     assert!(first.starts_with("All offsets but 0 cost up to 3."), "{first}");

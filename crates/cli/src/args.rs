@@ -105,12 +105,19 @@ pub struct Arguments {
     pub(crate) color: Colour,
 }
 
-/// Returns the words of a command line, with `help COMMAND` as `COMMAND --help`.
+/// Returns the words of a command line, with `help COMMAND` as `COMMAND --help`, and `bench TARGET` as
+/// `bench random-write TARGET`.
 pub fn as_options(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut words: Vec<OsString> = words.collect();
     if words.get(1).is_some_and(|word| word == "help") {
         words.remove(1);
         words.push("--help".into());
+    }
+    if words.get(1).is_some_and(|word| word == "bench")
+        && words.get(2).is_some_and(|word| target::is_target(Path::new(word)))
+        && words.get(3).is_none_or(|word| word.to_string_lossy().starts_with('-'))
+    {
+        words.insert(2, "random-write".into());
     }
     words
 }

@@ -151,6 +151,11 @@ pub(crate) fn device(path: PathBuf) -> PathBuf {
     if is_bare && crate::timeout::is_device(&node) { node } else { path }
 }
 
+/// Whether the word names a modelled drive, or something that exists.
+pub(crate) fn is_target(word: &Path) -> bool {
+    specification(word).is_some() || device(word.to_owned()).exists()
+}
+
 /// Returns a parser for a [`ReadTarget`].
 pub(crate) fn read_targets() -> impl TypedValueParser<Value = ReadTarget> {
     PathBufValueParser::new().map(ReadTarget::parse)

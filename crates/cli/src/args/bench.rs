@@ -19,7 +19,7 @@ const MOST_OFFSETS: usize = 4096;
 /// Examples for `bench --help`.
 const EXAMPLES: &str = "\
 Examples:
-  straddle bench random-write wd10ears    # a modelled drive, offsets 0 to 7
+  straddle bench wd10ears                 # random-write on a modelled drive
   straddle bench random-write wd10ears --sync flush   # each write flushed
   straddle bench strided-write wd10ears,jumper=on     # offset 7 is aligned now
   straddle bench sequential-write dell-6tb-7200-512e --offsets 0,4
@@ -36,7 +36,7 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = format!("{EXAMPLES}\n\n{}", exit::help(exit::OF_WORK)))]
 pub(crate) struct BenchArguments {
-    /// Workload to run.
+    /// Workload to run; 'bench TARGET' runs random-write.
     #[arg(value_name = "WORKLOAD", value_parser = patterns(), required_unless_present_any = ["restore", "import_fio"])]
     pub(crate) workload: Option<Pattern>,
 
