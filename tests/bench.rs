@@ -29,14 +29,16 @@ fn shipped() -> Vec<String> {
 #[test]
 fn a_sweep_names_the_aligned_offset_and_what_the_worst_costs() {
     let run = straddle(&["bench", "random-write", "drive:wd10ears"]);
+    let misspelt = straddle(&["bench", "random-write", "wd10eras"]);
+    assert!(misspelt.code == 2 && misspelt.err.contains("did you mean wd10ears?"), "{}", misspelt.err);
     let bare = straddle(&["bench", "WD10EARS"]).out;
     assert_eq!(bare.lines().next(), run.out.lines().next(), "the usual workload, and a drive by its name");
     assert_eq!((run.code, run.err.as_str()), (0, ""));
     let first = run.out.lines().next().unwrap();
-    assert!(first.starts_with("All offsets but 0 cost up to 3."), "{first}");
+    assert!(first.starts_with("Every offset but 0 costs more, up to 3."), "{first}");
     assert!(first.contains(" times offset 0: ") && first.contains(" s, not "), "{first}");
     for part in
-        ["random-write: 1000 4096-byte writes", "seed the offset", "Western Digital", "drive:wd10ears"]
+        ["random-write: 1000 4096-byte writes", "seeded with the offset", "Western Digital", "drive:wd10ears"]
     {
         assert!(run.out.contains(part), "{part}: {}", run.out);
     }

@@ -361,7 +361,7 @@ pub(crate) struct CheckArguments {
     #[arg(long)]
     pub(crate) no_wake: bool,
 
-    /// Report only these findings, separated by commas.
+    /// Report only findings with these codes, separated by commas.
     ///
     /// The status and exit status reflect only the reported findings. Verdicts on partitions and unreadable data
     /// (S081) are always reported.

@@ -163,7 +163,22 @@ pub(crate) fn read_targets() -> impl TypedValueParser<Value = ReadTarget> {
 
 /// Returns a parser for a [`TargetSpec`] that completes to the shipped drives.
 pub(crate) fn targets() -> impl TypedValueParser<Value = TargetSpec> {
-    Local(Names).try_map(|text| TargetSpec::parse(PathBuf::from(text)).map_err(|error| shown(&error)))
+    Local(Names).try_map(|text| {
+        let path = PathBuf::from(text);
+        match misspelt(&path) {
+            Some(drive) => Err(format!("no file and no drive has this name: did you mean {drive}?")),
+            None => TargetSpec::parse(path).map_err(|error| shown(&error)),
+        }
+    })
+}
+
+/// How alike a name and a drive's are at least, of 1, for the name to be a misspelt one.
+const ALIKE: f64 = 0.9;
+
+/// Returns the modelled drive that a name is like, if nothing has the name itself.
+fn misspelt(path: &Path) -> Option<&'static str> {
+    let name = path.file_name().filter(|name| *name == path.as_os_str() && !is_target(path))?.to_str()?;
+    Profile::names().find(|drive| strsim::jaro_winkler(&name.to_lowercase(), drive) >= ALIKE)
 }
 
 /// Returns a parser for a disk or an image of this machine.

@@ -419,8 +419,7 @@ impl<'a> Draft<'a> {
                 let is_small = span_of(entry, block).is_some_and(|span| span.len() <= least);
                 if is_small {
                     notes.push(format!(
-                        "partition {number}: FAT32 on {block}-byte sectors needs more than {least}, and \
-                         firmware is required to read only FAT32"
+                        "partition {number}: FAT32 on {block}-byte sectors needs more than {least}, and FAT32 is the only kind that firmware must be able to read"
                     ));
                 }
                 if entry.fs.as_deref().is_some_and(|fs| !matches!(fs, "vfat" | "fat32")) {

@@ -41,8 +41,7 @@ straddle_units::error_kind! {
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum LineError {
     #[error(
-        "unknown trace format: the first line is neither a CSV header (time, op, offset, length) nor one \
-         of a format that --format lists; for another table, give its columns with --columns"
+        "unknown trace format: the first line is neither a CSV header (time, op, offset, length) nor a line of any format in --format; for another table, give its columns with --columns"
     )]
     Unknown,
     #[error("it is not in the format {format}")]

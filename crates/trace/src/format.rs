@@ -154,7 +154,7 @@ formats! {
     Blktrace, "blktrace": "blktrace's binary files, merged by time";
 
     /// Apache Parquet, with the columns of the CSV format.
-    Parquet, "parquet": "Apache Parquet, with the columns of CSV";
+    Parquet, "parquet": "Apache Parquet, with the same columns as csv";
 }
 
 impl Format {

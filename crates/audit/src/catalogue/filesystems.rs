@@ -95,7 +95,7 @@ pub(super) const ASHIFT_SMALL: Definition = Definition {
     what: "The vdev's ashift is smaller than the physical sector or indirection unit.",
     why: "ZFS derives the ashift from what the drive reports when the vdev is created, and it cannot be \
           changed afterwards.",
-    cost: "Every small record is a read-modify-write. From ashift 12 on it is only advice: blocks of 4 KiB \
+    cost: "Every small record is a read-modify-write. With ashift 12 or more it is only advice: blocks of 4 KiB \
            cost the same as in any other file system on this drive.",
     fix: "Recreate the pool with -o ashift=12 (4 KiB), 13 (8 KiB) or 14 (16 KiB).",
     sources: &["zpoolprops(7), ashift", "OpenZFS issues 287 and 289"],

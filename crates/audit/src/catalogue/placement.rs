@@ -8,8 +8,7 @@ pub(super) const START_STRADDLES: Definition = Definition {
     kind: Kind::Alignment,
     about: About::Placement,
     title: "start straddles a physical sector",
-    what: "The partition does not start on a physical sector, and no layer in it makes up for that. It is \
-           a warning if the drive's sectors are in doubt: an ATA hard disk of 160 GB or more that reports \
+    what: "The partition does not start on a physical sector, and no layer in it makes up for that. The finding is only a warning if the drive's sectors are in doubt: an ATA hard disk of 160 GB or more that reports \
            512-byte physical sectors and has a partition at sector 63. Many disks of 2010 to 2013 reported \
            512 and had 4096, and not all of them are known; straddle probe finds out, or --assume decides. \
            It is also a warning if sectors are larger than 4 KiB: a block of 4 KiB is a read-modify-write \
@@ -19,8 +18,7 @@ pub(super) const START_STRADDLES: Definition = Definition {
           a physical sector, every block has one part in one sector and the rest in the next. A drive can \
           only write whole sectors, so for each block it must read both, modify a part of each, and write \
           both back. The check takes the device's alignment offset into account, so it is also right for a \
-          drive whose first address is inside a physical sector. LVM and cryptsetup make up for a start \
-          that the kernel reports as misaligned; if all data is aligned as a result, that is S056.",
+          drive whose first address is inside a physical sector. LVM and cryptsetup shift their data to compensate for a misaligned start that the kernel reports; if all data is aligned then, S056 is reported instead.",
     cost: "Small writes: in published tests they take about 3 times as long on 5400 and 7200 rpm 512e \
            disks, and 62 times in the worst one (WD20EARS, 4 KiB writes at every 16 KiB: 19.5 s against \
            1217 s). Reads cost little. It costs nothing, and is only advice, in partitions that only an \

@@ -182,7 +182,7 @@ pub(crate) struct RealArguments {
     #[arg(long, conflicts_with_all = ["workload", "target"])]
     pub(crate) restore: bool,
 
-    /// With --restore: also restore bytes that have changed since then.
+    /// With --restore: also overwrite bytes that changed after they were saved.
     #[arg(long, requires = "restore")]
     pub(crate) force: bool,
 

@@ -265,7 +265,7 @@ pub(crate) struct UndoArguments {
     #[arg(long, value_name = "FORMAT", value_parser = <straddle_device::image::Format as std::str::FromStr>::from_str)]
     pub(crate) format: Option<straddle_device::image::Format>,
 
-    /// Path of the disk when the backup was made, if it was renamed since and has no serial number.
+    /// Path of the disk when the backup was made, if it has been renamed since and has no serial number.
     #[arg(long, value_name = "PATH", value_hint = clap::ValueHint::FilePath, value_parser = local_targets())]
     pub(crate) was: Option<PathBuf>,
 

@@ -401,7 +401,7 @@ pub(super) fn extended_entry(number: u32, start: Lba, sectors: LbaCount, kind: O
 /// Refuses more than one part with the rest, and percentages that add up to more than 100.
 pub(super) fn check_percents(parts: &[Part]) -> Result<(), PlanError> {
     if parts.iter().filter(|part| part.size == Size::Rest).count() > 1 {
-        return Err(PlanError::Contradiction("only one partition can have size=rest".to_owned()));
+        return Err(PlanError::Contradiction("only one partition can be 'rest'".to_owned()));
     }
     let percent = |part: &Part| if let Size::Percent(percent) = part.size { u64::from(percent) } else { 0 };
     match parts.iter().map(percent).sum::<u64>() {

@@ -102,14 +102,26 @@ impl Job {
         for one in &parts.moves {
             let numbers = [one.from.start().get(), one.from.len().get(), one.to.get()];
             if numbers.iter().any(|bytes| !ByteCount::new(*bytes).is_multiple_of(sector)) {
-                return refuse(format!("{one:?} does not count in sectors of {SECTOR} bytes"));
+                return refuse(format!(
+                    "the move from byte {} to byte {} is not in whole {SECTOR}-byte sectors",
+                    one.from.start(),
+                    one.to
+                ));
             }
             if one.from.is_empty() || one.from.start() == one.to {
-                return refuse(format!("{one:?} moves nothing"));
+                return refuse(format!(
+                    "the move of {} from byte {} moves nothing",
+                    one.from.len(),
+                    one.from.start()
+                ));
             }
             let disk = Span::first(parts.size);
             if !one.destination().is_some_and(|to| disk.contains(to)) || !disk.contains(one.from) {
-                return refuse(format!("{one:?} reaches beyond the disk"));
+                return refuse(format!(
+                    "the move from byte {} to byte {} passes the end",
+                    one.from.start(),
+                    one.to
+                ));
             }
         }
         simulate(&parts.moves)?;

@@ -100,7 +100,10 @@ fn images(folder: &Path, is_quiet: bool) -> Vec<Subject> {
     let (images, others): (Vec<PathBuf>, Vec<PathBuf>) =
         files.into_iter().partition(|path| is_named_as_image(path) && !is_hidden(path));
     if images.is_empty() && unlisted.is_empty() {
-        return vec![failed(folder, "no file in it is named as an image, such as disk.img".to_owned())];
+        return vec![failed(
+            folder,
+            "no file in this folder has an image's name (such as disk.img)".to_owned(),
+        )];
     }
     if !others.is_empty() && !is_quiet {
         let others = output::plural(others.len(), "other file");

@@ -142,9 +142,10 @@ fn described(bench: &Bench<'_>) -> String {
         // Only a model gets the blocks of the published program.
         (Some(_), Clock::Wall) => text += " at random places",
         (Some(_), Clock::Virtual) => {
-            let seed = seed.map_or_else(|| "the offset".to_owned(), |seed| seed.to_string());
+            let seed =
+                seed.map_or_else(|| "seeded with the offset".to_owned(), |seed| format!("seed {seed}"));
             let blocks = workload.blocks(bench.capacity).unwrap_or(0);
-            let _ = write!(text, ", block = random() % {blocks}, seed {seed}");
+            let _ = write!(text, ", block = random() % {blocks}, {seed}");
         }
     }
     match sync.unwrap_or_default() {
@@ -399,7 +400,7 @@ mod tests {
     #[test]
     fn others_that_are_alike_are_listed_together() {
         let alike = rendered(MILLISECOND, &[0, 1, 2], 110);
-        let sentence = "All offsets but 0 cost up to 3.00 times offset 0: 3.00 s, not 1.00 s.";
+        let sentence = "Every offset but 0 costs more, up to 3.00 times offset 0: 3.00 s, not 1.00 s.";
         assert!(alike.starts_with(&format!("{sentence}\n")), "{alike}");
     }
 

@@ -85,12 +85,9 @@ fn status(audited: &Examined) -> Status {
 /// nothing, and what follows from another finding here, is only counted.
 fn findings(audited: &Examined, verbose: bool) -> String {
     let mut listed: Vec<Listed<'_>> = audited.reported().collect();
-    // Damage before misalignment, which can be fixed only afterwards, and commands before a reference to them.
-    listed.sort_by_key(|(finding, _)| {
-        let has_commands = finding.fix.as_ref().is_some_and(|fix| !fix.commands.is_empty());
-        (Reverse(finding.severity), finding.rule.kind == Kind::Alignment, !has_commands)
-    });
+    listed.sort_by_key(|(finding, _)| rank(finding));
     let all = listed.len();
+    let first = listed.first().map(|(finding, _)| *finding);
     if !verbose {
         listed.retain(|(finding, _)| !is_note(finding));
     }
@@ -103,13 +100,12 @@ fn findings(audited: &Examined, verbose: bool) -> String {
         listed = rest;
     }
     let notes = all - audited.reported().filter(|(finding, _)| !is_note(finding)).count();
-    let why = audited.reported().map(|(finding, _)| finding).max_by_key(|finding| finding.severity);
     let hidden = if verbose || notes == 0 {
         String::new()
     } else {
         format!("{} not shown (-v).  ", plural(notes, "note"))
     };
-    if let Some(worst) = why {
+    if let Some(worst) = first {
         let _ = writeln!(
             text,
             "\n  {}",
@@ -117,6 +113,13 @@ fn findings(audited: &Examined, verbose: bool) -> String {
         );
     }
     text
+}
+
+/// The order of findings: damage before misalignment, which can be fixed only afterwards, and commands before a
+/// reference to them.
+fn rank(finding: &Finding) -> (Reverse<Severity>, bool, bool) {
+    let has_commands = finding.fix.as_ref().is_some_and(|fix| !fix.commands.is_empty());
+    (Reverse(finding.severity), finding.rule.kind == Kind::Alignment, !has_commands)
 }
 
 /// Whether a finding is only counted: nothing is to be done about it, or it is done with another one.
@@ -143,9 +146,10 @@ fn verdict(audited: &Examined, verbose: bool) -> String {
             (0, None) => ("aligned", String::new()),
             (count, None) => ("aligned", format!(": {}", plural(count, "partition"))),
         },
-        Status::Blank => ("blank", ": no table, no known contents".to_owned()),
+        Status::Blank => ("blank", ": no table and no contents".to_owned()),
         Status::NotJudged | Status::Failed => {
-            (status.word(), format!(": {}", judgement.not_judged().unwrap_or_default()))
+            let why = judgement.not_judged().unwrap_or_default();
+            (status.word(), format!(": {why} (--allow-unknown accepts that)"))
         }
         Status::Warning | Status::Error => worst(audited),
     };
@@ -199,7 +203,7 @@ fn worst(audited: &Examined) -> (&'static str, String) {
         );
     }
     let word = if severity == Severity::Error { "ERROR" } else { "WARNING" };
-    let of = listed().filter(|f| f.severity == severity).min_by_key(|f| f.rule.kind == Kind::Alignment);
+    let of = listed().filter(|f| f.severity == severity).min_by_key(|f| rank(f));
     let what = of.map_or_else(
         // It is reported at another target.
         || audited.kinds().iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),

@@ -25,7 +25,10 @@ pub(crate) fn plan(planned: &Planned, saved: Option<&Path>, explain: bool) -> St
         None => next_step(SAVE_FIRST, &format!("straddle apply FILE --write {operand}")),
     };
     let _ = write!(text, "\n{}\n{}\n", pictures(plan), table(plan));
-    let _ = writeln!(text, "{}", wrap_after(&grain(plan, explain), "  ", "    "));
+    let is_placed = |entry: &Entry| matches!(entry.change, Change::New | Change::Moved { .. });
+    if plan.table.partitions.iter().any(is_placed) {
+        let _ = writeln!(text, "{}", wrap_after(&grain(plan, explain), "  ", "    "));
+    }
     if explain {
         text.push_str(&explanation(planned));
     }

@@ -11,7 +11,7 @@ use super::wrap;
 fn sourced<T: Copy + PartialEq>(figure: &Figure<T>, value: impl Fn(T) -> String) -> String {
     let mut text = format!("{} [{}", value(figure.value()), figure.source());
     if *figure.source() == Source::Assumed {
-        text += "; --assume says otherwise";
+        text += "; --assume changes it";
     }
     let others: Vec<String> =
         figure.disagreeing().map(|claim| format!("{} says {}", claim.source, value(claim.value))).collect();
