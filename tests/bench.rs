@@ -9,6 +9,7 @@
 use crate::tools;
 
 use std::fs;
+use std::process::Command;
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -127,22 +128,27 @@ fn a_slow_rate_has_its_digits() {
     // 512 bytes with a flush each: some 40 a second.
     let slow =
         ["bench", "random-write", "drive:wd10ears", "--size", "512", "--sync", "flush", "--count", "100"];
-    let heading = |run: &tools::Run| run.out.lines().find(|line| line.contains("OFFSET")).unwrap().to_owned();
-    let run = straddle(&[&slow[..], &["--offsets", "1"]].concat());
-    assert!(heading(&run).contains("KiB/s") && !heading(&run).contains("MB/s"), "{}", run.out);
-    let row = run.out.lines().find(|line| line.starts_with(' ') && line.trim().starts_with("1 ")).unwrap();
+    // There is room for all columns.
+    let wide = |words: &[&str]| {
+        let mut command = Command::new(tools::STRADDLE);
+        tools::text(&command.args(words).env("COLUMNS", "110").output().unwrap().stdout)
+    };
+    let heading = |out: &str| out.lines().find(|line| line.contains("OFFSET")).unwrap().to_owned();
+    let run = wide(&[&slow[..], &["--offsets", "1"]].concat());
+    assert!(heading(&run).contains("KiB/s") && !heading(&run).contains("MB/s"), "{run}");
+    let row = run.lines().find(|line| line.starts_with(' ') && line.trim().starts_with("1 ")).unwrap();
     let numbers: Vec<f64> = row.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     // 512 bytes are half a KiB: the rate is half of the IOPS.
     let is_half = |rate: &&f64| **rate > 1.0 && numbers.iter().any(|iops| (iops / 2.0 - **rate).abs() < 0.1);
     assert!(numbers.iter().any(|rate| is_half(&rate)), "{row}");
-    let fast = straddle(&["bench", "sequential-read", "drive:wd10ears", "--offsets", "1", "--time", "1"]);
-    assert!(heading(&fast).contains("MB/s"), "{}", fast.out);
+    let fast = wide(&["bench", "sequential-read", "drive:wd10ears", "--offsets", "1", "--time", "1"]);
+    assert!(heading(&fast).contains("MB/s"), "{fast}");
 }
 
 #[test]
 fn runs_that_end_after_a_time_are_compared_by_their_requests() {
     let run = straddle(&["bench", "random-write", "drive:wd10ears", "--offsets", "0,1", "--time", "1"]);
-    let out = run.out.replace('\n', " ");
+    let out = tools::flat(&run.out);
     let sentence = out.split_once(" OFFSET ").unwrap().0;
     assert!(sentence.starts_with("Offset 1 costs "), "{sentence}");
     assert_eq!(sentence.matches(" ms a request").count(), 2, "{sentence}");

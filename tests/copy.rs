@@ -72,7 +72,7 @@ fn a_disk_from_sector_63_is_copied_to_a_new_image() {
     let folder = dir.path();
     let (status, text) = straddle(folder, &PLAN);
     assert_eq!(status, 0, "{text}");
-    assert!(text.contains("identities are kept"), "{text}");
+    assert!(text.contains("UUIDs are kept"), "{text}");
     assert!(!folder.join("new.img").exists(), "a plan writes nothing");
     let (status, text) = straddle(folder, &APPLY);
     assert_eq!(status, 0, "{text}");

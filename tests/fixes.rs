@@ -105,7 +105,8 @@ fn is_announced(fix: &Fix, screen: &str) {
     let at = screen
         .find(&fix.line.replace('\n', "\n    "))
         .unwrap_or_else(|| panic!("{fix:?} is not in\n{screen}"));
-    let block = screen[..at].rfind("fix: ").map(|from| &screen[from..at]).unwrap();
+    let block =
+        screen[..at].rfind("Fix: ").max(screen[..at].rfind("Or: ")).map(|from| &screen[from..at]).unwrap();
     let announced = block.split_whitespace().collect::<Vec<_>>().join(" ");
     match fix.risk.as_str() {
         "destroys" => {
@@ -135,7 +136,7 @@ fn stored(dir: &Dir, image: &Path, report: &Value) -> Vec<Contents> {
 /// The text output of `check`.
 fn screen(target: &Path, args: &[&str]) -> String {
     let mut command = Command::new(STRADDLE);
-    tools::text(&tools::output(command.arg("check").args(args).arg(target), "").stdout)
+    tools::text(&tools::output(command.args(["check", "--verbose"]).args(args).arg(target), "").stdout)
 }
 
 /// Runs every fix for `image`, each on a separate copy, and returns the command lines.

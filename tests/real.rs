@@ -46,7 +46,7 @@ fn a_file_that_is_not_there_is_made_and_removed() {
     ];
     let output = straddle(&arguments, dir.path());
     assert!(output.status.success(), "{}", text(&output.stderr));
-    let transcript = text(&output.stdout);
+    let transcript = tools::flat(&text(&output.stdout));
     assert!(transcript.contains("removed afterwards") && transcript.contains("page cache"), "{transcript}");
     assert!(!target.exists());
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is left");

@@ -62,7 +62,7 @@ cp disk/image live/image
 const PLACES: [(&str, Option<&str>); 4] = [
     ("memory", Some("would be in memory only (tmpfs)")),
     ("live", Some("would be in memory only (overlay on tmpfs)")),
-    ("hidden", Some("may be in memory only (an overlay whose upper layer is not found)")),
+    ("hidden", Some("may be in memory only (an overlay whose upper layer cannot be found)")),
     ("lasting", None),
 ];
 
@@ -140,7 +140,7 @@ fn every_command_says_that_what_a_power_failure_needs_is_in_memory() {
             assert_eq!(warnings, usize::from(expected.is_some()), "{words:?} {place}: {said}");
             if let Some(expected) = expected {
                 let begin = format!("warning: {file}: the {what} {expected}");
-                let end = format!("), and lost in a power failure or a restart: name {instead}");
+                let end = format!("), and lost in a power failure or a restart: give {instead}");
                 assert!(said.contains(&begin) && said.contains(&end), "{words:?} {place}: {said}");
             }
         }

@@ -59,25 +59,25 @@ fn a_new_table_is_not_written_over_contents_of_partitions() {
     let (to_the_end, gpt) = ("start=2048, type=83\\n", "--table gpt --part rest");
     let at_the_start = "grain: 512\\nstart=1, size=100000, type=83\\n";
     let cases = [
-        (at_the_start, "mkfs.ext2 -q -b 1024 p", (1, 100_000), gpt, "partition 1 (ext2) has byte 1024"),
-        (at_the_start, "mkswap -q p", (1, 100_000), gpt, "partition 1 (swap) has byte 1024"),
-        (at_the_start, random, (1, 100_000), gpt, "partition 1 (no known content) has byte 1024"),
-        (to_the_end, "mkfs.ext4 -q -b 4096 p", (2048, last), gpt, "partition 1 (ext4) has byte 67091968"),
+        (at_the_start, "mkfs.ext2 -q -b 1024 p", (1, 100_000), gpt, "byte 1024 of partition 1 (ext2)"),
+        (at_the_start, "mkswap -q p", (1, 100_000), gpt, "byte 1024 of partition 1 (swap)"),
+        (at_the_start, random, (1, 100_000), gpt, "byte 1024 of partition 1 (no known content)"),
+        (to_the_end, "mkfs.ext4 -q -b 4096 p", (2048, last), gpt, "byte 67091968 of partition 1 (ext4)"),
         (
             to_the_end,
             "mkntfs -F -q -s 512 -p 2048 -H 255 -S 63 p >/dev/null 2>&1",
             (2048, last),
             gpt,
-            "partition 1 (ntfs) has byte 67091968",
+            "byte 67091968 of partition 1 (ntfs)",
         ),
-        (to_the_end, "mkswap -q p", (2048, last), gpt, "partition 1 (swap) has byte 67091968"),
-        (to_the_end, random, (2048, last), gpt, "partition 1 (no known content) has byte 67091968"),
+        (to_the_end, "mkswap -q p", (2048, last), gpt, "byte 67091968 of partition 1 (swap)"),
+        (to_the_end, random, (2048, last), gpt, "byte 67091968 of partition 1 (no known content)"),
         (
             "label: gpt\\nstart=2048, size=100000\\n",
             "mkntfs -F -q -s 512 -p 2048 -H 255 -S 63 p >/dev/null 2>&1",
             (2048, 100_000),
             "--table mbr --part rest,role=logical",
-            "partition 1 (ntfs) has byte 1048576",
+            "byte 1048576 of partition 1 (ntfs)",
         ),
     ];
     for (table, make, place, wanted, says) in cases {
@@ -172,7 +172,10 @@ fn contents_on_a_gib_are_found_in_a_large_space() {
         );
         shell(&make, dir.path());
         let (code, said) = run(&dir, "plan disk --add rest");
-        assert!(code == 4 && said.contains(&format!("byte {} is unallocated", mib << 20)), "{mib}: {said}");
+        assert!(
+            code == 4 && said.contains(&format!("at byte {}, which is in no partition", mib << 20)),
+            "{mib}: {said}"
+        );
         assert_eq!(run(&dir, "plan disk --add 4GiB").0, 0, "{mib}");
     }
 }
@@ -221,7 +224,7 @@ fn a_stray_byte_is_no_want_of_room() {
         shell("printf X | dd of=disk bs=1 seek=$((40063 * 512)) conv=notrunc status=none", dir.path());
         let (code, said) = run(&dir, "realign disk");
         assert!(
-            code == 4 && said.contains("byte 20512256 is unallocated") && said.contains("--wipe"),
+            code == 4 && said.contains("at byte 20512256 that is in no partition") && said.contains("--wipe"),
             "{said}"
         );
         assert!(!said.contains("shrink") && !said.contains("--to"), "{said}");

@@ -329,7 +329,8 @@ fn straddling(place: &FileSystemPlace<'_>, page: ByteCount) -> Vec<String> {
                 size.get()
             ));
         } else if !past.is_multiple_of(page.min(size)) {
-            reasons.push(format!("the file system is {} bytes past a {name} boundary", past.get()));
+            let article = if name.starts_with('i') { "an" } else { "a" };
+            reasons.push(format!("the file system is {} bytes past {article} {name} boundary", past.get()));
         }
     }
     reasons

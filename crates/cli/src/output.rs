@@ -96,15 +96,10 @@ pub fn printable_lines(text: &str) -> String {
     text.lines().map(printable).collect::<Vec<_>>().join("\n")
 }
 
-/// Prints a message to stderr. If that fails, the exit code has to suffice.
+/// Prints a message to stderr, not wrapped: a command in it is meant to be pasted. If that fails, the exit code has to
+/// suffice.
 pub fn complain(message: &str) {
-    // Wrap only the first line: a command is on a line of its own and stays whole.
-    let whole = format!("straddle: {}", printable_lines(message));
-    let width = width_of(io::stderr());
-    let (first, rest) = whole.split_at(whole.find('\n').unwrap_or(whole.len()));
-    let first =
-        width.map_or_else(|| first.to_owned(), |width| crate::view::text::wrap_to(width, first, "", "  "));
-    let _ = writeln!(io::stderr(), "{first}{rest}");
+    let _ = writeln!(io::stderr(), "straddle: {}", printable_lines(message));
 }
 
 /// Escapes hidden characters in JSON. Outside of strings JSON has none except line feeds.

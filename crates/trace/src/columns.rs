@@ -344,7 +344,7 @@ mod tests {
             ("time", "not of the form"),
             ("time=", "not of the form"),
             ("offset=0", "not of the form"),
-            ("speed=a", "no quantity \"speed\""),
+            ("speed=a", "unknown quantity \"speed\""),
             ("time=a:hours", "not a unit of time"),
             ("offset=a:0", "not a unit of offset"),
             ("op=a:1", "not a unit of op"),

@@ -41,7 +41,8 @@ pub(crate) struct SimArguments {
     #[arg(long, value_name = "NAME", value_parser = drives(), hide_possible_values = true)]
     pub(crate) drive: Drive,
 
-    /// Add this to every offset, as in a partition that starts there: bytes (31KiB), or sectors of 512 bytes (63s).
+    /// Add this to every offset, as in a partition that starts there (--started-at is the same): bytes (31KiB), or
+    /// sectors of 512 bytes (63s).
     /// Each of several values, separated by commas, is run on a fresh drive.
     #[arg(long, visible_alias = "started-at", value_name = "PLACE", value_delimiter = ',', value_parser = place)]
     pub(crate) shift: Vec<ByteCount>,

@@ -194,7 +194,8 @@ fn explain_rmw(arguments: &RmwArguments) -> Result<Exit> {
         let line = format!("merged into one by a cache: {}", describe(count.merged));
         writeln!(out, "{}", drawn_after(&line, merged))?;
     }
-    writeln!(out, "\n| is the start of a physical sector, # an eighth of one that is written.")?;
+    let legend = "| is the start of a physical sector, # an eighth of one that is written.";
+    writeln!(out, "\n{}", text::wrap(legend, ""))?;
     out.flush()?;
     Ok(Exit::Success)
 }

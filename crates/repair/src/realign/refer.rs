@@ -112,7 +112,7 @@ impl Reference {
             ),
             Self::WindowsVolume => Some(
                 "Windows identifies volumes of an MBR disk by their start: reassign drive letters and \
-                 rebuild the boot configuration (bootrec /rebuildbcd)",
+                 rebuild the boot configuration (bootrec /rebuildbcd; before Windows Vista, fixboot)",
             ),
             Self::Lilo => Some(
                 "LILO lists the sectors of kernels: run lilo again from a rescue system before the next \

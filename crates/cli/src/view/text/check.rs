@@ -9,7 +9,7 @@ use straddle_audit::{Code, Finding, Kind, Reason, Reported, Severity, Subject};
 use straddle_device::Traffic;
 use straddle_device::identify::RotationRate;
 use straddle_device::topology::{Guest, SectorFormat, Sectors, Source};
-use straddle_layout::{Problem, Stack, TableKind};
+use straddle_layout::{Problem, Role, Stack, TableKind};
 use straddle_units::ByteCount;
 use textwrap::core::display_width;
 
@@ -43,7 +43,8 @@ pub(crate) fn lines(audited: &Examined) -> String {
 pub(crate) fn target(audited: &Examined, verbose: bool) -> String {
     let verdict = verdict(audited, verbose);
     let is_fine = matches!(status(audited), Status::Ok | Status::Blank | Status::Advice);
-    let is_short = is_fine && !verbose && !is_filtered(audited);
+    let is_short =
+        is_fine && !verbose && !is_filtered(audited) && audited.reported().all(|(f, _)| is_note(f));
     let mut text = heading(audited, verbose, !is_short);
     if is_short {
         let line = format!("{}: {verdict}\n", text.trim_end());
@@ -124,7 +125,9 @@ fn rank(finding: &Finding) -> (Reverse<Severity>, bool, bool) {
 
 /// Whether a finding is only counted: nothing is to be done about it, or it is done with another one.
 fn is_note(finding: &Finding) -> bool {
-    finding.severity == Severity::Advice || finding.follows.iter().any(|cause| cause.target.is_none())
+    // Whether pages are written atomically was asked for.
+    let is_advice = finding.severity == Severity::Advice && finding.rule.code != Code::S067;
+    is_advice || finding.follows.iter().any(|cause| cause.target.is_none())
 }
 
 /// Returns the verdict in a sentence: what is wrong, and where.
@@ -137,11 +140,14 @@ fn verdict(audited: &Examined, verbose: bool) -> String {
         Status::Error | Status::NotJudged | Status::Failed => style::ERROR,
     };
     let (word, rest) = match status {
+        Status::Ok | Status::Advice if audited.is_unread() => {
+            ("not read", ": aligned, as far as the kernel shows its layout".to_owned())
+        }
         Status::Ok | Status::Advice => match (audited.in_table(), audited.nothing_to_judge()) {
             // The findings that remain say nothing about alignment.
             _ if is_filtered(audited) => ("nothing to report", String::new()),
             (_, Some(why)) => {
-                ("nothing to check", format!(": {}", why.trim_start_matches("nothing to judge: ")))
+                ("nothing to check", format!(": {}", why.trim_start_matches("nothing to check: ")))
             }
             (0, None) => ("aligned", String::new()),
             (count, None) => ("aligned", format!(": {}", plural(count, "partition"))),
@@ -177,30 +183,44 @@ fn is_filtered(audited: &Examined) -> bool {
     left_out(audited) > 0 || audited.ignored().next().is_some()
 }
 
+/// The most partitions that the verdict lists by number.
+const LISTED: usize = 8;
+
+/// Returns what is misaligned with findings of this severity: partitions, or a layer without a partition.
+fn misaligned(audited: &Examined, severity: Severity) -> Option<String> {
+    let of = |number| audited.judgement().partition(number).and_then(|of| of.misaligned);
+    let partitions = audited.stack().partitions.iter();
+    let partitions: Vec<u32> = partitions.filter(|p| p.role != Role::Extended).map(|p| p.number).collect();
+    let numbers: Vec<u32> =
+        partitions.iter().copied().filter(|number| of(*number) == Some(severity)).collect();
+    let count = partitions.len();
+    Some(match numbers.as_slice() {
+        [] => {
+            let is_placed = |f: &&Finding| f.miss.is_some() || !f.layer.is_empty();
+            let mut listed = audited.reported().map(|(finding, _)| finding);
+            place(listed.find(|f| f.misaligns() && (is_placed(f) || f.rule.code == Code::S020))?)
+        }
+        [one] => format!("partition {one} of {count}"),
+        [..] if numbers.len() > LISTED => format!("{} of {count} partitions", numbers.len()),
+        [first @ .., last] => {
+            let first: Vec<String> = first.iter().map(u32::to_string).collect();
+            format!("partitions {} and {last} of {count}", first.join(", "))
+        }
+    })
+}
+
 /// Returns the word for the worst findings, and what follows it: the partitions whose data are misaligned
 /// and what that costs, or else what the first of the worst findings is.
 fn worst(audited: &Examined) -> (&'static str, String) {
     let judgement = audited.judgement();
     let listed = || audited.reported().map(|(finding, _)| finding).filter(|f| f.severity > Severity::Advice);
     let severity = if judgement.status() == Status::Error { Severity::Error } else { Severity::Warning };
-    if judgement.misaligned() == Some(severity) && audited.kinds() == [Kind::Alignment] {
-        let is_misaligned =
-            |number: &u32| judgement.partition(*number).is_some_and(|of| of.misaligned == Some(severity));
-        let numbers: Vec<u32> =
-            audited.stack().partitions.iter().map(|p| p.number).filter(is_misaligned).collect();
-        let place = match numbers.as_slice() {
-            [] => listed().find(|f| f.misaligns()).map(place).unwrap_or_default(),
-            [one] => format!("partition {one} of {}", audited.in_table()),
-            [first @ .., last] => {
-                let first: Vec<String> = first.iter().map(u32::to_string).collect();
-                format!("partitions {} and {last} of {}", first.join(", "), audited.in_table())
-            }
-        };
+    if audited.kinds() == [Kind::Alignment]
+        && let Some(place) = misaligned(audited, severity)
+    {
         let cost = listed().filter(|f| f.misaligns()).find_map(|f| consequence(audited, f));
-        return (
-            "MISALIGNED",
-            format!(": {place}{}", cost.map(|cost| format!("; {cost}")).unwrap_or_default()),
-        );
+        let cost = cost.map(|cost| format!("; {cost}")).unwrap_or_default();
+        return ("MISALIGNED", format!(": {place}{cost}"));
     }
     let word = if severity == Severity::Error { "ERROR" } else { "WARNING" };
     let of = listed().filter(|f| f.severity == severity).min_by_key(|f| rank(f));

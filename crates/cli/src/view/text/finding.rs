@@ -163,7 +163,10 @@ fn fix_text(word: &str, fix: &Fix) -> String {
     let before: Vec<&str> = fix.warning().into_iter().chain(fix.caution.as_deref()).collect();
     let aside = if before.is_empty() { String::new() } else { format!(" ({})", before.join("; ")) };
     let end = if fix.commands.is_empty() { "" } else { ":" };
-    let line = format!("{word}: {}{aside}{end}", printable(&fix.summary));
+    let line = format!(
+        "{word}: {}{aside}{end}",
+        printable(fix.summary.strip_prefix("fix ").unwrap_or(&fix.summary))
+    );
     let mut text = format!("{}\n", wrap_after(&printable(&line), "  ", "    "));
     for command in &fix.commands {
         let _ = writeln!(text, "    {}", paint(style::HEADING, &printable(&command.line)));

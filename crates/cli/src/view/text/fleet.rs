@@ -78,10 +78,7 @@ pub(crate) fn sentences(digest: &Digest<'_>) -> Vec<String> {
         lines.push(format!("{} replaced by later ones of the same hosts.", plural(*replaced, "audit")));
     }
     if *named_by_files > 0 {
-        lines.push(format!(
-            "{} without a name in the audit: named after its file.",
-            plural(*named_by_files, "host")
-        ));
+        lines.push(format!("{} of the audits name no host: their files' names are used.", named_by_files));
     }
     lines
 }

@@ -63,7 +63,7 @@ fn claims<T: Copy + PartialEq>(figure: &Figure<T>, value: impl Fn(T) -> String) 
     figure.others().iter().map(|claim| format!("{} [{}]", value(claim.value), claim.source)).collect()
 }
 
-/// Returns every figure on a line of its own, with all its sources.
+/// Returns every known figure on a line of its own, with all its sources.
 pub(super) fn every_figure(topology: &Topology) -> String {
     let mut text = String::new();
     let mut line = |name: &str, value: String, claims: Vec<String>| {
@@ -88,18 +88,16 @@ pub(super) fn every_figure(topology: &Topology) -> String {
         ("erase block", &topology.erase_block),
     ];
     for (name, figure) in optional {
-        match figure {
-            Some(figure) => line(name, show(figure), sizes(figure)),
-            None => line(name, "not known".to_owned(), Vec::new()),
+        if let Some(figure) = figure {
+            line(name, show(figure), sizes(figure));
         }
     }
     let sizes = |a: AtomicWrites| {
         let (min, max, boundary) = (a.unit_min.get(), a.unit_max.get(), a.boundary.get());
         format!("{min} to {max}, boundary {boundary}")
     };
-    match &topology.atomic {
-        Some(figure) => line("atomic writes", sourced(figure, sizes), claims(figure, sizes)),
-        None => line("atomic writes", "not known".to_owned(), Vec::new()),
+    if let Some(figure) = &topology.atomic {
+        line("atomic writes", sourced(figure, sizes), claims(figure, sizes));
     }
     text
 }

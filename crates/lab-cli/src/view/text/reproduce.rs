@@ -229,6 +229,17 @@ fn is_outside(figure: &Compared, limit: f64) -> bool {
         || is_missed(figure.ratio_error(), figure.is_ratio_explained(limit))
 }
 
+fn is_lab_left_out(reproduced: &ReproducedExperiment) -> bool {
+    reproduced.lab.is_none() && !reproduced.experiment.lab.is_empty()
+}
+
+fn nothing_compared(is_lab_left_out: bool) -> String {
+    match is_lab_left_out {
+        true => "Not compared: the published figures are of the lab, which was not run.".to_owned(),
+        false => "Not compared: no figures were published.".to_owned(),
+    }
+}
+
 /// Returns the verdict on an experiment, in a sentence.
 fn verdict(reproduced: &ReproducedExperiment) -> String {
     let Some(limit) = reproduced.limit() else {
@@ -243,7 +254,7 @@ fn verdict(reproduced: &ReproducedExperiment) -> String {
         outcome.compared.iter().filter_map(move |compared| Some((compared.error()?, name(compared))))
     });
     let worst = models.chain(labs).max_by(|one, other| one.0.abs().total_cmp(&other.0.abs()));
-    let Some((error, what)) = worst else { return "Not compared: no figures were published.".to_owned() };
+    let Some((error, what)) = worst else { return nothing_compared(is_lab_left_out(reproduced)) };
     format!(
         "{within} of {judged} published figures and ratios are within {} %. The largest error is {} ({what}).",
         number(limit * 100.0),
@@ -315,7 +326,7 @@ fn summary(reproduced: &Reproduced) -> String {
     let (judged, within) = reproduced.verdict();
     let verdict = match (reproduced.experiments.iter().any(|experiment| experiment.judged), judged) {
         (false, _) => "Not compared: the published figures are of other drives.".to_owned(),
-        (true, 0) => "Not compared: no figures were published.".to_owned(),
+        (true, 0) => nothing_compared(reproduced.experiments.iter().any(is_lab_left_out)),
         (true, _) => format!("{within} of {judged} published figures and ratios are within their limits."),
     };
     let tally = reproduced.tally();

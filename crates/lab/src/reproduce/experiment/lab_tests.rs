@@ -111,7 +111,7 @@ fn what_makes_no_lab_step_is_refused_with_its_place() {
     refused("start = 34", "start = 34, end = 33", "at 34: the end is before the start");
     refused("start = 34", "start = 34, end = 99, sectors = 66", "not both");
     refused("start = 34", "start = 34, sectors = 0", "1 to");
-    refused(", start = 34", ", end = 99", "give its start");
+    refused(", start = 34", ", end = 99", "needs a start");
     refused("memory_mib = 512", "table = \"mbr\"\nruns = 100", "runs");
     refused("memory_mib = 512", "table = \"apm\"", "apm");
     refused("memory_mib = 512", "host = { preset = \"linux-1.0\" }", "no preset is called \"linux-1.0\"");

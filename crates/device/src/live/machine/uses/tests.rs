@@ -145,8 +145,8 @@ fn the_users_of_a_file_are_those_of_any_of_its_names() {
     ];
     assert_eq!(machine.uses_of_file(&file), wanted);
     let of_loop = machine.uses_of_device("loop0");
-    assert!(of_loop.iter().any(|used| used.contains("behind /dev/loop1")), "{of_loop:?}");
-    assert!(!of_loop.iter().any(|used| used.contains("behind /dev/loop0")), "{of_loop:?}");
+    assert!(of_loop.iter().any(|used| used.contains("backs /dev/loop1")), "{of_loop:?}");
+    assert!(!of_loop.iter().any(|used| used.contains("backs /dev/loop0")), "{of_loop:?}");
 }
 
 #[test]
