@@ -91,7 +91,7 @@ fn a_table_in_a_boot_sector_does_not_hide_the_file_system() {
                 }
                 assert_eq!(named(dir.path()), name, "{what}");
                 assert_eq!(checked.status.code(), Some(3), "{what}");
-                assert!(transcript(&checked).contains(&format!("{name} on the whole disk")), "{what}");
+                assert!(transcript(&checked).contains(&format!(", {name}, ")), "{what}");
                 assert!(transcript(&checked).contains("cannot tell which"), "{what}");
                 assert!(
                     !transcript(&checked).contains("sfdisk") && !transcript(&checked).contains("\n    mkfs."),

@@ -44,7 +44,7 @@ pub(crate) struct SimArguments {
     /// Add this to every offset, as in a partition that starts there (--started-at is the same): bytes (31KiB), or
     /// sectors of 512 bytes (63s).
     /// Each of several values, separated by commas, is run on a fresh drive.
-    #[arg(long, visible_alias = "started-at", value_name = "PLACE", value_delimiter = ',', value_parser = place)]
+    #[arg(long, alias = "started-at", value_name = "PLACE", value_delimiter = ',', value_parser = place)]
     pub(crate) shift: Vec<ByteCount>,
 
     /// Also run without a shift, and report the ratio. Without --shift, compare with a shift of one logical sector.

@@ -152,11 +152,11 @@ fn verdicts_say_since_when_and_how_much() {
         ),
         (
             verdict(came(Seen::Opened), false, vec![]),
-            &["between", "00:00:20 UTC", "00:00:21 UTC", "at most 8192 bytes"],
+            &["between", "00:00:20 UTC", "00:00:21 UTC", "At most 8192 bytes"],
         ),
         (
             verdict(came(Seen::Writer), false, vec![]),
-            &["since 1970-01-01 00:00:20 UTC may have been overwritten"],
+            &["1970-01-01 00:00:20 UTC", "may have been overwritten"],
         ),
         (
             verdict(None, false, vec![span(512, 512)]),

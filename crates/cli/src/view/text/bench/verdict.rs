@@ -114,7 +114,7 @@ fn times(sweep: &Sweep) -> String {
     let cheapest = sweep.cheapest();
     let others = sweep.arms().len() - cheapest.len();
     let most = match others {
-        2.. if sweep.others_alike() => format!("All offsets but {} cost up to", numbers(&cheapest)),
+        2.. if sweep.others_alike() => format!("Every offset but {} costs more, up to", numbers(&cheapest)),
         _ => format!("Offset {} costs", worst.offset),
     };
     format!(
