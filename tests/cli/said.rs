@@ -56,7 +56,11 @@ fn a_folder_stands_for_the_images_below_it() {
     let dir = TempDir::new().unwrap();
     let folder = dir.path().to_str().unwrap();
     let empty = straddle(&["check", folder]);
-    assert!(empty.code == 3 && empty.err.contains("no file in this folder has an image's name"), "{}", empty.err);
+    assert!(
+        empty.code == 3 && empty.err.contains("no file in this folder has an image's name"),
+        "{}",
+        empty.err
+    );
     fs::create_dir_all(dir.path().join("web/.cache")).unwrap();
     for name in ["b.img", "a.QCOW2", "web/disk.raw.gz", "web/.cache/c.img", ".d.img", "notes.txt"] {
         fs::File::create(dir.path().join(name)).unwrap().set_len(8 << 20).unwrap();
