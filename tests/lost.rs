@@ -113,7 +113,7 @@ fn refused_by_name(dir: &Dir, name: &str) {
         "{name}: {}",
         transcript(&refused)
     );
-    let seen = transcript(&straddle_in(dir.path(), &["check", "disk", "--assume", "4kn"]));
+    let seen = transcript(&straddle_in(dir.path(), &["check", "disk", "--verbose", "--assume", "4kn"]));
     assert!(seen.contains(name), "{name}: {seen}");
     // Nothing is claimed of what was not looked at. Formats that are read, arrays, tables and images that are
     // only read have other words, or none.
