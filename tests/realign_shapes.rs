@@ -59,7 +59,7 @@ fn logical_partitions_are_realigned_and_survive_kills() {
     let folder = dir.path();
     shell(folder, LOGICAL);
     let (status, text) = program(folder, &["realign", "disk.img", "--save", "move.json"]);
-    assert!(status == 0 && text.contains("3 partitions to move") && !text.contains("deleted"), "{text}");
+    assert!(status == 0 && text.contains("move 3 partitions") && !text.contains("deleted"), "{text}");
     let line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(line(&text).contains("to the journal: time unknown"), "{text}");
     let (_, modelled) = program(folder, &["realign", "disk.img", "--drive", "wd10ears"]);
@@ -439,5 +439,5 @@ fn the_backup_of_a_grown_disk_is_moved_first() {
     assert_eq!(status, 4, "{text}");
     tools::shell(&tools::pasted(line), dir.path());
     let (status, text) = program(dir.path(), &["realign", "disk.img", "--save", "move.json"]);
-    assert!(status == 0 && text.contains("1 partition to move"), "{text}");
+    assert!(status == 0 && text.contains("move 1 partition,"), "{text}");
 }

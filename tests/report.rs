@@ -83,7 +83,7 @@ fn audits_are_counted() {
     assert!(said.contains("of 4 judged with contents, 2 are misaligned (50.0 %)"), "{said}");
     assert!(
         said.contains("Cost, modelled on wd10ears")
-            && said.contains("3 hosts without a name in the audit: named after its file"),
+            && said.contains("3 of the audits name no host: their files' names are used"),
         "{said}"
     );
     assert_eq!(report(&dir, &["audits/db1.json"]).status.code(), Some(0));
