@@ -107,7 +107,7 @@ fn advice_on_several_file_systems_is_said_once() {
         );
         String::from_utf8_lossy(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ")
     };
-    let text = said(&["--assume", "iu=16KiB"], "disk.img");
+    let text = said(&["--verbose", "--assume", "iu=16KiB"], "disk.img");
     assert_eq!(text.matches("advice S062").count(), 1, "{text}");
     assert!(text.contains("; also partition 2") && text.contains("; also partition 3"), "{text}");
 }

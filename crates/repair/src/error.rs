@@ -7,7 +7,7 @@ use crate::plan::Format;
 
 /// What is said of a disk with an unfinished move.
 pub(crate) const UNFINISHED: &str = "a move of its partitions, or a copy to it, is unfinished: 'straddle check' prints the command that \
-     completes it";
+     completes it (straddle resume, or straddle apply again)";
 
 /// Why a request cannot become a plan, each as a sentence. Nothing was written.
 #[derive(Debug, thiserror::Error)]
