@@ -136,7 +136,7 @@ fn a_wrong_answer_in_a_bucket_is_an_error() {
         ("garbage", "sent an invalid HTTP answer"),
         ("redirects-to-file", "redirects a signed request"),
         ("changes", "it changed while it was being read (the server says so)"),
-        ("changes-quietly", "it changed while it was read (its ETag differs)"),
+        ("changes-quietly", "it changed while it was being read (its ETag differs)"),
         ("wrong-start", "sent a different range than bytes 0 to 65535: bytes 1-65536/1000000"),
         ("no-size", "sent a different range than"),
         ("huge-size", "sent a different range than"),
