@@ -35,7 +35,7 @@ fn a_sweep_names_the_aligned_offset_and_what_the_worst_costs() {
     let bare = straddle(&["bench", "WD10EARS"]).out;
     assert_eq!(bare.lines().next(), run.out.lines().next(), "the usual workload, and a drive by its name");
     assert_eq!((run.code, run.err.as_str()), (0, ""));
-    let first = run.out.lines().next().unwrap();
+    let first = tools::flat(&run.out);
     assert!(first.starts_with("Every offset but 0 costs more, up to 3."), "{first}");
     assert!(first.contains(" times offset 0: ") && first.contains(" s, not "), "{first}");
     for part in
