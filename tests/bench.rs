@@ -41,7 +41,7 @@ fn a_sweep_names_the_aligned_offset_and_what_the_worst_costs() {
     for part in
         ["random-write: 1000 4096-byte writes", "seeded with the offset", "Western Digital", "drive:wd10ears"]
     {
-        assert!(run.out.contains(part), "{part}: {}", run.out);
+        assert!(first.contains(part), "{part}: {first}");
     }
     assert!(run.out.split_whitespace().collect::<Vec<_>>().join(" ").contains("modelled, virtual time"));
     assert_eq!(run.out.lines().filter(|line| line.contains('█')).count(), 8, "{}", run.out);
