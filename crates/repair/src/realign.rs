@@ -58,7 +58,7 @@ mod tests;
 
 use straddle_device::topology::USUAL_PHYSICAL;
 use straddle_layout::{Content, Stack, Unclaimed};
-use straddle_units::{Boundary, ByteCount, ByteOffset, Lba, MIB, Span};
+use straddle_units::{Boundary, ByteCount, ByteOffset, Lba, Span};
 
 use crate::encode::encode;
 use crate::error::PlanError;
@@ -431,11 +431,7 @@ fn crowded(base: &Base<'_>, no_room: &places::NoRoom) -> RealignError {
 
 /// Returns the new place of a partition with the reasons for it.
 fn shifted(item: Item, to: Span, is_requested: bool, anchor: Option<&Anchor>, ground: &Ground) -> Shifted {
-    let (from, start, grain) = (item.at.start(), to.start(), ground.grain.size());
-    let size = match grain.is_multiple_of(ByteCount::new(MIB)) {
-        true => grain.to_string(),
-        false => format!("{}-byte", grain.get()),
-    };
+    let (from, start, size) = (item.at.start(), to.start(), ground.grain.size());
     let reason = match (is_requested, anchor) {
         (true, _) => "as requested".to_owned(),
         (false, None) => format!("the nearest {size} boundary that leaves room for all"),
