@@ -27,6 +27,11 @@ fn fixes(dir: &Dir, code: &str) -> (String, usize) {
 
 /// What is refused names the first byte, writes nothing, and is done with `--wipe`, which names what it writes over.
 /// What comes after the plan is found by `apply`.
+/// Whether the text names this byte, and not one that only begins with its digits.
+fn names_byte(text: &str, at: u64) -> bool {
+    text.split(&format!("byte {at}")).skip(1).any(|rest| !rest.starts_with(|c: char| c.is_ascii_digit()))
+}
+
 #[test]
 fn a_boot_loader_where_a_table_belongs_stays() {
     if !present(&["sgdisk", "sfdisk", "mkfs.ext4", "openssl", "jq"]) {
@@ -59,7 +64,7 @@ fn a_boot_loader_where_a_table_belongs_stays() {
         shell(&format!("truncate -s 24M disk.img; {make}"), dir.path());
         if let Some((code, said)) = finding {
             let (summary, commands) = fixes(&dir, code);
-            assert!(summary.contains(said) && summary.contains(&format!("byte {at}")), "{what}: {summary}");
+            assert!(summary.contains(said) && names_byte(&summary, at), "{what}: {summary}");
             assert_eq!(commands, 0, "{what}");
         }
         let before = shell("sha256sum disk.img", dir.path());

@@ -195,12 +195,12 @@ fn what_is_behind_a_loop_device_is_in_use_by_whatever_name_and_depth() {
     let Some(first) = Loop::over(&path) else { return };
     let second = Loop::over(&first.0).unwrap();
     for target in [&path, &other, &first.0] {
-        refused(&bench(&dir, target, &["--used"]).output().unwrap(), &["in use", "backing"]);
-        refused(&bench(&dir, target, &[]).output().unwrap(), &["backing"]);
+        refused(&bench(&dir, target, &["--used"]).output().unwrap(), &["in use", "of /dev/loop"]);
+        refused(&bench(&dir, target, &[]).output().unwrap(), &["of /dev/loop"]);
     }
     for target in [&path, &other] {
         let applied = output(Command::new(STRADDLE).arg("apply").arg(&plan).arg("--write").arg(target), "");
-        refused(&applied, &["in use", "backing"]);
+        refused(&applied, &["in use", "of /dev/loop"]);
     }
     assert!(fs::read(&path).unwrap() == bytes && journals(&dir).is_empty());
     drop(second);
