@@ -70,6 +70,8 @@ find "$plans" -name '*.undo' >"$OUT/readonly.backups"
 sdbg dev_size_mb=64 || exit
 echo 300 >/sys/bus/pseudo/drivers/scsi_debug/delay
 check unplugged "/dev/$D" &
-sleep 1
+until read -r reads writes <"/sys/block/$D/inflight" && [ "$((reads + writes))" -gt 0 ] || ! kill -0 $!; do
+	sleep 0.05
+done
 echo 1 >"/sys/block/$D/device/delete"
 wait

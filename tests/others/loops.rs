@@ -23,7 +23,23 @@ impl Loop {
         if !made.status.success() {
             tools::skipped("no loop devices here");
         }
-        made.status.success().then(|| Self(PathBuf::from(tools::text(&made.stdout).trim())))
+        let device = made.status.success().then(|| Self(PathBuf::from(tools::text(&made.stdout).trim())))?;
+        // Partitions that were added to a loop device stay when it is detached; a killed test leaves them.
+        device.delete_partition();
+        Some(device)
+    }
+
+    /// Deletes partition 1 if the kernel lists one, as soon as nobody has it open: other tests check all disks.
+    fn delete_partition(&self) {
+        let name = format!("{}p1", self.0.file_name().unwrap().to_str().unwrap());
+        for _ in 0..200 {
+            if !Path::new("/sys/class/block").join(&name).exists() {
+                return;
+            }
+            let _ = Command::new("delpart").arg(&self.0).arg("1").stderr(Stdio::null()).status();
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        eprintln!("{name} cannot be deleted");
     }
 }
 
@@ -60,7 +76,7 @@ impl<'a> Partition<'a> {
 
 impl Drop for Partition<'_> {
     fn drop(&mut self) {
-        let _ = Command::new("delpart").arg(&self.disk.0).arg("1").status();
+        self.disk.delete_partition();
         if self.is_made {
             let _ = fs::remove_file(&self.node);
         }
