@@ -473,11 +473,14 @@ fn every_fix_on_a_stack_is_better_than_none() {
     let mut command = Command::new(root.join("tests/guest/run"));
     command.args(["-t", "3600", "-m", "2G", "-o"]).arg(dir.path());
     command.args(["-e", &format!("FIXES={}", std::env::current_exe().unwrap().display())]);
+    if !tools::skip::is_sampled() {
+        command.args(["-e", "EVERY_CASE=1"]);
+    }
     let said = run(command.arg(root.join("tests/guest/fixes.sh")), "");
     println!("{said}");
     let tried = fs::read_to_string(dir.join("tried")).unwrap();
     let stacks: BTreeSet<&str> = tried.lines().filter_map(|line| line.split('\t').next()).collect();
-    assert_eq!(stacks.len(), STACKS, "{tried}");
+    assert_eq!(stacks.len(), tools::skip::taken(STACKS, 2), "{tried}");
 }
 
 /// A checksum of all files in the file system on `device`.

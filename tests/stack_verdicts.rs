@@ -89,7 +89,7 @@ fn check_following(guest: &Guest) {
 
 fn check_arrays(guest: &Guest) {
     let names = guest.names("md-", ".facts");
-    assert_eq!(names.len(), ARRAYS, "{names:?}");
+    assert_eq!(names.len(), tools::skip::taken(ARRAYS, 3), "{names:?}");
     for name in names {
         let facts = guest.text(&format!("md-{name}.facts"));
         let facts: BTreeMap<&str, u64> =
@@ -221,7 +221,7 @@ fn what_linux_does_not_use_does_not_fit() {
     }
     let guest = Guest::run("fits.sh", "2G");
     let names = guest.names("", ".used");
-    assert!(names.len() >= SURELY, "{names:?}");
+    assert!(names.len() >= tools::skip::taken(SURELY, 2), "{names:?}");
     for name in &names {
         let is_used = guest.text(&format!("{name}.used")).trim() == "1";
         let target = &guest.targets(name)[0];

@@ -311,9 +311,12 @@ fn the_culprit_is_found_in_every_stack() {
     }
     let stacks: usize = depths.values().sum();
     println!("{stacks} stacks; by culprit {culprits:?}; by layers below the file system {depths:?}");
-    assert!(stacks >= LEAST_STACKS, "only {stacks} stacks were compared");
+    assert!(stacks >= tools::skip::taken(LEAST_STACKS, 3), "only {stacks} stacks were compared");
     for code in ["none", "S001", "S050", "S051", "S052", "S053", "S054"] {
-        assert!(culprits.get(code).is_some_and(|count| *count >= 3), "{code}: {culprits:?}");
+        assert!(
+            culprits.get(code).is_some_and(|count| *count >= tools::skip::taken(3, 3)),
+            "{code}: {culprits:?}"
+        );
     }
     assert!((1..=5).all(|depth| depths.contains_key(&depth)), "{depths:?}");
 }

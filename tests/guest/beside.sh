@@ -107,7 +107,7 @@ looped() { # NAME OFFSET FILE PHASE
 }
 
 for meta in 0.90 1.0 ddf imsm; do
-	for label in gpt dos; do member $meta $label; done
+	for label in gpt dos; do ! taken 3 || member $meta $label; done
 done
 for kind in raid1 integrity mirror thin snapshot cache; do volumes $kind $kind; done
 sdbg dev_size_mb=64 physblk_exp=3 lowest_aligned=1

@@ -37,6 +37,7 @@ view() {
 file_system() { # NAME MKFS...
 	local name=fs-$1 loop
 	shift
+	taken 2 || return
 	rm -f /tmp/disk
 	truncate -s 400M /tmp/disk
 	"$@" /tmp/disk >/dev/null 2>&1 || { echo "$name: not made"; return; }
@@ -53,6 +54,7 @@ file_system() { # NAME MKFS...
 # volume NAME MAKE USE CLOSE : commands with the device as the last word
 volume() {
 	local name=volume-$1 loop
+	taken 2 || return
 	rm -f /tmp/disk
 	truncate -s "${SIZE:-64M}" /tmp/disk
 	loop=$(attach 512 /tmp/disk)

@@ -31,6 +31,10 @@ sdbg_rm() {
 	[ ! -d /sys/module/scsi_debug ] || modprobe -r scsi_debug
 }
 
+# taken ONE_IN : whether this case is among those that are tried: the first of each ONE_IN, or, with EVERY_CASE, any
+cases=0
+taken() { cases=$((cases + 1)); [ -n "${EVERY_CASE-}" ] || [ $((cases % $1)) = 1 ]; }
+
 # attr DEV NAME : prints an attribute of a disk or a partition, e.g. attr sda queue/minimum_io_size
 attr() { cat "/sys/class/block/$1/$2"; }
 

@@ -361,7 +361,7 @@ modprobe loop
 failed=0
 while read -r name steps; do
 	[ -n "$name" ] || continue
-	[ $# -eq 0 ] || [[ " $* " = *" $name "* ]] || continue
+	if [ $# -gt 0 ]; then [[ " $* " = *" $name "* ]] || continue; else taken 3 || continue; fi
 	# shellcheck disable=SC2086  # several words
 	build "$name" $steps || { echo "$name: cannot be made" >&2; failed=1; }
 done <<<"$stacks"

@@ -70,7 +70,7 @@ writecache() {
 }
 
 failed=0
-v() { volume "$@" || { echo "$1: not set up" >&2; failed=1; }; }
+v() { ! taken 3 || volume "$@" || { echo "$1: not set up" >&2; failed=1; }; }
 
 v striped-aligned 0,0,0 ,, 0,0,0 -i 3 -I 8k -L 6M
 v striped-second 0,0,0 ,, 0,1,0 -i 3 -I 8k -L 6M

@@ -87,6 +87,9 @@ impl Guest {
         let mut command = Command::new(folder.join("run"));
         command.args(["-m", memory, "-o"]).arg(dir.path());
         command.arg("-e").arg(format!("STRADDLE={}", program.display()));
+        if !skip::is_sampled() {
+            command.args(["-e", "EVERY_CASE=1"]);
+        }
         run(command.arg(folder.join(script)), "");
         Self(dir)
     }

@@ -36,6 +36,11 @@ pub(crate) fn cases<I: Iterator>(cases: I, one_in: usize) -> std::iter::StepBy<I
     cases.step_by(if is_sampled() { one_in } else { 1 })
 }
 
+/// How many of `all` cases [`cases`] takes, or `taken` in tests/guest/lib.sh.
+pub(crate) fn taken(all: usize, one_in: usize) -> usize {
+    if is_sampled() { all.div_ceil(one_in) } else { all }
+}
+
 /// Whether all of `tools` are installed; reports it if not. When `scripts/test --quick` runs the tests, no
 /// guest is booted.
 #[track_caller]
