@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    straddle::start(straddle_lab_cli::run, straddle_lab_cli::ERRORS)
+    straddle_cli::start(straddle_lab_cli::run, straddle_lab_cli::ERRORS)
 }

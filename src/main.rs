@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    straddle::start(straddle_cli::run, straddle_cli::exit::ERRORS)
+    straddle_cli::start(straddle_cli::run, straddle_cli::exit::ERRORS)
 }

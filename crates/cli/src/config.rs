@@ -17,7 +17,7 @@ use straddle_audit::Reason;
 use straddle_audit::examine::{ExceptionError, TargetException};
 use toml::Spanned;
 
-use crate::args::{self, CheckArguments, FailOn};
+use crate::commands::check::{self, CheckArguments, FailOn};
 use crate::exit::UsageError;
 use crate::output::printable;
 use crate::{input, target};
@@ -123,7 +123,7 @@ impl Source<'_> {
             let of_all = assume.filter(|_| !is_given).map(|assume| target::Assumed { of: None, assume });
             arguments.assume.extend(of_all);
         }
-        arguments.page = arguments.page.or(self.value(file.page.as_ref(), args::page_size)?);
+        arguments.page = arguments.page.or(self.value(file.page.as_ref(), check::page_size)?);
         let fail_on = |text: &str| {
             let words = text.split(',').map(|word| FailOn::from_str(word.trim(), false));
             let on: Result<Vec<_>, _> = words.collect();

@@ -1,7 +1,8 @@
 //! Exit codes. Each has one meaning, the same for every command.
 
 use std::error::Error;
-use std::io::{self, Write};
+use std::io;
+use std::io::Write;
 
 use clap::{CommandFactory, Parser};
 use straddle_device::shown::is_hidden;

@@ -1,11 +1,13 @@
-//! Files that a command reads whole.
+//! What a command reads whole: files, the names of files below a folder, random bytes.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
-use anyhow::Context;
-use straddle_trace::{self as trace, How, Origin, Reader, Recording};
+use anyhow::{Context, Result};
+use straddle_trace as trace;
+use straddle_trace::{How, Origin, Reader, Recording};
 
 use crate::output;
 
@@ -69,4 +71,37 @@ pub(crate) fn text_of(file: impl Read, largest: u64) -> io::Result<String> {
     }
     let message = format!("it has more than {largest} bytes");
     Err(io::Error::new(io::ErrorKind::FileTooLarge, message))
+}
+
+/// Returns the files below `folder`, in order; `failed` receives each folder that cannot be listed. Links to folders are not
+/// followed.
+pub(crate) fn below(folder: &Path, mut failed: impl FnMut(&Path, io::Error)) -> Vec<PathBuf> {
+    let mut folders = vec![folder.to_owned()];
+    let mut files = Vec::new();
+    while let Some(folder) = folders.pop() {
+        let listed = fs::read_dir(&folder).and_then(|entries| {
+            for entry in entries {
+                let entry = entry?;
+                let path = entry.path();
+                if entry.file_type()?.is_dir() {
+                    folders.push(path);
+                } else if path.is_file() {
+                    files.push(path);
+                }
+            }
+            Ok(())
+        });
+        if let Err(error) = listed {
+            failed(&folder, error);
+        }
+    }
+    files.sort();
+    files
+}
+
+/// Reads 16 random bytes; `what` they are for is said if that fails.
+pub(crate) fn random_bytes(what: &'static str) -> Result<[u8; 16]> {
+    let mut bytes = [0; 16];
+    File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes)).context(what)?;
+    Ok(bytes)
 }

@@ -1,15 +1,26 @@
-//! The file that passes a probe's findings from `probe --save` to `--measured` of other commands.
+//! What is known of a drive, from its model or from the file that `probe --save` writes for `--measured`: its sectors, what
+//! misalignment costs on it (`check --cost`), and how long a move takes (`realign --drive`).
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 
 use serde::{Deserialize, Serialize};
+use straddle_audit::examine::{Cost, CostSource, Price};
 use straddle_device::Assume;
+use straddle_device::topology::{Figure, Topology};
+use straddle_drive::Profile;
+use straddle_measure::bench::{Modelled, OffBoundary, Target, TargetError, complete};
 use straddle_measure::probe::{Report, Rotation};
-use straddle_units::{Boundary, ByteCount};
+use straddle_repair::realign::{Estimate, Journal, Realign};
+use straddle_repair::relocate::{Job, Verify, WindowTraffic};
+use straddle_units::io::{Operation, Request, Time};
+use straddle_units::{Boundary, ByteCount, ByteOffset, Span};
 
-use crate::target::{self, Drive};
+use crate::target;
+use crate::target::Drive;
 
 /// The largest file accepted, in bytes.
 const MAX_FILE: u64 = 64 << 10;
@@ -135,4 +146,223 @@ pub(crate) fn load(path: &str) -> Result<Measured, String> {
         return Err(shown(&format!("schema {}, but this version reads {SCHEMA}", measured.schema)));
     }
     Ok(measured)
+}
+
+/// Where costs come from.
+#[derive(Clone, Debug)]
+pub(crate) enum Pricing {
+    /// A modelled drive.
+    Model {
+        /// The name as given.
+        name: String,
+        /// The drive's profile.
+        profile: Arc<Profile>,
+        /// The results so far, by the distance past a boundary in bytes.
+        known: Arc<Mutex<BTreeMap<u64, Option<Cost>>>>,
+    },
+    /// The measurements of a probe.
+    Probe(Measured),
+}
+
+/// Parses what is known of a drive, if that includes costs.
+pub(crate) fn pricing(text: &str) -> Result<Pricing, String> {
+    match Known::parse(text)? {
+        Known::Model(Drive { specification: name, profile }) => {
+            Ok(Pricing::Model { name, profile, known: Arc::default() })
+        }
+        Known::Probe(measured) if measured.cost.is_some_and(|ratio| ratio.is_finite() && ratio > 0.0) => {
+            Ok(Pricing::Probe(measured))
+        }
+        Known::Probe(_) => Err(format!("{text}: the probe could not measure the cost of a misaligned write")),
+    }
+}
+
+impl Pricing {
+    /// Says that a target is not judged by the unit of this drive, if it is not: a start that is off that unit alone has no
+    /// finding, and so no cost.
+    pub(crate) fn unjudged(&self, topology: &Topology) -> Option<String> {
+        let boundary = match self {
+            Self::Model { profile, .. } => profile.boundary()?,
+            Self::Probe(measured) => measured.boundary()?,
+        };
+        let (unit, known) = (boundary.size(), topology.physical_boundary()?);
+        let figures = [topology.io_min.as_ref(), topology.indirection_unit.as_ref()];
+        let mut sizes = figures.into_iter().flatten().map(Figure::value).chain([known.size()]);
+        let is_judged = sizes.any(|size| size == unit) && (known.size() != unit || known == boundary);
+        (!is_judged).then(|| match self {
+            Self::Model { name, .. } => format!(
+                "note: --cost only adds to findings; starts that miss only the unit of {name}, {unit}, are \
+                 not findings. To check against it: --assume drive:{name}"
+            ),
+            Self::Probe(_) => format!(
+                "note: --cost only adds to findings; starts that miss only the measured unit, {unit}, are \
+                 not findings. To check against it: --measured FILE"
+            ),
+        })
+    }
+}
+
+impl Price for Pricing {
+    fn price(&self, at: ByteOffset) -> Option<Cost> {
+        match self {
+            Self::Probe(measured) => {
+                let past = measured.boundary()?.past(at).get();
+                let random_write = if past == 0 { 1.0 } else { measured.cost? };
+                let (drive, size) = (measured.target.clone(), measured.boundary()?.size().get());
+                // A whole unit off the boundaries is parts of two, and both are written.
+                let wear = (!measured.rotates).then_some(if past == 0 { 1.0 } else { 2.0 });
+                Some(Cost {
+                    drive,
+                    source: CostSource::Measured,
+                    past,
+                    size,
+                    random_write,
+                    wear,
+                    sequential_write: None,
+                })
+            }
+            Self::Model { name, profile, known } => {
+                let past = profile.boundary()?.past(at).get();
+                let mut known = known.lock().ok()?;
+                known.entry(past).or_insert_with(|| modelled(name, profile, past)).clone()
+            }
+        }
+    }
+}
+
+fn modelled(name: &str, profile: &Profile, past: u64) -> Option<Cost> {
+    let OffBoundary { size, random_write, sequential_write, wear } =
+        OffBoundary::modelled(name, profile, past)?;
+    let drive = name.to_owned();
+    Some(Cost { drive, source: CostSource::Modelled, past, size, random_write, wear, sequential_write })
+}
+
+/// The largest request.
+const PIECE: u64 = 1 << 20;
+/// How many windows are sent to a model, in how many runs.
+const WINDOWS: u64 = 64;
+const RUNS: u64 = 8;
+
+/// What the moves of a plan read and write, and how long that takes if it is known.
+///
+/// A probe measures no rates.
+pub(crate) fn estimated(realign: &Realign, drive: Option<&Known>) -> Option<Estimate> {
+    let job = realign.job([0; 16], Vec::new()).ok()?;
+    let traffic = job.traffic(Verify::Read);
+    let modelled = drive.and_then(|drive| match drive {
+        Known::Model(Drive { specification, profile }) => {
+            Some((specification, seconds(specification, profile, &job, realign.journal)?))
+        }
+        Known::Probe(_) => None,
+    });
+    Some(Estimate {
+        read: traffic.read.get(),
+        written: traffic.written.get(),
+        journal: traffic.journal.get(),
+        flushes: traffic.flushes,
+        drive: modelled.as_ref().map(|(name, _)| (*name).clone()),
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a time in seconds, saturating"
+        )]
+        seconds: modelled.map(|(_, seconds)| seconds.ceil() as u64),
+    })
+}
+
+/// The time that all windows take on the model; `None` if it refuses a request.
+fn seconds(name: &str, profile: &Profile, job: &Job, journal: Journal) -> Option<f64> {
+    let (_, count) = job.windows();
+    let (runs, of_run) = if count <= WINDOWS { (1, count) } else { (RUNS, WINDOWS / RUNS) };
+    let mut model = Model { drive: Modelled::new(name, profile), next: 0 };
+    let journal = match journal {
+        Journal::Inside(place) => Some(place),
+        Journal::Elsewhere { .. } => None,
+    };
+    for run in 0..runs {
+        let first = count / runs * run;
+        let windows = job.window_traffic(first..first.saturating_add(of_run));
+        let mut before = None;
+        for window in &windows {
+            model.window(window, before.replace(window.written), journal).ok()?;
+        }
+    }
+    let sampled = runs.saturating_mul(of_run).max(1);
+    #[allow(clippy::cast_precision_loss, reason = "an estimate")]
+    let share = count as f64 / sampled as f64;
+    Some(model.drive.now().since(Time::ZERO).seconds() * share)
+}
+
+/// A modelled drive that gets the requests of moves.
+struct Model {
+    drive: Modelled,
+    next: u64,
+}
+
+impl Model {
+    /// Sends the requests of a window, and those that read the one before back.
+    fn window(
+        &mut self,
+        window: &WindowTraffic,
+        before: Option<Span>,
+        journal: Option<Span>,
+    ) -> Result<(), TargetError> {
+        for span in &window.read {
+            self.send(Operation::Read, *span)?;
+        }
+        // The two slots of the journal take turns.
+        let place = journal.and_then(|place| {
+            let half = ByteCount::new(place.len().get() / 2);
+            let start = if self.next.is_multiple_of(2) {
+                Some(place.start())
+            } else {
+                place.start().checked_add(half)
+            };
+            Span::new(start?, window.journal.min(half))
+        });
+        place.map_or(Ok(()), |place| self.send(Operation::Write, place))?;
+        self.complete(Request::flush(self.next))?;
+        before.map_or(Ok(()), |before| self.send(Operation::Read, before))?;
+        self.send(Operation::Write, window.written)
+    }
+
+    /// Sends requests for a span, in whole sectors. What is beyond the model's end wraps around.
+    fn send(&mut self, operation: Operation, span: Span) -> Result<(), TargetError> {
+        let sector = ByteCount::new(self.drive.logical_sector());
+        let capacity = self.drive.capacity().get().max(1);
+        let end = span.end().get();
+        let mut at = span.start().get();
+        while at < end {
+            let length = ByteCount::new(PIECE.min(end - at)).floor_to(sector).max(sector);
+            let wrapped = ByteCount::new(at % capacity).floor_to(sector).get();
+            let room = capacity.saturating_sub(wrapped).min(length.get());
+            self.complete(Request::new(
+                self.next,
+                operation,
+                ByteOffset::new(wrapped),
+                ByteCount::new(room),
+            ))?;
+            at = at.saturating_add(length.get());
+        }
+        Ok(())
+    }
+
+    fn complete(&mut self, request: Request) -> Result<(), TargetError> {
+        self.next += 1;
+        complete(&mut self.drive, request).map(drop)
+    }
+}
+
+pub(crate) fn estimate_text(estimate: &Estimate) -> String {
+    let Estimate { read, written, journal, .. } = estimate;
+    let bytes = |count: u64| ByteCount::new(count).to_string();
+    let time = match (&estimate.drive, estimate.seconds) {
+        #[allow(clippy::cast_precision_loss, reason = "shown in minutes")]
+        (Some(drive), Some(seconds)) => {
+            format!("about {} on the modelled drive {drive}", crate::view::text::duration(seconds as f64))
+        }
+        _ => "time unknown".to_owned(),
+    };
+    let (total, read, journal) = (bytes(written.saturating_add(*journal)), bytes(*read), bytes(*journal));
+    format!("{read} to read and {total} to write, {journal} of them to the journal: {time}")
 }

@@ -7,11 +7,12 @@
 //!
 //! Journals and backups of disks are made elsewhere, with more care: by `crates/repair` and `crates/measure`.
 
-use std::fs::{self, File, Metadata, OpenOptions, Permissions};
-use std::io::{self, Write};
+use std::fs::{File, Metadata, OpenOptions, Permissions};
+use std::io::Write;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::{fs, io};
 
 use anyhow::{Context, Result, bail};
 use rustix::fs::{Access, access};

@@ -1,6 +1,7 @@
-//! A progress bar on stderr for long work.
+//! A progress bar on stderr for long work, and signals that end it.
 
-use std::io::{self, IsTerminal};
+use std::io;
+use std::io::IsTerminal;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,10 +9,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use straddle_measure::bench::Progress;
 use straddle_units::ByteCount;
-
-use crate::interrupt::on_interrupt;
 
 /// Work that ends sooner gets no bar.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -132,4 +132,30 @@ fn whole(steps: f64) -> u64 {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to STEPS, and cut to that")]
     let whole = steps.clamp(0.0, STEPS) as u64;
     whole
+}
+
+/// Sets `stop` on the first Ctrl-C, SIGTERM or SIGHUP; a second one ends this process at once. If SIGHUP is
+/// ignored (nohup), it stays ignored.
+pub fn on_interrupt(stop: &Arc<AtomicBool>) -> std::io::Result<()> {
+    for signal in ending() {
+        signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(stop))?;
+        signal_hook::flag::register(signal, Arc::clone(stop))?;
+    }
+    Ok(())
+}
+
+/// Returns SIGINT and SIGTERM, and SIGHUP unless this process was started with it ignored, as by nohup(1).
+pub fn ending() -> Vec<i32> {
+    let mut signals = vec![SIGINT, SIGTERM];
+    if !is_hangup_ignored() {
+        signals.push(SIGHUP);
+    }
+    signals
+}
+
+/// Reads the mask SigIgn in /proc/self/status, whose lowest bit is signal 1, SIGHUP.
+fn is_hangup_ignored() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
 }

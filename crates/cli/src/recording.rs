@@ -2,7 +2,8 @@
 //!
 //! Invariants: a recording that ends early ends with a whole record.
 
-use std::io::{self, Write};
+use std::io;
+use std::io::Write;
 use std::path::Path;
 
 use anyhow::Result;

@@ -3,22 +3,26 @@
 //! does not read from servers cannot be given an address: its parser refuses it, without showing its secrets.
 
 use std::ffi::OsStr;
-use std::fmt;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+use std::{fmt, thread};
 
 use clap::builder::{
     OsStringValueParser, PathBufValueParser, PossibleValue, StringValueParser, TypedValueParser,
 };
 use clap::error::ErrorKind;
 use straddle_audit::examine::{DRIVE as PREFIX, Named, specification};
-use straddle_device::shown::with_causes;
+use straddle_device::image::ImageError;
+use straddle_device::shown::{quote_path, with_causes};
 use straddle_device::{Address, Assume};
 use straddle_drive::Profile;
 use straddle_drive::profile::ProfileError;
 
 use crate::exit::{RefusedError, UsageError};
-use crate::output::printable_lines;
+use crate::output::{self, printable, printable_lines};
 
 /// A modelled drive, opened.
 #[derive(Clone, Debug)]
@@ -148,7 +152,7 @@ pub fn modelled(specification: &str) -> String {
 pub(crate) fn device(path: PathBuf) -> PathBuf {
     let node = Path::new("/dev").join(&path);
     let is_bare = path.file_name() == Some(path.as_os_str()) && !path.exists();
-    if is_bare && crate::timeout::is_device(&node) { node } else { path }
+    if is_bare && is_device(&node) { node } else { path }
 }
 
 /// Whether the word names a modelled drive, or something that exists.
@@ -302,5 +306,95 @@ impl TypedValueParser for Names {
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
         Some(Box::new(Profile::names().map(PossibleValue::new)))
+    }
+}
+
+/// Returns a command with which `target` can be read, if `error` is that another file is not opened and that
+/// file exists: `verb` with the files in `allowed` and this one, and `words`, which name the target.
+pub(crate) fn allowing_backing(
+    error: &anyhow::Error,
+    verb: &str,
+    target: &Path,
+    words: &str,
+    allowed: &[PathBuf],
+) -> Option<String> {
+    let beside = needed_backing(error.chain(), target)?;
+    let files = allowed.iter().chain([&beside]).map(|file| format!(" --allow-backing {}", quote_path(file)));
+    Some(format!("straddle {verb}{} {words}", files.collect::<String>()))
+}
+
+/// Returns the file that the image at `target` needs and that was not opened, if that is one of these `causes`.
+pub(crate) fn needed_backing<'a>(
+    mut causes: impl Iterator<Item = &'a (dyn std::error::Error + 'static)>,
+    target: &Path,
+) -> Option<PathBuf> {
+    let name = causes.find_map(missing_backing)?;
+    // A relative name in an image is relative to the image's folder.
+    Some(target.parent().unwrap_or(Path::new("")).join(name)).filter(|beside| beside.is_file())
+}
+
+/// Returns the file that was not opened, as the image names it.
+fn missing_backing<'a>(cause: &'a (dyn std::error::Error + 'static)) -> Option<&'a str> {
+    let boxed = || cause.downcast_ref::<Box<ImageError>>().map(AsRef::as_ref);
+    match cause.downcast_ref::<ImageError>().or_else(boxed)? {
+        ImageError::NotOpened { name, .. } => Some(name),
+        _ => None,
+    }
+}
+
+/// Whether `path` is a block device.
+pub(crate) fn is_device(path: &Path) -> bool {
+    path.metadata().is_ok_and(|metadata| metadata.file_type().is_block_device())
+}
+
+/// Work on a thread of its own. If it does not end in time, the thread is abandoned and ends with the
+/// process.
+pub(crate) struct Pending<T> {
+    answer: Option<Receiver<T>>,
+    until: Instant,
+}
+
+impl<T: Send + 'static> Pending<T> {
+    /// Starts `work`, which may take `limit` from now on.
+    pub(crate) fn start(limit: Duration, work: impl FnOnce() -> T + Send + 'static) -> Self {
+        let (sender, receiver) = mpsc::channel();
+        // Sending fails if the result comes too late; that is ignored.
+        let started = thread::Builder::new().spawn(move || drop(sender.send(work())));
+        Self { answer: started.is_ok().then_some(receiver), until: Instant::now() + limit }
+    }
+
+    /// Returns the result; `None` if there is none in time.
+    pub(crate) fn wait(self) -> Option<T> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        self.answer?.recv_timeout(left).ok()
+    }
+}
+
+/// Says on stderr that the partitions of the disk at `path` are being moved, if they are.
+pub fn note_unfinished(path: &Path) {
+    unfinished(path).iter().for_each(|note| output::complain(note));
+}
+
+/// Returns the note. A command that locks the file asks before that, as this opens it.
+pub(crate) fn unfinished(path: &Path) -> Option<String> {
+    let note = straddle_repair::moves::unfinished(path).ok()??.journal.note(&quote_path(path));
+    Some(format!("{}: {note}", printable(&path.display().to_string())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_never_ends_is_not_waited_for() {
+        let (keep, held) = mpsc::channel::<()>();
+        let stuck = Pending::start(Duration::from_millis(1), move || held.recv().is_ok());
+        let done = Pending::start(Duration::from_secs(3600), || 7);
+        assert_eq!((stuck.wait(), done.wait()), (None, Some(7)));
+        drop(keep);
+        // Work that panics is not waited for either.
+        let broken: Pending<u8> =
+            Pending::start(Duration::from_secs(3600), || std::panic::resume_unwind(Box::new(0)));
+        assert_eq!(broken.wait(), None);
     }
 }

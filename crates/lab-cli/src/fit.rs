@@ -1,16 +1,20 @@
 //! `straddle drive fit`: a drive's numbers, fitted to the published figures.
 
-use anyhow::Result;
-use straddle_lab::reproduce::fit::fit as find;
+use std::fmt::Write;
 
-use crate::args::{FitArguments, SchemaOf};
-use crate::exit::Exit;
-use crate::output;
-use crate::output_file;
-use crate::progress::Bar;
-use crate::view::json::Document;
-use crate::view::json::fit::FitReport;
-use crate::view::text;
+use anyhow::Result;
+use schemars::JsonSchema;
+use serde::Serialize;
+use straddle_lab::reproduce::experiment::Quantity;
+use straddle_lab::reproduce::fit::{Figure, Fit, Fitted, MARGIN, fit as find};
+
+use straddle_cli::args::{FitArguments, SchemaOf};
+use straddle_cli::exit::Exit;
+use straddle_cli::output::{paint, plural, printable, style};
+use straddle_cli::progress::Bar;
+use straddle_cli::view::json::Document;
+use straddle_cli::view::text::{self, folded, headed, number, percent, plain_table, right, wrap};
+use straddle_cli::{output, output_file};
 
 pub(crate) fn run(arguments: &FitArguments) -> Result<Exit> {
     let name = arguments.drive.specification.as_str();
@@ -29,9 +33,147 @@ pub(crate) fn run(arguments: &FitArguments) -> Result<Exit> {
         return Ok(Exit::Success);
     }
     let in_view = arguments.drive.profile.fit.as_ref();
-    let in_view = in_view.map_or_else(String::new, |asked| {
-        format!("\n  In view:\n{}", straddle_cli::view::text::drive::in_view(asked))
-    });
-    output::print(&(text::fit::fit(&fit) + &in_view))?;
+    let in_view =
+        in_view.map_or_else(String::new, |asked| format!("\n  In view:\n{}", text::drive::in_view(asked)));
+    output::print(&(described(&fit) + &in_view))?;
     Ok(Exit::Success)
+}
+
+/// What `straddle drive fit --json` prints. Errors are fractions of the published figure.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct FitReport<'a> {
+    /// The drive as named on the command line.
+    drive: &'a str,
+    /// Manufacturer, model and size.
+    title: &'a str,
+    /// The experiments with the published figures that the drive was fitted to.
+    experiments: &'a [String],
+    /// The fitted parameters; empty if the profile lists none.
+    knobs: &'a [Fitted],
+    /// The published figures beside those of the model.
+    figures: Vec<FigureReport<'a>>,
+    /// The largest error with the values of the profile.
+    worst_before: f64,
+    /// The largest error with the fitted values.
+    worst_after: f64,
+    /// The largest error with the fitted values, and with each of them in turn `margin` lower and higher;
+    /// rounded up to half a percent.
+    worst_nearby: f64,
+    /// How far each value was varied, as a fraction of it.
+    margin: f64,
+    /// The number of sets of values that were tried.
+    evaluations: usize,
+}
+
+/// A published figure beside the model's.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Figure")]
+struct FigureReport<'a> {
+    #[serde(flatten)]
+    figure: &'a Figure,
+    /// The error with the values of the profile.
+    error_before: f64,
+    /// The error with the fitted values.
+    error_after: f64,
+}
+
+impl<'a> FitReport<'a> {
+    pub(crate) fn of(fit: &'a Fit) -> Self {
+        let figure = |figure: &'a Figure| FigureReport {
+            figure,
+            error_before: figure.error(figure.before),
+            error_after: figure.error(figure.after),
+        };
+        Self {
+            drive: &fit.drive,
+            title: &fit.title,
+            experiments: &fit.experiments,
+            knobs: &fit.knobs,
+            figures: fit.figures.iter().map(figure).collect(),
+            worst_before: fit.worst_before(),
+            worst_after: fit.worst_after(),
+            worst_nearby: fit.worst_nearby,
+            margin: MARGIN,
+            evaluations: fit.evaluations,
+        }
+    }
+}
+
+/// Returns the knobs before and after, and the error of every figure.
+pub(crate) fn described(fit: &Fit) -> String {
+    let title = printable(&format!("{}: {}", fit.drive, fit.title));
+    let mut text = format!("{}\n{}\n", paint(style::HEADING, &wrap(&title, "")), wrap(&summary(fit), "  "));
+    let to = printable(&fit.experiments.join(", "));
+    if fit.knobs.is_empty() {
+        let line =
+            format!("The profile has no parameters to fit. Errors against the figures published by {to}:");
+        let _ = writeln!(text, "{}\n", wrap(&line, "  "));
+    } else {
+        let _ = writeln!(text, "{}\n\n{}", wrap(&format!("fitted to {to}"), "  "), knobs(fit));
+    }
+    text + &figures(fit)
+}
+
+fn knobs(fit: &Fit) -> String {
+    let mut table = plain_table(&["KNOB", "BEFORE", "FITTED", "ALLOWED"]);
+    for knob in &fit.knobs {
+        table.add_row(vec![
+            printable(&knob.path),
+            knob.before.to_string(),
+            knob.after.to_string(),
+            format!("{} to {}", knob.low, knob.high),
+        ]);
+    }
+    aligned(table, 1..3)
+}
+
+fn figures(fit: &Fit) -> String {
+    let mut table = plain_table(&["PUBLISHED FIGURE", "PUBLISHED", "BEFORE", "ERROR", "FITTED", "ERROR"]);
+    for figure in &fit.figures {
+        table.add_row(vec![
+            named(figure),
+            value(figure, figure.published),
+            value(figure, figure.before),
+            percent(figure.error(figure.before)),
+            value(figure, figure.after),
+            percent(figure.error(figure.after)),
+        ]);
+    }
+    aligned(table, 1..6)
+}
+
+/// Aligns these columns of the table to the right, and paints its heading.
+fn aligned(mut table: comfy_table::Table, columns: std::ops::Range<usize>) -> String {
+    right(&mut table, columns);
+    folded(&mut table);
+    headed(&table, style::FAINT) + "\n"
+}
+
+fn named(figure: &Figure) -> String {
+    let what = match figure.quantity {
+        Quantity::Figure => "",
+        Quantity::Ratio => ", x aligned",
+    };
+    printable(&format!("{}: {}{what}", figure.step, figure.arm))
+}
+
+fn value(figure: &Figure, value: f64) -> String {
+    match figure.quantity {
+        Quantity::Figure => format!("{} {}", number(value), figure.measure.unit()),
+        Quantity::Ratio => number(value),
+    }
+}
+
+fn summary(fit: &Fit) -> String {
+    let tried = plural(fit.evaluations, "set");
+    let (before, after) = (fit.worst_before() * 100.0, fit.worst_after() * 100.0);
+    if fit.knobs.is_empty() {
+        return format!("The largest error is {after:.1} %.");
+    }
+    format!(
+        "The largest error is {after:.1} % ({before:.1} % before the fit). With each knob {:.0} % to either side, it is \
+         at most {:.1} %. {tried} of values tried.",
+        MARGIN * 100.0,
+        fit.worst_nearby * 100.0
+    )
 }

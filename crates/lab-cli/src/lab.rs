@@ -1,30 +1,33 @@
 //! `straddle lab`: runs a command in a Linux guest, in virtual time, on modelled drives.
 
+use std::fmt::Write as _;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use anyhow::{Context, Result};
+use schemars::JsonSchema;
+use serde::Serialize;
 use straddle_drive::Profile;
 use straddle_lab::guest::{
-    Charges, GuestDrive, GuestError, Job, Kernel, Limits, Partition, Stream, Task, Watching,
+    Charges, Ended, GuestDrive, GuestError, Job, Kernel, Limits, Partition, Stream, Task, Watching,
 };
 use straddle_lab::media::Cut;
 use straddle_units::ByteCount;
+use straddle_units::io::Counters;
 use tempfile::NamedTempFile;
 
-use crate::args::{LabArguments, SchemaOf};
-use crate::exit::{Exit, UsageError};
-use crate::interrupt::on_interrupt;
-use crate::output;
-use crate::output_file::{self, OutputFile};
 use crate::recording::{Modelled, tear};
-use crate::target::Drive;
-use crate::unfinished;
-use crate::view::json::Document;
-use crate::view::json::lab::LabReport;
-use crate::view::text;
+use straddle_cli::args::{LabArguments, SchemaOf};
+use straddle_cli::exit::{Exit, UsageError};
+use straddle_cli::output::{plural, printable};
+use straddle_cli::output_file::OutputFile;
+use straddle_cli::progress::on_interrupt;
+use straddle_cli::target::{self, note_unfinished};
+use straddle_cli::view::json::Document;
+use straddle_cli::view::text::wrap;
+use straddle_cli::{output, output_file};
 
 /// Scripts for a line of bash, and for a command given as words, which may be a function of the library.
 const LINE: &str = "#!/bin/bash\n";
@@ -59,7 +62,7 @@ pub(crate) fn run(arguments: &LabArguments) -> Result<Exit> {
         let recording = recording.clone();
         job.watching = Some(Watching(Arc::new(move |index| recording.watch(index))));
     }
-    arguments.store.iter().for_each(|path| unfinished::note(path));
+    arguments.store.iter().for_each(|path| note_unfinished(path));
     let stop = Arc::new(AtomicBool::new(false));
     on_interrupt(&stop).context("cannot watch for Ctrl-C")?;
     // With --json, the command's output is part of the document instead.
@@ -98,7 +101,7 @@ pub(crate) fn run(arguments: &LabArguments) -> Result<Exit> {
     if arguments.json {
         Document::of(SchemaOf::Lab, LabReport::of(&job, &ended)).print()?;
     } else {
-        write_through(std::io::stderr(), text::lab::ended(&job, &ended).as_bytes())?;
+        write_through(std::io::stderr(), text_of_ended(&job, &ended).as_bytes())?;
     }
     if let Some(error) = lost.into_inner().unwrap_or_default() {
         return Err(error).context("the command's output could not be written");
@@ -236,7 +239,7 @@ fn drives(arguments: &LabArguments) -> Result<Vec<GuestDrive>> {
     if stores > 0 && stores != count {
         return usage(format!("--store: {stores} files for {count} drives: give one for each"));
     }
-    let drive = |(index, drive): (usize, &Drive)| {
+    let drive = |(index, drive): (usize, &target::Drive)| {
         let profile = Profile::clone(&drive.profile);
         let given = arguments.start.get(if starts == 1 { 0 } else { index });
         let start = given.map(|start| profile.start_byte(*start)).transpose();
@@ -282,4 +285,106 @@ fn script(command: &[String]) -> Result<(String, Vec<String>)> {
         [] => Ok((format!("{LINE}{first}\n"), Vec::new())),
         _ => Ok((WORDS.to_owned(), command.to_vec())),
     }
+}
+
+/// What `straddle lab --json` prints.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct LabReport<'a> {
+    /// The exit status of the command; absent if the power was cut before it ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<i32>,
+    #[serde(flatten)]
+    ended: &'a Ended,
+    /// Whether an identical run on this machine would take the same time to the nanosecond.
+    repeatable: bool,
+    /// Why it would not, one sentence each; empty if it would.
+    not_repeatable: Vec<String>,
+    /// The drives, in order.
+    drives: Vec<Drive<'a>>,
+    /// What the guest is charged for its own work.
+    charges: Charges,
+    /// The seed of the guest's random numbers, and of the rotational phase of its drives.
+    seed: u64,
+}
+
+/// A drive and what happened in it.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Drive<'a> {
+    /// The name of its profile.
+    name: &'a str,
+    /// The offset of its partition, in bytes; absent without a partition table.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    start_bytes: Option<u64>,
+    /// Counters from inside the drive.
+    counters: &'a Counters,
+}
+
+impl<'a> LabReport<'a> {
+    pub(crate) fn of(job: &'a Job, ended: &'a Ended) -> Self {
+        let drives = job.drives.iter().zip(&ended.counters).map(|(drive, counters)| Drive {
+            name: &drive.profile.name,
+            start_bytes: drive.partition.start,
+            counters,
+        });
+        let not_repeatable = ended.spent.not_repeatable();
+        Self {
+            status: (!ended.cut).then_some(ended.status),
+            ended,
+            repeatable: not_repeatable.is_empty(),
+            not_repeatable,
+            drives: drives.collect(),
+            charges: job.charges,
+            seed: job.seed,
+        }
+    }
+}
+
+pub(crate) fn text_of_ended(job: &Job, ended: &Ended) -> String {
+    let (guest, host) = (ended.guest.as_secs_f64(), ended.host.as_secs_f64());
+    let mut text =
+        format!("\nlab: {guest:.3} s of the guest's time in {host:.1} s ({:.1} times as fast)", guest / host);
+    if ended.cut {
+        text.push_str("; the power was cut");
+    } else if let Some(cut) = &job.cut {
+        let _ = write!(text, "; the power was not cut: it ended before request {}", cut.after);
+    }
+    text.push('\n');
+    for measured in &ended.measures {
+        let _ = writeln!(text, "  {:<24} {:>12.6} s", printable(&measured.name), measured.value);
+    }
+    for (drive, counters) in job.drives.iter().zip(&ended.counters) {
+        let _ = writeln!(text, "{}", wrap(&of_drive(drive, counters), "  "));
+    }
+    let requests = plural(ended.requests, "request");
+    let charged = format!(
+        "{requests}, fingerprint {:016x}, seed {}; charged: {}",
+        ended.fingerprint, job.seed, job.charges
+    );
+    let _ = writeln!(text, "{}", wrap(&charged, "  "));
+    let reasons = ended.spent.not_repeatable();
+    if !reasons.is_empty() {
+        let sentence = format!("Not repeatable to the nanosecond: {}.", reasons.join("; "));
+        let _ = writeln!(text, "{}", wrap(&sentence, "  "));
+    }
+    text
+}
+
+fn of_drive(drive: &GuestDrive, counters: &Counters) -> String {
+    let start = drive.partition.start.map_or(String::new(), |start| format!(" (partition at byte {start})"));
+    let mut text = format!(
+        "{}{start}: {} read-modify-writes, {} read and {} written inside",
+        printable(&drive.profile.name),
+        counters.rmw_reads,
+        ByteCount::new(counters.media_read_bytes),
+        ByteCount::new(counters.media_write_bytes),
+    );
+    if counters.revolution > 0 {
+        let _ = write!(
+            text,
+            ", {} seeks, {:.1} revolutions waited",
+            counters.seeks,
+            counters.revolutions_waited()
+        );
+    }
+    text
 }

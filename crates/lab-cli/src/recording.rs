@@ -6,13 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result};
+use straddle_cli::args::TearName;
+use straddle_cli::recording::{CLOCK, Whole, origin};
 use straddle_drive::Profile;
 use straddle_lab::media::{Tear, Watch};
 use straddle_trace::{Event, Happened, Marks, Recorded, Recorder, SECTOR};
 use straddle_units::io::{Completion, Nanos, Request, RequestId, Time};
-
-use straddle_cli::args::TearName;
-use straddle_cli::recording::{CLOCK, Whole, origin};
 
 /// The first of the block devices' major numbers that Linux leaves to local use.
 const LOCAL: u32 = 240;

@@ -1,5 +1,9 @@
 //! `straddle reproduce`: runs published experiments again.
 
+mod html;
+pub(crate) mod json;
+mod text;
+
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,18 +15,15 @@ use straddle_drive::Profile;
 use straddle_lab::reproduce::experiment::Experiment;
 use straddle_lab::reproduce::lab::input::Inputs;
 use straddle_lab::reproduce::lab::{Guests, Host, Machine, Planned, Settings, StepOutcome};
-use straddle_lab::reproduce::policy::{self, Policies};
+use straddle_lab::reproduce::policy;
+use straddle_lab::reproduce::policy::Policies;
 
-use crate::args::{ReproduceArguments, SchemaOf};
-use crate::exit::{Exit, UsageError};
-use crate::interrupt::on_interrupt;
-use crate::output;
-use crate::output_file;
-use crate::progress::Bar;
-use crate::view::html;
-use crate::view::json::Document;
-use crate::view::json::reproduce::{ReproduceReport, Reproduced, ReproducedExperiment, Way};
-use crate::view::text;
+use crate::reproduce::json::{ReproduceReport, Reproduced, ReproducedExperiment, Way};
+use straddle_cli::args::{ReproduceArguments, SchemaOf};
+use straddle_cli::exit::{Exit, UsageError};
+use straddle_cli::progress::{Bar, on_interrupt};
+use straddle_cli::view::json::Document;
+use straddle_cli::{output, output_file};
 
 /// Seed of the generated inputs: always the same, so that they are generated once.
 const INPUT_SEED: u64 = 1;
@@ -71,12 +72,12 @@ pub(crate) fn run(arguments: &ReproduceArguments) -> Result<Exit> {
     if arguments.json {
         Document::of(SchemaOf::Reproduce, ReproduceReport::of(&reproduced)).print()?;
     } else {
-        output::print(&text::reproduce::outcomes(&reproduced, arguments.verbose))?;
+        output::print(&text::outcomes(&reproduced, arguments.verbose))?;
     }
     if let Some(path) = &arguments.html {
         output_file::write(path, html::page(&reproduced).as_bytes(), &[])?;
     }
-    let misses = text::reproduce::misses(&reproduced);
+    let misses = text::misses(&reproduced);
     misses.iter().for_each(|miss| output::complain(miss));
     Ok(if misses.is_empty() { Exit::Success } else { Exit::Failed })
 }
@@ -222,7 +223,7 @@ fn policies(experiments: &[Experiment], arguments: &ReproduceArguments) -> Resul
     if arguments.json {
         Document::of(SchemaOf::Reproduce, ReproduceReport::chosen(&choices)).print()?;
     } else {
-        output::print(&text::reproduce::policies(&choices))?;
+        output::print(&text::policies(&choices))?;
     }
     Ok(Exit::Success)
 }
@@ -231,7 +232,7 @@ fn list(experiments: &[Experiment], json: bool) -> Result<Exit> {
     if json {
         Document::of(SchemaOf::Reproduce, ReproduceReport::listed(experiments)).print()?;
     } else {
-        output::print(&text::reproduce::list(experiments))?;
+        output::print(&text::list(experiments))?;
     }
     Ok(Exit::Success)
 }

@@ -1,27 +1,33 @@
 //! `straddle serve`: serves a modelled drive to virtual machines and other programs, in real time.
 
+use std::fmt::Write as _;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Result;
+use schemars::JsonSchema;
+use serde::Serialize;
 use straddle_drive::Profile;
 use straddle_lab::media::{Cut, Served, Store};
-use straddle_lab::serve::{Ending, Endpoint, Options, Pace, Server, ServerError, Snapshot};
+use straddle_lab::serve::{Ending, Endpoint, Options, Pace, Server, ServerError, Snapshot, Totals};
+use straddle_units::ByteCount;
+use straddle_units::io::{Latency, Nanos, Requests};
 
-use crate::args::{SchemaOf, ServeArguments};
-use crate::exit::{Exit, UsageError};
-use crate::interrupt::ending;
-use crate::output::{self, printable};
 use crate::recording::{Modelled, tear};
-use crate::unfinished;
-use crate::view::json::Document;
-use crate::view::json::serve::{Serve, ServeReport};
-use crate::view::text;
+use straddle_cli::args::{SchemaOf, ServeArguments};
+use straddle_cli::exit::{Exit, UsageError};
+use straddle_cli::output;
+use straddle_cli::output::printable;
+use straddle_cli::progress::ending;
+use straddle_cli::target::note_unfinished;
+use straddle_cli::view::json::Document;
+use straddle_cli::view::text::wrap;
 
 pub(crate) fn run(arguments: &ServeArguments) -> Result<Exit> {
     let drive = arguments.target.modelled("serve")?;
     let profile = &drive.profile;
-    arguments.store.iter().for_each(|path| unfinished::note(path));
+    arguments.store.iter().for_each(|path| note_unfinished(path));
     let store = match &arguments.store {
         Some(path) => Store::file(path, profile.claims.capacity)?,
         None => Store::memory(profile.claims.capacity),
@@ -68,7 +74,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<Exit> {
     if arguments.json {
         Document::of(SchemaOf::Serve, ServeReport::of(&serve)).print()?;
     } else {
-        output::print(&text::serve::summary(&serve))?;
+        output::print(&summary(&serve))?;
     }
     if ending == Ending::PowerCut {
         output::complain("the power was cut: only what was on the medium is left");
@@ -89,7 +95,7 @@ fn serve(server: &mut Server) -> Result<Ending, ServerError> {
     }
     let mut before = None;
     let mut tell = |now: &Snapshot<'_>| {
-        let line = text::serve::line(now, before);
+        let line = line(now, before);
         before = Some((now.elapsed, now.totals));
         // The status line is not essential, so errors in writing it are ignored.
         let _ = write!(std::io::stderr(), "\r{line}\x1b[K");
@@ -108,4 +114,176 @@ fn announce(arguments: &ServeArguments, profile: &Profile, server: &Server) {
     if let Some(after) = arguments.cut_after {
         output::complain(&format!("the power fails after {after} requests; seed {}", arguments.seed));
     }
+}
+
+/// The upper bounds of the histogram's classes in nanoseconds: 1, 2 and 5 times each power of ten, from 10 µs
+/// up to 1 s.
+const BOUNDS: [u64; 16] = [
+    10_000,
+    20_000,
+    50_000,
+    100_000,
+    200_000,
+    500_000,
+    1_000_000,
+    2_000_000,
+    5_000_000,
+    10_000_000,
+    20_000_000,
+    50_000_000,
+    100_000_000,
+    200_000_000,
+    500_000_000,
+    1_000_000_000,
+];
+
+/// What `straddle serve --json` prints.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct ServeReport<'a> {
+    /// The drive as named on the command line.
+    target: &'a str,
+    /// Manufacturer, model and size.
+    title: &'a str,
+    /// Why serving ended.
+    ending: Ending,
+    #[serde(flatten)]
+    snapshot: &'a Snapshot<'a>,
+    /// The histogram of `lateness`: its classes that are not empty, in ascending order.
+    lateness_histogram: Vec<Class>,
+}
+
+/// A class of the histogram: replies up to a lateness, and above that of the class before.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Class {
+    /// The upper bound in nanoseconds; absent for the last class, which has none.
+    #[serde(rename = "at_most_ns", skip_serializing_if = "Option::is_none")]
+    pub(crate) bound: Option<Nanos>,
+    /// The number of replies.
+    pub(crate) replies: u64,
+}
+
+/// The end of serving a drive, to be reported.
+pub(crate) struct Serve<'a> {
+    pub(crate) target: &'a str,
+    pub(crate) profile: &'a Profile,
+    pub(crate) ending: Ending,
+    pub(crate) snapshot: Snapshot<'a>,
+}
+
+/// Returns the non-empty classes of a histogram, in ascending order.
+pub(crate) fn classes(latency: &Latency) -> Vec<Class> {
+    let mut below = 0;
+    let bounds = BOUNDS.map(|bound| Some(Nanos::new(bound))).into_iter().chain([None]);
+    let class = |bound: Option<Nanos>| {
+        let within = bound.map_or(latency.count(), |bound| latency.count_within(bound));
+        let count = within.saturating_sub(below);
+        below = within.max(below);
+        Class { bound, replies: count }
+    };
+    bounds.map(class).filter(|class| class.replies > 0).collect()
+}
+
+impl<'a> ServeReport<'a> {
+    pub(crate) fn of(serve: &'a Serve<'a>) -> Self {
+        Self {
+            target: serve.target,
+            title: &serve.profile.title,
+            ending: serve.ending,
+            snapshot: &serve.snapshot,
+            lateness_histogram: classes(serve.snapshot.lateness),
+        }
+    }
+}
+
+/// Characters of the longest bar.
+const BAR: u64 = 40;
+
+/// Returns the current state, with the rates since `before`.
+pub(crate) fn line(now: &Snapshot<'_>, before: Option<(Duration, Totals)>) -> String {
+    let (since, earlier) = before.unwrap_or_default();
+    let seconds = now.elapsed.saturating_sub(since).as_secs_f64();
+    let (requests, earlier) = (now.totals.requests, earlier.requests);
+    let bytes = |requests: Requests| requests.read_bytes + requests.write_bytes;
+    let bytes = rate(bytes(requests) - bytes(earlier), seconds);
+    let requests = rate(requests.count() - earlier.count(), seconds);
+    let speed = match bytes {
+        slow if slow > 0.0 && slow < 1e5 => format!("{:.1} KiB/s", slow / 1024.0),
+        fast => format!("{:.1} MB/s", fast / 1e6),
+    };
+    let mut line =
+        format!("{requests:.0} IOPS  {speed}  queue {}  rmw {}", now.outstanding, now.counters.rmw_reads);
+    let late = now.lateness;
+    if late.count() > 0 {
+        let (half, most) = (late.quantile(0.5), late.quantile(0.99));
+        let _ = write!(line, "  late p50 {half}, p99 {most}, max {}", late.max());
+    }
+    line
+}
+
+pub(crate) fn summary(serve: &Serve<'_>) -> String {
+    let snapshot = &serve.snapshot;
+    let (totals, counters) = (snapshot.totals, snapshot.counters);
+    let requests = totals.requests;
+    let ending = match serve.ending {
+        Ending::Signal => "ended by a signal",
+        Ending::Quit => "ended by command",
+        Ending::PowerCut => "ended by a power cut",
+    };
+    let (title, target) = (printable(&serve.profile.title), printable(serve.target));
+    let mut text = format!(
+        "{title} ({target}), served for {:.1} s, {ending}: {} reads ({}), {} writes ({}), {} flushes, {} discards",
+        snapshot.elapsed.as_secs_f64(),
+        requests.reads,
+        ByteCount::new(requests.read_bytes),
+        requests.writes,
+        ByteCount::new(requests.write_bytes),
+        requests.flushes,
+        requests.discards,
+    );
+    if totals.failed > 0 {
+        let _ = write!(text, "; {} failed", totals.failed);
+    }
+    if totals.broken > 0 {
+        let _ = write!(text, "; {} clients broke the protocol", totals.broken);
+    }
+    text = wrap(&text, "");
+    let inside = format!(
+        "inside the drive: {} read-modify-writes, {} cache hits, {} writes joined others, {} writes to the medium, {} seeks, {:.1} revolutions waited",
+        counters.rmw_reads,
+        counters.cache_hits,
+        counters.merged_writes,
+        counters.destages,
+        counters.seeks,
+        counters.revolutions_waited(),
+    );
+    let _ = write!(text, "\n{}\n", wrap(&inside, ""));
+    let late = snapshot.lateness;
+    if late.count() > 0 {
+        let shares = [0.5, 0.9, 0.99, 0.999].map(|share| late.quantile(share).to_string());
+        let [p50, p90, p99, p999] = shares;
+        let figures = format!(
+            "replies later than the model says: mean {}, p50 {p50}, p90 {p90}, p99 {p99}, p99.9 {p999}, max {}",
+            late.mean(),
+            late.max()
+        );
+        let _ = write!(text, "{}\n{}", wrap(&figures, ""), histogram(serve));
+    }
+    text
+}
+
+fn histogram(serve: &Serve<'_>) -> String {
+    let classes = classes(serve.snapshot.lateness);
+    let most = classes.iter().map(|class| class.replies).max().unwrap_or(1);
+    let mut text = String::new();
+    for Class { bound, replies: count } in classes {
+        let bound = bound.map_or("more".to_owned(), |bound| format!("<= {bound}"));
+        let bar = "#".repeat(usize::try_from((count * BAR).div_ceil(most)).unwrap_or_default());
+        let _ = writeln!(text, "  {bound:>12}  {count:>10}  {bar}");
+    }
+    text
+}
+
+#[allow(clippy::cast_precision_loss, reason = "a figure to print")]
+fn rate(number: u64, seconds: f64) -> f64 {
+    if seconds > 0.0 { number as f64 / seconds } else { 0.0 }
 }

@@ -4,18 +4,129 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use clap::Args;
 use straddle_repair::apply::{ApplyError, BackedUp, Backup, LaterWrites, Prepared, Progress};
 use straddle_repair::relocate::Verify;
 use straddle_repair::{Step, Target};
 
-use super::copy;
-use super::realign;
-use super::saved::Saved;
-use crate::args::{ApplyArguments, UndoArguments};
-use crate::durability::{self, Needed};
+use crate::commands::plan::Saved;
+use crate::commands::realign::MoveArguments;
+use crate::commands::{copy, realign};
+use crate::durability::Needed;
 use crate::exit::{Exit, RefusedError, UsageError};
-use crate::output::{self, plural, quote_path};
+use crate::output::{plural, quote_path};
+use crate::target::{local_paths, local_targets};
 use crate::view::text;
+use crate::{durability, exit, output};
+
+/// The exit statuses of commands that move data.
+pub(crate) const MOVES: &[(u8, &str)] = &[
+    (0, "success"),
+    (1, "done, but some sectors could not be read"),
+    (3, "a disk or file could not be read or written"),
+    (4, "refused for safety; nothing was written"),
+];
+
+/// Examples for `apply --help`.
+const APPLY_EXAMPLES: &str = "\
+Examples:
+  straddle apply plan.json --write disk.img           # backup: plan.json.undo
+  straddle apply plan.json --write sdb --backup /root/sdb.undo
+  straddle apply plan.json --write sdb --dry-run      # show every byte
+  straddle apply sdb.move.json --write sdb            # from straddle realign
+  straddle apply sdb.move.json --write sdb --journal sdb.move.journal
+                                          # if the disk has no room for it
+  straddle apply copy.json --from old.qcow2 --write new.img
+                                          # from straddle realign --to
+
+Nothing is written unless the target is the disk that the plan was made for,
+unchanged since then and not in use.
+
+Tables: every overwritten byte is saved in the backup first. After a power cut,
+the disk has either the old or the new table. Moves: every overwritten byte is
+in the journal first. After a power cut, 'straddle resume' completes the move or
+rolls it back. Copies: the source is only read. After an interruption, run the
+same command again.";
+
+#[derive(Debug, Args)]
+#[command(after_help = format!("{APPLY_EXAMPLES}\n\n{}", exit::help(MOVES)))]
+pub(crate) struct ApplyArguments {
+    /// Plan saved by 'straddle plan' or 'straddle realign' (with --save).
+    #[arg(value_name = "PLAN", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) plan: PathBuf,
+
+    /// Block device or raw image to write to.
+    #[arg(long, value_name = "TARGET", value_hint = clap::ValueHint::FilePath,
+        value_parser = local_targets(), required = true)]
+    pub(crate) write: PathBuf,
+
+    /// Image format, if it is detected wrongly. `raw` takes the bytes as they are.
+    #[arg(long, value_name = "FORMAT", value_parser = <straddle_device::image::Format as std::str::FromStr>::from_str)]
+    pub(crate) format: Option<straddle_device::image::Format>,
+
+    /// For plans of tables: save the overwritten bytes to this new file on another disk [default: PLAN.undo].
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) backup: Option<PathBuf>,
+
+    /// For plans of copies: disk or image to copy from. It is opened read-only.
+    #[arg(long, value_name = "SOURCE", value_hint = clap::ValueHint::FilePath, value_parser = local_targets())]
+    pub(crate) from: Option<PathBuf>,
+
+    /// With --from: format of that image, as given to 'straddle realign --to'.
+    #[arg(long, value_name = "FORMAT", requires = "from", value_parser = <straddle_device::image::Format as std::str::FromStr>::from_str)]
+    pub(crate) from_format: Option<straddle_device::image::Format>,
+
+    /// With --from: also open this backing, parent or extent file if an image names it. Can be repeated.
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath,
+        value_parser = local_paths(), requires = "from")]
+    pub(crate) allow_backing: Vec<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) moves: MoveArguments,
+
+    /// For plans of tables: show what would be written, and write nothing.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+/// Examples for `undo --help`.
+const UNDO_EXAMPLES: &str = "\
+Examples:
+  straddle undo plan.json.undo --write disk.img
+  straddle undo plan.json.undo --write new.img --was /srv/disk.img    # renamed
+
+This also reverts an interrupted 'straddle apply'. Nothing is changed in these
+cases:
+  the disk contains neither the original nor the written data
+  another part of its partition table differs
+  the first MiB or last 64 KiB of a new partition has been written to
+  the contents of a grown partition no longer fit
+A disk without a serial number is recognised by its path.";
+
+#[derive(Debug, Args)]
+#[command(after_help = format!("{UNDO_EXAMPLES}\n\n{}", exit::help(exit::OF_WORK)))]
+pub(crate) struct UndoArguments {
+    /// Backup created by 'straddle apply'.
+    #[arg(value_name = "BACKUP", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) backup: PathBuf,
+
+    /// Block device or raw image to write to.
+    #[arg(long, value_name = "TARGET", value_hint = clap::ValueHint::FilePath,
+        value_parser = local_targets(), required = true)]
+    pub(crate) write: PathBuf,
+
+    /// Image format, if it is detected wrongly. `raw` takes the bytes as they are.
+    #[arg(long, value_name = "FORMAT", value_parser = <straddle_device::image::Format as std::str::FromStr>::from_str)]
+    pub(crate) format: Option<straddle_device::image::Format>,
+
+    /// Path of the disk when the backup was made, if it has been renamed since and has no serial number.
+    #[arg(long, value_name = "PATH", value_hint = clap::ValueHint::FilePath, value_parser = local_targets())]
+    pub(crate) was: Option<PathBuf>,
+
+    /// Revert the table even if a new or grown partition has been written to. Its contents are lost.
+    #[arg(long)]
+    pub(crate) force: bool,
+}
 
 /// Refuses options that a plan of this kind does not take.
 fn check_options(saved: &Saved, arguments: &ApplyArguments) -> Result<(), UsageError> {

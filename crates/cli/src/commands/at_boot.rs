@@ -8,12 +8,11 @@ use straddle_repair::Present;
 use straddle_repair::boot::{Console, Ended, System};
 use straddle_repair::realign::Realign;
 
-use super::realign::complain_unreadable;
+use crate::commands::realign::complain_unreadable;
 use crate::exit::Exit;
-use crate::interrupt::on_interrupt;
-use crate::output::{self, plural, quote_path};
-use crate::progress::Watcher;
-use crate::random;
+use crate::output::{plural, quote_path};
+use crate::progress::{Watcher, on_interrupt};
+use crate::{input, output};
 
 /// Installs what moves the partitions of `disk` at the next boot.
 pub(super) fn prepare(disk: &Path, realign: &Realign, present: &Present) -> Result<Exit> {
@@ -48,7 +47,7 @@ pub(super) fn cancel(disk: &Path) -> Result<Exit> {
 /// What the initramfs runs: resumes an unfinished move, or begins the one that was prepared.
 pub(super) fn now(disk: &Path) -> Result<Exit> {
     let name = disk.display().to_string();
-    let id = random::bytes("cannot name the move")?;
+    let id = input::random_bytes("cannot name the move")?;
     let mut watcher = Watcher::start("moving")?;
     let mut console = Console {
         watch: &mut |progress| watcher.look(progress),

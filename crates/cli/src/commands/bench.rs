@@ -2,29 +2,285 @@
 
 mod fio;
 pub(crate) mod real;
-mod restore;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use anyhow::Result;
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use straddle_measure::bench::{
-    ForeignParameter, Host, Modelled, Parameters, Pattern, Target, WarmUp, Workload, warm_sweep,
+    ForeignParameter, Host, Modelled, Parameters, Pattern, Sync, Target, WarmUp, Workload, warm_sweep,
 };
-use straddle_units::ByteCount;
+use straddle_measure::real::Io;
+use straddle_units::{ByteCount, parse_size};
 
-use crate::args::{BenchArguments, SchemaOf};
+use crate::args::{named, positive_size};
 use crate::exit::{Exit, UsageError};
-use crate::output;
-use crate::output_file;
 use crate::progress::Bar;
-use crate::target::{Drive, TargetSpec};
-use crate::view::json::Document;
+use crate::target::{Drive, TargetSpec, targets};
 use crate::view::json::bench::{Bench, BenchReport};
+use crate::view::json::{Document, SchemaOf};
 use crate::view::{svg, text};
+use crate::{exit, output, output_file};
+
+/// The largest number of offsets: more are a mistake.
+const MOST_OFFSETS: usize = 4096;
+
+/// Examples for `bench --help`.
+const EXAMPLES: &str = "\
+Examples:
+  straddle bench wd10ears                 # random-write on a modelled drive
+  straddle bench random-write wd10ears --sync flush   # each write flushed
+  straddle bench strided-write wd10ears,jumper=on     # offset 7 is aligned now
+  straddle bench sequential-write dell-6tb-7200-512e --offsets 0,4
+  straddle bench random-read drive:./my-drive.toml --queue-depth 32
+  straddle bench random-write wd10ears --json --svg ratio.svg
+  straddle bench random-write ./scratch --area 64M    # a new, temporary file
+  straddle bench random-write /dev/sdb    # free space only, contents kept
+  straddle bench random-write /dev/sdb1 --used --offsets 0,1
+                                          # unmounted; contents preserved
+  straddle bench random-read /dev/sdb --warmup 2      # 2 uncounted rounds first
+  straddle bench random-write disk.img --used         # contents preserved
+  straddle bench --restore                # after a crash, restore the contents";
+
+#[derive(Debug, Args)]
+#[command(after_help = format!("{EXAMPLES}\n\n{}", exit::help(exit::OF_WORK)))]
+pub(crate) struct BenchArguments {
+    /// Workload to run; 'bench TARGET' runs random-write.
+    #[arg(value_name = "WORKLOAD", value_parser = patterns(), required_unless_present_any = ["restore", "import_fio"])]
+    pub(crate) workload: Option<Pattern>,
+
+    /// Drive to measure: a modelled drive (NAME, NAME,OPTION or drive:FILE.toml; see 'straddle drive list'), a file,
+    /// or a block device. A file that does not exist is created, and removed afterwards.
+    #[arg(value_name = "TARGET", value_parser = targets(), hide_possible_values = true,
+        required_unless_present_any = ["restore", "import_fio"])]
+    pub(crate) target: Option<TargetSpec>,
+
+    /// Offsets to measure, in logical sectors past --start: an inclusive range (0..7), a list (0,1,7), or both.
+    ///
+    /// On a modelled drive, each offset runs on a fresh drive. On a real one, the offsets take turns.
+    #[arg(long, value_name = "LIST", default_value = "0..7")]
+    pub(crate) offsets: Offsets,
+
+    /// Number of requests per run, or per turn on a real drive [default: 1000 for random-write and random-read, 50000
+    /// for random-write on a modelled SSD, 32768 for strided-write, 1024 for dd; the sequential workloads run for a
+    /// time].
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) count: Option<u64>,
+
+    /// Maximum duration of each run, in the drive's own time [default: 60 for sequential-write and sequential-read
+    /// without --count].
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub(crate) time: Option<f64>,
+
+    /// Size of each request [default: 1 MiB for dd, the indirection unit for random-write on a modelled SSD,
+    /// 4 KiB for the others].
+    #[arg(long, value_name = "BYTES", value_parser = positive_size)]
+    pub(crate) size: Option<ByteCount>,
+
+    /// Byte on the drive that is offset 0, such as the start of a partition.
+    #[arg(long, value_name = "BYTES", value_parser = parse_size, default_value = "0")]
+    pub(crate) start: ByteCount,
+
+    /// strided-write: distance from the start of one write to the start of the next [default: 16 KiB].
+    #[arg(long, value_name = "BYTES", value_parser = positive_size)]
+    pub(crate) stride: Option<ByteCount>,
+
+    /// random-write, random-read: number of blocks to choose from [default: 200000000, or as many as fit].
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) blocks: Option<u64>,
+
+    /// Seed of the random positions and, on a real drive, of the order of turns [default: the offset on a modelled
+    /// drive, as in the published program; 1 on a real one].
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) seed: Option<u32>,
+
+    /// random-write, strided-write: how each write is made durable [default: none].
+    #[arg(long, value_name = "HOW", value_parser = named(&[
+        ("none", "It may stay in the drive's cache, as with O_SYNC on a disk up to Linux 2.6.31", Sync::None),
+        ("flush", "Flush the drive's cache after each write, as O_SYNC does today", Sync::Flush),
+        ("fua", "Force unit access: each write goes to the medium", Sync::Fua),
+    ]))]
+    pub(crate) sync: Option<Sync>,
+
+    /// sequential-write: issue an fsync after every NUMBER writes, or never if 0 [default: 1].
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) fsync_each: Option<u64>,
+
+    /// Queue depth: number of outstanding requests [default: 32 for random-write on a modelled SSD, otherwise 1].
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=65536))]
+    pub(crate) queue_depth: Option<u32>,
+
+    /// Number of uncounted warm-up runs at each offset, or of warm-up rounds on a real drive [default: 0; on a modelled
+    /// SSD, writes that fill its buffer twice].
+    ///
+    /// On a modelled drive, each run has another seed or other positions. On a real one, each round has two turns of
+    /// every offset. The turns that determine --count, and the warm-up, are not part of --runtime.
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(..=10_000),
+        conflicts_with_all = ["restore", "import_fio", "emit_fio"])]
+    pub(crate) warmup: Option<u32>,
+
+    /// Time that the host takes between the end of a request and the next submission.
+    #[arg(long, value_name = "MICROSECONDS", default_value = "0", value_parser = overhead)]
+    pub(crate) host_overhead: u64,
+
+    /// Also draw a bar chart of the offsets to this file.
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, value_parser = crate::args::svg_file)]
+    pub(crate) svg: Option<PathBuf>,
+
+    /// Print JSON (see `straddle schema bench`).
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    // Last: its heading would be that of all options after it.
+    #[command(flatten)]
+    pub(crate) real: RealArguments,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Real disks and files")]
+pub(crate) struct RealArguments {
+    /// Maximum duration of the whole run, without the warm-up [default: 60].
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub(crate) runtime: Option<f64>,
+
+    /// Stop when the 95 % confidence interval of every ratio is within PERCENT [default: 5].
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    pub(crate) precision: Option<f64>,
+
+    /// Total size of the areas to use, or size of the file to create [default: 256 MiB].
+    ///
+    /// The data written is kept in memory and in the journal during the run.
+    #[arg(long, value_name = "BYTES", value_parser = positive_size)]
+    pub(crate) area: Option<ByteCount>,
+
+    /// Number of areas, spread over the whole target [default: 8; 1 in a file].
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=32))]
+    pub(crate) regions: Option<u32>,
+
+    /// Whether to bypass the page cache [default: direct].
+    #[arg(long, value_name = "HOW", value_parser = named(&[
+        ("direct", "Bypass the page cache (O_DIRECT): the drive sees the requests as they are", Io::Direct),
+        ("buffered", "Use the page cache", Io::Buffered),
+    ]))]
+    pub(crate) io: Option<Io>,
+
+    /// Use areas that hold data. Their contents are saved, written back unchanged, and verified at the end. The
+    /// target must not be in use.
+    ///
+    /// Without this option, an existing device or file is written only in the free space between its
+    /// partitions.
+    #[arg(long)]
+    pub(crate) used: bool,
+
+    /// Overwrite anything on the device, without restoring it. Repeat the name of the device to confirm.
+    #[arg(long, value_name = "DEVICE", conflicts_with = "used")]
+    pub(crate) destroy_data: Option<String>,
+
+    /// Write every sample to this new file after each round, one line of JSON per turn.
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) export: Option<PathBuf>,
+
+    /// Directory of the journals, which hold the original contents until the end of the run
+    /// [default: ~/.local/state/straddle]. It must not be on the measured device.
+    #[arg(long, value_name = "FOLDER", value_hint = clap::ValueHint::DirPath)]
+    pub(crate) journals: Option<PathBuf>,
+
+    /// Restore the contents that interrupted runs of bench and probe had saved, and exit.
+    ///
+    /// Bytes that have changed since then are shown and left alone (status 4), and the journal is kept.
+    #[arg(long, conflicts_with_all = ["workload", "target"])]
+    pub(crate) restore: bool,
+
+    /// With --restore: also overwrite bytes that changed after they were saved.
+    #[arg(long, requires = "restore")]
+    pub(crate) force: bool,
+
+    /// Write a new fio job file for this run instead of running it.
+    ///
+    /// fio overwrites the target from its first byte on: writing needs --destroy-data. The target must exist, and a
+    /// file must be as large as the workload needs. --runtime is the total time of all offsets.
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, conflicts_with_all = ["restore", "import_fio",
+        "used", "regions", "precision", "export", "journals", "svg", "json"])]
+    pub(crate) emit_fio: Option<PathBuf>,
+
+    /// Show fio's results of such a job file, from its output with --output-format=json or json+.
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, conflicts_with_all = ["workload", "target", "restore"])]
+    pub(crate) import_fio: Option<PathBuf>,
+}
+
+/// Takes a pattern by its name, with its usual parameters.
+fn patterns() -> impl TypedValueParser<Value = Pattern> {
+    let named = |pattern: &Pattern| PossibleValue::new(pattern.name()).help(pattern.about());
+    PossibleValuesParser::new(Pattern::ALL.iter().map(named))
+        .try_map(|name| Pattern::named(&name).ok_or("no such workload"))
+}
+
+/// Offsets in logical sectors, rising, each once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Offsets(pub(crate) Vec<u64>);
+
+impl FromStr for Offsets {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number = |text: &str| {
+            let trimmed = text.trim();
+            trimmed
+                .parse::<u64>()
+                .map_err(|_| format!("'{trimmed}' is not a number of sectors; try 0..7 or 0,1,7"))
+        };
+        let mut offsets = Vec::new();
+        for part in text.split(',') {
+            let (first, last) = match part.split_once("..") {
+                Some((first, last)) => (number(first)?, number(last)?),
+                None => (number(part)?, number(part)?),
+            };
+            if first > last {
+                return Err(format!("{first}..{last} runs backwards"));
+            }
+            if last - first >= MOST_OFFSETS as u64 {
+                return Err(format!("more than {MOST_OFFSETS} offsets"));
+            }
+            offsets.extend(first..=last);
+        }
+        offsets.sort_unstable();
+        offsets.dedup();
+        if offsets.len() > MOST_OFFSETS {
+            Err(format!("more than {MOST_OFFSETS} offsets"))
+        } else {
+            Ok(Self(offsets))
+        }
+    }
+}
+
+/// A time on a target, in seconds.
+pub(crate) fn seconds(text: &str) -> Result<f64, String> {
+    match text.strip_suffix('s').unwrap_or(text).parse::<f64>() {
+        Ok(seconds) if (0.001..=1e7).contains(&seconds) => Ok(seconds),
+        _ => Err("not a number of seconds from 0.001 to 10000000".to_owned()),
+    }
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(percent) if (0.1..=100.0).contains(&percent) => Ok(percent),
+        _ => Err("not a number of percent from 0.1 to 100".to_owned()),
+    }
+}
+
+/// Microseconds as whole nanoseconds.
+fn overhead(text: &str) -> Result<u64, String> {
+    let micros = text.parse::<f64>().ok().filter(|micros| (0.0..=1e7).contains(micros));
+    let time = micros.and_then(straddle_units::io::Nanos::from_micros);
+    time.map(straddle_units::io::Nanos::get)
+        .ok_or_else(|| "not a number of microseconds from 0 to 10000000".to_owned())
+}
 
 pub(crate) fn run(arguments: &BenchArguments) -> Result<Exit> {
     if arguments.real.restore {
-        return restore::restore_all(arguments);
+        return real::restore_all(arguments);
     }
     if let Some(path) = &arguments.real.import_fio {
         return fio::import(arguments, path);
@@ -148,5 +404,28 @@ fn refuse_foreign(arguments: &BenchArguments, target: &TargetSpec) -> Result<()>
     match foreign.iter().find(|(_, given)| *given) {
         Some((option, _)) => Err(UsageError(format!("{option} is for {what}, not for {target}")).into()),
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn offsets_are_ranges_and_lists() {
+        let offsets = |text: &str| text.parse::<Offsets>().map(|offsets| offsets.0);
+        assert_eq!(offsets("0..7").unwrap(), [0, 1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(offsets("7, 0,1").unwrap(), [0, 1, 7]);
+        assert_eq!(offsets("0..2,1..3,64").unwrap(), [0, 1, 2, 3, 64]);
+        for wrong in ["", "7..0", "a", "1..", "0..4096", "-1", "0..18446744073709551615"] {
+            assert!(offsets(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn times_are_within_reason() {
+        assert_eq!(overhead("1.5"), Ok(1500));
+        assert!(overhead("-1").is_err() && overhead("NaN").is_err() && overhead("1e9").is_err());
+        assert!(seconds("60").is_ok() && seconds("0").is_err() && seconds("inf").is_err());
     }
 }

@@ -1,30 +1,303 @@
 //! `straddle check` and `straddle map`: examine each target and print the findings.
 
-mod batch;
-mod outcome;
 mod run;
-mod subject;
 
 use std::collections::BTreeSet;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::ScopedJoinHandle;
+use std::time::Duration;
+use std::{io, thread};
 
 use anyhow::Result;
+use clap::builder::TypedValueParser;
+use clap::{Args, ValueEnum};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rayon::prelude::*;
-use straddle_audit::examine::Examined;
+use straddle_audit::examine::{ExamineError, Examined};
+use straddle_audit::{Code, RULES, Severity};
+use straddle_device::Assume;
+use straddle_units::{BlockSize, ByteCount, parse_size};
 
-use self::batch::{BATCH, PARALLEL_FROM};
-use self::outcome::Outcome;
-pub(crate) use self::run::Form;
-use self::run::Run;
-use self::subject::Subject;
-use crate::args::CheckArguments;
+use crate::args::{Completed, block_size};
+pub(crate) use crate::commands::check::run::Form;
+use crate::commands::check::run::{Outcome, Run, Subject};
 use crate::config::Config;
 use crate::exit::{Exit, UsageError};
-use crate::output;
-use crate::target::ReadTarget;
+use crate::measured::Pricing;
+use crate::target::{Assumed, ReadTarget, TargetSpec};
 use crate::view::json::check::Summary;
-use crate::view::report;
-use crate::view::text;
+use crate::view::{report, text};
+use crate::{exit, output, target};
+
+/// Examples for `check --help`.
+const CHECK_EXAMPLES: &str = "\
+Examples:
+  straddle check                          # every disk of this machine
+  straddle check sdb vm.img               # a disk and an image
+  straddle check images/                  # the images in a folder
+  straddle check --assume 512n old.img    # for a drive with 512-byte sectors
+  straddle check --assume physical=4096,iu=16KiB cloud.img
+  straddle check --assume wd10ears,jumper=on xp.img
+  straddle check --cost wd10ears old.img  # also report the slowdown of writes
+  straddle check -o +CODES *.img          # a table with one more column
+  straddle check --no-wake                # leave disks in standby asleep
+  straddle check --json *.img | jq '.targets[] | select(.status == \"error\")'
+  straddle check --output-format junit build/*.img    # for a build server
+  straddle check --config ci/straddle.toml build/*.img
+  straddle check https://host/vm.qcow2    # a few hundred KiB are fetched
+  straddle check s3://bucket/vm.vhd gs://bucket/vm.vmdk az://box/vm.vhdx
+  straddle check --domain all             # the disks of all libvirt guests
+  straddle check --domain ./web.xml       # those of one guest";
+
+/// The exit statuses of `check` and `map`.
+const CHECK_STATUSES: &[(u8, &str)] = &[
+    (0, "no findings above advice (see --fail-on)"),
+    (1, "findings were reported"),
+    (3, "a target could not be read or checked; outweighs 1"),
+];
+
+#[derive(Clone, Debug, Args)]
+#[command(after_help = format!("{CHECK_EXAMPLES}\n\n{}", exit::help(CHECK_STATUSES)))]
+pub(crate) struct CheckArguments {
+    /// Disks, images, folders of images, modelled drives, or URLs of images (https, http, s3, gs, az)
+    /// [default: every local disk].
+    ///
+    /// `sda` stands for /dev/sda, and `wd10ears` for the modelled drive, unless a file has that name. Images in a
+    /// folder are found by the ends of their names, also in folders below it; hidden files are skipped.
+    ///
+    /// Only the bytes needed are fetched from a server; --verbose and --json say how many. Credentials for buckets
+    /// come from the environment (AWS_*, GOOGLE_*, AZURE_*).
+    #[arg(value_name = "TARGET", value_hint = clap::ValueHint::FilePath, value_parser = target::read_targets())]
+    pub(crate) targets: Vec<ReadTarget>,
+
+    /// Check the disks of a libvirt domain as its guest sees them. NAME is a domain, an XML file, or all. Can be
+    /// repeated.
+    ///
+    /// Domains are looked up with virsh or, if it is not installed, in /etc/libvirt/qemu. The XML states the format
+    /// of each disk. Without <blockio>, QEMU shows 512-byte sectors. --assume and --measured describe the storage
+    /// below the disks. Drives with removable media are skipped.
+    #[arg(long = "domain", value_name = "NAME", value_hint = clap::ValueHint::FilePath,
+        conflicts_with_all = ["targets", "all", "sysroot", "format"])]
+    pub(crate) domains: Vec<String>,
+
+    /// Without a target, also include loop, ram and zram devices, and removable-media drives.
+    #[arg(long)]
+    pub(crate) all: bool,
+
+    /// Print JSON (see `straddle schema`).
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Print only one line per finding.
+    #[arg(long, short, conflicts_with = "json")]
+    pub(crate) quiet: bool,
+
+    /// Print a report for another program.
+    #[arg(long, value_enum, value_name = "FORMAT", conflicts_with_all = ["json", "quiet", "verbose"])]
+    pub(crate) output_format: Option<OutputFormat>,
+
+    /// Print only a table of partitions with these columns, separated by commas. +NAME adds a column to the default
+    /// ones.
+    ///
+    /// The columns are TARGET, STATUS, PARTN, START, START-BYTE, SECTORS, SIZE, SIZE-BYTE, PARTTYPE, TYPE,
+    /// PARTLABEL, PARTUUID, CONTENT, VERDICT and CODES. START is in sectors of the table. With --output-format csv,
+    /// the columns are those of its header.
+    #[arg(long, short = 'o', value_name = "LIST", value_delimiter = ',',
+        value_parser = Completed(|| Box::new(crate::view::report::columns())),
+        hide_possible_values = true, conflicts_with_all = ["json", "quiet", "verbose"])]
+    pub(crate) columns: Vec<String>,
+
+    /// Also show the notes, every layer with its offsets, the source of each figure, and what was fetched.
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
+
+    /// Drive that the target is for: 512n, 512e, 4kn, key=size[,key=size...], or a modelled drive. Overrides what
+    /// a device reports.
+    ///
+    /// The keys are logical, physical, offset, io-min, io-opt, iu, chunk, stripe, erase, atomic and
+    /// atomic-boundary. TARGET=TOPOLOGY applies to one of several targets, and can be repeated.
+    #[arg(long, value_name = "TOPOLOGY", value_parser = crate::target::assumed)]
+    pub(crate) assume: Vec<Assumed>,
+
+    /// File saved by 'straddle probe'. Its measurements override what a device reports.
+    #[arg(long, value_name = "FILE", conflicts_with = "assume", value_parser = crate::measured::read)]
+    pub(crate) measured: Option<Assume>,
+
+    /// Also report what each misalignment costs on this drive: a modelled drive, or a file saved by 'straddle
+    /// probe'.
+    #[arg(long, value_name = "DRIVE", value_parser = crate::measured::pricing)]
+    pub(crate) cost: Option<Pricing>,
+
+    /// Read partition tables only in this logical sector size [default: detected].
+    #[arg(long, value_name = "BYTES", value_parser = block_size)]
+    pub(crate) logical: Option<BlockSize>,
+
+    /// Report whether database pages of this size straddle boundaries or can be torn.
+    #[arg(long, value_name = "BYTES", value_parser = page_size)]
+    pub(crate) page: Option<ByteCount>,
+
+    /// Report whether a platform accepts the format and size of an image: azure or gce.
+    #[arg(long = "for", value_name = "PLATFORM", value_parser = <straddle_audit::Platform as std::str::FromStr>::from_str)]
+    pub(crate) platform: Option<straddle_audit::Platform>,
+
+    /// Read a captured tree (DIR/sys, DIR/dev) instead of the running system.
+    #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    pub(crate) sysroot: Option<PathBuf>,
+
+    /// Image format: raw, qcow2, vmdk, vhd, vhdx, vdi, qed or parallels [default: detected from the contents].
+    #[arg(long, value_name = "FORMAT", value_parser = <straddle_device::image::Format as std::str::FromStr>::from_str)]
+    pub(crate) format: Option<straddle_device::image::Format>,
+
+    /// Also open this backing, parent or extent file if an image names it. Can be repeated.
+    ///
+    /// By default, no other file that an image names is opened.
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath,
+        value_parser = target::backing_files())]
+    pub(crate) allow_backing: Vec<PathBuf>,
+
+    /// Maximum time to wait for a block device or a server. A target that takes longer fails, without delaying the
+    /// others.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = seconds)]
+    pub(crate) time_limit: u64,
+
+    /// Leave disks in standby asleep. They are listed as not checked, which does not affect the exit status.
+    ///
+    /// SATA disks receive CHECK POWER MODE, SCSI disks TEST UNIT READY and REQUEST SENSE. Devices on top of a
+    /// sleeping disk are not read either. If the state cannot be queried, the target fails.
+    #[arg(long)]
+    pub(crate) no_wake: bool,
+
+    /// Report only findings with these codes, separated by commas.
+    ///
+    /// The status and exit status reflect only the reported findings. Verdicts on partitions and unreadable data
+    /// (S081) are always reported.
+    #[arg(long, value_name = "CODE", value_delimiter = ',', value_parser = rule_code(), hide_possible_values = true)]
+    pub(crate) only: Vec<Code>,
+
+    /// Omit these findings, separated by commas, from the report and the status.
+    ///
+    /// Verdicts on partitions and unreadable data (S081) are always reported.
+    #[arg(long, value_name = "CODE", value_delimiter = ',', value_parser = rule_code(), hide_possible_values = true)]
+    pub(crate) ignore: Vec<Code>,
+
+    /// File of findings to ignore, with reasons, and of defaults for --assume, --page and --fail-on
+    /// [default: .straddle.toml in the current directory, if it exists].
+    ///
+    /// Ignored findings are listed with their reasons. They do not affect the status or the exit status. Verdicts
+    /// on partitions are kept. S047 and S081 cannot be ignored.
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, conflicts_with = "no_config")]
+    pub(crate) config: Option<PathBuf>,
+
+    /// Do not read .straddle.toml.
+    #[arg(long)]
+    pub(crate) no_config: bool,
+
+    /// Accept a non-blank target with unknown contents, and a disk of a domain that cannot be read from this host.
+    /// Otherwise the exit status is 3.
+    #[arg(long)]
+    pub(crate) allow_unknown: bool,
+
+    /// Exit with status 1 if there is a finding of at least this severity [default: warning] or, with blank, if there
+    /// is nothing to check. Can be combined: warning,blank.
+    ///
+    /// There is nothing to check on a blank target, in a table without partitions, and where no disk is found.
+    #[arg(long, value_enum, value_name = "SEVERITY|blank", value_delimiter = ',')]
+    pub(crate) fail_on: Vec<FailOn>,
+}
+
+impl CheckArguments {
+    /// Returns the captured tree to read; `None` for the running system, also where it is named as `/`.
+    pub(crate) fn captured(&self) -> Option<&Path> {
+        let is_running_system = |root: &Path| root.canonicalize().is_ok_and(|root| root == Path::new("/"));
+        self.sysroot.as_deref().filter(|root| !is_running_system(root))
+    }
+
+    /// Whether every disk of the running system is audited.
+    pub(crate) fn is_of_this_machine(&self) -> bool {
+        self.targets.is_empty() && self.domains.is_empty() && self.captured().is_none()
+    }
+
+    /// The lowest severity that counts for the exit status.
+    pub(crate) fn fails_from(&self) -> Severity {
+        self.fail_on.iter().filter_map(|on| on.severity()).min().unwrap_or(Severity::Warning)
+    }
+
+    /// Whether a target that holds nothing to judge counts for the exit status.
+    pub(crate) fn fails_blank(&self) -> bool {
+        self.fail_on.contains(&FailOn::Blank)
+    }
+}
+
+/// Reports that other programs read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OutputFormat {
+    /// SARIF 2.1.0: code scanning.
+    Sarif,
+    /// JUnit's XML: a suite for each target, a test case for each finding.
+    Junit,
+    /// Annotations of a GitHub workflow.
+    Github,
+    /// Comma-separated values, a line for each finding.
+    Csv,
+    /// Metrics for node_exporter's textfile collector.
+    Prometheus,
+}
+
+/// What makes the exit status 1: findings from a severity on, and targets with nothing to check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FailOn {
+    /// All findings.
+    Advice,
+    /// Findings that cost on some workloads, and errors.
+    Warning,
+    /// Findings that always cost.
+    Error,
+    /// Targets with nothing to check.
+    Blank,
+}
+
+impl FailOn {
+    fn severity(self) -> Option<Severity> {
+        match self {
+            Self::Advice => Some(Severity::Advice),
+            Self::Warning => Some(Severity::Warning),
+            Self::Error => Some(Severity::Error),
+            Self::Blank => None,
+        }
+    }
+}
+
+/// A whole number of seconds, one at least.
+fn seconds(text: &str) -> Result<u64, String> {
+    let number = text.parse().ok().filter(|seconds| *seconds > 0);
+    number.ok_or_else(|| "give a whole number of seconds, 1 or more".to_owned())
+}
+
+/// The sizes of a database's page: SQLite's smallest, and more than any has.
+const PAGES: std::ops::RangeInclusive<u64> = 512..=1 << 20;
+
+/// The page of a database: whole sectors.
+pub(crate) fn page_size(text: &str) -> Result<ByteCount, String> {
+    let size = parse_size(text).map_err(|error| error.to_string())?;
+    if PAGES.contains(&size.get()) && size.get().is_multiple_of(512) {
+        return Ok(size);
+    }
+    let meant = size.get().checked_mul(1024).filter(|size| PAGES.contains(size));
+    let size = size.get();
+    let hint = meant.map(|_| format!("; {size}KiB?")).unwrap_or_default();
+    Err(format!("no database has pages of {size} bytes: whole sectors of 512 bytes, up to 1 MiB{hint}"))
+}
+
+/// Parses the code of a finding, and completes to all of them.
+fn rule_code() -> impl TypedValueParser<Value = Code> {
+    Completed(|| Box::new(RULES.iter().map(|rule| rule.code.as_str()))).try_map(|text| {
+        let rule = straddle_audit::rule(&text).map(|rule| rule.code);
+        rule.ok_or_else(|| format!("no finding has the code '{text}'; 'straddle explain' lists them"))
+    })
+}
 
 /// Refuses options of `check` that `map` does not have.
 fn refuse_foreign(arguments: &CheckArguments, form: Form) -> Result<()> {
@@ -42,12 +315,12 @@ fn refuse_foreign(arguments: &CheckArguments, form: Form) -> Result<()> {
 pub(crate) fn run(arguments: &CheckArguments, form: Form) -> Result<Exit> {
     refuse_foreign(arguments, form)?;
     let config = Config::of(arguments)?;
-    let targets = subject::all(arguments)?;
+    let targets = run::all(arguments)?;
     let run = Run::new(config, form)?;
     let arguments = &run.arguments;
     let mut met = BTreeSet::new();
     let is_parallel = targets.len() >= PARALLEL_FROM;
-    let bar = batch::progress(targets.len());
+    let bar = progress(targets.len());
     let mut out = output::stdout();
     let (mut summary, mut severities, mut exit) = (Summary::default(), [0_usize; 3], Exit::Success);
     if targets.is_empty() && arguments.fails_blank() {
@@ -59,7 +332,7 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form) -> Result<Exit> {
         out.write_all(report.opening().as_bytes())?;
     }
     for batch in targets.chunks(BATCH) {
-        let examined = batch::examine_all(batch, &run, is_parallel);
+        let examined = examine_all(batch, &run, is_parallel);
         let found = || examined.iter().filter_map(|(_, it)| it.as_ref().ok());
         readable += found().filter(|it| !it.is_unread()).count();
         unread = unread.or_else(|| found().find_map(|it| it.target().unread.clone()));
@@ -136,4 +409,110 @@ fn print(
         }
     }
     Ok(())
+}
+
+/// Targets per batch. Each batch is printed before the next, so memory does not grow with the number of
+/// targets.
+const BATCH: usize = 512;
+
+/// From this number of targets on, they are spread over the cores. For fewer, starting threads costs more
+/// than it saves.
+const PARALLEL_FROM: usize = 16;
+
+/// Objects on servers that are read at a time, each over one connection.
+const CONNECTIONS: usize = 16;
+
+/// Examines a batch of targets, in order. A device that does not answer delays neither the other targets nor
+/// the listing.
+fn examine_all<'a>(
+    batch: &'a [Subject],
+    run: &Arc<Run>,
+    in_parallel: bool,
+) -> Vec<(&'a Subject, Result<Examined>)> {
+    let limit = Duration::from_secs(run.arguments.time_limit);
+    let is_device = |subject: &Subject| {
+        run.examiner.options().open.sysroot.is_none() && subject.path().is_some_and(target::is_device)
+    };
+    let mut pending = Vec::new();
+    for subject in batch.iter().filter(|subject| is_device(subject)) {
+        let (run, device) = (Arc::clone(run), subject.clone());
+        pending.push(target::Pending::start(limit, move || examine(&device, &run)));
+    }
+    let is_object = |subject: &Subject| matches!(subject, Subject::Object(_));
+    let single =
+        |subject: &Subject| (!is_device(subject) && !is_object(subject)).then(|| examine(subject, run));
+    let objects: Vec<&Subject> = batch.iter().filter(|subject| is_object(subject)).collect();
+    let (files, objects): (Vec<Option<Result<Examined>>>, _) = thread::scope(|scope| {
+        // A thread takes a tenth of a millisecond, which counts for one image.
+        let fetch = || scope.spawn(|| in_threads(&objects, |subject| examine(subject, run)));
+        let fetching = (!objects.is_empty()).then(fetch);
+        let files = match in_parallel {
+            true => batch.par_iter().map(single).collect(),
+            false => batch.iter().map(single).collect(),
+        };
+        (files, fetching.map(joined))
+    });
+    let mut objects = objects.into_iter().flatten();
+    let mut devices = pending.into_iter().map(|pending| {
+        let late = || Err(anyhow::anyhow!("timed out after {} seconds (--time-limit)", limit.as_secs()));
+        pending.wait().unwrap_or_else(late)
+    });
+    let examined = files.into_iter().zip(batch).filter_map(|(file, subject)| {
+        file.or_else(|| if is_object(subject) { objects.next() } else { devices.next() })
+    });
+    let mut examined: Vec<_> = batch.iter().zip(examined).collect();
+    let mut all: Vec<&mut Examined> = examined.iter_mut().filter_map(|(_, it)| it.as_mut().ok()).collect();
+    run.examiner.merge(&mut all);
+    examined
+}
+
+fn examine(subject: &Subject, run: &Run) -> Result<Examined> {
+    let open = &run.examiner.options().open;
+    Ok(match subject {
+        Subject::Local(TargetSpec::Modelled(drive)) => {
+            let target = straddle_audit::examine::blank_drive(&drive.profile, &open.assume, open.logical)?;
+            run.examiner.examine_target(drive.to_string(), target)?
+        }
+        Subject::Local(TargetSpec::Path(path)) => run.examiner_for(path).examine(path)?,
+        Subject::Object(address) => run.examiner.examine_object(address)?,
+        Subject::Disk(disk) => run.examiner.examine_guest_disk(disk)?,
+        Subject::OutOfReach { why, .. } => return Err(ExamineError::OutOfReach(why.clone()).into()),
+        Subject::Failed { why, .. } => return Err(anyhow::anyhow!("{why}")),
+    })
+}
+
+/// Returns what `work` makes of each item, in order. It is done by as many threads as there may be connections.
+fn in_threads<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let run = || {
+        let mut done = Vec::new();
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(item) = items.get(at) else { return done };
+            done.push((at, work(item)));
+        }
+    };
+    let mut done: Vec<(usize, R)> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..items.len().min(CONNECTIONS)).map(|_| scope.spawn(run)).collect();
+        threads.into_iter().flat_map(joined).collect()
+    });
+    done.sort_by_key(|(at, _)| *at);
+    done.into_iter().map(|(_, result)| result).collect()
+}
+
+/// Returns what a thread has made. Its panic becomes this one's.
+fn joined<R>(thread: ScopedJoinHandle<'_, R>) -> R {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// Returns a progress bar on stderr for long runs. It is hidden unless stderr is a terminal and stdout is
+/// not.
+fn progress(targets: usize) -> ProgressBar {
+    if targets <= BATCH || io::stdout().is_terminal() || !io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::with_draw_target(u64::try_from(targets).ok(), ProgressDrawTarget::stderr());
+    bar.enable_steady_tick(Duration::from_secs(1));
+    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} targets, {eta} left");
+    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }

@@ -1,32 +1,56 @@
-//! `straddle realign --to`, and the part of `straddle apply` that copies a disk.
+//! `straddle realign --to`, and the part of `straddle apply` that copies a disk; what `straddle realign` says where nothing
+//! moves in place.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::fs::{File, OpenOptions};
+use std::io::Write;
 use std::ops::ControlFlow;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use anyhow::{Context, Result};
-use straddle_device::claim::{self, LockError};
+use clap::Args;
+use straddle_audit::file_about;
+use straddle_device::claim::LockError;
 use straddle_device::image::{Format, Limits, Promised};
 use straddle_device::live::Machine;
-use straddle_device::{FileId, MemoryMedium, Options};
-use straddle_layout::read_stack;
-use straddle_repair::copy::{self, Copied, Copy, CopyWanted, Source, Stage, Unreadable};
+use straddle_device::{FileId, MemoryMedium, OpenError, Options, claim};
+use straddle_layout::{Problem, TableKind, read_stack};
+use straddle_repair::copy::{Copied, Copy, CopyWanted, Source, Stage, Unreadable};
+use straddle_repair::realign::RealignError;
 use straddle_repair::relocate::Verify;
-use straddle_repair::{Depth, Document, Present};
-use straddle_repair::{Situation, Target, TargetError};
+use straddle_repair::{ChangeError, Depth, Document, Present, Situation, Target, TargetError, copy};
 use straddle_units::ByteCount;
 
-use super::plan::random_seed;
-use super::realign::{UnreadableMap, check_map};
-use super::saved::save;
-use crate::args::{ApplyArguments, RealignArguments};
+use crate::commands::apply::ApplyArguments;
+use crate::commands::plan::{random_seed, save};
+use crate::commands::realign::{RealignArguments, UnreadableMap, check_map, opened};
 use crate::exit::{Exit, RefusedError, UsageError};
-use crate::output::{self, quote_path};
-use crate::output_file;
+use crate::output::quote_path;
 use crate::progress::Watcher;
+use crate::target::{local_paths, local_targets};
 use crate::view::text;
+use crate::{output, output_file, target};
+
+#[derive(Debug, Args)]
+pub(crate) struct CopyArguments {
+    /// Copy everything to this other disk or image instead, aligned. The target is opened read-only.
+    ///
+    /// If the file does not exist, 'straddle apply' creates it as a sparse raw image.
+    #[arg(long, value_name = "NEW", value_hint = clap::ValueHint::FilePath, value_parser = local_targets(),
+          conflicts_with_all = ["partition", "start", "drive", "at_boot"])]
+    pub(crate) to: Option<PathBuf>,
+
+    /// Allow overwriting non-zero data in unallocated space, such as the remains of a deleted partition or a boot
+    /// loader. With --to: allow overwriting the contents of the new disk. The data is lost.
+    #[arg(long)]
+    pub(crate) wipe: bool,
+
+    /// With --to: also open this backing, parent or extent file if an image names it. Can be repeated.
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath,
+        value_parser = local_paths(), requires = "to")]
+    pub(crate) allow_backing: Vec<PathBuf>,
+}
 
 fn open_source(path: &Path, options: &Options) -> Result<Present> {
     let name = path.display().to_string();
@@ -84,7 +108,7 @@ pub(super) fn plan(arguments: &RealignArguments, new: &Path) -> Result<Exit> {
     if let Some(path) = &arguments.save {
         save(path, &(made.to_json()? + "\n"), &[&arguments.target, new])?;
     }
-    let view = text::copy::View {
+    let view = text::plan::CopyView {
         copy: &made,
         old: &arguments.target,
         options: &how_opened(arguments.format, &copy.allow_backing),
@@ -97,7 +121,7 @@ pub(super) fn plan(arguments: &RealignArguments, new: &Path) -> Result<Exit> {
         output::print_json(&Document::of(&made))?;
         return Ok(Exit::Success);
     }
-    output::print(&text::copy::plan(&view))?;
+    output::print(&text::plan::copy(&view))?;
     Ok(Exit::Success)
 }
 
@@ -289,4 +313,79 @@ fn report(copied: Copied, made: &Copy, arguments: &ApplyArguments, name: &str) -
     writeln!(out, "  it has the same UUIDs as its source: do not use both at the same time")?;
     out.flush()?;
     Ok(if bad.is_empty() { Exit::Success } else { Exit::Findings })
+}
+
+/// Adds why a disk without a table is as it should be, and the copy for one without room.
+pub(super) fn hint(
+    error: RealignError,
+    situation: &Situation<'_>,
+    arguments: &RealignArguments,
+) -> anyhow::Error {
+    let target = arguments.target.as_path();
+    let is_misplaced = |problem: &Problem| matches!(problem, Problem::GptBackupMisplaced { .. });
+    if error.lacks_room() {
+        let options = how_seen(arguments);
+        let operand = quote_path(target);
+        if situation.stack.problems.iter().any(is_misplaced) {
+            let plan = file_about(&target.display().to_string(), "plan.json");
+            return RefusedError(format!(
+                "its GPT was made for a smaller disk, and has no room there; move the backup to the end first: straddle plan \
+                 {operand}{options} --relocate-backup --save {plan} && straddle apply {plan} --write {operand}"
+            ))
+            .into();
+        }
+        let plan = file_about(&target.display().to_string(), "copy.json");
+        let text = format!(
+            "{error}; to copy it to another disk: straddle realign {operand}{options} --to NEW --save {plan}"
+        );
+        return RefusedError(text).into();
+    }
+    match situation.stack.kind {
+        TableKind::Content(content) => RefusedError(format!(
+            "there is nothing to realign: {content} fills it from byte 0 on, which is aligned"
+        ))
+        .into(),
+        TableKind::None => {
+            RefusedError("there is nothing to realign: it has no partition table".to_owned()).into()
+        }
+        _ => error.into(),
+    }
+}
+
+/// The options that say what the target is, each after a space.
+fn how_seen(arguments: &RealignArguments) -> String {
+    opened(arguments).declared()
+}
+
+/// Says how to realign an image that is not raw.
+pub(super) fn of_container(error: ChangeError, arguments: &RealignArguments) -> anyhow::Error {
+    let (kind, is_qcow2) = match &error {
+        ChangeError::Target(TargetError::NotRaw(format)) => {
+            (format!("a {format} image"), *format == straddle_device::image::Format::Qcow2)
+        }
+        ChangeError::Target(TargetError::Open(OpenError::NotRead { what, packing: Some(_), .. })) => {
+            ((*what).to_owned(), false)
+        }
+        _ => return error.into(),
+    };
+    let operand = quote_path(&arguments.target);
+    let raw = quote_path(&straddle_repair::copy::raw_name(&arguments.target));
+    let plan = file_about(&arguments.target.display().to_string(), "copy.json");
+    // No file that an image names is opened unasked: of a chain of them, the first is known.
+    let backing = Present::to_copy(&arguments.target, &opened(arguments))
+        .err()
+        .and_then(|error| target::needed_backing(anyhow::Error::from(error).chain(), &arguments.target));
+    let backing: Vec<PathBuf> = backing.into_iter().collect();
+    let (seen, read) =
+        (how_seen(arguments) + &how_opened(None, &backing), how_opened(arguments.format, &backing));
+    let text = format!(
+        "it is {kind}, whose partitions cannot be moved in place: straddle realign {operand}{seen} --to \
+         {raw} --save {plan} && straddle apply {plan} --from {operand}{read} --write {raw}"
+    );
+    let back = if is_qcow2 {
+        format!("; qemu-img convert -O qcow2 {raw} NEW.qcow2 converts it back to {kind}")
+    } else {
+        String::new()
+    };
+    RefusedError(text + &back).into()
 }

@@ -1,14 +1,41 @@
 //! `straddle efficiency`: why sectors became larger.
 
 use anyhow::Result;
+use clap::Args;
+use schemars::JsonSchema;
+use serde::Serialize;
 use straddle_audit::{Format, format_efficiency};
 
-use crate::args::{EfficiencyArguments, SchemaOf};
 use crate::exit::Exit;
 use crate::output;
-use crate::view::json::Document;
-use crate::view::json::efficiency::EfficiencyReport;
+use crate::view::json::{Document, SchemaOf};
 use crate::view::text;
+
+/// Examples for `efficiency --help`.
+const EXAMPLES: &str = "\
+Examples:
+  straddle efficiency                     # 512-byte and 4096-byte sectors
+  straddle efficiency --data 4096 --overhead 15 --ecc 100";
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct EfficiencyArguments {
+    /// Bytes of data per sector [default: 512 and 4096].
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) data: Option<u32>,
+
+    /// Bytes of gap, synchronisation and address mark per sector [default: 15].
+    #[arg(long)]
+    pub(crate) overhead: Option<u32>,
+
+    /// Bytes of error-correcting code per sector [default: 50, or 100 for more than 512 bytes].
+    #[arg(long)]
+    pub(crate) ecc: Option<u32>,
+
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
 
 pub(crate) fn run(arguments: &EfficiencyArguments) -> Result<Exit> {
     let formats = formats(arguments);
@@ -51,4 +78,33 @@ fn formats(arguments: &EfficiencyArguments) -> Vec<Format> {
         overhead: arguments.overhead.unwrap_or(usual.overhead),
         ecc: arguments.ecc.unwrap_or(usual.ecc),
     }]
+}
+
+/// What `straddle efficiency --json` prints.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct EfficiencyReport {
+    /// The sector formats.
+    formats: Vec<Efficiency>,
+}
+
+/// The format efficiency of one sector format.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Efficiency {
+    #[serde(flatten)]
+    format: Format,
+    /// The bytes that a sector takes on the medium.
+    total_bytes: u64,
+    /// `data_bytes` over `total_bytes`, from 0 to 1.
+    efficiency_ratio: f64,
+}
+
+impl EfficiencyReport {
+    pub(crate) fn of(formats: &[Format]) -> Self {
+        let efficiency = |format: &Format| Efficiency {
+            format: *format,
+            total_bytes: format.total(),
+            efficiency_ratio: format_efficiency(*format),
+        };
+        Self { formats: formats.iter().map(efficiency).collect() }
+    }
 }

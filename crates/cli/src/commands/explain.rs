@@ -1,25 +1,104 @@
 //! `straddle explain`: what a finding means, what old tools do, and the arithmetic of read-modify-writes.
 
+use std::fmt::Write as _;
 use std::io::Write;
 
 use anyhow::Result;
-use straddle_audit::{Io, RULES, Rule, count_rmw, picture};
+use clap::{Args, Subcommand};
+use schemars::JsonSchema;
+use serde::Serialize;
+use straddle_audit::{Io, RULES, RmwCount, Rule, count_rmw, picture};
 use straddle_drive::Profile;
-use straddle_units::{Boundary, ByteOffset, Coverage, Span};
+use straddle_units::{Boundary, ByteCount, ByteOffset, Coverage, Span, parse_size};
 
-use crate::args::{ExplainArguments, RmwArguments, SchemaOf, Topic};
+use crate::args::{Completed, place, positive_size};
 use crate::exit::{Exit, UsageError};
-use crate::output::{self, paint, plural, style};
-use crate::topics::{self, Found, Search, Subject};
-use crate::view::json::Document;
-use crate::view::json::explain::{ExplainReport, RmwReport};
+use crate::output::{paint, plural, style};
+use crate::topics::{Explained, Found, Question, Search, Subject, Topic};
+use crate::view::json::{Document, SchemaOf};
 use crate::view::text;
+use crate::view::text::{wrap, wrap_after};
+use crate::{output, topics};
+
+/// Examples for `explain --help`.
+const EXPLAIN_EXAMPLES: &str = "\
+Examples:
+  straddle explain                        # list all findings and topics
+  straddle explain S001                   # a finding: why, cost, fix, sources
+  straddle explain fdisk windows-xp       # old tools, and how to use them right
+  straddle explain qlc                    # a term; other words are searched for
+  straddle explain \"GPT PMBR size mismatch (131071 != 196607)\"
+  straddle explain WD10EARS               # a modelled drive
+  straddle explain rmw --offset 63s       # the first block of an old partition";
+
+#[derive(Debug, Args)]
+#[command(after_help = EXPLAIN_EXAMPLES, args_conflicts_with_subcommands = true)]
+pub(crate) struct ExplainArguments {
+    /// Codes, topics, modelled drives or error messages. Other words are searched for in rules, topics and the FAQ
+    /// [default: list all].
+    #[arg(value_name = "CODE|TOPIC", value_parser = Completed(|| Box::new(topics::names())), hide_possible_values = true)]
+    pub(crate) words: Vec<String>,
+
+    /// List all findings and topics.
+    #[arg(long, conflicts_with = "words")]
+    pub(crate) list: bool,
+
+    /// Print JSON (see `straddle schema explain`).
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Topic to explain instead of a finding.
+    #[command(subcommand)]
+    pub(crate) topic: Option<Computed>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Computed {
+    /// Count the physical sectors that writes touch, and their read-modify-writes.
+    Rmw(RmwArguments),
+}
+
+/// Examples for `explain rmw --help`.
+const RMW_EXAMPLES: &str = "\
+Examples:
+  straddle explain rmw --offset 63s       # 4 KiB at an old start
+  straddle explain rmw --offset 1MiB --io 16KiB --physical 16KiB
+  straddle explain rmw --offset 31KiB --count 1000 --json";
+
+/// Arguments of `explain rmw`.
+#[derive(Debug, Args)]
+#[command(after_help = RMW_EXAMPLES)]
+pub(crate) struct RmwArguments {
+    /// Start of the first write on the device: a byte (31KiB) or a 512-byte sector (63s).
+    #[arg(long, value_parser = place, value_name = "PLACE")]
+    pub(crate) offset: ByteCount,
+
+    /// Size of each write.
+    #[arg(long, value_parser = positive_size, default_value = "4KiB", value_name = "BYTES")]
+    pub(crate) io: ByteCount,
+
+    /// Number of consecutive writes.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) count: u64,
+
+    /// Size of the physical sector (or indirection unit).
+    #[arg(long, value_parser = positive_size, default_value = "4096", value_name = "BYTES")]
+    pub(crate) physical: ByteCount,
+
+    /// Start of the first physical sector (the drive's alignment offset).
+    #[arg(long, value_parser = parse_size, default_value = "0", value_name = "BYTES")]
+    pub(crate) phase: ByteCount,
+
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
 
 /// The most characters of a word that are repeated in an error.
 const SHOWN: usize = 60;
 
 pub(crate) fn run(arguments: &ExplainArguments) -> Result<Exit> {
-    if let Some(Topic::Rmw(rmw)) = &arguments.topic {
+    if let Some(Computed::Rmw(rmw)) = &arguments.topic {
         return explain_rmw(rmw);
     }
     let subjects = match topics::subjects(&arguments.words) {
@@ -137,9 +216,9 @@ fn explain(subjects: &[Subject]) -> Result<Exit> {
         }
         match subject {
             Subject::Rule(rule) => explain_rule(rule, &mut out)?,
-            Subject::Topic(topic) => write!(out, "{}", text::topic::topic(topic))?,
+            Subject::Topic(topic) => write!(out, "{}", topic_text(topic))?,
             Subject::Question(question) => {
-                write!(out, "{}", text::topic::question(question))?;
+                write!(out, "{}", question_text(question))?;
             }
         }
     }
@@ -221,4 +300,103 @@ fn describe(coverage: Coverage) -> String {
         number(coverage.touched, "sector"),
         number(coverage.partial, "read-modify-write")
     )
+}
+
+/// What `straddle explain --json` prints: always lists, also of a single rule or topic.
+#[derive(Debug, Default, Serialize, JsonSchema)]
+pub(crate) struct ExplainReport {
+    /// The rules asked for; all of them if nothing was asked for.
+    rules: Vec<&'static Rule>,
+    /// The topics asked for; all of them if nothing was asked for.
+    topics: Vec<ExplainedTopic>,
+    /// The questions of the FAQ that were asked for; all of them if nothing was asked for.
+    faq: Vec<&'static Question>,
+}
+
+/// A topic, and what the numbers of a message that is about it come to.
+#[derive(Debug, Serialize, JsonSchema)]
+struct ExplainedTopic {
+    #[serde(flatten)]
+    topic: &'static Topic,
+    /// What the numbers of the given message come to, a paragraph each; empty if they decide nothing.
+    numbers: Vec<String>,
+    /// The explanation, a paragraph each.
+    about: Vec<String>,
+}
+
+impl From<&Explained> for ExplainedTopic {
+    fn from(explained: &Explained) -> Self {
+        Self {
+            topic: explained.topic,
+            numbers: explained.numbers.clone(),
+            about: explained.about().cloned().collect(),
+        }
+    }
+}
+
+impl ExplainReport {
+    /// Reports on `subjects`, or on everything if there are none.
+    pub(crate) fn of(subjects: &[Subject]) -> Self {
+        if subjects.is_empty() {
+            return Self {
+                rules: RULES.to_vec(),
+                topics: topics::all().iter().map(|topic| (&Explained::from(topic)).into()).collect(),
+                faq: topics::questions().iter().collect(),
+            };
+        }
+        let mut report = Self::default();
+        for subject in subjects {
+            match subject {
+                Subject::Rule(rule) => report.rules.push(rule),
+                Subject::Topic(explained) => report.topics.push(explained.into()),
+                Subject::Question(question) => report.faq.push(question),
+            }
+        }
+        report
+    }
+}
+
+/// What `straddle explain rmw --json` prints.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct RmwReport<'a> {
+    #[serde(flatten)]
+    pub(crate) io: Io,
+    /// The physical sectors.
+    pub(crate) physical_sectors: Boundary,
+    #[serde(flatten)]
+    pub(crate) count: &'a RmwCount,
+}
+
+/// Returns a heading, and below it the paragraphs.
+fn headed<'a>(title: &str, paragraphs: impl Iterator<Item = &'a String>) -> String {
+    let mut text = format!("{}\n", paint(style::HEADING, &wrap_after(title, "", "  ")));
+    for paragraph in paragraphs {
+        let _ = write!(text, "\n{}\n", wrap(paragraph, "  "));
+    }
+    text
+}
+
+pub(crate) fn question_text(question: &Question) -> String {
+    headed(&question.title, question.about.iter())
+}
+
+/// Returns the explanation in full: first what the numbers of the message come to.
+pub(crate) fn topic_text(explained: &Explained) -> String {
+    let heading = |text: &str| paint(style::HEADING, text);
+    let topic = explained.topic;
+    let mut text = headed(&topic.title, explained.numbers.iter().chain(explained.about()));
+    for (index, line) in topic.drawing.iter().flat_map(|drawing| drawing.lines()).enumerate() {
+        text += if index == 0 { "\n" } else { "" };
+        let _ = writeln!(text, "{}", format!("  {line}").trim_end());
+    }
+    for version in &topic.versions {
+        let _ = writeln!(text, "\n{}", heading(&wrap_after(&version.of, "", "  ")));
+        let _ = writeln!(text, "{}", wrap_after(&format!("starts  {}", version.starts), "  ", "          "));
+        let _ = writeln!(text, "{}", wrap_after(&format!("right   {}", version.right), "  ", "          "));
+    }
+    let _ = write!(text, "\n{}\n", heading("Sources"));
+    for source in &topic.sources {
+        let _ = writeln!(text, "{}", wrap_after(source, "  ", "    "));
+    }
+    text
 }

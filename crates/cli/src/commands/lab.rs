@@ -1,27 +1,448 @@
-//! `straddle lab`, `serve`, `reproduce` and `drive fit`: another program's commands, which this one starts.
+//! `straddle lab`, `serve` and `reproduce`: their arguments, and how the program is started that runs them.
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
+use std::num::NonZeroUsize;
 use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::path::PathBuf;
+use std::process;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
+use clap::{ArgGroup, Args, ValueEnum};
+use straddle_drive::profile::Start;
+use straddle_units::{ByteCount, parse_size};
 
+use crate::args::{Arguments, Command, Completed};
+use crate::commands::drive::{Action, FitArguments};
 use crate::exit::{Exit, UsageError};
+use crate::target::{Drive, TargetSpec, drives, local_paths, local_targets, targets};
+use crate::view::json::SchemaOf;
+use crate::{exit, target};
 
 const PROGRAM: &str = "straddle-lab";
 
 /// Runs `straddle-lab` in place of this program, with its arguments: the one beside it, or else on the PATH. It returns
 /// only if that fails.
-pub(super) fn start() -> Result<Exit> {
+pub(crate) fn start() -> Result<Exit> {
     let beside =
         std::env::current_exe().ok().map(|own| own.with_file_name(PROGRAM)).filter(|path| path.is_file());
     let program = beside.map_or_else(|| PROGRAM.into(), OsString::from);
-    let error = Command::new(&program).args(std::env::args_os().skip(1)).exec();
+    let error = process::Command::new(&program).args(std::env::args_os().skip(1)).exec();
     if error.kind() == ErrorKind::NotFound {
         let message =
             "straddle-lab, which runs this command, is not installed next to straddle or on the PATH";
         return Err(UsageError(message.to_owned()).into());
     }
     Err(error).with_context(|| format!("{}: cannot be started", program.display()))
+}
+
+/// Examples for `lab --help`.
+const LAB_EXAMPLES: &str = "\
+Examples:
+  straddle lab --drive wd10ears -- lsblk -t           # a shell command
+  straddle lab --drive wd10ears --start 34s --size 1GiB -- \\
+      'make_file_system ext4; mount_it ext4; measure copy cp -r /etc $MNT'
+  straddle lab --drive wd10ears --start 40s -- ./mine.sh ext4   # a script
+  straddle lab --drive wd10ears --drive ssd-sata-4k --start 40s -- ./two.sh
+  straddle lab --drive qlc-16k --start 1MiB --record lab.rec -- ./writes.sh
+  straddle lab --drive qlc-16k --store disk.img --cut-after 500 -- ./writes.sh
+
+Available to scripts in the guest:
+  $DISK $PART    the drive and its partition (with --start); $DISK2 $PART2 ...
+                 for further drives
+  $MNT           an empty directory to mount at
+  $INPUT $OUTPUT the directories given with --input and --output
+  measure NAME COMMAND..., make_file_system NAME, mount_it NAME, unmount,
+  drop_caches    (bash scripts)
+
+The guest sees this machine's own tree. Its writes stay in memory. The manual is
+docs/lab.md.
+
+Exit status: that of the command, or
+  2  invalid command line
+  3  the guest could not run, or --cut-after cut the power first
+125  the guest could not be prepared for the command (stderr says why)
+130  interrupted (Ctrl-C)";
+
+#[derive(Debug, Args)]
+#[command(after_help = LAB_EXAMPLES)]
+#[expect(missing_docs, reason = "clap would print it")]
+pub struct LabArguments {
+    /// Modelled drive of the guest (NAME or NAME,OPTION; see 'straddle drive list'), or the path of a profile. Can be
+    /// repeated.
+    #[arg(long, value_name = "NAME", required_unless_present = "clean", value_parser = drives(), hide_possible_values = true)]
+    pub drive: Vec<Drive>,
+
+    /// Start of the drive's only partition, in bytes (20KiB) or logical sectors (40s)
+    /// [default: no partition table]. Give it once for all drives, or once for each.
+    #[arg(long, value_name = "START", value_parser = partition_start)]
+    pub start: Vec<Start>,
+
+    /// Size of the partitions [default: as large as the drives allow].
+    #[arg(long, value_name = "BYTES", value_parser = parse_size, requires = "start")]
+    pub size: Option<ByteCount>,
+
+    /// Keep the drive's contents in this file, which can be from an earlier run. Give it once for each drive.
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub store: Vec<PathBuf>,
+
+    /// Memory size of the guest.
+    #[arg(long, value_name = "BYTES", value_parser = memory, default_value = "1GiB")]
+    pub mem: ByteCount,
+
+    /// Directory that the guest can read as $INPUT.
+    #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    pub input: Option<PathBuf>,
+
+    /// Directory that the guest can write as $OUTPUT.
+    ///
+    /// The guest, even its root, can write nothing else on this machine. It cannot create device nodes or
+    /// set-user-ID files there.
+    #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    pub output: Option<PathBuf>,
+
+    /// Run the guest even if neither namespaces nor Landlock can confine it. It can then change whatever you can
+    /// change on this machine.
+    #[arg(long)]
+    pub unconfined: bool,
+
+    /// Write every request to this file, as CSV for `straddle sim`.
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub trace: Option<PathBuf>,
+
+    /// Record the issue and completion of every request to this file, in blktrace's format (see `straddle trace`).
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub record: Option<PathBuf>,
+
+    /// Write every event of the guest's kernel to this file, one per line.
+    ///
+    /// Two equal runs write equal files: the first line that differs shows where they diverged (see docs/lab.md).
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub events: Option<PathBuf>,
+
+    /// Seed of the guest's random numbers, and of the position of the platters at the start.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    pub seed: u64,
+
+    /// Multiply the time charged for processor use by FACTOR (see docs/lab.md).
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = factor)]
+    pub cpu: f64,
+
+    /// Cut the power of all drives shortly after this number of requests. --store then holds what was on the medium.
+    #[arg(long, value_name = "REQUESTS")]
+    pub cut_after: Option<u64>,
+
+    /// Effect of a power cut on the physical sector that a disk is writing, with all its logical sectors.
+    #[arg(long, value_enum, value_name = "HOW", default_value_t = TearName::Garbage, requires = "cut_after")]
+    pub tear: TearName,
+
+    /// Stop the guest after this real time (10m, 2h).
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1h")]
+    pub timeout: Duration,
+
+    /// Stop the guest after this time of its own.
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "30d")]
+    pub guest_timeout: Duration,
+
+    /// Print JSON (see `straddle schema lab`), including the output of the command.
+    #[arg(long)]
+    pub json: bool,
+
+    /// Remove the directories that killed runs left behind, and exit. The next run also removes them.
+    #[arg(long, exclusive = true)]
+    pub clean: bool,
+
+    /// Program to run in the guest: a script with its arguments, a command, or a line of bash.
+    #[arg(value_name = "COMMAND", required_unless_present = "clean", last = true, value_hint = clap::ValueHint::CommandWithArguments)]
+    pub command: Vec<String>,
+}
+
+/// A command that `straddle-lab` runs.
+#[derive(Clone, Copy, Debug)]
+pub enum OfLab<'a> {
+    /// `lab`.
+    Lab(&'a LabArguments),
+    /// `serve`.
+    Serve(&'a ServeArguments),
+    /// `reproduce`.
+    Reproduce(&'a ReproduceArguments),
+    /// `drive fit`.
+    Fit(&'a FitArguments),
+    /// `schema` of one of these.
+    Schema(SchemaOf),
+}
+
+impl Arguments {
+    /// Returns the command if it is one that `straddle-lab` runs.
+    pub fn of_lab(&self) -> Option<OfLab<'_>> {
+        match &self.command {
+            Command::Lab(lab) => Some(OfLab::Lab(lab)),
+            Command::Serve(serve) => Some(OfLab::Serve(serve)),
+            Command::Reproduce(reproduce) => Some(OfLab::Reproduce(reproduce)),
+            Command::Drive(drive) => match &drive.action {
+                Action::Fit(fit) => Some(OfLab::Fit(fit)),
+                Action::List { .. } | Action::Show(_) => None,
+            },
+            Command::Schema { command } if command.is_of_lab() => Some(OfLab::Schema(*command)),
+            _ => None,
+        }
+    }
+}
+
+/// The effect of a power cut on a sector that is being written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TearName {
+    /// The whole sector may read as noise afterwards.
+    Garbage,
+    /// The sector reads as before or as after the write.
+    Nothing,
+}
+
+fn partition_start(text: &str) -> Result<Start, String> {
+    let start = match text.strip_suffix('s') {
+        Some(sectors) => Start::Sectors(sectors.parse().map_err(|_| "no number of sectors".to_owned())?),
+        None => Start::Bytes(parse_size(text).map_err(|error| error.to_string())?.get()),
+    };
+    match start {
+        Start::Bytes(0) | Start::Sectors(0) => Err("the partition table is there".into()),
+        start => Ok(start),
+    }
+}
+
+fn memory(text: &str) -> Result<ByteCount, String> {
+    const LEAST: u64 = 64 << 20;
+    let size = parse_size(text).map_err(|error| error.to_string())?;
+    if size.get() < LEAST { Err("Linux needs 64 MiB at least".into()) } else { Ok(size) }
+}
+
+fn factor(text: &str) -> Result<f64, String> {
+    let factor: f64 = text.parse().map_err(|_| "no number".to_owned())?;
+    if (0.0..=1000.0).contains(&factor) { Ok(factor) } else { Err("it must be from 0 to 1000".into()) }
+}
+
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    const UNITS: [(&str, u64); 5] = [("d", 86_400), ("h", 3600), ("m", 60), ("s", 1), ("", 1)];
+    let parsed = UNITS.iter().find_map(|(unit, seconds)| {
+        let number: u64 = text.strip_suffix(unit)?.parse().ok()?;
+        number.checked_mul(*seconds)
+    });
+    match parsed {
+        Some(seconds) if seconds > 0 => Ok(Duration::from_secs(seconds)),
+        _ => Err("a whole number of seconds, or with s, m, h or d".into()),
+    }
+}
+
+/// Examples for `serve --help`.
+const SERVE_EXAMPLES: &str = "\
+Examples:
+  straddle serve wd10ears --nbd unix:/tmp/disk        # contents in memory
+  straddle serve wd10ears,jumper=on --nbd localhost:10809 --store disk.img
+  straddle serve wd10ears --vhost-user /tmp/vhost --speed 10
+                                          # for QEMU (see docs/serve.md)
+  straddle serve wd10ears --nbd unix:/tmp/disk --store disk.img --cut-after 1000
+                                          # then disk.img holds the durable data
+  straddle serve qlc-16k --nbd unix:/tmp/disk --control unix:/tmp/control
+  echo stats | nc -U /tmp/control         # also 'cut SEED' and 'quit'
+  straddle serve qlc-16k --nbd unix:/tmp/disk --record qlc.rec
+                                          # then straddle trace qlc.rec";
+
+/// The exit statuses of `serve`.
+const SERVE_STATUSES: &[(u8, &str)] = &[
+    (0, "ended by Ctrl-C, SIGTERM or quit"),
+    (3, "the power was cut, or an error occurred"),
+    (4, "an address is in use, another type of file, or of another machine"),
+];
+
+#[derive(Debug, Args)]
+#[command(after_help = format!("{SERVE_EXAMPLES}\n\n{}", exit::help(SERVE_STATUSES)))]
+#[command(group = ArgGroup::new("address").required(true).multiple(true).args(["nbd", "vhost_user"]))]
+#[expect(missing_docs, reason = "clap would print it")]
+pub struct ServeArguments {
+    /// Modelled drive (NAME or NAME,OPTION; see 'straddle drive list'), or drive:FILE.toml.
+    #[arg(value_name = "TARGET", value_parser = targets(), hide_possible_values = true)]
+    pub target: TargetSpec,
+
+    /// Serve NBD at this address, unix:PATH or HOST:PORT. Can be repeated.
+    #[arg(long, value_name = "ADDRESS")]
+    pub nbd: Vec<String>,
+
+    /// Serve virtual machines at this socket, by vhost-user-blk. Can be repeated.
+    #[arg(long, value_name = "SOCKET", value_hint = clap::ValueHint::FilePath)]
+    pub vhost_user: Vec<PathBuf>,
+
+    /// Keep the contents in this file [default: in memory]. It is created if it does not exist. Otherwise it must have
+    /// the size of the drive.
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, value_parser = local_paths())]
+    pub store: Option<PathBuf>,
+
+    /// Record the issue and completion of every request to this file, in blktrace's format (see `straddle trace`).
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub record: Option<PathBuf>,
+
+    /// Run the drive FACTOR times as fast as real time.
+    #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = speed)]
+    pub speed: f64,
+
+    /// Complete every request immediately, regardless of the drive's timing.
+    #[arg(long, conflicts_with = "speed")]
+    pub no_delay: bool,
+
+    /// Cut the power at this request or some milliseconds later. The contents are then those that were durable.
+    #[arg(long, value_name = "REQUESTS")]
+    pub cut_after: Option<u64>,
+
+    /// Seed of the exact time of the power cut, and of its effect on data being written.
+    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    pub seed: u64,
+
+    /// Effect of a power cut on the physical sector that a disk is writing.
+    #[arg(long, value_enum, default_value_t = TearName::Garbage, value_name = "HOW")]
+    pub tear: TearName,
+
+    /// Accept commands (stats, cut SEED, quit) at this socket, unix:PATH. Replies are lines of JSON.
+    #[arg(long, value_name = "ADDRESS")]
+    pub control: Option<String>,
+
+    /// Allow connections from other machines. NBD has no access control: anyone who reaches the port can read and write
+    /// the drive.
+    #[arg(long)]
+    pub allow_remote: bool,
+
+    /// Maximum number of concurrent clients: NBD clients, virtual machines and control connections together.
+    ///
+    /// At the limit, a new client replaces one that has not sent a request. If all have, it is rejected.
+    #[arg(long, value_name = "NUMBER", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=128))]
+    pub max_clients: u16,
+
+    /// Print the final summary as JSON (see `straddle schema serve`).
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Slower than this nothing would ever happen; faster than this the wall's clock is too coarse.
+const SPEED: std::ops::RangeInclusive<f64> = 0.001..=1e6;
+
+fn speed(text: &str) -> Result<f64, String> {
+    let speed: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    if SPEED.contains(&speed) { Ok(speed) } else { Err("not from 0.001 to 1000000".to_owned()) }
+}
+
+/// Examples for `reproduce --help`.
+const REPRODUCE_EXAMPLES: &str = "\
+Examples:
+  straddle reproduce --model-only         # all that needs no guest: seconds
+  straddle reproduce --list               # list the experiments
+  straddle reproduce miller-2010 afd-2019 # in Linux guests: minutes
+  straddle reproduce smith-2010 --drive wd10ears --html wd10ears.html
+                                          # one of its three drives, with charts
+  straddle reproduce smith-2010 --runs 1  # one run instead of three
+  straddle reproduce afd-2019 --bands     # with each plausible firmware
+  straddle reproduce --policies           # which firmware agrees best
+  straddle reproduce lulf-2010 --drive wd20ears
+                                          # on another drive, without verdict
+  straddle reproduce ./mine.toml --json   # an experiment of your own
+  straddle reproduce smith-2010 --on /dev/sdb --destroy-data /dev/sdb
+                                          # on a real disk; its data is lost";
+
+/// The exit statuses of `reproduce`.
+const REPRODUCE_STATUSES: &[(u8, &str)] = &[
+    (0, "every published figure was reproduced"),
+    (3, "a figure was not reproduced, or a guest or disk failed"),
+    (4, "refused for safety (--on)"),
+];
+
+/// The shipped experiments: the files of the folder experiments.
+pub const EXPERIMENTS: [&str; 7] =
+    ["afd-2019", "desno-2010", "lulf-2010", "miller-2010", "pronk-2010", "smith-2010", "spectre256-2012"];
+
+#[derive(Debug, Args)]
+#[command(after_help = format!("{REPRODUCE_EXAMPLES}\n\n{}", exit::help(REPRODUCE_STATUSES)))]
+#[expect(missing_docs, reason = "clap would print it")]
+pub struct ReproduceArguments {
+    /// Published experiments, or files in their format [default: every shipped experiment].
+    #[arg(value_name = "EXPERIMENT", value_parser = Completed(|| Box::new(EXPERIMENTS.into_iter())), hide_possible_values = true)]
+    pub experiments: Vec<String>,
+
+    /// Run only what was published for this modelled drive. If nothing was, run the experiments of other drives on
+    /// it, without a verdict.
+    #[arg(long, value_name = "NAME", value_parser = target::drives(), hide_possible_values = true)]
+    pub drive: Option<target::Drive>,
+
+    /// List the experiments without running any.
+    #[arg(long, conflicts_with = "drive")]
+    pub list: bool,
+
+    /// Run only the parts that need no guest: seconds instead of minutes.
+    #[arg(long)]
+    pub model_only: bool,
+
+    /// Run only the parts that need a guest.
+    #[arg(long, conflicts_with = "model_only")]
+    pub lab_only: bool,
+
+    /// Number of runs of each lab part, with different seeds; the mean is reported [default: as in the article].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=99))]
+    pub runs: Option<u32>,
+
+    /// Also run the lab parts with every plausible policy of read-modify-write, for a range of each figure. This needs
+    /// four times the number of guests. The other parts always have the range.
+    #[arg(long, conflicts_with_all = ["on", "model_only"])]
+    pub bands: bool,
+
+    /// Find the policy of read-modify-write with the smallest maximum error over the published raw figures of each
+    /// drive. Runs no guest, and changes nothing.
+    #[arg(long, conflicts_with_all = ["on", "list", "bands", "html", "lab_only", "model_only"])]
+    pub policies: bool,
+
+    /// Run guests even if neither namespaces nor Landlock can confine them (see `straddle lab --help`).
+    #[arg(long)]
+    pub unconfined: bool,
+
+    /// Seed of the guests' first run.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+
+    /// Run the lab's scripts on this block device with this machine's kernel instead, in real time, as root. All data
+    /// on the device is lost.
+    #[arg(long, value_name = "DEVICE", value_parser = local_targets(), requires = "destroy_data",
+        conflicts_with_all = ["drive", "model_only", "list", "guests"])]
+    pub on: Option<PathBuf>,
+
+    /// Repeat the device, to confirm that its data will be lost.
+    #[arg(long, value_name = "DEVICE", value_parser = local_targets(), requires = "on")]
+    pub destroy_data: Option<PathBuf>,
+
+    /// Run the parts that an experiment shortens (its `scale`) at full length.
+    #[arg(long)]
+    pub full: bool,
+
+    /// Number of guests to run at once [default: one per processor].
+    #[arg(long, value_name = "N")]
+    pub guests: Option<NonZeroUsize>,
+
+    /// Read this uncompressed tarball instead of a generated one.
+    #[arg(long, value_name = "FILE")]
+    pub tarball: Option<PathBuf>,
+
+    /// Read the trees `old` and `new` in this directory instead of generated ones.
+    #[arg(long, value_name = "DIR")]
+    pub tree: Option<PathBuf>,
+
+    /// Directory for generated inputs [default: $XDG_CACHE_HOME/straddle/inputs or
+    /// ~/.cache/straddle/inputs].
+    #[arg(long, value_name = "DIR")]
+    pub cache: Option<PathBuf>,
+
+    /// Write an HTML page with charts and tables: a single file that needs no network.
+    #[arg(long, value_name = "FILE", conflicts_with = "list")]
+    pub html: Option<PathBuf>,
+
+    /// Also show the sources, notes and fitted numbers of each experiment, and ranges.
+    #[arg(long, short)]
+    pub verbose: bool,
+
+    /// Print JSON (see `straddle schema reproduce`).
+    #[arg(long)]
+    pub json: bool,
 }

@@ -1,22 +1,179 @@
-//! `straddle plan`: turns a request into a plan for one disk. It writes nothing but the plan.
+//! `straddle plan`: turns a request into a plan for one disk. It writes nothing but the plan. All plans are saved and loaded here.
 
+use std::fs;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use anyhow::{Context, Result};
+use clap::{Args, ValueEnum};
 use straddle_device::{Options, Target};
+use straddle_repair::apply::Backup;
+use straddle_repair::copy::Copy;
 use straddle_repair::other_tools::{Free, Peer, peers};
-use straddle_repair::{Depth, Document, Present};
-use straddle_repair::{Plan, Request, Seed, from_sfdisk, make, parse_file, to_sfdisk};
-use straddle_units::{ByteOffset, Lba};
+use straddle_repair::realign::Realign;
+use straddle_repair::{
+    Depth, Document, Fingerprint, Format, Grow, Part, Place, Plan, Present, Request, Seed, from_sfdisk, make,
+    parse_file, to_sfdisk,
+};
+use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba};
 
-use super::saved::save;
-use crate::args::PlanArguments;
-use crate::exit::{Exit, UsageError};
-use crate::input;
-use crate::output;
-use crate::output_file;
-use crate::random;
+use crate::args::{SectorArguments, block_size, named, partition_number, positive_size};
+use crate::exit::{Exit, RefusedError, UsageError};
+use crate::target::local_targets;
 use crate::view::text;
+use crate::{exit, input, output, output_file};
+
+/// Examples for `plan --help`.
+const PLAN_EXAMPLES: &str = "\
+Examples:
+  straddle plan disk.img --table gpt --part rest --save plan.json
+  straddle apply plan.json --write disk.img           # write it
+  straddle undo plan.json.undo --write disk.img       # revert it
+  straddle plan sdb --table gpt --part 512MiB,type=esp --part rest
+  straddle plan sdb --table mbr --part 20GiB,boot --part rest,role=logical
+  straddle plan sdb --add 10GiB,type=swap --delete 3 --grow 2
+  straddle plan sdb --file layout.toml --explain
+  straddle plan disk.img --assume stripe=192KiB --table gpt --part rest
+  straddle plan disk.img --table gpt --part 64MiB,start=34s --allow-misaligned
+  straddle plan disk.img --relocate-backup            # the disk has grown
+  straddle plan sdb --convert-table 512   # comes from a 4096-byte enclosure
+  straddle plan disk.img --table gpt --part rest --to-sfdisk | sfdisk other.img
+
+A partition is SIZE[,key=value...]. SIZE is 512MiB, 2048s (sectors), 25% (of the
+usable space) or rest. The keys are type, name, fs, start, role (primary,
+logical), uuid, number, attrs and boot, which takes no value. A type is linux,
+esp, bios, xbootldr, swap, root, root-arm64, usr, home, srv, var, tmp, raid,
+lvm, luks, msdata, msr, prep, zfs, a GUID, or an MBR type in hexadecimal.";
+
+#[derive(Debug, Args)]
+#[command(after_help = format!("{PLAN_EXAMPLES}\n\n{}", exit::help(exit::OF_WORK)))]
+pub(crate) struct PlanArguments {
+    /// Block device or raw image. Nothing is written to it.
+    #[arg(value_name = "TARGET", value_hint = clap::ValueHint::FilePath, value_parser = local_targets())]
+    pub(crate) target: PathBuf,
+
+    /// Create a new table in this format. Existing partitions are not kept.
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub(crate) table: Option<TableFormat>,
+
+    /// Add a partition to the new table, in the order given. Can be repeated.
+    #[arg(long, value_name = "PART", value_parser = Part::from_str, requires = "table")]
+    pub(crate) part: Vec<Part>,
+
+    /// Add a partition to the existing table, in the first free space that is large enough. Can be repeated.
+    #[arg(long, value_name = "PART", value_parser = Part::from_str, conflicts_with = "table")]
+    pub(crate) add: Vec<Part>,
+
+    /// Remove a partition from the existing table. Can be repeated.
+    #[arg(long, value_name = "NUMBER", value_delimiter = ',', value_parser = partition_number)]
+    pub(crate) delete: Vec<u32>,
+
+    /// Grow a partition to SIZE, or to all the space that --add leaves. Only its entry changes, not its contents. Can
+    /// be repeated.
+    #[arg(long, value_name = "NUMBER[=SIZE]", value_parser = Grow::from_str)]
+    pub(crate) grow: Vec<Grow>,
+
+    /// Rewrite both copies of a GPT from the intact one.
+    #[arg(long)]
+    pub(crate) repair: bool,
+
+    /// Move the backup GPT to the end of a disk that has grown, and make the new space usable. Implies --repair.
+    #[arg(long)]
+    pub(crate) relocate_backup: bool,
+
+    /// Convert a table that was written for the other logical sector size to this one. Partitions keep their bytes.
+    ///
+    /// This is for a disk that is moved into a USB enclosure, or out of one.
+    #[arg(
+        long,
+        value_name = "BYTES",
+        value_parser = named(&[("512", "512 bytes", BlockSize::B512), ("4096", "4096 bytes", BlockSize::B4096)]),
+        conflicts_with_all = [
+            "table", "part", "add", "delete", "grow", "repair", "relocate_backup", "file", "from_sfdisk", "start", "wipe",
+        ]
+    )]
+    pub(crate) convert_table: Option<BlockSize>,
+
+    /// Read the request from this TOML file (see docs/plan.md), or from standard input if it is `-`. Options add to
+    /// it.
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, conflicts_with = "from_sfdisk")]
+    pub(crate) file: Option<PathBuf>,
+
+    /// Read the request from this sfdisk script (as dumped by sfdisk), or from standard input if it is `-`.
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) from_sfdisk: Option<PathBuf>,
+
+    /// Start of the first partition of --part or --add, as a byte (1MiB) or a sector (34s).
+    #[arg(long, value_name = "PLACE", value_parser = Place::from_str)]
+    pub(crate) start: Option<Place>,
+
+    /// Accept misaligned starts, for experiments.
+    #[arg(long)]
+    pub(crate) allow_misaligned: bool,
+
+    /// Start partitions at multiples of this instead of 1 MiB and of the erase block. Boundaries of sectors and units
+    /// still apply.
+    #[arg(long, value_name = "BYTES", value_parser = positive_size)]
+    pub(crate) grain: Option<ByteCount>,
+
+    /// Erase the first 68 KiB of new partitions. Allow a disk that holds more than a GPT or an MBR: a file system,
+    /// another kind of table, firmware RAID metadata, or data where the table is written, such as a boot loader. The
+    /// plan lists what is lost.
+    #[arg(long)]
+    pub(crate) wipe: bool,
+
+    /// Seed of new UUIDs, in hexadecimal [default: random]. The plan records it.
+    #[arg(long, value_name = "SEED", value_parser = Seed::from_str)]
+    pub(crate) seed: Option<Seed>,
+
+    #[command(flatten)]
+    pub(crate) sectors: SectorArguments,
+
+    /// Logical sector size of an image [default: detected from its table, or 512].
+    ///
+    /// With --convert-table, the sector size of the existing table, if it cannot be detected.
+    #[arg(long, value_name = "BYTES", value_parser = block_size)]
+    pub(crate) logical: Option<BlockSize>,
+
+    /// Image format, if it is detected wrongly. `raw` takes the bytes as they are.
+    #[arg(long, value_name = "FORMAT", value_parser = <straddle_device::image::Format as std::str::FromStr>::from_str)]
+    pub(crate) format: Option<straddle_device::image::Format>,
+
+    /// Explain the start of each partition, and where other tools would start it.
+    #[arg(long)]
+    pub(crate) explain: bool,
+
+    /// Save the plan to this file, for 'straddle apply'.
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) save: Option<PathBuf>,
+
+    /// Print JSON (see `straddle schema plan`).
+    #[arg(long, conflicts_with = "to_sfdisk")]
+    pub(crate) json: bool,
+
+    /// Print the table as an sfdisk script.
+    #[arg(long)]
+    pub(crate) to_sfdisk: bool,
+}
+
+/// The formats of new tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TableFormat {
+    /// GUID partition table.
+    Gpt,
+    /// Master boot record ("dos"), for disks up to 2 TiB and old firmware.
+    #[value(alias = "dos", alias = "msdos")]
+    Mbr,
+}
+
+impl From<TableFormat> for Format {
+    fn from(format: TableFormat) -> Self {
+        match format {
+            TableFormat::Gpt => Self::Gpt,
+            TableFormat::Mbr => Self::Mbr,
+        }
+    }
+}
 
 /// The largest request in bytes: enough for tens of thousands of partitions.
 const LARGEST_REQUEST: u64 = 1 << 20;
@@ -106,7 +263,7 @@ fn request(arguments: &PlanArguments) -> Result<Request> {
 }
 
 pub(super) fn random_seed() -> Result<Seed> {
-    Ok(Seed(u128::from_be_bytes(random::bytes("cannot read random numbers")?)))
+    Ok(Seed(u128::from_be_bytes(input::random_bytes("cannot read random numbers")?)))
 }
 
 /// Returns where the other tools would put each new partition.
@@ -129,4 +286,85 @@ fn all_peers(target: &Target, plan: &Plan) -> Vec<(u32, Vec<Peer>)> {
         .filter(|e| e.change == straddle_repair::Change::New && e.slot != straddle_repair::Slot::Extended)
         .map(of)
         .collect()
+}
+
+pub(super) const LARGEST_PLAN: u64 = 16 << 20;
+
+/// A plan that was saved.
+pub(super) enum Saved {
+    /// Of a table.
+    Table(Box<Plan>),
+    /// Of moves.
+    Moves(Box<Realign>),
+    /// Of a copy.
+    Copy(Box<Copy>),
+}
+
+impl Saved {
+    pub(super) fn load(path: &Path) -> Result<Self> {
+        let unread = || format!("{}: cannot read the plan", path.display());
+        let metadata = fs::metadata(path).with_context(unread)?;
+        if !metadata.is_file() || metadata.len() > LARGEST_PLAN {
+            let text = format!("{}: not a plan: not a regular file, or too large", path.display());
+            return Err(UsageError(text).into());
+        }
+        let text = fs::read_to_string(path).with_context(unread)?;
+        Self::from_json(&text).with_context(|| path.display().to_string())
+    }
+
+    /// What it is, in words.
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Table(_) => "a table",
+            Self::Moves(_) => "moves",
+            Self::Copy(_) => "a copy",
+        }
+    }
+
+    /// The disk that it was made for, as it was then; of a copy the source.
+    fn disk(&self) -> &Fingerprint {
+        match self {
+            Self::Table(plan) => &plan.disk,
+            Self::Moves(realign) => &realign.plan.disk,
+            Self::Copy(copy) => &copy.source,
+        }
+    }
+
+    /// Why this plan does not replace the `former` one: that may be needed.
+    fn differs(&self, former: &Self) -> Option<String> {
+        if self.kind() != former.kind() {
+            return Some(format!("is a plan of {}, but this one is of {}", former.kind(), self.kind()));
+        }
+        // Its table may have changed since: the former plan is of no use then.
+        let [now, then] = [self, former].map(|plan| (plan.disk().size, &plan.disk().serial));
+        (now != then).then(|| "is a plan for another disk".to_owned())
+    }
+
+    fn from_json(text: &str) -> Result<Self> {
+        let value = serde_json::from_str::<serde_json::Value>(text);
+        let has = |key: &str| value.as_ref().is_ok_and(|value| value.get(key).is_some());
+        Ok(match (has("extents"), has("moves")) {
+            (true, _) => Self::Copy(Box::new(Copy::from_json(text)?)),
+            (false, true) => Self::Moves(Box::new(Realign::from_json(text)?)),
+            (false, false) => Self::Table(Box::new(Plan::from_json(text)?)),
+        })
+    }
+}
+
+/// Saves a plan. An older one for another disk or of another kind is not replaced, and no backup of what an `apply`
+/// overwrote: it is the only copy.
+pub(super) fn save(path: &Path, json: &str, targets: &[&Path]) -> Result<()> {
+    if !output_file::is_stdout(path) && path.is_file() {
+        let former = input::text(path, LARGEST_PLAN).map_err(anyhow::Error::from);
+        let why = match former.and_then(|text| Saved::from_json(&text)) {
+            Ok(former) => Saved::from_json(json)?.differs(&former),
+            Err(_) => Backup::load(path)
+                .is_ok_and(|backup| !backup.is_reverted())
+                .then(|| "is the backup of a table".to_owned()),
+        };
+        if let Some(why) = why {
+            return Err(RefusedError(format!("{}: {why}: choose a new file name", path.display())).into());
+        }
+    }
+    output_file::write(path, json.as_bytes(), targets)
 }

@@ -1,29 +1,90 @@
 //! `straddle probe`: finds out what a drive really is, by timing.
 
-use std::path::Path;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
+use clap::Args;
+use schemars::JsonSchema;
+use serde::Serialize;
 use straddle_drive::Profile;
 use straddle_measure::bench::{Description, Modelled, Progress, Surface, Target, TargetError};
-use straddle_measure::probe::{Budget, Claims, ProbeError, probe};
+use straddle_measure::probe::{
+    Budget, Claims, Confidence, Finding, PhaseScan, ProbeError, Report, Rmw, RmwCost, Rotation, Sustained,
+    WriteCache, probe,
+};
 use straddle_measure::real::{Contents, Intent, Io, Prepared, Saved, Scope, Settings};
 use straddle_units::io::Nanos;
-use straddle_units::{ByteCount, Span};
+use straddle_units::{ByteCount, ByteOffset, Span};
 
-use crate::args::{ProbeArguments, SchemaOf};
+use crate::args::positive_size;
 use crate::commands::bench::real::{compared, journals, refused, warn_of_journals};
 use crate::exit::{Exit, UsageError};
-use crate::interrupt::on_interrupt;
 use crate::measured::Measured;
-use crate::output;
-use crate::output_file;
-use crate::progress::Bar;
-use crate::target::TargetSpec;
-use crate::view::json::Document;
-use crate::view::json::probe::ProbeReport;
-use crate::view::text;
+use crate::output::{paint, printable, style};
+use crate::progress::{Bar, on_interrupt};
+use crate::target::{TargetSpec, targets};
+use crate::view::chart::{Plot, bar};
+use crate::view::json::{Document, SchemaOf};
+use crate::view::text::{clock, folded, headed, plain_table, wrap};
+use crate::{exit, output, output_file};
+
+/// Examples for `probe --help`.
+const EXAMPLES: &str = "\
+Examples:
+  straddle probe wd10ears                 # claims 512 bytes: what is it really?
+  straddle probe wd10ears,jumper=on --save wd.json
+  straddle check --measured wd.json disk.img          # use the result
+  straddle probe qlc-64k --max-write 32MiB --time 60
+  straddle probe drive:./my-drive.toml --seed 7 --json
+  straddle probe /dev/sdb                 # a real disk: free space only
+  straddle probe /dev/sdb --used          # unmounted: everywhere, contents kept";
+
+#[derive(Debug, Args)]
+#[command(after_help = format!("{EXAMPLES}\n\n{}", exit::help(exit::OF_WORK)))]
+pub(crate) struct ProbeArguments {
+    /// Drive to probe: a block device or a file, in the free space between its partitions, or a modelled drive (NAME,
+    /// NAME,OPTION or drive:FILE.toml; see 'straddle drive list').
+    #[arg(value_name = "TARGET", value_parser = targets(), hide_possible_values = true)]
+    pub(crate) target: TargetSpec,
+
+    /// Also probe areas that hold data. The target must not be in use.
+    ///
+    /// Each write stores the bytes that were read from the same location, as in free space.
+    #[arg(long)]
+    pub(crate) used: bool,
+
+    /// Directory for the original contents until the end of the run, preferably on another disk
+    /// [default: ~/.local/state/straddle]. After a crash, 'straddle bench --restore' restores them.
+    #[arg(long, value_name = "FOLDER", value_hint = clap::ValueHint::DirPath)]
+    pub(crate) journals: Option<PathBuf>,
+
+    /// Maximum number of bytes to write.
+    #[arg(long, value_name = "BYTES", value_parser = positive_size, default_value_t = ByteCount::new(Budget::MAX_WRITE))]
+    pub(crate) max_write: ByteCount,
+
+    /// Maximum duration, in the drive's own time.
+    #[arg(long, value_name = "SECONDS", default_value_t = Budget::MAX_TIME.seconds(), value_parser = crate::commands::bench::seconds)]
+    pub(crate) time: f64,
+
+    /// Seed of all random choices.
+    #[arg(long, value_name = "NUMBER", default_value_t = Budget::SEED)]
+    pub(crate) seed: u64,
+
+    /// Also save the result to this new file, for 'straddle check --measured'.
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) save: Option<PathBuf>,
+
+    /// Also show the evidence.
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
+
+    /// Print JSON (see `straddle schema probe`).
+    #[arg(long)]
+    pub(crate) json: bool,
+}
 
 const MAX_REQUEST: u64 = 16 << 20;
 
@@ -67,7 +128,7 @@ pub(crate) fn run(arguments: &ProbeArguments) -> Result<Exit> {
         Document::of(SchemaOf::Probe, ProbeReport::of(&description, &report, &notes)).print()?;
         return Ok(exit);
     }
-    output::print(&text::probe::report(&description, &report, &notes, arguments.verbose))?;
+    output::print(&described(&description, &report, &notes, arguments.verbose))?;
     Ok(exit)
 }
 
@@ -151,4 +212,272 @@ fn claims(profile: &Profile) -> Claims {
         phase: Some(ByteCount::new(claims.alignment_offset)),
         rotational: Some(claims.rotational),
     }
+}
+
+/// What `straddle probe --json` prints.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct ProbeReport<'a> {
+    /// What was probed.
+    target: &'a Description,
+    /// What to know of the figures: what was measured if the target is a file.
+    notes: &'a [String],
+    #[serde(flatten)]
+    report: &'a Report,
+    /// Whether the drive reports another unit than was found; absent if that cannot be determined.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    misreports: Option<bool>,
+}
+
+impl<'a> ProbeReport<'a> {
+    pub(crate) fn of(target: &'a Description, report: &'a Report, notes: &'a [String]) -> Self {
+        Self { target, notes, report, misreports: report.misreports() }
+    }
+}
+
+/// The most phases that are drawn as bars; more are drawn as a curve.
+const MOST_BARS: usize = 16;
+/// Characters of the longest bar, and width and height of a curve.
+const BAR: usize = 40;
+const CURVE: (usize, usize) = (64, 6);
+/// The byte at which partitions began before 2009: 63 sectors of 512 bytes.
+const OLD_START: u64 = 63 * 512;
+
+/// Returns the verdict, what to do, and the table; if `is_verbose`, also the evidence.
+pub(crate) fn described(target: &Description, report: &Report, notes: &[String], is_verbose: bool) -> String {
+    let mut text = format!(
+        "{}\n{}\n",
+        paint(style::HEADING, &wrap(&verdict(report), "")),
+        wrap(&consequence(report), "")
+    );
+    for note in notes {
+        let _ = writeln!(text, "{}", wrap(&format!("note: {note}"), ""));
+    }
+    let _ = write!(text, "\n{}", table(report));
+    if is_verbose {
+        text.push('\n');
+        for why in reasons(report) {
+            let _ = writeln!(text, "{}", wrap(&why, ""));
+        }
+        let _ = write!(text, "\n{}", evidence(report).trim_end());
+        text.push('\n');
+    }
+    let spent = format!(
+        "{} ({}); {}; seed {}: {} requests and {} written in {}.",
+        printable(&target.name),
+        printable(&target.title),
+        clock(target.clock),
+        report.seed,
+        report.requests,
+        ByteCount::new(report.written),
+        report.elapsed
+    );
+    let _ = writeln!(text, "\n{}", paint(style::FAINT, &wrap(&spent, "")));
+    text
+}
+
+fn verdict(report: &Report) -> String {
+    let Some(unit) = report.unit.value else {
+        return format!("Inconclusive: the physical sector size cannot be determined: {}.", report.unit.why);
+    };
+    let noun = if is_flash(report) { "write units" } else { "physical sectors" };
+    let (size, first) = (unit.size(), unit.phase().get());
+    match (report.misreports(), report.claims.unit.filter(|claimed| *claimed != size)) {
+        (Some(true), Some(claimed)) => format!(
+            "MISREPORTS: claims {}-byte {noun}, has {}, the first at byte {first}.",
+            claimed.get(),
+            size.get()
+        ),
+        (Some(true), None) => format!(
+            "MISREPORTS: its first {}-byte boundary is byte {first}, not byte {} as it claims.",
+            size.get(),
+            report.claims.phase.unwrap_or_default().get()
+        ),
+        (Some(false), _) => format!("As claimed: {}-byte {noun}, the first at byte {first}.", size.get()),
+        (None, _) => format!("It has {}-byte {noun}, the first at byte {first}.", size.get()),
+    }
+}
+
+fn is_flash(report: &Report) -> bool {
+    matches!(report.rotation.value, Some(Rotation::None))
+}
+
+fn table(report: &Report) -> String {
+    let claims = &report.claims;
+    let bytes = |bytes: Option<u64>| bytes.map_or_else(|| "-".to_owned(), |bytes| format!("{bytes} bytes"));
+    let turns = |turns: bool| if turns { "rotates" } else { "does not rotate" }.to_owned();
+    let unknown = || "-".to_owned();
+    let rows = [
+        row(
+            "unit",
+            &report.unit,
+            |unit| format!("{} bytes", unit.size().get()),
+            bytes(claims.unit.map(ByteCount::get)),
+        ),
+        row("first boundary", &report.unit, |unit| format!("byte {}", unit.phase().get()), {
+            claims.phase.map_or_else(unknown, |phase| format!("byte {}", phase.get()))
+        }),
+        row("rotation", &report.rotation, rotation, claims.rotational.map_or_else(unknown, turns)),
+        row("write cache", &report.cache, cache, unknown()),
+        row("partial unit", &report.rmw, rmw, unknown()),
+        row("merge window", &report.merge, window, unknown()),
+        row("cache depth", &report.depth, |writes| format!("{writes} writes"), unknown()),
+    ];
+    let mut table = plain_table(&["PROPERTY", "FOUND", "CONFIDENCE", "CLAIMED"]);
+    // Neither found nor claimed.
+    table
+        .add_rows(rows.into_iter().filter(|[_, _, confidence, claimed]| confidence != "-" || claimed != "-"));
+    folded(&mut table);
+    headed(&table, style::HEADING) + "\n"
+}
+
+fn row<T: Copy>(
+    name: &str,
+    finding: &Finding<T>,
+    shown: impl Fn(T) -> String,
+    claimed: String,
+) -> [String; 4] {
+    let found = finding.value.map_or_else(|| "cannot tell".to_owned(), shown);
+    let confidence = match finding.confidence {
+        Confidence::None => "-",
+        Confidence::Low => "low",
+        Confidence::Medium => "medium",
+        Confidence::High => "high",
+    };
+    [name.to_owned(), found, confidence.to_owned(), claimed]
+}
+
+fn rotation(rotation: Rotation) -> String {
+    match rotation {
+        Rotation::Period(period) => format!("{period}, {:.0} rpm", 60.0 / period.seconds()),
+        Rotation::None => "does not rotate".to_owned(),
+    }
+}
+
+fn cache(cache: WriteCache) -> String {
+    match cache {
+        WriteCache::None => "none: writes wait for the medium",
+        WriteCache::Volatile => "volatile; flush works",
+        WriteCache::Unflushed => "flush has no effect: protected cache, or flush ignored",
+    }
+    .to_owned()
+}
+
+fn rmw(cost: RmwCost) -> String {
+    let when = match cost.when {
+        Rmw::None => return "there is none".to_owned(),
+        Rmw::Immediate => "at once",
+        Rmw::Deferred => "from the cache",
+    };
+    format!("completed {when}; one costs {}, two {}", millis(cost.one), millis(cost.two))
+}
+
+fn window(seconds: f64) -> String {
+    if seconds > 0.0 { format!("{} at least", millis(seconds)) } else { "none".to_owned() }
+}
+
+fn millis(seconds: f64) -> String {
+    if seconds < 0.001 { format!("{:.0} µs", seconds * 1e6) } else { format!("{:.1} ms", seconds * 1e3) }
+}
+
+/// Returns the evidence for the findings, or why there are none.
+fn reasons(report: &Report) -> Vec<String> {
+    let mut reasons =
+        vec![format!("Unit: {}.", report.unit.why), format!("Rotation: {}.", report.rotation.why)];
+    if report.cache.value.is_some() {
+        reasons.push(format!("Cache: {}.", report.cache.why));
+    }
+    reasons
+}
+
+fn evidence(report: &Report) -> String {
+    if let Some(sustained) = &report.sustained {
+        return series(sustained);
+    }
+    report.scans.last().map_or_else(String::new, phases)
+}
+
+fn phases(scan: &PhaseScan) -> String {
+    let medians: Vec<(u64, f64)> = scan.medians().collect();
+    let most = medians.iter().map(|phase| phase.1).fold(0.0, f64::max);
+    let title = format!("Durable writes of {} bytes, median by phase", scan.size);
+    if medians.len() > MOST_BARS {
+        let y = |x: f64| {
+            let near =
+                medians.iter().min_by(|left, right| distance(left.0, x).total_cmp(&distance(right.0, x)));
+            near.map_or(0.0, |phase| phase.1 * 1e3)
+        };
+        let title = format!("{title}, in ms");
+        let (width, height) = CURVE;
+        let x_most = exact(scan.size - scan.step);
+        let plot = Plot { title: &title, x_most, y_most: most * 1e3, x_label: "byte", width, height };
+        return format!("{}\n\n", plot.draw(y));
+    }
+    let mut text = format!("{title}:\n");
+    for (phase, seconds) in medians {
+        let _ = writeln!(text, "{phase:>7}  {:>9}  {}", millis(seconds), bar(seconds / most, BAR));
+    }
+    text + "\n"
+}
+
+fn distance(phase: u64, x: f64) -> f64 {
+    (exact(phase) - x).abs()
+}
+
+/// Converts a number of bytes within a unit.
+fn exact(bytes: u64) -> f64 {
+    u32::try_from(bytes).map_or(f64::MAX, f64::from)
+}
+
+fn series(sustained: &Sustained) -> String {
+    let size = sustained.unit.size().get();
+    let kinds = if sustained.straddling {
+        [
+            ("across a boundary", &sustained.dear),
+            ("within a unit", &sustained.cheap),
+            ("at its middle", &sustained.half),
+        ]
+    } else {
+        [
+            ("off the boundaries", &sustained.dear),
+            ("on the boundaries", &sustained.cheap),
+            ("half a unit off", &sustained.half),
+        ]
+    };
+    let mean = |times: &[f64]| times.iter().sum::<f64>() / exact(times.len() as u64).max(1.0);
+    let most = kinds.iter().map(|kind| mean(kind.1)).fold(0.0, f64::max);
+    let mut text = format!(
+        "Series of {} writes with the cache full, for units of {size} bytes, mean:\n",
+        sustained.length
+    );
+    for (name, times) in kinds {
+        let _ = writeln!(text, "  {name:<18}  {:>9}  {}", millis(mean(times)), bar(mean(times) / most, BAR));
+    }
+    text + "\n"
+}
+
+/// Says how to align, and what else costs.
+fn consequence(report: &Report) -> String {
+    let Some(unit) = report.unit.value else {
+        return "Align partitions to 1 MiB, which suits nearly every drive.".to_owned();
+    };
+    let size = unit.size().get();
+    if size == report.logical {
+        return "Any start is aligned.".to_owned();
+    }
+    let phase = match unit.phase().get() {
+        0 => String::new(),
+        phase => format!(" plus {phase} (first aligned LBA: {})", phase / report.logical),
+    };
+    let aligned = |start: u64| if unit.is_aligned(ByteOffset::new(start)) { "aligned" } else { "misaligned" };
+    let mut text = format!(
+        "Align partitions to multiples of {size} bytes{phase}: 1 MiB is {}, sector 63 of 512 bytes is {}.",
+        aligned(1 << 20),
+        aligned(OLD_START)
+    );
+    if let Some(ratio) = report.cost() {
+        let kind = if report.proof.is_some() { "durable" } else { "sustained" };
+        let _ = write!(text, " A misaligned {kind} write takes {ratio:.2} times as long");
+        text += if is_flash(report) { ", and writes twice the bytes to flash." } else { "." };
+    }
+    text
 }

@@ -3,36 +3,181 @@
 use std::cell::Cell;
 use std::ffi::OsStr;
 use std::fmt::Write as _;
-use std::fs;
-use std::io::{self, Write};
+use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use anyhow::{Context, Result};
+use clap::{Args, ValueEnum};
+use schemars::JsonSchema;
+use serde::Serialize;
 use straddle_device::{FileId, Options};
 use straddle_repair::apply::ApplyError;
 use straddle_repair::realign::{
-    self, JournalFile, JournalPlace, Listing, MoveError, Outcome, Realign, RealignError, Run, Wanted,
+    JournalFile, JournalPlace, Listing, MoveError, Outcome, Realign, RealignError, Run, Wanted,
 };
-use straddle_repair::relocate::Bad;
-use straddle_repair::{Depth, Document, Present};
-use straddle_repair::{Place, Situation, Target};
+use straddle_repair::relocate::{Bad, Verify};
+use straddle_repair::{Depth, Document, Place, Present, SCHEMA, Situation, Target, realign};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, ErrorKind, Lba};
 
-use super::at_boot;
-use super::copy;
-use super::realign_hints;
-use super::saved::save;
-use crate::args::{AtBoot, MoveArguments, RealignArguments, ResumeArguments};
-use crate::durability::{self, Needed};
-use crate::estimate;
+use crate::args::{SectorArguments, block_size, named, partition_number, positive_size};
+use crate::commands::apply::MOVES;
+use crate::commands::copy::CopyArguments;
+use crate::commands::plan::save;
+use crate::commands::{at_boot, copy};
+use crate::durability::Needed;
 use crate::exit::{Exit, RefusedError, UsageError};
-use crate::output::{self, quote_path};
-use crate::output_file;
+use crate::output::quote_path;
 use crate::progress::Watcher;
-use crate::random;
-use crate::view::json::realign::{NothingReport, RealignOutput};
+use crate::target::local_targets;
 use crate::view::text;
+use crate::{durability, exit, input, measured, output, output_file};
+
+/// Examples for `realign --help`.
+const REALIGN_EXAMPLES: &str = "\
+Examples:
+  straddle realign sdb --save sdb.move.json           # nothing is written
+  straddle apply sdb.move.json --write sdb            # move the data
+  straddle resume sdb                     # continue after an interruption
+  straddle resume sdb --rollback          # or restore the old layout
+  straddle realign disk.img --partition 2 --start 2=8MiB --save move.json
+  straddle realign old.qcow2 --to new.img --save copy.json    # copy instead
+  straddle apply copy.json --from old.qcow2 --write new.img
+  straddle realign sda --at-boot          # the system's disk, at the next boot
+
+The new table becomes active when all data has been moved. An interruption
+before that, even a power cut, loses nothing: a journal holds the data that is
+being overwritten. The journal is in unallocated space of the disk. If there is
+not enough, 'straddle apply' needs --journal FILE on another disk.";
+
+#[derive(Debug, Args)]
+#[command(after_help = format!("{REALIGN_EXAMPLES}\n\n{}", exit::help(exit::OF_WORK)))]
+pub(crate) struct RealignArguments {
+    /// Block device or raw image. Nothing is written to it.
+    #[arg(value_name = "TARGET", value_hint = clap::ValueHint::FilePath, value_parser = local_targets())]
+    pub(crate) target: PathBuf,
+
+    /// Align only this partition [default: the misaligned ones]. Can be repeated.
+    #[arg(long, value_name = "NUMBER", value_delimiter = ',', value_parser = partition_number)]
+    pub(crate) partition: Vec<u32>,
+
+    /// Move a partition to this start instead of the nearest aligned one. Can be repeated.
+    #[arg(long, value_name = "NUMBER=PLACE", value_parser = start_of)]
+    pub(crate) start: Vec<(u32, Place)>,
+
+    /// Align to multiples of this instead of 1 MiB.
+    #[arg(long, value_name = "BYTES", value_parser = positive_size)]
+    pub(crate) grain: Option<ByteCount>,
+
+    #[command(flatten)]
+    pub(crate) sectors: SectorArguments,
+
+    /// Logical sector size of an image [default: detected from its table].
+    #[arg(long, value_name = "BYTES", value_parser = block_size)]
+    pub(crate) logical: Option<BlockSize>,
+
+    /// Image format, if it is detected wrongly. `raw` takes the bytes as they are.
+    #[arg(long, value_name = "FORMAT", value_parser = <straddle_device::image::Format as std::str::FromStr>::from_str)]
+    pub(crate) format: Option<straddle_device::image::Format>,
+
+    /// Estimate the time on this modelled drive (see 'straddle drive list'). A file saved by 'straddle probe' has no
+    /// rates, so the time stays unknown.
+    #[arg(long, value_name = "DRIVE", value_parser = crate::measured::Known::parse)]
+    pub(crate) drive: Option<crate::measured::Known>,
+
+    #[command(flatten)]
+    pub(crate) copy: CopyArguments,
+
+    /// Save the plan to this file, for 'straddle apply'.
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) save: Option<PathBuf>,
+
+    /// Print JSON (see `straddle schema realign`, and `realign-to` for --to).
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Move the partitions at the next boot, before the root file system is mounted, or cancel that.
+    #[arg(long, value_enum, value_name = "WHEN", num_args = 0..=1, require_equals = true,
+          default_missing_value = "prepare", conflicts_with_all = ["assume", "measured", "format", "logical", "json"])]
+    pub(crate) at_boot: Option<AtBoot>,
+}
+
+/// When to move partitions of the running system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AtBoot {
+    /// Install the plan and a hook into the initramfs.
+    Prepare,
+    /// Remove them.
+    Cancel,
+    /// Begin or resume the move, as the initramfs does.
+    #[value(hide = true)]
+    Now,
+}
+
+fn start_of(text: &str) -> Result<(u32, Place), String> {
+    let (number, place) = text.split_once('=').ok_or("not NUMBER=PLACE, as in 2=8MiB or 2=2048s")?;
+    let number = number.parse().map_err(|_| format!("'{number}' is not the number of a partition"))?;
+    Ok((number, place.parse().map_err(|error: straddle_repair::PlanError| error.to_string())?))
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct MoveArguments {
+    /// File on another disk for the journal of moves [default: unallocated space of the target].
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) journal: Option<PathBuf>,
+
+    /// How moved data is verified.
+    #[arg(long, value_name = "HOW", default_value = "read", value_parser = named(&[
+        ("read", "Read everything back after a flush", Verify::Read),
+        ("none", "Trust the disk", Verify::None),
+    ]))]
+    pub(crate) verify: Verify,
+
+    /// Skip sectors that cannot be read, and list them in this new file, a ddrescue map.
+    #[arg(long, value_name = "MAP", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) skip_bad: Option<PathBuf>,
+}
+
+/// Examples for `resume --help`.
+const RESUME_EXAMPLES: &str = "\
+Examples:
+  straddle resume sdb                     # complete the move
+  straddle resume sdb --rollback          # restore the old layout
+  straddle resume disk.img --journal disk.img.move.journal
+  straddle resume sdb --restore-table sdb.table
+                                          # another program wrote a table
+
+Nothing is written if the table is not the one that the move left. With
+--restore-table, that table is saved ('straddle undo' restores it), and the move
+continues or is rolled back. The whole disk is searched for the journal. Data of
+the move that the other program overwrote cannot be restored.
+
+A sector of the table that a power cut has torn is restored from the journal.";
+
+#[derive(Debug, Args)]
+#[command(after_help = format!("{RESUME_EXAMPLES}\n\n{}", exit::help(MOVES)))]
+pub(crate) struct ResumeArguments {
+    /// Block device or raw image with an unfinished move.
+    #[arg(value_name = "TARGET", value_hint = clap::ValueHint::FilePath, value_parser = local_targets())]
+    pub(crate) target: PathBuf,
+
+    /// Restore the old layout, with its contents, instead of completing the new one.
+    #[arg(long)]
+    pub(crate) rollback: bool,
+
+    /// If another program has written a table since then, save that table to this new file on another disk and
+    /// restore the marker of the move. Also accept a copied journal, and data that has been written to.
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) restore_table: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) moves: MoveArguments,
+
+    /// Image format, if it is detected wrongly. `raw` takes the bytes as they are.
+    #[arg(long, value_name = "FORMAT", value_parser = <straddle_device::image::Format as std::str::FromStr>::from_str)]
+    pub(crate) format: Option<straddle_device::image::Format>,
+}
 
 pub(crate) fn run(arguments: &RealignArguments) -> Result<Exit> {
     if let Some(new) = &arguments.copy.to {
@@ -46,19 +191,18 @@ pub(crate) fn run(arguments: &RealignArguments) -> Result<Exit> {
     let options = opened(arguments);
     let name = arguments.target.display().to_string();
     let present = Present::to_change(&arguments.target, &options, Depth::Contents);
-    let present = present
-        .map_err(|error| realign_hints::of_container(error, arguments))
-        .with_context(|| name.clone())?;
+    let present =
+        present.map_err(|error| copy::of_container(error, arguments)).with_context(|| name.clone())?;
     let situation = present.situation();
     let realign = match realign::make(&situation, &wanted(arguments, situation.topology.logical.value())?) {
         Err(RealignError::Nothing) if is_all(arguments) && !situation.stack.partitions.is_empty() => {
             return nothing(&name, &situation, arguments.json);
         }
-        made => made
-            .map_err(|error| realign_hints::hint(error, &situation, arguments))
-            .with_context(|| name.clone())?,
+        made => {
+            made.map_err(|error| copy::hint(error, &situation, arguments)).with_context(|| name.clone())?
+        }
     };
-    let estimate = estimate::of(&realign, arguments.drive.as_ref());
+    let estimate = measured::estimated(&realign, arguments.drive.as_ref());
     let realign = realign.estimated(estimate);
     if let Some(path) = &arguments.save {
         save(path, &(realign.to_json()? + "\n"), &[&arguments.target])?;
@@ -67,12 +211,12 @@ pub(crate) fn run(arguments: &RealignArguments) -> Result<Exit> {
         output::print_json(&RealignOutput::Plan(Box::new(Document::of(realign.clone()))))?;
     } else {
         let next = match (output_file::named(arguments.save.as_ref()), arguments.at_boot) {
-            (_, Some(_)) => text::realign::Next::AtBoot,
-            (Some(path), None) => text::realign::Next::Apply(path),
-            (None, None) => text::realign::Next::Save,
+            (_, Some(_)) => text::plan::Next::AtBoot,
+            (Some(path), None) => text::plan::Next::Apply(path),
+            (None, None) => text::plan::Next::Save,
         };
-        let view = text::realign::View { target: &arguments.target, realign: &realign, next };
-        output::print(&text::realign::plan(view))?;
+        let view = text::plan::MoveView { target: &arguments.target, realign: &realign, next };
+        output::print(&text::plan::moves(view))?;
     }
     if arguments.at_boot.is_some() {
         return at_boot::prepare(&arguments.target, &realign, &present);
@@ -146,7 +290,7 @@ pub(super) fn apply(
         Some(file) => JournalPlace::File(JournalFile::create(file, realign)?),
         None => JournalPlace::Inside,
     };
-    let id = random::bytes("cannot name the move")?;
+    let id = input::random_bytes("cannot name the move")?;
     let begun = realign.begin(&mut target, journal, id);
     carry(begun.with_context(|| name.clone())?, &name, path, moves, false)
 }
@@ -366,6 +510,37 @@ fn rescue_map(bad: &[Bad]) -> String {
         let _ = writeln!(map, "0x{at:X}  0x{len:X}  -");
     }
     map
+}
+
+/// What `straddle realign --json` prints.
+#[derive(Serialize, JsonSchema)]
+#[schemars(title = "straddle realign")]
+#[serde(untagged)]
+pub(crate) enum RealignOutput {
+    /// A plan.
+    Plan(Box<Document<Realign>>),
+    /// No partition has to move.
+    Nothing(NothingReport),
+}
+
+/// What is printed if no partition has to move; no plan is saved then.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "NothingToDo")]
+pub(crate) struct NothingReport {
+    /// The schema version of this output.
+    schema: u32,
+    /// The version of straddle.
+    straddle: &'static str,
+    /// No moves.
+    moves: [(); 0],
+    /// Why partitions stay that start off a boundary.
+    notes: Vec<String>,
+}
+
+impl NothingReport {
+    pub(crate) fn of(notes: Vec<String>) -> Self {
+        Self { schema: SCHEMA, straddle: env!("CARGO_PKG_VERSION"), moves: [], notes }
+    }
 }
 
 #[cfg(test)]

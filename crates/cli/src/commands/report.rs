@@ -1,17 +1,56 @@
 //! `straddle report`: merges the audits of many hosts.
 
-use std::path::Path;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
+use clap::Args;
 
-use crate::args::{ReportArguments, SchemaOf};
 use crate::exit::Exit;
-use crate::fleet::{self, Fleet, Input, Skipped};
-use crate::output::{self, plural};
-use crate::output_file;
+use crate::fleet::{CostRow, Digest, Fleet, Input, Skipped, Tally};
+use crate::output::{plural, printable, style};
 use crate::view::html;
-use crate::view::json::Document;
-use crate::view::text;
+use crate::view::json::{Document, SchemaOf};
+use crate::view::text::{folded, headed, number, plain_table, right, wrap};
+use crate::{exit, fleet, output, output_file};
+
+/// Examples for `report --help`.
+const EXAMPLES: &str = "\
+Examples:
+  straddle report reports/ --html fleet.html          # one page of all hosts
+  straddle report web1.json db1.json                  # a summary of two hosts
+  ssh web1 straddle check --json | straddle report - reports/
+  straddle report reports/ --json | jq '.hosts[].host'
+
+On each host, run 'straddle check --json > HOST.json'. With '--cost DRIVE', the
+report includes what misalignment costs. contrib/ansible has a role that
+collects the audits of all hosts.";
+
+/// The exit statuses of `report`.
+const STATUSES: &[(u8, &str)] = &[
+    (0, "no findings above advice"),
+    (1, "findings were reported"),
+    (3, "an audit could not be read, or its target was not checked; outweighs 1"),
+];
+
+#[derive(Debug, Args)]
+#[command(after_help = format!("{EXAMPLES}\n\n{}", exit::help(STATUSES)))]
+pub(crate) struct ReportArguments {
+    /// Audits (output of 'straddle check --json'), folders with *.json files at any depth, or '-' for standard input.
+    ///
+    /// The audit names the host; if it does not, the file name does. The last audit of a host is used. A file can
+    /// contain several audits. Files that cannot be read are skipped, and the status is 3.
+    #[arg(value_name = "FILE", required = true, value_hint = clap::ValueHint::AnyPath)]
+    pub(crate) files: Vec<PathBuf>,
+
+    /// Write an HTML page with sortable tables: a single file that needs no network.
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) html: Option<PathBuf>,
+
+    /// Print JSON (see `straddle schema report`).
+    #[arg(long)]
+    pub(crate) json: bool,
+}
 
 /// The replaced audits that are named.
 const NAMED: usize = 10;
@@ -30,12 +69,12 @@ pub(crate) fn run(arguments: &ReportArguments) -> Result<Exit> {
     }
     let digest = fleet.digest();
     if let Some(path) = &arguments.html {
-        output_file::write(path, html::fleet::page(&digest).as_bytes(), &files(&inputs))?;
+        output_file::write(path, html::fleet_page(&digest).as_bytes(), &files(&inputs))?;
     }
     if arguments.json {
         Document::of(SchemaOf::Report, &digest).print()?;
     } else {
-        output::print(&text::fleet::digest(&digest))?;
+        output::print(&described(&digest))?;
     }
     let has_findings = digest.tally.misaligned() + digest.tally.others > 0;
     let is_complete = fleet.skipped.is_empty() && digest.tally.failed == 0;
@@ -71,4 +110,120 @@ fn merged(inputs: &[Input], skipped: Vec<Skipped>) -> Fleet {
         output::complain(&format!("{more}: replaced by a later one of the same host"));
     }
     fleet
+}
+
+/// The rows of each table.
+const ROWS: usize = 10;
+
+/// Returns the summary, and the first rows by host, model and rule.
+pub(crate) fn described(digest: &Digest<'_>) -> String {
+    let mut text = String::new();
+    for line in fleet_sentences(digest) {
+        let _ = writeln!(text, "{}", wrap(&printable(&line), ""));
+    }
+    let of_tally = |tally: &Tally| {
+        let shown = [tally.disks.to_string(), tally.misaligned().to_string(), share(tally)];
+        shown.into_iter().chain(tally.findings.counts().map(|count| count.to_string())).collect::<Vec<_>>()
+    };
+    let cost = |ratio: Option<f64>| ratio.map(number).unwrap_or_default();
+    let hosts =
+        digest.hosts.iter().filter(|row| row.tally.misaligned() + row.tally.others + row.tally.failed > 0);
+    let hosts = hosts.map(|row| {
+        let failed = (row.tally.failed > 0).then(|| format!("{} failed", row.tally.failed));
+        let findings: Vec<&str> = row.codes.iter().copied().chain(failed.as_deref()).collect();
+        [vec![row.host.to_owned()], of_tally(&row.tally), vec![cost(row.cost), findings.join(" ")]].concat()
+    });
+    let head = ["HOST", "DISKS", "MISALIGNED", "SHARE", "ERRORS", "WARNINGS", "ADVICE", "X TIME", "RULES"];
+    text += &table(&head, hosts, 1..8);
+    let models = digest.models.iter();
+    let models = models.map(|row| [vec![row.model.to_owned()], of_tally(&row.tally)].concat());
+    let head = ["MODEL", "DISKS", "MISALIGNED", "SHARE", "ERRORS", "WARNINGS", "ADVICE"];
+    text += &table(&head, models, 1..7);
+    let rules = digest.rules.iter().map(|row| {
+        let counts = [row.hosts, row.disks].into_iter().chain(row.findings.counts());
+        let counts = counts.map(|count| count.to_string());
+        [row.code.to_owned()].into_iter().chain(counts).chain([row.title.to_owned()]).collect()
+    });
+    let head = ["RULE", "HOSTS", "DISKS", "ERRORS", "WARNINGS", "ADVICE", "TITLE"];
+    text + &table(&head, rules, 1..6)
+}
+
+pub(crate) fn fleet_sentences(digest: &Digest<'_>) -> Vec<String> {
+    let Digest { tally, hosts, skipped, replaced, named_by_files, costs, .. } = digest;
+    let mut lines = vec![format!(
+        "{}, {}: of {} judged with contents, {} {} misaligned{}, {} with errors and {} with warnings only.",
+        plural(hosts.len(), "host"),
+        plural(tally.disks, "disk"),
+        tally.judged(),
+        tally.misaligned(),
+        if tally.misaligned() == 1 { "is" } else { "are" },
+        tally.share.map(|share| format!(" ({:.1} %)", share * 100.0)).unwrap_or_default(),
+        tally.errors,
+        tally.warnings,
+    )];
+    let rest = [
+        (tally.others, "aligned, with other findings"),
+        (tally.blank, "blank"),
+        (tally.not_judged, "not judged"),
+        (tally.failed, "could not be audited"),
+    ];
+    let rest: Vec<String> =
+        rest.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
+    if !rest.is_empty() {
+        lines.push(format!("Of the others: {}.", rest.join(", ")));
+    }
+    let counts = tally.findings.counts();
+    let found: Vec<String> =
+        ["error", "warning"].iter().zip(counts).map(|(noun, count)| plural(count, noun)).collect();
+    lines.push(format!("Findings: {} and {} advice.", found.join(", "), tally.findings.advice));
+    lines.extend(costs.iter().map(cost));
+    if !skipped.is_empty() {
+        lines.push(format!("{} left out: not readable as audits.", plural(skipped.len(), "input")));
+    }
+    if *replaced > 0 {
+        lines.push(format!("{} replaced by later ones of the same hosts.", plural(*replaced, "audit")));
+    }
+    if *named_by_files > 0 {
+        lines.push(format!("{} of the audits name no host: their files' names are used.", named_by_files));
+    }
+    lines
+}
+
+fn cost(row: &CostRow<'_>) -> String {
+    format!(
+        "Cost, {} on {}: random writes behind the misaligned starts of {} take {} times as long as aligned ones \
+         (median; at worst {} times){}.",
+        row.by.source,
+        row.by.drive,
+        plural(row.disks, "disk"),
+        number(row.median),
+        number(row.worst),
+        row.wear
+            .map(|wear| format!(" and write up to {} times as many bytes to flash (wear)", number(wear)))
+            .unwrap_or_default(),
+    )
+}
+
+/// Returns the share of misaligned disks, or a dash.
+pub(crate) fn share(tally: &Tally) -> String {
+    tally.share.map_or_else(|| "–".to_owned(), |share| format!("{:.1} %", share * 100.0))
+}
+
+fn table(head: &[&str], rows: impl Iterator<Item = Vec<String>>, numbers: std::ops::Range<usize>) -> String {
+    let mut table = plain_table(head);
+    let mut count = 0_usize;
+    for row in rows {
+        if count < ROWS {
+            table.add_row(row.iter().map(|cell| printable(cell)));
+        }
+        count += 1;
+    }
+    if count == 0 {
+        return String::new();
+    }
+    right(&mut table, numbers);
+    folded(&mut table);
+    let more = count.saturating_sub(ROWS);
+    let more = if more > 0 { format!("  and {more} more (--html or --json)\n") } else { String::new() };
+    format!("\n{}\n{more}", headed(&table, style::HEADING))
 }

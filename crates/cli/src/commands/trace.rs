@@ -1,21 +1,241 @@
 //! `straddle trace`: what the requests of block traces do to sectors and units.
 
-mod record;
+pub(crate) mod record;
 
+use std::fmt::Write;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Result;
-use straddle_trace::{About, Account, Recording, SECTOR, Target, Window, Writer};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{Args, Subcommand};
+use straddle_trace::{
+    About, Account, Coalesced, Columns, Event, Format, Histogram, How, Recording, SECTOR, Target, UNITS,
+    Window, Writer,
+};
+use straddle_units::io::Nanos;
+use straddle_units::{ByteCount, parse_size};
 
-use crate::args::{SchemaOf, TraceAction, TraceArguments};
+use crate::args::place;
 use crate::exit::{Exit, UsageError};
-use crate::input;
-use crate::output::{self, plural, printable};
-use crate::output_file::{self, OutputFile};
-use crate::view::json::Document;
+use crate::output::{plural, printable};
+use crate::output_file::OutputFile;
+use crate::target::local_targets;
 use crate::view::json::trace::{Counted, TraceFile, TraceReport};
-use crate::view::{csv, html, svg, text};
+use crate::view::json::{Document, SchemaOf};
+use crate::view::report::quoted;
+use crate::view::{html, svg, text};
+use crate::{exit, input, output, output_file};
+
+/// Examples for `trace --help`.
+const EXAMPLES: &str = "\
+Examples:
+  straddle trace web.csv.gz               # the read-modify-writes of its writes
+  straddle trace msr/*.csv.gz --started-at 63s        # in a partition at 63
+  straddle trace sdb.blkparse --best      # the start that costs least
+  straddle trace web.csv --merge-within 10ms --html web.html
+                                          # also with a cache, as a page
+  straddle trace sda.blktrace.*           # one file for each processor
+  straddle trace t.parquet --columns \\
+      time=ts:us,op=is_write:false/true,offset=lba:sectors,length=bytes
+  straddle trace tencent/*.csv.gz --format tencent --json
+  straddle trace web.csv.gz --to parquet web.parquet
+  blktrace -d /dev/sdb -o - | straddle trace -
+  straddle trace record /dev/sdb --for 60s --to sdb.rec
+                                          # then straddle trace sdb.rec
+
+A write that covers part of a sector or unit makes the drive read, modify and
+rewrite it. Each request is counted alone. Caches merge requests, so the figures
+are upper bounds. --merge-within gives the lower bound: no cache that holds
+writes for at most that time writes less.";
+
+/// The exit statuses of commands that read traces.
+pub(crate) const STATUSES: &[(u8, &str)] = &[(0, "success"), (3, "a trace could not be read")];
+
+/// Examples for `trace record --help`.
+const RECORD_EXAMPLES: &str = "\
+Examples:
+  straddle trace record /dev/sdb --for 60s --to sdb.rec
+  straddle trace sdb.rec --best           # the read-modify-writes of its writes
+  straddle sim sdb.rec --drive qlc-16k    # how long they take on another drive
+  straddle trace record /dev/sdb1 --to sdb1.rec       # until Ctrl-C
+  blkparse -i - < sdb.rec                 # every event
+
+Recording needs root and tracefs. The disk is not opened. Offsets are those on
+the disk, also for a partition. Arrays (md) and mappings (device-mapper) pass
+requests on: record the disks below them. Ctrl-C ends and keeps a recording.";
+
+/// The exit statuses of `trace record`.
+const RECORD_STATUSES: &[(u8, &str)] = &[
+    (0, "recorded, also if ended by Ctrl-C"),
+    (2, "invalid command line, or a device that passes requests on"),
+    (3, "no events, no output file, or the disk was removed (events are kept)"),
+];
+
+#[derive(Debug, Args)]
+#[command(after_help = format!("{EXAMPLES}\n\n{}", exit::help(STATUSES)), args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(disable_help_subcommand = true)]
+pub(crate) struct TraceArguments {
+    /// Record a trace instead. For a file with this name, give ./record.
+    #[command(subcommand)]
+    pub(crate) action: Option<TraceAction>,
+
+    /// Block traces, also compressed (gzip, zstd, xz), or `-` for standard input.
+    ///
+    /// Volumes with the same name in several files are one volume. NAME.blktrace.0, NAME.blktrace.1 and so on are one
+    /// trace, which can be given as NAME.
+    #[arg(value_name = "TRACE", required = true, value_hint = clap::ValueHint::FilePath)]
+    pub(crate) traces: Vec<PathBuf>,
+
+    /// Units to show, from 512 to 1MiB, separated by commas.
+    #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = unit,
+          default_value = "4KiB,8KiB,16KiB,32KiB,64KiB,1MiB")]
+    pub(crate) unit: Vec<u64>,
+
+    /// Take the offsets as relative to a partition that starts here: a byte (31KiB), or a 512-byte sector (63s).
+    #[arg(long, value_name = "PLACE", value_parser = place, default_value = "0")]
+    pub(crate) started_at: ByteCount,
+
+    /// Also find the start with the fewest read-modify-writes, for each unit.
+    #[arg(long)]
+    pub(crate) best: bool,
+
+    /// Also model a write-back cache that holds each write for up to TIME (10ms, 500us, 1s), and up to 131072 units of
+    /// each size.
+    #[arg(long, value_name = "TIME", value_parser = window)]
+    pub(crate) merge_within: Option<Nanos>,
+
+    #[command(flatten)]
+    pub(crate) source: SourceArguments,
+
+    /// Also convert the requests: to a table (parquet, csv), or to an I/O log of fio (fio or iolog) in a new file.
+    #[arg(long, num_args = 2, value_names = ["FORMAT", "FILE"], value_hint = clap::ValueHint::FilePath)]
+    pub(crate) to: Vec<PathBuf>,
+
+    /// Also write an HTML page with charts and tables: a single file that needs no network.
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) html: Option<PathBuf>,
+
+    /// Also draw the write amplification for each unit, and the read-modify-writes for each start of the partition.
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, value_parser = crate::args::svg_file)]
+    pub(crate) svg: Option<PathBuf>,
+
+    /// Print comma-separated values, one line per volume, operation and unit.
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) csv: bool,
+
+    /// Also show the lengths of writes, and where they begin in 4 KiB.
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
+
+    /// Print JSON (see `straddle schema trace`).
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TraceAction {
+    /// Record the requests that the kernel issues to a disk, in blktrace's format.
+    Record(RecordArguments),
+}
+
+/// Arguments of `trace record`.
+#[derive(Debug, Args)]
+#[command(after_help = format!("{RECORD_EXAMPLES}\n\n{}", exit::help(RECORD_STATUSES)))]
+pub(crate) struct RecordArguments {
+    /// Disk, or partition. For a partition, its requests and the flushes of the whole disk are recorded.
+    #[arg(value_name = "DEVICE", value_hint = clap::ValueHint::FilePath, value_parser = local_targets())]
+    pub(crate) device: PathBuf,
+
+    /// How long to record: 60s, 10m, 2h or 1d [default: until Ctrl-C].
+    #[arg(long = "for", value_name = "TIME", value_parser = crate::commands::lab::duration)]
+    pub(crate) limit: Option<Duration>,
+
+    /// New file to write the recording to.
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) to: PathBuf,
+
+    /// Size of the kernel's buffer for each processor. Enlarge it if events are lost.
+    #[arg(long, value_name = "BYTES", value_parser = buffer, default_value = "4MiB")]
+    pub(crate) buffer: ByteCount,
+
+    /// Print JSON at the end of the recording (see `straddle schema trace-record`).
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct SourceArguments {
+    /// Trace format [default: detected from the first bytes].
+    #[arg(long, value_name = "FORMAT", value_parser = formats())]
+    pub(crate) format: Option<Format>,
+
+    /// Columns of a CSV or Parquet trace, by name or number, with their units:
+    /// time=ts:us,op=type:0/1,offset=lba:sectors,length=4:4KiB,volume=disk.
+    ///
+    /// Units of time are s, ms, us, ns and 100ns. Units of offset and length are bytes, sectors (of 512 bytes) or a
+    /// block size. For op, give the values for read and write, and for discard and flush if there are any. Omitted
+    /// columns have their default names and units.
+    #[arg(long, value_name = "MAP")]
+    pub(crate) columns: Option<Columns>,
+
+    /// Event to take as the request, in traces of events (blktrace, blkparse, tracefs). Arrays (md) and mappings
+    /// (device-mapper) only have queue.
+    #[arg(long, value_name = "EVENT", value_parser = events(), default_value = "issue")]
+    pub(crate) event: Event,
+}
+
+impl SourceArguments {
+    /// Returns how the trace is read. `timed` is whether its times matter.
+    pub(crate) fn how(&self, timed: bool) -> How {
+        let columns = self.columns.clone().unwrap_or_default();
+        How { format: self.format, columns, event: self.event, timed }
+    }
+}
+
+/// Takes a format by its name.
+fn formats() -> impl TypedValueParser<Value = Format> {
+    let named = |format: &Format| PossibleValue::new(format.name()).help(format.about());
+    PossibleValuesParser::new(Format::ALL.iter().map(named))
+        .try_map(|name| Format::named(&name).ok_or("no such format"))
+}
+
+/// Takes an event by its name.
+fn events() -> impl TypedValueParser<Value = Event> {
+    PossibleValuesParser::new(Event::ALL.map(Event::name)).try_map(|name| {
+        let known = Event::ALL.into_iter().find(|event| event.name() == name);
+        known.ok_or("no such event")
+    })
+}
+
+/// Parses a time.
+fn window(text: &str) -> Result<Nanos, String> {
+    const UNITS: [(&str, u64); 4] = [("ns", 1), ("us", 1000), ("ms", 1_000_000), ("s", 1_000_000_000)];
+    let parsed = UNITS.iter().find_map(|(unit, nanos)| {
+        let number: f64 = text.strip_suffix(unit)?.trim().parse().ok()?;
+        #[allow(clippy::cast_precision_loss, reason = "a power of ten")]
+        let seconds = number * *nanos as f64 / 1e9;
+        Nanos::from_seconds(seconds)
+    });
+    let longest = Nanos::new(3_600_000_000_000);
+    let is_in_range = |time: &Nanos| (1..=longest.get()).contains(&time.get());
+    parsed.filter(is_in_range).ok_or_else(|| "must be a time up to an hour, such as 10ms".to_owned())
+}
+
+/// Parses the size of the kernel's buffer of a processor.
+fn buffer(text: &str) -> Result<ByteCount, String> {
+    let size = parse_size(text).map_err(|error| error.to_string())?;
+    let is_in_range = (64 << 10..=1 << 30).contains(&size.get());
+    if is_in_range { Ok(size) } else { Err("must be from 64KiB to 1GiB".to_owned()) }
+}
+
+/// Parses the size of a unit, and returns it in sectors of 512 bytes.
+fn unit(text: &str) -> Result<u64, String> {
+    let size = parse_size(text).map_err(|error| error.to_string())?.get();
+    let sectors = UNITS.into_iter().find(|sectors| sectors * straddle_trace::SECTOR == size);
+    sectors.ok_or_else(|| "must be a power of two from 512 to 1MiB".to_owned())
+}
 
 pub(crate) fn run(arguments: &TraceArguments) -> Result<Exit> {
     match &arguments.action {
@@ -62,13 +282,13 @@ fn count(arguments: &TraceArguments) -> Result<Exit> {
         Document::of(SchemaOf::Trace, TraceReport::of(&counted)).print()?;
     } else {
         let shown = match arguments.csv {
-            true => csv::trace(&counted),
+            true => as_csv(&counted),
             false => text::trace::trace(&counted, arguments.verbose),
         };
         output::print(&shown)?;
     }
     if let Some(path) = &arguments.html {
-        output_file::write(path, html::trace::page(&counted).as_bytes(), &inputs)?;
+        output_file::write(path, html::trace_page(&counted).as_bytes(), &inputs)?;
     }
     if let Some(path) = &arguments.svg {
         output_file::write(path, svg::trace(&counted).as_bytes(), &inputs)?;
@@ -125,4 +345,57 @@ fn converted(
         output::complain(&format!("{name}: {format} cannot store {what}"));
     }
     Ok((account, abouts))
+}
+
+const TRACE: &str = "volume,operation,unit_bytes,requests,bytes,misaligned_requests,straddling_requests,partial_head_requests,\
+                     partial_tail_requests,partial_units,touched_units,amplification,best_started_at_sectors,\
+                     best_partial_units,best_touched_units,merged_written_units,merged_partial_units";
+
+/// Returns a line for each volume, operation and size of a unit.
+pub(crate) fn as_csv(counted: &Counted<'_>) -> String {
+    let mut text = format!("{TRACE}\n");
+    for (name, volume) in counted.account.volumes() {
+        let operations = [("read", &volume.reads), ("write", &volume.writes), ("discard", &volume.discards)];
+        for (operation, histogram) in operations {
+            let coalesced = if operation == "write" { &volume.coalesced[..] } else { &[] };
+            rows(&mut text, counted, (name, operation), histogram, coalesced);
+        }
+    }
+    text
+}
+
+fn rows(
+    text: &mut String,
+    counted: &Counted<'_>,
+    (name, operation): (&str, &str),
+    histogram: &Histogram,
+    coalesced: &[Coalesced],
+) {
+    if histogram.requests() == 0 {
+        return;
+    }
+    for unit in counted.units {
+        let Some(effects) = histogram.effects(*unit) else { continue };
+        let (effect, (best, least)) = (effects.started_at(counted.start), effects.best());
+        let amplification = effect.amplification().map(|times| format!("{times:.6}")).unwrap_or_default();
+        let merged = coalesced.iter().find(|coalesced| coalesced.unit == *unit);
+        let merged =
+            merged.map_or_else(|| ",".to_owned(), |merged| format!("{},{}", merged.written, merged.partial));
+        let _ = writeln!(
+            text,
+            "{},{operation},{},{},{},{},{},{},{},{},{},{amplification},{best},{},{},{merged}",
+            quoted(name),
+            unit * SECTOR,
+            effect.requests,
+            effect.sectors * u128::from(SECTOR),
+            effect.misaligned,
+            effect.straddling,
+            effect.heads,
+            effect.tails,
+            effect.partial,
+            effect.touched,
+            least.partial,
+            least.touched,
+        );
+    }
 }

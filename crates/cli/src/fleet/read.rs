@@ -2,7 +2,8 @@
 
 use std::cell::Cell;
 use std::fs::File;
-use std::io::{self, BufReader, Read};
+use std::io;
+use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -11,8 +12,8 @@ use serde::{Deserialize, Deserializer};
 use straddle_audit::examine::CostSource;
 use straddle_audit::{Risk, Severity};
 
-use super::Skipped;
-use crate::folder::below;
+use crate::fleet::Skipped;
+use crate::input::below;
 use crate::view::json::Status;
 use crate::view::json::check::SCHEMA;
 

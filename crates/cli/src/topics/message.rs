@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::OnceLock;
 
-use super::numbers::{Numbers, Said};
-use super::{Explained, Topic, all};
+use crate::topics::numbers::{Numbers, Said};
+use crate::topics::{Explained, Topic, all};
 
 /// The most words that a `*` stands for.
 const MOST_WORDS: usize = 12;

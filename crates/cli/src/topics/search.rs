@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use straddle_audit::RULES;
 use straddle_drive::Profile;
 
-use super::{Subject, all, plain, questions};
+use crate::topics::{Subject, all, plain, questions};
 
 /// The most that is found.
 const MAX_FOUND: usize = 9;

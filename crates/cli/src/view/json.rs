@@ -2,25 +2,31 @@
 //! those here put several results together.
 
 pub(crate) mod bench;
-pub(crate) mod efficiency;
-pub(crate) mod explain;
-pub(crate) mod probe;
-pub(crate) mod realign;
-pub(crate) mod record;
-pub mod schema;
-pub(crate) mod sim;
 
-use schemars::JsonSchema;
+use clap::ValueEnum;
+use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, Schema};
 use serde::Serialize;
-
-use crate::args::SchemaOf;
-use crate::output;
-
 pub(crate) use straddle_audit::Status;
 pub(crate) use straddle_audit::form::check::TargetReport;
 pub(crate) use straddle_audit::form::{check, finding, table};
 pub(crate) use straddle_drive::form as drive;
+use straddle_repair::Plan;
+use straddle_repair::copy::Copy;
 pub(crate) use straddle_trace::form as trace;
+
+use crate::commands::efficiency::EfficiencyReport;
+use crate::commands::explain::{ExplainReport, RmwReport};
+use crate::commands::probe::ProbeReport;
+use crate::commands::realign::RealignOutput;
+use crate::commands::sim::SimReport;
+use crate::commands::trace::record::RecordReport;
+use crate::fleet::Digest;
+use crate::output;
+use crate::view::json::bench::BenchReport;
+use crate::view::json::check::Report;
+use crate::view::json::drive::DrivesReport;
+use crate::view::json::trace::TraceReport;
 
 impl SchemaOf {
     /// Returns the version of its schema. It is incremented when the meaning of a field changes or a field is removed, not
@@ -70,4 +76,97 @@ impl<T: Serialize> Document<T> {
     pub fn print(&self) -> anyhow::Result<()> {
         output::print_json(self)
     }
+}
+
+/// The commands whose JSON has a schema.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SchemaOf {
+    /// `check --json`.
+    Check,
+    /// `plan --json`.
+    Plan,
+    /// `realign --json`.
+    Realign,
+    /// `realign --to --json`.
+    RealignTo,
+    /// `explain --json`.
+    Explain,
+    /// `explain rmw --json`.
+    ExplainRmw,
+    /// `efficiency --json`.
+    Efficiency,
+    /// `bench --json`.
+    Bench,
+    /// `drive list --json` and `drive show --json`.
+    Drive,
+    /// `drive fit --json`.
+    DriveFit,
+    /// `trace --json`.
+    Trace,
+    /// `trace record --json`.
+    TraceRecord,
+    /// `sim --json`.
+    Sim,
+    /// `serve --json`.
+    Serve,
+    /// `lab --json`.
+    Lab,
+    /// `probe --json`.
+    Probe,
+    /// `reproduce --json`.
+    Reproduce,
+    /// `report --json`.
+    Report,
+}
+
+impl SchemaOf {
+    /// Whether `straddle-lab` runs the command.
+    pub(crate) fn is_of_lab(self) -> bool {
+        matches!(self, Self::Serve | Self::Lab | Self::Reproduce | Self::DriveFit)
+    }
+}
+
+/// The part of a schema's `$id` before its name and version.
+const HOME: &str = "https://github.com/straddle/straddle/schema";
+
+/// Returns the JSON Schema of a command's output; `None` if `straddle-lab` runs the command.
+pub(crate) fn json_schema(command: SchemaOf) -> Option<Schema> {
+    Some(match command {
+        SchemaOf::Check => schema::<Report>(command),
+        SchemaOf::Plan => schema::<straddle_repair::Document<Plan>>(command),
+        SchemaOf::Realign => schema::<RealignOutput>(command),
+        SchemaOf::RealignTo => schema::<straddle_repair::Document<Copy>>(command),
+        SchemaOf::Bench => document::<BenchReport<'_>>(command),
+        SchemaOf::Drive => document::<DrivesReport>(command),
+        SchemaOf::Explain => document::<ExplainReport>(command),
+        SchemaOf::ExplainRmw => document::<RmwReport<'_>>(command),
+        SchemaOf::Efficiency => document::<EfficiencyReport>(command),
+        SchemaOf::Trace => document::<TraceReport>(command),
+        SchemaOf::TraceRecord => document::<RecordReport<'_>>(command),
+        SchemaOf::Sim => document::<SimReport<'_>>(command),
+        SchemaOf::Probe => document::<ProbeReport<'_>>(command),
+        SchemaOf::Report => document::<Digest<'_>>(command),
+        SchemaOf::Serve | SchemaOf::Lab | SchemaOf::Reproduce | SchemaOf::DriveFit => return None,
+    })
+}
+
+/// Returns the schema of a command's document with this body.
+pub fn document<T: JsonSchema>(command: SchemaOf) -> Schema {
+    let mut schema = schema::<Document<T>>(command);
+    let title = format!("straddle {}", name(command).replace('-', " "));
+    schema.insert("description".to_owned(), format!("What `{title} --json` prints.").into());
+    schema.insert("title".to_owned(), title.into());
+    schema
+}
+
+fn schema<T: JsonSchema>(command: SchemaOf) -> Schema {
+    // For output, a field that is left out when empty is not required.
+    let generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
+    let mut schema = generator.into_root_schema_for::<T>();
+    schema.insert("$id".to_owned(), format!("{HOME}/{}/{}", name(command), command.version()).into());
+    schema
+}
+
+fn name(command: SchemaOf) -> String {
+    command.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }

@@ -4,27 +4,46 @@
 //! written target by target, so that memory does not grow with their number, except for the one line a metric
 //! that Prometheus needs grouped.
 
-mod columns;
-pub(crate) mod csv;
-mod github;
-mod json;
-mod junit;
-mod prometheus;
-mod sarif;
+mod formats;
 
 use straddle_audit::Severity;
+use straddle_layout::types;
+use straddle_units::ByteOffset;
 
-use self::csv::Csv;
-use self::github::Github;
-use self::json::Json;
-use self::junit::Junit;
-use self::prometheus::Prometheus;
-use self::sarif::Sarif;
-use super::json::finding::FindingReport;
-use super::json::{Status, TargetReport};
-use crate::args::{CheckArguments, Columns, OutputFormat};
+use crate::commands::check::{CheckArguments, OutputFormat};
 use crate::exit::UsageError;
-use crate::hostname;
+use crate::output::{json_escaped, printable, style};
+use crate::view;
+use crate::view::json::check::Summary;
+use crate::view::json::finding::{FindingReport, IgnoredReport};
+use crate::view::json::table::PartitionReport;
+use crate::view::json::{Status, TargetReport, check};
+use crate::view::report::formats::{Github, Junit, Prometheus, Sarif};
+use crate::view::text::{headed, plain_table, right};
+
+/// The columns asked for.
+pub(crate) struct Columns<'a>(pub(crate) &'a [String]);
+
+impl Columns<'_> {
+    /// Returns the indexes in `all` of the columns, in the order asked for; `usual` come first after a `+`. Case
+    /// does not matter.
+    pub(crate) fn pick(&self, all: &[&str], usual: &[&str]) -> Result<Vec<usize>, UsageError> {
+        let at = |name: &str| all.iter().position(|one| one.eq_ignore_ascii_case(name));
+        let mut picked = Vec::new();
+        for (index, name) in self.0.iter().enumerate() {
+            let added = name.strip_prefix('+').filter(|_| index == 0);
+            if added.is_some() {
+                picked.extend(usual.iter().filter_map(|name| at(name)));
+            }
+            let name = added.unwrap_or(name);
+            let column = at(name).ok_or_else(|| {
+                UsageError(format!("unknown column '{name}'; the columns are {}", all.join(", ")))
+            })?;
+            picked.push(column);
+        }
+        Ok(picked)
+    }
+}
 
 /// A format of reports.
 pub(crate) trait Report {
@@ -53,12 +72,12 @@ pub(crate) fn of(arguments: &CheckArguments) -> Result<Option<Box<dyn Report>>, 
     let severities = [Severity::Error, Severity::Warning, Severity::Advice];
     let fails = severities.into_iter().filter(|severity| *severity >= least);
     Ok(Some(match (arguments.output_format, columns) {
-        (None, Some(columns)) => Box::new(columns::Table::of(&columns)?),
+        (None, Some(columns)) => Box::new(Table::of(&columns)?),
         (Some(OutputFormat::Csv), columns) => Box::new(Csv::of(columns.as_ref())?),
         (Some(_), Some(_)) => {
             return Err(UsageError("--columns is for tables: text and --output-format csv".to_owned()));
         }
-        (None, None) if arguments.json => Box::new(Json::of(hostname::audited(arguments))),
+        (None, None) if arguments.json => Box::new(Json::of(view::audited_host(arguments))),
         (None, None) => return Ok(None),
         (Some(OutputFormat::Sarif), None) => Box::new(Sarif::default()),
         (Some(OutputFormat::Junit), None) => {
@@ -71,7 +90,7 @@ pub(crate) fn of(arguments: &CheckArguments) -> Result<Option<Box<dyn Report>>, 
 
 /// Returns the names of the columns from which `--columns` chooses, of all forms.
 pub(crate) fn columns() -> impl Iterator<Item = &'static str> {
-    columns::names().chain(csv::names())
+    names().chain(csv_columns())
 }
 
 /// Returns why a target has no verdict.
@@ -105,4 +124,249 @@ fn fix_lines(finding: &FindingReport) -> Vec<String> {
     lines.extend(fix.caution.clone());
     lines.extend(fix.commands.iter().map(|command| command.line.clone()));
     lines
+}
+
+/// A column: its name, whether it holds numbers, and its cell.
+type Column = (&'static str, bool, fn(&TargetReport, Option<&PartitionReport>) -> Option<String>);
+
+/// All columns. Those of the same name as in lsblk have its meaning, but START counts in the sectors of the table.
+const ALL: [Column; 15] = [
+    ("TARGET", false, |target, _| Some(target.target.clone())),
+    ("STATUS", false, |target, _| Some(target.status.word().to_owned())),
+    ("PARTN", true, |_, part| Some(part?.partition.number.to_string())),
+    ("START", true, |_, part| Some(part?.partition.start.get().to_string())),
+    ("START-BYTE", true, |_, part| Some(part?.partition.span.start().to_string())),
+    ("SECTORS", true, |_, part| Some(part?.partition.count.get().to_string())),
+    ("SIZE", true, |_, part| Some(part?.partition.span.len().to_string())),
+    ("SIZE-BYTE", true, |_, part| Some(part?.partition.span.len().get().to_string())),
+    ("PARTTYPE", false, |_, part| types::code(&part?.partition.kind)),
+    ("TYPE", false, |_, part| types::name(&part?.partition.kind).map(str::to_owned)),
+    ("PARTLABEL", false, |_, part| Some(part?.partition.attributes.name.clone())),
+    ("PARTUUID", false, |_, part| part?.partition.attributes.guid.map(types::guid_text)),
+    ("CONTENT", false, |_, part| Some(part?.partition.content?.name().to_owned())),
+    ("VERDICT", false, |_, part| Some(part?.verdict_word())),
+    ("CODES", false, |target, part| Some(codes(target, part))),
+];
+
+/// The columns to which `+NAME` adds.
+const USUAL: [&str; 8] = ["TARGET", "PARTN", "START", "START-BYTE", "SIZE", "TYPE", "CONTENT", "VERDICT"];
+
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    ALL.iter().map(|(name, ..)| *name)
+}
+
+/// Returns the codes of the findings about a partition, or about the rest of the target; each once.
+fn codes(target: &TargetReport, partition: Option<&PartitionReport>) -> String {
+    let number = partition.map(|judged| judged.partition.number);
+    let about = target.findings.iter().filter(|finding| finding.partition == number);
+    let mut codes: Vec<&str> = about.map(|finding| finding.code.as_str()).collect();
+    codes.sort_unstable();
+    codes.dedup();
+    codes.join(",")
+}
+
+/// The table. Its columns are as wide as their longest cells, so it is printed at the end.
+pub(crate) struct Table {
+    columns: Vec<&'static Column>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// Creates a table of the columns asked for.
+    pub(crate) fn of(asked: &Columns) -> Result<Self, UsageError> {
+        let columns = asked.pick(&names().collect::<Vec<_>>(), &USUAL)?;
+        let columns = columns.into_iter().filter_map(|index| ALL.get(index)).collect();
+        Ok(Self { columns, rows: Vec::new() })
+    }
+
+    fn add(&mut self, target: &TargetReport, partition: Option<&PartitionReport>) {
+        let cell = |(_, _, cell): &&Column| {
+            let text = cell(target, partition).filter(|text| !text.is_empty());
+            printable(&text.unwrap_or_else(|| "-".to_owned()))
+        };
+        self.rows.push(self.columns.iter().map(cell).collect());
+    }
+}
+
+impl Report for Table {
+    fn target(&mut self, target: &TargetReport) -> String {
+        target.partitions.iter().for_each(|partition| self.add(target, Some(partition)));
+        if target.partitions.is_empty() {
+            self.add(target, None);
+        }
+        String::new()
+    }
+
+    fn closing(&mut self) -> String {
+        let mut table = plain_table(&self.columns.iter().map(|(name, ..)| *name).collect::<Vec<_>>());
+        table.add_rows(std::mem::take(&mut self.rows));
+        let numbers = self.columns.iter().enumerate().filter(|(_, (_, is_number, _))| *is_number);
+        right(&mut table, numbers.map(|(index, _)| index));
+        headed(&table, style::FAINT).trim_end().to_owned() + "\n"
+    }
+}
+
+const HEADER: &str = "target,status,code,severity,partition,layer,offset_bytes,boundary,boundary_bytes,past_bytes,\
+                      message,fix,risk,caution,commands,ignored";
+const COLUMNS: usize = 16;
+
+pub(super) fn csv_columns() -> impl Iterator<Item = &'static str> {
+    HEADER.split(',')
+}
+
+#[derive(Debug)]
+pub(crate) struct Csv {
+    /// Their indexes in the header.
+    columns: Vec<usize>,
+}
+
+impl Csv {
+    pub(super) fn of(asked: Option<&Columns<'_>>) -> Result<Self, UsageError> {
+        let all: Vec<&str> = csv_columns().collect();
+        let columns = match asked {
+            Some(asked) => asked.pick(&all, &all)?,
+            None => (0..all.len()).collect(),
+        };
+        Ok(Self { columns })
+    }
+
+    fn row(&self, cells: &[String]) -> String {
+        let cells: Vec<String> =
+            self.columns.iter().filter_map(|index| cells.get(*index)).map(|cell| quoted(cell)).collect();
+        cells.join(",") + "\n"
+    }
+}
+
+impl Report for Csv {
+    fn opening(&mut self) -> String {
+        self.row(&csv_columns().map(str::to_owned).collect::<Vec<_>>())
+    }
+
+    fn target(&mut self, target: &TargetReport) -> String {
+        let status = target.status.word().replace(' ', "_");
+        let cells = |finding, ignored| self.row(&cells(&target.target, &status, finding, ignored));
+        let mut rows: Vec<String> = target.findings.iter().map(|finding| cells(finding, None)).collect();
+        rows.extend(target.ignored.iter().map(|ignored| cells(&ignored.finding, Some(ignored))));
+        if rows.is_empty() {
+            let why = unjudged(target).map(|(_, why)| why).or(nothing(target)).unwrap_or_default().to_owned();
+            let mut cells = vec![String::new(); COLUMNS];
+            let filled = [(0, target.target.clone()), (1, status), (10, why)];
+            for (column, text) in filled {
+                if let Some(cell) = cells.get_mut(column) {
+                    *cell = text;
+                }
+            }
+            rows.push(self.row(&cells));
+        }
+        rows.concat()
+    }
+}
+
+/// Returns the cells of a finding; the last one is the reason, if it is ignored.
+fn cells(
+    target: &str,
+    status: &str,
+    finding: &FindingReport,
+    ignored: Option<&IgnoredReport>,
+) -> Vec<String> {
+    let number = |number: Option<u64>| number.map(|number| number.to_string()).unwrap_or_default();
+    let missed = finding.missed.as_ref();
+    let fix = finding.fix.as_ref();
+    let commands: Vec<&str> =
+        fix.iter().flat_map(|fix| &fix.commands).map(|command| command.line.as_str()).collect();
+    vec![
+        target.to_owned(),
+        status.to_owned(),
+        finding.code.to_string(),
+        finding.severity.to_string(),
+        number(finding.partition.map(u64::from)),
+        finding.layer.clone().unwrap_or_default(),
+        number(finding.at.map(ByteOffset::get)),
+        missed.map(|missed| missed.name.to_owned()).unwrap_or_default(),
+        number(missed.map(|missed| missed.boundary.size().get())),
+        number(missed.map(|missed| missed.past.get())),
+        finding.message.clone(),
+        fix.map(|fix| fix.summary.clone()).unwrap_or_default(),
+        fix.filter(|fix| !fix.commands.is_empty()).map(|fix| fix.risk.to_string()).unwrap_or_default(),
+        fix.and_then(|fix| fix.caution.clone()).unwrap_or_default(),
+        commands.join("\n"),
+        ignored.map(|ignored| ignored.why.to_string()).unwrap_or_default(),
+    ]
+}
+
+/// Quotes a cell where needed. A spreadsheet takes a cell that begins with one of four characters for a
+/// formula; names on a disk are chosen by others, so a tab goes before it.
+pub(crate) fn quoted(cell: &str) -> String {
+    let lines: Vec<String> = cell.split('\n').map(printable).collect();
+    let mut text = lines.join("\n");
+    if text.starts_with(['=', '+', '-', '@']) {
+        text.insert(0, '\t');
+    }
+    if text.contains(['"', ',', '\n', '\t']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text }
+}
+
+/// A JSON document, with a line for each target.
+#[derive(Debug, Default)]
+pub(crate) struct Json {
+    host: Option<String>,
+    summary: Summary,
+}
+
+impl Json {
+    /// Returns the document of an audit of `host`.
+    pub(crate) fn of(host: Option<String>) -> Self {
+        Self { host, ..Self::default() }
+    }
+}
+
+impl Report for Json {
+    fn opening(&mut self) -> String {
+        json_escaped(&check::opening(self.host.as_deref()))
+    }
+
+    fn target(&mut self, target: &TargetReport) -> String {
+        let separator = if self.summary.targets == 0 { "\n" } else { ",\n" };
+        self.summary.add(target.status);
+        // The report has only strings, numbers and vectors of them, so serialising cannot fail.
+        separator.to_owned() + &json_escaped(&serde_json::to_string(target).unwrap_or_default())
+    }
+
+    fn closing(&mut self) -> String {
+        check::closing(self.summary).unwrap_or_default() + "\n"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use super::*;
+
+    #[test]
+    fn columns_are_picked_in_order_and_added_as_by_lsblk() {
+        let pick = |asked: &[&str]| {
+            let asked: Vec<String> = asked.iter().map(|name| (*name).to_owned()).collect();
+            Columns(&asked).pick(&["A", "B", "C"], &["A", "B"]).map_err(|error| error.0)
+        };
+        assert_eq!(pick(&["c", "A"]).unwrap(), [2, 0]);
+        assert_eq!(pick(&["+C"]).unwrap(), [0, 1, 2]);
+        assert_eq!(pick(&["A", "+C"]).unwrap_err(), "unknown column '+C'; the columns are A, B, C");
+    }
+
+    #[test]
+    fn the_usual_columns_exist() {
+        assert!(USUAL.iter().all(|usual| names().any(|name| name == *usual)));
+    }
+
+    #[test]
+    fn every_column_has_a_name() {
+        assert_eq!(HEADER.split(',').count(), COLUMNS);
+    }
+
+    #[test]
+    fn cells_stay_cells() {
+        assert_eq!(quoted("a \"b\", c"), "\"a \"\"b\"\", c\"");
+        assert_eq!(quoted("=1+1"), "\"\t=1+1\"");
+        assert_eq!(quoted("plain"), "plain");
+    }
 }

@@ -7,9 +7,7 @@ use straddle_measure::bench::Clock;
 use straddle_trace::SECTOR;
 use straddle_units::ByteCount;
 
-use crate::view::chart::bars::{Bar, Chart, Group};
-use crate::view::chart::curve::{Curve, Remark};
-use crate::view::chart::svg::{Panel, draw};
+use crate::view::chart::svg::{Bar, Chart, Curve, Group, Panel, Remark, draw};
 use crate::view::json::bench::Bench;
 use crate::view::json::drive::{ZoneReport, zones};
 use crate::view::json::trace::Counted;

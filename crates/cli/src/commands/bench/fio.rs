@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use anyhow::{Context, Result};
-use straddle_measure::bench::fio::{self, Job};
-use straddle_measure::bench::{Clock, Description, Host, WarmUp, Workload};
+use straddle_measure::bench::fio::Job;
+use straddle_measure::bench::{Clock, Description, Host, WarmUp, Workload, fio};
 use straddle_measure::real::Io;
 
-use crate::args::BenchArguments;
+use crate::commands::bench::BenchArguments;
 use crate::exit::{Exit, RefusedError, UsageError};
 use crate::output::quote_path;
 use crate::output_file;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context as _, Result, anyhow};
 use serde::Serialize;
 use straddle_device::shown::quote_path;
 use straddle_measure::bench::{
@@ -13,21 +13,21 @@ use straddle_measure::bench::{
     rounds,
 };
 use straddle_measure::real::{
-    AreaError, Contents, Finished, Intent, Io, Made, OpenError, Prepared, Saved, Scope, SessionError,
-    Settings, Verdict,
+    AreaError, Contents, Finished, Intent, Io, JournalError, LaterWrites, Made, OpenError, Prepared,
+    Restored, Saved, Scope, SessionError, Settings, Verdict, describe_spans, left, restore,
 };
 use straddle_units::Span;
 use straddle_units::io::Nanos;
 
-use crate::args::BenchArguments;
-use crate::durability::{self, Needed};
+use crate::commands::bench::BenchArguments;
+use crate::durability::Needed;
 use crate::exit::{Exit, RefusedError, UsageError};
-use crate::interrupt::on_interrupt;
-use crate::output;
-use crate::output_file::{self, OutputFile};
-use crate::progress::Bar;
-use crate::unfinished;
-use crate::view::json::bench::{self, Bench, Turns, WorkloadReport};
+use crate::output::printable;
+use crate::output_file::OutputFile;
+use crate::progress::{Bar, on_interrupt};
+use crate::view::json::bench;
+use crate::view::json::bench::{Bench, Turns, WorkloadReport};
+use crate::{durability, output, output_file, target};
 
 /// Intended duration of one turn.
 const TURN: Nanos = Nanos::new(500_000_000);
@@ -49,7 +49,7 @@ pub(super) fn run(arguments: &BenchArguments, path: &Path, workload: &Workload) 
     let mut bar = Bar::new();
     bar.tell("preparing");
     let (intent, kept) = intent(arguments, path, workload, made.as_ref(), journals);
-    let note = unfinished::found(path);
+    let note = target::unfinished(path);
     let mut prepared = Prepared::open(&intent, &stop).map_err(|error| refused(error, named))?;
     if let Contents::Preserved(scope, _) = intent.contents {
         warn_of_journals(scope, &intent.journals, path);
@@ -345,5 +345,83 @@ impl<'a> Export<'a> {
             file.flush()?;
         }
         Ok(())
+    }
+}
+
+pub(super) fn restore_all(arguments: &BenchArguments) -> Result<Exit> {
+    let folder = journals(arguments.real.journals.as_deref())?;
+    let found = left(&folder)
+        .with_context(|| format!("{}: cannot look for journals", printable(&folder.display().to_string())))?;
+    let mut out = output::stdout();
+    if found.is_empty() {
+        writeln!(out, "Nothing to restore: no journal in {}.", printable(&folder.display().to_string()))?;
+    }
+    let mut exit = Exit::Success;
+    let command = printable(&restore_command(arguments.real.journals.as_deref()));
+    let later = if arguments.real.force { LaterWrites::Overwrite } else { LaterWrites::Keep };
+    for journal in found {
+        match restore(&journal, later) {
+            Ok(restored) => {
+                let (text, status) = describe(&journal, &restored, &command);
+                out.write_all(text.as_bytes())?;
+                exit = exit.max(status);
+            }
+            Err(error) => {
+                exit = exit.max(Exit::of_kind(error.kind()));
+                let again = match error {
+                    JournalError::Damaged { .. } => String::new(),
+                    _ => format!("; once this is fixed, run {command} again"),
+                };
+                output::complain(&printable(&format!("{:#}{again}", anyhow::Error::from(error))));
+            }
+        }
+    }
+    out.flush()?;
+    Ok(exit)
+}
+
+/// Describes the result for one journal, and returns the exit status for it.
+fn describe(journal: &Path, restored: &Restored, command: &str) -> (String, Exit) {
+    let name = printable(&journal.display().to_string());
+    match restored {
+        Restored::Whole { target, bytes } => {
+            let target = printable(&target.display().to_string());
+            (format!("{target}: restored; {bytes} bytes differed or could not be read.\n"), Exit::Success)
+        }
+        Restored::Changed { target, spans, unreadable, bytes, began } => {
+            let target = printable(&target.display().to_string());
+            let beside = if unreadable.is_empty() {
+                String::new()
+            } else {
+                format!("  {} cannot be read, and were not restored either.\n", describe_spans(unreadable))
+            };
+            let text = format!(
+                "{target}: {} were written by another program after the run and were not restored; {bytes} \
+                 other bytes were.\n{beside}  The run started to write at {began}; what another program \
+                 wrote there before it ended may have been overwritten.\n  The journal is kept: {name}\n  \
+                 To restore the contents from before the run: {command} --force (applies to every journal \
+                 in that directory); to keep the present contents: remove the journal (rm {}).\n",
+                describe_spans(spans),
+                quote_path(journal)
+            );
+            (text, Exit::Refused)
+        }
+        Restored::Incomplete => (
+            format!(
+                "{name}: the journal is incomplete, so the run had not written to its target; the journal \
+                 is removed.\n"
+            ),
+            Exit::Success,
+        ),
+        Restored::Running => (
+            format!("{name}: its run, or another --restore, is still active; nothing was restored.\n"),
+            Exit::Refused,
+        ),
+        Restored::Gone => (
+            format!(
+                "{name}: the journal is gone: its run has ended, or another --restore has restored it.\n"
+            ),
+            Exit::Success,
+        ),
     }
 }

@@ -1,21 +1,28 @@
-//! What all targets of a run share.
+//! A run of `check`: what all its targets share, what they are, and the output of each.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Result;
-use straddle_audit::examine::{Alongside, Examiner, Options, Price};
-use straddle_device::image::Limits;
+use anyhow::{Context as _, Result};
+use straddle_audit::examine::{
+    Alongside, ExamineError, Examined, Examiner, FoundDisk, GuestDisk, Options, Price,
+};
+use straddle_audit::{Finding, Reported, Severity};
+use straddle_device::domain::Libvirt;
+use straddle_device::image::{Limits, is_named_as_image};
+use straddle_device::shown::{quote_path, with_causes};
+use straddle_device::{Address, OpenError};
 
-use super::subject::Subject;
-use crate::args::CheckArguments;
+use crate::commands::check::CheckArguments;
 use crate::config::Config;
-use crate::exit::UsageError;
-use crate::output;
-use crate::target;
-use crate::target::{Assumed, ReadTarget};
+use crate::exit::{Exit, UsageError};
+use crate::input::below;
+use crate::target::{Assumed, ReadTarget, TargetSpec};
+use crate::view::json::{Status, TargetReport};
+use crate::view::{report, text};
+use crate::{output, target};
 
 /// What is printed for a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,5 +117,268 @@ impl Run {
                 "{source}: nothing to ignore as {code}{place}{on}: no {what} in this run"
             )));
         }
+    }
+}
+
+/// One part of a run.
+#[derive(Clone, Debug)]
+pub(super) enum Subject {
+    /// A device, an image or a modelled drive.
+    Local(TargetSpec),
+    /// An object on a server.
+    Object(Address),
+    /// A disk of a virtual machine.
+    Disk(Box<GuestDisk>),
+    /// A disk of a virtual machine that cannot be read from this host.
+    OutOfReach {
+        /// Its name.
+        name: String,
+        /// Why not.
+        why: String,
+    },
+    /// A virtual machine whose disks are not known, or a target that is not valid.
+    Failed {
+        /// Its name.
+        name: String,
+        /// Why not.
+        why: String,
+    },
+}
+
+impl Subject {
+    pub(super) fn name(&self) -> String {
+        match self {
+            Self::Local(target) => target.to_string(),
+            Self::Object(address) => address.to_string(),
+            Self::Disk(disk) => disk.path.display().to_string(),
+            Self::OutOfReach { name, .. } | Self::Failed { name, .. } => name.clone(),
+        }
+    }
+
+    pub(super) fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Local(target) => target.path(),
+            Self::Disk(disk) => Some(&disk.path),
+            Self::Object(_) | Self::OutOfReach { .. } | Self::Failed { .. } => None,
+        }
+    }
+}
+
+pub(super) fn all(arguments: &CheckArguments) -> Result<Vec<Subject>> {
+    if arguments.domains.is_empty() {
+        return targets(arguments);
+    }
+    let libvirt = Libvirt::new(Duration::from_secs(arguments.time_limit));
+    let subjects: Vec<Subject> =
+        arguments.domains.iter().flat_map(|word| of_domain(word, &libvirt, arguments.quiet)).collect();
+    if subjects.is_empty() {
+        output::complain("no disk of a domain found");
+    }
+    Ok(subjects)
+}
+
+/// Returns what a target names: of a folder, the images below it.
+fn named(target: ReadTarget, arguments: &CheckArguments) -> Vec<Subject> {
+    vec![match target {
+        ReadTarget::Local(TargetSpec::Path(path)) if arguments.captured().is_none() => {
+            if path.is_dir() {
+                return images(&path, arguments.quiet);
+            }
+            Subject::Local(TargetSpec::Path(target::device(path)))
+        }
+        ReadTarget::Local(target) => Subject::Local(target),
+        ReadTarget::Object(address) => Subject::Object(address),
+        ReadTarget::Invalid { name, why } => Subject::Failed { name, why },
+    }]
+}
+
+/// Returns the images below a folder, by their names. Files in hidden folders are hidden too.
+fn images(folder: &Path, is_quiet: bool) -> Vec<Subject> {
+    let failed = |path: &Path, why: String| Subject::Failed { name: path.display().to_string(), why };
+    let mut unlisted = Vec::new();
+    let files = below(folder, |path, error| unlisted.push(failed(path, format!("cannot list it: {error}"))));
+    let is_hidden = |path: &Path| {
+        let mut parts = path.strip_prefix(folder).unwrap_or(path).iter();
+        parts.any(|part| part.as_encoded_bytes().starts_with(b"."))
+    };
+    let (images, others): (Vec<PathBuf>, Vec<PathBuf>) =
+        files.into_iter().partition(|path| is_named_as_image(path) && !is_hidden(path));
+    if images.is_empty() && unlisted.is_empty() {
+        return vec![failed(
+            folder,
+            "no file in this folder has an image's name (such as disk.img)".to_owned(),
+        )];
+    }
+    if !others.is_empty() && !is_quiet {
+        let others = output::plural(others.len(), "other file");
+        output::complain(&output::printable(&format!("{}: {others} skipped", folder.display())));
+    }
+    images.into_iter().map(|path| Subject::Local(TargetSpec::Path(path))).chain(unlisted).collect()
+}
+
+fn of_domain(word: &str, libvirt: &Libvirt, is_quiet: bool) -> Vec<Subject> {
+    let failed = |name: &str, why| vec![Subject::Failed { name: format!("domain:{name}"), why }];
+    let domains = match libvirt.domains(word) {
+        Ok(domains) => domains,
+        Err(error) => return failed(word, with_causes(&error)),
+    };
+    let mut subjects = Vec::new();
+    for (name, domain) in domains {
+        let disks = match domain {
+            Ok(domain) => straddle_audit::examine::disks_of(&domain, libvirt),
+            Err(error) => {
+                subjects.extend(failed(&name, with_causes(&error)));
+                continue;
+            }
+        };
+        subjects.extend(disks.into_iter().filter_map(|disk| match disk {
+            FoundDisk::Here(disk) => Some(Subject::Disk(Box::new(disk))),
+            FoundDisk::OutOfReach { name, why } => Some(Subject::OutOfReach { name, why }),
+            FoundDisk::NoDisk { name, why } => {
+                if !is_quiet {
+                    output::complain(&output::printable(&format!("{name}: skipped: {why}")));
+                }
+                None
+            }
+        }));
+    }
+    subjects
+}
+
+fn targets(arguments: &CheckArguments) -> Result<Vec<Subject>> {
+    if !arguments.targets.is_empty() {
+        if arguments.all {
+            let message = "--all extends the search for disks, and takes no targets";
+            return Err(UsageError(message.to_owned()).into());
+        }
+        return Ok(arguments.targets.iter().cloned().flat_map(|target| named(target, arguments)).collect());
+    }
+    let found = straddle_device::discover(arguments.captured(), arguments.all)
+        .context("cannot list the disks of this machine")?;
+    found.remarks.iter().for_each(|remark| output::complain(&output::printable(remark)));
+    if found.disks.is_empty() {
+        output::complain("no disk found; --all also looks at loop, ram and zram devices");
+    }
+    Ok(found.disks.into_iter().map(|disk| Subject::Local(TargetSpec::Path(disk))).collect())
+}
+
+/// One target's output, and its share in the exit status.
+pub(super) struct Outcome {
+    pub(super) text: String,
+    /// In place of the text, if a report is written.
+    pub(super) report: Option<TargetReport>,
+    /// Printed to stderr.
+    pub(super) complaint: Option<String>,
+    pub(super) status: Status,
+    pub(super) exit: Exit,
+    /// Numbers of errors, warnings and pieces of advice.
+    pub(super) severities: [usize; 3],
+    /// The exceptions of the run, by index, that are about a finding of this target, or may be: what cannot
+    /// be read may have it.
+    pub(super) exceptions: BTreeSet<usize>,
+}
+
+impl Outcome {
+    pub(super) fn of(subject: &Subject, examined: Result<Examined>, run: &Run) -> Self {
+        let name = subject.name();
+        let error = match examined {
+            Ok(examined) => return judged(&name, &examined, run),
+            Err(error) => error,
+        };
+        let unread: Option<&ExamineError> = error.downcast_ref();
+        let reason = unread.and_then(|error| {
+            let asked_for = match error {
+                ExamineError::Open(OpenError::Standby { .. }) => true,
+                ExamineError::OutOfReach(_) => run.arguments.allow_unknown,
+                _ => false,
+            };
+            Some((error.not_judged()?, if asked_for { Exit::Success } else { Exit::Failed }))
+        });
+        if let Some((reason, exit)) = reason {
+            let of = TargetReport::not_read(name.clone(), reason.clone());
+            return Self {
+                text: String::new(),
+                report: report::is_wanted(&run.arguments).then_some(of),
+                complaint: Some(output::printable(&format!("{name}: not judged: {reason}"))),
+                status: Status::NotJudged,
+                exit,
+                severities: [0; 3],
+                exceptions: run.exceptions_for(&name).collect(),
+            };
+        }
+        let verb = if run.form == Form::Map { "map" } else { "check" };
+        let domains = run.arguments.domains.iter();
+        let domains: Vec<_> =
+            domains.map(|word| format!("--domain {}", quote_path(Path::new(word)))).collect();
+        let words = if domains.is_empty() { quote_path(Path::new(&name)) } else { domains.join(" ") };
+        let is_path = subject.path().is_some();
+        let ready = is_path.then(|| {
+            target::allowing_backing(&error, verb, Path::new(&name), &words, &run.arguments.allow_backing)
+        });
+        let ready = ready.flatten();
+        failed(name, format!("{error:#}"), ready, run)
+    }
+}
+
+fn judged(name: &str, examined: &Examined, run: &Run) -> Outcome {
+    let arguments = &run.arguments;
+    let severities = [Severity::Error, Severity::Warning, Severity::Advice];
+    let count = |severity| examined.reported().filter(|(finding, _)| finding.severity == severity).count();
+    let counts = |f: &Finding| matches!(f.reported, Reported::Here | Reported::At(_));
+    let fails = examined.findings().iter().filter(|f| counts(f));
+    let fails = fails.map(|f| f.severity).any(|severity| severity >= arguments.fails_from());
+    let unknown = examined.not_judged().filter(|_| !arguments.allow_unknown);
+    // The text output says this in its place, but a list of findings has no place for it. Of all disks of this
+    // machine, some may well be blank.
+    let nothing = examined.nothing_to_judge().filter(|_| !arguments.is_of_this_machine());
+    let not_judged = examined.not_judged().map(|why| format!("not judged: {why}"));
+    let alone = not_judged.or(nothing.map(str::to_owned)).filter(|_| arguments.quiet);
+    let fails = fails || (arguments.fails_blank() && examined.nothing_to_judge().is_some());
+    Outcome {
+        text: render(examined, run),
+        report: report::is_wanted(arguments).then(|| TargetReport::of(examined)),
+        complaint: alone.map(|why| output::printable(&format!("{name}: {why}"))),
+        status: examined.judgement().status(),
+        exit: match (unknown.is_some() || examined.judgement().is_unread(), fails) {
+            (true, _) => Exit::Failed,
+            (false, true) => Exit::Findings,
+            (false, false) => Exit::Success,
+        },
+        severities: severities.map(count),
+        exceptions: match examined.judgement().is_unread() || examined.is_unread() {
+            true => run.exceptions_for(name).collect(),
+            false => examined.exceptions().clone(),
+        },
+    }
+}
+
+/// Returns the outcome for a target that gave only an error `message`. `ready` is a command to run instead,
+/// if there is one.
+fn failed(name: String, message: String, ready: Option<String>, run: &Run) -> Outcome {
+    let complaint = output::printable(&format!("{name}: {message}"));
+    let line = ready.as_deref().map(|line| format!(":\n    {}", output::printable(line))).unwrap_or_default();
+    let message = message + &ready.map(|line| format!(": {line}")).unwrap_or_default();
+    let exceptions = run.exceptions_for(&name).collect();
+    let of = TargetReport::failed(name, message);
+    Outcome {
+        text: String::new(),
+        report: report::is_wanted(&run.arguments).then_some(of),
+        complaint: Some(complaint + &line),
+        status: Status::Failed,
+        exit: Exit::Failed,
+        severities: [0; 3],
+        exceptions,
+    }
+}
+
+fn render(examined: &Examined, run: &Run) -> String {
+    if report::is_wanted(&run.arguments) {
+        String::new()
+    } else if run.arguments.quiet {
+        text::lines(examined)
+    } else if run.form == Form::Map {
+        text::map(examined, run.arguments.verbose)
+    } else {
+        text::target(examined, run.arguments.verbose)
     }
 }

@@ -1,22 +1,27 @@
 //! `straddle trace record`: records what the kernel asks of a disk.
 
-use std::io::{IsTerminal, Write};
+use std::fmt::Write as _;
+use std::io::{IsTerminal, Write as _};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use straddle_trace::Recorder;
-use straddle_trace::tracefs::{Options, Progress, Subject, Why};
+use schemars::JsonSchema;
+use serde::Serialize;
+use straddle_trace::tracefs::{Ended, Options, Progress, Subject, Why};
+use straddle_trace::{Asked, Recorded, Recorder};
+use straddle_units::ByteCount;
 
-use crate::args::{RecordArguments, SchemaOf};
+use crate::commands::trace::RecordArguments;
 use crate::exit::Exit;
-use crate::interrupt::on_interrupt;
 use crate::output;
+use crate::output::{plural, printable, quote_path};
+use crate::progress::on_interrupt;
 use crate::recording::{Whole, origin};
-use crate::view::json::Document;
-use crate::view::json::record::RecordReport;
-use crate::view::text;
+use crate::view::json::{Document, SchemaOf};
+use crate::view::text::wrap;
 
 /// The usual size of a buffer in KiB.
 const USUAL: u64 = 4096;
@@ -66,7 +71,7 @@ pub(crate) fn run(arguments: &RecordArguments) -> Result<Exit> {
         let report = RecordReport::of(&subject, &asked, &ended, &arguments.to);
         Document::of(SchemaOf::TraceRecord, report).print()?;
     } else {
-        let shown = text::record::ended(&subject, &asked, &ended, &arguments.to);
+        let shown = text_of_ended(&subject, &asked, &ended, &arguments.to);
         output::print(&shown)?;
     }
     if ended.lost > 0 {
@@ -101,7 +106,7 @@ impl Line {
         if std::io::stderr().is_terminal() {
             self.is_shown = true;
             // The line is not essential, so errors in writing it are ignored.
-            let _ = write!(std::io::stderr(), "\r{}\x1b[K", text::record::line(now, self.limit));
+            let _ = write!(std::io::stderr(), "\r{}\x1b[K", line(now, self.limit));
         }
     }
 }
@@ -112,4 +117,97 @@ impl Drop for Line {
             let _ = writeln!(std::io::stderr());
         }
     }
+}
+
+/// What `straddle trace record --json` prints when the recording has ended.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct RecordReport<'a> {
+    #[serde(flatten)]
+    recorded: &'a Recorded,
+    /// The file of the recording.
+    file: String,
+    #[serde(flatten)]
+    ended: &'a Ended,
+    #[serde(flatten)]
+    asked: &'a Asked,
+}
+
+impl<'a> RecordReport<'a> {
+    /// The report on a recording in `to`.
+    pub(crate) fn of(subject: &'a Subject, asked: &'a Asked, ended: &'a Ended, to: &Path) -> Self {
+        Self { recorded: &subject.described, file: to.to_string_lossy().into_owned(), ended, asked }
+    }
+}
+
+pub(crate) fn line(now: &Progress<'_>, limit: Option<Duration>) -> String {
+    let of = limit.map(|limit| format!(" of {} s", limit.as_secs())).unwrap_or_default();
+    let requests = now.asked.requests;
+    let mut line = format!(
+        "{} s{of}  {}  {} read, {} written",
+        now.elapsed.as_secs(),
+        plural(requests.count(), "request"),
+        ByteCount::new(requests.read_bytes),
+        ByteCount::new(requests.write_bytes)
+    );
+    if now.lost > 0 {
+        let _ = write!(line, "  {} lost", plural(now.lost, "event"));
+    }
+    line
+}
+
+pub(crate) fn asked(asked: &Asked) -> String {
+    let requests = asked.requests;
+    let mut text = format!(
+        "{} ({}), {} ({})",
+        plural(requests.reads, "read"),
+        ByteCount::new(requests.read_bytes),
+        plural(requests.writes, "write"),
+        ByteCount::new(requests.write_bytes)
+    );
+    for (count, noun) in
+        [(requests.flushes, "flush"), (requests.discards, "discard"), (asked.commands, "device command")]
+    {
+        if count > 0 {
+            let plural = if count == 1 {
+                ""
+            } else if noun == "flush" {
+                "es"
+            } else {
+                "s"
+            };
+            let _ = write!(text, ", {count} {noun}{plural}");
+        }
+    }
+    text
+}
+
+/// Returns a summary of a recording in `to`.
+pub(crate) fn text_of_ended(subject: &Subject, counted: &Asked, ended: &Ended, to: &Path) -> String {
+    let disk = subject.described.device.as_deref().unwrap_or_default();
+    let why = match ended.why {
+        Why::Time => "",
+        Why::Stopped => ", stopped",
+        Why::Gone => ", until it was gone",
+    };
+    let lost = match ended.lost {
+        0 => "no event lost".to_owned(),
+        lost => format!("{} lost", plural(lost, "event")),
+    };
+    let what = match &subject.described.partition {
+        None => printable(disk),
+        Some(partition) => printable(&partition.device),
+    };
+    let summary =
+        format!("{what}: recorded for {:.1} s{why}: {}; {lost}", ended.elapsed.as_secs_f64(), asked(counted));
+    let mut text = wrap(&summary, "");
+    if let Some(partition) = &subject.described.partition {
+        let note = format!(
+            "the offsets are those on {}, where the partition begins at byte {}; flushes are those of the whole disk",
+            printable(disk),
+            partition.start
+        );
+        let _ = write!(text, "\n{}", wrap(&note, ""));
+    }
+    let _ = writeln!(text, "\nstraddle trace {}", quote_path(to));
+    text
 }

@@ -1,6 +1,6 @@
 //! Numbers of file systems, databases and pools.
 
-use super::{LARGE, Numbers, SMALL, bytes};
+use crate::topics::numbers::{LARGE, Numbers, SMALL, bytes};
 
 /// What keeps the data where a block is smaller than a logical sector.
 const KEEP: &str = "Nothing is damaged, and the start does not matter. losetup --find --show -b 512 DEVICE \

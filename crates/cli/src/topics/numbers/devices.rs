@@ -2,7 +2,7 @@
 
 use straddle_audit::ALL_ONES;
 
-use super::{LARGE, MIB, Numbers, SMALL, bytes};
+use crate::topics::numbers::{LARGE, MIB, Numbers, SMALL, bytes};
 
 pub(super) fn io_sizes(numbers: &Numbers) -> Option<Vec<String>> {
     let mut said = Vec::new();

@@ -1,6 +1,6 @@
 //! Numbers of partition tables.
 
-use super::{LARGE, MIB, Numbers, SMALL, Said, bytes, sectors};
+use crate::topics::numbers::{LARGE, MIB, Numbers, SMALL, Said, bytes, sectors};
 
 /// Sectors that a backup GPT takes at the end of a disk, with 512-byte sectors.
 const BACKUP: u64 = 33;

@@ -7,8 +7,9 @@ use straddle_drive::disk::{DiskParameters, Protection, RmwPolicy};
 use straddle_drive::profile::{Body, Fit};
 use straddle_units::ByteCount;
 
-use crate::output::{self, paint, printable, style};
-use crate::view::chart::terminal::Plot;
+use crate::output;
+use crate::output::{paint, printable, style};
+use crate::view::chart::Plot;
 use crate::view::json::drive::{ZoneReport, kind, zones};
 use crate::view::text::{plain_table, trimmed, wrap, wrap_to};
 

@@ -6,8 +6,8 @@ use straddle_audit::examine::{Cost, CostSource, Examined};
 use straddle_audit::{ATOMIC_UNIT, Cause, Code, Finding, Fix, Kind, Miss, Severity, Subject, picture};
 use straddle_units::{ByteCount, Span};
 
-use super::{severity_style, wrap, wrap_after};
 use crate::output::{paint, plural, printable, style};
+use crate::view::text::{severity_style, wrap, wrap_after};
 
 /// The block that most file systems write, drawn at a partition's start.
 const FILE_SYSTEM_BLOCK: ByteCount = ByteCount::new(4096);

@@ -1,16 +1,18 @@
-//! A plan as text for people.
+//! Plans of tables, moves and copies as text for people.
 
 use std::fmt::Write;
 use std::path::Path;
 
+use straddle_repair::copy::Copy;
 use straddle_repair::other_tools::Peer;
+use straddle_repair::realign::{Journal, Realign, Reference};
 use straddle_repair::{Change, Considered, Entry, Plan, Slot, type_name};
-use straddle_units::{ByteCount, Span};
+use straddle_units::{ByteCount, ByteOffset, Span};
 
 use crate::commands::plan::Planned;
-use crate::output::{self, paint, plural, printable, quote_path, style};
-use crate::view::text::tree;
-use crate::view::text::{narrowed, wrap, wrap_after};
+use crate::output;
+use crate::output::{paint, plural, printable, quote_path, style};
+use crate::view::text::{narrowed, tree, wrap, wrap_after};
 
 /// Returns the plan: what will be lost, the next step, the layout; with `explain`, the reasons too.
 pub(crate) fn plan(planned: &Planned, saved: Option<&Path>, explain: bool) -> String {
@@ -211,4 +213,195 @@ fn of_peer(peer: &Peer, entry: &Entry) -> String {
     };
     let off = if misses.is_empty() { String::new() } else { format!("; off the {}", misses.join(", ")) };
     format!("{tool} ({version}): {place}{off} ({rule})")
+}
+
+/// What comes after the plan.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Next<'a> {
+    /// It is not saved.
+    Save,
+    /// It is saved in this file.
+    Apply(&'a Path),
+    /// It is carried out when the machine starts.
+    AtBoot,
+}
+
+/// A plan, and what is shown with it.
+#[derive(Clone, Copy)]
+pub(crate) struct MoveView<'a> {
+    pub(crate) target: &'a Path,
+    pub(crate) realign: &'a Realign,
+    pub(crate) next: Next<'a>,
+}
+
+pub(crate) fn moves(MoveView { target, realign, next }: MoveView<'_>) -> String {
+    let plan = &realign.plan;
+    let moved = realign.trips();
+    let (name, operand) = (target.display().to_string(), quote_path(target));
+    let what = format!("plan: move {}, {} of data", plural(moved.0, "partition"), moved.1);
+    let mut text = headline(&name, &what);
+    let mut line = |line: &str| {
+        let _ = writeln!(text, "{}", wrap_after(line, "  ", "    "));
+    };
+    if let Some(estimate) = &realign.estimate {
+        line(&crate::measured::estimate_text(estimate));
+    }
+    let needs = match realign.journal {
+        Journal::Inside(place) => {
+            line(&format!("journal: {} of unallocated space at byte {}", place.len(), place.start()));
+            ""
+        }
+        Journal::Elsewhere { needed } => {
+            line(&format!(
+                "journal: {needed} on another disk (--journal FILE): there is too little unallocated space"
+            ));
+            " --journal JOURNAL"
+        }
+    };
+    for (number, reference) in &realign.references {
+        line(&format!("partition {number}: {}", words(reference)));
+    }
+    for note in &plan.notes {
+        line(&format!("note: {}", printable(note)));
+    }
+    text += &match next {
+        Next::AtBoot => String::new(),
+        Next::Apply(path) => {
+            next_step("", &format!("straddle apply {} --write {operand}{needs}", quote_path(path)))
+        }
+        Next::Save => next_step(SAVE_FIRST, &format!("straddle apply FILE --write {operand}{needs}")),
+    };
+    let _ = write!(text, "\n{}\n{}\n", pictures(plan), table(plan));
+    for entry in &plan.table.partitions {
+        for why in &entry.why {
+            let line = format!("partition {}: {}", entry.number, printable(why));
+            let _ = writeln!(text, "{}", wrap_after(&line, "  ", "    "));
+        }
+    }
+    text
+}
+
+/// Says what refers to a partition's old place, and what is done about it.
+pub(super) fn words(reference: &Reference) -> String {
+    match reference {
+        Reference::BootSector { kind, recorded, correct: Some(correct), .. } => format!(
+            "its {} boot sector records its start, sector {recorded}: will be changed to {correct}",
+            kind.name()
+        ),
+        Reference::BootSector { kind, .. } => {
+            format!("its {} boot sector cannot record the new start: apply will refuse", kind.name())
+        }
+        Reference::BiosBoot => {
+            "it holds GRUB's core image, whose sectors the boot code lists: apply will refuse".to_owned()
+        }
+        Reference::Grub { recorded, correct, pieces, .. } => format!(
+            "GRUB's core image is in it, at sector {recorded} of the disk: the boot image and its list of {} will be changed to sector {correct}",
+            plural(pieces.len(), "piece")
+        ),
+        Reference::GrubElsewhere => {
+            "GRUB's boot code lists sectors of it in a form that cannot be corrected: apply will refuse; install GRUB to the disk first \
+             (grub-install DISK)"
+                .to_owned()
+        }
+        Reference::Syslinux { recorded, correct: Some(correct) } => format!(
+            "SYSLINUX's boot sector records its start, sector {recorded}: will be changed to {correct}"
+        ),
+        Reference::Syslinux { .. } => {
+            "SYSLINUX's boot sector cannot record the new start: apply will refuse".to_owned()
+        }
+        Reference::EfiBootEntries => {
+            "boot entries of the firmware record its start: renew them with efibootmgr if the firmware does not find it".to_owned()
+        }
+        Reference::Swap => "swap: a resume_offset= or resume= by offset on the kernel's command line must be renewed".to_owned(),
+        Reference::Hibernation => "it holds a hibernated system: apply will refuse".to_owned(),
+        Reference::Zones => "F2FS places its zones by the disk: it works, but may be slower than after mkfs.f2fs".to_owned(),
+        other => other.afterwards().unwrap_or("something else refers to its place").to_owned(),
+    }
+}
+
+/// What to mind after a copy.
+const IDENTITIES: &str =
+    "UUIDs are kept, so that fstab and boot loaders find the copy: do not use both disks at the same time";
+
+/// What is done before the first write to a disk that is taken for empty.
+const READS_FIRST: &str = "apply first reads what it will write of the new disk, and refuses if a byte is not zero (--wipe: overwrite)";
+
+/// A plan, and what is shown with it.
+#[derive(Clone, Copy)]
+pub(crate) struct CopyView<'a> {
+    pub(crate) copy: &'a Copy,
+    pub(crate) old: &'a Path,
+    /// The options with which `apply` opens the source, each after a space.
+    pub(crate) options: &'a str,
+    pub(crate) new: &'a Path,
+    /// Whether `apply` finds out only then whether the copy would write over something.
+    pub(crate) reads_first: bool,
+    /// The file of the plan, if it is saved.
+    pub(crate) saved: Option<&'a Path>,
+}
+
+pub(crate) fn copy(view: &CopyView<'_>) -> String {
+    let CopyView { copy, old, new, .. } = *view;
+    let plan = &copy.plan;
+    let what = format!(
+        "plan: copy {}, {} with {} of data",
+        printable(&old.display().to_string()),
+        plural(copy.extents.len(), "partition"),
+        copy.total()
+    );
+    let mut text = headline(&new.display().to_string(), &what);
+    let mut line = |line: &str| {
+        let _ = writeln!(text, "{}", wrap_after(line, "  ", "    "));
+    };
+    for lost in &copy.over {
+        line(&format!("LOST: {}", printable(lost)));
+    }
+    for note in &plan.notes {
+        line(&printable(note));
+    }
+    for (number, reference) in &copy.references {
+        line(&format!("partition {number}: {}", words_of_copy(reference)));
+    }
+    for (number, offset) in &copy.anchors {
+        let at = offset.get();
+        line(&format!("partition {number}: aligned by the data {at} bytes after its start"));
+    }
+    if view.reads_first {
+        line(READS_FIRST);
+    }
+    line(IDENTITIES);
+    text += &match view.saved {
+        Some(path) => next_step("", &next_of_copy(view, &quote_path(path))),
+        None => next_step(SAVE_FIRST, &next_of_copy(view, "FILE")),
+    };
+    let _ = write!(text, "\n{}\n{}\n", picture(copy), table(plan));
+    text
+}
+
+/// Draws the source and the new disk.
+fn picture(copy: &Copy) -> String {
+    let plan = &copy.plan;
+    let entries = plan.table.partitions.iter().filter(|entry| entry.slot != Slot::Extended);
+    let new: Vec<(u32, Span)> = entries.filter_map(|entry| Some((entry.number, plan.span(entry)?))).collect();
+    let number = |to: ByteOffset| new.iter().find(|(_, span)| span.start() == to).map(|(number, _)| *number);
+    let old = copy.extents.iter().filter_map(|one| Some((number(one.to)?, one.from))).collect();
+    let source = Layout { name: "source", size: copy.source.size, partitions: old };
+    drawn(&[source, Layout { name: "copy", size: plan.disk.size, partitions: new }])
+}
+
+/// The command that makes the copy of the plan in `file`.
+fn next_of_copy(view: &CopyView<'_>, file: &str) -> String {
+    let old = quote_path(view.old) + view.options;
+    format!("straddle apply {file} --from {old} --write {}", quote_path(view.new))
+}
+
+/// Says what refers to a partition's old place, and what is done about it.
+fn words_of_copy(reference: &Reference) -> String {
+    match reference {
+        Reference::BiosBoot => {
+            "it holds GRUB's core image, whose sectors the boot code lists: reinstall GRUB on the new disk"
+                .to_owned()
+        }
+        reference => words(reference),
+    }
 }

@@ -6,7 +6,7 @@ use straddle_trace::{Effect, Format, Histogram, SECTOR, UNITS, Volume};
 use straddle_units::ByteCount;
 
 use crate::output::{paint, plural, printable, style};
-use crate::view::chart::terminal::{bar, height};
+use crate::view::chart::{bar, height};
 use crate::view::json::trace::Counted;
 use crate::view::text::{headed, plain_table, right, wrap};
 

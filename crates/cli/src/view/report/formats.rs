@@ -1,0 +1,382 @@
+//! The formats of other programs: SARIF 2.1.0 (code scanning), JUnit's XML, annotations of GitHub, metrics of Prometheus.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use serde_json::{Value, json};
+use straddle_audit::{RULES, Severity};
+use straddle_device::Address;
+use straddle_units::ByteOffset;
+
+use crate::output::{json_escaped, printable};
+use crate::view::escaped;
+use crate::view::json::finding::{FindingReport, IgnoredReport};
+use crate::view::json::{Status, TargetReport};
+use crate::view::report::{Report, fix_lines, nothing, place, unjudged};
+
+/// Bytes that a URI holds as they are (RFC 3986, section 2.3), and the separator of its segments.
+const PLAIN: &[u8] = b"-._~/";
+
+#[derive(Debug, Default)]
+pub(crate) struct Sarif {
+    results: usize,
+    notifications: Vec<Value>,
+    /// Whether a target has no verdict.
+    is_incomplete: bool,
+}
+
+impl Report for Sarif {
+    fn opening(&mut self) -> String {
+        let rules: Vec<Value> = RULES
+            .iter()
+            .map(|rule| {
+                json!({
+                    "id": rule.code.as_str(),
+                    "shortDescription": { "text": rule.title },
+                    "fullDescription": { "text": rule.what },
+                    "help": { "text": format!("{}\n\n{}\n\n{}", rule.why, rule.cost, rule.fix) },
+                    "defaultConfiguration": { "level": level(rule.severity) },
+                })
+            })
+            .collect();
+        let driver = json!({
+            "name": "straddle",
+            "semanticVersion": env!("CARGO_PKG_VERSION"),
+            "rules": rules,
+        });
+        format!(
+            "{{\"$schema\":\"https://json.schemastore.org/sarif-2.1.0.json\",\"version\":\"2.1.0\",\
+             \"runs\":[{{\"tool\":{{\"driver\":{driver}}},\"results\":["
+        )
+    }
+
+    fn target(&mut self, target: &TargetReport) -> String {
+        let uri = uri(&target.target);
+        let mut notify = |level: &str, text: String| {
+            self.notifications.push(json!({
+                "level": level,
+                "message": { "text": text },
+                "locations": [{ "physicalLocation": { "artifactLocation": { "uri": uri } } }],
+            }));
+        };
+        if let Some((what, why)) = unjudged(target) {
+            notify("error", format!("{what}: {why}"));
+            self.is_incomplete = true;
+        }
+        if let Some(why) = nothing(target) {
+            notify("note", why.to_owned());
+        }
+        let mut text = String::new();
+        let results = target.findings.iter().map(|finding| result(&uri, finding));
+        for result in results.chain(target.ignored.iter().map(|ignored| suppressed(&uri, ignored))) {
+            text += if self.results == 0 { "\n" } else { ",\n" };
+            text += &json_escaped(&result.to_string());
+            self.results += 1;
+        }
+        text
+    }
+
+    fn closing(&mut self) -> String {
+        let invocation = json!({
+            "executionSuccessful": !self.is_incomplete,
+            "toolExecutionNotifications": self.notifications,
+        });
+        let invocation = json_escaped(&invocation.to_string());
+        format!("\n],\"invocations\":[{invocation}]}}]}}\n")
+    }
+}
+
+fn result(uri: &str, finding: &FindingReport) -> Value {
+    let mut physical = json!({ "artifactLocation": { "uri": uri } });
+    if let Some(at) = finding.at.map(ByteOffset::get) {
+        physical["region"] = json!({ "byteOffset": at });
+    }
+    let mut message = finding.message.clone();
+    for line in fix_lines(finding) {
+        message += "\n";
+        message += &line;
+    }
+    let place = place(finding);
+    json!({
+        "ruleId": finding.code,
+        "ruleIndex": RULES.iter().position(|rule| rule.code == finding.code),
+        "level": level(finding.severity),
+        "message": { "text": message },
+        "locations": [{
+            "physicalLocation": physical,
+            "logicalLocations": [{ "fullyQualifiedName": place }],
+        }],
+        // What stays the same when the finding moves: its rule and its place in the disk's structure.
+        "partialFingerprints": { "place/v1": format!("{} {place}", finding.code) },
+    })
+}
+
+fn suppressed(uri: &str, ignored: &IgnoredReport) -> Value {
+    let mut result = result(uri, &ignored.finding);
+    result["suppressions"] = json!([{
+        "kind": "external",
+        "status": "accepted",
+        "justification": ignored.why.to_string(),
+    }]);
+    result
+}
+
+const fn level(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Error => "error",
+        Severity::Warning => "warning",
+        Severity::Advice => "note",
+    }
+}
+
+/// What is not escaped in a URL: it has its meaning there.
+const IN_URL: &[u8] = b":/?@!$&'()*+,;=%[]~";
+
+/// Returns a URI reference for a target: `file:` for an absolute path, relative otherwise; a URL as it is.
+fn uri(target: &str) -> String {
+    let is_url = Address::parse(target).is_some();
+    let mut uri = if target.starts_with('/') { "file://".to_owned() } else { String::new() };
+    for byte in target.bytes() {
+        if byte.is_ascii_alphanumeric() || PLAIN.contains(&byte) || (is_url && IN_URL.contains(&byte)) {
+            uri.push(char::from(byte));
+        } else {
+            uri += &format!("%{byte:02X}");
+        }
+    }
+    uri
+}
+
+#[derive(Debug)]
+pub(crate) struct Junit {
+    /// The severities that fail a test case; the others pass.
+    pub(crate) fails: Vec<Severity>,
+    /// Whether a target that holds nothing to judge fails; otherwise it is skipped.
+    pub(crate) fails_blank: bool,
+}
+
+impl Report for Junit {
+    fn opening(&mut self) -> String {
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"straddle check\">\n".to_owned()
+    }
+
+    fn target(&mut self, target: &TargetReport) -> String {
+        let name = escaped(&target.target);
+        let (mut failures, mut errors, mut skipped) = (0, 0, target.ignored.len());
+        let mut cases: Vec<String> =
+            target.findings.iter().map(|finding| self.case(&name, finding)).collect();
+        failures += target.findings.iter().filter(|finding| self.fails.contains(&finding.severity)).count();
+        cases.extend(target.ignored.iter().map(|ignored| ignored_case(&name, ignored)));
+        let without_verdict = match (unjudged(target), nothing(target)) {
+            (Some(("failed", why)), _) => Some(("error", format!("failed: {why}"), &mut errors)),
+            (Some((what, why)), _) => Some(("skipped", format!("{what}: {why}"), &mut skipped)),
+            (None, Some(why)) if self.fails_blank => Some(("failure", why.to_owned(), &mut failures)),
+            (None, Some(why)) => Some(("skipped", why.to_owned(), &mut skipped)),
+            (None, None) => None,
+        };
+        if let Some((tag, why, count)) = without_verdict {
+            *count += 1;
+            let why = escaped(&why);
+            cases.push(format!(
+                "    <testcase classname=\"{name}\" name=\"audit\"><{tag} message=\"{why}\"/></testcase>\n"
+            ));
+        }
+        if cases.is_empty() {
+            cases.push(format!("    <testcase classname=\"{name}\" name=\"alignment\"/>\n"));
+        }
+        format!(
+            "  <testsuite name=\"{name}\" tests=\"{}\" failures=\"{failures}\" errors=\"{errors}\" \
+             skipped=\"{skipped}\">\n{}  </testsuite>\n",
+            cases.len(),
+            cases.concat()
+        )
+    }
+
+    fn closing(&mut self) -> String {
+        "</testsuites>\n".to_owned()
+    }
+}
+
+impl Junit {
+    fn case(&self, target: &str, finding: &FindingReport) -> String {
+        let name = escaped(&format!("{} {}", finding.code, place(finding)));
+        let mut lines = vec![escaped(&finding.message)];
+        lines.extend(fix_lines(finding).iter().map(|line| escaped(line)));
+        let text = lines.join("\n");
+        let body = if self.fails.contains(&finding.severity) {
+            let title = escaped(finding.title);
+            format!("<failure type=\"{}\" message=\"{title}\">{text}</failure>", finding.severity)
+        } else {
+            format!("<system-out>{}: {text}</system-out>", finding.severity)
+        };
+        format!("    <testcase classname=\"{target}\" name=\"{name}\">{body}</testcase>\n")
+    }
+}
+
+fn ignored_case(target: &str, ignored: &IgnoredReport) -> String {
+    let name = escaped(&format!("{} {}", ignored.finding.code, place(&ignored.finding)));
+    let why = escaped(&ignored.why.to_string());
+    format!("    <testcase classname=\"{target}\" name=\"{name}\"><skipped message=\"{why}\"/></testcase>\n")
+}
+
+#[derive(Debug)]
+pub(crate) struct Github {
+    /// Whether a target that holds nothing to judge is an error.
+    pub(crate) fails_blank: bool,
+}
+
+impl Report for Github {
+    fn target(&mut self, target: &TargetReport) -> String {
+        let mut text = String::new();
+        for finding in &target.findings {
+            let command = match finding.severity {
+                Severity::Advice => "notice",
+                Severity::Warning => "warning",
+                Severity::Error => "error",
+            };
+            let title = format!("{} {}: {}", finding.code, place(finding), finding.title);
+            let mut lines = vec![format!("{}: {}", target.target, finding.message)];
+            lines.extend(fix_lines(finding));
+            text += &annotation(command, &title, &lines);
+        }
+        for ignored in &target.ignored {
+            let finding = &ignored.finding;
+            let title = format!("ignored: {} {}: {}", finding.code, place(finding), finding.title);
+            let why = format!("reason: {}", ignored.why);
+            text += &annotation("notice", &title, &[format!("{}: {}", target.target, finding.message), why]);
+        }
+        if let Some((what, why)) = unjudged(target) {
+            text += &annotation("error", what, &[format!("{}: {why}", target.target)]);
+        }
+        if let Some(why) = nothing(target) {
+            let command = if self.fails_blank { "error" } else { "notice" };
+            text += &annotation(command, "nothing to judge", &[format!("{}: {why}", target.target)]);
+        }
+        text
+    }
+}
+
+fn annotation(command: &str, title: &str, lines: &[String]) -> String {
+    let data: Vec<String> = lines.iter().map(|line| property(&printable(line))).collect();
+    let title = property(&printable(title)).replace(':', "%3A").replace(',', "%2C");
+    format!("::{command} title={title}::{}\n", data.join("%0A"))
+}
+
+/// Escapes what ends a command. A percent sign comes first, for it begins the others.
+fn property(text: &str) -> String {
+    text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Prometheus {
+    findings: BTreeMap<[String; 4], u64>,
+    ignored: BTreeMap<[String; 3], u64>,
+    misaligned: BTreeMap<String, usize>,
+    off: BTreeMap<String, bool>,
+    judged: BTreeMap<String, bool>,
+    past: BTreeMap<[String; 3], u64>,
+}
+
+impl Report for Prometheus {
+    fn target(&mut self, target: &TargetReport) -> String {
+        let name = target.target.clone();
+        for finding in &target.findings {
+            let partition = finding.partition.map(|number| number.to_string()).unwrap_or_default();
+            let labels =
+                [name.clone(), partition.clone(), finding.code.to_string(), finding.severity.to_string()];
+            *self.findings.entry(labels).or_default() += 1;
+            if let Some(missed) = &finding.missed {
+                let most = self.past.entry([name.clone(), partition, finding.code.to_string()]).or_default();
+                *most = (*most).max(missed.past.get());
+            }
+        }
+        for finding in target.ignored.iter().map(|ignored| &ignored.finding) {
+            let partition = finding.partition.map(|number| number.to_string()).unwrap_or_default();
+            *self.ignored.entry([name.clone(), partition, finding.code.to_string()]).or_default() += 1;
+        }
+        let misaligned = target.partitions.iter().filter(|partition| partition.misaligned.is_some()).count();
+        if !matches!(target.status, Status::NotJudged | Status::Failed) {
+            self.off.insert(name.clone(), target.misaligned.is_some());
+            self.misaligned.insert(name.clone(), misaligned);
+        }
+        self.judged.insert(name, unjudged(target).is_none() && nothing(target).is_none());
+        String::new()
+    }
+
+    fn closing(&mut self) -> String {
+        let mut text = String::new();
+        let labels = format!("version=\"{}\"", env!("CARGO_PKG_VERSION"));
+        metric(&mut text, "straddle_info", "The version of straddle.", [(labels, 1)]);
+        metric(
+            &mut text,
+            "straddle_target_judged",
+            "Whether the target could be read and judged; 0 also where it holds nothing to judge.",
+            self.judged.iter().map(|(name, judged)| (label("target", name), u64::from(*judged))),
+        );
+        metric(
+            &mut text,
+            "straddle_target_misaligned",
+            "Whether writes to the target straddle physical sectors or other units; absent if it was not judged.",
+            self.off.iter().map(|(name, off)| (label("target", name), u64::from(*off))),
+        );
+        metric(
+            &mut text,
+            "straddle_misaligned_partitions",
+            "Partitions whose writes straddle physical sectors or other units; absent if the target was not judged.",
+            self.misaligned.iter().map(|(name, count)| (label("target", name), *count as u64)),
+        );
+        metric(
+            &mut text,
+            "straddle_findings",
+            "Findings by rule; straddle explain CODE describes it.",
+            self.findings.iter().map(|([target, partition, code, severity], count)| {
+                let labels =
+                    [("target", target), ("partition", partition), ("code", code), ("severity", severity)];
+                (labels.map(|(key, value)| label(key, value)).join(","), *count)
+            }),
+        );
+        metric(
+            &mut text,
+            "straddle_ignored_findings",
+            "Findings by rule that the configuration file ignores.",
+            self.ignored.iter().map(|([target, partition, code], count)| {
+                let labels = [("target", target), ("partition", partition), ("code", code)];
+                (labels.map(|(key, value)| label(key, value)).join(","), *count)
+            }),
+        );
+        metric(
+            &mut text,
+            "straddle_finding_past_bytes",
+            "Distance in bytes from the boundary before, the largest of the findings of a rule.",
+            self.past.iter().map(|([target, partition, code], past)| {
+                let labels = [("target", target), ("partition", partition), ("code", code)];
+                (labels.map(|(key, value)| label(key, value)).join(","), *past)
+            }),
+        );
+        text
+    }
+}
+
+fn metric(text: &mut String, name: &str, help: &str, samples: impl IntoIterator<Item = (String, u64)>) {
+    // Writing to a string cannot fail.
+    let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge");
+    for (labels, value) in samples {
+        let _ = writeln!(text, "{name}{{{labels}}} {value}");
+    }
+}
+
+/// Returns `key="value"`. Hidden characters are spelt out; then what the format gives a meaning is escaped.
+fn label(key: &str, value: &str) -> String {
+    format!("{key}=\"{}\"", printable(value).replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_become_uris() {
+        assert_eq!(uri("/dev/sda"), "file:///dev/sda");
+        assert_eq!(uri("a b/ä:#?.img"), "a%20b/%C3%A4%3A%23%3F.img");
+        assert_eq!(uri("https://host:80/a%20b.img?…"), "https://host:80/a%20b.img?%E2%80%A6");
+    }
+}

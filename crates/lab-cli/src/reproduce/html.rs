@@ -1,0 +1,212 @@
+//! The page of `reproduce --html`.
+
+mod lab;
+#[cfg(test)]
+mod tests;
+
+use std::fmt::Write;
+
+use straddle_cli::view::chart::svg::{Bar, Chart, Group};
+use straddle_cli::view::escaped;
+use straddle_cli::view::html::{Cell, Table, dash, document, figure, paragraph};
+use straddle_lab::reproduce::experiment::{Experiment, Outcome, Source, StepOutcome};
+use straddle_lab::reproduce::policy::Band;
+
+use crate::reproduce::json::{Fitted, Reproduced, ReproducedExperiment, fitted};
+use crate::reproduce::text::{band as text_of_band, measure, misses};
+use straddle_cli::output::plural;
+use straddle_cli::target;
+use straddle_cli::view::text::{duration, number};
+
+pub(crate) fn page(reproduced: &Reproduced) -> String {
+    let names: Vec<&str> =
+        reproduced.experiments.iter().map(|reproduced| reproduced.experiment.name.as_str()).collect();
+    let mut text = summary(reproduced);
+    for experiment in &reproduced.experiments {
+        text += &section(experiment);
+    }
+    document(&format!("Reproduced: {}", names.join(", ")), "", &(text + &again(reproduced)))
+}
+
+fn summary(reproduced: &Reproduced) -> String {
+    let (judged, within) = reproduced.verdict();
+    let tally = reproduced.tally();
+    let verdict = match judged {
+        0 => "There are no published figures to compare with.".to_owned(),
+        _ => format!(
+            "{within} of {judged} published figures and ratios are within the limits of their experiments."
+        ),
+    };
+    let text = format!(
+        "{verdict} {} requests, {} of virtual time on modelled drives, took {} here.",
+        tally.requests,
+        duration(tally.seconds),
+        duration(reproduced.wall.as_secs_f64())
+    );
+    paragraph(&text, "")
+}
+
+fn section(reproduced: &ReproducedExperiment) -> String {
+    let experiment = &reproduced.experiment;
+    let (name, title) = (escaped(&experiment.name), escaped(&experiment.title));
+    let mut text = format!("<section>\n<h2 id=\"{name}\">{title} <code>{name}</code></h2>\n");
+    for source in &experiment.sources {
+        text += &published(source);
+    }
+    if let Some(notes) = &experiment.notes {
+        text += &paragraph(notes, "");
+    }
+    if !reproduced.judged {
+        text += &paragraph(
+            "Run on another drive than those that were published of, so nothing is judged.",
+            "soft",
+        );
+    }
+    if let Some(outcome) = reproduced.outcome.as_ref().filter(|outcome| !outcome.steps.is_empty()) {
+        text += "<h3>On the modelled drive alone</h3>\n";
+        text += &model_chart(experiment, outcome);
+        text += &model_table(experiment, outcome, reproduced.limit());
+        text += &model_drives(outcome);
+    }
+    for (step, outcome) in reproduced.lab_steps() {
+        text += &lab::step(step, outcome, reproduced.limit());
+    }
+    text + "</section>\n"
+}
+
+fn published(source: &Source) -> String {
+    let Source { author, year, title, address } = source;
+    let author = author.as_deref().map_or(String::new(), |author| format!("{author}, "));
+    let title = escaped(title);
+    // Only an `https://` address becomes a link.
+    let title = match address.as_deref().filter(|address| address.starts_with("https://")) {
+        Some(address) => format!("<a href=\"{}\">{title}</a>", escaped(address)),
+        None => title,
+    };
+    format!("<p class=\"soft\">Published: {}{year}: {title}</p>\n", escaped(&author))
+}
+
+/// Draws the ratios of the arms, ours and the published ones.
+fn model_chart(experiment: &Experiment, outcome: &Outcome) -> String {
+    let mut groups = Vec::new();
+    for (step, outcome) in experiment.steps.iter().zip(&outcome.steps) {
+        for (arm, outcome) in step.arms.iter().zip(&outcome.arms) {
+            let first = outcome.figures.first();
+            if let Some((figure, (ours, published))) = first.and_then(|figure| Some((figure, figure.ratio?)))
+            {
+                let bars = vec![modelled(Some(ours), figure.ratio_band.as_ref()), Bar::of(published)];
+                groups.push(Group { label: format!("{}, {}", step.name, arm.name), bars });
+            }
+        }
+    }
+    figure(&Chart {
+        title: format!("{}: misaligned over aligned, modelled and published", experiment.name),
+        axis: "Misaligned / aligned (1: no loss)".to_owned(),
+        ..compared(groups)
+    })
+}
+
+/// Returns a chart of modelled figures beside published ones.
+fn compared(groups: Vec<Group>) -> Chart {
+    let series = ["modelled", "published"].map(str::to_owned).into();
+    Chart { series, groups, interval: "plausible policies", is_of_ratios: true, ..Chart::default() }
+}
+
+/// Returns the bar of a modelled figure, with what the plausible policies give.
+fn modelled(value: Option<f64>, band: Option<&Band>) -> Bar {
+    let band = band.filter(|band| !band.is_point());
+    Bar { interval: band.map(|band| (band.lowest(), band.highest())), ..Bar::of(value) }
+}
+
+/// The headings above [`compared_cells`].
+const COMPARED: [&str; 6] = ["figure", "modelled", "published", "error", "band", "nearest policy"];
+
+/// Returns the cells of such a row: both figures, the error with its limit, what the plausible policies give, and which of them
+/// is nearest to the published figure, unless they are all the same.
+fn compared_cells(
+    figures: [String; 2],
+    (error, limit): (Option<f64>, Option<f64>),
+    band: Option<&Band>,
+    published: Option<f64>,
+) -> Vec<Cell> {
+    let policy = band.filter(|band| !band.is_point()).zip(published);
+    let policy = policy.and_then(|(band, published)| band.nearest(published));
+    let [ours, theirs] = figures.map(Cell::plain);
+    let (band, policy) =
+        (band.map_or_else(dash, text_of_band), policy.map_or_else(dash, |it| it.name().to_owned()));
+    vec![ours, theirs, Cell::error(error, limit), Cell::plain(band), Cell::plain(policy)]
+}
+
+fn model_table(experiment: &Experiment, outcome: &Outcome, limit: Option<f64>) -> String {
+    let mut table = Table::new("Figures, and their ratios to the aligned arm's", &COMPARED);
+    for (step, outcome) in experiment.steps.iter().zip(&outcome.steps) {
+        for (arm, outcome) in step.arms.iter().zip(&outcome.arms) {
+            let heading = format!("{}: {}", step.title, arm.name);
+            for figure in &outcome.figures {
+                let shown = |value: f64| format!("{} {}", number(value), figure.measure.unit());
+                let published = figure.published.as_ref().map(|published| published.value);
+                let figures = [shown(figure.modelled), published.map_or_else(dash, shown)];
+                let error = (figure.error(), limit);
+                let cells = compared_cells(figures, error, figure.band.as_ref(), published);
+                table.row(&format!("{heading}, {}", measure(figure.measure)), cells);
+                let Some((ours, published)) = figure.ratio else { continue };
+                let figures = [number(ours), published.map_or_else(dash, number)];
+                let error = (figure.ratio_error(), limit);
+                let cells = compared_cells(figures, error, figure.ratio_band.as_ref(), published);
+                table.row(&format!("{heading}, ratio of {}", measure(figure.measure)), cells);
+            }
+        }
+    }
+    table.html()
+}
+
+/// Describes the modelled drives, and which of their numbers were fitted.
+fn model_drives(outcome: &Outcome) -> String {
+    let (mut text, mut seen) = (String::new(), Vec::new());
+    let mut table = Table::new("Fitted numbers of the drives", &["drive", "number", "value", "source"]);
+    for StepOutcome { drive, profile, .. } in &outcome.steps {
+        if seen.contains(&drive) {
+            continue;
+        }
+        seen.push(drive);
+        let is_fitted = fitted(profile).next().is_some();
+        let none = if is_fitted { "" } else { "; no number fitted" };
+        text += &paragraph(&format!("{}: {}{none}.", target::modelled(drive), profile.title), "soft");
+        for Fitted { path, value, source } in fitted(profile) {
+            let cells =
+                vec![Cell::of_class("text", path), Cell::plain(value), Cell::of_class("text", source)];
+            table.row(&target::modelled(drive), cells);
+        }
+    }
+    text + &table.html()
+}
+
+fn again(reproduced: &Reproduced) -> String {
+    let settings = reproduced.way.settings;
+    let mut text = "<section>\n<h2 id=\"again\">How to run it again</h2>\n".to_owned();
+    let _ = writeln!(text, "<pre>{}</pre>", escaped(&reproduced.way.command));
+    text += &paragraph(
+        &format!(
+            "Each part of the lab was run {}, with seeds from {} on; {} at once. The same seed gives the \
+             same requests on one machine. The guests are User-Mode Linux, their clock is virtual: it moves with the modelled \
+             drives, and by the fixed charges for processor time that are given with each part.",
+            match settings.runs {
+                None => "as often as its experiment says".to_owned(),
+                Some(1) => "once".to_owned(),
+                Some(runs) => format!("{runs} times"),
+            },
+            settings.seed,
+            plural(settings.guests.get(), "guest"),
+        ),
+        "",
+    );
+    let misses = misses(reproduced);
+    if !misses.is_empty() {
+        text += "<h3>Outside their limits</h3>\n<ul>\n";
+        misses.iter().for_each(|miss| {
+            let _ = writeln!(text, "<li>{}</li>", escaped(miss));
+        });
+        text += "</ul>\n";
+    }
+    text + "</section>\n"
+}

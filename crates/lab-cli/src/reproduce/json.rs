@@ -1,0 +1,388 @@
+//! What `reproduce --json` prints, and the run behind it.
+
+mod lab;
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use straddle_drive::Profile;
+use straddle_drive::disk::RmwPolicy;
+use straddle_lab::reproduce::experiment::{
+    Arm, ArmOutcome, Compared, Experiment, Measure, Outcome, Published, Source, Step, StepOutcome, Tally,
+};
+use straddle_lab::reproduce::lab::Settings;
+use straddle_lab::reproduce::policy::{Band, Choice};
+
+use crate::reproduce::json::lab::LabStepReport;
+
+/// A run of several experiments.
+pub(crate) struct Reproduced {
+    pub(crate) experiments: Vec<ReproducedExperiment>,
+    pub(crate) way: Way,
+    pub(crate) wall: Duration,
+}
+
+/// A run of an experiment or of a part of it.
+pub(crate) struct ReproducedExperiment {
+    pub(crate) experiment: Experiment,
+    /// Whether figures are judged. False on a drive other than those with published figures.
+    pub(crate) judged: bool,
+    /// The results of the steps that need only a drive, if they were run.
+    pub(crate) outcome: Option<Outcome>,
+    /// The results of the steps that need a kernel, if they were run, in the order of the experiment.
+    pub(crate) lab: Option<Vec<straddle_lab::reproduce::lab::StepOutcome>>,
+}
+
+/// How the experiments were run.
+pub(crate) struct Way {
+    /// The settings of the lab.
+    pub(crate) settings: Settings,
+    /// The command that repeats the run.
+    pub(crate) command: String,
+}
+
+/// What `straddle reproduce --json` prints.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct ReproduceReport<'a> {
+    /// The experiments, in the order in which they were named.
+    experiments: Vec<ExperimentReport<'a>>,
+    /// The policy of read-modify-write that is chosen for each drive, with --policies; otherwise absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    policies: Option<&'a [Choice]>,
+    /// Totals of the run; absent from a list.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    summary: Option<Summary<'a>>,
+}
+
+/// Totals over all experiments.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Summary<'a> {
+    /// The number of published figures and ratios that were compared; 0 on a drive other than the published
+    /// one.
+    judged: usize,
+    /// The number of those within the limit of their experiment.
+    within: usize,
+    /// The command that repeats this run.
+    command: &'a str,
+    /// The number of requests.
+    requests: u64,
+    /// The sum of the times on the clocks of the modelled drives and guests, in seconds.
+    virtual_seconds: f64,
+    /// The duration in real time, in seconds.
+    wall_seconds: f64,
+}
+
+/// A published experiment.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Experiment")]
+struct ExperimentReport<'a> {
+    name: &'a str,
+    title: &'a str,
+    /// Background on the experiment.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    notes: Option<&'a str>,
+    sources: &'a [Source],
+    /// The largest acceptable error of a figure, as a fraction of the published one.
+    limit: f64,
+    /// The steps that need only a modelled drive.
+    steps: Vec<StepReport<'a>>,
+    /// The steps that need a kernel; their `cells` are empty if they were not run.
+    lab: Vec<LabStepReport<'a>>,
+}
+
+/// A workload that is run at several offsets.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Step")]
+struct StepReport<'a> {
+    #[serde(flatten)]
+    step: &'a Step,
+    /// The modelled drive on which it runs or ran.
+    drive: &'a str,
+    /// The numbers of the drive that were fitted to published figures, or chosen by hand to match them;
+    /// absent from a list.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fitted: Option<Vec<Fitted<'a>>>,
+    arms: Vec<ArmReport<'a>>,
+}
+
+/// A number of the drive that was fitted or chosen by hand.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Fitted<'a> {
+    /// Its path in the profile.
+    pub(crate) path: &'a str,
+    /// The value as written there.
+    pub(crate) value: &'a str,
+    /// What it was fitted to.
+    pub(crate) source: &'a str,
+}
+
+impl std::fmt::Display for Fitted<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} = {} ({})", self.path, self.value, self.source)
+    }
+}
+
+/// An offset, or several that were published as one figure.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Arm")]
+struct ArmReport<'a> {
+    #[serde(flatten)]
+    arm: &'a Arm,
+    figures: Vec<FigureReport<'a>>,
+    /// The number of physical sectors per request that were read because only part of them was written;
+    /// absent if unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rmw_reads_per_request: Option<f64>,
+}
+
+/// A modelled figure and the published one.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Figure")]
+struct FigureReport<'a> {
+    /// The quantity.
+    measure: Measure,
+    /// The unit of `modelled` and `published`.
+    unit: &'static str,
+    /// The model's figure, or the mean over several offsets; absent from a list.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    modelled: Option<f64>,
+    /// The published figure; absent if there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    published: Option<&'a Published>,
+    /// The error of the modelled figure, as a fraction of the published one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<f64>,
+    /// The model's cost relative to the aligned arm.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ratio: Option<f64>,
+    /// The published cost relative to the aligned arm.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    published_ratio: Option<f64>,
+    /// The error of the model's ratio, as a fraction of the published one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ratio_error: Option<f64>,
+    /// Whether all known errors are within the limit; absent if nothing is judged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    within: Option<bool>,
+    /// What the plausible policies of read-modify-write give; absent if they were not run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    band: Option<BandReport>,
+    /// What they give for the ratio.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ratio_band: Option<BandReport>,
+}
+
+/// What firmware may have done that nobody has published, and what each of it gives.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Band")]
+struct BandReport {
+    /// The lowest figure.
+    lowest: f64,
+    /// The highest figure.
+    highest: f64,
+    /// Whether one of the policies gives the published figure to within the limit; absent if there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    explained: Option<bool>,
+    /// The policy whose figure is nearest to the published one; absent if there is none, or if all give the
+    /// same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nearest: Option<RmwPolicy>,
+    #[serde(flatten)]
+    band: Band,
+}
+
+impl BandReport {
+    /// Reports a band, beside the published value.
+    fn of(band: &Band, published: Option<f64>, explained: Option<bool>) -> Self {
+        let published = published.filter(|_| !band.is_point());
+        let nearest = published.and_then(|value| band.nearest(value));
+        Self { lowest: band.lowest(), highest: band.highest(), explained, nearest, band: band.clone() }
+    }
+}
+
+impl<'a> ReproduceReport<'a> {
+    /// Reports experiments that were run.
+    pub(crate) fn of(reproduced: &'a Reproduced) -> Self {
+        let (judged, within) = reproduced.verdict();
+        let Tally { requests, seconds } = reproduced.tally();
+        Self {
+            experiments: reproduced.experiments.iter().map(run_report).collect(),
+            policies: None,
+            summary: Some(Summary {
+                judged,
+                within,
+                command: &reproduced.way.command,
+                requests,
+                virtual_seconds: seconds,
+                wall_seconds: reproduced.wall.as_secs_f64(),
+            }),
+        }
+    }
+
+    /// Lists experiments without running them.
+    pub(crate) fn listed(experiments: &'a [Experiment]) -> Self {
+        let experiments = experiments.iter().map(|experiment| report(experiment, None, None, None)).collect();
+        Self { experiments, policies: None, summary: None }
+    }
+
+    /// Reports the policies chosen for drives.
+    pub(crate) fn chosen(choices: &'a [Choice]) -> Self {
+        Self { experiments: Vec::new(), policies: Some(choices), summary: None }
+    }
+}
+
+impl Reproduced {
+    /// Returns how many published figures were judged, and how many of them are within their limit.
+    pub(crate) fn verdict(&self) -> (usize, usize) {
+        let verdicts = self.experiments.iter().map(ReproducedExperiment::verdict);
+        verdicts.fold((0, 0), |sum, verdict| (sum.0 + verdict.0, sum.1 + verdict.1))
+    }
+
+    /// Returns the requests and the virtual time of all experiments.
+    pub(crate) fn tally(&self) -> Tally {
+        let models = self.experiments.iter().filter_map(|experiment| experiment.outcome.as_ref());
+        let tallies = models.map(Outcome::tally);
+        let sum = tallies.fold(Tally::default(), |sum, tally| sum.add(tally.requests, tally.seconds));
+        let labs = self.experiments.iter().flat_map(ReproducedExperiment::lab_steps);
+        let guests = labs.flat_map(|(_, outcome)| &outcome.cells).map(|cell| &cell.ended);
+        guests.fold(sum, |sum, ended| sum.add(ended.requests, ended.virtual_seconds))
+    }
+}
+
+impl ReproducedExperiment {
+    /// Returns the largest acceptable error of a figure; `None` if nothing is judged.
+    pub(crate) fn limit(&self) -> Option<f64> {
+        self.judged.then_some(self.experiment.limit)
+    }
+
+    /// Returns the lab steps that were run.
+    pub(crate) fn lab_steps(
+        &self,
+    ) -> impl Iterator<
+        Item = (&straddle_lab::reproduce::experiment::LabStep, &straddle_lab::reproduce::lab::StepOutcome),
+    > {
+        self.experiment.lab.iter().zip(self.lab.iter().flatten())
+    }
+
+    /// Returns how many published figures were judged, and how many of them are within the limit.
+    pub(crate) fn verdict(&self) -> (usize, usize) {
+        let Some(limit) = self.limit() else { return (0, 0) };
+        let models =
+            self.outcome.iter().flat_map(Outcome::judged).map(|judged| judged.error().abs() <= limit);
+        let labs = self.lab_steps().flat_map(|(_, outcome)| &outcome.compared);
+        let all: Vec<bool> = models.chain(labs.map(|compared| compared.is_within(limit))).collect();
+        (all.len(), all.iter().filter(|within| **within).count())
+    }
+}
+
+fn run_report(reproduced: &ReproducedExperiment) -> ExperimentReport<'_> {
+    let ReproducedExperiment { experiment, outcome, lab, .. } = reproduced;
+    report(experiment, outcome.as_ref(), lab.as_deref(), reproduced.limit())
+}
+
+fn report<'a>(
+    experiment: &'a Experiment,
+    outcome: Option<&'a Outcome>,
+    lab: Option<&'a [straddle_lab::reproduce::lab::StepOutcome]>,
+    limit: Option<f64>,
+) -> ExperimentReport<'a> {
+    let steps = experiment.steps.iter().enumerate().map(|(index, step)| {
+        let outcome = outcome.and_then(|outcome| outcome.steps.get(index));
+        step_report(step, outcome, limit)
+    });
+    let lab = experiment.lab.iter().enumerate().map(|(index, step)| {
+        let outcome = lab.and_then(|outcomes| outcomes.get(index));
+        lab::step(step, outcome, limit)
+    });
+    ExperimentReport {
+        name: &experiment.name,
+        title: &experiment.title,
+        notes: experiment.notes.as_deref(),
+        sources: &experiment.sources,
+        limit: experiment.limit,
+        steps: steps.collect(),
+        lab: lab.collect(),
+    }
+}
+
+fn step_report<'a>(step: &'a Step, outcome: Option<&'a StepOutcome>, limit: Option<f64>) -> StepReport<'a> {
+    let arms = step.arms.iter().enumerate().map(|(index, arm)| {
+        let outcome = outcome.and_then(|outcome| outcome.arms.get(index));
+        let figures = match outcome {
+            Some(outcome) => outcome.figures.iter().map(|figure| FigureReport::of(figure, limit)).collect(),
+            None => step.measures.iter().map(|measure| FigureReport::listed(arm, *measure)).collect(),
+        };
+        ArmReport { arm, figures, rmw_reads_per_request: outcome.and_then(rmw_reads) }
+    });
+    StepReport {
+        step,
+        drive: outcome.map_or(&step.drive, |outcome| &outcome.drive),
+        fitted: outcome.map(|outcome| fitted(&outcome.profile).collect()),
+        arms: arms.collect(),
+    }
+}
+
+/// Returns the drive's numbers that were fitted, or chosen by hand to suit published figures.
+pub(crate) fn fitted(profile: &Profile) -> impl Iterator<Item = Fitted<'_>> {
+    profile.figures.iter().filter_map(|figure| {
+        let suits = |source: &&str| source.starts_with("fitted") || source.starts_with("chosen by hand");
+        let source = figure.source.as_deref().filter(suits)?;
+        Some(Fitted { path: &figure.path, value: &figure.value, source })
+    })
+}
+
+/// Returns the physical sectors per request that were read to write a part of one.
+fn rmw_reads(outcome: &ArmOutcome) -> Option<f64> {
+    let float = |number: u64| u32::try_from(number).map_or(f64::INFINITY, f64::from);
+    let reads: Option<u64> =
+        outcome.runs.iter().map(|run| run.counters.map(|counters| counters.rmw_reads)).sum();
+    let requests: u64 = outcome.runs.iter().map(|run| run.requests).sum();
+    reads.filter(|_| requests > 0).map(|reads| float(reads) / float(requests))
+}
+
+impl<'a> FigureReport<'a> {
+    fn listed(arm: &'a Arm, measure: Measure) -> Self {
+        Self {
+            measure,
+            unit: measure.unit(),
+            modelled: None,
+            published: arm.published(measure),
+            error: None,
+            ratio: None,
+            published_ratio: None,
+            ratio_error: None,
+            within: None,
+            band: None,
+            ratio_band: None,
+        }
+    }
+
+    fn of(figure: &'a Compared, limit: Option<f64>) -> Self {
+        let errors = [figure.error(), figure.ratio_error()];
+        let within = limit.filter(|_| errors.iter().any(Option::is_some));
+        let published = figure.published.as_ref();
+        let published_ratio = figure.ratio.and_then(|(_, published)| published);
+        let band = |band: &Option<Band>, published, explained: Option<Option<bool>>| {
+            band.as_ref().map(|band| BandReport::of(band, published, explained.flatten()))
+        };
+        let value = published.map(|published| published.value);
+        Self {
+            measure: figure.measure,
+            unit: figure.measure.unit(),
+            modelled: Some(figure.modelled),
+            published,
+            error: errors[0],
+            ratio: figure.ratio.map(|(ours, _)| ours),
+            published_ratio,
+            ratio_error: errors[1],
+            within: within.map(|limit| errors.into_iter().flatten().all(|error| error.abs() <= limit)),
+            band: band(&figure.band, value, limit.map(|limit| figure.is_explained(limit))),
+            ratio_band: band(
+                &figure.ratio_band,
+                published_ratio,
+                limit.map(|limit| figure.is_ratio_explained(limit)),
+            ),
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! Published experiments with ours beside them, as text for people.
+
+pub(crate) mod lab;
+
+use std::fmt::Write;
+
+use straddle_lab::reproduce::experiment::{
+    Arm, Compared, Experiment, Judged, Measure, Outcome, Quantity, Source, StepOutcome,
+};
+use straddle_lab::reproduce::lab::Comparison;
+use straddle_lab::reproduce::policy::{Band, Choice};
+
+use crate::reproduce::json::{Reproduced, ReproducedExperiment, fitted};
+use straddle_cli::output::{paint, plural, printable, style};
+use straddle_cli::view::text::{duration, number, percent, plain_table, right, trimmed, wrap};
+
+/// The headings of the table. The first are about the figure, the others about the ratio.
+const HEADINGS: [&str; 8] = ["  ARM", "MODELLED", "PUBLISHED", "ERROR", "RATIO", "PUBLISHED", "ERROR", ""];
+
+pub(crate) fn list(experiments: &[Experiment]) -> String {
+    let mut text = String::new();
+    for experiment in experiments {
+        text += &title(experiment);
+        text += &sources(experiment);
+        for step in &experiment.steps {
+            let arms = plural(step.arms.len(), "arm");
+            let line = format!("{}: {} ({arms}) on {}", step.name, step.title, step.drive);
+            let _ = writeln!(text, "{}", wrap(&printable(&line), "  "));
+        }
+        experiment.lab.iter().for_each(|step| text += &lab::listed(step));
+        text.push('\n');
+    }
+    text + "'straddle reproduce NAME' runs one, 'straddle reproduce' all of them.\n"
+}
+
+/// Returns the score, and each experiment with its figures; if `is_verbose`, also its sources, notes and drives.
+pub(crate) fn outcomes(reproduced: &Reproduced, is_verbose: bool) -> String {
+    let mut text = summary(reproduced);
+    for experiment in &reproduced.experiments {
+        text.push('\n');
+        text += &outcome(experiment, is_verbose);
+    }
+    text
+}
+
+fn outcome(reproduced: &ReproducedExperiment, is_verbose: bool) -> String {
+    let ReproducedExperiment { experiment, outcome, lab, .. } = reproduced;
+    let mut text = title(experiment);
+    let _ = writeln!(text, "{}", wrap(&verdict(reproduced), "  "));
+    if is_verbose {
+        text += &sources(experiment);
+        text += &experiment.notes.as_deref().map_or_else(String::new, note);
+    }
+    let limit = reproduced.limit();
+    if let Some(outcome) = outcome.as_ref().filter(|outcome| !outcome.steps.is_empty()) {
+        for line in drives(outcome).iter().filter(|_| is_verbose) {
+            let _ = writeln!(text, "{}", wrap(line, "  "));
+        }
+        text.push('\n');
+        text += &table(experiment, outcome, limit, is_verbose);
+    }
+    for (step, outcome) in reproduced.lab_steps() {
+        text.push('\n');
+        text += &lab::outcome(step, outcome, limit, is_verbose);
+    }
+    match experiment.lab.len() {
+        0 => {}
+        _ if lab.is_some() => {}
+        _ if is_verbose => experiment.lab.iter().for_each(|step| text += &lab::not_run(step)),
+        parts => {
+            let _ = writeln!(text, "  {} not run (--model-only)", plural(parts, "lab part"));
+        }
+    }
+    text
+}
+
+fn note(notes: &str) -> String {
+    let notes = notes.split_whitespace().collect::<Vec<_>>().join(" ");
+    format!("{}\n", paint(style::FAINT, &wrap(&printable(&notes), "  ")))
+}
+
+fn title(experiment: &Experiment) -> String {
+    let title = format!("{}: {}", printable(&experiment.name), printable(&experiment.title));
+    format!("{}\n", paint(style::HEADING, &wrap(&title, "")))
+}
+
+fn sources(experiment: &Experiment) -> String {
+    let mut text = String::new();
+    for Source { author, year, title, address } in &experiment.sources {
+        let author = author.as_deref().map_or(String::new(), |author| format!("{author}, "));
+        let address = address.as_deref().map_or(String::new(), |address| format!(", {address}"));
+        let line = printable(&format!("published: {author}{year}: {title}{address}"));
+        let _ = writeln!(text, "{}", wrap(&line, "  "));
+    }
+    text
+}
+
+/// Describes the modelled drives and their fitted numbers, one line per drive.
+fn drives(outcome: &Outcome) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for StepOutcome { drive, profile, .. } in &outcome.steps {
+        let fitted: Vec<String> = fitted(profile).map(|fitted| fitted.to_string()).collect();
+        let fitted = if fitted.is_empty() { "no number fitted".to_owned() } else { fitted.join(", ") };
+        let line = printable(&format!("modelled: drive:{drive}, {}; {fitted}", profile.title));
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    lines
+}
+
+/// Returns each step's title over its arms, with the same columns for all steps.
+fn table(experiment: &Experiment, outcome: &Outcome, limit: Option<f64>, is_verbose: bool) -> String {
+    let mut table = plain_table(&HEADINGS);
+    let mut kinds = Vec::new();
+    for (step, outcome) in experiment.steps.iter().zip(&outcome.steps) {
+        for (arm, outcome) in step.arms.iter().zip(&outcome.arms) {
+            for (index, figure) in outcome.figures.iter().enumerate() {
+                let outside = limit.is_some_and(|limit| is_outside(figure, limit));
+                table.add_row(row(arm, figure, index == 0, limit, is_verbose));
+                kinds.push(match (outside, figure.published.is_some() && limit.is_some()) {
+                    (true, _) => style::ERROR,
+                    (false, true) => style::GOOD,
+                    (false, false) => anstyle::Style::new(),
+                });
+            }
+        }
+    }
+    right(&mut table, 1..HEADINGS.len() - 1);
+    let table = trimmed(&table);
+    let mut lines = table.lines();
+    let mut text = lines.next().map(|line| format!("{}\n", paint(style::FAINT, line))).unwrap_or_default();
+    let mut rows = lines.zip(kinds);
+    for (step, outcome) in experiment.steps.iter().zip(&outcome.steps) {
+        let _ = writeln!(text, "{}", wrap(&printable(&step.title), "  "));
+        for deviation in step.deviations.iter().filter(|_| is_verbose) {
+            let line = wrap(&printable(&format!("differs: {deviation}")), "    ");
+            let _ = writeln!(text, "{}", paint(style::FAINT, &line));
+        }
+        let count = outcome.arms.iter().map(|arm| arm.figures.len()).sum();
+        for (line, style) in rows.by_ref().take(count) {
+            let _ = writeln!(text, "{}", paint(style, line));
+        }
+    }
+    text
+}
+
+/// Returns the row of a figure; if `is_verbose`, with the ranges of both.
+fn row(arm: &Arm, figure: &Compared, first: bool, limit: Option<f64>, is_verbose: bool) -> Vec<String> {
+    let dash = || "-".to_owned();
+    let unit = figure.measure.unit();
+    let (lowest, highest) = (number(figure.lowest), number(figure.highest));
+    let is_range = is_verbose && lowest != highest;
+    let range = if is_range { format!(" ({lowest} to {highest})") } else { String::new() };
+    let modelled = format!("{} {unit}{range}", number(figure.modelled));
+    let published = figure.published.as_ref().map(|published| match (published.low, published.high) {
+        (Some(low), Some(high)) if is_verbose => {
+            format!("{} {unit} ({} to {})", number(published.value), number(low), number(high))
+        }
+        _ => format!("{} {unit}", number(published.value)),
+    });
+    let ratio = figure.ratio.map(|(ours, _)| number(ours));
+    let published_ratio = figure.ratio.and_then(|(_, published)| published).map(number);
+    vec![
+        if first { format!("   {}", printable(&arm.name)) } else { String::new() },
+        modelled,
+        published.unwrap_or_else(dash),
+        figure.error().map_or_else(dash, percent),
+        ratio.unwrap_or_default(),
+        published_ratio.unwrap_or_default(),
+        figure.ratio_error().map(percent).unwrap_or_default(),
+        match limit {
+            Some(limit) if is_outside(figure, limit) => "OUTSIDE".to_owned(),
+            Some(limit) if is_off(figure, limit) => "explained".to_owned(),
+            _ => String::new(),
+        },
+    ]
+}
+
+pub(crate) fn band(band: &Band) -> String {
+    if band.is_point() {
+        number(band.lowest())
+    } else {
+        format!("{}..{}", number(band.lowest()), number(band.highest()))
+    }
+}
+
+/// Returns the policy chosen for each drive, with the worst error of each policy.
+pub(crate) fn policies(choices: &[Choice]) -> String {
+    if choices.is_empty() {
+        return "no published figure depends on the policy\n".to_owned();
+    }
+    let mut table = plain_table(&["DRIVE", "FIGURES", "POLICY", "LARGEST ERROR", ""]);
+    for choice in choices {
+        let mut first = [
+            printable(&choice.drive),
+            format!("{}{}", choice.figures, if choice.raw { "" } else { " (page cache)" }),
+        ];
+        for (policy, error) in &choice.worst {
+            let marks =
+                [("chosen", choice.chosen == Some(*policy)), ("of the profile", choice.own == *policy)];
+            let marks: Vec<&str> = marks.into_iter().filter(|(_, is)| *is).map(|(mark, _)| mark).collect();
+            let [drive, figures] = std::mem::take(&mut first);
+            let error = format!("{} %", number(error * 100.0));
+            table.add_row([drive, figures, policy.name().to_owned(), error, marks.join(", ")]);
+        }
+    }
+    right(&mut table, 3..4);
+    let rule = "The largest error of each policy of read-modify-write over the published raw figures of the drive and \
+                their ratios. The policy with the smallest one is chosen, unless the figures do not tell. The fitted \
+                numbers of a drive were fitted with the policy of its profile.";
+    format!("{}\n\n{}\n", trimmed(&table), paint(style::FAINT, &wrap(rule, "")))
+}
+
+fn is_beyond(error: Option<f64>, limit: f64) -> bool {
+    error.is_some_and(|error| error.abs() > limit)
+}
+
+/// Whether a figure or its ratio is not within the limit.
+fn is_off(figure: &Compared, limit: f64) -> bool {
+    [figure.error(), figure.ratio_error()].into_iter().any(|error| is_beyond(error, limit))
+}
+
+/// Whether a figure or its ratio is neither within the limit nor explained by a policy.
+fn is_outside(figure: &Compared, limit: f64) -> bool {
+    let is_missed = |error, explained: Option<bool>| is_beyond(error, limit) && explained != Some(true);
+    is_missed(figure.error(), figure.is_explained(limit))
+        || is_missed(figure.ratio_error(), figure.is_ratio_explained(limit))
+}
+
+fn is_lab_left_out(reproduced: &ReproducedExperiment) -> bool {
+    reproduced.lab.is_none() && !reproduced.experiment.lab.is_empty()
+}
+
+fn nothing_compared(is_lab_left_out: bool) -> String {
+    match is_lab_left_out {
+        true => "Not compared: the published figures are of the lab, which was not run.".to_owned(),
+        false => "Not compared: no figures were published.".to_owned(),
+    }
+}
+
+/// Returns the verdict on an experiment, in a sentence.
+fn verdict(reproduced: &ReproducedExperiment) -> String {
+    let Some(limit) = reproduced.limit() else {
+        return "Not compared: the published figures are of another drive.".to_owned();
+    };
+    let (judged, within) = reproduced.verdict();
+    let models = reproduced.outcome.iter().flat_map(|outcome| {
+        outcome.judged().into_iter().map(|judged| (judged.error(), named(&reproduced.experiment, &judged)))
+    });
+    let labs = reproduced.lab_steps().flat_map(|(step, outcome)| {
+        let name = |compared| format!("{}, {}", printable(&step.name), lab::named(step, compared));
+        outcome.compared.iter().filter_map(move |compared| Some((compared.error()?, name(compared))))
+    });
+    let worst = models.chain(labs).max_by(|one, other| one.0.abs().total_cmp(&other.0.abs()));
+    let Some((error, what)) = worst else { return nothing_compared(is_lab_left_out(reproduced)) };
+    format!(
+        "{within} of {judged} published figures and ratios are within {} %. The largest error is {} ({what}).",
+        number(limit * 100.0),
+        percent(error),
+    )
+}
+
+/// Names a figure: `4k, offset 1: time over the aligned arm's`.
+fn named(experiment: &Experiment, judged: &Judged) -> String {
+    let step = &experiment.steps[judged.step];
+    let what = match judged.quantity {
+        Quantity::Figure => measure(judged.measure).to_owned(),
+        Quantity::Ratio => format!("{} over the aligned arm's", measure(judged.measure)),
+    };
+    printable(&format!("{}, {}: {what}", step.name, step.arms[judged.arm].name))
+}
+
+pub(crate) const fn measure(measure: Measure) -> &'static str {
+    match measure {
+        Measure::Elapsed => "time",
+        Measure::Iops => "requests a second",
+        Measure::SyncLatency => "time of a sync",
+    }
+}
+
+/// Returns a sentence for each figure outside its experiment's limit, and for each guest that failed.
+pub(crate) fn misses(reproduced: &Reproduced) -> Vec<String> {
+    let mut misses = Vec::new();
+    for reproduced in &reproduced.experiments {
+        let experiment = &reproduced.experiment;
+        let name = printable(&experiment.name);
+        for (step, outcome) in reproduced.lab_steps() {
+            let failures = lab::failures(step, outcome);
+            misses.extend(
+                failures.into_iter().map(|failure| format!("{name}: {}: {failure}", printable(&step.name))),
+            );
+        }
+        let Some(limit) = reproduced.limit() else { continue };
+        let miss = |what: &str, ours: f64, published: f64, unit: &str, error: f64| {
+            format!(
+                "{name}: {what}: modelled {} {unit}, published {} {unit}: off by {}, the limit is {} %",
+                number(ours),
+                number(published),
+                percent(error),
+                number(limit * 100.0)
+            )
+        };
+        let models = reproduced.outcome.iter().flat_map(Outcome::judged);
+        for judged in models.filter(|judged| judged.error().abs() > limit && !judged.is_explained(limit)) {
+            let unit = if judged.quantity == Quantity::Figure { judged.measure.unit() } else { "times" };
+            let what = named(experiment, &judged);
+            misses.push(miss(&what, judged.modelled, judged.published, unit, judged.error()));
+        }
+        for (step, outcome) in reproduced.lab_steps() {
+            let missed = |compared: &&Comparison| !compared.is_within(limit) && !compared.is_explained(limit);
+            for compared in outcome.compared.iter().filter(missed) {
+                let (Some(ours), Some(error)) = (compared.ours, compared.error()) else { continue };
+                let what = format!("{}, {}", printable(&step.name), lab::named(step, compared));
+                let unit = compared.unit.map_or("times", Measure::unit);
+                misses.push(miss(&what, ours, compared.published, unit, error));
+            }
+        }
+    }
+    misses
+}
+
+/// Returns how many figures are reproduced, and what was run.
+fn summary(reproduced: &Reproduced) -> String {
+    let (judged, within) = reproduced.verdict();
+    let verdict = match (reproduced.experiments.iter().any(|experiment| experiment.judged), judged) {
+        (false, _) => "Not compared: the published figures are of other drives.".to_owned(),
+        (true, 0) => nothing_compared(reproduced.experiments.iter().any(is_lab_left_out)),
+        (true, _) => format!("{within} of {judged} published figures and ratios are within their limits."),
+    };
+    let tally = reproduced.tally();
+    let ran = format!(
+        "{}, {} requests, {} of virtual time in {}.",
+        plural(reproduced.experiments.len(), "experiment"),
+        tally.requests,
+        duration(tally.seconds),
+        duration(reproduced.wall.as_secs_f64())
+    );
+    format!("{}\n{}\n", paint(style::HEADING, &wrap(&verdict, "")), wrap(&ran, ""))
+}

@@ -1,0 +1,269 @@
+//! Lab steps and their results, as text for people.
+
+use std::fmt::Write;
+
+use straddle_cli::target;
+use straddle_lab::reproduce::experiment::{LabStep, Setting, Statistic};
+use straddle_lab::reproduce::lab::{Comparison, Readers, StepOutcome};
+
+use crate::reproduce::text::{band, measure, note};
+use straddle_cli::output::{paint, plural, printable, style};
+use straddle_cli::view::text::{duration, number, percent, plain_table, right, trimmed, wrap};
+
+/// Returns a step's line in the list of experiments.
+pub(super) fn listed(step: &LabStep) -> String {
+    let guests = plural(step.variants().len() * step.arms.len() * step.runs as usize, "guest");
+    let line = format!("{}: {} (in the lab: {guests}) on {}", step.name, step.title, step.drive);
+    format!("{}\n", wrap(&printable(&line), "  "))
+}
+
+/// Returns the line for a step that --model-only leaves out.
+pub(super) fn not_run(step: &LabStep) -> String {
+    let line = format!("needs the lab, not run: {}", step.title);
+    format!("{}\n", paint(style::FAINT, &wrap(&printable(&line), "  ")))
+}
+
+/// Returns a step's tables, below its title and notes and above what the run took.
+pub(super) fn outcome(step: &LabStep, outcome: &StepOutcome, limit: Option<f64>, is_verbose: bool) -> String {
+    let title = printable(&format!("{}: {} on {}", step.name, step.title, of_lab(outcome)));
+    let mut text = format!("{}\n", paint(style::HEADING, &wrap(&title, "  ")));
+    if is_verbose {
+        let host = host(step).filter(|_| !outcome.is_real());
+        let differs = step.deviations.iter().map(|deviation| format!("differs: {deviation}"));
+        step.notes.clone().into_iter().chain(host).chain(differs).for_each(|line| text += &note(&line));
+    }
+    text.push('\n');
+    if step.variants.is_empty() {
+        text += &arms(step, outcome);
+    } else {
+        text += &ratios(step, outcome);
+    }
+    if !outcome.compared.is_empty() {
+        text.push('\n');
+        text += &comparisons(step, outcome, limit);
+    }
+    if !outcome.readers.is_empty() {
+        text.push('\n');
+        text += &readers(step, outcome);
+    }
+    for failure in failures(step, outcome) {
+        let _ = writeln!(text, "{}", paint(style::ERROR, &wrap(&failure, "  ")));
+    }
+    if is_verbose {
+        let _ = write!(text, "\n{}\n", paint(style::FAINT, &wrap(&printable(&ran(step, outcome)), "  ")));
+    }
+    text
+}
+
+/// Aligns all columns of the table to the right, except the first.
+fn right_aligned(mut table: comfy_table::Table, columns: usize) -> String {
+    right(&mut table, 1..=columns);
+    trimmed(&table) + "\n"
+}
+
+/// Describes the host of the time, if the step has one.
+pub(crate) fn host(step: &LabStep) -> Option<String> {
+    let value = |setting: &Setting| format!("{} = {}", setting.key.name(), setting.value);
+    let values: Vec<String> = step.host.settings.iter().map(value).collect();
+    let preset = step.host.preset.as_deref().unwrap_or("its own values");
+    (!values.is_empty()).then(|| {
+        let memory = step.memory >> 20;
+        format!("host: {preset}: {}; memory {memory} MiB", values.join(", "))
+    })
+}
+
+/// Says for each arm whose read-modify-write it was.
+pub(crate) fn whose(readers: &Readers) -> String {
+    let whose = readers.whose();
+    if whose.is_empty() { "none".to_owned() } else { whose.join(", ") }
+}
+
+/// Returns who read before a write: the kernel, or the drive.
+fn readers(step: &LabStep, outcome: &StepOutcome) -> String {
+    let mut table = plain_table(&["    READ BEFORE WRITE", "BY KERNEL", "BY DRIVE", "WRITES", "WHOSE"]);
+    for readers in &outcome.readers {
+        let variant = step.variants.get(readers.variant).map_or(String::new(), |name| format!("{name} "));
+        table.add_row(vec![
+            format!("    {}", printable(&format!("{variant}{}", step.arms[readers.arm].name))),
+            format!("{:.0}", readers.kernel),
+            format!("{:.0}", readers.drive),
+            format!("{:.0}", readers.writes),
+            whose(readers),
+        ]);
+    }
+    right_aligned(table, 3)
+}
+
+/// Returns every arm's figures, one row per measure.
+fn arms(step: &LabStep, outcome: &StepOutcome) -> String {
+    let how = if outcome.is_real() { "    MEASURED" } else { "    MODELLED" };
+    let mut header = vec![how.to_owned()];
+    header.extend(step.arms.iter().map(|arm| printable(&arm.name).to_uppercase()));
+    header.push("RATIO".to_owned());
+    let mut table = plain_table(&header.iter().map(String::as_str).collect::<Vec<_>>());
+    for (index, measure) in step.measures.iter().enumerate() {
+        let mut row = vec![format!("    {}", printable(&measure.title))];
+        let figures = || (0..step.arms.len()).map(|arm| outcome.figure(index, 0, arm));
+        row.extend(figures().map(|figure| {
+            figure.map_or_else(dash, |figure| {
+                format!("{} {}", number(measure.unit.of_seconds(figure.seconds)), measure.unit.unit())
+            })
+        }));
+        row.push(figures().flatten().find_map(|figure| figure.ratio).map_or_else(dash, number));
+        table.add_row(row);
+    }
+    right_aligned(table, step.arms.len() + 1)
+}
+
+/// Returns the ratios of the misaligned arm to the aligned one: one row per variant, one column per measure.
+fn ratios(step: &LabStep, outcome: &StepOutcome) -> String {
+    let mut text = String::new();
+    for (arm, start) in step.arms.iter().enumerate().filter(|(arm, _)| step.aligned() != Some(*arm)) {
+        let mut header = vec![format!("    {} OVER ALIGNED", printable(&start.name).to_uppercase())];
+        header.extend(step.measures.iter().map(|measure| printable(&measure.title)));
+        let mut table = plain_table(&header.iter().map(String::as_str).collect::<Vec<_>>());
+        for (variant, name) in step.variants.iter().enumerate() {
+            let ratio = |measure| outcome.figure(measure, variant, arm)?.ratio.map(number);
+            let ratios = (0..step.measures.len()).map(|measure| ratio(measure).unwrap_or_else(dash));
+            table.add_row([format!("    {}", printable(name))].into_iter().chain(ratios).collect::<Vec<_>>());
+        }
+        let mean = (0..step.measures.len()).map(|measure| mean(step, outcome, measure, arm));
+        let mean = mean.map(|mean| mean.map_or_else(dash, number));
+        table.add_row(["    mean".to_owned()].into_iter().chain(mean).collect::<Vec<_>>());
+        text += &right_aligned(table, step.measures.len());
+    }
+    text
+}
+
+/// Returns the mean of all variants' ratios, if none is missing.
+pub(crate) fn mean(step: &LabStep, outcome: &StepOutcome, measure: usize, arm: usize) -> Option<f64> {
+    let variants = 0..step.variants().len();
+    let count = u32::try_from(variants.len()).ok()?;
+    let ratio = |variant| outcome.figure(measure, variant, arm)?.ratio;
+    Some(variants.map(ratio).sum::<Option<f64>>()? / f64::from(count))
+}
+
+/// Returns ours beside all published figures.
+fn comparisons(step: &LabStep, outcome: &StepOutcome, limit: Option<f64>) -> String {
+    let mut table = plain_table(&["    COMPARED", "MODELLED", "PUBLISHED", "ERROR", "BAND", ""]);
+    for compared in &outcome.compared {
+        let unit = compared.unit.map_or("", |unit| unit.unit());
+        let value = |value: f64| format!("{} {unit}", number(value)).trim_end().to_owned();
+        let is_off = limit.is_some_and(|limit| !compared.is_within(limit));
+        let is_explained = limit.is_some_and(|limit| compared.is_explained(limit));
+        table.add_row(vec![
+            format!("    {}", named(step, compared)),
+            compared.ours.map_or_else(dash, value),
+            published(compared),
+            compared.error().map_or_else(dash, percent),
+            compared.band.as_ref().map_or_else(dash, band),
+            match (is_off, is_explained) {
+                (true, false) => "OUTSIDE".to_owned(),
+                (true, true) => "explained".to_owned(),
+                (false, _) => String::new(),
+            },
+        ]);
+    }
+    let table = right_aligned(table, 4);
+    let mut lines = table.lines();
+    let mut text = lines.next().map(|line| format!("{}\n", paint(style::FAINT, line))).unwrap_or_default();
+    for (line, compared) in lines.zip(&outcome.compared) {
+        let style = match limit.map(|limit| compared.is_within(limit) || compared.is_explained(limit)) {
+            Some(true) => style::GOOD,
+            Some(false) => style::ERROR,
+            None => anstyle::Style::new(),
+        };
+        let _ = writeln!(text, "{}", paint(style, line));
+    }
+    text
+}
+
+pub(crate) fn published(compared: &Comparison) -> String {
+    let unit = compared.unit.map_or("", |unit| unit.unit());
+    let range = compared.range.map(|(low, high)| format!("{} to {}", number(low), number(high)));
+    let text = match (compared.of, range) {
+        (Statistic::Each, Some(range)) => format!("{range} {unit}"),
+        (_, Some(range)) => format!("{} {unit} ({range})", number(compared.published)),
+        (_, None) => format!("{} {unit}", number(compared.published)),
+    };
+    text.trim_end().to_owned()
+}
+
+/// Names a figure: `extract, mean of all but reiserfs: time over the aligned arm's`.
+pub(crate) fn named(step: &LabStep, compared: &Comparison) -> String {
+    let variant = |index: Option<usize>| index.and_then(|index| step.variants.get(index));
+    let mut parts = vec![step.measures[compared.measure].title.clone()];
+    match (variant(compared.variant), variant(compared.without)) {
+        (Some(variant), _) => parts.push(variant.clone()),
+        (None, _) if step.variants.is_empty() => (),
+        (None, without) => {
+            let of = match compared.of {
+                Statistic::Mean => "mean",
+                Statistic::Least => "least",
+                Statistic::Greatest => "greatest",
+                Statistic::Each => "each",
+            };
+            parts.push(without.map_or_else(|| of.to_owned(), |without| format!("{of} without {without}")));
+        }
+    }
+    let what = match compared.unit {
+        Some(unit) => format!("{}: {}", step.arms[compared.arm].name, measure(unit)),
+        None => "ratio".to_owned(),
+    };
+    printable(&format!("{}, {what}", parts.join(", ")))
+}
+
+/// Returns a sentence for each guest that failed.
+pub(crate) fn failures(step: &LabStep, outcome: &StepOutcome) -> Vec<String> {
+    let sentence = |cell: &straddle_lab::reproduce::lab::Cell| {
+        let variant = step.variants.get(cell.variant).map_or(String::new(), |variant| format!("{variant} "));
+        let failure = cell.failure.as_deref().unwrap_or_default();
+        printable(&format!("{variant}{}, seed {}: {failure}", step.arms[cell.arm].name, cell.seed))
+    };
+    outcome.failed().map(sentence).collect()
+}
+
+/// Returns what was run, and what it took.
+pub(crate) fn ran(step: &LabStep, outcome: &StepOutcome) -> String {
+    let seconds: f64 = outcome.cells.iter().map(|cell| cell.ended.virtual_seconds).sum();
+    let requests: u64 = outcome.cells.iter().map(|cell| cell.ended.requests).sum();
+    let mut text = if outcome.is_real() {
+        format!("{} in {}", plural(outcome.cells.len(), "run"), duration(seconds))
+    } else {
+        let guests = plural(outcome.cells.len(), "guest");
+        format!("{guests}, {} of virtual time, {requests} requests", duration(seconds))
+    };
+    if let Some(input) = &outcome.input {
+        let _ = write!(text, "; {input}");
+    }
+    if outcome.scale > 1 && step.measures.iter().any(|measure| measure.scaled) {
+        let scaled: Vec<&str> = step
+            .measures
+            .iter()
+            .filter(|measure| measure.scaled)
+            .map(|measure| measure.title.as_str())
+            .collect();
+        let _ = write!(
+            text,
+            "; {}: 1/{} of it was run, the time is multiplied",
+            scaled.join(", "),
+            outcome.scale
+        );
+    }
+    if let Some(cell) = outcome.cells.first() {
+        let _ = write!(text, "; processor time: {}", cell.ended.charges);
+    }
+    text
+}
+
+fn dash() -> String {
+    "-".to_owned()
+}
+
+/// Returns what a lab step ran on, as a target.
+pub(crate) fn of_lab(outcome: &StepOutcome) -> String {
+    outcome
+        .device
+        .as_ref()
+        .map_or_else(|| target::modelled(&outcome.drive), |device| device.display().to_string())
+}
