@@ -9,7 +9,7 @@ use std::fs;
 
 use serde_json::Value;
 use tempfile::TempDir;
-use tools::skip::is_quick;
+use tools::skip::{is_quick, is_sampled};
 use tools::{json, root, straddle};
 
 #[test]
@@ -123,14 +123,14 @@ fn a_band_spans_what_the_plausible_policies_give() {
 
 #[test]
 fn one_policy_is_chosen_for_each_drive_by_its_raw_figures() {
-    let names: &[&str] = if is_quick() { &["afd-2019"] } else { &[] };
+    let names: &[&str] = if is_sampled() { &["afd-2019"] } else { &[] };
     let report = json("reproduce", &[&["reproduce", "--policies", "--json"], names].concat());
     let choices = report["policies"].as_array().unwrap();
     let chosen = |name: &str| {
         let choice = choices.iter().find(|choice| choice["drive"] == name)?;
         choice["chosen"].as_str()
     };
-    if is_quick() {
+    if is_sampled() {
         assert_eq!(chosen("dell-6tb-7200-512e"), Some("destage-serial"));
     } else {
         assert_eq!(chosen("wd20ears"), Some("immediate-serial"));
