@@ -104,7 +104,11 @@ fn junit_is_well_formed_and_counts_right() {
          print(json.dumps([len(suites), len(list(suites.iter('failure'))), len(list(suites.iter('error'))), len(list(suites.iter('skipped')))]))",
     );
     let failures = found().iter().filter(|[_, _, severity]| severity != "advice").count();
-    assert_eq!(counted, serde_json::json!([7, failures, 1, 1]));
+    assert_eq!(counted, serde_json::json!([7, failures, 2, 0]));
+    let arguments = ["check", "--allow-unknown", "--output-format", "junit", "noise"];
+    let allowed = output(Command::new(STRADDLE).args(arguments).current_dir(dir.path()), "");
+    assert_eq!(allowed.status.code(), Some(0));
+    assert!(text(&allowed.stdout).contains("<skipped message=\"not judged: "), "{}", tools::transcript(&allowed));
 }
 
 #[test]
@@ -231,7 +235,7 @@ fn what_holds_nothing_to_judge_is_said_and_can_fail() {
             let (skipped, failed) = (counted("skipped", "skipped"), counted("failure", "failures"));
             assert_eq!((skipped, failed), if status == 0 { (1, 0) } else { (0, 1) }, "{name} {words:?}");
         }
-        for format in ["github", "sarif", "csv"] {
+        for format in ["github", "sarif", "csv", "junit"] {
             let shown = said(&["--output-format", format]).1;
             assert!(shown.contains("nothing to check"), "{name} {format}: {shown}");
         }

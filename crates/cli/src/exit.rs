@@ -40,7 +40,10 @@ pub(crate) const OF_WORK: &[(u8, &str)] =
 /// Returns the statuses that a command can end with, as its help and man page show them. Those that every command can
 /// end with need not be in `own`.
 pub(crate) fn help(own: &[(u8, &str)]) -> String {
-    let mut all = [own, &[(2, "invalid command line"), (130, "interrupted (Ctrl-C)")]].concat();
+    let mut all = [own, &[(130, "interrupted (Ctrl-C)")]].concat();
+    if own.iter().all(|(status, _)| *status != 2) {
+        all.push((2, "invalid command line"));
+    }
     all.sort_by_key(|(status, _)| *status);
     let line = |(status, meaning): (u8, &str)| format!("\n{status:>3}  {meaning}");
     "Exit status:".to_owned() + &all.into_iter().map(line).collect::<String>()

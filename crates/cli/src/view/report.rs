@@ -11,7 +11,7 @@ use straddle_layout::types;
 use straddle_units::ByteOffset;
 
 use crate::commands::check::{CheckArguments, OutputFormat};
-use crate::exit::UsageError;
+use crate::exit::{Exit, UsageError};
 use crate::output::{json_escaped, printable, style};
 use crate::view;
 use crate::view::json::check::Summary;
@@ -52,8 +52,8 @@ pub(crate) trait Report {
         String::new()
     }
 
-    /// Returns the part of one target, or keeps it for the end.
-    fn target(&mut self, target: &TargetReport) -> String;
+    /// Returns the part of one target, which has this share in the exit status, or keeps it for the end.
+    fn target(&mut self, target: &TargetReport, exit: Exit) -> String;
 
     /// Returns what comes after the targets.
     fn closing(&mut self) -> String {
@@ -80,10 +80,8 @@ pub(crate) fn of(arguments: &CheckArguments) -> Result<Option<Box<dyn Report>>, 
         (None, None) if arguments.json => Box::new(Json::of(view::audited_host(arguments))),
         (None, None) => return Ok(None),
         (Some(OutputFormat::Sarif), None) => Box::new(Sarif::default()),
-        (Some(OutputFormat::Junit), None) => {
-            Box::new(Junit { fails: fails.collect(), fails_blank: arguments.fails_blank() })
-        }
-        (Some(OutputFormat::Github), None) => Box::new(Github { fails_blank: arguments.fails_blank() }),
+        (Some(OutputFormat::Junit), None) => Box::new(Junit { fails: fails.collect() }),
+        (Some(OutputFormat::Github), None) => Box::new(Github),
         (Some(OutputFormat::Prometheus), None) => Box::new(Prometheus::default()),
     }))
 }
@@ -93,18 +91,14 @@ pub(crate) fn columns() -> impl Iterator<Item = &'static str> {
     names().chain(csv_columns())
 }
 
-/// Returns why a target has no verdict.
-fn unjudged(target: &TargetReport) -> Option<(&'static str, &str)> {
+/// Why a target has no verdict.
+fn unjudged(target: &TargetReport) -> Option<String> {
+    let reason = target.reason.as_deref();
     match target.status {
-        Status::Failed => Some(("failed", target.error.as_deref().unwrap_or_default())),
-        Status::NotJudged => Some(("not judged", target.reason.as_deref().unwrap_or_default())),
-        _ => None,
+        Status::Failed => Some(format!("failed: {}", target.error.as_deref().unwrap_or_default())),
+        Status::NotJudged => Some(format!("not judged: {}", reason.unwrap_or_default())),
+        _ => reason.map(str::to_owned),
     }
-}
-
-/// Returns why a target holds nothing to judge.
-fn nothing(target: &TargetReport) -> Option<&str> {
-    target.reason.as_deref().filter(|_| target.status != Status::NotJudged)
 }
 
 /// Returns the place of a finding inside its target: `partition 2`, a path of layers, or `disk`.
@@ -189,7 +183,7 @@ impl Table {
 }
 
 impl Report for Table {
-    fn target(&mut self, target: &TargetReport) -> String {
+    fn target(&mut self, target: &TargetReport, _: Exit) -> String {
         target.partitions.iter().for_each(|partition| self.add(target, Some(partition)));
         if target.partitions.is_empty() {
             self.add(target, None);
@@ -242,13 +236,13 @@ impl Report for Csv {
         self.row(&csv_columns().map(str::to_owned).collect::<Vec<_>>())
     }
 
-    fn target(&mut self, target: &TargetReport) -> String {
+    fn target(&mut self, target: &TargetReport, _: Exit) -> String {
         let status = target.status.word().replace(' ', "_");
         let cells = |finding, ignored| self.row(&cells(&target.target, &status, finding, ignored));
         let mut rows: Vec<String> = target.findings.iter().map(|finding| cells(finding, None)).collect();
         rows.extend(target.ignored.iter().map(|ignored| cells(&ignored.finding, Some(ignored))));
         if rows.is_empty() {
-            let why = unjudged(target).map(|(_, why)| why).or(nothing(target)).unwrap_or_default().to_owned();
+            let why = target.error.as_ref().or(target.reason.as_ref()).cloned().unwrap_or_default();
             let mut cells = vec![String::new(); COLUMNS];
             let filled = [(0, target.target.clone()), (1, status), (10, why)];
             for (column, text) in filled {
@@ -324,7 +318,7 @@ impl Report for Json {
         json_escaped(&check::opening(self.host.as_deref()))
     }
 
-    fn target(&mut self, target: &TargetReport) -> String {
+    fn target(&mut self, target: &TargetReport, _: Exit) -> String {
         let separator = if self.summary.targets == 0 { "\n" } else { ",\n" };
         self.summary.add(target.status);
         // The report has only strings, numbers and vectors of them, so serialising cannot fail.

@@ -8,11 +8,12 @@ use straddle_audit::{RULES, Severity};
 use straddle_device::Address;
 use straddle_units::ByteOffset;
 
+use crate::exit::Exit;
 use crate::output::{json_escaped, printable};
 use crate::view::escaped;
 use crate::view::json::finding::{FindingReport, IgnoredReport};
 use crate::view::json::{Status, TargetReport};
-use crate::view::report::{Report, fix_lines, nothing, place, unjudged};
+use crate::view::report::{Report, fix_lines, place, unjudged};
 
 /// Bytes that a URI holds as they are (RFC 3986, section 2.3), and the separator of its segments.
 const PLAIN: &[u8] = b"-._~/";
@@ -50,7 +51,7 @@ impl Report for Sarif {
         )
     }
 
-    fn target(&mut self, target: &TargetReport) -> String {
+    fn target(&mut self, target: &TargetReport, exit: Exit) -> String {
         let uri = uri(&target.target);
         let mut notify = |level: &str, text: String| {
             self.notifications.push(json!({
@@ -59,12 +60,9 @@ impl Report for Sarif {
                 "locations": [{ "physicalLocation": { "artifactLocation": { "uri": uri } } }],
             }));
         };
-        if let Some((what, why)) = unjudged(target) {
-            notify("error", format!("{what}: {why}"));
-            self.is_incomplete = true;
-        }
-        if let Some(why) = nothing(target) {
-            notify("note", why.to_owned());
+        if let Some(why) = unjudged(target) {
+            notify(if exit == Exit::Success { "note" } else { "error" }, why);
+            self.is_incomplete |= exit == Exit::Failed;
         }
         let mut text = String::new();
         let results = target.findings.iter().map(|finding| result(&uri, finding));
@@ -150,8 +148,6 @@ fn uri(target: &str) -> String {
 pub(crate) struct Junit {
     /// The severities that fail a test case; the others pass.
     pub(crate) fails: Vec<Severity>,
-    /// Whether a target that holds nothing to judge fails; otherwise it is skipped.
-    pub(crate) fails_blank: bool,
 }
 
 impl Report for Junit {
@@ -159,21 +155,19 @@ impl Report for Junit {
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"straddle check\">\n".to_owned()
     }
 
-    fn target(&mut self, target: &TargetReport) -> String {
+    fn target(&mut self, target: &TargetReport, exit: Exit) -> String {
         let name = escaped(&target.target);
         let (mut failures, mut errors, mut skipped) = (0, 0, target.ignored.len());
         let mut cases: Vec<String> =
             target.findings.iter().map(|finding| self.case(&name, finding)).collect();
         failures += target.findings.iter().filter(|finding| self.fails.contains(&finding.severity)).count();
         cases.extend(target.ignored.iter().map(|ignored| ignored_case(&name, ignored)));
-        let without_verdict = match (unjudged(target), nothing(target)) {
-            (Some(("failed", why)), _) => Some(("error", format!("failed: {why}"), &mut errors)),
-            (Some((what, why)), _) => Some(("skipped", format!("{what}: {why}"), &mut skipped)),
-            (None, Some(why)) if self.fails_blank => Some(("failure", why.to_owned(), &mut failures)),
-            (None, Some(why)) => Some(("skipped", why.to_owned(), &mut skipped)),
-            (None, None) => None,
-        };
-        if let Some((tag, why, count)) = without_verdict {
+        if let Some(why) = unjudged(target) {
+            let (tag, count) = match exit {
+                Exit::Success => ("skipped", &mut skipped),
+                Exit::Findings => ("failure", &mut failures),
+                _ => ("error", &mut errors),
+            };
             *count += 1;
             let why = escaped(&why);
             cases.push(format!(
@@ -219,13 +213,10 @@ fn ignored_case(target: &str, ignored: &IgnoredReport) -> String {
 }
 
 #[derive(Debug)]
-pub(crate) struct Github {
-    /// Whether a target that holds nothing to judge is an error.
-    pub(crate) fails_blank: bool,
-}
+pub(crate) struct Github;
 
 impl Report for Github {
-    fn target(&mut self, target: &TargetReport) -> String {
+    fn target(&mut self, target: &TargetReport, exit: Exit) -> String {
         let mut text = String::new();
         for finding in &target.findings {
             let command = match finding.severity {
@@ -244,12 +235,9 @@ impl Report for Github {
             let why = format!("reason: {}", ignored.why);
             text += &annotation("notice", &title, &[format!("{}: {}", target.target, finding.message), why]);
         }
-        if let Some((what, why)) = unjudged(target) {
-            text += &annotation("error", what, &[format!("{}: {why}", target.target)]);
-        }
-        if let Some(why) = nothing(target) {
-            let command = if self.fails_blank { "error" } else { "notice" };
-            text += &annotation(command, "nothing to judge", &[format!("{}: {why}", target.target)]);
+        if let Some(why) = unjudged(target) {
+            let command = if exit == Exit::Success { "notice" } else { "error" };
+            text += &annotation(command, "no verdict", &[format!("{}: {why}", target.target)]);
         }
         text
     }
@@ -277,7 +265,7 @@ pub(crate) struct Prometheus {
 }
 
 impl Report for Prometheus {
-    fn target(&mut self, target: &TargetReport) -> String {
+    fn target(&mut self, target: &TargetReport, _: Exit) -> String {
         let name = target.target.clone();
         for finding in &target.findings {
             let partition = finding.partition.map(|number| number.to_string()).unwrap_or_default();
@@ -298,7 +286,7 @@ impl Report for Prometheus {
             self.off.insert(name.clone(), target.misaligned.is_some());
             self.misaligned.insert(name.clone(), misaligned);
         }
-        self.judged.insert(name, unjudged(target).is_none() && nothing(target).is_none());
+        self.judged.insert(name, unjudged(target).is_none());
         String::new()
     }
 
