@@ -108,7 +108,11 @@ fn junit_is_well_formed_and_counts_right() {
     let arguments = ["check", "--allow-unknown", "--output-format", "junit", "noise"];
     let allowed = output(Command::new(STRADDLE).args(arguments).current_dir(dir.path()), "");
     assert_eq!(allowed.status.code(), Some(0));
-    assert!(text(&allowed.stdout).contains("<skipped message=\"not judged: "), "{}", tools::transcript(&allowed));
+    assert!(
+        text(&allowed.stdout).contains("<skipped message=\"not judged: "),
+        "{}",
+        tools::transcript(&allowed)
+    );
 }
 
 #[test]
