@@ -14,7 +14,7 @@ use straddle_audit::Severity;
 use straddle_audit::examine::CostSource;
 
 pub(crate) use crate::fleet::read::{Document, Fix, Input, inputs, read};
-use crate::view::json::Status;
+use straddle_audit::Status;
 
 /// The group of disks that audits of images are counted in.
 const IMAGES: &str = "images";

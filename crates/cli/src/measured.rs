@@ -19,8 +19,7 @@ use straddle_repair::relocate::{Job, Verify, WindowTraffic};
 use straddle_units::io::{Operation, Request, Time};
 use straddle_units::{Boundary, ByteCount, ByteOffset, Span};
 
-use crate::target;
-use crate::target::Drive;
+use crate::target::{self, Drive};
 
 /// The largest file accepted, in bytes.
 const MAX_FILE: u64 = 64 << 10;
@@ -98,6 +97,14 @@ pub(crate) enum Known {
 }
 
 impl Known {
+    /// Returns its units and where they begin.
+    fn boundary(&self) -> Option<Boundary> {
+        match self {
+            Self::Model(drive) => drive.profile.boundary(),
+            Self::Probe(measured) => measured.boundary(),
+        }
+    }
+
     /// Parses a modelled drive, with or without the prefix `drive:`, or the path of a file written by `probe
     /// --save`.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
@@ -150,30 +157,20 @@ pub(crate) fn load(path: &str) -> Result<Measured, String> {
 
 /// Where costs come from.
 #[derive(Clone, Debug)]
-pub(crate) enum Pricing {
-    /// A modelled drive.
-    Model {
-        /// The name as given.
-        name: String,
-        /// The drive's profile.
-        profile: Arc<Profile>,
-        /// The results so far, by the distance past a boundary in bytes.
-        known: Arc<Mutex<BTreeMap<u64, Option<Cost>>>>,
-    },
-    /// The measurements of a probe.
-    Probe(Measured),
+pub(crate) struct Pricing {
+    drive: Known,
+    /// The results of a model so far, by the distance past a boundary in bytes.
+    computed: Arc<Mutex<BTreeMap<u64, Option<Cost>>>>,
 }
 
 /// Parses what is known of a drive, if that includes costs.
 pub(crate) fn pricing(text: &str) -> Result<Pricing, String> {
-    match Known::parse(text)? {
-        Known::Model(Drive { specification: name, profile }) => {
-            Ok(Pricing::Model { name, profile, known: Arc::default() })
+    let drive = Known::parse(text)?;
+    match &drive {
+        Known::Probe(measured) if !measured.cost.is_some_and(|ratio| ratio.is_finite() && ratio > 0.0) => {
+            Err(format!("{text}: the probe could not measure the cost of a misaligned write"))
         }
-        Known::Probe(measured) if measured.cost.is_some_and(|ratio| ratio.is_finite() && ratio > 0.0) => {
-            Ok(Pricing::Probe(measured))
-        }
-        Known::Probe(_) => Err(format!("{text}: the probe could not measure the cost of a misaligned write")),
+        _ => Ok(Pricing { drive, computed: Arc::default() }),
     }
 }
 
@@ -181,20 +178,17 @@ impl Pricing {
     /// Says that a target is not judged by the unit of this drive, if it is not: a start that is off that unit alone has no
     /// finding, and so no cost.
     pub(crate) fn unjudged(&self, topology: &Topology) -> Option<String> {
-        let boundary = match self {
-            Self::Model { profile, .. } => profile.boundary()?,
-            Self::Probe(measured) => measured.boundary()?,
-        };
+        let boundary = self.drive.boundary()?;
         let (unit, known) = (boundary.size(), topology.physical_boundary()?);
         let figures = [topology.io_min.as_ref(), topology.indirection_unit.as_ref()];
         let mut sizes = figures.into_iter().flatten().map(Figure::value).chain([known.size()]);
         let is_judged = sizes.any(|size| size == unit) && (known.size() != unit || known == boundary);
-        (!is_judged).then(|| match self {
-            Self::Model { name, .. } => format!(
+        (!is_judged).then(|| match &self.drive {
+            Known::Model(Drive { specification: name, .. }) => format!(
                 "note: --cost only adds to findings; starts that miss only the unit of {name}, {unit}, are \
                  not findings. To check against it: --assume drive:{name}"
             ),
-            Self::Probe(_) => format!(
+            Known::Probe(_) => format!(
                 "note: --cost only adds to findings; starts that miss only the measured unit, {unit}, are \
                  not findings. To check against it: --measured FILE"
             ),
@@ -204,11 +198,12 @@ impl Pricing {
 
 impl Price for Pricing {
     fn price(&self, at: ByteOffset) -> Option<Cost> {
-        match self {
-            Self::Probe(measured) => {
-                let past = measured.boundary()?.past(at).get();
+        let boundary = self.drive.boundary()?;
+        let past = boundary.past(at).get();
+        match &self.drive {
+            Known::Probe(measured) => {
                 let random_write = if past == 0 { 1.0 } else { measured.cost? };
-                let (drive, size) = (measured.target.clone(), measured.boundary()?.size().get());
+                let (drive, size) = (measured.target.clone(), boundary.size().get());
                 // A whole unit off the boundaries is parts of two, and both are written.
                 let wear = (!measured.rotates).then_some(if past == 0 { 1.0 } else { 2.0 });
                 Some(Cost {
@@ -221,10 +216,9 @@ impl Price for Pricing {
                     sequential_write: None,
                 })
             }
-            Self::Model { name, profile, known } => {
-                let past = profile.boundary()?.past(at).get();
-                let mut known = known.lock().ok()?;
-                known.entry(past).or_insert_with(|| modelled(name, profile, past)).clone()
+            Known::Model(Drive { specification, profile }) => {
+                let mut computed = self.computed.lock().ok()?;
+                computed.entry(past).or_insert_with(|| modelled(specification, profile, past)).clone()
             }
         }
     }

@@ -52,7 +52,7 @@ pub(crate) fn audited_host(arguments: &CheckArguments) -> Option<String> {
 }
 
 /// Returns the name of this machine, if it has one of its own.
-pub(crate) fn host_name() -> Option<String> {
+fn host_name() -> Option<String> {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
     Some(name.trim().to_owned()).filter(|name| !COMMON.contains(&name.as_str()))
 }

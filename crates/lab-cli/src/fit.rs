@@ -100,7 +100,7 @@ impl<'a> FitReport<'a> {
 }
 
 /// Returns the knobs before and after, and the error of every figure.
-pub(crate) fn described(fit: &Fit) -> String {
+fn described(fit: &Fit) -> String {
     let title = printable(&format!("{}: {}", fit.drive, fit.title));
     let mut text = format!("{}\n{}\n", paint(style::HEADING, &wrap(&title, "")), wrap(&summary(fit), "  "));
     let to = printable(&fit.experiments.join(", "));

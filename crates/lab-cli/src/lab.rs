@@ -339,7 +339,7 @@ impl<'a> LabReport<'a> {
     }
 }
 
-pub(crate) fn text_of_ended(job: &Job, ended: &Ended) -> String {
+fn text_of_ended(job: &Job, ended: &Ended) -> String {
     let (guest, host) = (ended.guest.as_secs_f64(), ended.host.as_secs_f64());
     let mut text =
         format!("\nlab: {guest:.3} s of the guest's time in {host:.1} s ({:.1} times as fast)", guest / host);

@@ -171,7 +171,7 @@ pub(crate) struct Serve<'a> {
 }
 
 /// Returns the non-empty classes of a histogram, in ascending order.
-pub(crate) fn classes(latency: &Latency) -> Vec<Class> {
+fn classes(latency: &Latency) -> Vec<Class> {
     let mut below = 0;
     let bounds = BOUNDS.map(|bound| Some(Nanos::new(bound))).into_iter().chain([None]);
     let class = |bound: Option<Nanos>| {

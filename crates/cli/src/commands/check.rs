@@ -28,9 +28,9 @@ use crate::config::Config;
 use crate::exit::{Exit, UsageError};
 use crate::measured::Pricing;
 use crate::target::{Assumed, ReadTarget, TargetSpec};
-use crate::view::json::check::Summary;
 use crate::view::{report, text};
 use crate::{exit, output, target};
+use straddle_audit::form::check::Summary;
 
 /// Examples for `check --help`.
 const CHECK_EXAMPLES: &str = "\

@@ -204,7 +204,7 @@ fn watch(
 }
 
 /// The options with which `apply` opens the source as `realign` did, each after a space.
-pub(super) fn how_opened(format: Option<Format>, allowed: &[PathBuf]) -> String {
+fn how_opened(format: Option<Format>, allowed: &[PathBuf]) -> String {
     let format = format.map(|format| format!(" --from-format {}", format.name()));
     let allowed = allowed.iter().map(|file| format!(" --allow-backing {}", quote_path(file)));
     format.into_iter().chain(allowed).collect()

@@ -8,10 +8,10 @@ use straddle_drive::Profile;
 
 use crate::exit::{Exit, UsageError};
 use crate::target::{Drive, drives};
-use crate::view::json::drive::DrivesReport;
 use crate::view::json::{Document, SchemaOf};
 use crate::view::{svg, text};
 use crate::{output, output_file};
+use straddle_drive::form::DrivesReport;
 
 /// Examples for `drive --help`.
 const EXAMPLES: &str = "\

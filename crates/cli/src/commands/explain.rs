@@ -376,12 +376,12 @@ fn headed<'a>(title: &str, paragraphs: impl Iterator<Item = &'a String>) -> Stri
     text
 }
 
-pub(crate) fn question_text(question: &Question) -> String {
+fn question_text(question: &Question) -> String {
     headed(&question.title, question.about.iter())
 }
 
 /// Returns the explanation in full: first what the numbers of the message come to.
-pub(crate) fn topic_text(explained: &Explained) -> String {
+fn topic_text(explained: &Explained) -> String {
     let heading = |text: &str| paint(style::HEADING, text);
     let topic = explained.topic;
     let mut text = headed(&topic.title, explained.numbers.iter().chain(explained.about()));

@@ -102,7 +102,7 @@ fn page(name: &str, mut command: Command) -> Result<Vec<u8>> {
 ///
 /// A line that ends with a colon starts a section if an empty line is before it and indented ones follow; `Exit status:` may also be
 /// followed by its text. Indented lines keep their breaks, all others are filled.
-pub(super) fn sections(help: &str) -> String {
+fn sections(help: &str) -> String {
     let mut roff = String::new();
     let mut lines = help.lines().peekable();
     let (mut is_open, mut is_verbatim, mut is_first) = (false, false, true);
@@ -148,7 +148,7 @@ pub(super) fn sections(help: &str) -> String {
 }
 
 /// Returns a synopsis with the values of the options in it.
-pub(super) fn with_values(synopsis: &str, command: &Command) -> String {
+fn with_values(synopsis: &str, command: &Command) -> String {
     let mut text = synopsis.to_owned();
     for option in command.get_arguments().filter(|option| !option.is_positional()) {
         let (Some(long), Some(values)) = (option.get_long(), values(option)) else { continue };

@@ -288,7 +288,7 @@ fn all_peers(target: &Target, plan: &Plan) -> Vec<(u32, Vec<Peer>)> {
         .collect()
 }
 
-pub(super) const LARGEST_PLAN: u64 = 16 << 20;
+const LARGEST_PLAN: u64 = 16 << 20;
 
 /// A plan that was saved.
 pub(super) enum Saved {

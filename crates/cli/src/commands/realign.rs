@@ -364,31 +364,22 @@ fn carry(run: Run<'_>, name: &str, path: &Path, moves: &MoveArguments, is_back: 
     let ended = ended.or_else(|error| explained(error, name, (&resume, is_back), moves))?;
     let shown = output::printable(name);
     let mut out = output::stdout();
-    let is_whole = match &ended {
-        Outcome::Complete(bad) => bad.is_empty(),
-        Outcome::Paused => true,
+    let Outcome::Complete(bad) = ended else {
+        writeln!(out, "{shown}: interrupted at a safe point: the move is unfinished")?;
+        for (what, command) in ways(&resume, is_back) {
+            writeln!(out, "  {what}: {command}")?;
+        }
+        out.flush()?;
+        return Ok(Exit::INTERRUPTED);
     };
+    let said = match is_back {
+        true => "the old layout and its contents are restored".to_owned(),
+        false => format!("{} moved, the new table is written and read back", ByteCount::new(moved)),
+    };
+    let printed = writeln!(out, "{shown}: {said}").and_then(|()| out.flush());
     // That it is over is known even if nothing can be printed.
-    let unsaid = |said: &str| format!("{shown}: {said}, but that cannot be written to standard output");
-    match ended {
-        Outcome::Paused => {
-            writeln!(out, "{shown}: interrupted at a safe point: the move is unfinished")?;
-            for (what, command) in ways(&resume, is_back) {
-                writeln!(out, "  {what}: {command}")?;
-            }
-            out.flush()?;
-            return Ok(Exit::INTERRUPTED);
-        }
-        Outcome::Complete(_) if is_back => {
-            let said = "the old layout and its contents are restored";
-            writeln!(out, "{shown}: {said}").and_then(|()| out.flush()).with_context(|| unsaid(said))?;
-        }
-        Outcome::Complete(_) => {
-            let said = format!("{} moved, the new table is written and read back", ByteCount::new(moved));
-            writeln!(out, "{shown}: {said}").and_then(|()| out.flush()).with_context(|| unsaid(&said))?;
-        }
-    }
-    Ok(if is_whole { Exit::Success } else { Exit::Findings })
+    printed.with_context(|| format!("{shown}: {said}, but that cannot be written to standard output"))?;
+    Ok(if bad.is_empty() { Exit::Success } else { Exit::Findings })
 }
 
 /// What an interrupted run can be followed by. A rollback cannot be turned round.

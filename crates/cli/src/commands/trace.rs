@@ -22,11 +22,11 @@ use crate::exit::{Exit, UsageError};
 use crate::output::{plural, printable};
 use crate::output_file::OutputFile;
 use crate::target::local_targets;
-use crate::view::json::trace::{Counted, TraceFile, TraceReport};
 use crate::view::json::{Document, SchemaOf};
 use crate::view::report::quoted;
 use crate::view::{html, svg, text};
 use crate::{exit, input, output, output_file};
+use straddle_trace::form::{Counted, TraceFile, TraceReport};
 
 /// Examples for `trace --help`.
 const EXAMPLES: &str = "\
@@ -352,7 +352,7 @@ const TRACE: &str = "volume,operation,unit_bytes,requests,bytes,misaligned_reque
                      best_partial_units,best_touched_units,merged_written_units,merged_partial_units";
 
 /// Returns a line for each volume, operation and size of a unit.
-pub(crate) fn as_csv(counted: &Counted<'_>) -> String {
+fn as_csv(counted: &Counted<'_>) -> String {
     let mut text = format!("{TRACE}\n");
     for (name, volume) in counted.account.volumes() {
         let operations = [("read", &volume.reads), ("write", &volume.writes), ("discard", &volume.discards)];

@@ -14,8 +14,8 @@ use straddle_audit::{Risk, Severity};
 
 use crate::fleet::Skipped;
 use crate::input::below;
-use crate::view::json::Status;
-use crate::view::json::check::SCHEMA;
+use straddle_audit::Status;
+use straddle_audit::form::check::SCHEMA;
 
 /// The bytes that an audit may have: those of 30,000 disks.
 const MAX_AUDIT: u64 = 64 << 20;

@@ -11,11 +11,11 @@ use crate::commands::report::fleet_sentences;
 use crate::fleet::{Detail, Digest, Fix, Tally};
 use crate::output::plural;
 use crate::view::chart::svg::Chart;
-use crate::view::json::trace::Counted;
 use crate::view::svg::amplification;
 use crate::view::text::trace::{headline, ratio, sentences};
 use crate::view::text::{number, percent};
 use crate::view::{escaped, made};
+use straddle_trace::form::Counted;
 
 const STYLE: &str = include_str!("html/style.css");
 

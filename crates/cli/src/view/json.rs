@@ -7,13 +7,8 @@ use clap::ValueEnum;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema};
 use serde::Serialize;
-pub(crate) use straddle_audit::Status;
-pub(crate) use straddle_audit::form::check::TargetReport;
-pub(crate) use straddle_audit::form::{check, finding, table};
-pub(crate) use straddle_drive::form as drive;
 use straddle_repair::Plan;
 use straddle_repair::copy::Copy;
-pub(crate) use straddle_trace::form as trace;
 
 use crate::commands::efficiency::EfficiencyReport;
 use crate::commands::explain::{ExplainReport, RmwReport};
@@ -24,9 +19,9 @@ use crate::commands::trace::record::RecordReport;
 use crate::fleet::Digest;
 use crate::output;
 use crate::view::json::bench::BenchReport;
-use crate::view::json::check::Report;
-use crate::view::json::drive::DrivesReport;
-use crate::view::json::trace::TraceReport;
+use straddle_audit::form::check::{self, Report};
+use straddle_drive::form::DrivesReport;
+use straddle_trace::form::TraceReport;
 
 impl SchemaOf {
     /// Returns the version of its schema. It is incremented when the meaning of a field changes or a field is removed, not

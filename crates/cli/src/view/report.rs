@@ -14,12 +14,13 @@ use crate::commands::check::{CheckArguments, OutputFormat};
 use crate::exit::{Exit, UsageError};
 use crate::output::{json_escaped, printable, style};
 use crate::view;
-use crate::view::json::check::Summary;
-use crate::view::json::finding::{FindingReport, IgnoredReport};
-use crate::view::json::table::PartitionReport;
-use crate::view::json::{Status, TargetReport, check};
 use crate::view::report::formats::{Github, Junit, Prometheus, Sarif};
 use crate::view::text::{headed, plain_table, right};
+use straddle_audit::Status;
+use straddle_audit::form::check::Summary;
+use straddle_audit::form::check::{self, TargetReport};
+use straddle_audit::form::finding::{FindingReport, IgnoredReport};
+use straddle_audit::form::table::PartitionReport;
 
 /// The columns asked for.
 pub(crate) struct Columns<'a>(pub(crate) &'a [String]);
@@ -204,7 +205,7 @@ const HEADER: &str = "target,status,code,severity,partition,layer,offset_bytes,b
                       message,fix,risk,caution,commands,ignored";
 const COLUMNS: usize = 16;
 
-pub(super) fn csv_columns() -> impl Iterator<Item = &'static str> {
+fn csv_columns() -> impl Iterator<Item = &'static str> {
     HEADER.split(',')
 }
 
@@ -243,13 +244,8 @@ impl Report for Csv {
         rows.extend(target.ignored.iter().map(|ignored| cells(&ignored.finding, Some(ignored))));
         if rows.is_empty() {
             let why = target.error.as_ref().or(target.reason.as_ref()).cloned().unwrap_or_default();
-            let mut cells = vec![String::new(); COLUMNS];
-            let filled = [(0, target.target.clone()), (1, status), (10, why)];
-            for (column, text) in filled {
-                if let Some(cell) = cells.get_mut(column) {
-                    *cell = text;
-                }
-            }
+            let mut cells = [const { String::new() }; COLUMNS];
+            (cells[0], cells[1], cells[10]) = (target.target.clone(), status, why);
             rows.push(self.row(&cells));
         }
         rows.concat()

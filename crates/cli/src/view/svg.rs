@@ -9,11 +9,11 @@ use straddle_units::ByteCount;
 
 use crate::view::chart::svg::{Bar, Chart, Curve, Group, Panel, Remark, draw};
 use crate::view::json::bench::Bench;
-use crate::view::json::drive::{ZoneReport, zones};
-use crate::view::json::trace::Counted;
 use crate::view::text::bench::{headline as bench_headline, ratio};
 use crate::view::text::drive::floor;
 use crate::view::text::trace::{LARGE, headline, per_request, ratio as share};
+use straddle_drive::form::{ZoneReport, zones};
+use straddle_trace::form::Counted;
 
 /// Steps of the seek curve. They lie closer together near the start, where the curve bends.
 const SEEK_POINTS: u32 = 400;

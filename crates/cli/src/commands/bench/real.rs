@@ -36,7 +36,7 @@ const RUNTIME: f64 = 60.0;
 /// Default precision of a ratio, in percent.
 const PRECISION: f64 = 5.0;
 /// Default number of bytes used.
-pub(super) const AREA: u64 = 256 << 20;
+const AREA: u64 = 256 << 20;
 /// Exit status after Ctrl-C, as in a shell.
 const INTERRUPTED: Exit = Exit::INTERRUPTED;
 
@@ -151,7 +151,7 @@ pub(crate) fn warn_of_journals(scope: Scope, journals: &Path, target: &Path) {
 }
 
 /// Returns the command that restores from the journals in `named`, or in the default folder.
-pub(super) fn restore_command(named: Option<&Path>) -> String {
+fn restore_command(named: Option<&Path>) -> String {
     let folder = named.map_or_else(String::new, |folder| format!(" --journals {}", quote_path(folder)));
     format!("straddle bench --restore{folder}")
 }

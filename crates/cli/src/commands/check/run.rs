@@ -20,9 +20,10 @@ use crate::config::Config;
 use crate::exit::{Exit, UsageError};
 use crate::input::below;
 use crate::target::{Assumed, ReadTarget, TargetSpec};
-use crate::view::json::{Status, TargetReport};
 use crate::view::{report, text};
 use crate::{output, target};
+use straddle_audit::Status;
+use straddle_audit::form::check::TargetReport;
 
 /// What is printed for a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

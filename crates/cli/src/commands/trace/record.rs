@@ -182,7 +182,7 @@ pub(crate) fn asked(asked: &Asked) -> String {
 }
 
 /// Returns a summary of a recording in `to`.
-pub(crate) fn text_of_ended(subject: &Subject, counted: &Asked, ended: &Ended, to: &Path) -> String {
+fn text_of_ended(subject: &Subject, counted: &Asked, ended: &Ended, to: &Path) -> String {
     let disk = subject.described.device.as_deref().unwrap_or_default();
     let why = match ended.why {
         Why::Time => "",

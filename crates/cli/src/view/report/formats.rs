@@ -11,9 +11,10 @@ use straddle_units::ByteOffset;
 use crate::exit::Exit;
 use crate::output::{json_escaped, printable};
 use crate::view::escaped;
-use crate::view::json::finding::{FindingReport, IgnoredReport};
-use crate::view::json::{Status, TargetReport};
 use crate::view::report::{Report, fix_lines, place, unjudged};
+use straddle_audit::Status;
+use straddle_audit::form::check::TargetReport;
+use straddle_audit::form::finding::{FindingReport, IgnoredReport};
 
 /// Bytes that a URI holds as they are (RFC 3986, section 2.3), and the separator of its segments.
 const PLAIN: &[u8] = b"-._~/";

@@ -471,7 +471,7 @@ fn alike(sweep: &Sweep) -> String {
 }
 
 /// Whether the arms were run in turns.
-pub(super) fn in_turns(sweep: &Sweep) -> bool {
+fn in_turns(sweep: &Sweep) -> bool {
     sweep.arms().iter().any(|arm| !arm.turns.is_empty())
 }
 

@@ -15,13 +15,12 @@ use straddle_layout::{Problem, Role, Stack, TableKind};
 use straddle_units::{BlockSize, ByteCount};
 use textwrap::core::display_width;
 
-use crate::output;
-use crate::output::{paint, plural, printable, style};
-use crate::view::json::Status;
-use crate::view::json::check::Summary;
+use crate::output::{self, paint, plural, printable, style};
 use crate::view::text::finding::{Listed, about, consequence, group_text, place};
 use crate::view::text::tree::partitions;
 use crate::view::text::{tree, wrap, wrap_after};
+use straddle_audit::Status;
+use straddle_audit::form::check::Summary;
 
 /// Returns a target's findings, one per line: `vm.img: error S001 partition 1: starts at …`
 pub(crate) fn lines(audited: &Examined) -> String {
@@ -89,7 +88,6 @@ fn status(audited: &Examined) -> Status {
 fn findings(audited: &Examined, verbose: bool) -> String {
     let mut listed: Vec<Listed<'_>> = audited.reported().collect();
     listed.sort_by_key(|(finding, _)| rank(finding));
-    let all = listed.len();
     let first = listed.first().map(|(finding, _)| *finding);
     if !verbose {
         listed.retain(|(finding, _)| !is_note(finding));
@@ -102,11 +100,9 @@ fn findings(audited: &Examined, verbose: bool) -> String {
         text += &group_text(audited, &group, verbose);
         listed = rest;
     }
-    let notes = all - audited.reported().filter(|(finding, _)| !is_note(finding)).count();
-    let hidden = if verbose || notes == 0 {
-        String::new()
-    } else {
-        format!("{} not shown (-v).  ", plural(notes, "note"))
+    let hidden = match notes(audited) {
+        notes @ 1.. if !verbose => format!("{} not shown (-v).  ", plural(notes, "note")),
+        _ => String::new(),
     };
     if let Some(worst) = first {
         let _ = writeln!(
@@ -130,6 +126,11 @@ fn is_note(finding: &Finding) -> bool {
     // Whether pages are written atomically was asked for.
     let is_advice = finding.severity == Severity::Advice && finding.rule.code != Code::S067;
     is_advice || finding.follows.iter().any(|cause| cause.target.is_none())
+}
+
+/// The number of findings that are only counted.
+fn notes(audited: &Examined) -> usize {
+    audited.reported().filter(|(finding, _)| is_note(finding)).count()
 }
 
 /// Returns the verdict in a sentence: what is wrong, and where.
@@ -161,9 +162,8 @@ fn verdict(audited: &Examined, verbose: bool) -> String {
         }
         Status::Warning | Status::Error => worst(audited),
     };
-    let notes = audited.reported().filter(|(finding, _)| is_note(finding)).count() + audited.remarks().len();
-    let notes = match (status, notes) {
-        (Status::Ok | Status::Blank | Status::Advice, 1..) if !verbose => {
+    let notes = match (status, notes(audited) + audited.remarks().len()) {
+        (Status::Ok | Status::Blank | Status::Advice, notes @ 1..) if !verbose => {
             format!(" ({}: -v)", plural(notes, "note"))
         }
         _ => String::new(),
@@ -501,7 +501,7 @@ fn claims<T: Copy + PartialEq>(figure: &Figure<T>, value: impl Fn(T) -> String) 
 }
 
 /// Returns every known figure on a line of its own, with all its sources.
-pub(super) fn every_figure(topology: &Topology) -> String {
+fn every_figure(topology: &Topology) -> String {
     let mut text = String::new();
     let mut line = |name: &str, value: String, claims: Vec<String>| {
         let _ = writeln!(text, "    {name:18} {value}");

@@ -10,8 +10,8 @@ use straddle_units::ByteCount;
 use crate::output;
 use crate::output::{paint, printable, style};
 use crate::view::chart::Plot;
-use crate::view::json::drive::{ZoneReport, kind, zones};
 use crate::view::text::{plain_table, trimmed, wrap, wrap_to};
+use straddle_drive::form::{ZoneReport, kind, zones};
 
 /// Rows of a curve on the terminal.
 const PLOT_HEIGHT: usize = 8;

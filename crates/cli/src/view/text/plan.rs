@@ -38,7 +38,7 @@ pub(crate) fn plan(planned: &Planned, saved: Option<&Path>, explain: bool) -> St
 }
 
 /// What comes before a command that needs the plan in a file.
-pub(super) const SAVE_FIRST: &str = " keep the plan with --save FILE, then";
+const SAVE_FIRST: &str = " keep the plan with --save FILE, then";
 
 /// Returns the first line of a plan: `disk.img: plan: …; nothing is written yet`.
 pub(super) fn headline(name: &str, what: &str) -> String {
@@ -99,7 +99,7 @@ fn describe(considered: &Considered) -> String {
 }
 
 /// Draws the disk before and after, to scale.
-pub(super) fn pictures(plan: &Plan) -> String {
+fn pictures(plan: &Plan) -> String {
     let spans = |entries: &[Entry]| {
         let drawn = entries.iter().filter(|entry| entry.slot != Slot::Extended);
         drawn.filter_map(|entry| Some((entry.number, plan.span(entry)?))).collect::<Vec<_>>()

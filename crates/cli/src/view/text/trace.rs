@@ -7,8 +7,8 @@ use straddle_units::ByteCount;
 
 use crate::output::{paint, plural, printable, style};
 use crate::view::chart::{bar, height};
-use crate::view::json::trace::Counted;
 use crate::view::text::{headed, plain_table, right, wrap};
+use straddle_trace::form::Counted;
 
 /// The most volumes listed by name.
 const LISTED: usize = 20;
