@@ -15,7 +15,7 @@ mod runs;
 pub mod table;
 mod usage;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use straddle_units::{BlockSize, ByteCount, ByteOffset};
 
@@ -103,16 +103,6 @@ impl LiveDevice {
     pub fn lower(&self, name: &str) -> Option<&Lower> {
         self.below.iter().find(|lower| lower.device == name)
     }
-}
-
-/// Returns what stands on the disk or partition `name`, on this machine or in the captured tree `sysroot`,
-/// and what could not be examined. The device is `None` when there is no such device. To query several
-/// devices, read a [`Machine`] once.
-pub fn live_layers(sysroot: Option<&Path>, name: &str) -> (Option<LiveDevice>, Vec<String>) {
-    let machine = Machine::read(sysroot);
-    let (device, mut remarks) = machine.layers(name);
-    remarks.extend(machine.remarks().iter().cloned());
-    (device, remarks)
 }
 
 #[cfg(test)]

@@ -24,6 +24,3 @@ pub use session::Durable;
 pub use steps::probe;
 pub use survey::Survey;
 pub use sustained::Sustained;
-
-/// The most bytes that a probe prepares, that is reads before it writes there.
-pub const MOST_PREPARED: u64 = session::WINDOW * session::SLOT;

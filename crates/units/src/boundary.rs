@@ -119,11 +119,6 @@ impl Boundary {
         self.size.get() / self.size().common_divisor(step).get()
     }
 
-    /// Whether every boundary of this family is also a boundary of `finer`.
-    pub fn implies(self, finer: Self) -> bool {
-        self.size.get().is_multiple_of(finer.size.get()) && self.phase % finer.size.get() == finer.phase
-    }
-
     /// The boundaries that both families share, spaced by the least common multiple of the two sizes. `None`
     /// if there are none because the phases contradict each other, or if the spacing exceeds 64 bits.
     pub fn meet(self, other: Self) -> Option<Self> {

@@ -18,7 +18,9 @@ impl Tree {
     }
 
     fn layers(&self, name: &str) -> (LiveDevice, Vec<String>) {
-        let (device, remarks) = live_layers(Some(&self.0), name);
+        let machine = Machine::read(Some(&self.0));
+        let (device, mut remarks) = machine.layers(name);
+        remarks.extend(machine.remarks().iter().cloned());
         (device.unwrap(), remarks)
     }
 }

@@ -2,7 +2,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
-use straddle_device::live::live_layers;
+use straddle_device::live::Machine;
 
 use super::*;
 use crate::model::content::FsKind;
@@ -24,7 +24,7 @@ impl Tree {
     }
 
     fn layers(&self, name: &str, start: u64) -> Layer {
-        let device = live_layers(Some(&self.0 as &Path), name).0.unwrap();
+        let device = Machine::read(Some(&self.0 as &Path)).layers(name).0.unwrap();
         layers(&device, ByteOffset::new(start)).unwrap()
     }
 }

@@ -16,7 +16,7 @@ use crate::bench::target::{Modelled, Target, TargetError, complete};
 /// - send those bytes with each write, and fail a write outside of them with [`TargetError::Failed`];
 /// - send writes, FUA writes and flushes to the drive as such, and report times that do not include its own
 ///   work: copying is done before the submission;
-/// - keep no more than it is asked to: a probe prepares at most `straddle_measure::probe::MOST_PREPARED` bytes.
+/// - keep no more than it is asked to: a probe prepares 8192 slots of two of its largest units at most.
 ///
 /// Preparing affects what is measured: the drive's read cache then holds what is about to be written. The
 /// probe reads elsewhere afterwards, so implementations do not need to.
