@@ -4,7 +4,8 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use clap::builder::{PossibleValue, PossibleValuesParser, StringValueParser, TypedValueParser};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::error::ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use straddle_device::Assume;
 use straddle_units::{BlockSize, ByteCount, KERNEL_SECTOR, Lba, parse_size};
@@ -72,7 +73,7 @@ fn template() -> String {
 #[derive(Debug, Parser)]
 #[command(name = "straddle", version = env!("STRADDLE_VERSION"), arg_required_else_help = true)]
 #[command(after_help = format!("{EXAMPLES}\n\n{}", exit::help(STATUSES)))]
-#[command(help_template = template(), max_term_width = 80, disable_help_subcommand = true)]
+#[command(max_term_width = 80, disable_help_subcommand = true)]
 pub struct Arguments {
     /// The command to run.
     #[command(subcommand)]
@@ -82,6 +83,20 @@ pub struct Arguments {
     #[arg(long, global = true, value_enum, default_value_t = Colour::Auto, value_name = "WHEN",
         hide_possible_values = true)]
     pub(crate) color: Colour,
+}
+
+impl Arguments {
+    /// Parses the words of a command line, as [`as_options`] returns them.
+    pub(crate) fn parse_words(words: &[OsString]) -> Result<Self, clap::Error> {
+        match Self::try_parse_from(words) {
+            // Describing all commands takes time, which only their list needs.
+            Err(error) if matches!(error.kind(), DisplayHelp | DisplayHelpOnMissingArgumentOrSubcommand) => {
+                let command = Self::command().help_template(template());
+                Err(command.try_get_matches_from(words).err().unwrap_or(error))
+            }
+            parsed => parsed,
+        }
+    }
 }
 
 /// Returns the words of a command line, with `help COMMAND` as `COMMAND --help`, and `bench TARGET` as

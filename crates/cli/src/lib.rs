@@ -41,8 +41,6 @@ pub mod view;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use clap::Parser;
-
 use crate::args::{Arguments, Command, as_options};
 use crate::commands::{
     apply, bench, check, drive, efficiency, explain, generate, lab, plan, probe, realign, report, sim, trace,
@@ -55,7 +53,7 @@ pub fn start(run: fn(&Arguments) -> anyhow::Result<Exit>, errors: Errors) -> Exi
     // Writing past a limit on file sizes (ulimit -f) is an error, EFBIG. The signal would end a run between
     // two writes.
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
-    let ran = Arguments::try_parse_from(as_options(std::env::args_os()))
+    let ran = Arguments::parse_words(&as_options(std::env::args_os()))
         .map_or_else(exit::of_command_line, |arguments| run(&arguments));
     let exit = ran.unwrap_or_else(|error| exit::of_error(&error, errors));
     ExitCode::from(exit.code())
