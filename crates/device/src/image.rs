@@ -165,8 +165,9 @@ impl fmt::Display for Format {
     }
 }
 
-/// How many bytes at the start of a file are read to detect its format.
+/// How many bytes at the start and at the end of a file are read to detect its format.
 const HEAD: usize = 4096;
+const TAIL: usize = 512;
 
 impl Format {
     /// Returns the format that QEMU calls `name`.
@@ -189,20 +190,25 @@ impl Format {
         }
     }
 
-    /// Returns the format of `medium`, or the unsupported form in which it may hold a disk. Needs a few short
-    /// reads. An unreadable medium counts as raw; reading its bytes later returns the error.
+    /// Returns the format of `medium`, or the unsupported form in which it may hold a disk. Needs two short reads. An
+    /// unreadable medium counts as raw; reading its bytes later returns the error.
     pub fn detect(medium: &dyn Medium) -> Result<Self, &'static Foreign> {
-        let mut head = [0; HEAD];
-        let have = usize::try_from(medium.len().get()).unwrap_or(HEAD).min(HEAD);
-        if medium.read_at(ByteOffset::ZERO, &mut head[..have]).is_err() {
+        let (mut head, mut tail) = ([0; HEAD], [0; TAIL]);
+        let len = medium.len().get();
+        let [head, tail] = [&mut head[..], &mut tail[..]].map(|part| {
+            let have = usize::try_from(len).unwrap_or(usize::MAX).min(part.len());
+            &mut part[..have]
+        });
+        if medium.read_at(ByteOffset::ZERO, head).is_err() {
             return Ok(Self::Raw);
         }
-        let head = &head[..have];
-        if let Some(foreign) = foreign::detect(head, medium) {
+        let at = ByteOffset::new(len - tail.len() as u64);
+        let tail = medium.read_at(at, tail).map_or(&[][..], |()| tail);
+        if let Some(foreign) = foreign::detect(head, tail, medium) {
             return Err(foreign);
         }
         let shown = Self::ALL.iter().copied().find(|format| format.shows(head));
-        Ok(shown.unwrap_or_else(|| if vhd::has_footer(medium) { Self::Vhd } else { Self::Raw }))
+        Ok(shown.unwrap_or_else(|| if vhd::has_footer(tail, len) { Self::Vhd } else { Self::Raw }))
     }
 
     /// Returns what the file at `path` is, unless its bytes are those of a disk: "a VHD image", "a gzip

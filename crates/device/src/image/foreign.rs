@@ -84,7 +84,7 @@ enum Magic {
     /// The first bytes at the start, the second ones at this offset.
     Both(&'static [u8], usize, &'static [u8]),
     /// These bytes at this distance from the end.
-    BeforeEnd(u64, &'static [u8; 4]),
+    BeforeEnd(usize, &'static [u8]),
     /// These bytes in the frame that follows a skippable frame (RFC 8878, 3.1.2; lz4
     /// `doc/lz4_Frame_format.md`).
     Skippable(&'static [u8]),
@@ -166,16 +166,14 @@ pub const FORMS: &[Foreign] = &[
     form("an AFF image", Magic::At(0, b"AFF10\r\n\0"), "affconvert -r FILE"),
 ];
 
-/// Returns the form of the file `medium`, by its first bytes `head` or by its end.
-pub(super) fn detect(head: &[u8], medium: &dyn Medium) -> Option<&'static Foreign> {
+/// Returns the form of the file `medium`, by its first bytes `head` or its last ones `tail`.
+pub(super) fn detect(head: &[u8], tail: &[u8], medium: &dyn Medium) -> Option<&'static Foreign> {
     let has = |at: usize, magic: &[u8]| head.get(at..).is_some_and(|rest| rest.starts_with(magic));
     FORMS.iter().find(|form| match form.magic {
         Magic::At(at, magic) => has(at, magic),
         Magic::Both(first, at, second) => has(0, first) && has(at, second),
         Magic::BeforeEnd(back, magic) => {
-            let mut found = [0; 4];
-            let at = medium.len().get().checked_sub(back).map(ByteOffset::new);
-            at.is_some_and(|at| medium.read_at(at, &mut found).is_ok()) && found == *magic
+            tail.len().checked_sub(back).is_some_and(|at| tail[at..].starts_with(magic))
         }
         Magic::Skippable(magic) => is_behind_skippable(head, medium, magic),
         Magic::Lzma => is_lzma(head),
@@ -229,7 +227,7 @@ mod tests {
                 put(0, first);
                 put(*at, second);
             }
-            Magic::BeforeEnd(back, magic) => put(len - usize::try_from(*back).unwrap(), *magic),
+            Magic::BeforeEnd(back, magic) => put(len - back, magic),
             Magic::Skippable(magic) => {
                 put(0, b"\x50\x2a\x4d\x18\x04\0\0\0");
                 put(12, magic);

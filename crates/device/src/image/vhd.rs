@@ -1,13 +1,10 @@
 //! Microsoft's Virtual Hard Disk ("Virtual Hard Disk Image Format Specification" 1.0; all numbers are
 //! big-endian).
 
-use straddle_units::ByteOffset;
-
 use super::bits::{Bitmap, Order};
 use super::fields::{array, be32, be64, from_windows, utf16, utf16_le};
 use super::host::Host;
 use super::{Access, Below, Format, ImageError, Map, Parts, StoredAt, StoredRun};
-use crate::medium::Medium;
 
 /// The footer's length. Files of Virtual PC before 2004 lack its last byte.
 const FOOTER: usize = 512;
@@ -44,18 +41,15 @@ const MAX_BLOCK: u64 = 256 << 20;
 /// The maximum length of a parent's path, in bytes.
 const MAX_PATH: u32 = 4096;
 
-/// Whether `medium` ends with a footer, intact or damaged, which is the only sign of a fixed disk. Needs one
-/// short read, or none where the file's size rules a footer out.
-pub(super) fn has_footer(medium: &dyn Medium) -> bool {
-    let len = medium.len().get();
-    let tail = match len % SECTOR {
-        0 => 512,
-        511 => 511,
+/// Whether a file of `len` bytes, whose last ones are `tail`, ends with a footer, intact or damaged, which is the only
+/// sign of a fixed disk.
+pub(super) fn has_footer(tail: &[u8], len: u64) -> bool {
+    let footer = match len % SECTOR {
+        0 => tail,
+        511 => tail.get(1..).unwrap_or_default(),
         _ => return false,
     };
-    let mut magic = [0; 8];
-    let start = len.checked_sub(tail).filter(|start| *start > 0).map(ByteOffset::new);
-    start.is_some_and(|start| medium.read_at(start, &mut magic).is_ok()) && magic == *MAGIC
+    len > SECTOR && footer.starts_with(MAGIC)
 }
 
 fn is_footer(raw: &[u8; FOOTER]) -> bool {

@@ -11,7 +11,7 @@ use super::{OpenError, Options, Target, Through, describe, open_for_reading};
 use crate::address::Address;
 use crate::claim::FileId;
 use crate::image::{
-    self, Access, Allowed, Foreign, Format, ImageError, Limits, Opened, SectorSizes, UnpackError, raw_name,
+    self, Access, Allowed, Foreign, Format, Limits, Opened, Packing, SectorSizes, UnpackError, raw_name,
 };
 use crate::medium::{FileMedium, Medium};
 use crate::topology::{Figure, Source, Topology};
@@ -31,13 +31,15 @@ pub(super) fn open_image(path: &Path, options: &Options) -> Result<Target, OpenE
 
     let mut medium: Box<dyn Medium> = Box::new(FileMedium::new(file, size));
     let mut through = None;
-    if options.format.is_none()
-        && let Some(limits) = options.read_through
-        && let Some((way, unpacked)) = read_through(path, medium.as_ref(), limits)?
+    let mut format = format_of(medium.as_ref(), options);
+    if let (Err(foreign), Some(limits)) = (format, options.read_through)
+        && let Some(packing) = foreign.packing
     {
+        let (way, unpacked) = read_through(path, foreign, packing, limits)?;
         if unpacked.is_empty() {
             return Err(OpenError::Empty);
         }
+        format = format_of(unpacked.as_ref(), options);
         through = Some(way);
         medium = unpacked;
     }
@@ -52,7 +54,7 @@ pub(super) fn open_image(path: &Path, options: &Options) -> Result<Target, OpenE
         let within = through.as_ref().map(|through| through.packing.a_file());
         OpenError::NotRead { what: foreign.what, packing: foreign.packing, within, command }
     };
-    let mut target = opened(medium, path, options, not_read)?;
+    let mut target = opened(medium, format.map_err(not_read)?, path, options)?;
     (target.through, target.id) = (through, Some(FileId::of(&metadata)));
     Ok(target)
 }
@@ -71,8 +73,8 @@ pub fn open_object(
         return Err(OpenError::Empty);
     }
     let fetch = address.fetch_command();
-    if options.format.is_none()
-        && let Err(foreign) = Format::detect(medium.as_ref())
+    let format = format_of(medium.as_ref(), options);
+    if let Err(foreign) = format
         && foreign.packing.is_some()
     {
         return Err(OpenError::Whole { what: foreign.what, command: fetch });
@@ -82,31 +84,28 @@ pub fn open_object(
         let command = fetch.zip(foreign.command(&name)).map(|(fetch, line)| format!("{fetch} && {line}"));
         OpenError::NotRead { what: foreign.what, packing: foreign.packing, within: None, command }
     };
-    let mut target = opened(medium, Path::new(&name), options, not_read)?;
+    let mut target = opened(medium, format.map_err(not_read)?, Path::new(&name), options)?;
     target.address = Some(address);
     options.declare(&mut target.topology);
     Ok(target)
 }
 
+/// The format that is stated, or else detected.
+fn format_of(medium: &dyn Medium, options: &Options) -> Result<Format, &'static Foreign> {
+    options.format.map_or_else(|| Format::detect(medium), Ok)
+}
+
 /// Makes a target of an image. Relative names in it start from the folder of `path`.
 fn opened(
     medium: Box<dyn Medium>,
+    format: Format,
     path: &Path,
     options: &Options,
-    not_read: impl FnOnce(&Foreign) -> OpenError,
 ) -> Result<Target, OpenError> {
     let allowed =
         Allowed::new(&options.allow_backing).map_err(|(path, source)| OpenError::Allowed { path, source })?;
     let access = Access::new(path, &allowed);
-    let opened = match options.format {
-        Some(format) => image::open_as(format, medium, &access),
-        None => image::open(medium, &access),
-    };
-    let opened = opened.map_err(|error| match error {
-        ImageError::NotRead(foreign) => not_read(foreign),
-        error => OpenError::Image(error),
-    });
-    match opened? {
+    match image::open_as(format, medium, &access).map_err(OpenError::Image)? {
         Opened::Raw(medium) => Ok(Target::image(medium)),
         Opened::Image(image) => {
             if image.len() == ByteCount::ZERO {
@@ -126,10 +125,13 @@ fn opened(
 /// The compressed file, and the bytes in it.
 type Unpacked = (Through, Box<dyn Medium>);
 
-/// Returns the contents of the file at `path`, where `medium` shows that it is compressed.
-fn read_through(path: &Path, medium: &dyn Medium, limits: Limits) -> Result<Option<Unpacked>, OpenError> {
-    let Err(foreign) = Format::detect(medium) else { return Ok(None) };
-    let Some(packing) = foreign.packing else { return Ok(None) };
+/// Returns the contents of the compressed file at `path`.
+fn read_through(
+    path: &Path,
+    foreign: &Foreign,
+    packing: Packing,
+    limits: Limits,
+) -> Result<Unpacked, OpenError> {
     let name = path.display().to_string();
     let command = foreign.command(&name);
     let file = open_for_reading(path).map_err(OpenError::Io)?;
@@ -139,7 +141,7 @@ fn read_through(path: &Path, medium: &dyn Medium, limits: Limits) -> Result<Opti
         OpenError::Unpack { what: foreign.what, source, command: command.clone().filter(|_| helps) }
     })?;
     let through = Through { packing, unpacked: raw_name(&name), command: command.unwrap_or_default() };
-    Ok(Some((through, unpacked)))
+    Ok((through, unpacked))
 }
 
 /// Takes the sector sizes that an image states for its disk.
