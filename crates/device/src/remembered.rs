@@ -1,9 +1,9 @@
-//! A medium of which each small range is read once.
+//! A medium of which each byte is read once.
 //!
-//! Several searches for contents begin at the same places, and each asks for the same few bytes. A range that cannot be
+//! Several searches for contents begin at the same places, and each asks for the same bytes. A range that cannot be
 //! read is not tried again either: a failing disk takes seconds for each try.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::Error;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -25,13 +25,66 @@ pub struct Remembered {
 
 #[derive(Default)]
 struct Reads {
-    ranges: HashMap<(ByteOffset, usize), Kept>,
+    /// By their starts. None is within another.
+    ranges: BTreeMap<u64, Kept>,
+    failed: HashMap<(ByteOffset, usize), (ByteOffset, i32)>,
     bytes: usize,
 }
 
 enum Kept {
+    Zeros(usize),
     Bytes(Box<[u8]>),
-    Failed(ByteOffset, i32),
+}
+
+impl Kept {
+    fn of(bytes: &[u8]) -> Self {
+        const NOTHING: [u8; 512] = [0; 512];
+        // Comparisons of memory, and not a loop over bytes.
+        match bytes.chunks(NOTHING.len()).all(|part| *part == NOTHING[..part.len()]) {
+            true => Self::Zeros(bytes.len()),
+            false => Self::Bytes(bytes.into()),
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::Zeros(len) => *len,
+            Self::Bytes(bytes) => bytes.len(),
+        }
+    }
+}
+
+impl Reads {
+    /// Fills `buf` with what is kept from byte `at` on, if that is all of it.
+    fn fill(&self, mut at: u64, mut buf: &mut [u8]) -> bool {
+        while !buf.is_empty() {
+            let Some((start, kept)) = self.ranges.range(..=at).next_back() else { return false };
+            let into = usize::try_from(at - start).unwrap_or(usize::MAX);
+            let have = kept.len().saturating_sub(into).min(buf.len());
+            if have == 0 {
+                return false;
+            }
+            let (part, rest) = buf.split_at_mut(have);
+            match kept {
+                Kept::Zeros(_) => part.fill(0),
+                Kept::Bytes(bytes) => part.copy_from_slice(&bytes[into..into + have]),
+            }
+            at += have as u64;
+            buf = rest;
+        }
+        true
+    }
+
+    fn keep(&mut self, at: u64, kept: Kept) {
+        let end = at + kept.len() as u64;
+        let is_within = |(start, kept): &(&u64, &Kept)| **start + kept.len() as u64 <= end;
+        while let Some((start, _)) = self.ranges.range(at..end).find(is_within) {
+            let start = *start;
+            self.bytes -= self.ranges.remove(&start).map_or(0, |kept| kept.len());
+        }
+        self.bytes += kept.len();
+        self.ranges.insert(at, kept);
+    }
 }
 
 impl Remembered {
@@ -52,29 +105,24 @@ impl Medium for Remembered {
 
     fn read_at(&self, at: ByteOffset, buf: &mut [u8]) -> Result<(), ReadError> {
         let range = (at, buf.len());
-        match self.reads().ranges.get(&range) {
-            Some(Kept::Bytes(bytes)) => {
-                buf.copy_from_slice(bytes);
-                return Ok(());
-            }
-            Some(Kept::Failed(at, errno)) => {
-                return Err(ReadError::Io { at: *at, source: Error::from_raw_os_error(*errno) });
-            }
-            None => {}
+        let reads = self.reads();
+        if let Some((at, errno)) = reads.failed.get(&range) {
+            return Err(ReadError::Io { at: *at, source: Error::from_raw_os_error(*errno) });
         }
+        if reads.fill(at.get(), buf) {
+            return Ok(());
+        }
+        drop(reads);
         let read = self.medium.read_at(at, buf);
         let mut reads = self.reads();
-        if buf.len() > MAX_RANGE || reads.bytes + buf.len() > MAX_BYTES {
-            return read;
-        }
-        let kept = match &read {
-            Ok(()) => Some(Kept::Bytes((&*buf).into())),
-            Err(ReadError::Io { at, source }) => source.raw_os_error().map(|errno| Kept::Failed(*at, errno)),
-            Err(_) => None,
-        };
-        if let Some(kept) = kept {
-            reads.bytes += buf.len();
-            reads.ranges.insert(range, kept);
+        match &read {
+            Ok(()) if buf.len() <= MAX_RANGE && reads.bytes + buf.len() <= MAX_BYTES => {
+                reads.keep(at.get(), Kept::of(buf));
+            }
+            Err(ReadError::Io { at, source }) => {
+                reads.failed.extend(source.raw_os_error().map(|errno| (range, (*at, errno))));
+            }
+            _ => {}
         }
         read
     }
@@ -91,6 +139,9 @@ mod tests {
 
     use super::*;
 
+    /// A byte that cannot be read.
+    const BAD: u64 = (4 << 20) + 1;
+
     struct Counted(Arc<AtomicU32>);
 
     impl Medium for Counted {
@@ -102,7 +153,7 @@ mod tests {
             self.0.fetch_add(1, Ordering::Relaxed);
             buf.fill(u8::try_from(at.get() >> 20).unwrap());
             match at.get() {
-                1 => Err(ReadError::Io { at, source: Error::from_raw_os_error(5) }),
+                BAD => Err(ReadError::Io { at, source: Error::from_raw_os_error(5) }),
                 _ => Ok(()),
             }
         }
@@ -118,15 +169,30 @@ mod tests {
                 medium.read_at(ByteOffset::new(at), &mut buf).unwrap();
                 assert!(buf.iter().all(|byte| u64::from(*byte) == at >> 20));
             }
-            let failed = medium.read_at(ByteOffset::new(1), &mut [0; 512]).unwrap_err();
+            let failed = medium.read_at(ByteOffset::new(BAD), &mut [0; 512]).unwrap_err();
             assert!(
-                matches!(failed, ReadError::Io { at, source } if at.get() == 1 && source.raw_os_error() == Some(5))
+                matches!(failed, ReadError::Io { at, source } if at.get() == BAD && source.raw_os_error() == Some(5))
             );
         }
         assert_eq!(count.load(Ordering::Relaxed), 4);
         medium.forget();
         medium.read_at(ByteOffset::ZERO, &mut [0; 512]).unwrap();
         assert_eq!(count.load(Ordering::Relaxed), 5);
+    }
+
+    #[test]
+    fn a_part_of_what_was_read_is_not_read_again() {
+        let count = Arc::new(AtomicU32::new(0));
+        let medium = Remembered::new(Box::new(Counted(Arc::clone(&count))));
+        let read = |at: u64, len: usize| {
+            let mut buf = vec![0xFF; len];
+            medium.read_at(ByteOffset::new(at), &mut buf).unwrap();
+            assert!(buf.iter().all(|byte| *byte == 3), "{at}, {len}");
+            count.load(Ordering::Relaxed)
+        };
+        const AT: u64 = 3 << 20;
+        assert_eq!([read(AT, 512), read(AT + 512, 1024), read(AT + 8, 1000), read(AT, 1536)], [1, 2, 2, 2]);
+        assert_eq!([read(AT, 1537), read(AT, 1537), read(AT + 1000, 537)], [3, 3, 3]);
     }
 
     #[test]

@@ -121,22 +121,28 @@ fn marks<'r>(
         let want = usize::try_from(count).unwrap_or(0) * SECTOR;
         place(back).map(|at| reader.read_up_to(at, want, span.end())).unwrap_or_default()
     };
-    let together = TOGETHER.map(|(back, count)| if is_disk { read(back, count) } else { Vec::new() });
-    let sector_of = move |back: u64| {
-        for ((first, count), bytes) in TOGETHER.iter().zip(&together) {
-            let into = first.checked_sub(back).filter(|into| into < count);
-            let from = into.and_then(|into| usize::try_from(into).ok()).map(|into| into * SECTOR);
-            if let Some(sector) = from.and_then(|from| bytes.get(from..from + SECTOR)) {
-                return sector.to_vec();
+    let together = TOGETHER.map(|(back, count)| match is_disk && is_asked(back) {
+        true => read(back, count),
+        false => Vec::new(),
+    });
+    let shows = move |mark: &Mark| {
+        let read_before = TOGETHER.iter().zip(&together).find_map(|((first, count), bytes)| {
+            let into = first.checked_sub(mark.back).filter(|into| into < count)?;
+            let from = usize::try_from(into).ok()? * SECTOR;
+            bytes.get(from..from + SECTOR)
+        });
+        match read_before {
+            Some(sector) => (mark.confirm)(sector),
+            None => {
+                let sector = read(mark.back, 1);
+                sector.len() == SECTOR && (mark.confirm)(&sector)
             }
         }
-        read(back, 1)
     };
     let rows = DISKS.iter().chain(&LAST).filter(move |_| is_disk).chain(&ANYWHERE);
     let found = move |mark: &Mark| {
-        let sector = sector_of(mark.back);
         let at = Span::new(place(mark.back)?, KERNEL_SECTOR.bytes())?;
-        (sector.len() == SECTOR && (mark.confirm)(&sector)).then_some((mark.content, at))
+        shows(mark).then_some((mark.content, at))
     };
     rows.filter(move |mark| is_asked(mark.back)).filter_map(found)
 }
