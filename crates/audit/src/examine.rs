@@ -80,6 +80,8 @@ pub struct Options {
     pub fetch_time: Option<Duration>,
     /// Prices misalignment; without it no cost is computed.
     pub price: Option<Arc<dyn Price>>,
+    /// Whether no fix is shown: nothing is read that only fixes need, and theirs are not complete.
+    pub without_fixes: bool,
     /// Finds out what is known about moves of a target's partitions; without it fixes name no moves.
     pub moves: Option<Movers>,
 }

@@ -95,11 +95,11 @@ fn found(target: &Target, stack: &Stack, path: &Path) -> Option<Unfinished> {
 pub fn of(examiner: &Examiner, name: &str, target: &Target, stack: &Stack) -> Moves {
     let declares_sectors = examiner.options().open.logical.is_some();
     let moves = Moves { options: attached(examiner, target), declares_sectors, ..Moves::default() };
-    if target.medium.is_none() {
-        return moves;
-    }
     if let Some(unfinished) = found(target, stack, Path::new(name)) {
         return Moves { unfinished: Some(unfinished), ..moves };
+    }
+    if target.medium.is_none() || examiner.options().without_fixes {
+        return moves;
     }
     let not_converted = not_converted(target, stack);
     let moves = Moves { in_the_way: in_the_way(target, stack), not_converted, ..moves };

@@ -359,7 +359,10 @@ fn audit(
     let node = target.node.as_ref().map_or_else(|| file.to_owned(), |node| node.display().to_string());
     let in_container = target.container.is_some();
     let moves = options.moves.map_or_else(Moves::default, |of| of(examiner, local, target, stack));
-    let written = |span: Span| first_written(target, stack, span);
+    let written = |span: Span| match options.without_fixes {
+        true => Some(span.start()),
+        false => first_written(target, stack, span),
+    };
     let context = Context {
         // Partitioning tools would overwrite the format of an image that is not raw, so it has to be
         // connected first.

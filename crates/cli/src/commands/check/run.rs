@@ -73,6 +73,7 @@ impl Run {
                 false => Alongside::These(paths.clone()),
             },
             fetch_time: Some(Duration::from_secs(arguments.time_limit)),
+            without_fixes: arguments.quiet,
             moves: Some(straddle_repair::moves::of),
             price: arguments.cost.clone().map(|pricing| Arc::new(pricing) as Arc<dyn Price>),
         };
