@@ -211,7 +211,7 @@ fn what_cannot_be_run_is_the_command_lines_fault() {
     refused(&["random-write", drive, "--size", "1000"], "logical sector of 512 bytes");
     refused(&["random-write", drive, "--start", "2TiB"], "ends at byte 1000204886016");
     refused(&["strided-write", drive, "--stride", "1GiB"], "ends at byte 1000204886016");
-    refused(&["random-write", drive, "--offsets", "7..0"], "runs backwards");
+    refused(&["random-write", drive, "--offsets", "7..0"], "in descending order");
     refused(&["random-write", drive, "--offsets", "1152921504606846976"], "past the end of any target");
     refused(&["sequential-read", drive, "--time", "0"], "seconds");
     refused(&["no-such-workload", drive], "no-such-workload");
@@ -425,7 +425,7 @@ fn a_run_that_stays_in_the_buffer_is_no_verdict_on_the_medium() {
     for cold in [&["--size", "4096", "--queue-depth", "1"][..], &["--size", "512"], &[]] {
         let text = said(&[cold, &["--count", "1000", "--warmup", "0"]].concat());
         assert!(
-            text.contains("Inconclusive: the drive's buffer took the writes at offsets 0 and 63."),
+            text.contains("Inconclusive: the drive's buffer absorbed the writes at offsets 0 and 63."),
             "{text}"
         );
         assert!(!text.contains("No difference") && !text.contains(" costs "), "{text}");

@@ -136,7 +136,7 @@ fn unknown(line: &str, help: &BTreeMap<String, String>) -> Option<String> {
         return None;
     }
     let Some(known) = help.get(name) else {
-        return Some(format!("there is no command '{name}'"));
+        return Some(format!("no command is given '{name}'"));
     };
     let options = words.filter(|word| word.starts_with("--") && word.len() > 2);
     options

@@ -271,7 +271,7 @@ fn a_root_from_sector_63_is_realigned_at_boot_with_the_power_cut_three_times() {
     shell(&folder, "cp --sparse=always disk.img prepared.img; sfdisk -q --disk-id disk.img 0x12345678");
     let console = disk.run(JUDGE);
     let shown = console.rsplit_once("TREE-IS-WHOLE").map_or("", |(_, shown)| shown);
-    assert!(shown.contains("at the last start: the partitions were not moved"), "{console}");
+    assert!(shown.contains("at the last boot: the partitions were not moved"), "{console}");
     assert!(shown.contains("S001"), "{console}");
 
     // Nor is anything under a hibernated system.
@@ -293,12 +293,12 @@ fn a_root_from_sector_63_is_realigned_at_boot_with_the_power_cut_three_times() {
         "{JUDGE}mount /dev/vda2 /boot; TMPDIR=/tmp straddle realign /dev/vda --at-boot=cancel"
     ));
     let shown = console.rsplit_once("TREE-IS-WHOLE").map_or("", |(_, shown)| shown);
-    assert!(shown.contains("at the last start: the move is complete, after an interruption"), "{console}");
+    assert!(shown.contains("at the last boot: the move is complete, after an interruption"), "{console}");
     assert!(!shown.contains("S001"), "{console}");
     let table = shell(&folder, "sfdisk -d disk.img");
     assert!(table.contains("start=        2048"), "{table}");
     let console = disk.run("straddle check /dev/vda; ls /var/lib/straddle/at-boot /etc/initramfs-tools/hooks/straddle && exit 1; true");
-    assert!(!console.contains("at the last start"), "{console}");
+    assert!(!console.contains("at the last boot"), "{console}");
 }
 
 #[test]

@@ -204,7 +204,7 @@ fn what_cannot_be_meant_is_refused() {
     for (page, hint) in [("16", "16KiB?"), ("4", "4KiB?"), ("0", ""), ("5000", ""), ("3MiB", "")] {
         let run = straddle(&["check", "--page", page, "/dev/null"]);
         assert!(
-            run.code == 2 && run.err.contains("no database has pages") && run.err.contains(hint),
+            run.code == 2 && run.err.contains("a database page cannot have") && run.err.contains(hint),
             "{}",
             run.err
         );
@@ -218,7 +218,7 @@ fn what_cannot_be_meant_is_refused() {
         ] {
             let run = straddle(&[command, &["--svg", path.to_str().unwrap()]].concat());
             assert!(
-                run.code == 2 && run.err.contains("only SVG is drawn") && !path.exists(),
+                run.code == 2 && run.err.contains("only SVG can be drawn") && !path.exists(),
                 "{name}: {}",
                 run.err
             );
@@ -250,8 +250,8 @@ fn text_is_as_wide_as_the_terminal() {
     let luks = "an-image-with-a-name-that-is-too-long-for-the-line.img";
     let line = format!(
         "cp disk.img {luks}; truncate -s 19M fs; printf x | cryptsetup luksFormat -q --pbkdf pbkdf2 \
-         --pbkdf-force-iterations 1000 --sector-size 512 fs - && dd if=fs of={luks} bs=64K oflag=seek_bytes seek=$((63 * 512)) conv=notrunc; \
-         cp {luks} other.img"
+         --pbkdf-force-iterations 1000 --sector-size 512 fs - && dd if=fs of={luks} bs=64K oflag=seek_bytes \
+         seek=$((63 * 512)) conv=notrunc; cp {luks} other.img"
     );
     let _ = Command::new("sh").args(["-c", &line]).current_dir(dir.path()).output();
     let shown = [
@@ -510,10 +510,10 @@ fn a_cause_is_printed_once_and_keeps_its_lines() {
     let disk = image(&dir, "disk.img", 2048, 4096);
     let missing = dir.path().join("missing.csv").to_str().unwrap().to_owned();
     let cases: [(&[&str], &str, i32, usize); 9] = [
-        (&["drive", "show", &broken], "not a power of two", 2, 1),
-        (&["sim", &far, "--drive", &broken], "not a power of two", 2, 1),
-        (&["bench", "random-write", &format!("drive:{broken}")], "not a power of two", 2, 1),
-        (&["check", &format!("drive:{broken}")], "not a power of two", 3, 1),
+        (&["drive", "show", &broken], "must be a power of two", 2, 1),
+        (&["sim", &far, "--drive", &broken], "must be a power of two", 2, 1),
+        (&["bench", "random-write", &format!("drive:{broken}")], "must be a power of two", 2, 1),
+        (&["check", &format!("drive:{broken}")], "must be a power of two", 3, 1),
         (&["sim", &unknown, "--drive", "wd20ears"], "op = \"X\"", 3, 1),
         (&["sim", &far, "--drive", "wd20ears"], "past the end of the drive", 3, 1),
         (&["sim", &missing, "--drive", "wd20ears"], "No such file", 3, 1),

@@ -87,8 +87,8 @@ fn the_rest_counts_as_before() {
     fs::rename(dir.join("disk.img"), dir.join("disk.raw")).unwrap();
     let (code, shown, complaints) = ran(&dir, &["check", "--verbose", "disk.raw", "--only", "S001"]);
     assert!(code == 1 && shown.contains("error S001 partition 1"), "{shown}");
-    let expected = "straddle: .straddle.toml:1: nothing to ignore as S001 of partition 1 on *.img: no such target in \
-                    this run\n";
+    let expected = "straddle: .straddle.toml:1: the entry for S001 of partition 1 on *.img is unused: no \
+        such target in this run\n";
     assert_eq!(complaints, expected);
 }
 
@@ -155,7 +155,7 @@ fn an_entry_without_a_finding_is_named() {
     let stale = "[[ignore]]\nrule = \"S070\"\ntarget = \"*.img\"\nreason = \"clusters\"\n";
     let dir = folder(&format!("{BOTH}\n{stale}"));
     let expected =
-        "straddle: .straddle.toml:12: nothing to ignore as S070 on *.img: no such finding in this run\n";
+        "straddle: .straddle.toml:12: the entry for S070 on *.img is unused: no such finding in this run\n";
     let (code, _, complaints) = checked(&dir, &[]);
     assert_eq!((code, complaints.as_str()), (0, expected));
     // Whether the finding is asked for is of no matter.
@@ -164,7 +164,7 @@ fn an_entry_without_a_finding_is_named() {
     // What could not be opened may have it.
     fs::write(dir.join(".straddle.toml"), stale).unwrap();
     let (code, _, complaints) = ran(&dir, &["check", "gone.img"]);
-    assert!(code == 3 && !complaints.contains("nothing to ignore"), "{complaints}");
+    assert!(code == 3 && !complaints.contains("is unused: no"), "{complaints}");
 }
 
 #[test]
@@ -284,7 +284,7 @@ fn a_mistake_is_named_with_its_line() {
         (entry(&format!("{right}\npartition = -1")), 5, "invalid value"),
         (entry("rule = \"S047\"\nreason = \"why\""), 3, "S047 cannot be ignored: an unfinished move"),
         (entry("rule = \"S081\"\nreason = \"why\""), 3, "S081 cannot be ignored"),
-        ("\n\npage = \"3000\"\n".to_owned(), 3, "no database has pages of 3000 bytes"),
+        ("\n\npage = \"3000\"\n".to_owned(), 3, "a database page cannot have 3000 bytes"),
         ("fail-on = \"never\"\n".to_owned(), 1, "fail-on takes advice, warning or error"),
         ("assume = \"physical=3000\"\n".to_owned(), 1, "physical"),
         ("ignore = \n".to_owned(), 1, ""),

@@ -3,7 +3,7 @@
 //!
 //! straddle differs on purpose in two places:
 //!
-//! - An optimal I/O size that cannot be true (65535 and 1025 blocks): parted's `opt` requires multiples of
+//! - an impossible optimal I/O size (65535 and 1025 blocks): parted's `opt` requires multiples of
 //!   it. straddle reports S021 and requires 1 MiB.
 //! - An array that the kernel calls misaligned (-1): libblkid reports 0 for it, so parted finds start 2048
 //!   aligned. straddle reports S020.

@@ -46,9 +46,10 @@ fn the_kernel_sees_what_the_drive_claims() {
     if !present(&["linux.uml", "sfdisk"]) {
         return;
     }
-    let script = "q=/sys/block/vda; echo $(<$q/size) $(<$q/queue/logical_block_size) $(<$q/queue/physical_block_size) \
-        $(<$q/queue/minimum_io_size) $(<$q/queue/optimal_io_size) $(<$q/alignment_offset) $(<$q/vda1/start) \
-        $(<$q/vda1/alignment_offset) $(<$q/queue/discard_granularity)";
+    let script = "q=/sys/block/vda; echo $(<$q/size) $(<$q/queue/logical_block_size) \
+        $(<$q/queue/physical_block_size) $(<$q/queue/minimum_io_size) $(<$q/queue/optimal_io_size) \
+        $(<$q/alignment_offset) $(<$q/vda1/start) $(<$q/vda1/alignment_offset) \
+        $(<$q/queue/discard_granularity)";
     for (drive, start) in [("wd20ears", "34s"), ("nearline-4kn-7200", "40s"), ("qlc-16k", "34s")] {
         let show = Command::new(STRADDLE).args(["drive", "show", drive, "--json"]).output().unwrap();
         let shown: Value = serde_json::from_slice(&show.stdout).unwrap();
@@ -101,8 +102,8 @@ impl Load {
     /// One more terminal and, if this is root, one more file in /dev.
     fn devices() -> Self {
         let name = format!("/dev/straddle-test-{}", std::process::id());
-        let line = "trap 'rm -f \"$0\"; exit' TERM; : 2>/dev/null >\"$0\"; script -qc 'sleep 1000' /dev/null </dev/null & \
-                    read -r line; kill $!; rm -f \"$0\"";
+        let line = "trap 'rm -f \"$0\"; exit' TERM; : 2>/dev/null >\"$0\"; script -qc 'sleep 1000' /dev/null \
+                    </dev/null & read -r line; kill $!; rm -f \"$0\"";
         let mut shell = Command::new("sh");
         shell.args(["-c", line, &name]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         Self(vec![shell.spawn().unwrap()])
@@ -146,8 +147,9 @@ fn equal_runs_are_equal_to_the_nanosecond_whatever_the_load() {
     crate::tools::copy_program(STRADDLE_LAB, &straddle);
     [dir.path(), &straddle].into_iter().for_each(open_to_all);
     let straddle = straddle.to_str().unwrap();
-    let script = "make_file_system ext4; mount_it ext4; cp -r /usr/share/perl5 $MNT; measure umount unmount; cat /proc/uptime; \
-        cat /proc/sys/kernel/random/boot_id; dd if=/dev/urandom count=1 status=none | md5sum";
+    let script = "make_file_system ext4; mount_it ext4; cp -r /usr/share/perl5 $MNT; measure umount unmount; \
+        cat /proc/uptime; cat /proc/sys/kernel/random/boot_id; dd if=/dev/urandom count=1 status=none | \
+        md5sum";
     let run = |number: usize, wrapper: &[&str], seed: &str| {
         let events = dir.join(&format!("events{number}"));
         let mut line = wrapper.to_vec();
@@ -382,7 +384,7 @@ fn what_is_missing_is_reported_with_the_fix() {
     for (arguments, says) in [
         (&["--start", "0s", "--", "true"][..], "--start"),
         (&["--start", "513", "--", "true"], "inside a logical sector"),
-        (&["--start", "9999999999999s", "--", "true"], "ends before"),
+        (&["--start", "9999999999999s", "--", "true"], "past the end of"),
         (&["--start", "34s", "--start", "40s", "--", "true"], "2 given for 1 drives"),
         (&["--mem", "1MiB", "--", "true"], "64 MiB"),
         (&["--mem", "100TiB", "--", "true"], "this machine has"),

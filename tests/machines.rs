@@ -174,7 +174,7 @@ impl Machine<'_> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let fetched = output(Command::new(root.join("tests/emulated/kernel")).arg(self.kernel), "");
         if !fetched.status.success() {
-            tools::skipped(&format!("kernel {} is not there: {}", self.kernel, transcript(&fetched)));
+            tools::skipped(&format!("kernel {} is missing: {}", self.kernel, transcript(&fetched)));
             return false;
         }
         let mut command = Command::new(root.join("tests/emulated/run"));

@@ -384,9 +384,9 @@ fn what_depends_on_its_sectors_is_not_converted() {
         ("fat4kn", 4096, "512", "mkfs.vfat -S 4096", Some("vfat: its sectors are 4096 bytes")),
         ("minix", 512, "4096", "mkfs.minix", Some("minix: its blocks of 1024 bytes")),
         ("udf", 512, "4096", "mkudffs -b 2048", Some("udf: its blocks of 2048 bytes")),
-        ("luks512", 512, "4096", "LUKS luks2 --sector-size 512", Some("LUKS2 encrypts in sectors of 512")),
+        ("luks512", 512, "4096", "LUKS luks2 --sector-size 512", Some("LUKS2 encrypts in 512-byte sectors")),
         ("luks4096", 512, "4096", "LUKS luks2 --sector-size 4096", None),
-        ("luks1", 512, "4096", "LUKS luks1", Some("LUKS1 encrypts in sectors of 512")),
+        ("luks1", 512, "4096", "LUKS luks1", Some("LUKS1 encrypts in 512-byte sectors")),
     ];
     let luks = "cryptsetup luksFormat -q --pbkdf pbkdf2 --pbkdf-force-iterations 1000 --key-file - --type";
     for (name, sector, to, program, why) in cases {

@@ -22,13 +22,13 @@ fn a_lying_drive_with_its_jumper_is_seen_through() {
     let text = straddle(&["probe", "drive:wd10ears,jumper=on"]);
     assert_eq!(text.code, 0);
     assert!(!text.out.contains("\\u{"), "our own drawing is escaped: {}", text.out);
-    let verdict = "MISREPORTS: claims 512-byte physical sectors, has 4096, the first at byte 3584. Align partitions to \
-                   multiples of 4096 bytes plus 3584 (first aligned LBA: 7): 1 MiB is misaligned, sector 63 of 512 \
-                   bytes is aligned.";
+    let verdict = "MISREPORTS: claims 512-byte physical sectors, has 4096, the first at byte 3584. Align \
+                   partitions to multiples of 4096 bytes plus 3584 (first aligned LBA: 7): 1 MiB is \
+                   misaligned, sector 63 of 512 bytes is aligned.";
     assert!(flat(&text.out).starts_with(verdict) && text.out.contains("5400 rpm"), "{}", text.out);
     assert!(text.out.lines().count() <= 18, "more than a screen: {}", text.out);
     let verbose = straddle(&["probe", "drive:wd10ears,jumper=on", "--verbose"]);
-    assert!(verbose.out.contains("median by phase") && verbose.out.lines().count() <= 40, "{}", verbose.out);
+    assert!(verbose.out.contains("median by offset") && verbose.out.lines().count() <= 40, "{}", verbose.out);
 }
 
 #[test]
@@ -187,7 +187,8 @@ fn what_is_too_small_or_too_full_is_refused_with_its_own_figures() {
             assert_ne!(said.status.code(), Some(0), "{transcript}");
             assert!(!transcript.contains(&u64::MAX.to_string()), "{transcript}");
             assert!(
-                size == 0 || transcript.contains(&format!("{size} bytes, but at least 2097152 are needed")),
+                size == 0
+                    || transcript.contains(&format!("{size} bytes, but at least 2097152 bytes are needed")),
                 "{transcript}"
             );
         }
@@ -198,7 +199,7 @@ fn what_is_too_small_or_too_full_is_refused_with_its_own_figures() {
     let said = tools::output(Command::new(STRADDLE).args(["probe"]).arg(&image), "");
     let transcript = tools::transcript(&said);
     assert!(
-        said.status.code() == Some(4) && transcript.contains("no free space of 2097152 bytes"),
+        said.status.code() == Some(4) && transcript.contains("no unallocated space of 2097152 bytes"),
         "{transcript}"
     );
 }

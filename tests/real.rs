@@ -186,7 +186,8 @@ fn on_a_disk_in_a_guest_free_space_is_used_and_the_ratio_is_the_models() {
     let ratio = model["arms"][1]["ratio"].as_f64().unwrap();
     assert!((low * 0.95..=high * 1.05).contains(&ratio), "the model says {ratio}, measured {low} to {high}");
     assert!(
-        transcript.contains("no free space") || transcript.contains("the free space is unknown"),
+        transcript.contains("no unallocated space")
+            || transcript.contains("the unallocated space is unknown"),
         "{transcript}"
     );
     assert!(transcript.contains("is mounted at /run/m"), "{transcript}");

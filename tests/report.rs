@@ -80,7 +80,7 @@ fn audits_are_counted() {
     let out = report(&dir, &["audits"]);
     assert_eq!(out.status.code(), Some(1));
     let said = tools::run::flat(&text(&out.stdout));
-    assert!(said.contains("of 4 judged with contents, 2 are misaligned (50.0 %)"), "{said}");
+    assert!(said.contains("of 4 that were judged and hold data, 2 are misaligned (50.0 %)"), "{said}");
     assert!(
         said.contains("Cost, modelled on wd10ears")
             && said.contains("3 of the audits name no host: their files' names are used"),
@@ -142,7 +142,7 @@ fn what_is_no_audit_is_named_and_counted() {
     assert_eq!(out.status.code(), Some(3));
     let said = text(&out.stderr);
     for line in [
-        "audits/cut.json: it is incomplete: ",
+        "audits/cut.json: it is truncated: ",
         "audits/empty.json: it is empty",
         "audits/text.json: it is not the output of 'straddle check --json': key must be a string at line 2 column 3",
         "audits/deep.json: it is not the output of 'straddle check --json': ",

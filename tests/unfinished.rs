@@ -312,7 +312,9 @@ fn a_journal_elsewhere_or_damaged_is_said() {
     // Pasted again, the command that made it does not lead to its removal.
     let again = straddle_in(&dir, &["apply", "move.json", "--write", NAME, "--journal", "journal"]);
     assert_eq!(again.status.code(), Some(4));
-    assert!(flat(&transcript(&again)).contains("Do not remove it; 'straddle resume' with this --journal"));
+    assert!(
+        flat(&transcript(&again)).contains("Do not remove it: run 'straddle resume' with this --journal")
+    );
     fs::write(dir.join("empty"), [0; 4096]).unwrap();
     let again = straddle_in(&dir, &["apply", "move.json", "--write", NAME, "--journal", "empty"]);
     assert!(flat(&transcript(&again)).contains("Do not remove it"));
@@ -451,7 +453,7 @@ fn a_wrong_journal_is_not_advice_to_remove_files() {
                 [&["resume", NAME, "--journal", name][..], &["resume", NAME, "--rollback", "--journal", name]]
             {
                 let (status, said) = run(&dir, words);
-                assert!(status == Some(2) && said.contains("remove none"), "{words:?}: {said}");
+                assert!(status == Some(2) && said.contains("delete nothing"), "{words:?}: {said}");
                 assert!(!said.contains("remove the file"), "{words:?}: {said}");
             }
         }

@@ -206,7 +206,7 @@ fn check_rivals(guest: &Guest) {
     assert!(word(mapped, "reason").contains("cannot tell which"), "{mapped}");
 }
 
-/// cryptsetup accepts no larger sectors if a container ends inside one: there is no command before the
+/// cryptsetup accepts no larger sectors if a container ends inside one: no command is given before the
 /// container is cut to size, and the command afterwards works.
 fn check_odd(guest: &Guest) {
     for (when, refused) in [("before", true), ("after", false)] {

@@ -57,7 +57,7 @@ fn a_folder_stands_for_the_images_below_it() {
     let folder = dir.path().to_str().unwrap();
     let empty = straddle(&["check", folder]);
     assert!(
-        empty.code == 3 && empty.err.contains("no file in this folder has an image's name"),
+        empty.code == 3 && empty.err.contains("no file in this directory has an image's file name extension"),
         "{}",
         empty.err
     );

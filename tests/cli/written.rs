@@ -37,7 +37,7 @@ const COMMANDS: &[(&[&str], &str)] = &[
         ],
         "{\"schema\":1",
     ),
-    (&["bench", "random-read", "disk.img", "--io", "buffered", "--emit-fio"], "; fio keeps nothing"),
+    (&["bench", "random-read", "disk.img", "--io", "buffered", "--emit-fio"], "; fio does not restore"),
 ];
 
 fn folder() -> TempDir {
@@ -279,7 +279,7 @@ fn a_list_of_bad_areas_is_made_first() {
         (&["resume", "disk.img"], None),
     ] {
         let (status, text) = outcome(dir.path(), &[words, &bad].concat());
-        assert!(status == Some(3) && text.contains("cannot make it"), "{words:?}: {status:?} {text}");
+        assert!(status == Some(3) && text.contains("cannot create it"), "{words:?}: {status:?} {text}");
         assert!(fs::read(dir.path().join("disk.img")).unwrap() == before, "{words:?}");
         assert!(!made.is_some_and(|made| dir.path().join(made).exists()), "{words:?}");
     }

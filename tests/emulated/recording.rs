@@ -83,7 +83,7 @@ fn on(kernel: &str) {
     let folder = tools::root().join("tests/emulated");
     let fetched = output(Command::new(folder.join("kernel")).arg(kernel), "");
     if !fetched.status.success() {
-        tools::skipped(&format!("kernel {kernel} is not there: {}", transcript(&fetched)));
+        tools::skipped(&format!("kernel {kernel} is missing: {}", transcript(&fetched)));
         return;
     }
     let dir = Dir::new("recording");
@@ -234,7 +234,7 @@ fn failures(out: &Path) {
         ("file", "2", "not a block device"),
         ("user", "3", "needs root"),
         ("full", "3", "No space left on device"),
-        ("gone", "3", "the disk is gone"),
+        ("gone", "3", "the disk was removed"),
     ] {
         let complaint = text(out, &format!("{name}.err"));
         assert_eq!(text(out, &format!("{name}.rc")).trim(), status, "{name}: {complaint}");

@@ -20,7 +20,7 @@ fn disks_in_standby_are_left_asleep() {
     let folder = tools::root().join("tests/emulated");
     let fetched = output(Command::new(folder.join("kernel")).arg("6.12"), "");
     if !fetched.status.success() {
-        tools::skipped(&format!("kernel 6.12 is not there: {}", transcript(&fetched)));
+        tools::skipped(&format!("kernel 6.12 is missing: {}", transcript(&fetched)));
         return;
     }
     let dir = Dir::new("standby");

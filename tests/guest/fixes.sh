@@ -117,7 +117,7 @@ for stack; do
 		sed -n 's/^FIX: //p' <<<"$said" >>"$OUT/tried"
 		mountpoint -q /mnt && umount /mnt
 		if [ $status = 0 ] && declare -F "after_$stack" >/dev/null; then
-			"after_$stack" || { echo "$stack: what was in it is not there after fix $fix" >&2; failed=1; }
+			"after_$stack" || { echo "$stack: what was in it is missing after fix $fix" >&2; failed=1; }
 		fi
 		for step in "${undo[@]}"; do
 			# shellcheck disable=SC2086  # several words

@@ -120,9 +120,9 @@ const NEEDS: [(&[&str], &str, &str, &str); 4] = [
         &["bench", "random-write", "--used", "--io", "buffered", "--count", "4", "--runtime", "0.1"],
         "--journals",
         "journal",
-        "a folder on a disk with --journals",
+        "a directory on a disk with --journals",
     ),
-    (&["probe", "--used", "--time", "1"], "--journals", "journal", "a folder on a disk with --journals"),
+    (&["probe", "--used", "--time", "1"], "--journals", "journal", "a directory on a disk with --journals"),
 ];
 
 #[test]

@@ -16,8 +16,8 @@ fn run(dir: &Dir, words: &str) -> (i32, String) {
 fn disk(table: &str, make: &str, (first, sectors): (u64, u64)) -> Dir {
     let dir = Dir::new("listed");
     let put = format!(
-        "truncate -s 64M disk; printf '{table}' | sfdisk -q disk; truncate -s $(({sectors} * 512)) p; {make}; \
-         dd if=p of=disk bs=512 seek={first} conv=notrunc,sparse status=none"
+        "truncate -s 64M disk; printf '{table}' | sfdisk -q disk; truncate -s $(({sectors} * 512)) p; \
+         {make}; dd if=p of=disk bs=512 seek={first} conv=notrunc,sparse status=none"
     );
     shell(&put, dir.path());
     dir
@@ -167,13 +167,13 @@ fn contents_on_a_gib_are_found_in_a_large_space() {
     for mib in [5_u64 << 10, (12 << 10) + 1, (63 << 10) + 1] {
         let dir = Dir::new("listed-large");
         let make = format!(
-            "truncate -s 80G disk; echo 'label: gpt' | sfdisk -q disk; truncate -s 16M p; mkfs.ext4 -q -L KEEPME p; \
-             dd if=p of=disk bs=1M seek={mib} conv=notrunc,sparse status=none"
+            "truncate -s 80G disk; echo 'label: gpt' | sfdisk -q disk; truncate -s 16M p; mkfs.ext4 -q -L \
+             KEEPME p; dd if=p of=disk bs=1M seek={mib} conv=notrunc,sparse status=none"
         );
         shell(&make, dir.path());
         let (code, said) = run(&dir, "plan disk --add rest");
         assert!(
-            code == 4 && said.contains(&format!("at byte {}, which is in no partition", mib << 20)),
+            code == 4 && said.contains(&format!("at byte {}, perhaps from a deleted partition", mib << 20)),
             "{mib}: {said}"
         );
         assert_eq!(run(&dir, "plan disk --add 4GiB").0, 0, "{mib}");
@@ -192,10 +192,10 @@ fn a_partition_beside_such_contents_or_round_them_is_planned() {
         ("--add 20MiB --start 45056s", "a multiple of"),
         (
             "--add 20MiB --start 2048s",
-            "the start of partition 2 exposes ext4 \"KEEPME\", which is already there",
+            "partition 2 starts at existing contents, which it makes accessible: ext4 \"KEEPME\"",
         ),
         ("--table gpt --part 20MiB", "partition 1: no known content"),
-        ("--table gpt --part 8MiB", "outside of partitions: ext4 \"KEEPME\""),
+        ("--table gpt --part 8MiB", "outside partitions: ext4 \"KEEPME\""),
     ] {
         let (code, said) = run(&dir, &format!("plan disk {wanted} --explain --save plan"));
         assert!(code == 0 && (said.contains(says) || says == "a multiple of"), "{wanted}: {said}");
@@ -224,7 +224,7 @@ fn a_stray_byte_is_no_want_of_room() {
         shell("printf X | dd of=disk bs=1 seek=$((40063 * 512)) conv=notrunc status=none", dir.path());
         let (code, said) = run(&dir, "realign disk");
         assert!(
-            code == 4 && said.contains("at byte 20512256 that is in no partition") && said.contains("--wipe"),
+            code == 4 && said.contains("at byte 20512256, outside partitions") && said.contains("--wipe"),
             "{said}"
         );
         assert!(!said.contains("shrink") && !said.contains("--to"), "{said}");

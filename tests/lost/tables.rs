@@ -7,8 +7,9 @@ use crate::tools::skip::{cases, is_sampled};
 use crate::tools::{Dir, check_in, list, present, shell, straddle_in, text, transcript};
 
 /// A boot loader as sunxi's boards have it from 8 KiB on: a head and 24 KiB that are not zeros.
-const LOADER: &str = "{ printf '\\026\\0\\0\\352eGON.BT0'; openssl enc -aes-128-ctr -nosalt -K 1f -iv 2e -in /dev/zero 2>/dev/null \
-                      | head -c 24500; } >spl; dd if=spl of=disk.img bs=1k seek=8 conv=notrunc status=none";
+const LOADER: &str = "{ printf '\\026\\0\\0\\352eGON.BT0'; openssl enc -aes-128-ctr -nosalt -K 1f -iv 2e -in \
+                      /dev/zero 2>/dev/null | head -c 24500; } >spl; dd if=spl of=disk.img bs=1k seek=8 \
+                      conv=notrunc status=none";
 
 fn run(dir: &Dir, words: &str) -> (i32, String) {
     let output = straddle_in(dir, &words.split(' ').collect::<Vec<_>>());
@@ -50,8 +51,9 @@ fn a_boot_loader_where_a_table_belongs_stays() {
         (
             "at the end of a disk that has grown",
             format!(
-                "{gpt}; truncate -s 32M disk.img; openssl enc -aes-128-ctr -nosalt -K 1f -iv 2e -in /dev/zero 2>/dev/null \
-                 | head -c 10240 | dd of=disk.img bs=512 seek={} conv=notrunc status=none",
+                "{gpt}; truncate -s 32M disk.img; openssl enc -aes-128-ctr -nosalt -K 1f -iv 2e -in \
+                 /dev/zero 2>/dev/null | head -c 10240 | dd of=disk.img bs=512 seek={} conv=notrunc \
+                 status=none",
                 65_536 - 20
             ),
             repair,
@@ -76,7 +78,7 @@ fn a_boot_loader_where_a_table_belongs_stays() {
         let (status, said) = run(&dir, &format!("plan disk.img {wanted} --wipe --save plan.json"));
         let said = text(said.as_bytes()).split_whitespace().collect::<Vec<_>>().join(" ");
         assert_eq!(status, 0, "{what}: {said}");
-        assert!(said.contains("outside of partitions: unrecognised data"), "{what}: {said}");
+        assert!(said.contains("outside partitions: unrecognised data"), "{what}: {said}");
         assert!(said.contains(&format!("from byte {at}")), "{what}: {said}");
         // The same plan without that consent.
         let mut plan: serde_json::Value =

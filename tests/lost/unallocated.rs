@@ -338,7 +338,7 @@ fn a_smaller_copy_loses_no_data() {
         let plan = ["realign", "disk.img", "--to", "new.img", "--save", "copy.json"];
         let (status, said) = run(&dir, &plan);
         assert_eq!(status, if is_there { 4 } else { 0 }, "{said}");
-        assert_eq!(said.contains("--wipe to leave it out"), is_there, "{said}");
+        assert_eq!(said.contains("--wipe to omit it"), is_there, "{said}");
         assert_eq!(run(&dir, &[&plan[..], &["--wipe"]].concat()).0, 0);
     }
 }
@@ -358,12 +358,12 @@ fn a_wipe_lists_what_it_takes() {
         assert_eq!(status, 0, "{said}");
         crate::tools::run::flat(&said)
     };
-    assert!(!plan(&["--wipe"]).contains("outside of partitions"));
+    assert!(!plan(&["--wipe"]).contains("outside partitions"));
     put(&image, 52_428_800 + 512, &foreign(5, 100));
-    let unknown = "outside of partitions: unrecognised data, 68 KiB (69632 bytes) from byte 52428800";
+    let unknown = "outside partitions: unrecognised data, 68 KiB (69632 bytes) from byte 52428800";
     assert!(plan(&["--wipe"]).contains(unknown), "{}", plan(&["--wipe"]));
     shell("mkfs.ext4 -q -F -L photos -E offset=52428800 disk.img 40M", dir.path());
-    let known = "outside of partitions: ext4 \"photos\", 40 MiB";
+    let known = "outside partitions: ext4 \"photos\", 40 MiB";
     assert!(plan(&["--wipe"]).contains(known), "{}", plan(&["--wipe"]));
     let (status, said) = run(&dir, &["plan", "disk.img", "--add", "50MiB"]);
     assert!(status == 4 && said.contains("photos"), "{said}");

@@ -45,7 +45,7 @@ fn emulated(folder: &Path, action: &str) -> Option<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/emulated");
     let fetched = output(Command::new(root.join("kernel")).arg("6.12"), "");
     if !fetched.status.success() {
-        skipped(&format!("kernel 6.12 is not there: {}", transcript(&fetched)));
+        skipped(&format!("kernel 6.12 is missing: {}", transcript(&fetched)));
         return None;
     }
     let disk = folder.join("disk.img");

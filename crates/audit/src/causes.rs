@@ -102,8 +102,8 @@ fn wait_for_the_conversion(findings: &mut [Finding]) {
         fix.without_commands();
         finding.alternative = None;
         fix.summary += &format!(
-            ", after the conversion ({code}); check the new image for the commands (check --ignore {code} \
-             prints those for this one)"
+            ", after the conversion ({code}); check the new image for its commands (check --ignore {code} \
+            prints those for this image)"
         );
     }
 }

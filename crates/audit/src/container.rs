@@ -110,8 +110,8 @@ fn check_size(context: &Context<'_>, findings: &mut Vec<Finding>) {
     let (logical, physical) = (context.topology.logical.value().bytes(), &context.topology.physical);
     let (unit, name, severity, effect) =
         if !context.size.is_multiple_of(logical) && logical > KERNEL_SECTOR.bytes() {
-            let effect = "the bytes after the last whole sector cannot be reached there, and QEMU does not \
-                      open the image for writing without a cache";
+            let effect = "its last, incomplete sector cannot be reached there, and QEMU does not open the \
+                image for writing without a cache";
             (logical, "logical sector", Severity::Warning, effect)
         } else if !context.size.is_multiple_of(logical) {
             (
@@ -212,8 +212,8 @@ fn check_placement(context: &Context<'_>, container: &Container, findings: &mut 
     // A container block smaller than the boundary may begin inside a sector of the guest.
     let what = if boundary.past(placed.host) == past { "" } else { "so the guest's boundaries lie " };
     let message = format!(
-        "{} ({}) keeps byte {} of the guest's disk at byte {} of the file, {what}{} bytes past a {}-byte boundary: what is aligned \
-         in the guest straddles on the host",
+        "{} ({}) keeps byte {} of the guest's disk at byte {} of the file, {what}{} bytes past a {}-byte \
+        boundary: blocks that are aligned in the guest straddle on the host",
         container.format,
         container.variant,
         placed.guest,

@@ -30,8 +30,8 @@ fn check_kernel_misaligned(context: &Context<'_>, findings: &mut Vec<Finding>) {
     }
     let message = match figure.source() {
         Source::Derived(_) => {
-            "the devices below this one have different alignment offsets; the kernel does not report -1, \
-             as Linux 6.1 does, but an offset that is wrong for part of the data"
+            "the devices below this one have different alignment offsets. Linux 6.1 reports -1 for that, but \
+            this kernel reports an offset that is wrong for part of the data"
         }
         _ => {
             "the kernel reports alignment offset -1: the devices below this one have different alignment \
@@ -64,7 +64,7 @@ fn check_io_opt(context: &Context<'_>, findings: &mut Vec<Finding>) {
     };
     let opt = figure.value();
     let message = format!(
-        "the optimal I/O size, {} bytes ({}), cannot be true: {why}. {}",
+        "the optimal I/O size, {} bytes ({}), is impossible: {why}. {}",
         opt.get(),
         figure.source(),
         what_tools_make_of(context, opt)
@@ -160,28 +160,29 @@ fn reason_of_offset(context: &Context<'_>, offset: ByteCount) -> (&'static str, 
         DeviceKind::Loop => (
             ": this loop device starts at a misaligned offset of its file or device",
             "set it up at an aligned offset (losetup -o) and recreate its contents; until then, use starts \
-             that this audit calls aligned",
+            that this check reports as aligned",
         ),
         DeviceKind::Md | DeviceKind::DeviceMapper => (
             ": the device below this one is misaligned",
             "align the partitions or devices it is made of (check each of them) before putting more on it; \
-             until then, use starts that this audit calls aligned",
+             until then, use starts that this check reports as aligned",
         ),
         DeviceKind::Scsi | DeviceKind::Image | DeviceKind::Modelled if at_63 => (
-            ": such an offset (the XP jumper of early WD drives) makes sector 63 aligned and every multiple of 1 MiB not",
+            ": such an offset (the XP jumper of early WD drives) aligns sector 63 and misaligns every \
+            multiple of 1 MiB",
             if matches!(context.stack.kind, TableKind::None) {
                 "remove the jumper (pins 7 and 8 on WD drives) before the disk is partitioned"
             } else {
                 "leave the jumper (pins 7 and 8 on WD drives) as it is while there is data on the disk, \
-                 because it shifts the address of every sector; use starts that this audit calls aligned"
+                 because it shifts the address of every sector; use starts that this check reports as aligned"
             },
         ),
         DeviceKind::Virtual => (
             ": the host's disk image or device is misaligned",
-            "align the disk's image or device on the host; until then, use starts that this audit calls \
-             aligned",
+            "align the disk's image or device on the host; until then, use starts that this check reports as \
+            aligned",
         ),
-        _ => ("", "use starts that this audit calls aligned"),
+        _ => ("", "use starts that this check reports as aligned"),
     }
 }
 
@@ -240,8 +241,8 @@ fn check_shown(context: &Context<'_>, findings: &mut Vec<Finding>) {
         ),
     };
     let message = format!(
-        "the guest is shown {logical}-byte logical and {}-byte physical sectors of {disk} (domain {domain}), but it is \
-         stored on {below}-byte logical and {}-byte physical ones: {who}",
+        "the guest sees {logical}-byte logical and {}-byte physical sectors of {disk} (domain {domain}), but \
+        the storage has {below}-byte logical and {}-byte physical ones: {who}",
         physical.get(),
         storage.get()
     );

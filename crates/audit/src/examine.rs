@@ -107,7 +107,7 @@ impl Default for Alongside {
 
 /// Why a target cannot be examined.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
+#[allow(missing_docs, reason = "the messages document the variants")]
 pub enum ExamineError {
     #[error(transparent)]
     Open(#[from] OpenError),

@@ -51,9 +51,9 @@ pub(crate) fn relocate(context: &Context<'_>, partition: &Partition) -> Option<F
     {
         if partition.unclaimed == Unclaimed::Tail {
             return Some(Fix::advice(
-                "none that keeps the contents: there is data after the end that they record, and it may be \
-                 located from the partition's end, so the size must not change; if that data is left over, \
-                 shrink the partition",
+                "none that keeps the contents: data follows their recorded end, and may be located from the \
+                partition's end, so the size must not change. If that data is a leftover, shrink the \
+                partition",
             ));
         }
         return Some(Fix::advice(
@@ -80,8 +80,8 @@ pub(crate) fn relocate(context: &Context<'_>, partition: &Partition) -> Option<F
         && let Some((Some(byte), _)) = blocked.first()
     {
         return Some(Fix::advice(format!(
-            "none in place: the partition would then cover byte {byte}, where there is data that is in no \
-             partition"
+            "none in place: the partition would then cover byte {byte}, where there is data outside \
+            partitions"
         )));
     }
     // A place for which there is a command is preferred.

@@ -42,7 +42,8 @@ pub(crate) fn check(context: &Context<'_>, partition: &Partition, findings: &mut
         && partition.attributes.bootable
         && kind.boots_from_recorded_start();
     let message = format!(
-        "its {kind} boot sector records {hidden} hidden sectors, but it starts at sector {start}: it was moved or copied{}",
+        "its {kind} boot sector records sector {hidden} as its start, but it starts at sector {start}: it \
+        was moved or copied{}",
         if boots { ", and Windows does not boot from it" } else { "" }
     );
     let mut finding =
@@ -67,8 +68,8 @@ fn behind_record(context: &Context<'_>, partition: &Partition, sector: ByteCount
 }
 
 /// Instead of commands that write to a file system that a hibernated system has in memory.
-pub(crate) const ASLEEP: &str = "it holds a hibernated system: start it and shut it down first (Windows: shutdown /s /f /t 0), then \
-     check again";
+pub(crate) const ASLEEP: &str = "it holds a hibernated system: start it and shut it down first (Windows: \
+     shutdown /s /f /t 0), then check again";
 
 fn fix(context: &Context<'_>, partition: &Partition, kind: FsKind, fs: &FileSystem, start: u64) -> Fix {
     if fs.is_hibernated {

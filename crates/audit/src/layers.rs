@@ -334,7 +334,7 @@ fn check_pieces(
 
 /// The part of a message that says that only some of the data above makes up for the misalignment.
 pub(crate) fn split(above: &Above) -> String {
-    format!(". {} above makes up for it, {} does not", above.back.join(", "), above.off.join(", "))
+    format!(". {} above compensates for it, {} does not", above.back.join(", "), above.off.join(", "))
 }
 
 /// The first words of a fix for a layer that must not be moved.
@@ -410,7 +410,7 @@ fn off(
 fn cancels(place: &Place<'_>, layer: &Layer, piece: &Piece, skew: Skew, named: Named) -> Finding {
     let shown = first_block(piece, named.boundary);
     let message = format!(
-        "{}: the layer below is misaligned by {} bytes, and this layer makes up for it: its data, at byte \
+        "{}: the layer below is misaligned by {} bytes, and this layer compensates for it: its data, at byte \
          {} of the disk, is on a {}-byte {} boundary. Moving only one of the two would misalign it",
         place.label(),
         skew.inherited.get(),

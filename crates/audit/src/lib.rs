@@ -289,7 +289,7 @@ pub fn run(context: &Context<'_>) -> Findings {
         for fix in findings.iter_mut().flat_map(Finding::fixes_mut) {
             if fix.writes_table() {
                 fix.summary += ": no command is given, because other tools break a hybrid ISO image; \
-                                create the partition again there, and copy its contents back";
+                                recreate the partition there, and copy its contents back";
             }
             fix.without_commands();
         }

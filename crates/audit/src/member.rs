@@ -22,7 +22,7 @@ pub fn unseen(stack: &Stack) -> Option<String> {
                 md.raid_disks,
                 level_name(md)
             ),
-            None => format!("it is a member of an array ({}) whose start is not on it", level_name(md)),
+            None => format!("it is a member of an array ({}) that starts on another member", level_name(md)),
         }),
         Facts::Md(md) => elsewhere(layer, md).or_else(|| unread(layer, md)),
         Facts::Mapped(_) => None,

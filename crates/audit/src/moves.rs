@@ -496,8 +496,8 @@ fn fixes_of(context: &Context<'_>, journal: &Journal) -> (Fix, Option<Fix>) {
         ),
         Journal::Copy => (
             fix(
-                "run the command that started the copy again, with the same PLAN and SOURCE, to complete \
-                 it; or use the disk for something else",
+                "to complete it, repeat the command that started the copy, with the same PLAN and SOURCE; or \
+                use the disk for something else",
                 forward,
                 None,
             ),

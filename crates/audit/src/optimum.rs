@@ -41,7 +41,7 @@ pub(crate) fn boundary(topology: &Topology) -> Option<ByteCount> {
     (!is_limit && bogus_io_opt(topology).is_none()).then(|| figure.value())
 }
 
-/// Why the optimal I/O size cannot be true, if it cannot.
+/// Why the optimal I/O size is impossible, if it cannot.
 pub fn bogus_io_opt(topology: &Topology) -> Option<String> {
     let figure = topology.io_opt.as_ref()?;
     // The kernel's own limit is a correct statement about the kernel.

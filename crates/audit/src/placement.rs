@@ -20,8 +20,8 @@ const SMALLEST_IN_DOUBT: ByteCount = ByteCount::new(160_000_000_000);
 const IN_DOUBT: &str = "doubtful sector";
 
 /// Appended to findings on a member that does not show what is on its array.
-const ALONE: &str = "; it is a member of an array that starts on another disk, and the layers on that \
-                     array may make up for it";
+const ALONE: &str = "; it is a member of an array that starts on another disk, and the layers on that array \
+    may compensate for it";
 
 /// The start that DOS gave the first partition: after one track of 63 sectors.
 const DOS_START: Lba = Lba::new(63);
@@ -159,8 +159,8 @@ pub(crate) fn check_whole_disk(context: &Context<'_>, findings: &mut Vec<Finding
         return;
     }
     let mut message = format!(
-        "{name} fills the disk from byte 0, {} bytes past a {}-byte physical sector boundary: each {}-byte block lies \
-         across two physical sectors",
+        "{name} fills the disk from byte 0, {} bytes past a {}-byte physical sector boundary: each {}-byte \
+         block lies across two physical sectors",
         past.get(),
         boundary.size().get(),
         boundary.size().get()
@@ -268,8 +268,8 @@ fn start_message(context: &Context<'_>, partition: &Partition, named: &Named, pa
         )
     } else if named.rule.code == Code::START_STRADDLES {
         format!(
-            "{place}, {past} bytes past a {size}-byte physical sector boundary: each {size}-byte block lies across \
-             two physical sectors",
+            "{place}, {past} bytes past a {size}-byte physical sector boundary: each {size}-byte block lies \
+             across two physical sectors",
             size = size.get()
         )
     } else if named.rule.code == Code::OFF_GRAIN {
@@ -392,8 +392,8 @@ fn check_in_doubt(context: &Context<'_>, partition: &Partition, found: &mut Vec<
             "straddle probe DISK --save drive.json, then straddle check --measured drive.json DISK",
         ),
         Hides::Host => (
-            "The virtual disk reports 512-byte physical sectors whatever the host's storage has, which is \
-             usually 4096-byte ones",
+            "The virtual disk reports 512-byte physical sectors whatever the host's storage has (usually \
+            4096-byte ones)",
             "its host's storage has 512-byte ones",
             "straddle check --domain on the host, or lsblk -t of the disk that holds the image",
         ),
@@ -405,8 +405,8 @@ fn check_in_doubt(context: &Context<'_>, partition: &Partition, found: &mut Vec<
         past.get()
     );
     let fix = Fix::advice(format!(
-        "find out: {find_out}. If it has 4096-byte sectors, move the partition with straddle realign DISK \
-         --assume 512e; if not, check it with --assume 512n"
+        "find out: {find_out}. If the disk has 4096-byte sectors, move the partition with straddle realign \
+        DISK --assume 512e; if not, check it with --assume 512n"
     ));
     found.push(Finding {
         severity: Severity::Warning,

@@ -121,7 +121,7 @@ fn is_too_small(context: &Context<'_>, partition: &Partition) -> Option<String> 
         let [len, physical] = [partition.span.len(), physical].map(ByteCount::get);
         format!(
             "it is smaller ({len} bytes) than a physical sector ({physical} bytes), so both ends cannot be \
-             aligned, and nothing known is in it"
+            aligned, and its contents are unknown"
         )
     })
 }

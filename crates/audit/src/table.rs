@@ -64,12 +64,12 @@ fn from_problem(context: &Context<'_>, problem: &Problem) -> Finding {
 /// The finding for a GPT beside an MBR that does not announce it.
 fn beside_mbr(at: ByteOffset) -> Finding {
     let message = format!(
-        "the MBR (byte {at}) lists partitions and does not announce the GPT, although both of its copies \
-         are intact: the kernel, parted and fdisk use the MBR, and sgdisk asks which to use"
+        "the MBR (byte {at}) lists partitions and has no protective entry, although both copies of the GPT \
+        are intact: the kernel, parted and fdisk use the MBR, and sgdisk asks which to use"
     );
     let fix = Fix::advice(
-        "remove the table that is left over: sgdisk --zap removes the GPT and keeps the MBR; if the GPT is \
-         the right one, load it with gdisk, which writes the protective MBR",
+        "remove the leftover table: sgdisk --zap removes the GPT and keeps the MBR; if the GPT is the right \
+         one, load it with gdisk, which writes the protective MBR",
     );
     let finding = Finding::new(rules::PROTECTIVE_MBR, Subject::Disk, message);
     Finding { at: Some(at), fix: Some(fix), severity: Severity::Warning, ..finding }
@@ -125,8 +125,8 @@ fn fix_of(context: &Context<'_>, problem: &Problem) -> (Fix, Option<Fix>) {
         Problem::OtherBlockSize { table, device, .. } => other_size(context, *table, *device),
         Problem::CutShort { number: None, .. } => (
             Fix::advice(
-                "if the contents are in use, copy the whole disk or image again; if they are left over, \
-                 remove them with wipefs",
+                "if the contents are in use, copy the whole disk or image again; if they are leftovers, \
+                remove them with wipefs",
             ),
             None,
         ),
@@ -147,13 +147,13 @@ fn in_the_way(context: &Context<'_>, at: ByteOffset) -> Fix {
     let most = context.stack.partitions.iter().map(|partition| u64::from(partition.number)).max();
     let is_in_first = context.stack.usable.is_some_and(|usable| at < usable.start());
     let smaller = if is_in_first && most.is_some_and(|most| most <= room) {
-        format!(", and only a GPT of at most {room} entries spares it (sgdisk --resize-table={room})")
+        format!(", and only a GPT of at most {room} entries leaves it intact (sgdisk --resize-table={room})")
     } else {
         String::new()
     };
     Fix::advice(format!(
         "none is safe: a copy of the table would overwrite the data at byte {at}, perhaps a boot \
-         loader{smaller}; if that data is left over, straddle plan --repair --relocate-backup --wipe \
+        loader{smaller}; if that data is a leftover, straddle plan --repair --relocate-backup --wipe \
          overwrites it",
     ))
 }
@@ -345,14 +345,14 @@ fn regrow(context: &Context<'_>, number: u32, recorded: ByteCount) -> Option<Fix
     let commands = planned(context, &format!("{seen} --grow {number}={}", recorded.get()));
     Some(Fix {
         summary: format!(
-            "if the contents of partition {number} are in use, grow it to their size; if they are left \
-             over from an earlier partition, remove them with wipefs"
+            "if the contents of partition {number} are in use, grow it to their size; if they are leftovers \
+            of an earlier partition, remove them with wipefs"
         ),
         commands,
         risk: Risk::Backup,
         caution: Some(
             "check the contents with the tool for their format before mounting them: other data may have \
-             been written past the end meanwhile"
+            been written past the end in the meantime"
                 .to_owned(),
         ),
     })

@@ -42,7 +42,7 @@ Examples:
 const STATUSES: &[(u8, &str)] = &[
     (0, "success; for check, map and report: no findings above advice"),
     (1, "findings were reported, or sectors could not be read (apply, resume)"),
-    (3, "a target could not be read or checked, or a figure not reproduced"),
+    (3, "a target could not be read or checked, or a figure was not reproduced"),
     (4, "refused for safety"),
 ];
 
@@ -278,7 +278,7 @@ pub(crate) fn svg_file(text: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(text);
     match path.extension().and_then(|extension| extension.to_str()) {
         Some(extension) if OTHERS.iter().any(|other| extension.eq_ignore_ascii_case(other)) => {
-            Err(format!("only SVG is drawn: name it {}", path.with_extension("svg").display()))
+            Err(format!("only SVG can be drawn: name the file {}", path.with_extension("svg").display()))
         }
         _ => Ok(path),
     }
@@ -286,11 +286,11 @@ pub(crate) fn svg_file(text: &str) -> Result<PathBuf, String> {
 
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct SectorArguments {
-    /// Drive that the target is for, as for `check`.
+    /// Drive to align for, as for `check`.
     #[arg(long, value_name = "TOPOLOGY", value_parser = crate::target::assume)]
     pub(crate) assume: Option<Assume>,
 
-    /// File saved by 'straddle probe'. Its measurements override what a device reports.
+    /// Use the measurements in this file, saved by 'straddle probe', instead of what a device reports.
     #[arg(long, value_name = "FILE", conflicts_with = "assume", value_parser = crate::measured::read)]
     pub(crate) measured: Option<Assume>,
 }

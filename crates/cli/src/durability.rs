@@ -31,7 +31,7 @@ pub(crate) fn warn(needed: Needed, file: &Path, target: &Path) {
         Needed::Backup => ("backup", "a file on a disk with --backup"),
         Needed::SavedTable => ("backup", "a file on a disk with --restore-table"),
         Needed::MoveJournal => ("journal", "a file on a disk with --journal"),
-        Needed::Journals => ("journal", "a folder on a disk with --journals"),
+        Needed::Journals => ("journal", "a directory on a disk with --journals"),
     };
     let (file_at, target_at) = (existing(file), existing(target));
     let device = |path: &Path| fs::metadata(path).ok().map(|found| found.dev());
@@ -46,7 +46,7 @@ pub(crate) fn warn(needed: Needed, file: &Path, target: &Path) {
     ));
 }
 
-/// Returns the path, or of what is not there the folder that it would be in.
+/// Returns the path, or of what is missing the folder that it would be in.
 fn existing(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     path.ancestors().find(|path| path.exists()).unwrap_or(Path::new("/")).to_owned()

@@ -42,7 +42,7 @@ pub(crate) struct Measured {
     phase: u64,
     /// Whether the medium rotates. If so, the unit is a physical sector, otherwise an indirection unit.
     pub(crate) rotates: bool,
-    /// How many times as long a durable or sustained write off the boundaries takes, if measured.
+    /// How many times as long a durable or sustained write between boundaries takes, if measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) cost: Option<f64>,
 }
@@ -185,12 +185,12 @@ impl Pricing {
         let is_judged = sizes.any(|size| size == unit) && (known.size() != unit || known == boundary);
         (!is_judged).then(|| match &self.drive {
             Known::Model(Drive { specification: name, .. }) => format!(
-                "note: --cost only adds to findings; starts that miss only the unit of {name}, {unit}, are \
-                 not findings. To check against it: --assume drive:{name}"
+                "note: --cost only adds to findings, and a start that misses only the unit of {name}, \
+                {unit}, is not a finding. To check against that unit: --assume drive:{name}"
             ),
             Known::Probe(_) => format!(
-                "note: --cost only adds to findings; starts that miss only the measured unit, {unit}, are \
-                 not findings. To check against it: --measured FILE"
+                "note: --cost only adds to findings, and a start that misses only the measured unit, {unit}, \
+                is not a finding. To check against that unit: --measured FILE"
             ),
         })
     }
@@ -204,7 +204,7 @@ impl Price for Pricing {
             Known::Probe(measured) => {
                 let random_write = if past == 0 { 1.0 } else { measured.cost? };
                 let (drive, size) = (measured.target.clone(), boundary.size().get());
-                // A whole unit off the boundaries is parts of two, and both are written.
+                // A whole unit between boundaries is parts of two, and both are written.
                 let wear = (!measured.rotates).then_some(if past == 0 { 1.0 } else { 2.0 });
                 Some(Cost {
                     drive,

@@ -196,7 +196,7 @@ pub(crate) fn new(path: &Path) -> Result<File> {
     if made.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::AlreadyExists) {
         return Err(RefusedError(format!("{}: exists: choose a new file name", path.display())).into());
     }
-    made.with_context(|| format!("{}: cannot make it", path.display()))
+    made.with_context(|| format!("{}: cannot create it", path.display()))
 }
 
 /// Checks that [`new`] could make a file, and makes none.
@@ -205,7 +205,7 @@ pub(crate) fn may_make(path: &Path) -> Result<()> {
         return Err(RefusedError(format!("{}: exists: choose a new file name", path.display())).into());
     }
     check(path, &[]).map_err(|error| match error.downcast::<io::Error>() {
-        Ok(error) => anyhow::Error::from(error).context(format!("{}: cannot make it", path.display())),
+        Ok(error) => anyhow::Error::from(error).context(format!("{}: cannot create it", path.display())),
         Err(error) => error,
     })
 }
@@ -274,7 +274,7 @@ mod tests {
                 && may_make(&link).unwrap_err().is::<RefusedError>()
         );
         may_make(&dir.path().join("new")).unwrap();
-        assert!(may_make(&dir.path().join("no/new")).unwrap_err().to_string().ends_with("cannot make it"));
+        assert!(may_make(&dir.path().join("no/new")).unwrap_err().to_string().ends_with("cannot create it"));
         assert_eq!(listing(dir.path()), ["input", "link", "other"]);
     }
 

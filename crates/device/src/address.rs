@@ -62,7 +62,7 @@ impl Scheme {
 
 /// Why a text that begins like an address is none.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
+#[allow(missing_docs, reason = "the messages document the variants")]
 pub enum AddressError {
     #[error("a URL cannot contain {0}: write it as {1}")]
     Character(&'static str, &'static str),

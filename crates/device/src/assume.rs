@@ -28,7 +28,7 @@ pub struct Assume {
 
 /// Why an `--assume` text cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
+#[allow(missing_docs, reason = "the messages document the variants")]
 pub enum AssumeError {
     #[error("'{0}' is unknown: use 512n, 512e, 4kn, or key=size with one of these keys: {KEYS}")]
     UnknownWord(String),
@@ -173,7 +173,7 @@ impl Assume {
             }
         }
         match (self.atomic, self.atomic_boundary) {
-            (None, Some(boundary)) => reject("atomic-boundary", boundary, "atomic= is needed as well"),
+            (None, Some(boundary)) => reject("atomic-boundary", boundary, "give atomic= as well"),
             (Some(unit), _) if !unit.get().is_power_of_two() => {
                 reject("atomic", unit, "an atomic write unit must be a power of two")
             }

@@ -85,7 +85,7 @@ impl FileId {
 
 /// Why a file or device cannot be claimed for writing.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
+#[allow(missing_docs, reason = "the messages document the variants")]
 pub enum LockError {
     #[error("another program has locked it")]
     Locked,

@@ -243,7 +243,7 @@ pub fn alignment_offset(text: &str) -> Option<AlignmentOffset> {
 
 /// Adds what the drive reports about its physical sectors, beside the kernel's figures.
 fn identified_sectors(topology: &mut Topology, ata: Option<&AtaIdentify>, answers: &Answers) {
-    const LARGER: &str = "the larger is used: what is aligned to it is aligned to both";
+    const LARGER: &str = "the larger is used: a start aligned to it is aligned to both";
     let mut compare = |physical: ByteCount, offset: Option<ByteCount>, sector: Source, shift: Source| {
         let offset = offset.map(AlignmentOffset::Bytes);
         if physical > topology.physical.value() {
@@ -253,7 +253,7 @@ fn identified_sectors(topology: &mut Topology, ata: Option<&AtaIdentify>, answer
                 topology.alignment_offset.overrule(offset, shift, BELONGS);
             }
         } else {
-            const KERNELS: &str = "the kernel's is used, which other tools see as well";
+            const KERNELS: &str = "the kernel's value is used, which other tools see too";
             topology.physical.also(physical, sector, LARGER);
             if let Some(offset) = offset {
                 topology.alignment_offset.also(offset, shift, KERNELS);

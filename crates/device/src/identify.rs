@@ -22,7 +22,7 @@ use straddle_units::{BlockSize, BlockSizeError, ByteCount};
 
 /// Why an answer cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
+#[allow(missing_docs, reason = "the messages document the variants")]
 pub enum IdentifyError {
     #[error("{what}: {got} bytes, but at least {need} are needed")]
     Short { what: &'static str, got: usize, need: usize },

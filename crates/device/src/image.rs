@@ -226,7 +226,7 @@ impl Format {
 
 /// Why an image cannot be opened or read. Every byte is a byte of the file, not of the disk in it.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
+#[allow(missing_docs, reason = "the messages document the variants")]
 pub enum ImageError {
     #[error("{format}: byte {at}: {what}")]
     Damaged { format: Format, at: ByteOffset, what: String },

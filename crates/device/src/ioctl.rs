@@ -35,7 +35,7 @@ const TIMEOUT_MS: u32 = 5_000;
 
 /// Why a request has no answer.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
+#[allow(missing_docs, reason = "the messages document the variants")]
 pub enum IoctlError {
     #[error("{what}: not supported by this device")]
     Unsupported { what: &'static str },

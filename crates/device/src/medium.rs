@@ -10,7 +10,7 @@ use crate::image::ImageError;
 
 /// Why bytes could not be read.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
+#[allow(missing_docs, reason = "the messages document the variants")]
 pub enum ReadError {
     #[error("byte {at}: cannot read {want} bytes, because the medium ends at byte {len}")]
     PastEnd { at: ByteOffset, want: usize, len: u64 },

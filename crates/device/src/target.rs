@@ -32,7 +32,7 @@ pub use self::image::open_object;
 
 /// Why a target cannot be audited at all.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
+#[allow(missing_docs, reason = "the messages document the variants")]
 pub enum OpenError {
     #[error("cannot open")]
     Io(#[source] io::Error),
@@ -344,7 +344,8 @@ fn open_captured(path: &Path, root: &Path) -> Result<Target, OpenError> {
             if expected == Some(ByteCount::new(metadata.len())) {
                 Some(open_for_reading(&copy).map_err(OpenError::Io)?)
             } else {
-                remarks.push(format!("{}: not the size of the disk, so it is not read", copy.display()));
+                remarks
+                    .push(format!("{}: its size differs from the disk's, so it is not read", copy.display()));
                 None
             }
         }
@@ -441,8 +442,8 @@ fn judge_stacked_offset<'m>(
         AlignmentOffset::Bytes(shown) => {
             let is_stacked = matches!(kind, DeviceKind::Md | DeviceKind::DeviceMapper);
             if is_stacked && shown > ByteCount::ZERO && machine().forgets_misalignment(name, shown) {
-                const WHY: &str = "the kernel's value is computed from offsets that disagree";
-                const BELOW: Source = Source::Derived("the offsets of the devices below, which disagree");
+                const WHY: &str = "the kernel's value is computed from offsets that differ";
+                const BELOW: Source = Source::Derived("the offsets of the devices below, which differ");
                 topology.alignment_offset.overrule(AlignmentOffset::Misaligned, BELOW, WHY);
             }
         }
@@ -452,7 +453,7 @@ fn judge_stacked_offset<'m>(
 /// Gives a device that stands on others the sectors that these are taken to have, where they are larger than what the
 /// kernel shows: it does not know them. A loop device does not even pass on what it knows.
 fn presume<'m>(topology: &mut Topology, kind: DeviceKind, name: &str, machine: &dyn Fn() -> &'m Machine) {
-    const LOOP: &str = "a loop device does not pass on the sectors below it";
+    const LOOP: &str = "a loop device does not pass on the sector sizes below it";
     const BELOW: &str = "the kernel knows what the disks below report";
     let shown = topology.physical.value();
     let (is_loop, is_stacked) = (

@@ -417,7 +417,7 @@ impl Topology {
     /// its table counts in it. Of the physical ones, its own and that of the storage, the larger is used.
     pub fn show_to(&mut self, guest: Guest) {
         const COUNTS: &str = "the guest's table counts in the sectors that the guest sees";
-        const LARGER: &str = "the larger is used: what is aligned to it is aligned to both";
+        const LARGER: &str = "the larger is used: a start aligned to it is aligned to both";
         if let Some(Sectors { logical, physical }) = guest.shown {
             match self.logical.source() {
                 Source::Assumed => self.logical = Figure::new(logical, Source::Guest),

@@ -27,7 +27,7 @@ pub const LARGEST_FILE: u64 = 4 << 20;
 
 /// Why a parameter set cannot be imported.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
+#[allow(missing_docs, reason = "the messages document the variants")]
 pub enum ImportError {
     #[error("cannot read {file}")]
     Unreadable { file: String, source: io::Error },

@@ -135,15 +135,15 @@ pub struct Knob {
 
 /// Why a profile cannot be used.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
+#[allow(missing_docs, reason = "the messages document the variants")]
 pub enum ProfileError {
     #[error("there is no modelled drive {name:?}; `straddle drive list` lists them{}", Suggest(suggestion.as_deref()))]
     Unknown { name: String, suggestion: Option<String> },
     #[error("cannot read the profile {}", path.display())]
     Unreadable { path: PathBuf, source: std::io::Error },
-    #[error("the base {base} is a file, but only a profile that is itself a file may have such a base")]
+    #[error("the base {base} is a file, which only a profile that is a file may have")]
     NotShipped { base: String },
-    #[error("{} is outside of {}, and is not read", path.display(), folder.display())]
+    #[error("{} is outside {}, and is not read", path.display(), folder.display())]
     Elsewhere { path: PathBuf, folder: PathBuf },
     #[error("profile {name}: {message}")]
     Syntax { name: String, message: String },

@@ -171,8 +171,8 @@ fn summary(fit: &Fit) -> String {
         return format!("The largest error is {after:.1} %.");
     }
     format!(
-        "The largest error is {after:.1} % ({before:.1} % before the fit). With each knob {:.0} % to either side, it is \
-         at most {:.1} %. {tried} of values tried.",
+        "The largest error is {after:.1} % ({before:.1} % before the fit). With each knob varied by {:.0} %, \
+        it is at most {:.1} %. {tried} of values tried.",
         MARGIN * 100.0,
         fit.worst_nearby * 100.0
     )

@@ -131,7 +131,11 @@ impl<'a> Aside<'a> {
         let Some(path) = path else { return Ok(None) };
         let out = OutputFile::begin(path, stores)?;
         let written = NamedTempFile::with_prefix("straddle-").with_context(|| {
-            format!("{}: cannot be written at first in {}", path.display(), std::env::temp_dir().display())
+            format!(
+                "{}: cannot create its temporary file in {}",
+                path.display(),
+                std::env::temp_dir().display()
+            )
         })?;
         Ok(Some(Self { path, out, written }))
     }
@@ -171,9 +175,9 @@ fn clean() -> Result<Exit> {
             output::complain(&output::printable(&format!("{}: {error}", path.display())));
         }
     }
-    let folders = if removed == 1 { "folder" } else { "folders" };
+    let directories = if removed == 1 { "directory" } else { "directories" };
     let mut out = output::stdout();
-    writeln!(out, "{removed} {folders} of killed runs removed")?;
+    writeln!(out, "{removed} {directories} of killed runs removed")?;
     out.flush()?;
     Ok(if is_clean { Exit::Success } else { Exit::Failed })
 }
@@ -220,7 +224,7 @@ fn check_memory(wanted: ByteCount) -> Result<()> {
     if wanted.get() <= here {
         return Ok(());
     }
-    let message = format!("--mem: {wanted}, and this machine has {}", ByteCount::new(here));
+    let message = format!("--mem: {wanted}, but this machine has {}", ByteCount::new(here));
     Err(UsageError(message).into())
 }
 
@@ -229,7 +233,7 @@ fn drives(arguments: &LabArguments) -> Result<Vec<GuestDrive>> {
     let count = arguments.drive.len();
     let usage = |message: String| Err(UsageError(message).into());
     if count > MAX_DRIVES {
-        return usage(format!("--drive: {count} drives, and a guest has room for {MAX_DRIVES}"));
+        return usage(format!("--drive: {count} drives, but a guest has room for {MAX_DRIVES}"));
     }
     let starts = arguments.start.len();
     if starts > 1 && starts != count {
@@ -270,7 +274,7 @@ fn processor() -> Option<usize> {
 /// Returns the script to run, and its arguments.
 fn script(command: &[String]) -> Result<(String, Vec<String>)> {
     let Some((first, rest)) = command.split_first() else {
-        return Err(UsageError("there is no command".into()).into());
+        return Err(UsageError("no command is given".into()).into());
     };
     let path = Path::new(first);
     if path.is_file() {

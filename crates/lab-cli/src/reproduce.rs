@@ -142,7 +142,7 @@ fn run_lab(
                 Profile::open(drive)?;
             }
             let guests = Guests::new(straddle_lab::reproduce::lab::Charges::default(), HOST_LIMIT, &stop);
-            let guests = guests.context("the lab cannot run (--model-only does without)")?;
+            let guests = guests.context("the lab cannot run (--model-only works without it)")?;
             Box::new(guests.unconfined(arguments.unconfined))
         }
     };
@@ -170,7 +170,7 @@ fn given_up<'a>(
 ) -> Result<Box<dyn Machine + 'a>> {
     let again = arguments.destroy_data.as_ref().and_then(|again| again.canonicalize().ok());
     if again.is_none() || again != path.canonicalize().ok() {
-        let message = format!("--destroy-data: name the device that is used, {}, again", path.display());
+        let message = format!("--destroy-data: must repeat the name of the device, {}", path.display());
         return Err(UsageError(message).into());
     }
     Ok(Box::new(Host::new(path, stop)?))

@@ -77,7 +77,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<Exit> {
         output::print(&summary(&serve))?;
     }
     if ending == Ending::PowerCut {
-        output::complain("the power was cut: only what was on the medium is left");
+        output::complain("the power was cut: only data on the medium is left");
         return Ok(Exit::Failed);
     }
     Ok(Exit::Success)
@@ -262,7 +262,8 @@ pub(crate) fn summary(serve: &Serve<'_>) -> String {
         let shares = [0.5, 0.9, 0.99, 0.999].map(|share| late.quantile(share).to_string());
         let [p50, p90, p99, p999] = shares;
         let figures = format!(
-            "replies later than the model says: mean {}, p50 {p50}, p90 {p90}, p99 {p99}, p99.9 {p999}, max {}",
+            "replies later than the model's time: mean {}, p50 {p50}, p90 {p90}, p99 {p99}, p99.9 {p999}, \
+            max {}",
             late.mean(),
             late.max()
         );

@@ -96,9 +96,8 @@ impl Walk {
         remarks: &mut Vec<String>,
     ) -> Option<Layer> {
         if place.depth >= MAX_DEPTH {
-            remarks.push(format!(
-                "more than {MAX_DEPTH} layers are stacked here: those further up are not read"
-            ));
+            remarks
+                .push(format!("more than {MAX_DEPTH} layers are stacked here: the upper ones are not read"));
             return None;
         }
         if self.layers == 0 || self.probes == 0 {
@@ -202,7 +201,7 @@ impl Walk {
         let kind = kind.or_else(|| volumes::has_second_header(&front).then_some(VolumeKind::Luks.into()))?;
         if self.metadata == 0 {
             remarks.push(format!(
-                "more than {} of metadata are on this drive: not all is read",
+                "this drive has more than {} of metadata: not all of it is read",
                 ByteCount::new(MAX_METADATA)
             ));
             return Some(Inside::Other(kind));
@@ -304,7 +303,9 @@ impl Walk {
         }
         layer.remarks.append(&mut remarks);
         if child.is_none() && front < view.len() {
-            layer.remarks.push(format!("only its first {front} are contiguous here, and hold nothing known"));
+            layer
+                .remarks
+                .push(format!("only its first {front} are contiguous here, and their contents are unknown"));
         }
         layer.children.extend(child);
     }

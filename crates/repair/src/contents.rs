@@ -77,7 +77,7 @@ fn check_layer(
         Facts::Md(_) => unseen("RAID"),
         Facts::Lv(_) => unseen(&format!("logical volume {}", layer.name)),
         Facts::Mapped(_) => unseen(kind.name()),
-        Facts::Opaque => notes.push(format!("it is not known whether {kind} works with other sectors")),
+        Facts::Opaque => notes.push(format!("{kind} may not work with other sectors")),
         Facts::FileSystem(_) | Facts::Pv(_) | Facts::Table(_) => {}
     }
     layer.children.iter().try_for_each(|child| check_layer(child, sectors, notes))
@@ -92,8 +92,8 @@ fn check_luks(
     let (old, new) = (sectors_above(layer, old), sectors_above(layer, new));
     if new > old {
         return Err(format!(
-            "LUKS{} encrypts in sectors of {} bytes: its mapping would then have larger sectors, and its \
-             contents, which are not visible, may not fit them",
+            "LUKS{} encrypts in {}-byte sectors: its mapping would have larger sectors, which its contents \
+            may not fit",
             luks.version,
             luks.sector_size.get()
         ));

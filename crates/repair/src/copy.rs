@@ -323,7 +323,8 @@ fn items(source: &Situation<'_>) -> Result<(Vec<Item>, Format), CopyError> {
         TableKind::Mbr => Format::Mbr,
         TableKind::Content(content) => {
             return refuse(format!(
-                "{content} fills it from byte 0 on, which is aligned: there are no partitions to move"
+                "{content} fills the whole disk from byte 0, which is aligned: there are no partitions to \
+                move"
             ));
         }
         _ => return refuse("it has neither a GPT nor an MBR".to_owned()),
@@ -331,7 +332,7 @@ fn items(source: &Situation<'_>) -> Result<(Vec<Item>, Format), CopyError> {
     if stack.is_hybrid_iso()
         || beside(medium, stack)?.iter().any(|found| !found.is_table() && !found.is_covered)
     {
-        return refuse("it also holds contents that are in no partition".to_owned());
+        return refuse("it also has contents outside partitions".to_owned());
     }
     let container = stack.partitions.iter().find(|p| p.role == Role::Extended);
     let mut items = Vec::new();

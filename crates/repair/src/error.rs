@@ -6,17 +6,17 @@ use straddle_units::{ByteCount, ByteOffset};
 use crate::plan::Format;
 
 /// What is said of a disk with an unfinished move.
-pub(crate) const UNFINISHED: &str = "a move of its partitions, or a copy to it, is unfinished: 'straddle check' prints the command that \
-     completes it (straddle resume, or straddle apply again)";
+pub(crate) const UNFINISHED: &str = "a move of its partitions, or a copy to it, is unfinished: 'straddle \
+     check' prints the command that completes it (straddle resume, or straddle apply again)";
 
 /// Why a request cannot become a plan, each as a sentence. Nothing was written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-#[allow(missing_docs, reason = "the messages say it")]
+#[allow(missing_docs, reason = "the messages document the variants")]
 pub enum PlanError {
     #[error("{0}")]
     Syntax(String),
-    #[error("the request cannot be read")]
+    #[error("cannot read the request")]
     Toml(#[source] Box<toml::de::Error>),
     #[error(
         "nothing to do: give --table with --part, or --add, --delete, --grow, --repair, --relocate-backup \
@@ -36,15 +36,15 @@ pub enum PlanError {
     #[error("the disk {0}: use --wipe to overwrite it")]
     WouldDestroy(String),
     #[error(
-        "the table would overwrite data at byte {at} that is in no partition, perhaps of a deleted \
-         partition or a boot loader: --wipe allows that"
+        "the table would overwrite data at byte {at}, outside partitions (perhaps a deleted partition or a \
+        boot loader): --wipe allows that"
     )]
     Occupied { at: ByteOffset },
     #[error("the new table would overwrite byte {at} of partition {number} ({content}): --wipe allows that")]
     OverPartition { number: u32, content: String, at: ByteOffset },
     #[error(
-        "partition {number} would cover {content} at byte {at}, which is in no partition, perhaps of a \
-         deleted one: --wipe allows that"
+        "partition {number} would cover {content} at byte {at}, perhaps from a deleted partition: --wipe \
+        allows that"
     )]
     Unlisted { number: u32, content: String, at: ByteOffset },
     #[error(
@@ -64,9 +64,11 @@ pub enum PlanError {
     TooManyPrimaries,
     #[error("the table has room for {0} partitions")]
     TableFull(u32),
-    #[error("partition {number} does not fit: it needs {needed} ({} bytes), and {free} ({} bytes) are free", .needed.get(), .free.get())]
+    #[error("partition {number} does not fit: it needs {needed} ({} bytes), but only {free} ({} bytes) are \
+        free", .needed.get(), .free.get())]
     TooBig { number: u32, needed: ByteCount, free: ByteCount },
-    #[error("partition {number} does not fit: it needs {needed} ({} bytes), and {free} ({} bytes) are free{hint}", .needed.get(), .free.get())]
+    #[error("partition {number} does not fit: it needs {needed} ({} bytes), but only {free} ({} bytes) are \
+        free{hint}", .needed.get(), .free.get())]
     BackupInTheWay { number: u32, needed: ByteCount, free: ByteCount, hint: String },
     #[error("partition {0} would be empty")]
     Empty(u32),
@@ -89,22 +91,22 @@ pub enum PlanError {
     #[error("partition {number}: {why}")]
     Name { number: u32, why: String },
     #[error(
-        "this changes {0} sectors of the present table, and a power cut between them would leave no table: \
-         make the changes one at a time, with a plan for each"
+        "this changes {0} sectors of the present table, and a power cut between two of them would leave no \
+        table. Make the changes one at a time, with a plan for each"
     )]
     TwoSteps(usize),
     #[error(
-        "the new table overwrites a record of the old one (byte {0}), and a power cut would leave no \
-         table: first write an empty table (--table mbr without --part), then plan again"
+        "the new table overwrites a record of the old one (byte {0}), and a power cut would leave no table. \
+        First write an empty table (--table mbr without --part), then plan again"
     )]
     InTheWay(u64),
-    #[error("the plan moves the data of partition {0}: its table can be written only after the data")]
+    #[error("the plan moves the data of partition {0}: the table can be written only after the move")]
     MovesData(u32),
     #[error("the plan cannot be used: {0}")]
     Invalid(String),
     #[error("the disk ({0}) is too small for this table")]
     DiskTooSmall(ByteCount),
-    #[error("the disk cannot be read")]
+    #[error("cannot read the disk")]
     Read(#[from] ReadError),
 }
 

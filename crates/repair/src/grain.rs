@@ -73,7 +73,7 @@ impl Grain {
                 name: "optimal I/O size".to_owned(),
                 size: figure.value(),
                 source: figure.source().to_string(),
-                left_out: Some(format!("it cannot be true: {why}")),
+                left_out: Some(format!("it is impossible: {why}")),
             });
         }
         grain

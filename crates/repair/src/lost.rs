@@ -66,7 +66,7 @@ impl fmt::Display for Lost {
         match self.partition {
             Some(number) => write!(f, "partition {number}: ")?,
             // The first sector is always the table's.
-            None if self.at.start() != ByteOffset::ZERO => write!(f, "outside of partitions: ")?,
+            None if self.at.start() != ByteOffset::ZERO => write!(f, "outside partitions: ")?,
             None => write!(f, "the whole disk: ")?,
         }
         write!(f, "{}", self.what())?;

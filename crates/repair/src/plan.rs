@@ -283,10 +283,13 @@ fn named_harm(situation: &Situation<'_>, request: &Request) -> Result<String, Pl
     {
         let why = match rival_table(situation.medium, situation.stack)? {
             Some(_) => {
-                "also has a partition table: one of the two is left over, and straddle cannot tell which; \
-                 clear that one (wipefs) first"
+                "also has a partition table: one of the two is a leftover, and straddle cannot tell which: \
+                clear the leftover first (wipefs)"
             }
-            None => "its table is the array's, or older than the array; assemble the array, and name that",
+            None => {
+                "its table is the array's, or older than the array: assemble the array, and use it as \
+                the target"
+            }
         };
         return Err(PlanError::Unchangeable(format!("the disk is {} as a whole: {why}", content.name())));
     }
@@ -419,7 +422,8 @@ impl<'a> Draft<'a> {
                 let is_small = span_of(entry, block).is_some_and(|span| span.len() <= least);
                 if is_small {
                     notes.push(format!(
-                        "partition {number}: FAT32 on {block}-byte sectors needs more than {least}, and FAT32 is the only kind that firmware must be able to read"
+                        "partition {number}: FAT32 on {block}-byte sectors needs more than {least}, and \
+                        firmware need not read any other FAT"
                     ));
                 }
                 if entry.fs.as_deref().is_some_and(|fs| !matches!(fs, "vfat" | "fat32")) {
@@ -484,7 +488,7 @@ impl<'a> Draft<'a> {
                 return Err(PlanError::Unlisted { number, content: lost.what(), at: lost.at.start() });
             }
             self.notes.push(format!(
-                "the start of partition {number} exposes {}, which is already there",
+                "partition {number} starts at existing contents, which it makes accessible: {}",
                 lost.what()
             ));
         }

@@ -41,7 +41,7 @@ pub enum Depth {
 /// Why nothing can be planned for a target.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-#[allow(missing_docs, reason = "the messages say it")]
+#[allow(missing_docs, reason = "the messages document the variants")]
 pub enum ChangeError {
     #[error(transparent)]
     Target(#[from] TargetError),
@@ -54,8 +54,8 @@ pub enum ChangeError {
     #[error("it reports its own sector size: --logical applies to images only")]
     OwnSectors,
     #[error(
-        "its table may count in {1}-byte sectors rather than {0}-byte ones: only then does a partition \
-         start at known contents; give --logical {1}, or --logical {0}"
+        "its table may count in {1}-byte sectors instead of {0}-byte ones: only then does a partition start \
+        at known contents. Give --logical {1} or --logical {0}"
     )]
     InQuestion(BlockSize, BlockSize),
     #[error("it has {0}-byte sectors: a table in {1}-byte sectors would not be recognised")]

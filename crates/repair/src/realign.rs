@@ -152,8 +152,7 @@ fn make_looking(situation: &Situation<'_>, wanted: &Wanted, look: Look) -> Resul
     }
     if wanted.wipe {
         base.note(
-            "data outside of partitions, or after the end that contents record, may be overwritten \
-             (--wipe)"
+            "data outside partitions, or after the recorded end of contents, may be overwritten (--wipe)"
                 .to_owned(),
         );
     }
@@ -360,7 +359,7 @@ fn requested(
         let why = format!("its contents need {need} bytes, and only {room} are free there, up to byte {end}");
         return Err(refuse(why));
     }
-    Span::new(start, item.at.len().min(room)).ok_or_else(|| refuse("it would end past 2^64".to_owned()))
+    Span::new(start, item.at.len().min(room)).ok_or_else(|| refuse("it would end past 2^64 bytes".to_owned()))
 }
 
 /// Why a partition cannot start at `start`: what ends or is there.

@@ -134,7 +134,7 @@ impl Part {
             "role" => match value {
                 "logical" => self.logical = true,
                 "primary" => self.logical = false,
-                _ => return Err(wrong("the role is primary or logical")),
+                _ => return Err(wrong("use primary or logical")),
             },
             _ => {
                 return Err(PlanError::Syntax(format!(

@@ -159,7 +159,7 @@ fn read_line(line: &str, request: &mut Request) -> Result<(), PlanError> {
         request.parts.push(part);
         return Ok(());
     }
-    let unknown = || PlanError::Syntax(format!("'{before}: {after}' is not understood"));
+    let unknown = || PlanError::Syntax(format!("unknown header line '{before}: {after}'"));
     match before {
         "label" => {
             request.table = Some(match after {
@@ -197,7 +197,7 @@ fn fields(text: &str, part: &mut Part) -> Result<(), PlanError> {
             match key {
                 "bootable" => part.bootable = true,
                 "" => return Ok(()),
-                _ => return Err(PlanError::Syntax(format!("'{key}' is not understood"))),
+                _ => return Err(PlanError::Syntax(format!("unknown field '{key}'"))),
             }
             rest = &rest[end..];
             continue;
@@ -206,7 +206,7 @@ fn fields(text: &str, part: &mut Part) -> Result<(), PlanError> {
         let (value, behind) = match value.strip_prefix('"') {
             Some(quoted) => quoted
                 .split_once('"')
-                .ok_or_else(|| PlanError::Syntax(format!("{key}: the quotation does not end")))?,
+                .ok_or_else(|| PlanError::Syntax(format!("{key}: the closing quotation mark is missing")))?,
             None => value.split_at(value.find([',', ' ']).unwrap_or(value.len())),
         };
         rest = behind;
@@ -228,7 +228,7 @@ fn field(key: &str, value: &str, part: &mut Part) -> Result<(), PlanError> {
         "name" => part.name = unescaped(value),
         "attrs" => part.attributes = parse_attributes(value)?,
         "bootable" => part.bootable = true,
-        _ => return Err(PlanError::Syntax(format!("'{key}' is not understood"))),
+        _ => return Err(PlanError::Syntax(format!("unknown field '{key}'"))),
     }
     Ok(())
 }

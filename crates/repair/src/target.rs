@@ -23,7 +23,7 @@ use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
 /// Why a target cannot be written, or cannot be planned for.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-#[allow(missing_docs, reason = "the messages say it")]
+#[allow(missing_docs, reason = "the messages document the variants")]
 pub enum TargetError {
     #[error(transparent)]
     Open(#[from] OpenError),
@@ -213,8 +213,8 @@ impl Claimed {
             Some(code) if code == Errno::BUSY.raw_os_error() => {
                 let uses = Machine::read(None).uses(path);
                 let unknown =
-                    "the kernel refuses exclusive use, because it or one of its partitions is mounted or \
-                     in use";
+                    "the kernel refuses exclusive use: the disk or one of its partitions is mounted or in \
+                    use";
                 TargetError::InUse(if uses.is_empty() { unknown.to_owned() } else { uses.join("; ") })
             }
             _ if is_device => TargetError::Io(straddle_device::closed(error)),

@@ -47,7 +47,7 @@ pub(crate) enum Values {
 
 /// A map of columns that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
+#[allow(missing_docs, reason = "the messages document the variants")]
 pub enum ColumnsError {
     #[error("{part:?} is not of the form QUANTITY=COLUMN or QUANTITY=COLUMN:UNIT")]
     Form { part: String },

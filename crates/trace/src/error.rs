@@ -6,7 +6,7 @@ use crate::reader::Numbered;
 
 /// A trace that cannot be read or replayed.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
+#[allow(missing_docs, reason = "the messages document the variants")]
 pub enum TraceError {
     #[error("{name}: cannot read the trace{}", byte.map(|byte| format!(" from byte {byte} on")).unwrap_or_default())]
     Read { name: String, byte: Option<u64>, source: std::io::Error },
@@ -38,7 +38,7 @@ straddle_units::error_kind! {
 
 /// What is wrong with a line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
+#[allow(missing_docs, reason = "the messages document the variants")]
 pub enum LineError {
     #[error(
         "unknown trace format: the first line is neither a CSV header (time, op, offset, length) nor a line of any format in --format; for another table, give its columns with --columns"
@@ -84,7 +84,7 @@ straddle_units::error_kind!(LineError: Failed);
 
 /// What is wrong with a Parquet file.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
+#[allow(missing_docs, reason = "the messages document the variants")]
 pub enum ParquetError {
     #[cfg(not(feature = "parquet"))]
     #[error("this straddle was built without the feature 'parquet'")]
@@ -96,7 +96,7 @@ pub enum ParquetError {
     Table(TableError),
     #[error("{what} has {bytes} bytes, more than the limit of {most}")]
     Large { what: &'static str, bytes: u64, most: u64 },
-    #[error("the row group claims {claimed} rows, but has {found}")]
+    #[error("the row group declares {claimed} rows, but has {found}")]
     Rows { claimed: u64, found: u64 },
     #[error("the file is damaged: {why}")]
     Damaged { why: String },
@@ -109,7 +109,7 @@ straddle_units::error_kind! {
 
 /// What is wrong with the columns of a table.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
+#[allow(missing_docs, reason = "the messages document the variants")]
 pub enum TableError {
     #[error("there is no column {column:?}: give its name with --columns. The columns are: {present}")]
     NoColumn { column: String, present: String },
@@ -125,7 +125,7 @@ straddle_units::error_kind!(TableError: Failed);
 
 /// Why a trace could not be written.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
+#[allow(missing_docs, reason = "the messages document the variants")]
 pub enum WriteError {
     #[error(transparent)]
     Io(#[from] std::io::Error),

@@ -226,7 +226,7 @@ pub(crate) fn sectors(column: &'static str, value: &str) -> Result<u64, LineErro
 
 /// Parses a number of units as bytes.
 pub(crate) fn scaled(column: &'static str, value: &str, unit: u64) -> Result<u64, LineError> {
-    whole(column, value)?.checked_mul(unit).ok_or_else(|| wrong(column, value, "no disk is so large"))
+    whole(column, value)?.checked_mul(unit).ok_or_else(|| wrong(column, value, "no disk is that large"))
 }
 
 /// The fields of a line.
@@ -269,7 +269,7 @@ pub(crate) fn is_whole(field: &str) -> bool {
 /// Parses a decimal number of units of `unit` nanoseconds. The result is exact; digits below a nanosecond are
 /// dropped.
 pub(crate) fn time(column: &'static str, value: &str, unit: u64) -> Result<Nanos, LineError> {
-    let no_time = || wrong(column, value, "must be a time: digits, and a point where need be");
+    let no_time = || wrong(column, value, "must be a time: digits, with a decimal point if needed");
     let (whole, fraction) = value.split_once('.').unwrap_or((value, ""));
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     if (whole.is_empty() && fraction.is_empty()) || !digits(whole) || !digits(fraction) {

@@ -23,7 +23,7 @@ const MOST_REQUESTS: u64 = 1 << 60;
 
 /// Bytes that are not an account.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
+#[allow(missing_docs, reason = "the messages document the variants")]
 pub enum StoredError {
     #[error("not a straddle histogram")]
     Magic,
@@ -132,13 +132,13 @@ impl Input<'_> {
         let span = match self.byte()? {
             0 => None,
             1 => Some(Time::from_nanos(self.number()?)),
-            _ => return Err(self.wrong("neither a time nor none")),
+            _ => return Err(self.wrong("a field that must be a time or empty")),
         };
         let mut account = Account { others, span, ..Account::default() };
         for _ in 0..self.number()? {
             let name = self.name()?;
             if account.volumes.last_key_value().is_some_and(|(last, _)| *last >= name) {
-                return Err(self.wrong("volumes are not in the order of their names"));
+                return Err(self.wrong("the volumes are not in order of name"));
             }
             let volume = self.volume()?;
             account.volumes.insert(name, volume);
@@ -187,7 +187,7 @@ impl Input<'_> {
             histogram.add_many(key, requests, beyond);
         }
         if inexact > all {
-            return Err(self.wrong("more requests off sectors than there are"));
+            return Err(self.wrong("more misaligned requests than requests"));
         }
         Ok(histogram)
     }
@@ -220,7 +220,7 @@ impl Input<'_> {
                 return Ok(number);
             }
         }
-        Err(self.wrong("a number that is not written so"))
+        Err(self.wrong("a number with needless bytes"))
     }
 
     fn byte(&mut self) -> Result<u8, StoredError> {

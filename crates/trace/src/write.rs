@@ -179,7 +179,7 @@ impl<W: Write> Fio<W> {
         self.line.clear();
         if !self.names.contains(volume) {
             if volume.contains(|letter: char| letter.is_whitespace() || letter.is_control()) {
-                let why = "fio's log separates its fields with blanks, and a name has none";
+                let why = "fio's log separates fields with blanks, so a name cannot contain one";
                 return Err(WriteError::Name { name: volume.to_owned(), why });
             }
             self.names.insert(volume.to_owned());
@@ -215,7 +215,7 @@ impl<W: Write> Fio<W> {
 fn csv_name(name: &str, line: &mut String) -> Result<(), WriteError> {
     let is_kept = name.trim() == name && !name.contains(|letter: char| letter == '"' || letter.is_control());
     if !is_kept {
-        let why = "it has a quote or a control character, or a blank at an end, and would not be read back";
+        let why = "it contains a quote or a control character, or begins or ends with a blank";
         return Err(WriteError::Name { name: name.to_owned(), why });
     }
     if name.contains(',') {

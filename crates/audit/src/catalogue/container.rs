@@ -11,7 +11,7 @@ pub(super) const CONTAINER_OFF: Definition = Definition {
     what: "The image's container stores the guest's blocks at host offsets that are not aligned to a \
            physical sector.",
     why: "A dynamic VHD puts a 512-byte bitmap before each block; sparse VMDK and old VDI files start \
-          their data after headers of any length. What is aligned inside the guest straddles on the host.",
+          their data after headers of any length. Blocks that are aligned in the guest straddle on the host.",
     cost: "Each 4 KiB write of the guest becomes two partial writes on the host: about 18 % longer runs \
            were reported on NetApp's forum.",
     fix: "Convert the image: to raw, qcow2 or VHDX, or to a fixed VHD.",
@@ -29,7 +29,7 @@ pub(super) const CONTAINER_UNIT_SMALL: Definition = Definition {
     about: About::Container,
     title: "image format allocates in small units",
     what: "The container's cluster or grain is smaller than the physical sector.",
-    why: "qcow2 allows clusters as small as 512 bytes; allocation then scatters parts of sectors.",
+    why: "Small clusters (qcow2 allows 512 bytes) scatter parts of physical sectors over the file.",
     cost: "A read-modify-write on the host for each newly written cluster.",
     fix: "Convert with larger clusters (qemu-img convert -o cluster_size=64k).",
     sources: &["QEMU docs/interop/qcow2.rst, cluster_bits"],

@@ -8,8 +8,8 @@ pub(super) const KERNEL_MISALIGNED: Definition = Definition {
     kind: Kind::Alignment,
     about: About::Device,
     title: "the kernel calls the device misaligned",
-    what: "The kernel reports alignment_offset -1 for the device or, on Linux 6.12, an offset computed \
-           from offsets that disagree.",
+    what: "The kernel reports alignment_offset -1 for the device or, on Linux 6.12, an offset computed from \
+        offsets that differ.",
     why: "For a stacked device (md, device mapper) it means that its members have different alignment \
           offsets, or that its data does not start on a physical sector: no start on it is aligned on all \
           members. libblkid turns -1 into 0, so parted, fdisk, mkfs.xfs and cryptsetup notice nothing. The \
@@ -17,7 +17,7 @@ pub(super) const KERNEL_MISALIGNED: Definition = Definition {
           physical sector; that is S021.",
     cost: "As S001, on at least one member. Devices on top of a misaligned one inherit the -1: when \
            several targets are checked, the lowest is reported, and lists the others.",
-    fix: "Align each member (check them), then recreate the stack on them.",
+    fix: "Align each member (check each of them), then recreate the stack on them.",
     sources: &["Linux block/blk-settings.c, blk_stack_limits", "util-linux libblkid/src/topology/topology.c"],
 };
 
@@ -26,7 +26,7 @@ pub(super) const BOGUS_IO_OPT: Definition = Definition {
     severity: Severity::Advice,
     kind: Kind::Device,
     about: About::Device,
-    title: "the optimal I/O size cannot be true",
+    title: "the optimal I/O size is impossible",
     what: "The device reports an impossible optimal I/O size: 33553920 (65535 blocks of 512 bytes), the \
            same rounded down to a larger sector (33550336), a multiple of 0xFFF000, or a size that is not \
            a multiple of the physical sector or the minimum I/O size.",
@@ -151,7 +151,7 @@ pub(super) const GUEST_SHOWN_SMALLER: Definition = Definition {
     kind: Kind::Device,
     about: About::Device,
     title: "the guest sees smaller sectors than the storage has",
-    what: "A virtual machine's disk reports smaller physical sectors than what it is stored on.",
+    what: "A virtual machine's disk reports smaller physical sectors than its storage has.",
     why: "Unless libvirt's <blockio> states others, QEMU reports 512-byte logical and physical sectors to \
           the guest, whatever the disk is stored on. Programs in the guest choose their units accordingly: \
           cryptsetup creates LUKS2 with 512-byte sectors, or with 4096-byte sectors if it sees those.",

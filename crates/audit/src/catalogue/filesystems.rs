@@ -12,10 +12,10 @@ pub(super) const LUKS_SECTOR_SMALL: Definition = Definition {
     why: "dm-crypt reports the encryption sector as the mapping's logical sector, so layers above may \
           write units that small. LUKS1 always uses 512 bytes; LUKS2 uses 4096 if the device reports \
           4096-byte sectors.",
-    cost: "Eight times as many encryption calls for each block, and read-modify-writes by file systems \
-           that use small sectors.",
-    fix: "cryptsetup reencrypt --sector-size 4096 (LUKS2). The data area must start and end on a 4096-byte boundary; if \
-           its end does not, shrink the device first.",
+    cost: "Eight times as many encryption calls per block, and read-modify-writes by file systems that use \
+           small sectors.",
+    fix: "cryptsetup reencrypt --sector-size 4096 (LUKS2). The data area must start and end on a 4096-byte \
+           boundary; if its end does not, shrink the device first.",
     sources: &["Linux drivers/md/dm-crypt.c, crypt_io_hints", "cryptsetup(8), --sector-size"],
 };
 
@@ -28,11 +28,10 @@ pub(super) const FS_BLOCK_SMALL: Definition = Definition {
     what: "The file system's block, sector or log sector is smaller than the physical sector.",
     why: "mkfs chooses the block size by the size of the device (1 KiB on small ext file systems) or by \
           what the device reports (XFS: 512-byte sectors on an image file or a drive that misreports).",
-    cost: "Each such write is a read-modify-write, however well it is aligned. It is only advice if just \
-           firmware reads the file system (an EFI system partition, the small FAT that a Raspberry Pi \
-           boots from); for an ext or FAT file system below 512 MiB, for which mke2fs and mkfs.fat choose \
-           such blocks and in which little is written; and for blocks of 4 KiB and more on larger sectors, \
-           because not every system can mount larger blocks.",
+    cost: "Each such write is a read-modify-write, however well it is aligned. It is only advice if only \
+        firmware reads the file system (an EFI system partition, the small FAT that a Raspberry Pi boots \
+        from). It is also advice for an ext or FAT file system below 512 MiB, for which mke2fs and mkfs.fat \
+        choose such blocks, and for blocks of 4 KiB or more, because not every system can mount larger ones.",
     fix: "Recreate it with blocks and sectors of 4096 bytes.",
     sources: &["mke2fs(8), -b and mke2fs.conf", "mkfs.xfs(8), -s size"],
 };
@@ -45,7 +44,7 @@ pub(super) const FS_BLOCK_BELOW_UNIT: Definition = Definition {
     title: "file-system block is smaller than the indirection unit",
     what: "The file system's block is a physical sector or more, but less than the SSD's indirection unit.",
     why: "An SSD with 16 KiB units reads and rewrites the rest of the unit for each isolated 4 KiB write; \
-          its cache merges writes that come together.",
+          its cache merges writes that arrive close together.",
     cost: "Random small writes cost up to unit / block times the flash writes. It is a warning for blocks \
            and sectors below 4 KiB, which could be larger.",
     fix: "Use larger blocks if the file system has them (XFS with large block sizes, bigalloc clusters), \
@@ -80,7 +79,7 @@ pub(super) const HINTS_CONTRADICT: Definition = Definition {
     why: "mkfs takes these hints from the device's I/O sizes and writes them once (multiples of the chunk \
           and the stripe are fine). They become wrong when the array is reshaped or the file system is \
           copied to another device.",
-    cost: "The allocator works for a different array: metadata piles up on one member, and whole stripes \
+    cost: "The allocator optimises for a different array: metadata piles up on one member, and whole stripes \
            become partial ones.",
     fix: "tune2fs -E stride=,stripe_width=; mount -o sunit=,swidth= for XFS.",
     sources: &["ext4: Documentation/filesystems/ext4/super.rst, s_raid_stride", "xfs(5), sunit and swidth"],
@@ -95,8 +94,8 @@ pub(super) const ASHIFT_SMALL: Definition = Definition {
     what: "The vdev's ashift is smaller than the physical sector or indirection unit.",
     why: "ZFS derives the ashift from what the drive reports when the vdev is created, and it cannot be \
           changed afterwards.",
-    cost: "Every small record is a read-modify-write. With ashift 12 or more it is only advice: blocks of 4 KiB \
-           cost the same as in any other file system on this drive.",
+    cost: "Every small record is a read-modify-write. With ashift 12 or more it is only advice: blocks of 4 \
+           KiB cost the same as in any other file system on this drive.",
     fix: "Recreate the pool with -o ashift=12 (4 KiB), 13 (8 KiB) or 14 (16 KiB).",
     sources: &["zpoolprops(7), ashift", "OpenZFS issues 287 and 289"],
 };

@@ -12,8 +12,8 @@ pub(super) const MD_DATA_STRADDLES: Definition = Definition {
     why: "The array's byte 0 is at the member's data offset. Misaligned offsets come from --data-offset \
           given in sectors, from mdadm before 3.2 (136 or 272 sectors), or from bitmaps moved by hand.",
     cost: "Every block on the array spans two sectors of this member: see S001.",
-    fix: "Recreate the array with --data-offset; or remove the member, and add it again once the others \
-           are right.",
+    fix: "Recreate the array with --data-offset; or remove the member, and add it again once the others are \
+        aligned.",
     sources: &[
         "mdadm super1.c, validate_geometry1 and data_offset",
         "Linux include/uapi/linux/raid/md_p.h, struct mdp_superblock_1",
@@ -44,7 +44,7 @@ pub(super) const LV_SEGMENT_STRADDLES: Definition = Definition {
     severity: Severity::Error,
     kind: Kind::Alignment,
     about: About::Layer,
-    title: "a logical volume's segment is shifted",
+    title: "a logical volume's segment is misaligned",
     what: "A segment of a logical volume is misaligned, although the physical volume's data is aligned. \
            The same is reported for the data of a thin pool, the store of a snapshot, and a cache.",
     why: "If the extent size is not a multiple of the physical sector (vgcreate -s 1k), segments may start \
@@ -66,7 +66,7 @@ pub(super) const LUKS_PAYLOAD_STRADDLES: Definition = Definition {
     title: "LUKS payload starts inside a physical sector",
     what: "The encrypted payload of a LUKS container does not fall on a physical sector of the disk.",
     why: "The payload follows the header and key slots. Old versions of cryptsetup put it at sector 1032 \
-          or 2056 (of 512 bytes), or where --align-payload said.",
+          or 2056 (of 512 bytes), or at the --align-payload given.",
     cost: "Every block in the container spans two sectors: see S001.",
     fix: "Recreate it with cryptsetup luksFormat --align-payload 2048 (LUKS1) or --offset 32768 (LUKS2) \
           and restore the data, or use cryptsetup reencrypt.",
@@ -111,11 +111,11 @@ pub(super) const LAYERS_CANCEL: Definition = Definition {
     kind: Kind::Alignment,
     about: About::Layer,
     title: "two misaligned layers cancel each other out",
-    what: "A layer below is misaligned, and the offset of this layer's data makes up for it.",
+    what: "A layer below is misaligned, and the offset of this layer's data compensates for it.",
     why: "Tools that follow the kernel's alignment_offset do this on purpose (pvcreate on a partition at \
           sector 63).",
-    cost: "Nothing as it is: what matters is the data, so S001 and S050 to S055 are not reported if all of \
-           it is aligned. Moving only the partition, or recreating the layer with default offsets, would \
+    cost: "Nothing at present. Only the data matters, so S001 and S050 to S055 are not reported if all of it \
+        is aligned. Moving only the partition, or recreating the layer with default offsets, would \
            misalign the data.",
     fix: "Leave both or move both.",
     sources: &["LVM2 lib/metadata/metadata.c, set_pe_align_offset"],
@@ -134,7 +134,7 @@ pub(super) const OFF_ARRAY_STRIPE: Definition = Definition {
     cost: "Each write of a whole stripe becomes two partial ones, for which RAID 5 and 6 must read to \
            compute the parity: see S005.",
     fix: "Align the layer to the stripe: pvcreate --dataalignment, cryptsetup --align-payload or --offset, \
-           a partition start that is a multiple.",
+        or a partition start on a multiple of it.",
     sources: &["Linux drivers/md/raid5.c, raid5_set_limits"],
 };
 
@@ -145,8 +145,8 @@ pub(super) const MD_CHUNK_SMALL: Definition = Definition {
     about: About::Layer,
     title: "RAID chunk is not a multiple of the drive's unit",
     what: "The chunk of a striped array is not a whole number of physical sectors or indirection units.",
-    why: "Neighbouring chunks are on different members, so the rest of a partly covered unit holds data \
-          from elsewhere in the array.",
+    why: "Neighbouring chunks are on different members, so the rest of a partly covered unit holds data of \
+        another part of the array.",
     cost: "Sequential writes end each chunk with a read-modify-write.",
     fix: "Use a chunk of 64 KiB or more (512 KiB is mdadm's default).",
     sources: &["mdadm(8), --chunk"],

@@ -8,12 +8,13 @@ pub(super) const START_STRADDLES: Definition = Definition {
     kind: Kind::Alignment,
     about: About::Placement,
     title: "start straddles a physical sector",
-    what: "The partition does not start on a physical sector, and no layer in it makes up for that. The finding is only a warning if the drive's sectors are in doubt: an ATA hard disk of 160 GB or more that reports \
-           512-byte physical sectors and has a partition at sector 63. Many disks of 2010 to 2013 reported \
-           512 and had 4096, and not all of them are known; straddle probe finds out, or --assume decides. \
-           It is also a warning if sectors are larger than 4 KiB: a block of 4 KiB is a read-modify-write \
-           wherever it is in such a sector, and only larger writes span one more, as with the indirection \
-           unit (S004).",
+    what: "The partition does not start on a physical sector, and no layer in it compensates for that. The \
+        finding is only a warning if the drive's sectors are in doubt: an ATA hard disk of 160 GB or more \
+        that reports 512-byte physical sectors and has a partition at sector 63. Many disks of 2010 to 2013 \
+        reported 512 and had 4096, and not all of them are known; straddle probe measures the sectors, and \
+        --assume declares them. It is also a warning if sectors are larger than 4 KiB: a block of 4 KiB is a \
+        read-modify-write wherever it is in such a sector, and only larger writes span one more, as with the \
+        indirection unit (S004).",
     why: "File systems write blocks of 4 KiB, counted from the partition's start. If that start is inside \
           a physical sector, every block has one part in one sector and the rest in the next. A drive can \
           only write whole sectors, so for each block it must read both, modify a part of each, and write \
@@ -45,21 +46,20 @@ pub(super) const END_STRADDLES: Definition = Definition {
     what: "The partition's size is not a whole number of physical sectors: its last bytes share a physical \
            sector with what follows. If sectors are larger than 4 KiB, a whole number of 4 KiB blocks is \
            enough.",
-    why: "Tools that use all free space end the partition at the last usable sector. On a GPT disk that is \
-          33 sectors before the disk's last one, which is seldom the end of a physical sector.",
-    cost: "File systems with 4 KiB blocks do not use the tail and lose nothing. LUKS with 4096-byte \
-           sectors does not use it either, but cannot be opened on such a device (\"Device size is not \
-           aligned to requested sector size\"): a partition that was grown has to be cut again. A write to \
-           the tail is a read-modify-write of a sector that the next partition shares. Until a file system \
-           is mounted, Linux accesses a partition whose size is not a multiple of 4 KiB in blocks of 512, \
-           1024 or 2048 bytes. What mkfs, dd or a database writes to it through the page cache then \
-           consists of more and smaller segments: with 512, a request of 126 segments carries 63 KiB \
-           instead of 504, and may end inside a physical sector even if the start is aligned. It is only \
-           advice if the contents do not use the tail, as their header says (swap of whole pages, most \
-           file systems), or if the partition is smaller than a physical sector (ChromeOS has some of one \
-           block) and its contents are unknown. It is a warning if the contents write to the tail (md), \
-           cannot be opened with it (LUKS with 4096-byte sectors) or are unknown, or if the next partition \
-           starts in the same sector.",
+    why: "Tools that use all unallocated space end the partition at the last usable sector. On a GPT disk \
+        that is 33 sectors before the disk's last one, which is seldom the end of a physical sector.",
+    cost: "File systems with 4 KiB blocks do not use the tail and lose nothing. LUKS with 4096-byte sectors \
+           does not use it either, but cannot be opened on such a device (\"Device size is not aligned to \
+           requested sector size\"): a partition that was grown has to be cut back. A write to the tail is a \
+           read-modify-write of a sector that the next partition shares. Until a file system is mounted, \
+           Linux accesses a partition whose size is not a multiple of 4 KiB in blocks of 512, 1024 or 2048 \
+           bytes. Writes by mkfs, dd or a database through the page cache then consist of more and smaller \
+           segments: with 512-byte blocks, a request of 126 segments carries 63 KiB instead of 504, and may \
+           end inside a physical sector even if the start is aligned. It is only advice if the contents do \
+           not use the tail, as their header says (swap of whole pages, most file systems), or if the \
+           partition is smaller than a physical sector (ChromeOS has some of one block) and its contents are \
+           unknown. It is a warning if the contents write to the tail (md), cannot be opened with it (LUKS \
+           with 4096-byte sectors) or are unknown, or if the next partition starts in the same sector.",
     fix: "End the partition on a multiple of the physical sector. Cutting off the tail (less than a \
           physical sector) is safe for file systems with 4 KiB blocks, and for LUKS with 4096-byte \
           sectors.",
@@ -179,7 +179,7 @@ pub(super) const OFF_GRAIN: Definition = Definition {
     title: "start is not on the 1 MiB grain",
     what: "The start is aligned to every boundary that the device has, but not on a multiple of 1 MiB.",
     why: "All current partitioning tools align to 1 MiB. It is a multiple of every physical sector, every \
-          indirection unit and most stripes, and not a property of the drive. parted calls such a start \
+        indirection unit and most stripes, but not a property of the drive. parted calls such a start \
           \"not properly aligned for best performance\", although sector 40 is as good as sector 2048 on a \
           512e disk.",
     cost: "Nothing, unless the disk is later copied to a device with larger units.",

@@ -12,8 +12,8 @@ pub(super) const OTHER_SECTOR_SIZE: Definition = Definition {
     why: "Some USB enclosures present a 512-byte drive with 4096-byte sectors, and some controllers do the \
           reverse. The GPT header is in the second sector, so with the other size it is not found; an MBR \
           is found, but every number in it means eight times as much, or an eighth.",
-    cost: "The partitions are missing or at the wrong place: data seems lost, and a \"repair\" overwrites \
-           it.",
+    cost: "The partitions are missing or in the wrong places: data seems lost, and a \"repair\" overwrites \
+        it.",
     fix: "Connect the drive as it was when it was partitioned; or copy the data off through a loop device \
           with the table's sectors (losetup --sector-size), which writes nothing; or convert the table in \
           place (straddle plan --convert-table).",
@@ -44,7 +44,7 @@ pub(super) const GPT_BACKUP_DAMAGED: Definition = Definition {
     title: "the backup GPT is damaged or missing",
     what: "The primary GPT is good, the backup is not.",
     why: "The end of the disk was overwritten (old RAID metadata, a shorter copy), or never written.",
-    cost: "Nothing until the primary is damaged as well.",
+    cost: "Nothing, until the primary is damaged too.",
     fix: "Rewrite the backup from the primary.",
     sources: &["UEFI specification 2.10, section 5.3.2"],
 };
@@ -55,7 +55,7 @@ pub(super) const GPT_UNUSABLE: Definition = Definition {
     kind: Kind::Table,
     about: About::Table,
     title: "no usable GPT",
-    what: "The disk announces a GPT, but neither copy passes its checks.",
+    what: "The disk has a GPT, but neither copy passes its checks.",
     why: "Both were overwritten, or the image is truncated.",
     cost: "No tool sees any partition.",
     fix: "Restore the table from a backup, or search for the partitions' contents.",
@@ -97,7 +97,7 @@ pub(super) const GPT_COPIES_DIFFER: Definition = Definition {
     title: "the two GPTs list different partitions",
     what: "Primary and backup both pass their checks, but their entries differ.",
     why: "A tool was interrupted between writing the two, or writes only one.",
-    cost: "Nothing until one is used in place of the other; then partitions appear or disappear.",
+    cost: "Nothing, until one is used in place of the other: then partitions appear or disappear.",
     fix: "Decide which one is right (the primary is used), and rewrite the other from it.",
     sources: &["UEFI specification 2.10, section 5.3.2"],
 };
@@ -108,14 +108,14 @@ pub(super) const PROTECTIVE_MBR: Definition = Definition {
     kind: Kind::Table,
     about: About::Table,
     title: "protective MBR and GPT do not belong together",
-    what: "There is a protective MBR without a GPT, or a GPT without a protective MBR; or an MBR lists \
-           partitions and does not announce the complete GPT that follows it (a warning).",
+    what: "There is a protective MBR without a GPT, or a GPT without a protective MBR; or an MBR with \
+        partitions, but without a protective entry, precedes an intact GPT (a warning).",
     why: "One of them was overwritten: by wipefs, dd, or a boot loader.",
     cost: "No partition is found, or programs find different ones. The kernel reads a GPT only if there is \
            a protective MBR; without the GPT, the disk seems to hold one large unknown partition.",
     fix: "Write the protective MBR again (straddle plan --repair). If there is no GPT, restore the table \
-          from a backup, or search for the partitions' contents. If there are two tables, remove the one \
-          that is left over.",
+          from a backup, or search for the partitions' contents. If there are two tables, remove the \
+          leftover one.",
     sources: &["UEFI specification 2.10, section 5.2.3", "Linux block/partitions/efi.c, is_pmbr_valid"],
 };
 
@@ -163,7 +163,7 @@ pub(super) const OVERLAP: Definition = Definition {
     what: "Two partitions share blocks.",
     why: "A table edited by hand, or tools that count in different units.",
     cost: "Writing to one destroys the other.",
-    fix: "Find out which one is in use, and correct the other.",
+    fix: "Determine which one is in use, and correct the other.",
     sources: &["UEFI specification 2.10, section 5.3.3"],
 };
 
@@ -242,9 +242,9 @@ pub(super) const UNFINISHED_MOVE: Definition = Definition {
     title: "unfinished move or copy of partitions",
     what: "A move of this disk's partitions (straddle realign, straddle apply) was interrupted. The table \
            has a marker in place of the moved partitions. If another program has written a new table \
-           since, straddle finds the journal where it usually ends: before the end of the disk, or before \
-           a partition. Or a copy to this disk (straddle realign --to, straddle apply --from) was \
-           interrupted: its first sector has a marker in place of the table.",
+           since, straddle looks for the journal in its usual places: before the end of the disk, and before \
+           partitions. The same finding reports an interrupted copy to this disk (straddle realign --to, \
+           straddle apply --from): its first sector has a marker in place of the table.",
     why: "Part of the data is still at its old location and part at the new one, and the journal records \
           which. With either table, other programs could write to data that is still needed.",
     cost: "The partitions cannot be used until the move is finished. Nothing is lost: the move can be \
@@ -262,16 +262,16 @@ pub(super) const CUT_SHORT: Definition = Definition {
     kind: Kind::Table,
     about: About::Table,
     title: "contents reach past the end of their partition",
-    what: "A file system, swap area, physical volume, LUKS container or array member records a size that is larger than the partition, or the \
-           disk, that it is in.",
+    what: "A file system, swap area, physical volume, LUKS container or array member records a size that is \
+           larger than the partition, or the disk, that it is in.",
     why: "The partition was shrunk without shrinking its contents first, or the image was truncated or \
-          copied to a smaller disk; or the superblock is left over from an earlier, larger partition with \
-          the same start.",
-    cost: "Its data may be in what looks like free space, where a new partition, a move or a benchmark \
-           would destroy it. The kernel refuses to mount it, or fails at the end of the device. straddle \
-           writes nothing to such a disk.",
-    fix: "If the contents are in use, grow the partition to their size, or shrink them (on a copy). If \
-          they are left over, remove them with wipefs.",
+          copied to a smaller disk; or the superblock is a leftover of an earlier, larger partition with the \
+          same start.",
+    cost: "Its data may be in what looks like unallocated space, where a new partition, a move or a \
+        benchmark would destroy it. The kernel refuses to mount it, or fails at the end of the device. \
+        straddle writes nothing to such a disk.",
+    fix: "If the contents are in use, grow the partition to their size, or shrink them (on a copy). If they \
+        are leftovers, remove them with wipefs.",
     sources: &[
         "Linux fs/ext4/super.c, ext4_geometry_check",
         "LVM2 lib/metadata/pv_manip.c",

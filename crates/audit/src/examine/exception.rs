@@ -16,7 +16,7 @@ pub struct TargetException {
 
 /// Why there is no such exception.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
+#[allow(missing_docs, reason = "the messages document the variants")]
 pub enum ExceptionError {
     #[error("no finding has the code '{0}'; 'straddle explain' lists them")]
     UnknownRule(String),

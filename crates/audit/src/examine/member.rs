@@ -95,8 +95,8 @@ pub(crate) fn rival(target: &Target, stack: &Stack, content: Content) -> Option<
         (format!("it begins with {content}"), "")
     };
     Some(format!(
-        "{taken_for}, and has a partition table ({}) {lists}: one of the two is left over, and straddle \
-         cannot tell which. Clear that one (wipefs){or}",
+        "{taken_for}, and has a partition table ({}) {lists}: one of the two is a leftover, and straddle \
+        cannot tell which. Clear the leftover (wipefs){or}",
         table.name
     ))
 }
@@ -112,8 +112,8 @@ pub(crate) fn beside_table(stack: &Stack, beside: &[Beside]) -> Option<String> {
     );
     (!rival.shows_partition).then(|| {
         format!(
-            "it holds {content}, and has a partition table ({table}) {lists}: one of the two is left over, \
-             and straddle cannot tell which. Clear that one (wipefs)"
+            "it holds {content}, and has a partition table ({table}) {lists}: one of the two is a leftover, \
+            and straddle cannot tell which. Clear the leftover (wipefs)"
         )
     })
 }

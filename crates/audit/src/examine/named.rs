@@ -30,7 +30,7 @@ pub enum Named {
 
 /// Why a name means nothing.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
+#[allow(missing_docs, reason = "the messages document the variants")]
 pub enum NameError {
     #[error(transparent)]
     Drive(#[from] ProfileError),

@@ -27,8 +27,8 @@ pub(crate) fn remarks_beside(target: &Target, stack: &Stack, found: &[Beside]) -
     let may_be_arrays = || is_of_member && matches!(rival(), Some(Ok(None)));
     let remark = |found: &Beside| match found.what {
         Neighbour::Table(name) if may_be_arrays() => format!(
-            "it also has a partition table ({name}), the array's own or a leftover: check the array for \
-             its partitions"
+            "it also has a partition table ({name}), the array's own or a leftover: check the array to see \
+            its partitions"
         ),
         Neighbour::Table(name) => format!("it also has a partition table ({name})"),
         Neighbour::Content(content) => format!("it also holds {content}"),
@@ -112,7 +112,15 @@ fn not_read(target: &Target, stack: &Stack) -> Option<String> {
         let more = found.split_off(NAMED).len();
         found.push(format!("{more} more"));
     }
-    (!found.is_empty()).then(|| format!("{}: straddle does not read what is listed there", found.join(", ")))
+    (!found.is_empty()).then(|| {
+        format!(
+            "{}: straddle does not read its list of partitions",
+            found.join(
+                ", \
+        "
+            )
+        )
+    })
 }
 
 /// The name of a table in a layer that is not read.
@@ -176,6 +184,6 @@ fn is_blank(target: &Target) -> Result<bool, String> {
         return Err("its bytes cannot be read".to_owned());
     };
     straddle_layout::is_blank(medium.as_ref()).map_err(|error| {
-        format!("nothing on it is recognised, and not all can be read: {}", with_causes(&error))
+        format!("nothing on it is recognised, and part of it cannot be read: {}", with_causes(&error))
     })
 }

@@ -87,12 +87,12 @@ pub(crate) fn in_question(target: &Target, stack: &Stack) -> Option<Doubt> {
     let why = match evidence {
         Evidence::Content(at) => format!(
             "its table is assumed to count in {assumed}-byte sectors; in {size}-byte sectors a partition \
-             would start at byte {at}, where there are contents, perhaps left over: if that is right, give \
+             would start at byte {at}, where there are contents, perhaps leftovers. If that is right, give \
              --logical {size}"
         ),
         Evidence::End => format!(
-            "its table may count in {assumed}-byte sectors, or in {size}-byte ones, as its last partition \
-             would then end with the disk: give --logical {size} or --logical {assumed}"
+            "its table may count in {assumed}-byte sectors, or in {size}-byte ones, in which its last \
+            partition would end with the disk: give --logical {size} or --logical {assumed}"
         ),
     };
     Some(Doubt { why, is_likelier: evidence == Evidence::End })

@@ -7,8 +7,8 @@ use crate::Context;
 use crate::finding::Command;
 
 /// The caution for every command that changes a table and leaves the data where it is.
-pub(super) const TABLE_ONLY: &str = "this changes only the table: use it for an empty partition, or restore the data from a backup \
-     afterwards";
+pub(super) const TABLE_ONLY: &str = "this changes only the table: use it for an empty partition, or restore \
+     the data from a backup afterwards";
 
 /// The caution where a table that has to be corrected keeps a partition from being moved.
 const TABLE_FIRST: &str = "fix the partition table first, and check again";
@@ -19,7 +19,7 @@ fn without_command(partition: &Partition) -> &'static str {
         "it holds unknown data, which a change of the table alone would lose; back it up, recreate the \
          partition like this, and restore the data"
     } else {
-        "it is empty: delete the partition and create it again like this"
+        "it is empty: delete the partition and recreate it like this"
     }
 }
 
@@ -46,10 +46,12 @@ pub(super) fn caution(
             say("replace DEVICE with the partition");
         }
     } else if commands.is_empty() && swap::of(partition).is_some() {
-        say("swap has no contents after swapoff: create the partition again there, and make a swap with \
-             the same UUID and label in it (mkswap --uuid --label)");
+        say(
+            "swap has no contents after swapoff: recreate the partition there, with a swap area of the same \
+            UUID and label (mkswap --uuid --label)",
+        );
     } else if commands.is_empty() {
-        say("there is no command for this: back up the contents, create the partition again like this, and \
+        say("there is no command for this: back up the contents, recreate the partition like this, and \
              restore them");
     } else if let How::Shrink(first) = how {
         say(first.caution());

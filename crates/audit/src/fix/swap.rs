@@ -15,8 +15,8 @@ use crate::shell::{operand, quote};
 const PAGE: u64 = 4096;
 
 /// The caution for the line.
-pub(super) const ORDER: &str = "run swapoff first, and do not hibernate in between: the swap is made again with the same UUID, so \
-     fstab still finds it; a resume_offset= must be updated";
+pub(super) const ORDER: &str = "run swapoff first, and do not hibernate in between: the swap area is \
+    recreated with the same UUID, so fstab still finds it; a resume_offset= must be updated";
 
 /// The swap space in a partition, if it contains one.
 pub(super) fn of(partition: &Partition) -> Option<&Layer> {

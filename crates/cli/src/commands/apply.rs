@@ -40,7 +40,7 @@ Examples:
                                           # from straddle realign --to
 
 Nothing is written unless the target is the disk that the plan was made for,
-unchanged since then and not in use.
+unchanged since then, and not in use.
 
 Tables: every overwritten byte is saved in the backup first. After a power cut,
 the disk has either the old or the new table. Moves: every overwritten byte is
@@ -60,7 +60,7 @@ pub(crate) struct ApplyArguments {
         value_parser = local_targets(), required = true)]
     pub(crate) write: PathBuf,
 
-    /// Image format, if it is detected wrongly. `raw` takes the bytes as they are.
+    /// Image format, if it is detected wrongly. `raw` treats the file itself as the disk.
     #[arg(long, value_name = "FORMAT", value_parser = <straddle_device::image::Format as std::str::FromStr>::from_str)]
     pub(crate) format: Option<straddle_device::image::Format>,
 
@@ -95,7 +95,7 @@ Examples:
   straddle undo plan.json.undo --write disk.img
   straddle undo plan.json.undo --write new.img --was /srv/disk.img    # renamed
 
-This also reverts an interrupted 'straddle apply'. Nothing is changed in these
+This also reverts an interrupted 'straddle apply'. It changes nothing in these
 cases:
   the disk contains neither the original nor the written data
   another part of its partition table differs
@@ -115,11 +115,12 @@ pub(crate) struct UndoArguments {
         value_parser = local_targets(), required = true)]
     pub(crate) write: PathBuf,
 
-    /// Image format, if it is detected wrongly. `raw` takes the bytes as they are.
+    /// Image format, if it is detected wrongly. `raw` treats the file itself as the disk.
     #[arg(long, value_name = "FORMAT", value_parser = <straddle_device::image::Format as std::str::FromStr>::from_str)]
     pub(crate) format: Option<straddle_device::image::Format>,
 
-    /// Path of the disk when the backup was made, if it has been renamed since and has no serial number.
+    /// Path that the disk had when the backup was made, if the path has changed and the disk has no serial
+    /// number.
     #[arg(long, value_name = "PATH", value_hint = clap::ValueHint::FilePath, value_parser = local_targets())]
     pub(crate) was: Option<PathBuf>,
 
@@ -284,7 +285,7 @@ pub(crate) fn undo(arguments: &UndoArguments) -> Result<Exit> {
     let outcome = match was_written {
         Ok(Progress::Nothing) => "nothing to revert; original contents verified",
         _ if arguments.force => {
-            "what apply overwrote is restored and verified; later changes by others are kept"
+            "the bytes that apply overwrote are restored and verified; later changes are kept"
         }
         _ => "original contents restored and verified",
     };

@@ -29,7 +29,7 @@ pub(super) fn prepare(disk: &Path, realign: &Realign, present: &Present) -> Resu
         "{shown}: prepared: at the next boot, before the root file system is mounted, {bytes} of data in {moved} will be moved
   after a power cut, the next boot resumes the move; nothing else runs until it is done
   if the disk has changed by then, nothing is written and the system boots as before
-  the result: straddle check {operand}
+  to see the result: straddle check {operand}
   to remove it: straddle realign {operand} --at-boot=cancel
 "
     ))?;
@@ -47,7 +47,7 @@ pub(super) fn cancel(disk: &Path) -> Result<Exit> {
 /// What the initramfs runs: resumes an unfinished move, or begins the one that was prepared.
 pub(super) fn now(disk: &Path) -> Result<Exit> {
     let name = disk.display().to_string();
-    let id = input::random_bytes("cannot name the move")?;
+    let id = input::random_bytes("cannot create an identifier for the move")?;
     let mut watcher = Watcher::start("moving")?;
     let mut console = Console {
         watch: &mut |progress| watcher.look(progress),

@@ -37,7 +37,7 @@ Examples:
   straddle bench random-read drive:./my-drive.toml --queue-depth 32
   straddle bench random-write wd10ears --json --svg ratio.svg
   straddle bench random-write ./scratch --area 64M    # a new, temporary file
-  straddle bench random-write /dev/sdb    # free space only, contents kept
+  straddle bench random-write /dev/sdb    # unallocated space only
   straddle bench random-write /dev/sdb1 --used --offsets 0,1
                                           # unmounted; contents preserved
   straddle bench random-read /dev/sdb --warmup 2      # 2 uncounted rounds first
@@ -83,7 +83,7 @@ pub(crate) struct BenchArguments {
     #[arg(long, value_name = "BYTES", value_parser = parse_size, default_value = "0")]
     pub(crate) start: ByteCount,
 
-    /// strided-write: distance from the start of one write to the start of the next [default: 16 KiB].
+    /// strided-write: distance between the starts of consecutive writes [default: 16 KiB].
     #[arg(long, value_name = "BYTES", value_parser = positive_size)]
     pub(crate) stride: Option<ByteCount>,
 
@@ -98,7 +98,7 @@ pub(crate) struct BenchArguments {
 
     /// random-write, strided-write: how each write is made durable [default: none].
     #[arg(long, value_name = "HOW", value_parser = named(&[
-        ("none", "It may stay in the drive's cache, as with O_SYNC on a disk up to Linux 2.6.31", Sync::None),
+        ("none", "Data may stay in the drive's cache, as with O_SYNC on a disk up to Linux 2.6.31", Sync::None),
         ("flush", "Flush the drive's cache after each write, as O_SYNC does today", Sync::Flush),
         ("fua", "Force unit access: each write goes to the medium", Sync::Fua),
     ]))]
@@ -121,7 +121,7 @@ pub(crate) struct BenchArguments {
         conflicts_with_all = ["restore", "import_fio", "emit_fio"])]
     pub(crate) warmup: Option<u32>,
 
-    /// Time that the host takes between the end of a request and the next submission.
+    /// Delay of the host between the end of a request and the next submission.
     #[arg(long, value_name = "MICROSECONDS", default_value = "0", value_parser = overhead)]
     pub(crate) host_overhead: u64,
 
@@ -169,12 +169,12 @@ pub(crate) struct RealArguments {
     /// Use areas that hold data. Their contents are saved, written back unchanged, and verified at the end. The
     /// target must not be in use.
     ///
-    /// Without this option, an existing device or file is written only in the free space between its
+    /// Without this option, an existing device or file is written only in the unallocated space between its
     /// partitions.
     #[arg(long)]
     pub(crate) used: bool,
 
-    /// Overwrite anything on the device, without restoring it. Repeat the name of the device to confirm.
+    /// Overwrite anything on the device, without restoring it. Repeat the name of the device to confirm that.
     #[arg(long, value_name = "DEVICE", conflicts_with = "used")]
     pub(crate) destroy_data: Option<String>,
 
@@ -187,7 +187,7 @@ pub(crate) struct RealArguments {
     #[arg(long, value_name = "FOLDER", value_hint = clap::ValueHint::DirPath)]
     pub(crate) journals: Option<PathBuf>,
 
-    /// Restore the contents that interrupted runs of bench and probe had saved, and exit.
+    /// Restore the contents that interrupted runs of bench and probe saved, and exit.
     ///
     /// Bytes that have changed since then are shown and left alone (status 4), and the journal is kept.
     #[arg(long, conflicts_with_all = ["workload", "target"])]
@@ -205,7 +205,7 @@ pub(crate) struct RealArguments {
         "used", "regions", "precision", "export", "journals", "svg", "json"])]
     pub(crate) emit_fio: Option<PathBuf>,
 
-    /// Show fio's results of such a job file, from its output with --output-format=json or json+.
+    /// Show the results of such a job file, from fio's output with --output-format=json or json+.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, conflicts_with_all = ["workload", "target", "restore"])]
     pub(crate) import_fio: Option<PathBuf>,
 }
@@ -214,7 +214,7 @@ pub(crate) struct RealArguments {
 fn patterns() -> impl TypedValueParser<Value = Pattern> {
     let named = |pattern: &Pattern| PossibleValue::new(pattern.name()).help(pattern.about());
     PossibleValuesParser::new(Pattern::ALL.iter().map(named))
-        .try_map(|name| Pattern::named(&name).ok_or("no such workload"))
+        .try_map(|name| Pattern::named(&name).ok_or("unknown workload"))
 }
 
 /// Offsets in logical sectors, rising, each once.
@@ -238,7 +238,7 @@ impl FromStr for Offsets {
                 None => (number(part)?, number(part)?),
             };
             if first > last {
-                return Err(format!("{first}..{last} runs backwards"));
+                return Err(format!("{first}..{last} is in descending order"));
             }
             if last - first >= MOST_OFFSETS as u64 {
                 return Err(format!("more than {MOST_OFFSETS} offsets"));

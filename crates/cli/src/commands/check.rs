@@ -37,7 +37,7 @@ const CHECK_EXAMPLES: &str = "\
 Examples:
   straddle check                          # every disk of this machine
   straddle check sdb vm.img               # a disk and an image
-  straddle check images/                  # the images in a folder
+  straddle check images/                  # the images in a directory
   straddle check --assume 512n old.img    # for a drive with 512-byte sectors
   straddle check --assume physical=4096,iu=16KiB cloud.img
   straddle check --assume wd10ears,jumper=on xp.img
@@ -62,14 +62,15 @@ const CHECK_STATUSES: &[(u8, &str)] = &[
 #[derive(Clone, Debug, Args)]
 #[command(after_help = format!("{CHECK_EXAMPLES}\n\n{}", exit::help(CHECK_STATUSES)))]
 pub(crate) struct CheckArguments {
-    /// Disks, images, folders of images, modelled drives, or URLs of images (https, http, s3, gs, az)
+    /// Disks, images, directories of images, modelled drives, or URLs of images (https, http, s3, gs, az)
     /// [default: every local disk].
     ///
-    /// `sda` stands for /dev/sda, and `wd10ears` for the modelled drive, unless a file has that name. Images in a
-    /// folder are found by the ends of their names, also in folders below it; hidden files are skipped.
+    /// `sda` stands for /dev/sda, and `wd10ears` for the modelled drive, unless a file has that name. Images
+    /// in a directory are found by their file name extensions, in subdirectories too. Hidden files are
+    /// skipped.
     ///
-    /// Only the bytes needed are fetched from a server; --verbose and --json say how many. Credentials for buckets
-    /// come from the environment (AWS_*, GOOGLE_*, AZURE_*).
+    /// Only the bytes needed are fetched from a server; --verbose and --json show how many. Credentials for
+    /// buckets come from the environment (AWS_*, GOOGLE_*, AZURE_*).
     #[arg(value_name = "TARGET", value_hint = clap::ValueHint::FilePath, value_parser = target::read_targets())]
     pub(crate) targets: Vec<ReadTarget>,
 
@@ -114,15 +115,15 @@ pub(crate) struct CheckArguments {
     #[arg(long, short)]
     pub(crate) verbose: bool,
 
-    /// Drive that the target is for: 512n, 512e, 4kn, key=size[,key=size...], or a modelled drive. Overrides what
-    /// a device reports.
+    /// Check the target for this drive: 512n, 512e, 4kn, key=size[,key=size...], or a modelled drive.
+    /// Overrides what a device reports.
     ///
     /// The keys are logical, physical, offset, io-min, io-opt, iu, chunk, stripe, erase, atomic and
     /// atomic-boundary. TARGET=TOPOLOGY applies to one of several targets, and can be repeated.
     #[arg(long, value_name = "TOPOLOGY", value_parser = crate::target::assumed)]
     pub(crate) assume: Vec<Assumed>,
 
-    /// File saved by 'straddle probe'. Its measurements override what a device reports.
+    /// Use the measurements in this file, saved by 'straddle probe', instead of what a device reports.
     #[arg(long, value_name = "FILE", conflicts_with = "assume", value_parser = crate::measured::read)]
     pub(crate) measured: Option<Assume>,
 
@@ -200,10 +201,10 @@ pub(crate) struct CheckArguments {
     #[arg(long)]
     pub(crate) allow_unknown: bool,
 
-    /// Exit with status 1 if there is a finding of at least this severity [default: warning] or, with blank, if there
-    /// is nothing to check. Can be combined: warning,blank.
+    /// Exit with status 1 if there is a finding of at least this severity [default: warning] or, with blank,
+    /// if there is nothing to check. Values can be combined: warning,blank.
     ///
-    /// There is nothing to check on a blank target, in a table without partitions, and where no disk is found.
+    /// There is nothing to check on a blank target, in a table without partitions, or if no disk is found.
     #[arg(long, value_enum, value_name = "SEVERITY|blank", value_delimiter = ',')]
     pub(crate) fail_on: Vec<FailOn>,
 }
@@ -236,9 +237,9 @@ impl CheckArguments {
 pub(crate) enum OutputFormat {
     /// SARIF 2.1.0: code scanning.
     Sarif,
-    /// JUnit's XML: a suite for each target, a test case for each finding.
+    /// JUnit XML: a suite for each target, a test case for each finding.
     Junit,
-    /// Annotations of a GitHub workflow.
+    /// Annotations for a GitHub workflow.
     Github,
     /// Comma-separated values, a line for each finding.
     Csv,
@@ -251,9 +252,9 @@ pub(crate) enum OutputFormat {
 pub(crate) enum FailOn {
     /// All findings.
     Advice,
-    /// Findings that cost on some workloads, and errors.
+    /// Findings that cost performance on some workloads, and errors.
     Warning,
-    /// Findings that always cost.
+    /// Findings that always cost performance.
     Error,
     /// Targets with nothing to check.
     Blank,
@@ -288,7 +289,7 @@ pub(crate) fn page_size(text: &str) -> Result<ByteCount, String> {
     let meant = size.get().checked_mul(1024).filter(|size| PAGES.contains(size));
     let size = size.get();
     let hint = meant.map(|_| format!("; {size}KiB?")).unwrap_or_default();
-    Err(format!("no database has pages of {size} bytes: whole sectors of 512 bytes, up to 1 MiB{hint}"))
+    Err(format!("a database page cannot have {size} bytes: give whole 512-byte sectors, up to 1 MiB{hint}"))
 }
 
 /// Parses the code of a finding, and completes to all of them.

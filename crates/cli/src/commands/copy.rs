@@ -329,8 +329,9 @@ pub(super) fn hint(
         if situation.stack.problems.iter().any(is_misplaced) {
             let plan = file_about(&target.display().to_string(), "plan.json");
             return RefusedError(format!(
-                "its GPT was made for a smaller disk, and has no room there; move the backup to the end first: straddle plan \
-                 {operand}{options} --relocate-backup --save {plan} && straddle apply {plan} --write {operand}"
+                "its GPT was made for a smaller disk, and has no room there; move the backup to the end \
+                 first: straddle plan {operand}{options} --relocate-backup --save {plan} && straddle apply \
+                 {plan} --write {operand}"
             ))
             .into();
         }
@@ -342,12 +343,10 @@ pub(super) fn hint(
     }
     match situation.stack.kind {
         TableKind::Content(content) => RefusedError(format!(
-            "there is nothing to realign: {content} fills it from byte 0 on, which is aligned"
+            "nothing to realign: {content} fills the whole disk from byte 0, which is aligned"
         ))
         .into(),
-        TableKind::None => {
-            RefusedError("there is nothing to realign: it has no partition table".to_owned()).into()
-        }
+        TableKind::None => RefusedError("nothing to realign: there is no partition table".to_owned()).into(),
         _ => error.into(),
     }
 }

@@ -17,12 +17,12 @@ use straddle_drive::form::DrivesReport;
 const EXAMPLES: &str = "\
 Examples:
   straddle drive list                     # the modelled drives
-  straddle drive show wd10ears            # what it claims, and what it is
+  straddle drive show wd10ears            # what it reports, and what it is
   straddle drive show wd10ears,jumper=on  # with an option
   straddle drive show wd10ears,rmw=immediate-merged
   straddle drive show ./my-drive.toml     # a profile of your own
   straddle drive show wd10ears --svg wd10ears.svg
-  straddle drive fit wd10ears             # where its fitted numbers come from
+  straddle drive fit wd10ears             # repeat the fit of its numbers
   straddle drive fit ./my-drive.toml --write fitted.toml";
 
 /// Examples for `drive list --help`.
@@ -54,14 +54,14 @@ pub(crate) struct DriveArguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Action {
-    /// List the drives that can be modelled.
+    /// List the modelled drives.
     #[command(after_help = LIST_EXAMPLES)]
     List {
         /// Print JSON (see `straddle schema drive`).
         #[arg(long)]
         json: bool,
     },
-    /// Show what a drive claims and what it really is, with the source of each number.
+    /// Show what a drive reports and what it really is, with the source of each number.
     Show(ShowArguments),
     /// Recompute a drive's fitted numbers from the published figures.
     Fit(FitArguments),
@@ -123,7 +123,7 @@ fn show(arguments: &ShowArguments) -> Result<Exit> {
     let Drive { specification, profile } = &arguments.drive;
     if let Some(path) = &arguments.svg {
         let drawn = svg::drive(profile).ok_or_else(|| {
-            UsageError(format!("{specification} has no zones and no arm: there is nothing to draw"))
+            UsageError(format!("{specification} has no zones and no seek curve: there is nothing to draw"))
         })?;
         output_file::write(path, drawn.as_bytes(), &[])?;
     }

@@ -70,7 +70,7 @@ Examples:
 #[command(after_help = RMW_EXAMPLES)]
 pub(crate) struct RmwArguments {
     /// Start of the first write on the device: a byte (31KiB) or a 512-byte sector (63s).
-    #[arg(long, value_parser = place, value_name = "PLACE")]
+    #[arg(long, value_parser = place, value_name = "OFFSET")]
     pub(crate) offset: ByteCount,
 
     /// Size of each write.
@@ -136,7 +136,7 @@ fn explain_other(arguments: &ExplainArguments, word: &str) -> Result<Exit> {
 /// Prints the best of what has the words, and the names of the others.
 fn explain_found(arguments: &ExplainArguments, word: &str) -> Result<Exit> {
     let Search { mut found, all } = topics::search(&arguments.words);
-    // The code of a rule that is not there is not one of several words.
+    // The code of a rule that is missing is not one of several words.
     let digits = word.strip_prefix(['S', 's']).unwrap_or_default();
     if !digits.is_empty() && digits.chars().all(|c| c.is_ascii_digit()) {
         found.clear();
@@ -273,7 +273,7 @@ fn explain_rmw(arguments: &RmwArguments) -> Result<Exit> {
         let line = format!("merged into one by a cache: {}", describe(count.merged));
         writeln!(out, "{}", drawn_after(&line, merged))?;
     }
-    let legend = "| is the start of a physical sector, # an eighth of one that is written.";
+    let legend = "| marks the start of a physical sector, # an eighth of one that is written.";
     writeln!(out, "\n{}", text::wrap(legend, ""))?;
     out.flush()?;
     Ok(Exit::Success)

@@ -35,7 +35,7 @@ pub(crate) fn man(command: Option<&str>, dir: Option<&Path>) -> Result<Exit> {
     }
     let wanted = command.map_or_else(|| "straddle".to_owned(), |name| format!("straddle-{name}"));
     let Some((_, page)) = pages.into_iter().find(|(name, _)| *name == wanted) else {
-        return Err(UsageError(format!("there is no command '{}'", command.unwrap_or_default())).into());
+        return Err(UsageError(format!("no command is given '{}'", command.unwrap_or_default())).into());
     };
     let mut out = output::stdout();
     out.write_all(&page)?;
@@ -221,21 +221,21 @@ fn escaped(text: &str) -> String {
 const VARIABLES: [(&[&str], &str, &str); 11] = [
     (&[], "NO_COLOR", "If set and not empty, nothing is coloured, unless --color=always."),
     (&[], "TERM", "If it is dumb, nothing is coloured."),
-    (&[], "COLUMNS", "The characters per line, where no terminal knows them [default: 80]."),
+    (&[], "COLUMNS", "The width of a line, if the output is not a terminal [default: 80]."),
     (
         &["apply", "bench", "check", "lab", "map", "plan", "probe", "realign", "reproduce"],
         "TMPDIR",
-        "The folder of temporary files: what compressed images contain, and the folders of guests.",
+        "The directory for temporary files: unpacked images, and the directories of guests.",
     ),
     (
         &["bench", "probe"],
         "XDG_STATE_HOME",
-        "The folder of the folder straddle, which keeps journals [default: ~/.local/state].",
+        "The parent of the directory straddle, which keeps journals [default: ~/.local/state].",
     ),
     (
         &["reproduce"],
         "XDG_CACHE_HOME",
-        "The folder of the folder straddle/inputs, which keeps generated inputs [default: ~/.cache].",
+        "The parent of the directory straddle/inputs, which keeps generated inputs [default: ~/.cache].",
     ),
     (&["lab", "reproduce"], "LINUX_UML", "User-Mode Linux, the kernel of guests [default: linux.uml]."),
     (
@@ -246,17 +246,17 @@ const VARIABLES: [(&[&str], &str, &str); 11] = [
     (
         &["check", "map"],
         "HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, NO_PROXY",
-        "The proxy for servers with images, and the hosts that are asked without it.",
+        "The proxy for images on servers, and the hosts that are reached without it.",
     ),
     (
         &["check", "map"],
         "SSL_CERT_FILE, SSL_CERT_DIR",
-        "The certificates of authorities for HTTPS [default: those of the system].",
+        "The CA certificates for HTTPS [default: those of the system].",
     ),
     (
         &["check"],
         "VIRSH_DEFAULT_CONNECT_URI, LIBVIRT_DEFAULT_URI",
-        "The libvirt whose domains are read. That of another host is refused.",
+        "The libvirt connection whose domains are read. A connection to another host is refused.",
     ),
 ];
 

@@ -75,7 +75,7 @@ pub struct LabArguments {
     pub drive: Vec<Drive>,
 
     /// Start of the drive's only partition, in bytes (20KiB) or logical sectors (40s)
-    /// [default: no partition table]. Give it once for all drives, or once for each.
+    /// [default: no partition table]. Give one for all drives, or one per drive.
     #[arg(long, value_name = "START", value_parser = partition_start)]
     pub start: Vec<Start>,
 
@@ -83,7 +83,7 @@ pub struct LabArguments {
     #[arg(long, value_name = "BYTES", value_parser = parse_size, requires = "start")]
     pub size: Option<ByteCount>,
 
-    /// Keep the drive's contents in this file, which can be from an earlier run. Give it once for each drive.
+    /// Keep the drive's contents in this file, which can be from an earlier run. Give one per drive.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub store: Vec<PathBuf>,
 
@@ -117,11 +117,12 @@ pub struct LabArguments {
 
     /// Write every event of the guest's kernel to this file, one per line.
     ///
-    /// Two equal runs write equal files: the first line that differs shows where they diverged (see docs/lab.md).
+    /// Identical runs write identical files: the first line that differs shows where two runs diverged (see
+    /// docs/lab.md).
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub events: Option<PathBuf>,
 
-    /// Seed of the guest's random numbers, and of the position of the platters at the start.
+    /// Seed of the guest's random numbers, and of the initial position of the platters.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub seed: u64,
 
@@ -129,7 +130,8 @@ pub struct LabArguments {
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = factor)]
     pub cpu: f64,
 
-    /// Cut the power of all drives shortly after this number of requests. --store then holds what was on the medium.
+    /// Cut the power of all drives shortly after this number of requests. --store then holds the contents of
+    /// the medium.
     #[arg(long, value_name = "REQUESTS")]
     pub cut_after: Option<u64>,
 
@@ -137,11 +139,11 @@ pub struct LabArguments {
     #[arg(long, value_enum, value_name = "HOW", default_value_t = TearName::Garbage, requires = "cut_after")]
     pub tear: TearName,
 
-    /// Stop the guest after this real time (10m, 2h).
+    /// Stop the guest after this time on the real clock (10m, 2h).
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1h")]
     pub timeout: Duration,
 
-    /// Stop the guest after this time of its own.
+    /// Stop the guest after this time on its own clock.
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "30d")]
     pub guest_timeout: Duration,
 
@@ -201,7 +203,7 @@ pub enum TearName {
 
 fn partition_start(text: &str) -> Result<Start, String> {
     let start = match text.strip_suffix('s') {
-        Some(sectors) => Start::Sectors(sectors.parse().map_err(|_| "no number of sectors".to_owned())?),
+        Some(sectors) => Start::Sectors(sectors.parse().map_err(|_| "not a number of sectors".to_owned())?),
         None => Start::Bytes(parse_size(text).map_err(|error| error.to_string())?.get()),
     };
     match start {
@@ -213,7 +215,7 @@ fn partition_start(text: &str) -> Result<Start, String> {
 fn memory(text: &str) -> Result<ByteCount, String> {
     const LEAST: u64 = 64 << 20;
     let size = parse_size(text).map_err(|error| error.to_string())?;
-    if size.get() < LEAST { Err("Linux needs 64 MiB at least".into()) } else { Ok(size) }
+    if size.get() < LEAST { Err("Linux needs at least 64 MiB".into()) } else { Ok(size) }
 }
 
 fn factor(text: &str) -> Result<f64, String> {
@@ -229,7 +231,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     });
     match parsed {
         Some(seconds) if seconds > 0 => Ok(Duration::from_secs(seconds)),
-        _ => Err("a whole number of seconds, or with s, m, h or d".into()),
+        _ => Err("give a whole number of seconds, or a number with s, m, h or d".into()),
     }
 }
 
@@ -251,7 +253,7 @@ Examples:
 const SERVE_STATUSES: &[(u8, &str)] = &[
     (0, "ended by Ctrl-C, SIGTERM or quit"),
     (3, "the power was cut, or an error occurred"),
-    (4, "an address is in use, another type of file, or of another machine"),
+    (4, "an address is in use, not a socket, or not on this machine"),
 ];
 
 #[derive(Debug, Args)]
@@ -267,7 +269,7 @@ pub struct ServeArguments {
     #[arg(long, value_name = "ADDRESS")]
     pub nbd: Vec<String>,
 
-    /// Serve virtual machines at this socket, by vhost-user-blk. Can be repeated.
+    /// Serve virtual machines at this socket, with vhost-user-blk. Can be repeated.
     #[arg(long, value_name = "SOCKET", value_hint = clap::ValueHint::FilePath)]
     pub vhost_user: Vec<PathBuf>,
 
@@ -288,7 +290,7 @@ pub struct ServeArguments {
     #[arg(long, conflicts_with = "speed")]
     pub no_delay: bool,
 
-    /// Cut the power at this request or some milliseconds later. The contents are then those that were durable.
+    /// Cut the power at this request or some milliseconds later. Only durable data is kept.
     #[arg(long, value_name = "REQUESTS")]
     pub cut_after: Option<u64>,
 
@@ -325,13 +327,13 @@ const SPEED: std::ops::RangeInclusive<f64> = 0.001..=1e6;
 
 fn speed(text: &str) -> Result<f64, String> {
     let speed: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
-    if SPEED.contains(&speed) { Ok(speed) } else { Err("not from 0.001 to 1000000".to_owned()) }
+    if SPEED.contains(&speed) { Ok(speed) } else { Err("must be from 0.001 to 1000000".to_owned()) }
 }
 
 /// Examples for `reproduce --help`.
 const REPRODUCE_EXAMPLES: &str = "\
 Examples:
-  straddle reproduce --model-only         # all that needs no guest: seconds
+  straddle reproduce --model-only         # without guests: seconds
   straddle reproduce --list               # list the experiments
   straddle reproduce miller-2010 afd-2019 # in Linux guests: minutes
   straddle reproduce smith-2010 --drive wd10ears --html wd10ears.html
@@ -364,8 +366,8 @@ pub struct ReproduceArguments {
     #[arg(value_name = "EXPERIMENT", value_parser = Completed(|| Box::new(EXPERIMENTS.into_iter())), hide_possible_values = true)]
     pub experiments: Vec<String>,
 
-    /// Run only what was published for this modelled drive. If nothing was, run the experiments of other drives on
-    /// it, without a verdict.
+    /// Run only the experiments published for this modelled drive. If there are none, run those of other
+    /// drives on it, without a verdict.
     #[arg(long, value_name = "NAME", value_parser = target::drives(), hide_possible_values = true)]
     pub drive: Option<target::Drive>,
 
@@ -385,13 +387,13 @@ pub struct ReproduceArguments {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=99))]
     pub runs: Option<u32>,
 
-    /// Also run the lab parts with every plausible policy of read-modify-write, for a range of each figure. This needs
-    /// four times the number of guests. The other parts always have the range.
+    /// Also run the lab parts with every plausible read-modify-write policy, to give a range for each figure.
+    /// This takes four times as many guests. The other parts always show the range.
     #[arg(long, conflicts_with_all = ["on", "model_only"])]
     pub bands: bool,
 
-    /// Find the policy of read-modify-write with the smallest maximum error over the published raw figures of each
-    /// drive. Runs no guest, and changes nothing.
+    /// Find the read-modify-write policy with the smallest maximum error over the published raw figures of
+    /// each drive. No guest is run, and nothing is changed.
     #[arg(long, conflicts_with_all = ["on", "list", "bands", "html", "lab_only", "model_only"])]
     pub policies: bool,
 
@@ -409,7 +411,7 @@ pub struct ReproduceArguments {
         conflicts_with_all = ["drive", "model_only", "list", "guests"])]
     pub on: Option<PathBuf>,
 
-    /// Repeat the device, to confirm that its data will be lost.
+    /// Repeat the name of the device, to confirm that its data will be lost.
     #[arg(long, value_name = "DEVICE", value_parser = local_targets(), requires = "on")]
     pub destroy_data: Option<PathBuf>,
 

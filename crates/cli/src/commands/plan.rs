@@ -36,7 +36,7 @@ Examples:
   straddle plan disk.img --assume stripe=192KiB --table gpt --part rest
   straddle plan disk.img --table gpt --part 64MiB,start=34s --allow-misaligned
   straddle plan disk.img --relocate-backup            # the disk has grown
-  straddle plan sdb --convert-table 512   # comes from a 4096-byte enclosure
+  straddle plan sdb --convert-table 512   # it was in a 4096-byte enclosure
   straddle plan disk.img --table gpt --part rest --to-sfdisk | sfdisk other.img
 
 A partition is SIZE[,key=value...]. SIZE is 512MiB, 2048s (sectors), 25% (of the
@@ -60,7 +60,8 @@ pub(crate) struct PlanArguments {
     #[arg(long, value_name = "PART", value_parser = Part::from_str, requires = "table")]
     pub(crate) part: Vec<Part>,
 
-    /// Add a partition to the existing table, in the first free space that is large enough. Can be repeated.
+    /// Add a partition to the existing table, in the first unallocated space that is large enough. Can be
+    /// repeated.
     #[arg(long, value_name = "PART", value_parser = Part::from_str, conflicts_with = "table")]
     pub(crate) add: Vec<Part>,
 
@@ -68,8 +69,8 @@ pub(crate) struct PlanArguments {
     #[arg(long, value_name = "NUMBER", value_delimiter = ',', value_parser = partition_number)]
     pub(crate) delete: Vec<u32>,
 
-    /// Grow a partition to SIZE, or to all the space that --add leaves. Only its entry changes, not its contents. Can
-    /// be repeated.
+    /// Grow a partition to SIZE, or into all the space that --add leaves. Only its entry changes, not its
+    /// contents. Can be repeated.
     #[arg(long, value_name = "NUMBER[=SIZE]", value_parser = Grow::from_str)]
     pub(crate) grow: Vec<Grow>,
 
@@ -81,9 +82,10 @@ pub(crate) struct PlanArguments {
     #[arg(long)]
     pub(crate) relocate_backup: bool,
 
-    /// Convert a table that was written for the other logical sector size to this one. Partitions keep their bytes.
+    /// Convert a table that was written for the other logical sector size to this one. Partitions stay at the
+    /// same bytes.
     ///
-    /// This is for a disk that is moved into a USB enclosure, or out of one.
+    /// Use this after moving a disk into or out of a USB enclosure.
     #[arg(
         long,
         value_name = "BYTES",
@@ -104,15 +106,15 @@ pub(crate) struct PlanArguments {
     pub(crate) from_sfdisk: Option<PathBuf>,
 
     /// Start of the first partition of --part or --add, as a byte (1MiB) or a sector (34s).
-    #[arg(long, value_name = "PLACE", value_parser = Place::from_str)]
+    #[arg(long, value_name = "START", value_parser = Place::from_str)]
     pub(crate) start: Option<Place>,
 
     /// Accept misaligned starts, for experiments.
     #[arg(long)]
     pub(crate) allow_misaligned: bool,
 
-    /// Start partitions at multiples of this instead of 1 MiB and of the erase block. Boundaries of sectors and units
-    /// still apply.
+    /// Start partitions at multiples of this size instead of 1 MiB and the erase block. Boundaries of sectors
+    /// and units still apply.
     #[arg(long, value_name = "BYTES", value_parser = positive_size)]
     pub(crate) grain: Option<ByteCount>,
 
@@ -135,7 +137,7 @@ pub(crate) struct PlanArguments {
     #[arg(long, value_name = "BYTES", value_parser = block_size)]
     pub(crate) logical: Option<BlockSize>,
 
-    /// Image format, if it is detected wrongly. `raw` takes the bytes as they are.
+    /// Image format, if it is detected wrongly. `raw` treats the file itself as the disk.
     #[arg(long, value_name = "FORMAT", value_parser = <straddle_device::image::Format as std::str::FromStr>::from_str)]
     pub(crate) format: Option<straddle_device::image::Format>,
 

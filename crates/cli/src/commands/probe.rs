@@ -34,25 +34,25 @@ use crate::{exit, output, output_file};
 /// Examples for `probe --help`.
 const EXAMPLES: &str = "\
 Examples:
-  straddle probe wd10ears                 # claims 512 bytes: what is it really?
+  straddle probe wd10ears                 # reports 512 bytes: what is it really?
   straddle probe wd10ears,jumper=on --save wd.json
   straddle check --measured wd.json disk.img          # use the result
   straddle probe qlc-64k --max-write 32MiB --time 60
   straddle probe drive:./my-drive.toml --seed 7 --json
-  straddle probe /dev/sdb                 # a real disk: free space only
+  straddle probe /dev/sdb                 # a real disk: unallocated space only
   straddle probe /dev/sdb --used          # unmounted: everywhere, contents kept";
 
 #[derive(Debug, Args)]
 #[command(after_help = format!("{EXAMPLES}\n\n{}", exit::help(exit::OF_WORK)))]
 pub(crate) struct ProbeArguments {
-    /// Drive to probe: a block device or a file, in the free space between its partitions, or a modelled drive (NAME,
-    /// NAME,OPTION or drive:FILE.toml; see 'straddle drive list').
+    /// Drive to probe: a block device or a file, in the unallocated space between its partitions, or a
+    /// modelled drive (NAME, NAME,OPTION or drive:FILE.toml; see 'straddle drive list').
     #[arg(value_name = "TARGET", value_parser = targets(), hide_possible_values = true)]
     pub(crate) target: TargetSpec,
 
     /// Also probe areas that hold data. The target must not be in use.
     ///
-    /// Each write stores the bytes that were read from the same location, as in free space.
+    /// Every write writes back the bytes that were read from the same location, as in unallocated space.
     #[arg(long)]
     pub(crate) used: bool,
 
@@ -399,7 +399,7 @@ fn evidence(report: &Report) -> String {
 fn phases(scan: &PhaseScan) -> String {
     let medians: Vec<(u64, f64)> = scan.medians().collect();
     let most = medians.iter().map(|phase| phase.1).fold(0.0, f64::max);
-    let title = format!("Durable writes of {} bytes, median by phase", scan.size);
+    let title = format!("Durable writes of {} bytes, median by offset", scan.size);
     if medians.len() > MOST_BARS {
         let y = |x: f64| {
             let near =
@@ -438,9 +438,9 @@ fn series(sustained: &Sustained) -> String {
         ]
     } else {
         [
-            ("off the boundaries", &sustained.dear),
+            ("between boundaries", &sustained.dear),
             ("on the boundaries", &sustained.cheap),
-            ("half a unit off", &sustained.half),
+            ("half a unit away", &sustained.half),
         ]
     };
     let mean = |times: &[f64]| times.iter().sum::<f64>() / exact(times.len() as u64).max(1.0);

@@ -63,10 +63,10 @@ pub(crate) struct RealignArguments {
     pub(crate) partition: Vec<u32>,
 
     /// Move a partition to this start instead of the nearest aligned one. Can be repeated.
-    #[arg(long, value_name = "NUMBER=PLACE", value_parser = start_of)]
+    #[arg(long, value_name = "NUMBER=START", value_parser = start_of)]
     pub(crate) start: Vec<(u32, Place)>,
 
-    /// Align to multiples of this instead of 1 MiB.
+    /// Align to multiples of this size instead of 1 MiB.
     #[arg(long, value_name = "BYTES", value_parser = positive_size)]
     pub(crate) grain: Option<ByteCount>,
 
@@ -77,12 +77,12 @@ pub(crate) struct RealignArguments {
     #[arg(long, value_name = "BYTES", value_parser = block_size)]
     pub(crate) logical: Option<BlockSize>,
 
-    /// Image format, if it is detected wrongly. `raw` takes the bytes as they are.
+    /// Image format, if it is detected wrongly. `raw` treats the file itself as the disk.
     #[arg(long, value_name = "FORMAT", value_parser = <straddle_device::image::Format as std::str::FromStr>::from_str)]
     pub(crate) format: Option<straddle_device::image::Format>,
 
-    /// Estimate the time on this modelled drive (see 'straddle drive list'). A file saved by 'straddle probe' has no
-    /// rates, so the time stays unknown.
+    /// Estimate the time on this modelled drive (see 'straddle drive list'). A file saved by 'straddle probe'
+    /// has no transfer rates, so the time stays unknown.
     #[arg(long, value_name = "DRIVE", value_parser = crate::measured::Known::parse)]
     pub(crate) drive: Option<crate::measured::Known>,
 
@@ -97,7 +97,7 @@ pub(crate) struct RealignArguments {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Move the partitions at the next boot, before the root file system is mounted, or cancel that.
+    /// Move the partitions at the next boot, before the root file system is mounted, or cancel such a move.
     #[arg(long, value_enum, value_name = "WHEN", num_args = 0..=1, require_equals = true,
           default_missing_value = "prepare", conflicts_with_all = ["assume", "measured", "format", "logical", "json"])]
     pub(crate) at_boot: Option<AtBoot>,
@@ -116,7 +116,7 @@ pub(crate) enum AtBoot {
 }
 
 fn start_of(text: &str) -> Result<(u32, Place), String> {
-    let (number, place) = text.split_once('=').ok_or("not NUMBER=PLACE, as in 2=8MiB or 2=2048s")?;
+    let (number, place) = text.split_once('=').ok_or("not NUMBER=START, as in 2=8MiB or 2=2048s")?;
     let number = number.parse().map_err(|_| format!("'{number}' is not the number of a partition"))?;
     Ok((number, place.parse().map_err(|error: straddle_repair::PlanError| error.to_string())?))
 }
@@ -127,7 +127,7 @@ pub(crate) struct MoveArguments {
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) journal: Option<PathBuf>,
 
-    /// How moved data is verified.
+    /// How to verify moved data.
     #[arg(long, value_name = "HOW", default_value = "read", value_parser = named(&[
         ("read", "Read everything back after a flush", Verify::Read),
         ("none", "Trust the disk", Verify::None),
@@ -148,7 +148,7 @@ Examples:
   straddle resume sdb --restore-table sdb.table
                                           # another program wrote a table
 
-Nothing is written if the table is not the one that the move left. With
+Nothing is written if the table has changed since the move stopped. With
 --restore-table, that table is saved ('straddle undo' restores it), and the move
 continues or is rolled back. The whole disk is searched for the journal. Data of
 the move that the other program overwrote cannot be restored.
@@ -174,7 +174,7 @@ pub(crate) struct ResumeArguments {
     #[command(flatten)]
     pub(crate) moves: MoveArguments,
 
-    /// Image format, if it is detected wrongly. `raw` takes the bytes as they are.
+    /// Image format, if it is detected wrongly. `raw` treats the file itself as the disk.
     #[arg(long, value_name = "FORMAT", value_parser = <straddle_device::image::Format as std::str::FromStr>::from_str)]
     pub(crate) format: Option<straddle_device::image::Format>,
 }
@@ -290,7 +290,7 @@ pub(super) fn apply(
         Some(file) => JournalPlace::File(JournalFile::create(file, realign)?),
         None => JournalPlace::Inside,
     };
-    let id = input::random_bytes("cannot name the move")?;
+    let id = input::random_bytes("cannot create an identifier for the move")?;
     let begun = realign.begin(&mut target, journal, id);
     carry(begun.with_context(|| name.clone())?, &name, path, moves, false)
 }
@@ -319,7 +319,7 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit> {
     match restored {
         Some(saved) => ended.with_context(|| {
             format!(
-                "{}: the table is restored; straddle undo {} --write {} reverts that; since then",
+                "{}: the table is restored; straddle undo {} --write {} reverts that. Afterwards",
                 output::printable(&name),
                 quote_path(saved),
                 quote_path(path)

@@ -36,10 +36,12 @@ const STATUSES: &[(u8, &str)] = &[
 #[derive(Debug, Args)]
 #[command(after_help = format!("{EXAMPLES}\n\n{}", exit::help(STATUSES)))]
 pub(crate) struct ReportArguments {
-    /// Audits (output of 'straddle check --json'), folders with *.json files at any depth, or '-' for standard input.
+    /// Audits (output of 'straddle check --json'), directories with *.json files at any depth, or '-' for
+    /// standard input.
     ///
-    /// The audit names the host; if it does not, the file name does. The last audit of a host is used. A file can
-    /// contain several audits. Files that cannot be read are skipped, and the status is 3.
+    /// The host is the one that the audit names or, if it names none, the file name. The last audit of a host
+    /// is used. A file can contain several audits. Files that cannot be read are skipped, and the status is
+    /// 3.
     #[arg(value_name = "FILE", required = true, value_hint = clap::ValueHint::AnyPath)]
     pub(crate) files: Vec<PathBuf>,
 
@@ -151,7 +153,8 @@ pub(crate) fn described(digest: &Digest<'_>) -> String {
 pub(crate) fn fleet_sentences(digest: &Digest<'_>) -> Vec<String> {
     let Digest { tally, hosts, skipped, replaced, named_by_files, costs, .. } = digest;
     let mut lines = vec![format!(
-        "{}, {}: of {} judged with contents, {} {} misaligned{}, {} with errors and {} with warnings only.",
+        "{}, {}: of {} that were judged and hold data, {} {} misaligned{}, {} with errors and {} with \
+        warnings only.",
         plural(hosts.len(), "host"),
         plural(tally.disks, "disk"),
         tally.judged(),
@@ -191,7 +194,7 @@ pub(crate) fn fleet_sentences(digest: &Digest<'_>) -> Vec<String> {
 
 fn cost(row: &CostRow<'_>) -> String {
     format!(
-        "Cost, {} on {}: random writes behind the misaligned starts of {} take {} times as long as aligned ones \
+        "Cost, {} on {}: random writes at the misaligned starts of {} take {} times as long as aligned ones \
          (median; at worst {} times){}.",
         row.by.source,
         row.by.drive,

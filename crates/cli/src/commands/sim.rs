@@ -54,10 +54,10 @@ pub(crate) struct SimArguments {
     #[arg(long, value_name = "NAME", value_parser = drives(), hide_possible_values = true)]
     pub(crate) drive: target::Drive,
 
-    /// Add this to every offset, as in a partition that starts there (--started-at is the same): bytes (31KiB), or
-    /// sectors of 512 bytes (63s).
-    /// Each of several values, separated by commas, is run on a fresh drive.
-    #[arg(long, alias = "started-at", value_name = "PLACE", value_delimiter = ',', value_parser = place)]
+    /// Add this to every offset, as in a partition that starts there: bytes (31KiB), or 512-byte sectors
+    /// (63s). --started-at is the same option. Several values, separated by commas, each run on a fresh
+    /// drive.
+    #[arg(long, alias = "started-at", value_name = "OFFSET", value_delimiter = ',', value_parser = place)]
     pub(crate) shift: Vec<ByteCount>,
 
     /// Also run without a shift, and report the ratio. Without --shift, compare with a shift of one logical sector.

@@ -45,10 +45,7 @@ Examples:
   straddle trace record /dev/sdb --for 60s --to sdb.rec
                                           # then straddle trace sdb.rec
 
-A write that covers part of a sector or unit makes the drive read, modify and
-rewrite it. Each request is counted alone. Caches merge requests, so the figures
-are upper bounds. --merge-within gives the lower bound: no cache that holds
-writes for at most that time writes less.";
+A write that covers part of a sector or unit makes the drive read, modify and rewrite it. Each request is counted alone. Caches merge requests, so the figures are upper bounds. --merge-within gives lower bounds: no cache that holds writes for at most that time writes less.";
 
 /// The exit statuses of commands that read traces.
 pub(crate) const STATUSES: &[(u8, &str)] = &[(0, "success"), (3, "a trace could not be read")];
@@ -77,7 +74,7 @@ const RECORD_STATUSES: &[(u8, &str)] = &[
 #[command(after_help = format!("{EXAMPLES}\n\n{}", exit::help(STATUSES)), args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(disable_help_subcommand = true)]
 pub(crate) struct TraceArguments {
-    /// Record a trace instead. For a file with this name, give ./record.
+    /// Record a trace instead. To read a file with this name, give ./record.
     #[command(subcommand)]
     pub(crate) action: Option<TraceAction>,
 
@@ -93,8 +90,9 @@ pub(crate) struct TraceArguments {
           default_value = "4KiB,8KiB,16KiB,32KiB,64KiB,1MiB")]
     pub(crate) unit: Vec<u64>,
 
-    /// Take the offsets as relative to a partition that starts here: a byte (31KiB), or a 512-byte sector (63s).
-    #[arg(long, value_name = "PLACE", value_parser = place, default_value = "0")]
+    /// Treat the offsets as relative to a partition that starts here: a byte (31KiB), or a 512-byte sector
+    /// (63s).
+    #[arg(long, value_name = "START", value_parser = place, default_value = "0")]
     pub(crate) started_at: ByteCount,
 
     /// Also find the start with the fewest read-modify-writes, for each unit.
@@ -125,7 +123,7 @@ pub(crate) struct TraceArguments {
     #[arg(long, conflicts_with = "json")]
     pub(crate) csv: bool,
 
-    /// Also show the lengths of writes, and where they begin in 4 KiB.
+    /// Also show the lengths of writes, and where they start within 4 KiB.
     #[arg(long, short)]
     pub(crate) verbose: bool,
 
@@ -148,7 +146,7 @@ pub(crate) struct RecordArguments {
     #[arg(value_name = "DEVICE", value_hint = clap::ValueHint::FilePath, value_parser = local_targets())]
     pub(crate) device: PathBuf,
 
-    /// How long to record: 60s, 10m, 2h or 1d [default: until Ctrl-C].
+    /// Duration of the recording: 60s, 10m, 2h or 1d [default: until Ctrl-C].
     #[arg(long = "for", value_name = "TIME", value_parser = crate::commands::lab::duration)]
     pub(crate) limit: Option<Duration>,
 
@@ -180,8 +178,8 @@ pub(crate) struct SourceArguments {
     #[arg(long, value_name = "MAP")]
     pub(crate) columns: Option<Columns>,
 
-    /// Event to take as the request, in traces of events (blktrace, blkparse, tracefs). Arrays (md) and mappings
-    /// (device-mapper) only have queue.
+    /// Event that counts as a request, in traces of events (blktrace, blkparse, tracefs). Arrays (md) and
+    /// mappings (device-mapper) have only queue events.
     #[arg(long, value_name = "EVENT", value_parser = events(), default_value = "issue")]
     pub(crate) event: Event,
 }
@@ -198,14 +196,14 @@ impl SourceArguments {
 fn formats() -> impl TypedValueParser<Value = Format> {
     let named = |format: &Format| PossibleValue::new(format.name()).help(format.about());
     PossibleValuesParser::new(Format::ALL.iter().map(named))
-        .try_map(|name| Format::named(&name).ok_or("no such format"))
+        .try_map(|name| Format::named(&name).ok_or("unknown format"))
 }
 
 /// Takes an event by its name.
 fn events() -> impl TypedValueParser<Value = Event> {
     PossibleValuesParser::new(Event::ALL.map(Event::name)).try_map(|name| {
         let known = Event::ALL.into_iter().find(|event| event.name() == name);
-        known.ok_or("no such event")
+        known.ok_or("unknown event")
     })
 }
 
@@ -303,7 +301,7 @@ fn target(format: &Path) -> Result<Target, UsageError> {
     known.ok_or_else(|| {
         let names = Target::ALL.map(Target::name).join(", ");
         UsageError(format!(
-            "--to {}: no such format; there are {names}",
+            "--to {}: unknown format; there are {names}",
             printable(&format.display().to_string())
         ))
     })
@@ -347,9 +345,7 @@ fn converted(
     Ok((account, abouts))
 }
 
-const TRACE: &str = "volume,operation,unit_bytes,requests,bytes,misaligned_requests,straddling_requests,partial_head_requests,\
-                     partial_tail_requests,partial_units,touched_units,amplification,best_started_at_sectors,\
-                     best_partial_units,best_touched_units,merged_written_units,merged_partial_units";
+const TRACE: &str = "volume,operation,unit_bytes,requests,bytes,misaligned_requests,straddling_requests,partial_head_requests,partial_tail_requests,partial_units,touched_units,amplification,best_started_at_sectors,best_partial_units,best_touched_units,merged_written_units,merged_partial_units";
 
 /// Returns a line for each volume, operation and size of a unit.
 fn as_csv(counted: &Counted<'_>) -> String {

@@ -174,7 +174,7 @@ pub(crate) fn read(input: &Input, mut take: impl FnMut(Document)) -> Result<(), 
 fn reason(error: &serde_json::Error) -> String {
     match error.classify() {
         serde_json::error::Category::Io => format!("cannot read: {error}"),
-        serde_json::error::Category::Eof => format!("it is incomplete: {error}"),
+        serde_json::error::Category::Eof => format!("it is truncated: {error}"),
         _ => format!("it is not the output of 'straddle check --json': {error}"),
     }
 }

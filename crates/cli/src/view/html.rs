@@ -177,7 +177,7 @@ pub(crate) fn trace_page(counted: &Counted<'_>) -> String {
         text += &sizes(&counted.total.writes);
     }
     text += &volumes(counted);
-    document("What a load does to sectors and units", TRACE_STYLE, &text)
+    document("The effect of a load on sectors and units", TRACE_STYLE, &text)
 }
 
 fn units(counted: &Counted<'_>) -> String {
@@ -192,7 +192,7 @@ fn units(counted: &Counted<'_>) -> String {
     ];
     headings.extend(["best start", "RMW from there", "written from there"]);
     headings.extend(counted.window.map(|_| ["RMW, merged", "written, merged"]).into_iter().flatten());
-    let mut table = Table::new("Writes on units of each size, each request alone", &headings);
+    let mut table = Table::new("Writes on units of each size, each request counted alone", &headings);
     for unit in counted.units {
         let Some(effects) = counted.total.writes.effects(*unit) else { continue };
         let (effect, (start, best)) = (effects.started_at(counted.start), effects.best());
@@ -241,7 +241,7 @@ fn volumes(counted: &Counted<'_>) -> String {
     let sizes = UNITS.map(|unit| ByteCount::new(unit * SECTOR).to_string());
     let mut headings = vec!["volume", "reads", "writes", "written"];
     headings.extend(sizes.iter().map(String::as_str));
-    let caption = "Volumes, those with most written first: the share of writes that are misaligned on units of each size";
+    let caption = "Volumes by bytes written: the share of writes that are misaligned on units of each size";
     let mut table = Table::with(" class=\"heat\"", caption, &headings);
     for (name, volume) in volumes.iter().take(LISTED) {
         let bytes = u64::try_from(volume.writes.sectors() * u128::from(SECTOR)).unwrap_or(u64::MAX);
@@ -309,8 +309,8 @@ pub(crate) fn fleet_page(digest: &Digest<'_>) -> String {
     text += &strip(&digest.tally);
     text += &skipped(digest);
     if digest.costs.iter().any(|row| row.by.source == CostSource::Modelled) {
-        let modelled = "Modelled means computed with a model of that drive (straddle check --cost drive:NAME), not measured \
-                        on these hosts.";
+        let modelled = "Modelled means computed with a model of that drive (straddle check --cost \
+                        drive:NAME), not measured on these hosts.";
         text += &paragraph(modelled, "soft");
     }
     text += &disks(digest);
@@ -332,7 +332,7 @@ fn strip(tally: &Tally) -> String {
     }
     let label = label.join("; ");
     format!(
-        "<figure><figcaption>Disks by what their audits say</figcaption>\n\
+        "<figure><figcaption>Disks by audit result</figcaption>\n\
          <div class=\"strip\" role=\"img\" aria-label=\"{label}\">{bar}</div>\n<ul class=\"legend\">{legend}</ul></figure>\n"
     )
 }

@@ -123,11 +123,11 @@ fn elsewhere(kind: &str, source: &Element) -> String {
             )
         }
         "nvme" => {
-            "it is an NVMe namespace that is given to the guest, and the host has no node of".to_owned()
+            "it is an NVMe namespace assigned to the guest, without a device node on the host".to_owned()
         }
         "dir" => "it is a directory that the guest sees as a FAT disk".to_owned(),
         "vhostuser" | "vhostvdpa" => format!("it is served by another program ({kind})"),
-        kind => format!("its type '{kind}' is not known"),
+        kind => format!("its type '{kind}' is unknown"),
     }
 }
 
@@ -188,8 +188,8 @@ fn shown(disk: &Element, is_qemu: bool) -> Result<Option<Sectors>, (u64, String)
         return Err((
             at,
             format!(
-                "blockio: the logical sector ({} bytes) is larger than the physical one ({physical} bytes): QEMU refuses \
-                 to start with it",
+                "blockio: the logical sector ({} bytes) is larger than the physical one ({physical} bytes): \
+                 QEMU refuses to start with it",
                 logical.get()
             ),
         ));

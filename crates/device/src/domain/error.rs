@@ -26,7 +26,7 @@ impl DomainError {
 
 /// Why virsh gave no answer.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
+#[allow(missing_docs, reason = "the messages document the variants")]
 pub enum VirshError {
     #[error("cannot run virsh")]
     Run(#[source] io::Error),

@@ -18,7 +18,7 @@ const ALL: &str = "all";
 
 /// Why domains cannot be found.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
+#[allow(missing_docs, reason = "the messages document the variants")]
 pub enum FindError {
     #[error(transparent)]
     Virsh(#[from] VirshError),
@@ -101,7 +101,7 @@ impl Libvirt {
         let path = virsh.volume(pool, volume).map_err(|error| error.to_string())?;
         match path.is_absolute() {
             true => Ok(path),
-            false => Err(format!("its path '{}' is not one of this host", path.display())),
+            false => Err(format!("its path '{}' is not on this host", path.display())),
         }
     }
 

@@ -140,7 +140,7 @@ impl Walk {
 
     fn text(&mut self, at: u64, text: &str) -> Result<(), Wrong> {
         if self.open.is_empty() && !text.trim_matches(['\u{feff}', ' ', '\t', '\r', '\n']).is_empty() {
-            return Err((at, "text outside of the root element: this is not an XML document".to_owned()));
+            return Err((at, "text outside the root element: this is not an XML document".to_owned()));
         }
         if let Some(element) = self.kept.last_mut() {
             element.text.push_str(text);

@@ -97,7 +97,7 @@ impl Virsh {
         if out.len() as u64 > MAX_DOCUMENT {
             let _ = child.kill();
             let _ = child.wait();
-            return Err(VirshError::Output { command, what: "more than a description has" });
+            return Err(VirshError::Output { command, what: "too much for a domain's description" });
         }
         let errors = errors.recv_timeout(self.limit).unwrap_or_default();
         let status = child.wait().map_err(VirshError::Run)?;
@@ -107,8 +107,7 @@ impl Virsh {
             let message = if message.is_empty() { status.to_string() } else { message };
             return Err(VirshError::Failed { command, message });
         }
-        String::from_utf8(out)
-            .map_err(|_| VirshError::Output { command, what: "something that is not UTF-8" })
+        String::from_utf8(out).map_err(|_| VirshError::Output { command, what: "text that is not UTF-8" })
     }
 }
 

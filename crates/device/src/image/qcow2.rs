@@ -181,7 +181,7 @@ impl Header {
         if !(9..=21).contains(&cluster_bits) {
             return wrong(
                 field::CLUSTER_BITS,
-                format!("clusters of 2^{cluster_bits} bytes; 9 to 21 are allowed"),
+                format!("clusters of 2^{cluster_bits} bytes; the exponent must be 9 to 21"),
             );
         }
         match be32(raw, field::ENCRYPTION) {

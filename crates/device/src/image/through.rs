@@ -77,7 +77,7 @@ const PART: usize = 64 << 10;
 
 /// Why a compressed file cannot be read through.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
+#[allow(missing_docs, reason = "the messages document the variants")]
 pub enum UnpackError {
     #[error("byte {at} of the file")]
     Damaged {

@@ -275,8 +275,10 @@ impl Machine {
                 continue;
             }
             if walk.path.len() >= MAX_DEPTH || walk.count >= MAX_DEVICES {
-                let remark =
-                    format!("{name}: devices on {} are not followed any further", walk.path.join(" > "));
+                let remark = format!(
+                    "{name}: devices on top of {} are not searched for further devices",
+                    walk.path.join(" > ")
+                );
                 if walk.remarks.len() < MAX_DEPTH {
                     walk.remarks.push(remark);
                 }

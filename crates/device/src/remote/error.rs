@@ -34,13 +34,13 @@ impl RemoteError {
 
 /// Why a range of an object cannot be fetched. No text of a server is in it but single words, and no secret.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
+#[allow(missing_docs, reason = "the messages document the variants")]
 pub enum FetchError {
     #[error("timed out after {} seconds (--time-limit)", limit.as_secs())]
     TimedOut { limit: Duration },
     #[error("{host} did not answer in time")]
     Slow { host: String },
-    #[error("more than {limit} would have to be received: download it, and check the file")]
+    #[error("more than {limit} would have to be fetched: download it, and check the file")]
     TooMuch { limit: ByteCount },
     #[error("unknown host {host}")]
     UnknownHost { host: String },

@@ -154,6 +154,10 @@ fn adopt_sectors(topology: &mut Topology, sectors: SectorSizes) {
     if physical >= topology.physical.value() {
         topology.physical = Figure::new(physical, source);
     } else {
-        topology.physical.also(physical, source, "the larger is used: aligning to it is right for both");
+        topology.physical.also(
+            physical,
+            source,
+            "the larger is used: a start aligned to it is aligned to both",
+        );
     }
 }

@@ -117,7 +117,7 @@ pub struct Position {
 
 /// Why zones do not form a disk.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
+#[allow(missing_docs, reason = "the messages document the variants")]
 pub enum GeometryError {
     #[error("{what} = {value}: must be {low} to {high}")]
     Count { what: &'static str, value: u64, low: u64, high: u64 },

@@ -33,7 +33,7 @@ pub enum AverageSeek {
 
 /// Why times do not form a seek curve.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
+#[allow(missing_docs, reason = "the messages document the variants")]
 pub enum SeekError {
     #[error("{milliseconds} ms over {distance} tracks is not a possible seek time")]
     Time { distance: u32, milliseconds: f64 },
@@ -42,7 +42,7 @@ pub enum SeekError {
          and full stroke are given, the average is too close to one of the others"
     )]
     Falling { shorter: u32, slower: Nanos, longer: u32, faster: Nanos },
-    #[error("the table's distances must increase, from at least 1; entry {index} does not")]
+    #[error("the table's distances must increase from 1 or more: entry {index} does not")]
     Order { index: usize },
 }
 

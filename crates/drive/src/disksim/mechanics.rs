@@ -41,14 +41,13 @@ pub(super) fn read(
         kind @ ("constant" | "linear" | "curve") => {
             (fields.file().to_owned(), three_points(&fields, kind, longest)?)
         }
-        _ => return Err(fields.impossible("Seek type", "is none of DiskSim's")),
+        _ => return Err(fields.impossible("Seek type", "is not one of DiskSim's")),
     };
     let seek = SeekCurve::from_table(&beyond(points, longest), longest);
     let seek = seek.map_err(|source| ImportError::Seek { file, source })?;
     let settle = fields.number("Add. write settling delay")?;
     let time = Nanos::from_millis(settle.abs()).filter(|time| time.get() < 1_000_000_000);
-    let time =
-        time.ok_or_else(|| fields.impossible("Add. write settling delay", "must be within a second"))?;
+    let time = time.ok_or_else(|| fields.impossible("Add. write settling delay", "must be at most 1 s"))?;
     let (write_settle, write_lead) = if settle < 0.0 { (Nanos::ZERO, time) } else { (time, Nanos::ZERO) };
     let heads = HeadTimes { head_switch: fields.time("Head switch time")?, write_settle, write_lead };
     Ok(Mechanics { spindle, seek, heads })

@@ -13,11 +13,11 @@ pub enum Start {
 
 /// Why no partition can start there.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
+#[allow(missing_docs, reason = "the messages document the variants")]
 pub enum StartError {
     #[error("byte {byte} is inside a logical sector of {drive} ({sector} bytes)")]
     InsideSector { byte: u64, drive: String, sector: u64 },
-    #[error("{drive} ends before that")]
+    #[error("past the end of {drive}")]
     PastEnd { drive: String },
 }
 

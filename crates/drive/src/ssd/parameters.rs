@@ -318,7 +318,7 @@ fn per_million(fraction: f64) -> u64 {
 fn power_of_two(key: &'static str, value: u64) -> Result<u64, FlashError> {
     let (low, high) = UNIT_BYTES;
     let is_possible = value.is_power_of_two() && (low..=high).contains(&value);
-    let reason = || format!("not a power of two from {low} to {high}");
+    let reason = || format!("must be a power of two from {low} to {high}");
     is_possible.then_some(value).ok_or_else(|| FlashError::new(key, value, reason()))
 }
 
@@ -328,7 +328,7 @@ fn within<T: Copy + PartialOrd + ToString>(
     value: T,
     (low, high): (T, T),
 ) -> Result<T, FlashError> {
-    let reason = || format!("not from {} to {}", low.to_string(), high.to_string());
+    let reason = || format!("must be {} to {}", low.to_string(), high.to_string());
     (low..=high).contains(&value).then_some(value).ok_or_else(|| FlashError::new(key, value, reason()))
 }
 

@@ -57,10 +57,7 @@ fn section(reproduced: &ReproducedExperiment) -> String {
         text += &paragraph(notes, "");
     }
     if !reproduced.judged {
-        text += &paragraph(
-            "Run on another drive than those that were published of, so nothing is judged.",
-            "soft",
-        );
+        text += &paragraph("Run on a drive without published figures: nothing to compare.", "soft");
     }
     if let Some(outcome) = reproduced.outcome.as_ref().filter(|outcome| !outcome.steps.is_empty()) {
         text += "<h3>On the modelled drive alone</h3>\n";
@@ -187,11 +184,11 @@ fn again(reproduced: &Reproduced) -> String {
     let _ = writeln!(text, "<pre>{}</pre>", escaped(&reproduced.way.command));
     text += &paragraph(
         &format!(
-            "Each part of the lab was run {}, with seeds from {} on; {} at once. The same seed gives the \
-             same requests on one machine. The guests are User-Mode Linux, their clock is virtual: it moves with the modelled \
-             drives, and by the fixed charges for processor time that are given with each part.",
+            "Each part of the lab was run {}, with seeds from {} on; {} at once. On one machine, the same \
+            seed gives the same requests. The guests run User-Mode Linux with a virtual clock, which \
+            advances by the time of the modelled drives and by the processor charges listed with each part.",
             match settings.runs {
-                None => "as often as its experiment says".to_owned(),
+                None => "as often as its experiment requires".to_owned(),
                 Some(1) => "once".to_owned(),
                 Some(runs) => format!("{runs} times"),
             },

@@ -206,9 +206,9 @@ pub(crate) fn policies(choices: &[Choice]) -> String {
         }
     }
     right(&mut table, 3..4);
-    let rule = "The largest error of each policy of read-modify-write over the published raw figures of the drive and \
-                their ratios. The policy with the smallest one is chosen, unless the figures do not tell. The fitted \
-                numbers of a drive were fitted with the policy of its profile.";
+    let rule = "For each read-modify-write policy: the largest error over the drive's published raw figures \
+        and their ratios. The policy with the smallest error is chosen, unless the figures cannot decide. A \
+        drive's fitted numbers were fitted with the policy of its profile.";
     format!("{}\n\n{}\n", trimmed(&table), paint(style::FAINT, &wrap(rule, "")))
 }
 
@@ -234,7 +234,7 @@ fn is_lab_left_out(reproduced: &ReproducedExperiment) -> bool {
 
 fn nothing_compared(is_lab_left_out: bool) -> String {
     match is_lab_left_out {
-        true => "Not compared: the published figures are of the lab, which was not run.".to_owned(),
+        true => "Not compared: the published figures are for the lab, which was not run.".to_owned(),
         false => "Not compared: no figures were published.".to_owned(),
     }
 }
@@ -242,7 +242,7 @@ fn nothing_compared(is_lab_left_out: bool) -> String {
 /// Returns the verdict on an experiment, in a sentence.
 fn verdict(reproduced: &ReproducedExperiment) -> String {
     let Some(limit) = reproduced.limit() else {
-        return "Not compared: the published figures are of another drive.".to_owned();
+        return "Not compared: the published figures are for another drive.".to_owned();
     };
     let (judged, within) = reproduced.verdict();
     let models = reproduced.outcome.iter().flat_map(|outcome| {
@@ -294,7 +294,7 @@ pub(crate) fn misses(reproduced: &Reproduced) -> Vec<String> {
         let Some(limit) = reproduced.limit() else { continue };
         let miss = |what: &str, ours: f64, published: f64, unit: &str, error: f64| {
             format!(
-                "{name}: {what}: modelled {} {unit}, published {} {unit}: off by {}, the limit is {} %",
+                "{name}: {what}: modelled {} {unit}, published {} {unit}: differs by {}, the limit is {} %",
                 number(ours),
                 number(published),
                 percent(error),
@@ -324,7 +324,7 @@ pub(crate) fn misses(reproduced: &Reproduced) -> Vec<String> {
 fn summary(reproduced: &Reproduced) -> String {
     let (judged, within) = reproduced.verdict();
     let verdict = match (reproduced.experiments.iter().any(|experiment| experiment.judged), judged) {
-        (false, _) => "Not compared: the published figures are of other drives.".to_owned(),
+        (false, _) => "Not compared: the published figures are for other drives.".to_owned(),
         (true, 0) => nothing_compared(reproduced.experiments.iter().any(is_lab_left_out)),
         (true, _) => format!("{within} of {judged} published figures and ratios are within their limits."),
     };

@@ -70,8 +70,9 @@ pub(crate) struct Folder {
 impl Folder {
     pub(crate) fn new(setup: &Setup<'_>) -> Result<Self, GuestError> {
         let parent = parent();
-        let failed =
-            |source| GuestError::io(format!("making a folder for the guest in {}", parent.display()))(source);
+        let failed = |source| {
+            GuestError::io(format!("creating a directory for the guest in {}", parent.display()))(source)
+        };
         let folder = RunFolder::new(&parent).map_err(failed)?;
         let this = Self { folder };
         let current = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
@@ -97,7 +98,7 @@ impl Folder {
 
     /// Creates a socket that the guest will connect to.
     pub(crate) fn listen(&self, name: &str) -> Result<UnixListener, GuestError> {
-        UnixListener::bind(self.path().join(name)).map_err(GuestError::io("making a socket for the guest"))
+        UnixListener::bind(self.path().join(name)).map_err(GuestError::io("creating a socket for the guest"))
     }
 
     /// Returns the script's exit status; `None` where the guest ended before the script.

@@ -300,7 +300,10 @@ impl Spent {
         let mut reasons = Vec::new();
         if !self.computed.is_zero() {
             let seconds = self.computed.as_secs_f64();
-            reasons.push(format!("programs computed for {seconds:.2} s without a system call, charged as measured on this machine"));
+            reasons.push(format!(
+                "programs computed for {seconds:.2} s without a system call, and that time is as measured on \
+                this machine"
+            ));
         }
         if self.late_ticks > 0 {
             reasons.push(format!(
@@ -367,7 +370,7 @@ pub struct HostedEnded {
 
 /// Why a guest did not run to its end.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
+#[allow(missing_docs, reason = "the messages document the variants")]
 pub enum GuestError {
     #[error("{what}: {fix}")]
     Host { what: String, fix: String },
@@ -377,7 +380,7 @@ pub enum GuestError {
     Drive { drive: usize, source: crate::vhost::VhostError },
     #[error("drive {drive}")]
     Contents { drive: usize, source: Box<dyn std::error::Error + Send + Sync> },
-    #[error("the guest was stopped after {limit:?} of {whose} time: give it a longer limit if it needs more")]
+    #[error("the guest was stopped after {limit:?} of {whose} time: raise the limit if it needs longer")]
     Hung { limit: Duration, whose: &'static str },
     #[error("interrupted")]
     Interrupted,

@@ -12,7 +12,7 @@ use crate::media::unsettled::Unsettled;
 
 /// Why a request was not served.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
+#[allow(missing_docs, reason = "the messages document the variants")]
 pub enum MediaError {
     #[error(transparent)]
     Refused(#[from] Refusal),
@@ -22,7 +22,7 @@ pub enum MediaError {
     /// changed.
     #[error("{brought} bytes of data for a request of {wanted} bytes")]
     Payload { brought: u64, wanted: u64 },
-    #[error("nothing was kept for a power cut")]
+    #[error("no data was kept for a power cut")]
     NotKept,
     #[error("the store failed")]
     Store(#[from] io::Error),

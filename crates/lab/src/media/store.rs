@@ -20,7 +20,7 @@ const PIECE: usize = 64 << 10;
 
 /// Why the contents cannot be used.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
+#[allow(missing_docs, reason = "the messages document the variants")]
 pub enum StoreError {
     #[error("{}: cannot be used as a store", path.display())]
     Unusable { path: PathBuf, source: io::Error },

@@ -155,9 +155,9 @@ pub enum Measure {
 
 /// Why an experiment fails.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
+#[allow(missing_docs, reason = "the messages document the variants")]
 pub enum ExperimentError {
-    #[error("there is no experiment {name:?}; the experiments are {}", known.join(", "))]
+    #[error("unknown experiment {name:?}: use {}", known.join(", "))]
     Unknown { name: String, known: Vec<&'static str> },
     #[error("cannot read the experiment {}", path.display())]
     Unreadable { path: PathBuf, source: std::io::Error },

@@ -81,7 +81,7 @@ pub struct Figure {
 
 /// Why a fit fails.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
+#[allow(missing_docs, reason = "the messages document the variants")]
 pub enum FitError {
     #[error(transparent)]
     Drive(#[from] ProfileError),

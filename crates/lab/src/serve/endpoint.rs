@@ -26,7 +26,7 @@ pub enum Endpoint {
 
 /// Why an address cannot be listened on.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
+#[allow(missing_docs, reason = "the messages document the variants")]
 pub enum EndpointError {
     #[error("{0}: in use by another process")]
     InUse(String),

@@ -71,7 +71,7 @@ pub struct Options {
 
 /// Why serving failed.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
+#[allow(missing_docs, reason = "the messages document the variants")]
 pub enum ServerError {
     #[error(transparent)]
     Endpoint(#[from] EndpointError),
@@ -402,7 +402,7 @@ impl Server {
 
     /// Tells a client that there is no room for it, if its protocol allows that.
     fn turn_away(&mut self, purpose: Purpose, stream: Stream) -> Option<Client> {
-        const REASON: &str = "this server's limit of clients is reached";
+        const REASON: &str = "the server's limit of clients is reached";
         if !std::mem::replace(&mut self.door.is_full_reported, true)
             && let Some(notify) = &mut self.door.on_full
         {

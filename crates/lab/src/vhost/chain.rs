@@ -17,7 +17,7 @@ const LONGEST_TABLE: u32 = LONGEST_RING as u32;
 
 /// What is wrong with a ring, or with a chain in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
+#[allow(missing_docs, reason = "the messages document the variants")]
 pub enum Damage {
     #[error("{ahead} chains are announced in a ring of {size}")]
     AvailableIndex { ahead: u16, size: u16 },
@@ -33,7 +33,7 @@ pub enum Damage {
     Table(u32),
     #[error("the chain has more than 4 GiB of data")]
     Long,
-    #[error("it is outside of the guest's memory")]
+    #[error("it is outside the guest's memory")]
     Outside,
     #[error("{0} was not negotiated")]
     NotNegotiated(&'static str),

@@ -48,7 +48,7 @@ const NO_FD: u64 = 1 << 8;
 
 /// Why a connection failed.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
+#[allow(missing_docs, reason = "the messages document the variants")]
 pub enum VhostError {
     #[error("{doing}")]
     Socket { doing: &'static str, source: io::Error },
@@ -294,7 +294,7 @@ impl Connection {
                 let [descriptors, used, available] =
                     [8, 16, 24].map(|at| self.memory.guest_address(message.u64(at)));
                 let (Some(descriptors), Some(used), Some(available)) = (descriptors, used, available) else {
-                    return Err(refused("SET_VRING_ADDR", "the ring is outside of the guest's memory"));
+                    return Err(refused("SET_VRING_ADDR", "the ring is outside the guest's memory"));
                 };
                 self.ring(message)?.place(Addresses { descriptors, available, used }).and(settled)
             }
@@ -377,7 +377,7 @@ impl Connection {
         let (offset, size) = (message.u32(0), message.u32(4));
         let [offset, size] = [offset, size].map(|number| usize::try_from(number).unwrap_or(usize::MAX));
         if size > message.payload.len() - PREFIX {
-            return Err(refused("GET_CONFIG", "it requests more than it has room for"));
+            return Err(refused("GET_CONFIG", "it requests more than its buffers hold"));
         }
         // Drivers request the whole structure that they know, which may have fields past ours. Those are
         // zero.

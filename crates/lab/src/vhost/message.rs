@@ -138,7 +138,7 @@ pub(crate) fn reply(socket: BorrowedFd<'_>, code: u32, payload: &[u8]) -> io::Re
         match progress(|| send(socket, rest, SendFlags::NOSIGNAL | SendFlags::DONTWAIT))? {
             Some(sent) => rest = &rest[sent..],
             None => {
-                return Err(io::Error::new(io::ErrorKind::TimedOut, "the guest does not fetch its answers"));
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "the guest does not read its replies"));
             }
         }
     }

@@ -264,7 +264,7 @@ fn what_the_protocol_forbids_is_an_error() {
         (5, &[1, 0, 0, USER, 0], &fd, "cannot be mapped"),
         (5, &[1, 0, MEMORY, USER, u64::MAX - 4095], &fd, "cannot be mapped"),
         (8, &[7 | 16 << 32], &[], "no ring 7"),
-        (9, &[0, 1, 2, 3, 4], &[], "outside of the guest's memory"),
+        (9, &[0, 1, 2, 3, 4], &[], "outside the guest's memory"),
         (77, &[0], &[], "not offered"),
     ];
     for (code, numbers, fds, says) in cases {

@@ -42,7 +42,7 @@ pub(super) fn layer(place: &Standing<'_>) -> Option<Layer> {
         None => (Facts::Opaque, String::new()),
     };
     if kind.is_member() && in_use.is_none() {
-        remarks.push("not set up: its contents are not followed".to_owned());
+        remarks.push("not active: its contents are not read".to_owned());
     }
     let name = mount.map_or(label, |mount| printable(&mount.point));
     let children = loops(place);
@@ -77,7 +77,7 @@ fn loops(place: &Standing<'_>) -> Vec<Layer> {
             name: format!("{} over {}", used.name, printable(&used.file)),
             below: Span::new(ByteOffset::new(used.offset), ByteCount::new(used.size))?,
             drive: None,
-            remarks: vec!["the position of its file in the file system is not followed".to_owned()],
+            remarks: vec!["the location of its file in the file system is not traced".to_owned()],
             ..place.layer(Content::Live("loop"), Facts::Opaque)
         })
     });

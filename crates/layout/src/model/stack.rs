@@ -169,7 +169,7 @@ impl Partition {
 
 /// Damage or an anomaly in a table, with its byte. None of them stops the reading of the rest.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
+#[allow(missing_docs, reason = "the messages document the variants")]
 pub enum Problem {
     #[error("the primary GPT at byte {at} is damaged: {why}; the backup was used")]
     GptPrimaryDamaged { at: ByteOffset, why: String },
@@ -183,7 +183,7 @@ pub enum Problem {
     GptPastEnd { at: ByteOffset },
     #[error("primary and backup GPT are both intact but differ, first at byte {at}; the primary was used")]
     GptCopiesDiffer { at: ByteOffset },
-    #[error("the MBR announces a GPT, but there is none at byte {at} or at the end")]
+    #[error("the MBR is protective, but there is no GPT at byte {at} or at the end of the disk")]
     ProtectiveWithoutGpt { at: ByteOffset },
     /// There is a GPT and it was read, but no MBR entry protects it: Linux does not see it.
     #[error("a GPT without a protective MBR entry (byte {at}): the kernel does not see it")]
@@ -199,8 +199,8 @@ pub enum Problem {
     )]
     OtherBlockSize { table: BlockSize, device: BlockSize, at: ByteOffset },
     #[error(
-        "the extended boot record at byte {at} links back to an earlier one; logical partitions after it \
-         are not seen"
+        "the extended boot record at byte {at} links back to an earlier one; logical partitions after it are \
+        not found"
     )]
     EbrLoop { at: ByteOffset },
     /// An EBR links to, or lists, something outside the extended partition or the disk. A link that is still
@@ -211,7 +211,7 @@ pub enum Problem {
     EbrOutOfRange { at: ByteOffset, to: ByteOffset },
     #[error(
         "the block at byte {at} should be an extended boot record, but cannot be read or has no 0x55AA \
-         signature; logical partitions after it are not seen"
+         signature; logical partitions after it are not found"
     )]
     EbrBadSignature { at: ByteOffset },
     #[error("there are more than {MAX_PARTITIONS} partitions; those from byte {at} on are not listed")]

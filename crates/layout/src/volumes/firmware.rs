@@ -70,7 +70,7 @@ fn volume(kind: VolumeKind, said: Said) -> Volume {
             if array.level == 1 {
                 provides = Provides::Open(Space::run(len, ByteOffset::new(at)));
             } else {
-                remarks.push("not a mirror: the array's contents are not followed".to_owned());
+                remarks.push("not a mirror: the array's contents are not read".to_owned());
             }
             name = array.name;
             facts = Facts::Md(Md {
@@ -91,7 +91,7 @@ fn volume(kind: VolumeKind, said: Said) -> Volume {
 
 /// The remark on several arrays on the same disks, which both formats allow.
 fn several(count: usize) -> String {
-    format!("its metadata lists {count} arrays: their contents are not followed")
+    format!("its metadata lists {count} arrays: their contents are not read")
 }
 
 // --- Intel: struct imsm_super, imsm_dev, imsm_vol, imsm_map ---------------------
@@ -114,7 +114,7 @@ fn isw_array(medium: &dyn Medium) -> Result<Said, Fault> {
     let mut bytes = bytes_at(medium, sectors(anchor_at), BLOCK)?;
     let size = u64::from(le32(&bytes, ISW_SIZE));
     if size > MAX_METADATA {
-        return Ok(Err(format!("its metadata claims a size of {size} bytes: it is not read")));
+        return Ok(Err(format!("its metadata records a size of {size} bytes: it is not read")));
     }
     let before = size.div_ceil(512).saturating_sub(1);
     if let Some(at) = anchor_at.checked_sub(before).filter(|_| before > 0) {
@@ -130,7 +130,7 @@ fn isw_array(medium: &dyn Medium) -> Result<Said, Fault> {
         return Ok(Err("its metadata is truncated".to_owned()));
     };
     if byte(device, ISW_MIGRATES) != 0 && byte(device, ISW_MIGRATES + 1) == ISW_RESHAPE {
-        return Ok(Err("the array is being reshaped: its contents are not followed".to_owned()));
+        return Ok(Err("the array is being reshaped: its contents are not read".to_owned()));
     }
     let map = &device[ISW_MAP..];
     let wide = |low: usize, high: usize| u64::from(le32(map, low)) | u64::from(le32(map, high)) << 32;
@@ -176,7 +176,7 @@ fn ddf_array(medium: &dyn Medium) -> Result<Said, Fault> {
     let primary = be64(&anchor, DDF_PRIMARY_AT);
     let header = bytes_at(medium, sectors(primary), BLOCK)?;
     if !has(&anchor, 0, DDF_MAGIC) || !has(&header, 0, DDF_MAGIC) {
-        return Ok(Err("its metadata is not read: the array's contents are not followed".to_owned()));
+        return Ok(Err("its metadata is not read: the array's contents are not read".to_owned()));
     }
     let len = sectors(u64::from(be32(&header, DDF_RECORDS)));
     let records_at = primary.checked_add(u64::from(be32(&header, DDF_RECORDS_AT)));
@@ -194,7 +194,7 @@ fn ddf_array(medium: &dyn Medium) -> Result<Said, Fault> {
     let starts = one.get(starts_at..).unwrap_or_default().as_chunks::<8>().0;
     let mut starts = starts.iter().take(members).map(|start| u64::from_be_bytes(*start));
     let Some(start) = starts.next().filter(|first| starts.all(|start| start == *first)) else {
-        return Ok(Err("its members differ: the array's contents are not followed".to_owned()));
+        return Ok(Err("its members differ: the array's contents are not read".to_owned()));
     };
     let level = match (byte(one, DDF_LEVEL), byte(one, DDF_SECONDARY)) {
         (level @ (0 | 1 | 4 | 5 | 6), 1) => i32::from(level),

@@ -149,9 +149,7 @@ fn from_segments(label: String, uuid: String, segments: &[Segment]) -> Header {
         remarks.push(remark.to_owned());
     }
     if used().any(|segment| segment.has_integrity) {
-        remarks.push(
-            "its payload goes through dm-integrity, which has its own header and tags there".to_owned(),
-        );
+        remarks.push("its payload is on dm-integrity, which stores a header and tags there".to_owned());
     }
     let payload = used().filter_map(|segment| segment.offset).min();
     if payload.is_none() {
@@ -184,7 +182,7 @@ fn volume(header: Header, len: ByteCount) -> Volume {
         None => Provides::Nothing,
     };
     if here.is_none() && payload.is_some() {
-        remarks.push("a header without its payload, which is elsewhere".to_owned());
+        remarks.push("a detached header: its payload is on another device".to_owned());
     }
     let payload = here.map(|(payload, _)| payload);
     let (sector_size, size) = (ByteCount::new(sector_size), size.map(ByteCount::new));

@@ -67,7 +67,7 @@ pub(super) fn read(medium: &dyn Medium) -> Result<Volume, Fault> {
     pv.vg = straddle_device::shown::printable(&group.name);
     pv.extent_size = group.extent_size();
     let Some(ours) = group.volume_with(&label.uuid) else {
-        remarks.push("its volume group does not list it: its contents are not followed".to_owned());
+        remarks.push("its volume group does not list it: its contents are not read".to_owned());
         return Ok(volume(pv, &uuid, Provides::Nothing, remarks));
     };
     pv.data_start = ByteOffset::new(super::sectors(ours.pe_start));
@@ -167,7 +167,7 @@ fn read_group(medium: &dyn Medium, start: u64, remarks: &mut Vec<String>) -> Res
         return Ok(None);
     }
     if size > MAX_TEXT {
-        return Err(format!("its text claims a size of {size} bytes, more than {MAX_TEXT}"));
+        return Err(format!("its text records a size of {size} bytes, more than {MAX_TEXT}"));
     }
     let text = read_ring(medium, start, le64(&header, 32), (offset, size))?;
     if crc(&text) != sum {
@@ -185,7 +185,7 @@ fn read_ring(
     area: u64,
     (offset, size): (u64, u64),
 ) -> Result<Vec<u8>, String> {
-    let nonsense = || format!("its text claims to be at byte {offset} of an area of {area} bytes");
+    let nonsense = || format!("its text is recorded at byte {offset} of an area of {area} bytes");
     let to_end = area.checked_sub(offset).filter(|_| offset >= AREA_HEADER).ok_or_else(nonsense)?;
     let first = size.min(to_end);
     if size - first > offset - AREA_HEADER {

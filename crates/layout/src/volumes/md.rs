@@ -185,7 +185,7 @@ fn volume(found: Superblock, len: ByteCount) -> Volume {
         remarks.push("its data would end past the end of its device".to_owned());
     }
     let space = if moving {
-        Err("the array is being reshaped: its contents are not followed".to_owned())
+        Err("the array is being reshaped: its contents are not read".to_owned())
     } else {
         space(&md)
     };
@@ -221,15 +221,15 @@ fn space(md: &Md) -> Result<Space, String> {
         return if role == 0 { Ok(Space::run(md.data_size, at)) } else { Err(not_the_start(role)) };
     }
     if !matches!(md.level, 0 | 4 | 5 | 6 | 10) {
-        return Err(format!("unknown RAID level {}: the array's contents are not followed", md.level));
+        return Err(format!("unknown RAID level {}: the array's contents are not read", md.level));
     }
     if md.chunk == ByteCount::ZERO {
-        return Err("its chunk size is zero: the array's contents are not followed".to_owned());
+        return Err("its chunk size is zero: the array's contents are not read".to_owned());
     }
     let len = array_len(md);
     let geometry = Geometry { level: md.level, layout: md.layout, chunk: md.chunk, disks: md.raid_disks };
     let runs = geometry.runs(role, Span::first(len), at).ok_or_else(|| {
-        format!("unknown layout {} of RAID{}: the array's contents are not followed", md.layout, md.level)
+        format!("unknown layout {} of RAID{}: the array's contents are not read", md.layout, md.level)
     })?;
     Ok(Space::spread(len, Lower { device: String::new(), holds_data: true, runs }))
 }

@@ -36,11 +36,11 @@ pub struct Job<'a> {
 const SECONDS: f64 = 10.0;
 
 /// The first line of every job file of [`emit`].
-const FIRST_LINE: &str = "; fio keeps nothing of what it overwrites.";
+const FIRST_LINE: &str = "; fio does not restore what it overwrites.";
 
 /// Why there is no job file, or no result.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
+#[allow(missing_docs, reason = "the messages document the variants")]
 pub enum FioError {
     #[error("fio cannot express {0}")]
     Workload(&'static str),
@@ -81,7 +81,7 @@ pub fn emit(workload: &Workload, job: &Job<'_>) -> Result<String, FioError> {
     }
     let mut text = format!("{FIRST_LINE}\n");
     if workload.writes() {
-        text += "; If the file is shorter by then than the jobs say, fio removes it.\n";
+        text += "; If the file is shorter than the jobs need, fio removes it.\n";
     }
     text += "[global]\n";
     let mut set = |name: &str, value: &dyn std::fmt::Display| {
@@ -288,7 +288,7 @@ fn arm<'a>(job: &OneJob, sector: u64, option: &dyn Fn(&str) -> Option<&'a str>) 
         return Err(wrong(format!("fio ended it with error {}", job.error)));
     }
     let done = match (job.read.total_ios, job.write.total_ios) {
-        (0, 0) => return Err(wrong("it did no requests".to_owned())),
+        (0, 0) => return Err(wrong("it made no requests".to_owned())),
         (_, 0) => &job.read,
         (0, _) => &job.write,
         _ => return Err(wrong("it both reads and writes".to_owned())),

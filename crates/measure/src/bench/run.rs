@@ -37,7 +37,7 @@ impl Progress for Silent {
 
 /// Why a run failed.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
+#[allow(missing_docs, reason = "the messages document the variants")]
 pub enum RunError {
     #[error(transparent)]
     Workload(#[from] WorkloadError),

@@ -70,7 +70,7 @@ pub trait Target {
 
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
+#[allow(missing_docs, reason = "the messages document the variants")]
 pub enum TargetError {
     #[error("the drive refuses to {}", phrase(request))]
     Refused { request: Request, source: Refusal },

@@ -99,7 +99,7 @@ impl TryFrom<Form> for Workload {
 
 /// Why a workload cannot be run on a target.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
+#[allow(missing_docs, reason = "the messages document the variants")]
 pub enum WorkloadError {
     #[error("{what} must not be zero")]
     Zero { what: &'static str },

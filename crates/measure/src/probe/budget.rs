@@ -35,13 +35,13 @@ impl Default for Budget {
 
 /// Why a probe fails. A probe that finds nothing has not failed.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
+#[allow(missing_docs, reason = "the messages document the variants")]
 pub enum ProbeError {
-    #[error("{bytes} bytes are too few to probe: {needed} are needed, in pieces of 128 KiB")]
+    #[error("{bytes} bytes are too few to probe: {needed} bytes are needed, in pieces of 128 KiB")]
     TooSmall { bytes: u64, needed: u64 },
     #[error("a logical sector of {0} bytes")]
     Sector(u64),
-    #[error("the target fails")]
+    #[error("the target failed")]
     Target(#[from] TargetError),
 }
 

@@ -94,7 +94,7 @@ pub(crate) fn run(
         if size <= session.logical || (how == Durable::Flush && size == LARGEST_UNIT) {
             continue;
         }
-        session.tell(&format!("writes of {size} bytes at every phase"));
+        session.tell(&format!("writes of {size} bytes at every offset"));
         // Larger sectors make fewer phases, so more rounds write the same number of bytes.
         let rounds = rounds * usize::try_from(session.logical / 512).unwrap_or(1).min(MOST_TIMES);
         scanned.scans.push(scan(session, how, size, rounds)?);

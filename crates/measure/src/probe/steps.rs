@@ -157,14 +157,16 @@ impl<'a> Probe<'a> {
         let read = median(&self.survey.read);
         match self.series.period.and_then(Nanos::from_seconds) {
             Some(period) => {
-                let why = format!("the same sector passes by at multiples of it (coherence {coherence:.3})");
+                let why = format!(
+                    "the same sector comes round at multiples of that time (coherence {coherence:.3})"
+                );
                 Finding::of(Rotation::Period(period), Confidence::High, why)
             }
             None if read < survey::MECHANICAL => {
                 let why = format!("reads at random positions take {:.0} µs", read * 1e6);
                 Finding::of(Rotation::None, Confidence::High, why)
             }
-            None => Finding::unknown("reads take as long as on a disk, but there is no rotation"),
+            None => Finding::unknown("reads take as long as on a disk, but nothing rotates"),
         }
     }
 
@@ -191,11 +193,11 @@ impl<'a> Probe<'a> {
         Ok(match &self.sustained {
             None if self.inferred == Inferred::Flat => {
                 let why = if self.survey.is_mechanical() {
-                    "but with the cache full every write waits for the medium, and neighbouring writes do \
-                     not help any of them"
+                    "but with the cache full every write waits for the medium, and no write gains from a \
+                    neighbouring one"
                 } else {
-                    "but the drive is slower than its host, and sectors at random positions take as long \
-                     as in order"
+                    "but the drive is slower than its host, and sectors in random order take as long as in \
+                    sequence"
                 };
                 self.sector(Confidence::Medium, format!("{reason}, {why}"))
             }
@@ -286,32 +288,32 @@ impl<'a> Probe<'a> {
             return Finding::of(proof.unit, Confidence::High, why);
         }
         if self.inferred == Inferred::Flat {
-            let why = "the drive is slower than its host, and sectors at random positions take as long as \
-                       in order";
+            let why = "the drive is slower than its host, and sectors in random order take as long as in \
+                sequence";
             return self.sector(Confidence::Medium, why.to_owned());
         }
-        let contradicted = "some phases are faster, but not in the pattern of any unit";
+        let contradicted = "some offsets are faster, but not in the pattern of any unit";
         let Some(period) = self.series.period else {
             // On flash, a unit above the largest size searched also makes all phases equal. Nothing tells the
             // two apart.
-            let flat = "no phase is faster than another";
+            let flat = "no offset is faster than another";
             return Finding::unknown(if self.scanned.contradicted { contradicted } else { flat });
         };
         if self.scanned.contradicted {
             return Finding::unknown(contradicted);
         }
         match self.excess {
-            None => Finding::unknown("no phase is faster when a flush follows each write"),
+            None => Finding::unknown("no offset is faster when a flush follows each write"),
             Some(excess) if excess.abs() < period / 2.0 => {
                 let why = format!(
-                    "every phase takes the same time, and a durable write of one sector takes {:.2} \
+                    "every offset takes the same time, and a durable write of one sector takes {:.2} \
                      revolutions more than a read",
                     excess / period
                 );
                 self.sector(Confidence::High, why)
             }
             Some(excess) => Finding::unknown(format!(
-                "every phase takes the same time, but a durable write of one sector takes {:.2} \
+                "every offset takes the same time, but a durable write of one sector takes {:.2} \
                  revolutions more than a read: perhaps a unit larger than those tested",
                 excess / period
             )),

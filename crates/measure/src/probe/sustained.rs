@@ -279,7 +279,7 @@ impl<'a, 'b> Search<'a, 'b> {
         if !self.fill()? {
             return Ok(None);
         }
-        self.session.tell(&format!("{} sustained writes of {covered} bytes at each phase", self.length));
+        self.session.tell(&format!("{} sustained writes of {covered} bytes at each offset", self.length));
         let mut times = vec![f64::MAX; usize::try_from(covered / logical).unwrap_or(0)];
         let mut limit = 0.0;
         for _ in 0..ROUNDS {

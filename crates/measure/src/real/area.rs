@@ -27,18 +27,18 @@ pub(crate) struct Areas {
 
 /// Why no area may be written.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
+#[allow(missing_docs, reason = "the messages document the variants")]
 pub enum AreaError {
     #[error("{path}: cannot determine what is on it", path = path.display())]
     Look { path: PathBuf, source: Box<dyn Error + Send + Sync> },
-    #[error("{path}: no partition table, so the free space is unknown ({holds})", path = path.display())]
+    #[error("{path}: no partition table, so the unallocated space is unknown ({holds})", path = path.display())]
     NoTable { path: PathBuf, holds: &'static str },
-    #[error("{path}: the partition table is damaged, or contents reach past their partition, so the free \
-             space is unknown (straddle check {command})", path = path.display(), command = quote_path(path))]
+    #[error("{path}: the partition table is damaged, or contents reach past their partition, so the \
+        unallocated space is unknown (straddle check {command})", path = path.display(), command = quote_path(path))]
     Damaged { path: PathBuf },
-    #[error("{path}: no free space of {LEAST} bytes, in whole MiB, between the partitions", path = path.display())]
+    #[error("{path}: no unallocated space of {LEAST} bytes, in whole MiB, between the partitions", path = path.display())]
     Full { path: PathBuf },
-    #[error("{path}: it has {size} bytes, but at least {LEAST} are needed", path = path.display())]
+    #[error("{path}: it has {size} bytes, but at least {LEAST} bytes are needed", path = path.display())]
     TooSmall { path: PathBuf, size: u64 },
 }
 

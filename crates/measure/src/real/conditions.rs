@@ -154,17 +154,17 @@ impl Before {
     fn volatile(&self, seen: &Conditions<'_>) -> Option<String> {
         (self.write_back && seen.workload.is_volatile()).then(|| {
             "the drive's write cache is on and single writes were not flushed, so the latencies are the \
-             cache's; the times and ratios hold, because each turn ends with a flush that is included \
-             (--sync flush measures single writes)"
+            cache's. The times and ratios hold, because each turn ends with a flush that is counted. --sync \
+            flush measures single writes"
                 .to_owned()
         })
     }
 
     fn flash(&self, seen: &Conditions<'_>) -> Option<String> {
         (self.is_flash && seen.workload.writes()).then(|| {
-            "this is an SSD: the writes may have ended in its buffer or SLC cache instead of reaching \
-             flash in a steady state, and the bytes written to flash (wear) are unknown; equal times do \
-             not mean equal wear (straddle bench drive:NAME models both)"
+            "this is an SSD: its buffer or SLC cache may have absorbed the writes before flash reached a \
+            steady state, and the bytes written to flash (wear) are unknown. Equal times do not mean equal \
+            wear (straddle bench drive:NAME models both)"
                 .to_owned()
         })
     }
@@ -222,7 +222,7 @@ impl Before {
         let typical = middle(&off);
         (typical > NOISE).then(|| {
             format!(
-                "turns at the same offset differ by {:.0} % and more: the machine or the drive is busy \
+                "turns at the same offset differ by {:.0} % or more: the machine or the drive is busy \
                  with something else",
                 typical * 100.0
             )
@@ -241,8 +241,8 @@ impl Before {
         let share = foreign as f64 / all.max(1) as f64;
         (share > FOREIGN_SHARE).then(|| {
             format!(
-                "the device completed {all} requests during the run, and only {sent} of them were the \
-                 measurement's: others use it"
+                "the device completed {all} requests during the run, but the measurement sent only {sent} of \
+                them: other programs use it"
             )
         })
     }

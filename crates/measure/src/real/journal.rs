@@ -46,12 +46,12 @@ const CHUNK: ByteCount = ByteCount::new(1 << 20);
 
 /// Why a journal cannot be made or used.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
+#[allow(missing_docs, reason = "the messages document the variants")]
 pub enum JournalError {
     #[error("{path}: cannot {what} the journal", path = path.display())]
     Io { path: PathBuf, what: &'static str, source: io::Error },
-    #[error("{path}: a journal cannot store a path that is not UTF-8, or is this long ({length} bytes): \
-             rename it", path = path.display(), length = path.as_os_str().len())]
+    #[error("{path}: the path cannot be stored in a journal, because it is too long ({length} bytes) or not \
+        UTF-8: rename it", path = path.display(), length = path.as_os_str().len())]
     Name { path: PathBuf },
     #[error("{path}: damaged: {what}; nothing was restored, so compare the target with another copy. The \
              journal is now {renamed}", path = path.display(), renamed = renamed.display())]
@@ -267,7 +267,7 @@ impl Journal {
         };
         let header = Header::of(opened)?;
         let header = encoded(&header, HEADER).ok_or(JournalError::Name { path: header.target })?;
-        fs::create_dir_all(folder).map_err(failed(folder, "make a folder for"))?;
+        fs::create_dir_all(folder).map_err(failed(folder, "create a directory for"))?;
         let path = folder.join(format!("{PREFIX}{}-{}{SUFFIX}", std::process::id(), now().as_nanos()));
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
         let file = file.map_err(failed(&path, "make"))?;
@@ -434,9 +434,9 @@ fn areas(file: &File, header: &Header) -> io::Result<Vec<Area>> {
         let area: SavedArea = decoded(&line).ok_or_else(|| damaged("the line of an area"))?;
         let span = Span::new(ByteOffset::new(area.start), ByteCount::new(area.length))
             .filter(|span| !span.is_empty() && span.end().get() <= header.size)
-            .ok_or_else(|| damaged("an area outside of the target"))?;
+            .ok_or_else(|| damaged("an area outside the target"))?;
         if length.saturating_sub(at + LINE) < area.length {
-            return Err(damaged("the contents of an area are cut off"));
+            return Err(damaged("the contents of an area are truncated"));
         }
         let area_at = at + LINE;
         let mut sum = Sha256::new();
@@ -444,7 +444,7 @@ fn areas(file: &File, header: &Header) -> io::Result<Vec<Area>> {
             sum.update(read(file, area_at + piece.start().get(), piece.len().get())?);
         }
         if hex(&sum.finalize()) != area.sha256 {
-            return Err(damaged("the contents of an area have another sum"));
+            return Err(damaged("the checksum of an area is wrong"));
         }
         areas.push(Area { span, at: area_at });
         at = area_at + area.length;

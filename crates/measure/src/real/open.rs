@@ -50,7 +50,7 @@ pub(crate) enum Access {
 
 /// Why a target cannot be opened for measuring.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
+#[allow(missing_docs, reason = "the messages document the variants")]
 pub enum OpenError {
     #[error("{path}: cannot open", path = path.display())]
     Unusable { path: PathBuf, source: io::Error },

@@ -30,7 +30,7 @@ use crate::real::target::{Real, RealError, Writes};
 
 /// Why a measurement cannot begin or end.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
+#[allow(missing_docs, reason = "the messages document the variants")]
 pub enum SessionError {
     #[error(transparent)]
     Open(#[from] OpenError),
@@ -229,7 +229,7 @@ impl Verdict {
         } else {
             format!(
                 "{path}: another program had it open for writing, so the run was stopped at {noticed}. \
-                 What it wrote to the run's areas since {since} may have been overwritten"
+                 Its writes to the run's areas since {since} may have been overwritten"
             )
         })
     }
@@ -298,7 +298,7 @@ impl Surface for Session {
                 return Err(TargetError::Interrupted);
             }
             if !self.areas.iter().any(|area| area.contains(*span)) {
-                return Err(failed(spans, "outside of the areas that were surveyed"));
+                return Err(failed(spans, "outside the areas that were surveyed"));
             }
             self.real.read(*span, &mut pending).map_err(|error| failed(spans, error))?;
         }

@@ -40,7 +40,7 @@ pub struct Settings {
 
 /// Why a target cannot be measured.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
+#[allow(missing_docs, reason = "the messages document the variants")]
 pub enum RealError {
     #[error("{path}: cannot read {length} bytes at byte {offset}")]
     Read { path: String, offset: u64, length: u64, source: io::Error },

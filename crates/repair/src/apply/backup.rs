@@ -46,7 +46,7 @@ pub(super) enum Subject {
 
 /// Why a backup cannot be stored or used.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
+#[allow(missing_docs, reason = "the messages document the variants")]
 pub enum BackupError {
     #[error("{}: cannot store the backup; nothing was written to the disk", path.display())]
     Store {

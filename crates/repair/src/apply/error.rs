@@ -18,15 +18,17 @@ pub enum ApplyError {
     OtherDisk(String),
     /// The backup is of a disk at another path, and neither has a serial number. Nothing was written.
     #[error(
-        "nothing was written: the backup is of {path}, and without a serial number this disk cannot be \
-         identified as the same one"
+        "nothing was written: the backup is of {path}, and this disk has no serial number to identify it by"
     )]
     Elsewhere {
         /// The disk's path then.
         path: String,
     },
     /// What is in a partition is larger than the partition would become. Nothing was written.
-    #[error("nothing was written: partition {partition} would be {restored} again, but {}", outgrown(.used))]
+    #[error(
+        "nothing was written: undo would shrink partition {partition} to {restored}, but {}",
+        outgrown(.used)
+    )]
     Outgrown {
         /// The partition's number.
         partition: u32,
@@ -48,11 +50,11 @@ pub enum ApplyError {
     #[error(transparent)]
     Backup(#[from] BackupError),
     /// The disk cannot be read.
-    #[error("the disk cannot be read")]
+    #[error("cannot read the disk")]
     Read(#[from] ReadError),
     /// A write failed. The disk has either the old table or the new one, and the backup has the previous
     /// contents.
-    #[error("writing {what} at byte {at} failed: undo with the backup")]
+    #[error("cannot write {what} at byte {at}: revert the change with the backup")]
     Write {
         /// What was written.
         what: String,
@@ -64,16 +66,19 @@ pub enum ApplyError {
     },
     /// What was written may not be durable. The disk has either the old table or the new one, and the backup has the
     /// previous contents.
-    #[error("flushing the changes failed: undo with the backup")]
+    #[error("cannot flush the changes: revert them with the backup")]
     Flush {
         /// The operating system's error.
         source: io::Error,
     },
     /// All bytes are as they were written, and the table that they make is another one.
-    #[error("the table reads back differently ({0}): undo with the backup")]
+    #[error("the table differs when read back ({0}): revert it with the backup")]
     OtherTable(String),
     /// Reading back did not return what was written.
-    #[error("{what} at byte {at} reads back differently: do not trust this disk; undo with the backup")]
+    #[error(
+        "{what} at byte {at} differs when read back: revert it with the backup, and do not trust this \
+        disk"
+    )]
     Differs {
         /// What was written.
         what: String,
@@ -81,12 +86,12 @@ pub enum ApplyError {
         at: u64,
     },
     /// Read back, the planned bytes would not give the plan's table. Nothing was written.
-    #[error("nothing was written: the changed table would read back differently: {0}")]
+    #[error("nothing was written: the changed table would not be read as planned: {0}")]
     WouldDiffer(String),
     /// A partition that the plan made or grew has been written to since.
     #[error(
-        "nothing was written: partition {partition} has been written to since ({size} bytes from byte \
-         {start} have changed), and this would lose its contents"
+        "nothing was written: undo would lose what was written to partition {partition} since the apply \
+        ({size} bytes from byte {start} changed)"
     )]
     WrittenSince {
         /// The partition's number.

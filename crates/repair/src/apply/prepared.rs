@@ -116,7 +116,7 @@ pub(crate) fn check_identity(disk: &dyn Disk, plan: &Plan) -> Result<(), ApplyEr
     let refuse = |why: String| Err(ApplyError::OtherDisk(why));
     let (size, wanted) = (disk.len().get(), planned.size.get());
     if size != wanted {
-        return refuse(format!("the plan is for a disk of {wanted} bytes, but this one has {size}"));
+        return refuse(format!("the plan is for a disk of {wanted} bytes, but this disk has {size} bytes"));
     }
     if let Some(sector) = identity.sector.filter(|sector| *sector != block) {
         return refuse(format!(
@@ -130,7 +130,7 @@ pub(crate) fn check_identity(disk: &dyn Disk, plan: &Plan) -> Result<(), ApplyEr
         serial.map_or_else(|| "without a serial number".to_owned(), |s| format!("with the serial number {s}"))
     };
     let (wanted, found) = (numbered(planned.serial.as_ref()), numbered(identity.serial.as_ref()));
-    refuse(format!("the plan is for a disk {wanted}, but this is one {found}"))
+    refuse(format!("the plan is for a disk {wanted}; this is a disk {found}"))
 }
 
 /// Checks that nothing is lost that the plan does not name. The fingerprint does not cover the contents of a
@@ -151,7 +151,7 @@ fn check_lost(plan: &Plan, medium: &dyn Medium, stack: &Stack) -> Result<(), App
     match found.iter().find(|lost| !is_reported(lost)) {
         None => Ok(()),
         Some(lost) => Err(ApplyError::OtherDisk(format!(
-            "this would be lost, and the plan does not list it: {lost}: plan again"
+            "these contents would be lost, and the plan does not list them: {lost}; plan again"
         ))),
     }
 }
@@ -170,13 +170,13 @@ fn check_kept(plan: &Plan, stack: &Stack) -> Result<(), ApplyError> {
         };
         let number = entry.number;
         let invalid = |what: &str| {
-            Err(PlanError::Invalid(format!("partition {number}, which it keeps, {what}")).into())
+            Err(PlanError::Invalid(format!("partition {number}, which the plan keeps, {what}")).into())
         };
         let is_there = |p: &&Partition| p.start == entry.start && p.count == sectors;
         let mut same: Vec<&Partition> = stack.partitions.iter().filter(is_there).collect();
         same.sort_by_key(|p| p.number != number);
         let Some(present) = same.first().filter(|_| !plan.fresh) else {
-            return invalid("is not there");
+            return invalid("is missing");
         };
         let was = crate::plan::kept(present);
         // Logical partitions are numbered along the chain, so their numbers depend on the partitions before
@@ -199,7 +199,9 @@ fn check_kept(plan: &Plan, stack: &Stack) -> Result<(), ApplyError> {
 /// Checks that logical partitions have the numbers that the kernel will give them, counting along the chain.
 fn check_numbers(plan: &Plan, stack: &Stack) -> Result<(), ApplyError> {
     let invalid = |number: u32, what: &str| {
-        ApplyError::from(PlanError::Invalid(format!("logical partition {number}, which it keeps, {what}")))
+        ApplyError::from(PlanError::Invalid(format!(
+            "logical partition {number}, which the plan keeps, {what}"
+        )))
     };
     let mut kept: Vec<(&Entry, u32, Lba)> = Vec::new();
     for entry in &plan.table.partitions {

@@ -149,8 +149,8 @@ impl BackupFile {
         match straddle_layout::marker(&marked, &stack)? {
             Some(_) => Ok(()),
             None => Err(ApplyError::OtherDisk(
-                "the backup was saved for an unfinished move that has ended since: the partitions are no \
-                 longer where that table lists them"
+                "the backup belongs to a move that has ended since: the partitions are no longer where its \
+                table lists them"
                     .to_owned(),
             )),
         }
@@ -169,8 +169,8 @@ impl BackupFile {
             if sum_beside(disk, *structure, *at, steps)? != *sum {
                 let (start, what) = (at.start(), structure.name());
                 return Err(ApplyError::OtherDisk(format!(
-                    "byte {start} ({what}) has changed, but not by straddle: this is another disk, or its \
-                     table was changed since"
+                    "byte {start} ({what}) is not as straddle left it: this is another disk, or its table \
+                    has been changed since"
                 )));
             }
         }

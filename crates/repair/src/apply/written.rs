@@ -160,11 +160,11 @@ pub(crate) fn tell_kernel(disk: &dyn Disk, wanted: Option<Expected>) -> Result<(
     if let (Err(error), false) = (&read, former.is_empty()) {
         let why = match error.os_kind() {
             io::ErrorKind::ResourceBusy => "one of its partitions is open",
-            _ => "it cannot read the new one",
+            _ => "it cannot read the new table",
         };
         return Err(ApplyError::Kernel(format!(
-            "the kernel still uses partitions of the old table ({}), {why} ({}): they read and write at \
-             the old locations. Before using the disk, remove them with 'partx -d {}', or reboot",
+            "the kernel still uses the old locations of partitions ({}), because {why} ({}). Before using \
+            the disk, remove them with 'partx -d {}', or reboot",
             former.join(", "),
             with_causes(error),
             sysfs::node_of(name).display()
@@ -220,8 +220,9 @@ fn check_unchanged(disk: &dyn Disk, steps: &[Step]) -> Result<(), ApplyError> {
         lay_steps(&mut expected, *at, &steps[..index]);
         lay_steps(&mut found, *at, &steps[..index]);
         if found != expected {
-            let why =
-                format!("{what} at byte {at} has changed since it was saved: another program writes to it");
+            let why = format!(
+                "{what} at byte {at} has changed since it was saved: another program is writing to it"
+            );
             return Err(ApplyError::InUse(why));
         }
     }

@@ -12,21 +12,21 @@ use straddle_device::ReadError;
 /// Why nothing is prepared, or why a move at boot did not go through.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-#[allow(missing_docs, reason = "the messages say it")]
+#[allow(missing_docs, reason = "the messages document the variants")]
 pub enum BootError {
-    #[error("not at boot: it is not a whole disk")]
+    #[error("cannot move at boot: not a whole disk")]
     NotADisk,
-    #[error("not at boot: {0}")]
+    #[error("cannot move at boot: {0}")]
     Blocked(String),
-    #[error("not at boot: it is unknown which disk {} is on", .0.display())]
+    #[error("cannot move at boot: the disk that holds {} is unknown", .0.display())]
     Unknown(PathBuf),
     #[error(
-        "not at boot: {} is in partition {number}, which the boot loader cannot read during the move: \
-         {ELSEWHERE}, or put /boot on an aligned partition",
+        "cannot move at boot: {} is in partition {number}, which the boot loader cannot read during the \
+        move: {ELSEWHERE}, or put /boot on an aligned partition",
         folder.display()
     )]
     BootFiles { folder: PathBuf, number: u32 },
-    #[error("not at boot: neither initramfs-tools nor dracut is installed")]
+    #[error("cannot move at boot: neither initramfs-tools nor dracut is installed")]
     NoGenerator,
     #[error("{}: exists, and was not written by straddle", .0.display())]
     Foreign(PathBuf),
@@ -39,8 +39,8 @@ pub enum BootError {
     #[error("the move is not prepared")]
     Removed(#[source] Box<Self>),
     #[error(
-        "'{command}' failed, also without the move: booting an initramfs made before that still moves the \
-         partitions. Repair the initramfs, then cancel with --at-boot=cancel"
+        "'{command}' failed, even without the move. An initramfs made earlier still moves the partitions at \
+        boot: repair the initramfs, then cancel with --at-boot=cancel"
     )]
     MayMove { command: String, source: Box<Self> },
     #[error("a move of {} is already prepared: cancel it first (--at-boot=cancel)", .0.display())]

@@ -73,7 +73,7 @@ impl Settings {
     }
 }
 
-/// The device of a `resume=`; `None` if it is not there.
+/// The device of a `resume=`; `None` if it is missing.
 fn path_of(system: &System, device: &str) -> Option<PathBuf> {
     let path = match device.split_once('=') {
         Some(("UUID", uuid)) => Path::new("/dev/disk/by-uuid").join(uuid),

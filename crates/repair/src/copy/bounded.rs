@@ -27,7 +27,7 @@ impl<'d> Bounded<'d> {
         if span.is_some_and(|span| span.gaps(self.places.iter().copied()).is_empty()) {
             return Ok(());
         }
-        Err(io::Error::other("this byte is outside of what the copy may write, and was not written"))
+        Err(io::Error::other("this byte is outside the areas that the copy may write, and was not written"))
     }
 }
 

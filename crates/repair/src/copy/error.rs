@@ -15,7 +15,7 @@ use crate::realign::MoveError;
 #[non_exhaustive]
 pub enum CopyError {
     /// The source cannot be copied.
-    #[error("it cannot be copied: {0}")]
+    #[error("cannot be copied: {0}")]
     Source(String),
     /// The new disk is not empty.
     #[error("not empty: it holds {}; --wipe allows overwriting it", .0.join(", "))]
@@ -50,15 +50,15 @@ pub enum CopyError {
     },
     /// A partition has to become smaller, and would lose data.
     #[error(
-        "partition {number} does not fit at its full size, and it holds data after the end that its \
-         contents record: use a larger disk to copy that data too, or --wipe to leave it out"
+        "partition {number} does not fit at its full size, and holds data after the recorded end of its \
+        contents. Use a larger disk to copy that data too, or --wipe to omit it"
     )]
     Unclaimed {
         /// The partition's number.
         number: u32,
     },
     /// Sizes that do not fit 64 bits.
-    #[error("its partitions end past 2^64")]
+    #[error("its partitions end past 2^64 bytes")]
     TooLarge,
     /// A stored plan contradicts itself.
     #[error("the copy plan cannot be used: {0}")]
@@ -126,7 +126,7 @@ pub enum CopyError {
         source: io::Error,
     },
     /// Reading back did not return what was written.
-    #[error("the {len} bytes at byte {at} read back differently: do not trust this disk")]
+    #[error("{len} bytes at byte {at} differ when read back: do not trust this disk")]
     Differs {
         /// Where they begin.
         at: ByteOffset,
@@ -134,7 +134,7 @@ pub enum CopyError {
         len: u64,
     },
     /// The new table is not read as it was written.
-    #[error("the new table reads back differently ({0}): do not trust this disk")]
+    #[error("the new table differs when read back ({0}): do not trust this disk")]
     OtherTable(String),
 }
 

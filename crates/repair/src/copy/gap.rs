@@ -61,7 +61,10 @@ impl Gap {
     /// What it says of data that are not copied.
     pub(super) fn notes(&self) -> impl Iterator<Item = String> {
         let unlisted = self.unlisted.iter().map(|at| {
-            format!("data from byte {at} on is in no partition, perhaps of a deleted one, and is not copied")
+            format!(
+                "data from byte {at} on is in no partition, perhaps left from a deleted one, and is not \
+                copied"
+            )
         });
         let left = self.left.iter().map(|at| match at.get() {
             0 => "the boot code in the first sector is not copied: install the boot loader on the new disk"

@@ -50,7 +50,7 @@ impl Draft<'_> {
         };
         match (table, notes) {
             (Err(PlanError::CannotConvert(one)), Err(PlanError::CannotConvert(other))) => {
-                Err(cannot(format!("{one}; besides, {other}")))
+                Err(cannot(format!("{one}; also, {other}")))
             }
             (Ok(table), Ok(notes)) => {
                 self.notes.extend(notes);

@@ -175,7 +175,7 @@ impl Draft<'_> {
         let index = index.ok_or(PlanError::NoSuchPartition(number))?;
         let entry = &table.partitions[index];
         let cannot = |why: String| PlanError::CannotGrow { number, why };
-        let span = span_of(entry, block).ok_or_else(|| cannot("its end is too large a number".to_owned()))?;
+        let span = span_of(entry, block).ok_or_else(|| cannot("its end is past 2^64 bytes".to_owned()))?;
         let space = self.space_of(table, entry.slot);
         let obstacles = self.obstacles(table, entry.slot);
         // An obstacle that overlaps the partition's end counts as beginning there.
@@ -208,7 +208,7 @@ impl Draft<'_> {
             let hint = self.behind_backup(table, limit)?.unwrap_or_default();
             return Err(cannot(match size {
                 Some(size) => format!("it has {} bytes, but {} are requested", span.len().get(), size.get()),
-                None if free == ByteCount::ZERO => format!("there is no free space after it{hint}"),
+                None if free == ByteCount::ZERO => format!("there is no unallocated space after it{hint}"),
                 None => format!("there is no boundary in the {} free bytes after it{hint}", free.get()),
             }));
         }
@@ -242,8 +242,8 @@ impl Draft<'_> {
         let more = more.filter(|more| *more != ByteCount::ZERO);
         Ok(more.map(|more| {
             format!(
-                "; the backup GPT is in the way, not at the end of the disk: --relocate-backup makes \
-                 {more} more usable"
+                "; the backup GPT is in the way: --relocate-backup moves it to the end of the disk and makes \
+                {more} more usable"
             )
         }))
     }

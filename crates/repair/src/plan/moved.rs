@@ -42,7 +42,9 @@ impl<'a> Base<'a> {
         let stack = situation.stack;
         let unchangeable = |why: &str| Err(PlanError::Unchangeable(why.to_owned()));
         if stack.kind == TableKind::HybridMbr {
-            return unchangeable("it is a hybrid MBR, and both of its lists would have to change at once");
+            return unchangeable(
+                "it is a hybrid MBR, and its two lists of partitions cannot be changed at once",
+            );
         }
         if stack.is_hybrid_iso() {
             return unchangeable(

@@ -41,7 +41,7 @@ impl Draft<'_> {
                 return Err(PlanError::WouldDestroy(format!("is {} as a whole", content.name())));
             }
             TableKind::Foreign(name) if !request.wipe => {
-                let why = format!("has a partition table of type {name}, which is not read");
+                let why = format!("has a partition table of type {name}, which straddle does not read");
                 return Err(PlanError::WouldDestroy(why));
             }
             _ => {}
@@ -343,7 +343,8 @@ impl Draft<'_> {
             phase => format!(", counted from byte {phase}"),
         };
         why.push(format!(
-            "byte {start} (LBA {lba}) is the first multiple of {size}{phase} at or after byte {free_from}, where free space begins"
+            "byte {start} (LBA {lba}) is the first multiple of {size}{phase} at or after byte {free_from}, \
+            where unallocated space begins"
         ));
         why
     }
@@ -425,7 +426,7 @@ pub(super) fn next_number(
         } else if !is_listed(number) {
             Err(PlanError::Contradiction(format!("entry {number} of the table is in use, but lists nothing")))
         } else {
-            Err(PlanError::Contradiction(format!("there is a partition {number} already")))
+            Err(PlanError::Contradiction(format!("partition {number} already exists")))
         };
     }
     match (table.format, part.logical) {

@@ -27,7 +27,7 @@ impl Plan {
         self.table.validate(block, blocks)?;
         self.validate_conversion(block)?;
         if self.wipe.len() > self.table.partitions.len() + 1 + super::MOST_MARKS {
-            return Err(invalid(format!("it wipes {} places", self.wipe.len())));
+            return Err(invalid(format!("it wipes {} ranges", self.wipe.len())));
         }
         for wipe in &self.wipe {
             let fits = wipe.end().get() <= self.disk.size.get();
@@ -116,7 +116,7 @@ impl Table {
             return Ok(());
         }
         Err(invalid(format!(
-            "logical partition {} is in no extended one, or before its record",
+            "logical partition {} is outside the extended partition, or before its own record",
             entry.number
         )))
     }

@@ -218,8 +218,8 @@ impl Realign {
 }
 
 /// Why nothing moves under a hibernated system.
-pub(crate) const ASLEEP: &str = "it holds a hibernated system, which would write to the old location: start it and shut it down first \
-     (Windows: shutdown /s /f /t 0, or powercfg /h off)";
+pub(crate) const ASLEEP: &str = "it holds a hibernated system, which would write to the old location: start \
+     it and shut it down first (Windows: shutdown /s /f /t 0, or powercfg /h off)";
 
 /// Why a reference to the old place stands in the way; `None` if it is corrected, or only worth a remark.
 pub(crate) fn obstacle(reference: &Reference) -> Option<&'static str> {
@@ -415,7 +415,7 @@ impl<'a> Run<'a> {
                 }
                 Some(Recovered::Moved(mut moved)) => Some(moved.bad()),
                 Some(Recovered::Turned(_) | Recovered::Back(_)) | None => {
-                    return Err(RelocateError::Damaged("its state has changed meanwhile".to_owned()));
+                    return Err(RelocateError::Damaged("its state has changed in the meantime".to_owned()));
                 }
             })
         })
@@ -449,7 +449,7 @@ impl<'a> Run<'a> {
             Some(Recovered::Moved(moved)) => moved.erase(),
             Some(Recovered::Back(back)) => back.erase(),
             None => Ok(()),
-            Some(_) => Err(RelocateError::Damaged("its state has changed meanwhile".to_owned())),
+            Some(_) => Err(RelocateError::Damaged("its state has changed in the meantime".to_owned())),
         });
         removed.map_err(|error| {
             error.after(if is_back { Ending::BackWithJournal } else { Ending::CompleteWithJournal })

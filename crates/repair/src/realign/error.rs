@@ -46,7 +46,7 @@ impl fmt::Display for Shrink {
 /// Why there is no plan to realign a disk. Nothing was written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-#[allow(missing_docs, reason = "the messages say it")]
+#[allow(missing_docs, reason = "the messages document the variants")]
 pub enum RealignError {
     #[error("no partition has to move")]
     Nothing,
@@ -58,8 +58,8 @@ pub enum RealignError {
     #[error("there is no partition {0}")]
     NoSuchPartition(u32),
     #[error(
-        "there is no room for the extended boot record of logical partition {0}: do not move it, or those \
-         before it"
+        "there is no room for the extended boot record of logical partition {0}: do not move it or the \
+        logical partitions before it"
     )]
     Logical(u32),
     #[error("primary partition {0} would be among the logical ones")]
@@ -76,30 +76,31 @@ pub enum RealignError {
     #[error("{} no room at an aligned start: {} bytes are missing", numbered(.numbers), .missing.get())]
     NoRoom { numbers: Vec<u32>, missing: ByteCount },
     #[error(
-        "partition {number} does not fit at an aligned start at its full size, and it holds data after the \
-         end that its contents record, from another program or from before it was shrunk; --wipe allows \
-         overwriting that data"
+        "partition {number} does not fit at an aligned start at its full size. It holds data after the \
+        recorded end of its contents, from another program or from before it was shrunk: --wipe allows \
+        overwriting that data"
     )]
     Unclaimed { number: u32 },
     #[error("partition {number}: {why}")]
     Immovable { number: u32, why: &'static str },
     #[error(
-        "the move would overwrite data at byte {at} that is in no partition, perhaps of a deleted \
-         partition, a boot loader or an earlier move: --wipe allows that"
+        "the move would overwrite data at byte {at}, outside partitions (perhaps a deleted partition, a boot \
+        loader or an earlier move): --wipe allows that"
     )]
     Occupied { at: ByteOffset },
     #[error("it is incomplete: {0}")]
     CutShort(String),
     #[error(
-        "{} to pass one another: the largest free space has {} bytes, and {} more are needed",
+        "{} no room to move past one another: the largest unallocated space has {} bytes, and {} more are \
+        needed",
         numbered(.numbers), .largest.get(), .missing.get()
     )]
     Blocked { numbers: Vec<u32>, largest: ByteCount, missing: ByteCount },
     #[error("the move plan cannot be used: {0}")]
     Invalid(String),
-    #[error("the new starts cannot be planned")]
+    #[error("cannot plan the new starts")]
     Table(#[from] PlanError),
-    #[error("the moves cannot be made")]
+    #[error("cannot plan the moves")]
     Moves(#[from] RelocateError),
 }
 

@@ -25,8 +25,8 @@ pub enum Ending {
     OneCopy,
     /// The new MBR is written, and may not be durable.
     #[error(
-        "all data was moved and the new table was written, but perhaps not flushed: if a power cut loses \
-         it, 'straddle resume' writes it"
+        "all data was moved and the new table was written, but perhaps not flushed: if a power cut loses it, \
+        'straddle resume' writes it again"
     )]
     Unsettled,
     /// The move is complete, and its journal is not removed.
@@ -57,7 +57,7 @@ pub enum MoveError {
     #[error(transparent)]
     Moves(#[from] RelocateError),
     /// The disk cannot be read.
-    #[error("the disk cannot be read")]
+    #[error("cannot read the disk")]
     Read(#[from] ReadError),
     /// A partition is not as the plan found it, or what refers to its place cannot be corrected.
     #[error("nothing was written: partition {number}: {what}")]
@@ -69,8 +69,8 @@ pub enum MoveError {
     },
     /// Something is at a byte of the table or of a boot sector that is neither old nor new.
     #[error(
-        "byte {0} holds data that the journal does not know or cannot change: another program has written \
-         it, or the journal belongs to another disk"
+        "byte {0} is not as the journal records it: another program has written it, or the journal belongs \
+        to another disk"
     )]
     Changed(ByteOffset),
     /// The table is not the one that the move left.
@@ -108,8 +108,8 @@ pub enum MoveError {
     /// The file for the journal is there already.
     #[error(
         "{}: nothing was written: the file exists, and may be the journal of an unfinished move. Do not \
-         remove it; 'straddle resume' with this --journal resumes the move, rolls it back, or identifies \
-         the file",
+        remove it: run 'straddle resume' with this --journal, which resumes the move or says what the file \
+        is",
         .0.display()
     )]
     JournalExists(PathBuf),
@@ -132,7 +132,7 @@ pub enum MoveError {
     )]
     NotBegun,
     /// It is being rolled back.
-    #[error("nothing was written: the rollback was started and must be completed: --rollback")]
+    #[error("nothing was written: a rollback was started; complete it with --rollback")]
     Turned,
     /// It is complete.
     #[error(
@@ -145,16 +145,16 @@ pub enum MoveError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoJournal {
     /// On the disk: it is in a file.
-    #[error("its journal is in a file: give that with --journal")]
+    #[error("its journal is in a file: give it with --journal")]
     Elsewhere,
     /// On the disk: it has the marker of a copy.
     #[error("a copy to it is unfinished: run the same 'straddle apply' again")]
     Copy,
     /// In the file, and the move of the disk has begun.
     #[error(
-        "nothing was written: the file given with --journal holds no journal, but the move of this disk \
-         was started. Its journal, in another file, has the only copy of the data being moved: give that \
-         file, and remove none"
+        "nothing was written: the file given with --journal holds no journal, but a move of this disk was \
+        started. Its journal is in another file, with the only copy of the data being moved: give that file, \
+        and delete nothing"
     )]
     Begun,
     /// In the file, and the disk has a table without a marker.
@@ -165,10 +165,7 @@ pub enum NoJournal {
     )]
     NotBegun,
     /// Anywhere on the disk, all of which was searched.
-    #[error(
-        "no unfinished move: its table has no marker, and nowhere on the disk is a journal that is still \
-         needed"
-    )]
+    #[error("no unfinished move: its table has no marker, and the disk has no journal that is still needed")]
     Anywhere,
 }
 

@@ -160,7 +160,8 @@ impl Payload {
                 lay_over(&mut covered, *at, &place.marked, place.at);
             }
             if covered != *new {
-                let why = format!("the marker changes byte {at} of the table, which the new table does not");
+                let why =
+                    format!("the marker changes byte {at} of the table, which the new table leaves as it is");
                 return Err(invalid(why).into());
             }
         }
@@ -293,7 +294,8 @@ impl Payload {
 
     /// Writes one of the tables, durably, and reads it back. The copy of a GPT that counts is the first to get
     /// the marker and the last to lose it, so that the marker is found as long as the copies differ. What a later
-    /// write leads to is read back before that: a write that is lost must not make a table count that is not there.
+    /// write leads to is read back before that: a write that is lost must not make a table count that is
+    /// missing.
     pub(super) fn write(&self, disk: &mut dyn Disk, table: Table) -> Result<(), MoveError> {
         self.table(disk)?;
         let mut pieces = Pieces { disk, written: Vec::new() };

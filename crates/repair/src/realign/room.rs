@@ -100,8 +100,7 @@ impl Realign {
             self.0.journal = Journal::Elsewhere { needed };
             let note = data.map(|at| {
                 format!(
-                    "there would be room for the journal, but it would overwrite data at byte {at} that is \
-                     in no partition: --wipe allows that"
+                    "the journal would overwrite data at byte {at}, outside partitions: --wipe allows that"
                 )
             });
             self.0.plan = self.plan.clone().noting(note.into_iter());

@@ -71,7 +71,7 @@ impl Realign {
         let (mut kept, mut numbers, mut travelling) = (Vec::new(), Vec::new(), Vec::new());
         for entry in &self.plan.table.partitions {
             let number = entry.number;
-            let uncounted = || invalid(format!("partition {number} ends past 2^64"));
+            let uncounted = || invalid(format!("partition {number} ends past 2^64 bytes bytes"));
             let after = span_of(entry, block).ok_or_else(uncounted)?;
             if entry.slot == Slot::Extended && self.plan.moves_logical() {
                 continue;
@@ -105,7 +105,7 @@ impl Realign {
             moved.ok_or_else(|| invalid("a move does not belong to a partition"))?.0 = to;
         }
         if travelling.iter().any(|(at, after)| at != after) {
-            return Err(invalid("its moves do not result in its table"));
+            return Err(invalid("its moves do not match its new table"));
         }
         Ok(numbers)
     }
@@ -118,6 +118,6 @@ impl Realign {
         if is_free && is_whole && place.len() >= needed {
             return Ok(());
         }
-        Err(invalid("there is no room for its journal where it puts it"))
+        Err(invalid("its journal does not fit at its place"))
     }
 }

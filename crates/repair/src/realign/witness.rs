@@ -66,7 +66,7 @@ pub(super) fn take(disk: &dyn Medium, realign: &Realign, besides: &[Span]) -> Ve
     let step = (total / SPREAD).next_multiple_of(SECTOR as u64).max(SECTOR as u64);
     let mut found: Vec<Witness> = Vec::new();
     for (index, one) in moves.iter().enumerate() {
-        // What makes a detour is not there yet.
+        // What makes a detour is missing yet.
         let is_second = |earlier: &Move| earlier.destination().is_some_and(|place| place.overlaps(one.from));
         if moves[..index].iter().any(is_second) {
             continue;

@@ -40,9 +40,9 @@ pub enum RelocateError {
     Occupied(ByteOffset),
     /// The journal was made for a disk of another size.
     #[error(
-        "the journal was made for a disk of {size} bytes, but this one has {}. If it has grown, limit it \
-         to the old size until the move is complete: 'truncate -s {size}' for an image, 'losetup \
-         --sizelimit {size}' for a disk",
+        "the journal was made for a disk of {size} bytes, but this disk has {} bytes. If it has grown, limit \
+        it to the old size until the move is complete: 'truncate -s {size}' for an image, 'losetup \
+        --sizelimit {size}' for a disk",
         found.get(),
         size = made.get()
     )]
@@ -59,7 +59,7 @@ pub enum RelocateError {
     #[error("the journal has format {0}, which this version does not support")]
     Version(u32),
     /// The journal is damaged in a way that no crash explains.
-    #[error("the journal or the data it describes are damaged: {0}")]
+    #[error("the journal, or the data that it describes, is damaged: {0}")]
     Damaged(String),
     /// A sector could not be read.
     #[error("cannot read byte {at} of {device}")]
@@ -92,7 +92,7 @@ pub enum RelocateError {
         source: io::Error,
     },
     /// What was read back is not what was written.
-    #[error("the {len} bytes at byte {at} read back differently")]
+    #[error("{len} bytes at byte {at} differ when read back")]
     Changed {
         /// Where they begin.
         at: ByteOffset,

@@ -234,7 +234,7 @@ impl Flight {
             self.windows.iter().map(|entry| sequence.window(entry.record.number).written).collect();
         for record in self.windows.iter().map(|entry| entry.record).chain(self.unused) {
             let window = sequence.window(record.number);
-            // What an earlier window in flight was to bring there is not there now.
+            // What an earlier window in flight was to bring there is missing now.
             let is_own = !written.iter().any(|span| *span != window.written && span.overlaps(window.from));
             let is_first = self.durable == record.number;
             if is_own || is_first {

@@ -85,19 +85,22 @@ impl Job {
             || !is_phase
             || block.get() > LARGEST_BLOCK
         {
-            return refuse(format!("no physical sectors of {} bytes", block.get()));
+            return refuse(format!("physical sectors of {} bytes are impossible", block.get()));
         }
         if !window.is_multiple_of(block) || window.get() == 0 || window.get() > LARGEST_WINDOW {
-            return refuse(format!("no window of {} bytes", window.get()));
+            return refuse(format!("a window of {} bytes is impossible", window.get()));
         }
         if parts.size.get() > LARGEST_DISK {
-            return refuse(format!("no disk of {} bytes", parts.size.get()));
+            return refuse(format!("a disk of {} bytes is impossible", parts.size.get()));
         }
         if parts.moves.is_empty() || parts.moves.len() > MOST_MOVES {
-            return refuse(format!("{} moves; there may be 1 to {MOST_MOVES}", parts.moves.len()));
+            return refuse(format!("{} moves, but 1 to {MOST_MOVES} are possible", parts.moves.len()));
         }
         if parts.payload.len() > LARGEST_PAYLOAD {
-            return refuse(format!("a payload of {} bytes; {LARGEST_PAYLOAD} at most", parts.payload.len()));
+            return refuse(format!(
+                "a payload of {} bytes, but at most {LARGEST_PAYLOAD} are possible",
+                parts.payload.len()
+            ));
         }
         for one in &parts.moves {
             let numbers = [one.from.start().get(), one.from.len().get(), one.to.get()];
@@ -176,7 +179,7 @@ fn simulate(moves: &[Move]) -> Result<(), RelocateError> {
     }
     for (index, span) in live.iter().enumerate() {
         if let Some(other) = live[..index].iter().find(|other| other.overlaps(*span)) {
-            let why = format!("{span:?} and {other:?} have bytes in common");
+            let why = format!("{span:?} and {other:?} overlap");
             return Err(RelocateError::Job(why));
         }
     }

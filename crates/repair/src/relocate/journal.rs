@@ -202,7 +202,7 @@ impl Journal {
         let device = disks.device_of_journal();
         let size = disks.get(Device::Data).size();
         if size != job.size {
-            let why = format!("the disk has {} bytes, but the job says {}", size.get(), job.size.get());
+            let why = format!("the disk has {} bytes, but the job is for {}", size.get(), job.size.get());
             return Err(RelocateError::Job(why));
         }
         check_place(disks, place, &job)?;
@@ -511,7 +511,7 @@ fn check_place(disks: &mut Disks<'_>, place: Span, job: &Job) -> Result<(), Relo
     }
     let spans = job.moves.iter().flat_map(|one| [Some(one.from), one.destination()]).flatten();
     if disks.is_one() && spans.into_iter().any(|span| job.round_out(span).overlaps(place)) {
-        return refuse("data is moved from there or to there");
+        return refuse("it overlaps a move");
     }
     Ok(())
 }

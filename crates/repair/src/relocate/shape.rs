@@ -181,5 +181,5 @@ pub(crate) fn is_cached(disks: &mut Disks<'_>, spans: &[Span], moved: Hash) -> R
 /// What is not what it was.
 pub(crate) fn changed(span: Span) -> RelocateError {
     let (start, len) = (span.start(), span.len().get());
-    RelocateError::Damaged(format!("the {len} bytes at byte {start} are not what the journal says"))
+    RelocateError::Damaged(format!("the {len} bytes at byte {start} are not as the journal records them"))
 }

@@ -214,7 +214,7 @@ fn a_damaged_copy_is_no_danger() {
     }
 }
 
-/// What cannot be expressed in the new sectors is refused, and so is a plan that names what is not there.
+/// What cannot be expressed in the new sectors is refused, and so is a plan that names what is missing.
 #[test]
 fn what_cannot_be_said_exactly_is_refused() {
     let refused = |part: &str, format: Format| {

@@ -89,7 +89,7 @@ fn is_complete(copy: &Copy, old: &Memory, new: &Memory) -> bool {
         for (start, len) in [(0, 440), (512, 62 * 512)] {
             assert!(
                 bytes(new, start, len) == bytes(old, start, len),
-                "the table counts, and what the boot loader needs is not there"
+                "the table counts, and what the boot loader needs is missing"
             );
         }
     }

@@ -408,7 +408,7 @@ fn a_plan_knows_its_disk() {
     let edited =
         |edit: &dyn Fn(&mut serde_json::Value)| common::edited(&plan, |json| edit(&mut json["table"]));
     let kept = edited(&|table| table["partitions"][0]["change"] = "kept".into()).unwrap();
-    assert!(refusal(&blank, &kept, None).contains("is not there"));
+    assert!(refusal(&blank, &kept, None).contains("is missing"));
     assert!(edited(&|table| table["entries"] = 0.into()).is_err());
     let error =
         edited(&|table| table["partitions"][0]["sectors"] = (1 << 20).into()).unwrap_err().to_string();

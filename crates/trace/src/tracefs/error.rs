@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 /// A recording that failed.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
+#[allow(missing_docs, reason = "the messages document the variants")]
 pub enum RecordError {
     #[error("{}: cannot be examined", path.display())]
     Look { path: PathBuf, source: io::Error },
@@ -40,7 +40,7 @@ fn below(lower: &[String]) -> String {
 
 /// A description by the kernel that is not understood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
+#[allow(missing_docs, reason = "the messages document the variants")]
 pub enum FormatError {
     #[error("it has no field {name}")]
     NoField { name: &'static str },
@@ -50,11 +50,11 @@ pub enum FormatError {
 
 /// A page that is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
+#[allow(missing_docs, reason = "the messages document the variants")]
 pub enum PageError {
     #[error("only {bytes} bytes")]
     Short { bytes: usize },
-    #[error("it claims {bytes} bytes of events")]
+    #[error("it declares {bytes} bytes of events")]
     Long { bytes: u64 },
     #[error("the event at byte {byte} does not end on it")]
     Event { byte: usize },

@@ -79,7 +79,7 @@ pub struct Completion {
 
 /// Why a drive rejects a request; nothing has been changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
+#[allow(missing_docs, reason = "the messages document the variants")]
 pub enum Refusal {
     #[error("the request at byte {offset} has a length of 0")]
     Empty { offset: u64 },

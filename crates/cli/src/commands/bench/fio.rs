@@ -110,8 +110,8 @@ fn check_given_up(path: &Path, again: Option<&str>, way: Io) -> Result<()> {
     let shown = quote_path(path);
     let Some(again) = again else {
         let message = format!(
-            "{shown}: fio would overwrite it from the first byte on, and restores nothing: allow that with \
-             --destroy-data {shown}"
+            "{shown}: fio would overwrite it from the first byte on, without restoring it; to allow that: \
+            --destroy-data {shown}"
         );
         return Err(RefusedError(message).into());
     };
@@ -123,7 +123,10 @@ pub(super) fn import(arguments: &BenchArguments, path: &Path) -> Result<Exit> {
     output_file::note_read(path);
     let metadata = fs::metadata(path).with_context(failure)?;
     if !metadata.is_file() || metadata.len() > MAX_OUTPUT {
-        anyhow::bail!("{}: not fio's output: no file, or larger than {MAX_OUTPUT} bytes", path.display());
+        anyhow::bail!(
+            "{}: not fio's output: not a regular file, or larger than {MAX_OUTPUT} bytes",
+            path.display()
+        );
     }
     let bytes = fs::read(path).with_context(failure)?;
     let run = fio::import(&String::from_utf8_lossy(&bytes)).with_context(|| path.display().to_string())?;

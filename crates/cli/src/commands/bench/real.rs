@@ -171,9 +171,10 @@ fn intent<'a>(
         _ if !workload.writes() => (Contents::Read, "nothing was written"),
         (None, Some(again)) => (Contents::Overwritten(Path::new(again)), "contents overwritten"),
         (None, None) if real.used => (Contents::Preserved(Scope::Whole, Saved::AtOnce), "contents restored"),
-        (None, None) => {
-            (Contents::Preserved(Scope::FreeSpace, Saved::AtOnce), "free space only, contents restored")
-        }
+        (None, None) => (
+            Contents::Preserved(Scope::FreeSpace, Saved::AtOnce),
+            "unallocated space only, contents restored",
+        ),
     };
     let intent = Intent {
         path,
@@ -350,8 +351,9 @@ impl<'a> Export<'a> {
 
 pub(super) fn restore_all(arguments: &BenchArguments) -> Result<Exit> {
     let folder = journals(arguments.real.journals.as_deref())?;
-    let found = left(&folder)
-        .with_context(|| format!("{}: cannot look for journals", printable(&folder.display().to_string())))?;
+    let found = left(&folder).with_context(|| {
+        format!("{}: cannot search for journals", printable(&folder.display().to_string()))
+    })?;
     let mut out = output::stdout();
     if found.is_empty() {
         writeln!(out, "Nothing to restore: no journal in {}.", printable(&folder.display().to_string()))?;
@@ -397,8 +399,9 @@ fn describe(journal: &Path, restored: &Restored, command: &str) -> (String, Exit
             };
             let text = format!(
                 "{target}: {} were written by another program after the run and were not restored; {bytes} \
-                 other bytes were.\n{beside}  The run started to write at {began}; what another program \
-                 wrote there before it ended may have been overwritten.\n  The journal is kept: {name}\n  \
+                 other bytes were.\n{beside}  The run started to write at {began}; data that another program \
+                 wrote there before the run ended may have been overwritten.\n  The journal is kept: \
+                 {name}\n  \
                  To restore the contents from before the run: {command} --force (applies to every journal \
                  in that directory); to keep the present contents: remove the journal (rm {}).\n",
                 describe_spans(spans),

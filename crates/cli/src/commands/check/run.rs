@@ -116,7 +116,7 @@ impl Run {
             let what = if is_for_one { "such finding" } else { "such target" };
             let (source, code) = (&exception.reason.source, exception.code);
             output::complain(&output::printable(&format!(
-                "{source}: nothing to ignore as {code}{place}{on}: no {what} in this run"
+                "{source}: the entry for {code}{place}{on} is unused: no {what} in this run"
             )));
         }
     }
@@ -208,7 +208,7 @@ fn images(folder: &Path, is_quiet: bool) -> Vec<Subject> {
     if images.is_empty() && unlisted.is_empty() {
         return vec![failed(
             folder,
-            "no file in this folder has an image's name (such as disk.img)".to_owned(),
+            "no file in this directory has an image's file name extension (as in disk.img)".to_owned(),
         )];
     }
     if !others.is_empty() && !is_quiet {

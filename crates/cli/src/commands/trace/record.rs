@@ -85,7 +85,7 @@ pub(crate) fn run(arguments: &RecordArguments) -> Result<Exit> {
         ));
     }
     if ended.why == Why::Gone {
-        output::complain(&format!("{}: the disk is gone", arguments.device.display()));
+        output::complain(&format!("{}: the disk was removed", arguments.device.display()));
         return Ok(Exit::Failed);
     }
     Ok(Exit::Success)
@@ -187,10 +187,10 @@ fn text_of_ended(subject: &Subject, counted: &Asked, ended: &Ended, to: &Path) -
     let why = match ended.why {
         Why::Time => "",
         Why::Stopped => ", stopped",
-        Why::Gone => ", until it was gone",
+        Why::Gone => ", until it was removed",
     };
     let lost = match ended.lost {
-        0 => "no event lost".to_owned(),
+        0 => "no events lost".to_owned(),
         lost => format!("{} lost", plural(lost, "event")),
     };
     let what = match &subject.described.partition {

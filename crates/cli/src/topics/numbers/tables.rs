@@ -125,7 +125,8 @@ pub(super) fn table_overlap(numbers: &Numbers) -> Option<Vec<Said>> {
         0 => return None,
         1..=BACKUP => vec![
             Said::Is(format!(
-                "A backup GPT takes the last 33 sectors of 512 bytes, or 5 of 4096; the last partition ends {blocks} sectors inside of them."
+                "A backup GPT takes the last 33 sectors of 512 bytes, or 5 of 4096; the last partition ends \
+                {blocks} sectors inside them."
             )),
             Said::Writes(format!(
                 "Shrink the file system, then the partition, by {blocks} sectors or more to make room for \
@@ -228,7 +229,7 @@ pub(super) fn offset_by(numbers: &Numbers) -> Option<Vec<String>> {
         let so = if offset.is_multiple_of(LARGE) {
             "The start is aligned to 4096 bytes."
         } else {
-            "The start is off a multiple of 4096 as well."
+            "The start is not a multiple of 4096 either."
         };
         return Some(vec![format!(
             "{offset} is more than a sector of 4096 bytes: the kernel compares with a larger unit, the \
@@ -257,12 +258,12 @@ pub(super) fn grain(numbers: &Numbers) -> Option<Vec<String>> {
     let byte = start.checked_mul(SMALL)?;
     let shifted = start.abs_diff(past) % 8;
     let judged = match (shifted, past) {
-        (0, 0) => {
-            "a multiple of 4096: aligned for 512e and 4Kn, and only off parted's own grain (S008)".to_owned()
-        }
+        (0, 0) => "a multiple of 4096: aligned for 512e and 4Kn, and misses only parted's own grain \
+            (S008)"
+            .to_owned(),
         (0, _) => format!(
             "on a boundary of 4096 bytes, as the drive's boundaries start at sector {past} (S023), and \
-             only off parted's own grain"
+            misses only parted's own grain"
         ),
         _ => format!(
             "{} bytes past a boundary of 4096: misaligned on a drive with 4096-byte sectors (S001)",
@@ -287,11 +288,11 @@ pub(super) fn sector_boundary(numbers: &Numbers) -> Option<Vec<String>> {
     let boundary = numbers.get("boundary").filter(|boundary| *boundary > 1)?;
     let size = boundary.checked_mul(SMALL)?;
     let meaning = if size.is_multiple_of(MIB) {
-        "the usual grain, not the drive's: a start off it may well be aligned (S008)"
+        "the usual grain, not the drive's: a start that misses it may still be aligned (S008)"
     } else if size == LARGE {
-        "a physical sector of most drives: a start off it is misaligned there (S001)"
+        "a physical sector of most drives: a start that misses it is misaligned there (S001)"
     } else if size < LARGE {
-        "less than a physical sector of 4096 bytes: a start off it is misaligned there too (S001)"
+        "less than a physical sector of 4096 bytes: a start that misses it is misaligned there too (S001)"
     } else {
         "the grain of the other partitions; straddle check compares with the drive"
     };

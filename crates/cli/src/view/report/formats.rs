@@ -298,7 +298,7 @@ impl Report for Prometheus {
         metric(
             &mut text,
             "straddle_target_judged",
-            "Whether the target could be read and judged; 0 also where it holds nothing to judge.",
+            "Whether the target could be read and judged; 0 also if there is nothing to check.",
             self.judged.iter().map(|(name, judged)| (label("target", name), u64::from(*judged))),
         );
         metric(
@@ -335,7 +335,7 @@ impl Report for Prometheus {
         metric(
             &mut text,
             "straddle_finding_past_bytes",
-            "Distance in bytes from the boundary before, the largest of the findings of a rule.",
+            "Largest distance in bytes past a boundary, among the findings of a rule.",
             self.past.iter().map(|([target, partition, code], past)| {
                 let labels = [("target", target), ("partition", partition), ("code", code)];
                 (labels.map(|(key, value)| label(key, value)).join(","), *past)

@@ -345,7 +345,7 @@ pub(super) fn verdict(sweep: &Sweep) -> Vec<String> {
         "Measure more writes (--count), or flush each one (--sync flush)."
     };
     let taken = of_offsets(&absorbed);
-    vec![format!("Inconclusive: the drive's buffer took the writes at {taken}."), more.to_owned()]
+    vec![format!("Inconclusive: the drive's buffer absorbed the writes at {taken}."), more.to_owned()]
 }
 
 /// Returns the offsets at which the writes have reached this.
@@ -409,8 +409,9 @@ fn state(sweep: &Sweep) -> Option<String> {
     });
     if let Some((arm, first, second)) = unsteady {
         return Some(format!(
-            "Not a steady state: at offset {}, {first:.2} bytes were written to flash per byte of the host in the first \
-             half of the run, and {second:.2} in the second. Run longer (--count), or warm up longer (--warmup).",
+            "Not a steady state: at offset {}, {first:.2} bytes were written to flash per byte of the host \
+             in the first half of the run, and {second:.2} in the second. Run longer (--count), or warm up \
+             longer (--warmup).",
             arm.offset
         ));
     }

@@ -144,7 +144,7 @@ fn verdict(audited: &Examined, verbose: bool) -> String {
     };
     let (word, rest) = match status {
         Status::Ok | Status::Advice if audited.is_unread() => {
-            ("not read", ": aligned, as far as the kernel shows its layout".to_owned())
+            ("not read", ": aligned, as far as the kernel shows the layout".to_owned())
         }
         Status::Ok | Status::Advice => match (audited.in_table(), audited.nothing_to_judge()) {
             // The findings that remain say nothing about alignment.
@@ -407,9 +407,9 @@ fn table_line(audited: &Examined) -> String {
             "  the partition table cannot be read".to_owned()
         }
         TableKind::Kernel if stack.partitions.is_empty() => {
-            "  no partitions, as the kernel lists it: what uses the whole disk starts at byte 0".to_owned()
+            "  the kernel lists no partitions: data on the whole disk starts at byte 0".to_owned()
         }
-        TableKind::Kernel => format!("  {count} by the kernel's list"),
+        TableKind::Kernel => format!("  {count} in the kernel's list"),
     }
 }
 

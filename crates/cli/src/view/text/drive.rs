@@ -35,8 +35,9 @@ pub(crate) fn list(profiles: &[Profile]) -> String {
             printable(&profile.title),
         ]);
     }
-    let legend = "CLAIMS and TRUTH: logical/physical sector in bytes (of an SSD its preferred write size and its indirection unit), + the byte of the first \
-                  physical boundary if that is not 0. See 'straddle drive show NAME'.";
+    let legend = "CLAIMS and TRUTH: logical/physical sector in bytes (for an SSD, preferred write size and \
+        indirection unit), + the byte of the first physical sector boundary if it is not 0. See 'straddle \
+        drive show NAME'.";
     format!("{}\n\n{}\n", folded_table(&trimmed(&table), "TITLE"), wrap(legend, ""))
 }
 
@@ -67,7 +68,7 @@ pub(crate) fn show(profile: &Profile) -> String {
         let _ = write!(text, "\n{}\n", drawings(disk, &zones));
     }
     if let Some(fit) = &profile.fit {
-        let _ = write!(text, "\n{}\n{}", section("In view when its numbers were fitted"), in_view(fit));
+        let _ = write!(text, "\n{}\n{}", section("Published figures used for the fit"), in_view(fit));
     }
     let _ = write!(text, "\n{}\n", figures(profile));
     text
@@ -77,12 +78,12 @@ pub(crate) fn show(profile: &Profile) -> String {
 pub fn in_view(fit: &Fit) -> String {
     let line = |text: &str| wrap(&printable(text), "  ") + "\n";
     if fit.experiments.is_empty() {
-        return line("no figure: nothing is fitted");
+        return line("none: nothing is fitted");
     }
     let names = fit.experiments.join(", ");
     let knobs: Vec<&str> = fit.knobs.iter().map(|knob| knob.path.as_str()).collect();
-    let knobs = if knobs.is_empty() { "nothing to choose".to_owned() } else { knobs.join(", ") };
-    line(&format!("the raw figures of {names} for this drive, and no other: {knobs}"))
+    let knobs = if knobs.is_empty() { "none".to_owned() } else { knobs.join(", ") };
+    line(&format!("only the raw figures of {names} for this drive; parameters fitted: {knobs}"))
 }
 
 fn section(name: &str) -> String {
@@ -170,7 +171,7 @@ fn mechanics(disk: &DiskParameters, zones: &[ZoneReport]) -> String {
         } else {
             "no write cache".to_owned()
         },
-        format!("a part of a physical sector: {}", policy(disk.rmw)),
+        format!("partial physical sectors: {}", policy(disk.rmw)),
         protection(disk.protection).to_owned(),
         if cache.enabled && cache.idle.get() > 0 {
             format!("the cache is emptied when no command has been outstanding for {}", cache.idle)
@@ -196,13 +197,14 @@ const fn policy(policy: RmwPolicy) -> &'static str {
             "when the cache is emptied, each is read, and written a revolution later, one after the other"
         }
         RmwPolicy::DestageMerged => {
-            "when the cache is emptied, all of a write are read in one pass and written in the next"
+            "when the cache is emptied, those of one write are all read in one pass and written in the next"
         }
         RmwPolicy::Deferred => {
-            "when the cache is emptied, reads and writes are done each when its place comes by, many in a revolution"
+            "when the cache is emptied, reads and writes are done in rotational order, many per revolution"
         }
         RmwPolicy::Logged => {
-            "when the cache is emptied, it is written to a log; while the drive is idle, it is put in place"
+            "when the cache is emptied, it is written to a log, and to its final position while the drive is \
+            idle"
         }
     }
 }

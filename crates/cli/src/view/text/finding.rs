@@ -38,7 +38,7 @@ fn cost_text(cost: &Cost) -> String {
     let drive = printable(&cost.drive);
     let source = cost.source;
     if cost.past == 0 {
-        return format!("on {drive}: no slowdown, for it is a boundary of that drive ({source})");
+        return format!("on {drive}: no slowdown, because it is a boundary of that drive ({source})");
     }
     let what =
         if source == CostSource::Measured && cost.wear.is_none() { "durable random" } else { "random" };

@@ -299,8 +299,8 @@ pub(super) fn words(reference: &Reference) -> String {
             plural(pieces.len(), "piece")
         ),
         Reference::GrubElsewhere => {
-            "GRUB's boot code lists sectors of it in a form that cannot be corrected: apply will refuse; install GRUB to the disk first \
-             (grub-install DISK)"
+            "GRUB's boot code lists sectors of it in a form that cannot be corrected: apply will refuse; \
+             install GRUB to the disk first (grub-install DISK)"
                 .to_owned()
         }
         Reference::Syslinux { recorded, correct: Some(correct) } => format!(
@@ -310,12 +310,19 @@ pub(super) fn words(reference: &Reference) -> String {
             "SYSLINUX's boot sector cannot record the new start: apply will refuse".to_owned()
         }
         Reference::EfiBootEntries => {
-            "boot entries of the firmware record its start: renew them with efibootmgr if the firmware does not find it".to_owned()
+            "boot entries of the firmware record its start: update them with efibootmgr if the firmware does \
+            not find it"
+                .to_owned()
         }
-        Reference::Swap => "swap: a resume_offset= or resume= by offset on the kernel's command line must be renewed".to_owned(),
+        Reference::Swap => {
+            "swap: a resume_offset= or resume= by offset on the kernel's command line must be renewed"
+                .to_owned()
+        }
         Reference::Hibernation => "it holds a hibernated system: apply will refuse".to_owned(),
-        Reference::Zones => "F2FS places its zones by the disk: it works, but may be slower than after mkfs.f2fs".to_owned(),
-        other => other.afterwards().unwrap_or("something else refers to its place").to_owned(),
+        Reference::Zones => "F2FS aligned its zones to the old position: it works, but may be slower than a \
+            new F2FS"
+            .to_owned(),
+        other => other.afterwards().unwrap_or("something else refers to its position").to_owned(),
     }
 }
 

@@ -119,7 +119,7 @@ fn ratios(step: &LabStep, outcome: &StepOutcome) -> String {
         let caption = if aligned {
             format!("Seconds {} (aligned)", start.name)
         } else {
-            format!("Times {} over aligned; in brackets, seconds", start.name)
+            format!("Times {} relative to aligned; seconds in brackets", start.name)
         };
         let mut table = Table::new(&caption, &headings);
         for (variant, name) in step.variants.iter().enumerate() {

@@ -245,7 +245,7 @@ pub(crate) fn ran(step: &LabStep, outcome: &StepOutcome) -> String {
             .collect();
         let _ = write!(
             text,
-            "; {}: 1/{} of it was run, the time is multiplied",
+            "; {}: 1/{} of it was run, and the time multiplied",
             scaled.join(", "),
             outcome.scale
         );

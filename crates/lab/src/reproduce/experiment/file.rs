@@ -119,7 +119,7 @@ impl Check<'_> {
         let mut seen = BTreeSet::new();
         for name in names {
             if !seen.insert(name) {
-                return Err(self.impossible(place, format!("two are called {name:?}")));
+                return Err(self.impossible(place, format!("the name {name:?} is used twice")));
             }
         }
         Ok(())
@@ -133,7 +133,7 @@ impl Check<'_> {
         }
         self.unique(&place, arms.iter().map(|arm| arm.name.as_str()))?;
         if arms.iter().filter(|arm| arm.aligned).count() > 1 {
-            return Err(self.impossible(place, "more than one arm is the aligned one"));
+            return Err(self.impossible(place, "more than one arm is marked as aligned"));
         }
         for arm in &arms {
             self.arm(&format!("{place}, {}", arm.name), arm)?;
@@ -145,7 +145,7 @@ impl Check<'_> {
             measures.push(Measure::Elapsed);
         }
         if measures.contains(&Measure::SyncLatency) && !workload.flushes() {
-            return Err(self.impossible(place, "a time of a sync was published, but its workload has none"));
+            return Err(self.impossible(place, "a sync time was published, but the workload has no sync"));
         }
         let drive = own.unwrap_or_else(|| drive.to_owned());
         Ok(Step { name, title, deviations, access, drive, workload, measures, arms })

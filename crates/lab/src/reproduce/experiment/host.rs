@@ -169,7 +169,7 @@ impl HostFile {
     pub(super) fn host(&self) -> Result<Host, String> {
         let mut host = match &self.preset {
             Some(name) => Host::preset(name).ok_or_else(|| {
-                format!("host: no preset is called {name:?}; there are {}", Host::presets().join(", "))
+                format!("host: unknown preset {name:?}: use {}", Host::presets().join(", "))
             })?,
             None => Host::default(),
         };
@@ -189,7 +189,7 @@ fn plain(key: Key, value: &toml::Value) -> Result<String, String> {
         (None, toml::Value::String(name)) => {
             let plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
             let is_name = !name.is_empty() && name.chars().all(plain);
-            if is_name { Ok(name.clone()) } else { Err(format!("{name:?} is not the name of a scheduler")) }
+            if is_name { Ok(name.clone()) } else { Err(format!("unknown scheduler {name:?}")) }
         }
         (Some((low, high)), toml::Value::Integer(number)) if (low..=high).contains(number) => {
             Ok(number.to_string())
@@ -246,11 +246,11 @@ mod tests {
     #[test]
     fn what_no_host_has_is_refused() {
         for (text, reason) in [
-            ("preset = \"linux-9\"", "there are linux-2.6.32"),
+            ("preset = \"linux-9\"", "use linux-2.6.32"),
             ("queue_depth = { value = 0, source = \"x\" }", "queue_depth: give 1 to"),
             ("queue_depth = { value = \"1\", source = \"x\" }", "queue_depth: give 1 to"),
             ("scheduler = { value = 1, source = \"x\" }", "give a name"),
-            ("scheduler = { value = \"a/b\", source = \"x\" }", "not the name of a scheduler"),
+            ("scheduler = { value = \"a/b\", source = \"x\" }", "unknown scheduler"),
             ("queue_depth = { value = 1 }", "source"),
             ("speed = { value = 1, source = \"x\" }", "speed"),
         ] {

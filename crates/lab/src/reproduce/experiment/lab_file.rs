@@ -141,7 +141,7 @@ fn script(
         Some(folder) if Path::new(name).extension().is_some() => super::file::read(&folder.join(name)),
         _ => {
             let known: Vec<&str> = builtin::SCRIPTS.iter().map(|(known, _)| *known).collect();
-            let reason = format!("no script is called {name:?}; there are {}", known.join(", "));
+            let reason = format!("unknown script {name:?}: use {}", known.join(", "));
             Err(check.impossible(place, reason))
         }
     }
@@ -156,7 +156,7 @@ fn checked(check: &Check<'_>, place: &str, step: &LabStep) -> Result<(), Experim
     check.unique(place, step.measures.iter().map(|measure| measure.name.as_str()))?;
     check.unique(place, step.variants.iter().map(String::as_str))?;
     if step.arms.iter().filter(|arm| arm.aligned).count() > 1 {
-        return refused("more than one arm is the aligned one".to_owned());
+        return refused("more than one arm is marked as aligned".to_owned());
     }
     for arm in &step.arms {
         if let Some(reason) = misplaced(arm, step.table) {
@@ -171,14 +171,14 @@ fn checked(check: &Check<'_>, place: &str, step: &LabStep) -> Result<(), Experim
         return refused(format!("memory_mib: give {low} to {high}"));
     }
     if step.scale == 0 {
-        return refused("scale: a part is divided by it, so it is at least 1".to_owned());
+        return refused("scale: must be at least 1".to_owned());
     }
     for (name, value) in &step.environment {
         let letters = |c: char| c.is_ascii_alphanumeric() || c == '_';
         let plain =
             !name.is_empty() && name.chars().all(letters) && !name.starts_with(|c: char| c.is_ascii_digit());
         if !plain || value.contains('\0') {
-            return refused(format!("environment: {name:?} is not the name of a variable"));
+            return refused(format!("environment: {name:?} is not a valid name of a variable"));
         }
     }
     if let Some(reason) = step.input.as_ref().and_then(too_much) {
@@ -223,14 +223,14 @@ fn too_much(input: &Input) -> Option<String> {
     };
     let least = (u64::from(files) + u64::from(folders)) * 4096;
     if files == 0 || folders == 0 || folders > files || files > MOST_FILES {
-        return Some(format!("give 1 to {MOST_FILES} files, in at least one folder and at most as many"));
+        return Some(format!("give 1 to {MOST_FILES} files, and from one directory up to one for each file"));
     }
     if mebibytes == 0 || mebibytes > MOST_MEBIBYTES {
         return Some(format!("give 1 to {MOST_MEBIBYTES} MiB"));
     }
     let trees = matches!(input, Input::Trees { .. });
     (trees && u64::from(mebibytes) << 20 < least)
-        .then(|| format!("these files and folders take at least {least} bytes in blocks of 4 KiB"))
+        .then(|| format!("these files and directories take at least {least} bytes in blocks of 4 KiB"))
 }
 
 fn figure(
@@ -243,23 +243,23 @@ fn figure(
     let place = format!("{place}, published {measure}");
     let refused = |reason: String| Err(check.impossible(place.as_str(), reason));
     if !step.measures.iter().any(|known| known.name == *measure) {
-        return refused("the step measures no such thing".to_owned());
+        return refused("the step has no such measure".to_owned());
     }
     if let Some(arm) = arm.as_ref().filter(|arm| !step.arms.iter().any(|known| known.name == **arm)) {
-        return refused(format!("no arm is called {arm:?}"));
+        return refused(format!("unknown arm {arm:?}"));
     }
     let unknown = |variant: &&String| !step.variants.contains(variant);
     if let Some(variant) = variant.as_ref().filter(unknown).or(without.as_ref().filter(unknown)) {
-        return refused(format!("no variant is called {variant:?}"));
+        return refused(format!("unknown variant {variant:?}"));
     }
     if arm.is_none() && (step.arms.len() != 2 || step.aligned().is_none()) {
         return refused("a ratio needs two arms, one of them the aligned one".to_owned());
     }
     if arm.is_some() && variant.is_none() && step.variants.len() > 1 {
-        return refused("of which variant?".to_owned());
+        return refused("give the variant".to_owned());
     }
     if *of == Statistic::Each && (low.is_none() || high.is_none()) {
-        return refused("'each' needs low and high".to_owned());
+        return refused("'each' needs 'low' and 'high'".to_owned());
     }
     let (low, high) = (low.unwrap_or(*value), high.unwrap_or(*value));
     no_range(low, *value, high).map_or(Ok(()), refused)

@@ -87,7 +87,7 @@ fn the_time_of_a_sync_needs_one_in_the_workload() {
     // dd's single fsync is one.
     parsed(r#"kind = "dd", count = 100, size = 4096"#).unwrap();
     let error = parsed(&format!("{sequential}, fsync_each = 0")).unwrap_err().to_string();
-    assert!(error.contains("step strided") && error.contains("a time of a sync"), "{error}");
+    assert!(error.contains("step strided") && error.contains("a sync time was"), "{error}");
 }
 
 #[test]
@@ -109,9 +109,12 @@ fn what_makes_no_experiment_is_refused_with_its_place() {
     );
     starts(
         refused("offsets = [512, 1024]", "aligned = true\noffsets = [512]"),
-        "experiment small: step strided: more than one arm is the aligned one",
+        "experiment small: step strided: more than one arm is marked as aligned",
     );
-    starts(refused("name = \"wrong\"", "name = \"right\""), "experiment small: step strided: two are called");
+    starts(
+        refused("name = \"wrong\"", "name = \"right\""),
+        "experiment small: step strided: the name \"right\" is used twice",
+    );
     starts(
         refused("low = 1,", "low = 2.5,"),
         "experiment small: step strided, wrong: 2.5, 2, 3: not above 0",

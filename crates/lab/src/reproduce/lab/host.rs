@@ -48,7 +48,7 @@ impl<'a> Host<'a> {
         let path = device.canonicalize().map_err(LabError::on(device))?;
         let kind = fs::metadata(&path).map_err(LabError::on(device))?.file_type();
         if !kind.is_block_device() {
-            return Err(failure("not a block device (losetup -P makes one of a file)"));
+            return Err(failure("not a block device (losetup -P makes one from a file)"));
         }
         let name = path.file_name().unwrap_or_default();
         let queue = Path::new("/sys/block").join(name).join("queue/logical_block_size");
@@ -259,7 +259,7 @@ impl Machine for Host<'_> {
             wall_seconds: seconds,
             requests: 0,
             counters: vec![Counters::default()],
-            charges: format!("none: measured on {} in the wall's time", self.device.display()),
+            charges: format!("none: measured on {} in real time", self.device.display()),
         })
     }
 }

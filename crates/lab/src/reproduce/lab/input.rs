@@ -48,9 +48,9 @@ pub struct Prepared {
 
 /// Why there is no input.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
+#[allow(missing_docs, reason = "the messages document the variants")]
 pub enum InputError {
-    #[error("cannot make the input in {}", path.display())]
+    #[error("cannot create the input in {}", path.display())]
     Unwritable { path: PathBuf, source: io::Error },
     #[error("{}: {reason}", path.display())]
     NotAnInput { path: PathBuf, reason: &'static str },
@@ -133,7 +133,8 @@ fn described(input: &Input, seed: u64) -> (String, &'static str, &'static str, S
             "TARBALL",
             "linux.tar",
             format!(
-                "made-up sources: {files} files in {folders} folders, a tarball of {mebibytes} MiB, seed {seed}"
+                "generated sources: {files} files in {folders} directories, a tarball of {mebibytes} MiB, \
+                seed {seed}"
             ),
         ),
         Input::Trees { files, folders, mebibytes } => (
@@ -141,7 +142,8 @@ fn described(input: &Input, seed: u64) -> (String, &'static str, &'static str, S
             "TREE",
             ".",
             format!(
-                "made-up trees: {files} files in {folders} folders that take {mebibytes} MiB, seed {seed}"
+                "generated trees: {files} files in {folders} directories that take {mebibytes} MiB, seed \
+                {seed}"
             ),
         ),
     }
@@ -175,7 +177,7 @@ fn own_tarball(file: &Path) -> Result<Prepared, InputError> {
         return Err(refused("the name of a tarball has to be UTF-8"));
     };
     if !path.is_file() {
-        return Err(refused("a tarball is a file"));
+        return Err(refused("a tarball must be a file"));
     }
     let description = format!("the tarball {}", path.display());
     Ok(Prepared {
@@ -187,7 +189,7 @@ fn own_tarball(file: &Path) -> Result<Prepared, InputError> {
 
 fn own_trees(folder: &Path) -> Result<Prepared, InputError> {
     let refused = |reason| InputError::NotAnInput { path: folder.to_owned(), reason };
-    let path = folder.canonicalize().map_err(|_| refused("no such folder"))?;
+    let path = folder.canonicalize().map_err(|_| refused("no such directory"))?;
     if !["old", "new"].iter().all(|name| path.join(name).is_dir()) {
         return Err(refused("it must contain two trees, in the directories old and new"));
     }

@@ -105,7 +105,7 @@ pub trait Machine: Sync {
 
 /// Why a job fails.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
+#[allow(missing_docs, reason = "the messages document the variants")]
 pub enum LabError {
     #[error(transparent)]
     Guest(GuestError),

@@ -93,11 +93,11 @@ pub struct Cell {
 
 /// Why the steps could not be run.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
+#[allow(missing_docs, reason = "the messages document the variants")]
 pub enum ReproduceError {
     #[error(transparent)]
     Input(#[from] InputError),
-    #[error("experiment's step {step} could not be run")]
+    #[error("step {step} of the experiment could not be run")]
     Machine { step: String, source: LabError },
 }
 
@@ -126,7 +126,7 @@ pub fn reproduce(
 ) -> Result<Vec<StepOutcome>, ReproduceError> {
     let mut prepared = Vec::with_capacity(planned.len());
     for Planned { step, .. } in planned {
-        progress.tell("making the input");
+        progress.tell("creating the input");
         prepared.push(step.input.as_ref().map(|input| inputs.prepare(input, progress)).transpose()?);
     }
     let tasks: Vec<Task> = planned
@@ -280,7 +280,7 @@ impl Done {
 fn failure(step: &LabStep, ended: &Ended) -> Option<String> {
     if ended.status != 0 {
         let last =
-            ended.output.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
+            ended.output.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it printed nothing");
         return Some(format!("the script ended with status {}: {last}", ended.status));
     }
     let measured = |name: &str| ended.measures.iter().any(|measured| measured.name == name);

@@ -45,7 +45,7 @@ mod info {
 
 /// How a client violated the protocol, for which it is disconnected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
+#[allow(missing_docs, reason = "the messages document the variants")]
 pub enum Violation {
     #[error("client flags {0:#x} were not offered")]
     ClientFlags(u32),

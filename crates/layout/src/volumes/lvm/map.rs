@@ -179,7 +179,7 @@ impl<'g> Mapper<'g> {
         let mut remarks = Vec::new();
         let first = logical.segments.first().map(|segment| segment.kind.as_str()).unwrap_or_default();
         match first {
-            "thin" => remarks.push("thin: its blocks are mapped by its pool, which is not followed"),
+            "thin" => remarks.push("thin: its pool maps its blocks, and straddle does not read that map"),
             "thin-pool" | "cache-pool" => remarks.push("a pool: its contents belong to its thin volumes"),
             "snapshot" => remarks.push("a snapshot: only the changes since then are stored here"),
             "cache" | "writecache" => remarks.push("cached: recent writes may be only in the cache"),
@@ -187,10 +187,10 @@ impl<'g> Mapper<'g> {
                 remarks.push("it does not start on this physical volume: its contents are not visible here");
             }
             _ if is_followed(first) => {}
-            _ => remarks.push("unknown segment type: its contents are not followed"),
+            _ => remarks.push("unknown segment type: its contents are not read"),
         }
         if self.steps.get() == 0 {
-            remarks.push("the volumes of this group refer to each other too often: not all are followed");
+            remarks.push("the volumes of this group refer to each other too often: not all are listed");
         }
         remarks.into_iter().map(str::to_owned).collect()
     }

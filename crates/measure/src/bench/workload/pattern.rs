@@ -117,7 +117,7 @@ patterns! {
     } as RANDOM_READ, "random-read": "4 KiB reads of random blocks";
 
     /// Consecutive reads.
-    SequentialRead {} as SEQUENTIAL_READ, "sequential-read": "4 KiB reads one after the other";
+    SequentialRead {} as SEQUENTIAL_READ, "sequential-read": "Sequential 4 KiB reads";
 }
 
 /// The parameters that only some patterns have. As those of a pattern, `None` means that it has no such

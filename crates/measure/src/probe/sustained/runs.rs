@@ -39,7 +39,7 @@ impl Search<'_, '_> {
         let bound = flushes || self.fill_in_order()?;
         let logical = self.session.logical;
         let Some(pairs) = boundary(2 * logical, 0) else { return Ok(Inferred::Nothing) };
-        self.session.tell("sectors in order, and two at a time at random positions");
+        self.session.tell("sectors in sequence, and pairs at random positions");
         let (mut order, mut alone) = (Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
             order.push(self.run_cost(TOGETHER * logical, Places::Next)?);
@@ -107,7 +107,7 @@ impl Search<'_, '_> {
         let logical = self.session.logical;
         let kind = Kind { places: Places::Next, length: TOGETHER * logical, over: false, wide: false };
         let mut written = 0;
-        self.session.tell("sectors in order, until the cache is full");
+        self.session.tell("sectors in sequence, until the cache is full");
         while written < FILLING {
             let together = usize::try_from(TOGETHER).unwrap_or(1);
             let ends = self.write(kind, SECTORS / together)?;

@@ -90,7 +90,7 @@ pub fn restore(path: &Path, later: LaterWrites) -> Result<Restored, JournalError
         return Ok(Restored::Incomplete);
     }
     let Some(header) = decoded::<Header>(&read(file, 0, HEADER).map_err(failed("read"))?) else {
-        return Err(set_aside(path, "its beginning, so its target is not known".to_owned()));
+        return Err(set_aside(path, "its beginning, so its target is unknown".to_owned()));
     };
     let areas = areas(file, &header).map_err(|source| match source.kind() {
         io::ErrorKind::InvalidData => set_aside(path, format!("{source}, of {}", header.target.display())),
@@ -300,7 +300,7 @@ impl Restoring<'_> {
         let lost = if self.lookout.has_made_wait() || under_way == 0 {
             String::new()
         } else {
-            format!("; at most {under_way} bytes that it writes at the same time may be overwritten")
+            format!("; at most {under_way} bytes that it wrote meanwhile may have been overwritten")
         };
         let tried = if self.lookout.is_kept() { ", or tried to," } else { "" };
         let by = format!("another program opened it{tried} while it was {done}{lost}");
