@@ -112,15 +112,8 @@ fn not_read(target: &Target, stack: &Stack) -> Option<String> {
         let more = found.split_off(NAMED).len();
         found.push(format!("{more} more"));
     }
-    (!found.is_empty()).then(|| {
-        format!(
-            "{}: straddle does not read its list of partitions",
-            found.join(
-                ", \
-        "
-            )
-        )
-    })
+    (!found.is_empty())
+        .then(|| format!("{}: straddle does not read its list of partitions", found.join(", ")))
 }
 
 /// The name of a table in a layer that is not read.

@@ -35,7 +35,7 @@ pub(crate) fn man(command: Option<&str>, dir: Option<&Path>) -> Result<Exit> {
     }
     let wanted = command.map_or_else(|| "straddle".to_owned(), |name| format!("straddle-{name}"));
     let Some((_, page)) = pages.into_iter().find(|(name, _)| *name == wanted) else {
-        return Err(UsageError(format!("no command is given '{}'", command.unwrap_or_default())).into());
+        return Err(UsageError(format!("unknown command '{}'", command.unwrap_or_default())).into());
     };
     let mut out = output::stdout();
     out.write_all(&page)?;

@@ -45,7 +45,10 @@ Examples:
   straddle trace record /dev/sdb --for 60s --to sdb.rec
                                           # then straddle trace sdb.rec
 
-A write that covers part of a sector or unit makes the drive read, modify and rewrite it. Each request is counted alone. Caches merge requests, so the figures are upper bounds. --merge-within gives lower bounds: no cache that holds writes for at most that time writes less.";
+A write that covers part of a sector or unit makes the drive read, modify and
+rewrite it. Each request is counted alone. Caches merge requests, so the figures
+are upper bounds. --merge-within gives lower bounds: no cache that holds writes
+for at most that time writes less.";
 
 /// The exit statuses of commands that read traces.
 pub(crate) const STATUSES: &[(u8, &str)] = &[(0, "success"), (3, "a trace could not be read")];
@@ -345,7 +348,10 @@ fn converted(
     Ok((account, abouts))
 }
 
-const TRACE: &str = "volume,operation,unit_bytes,requests,bytes,misaligned_requests,straddling_requests,partial_head_requests,partial_tail_requests,partial_units,touched_units,amplification,best_started_at_sectors,best_partial_units,best_touched_units,merged_written_units,merged_partial_units";
+const TRACE: &str = "volume,operation,unit_bytes,requests,bytes,misaligned_requests,straddling_requests,\
+                     partial_head_requests,partial_tail_requests,partial_units,touched_units,amplification,\
+                     best_started_at_sectors,best_partial_units,best_touched_units,merged_written_units,\
+                     merged_partial_units";
 
 /// Returns a line for each volume, operation and size of a unit.
 fn as_csv(counted: &Counted<'_>) -> String {

@@ -173,7 +173,7 @@ impl Guest {
         }
     }
 
-    /// Ends all processes of the guest, and waits until its kernel disappeared.
+    /// Ends all processes of the guest, and waits until its kernel has ended.
     fn end(&mut self) {
         if self.ended.is_some() {
             return;
@@ -197,7 +197,7 @@ impl Guest {
                 (None, Some(signal)) => format!("its kernel was killed by signal {signal}"),
                 (None, None) => "its kernel stopped".into(),
             },
-            None => "its kernel disappeared".into(),
+            None => "its kernel has ended".into(),
         }
     }
 }
