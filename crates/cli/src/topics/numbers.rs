@@ -3,7 +3,6 @@
 //! Invariants: a function says what follows from the numbers and nothing else. Where they fit more than
 //! one cause it names each, and what tells them apart; where they decide nothing it returns nothing.
 
-mod contents;
 mod devices;
 mod tables;
 
@@ -79,29 +78,31 @@ pub(super) enum Said {
 impl Arithmetic {
     /// Returns what the numbers come to, a paragraph each.
     pub(super) fn explain(self, numbers: &Numbers) -> Vec<Said> {
+        let several =
+            |said: Option<Vec<String>>| -> Vec<Said> { said.into_iter().flatten().map(Said::Is).collect() };
         let said = match self {
             Self::GptSize => return tables::gpt_size(numbers).unwrap_or_default(),
             Self::TableOverlap => return tables::table_overlap(numbers).unwrap_or_default(),
             Self::TooLong => return tables::too_long(numbers).unwrap_or_default(),
             Self::BeyondEnd => return tables::beyond_end(numbers).unwrap_or_default(),
+            Self::Grain => return several(tables::grain(numbers)),
+            Self::IoSizes => return several(devices::io_sizes(numbers)),
+            Self::TooSmall => return several(devices::too_small(numbers)),
             Self::OffsetBy => tables::offset_by(numbers),
-            Self::Grain => tables::grain(numbers),
             Self::StackedStart => devices::stacked_start(numbers),
             Self::SectorBoundary => tables::sector_boundary(numbers),
-            Self::IoSizes => devices::io_sizes(numbers),
             Self::OptimalTransfer => devices::optimal_transfer(numbers),
             Self::Request => devices::request(numbers),
             Self::MixedSectors => devices::mixed_sectors(numbers),
             Self::ImageSize => devices::image_size(numbers),
-            Self::TooSmall => contents::too_small(numbers),
-            Self::NtfsSectors => contents::ntfs_sectors(numbers),
-            Self::BlocksTooBig => contents::blocks_too_big(numbers),
-            Self::Stripes => contents::stripes(numbers),
-            Self::Ashift => contents::ashift(numbers),
-            Self::Oracle => contents::oracle(numbers),
-            Self::Moved => contents::moved(numbers),
+            Self::NtfsSectors => devices::ntfs_sectors(numbers),
+            Self::BlocksTooBig => devices::blocks_too_big(numbers),
+            Self::Stripes => devices::stripes(numbers),
+            Self::Ashift => devices::ashift(numbers),
+            Self::Oracle => devices::oracle(numbers),
+            Self::Moved => devices::moved(numbers),
         };
-        said.unwrap_or_default().into_iter().map(Said::Is).collect()
+        several(said.map(|one| vec![one]))
     }
 }
 
@@ -123,6 +124,11 @@ impl Numbers {
     /// Returns the number of this name, if the message has it and it has a known unit.
     pub(super) fn get(&self, name: &str) -> Option<u64> {
         self.0.iter().find(|(own, _)| own == name)?.1
+    }
+
+    /// Returns it unless it is 0.
+    pub(super) fn positive(&self, name: &str) -> Option<u64> {
+        self.get(name).filter(|number| *number > 0)
     }
 }
 

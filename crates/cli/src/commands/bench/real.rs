@@ -37,8 +37,6 @@ const RUNTIME: f64 = 60.0;
 const PRECISION: f64 = 5.0;
 /// Default number of bytes used.
 const AREA: u64 = 256 << 20;
-/// Exit status after Ctrl-C, as in a shell.
-const INTERRUPTED: Exit = Exit::INTERRUPTED;
 
 pub(super) fn run(arguments: &BenchArguments, path: &Path, workload: &Workload) -> Result<Exit> {
     let stop = Arc::new(AtomicBool::new(false));
@@ -73,7 +71,7 @@ pub(super) fn run(arguments: &BenchArguments, path: &Path, workload: &Workload) 
     let measured = match measured {
         Err(RunError::Target { source: TargetError::Interrupted, .. }) => {
             output::complain("interrupted before the first round was complete: no results");
-            return Ok(INTERRUPTED);
+            return Ok(Exit::INTERRUPTED);
         }
         measured => measured?,
     };
@@ -104,7 +102,7 @@ pub(super) fn run(arguments: &BenchArguments, path: &Path, workload: &Workload) 
     if let Some(error) = failed {
         return Err(error).context("cannot export the samples");
     }
-    Ok(if measured.ended == Ended::Interrupted { INTERRUPTED } else { Exit::Success })
+    Ok(if measured.ended == Ended::Interrupted { Exit::INTERRUPTED } else { Exit::Success })
 }
 
 /// Returns the target that was compared with its previous contents, or an error with the command that restores

@@ -297,28 +297,25 @@ impl Outcome {
             Some((error.not_judged()?, if asked_for { Exit::Success } else { Exit::Failed }))
         });
         if let Some((reason, exit)) = reason {
-            let of = TargetReport::not_read(name.clone(), reason.clone());
-            return Self {
-                text: String::new(),
-                report: report::is_wanted(&run.arguments).then_some(of),
-                complaint: Some(output::printable(&format!("{name}: not judged: {reason}"))),
-                status: Status::NotJudged,
-                exit,
-                severities: [0; 3],
-                exceptions: run.exceptions_for(&name).collect(),
-            };
+            let complaint = output::printable(&format!("{name}: not judged: {reason}"));
+            return unjudged(TargetReport::not_read(name, reason), complaint, exit, run);
         }
         let verb = if run.form == Form::Map { "map" } else { "check" };
         let domains = run.arguments.domains.iter();
         let domains: Vec<_> =
             domains.map(|word| format!("--domain {}", quote_path(Path::new(word)))).collect();
         let words = if domains.is_empty() { quote_path(Path::new(&name)) } else { domains.join(" ") };
-        let is_path = subject.path().is_some();
-        let ready = is_path.then(|| {
-            target::allowing_backing(&error, verb, Path::new(&name), &words, &run.arguments.allow_backing)
+        // A command to run instead, if there is one.
+        let ready = subject.path().and_then(|path| {
+            target::allowing_backing(&error, verb, path, &words, &run.arguments.allow_backing)
         });
-        let ready = ready.flatten();
-        failed(name, format!("{error:#}"), ready, run)
+        let mut message = format!("{error:#}");
+        let mut complaint = output::printable(&format!("{name}: {message}"));
+        if let Some(line) = ready {
+            complaint += &format!(":\n    {}", output::printable(&line));
+            message += &format!(": {line}");
+        }
+        unjudged(TargetReport::failed(name, message), complaint, Exit::Failed, run)
     }
 }
 
@@ -354,22 +351,16 @@ fn judged(name: &str, examined: &Examined, run: &Run) -> Outcome {
     }
 }
 
-/// Returns the outcome for a target that gave only an error `message`. `ready` is a command to run instead,
-/// if there is one.
-fn failed(name: String, message: String, ready: Option<String>, run: &Run) -> Outcome {
-    let complaint = output::printable(&format!("{name}: {message}"));
-    let line = ready.as_deref().map(|line| format!(":\n    {}", output::printable(line))).unwrap_or_default();
-    let message = message + &ready.map(|line| format!(": {line}")).unwrap_or_default();
-    let exceptions = run.exceptions_for(&name).collect();
-    let of = TargetReport::failed(name, message);
+/// Returns the outcome for a target without a verdict.
+fn unjudged(of: TargetReport, complaint: String, exit: Exit, run: &Run) -> Outcome {
     Outcome {
         text: String::new(),
-        report: report::is_wanted(&run.arguments).then_some(of),
-        complaint: Some(complaint + &line),
-        status: Status::Failed,
-        exit: Exit::Failed,
+        complaint: Some(complaint),
+        status: of.status,
+        exit,
         severities: [0; 3],
-        exceptions,
+        exceptions: run.exceptions_for(&of.target).collect(),
+        report: report::is_wanted(&run.arguments).then_some(of),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Numbers that devices and images report, and those of requests to them.
+//! Numbers that devices and images report, those of requests to them, and of the contents: file systems, databases, pools.
 
 use straddle_audit::ALL_ONES;
 
@@ -68,13 +68,13 @@ fn odd_sectors(size: u64) -> String {
     format!("{} is {} sectors of 512, {so}", bytes(size), size / SMALL)
 }
 
-pub(super) fn optimal_transfer(numbers: &Numbers) -> Option<Vec<String>> {
-    let optimal = numbers.get("optimal").filter(|optimal| *optimal > 0);
-    let minimum = numbers.get("minimum").filter(|minimum| *minimum > 0);
+pub(super) fn optimal_transfer(numbers: &Numbers) -> Option<String> {
+    let optimal = numbers.positive("optimal");
+    let minimum = numbers.positive("minimum");
     let size = optimal.or(minimum)?;
     let kept = "The kernel ignores it, so tools align to 1 MiB";
     let unit = numbers.get("unit");
-    let said = match (unit, numbers.get("page")) {
+    Some(match (unit, numbers.get("page")) {
         (Some(0), _) => "The device did not report its unit (0 bytes): its answers failed or were \
                          truncated. The numbers decide nothing; look for errors of the device in the log."
             .to_owned(),
@@ -92,31 +92,30 @@ pub(super) fn optimal_transfer(numbers: &Numbers) -> Option<Vec<String>> {
         }
         (None, None) => format!("{}.", odd_sectors(size)),
         _ => return None,
-    };
-    Some(vec![said])
+    })
 }
 
-pub(super) fn stacked_start(numbers: &Numbers) -> Option<Vec<String>> {
-    if let Some(device) = numbers.get("device").filter(|device| *device > 0) {
+pub(super) fn stacked_start(numbers: &Numbers) -> Option<String> {
+    if let Some(device) = numbers.positive("device") {
         let (what, count) = match numbers.get("sector") {
             Some(sector) => ("begins at", sector),
             None => ("has a length of", numbers.get("length")?),
         };
         let at = count.checked_mul(SMALL)?;
         return (!at.is_multiple_of(device)).then(|| {
-            vec![format!(
+            format!(
                 "{count} sectors of 512: it {what} {}, {} bytes past a multiple of the device's logical \
                  sector, {device}. The volume was made for sectors of {}: move it to a device with those, \
                  or recreate it with extents of whole sectors (vgcreate -s 4m).",
                 bytes(at),
                 at % device,
                 1_u64 << at.trailing_zeros().min(SMALL.trailing_zeros() + 3)
-            )]
+            )
         });
     }
-    let (at, physical) = (numbers.get("byte")?, numbers.get("physical").filter(|size| *size > 0)?);
+    let (at, physical) = (numbers.get("byte")?, numbers.positive("physical")?);
     let past = (at % physical + physical - numbers.get("offset").unwrap_or(0) % physical) % physical;
-    let said = match past {
+    Some(match past {
         0 => format!(
             "Byte {at} is on a physical sector of {physical}: the start is right. The device below is \
              misaligned (S020), or its optimal I/O size is impossible (S021)."
@@ -127,11 +126,10 @@ pub(super) fn stacked_start(numbers: &Numbers) -> Option<Vec<String>> {
              misaligned until its contents are copied.",
             if at == ALL_ONES { ", and the value that USB bridges report for 'no limit' (S021)" } else { "" }
         ),
-    };
-    Some(vec![said])
+    })
 }
 
-pub(super) fn request(numbers: &Numbers) -> Option<Vec<String>> {
+pub(super) fn request(numbers: &Numbers) -> Option<String> {
     let (offset, length) = (numbers.get("offset")?, numbers.get("length")?);
     let off = |size: u64| match (offset % size, length % size) {
         (0, 0) => None,
@@ -141,7 +139,7 @@ pub(super) fn request(numbers: &Numbers) -> Option<Vec<String>> {
             Some(format!("the offset is {past} bytes past a multiple of {size}, and the length {rest} bytes"))
         }
     };
-    let said = match (off(SMALL), off(LARGE)) {
+    Some(match (off(SMALL), off(LARGE)) {
         (Some(what), _) => format!(
             "Offset {offset}, length {length}: {what}. Direct I/O accepts only whole logical sectors, of \
              at least 512 bytes: give bs, offset and the sizes of a range (bsrange, bssplit, kb_base) as \
@@ -157,27 +155,26 @@ pub(super) fn request(numbers: &Numbers) -> Option<Vec<String>> {
              reason. Other reasons: a file system without direct I/O, unaligned memory (fio: iomem_align), \
              larger sectors (blockdev --getss DEVICE), a zoned disk."
         ),
-    };
-    Some(vec![said])
-}
-
-pub(super) fn mixed_sectors(numbers: &Numbers) -> Option<Vec<String>> {
-    let (one, other) = (numbers.get("one")?, numbers.get("other")?);
-    let (small, large) = (one.min(other), one.max(other));
-    (small > 0 && small < large && large.is_multiple_of(small)).then(|| {
-        vec![format!(
-            "Logical sectors of {small} and of {large} bytes. A volume with a segment on each has those of \
-             {large}: a file system with smaller blocks or sectors, made on the {small}-byte device, \
-             cannot be mounted any more."
-        )]
     })
 }
 
-pub(super) fn image_size(numbers: &Numbers) -> Option<Vec<String>> {
-    let size = numbers.get("size").filter(|size| *size > 0)?;
+pub(super) fn mixed_sectors(numbers: &Numbers) -> Option<String> {
+    let (one, other) = (numbers.get("one")?, numbers.get("other")?);
+    let (small, large) = (one.min(other), one.max(other));
+    (small > 0 && small < large && large.is_multiple_of(small)).then(|| {
+        format!(
+            "Logical sectors of {small} and of {large} bytes. A volume with a segment on each has those of \
+             {large}: a file system with smaller blocks or sectors, made on the {small}-byte device, \
+             cannot be mounted any more."
+        )
+    })
+}
+
+pub(super) fn image_size(numbers: &Numbers) -> Option<String> {
+    let size = numbers.positive("size")?;
     let rest = size % MIB;
     let next = size.checked_next_multiple_of(MIB)?;
-    Some(vec![if rest == 0 {
+    Some(if rest == 0 {
         format!("{} is a whole number of MiB: the size is not the reason.", bytes(size))
     } else {
         format!(
@@ -185,5 +182,158 @@ pub(super) fn image_size(numbers: &Numbers) -> Option<Vec<String>> {
              {next}) and convert again with force_size, which keeps the size; without it qemu-img 7.2 rounds up to cylinders.",
             bytes(size)
         )
-    }])
+    })
+}
+
+/// What keeps the data where a block is smaller than a logical sector.
+const KEEP: &str = "Nothing is damaged, and the start does not matter. losetup --find --show -b 512 DEVICE \
+                    presents it with 512-byte sectors, and Linux mounts that (util-linux 2.38). For a \
+                    permanent solution, use a drive or adapter with 512-byte logical sectors, or copy the \
+                    files to a new file system made here.";
+
+pub(super) fn too_small(numbers: &Numbers) -> Option<Vec<String>> {
+    let block = numbers.positive("block")?;
+    match numbers.get("device") {
+        Some(device) if block < device => Some(vec![
+            format!(
+                "The device has logical sectors of {device} bytes, but the contents count in {block}: \
+                 Linux reads nothing smaller than a sector, so it does not mount this here."
+            ),
+            KEEP.to_owned(),
+        ]),
+        // The message does not fit its numbers.
+        Some(_) => None,
+        None if block < LARGE => Some(vec![
+            format!(
+                "{block} bytes are less than the device's logical sector, which must be 4096 bytes \
+                 (blockdev --getss DEVICE): Linux does not mount this here."
+            ),
+            KEEP.to_owned(),
+        ]),
+        None if block > LARGE => Some(vec![format!(
+            "{block} bytes are more than a page of memory, 4096 bytes on x86: most kernels do not mount it. It may come from a system with larger pages \
+             (some ARM and POWER), where it can be read."
+        )]),
+        None => Some(vec![format!(
+            "{block} bytes is a common size, and too small only if the device's logical sector is larger: \
+             compare blockdev --getss DEVICE. The number alone decides nothing."
+        )]),
+    }
+}
+
+pub(super) fn ntfs_sectors(numbers: &Numbers) -> Option<String> {
+    let (block, device) = (numbers.get("block")?, numbers.get("device")?);
+    let so = if block < device {
+        format!(
+            "Linux mounts it if its clusters are of {device} bytes or more, as nearly all are (ntfsinfo -m \
+             DEVICE)"
+        )
+    } else {
+        "Linux mounts it".to_owned()
+    };
+    (block != device).then(|| {
+        format!(
+            "The volume was made for sectors of {block} bytes, but is on a device with {device}: {so}; \
+             Windows does not, until it is on a device whose sectors are of {block} bytes again."
+        )
+    })
+}
+
+pub(super) fn blocks_too_big(numbers: &Numbers) -> Option<String> {
+    let block = numbers.positive("block")?;
+    if let Some(physical) = numbers.get("physical") {
+        return (block < physical).then(|| {
+            format!(
+                "A physical sector of {physical} bytes holds {} of them: each write of a single block is a \
+                 read-modify-write (S061). Nothing is damaged; mkfs.ext4 -b {LARGE} is the default from 512 MiB on.",
+                physical / block
+            )
+        });
+    }
+    let page = numbers.get("page").unwrap_or(LARGE);
+    (block > page && page > 0).then(|| {
+        format!(
+            "{block} bytes are {} pages of {page} bytes: this kernel does not mount such a file system.",
+            block / page
+        )
+    })
+}
+
+pub(super) fn stripes(numbers: &Numbers) -> Option<String> {
+    let unit = numbers.positive("unit");
+    if let (Some(unit), Some(maximum)) = (unit, numbers.get("maximum")) {
+        return (unit > maximum).then(|| {
+            format!(
+                "{} is larger than the limit for the log, {}: mkfs.xfs uses 32 KiB for the log. Nothing \
+                 has to be done.",
+                bytes(unit),
+                bytes(maximum)
+            )
+        });
+    }
+    let width = numbers.get("width")?;
+    Some(match (unit, width) {
+        (_, 0) => "No array has a width of 0: the device reports none, or sw was left out. Give both su \
+                   and sw, or neither."
+            .to_owned(),
+        (Some(unit), width) if width.is_multiple_of(unit) => format!(
+            "{width} is {} times {unit}: an array with that number of data disks, whatever the unit of the \
+             numbers.",
+            width / unit
+        ),
+        (Some(unit), width) => format!(
+            "{width} is not a multiple of {unit}: no array has such a stripe. It is a size that an adapter \
+             reports (S021), or a mistake in sunit and swidth."
+        ),
+        (None, _) => return None,
+    })
+}
+
+fn power(size: u64) -> Option<u32> {
+    size.is_power_of_two().then(|| size.trailing_zeros())
+}
+
+pub(super) fn ashift(numbers: &Numbers) -> Option<String> {
+    let (configured, native) = (numbers.get("configured")?, numbers.get("native")?);
+    let (own, drive) = (power(configured)?, power(native)?);
+    Some(match configured.cmp(&native) {
+        std::cmp::Ordering::Less => format!(
+            "The vdev has ashift {own} ({configured} bytes), but the drive needs {drive} ({native} bytes): \
+             writes of less than {native} bytes are read-modify-writes. To change it, move the data to a \
+             pool made with -o ashift={drive}."
+        ),
+        std::cmp::Ordering::Greater => format!(
+            "The vdev has ashift {own} ({configured} bytes), but the drive needs only {drive} ({native} \
+             bytes): it costs some space and no time. Nothing has to be done."
+        ),
+        std::cmp::Ordering::Equal => return None,
+    })
+}
+
+pub(super) fn oracle(numbers: &Numbers) -> Option<String> {
+    let (block, media, host) = (numbers.get("block")?, numbers.get("media")?, numbers.get("host")?);
+    let known = [SMALL, LARGE].contains(&block) && [SMALL, LARGE].contains(&host);
+    (known && block != host.max(media)).then(|| {
+        format!(
+            "The redo log has blocks of {block} bytes, but the disk reports sectors of {media} (medium) \
+             and {host} (logical): {}.",
+            if block > host.max(media) {
+                "it came from a disk of 4096, and the new one reports 512"
+            } else {
+                "it came from a disk of 512, and the new one has larger sectors"
+            }
+        )
+    })
+}
+
+pub(super) fn moved(numbers: &Numbers) -> Option<String> {
+    let (was, now) = (numbers.get("was")?, numbers.get("now")?);
+    (was < now).then(|| {
+        let why = if now > LARGE {
+            format!("; {now} is the unit of an NVMe drive, and the server accepts only 512 and 4096")
+        } else {
+            String::new()
+        };
+        format!("The file was written for sectors of {was} bytes, but the volume reports {now}{why}.")
+    })
 }

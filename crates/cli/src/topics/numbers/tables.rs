@@ -223,7 +223,7 @@ pub(super) fn beyond_end(numbers: &Numbers) -> Option<Vec<Said>> {
     Some(said)
 }
 
-pub(super) fn offset_by(numbers: &Numbers) -> Option<Vec<String>> {
+pub(super) fn offset_by(numbers: &Numbers) -> Option<String> {
     let offset = numbers.get("offset").filter(|offset| *offset > 0 && offset.is_multiple_of(SMALL))?;
     if offset >= LARGE {
         let so = if offset.is_multiple_of(LARGE) {
@@ -231,25 +231,25 @@ pub(super) fn offset_by(numbers: &Numbers) -> Option<Vec<String>> {
         } else {
             "The start is not a multiple of 4096 either."
         };
-        return Some(vec![format!(
+        return Some(format!(
             "{offset} is more than a sector of 4096 bytes: the kernel compares with a larger unit, the \
              chunk of an array or the unit of an SSD, which this message does not show (lsblk -t: MIN-IO). \
              {so} straddle check says what it costs."
-        )]);
+        ));
     }
     let past = LARGE - offset;
     let rest = past / SMALL;
     // The first such sector from 34 on, where partitions may start.
     let such = (34..).find(|sector| sector % 8 == rest)?;
-    Some(vec![format!(
+    Some(format!(
         "{offset} + {past} = 4096: the start is {past} bytes past a multiple of 4096, like any sector that \
          leaves the rest {rest} when divided by 8, such as {such}; or the drive's own boundaries are \
          shifted (S023)."
-    )])
+    ))
 }
 
 pub(super) fn grain(numbers: &Numbers) -> Option<Vec<String>> {
-    let (start, grain) = (numbers.get("start")?, numbers.get("grain").filter(|grain| *grain > 0)?);
+    let (start, grain) = (numbers.get("start")?, numbers.positive("grain")?);
     let past = numbers.get("past")?;
     let rest = start % grain;
     if rest == past {
@@ -284,7 +284,7 @@ pub(super) fn grain(numbers: &Numbers) -> Option<Vec<String>> {
     Some(said)
 }
 
-pub(super) fn sector_boundary(numbers: &Numbers) -> Option<Vec<String>> {
+pub(super) fn sector_boundary(numbers: &Numbers) -> Option<String> {
     let boundary = numbers.get("boundary").filter(|boundary| *boundary > 1)?;
     let size = boundary.checked_mul(SMALL)?;
     let meaning = if size.is_multiple_of(MIB) {
@@ -296,5 +296,5 @@ pub(super) fn sector_boundary(numbers: &Numbers) -> Option<Vec<String>> {
     } else {
         "the grain of the other partitions; straddle check compares with the drive"
     };
-    Some(vec![format!("{boundary} sectors of 512 bytes are {}, {meaning}.", bytes(size))])
+    Some(format!("{boundary} sectors of 512 bytes are {}, {meaning}.", bytes(size)))
 }
