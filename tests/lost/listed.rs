@@ -244,7 +244,11 @@ fn a_backup_in_the_way_of_a_new_partition_is_named() {
     shell("truncate -s 256M disk", dir.path());
     for size in ["50MiB", "100MiB"] {
         let (code, said) = run(&dir, &format!("plan disk --add {size}"));
-        assert!(code != 0 && said.contains("--relocate-backup makes 192 MiB more"), "{size}: {said}");
+        assert!(
+            code != 0
+                && said.contains("--relocate-backup moves it to the end of the disk and makes 192 MiB more"),
+            "{size}: {said}"
+        );
         assert_eq!(run(&dir, &format!("plan disk --add {size} --relocate-backup")).0, 0, "{size}");
     }
 }

@@ -72,7 +72,7 @@ fn a_boot_loader_where_a_table_belongs_stays() {
         let before = shell("sha256sum disk.img", dir.path());
         let (status, said) = run(&dir, &format!("plan disk.img {wanted} --save plan.json"));
         assert_eq!(status, 4, "{what}: {said}");
-        assert!(said.contains(&format!("would overwrite data at byte {at} ")), "{what}: {said}");
+        assert!(said.contains(&format!("would overwrite data at byte {at}, ")), "{what}: {said}");
         assert!(said.contains("--wipe allows that") && !dir.join("plan.json").exists(), "{what}: {said}");
         assert_eq!(shell("sha256sum disk.img", dir.path()), before, "{what}");
         let (status, said) = run(&dir, &format!("plan disk.img {wanted} --wipe --save plan.json"));
@@ -87,7 +87,7 @@ fn a_boot_loader_where_a_table_belongs_stays() {
         given_up.retain(|lost| !lost["partition"].is_null());
         fs::write(dir.join("other.json"), plan.to_string()).unwrap();
         let (status, said) = run(&dir, "apply other.json --write disk.img");
-        assert!(status == 4 && said.contains(&format!("byte {at} ")), "{what}: {status}: {said}");
+        assert!(status == 4 && said.contains(&format!("byte {at}, ")), "{what}: {status}: {said}");
         assert_eq!(shell("sha256sum disk.img", dir.path()), before, "{what}");
         let (status, said) = run(&dir, "apply plan.json --write disk.img");
         assert_eq!(status, 0, "{what}: {said}");

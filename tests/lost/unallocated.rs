@@ -313,7 +313,7 @@ fn data_between_the_samples_of_a_plan_stay() {
     let (status, said) = run(&dir, &plan);
     assert_eq!(status, 0, "the samples would have to miss it: {said}");
     let (status, said) = run(&dir, &["apply", "move.json", "--write", "disk.img"]);
-    assert!(status == 4 && said.contains(&format!("byte {at} ")), "{status}: {said}");
+    assert!(status == 4 && said.contains(&format!("byte {at}, ")), "{status}: {said}");
     assert!(crate::tools::Contents::of(&image) == before);
     assert_eq!(run(&dir, &[&plan[..], &["--wipe"]].concat()).0, 0);
     let (status, said) = run(&dir, &["apply", "move.json", "--write", "disk.img"]);
