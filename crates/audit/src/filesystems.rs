@@ -92,7 +92,7 @@ fn check_units(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut Vec<
     let severity = if small.is_some() { Severity::Advice } else { severity_of_writes(size) };
     let fix = match (small, is_listed_right(place.context)) {
         (Some(how), _) => Fix::advice(format!(
-            "none needed for a file system this small; {how} makes the next one with larger blocks"
+            "none needed for a file system this small; if you recreate it, {how} gives it larger blocks"
         )),
         (None, true) if fs.is_hibernated => Fix::advice(crate::hidden::ASLEEP),
         (None, true) => reformat::with_block(place.kind, fs, place.len, wanted),

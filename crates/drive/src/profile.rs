@@ -141,7 +141,7 @@ pub enum ProfileError {
     Unknown { name: String, suggestion: Option<String> },
     #[error("cannot read the profile {}", path.display())]
     Unreadable { path: PathBuf, source: std::io::Error },
-    #[error("the base {base} is a file, which only a profile that is a file may have")]
+    #[error("the base {base} is a file: only a profile read from a file can be based on one")]
     NotShipped { base: String },
     #[error("{} is outside {}, and is not read", path.display(), folder.display())]
     Elsewhere { path: PathBuf, folder: PathBuf },

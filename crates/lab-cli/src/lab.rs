@@ -152,7 +152,7 @@ impl<'a> Aside<'a> {
 fn recording(arguments: &LabArguments) -> Result<Option<Modelled>> {
     let Some(path) = &arguments.record else { return Ok(None) };
     if [&arguments.trace, &arguments.events].contains(&&arguments.record) {
-        return Err(UsageError("--record: must be another file than --trace and --events".into()).into());
+        return Err(UsageError("--record: must not be the same file as --trace or --events".into()).into());
     }
     let mut drives: Vec<(String, String, &Profile)> = Vec::new();
     for (letter, drive) in ('a'..='z').zip(&arguments.drive) {

@@ -170,7 +170,7 @@ pub(super) const UNFIT: Definition = Definition {
           sectors: after a copy to a 4Kn drive, with another adapter, with a new member in an array or \
           volume group, or on LUKS2 with 4096-byte sectors.",
     cost: "Linux does not mount, open, activate or find it. Windows does not mount a FAT, exFAT or NTFS \
-           whose sectors are not the drive's. Its alignment does not matter.",
+           volume whose sector size differs from the drive's. Its alignment does not matter.",
     fix: "Use a drive, an adapter or a virtual disk with 512-byte logical sectors. To copy the files to a \
           new file system, read the old one through losetup --sector-size 512. Recreating the file system \
           is the last resort.",

@@ -163,7 +163,7 @@ pub(super) const OFF_ERASE_BLOCK: Definition = Definition {
     about: About::Placement,
     title: "start is not aligned to the erase block",
     what: "The start is not on a multiple of the flash erase block.",
-    why: "Flash is erased in blocks of some MiB. SD cards and eMMC with simple controllers copy a whole \
+    why: "Flash is erased in blocks of several MiB. SD cards and eMMC with simple controllers copy a whole \
           block when a write covers part of it; SSDs remap, and it hardly matters.",
     cost: "On cards: slower writes and more wear if the file system's first structures share an erase \
            block with the table. On SSDs: nothing measurable.",

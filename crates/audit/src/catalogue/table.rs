@@ -250,9 +250,9 @@ pub(super) const UNFINISHED_MOVE: Definition = Definition {
     cost: "The partitions cannot be used until the move is finished. Nothing is lost: the move can be \
            completed or rolled back from the journal, and the source of a copy is unchanged.",
     fix: "Run straddle resume TARGET, or straddle resume TARGET --rollback to restore the old layout. \
-          Change nothing else on the disk before. If another program has written the table, add \
-          --restore-table FILE, which saves that table first. To complete a copy, run the straddle apply \
-          PLAN --from SOURCE --write TARGET that started it again.",
+          Until then, change nothing else on the disk. If another program has written the table, add \
+          --restore-table FILE, which saves that table first. To complete a copy, run the command that \
+          started it once more: straddle apply PLAN --from SOURCE --write TARGET.",
     sources: &["docs/realign.md"],
 };
 

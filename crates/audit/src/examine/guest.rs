@@ -243,7 +243,7 @@ pub(crate) fn withhold(target: &mut Target, findings: &mut Findings) {
         ))
     } else if is_counted_differently {
         findings.withhold_commands(|_| true);
-        Some("the guest counts in other sectors than the host: change the disk in the guest".to_owned())
+        Some("the guest and the host use different sector sizes: change the disk in the guest".to_owned())
     } else if target.kind != DeviceKind::Image && target.kernel_name.is_none() {
         findings.withhold_commands(|_| true);
         Some("the guest uses this partition as a disk: change it in the guest".to_owned())

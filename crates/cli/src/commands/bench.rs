@@ -115,8 +115,8 @@ pub(crate) struct BenchArguments {
     /// Number of uncounted warm-up runs at each offset, or of warm-up rounds on a real drive [default: 0; on a modelled
     /// SSD, writes that fill its buffer twice].
     ///
-    /// On a modelled drive, each run has another seed or other positions. On a real one, each round has two turns of
-    /// every offset. The turns that determine --count, and the warm-up, are not part of --runtime.
+    /// On a modelled drive, each run uses a different seed or different positions. On a real one, each round has two
+    /// turns of every offset. The turns that determine --count, and the warm-up, are not part of --runtime.
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(..=10_000),
         conflicts_with_all = ["restore", "import_fio", "emit_fio"])]
     pub(crate) warmup: Option<u32>,

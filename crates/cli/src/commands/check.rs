@@ -132,7 +132,7 @@ pub(crate) struct CheckArguments {
     #[arg(long, value_name = "DRIVE", value_parser = crate::measured::pricing)]
     pub(crate) cost: Option<Pricing>,
 
-    /// Read partition tables only in this logical sector size [default: detected].
+    /// Read partition tables using only this logical sector size [default: detected].
     #[arg(long, value_name = "BYTES", value_parser = block_size)]
     pub(crate) logical: Option<BlockSize>,
 

@@ -262,7 +262,7 @@ fn make_new(path: &Path, size: ByteCount, is_public: bool) -> Result<Option<File
     };
     let own = FileId::of_open(&file)?;
     if !is_new && file.metadata()?.uid() != rustix::process::geteuid().as_raw() {
-        return Err(RefusedError("is an empty file of another user: give a new file".to_owned()).into());
+        return Err(RefusedError("is an empty file owned by another user: give a new file".to_owned()).into());
     }
     let sized = size_new(&file, path, size);
     if sized.is_err() && is_new {

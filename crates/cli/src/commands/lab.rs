@@ -290,7 +290,7 @@ pub struct ServeArguments {
     #[arg(long, conflicts_with = "speed")]
     pub no_delay: bool,
 
-    /// Cut the power at this request or some milliseconds later. Only durable data is kept.
+    /// Cut the power at this request or a few milliseconds later. Only durable data is kept.
     #[arg(long, value_name = "REQUESTS")]
     pub cut_after: Option<u64>,
 

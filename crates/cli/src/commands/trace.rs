@@ -64,7 +64,8 @@ Examples:
 
 Recording needs root and tracefs. The disk is not opened. Offsets are those on
 the disk, also for a partition. Arrays (md) and mappings (device-mapper) pass
-requests on: record the disks below them. Ctrl-C ends and keeps a recording.";
+requests on: record the disks below them. Ctrl-C stops the recording and keeps
+what has been recorded.";
 
 /// The exit statuses of `trace record`.
 const RECORD_STATUSES: &[(u8, &str)] = &[

@@ -69,11 +69,11 @@ pub enum RealignError {
     #[error("partition {number} cannot start at byte {start}: {why}")]
     Start { number: u32, start: ByteOffset, why: String },
     #[error(
-        "{} no room at an aligned start: {} bytes are missing; shrink {}",
+        "{} no room at an aligned start: {} more bytes are needed; shrink {}",
         numbered(.numbers), .missing.get(), alternatives(.shrink)
     )]
     MustShrink { numbers: Vec<u32>, missing: ByteCount, shrink: Vec<Shrink> },
-    #[error("{} no room at an aligned start: {} bytes are missing", numbered(.numbers), .missing.get())]
+    #[error("{} no room at an aligned start: {} more bytes are needed", numbered(.numbers), .missing.get())]
     NoRoom { numbers: Vec<u32>, missing: ByteCount },
     #[error(
         "partition {number} does not fit at an aligned start at its full size. It holds data after the \
@@ -91,7 +91,7 @@ pub enum RealignError {
     #[error("it is incomplete: {0}")]
     CutShort(String),
     #[error(
-        "{} no room to move past one another: the largest unallocated space has {} bytes, and {} more are \
+        "{} no room to move past one another: the largest unallocated space is {} bytes, and {} more are \
         needed",
         numbered(.numbers), .largest.get(), .missing.get()
     )]

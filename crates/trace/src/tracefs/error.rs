@@ -56,7 +56,7 @@ pub enum PageError {
     Short { bytes: usize },
     #[error("it declares {bytes} bytes of events")]
     Long { bytes: u64 },
-    #[error("the event at byte {byte} does not end on it")]
+    #[error("the event at byte {byte} extends past the end of the page")]
     Event { byte: usize },
 }
 

@@ -11,8 +11,8 @@ const KEPT: u64 = 64 * MIB / SMALL;
 const RELOCATE: &str = "Run straddle check DISK first. If it reports S034, nothing is lost, and the new \
                         space can be used once the backup GPT is at the end: straddle plan DISK --repair \
                         --relocate-backup (fdisk 2.38 does it with 'w', parted 3.5 with 'Fix'). If it \
-                        reports S030, the table counts in other sectors: write nothing; sgdisk 1.0.9 would \
-                        replace it with an empty table.";
+                        reports S030, the table uses a different sector size: write nothing; sgdisk \
+                        1.0.9 would replace it with an empty table.";
 
 /// Whether the larger count is eight times the smaller one, but for what an adapter keeps.
 fn is_eightfold(small: u64, large: u64) -> bool {
@@ -135,8 +135,8 @@ pub(super) fn table_overlap(numbers: &Numbers) -> Option<Vec<Said>> {
         ],
         _ => vec![Said::Forbids(format!(
             "A backup GPT takes 33 sectors of 512 bytes at most: the last partition ends {} sectors past \
-             the end of the disk. The disk is truncated (S042), or the table counts in other sectors than \
-             the disk now has (S030). Write no table; run straddle check.",
+             the end of the disk. The disk is truncated (S042), or the table uses a different sector size \
+             from the disk (S030). Write no table; run straddle check.",
             blocks - BACKUP
         ))],
     })
@@ -172,7 +172,7 @@ pub(super) fn beyond_end(numbers: &Numbers) -> Option<Vec<Said>> {
     if let Some((blocks, present)) = numbers.get("blocks").zip(numbers.get("present")) {
         let missing = blocks.checked_sub(present).filter(|missing| *missing > 0)?;
         let why = match is_eightfold(present, blocks) {
-            true => "eight times as many: the table counts in sectors of another size (S030)",
+            true => "eight times as many: the table uses a different sector size (S030)",
             false => "the partition or the disk was truncated after the file system was made (S048)",
         };
         return Some(vec![Said::Forbids(format!(
