@@ -35,7 +35,7 @@ const TEXTS: &[&str] = texts! {
     "exfat-checksum" "not-a-sector" "mixed-sectors" "blocks-too-big" "device-size" "image-size"
     "swap-misaligned" "stripes" "torn-log" "oracle-block" "sql-server" "units" "512e" "4kn-boot"
     "reliability" "smart" "read-modify-write" "ashift" "emmc" "ssd" "nvme" "atomic-write" "raid" "lvm"
-    "zoned" "cloud" "jumper" "hybrid-mbr" "ldm" "dasd" "multipath"
+    "zoned" "cloud" "jumper" "hybrid-mbr" "ldm" "dasd" "multipath" "exceptions"
 };
 
 /// Something that is explained: a tool, a term, a number or a message.

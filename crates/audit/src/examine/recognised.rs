@@ -5,6 +5,7 @@ use straddle_device::shown::with_causes;
 use straddle_device::{DeviceKind, Target};
 use straddle_layout::layer::Layer;
 use straddle_layout::{Beside, Class, Content, Named, Neighbour, Partition, Stack, TableKind};
+use straddle_units::ByteOffset;
 
 use crate::examine::{Examiner, in_use, member};
 
@@ -135,7 +136,9 @@ pub(crate) fn all(
 ) -> Recognised {
     match recognised(target, stack, beside, examiner) {
         Recognised::Known => {
-            unsure.or_else(|| not_read(target, stack)).map_or(Recognised::Known, Recognised::Part)
+            let unread = || target.unread.as_ref().map(|why| format!("it cannot be read: {why}"));
+            let why = unsure.or_else(unread).or_else(|| not_read(target, stack));
+            why.map_or(Recognised::Known, Recognised::Part)
         }
         other => other,
     }
@@ -171,11 +174,21 @@ fn recognised(target: &Target, stack: &Stack, beside: &[Beside], examiner: &Exam
     }
 }
 
+/// What the files that straddle writes have near their beginning.
+const OF_STRADDLE: &[u8] = b"\"straddle\": \"";
+
 /// Whether a target on which nothing is recognised is blank; an error says why that is unknown.
 fn is_blank(target: &Target) -> Result<bool, String> {
     let Some(medium) = &target.medium else {
         return Err("its bytes cannot be read".to_owned());
     };
+    let mut head = [0; 64];
+    if medium.read_at(ByteOffset::ZERO, &mut head).is_ok()
+        && head.starts_with(b"{")
+        && head.windows(OF_STRADDLE.len()).any(|part| part == OF_STRADDLE)
+    {
+        return Err("it is a file that straddle wrote (a plan, a backup or an audit), not a disk".to_owned());
+    }
     straddle_layout::is_blank(medium.as_ref()).map_err(|error| {
         format!("nothing on it is recognised, and part of it cannot be read: {}", with_causes(&error))
     })

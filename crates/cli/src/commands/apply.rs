@@ -39,8 +39,8 @@ Examples:
   straddle apply copy.json --from old.qcow2 --write new.img
                                           # from straddle realign --to
 
-Nothing is written unless the target is the disk that the plan was made for,
-unchanged since then, and not in use.
+Nothing is written unless the target is not in use and is the disk that the plan
+was made for, by its size, partition table and serial number, if it has one.
 
 Tables: every overwritten byte is saved in the backup first. After a power cut,
 the disk has either the old or the new table. Moves: every overwritten byte is

@@ -327,7 +327,7 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form) -> Result<Exit> {
     if targets.is_empty() && arguments.fails_blank() {
         exit = Exit::Findings;
     }
-    let (mut readable, mut unread, mut unjudged) = (0_usize, None, None);
+    let mut unjudged = None;
     let mut report = report::of(arguments)?;
     if let Some(report) = &mut report {
         out.write_all(report.opening().as_bytes())?;
@@ -335,8 +335,6 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form) -> Result<Exit> {
     for batch in targets.chunks(BATCH) {
         let examined = examine_all(batch, &run, is_parallel);
         let found = || examined.iter().filter_map(|(_, it)| it.as_ref().ok());
-        readable += found().filter(|it| !it.is_unread()).count();
-        unread = unread.or_else(|| found().find_map(|it| it.target().unread.clone()));
         let cost = || arguments.cost.as_ref().filter(|_| form == Form::Audit && !arguments.quiet);
         unjudged = unjudged.or_else(|| found().find_map(|it| cost()?.unjudged(&it.target().topology)));
         let of = |(subject, examined): (&Subject, Result<Examined>)| Outcome::of(subject, examined, &run);
@@ -362,10 +360,6 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form) -> Result<Exit> {
     run.warn_of_stale(&targets, &met);
     if let Some(note) = unjudged {
         output::complain(&note);
-    }
-    if let Some(why) = unread.filter(|_| arguments.is_of_this_machine() && readable == 0) {
-        let what = "no disk was read: only the kernel's list of partitions is checked";
-        output::complain(&output::printable(&format!("{what} ({why})")));
     }
     let paths = ReadTarget::paths(&arguments.targets);
     if form == Form::Audit

@@ -515,7 +515,7 @@ fn verdicts(sim: &Sim<'_>) -> Vec<String> {
         #[allow(clippy::cast_precision_loss, reason = "a figure to print")]
         let written = here as f64 / there.max(1) as f64;
         if there > 0 && (written - 1.0).abs() >= 0.005 {
-            let _ = write!(said, ", and write {written:.2} times the bytes to the medium");
+            let _ = write!(said, "; {written:.2} times the bytes are written to the medium");
         }
         sentences.push(said + ".");
     }

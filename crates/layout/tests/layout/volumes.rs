@@ -193,7 +193,7 @@ fn a_detached_luks_header_has_no_payload() {
         let layer = header.layers().expect("LUKS");
         let Facts::Luks(facts) = &layer.facts else { panic!("{layer:?}") };
         assert_eq!((facts.payload, layer.space.len()), (None, 0), "{kind}");
-        assert!(remarked(&layer, "elsewhere"), "{:?}", layer.remarks);
+        assert!(remarked(&layer, "on another device"), "{:?}", layer.remarks);
     }
 }
 
@@ -210,7 +210,7 @@ fn verity_hashes_protect_data_elsewhere() {
         (layer.kind.name(), facts.payload, facts.block),
         ("DM_verity_hash", None, Some(ByteCount::new(4096)))
     );
-    assert!(remarked(&layer, "elsewhere") && remarked(&layer, "1024 bytes"), "{:?}", layer.remarks);
+    assert!(remarked(&layer, "on another device") && remarked(&layer, "1024 bytes"), "{:?}", layer.remarks);
 }
 
 #[test]

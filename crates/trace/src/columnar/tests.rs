@@ -102,7 +102,7 @@ fn what_is_too_large_is_refused_and_what_is_not_there_is_not_counted() {
     refused(&with_directory(&good, |metadata| claiming(metadata, -1, None)), "a negative size");
     refused(
         &with_directory(&good, |metadata| claiming(metadata, 100, Some(1000))),
-        "claims 1000 rows, but has",
+        "declares 1000 rows, but has",
     );
     let mut long = good.clone();
     let at = long.len() - 8;

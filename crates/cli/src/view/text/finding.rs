@@ -136,12 +136,17 @@ fn drawing(audited: &Examined, finding: &Finding) -> Option<String> {
 
 /// Returns what a misaligned start costs: `each 4 KiB write costs 2 read-modify-writes`.
 pub(super) fn consequence(audited: &Examined, finding: &Finding) -> Option<String> {
-    let (miss, block) = first_block(audited, finding)?;
-    let partial = miss.boundary.coverage(block).partial;
-    let cost = match matches!(finding.rule.code, Code::S001 | Code::S004) {
-        true => format!("costs {}", plural(partial, "read-modify-write")),
-        false => format!("covers {} in part", plural(partial, miss.name)),
-    };
+    let (miss, mut block) = first_block(audited, finding)?;
+    if !matches!(finding.rule.code, Code::S001 | Code::S004) {
+        let partial = miss.boundary.coverage(block).partial;
+        return Some(format!("each {} write covers {} in part", block.len(), plural(partial, miss.name)));
+    }
+    // An SSD reads and rewrites whole units, however small the sectors are that it reports.
+    let topology = &audited.target().topology;
+    let unit = topology.indirection_unit.as_ref().and_then(|unit| topology.boundary_of(unit.value()));
+    let boundary = unit.filter(|unit| unit.size() > miss.boundary.size()).unwrap_or(miss.boundary);
+    block = Span::new(block.start(), boundary.size().max(FILE_SYSTEM_BLOCK))?;
+    let cost = format!("costs {}", plural(boundary.coverage(block).partial, "read-modify-write"));
     Some(format!("each {} write {cost}", block.len()))
 }
 

@@ -82,7 +82,15 @@ fn grain(plan: &Plan, explain: bool) -> String {
         0 => String::new(),
         phase => format!(", counted from byte {phase}"),
     };
-    let what = format!("starts at multiples of {}{from}", plan.grain.size());
+    let is_off = |entry: &&Entry| {
+        let span = plan.span(entry).filter(|_| entry.slot != Slot::Extended);
+        span.is_some_and(|span| plan.grain.past(span.start()) != ByteCount::ZERO)
+    };
+    let off: Vec<String> =
+        plan.table.partitions.iter().filter(is_off).map(|entry| entry.number.to_string()).collect();
+    let except =
+        if off.is_empty() { String::new() } else { format!(", except partition {}", off.join(", ")) };
+    let what = format!("starts at multiples of {}{from}{except}", plan.grain.size());
     if !explain {
         return format!("{what} (why: --explain)");
     }
