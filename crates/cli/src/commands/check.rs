@@ -390,7 +390,7 @@ fn print(
     let mut is_block = false;
     for outcome in outcomes {
         if let (Some(report), Some(of)) = (&mut report, &outcome.report) {
-            out.write_all(report.target(of, outcome.exit).as_bytes())?;
+            out.write_all(report.target(of, outcome.exit, outcome.unjudged).as_bytes())?;
         }
         let follows_block = std::mem::replace(&mut is_block, outcome.text.lines().count() > 1);
         if apart && (follows_block || is_block) && !outcome.text.is_empty() {

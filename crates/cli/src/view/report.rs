@@ -53,8 +53,9 @@ pub(crate) trait Report {
         String::new()
     }
 
-    /// Returns the part of one target, which has this share in the exit status, or keeps it for the end.
-    fn target(&mut self, target: &TargetReport, exit: Exit) -> String;
+    /// Returns the part of one target, or keeps it for the end. Its share in the exit status is `exit`; `unjudged` is what
+    /// it would be without findings.
+    fn target(&mut self, target: &TargetReport, exit: Exit, unjudged: Exit) -> String;
 
     /// Returns what comes after the targets.
     fn closing(&mut self) -> String {
@@ -184,7 +185,7 @@ impl Table {
 }
 
 impl Report for Table {
-    fn target(&mut self, target: &TargetReport, _: Exit) -> String {
+    fn target(&mut self, target: &TargetReport, _: Exit, _: Exit) -> String {
         target.partitions.iter().for_each(|partition| self.add(target, Some(partition)));
         if target.partitions.is_empty() {
             self.add(target, None);
@@ -237,7 +238,7 @@ impl Report for Csv {
         self.row(&csv_columns().map(str::to_owned).collect::<Vec<_>>())
     }
 
-    fn target(&mut self, target: &TargetReport, _: Exit) -> String {
+    fn target(&mut self, target: &TargetReport, _: Exit, _: Exit) -> String {
         let status = target.status.word().replace(' ', "_");
         let cells = |finding, ignored| self.row(&cells(&target.target, &status, finding, ignored));
         let mut rows: Vec<String> = target.findings.iter().map(|finding| cells(finding, None)).collect();
@@ -314,7 +315,7 @@ impl Report for Json {
         json_escaped(&check::opening(self.host.as_deref()))
     }
 
-    fn target(&mut self, target: &TargetReport, _: Exit) -> String {
+    fn target(&mut self, target: &TargetReport, _: Exit, _: Exit) -> String {
         let separator = if self.summary.targets == 0 { "\n" } else { ",\n" };
         self.summary.add(target.status);
         // The report has only strings, numbers and vectors of them, so serialising cannot fail.

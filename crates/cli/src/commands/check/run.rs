@@ -273,6 +273,8 @@ pub(super) struct Outcome {
     pub(super) complaint: Option<String>,
     pub(super) status: Status,
     pub(super) exit: Exit,
+    /// Its share in the exit status if it had no findings.
+    pub(super) unjudged: Exit,
     /// Numbers of errors, warnings and pieces of advice.
     pub(super) severities: [usize; 3],
     /// The exceptions of the run, by index, that are about a finding of this target, or may be: what cannot
@@ -332,17 +334,20 @@ fn judged(name: &str, examined: &Examined, run: &Run) -> Outcome {
     let nothing = examined.nothing_to_judge().filter(|_| !arguments.is_of_this_machine());
     let not_judged = examined.not_judged().map(|why| format!("not judged: {why}"));
     let alone = not_judged.or(nothing.map(str::to_owned)).filter(|_| arguments.quiet);
-    let fails = fails || (arguments.fails_blank() && examined.nothing_to_judge().is_some());
+    let unjudged = match arguments.fails_blank() && examined.nothing_to_judge().is_some() {
+        _ if unknown.is_some() => Exit::Failed,
+        true => Exit::Findings,
+        false => Exit::Success,
+    };
+    let read = if examined.judgement().is_unread() { Exit::Failed } else { Exit::Success };
+    let found = if fails { Exit::Findings } else { Exit::Success };
     Outcome {
         text: render(examined, run),
         report: report::is_wanted(arguments).then(|| TargetReport::of(examined)),
         complaint: alone.map(|why| output::printable(&format!("{name}: {why}"))),
         status: examined.judgement().status(),
-        exit: match (unknown.is_some() || examined.judgement().is_unread(), fails) {
-            (true, _) => Exit::Failed,
-            (false, true) => Exit::Findings,
-            (false, false) => Exit::Success,
-        },
+        exit: read.max(found).max(unjudged),
+        unjudged,
         severities: severities.map(count),
         exceptions: match examined.judgement().is_unread() || examined.is_unread() {
             true => run.exceptions_for(name).collect(),
@@ -358,6 +363,7 @@ fn unjudged(of: TargetReport, complaint: String, exit: Exit, run: &Run) -> Outco
         complaint: Some(complaint),
         status: of.status,
         exit,
+        unjudged: exit,
         severities: [0; 3],
         exceptions: run.exceptions_for(&of.target).collect(),
         report: report::is_wanted(&run.arguments).then_some(of),

@@ -52,7 +52,7 @@ impl Report for Sarif {
         )
     }
 
-    fn target(&mut self, target: &TargetReport, exit: Exit) -> String {
+    fn target(&mut self, target: &TargetReport, exit: Exit, share: Exit) -> String {
         let uri = uri(&target.target);
         let mut notify = |level: &str, text: String| {
             self.notifications.push(json!({
@@ -62,9 +62,9 @@ impl Report for Sarif {
             }));
         };
         if let Some(why) = unjudged(target) {
-            notify(if exit == Exit::Success { "note" } else { "error" }, why);
-            self.is_incomplete |= exit == Exit::Failed;
+            notify(if share == Exit::Success { "note" } else { "error" }, why);
         }
+        self.is_incomplete |= exit == Exit::Failed;
         let mut text = String::new();
         let results = target.findings.iter().map(|finding| result(&uri, finding));
         for result in results.chain(target.ignored.iter().map(|ignored| suppressed(&uri, ignored))) {
@@ -156,7 +156,7 @@ impl Report for Junit {
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"straddle check\">\n".to_owned()
     }
 
-    fn target(&mut self, target: &TargetReport, exit: Exit) -> String {
+    fn target(&mut self, target: &TargetReport, _: Exit, share: Exit) -> String {
         let name = escaped(&target.target);
         let (mut failures, mut errors, mut skipped) = (0, 0, target.ignored.len());
         let mut cases: Vec<String> =
@@ -164,7 +164,7 @@ impl Report for Junit {
         failures += target.findings.iter().filter(|finding| self.fails.contains(&finding.severity)).count();
         cases.extend(target.ignored.iter().map(|ignored| ignored_case(&name, ignored)));
         if let Some(why) = unjudged(target) {
-            let (tag, count) = match exit {
+            let (tag, count) = match share {
                 Exit::Success => ("skipped", &mut skipped),
                 Exit::Findings => ("failure", &mut failures),
                 _ => ("error", &mut errors),
@@ -217,7 +217,7 @@ fn ignored_case(target: &str, ignored: &IgnoredReport) -> String {
 pub(crate) struct Github;
 
 impl Report for Github {
-    fn target(&mut self, target: &TargetReport, exit: Exit) -> String {
+    fn target(&mut self, target: &TargetReport, _: Exit, share: Exit) -> String {
         let mut text = String::new();
         for finding in &target.findings {
             let command = match finding.severity {
@@ -237,7 +237,7 @@ impl Report for Github {
             text += &annotation("notice", &title, &[format!("{}: {}", target.target, finding.message), why]);
         }
         if let Some(why) = unjudged(target) {
-            let command = if exit == Exit::Success { "notice" } else { "error" };
+            let command = if share == Exit::Success { "notice" } else { "error" };
             text += &annotation(command, "no verdict", &[format!("{}: {why}", target.target)]);
         }
         text
@@ -266,7 +266,7 @@ pub(crate) struct Prometheus {
 }
 
 impl Report for Prometheus {
-    fn target(&mut self, target: &TargetReport, _: Exit) -> String {
+    fn target(&mut self, target: &TargetReport, _: Exit, _: Exit) -> String {
         let name = target.target.clone();
         for finding in &target.findings {
             let partition = finding.partition.map(|number| number.to_string()).unwrap_or_default();
