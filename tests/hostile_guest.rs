@@ -227,7 +227,7 @@ fn no_folder_stays() {
     let (mut killed, mut lives) = (start(), start());
     signal(&mut killed, "KILL");
     assert_eq!(folders(), 2);
-    assert!(clean().starts_with("1 folder "));
+    assert!(clean().starts_with("1 directory "));
     assert_eq!(folders(), 1, "the one that lives stays");
     signal(&mut lives, "KILL");
     // A later run removes it as well.
@@ -235,5 +235,5 @@ fn no_folder_stays() {
     assert_eq!(folders(), 1);
     signal(&mut next, "INT");
     assert_eq!(folders(), 0);
-    assert!(clean().starts_with("0 folders "));
+    assert!(clean().starts_with("0 directories "));
 }

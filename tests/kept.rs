@@ -306,7 +306,10 @@ fn an_enlarged_file_system_is_not_cut() {
         let refused = straddle_in(&dir, &["undo", "plan.undo", "--write", "disk"]);
         let said = transcript(&refused);
         assert_eq!(refused.status.code(), Some(4), "{made}: {said}");
-        assert!(said.contains("would be 350 MiB again") && said.contains("--force"), "{made}: {said}");
+        assert!(
+            said.contains("would shrink partition 1 to 350 MiB") && said.contains("--force"),
+            "{made}: {said}"
+        );
         let forced = straddle_in(&dir, &["undo", "plan.undo", "--write", "disk", "--force"]);
         assert!(forced.status.success(), "{made}: {}", transcript(&forced));
         assert!(transcript(&forced).contains("later changes are kept"), "{made}");

@@ -121,7 +121,7 @@ fn what_makes_no_experiment_is_refused_with_its_place() {
     );
     starts(
         refused("\"iops\", value = 50", "\"elapsed\", value = 50"),
-        "experiment small: step strided, wrong: two",
+        "experiment small: step strided, wrong: the name \"elapsed\" is used twice",
     );
 }
 
