@@ -59,7 +59,9 @@ pub(crate) fn target(audited: &Examined, verbose: bool) -> String {
         let _ = writeln!(text, "{}", table_line(audited));
         text += &traffic_line(audited);
     }
-    for remark in &audited.remarks() {
+    // Why it is not read is in the verdict.
+    let said = audited.target().unread.as_deref().filter(|_| status(audited) == Status::NotJudged);
+    for remark in audited.remarks().iter().filter(|remark| said.is_none_or(|why| !remark.contains(why))) {
         // Do not wrap a command.
         let ready = audited.ready().find(|line| remark.ends_with(*line));
         let sentence = ready.and_then(|line| remark.strip_suffix(line)).unwrap_or(remark).trim_end();
