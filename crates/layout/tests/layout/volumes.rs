@@ -210,7 +210,7 @@ fn verity_hashes_protect_data_elsewhere() {
         (layer.kind.name(), facts.payload, facts.block),
         ("DM_verity_hash", None, Some(ByteCount::new(4096)))
     );
-    assert!(remarked(&layer, "on another device") && remarked(&layer, "1024 bytes"), "{:?}", layer.remarks);
+    assert!(remarked(&layer, "elsewhere") && remarked(&layer, "1024 bytes"), "{:?}", layer.remarks);
 }
 
 #[test]
