@@ -341,7 +341,10 @@ fn a_grown_disk_gets_its_backup_at_the_end_first() {
     let dir = Dir::new("grown");
     let image = dir.image("disk.img", 64 << 20);
     run(Command::new("sgdisk").args(["-n", "1:0:0"]).arg(&image), "");
-    shell("truncate -s 96M disk.img", dir.path());
+    shell(
+        "printf data | dd of=disk.img bs=1M seek=1 conv=notrunc status=none; truncate -s 96M disk.img",
+        dir.path(),
+    );
     let args = ["--assume", "512e"];
     let before = tools::check(&image, &args);
     let of = |report: &Value, code: &str| {

@@ -61,7 +61,8 @@ fn an_end_matters_where_it_is_written() {
         ("mkswap -q FS", "advice"),
         // A header with a larger size than there is.
         ("sh -c 'truncate -s +8K FS; mkswap -q FS; truncate -s -8K FS'", "warning"),
-        ("true", "warning"),
+        ("true", "advice"),
+        ("dd if=/proc/version of=FS conv=notrunc status=none", "warning"),
     ];
     at_once(cases, |(make, severity)| {
         let dir = Dir::new("end");

@@ -334,7 +334,7 @@ fn check_pieces(
 
 /// The part of a message that says that only some of the data above makes up for the misalignment.
 pub(crate) fn split(above: &Above) -> String {
-    format!(". {} above compensates for it, {} does not", above.back.join(", "), above.off.join(", "))
+    format!("; {} above compensates for it, {} does not", above.back.join(", "), above.off.join(", "))
 }
 
 /// The first words of a fix for a layer that must not be moved.

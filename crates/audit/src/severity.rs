@@ -5,7 +5,7 @@
 //! or never, loses nothing.
 
 use straddle_layout::layer::{Facts, FileSystem, Layer, Md};
-use straddle_layout::{Content, FsKind, Partition, PartitionType, Role, TableKind, types};
+use straddle_layout::{Content, FsKind, Partition, PartitionType, Role, TableKind, Unclaimed, types};
 use straddle_units::ByteCount;
 
 use crate::Context;
@@ -153,7 +153,12 @@ fn tail(context: &Context<'_>, partition: &Partition) -> Tail {
     let physical = context.topology.physical.value();
     let rest = partition.span.len().remainder(physical);
     let Some(layer) = &partition.layer else {
+        // Where only the kernel's list was read, nothing was looked for.
+        let is_read = !matches!(context.stack.kind, TableKind::Kernel);
         return match partition.content {
+            None if partition.unclaimed == Unclaimed::Nothing && is_read => Tail::Unused(
+                "the partition is empty, and a file system of 4 KiB blocks leaves them unused".to_owned(),
+            ),
             None => Tail::Written("its contents are unknown, and may use these bytes".to_owned()),
             Some(name) => Tail::Written(format!("it is not known whether {name} uses these bytes")),
         };

@@ -55,11 +55,12 @@ pub(super) const END_STRADDLES: Definition = Definition {
            Linux accesses a partition whose size is not a multiple of 4 KiB in blocks of 512, 1024 or 2048 \
            bytes. Writes by mkfs, dd or a database through the page cache then consist of more and smaller \
            segments: with 512-byte blocks, a request of 126 segments carries 63 KiB instead of 504, and may \
-           end inside a physical sector even if the start is aligned. It is only advice if the contents do \
-           not use the tail, as their header says (swap of whole pages, most file systems), or if the \
-           partition is smaller than a physical sector (ChromeOS has some of one block) and its contents are \
-           unknown. It is a warning if the contents write to the tail (md), cannot be opened with it (LUKS \
-           with 4096-byte sectors) or are unknown, or if the next partition starts in the same sector.",
+           end inside a physical sector even if the start is aligned. It is only advice if the partition \
+           is empty, if the contents do not use the tail, as their header says (swap of whole pages, most \
+           file systems), or if the partition is smaller than a physical sector (ChromeOS has some of one \
+           block) and its contents are unknown. It is a warning if the contents write to the tail (md), \
+           cannot be opened with it (LUKS with 4096-byte sectors) or are unknown, or if the next partition \
+           starts in the same sector.",
     fix: "End the partition on a multiple of the physical sector. Cutting off the tail (less than a \
           physical sector) is safe for file systems with 4 KiB blocks, and for LUKS with 4096-byte \
           sectors.",
