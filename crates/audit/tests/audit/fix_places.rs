@@ -89,7 +89,7 @@ fn an_ebr_before_its_neighbour_does_not_make_its_partition_free() {
 
 #[test]
 fn a_target_that_a_terminal_would_obey_is_in_no_command() {
-    let partitions = vec![partition(1, 2048, 2047, Role::Primary, PartitionType::Mbr(0x83))];
+    let partitions = vec![partition(1, 63, 2048, Role::Primary, PartitionType::Mbr(0x83))];
     let found = findings_on("a\u{1b}]0;b\n.img", TableKind::Mbr, None, partitions);
     let fixes: Vec<_> = found.iter().filter_map(|f| f.fix.as_ref()).collect();
     assert!(!fixes.is_empty());

@@ -356,7 +356,8 @@ fn a_tail_is_unused_where_it_is_known_to_be() {
 fn less_than_a_physical_sector_is_only_advice() {
     for (start, len) in (2048..2064).flat_map(|start| (1..24).map(move |len| (start, len))) {
         for content in [None, Some(FsKind::Ext4.into())] {
-            let partition = Partition { content, ..partition(1, start, len, None) };
+            let partition =
+                Partition { content, unclaimed: Unclaimed::All, ..partition(1, start, len, None) };
             let findings = audit(TableKind::Gpt, None, vec![partition]);
             let grave = findings.iter().any(|f| f.severity > Severity::Advice);
             let is_off = !start.is_multiple_of(8) || !len.is_multiple_of(8);
