@@ -45,6 +45,12 @@ pub(crate) fn suspect(context: &Context<'_>, findings: &mut [Finding]) {
                 finding.follows = vec![cause.clone()];
             }
         }
+        // Pages that would be in whole units if the file system started on a boundary.
+        let is_of_page =
+            |f: &&mut Finding| f.rule.code == Code::PAGE_STRADDLES && f.subject == number && f.at == start;
+        for finding in findings.iter_mut().filter(is_of_page).filter(|_| fills_units(context)) {
+            finding.follows = vec![cause.clone()];
+        }
     }
     // The user of such a device can fix what it stands on; a shift made by a drive itself cannot be changed.
     if !matches!(context.kind, DeviceKind::Md | DeviceKind::DeviceMapper | DeviceKind::Loop) {
@@ -61,6 +67,13 @@ pub(crate) fn suspect(context: &Context<'_>, findings: &mut [Finding]) {
             finding.follows = made_up.iter().cloned().collect();
         }
     }
+}
+
+/// Whether a page is whole units of the drive, or a part of one.
+fn fills_units(context: &Context<'_>) -> bool {
+    let unit = context.topology.indirection_unit.as_ref().map(|figure| figure.value());
+    let mut units = unit.into_iter().chain([context.topology.physical.value()]);
+    context.page.is_some_and(|page| units.all(|unit| page.is_multiple_of(unit) || unit.is_multiple_of(page)))
 }
 
 /// Whether the finding reports that the device's own addresses are shifted, or cannot be aligned.

@@ -159,6 +159,8 @@ pub(crate) fn load(path: &str) -> Result<Measured, String> {
 #[derive(Clone, Debug)]
 pub(crate) struct Pricing {
     drive: Known,
+    /// Bytes of each write on a model, if not the usual ones.
+    size: Option<u64>,
     /// The results of a model so far, by the distance past a boundary in bytes.
     computed: Arc<Mutex<BTreeMap<u64, Option<Cost>>>>,
 }
@@ -170,11 +172,16 @@ pub(crate) fn pricing(text: &str) -> Result<Pricing, String> {
         Known::Probe(measured) if !measured.cost.is_some_and(|ratio| ratio.is_finite() && ratio > 0.0) => {
             Err(format!("{text}: the probe could not measure the cost of a misaligned write"))
         }
-        _ => Ok(Pricing { drive, computed: Arc::default() }),
+        _ => Ok(Pricing { drive, size: None, computed: Arc::default() }),
     }
 }
 
 impl Pricing {
+    /// Of writes of this size, if it is known.
+    pub(crate) fn of(self, size: Option<ByteCount>) -> Self {
+        Self { size: size.map(ByteCount::get), ..self }
+    }
+
     /// Says that a target is not judged by the unit of this drive, if it is not: a start that is off that unit alone has no
     /// finding, and so no cost.
     pub(crate) fn unjudged(&self, topology: &Topology) -> Option<String> {
@@ -218,15 +225,18 @@ impl Price for Pricing {
             }
             Known::Model(Drive { specification, profile }) => {
                 let mut computed = self.computed.lock().ok()?;
-                computed.entry(past).or_insert_with(|| modelled(specification, profile, past)).clone()
+                computed
+                    .entry(past)
+                    .or_insert_with(|| modelled(specification, profile, past, self.size))
+                    .clone()
             }
         }
     }
 }
 
-fn modelled(name: &str, profile: &Profile, past: u64) -> Option<Cost> {
+fn modelled(name: &str, profile: &Profile, past: u64, size: Option<u64>) -> Option<Cost> {
     let OffBoundary { size, random_write, sequential_write, wear } =
-        OffBoundary::modelled(name, profile, past)?;
+        OffBoundary::modelled(name, profile, past, size)?;
     let drive = name.to_owned();
     Some(Cost { drive, source: CostSource::Modelled, past, size, random_write, wear, sequential_write })
 }

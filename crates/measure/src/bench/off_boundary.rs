@@ -15,7 +15,7 @@ const SEED: u32 = 1;
 /// What writes off a drive's boundaries cost, compared with writes on them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OffBoundary {
-    /// Bytes of each write: 4096, or the indirection unit of an SSD if that is larger.
+    /// Bytes of each write: as given, or else 4096, or the indirection unit of an SSD if that is larger.
     pub size: u64,
     /// How many times as long random writes take; on an SSD behind a full buffer.
     pub random_write: f64,
@@ -26,12 +26,18 @@ pub struct OffBoundary {
 }
 
 impl OffBoundary {
-    /// Runs the workloads on a boundary of the drive `name` and `past` bytes past it. `None` if the drive has no such
-    /// position.
-    pub fn modelled(name: &str, profile: &Profile, past: u64) -> Option<Self> {
+    /// Runs the workloads on a boundary of the drive `name` and `past` bytes past it, with writes of `size` bytes.
+    /// `None` if the drive has no such position or takes no such writes.
+    pub fn modelled(name: &str, profile: &Profile, past: u64, size: Option<u64>) -> Option<Self> {
         let random = Pattern::RandomWrite { blocks: RANDOM_BLOCKS, seed: Some(SEED), sync: Sync::None };
-        let counted = |pattern: Pattern| Workload { count: Some(COUNT), ..pattern.into() };
-        let workload = counted(random).on(profile);
+        let counted = |pattern: Pattern| {
+            let workload = Workload { count: Some(COUNT), ..pattern.into() };
+            Workload { size: size.unwrap_or(workload.size), ..workload }
+        };
+        let workload = match size {
+            Some(_) => counted(random),
+            None => counted(random).on(profile),
+        };
         let size = workload.size;
         let compared = compared(name, profile, &workload, past)?;
         let random_write = ratio(&compared, |arm| Some(arm.seconds_per_request()))?;
@@ -74,11 +80,11 @@ mod tests {
     #[test]
     fn only_what_is_off_costs_more() {
         let drive = Profile::open("wd10ears").unwrap();
-        let on = OffBoundary::modelled("wd10ears", &drive, 0).unwrap();
+        let on = OffBoundary::modelled("wd10ears", &drive, 0, None).unwrap();
         assert_eq!((on.size, on.random_write, on.sequential_write, on.wear), (4096, 1.0, Some(1.0), None));
-        let off = OffBoundary::modelled("wd10ears", &drive, 512).unwrap();
+        let off = OffBoundary::modelled("wd10ears", &drive, 512, None).unwrap();
         assert!(off.random_write > 1.5 && off.sequential_write > Some(1.5), "{off:?}");
-        assert_eq!(OffBoundary::modelled("wd10ears", &drive, 100), None, "inside a logical sector");
+        assert_eq!(OffBoundary::modelled("wd10ears", &drive, 100, None), None, "inside a logical sector");
     }
 
     /// A write of a whole unit off the boundaries is parts of two units, and both are programmed.
@@ -87,7 +93,7 @@ mod tests {
         for (name, unit) in [("ssd-sata-4k", 4096), ("qlc-16k", 16_384), ("qlc-64k", 65_536)] {
             let drive = Profile::open(name).unwrap();
             for past in [0, 512, unit / 2, unit - 512] {
-                let found = OffBoundary::modelled(name, &drive, past).unwrap();
+                let found = OffBoundary::modelled(name, &drive, past, None).unwrap();
                 let expected = if past == 0 { 1.0 } else { 2.0 };
                 let wear = found.wear.unwrap();
                 assert!((wear / expected - 1.0).abs() < 0.03, "{name}, {past}: {found:?}");

@@ -75,7 +75,7 @@ impl Run {
             fetch_time: Some(Duration::from_secs(arguments.time_limit)),
             without_fixes: arguments.quiet,
             moves: Some(straddle_repair::moves::of),
-            price: arguments.cost.clone().map(|pricing| Arc::new(pricing) as Arc<dyn Price>),
+            price: arguments.cost.clone().map(|cost| Arc::new(cost.of(arguments.page)) as Arc<dyn Price>),
         };
         let examiner = Examiner::new(options);
         let mut own: Vec<(PathBuf, Examiner)> = Vec::new();
