@@ -12,7 +12,7 @@ use straddle_units::{BlockSize, ByteCount, KERNEL_SECTOR, Lba, parse_size};
 
 use crate::commands::apply::{ApplyArguments, UndoArguments};
 use crate::commands::bench::BenchArguments;
-use crate::commands::check::CheckArguments;
+use crate::commands::check::{CheckArguments, MapArguments};
 use crate::commands::drive::DriveArguments;
 pub use crate::commands::drive::FitArguments;
 use crate::commands::efficiency::EfficiencyArguments;
@@ -108,7 +108,10 @@ pub fn as_options(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
         words.push("--help".into());
     }
     if words.get(1).is_some_and(|word| word == "bench")
-        && words.get(2).is_some_and(|word| target::is_target(Path::new(word)))
+        && words
+            .get(2)
+            .map(Path::new)
+            .is_some_and(|word| target::is_target(word) || target::misspelt(word).is_some())
         && words.get(3).is_none_or(|word| word.to_string_lossy().starts_with('-'))
     {
         words.insert(2, "random-write".into());
@@ -141,7 +144,7 @@ pub(crate) enum Command {
     /// Check the alignment of disks and images.
     Check(Box<CheckArguments>),
     /// Draw the layout of disks and images to scale.
-    Map(Box<CheckArguments>),
+    Map(Box<MapArguments>),
     /// Merge the audits of many hosts into one report.
     Report(Box<ReportArguments>),
     /// Explain a finding, a term, an old tool or an error message.

@@ -71,7 +71,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     arguments.choose_colour();
     match &arguments.command {
         Command::Check(arguments) => check::run(arguments, check::Form::Audit),
-        Command::Map(arguments) => check::run(arguments, check::Form::Map),
+        Command::Map(arguments) => check::run(&arguments.check, check::Form::Map),
         Command::Report(report) => report::run(report),
         Command::Explain(explain) => explain::run(explain),
         Command::Plan(plan) => plan::run(plan),

@@ -125,7 +125,10 @@ impl ReadTarget {
         let name = is_address.map_or_else(|| path.display().to_string(), Address::redacted);
         match Named::parse(&path) {
             Ok(Named::Object(address)) => Self::Object(address),
-            Ok(Named::Path(path)) => Self::Local(TargetSpec::Path(path)),
+            Ok(Named::Path(path)) => match misspelt(&path) {
+                Some(drive) => Self::Invalid { name, why: did_you_mean(drive) },
+                None => Self::Local(TargetSpec::Path(path)),
+            },
             Ok(Named::Modelled { specification, profile }) => {
                 Self::Local(TargetSpec::Modelled(Drive { specification, profile }))
             }
@@ -170,7 +173,7 @@ pub(crate) fn targets() -> impl TypedValueParser<Value = TargetSpec> {
     Local(Names).try_map(|text| {
         let path = PathBuf::from(text);
         match misspelt(&path) {
-            Some(drive) => Err(format!("no file and no drive has this name: did you mean {drive}?")),
+            Some(drive) => Err(did_you_mean(drive)),
             None => TargetSpec::parse(path).map_err(|error| shown(&error)),
         }
     })
@@ -180,9 +183,13 @@ pub(crate) fn targets() -> impl TypedValueParser<Value = TargetSpec> {
 const ALIKE: f64 = 0.9;
 
 /// Returns the modelled drive that a name is like, if nothing has the name itself.
-fn misspelt(path: &Path) -> Option<&'static str> {
+pub(crate) fn misspelt(path: &Path) -> Option<&'static str> {
     let name = path.file_name().filter(|name| *name == path.as_os_str() && !is_target(path))?.to_str()?;
     Profile::names().find(|drive| strsim::jaro_winkler(&name.to_lowercase(), drive) >= ALIKE)
+}
+
+fn did_you_mean(drive: &str) -> String {
+    format!("no file and no drive has this name: did you mean {drive}?")
 }
 
 /// Returns a parser for a disk or an image of this machine.
@@ -216,7 +223,10 @@ pub(crate) fn shown(error: &ProfileError) -> String {
 
 /// Parses `--assume`: a topology in the form of [`Assume`], or a modelled drive.
 pub(crate) fn assume(text: &str) -> Result<Assume, String> {
-    straddle_audit::examine::assume(text).map_err(|error| printable_lines(&error))
+    straddle_audit::examine::assume(text).map_err(|error| match misspelt(Path::new(text)) {
+        Some(drive) => did_you_mean(drive),
+        None => printable_lines(&error),
+    })
 }
 
 /// A declared topology: that of the target at a path, or of all others.

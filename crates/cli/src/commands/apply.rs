@@ -156,7 +156,13 @@ fn check_options(saved: &Saved, arguments: &ApplyArguments) -> Result<(), UsageE
 }
 
 pub(crate) fn apply(arguments: &ApplyArguments) -> Result<Exit> {
-    let saved = Saved::load(&arguments.plan)?;
+    let saved = Saved::load(&arguments.plan).map_err(|error| match Saved::load(&arguments.write) {
+        Ok(_) => {
+            let [target, plan] = [&arguments.plan, &arguments.write].map(|path| quote_path(path));
+            UsageError(format!("the plan comes first: straddle apply {plan} --write {target}")).into()
+        }
+        Err(_) => error,
+    })?;
     check_options(&saved, arguments)?;
     let name = arguments.write.display().to_string();
     let open = || Target::open(&arguments.write, arguments.format).with_context(|| name.clone());

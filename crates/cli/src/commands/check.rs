@@ -59,6 +59,20 @@ const CHECK_STATUSES: &[(u8, &str)] = &[
     (3, "a target could not be read or checked; outweighs 1"),
 ];
 
+/// Examples for `map --help`.
+const MAP_EXAMPLES: &str = "\
+Examples:
+  straddle map                            # every disk of this machine
+  straddle map vm.qcow2                   # an image, down to its file systems
+  straddle map --assume 4kn disk.img      # for a drive with 4096-byte sectors";
+
+#[derive(Debug, Args)]
+#[command(after_help = format!("{MAP_EXAMPLES}\n\n{}", exit::help(CHECK_STATUSES)))]
+pub(crate) struct MapArguments {
+    #[command(flatten)]
+    pub(crate) check: CheckArguments,
+}
+
 #[derive(Clone, Debug, Args)]
 #[command(after_help = format!("{CHECK_EXAMPLES}\n\n{}", exit::help(CHECK_STATUSES)))]
 pub(crate) struct CheckArguments {
@@ -128,7 +142,7 @@ pub(crate) struct CheckArguments {
     pub(crate) measured: Option<Assume>,
 
     /// Also report what each misalignment costs on this drive: a modelled drive, or a file saved by 'straddle
-    /// probe'.
+    /// probe'. With --page, a modelled drive gets writes of that size.
     #[arg(long, value_name = "DRIVE", value_parser = crate::measured::pricing)]
     pub(crate) cost: Option<Pricing>,
 

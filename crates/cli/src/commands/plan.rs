@@ -53,7 +53,7 @@ pub(crate) struct PlanArguments {
     pub(crate) target: PathBuf,
 
     /// Create a new table in this format. Existing partitions are not kept.
-    #[arg(long, value_enum, value_name = "FORMAT")]
+    #[arg(long, value_enum, ignore_case = true, value_name = "FORMAT")]
     pub(crate) table: Option<TableFormat>,
 
     /// Add a partition to the new table, in the order given. Can be repeated.
@@ -307,7 +307,11 @@ impl Saved {
         let unread = || format!("{}: cannot read the plan", path.display());
         let metadata = fs::metadata(path).with_context(unread)?;
         if !metadata.is_file() || metadata.len() > LARGEST_PLAN {
-            let text = format!("{}: not a plan: not a regular file, or too large", path.display());
+            let text = format!(
+                "{}: not a plan: plans are JSON files that 'straddle plan --save' and 'straddle realign --save' \
+                 write",
+                path.display()
+            );
             return Err(UsageError(text).into());
         }
         let text = fs::read_to_string(path).with_context(unread)?;

@@ -123,6 +123,11 @@ pub(crate) fn described(digest: &Digest<'_>) -> String {
     for line in fleet_sentences(digest) {
         let _ = writeln!(text, "{}", wrap(&printable(&line), ""));
     }
+    if digest.tally.misaligned() + digest.tally.others > 0 {
+        let next = "Next: the page (--html FILE) has the fix for each disk with its commands; straddle check prints \
+                    them on its host.";
+        let _ = writeln!(text, "{}", wrap(next, ""));
+    }
     let of_tally = |tally: &Tally| {
         let shown = [tally.disks.to_string(), tally.misaligned().to_string(), share(tally)];
         shown.into_iter().chain(tally.findings.counts().map(|count| count.to_string())).collect::<Vec<_>>()

@@ -488,7 +488,18 @@ fn notes(run: &Run) -> Vec<String> {
         (*ignored, "discard", "skipped: the drive has no such command"),
     ];
     let said = said.into_iter().filter(|(count, _, _)| *count > 0);
-    said.map(|(count, what, how)| format!("{}: {how}.", plural(count, what))).collect()
+    let mut said: Vec<String> =
+        said.map(|(count, what, how)| format!("{}: {how}.", plural(count, what))).collect();
+    let counted = &replayed.counters;
+    if counted.media_write_bytes < counted.host_write_bytes / 2 {
+        said.push(format!(
+            "{} of {} written had reached the medium at the end: a longer trace shows what writing the rest \
+             costs.",
+            ByteCount::new(counted.media_write_bytes),
+            ByteCount::new(counted.host_write_bytes)
+        ));
+    }
+    said
 }
 
 /// Compares the cost of each shift with that of the first. If requests wait longer and longer, a ratio of

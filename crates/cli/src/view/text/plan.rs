@@ -31,11 +31,18 @@ pub(crate) fn plan(planned: &Planned, saved: Option<&Path>, explain: bool) -> St
     if plan.table.partitions.iter().any(is_placed) {
         let _ = writeln!(text, "{}", wrap_after(&grain(plan, explain), "  ", "    "));
     }
+    if plan.table.partitions.iter().any(|entry| matches!(entry.change, Change::Grown { .. })) {
+        let _ = writeln!(text, "{}", wrap_after(GROW_CONTENTS, "  ", "    "));
+    }
     if explain {
         text.push_str(&explanation(planned));
     }
     text
 }
+
+/// What a larger partition is for.
+const GROW_CONTENTS: &str = "contents keep their size until they are grown too: resize2fs, xfs_growfs, \
+                             btrfs filesystem resize, ntfsresize, pvresize";
 
 /// What comes before a command that needs the plan in a file.
 const SAVE_FIRST: &str = " keep the plan with --save FILE, then";

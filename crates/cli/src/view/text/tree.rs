@@ -1,5 +1,6 @@
 //! Draws a disk: its partitions as a table and as a bar to scale, and all layers as a tree with their offsets.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use straddle_audit::examine::Examined;
@@ -61,15 +62,22 @@ pub(crate) fn scale(size: u64) -> String {
 }
 
 /// Draws a disk of `size` bytes beside one of `largest` bytes, to scale: each partition as its number, free space as
-/// dots. A partition that is too small for a cell of its own still gets one.
+/// dots. A partition that is too small for a cell still gets one, the next one if its own shows another such partition.
 pub(crate) fn bar_line((size, largest): (u64, u64), mut partitions: Vec<(u32, Span)>) -> String {
     let mut line: Vec<char> = std::iter::repeat_n('.', usize::try_from(bar_width()).unwrap_or(0)).collect();
     // Draw the largest first, so that partitions smaller than a cell are drawn over them, not under them.
     partitions.sort_by_key(|(_, span)| std::cmp::Reverse(span.len()));
+    let mut single = BTreeSet::new();
     for (number, span) in partitions {
         let mark = char::from_digit(number % 36, 36).unwrap_or('?');
-        let first = cells(span.start().get(), largest);
-        let last = cells(span.end().get(), largest).max(first + 1);
+        let mut first = cells(span.start().get(), largest);
+        let mut last = cells(span.end().get(), largest);
+        if last <= first + 1 {
+            while !single.insert(first) {
+                first += 1;
+            }
+            last = first + 1;
+        }
         for cell in first..last {
             if let Some(slot) = usize::try_from(cell).ok().and_then(|cell| line.get_mut(cell)) {
                 *slot = mark;
