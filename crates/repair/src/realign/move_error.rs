@@ -115,8 +115,8 @@ pub enum MoveError {
     JournalExists(PathBuf),
     /// There is no unfinished move.
     #[error(
-        "no unfinished move: its table has no marker. If another program has overwritten the table of an \
-         unfinished move, --restore-table FILE searches the whole disk for the journal"
+        "no unfinished move: it is complete, was rolled back, or never began. Only if another program has \
+         overwritten the table of a move: --restore-table FILE searches the whole disk for its journal"
     )]
     Nothing,
     /// The journal is not where it was looked for.
