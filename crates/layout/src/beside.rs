@@ -113,14 +113,17 @@ pub fn beside(medium: &dyn Medium, stack: &Stack) -> Result<Vec<Beside>, ReadErr
 /// in its catalog occupy. The volume's size counts in 2048-byte sectors, or in the block size it states
 /// (ECMA-119, 8.4; El Torito 1.0).
 pub fn optical_extent(medium: &dyn Medium) -> Result<Option<Span>, ReadError> {
-    let reader = Reader::open(medium, BlockSize::B512)?;
+    Ok(optical_extent_of(&Reader::open(medium, BlockSize::B512)?))
+}
+
+pub(crate) fn optical_extent_of(reader: &Reader<'_>) -> Option<Span> {
     let sector = |lba: u64| {
         let at = ByteOffset::new(lba.saturating_mul(ISO_SECTOR));
         reader.read_up_to(at, usize::try_from(ISO_SECTOR).unwrap_or(0), reader.end())
     };
     let volume = sector(16);
     if !has(&volume, 0, b"\x01CD001") {
-        return Ok(None);
+        return None;
     }
     let block = match le16(&volume, 128) {
         0 => ISO_SECTOR,
@@ -137,15 +140,14 @@ pub fn optical_extent(medium: &dyn Medium) -> Result<Option<Span>, ReadError> {
             }
         }
     }
-    Ok(Some(Span::first(ByteCount::new(end.min(reader.len().get())))))
+    Some(Span::first(ByteCount::new(end.min(reader.len().get()))))
 }
 
 /// Returns the spans of all marks of `medium` as an array member. A table is the disk's own only if there are
 /// none.
 pub fn member_marks(medium: &dyn Medium) -> Result<Vec<Span>, ReadError> {
     let reader = Reader::open(medium, BlockSize::B512)?;
-    let marks = signature::everything(&reader).into_iter().filter(|mark| mark.content.is_array_member());
-    Ok(marks.map(|mark| mark.at).collect())
+    Ok(signature::array_members(&reader).into_iter().map(|mark| mark.at).collect())
 }
 
 /// A partition table that is not part of the content for which the whole medium is taken. Nothing on the

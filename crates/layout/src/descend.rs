@@ -15,7 +15,7 @@ use crate::model::layer::{Facts, FileSystem, Layer, MAX_DEPTH, MAX_LAYERS};
 use crate::model::stack::{Problem, Role, Stack, TableKind};
 use crate::model::view::{Piece, View};
 use crate::reader::Reader;
-use crate::tables::read::read_stack;
+use crate::tables::read::{Known, read_stack_of};
 use crate::tables::{bsd, mbr};
 use crate::volumes::{self, Provides, Space, SubVolume, Volume};
 use crate::{fs, signature};
@@ -158,19 +158,22 @@ impl Walk {
     ) -> Option<Inside> {
         // If not everything is mapped, only the first contiguous part can be probed.
         let front = local.slice(ByteOffset::ZERO, front(local));
+        let known = Known { device: place.block, forced: None };
+        let whole = Reader::open(local, known.block());
+        let part = (front.len() < local.len()).then(|| Reader::open(&front, known.block()));
         let named = || {
-            let reader = Reader::open(&front, place.block.unwrap_or(BlockSize::B512)).ok()?;
-            let span = Span::new(ByteOffset::ZERO, front.len())?;
+            let reader = part.as_ref().unwrap_or(&whole).as_ref().ok()?;
             match place.is_in_label {
-                false => signature::identify(&reader, span),
-                true => signature::identify_besides_table(&reader, span),
+                false => reader.whole(),
+                true => signature::identify_besides_table(reader, Span::first(front.len())),
             }
         };
         // On a partition a table is rare, and looked for last.
         let mut kind = if place.depth == 0 { named() } else { None };
         if place.may_hold_table && kind.is_none() {
-            match read_stack(local, place.block, None) {
-                Ok(stack) => {
+            match &whole {
+                Ok(reader) => {
+                    let stack = read_stack_of(reader, known);
                     let stack =
                         if place.depth == 0 { mbr::of_minix(stack, start, local.len()) } else { stack };
                     match stack.kind {

@@ -9,9 +9,7 @@ use crate::model::layer::Layer;
 use crate::model::stack::{Partition, Problem, Stack, TableKind};
 use crate::model::view::View;
 use crate::reader::Reader;
-use crate::tables::read::{
-    Known, checked, content_stack, hybrid_iso, looked_into, read_checked, read_table, whole,
-};
+use crate::tables::read::{Known, checked, content_stack, hybrid_iso, looked_into, read_checked, read_table};
 use crate::unclaimed::unclaimed;
 
 /// Reads what `medium` holds as [`read_stack`](crate::read_stack) does, and every layer on each partition, or
@@ -43,9 +41,9 @@ pub fn read_whole_in_use(
     forced: Option<BlockSize>,
 ) -> Result<Stack, ReadError> {
     let known = Known { device: device_block, forced };
-    let content = |reader: &Reader<'_>, known| Some(content_stack(reader, whole(reader)?, known));
-    read_followed(medium, known, |reader, known| {
-        content(reader, known).unwrap_or_else(|| read_checked(reader, known))
+    read_followed(medium, known, |reader, known| match reader.whole() {
+        Some(content) => content_stack(reader, content, known),
+        None => read_checked(reader, known),
     })
 }
 
@@ -57,7 +55,7 @@ fn read_followed(
     let reader = Reader::open(medium, known.block())?;
     let mut stack = table(&reader, known);
     follow(medium, &mut stack);
-    stack.hybrid_iso = hybrid_iso(&reader, &stack)?;
+    stack.hybrid_iso = hybrid_iso(&reader, &stack);
     Ok(stack)
 }
 

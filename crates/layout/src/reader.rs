@@ -3,11 +3,15 @@
 //! Invariants: only the very first block can make the whole reading fail. A structure past the
 //! end is absent, and one that the operating system cannot read is unreadable; both are values, not errors.
 
+use std::cell::OnceCell;
 use std::fmt;
 
 use straddle_device::shown::with_causes;
 use straddle_device::{Medium, ReadError};
-use straddle_units::{BlockSize, ByteCount, ByteOffset};
+use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
+
+use crate::model::content::Content;
+use crate::signature;
 
 /// How much is read at once from the start: the MBR, a GPT header in 512-byte and in 4096-byte blocks, and
 /// everything that the first search for signatures needs (`NEAR`, signature.rs), so that it needs no further
@@ -45,6 +49,7 @@ impl From<ReadError> for Fault {
 pub(crate) struct Reader<'a> {
     medium: &'a dyn Medium,
     head: Vec<u8>,
+    whole: OnceCell<Option<Content>>,
 }
 
 impl<'a> Reader<'a> {
@@ -57,7 +62,7 @@ impl<'a> Reader<'a> {
             medium.read_at(ByteOffset::ZERO, &mut head).map(|()| head)
         };
         let head = read(HEAD_BYTES).or_else(|_| read(first.get().min(HEAD_BYTES)))?;
-        Ok(Self { medium, head })
+        Ok(Self { medium, head, whole: OnceCell::new() })
     }
 
     /// The medium itself.
@@ -79,6 +84,11 @@ impl<'a> Reader<'a> {
     /// read.
     pub(crate) fn head(&self) -> &[u8] {
         &self.head
+    }
+
+    /// The content of the medium as a whole, identified at the first call.
+    pub(crate) fn whole(&self) -> Option<Content> {
+        *self.whole.get_or_init(|| signature::identify(self, Span::first(self.len())))
     }
 
     /// Fills `buf` from byte `at`; from the head if that holds all of it.

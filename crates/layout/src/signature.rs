@@ -12,6 +12,8 @@ mod ends;
 mod named;
 mod window;
 
+use std::ops::Range;
+
 use straddle_units::{ByteCount, ByteOffset, Span};
 
 use crate::fields::{be16, be32, byte, has, le16, le32, le64};
@@ -31,11 +33,11 @@ use window::Window;
 
 /// The first read: from byte 0, far enough for the md 1.2 superblock, the swap magic of 8 KiB pages, and
 /// structures at 8 KiB. It ends where the second begins.
-const NEAR: std::ops::Range<usize> = 0..12 * 1024;
+const NEAR: Range<usize> = 0..12 * 1024;
 /// The second read: from the swap magic at the end of 16 KiB pages to the superblocks at 64 KiB.
-const FAR: std::ops::Range<usize> = 12 * 1024..64 * 1024 + 2048;
+const FAR: Range<usize> = 12 * 1024..64 * 1024 + 2048;
 /// Further reads, for formats known only by name: UFS at 256 KiB, and VMFS at 1 MiB and 2 MiB.
-const FURTHER: [std::ops::Range<usize>; 3] =
+const FURTHER: [Range<usize>; 3] =
     [256 * 1024..258 * 1024, 1024 * 1024..1024 * 1024 + 512, 2048 * 1024..2048 * 1024 + 512];
 
 /// The length of a boot sector.
@@ -74,7 +76,7 @@ const fn checked(
 
 /// Contents that make the rest a member of something larger. As in libblkid these come first: a member may
 /// also show a file system's superblock, an older one of its own or that of the array it mirrors.
-const MEMBERS: [Magic; 10] = [
+static MEMBERS: [Magic; 10] = [
     checked(0, b"\xFC\x4E\x2B\xA9", Volume(Md), |w| is_md1(w, 0)),
     checked(4096, b"\xFC\x4E\x2B\xA9", Volume(Md), |w| is_md1(w, 4096)),
     // The label is in one of the first four 512-byte sectors, whatever the block size.
@@ -90,20 +92,20 @@ const MEMBERS: [Magic; 10] = [
 ];
 
 /// BitLocker, whose boot sector ends with the MBR signature.
-const BITLOCKER: [Magic; 2] = [
+static BITLOCKER: [Magic; 2] = [
     named::row(0, b"\xEB\x52\x90-FVE-FS-", "BitLocker").class(Class::Member),
     named::row(0, b"\xEB\x58\x90-FVE-FS-", "BitLocker").class(Class::Member),
 ];
 
 /// Boot sectors that end with the MBR signature.
-const BOOT_SECTORS: [Magic; 3] = [
+static BOOT_SECTORS: [Magic; 3] = [
     checked(3, b"NTFS    ", FileSystem(Ntfs), is_ntfs),
     checked(3, b"EXFAT   ", FileSystem(Exfat), is_exfat),
     checked(510, b"\x55\xAA", FileSystem(Vfat), is_fat),
 ];
 
 /// All other contents that this crate reads.
-const OTHERS: [Magic; 25] = [
+static OTHERS: [Magic; 25] = [
     checked(4086, b"SWAPSPACE2", FileSystem(Swap), is_swap),
     row(4086, b"SWAP-SPACE", FileSystem(Swap)),
     checked(8182, b"SWAPSPACE2", FileSystem(Swap), is_swap),
@@ -179,44 +181,49 @@ pub(crate) fn is_marked_at_end(reader: &Reader<'_>, span: Span, content: Content
         || (content == Volume(Md) && volumes::md_marked_at_end(&part).is_some())
 }
 
+/// Returns every mark of the whole medium as an array member: at its end, or in its first bytes.
+pub(crate) fn array_members(reader: &Reader<'_>) -> Vec<Mark> {
+    let mut found = at_end(reader);
+    add_shown(&mut found, reader, NEAR, Content::is_array_member);
+    found
+}
+
 /// Returns every content whose signature is on the whole medium, except tables; of several in one place, the
 /// first.
 pub(crate) fn everything(reader: &Reader<'_>) -> Vec<Mark> {
     let mut found = at_end(reader);
-    let read = |range: &std::ops::Range<usize>| {
-        let start = u64::try_from(range.start).map_or(ByteOffset::ZERO, ByteOffset::new);
-        reader.read_up_to(start, range.len(), reader.end())
-    };
-    let mut add = |content: Content, at: usize, len: usize| {
-        let at = u64::try_from(at).ok().map(ByteOffset::new);
-        let len = u64::try_from(len).ok().map(ByteCount::new);
-        let Some(at) = at.zip(len).and_then(|(at, len)| Span::new(at, len)) else { return };
-        if !found.iter().any(|mark| mark.content == content || mark.at == at) {
-            found.push(Mark { content, at });
-        }
-    };
-    for range in [NEAR, FAR].iter().chain(&FURTHER) {
-        let bytes = read(range);
-        let window = Window::new(range.start, &bytes);
-        let rows = MEMBERS.iter().chain(&BITLOCKER).chain(&BOOT_SECTORS).chain(&named::UDF).chain(&OTHERS);
-        let rows = rows.chain(named::MEMBERS).chain(named::FILE_SYSTEMS).chain(named::WEAK);
-        let shown = rows.filter(|row| window.from(row.at).starts_with(row.magic) && (row.confirm)(&window));
-        let is_whole = |row: &&Magic| {
-            row.content != FileSystem(Ntfs) || has_file_table(reader, ByteOffset::ZERO, window.from(0), false)
-        };
-        let shown = shown.filter(is_whole);
-        shown
-            .filter(|row| !row.content.is_foreign_table())
-            .for_each(|row| add(row.content, row.at, row.magic.len()));
-        if let Some((content, at)) = named::by_rule(&window) {
-            add(content, at, 4);
-        }
+    for range in [NEAR, FAR].into_iter().chain(FURTHER) {
+        add_shown(&mut found, reader, range, |content| !content.is_foreign_table());
     }
-    let label = zfs_label(reader, Span::first(reader.len())).and_then(|at| usize::try_from(at).ok());
-    if let Some(label) = label {
-        add(FileSystem(Zfs), label + fs::ZFS_NVLIST.0, 4);
+    if let Some(label) = zfs_label(reader, Span::first(reader.len())) {
+        add(&mut found, FileSystem(Zfs), label + fs::ZFS_NVLIST.0 as u64, 4);
     }
     found
+}
+
+/// Adds the contents that the bytes in `range` show, of those that are `wanted`.
+fn add_shown(found: &mut Vec<Mark>, reader: &Reader<'_>, range: Range<usize>, wanted: fn(Content) -> bool) {
+    let bytes = reader.read_up_to(ByteOffset::new(range.start as u64), range.len(), reader.end());
+    let window = Window::new(range.start, &bytes);
+    let rows = by_magic().chain(named::WEAK).filter(|row| wanted(row.content));
+    for row in rows.filter(|row| window.from(row.at).starts_with(row.magic) && (row.confirm)(&window)) {
+        let is_whole = row.content != FileSystem(Ntfs)
+            || has_file_table(reader, ByteOffset::ZERO, window.from(0), false);
+        if is_whole {
+            add(found, row.content, row.at as u64, row.magic.len() as u64);
+        }
+    }
+    if let Some((content, at)) = named::by_rule(&window).filter(|(content, _)| wanted(*content)) {
+        add(found, content, at as u64, 4);
+    }
+}
+
+fn add(found: &mut Vec<Mark>, content: Content, at: u64, len: u64) {
+    if let Some(at) = Span::new(ByteOffset::new(at), ByteCount::new(len))
+        && !found.iter().any(|mark| mark.content == content || mark.at == at)
+    {
+        found.push(Mark { content, at });
+    }
 }
 
 /// The name of a partition table of a kind known only by name, whatever else is on the medium.
@@ -240,7 +247,7 @@ pub(crate) fn named(name: &str) -> Option<Content> {
 
 /// Identifies content by its first bytes; tables of other systems count only if `tables`.
 fn by_start(reader: &Reader<'_>, span: Span, tables: bool) -> Option<Content> {
-    let read = |range: std::ops::Range<usize>| {
+    let read = |range: Range<usize>| {
         let start = u64::try_from(range.start).ok().map(ByteCount::new);
         let at = start.and_then(|start| span.start().checked_add(start));
         at.map_or(Vec::new(), |at| reader.read_up_to(at, range.len(), span.end()))
@@ -277,11 +284,16 @@ pub(crate) fn boot_sector(reader: &Reader<'_>) -> Option<Content> {
         .then_some(found)
 }
 
-fn in_any_table(window: &Window<'_>, tables: bool) -> Option<Content> {
+/// The rows with a magic that is long enough, without tables, in the order in which they are tried.
+fn by_magic() -> impl Iterator<Item = &'static Magic> {
     let read = MEMBERS.iter().chain(&BITLOCKER).chain(&BOOT_SECTORS).chain(&named::UDF).chain(&OTHERS);
+    read.chain(named::MEMBERS).chain(named::FILE_SYSTEMS)
+}
+
+fn in_any_table(window: &Window<'_>, tables: bool) -> Option<Content> {
     let tables = named::TABLES.iter().filter(|_| tables);
-    let named = named::MEMBERS.iter().chain(named::FILE_SYSTEMS).chain(tables);
-    first_match(window, read.chain(named)).or_else(|| named::by_rule(window).map(|(content, _)| content))
+    first_match(window, by_magic().chain(tables))
+        .or_else(|| named::by_rule(window).map(|(content, _)| content))
 }
 
 fn first_match<'r>(window: &Window<'_>, rows: impl Iterator<Item = &'r Magic>) -> Option<Content> {

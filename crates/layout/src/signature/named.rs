@@ -53,7 +53,7 @@ const SUSPENDED: [&[u8]; 5] =
     [b"S1SUSPEND\0", b"S2SUSPEND\0", b"ULSUSPEND\0", b"LINHIB0001", b"\xed\xc3\x02\xe9\x98\x56\xe5\x0c"];
 
 /// UDF, tried before ISO 9660 because a medium can be both.
-pub(super) const UDF: [Magic; 2] = [
+pub(super) static UDF: [Magic; 2] = [
     checked(RECOGNITION + 1, b"BEA01", "udf", is_udf).class(Class::Optical),
     checked(RECOGNITION + 1, b"CD001", "udf", is_udf).class(Class::Optical),
 ];

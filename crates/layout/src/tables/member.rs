@@ -14,8 +14,7 @@ use crate::signature::{self, Mark};
 /// something larger.
 pub(crate) fn member(reader: &Reader<'_>, stack: &Stack) -> Option<Content> {
     let is_table = matches!(stack.kind, TableKind::Gpt | TableKind::HybridMbr | TableKind::Mbr);
-    let marks = if is_table { signature::everything(reader) } else { signature::at_end(reader) };
-    let mut marks = marks.into_iter().filter(|mark| mark.content.is_array_member());
+    let marks = if is_table { signature::array_members(reader) } else { signature::at_end(reader) };
     // A disk's own table does not reach past its end; the table of a striped array reaches past the end of
     // each member.
     let is_larger = stack.partitions.iter().any(|partition| partition.span.end() > reader.end())
@@ -24,7 +23,7 @@ pub(crate) fn member(reader: &Reader<'_>, stack: &Stack) -> Option<Content> {
         let is_covered = stack.partitions.iter().any(|partition| covers(partition, mark.at));
         is_larger || !is_covered
     };
-    marks.find(is_past_table).map(|mark| mark.content)
+    marks.into_iter().find(is_past_table).map(|mark| mark.content)
 }
 
 /// Whether a partition contains the bytes `at`.

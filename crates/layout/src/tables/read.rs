@@ -11,7 +11,7 @@ use straddle_units::{BlockSize, ByteOffset, Lba, Span};
 use super::gpt::{self, Depth, Search};
 use super::mbr::{Mbr, SIGNATURE_AT};
 use super::{bsd, check, member, sectors};
-use crate::beside::optical_extent;
+use crate::beside::optical_extent_of;
 use crate::model::content::{Content, FsKind};
 use crate::model::stack::{Partition, Problem, Role, Stack, TableKind};
 use crate::reader::Reader;
@@ -48,13 +48,17 @@ pub fn read_stack(
     forced: Option<BlockSize>,
 ) -> Result<Stack, ReadError> {
     let known = Known { device: device_block, forced };
-    let reader = Reader::open(medium, known.block())?;
-    let mut stack = read_checked(&reader, known);
+    Ok(read_stack_of(&Reader::open(medium, known.block())?, known))
+}
+
+/// As [`read_stack`], from a reader that may have looked for content already.
+pub(crate) fn read_stack_of(reader: &Reader<'_>, known: Known) -> Stack {
+    let mut stack = read_checked(reader, known);
     for partition in looked_into(&mut stack) {
-        partition.content = signature::identify(&reader, partition.span);
+        partition.content = signature::identify(reader, partition.span);
     }
-    stack.hybrid_iso = hybrid_iso(&reader, &stack)?;
-    Ok(stack)
+    stack.hybrid_iso = hybrid_iso(reader, &stack);
+    stack
 }
 
 /// Reads the table, and checks its partitions against each other and the medium.
@@ -83,7 +87,7 @@ const ISO_DESCRIPTOR: (ByteOffset, &[u8]) = (ByteOffset::new(32 * 1024 + 1), b"C
 
 /// The bytes of an ISO 9660 image, if its descriptor is in a partition and belongs to it. A descriptor from before the
 /// table is in no partition, or in one that holds something else.
-pub(crate) fn hybrid_iso(reader: &Reader<'_>, stack: &Stack) -> Result<Option<Span>, ReadError> {
+pub(crate) fn hybrid_iso(reader: &Reader<'_>, stack: &Stack) -> Option<Span> {
     let (at, identifier) = ISO_DESCRIPTOR;
     let holds = |p: &Partition| {
         p.span.start() <= at
@@ -92,12 +96,9 @@ pub(crate) fn hybrid_iso(reader: &Reader<'_>, stack: &Stack) -> Result<Option<Sp
     };
     let is_one = stack.partitions.iter().any(holds)
         && reader.read_up_to(at, identifier.len(), ByteOffset::new(u64::MAX)) == identifier;
-    if !is_one {
-        return Ok(None);
-    }
-    // What says not how long it is may be as long as the medium.
-    let extent = optical_extent(reader.medium())?.filter(|extent| extent.end() > at);
-    Ok(Some(extent.unwrap_or(Span::first(reader.len()))))
+    // One that does not record its size may be as long as the medium.
+    let extent = || optical_extent_of(reader).filter(|extent| extent.end() > at);
+    is_one.then(|| extent().unwrap_or(Span::first(reader.len())))
 }
 
 /// Determines what the medium holds, in the order in which Linux would find it.
@@ -164,7 +165,7 @@ fn read_protected(reader: &Reader<'_>, mbr: &Mbr, known: Known) -> Stack {
         }
         Search::Unusable { block, at, why } => unusable_stack(block, at, why, known),
         Search::Nothing => {
-            let name = whole(reader).filter(|_| !mbr.has_ordinary());
+            let name = reader.whole().filter(|_| !mbr.has_ordinary());
             let mut stack = match name {
                 Some(name) => content_stack(reader, name, known),
                 None => read_mbr(reader, mbr, known),
@@ -210,7 +211,7 @@ fn unannounced(reader: &Reader<'_>, known: Known) -> Option<Problem> {
 fn read_unprotected(reader: &Reader<'_>, mbr: Option<&Mbr>, known: Known) -> Stack {
     let groups = known.groups();
     let has_primary = matches!(gpt::find(reader, &groups, Depth::Primary), Search::Table(_));
-    if !has_primary && let Some(name) = whole(reader) {
+    if !has_primary && let Some(name) = reader.whole() {
         return content_stack(reader, name, known);
     }
     let mut stack = match gpt::find(reader, &groups, Depth::Both) {
@@ -229,11 +230,6 @@ fn read_unprotected(reader: &Reader<'_>, mbr: Option<&Mbr>, known: Known) -> Sta
     };
     stack.problems.push(Problem::NoProtectiveMbr { at });
     stack
-}
-
-/// Identifies the content of the medium as a whole.
-pub(crate) fn whole(reader: &Reader<'_>) -> Option<Content> {
-    signature::identify(reader, Span::new(ByteOffset::ZERO, reader.len())?)
 }
 
 /// Reads the partitions of an MBR, in the block size that is known or that the partitions' contents show.
