@@ -9,7 +9,6 @@
 use straddle_device::{Medium, ReadError};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
 
-use crate::fields::{byte, has, le16, le32};
 use crate::model::content::Content;
 use crate::model::layer::{Facts, Layer};
 use crate::model::stack::{Partition, Problem, Role, Stack, TableKind};
@@ -18,6 +17,7 @@ use crate::reader::Reader;
 use crate::signature::{self, Mark};
 use crate::tables::member::covers;
 use crate::tables::read::{table_in_boot_sector, table_of};
+use straddle_device::fields::{byte, has, le16, le32};
 
 /// The sector size of an optical medium, in bytes.
 const ISO_SECTOR: u64 = 2048;

@@ -1,12 +1,8 @@
 //! The units that file systems and swap record in their own metadata.
 //!
-//! Invariants: it reads one superblock, where the format keeps its first copy, and the label if
-//! the format keeps that elsewhere; never more than 128 KiB, whatever numbers it finds. In NTFS it also looks for a
-//! hibernated Windows, in twice as much at most. A superblock whose
-//! block size is not a power of two between 256 bytes and 64 MiB is ignored entirely; any other impossible
-//! figure is left out.
-//!
-//! Each figure goes into the field that has the same meaning for all formats:
+//! It reads the first superblock, and the label if the format keeps that elsewhere: at most 128 KiB, and for a
+//! hibernated Windows on NTFS twice as much. A superblock whose block size is not a power of two between 256
+//! bytes and 64 MiB is ignored; any other impossible figure is left out. Each figure goes into the field that has the same meaning for all formats:
 //! - `block` is the unit of allocation. For FAT, exFAT and NTFS this is the cluster, which `cluster` repeats;
 //!   for the others it is the block. Only ext4's bigalloc has a `cluster` larger than its `block`.
 //! - `sector` is the smallest write: what FAT, exFAT, NTFS and XFS call their sector. The others have none:
@@ -17,16 +13,11 @@
 //! ISO 9660, SquashFS and EROFS are written once, as a whole. Their block matters only for reading; SquashFS
 //! packs its compressed blocks, so they do not even lie on multiples of it.
 
-mod btrfs;
-mod ext;
 mod fat;
-mod logged;
 mod named;
 mod ntfs;
-mod plain;
-mod swap;
+mod superblock;
 mod uuid;
-mod xfs;
 mod zfs;
 
 use straddle_device::Medium;
@@ -47,24 +38,27 @@ const MAX_BLOCK: u64 = 64 * MIB;
 /// The smallest: `fat_valid_superblock` of libblkid accepts sectors from 256 bytes.
 const MIN_BLOCK: u64 = 256;
 
+/// The figures and the label (empty if there is none); `None` if the superblock cannot be read or is invalid.
+type Read = Option<(FileSystem, String)>;
+
 /// Returns the figures and the label (empty if there is none) of the file system `kind` in the view; `None`
 /// if its superblock cannot be read or is invalid.
 pub fn file_system(kind: FsKind, view: &View<'_>) -> Option<(FileSystem, String)> {
     let read = match kind {
-        FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4 | FsKind::Jbd => ext::read,
-        FsKind::Xfs => xfs::read,
-        FsKind::Btrfs => btrfs::read,
-        FsKind::F2fs => logged::read_f2fs,
-        FsKind::Nilfs2 => logged::read_nilfs2,
-        FsKind::Jfs => plain::read_jfs,
-        FsKind::Reiserfs => plain::read_reiserfs,
-        FsKind::Iso9660 => plain::read_iso9660,
-        FsKind::Squashfs => plain::read_squashfs,
-        FsKind::Erofs => plain::read_erofs,
+        FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4 | FsKind::Jbd => superblock::ext,
+        FsKind::Xfs => superblock::xfs,
+        FsKind::Btrfs => superblock::btrfs,
+        FsKind::F2fs => superblock::f2fs,
+        FsKind::Nilfs2 => superblock::nilfs2,
+        FsKind::Jfs => superblock::jfs,
+        FsKind::Reiserfs => superblock::reiserfs,
+        FsKind::Iso9660 => superblock::iso9660,
+        FsKind::Squashfs => superblock::squashfs,
+        FsKind::Erofs => superblock::erofs,
+        FsKind::Swap => superblock::swap,
         FsKind::Vfat => fat::read_fat,
         FsKind::Exfat => fat::read_exfat,
         FsKind::Ntfs => ntfs::read,
-        FsKind::Swap => swap::read,
         FsKind::Zfs => zfs::read,
     };
     read(view)
@@ -117,13 +111,18 @@ fn place(view: &View<'_>, number: u64, block: ByteCount) -> Option<ByteOffset> {
 /// Decodes text up to its first NUL, without the blanks with which some formats pad it. Invalid UTF-8 is
 /// replaced.
 fn text(bytes: &[u8]) -> String {
-    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
-    String::from_utf8_lossy(bytes.get(..end).unwrap_or(&[])).trim_end().to_owned()
+    let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+    String::from_utf8_lossy(text).trim_end().to_owned()
 }
 
 /// Decodes little-endian UTF-16 up to its first NUL. Invalid units are replaced.
 fn text_of_utf16(bytes: &[u8]) -> String {
-    let units = bytes.chunks_exact(2).map(|pair| crate::fields::le16(pair, 0));
+    let units = bytes.chunks_exact(2).map(|pair| straddle_device::fields::le16(pair, 0));
     let units: Vec<u16> = units.take_while(|unit| *unit != 0).collect();
     String::from_utf16_lossy(&units)
+}
+
+/// Formats bytes in hexadecimal; empty if all of them are zero.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    if bytes.iter().all(|byte| *byte == 0) { String::new() } else { straddle_device::hex::encode(bytes) }
 }

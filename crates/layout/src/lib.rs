@@ -6,7 +6,6 @@
 mod beside;
 mod blank;
 mod descend;
-mod fields;
 mod fs;
 pub mod live;
 mod model;

@@ -1,22 +1,18 @@
-//! Recognising what a partition or a whole medium holds by its first bytes.
+//! Recognising what a partition or a whole medium holds by its first bytes, or its last.
 //!
-//! Invariants: an answer is the name that blkid gives as TYPE or PTTYPE. It is found by a magic
-//! number and, if that is short, by the fields around it. Formats that this crate reads are listed in the
-//! tables here; everything else that libblkid names is in `named`. Two reads find everything that Linux uses:
-//! 12 KiB from the start, and 54 KiB from there on if the first read shows nothing. Three small reads further
-//! on follow only if both show nothing. The end of a whole disk is checked first (`ends`, and md's own
-//! superblocks), that of a part last. When looking beside a table, all places are checked. Offsets and checks
-//! are those of util-linux, libblkid/src/superblocks/*.c.
+//! An answer is the name that blkid gives as TYPE or PTTYPE. It is found by a magic number and, if that is short,
+//! by the fields around it. Two reads find everything that Linux uses: 12 KiB from the start and, if they show
+//! nothing, 54 KiB from there on. Three small reads follow only if both show nothing. The end of a whole disk is
+//! checked first, that of a part last. Offsets and checks are those of util-linux, libblkid/src/superblocks/*.c.
 
 mod ends;
 mod named;
-mod window;
 
 use std::ops::Range;
 
+use straddle_device::fields::{be16, be32, byte, has, le16, le32, le64};
 use straddle_units::{ByteCount, ByteOffset, Span};
 
-use crate::fields::{be16, be32, byte, has, le16, le32, le64};
 use crate::fs;
 use crate::model::content::Content::{FileSystem, Volume};
 use crate::model::content::FsKind::{
@@ -24,12 +20,11 @@ use crate::model::content::FsKind::{
     Vfat, Xfs, Zfs,
 };
 use crate::model::content::VolumeKind::{Bcache, Integrity, Luks, Md, Pv, Verity};
-use crate::model::content::{Class, Content};
+use crate::model::content::{Class, Content, FsKind};
 use crate::model::view::View;
 use crate::reader::Reader;
 use crate::volumes;
 pub use named::{HIBERNATION_REACH, is_hibernation};
-use window::Window;
 
 /// The first read: from byte 0, far enough for the md 1.2 superblock, the swap magic of 8 KiB pages, and
 /// structures at 8 KiB. It ends where the second begins.
@@ -52,94 +47,108 @@ const BCACHE_MAGIC: &[u8] = b"\xC6\x85\x73\xF6\x4E\x1A\x45\xCA\x82\x65\xF5\x7F\x
 const SUPERBLOCK_1K: usize = 1024;
 /// Offset of the superblock of ReiserFS and Btrfs.
 const SUPERBLOCK_64K: usize = 64 * 1024;
+/// Offset of the magic of ext2/3/4.
+const EXT_MAGIC: usize = SUPERBLOCK_1K + 0x38;
 
-/// One row: `magic` at offset `at` means `content`, if `confirm` accepts the surrounding bytes.
-struct Magic {
-    at: usize,
-    magic: &'static [u8],
-    content: Content,
-    confirm: fn(&Window<'_>) -> bool,
+/// Bytes of the space that is searched, from offset `base` on.
+struct Window<'a> {
+    base: usize,
+    bytes: &'a [u8],
 }
 
-const fn row(at: usize, magic: &'static [u8], content: Content) -> Magic {
-    checked(at, magic, content, |_| true)
+impl<'a> Window<'a> {
+    /// The bytes from offset `at` of the searched space on; empty if they are not in the window.
+    fn from(&self, at: usize) -> &'a [u8] {
+        at.checked_sub(self.base).and_then(|relative| self.bytes.get(relative..)).unwrap_or(&[])
+    }
+}
+
+/// One row: `magic` at one of `places` means `content`, if `confirm` accepts the bytes around that place.
+struct Magic {
+    places: &'static [usize],
+    magic: &'static [u8],
+    content: Content,
+    confirm: fn(&Window<'_>, usize) -> bool,
+}
+
+impl Magic {
+    /// Where the window shows it.
+    fn shown(&self, window: &Window<'_>) -> impl Iterator<Item = usize> {
+        let is_here = |at: &usize| window.from(*at).starts_with(self.magic) && (self.confirm)(window, *at);
+        self.places.iter().copied().filter(is_here)
+    }
+}
+
+const fn row(places: &'static [usize], magic: &'static [u8], content: Content) -> Magic {
+    checked(places, magic, content, |_, _| true)
 }
 
 const fn checked(
-    at: usize,
+    places: &'static [usize],
     magic: &'static [u8],
     content: Content,
-    confirm: fn(&Window<'_>) -> bool,
+    confirm: fn(&Window<'_>, usize) -> bool,
 ) -> Magic {
-    Magic { at, magic, content, confirm }
+    Magic { places, magic, content, confirm }
 }
 
 /// Contents that make the rest a member of something larger. As in libblkid these come first: a member may
 /// also show a file system's superblock, an older one of its own or that of the array it mirrors.
-static MEMBERS: [Magic; 10] = [
-    checked(0, b"\xFC\x4E\x2B\xA9", Volume(Md), |w| is_md1(w, 0)),
-    checked(4096, b"\xFC\x4E\x2B\xA9", Volume(Md), |w| is_md1(w, 4096)),
+static MEMBERS: [Magic; 6] = [
+    checked(&[0, 4096], b"\xFC\x4E\x2B\xA9", Volume(Md), is_md1),
     // The label is in one of the first four 512-byte sectors, whatever the block size.
-    checked(24, b"LVM2 001", Volume(Pv), |w| volumes::is_lvm_label(w.from(0), 0)),
-    checked(512 + 24, b"LVM2 001", Volume(Pv), |w| volumes::is_lvm_label(w.from(512), 1)),
-    checked(1024 + 24, b"LVM2 001", Volume(Pv), |w| volumes::is_lvm_label(w.from(1024), 2)),
-    checked(1536 + 24, b"LVM2 001", Volume(Pv), |w| volumes::is_lvm_label(w.from(1536), 3)),
-    checked(0, b"LUKS\xBA\xBE", Volume(Luks), |w| matches!(be16(w.from(0), 6), 1 | 2)),
-    row(0, b"verity\0\0", Volume(Verity)),
-    row(0, b"integrt\0", Volume(Integrity)),
+    checked(&[24, 512 + 24, 1024 + 24, 1536 + 24], b"LVM2 001", Volume(Pv), |w, at| {
+        volumes::is_lvm_label(w.from(at - 24), (at / 512) as u64)
+    }),
+    checked(&[0], b"LUKS\xBA\xBE", Volume(Luks), |w, _| matches!(be16(w.from(0), 6), 1 | 2)),
+    row(&[0], b"verity\0\0", Volume(Verity)),
+    row(&[0], b"integrt\0", Volume(Integrity)),
     // The superblock records in which 512-byte sector it is.
-    checked(BCACHE + 24, BCACHE_MAGIC, Volume(Bcache), |w| le64(w.from(BCACHE), 8) == 8),
+    checked(&[BCACHE + 24], BCACHE_MAGIC, Volume(Bcache), |w, _| le64(w.from(BCACHE), 8) == 8),
 ];
 
 /// BitLocker, whose boot sector ends with the MBR signature.
 static BITLOCKER: [Magic; 2] = [
-    named::row(0, b"\xEB\x52\x90-FVE-FS-", "BitLocker").class(Class::Member),
-    named::row(0, b"\xEB\x58\x90-FVE-FS-", "BitLocker").class(Class::Member),
+    named::row(&[0], b"\xEB\x52\x90-FVE-FS-", "BitLocker").class(Class::Member),
+    named::row(&[0], b"\xEB\x58\x90-FVE-FS-", "BitLocker").class(Class::Member),
 ];
 
 /// Boot sectors that end with the MBR signature.
 static BOOT_SECTORS: [Magic; 3] = [
-    checked(3, b"NTFS    ", FileSystem(Ntfs), is_ntfs),
-    checked(3, b"EXFAT   ", FileSystem(Exfat), is_exfat),
-    checked(510, b"\x55\xAA", FileSystem(Vfat), is_fat),
+    // [`has_file_table`] checks the file table too, if that is within reach.
+    checked(&[3], b"NTFS    ", FileSystem(Ntfs), |w, _| fs::ntfs_file_table(w.from(0)).is_some()),
+    checked(&[3], b"EXFAT   ", FileSystem(Exfat), is_exfat),
+    checked(&[510], b"\x55\xAA", FileSystem(Vfat), is_fat),
 ];
 
+/// The ends of 16, 32 and 64 KiB pages (arm64, ppc64), less the magic of swap.
+const LARGE_PAGES: &[usize] = &[16374, 32758, 65526];
+
 /// All other contents that this crate reads.
-static OTHERS: [Magic; 25] = [
-    checked(4086, b"SWAPSPACE2", FileSystem(Swap), is_swap),
-    row(4086, b"SWAP-SPACE", FileSystem(Swap)),
-    checked(8182, b"SWAPSPACE2", FileSystem(Swap), is_swap),
-    checked(0, b"XFSB", FileSystem(Xfs), is_xfs),
-    checked(SUPERBLOCK_1K + 0x38, b"\x53\xEF", FileSystem(Jbd), |w| {
-        Ext::read(w).is_some_and(|e| e.is_journal())
+static OTHERS: [Magic; 20] = [
+    checked(&[4086, 8182], b"SWAPSPACE2", FileSystem(Swap), is_swap),
+    row(&[4086], b"SWAP-SPACE", FileSystem(Swap)),
+    checked(&[0], b"XFSB", FileSystem(Xfs), is_xfs),
+    checked(&[EXT_MAGIC], b"\x53\xEF", FileSystem(Jbd), |w, _| ext(w) == Some(Jbd)),
+    checked(&[EXT_MAGIC], b"\x53\xEF", FileSystem(Ext2), |w, _| ext(w) == Some(Ext2)),
+    checked(&[EXT_MAGIC], b"\x53\xEF", FileSystem(Ext3), |w, _| ext(w) == Some(Ext3)),
+    checked(&[EXT_MAGIC], b"\x53\xEF", FileSystem(Ext4), |w, _| ext(w) == Some(Ext4)),
+    checked(&[0], b"hsqs", FileSystem(Squashfs), |w, _| le16(w.from(0), 28) >= 4),
+    row(&[SUPERBLOCK_1K], b"\x10\x20\xF5\xF2", FileSystem(F2fs)),
+    checked(&[SUPERBLOCK_1K], b"\xE2\xE1\xF5\xE0", FileSystem(Erofs), |w, at| {
+        (9..=16).contains(&byte(w.from(at), 12))
     }),
-    checked(SUPERBLOCK_1K + 0x38, b"\x53\xEF", FileSystem(Ext2), |w| {
-        Ext::read(w).is_some_and(|e| e.is_ext2())
-    }),
-    checked(SUPERBLOCK_1K + 0x38, b"\x53\xEF", FileSystem(Ext3), |w| {
-        Ext::read(w).is_some_and(|e| e.is_ext3())
-    }),
-    checked(SUPERBLOCK_1K + 0x38, b"\x53\xEF", FileSystem(Ext4), |w| Ext::read(w).is_some()),
-    checked(0, b"hsqs", FileSystem(Squashfs), |w| le16(w.from(0), 28) >= 4),
-    row(SUPERBLOCK_1K, b"\x10\x20\xF5\xF2", FileSystem(F2fs)),
-    checked(SUPERBLOCK_1K, b"\xE2\xE1\xF5\xE0", FileSystem(Erofs), |w| {
-        (9..=16).contains(&byte(w.from(SUPERBLOCK_1K), 12))
-    }),
-    checked(SUPERBLOCK_1K + 6, b"\x34\x34", FileSystem(Nilfs2), is_nilfs2),
-    row(SUPERBLOCK_64K + 0x40, b"_BHRfS_M", FileSystem(Btrfs)),
-    row(SUPERBLOCK_64K + 0x34, b"ReIsEr2Fs", FileSystem(Reiserfs)),
-    row(SUPERBLOCK_64K + 0x34, b"ReIsEr3Fs", FileSystem(Reiserfs)),
-    row(SUPERBLOCK_64K + 0x34, b"ReIsErFs", FileSystem(Reiserfs)),
-    named::row(SUPERBLOCK_64K, b"ReIsEr4", "reiser4"),
-    checked(32 * 1024, b"JFS1", FileSystem(Jfs), is_jfs),
-    row(32 * 1024 + 1, b"CD001", FileSystem(Iso9660)),
-    // The ends of 16, 32 and 64 KiB pages (arm64, ppc64): the header at byte 1024 is outside this window.
-    row(16374, b"SWAPSPACE2", FileSystem(Swap)),
-    row(16374, b"SWAP-SPACE", FileSystem(Swap)),
-    row(32758, b"SWAPSPACE2", FileSystem(Swap)),
-    row(32758, b"SWAP-SPACE", FileSystem(Swap)),
-    row(65526, b"SWAPSPACE2", FileSystem(Swap)),
-    row(65526, b"SWAP-SPACE", FileSystem(Swap)),
+    checked(&[SUPERBLOCK_1K + 6], b"\x34\x34", FileSystem(Nilfs2), is_nilfs2),
+    row(&[SUPERBLOCK_64K + 0x40], b"_BHRfS_M", FileSystem(Btrfs)),
+    row(&[SUPERBLOCK_64K + 0x34], b"ReIsEr2Fs", FileSystem(Reiserfs)),
+    row(&[SUPERBLOCK_64K + 0x34], b"ReIsEr3Fs", FileSystem(Reiserfs)),
+    row(&[SUPERBLOCK_64K + 0x34], b"ReIsErFs", FileSystem(Reiserfs)),
+    named::row(&[SUPERBLOCK_64K], b"ReIsEr4", "reiser4"),
+    checked(&[32 * 1024], b"JFS1", FileSystem(Jfs), is_jfs),
+    row(&[32 * 1024 + 1], b"CD001", FileSystem(Iso9660)),
+    // The header at byte 1024, which could confirm them, is outside of this window.
+    row(LARGE_PAGES, b"SWAPSPACE2", FileSystem(Swap)),
+    row(LARGE_PAGES, b"SWAP-SPACE", FileSystem(Swap)),
 ];
 
 /// Identifies the content of `span` by its first bytes, or by its last ones if those show nothing.
@@ -203,19 +212,24 @@ pub(crate) fn everything(reader: &Reader<'_>) -> Vec<Mark> {
 
 /// Adds the contents that the bytes in `range` show, of those that are `wanted`.
 fn add_shown(found: &mut Vec<Mark>, reader: &Reader<'_>, range: Range<usize>, wanted: fn(Content) -> bool) {
-    let bytes = reader.read_up_to(ByteOffset::new(range.start as u64), range.len(), reader.end());
-    let window = Window::new(range.start, &bytes);
-    let rows = by_magic().chain(named::WEAK).filter(|row| wanted(row.content));
-    for row in rows.filter(|row| window.from(row.at).starts_with(row.magic) && (row.confirm)(&window)) {
-        let is_whole = row.content != FileSystem(Ntfs)
-            || has_file_table(reader, ByteOffset::ZERO, window.from(0), false);
-        if is_whole {
-            add(found, row.content, row.at as u64, row.magic.len() as u64);
+    let bytes = read(reader, Span::first(reader.len()), &range);
+    let window = Window { base: range.start, bytes: &bytes };
+    let is_ntfs = has_file_table(reader, ByteOffset::ZERO, window.from(0), false);
+    let is_wanted = |row: &&Magic| wanted(row.content) && (row.content != FileSystem(Ntfs) || is_ntfs);
+    for row in by_magic().chain(named::WEAK).filter(is_wanted) {
+        for at in row.shown(&window) {
+            add(found, row.content, at as u64, row.magic.len() as u64);
         }
     }
     if let Some((content, at)) = named::by_rule(&window).filter(|(content, _)| wanted(*content)) {
         add(found, content, at as u64, 4);
     }
+}
+
+/// The bytes in `range` of `span`, as far as they are there.
+fn read(reader: &Reader<'_>, span: Span, range: &Range<usize>) -> Vec<u8> {
+    let at = span.start().checked_add(ByteCount::new(range.start as u64));
+    at.map_or(Vec::new(), |at| reader.read_up_to(at, range.len(), span.end()))
 }
 
 fn add(found: &mut Vec<Mark>, content: Content, at: u64, len: u64) {
@@ -228,8 +242,8 @@ fn add(found: &mut Vec<Mark>, content: Content, at: u64, len: u64) {
 
 /// The name of a partition table of a kind known only by name, whatever else is on the medium.
 pub(crate) fn named_table(reader: &Reader<'_>) -> Option<&'static str> {
-    let bytes = reader.read_up_to(ByteOffset::ZERO, FAR.end, reader.end());
-    first_match(&Window::new(0, &bytes), named::TABLES.iter()).map(Content::name)
+    let bytes = read(reader, Span::first(reader.len()), &(0..FAR.end));
+    first_match(&Window { base: 0, bytes: &bytes }, named::TABLES).map(Content::name)
 }
 
 /// Returns the offset in `span` of the first label of a ZFS pool member.
@@ -247,38 +261,28 @@ pub(crate) fn named(name: &str) -> Option<Content> {
 
 /// Identifies content by its first bytes; tables of other systems count only if `tables`.
 fn by_start(reader: &Reader<'_>, span: Span, tables: bool) -> Option<Content> {
-    let read = |range: Range<usize>| {
-        let start = u64::try_from(range.start).ok().map(ByteCount::new);
-        let at = start.and_then(|start| span.start().checked_add(start));
-        at.map_or(Vec::new(), |at| reader.read_up_to(at, range.len(), span.end()))
-    };
-    let near = read(NEAR);
+    let near = read(reader, span, &NEAR);
     let near = match fs::ntfs_file_table(&near) {
         // A left-over NTFS boot sector must not hide what is after it.
         Some(_) if !has_file_table(reader, span.start(), &near, true) => {
-            Window::new(SECTOR, near.get(SECTOR..).unwrap_or_default())
+            Window { base: SECTOR, bytes: near.get(SECTOR..).unwrap_or_default() }
         }
-        _ => Window::new(NEAR.start, &near),
+        _ => Window { base: NEAR.start, bytes: &near },
     };
-    if let Some(name) = in_any_table(&near, tables) {
-        return Some(name);
-    }
-    let far = read(FAR);
-    let far = Window::new(FAR.start, &far);
-    let in_zfs = || zfs_label(reader, span).map(|_| FileSystem(Zfs));
-    if let Some(name) = in_any_table(&far, tables).or_else(in_zfs) {
-        return Some(name);
-    }
-    let further = FURTHER
-        .into_iter()
-        .find_map(|range| in_any_table(&Window::new(range.start, &read(range.clone())), tables));
-    let weak = named::WEAK.iter().filter(|row| tables || !row.content.is_foreign_table());
-    further.or_else(|| first_match(&near, weak))
+    let shown = |range: Range<usize>| {
+        in_any_table(&Window { base: range.start, bytes: &read(reader, span, &range) }, tables)
+    };
+    let weak = || named::WEAK.iter().filter(|row| tables || !row.content.is_foreign_table());
+    in_any_table(&near, tables)
+        .or_else(|| shown(FAR))
+        .or_else(|| zfs_label(reader, span).map(|_| FileSystem(Zfs)))
+        .or_else(|| FURTHER.into_iter().find_map(shown))
+        .or_else(|| first_match(&near, weak()))
 }
 
 /// Identifies the file system's boot sector at the start of a medium, of those that carry the MBR signature.
 pub(crate) fn boot_sector(reader: &Reader<'_>) -> Option<Content> {
-    let window = Window::new(0, reader.head());
+    let window = Window { base: 0, bytes: reader.head() };
     let found = first_match(&window, BITLOCKER.iter().chain(&BOOT_SECTORS))?;
     (found != FileSystem(Ntfs) || has_file_table(reader, ByteOffset::ZERO, reader.head(), true))
         .then_some(found)
@@ -296,43 +300,32 @@ fn in_any_table(window: &Window<'_>, tables: bool) -> Option<Content> {
         .or_else(|| named::by_rule(window).map(|(content, _)| content))
 }
 
-fn first_match<'r>(window: &Window<'_>, rows: impl Iterator<Item = &'r Magic>) -> Option<Content> {
-    let mut rows = rows.filter(|row| window.from(row.at).starts_with(row.magic));
-    rows.find(|row| (row.confirm)(window)).map(|row| row.content)
+fn first_match<'r>(window: &Window<'_>, rows: impl IntoIterator<Item = &'r Magic>) -> Option<Content> {
+    rows.into_iter().find(|row| row.shown(window).next().is_some()).map(|row| row.content)
 }
 
 /// md 1.1 and 1.2: version 1, and the superblock records its own position (in 512-byte sectors).
 fn is_md1(window: &Window<'_>, at: usize) -> bool {
     let superblock = window.from(at);
-    let sector = u64::try_from(at / 512);
-    le32(superblock, 4) == 1 && sector.is_ok_and(|sector| le64(superblock, 144) == sector)
-}
-
-/// Whether the sector size (byte 11) is one that a DOS boot sector can have.
-fn has_dos_sector(sector: &[u8]) -> bool {
-    let size = le16(sector, 11);
-    size.is_power_of_two() && (256..=4096).contains(&size)
+    le32(superblock, 4) == 1 && le64(superblock, 144) == (at / 512) as u64
 }
 
 /// FAT: the fields that `fat_valid_superblock` checks, after a jump or a name as every mkfs writes them.
-fn is_fat(window: &Window<'_>) -> bool {
+fn is_fat(window: &Window<'_>, _: usize) -> bool {
     let sector = window.from(0);
     let jump = matches!(byte(sector, 0), 0xEB | 0xE9);
     let named = has(sector, 0x36, b"FAT") || has(sector, 0x52, b"FAT");
     let other = has(sector, 0x36, b"JFS     ") || has(sector, 0x36, b"HPFS    ");
-    let (reserved, fats, media) = (le16(sector, 14), byte(sector, 16), byte(sector, 21));
+    let (sector_size, reserved) = (le16(sector, 11), le16(sector, 14));
+    let (fats, media) = (byte(sector, 16), byte(sector, 21));
     (jump || named)
         && !other
-        && has_dos_sector(sector)
+        && sector_size.is_power_of_two()
+        && (256..=4096).contains(&sector_size)
         && byte(sector, 13).is_power_of_two()
         && reserved != 0
         && fats != 0
         && (media == 0xF0 || media >= 0xF8)
-}
-
-/// NTFS: a valid boot sector. If its file table is within reach, [`has_file_table`] checks that too.
-fn is_ntfs(window: &Window<'_>) -> bool {
-    fs::ntfs_file_table(window.from(0)).is_some()
 }
 
 /// Whether the file table is where the boot sector of an NTFS places it; `otherwise` if that place cannot be
@@ -348,7 +341,7 @@ fn has_file_table(reader: &Reader<'_>, start: ByteOffset, sector: &[u8], otherwi
 }
 
 /// exFAT: 53 zeros where FAT keeps its geometry, and sectors of 512 to 4096 bytes (byte 108 has the shift).
-fn is_exfat(window: &Window<'_>) -> bool {
+fn is_exfat(window: &Window<'_>, _: usize) -> bool {
     let sector = window.from(0);
     sector.get(11..64).is_some_and(|zeros| zeros.iter().all(|byte| *byte == 0))
         && sector.get(108).is_some_and(|shift| (9..=12).contains(shift))
@@ -356,24 +349,24 @@ fn is_exfat(window: &Window<'_>) -> bool {
 
 /// Swap: version 1 in either byte order, and a last page (bytes 1024 and 1028; `union swap_header`,
 /// include/linux/swap.h).
-fn is_swap(window: &Window<'_>) -> bool {
+fn is_swap(window: &Window<'_>, _: usize) -> bool {
     (le32(window.from(0), 1024) == 1 || be32(window.from(0), 1024) == 1) && le32(window.from(0), 1028) != 0
 }
 
 /// XFS: a block size of 512 bytes to 64 KiB (big-endian, byte 4).
-fn is_xfs(window: &Window<'_>) -> bool {
+fn is_xfs(window: &Window<'_>, _: usize) -> bool {
     let block = be32(window.from(0), 4);
     block.is_power_of_two() && (512..=65536).contains(&block)
 }
 
 /// JFS: the block size agrees with its recorded logarithm.
-fn is_jfs(window: &Window<'_>) -> bool {
+fn is_jfs(window: &Window<'_>, _: usize) -> bool {
     let superblock = window.from(32 * 1024);
     Some(le32(superblock, 16)) == 1u32.checked_shl(u32::from(le16(superblock, 20)))
 }
 
 /// NILFS2: a two-byte magic is too weak, so the CRC decides (`nilfs_valid_sb`).
-fn is_nilfs2(window: &Window<'_>) -> bool {
+fn is_nilfs2(window: &Window<'_>, _: usize) -> bool {
     const SUM: usize = 16;
     let superblock = window.from(SUPERBLOCK_1K);
     let Some(summed) = superblock.get(..usize::from(le16(superblock, 8))) else { return false };
@@ -388,58 +381,36 @@ fn is_nilfs2(window: &Window<'_>) -> bool {
     !crc.finalize() == le32(superblock, SUM)
 }
 
-/// The feature flags of an ext superblock, which distinguish its generations
-/// (libblkid/src/superblocks/ext.c).
-struct Ext {
-    compat: u32,
-    incompat: u32,
-    ro_compat: u32,
-}
-
-impl Ext {
+/// The generation of an ext superblock, by its features (libblkid/src/superblocks/ext.c); `None` if it is invalid.
+fn ext(window: &Window<'_>) -> Option<FsKind> {
     const HAS_JOURNAL: u32 = 0x4;
     const JOURNAL_DEVICE: u32 = 0x8;
-    /// Incompatible features known to ext2: FILETYPE, META_BG; ext3 also knows RECOVER.
+    /// FILETYPE, META_BG; ext3 also knows RECOVER.
     const EXT2_INCOMPAT: u32 = 0x2 | 0x10;
-    const EXT3_INCOMPAT: u32 = Self::EXT2_INCOMPAT | 0x4;
-    /// Read-only compatible features known to ext2 and ext3: SPARSE_SUPER, LARGE_FILE, BTREE_DIR.
+    const EXT3_INCOMPAT: u32 = EXT2_INCOMPAT | 0x4;
+    /// SPARSE_SUPER, LARGE_FILE, BTREE_DIR.
     const EXT3_RO_COMPAT: u32 = 0x7;
-    /// The recorded logarithm of 64 KiB blocks, the largest.
+    /// The logarithm of 64 KiB blocks, the largest, as it is recorded.
     const MAX_LOG_BLOCK: u32 = 6;
-
-    /// Reads the features, if the rest of the superblock is valid.
-    fn read(window: &Window<'_>) -> Option<Self> {
-        let superblock = window.from(SUPERBLOCK_1K);
-        // A journal device has no inodes, and 2^32 blocks are recorded as zero here.
-        let counts = le32(superblock, 0) | le32(superblock, 4);
-        (counts != 0 && le32(superblock, 0x18) <= Self::MAX_LOG_BLOCK).then(|| Self {
-            compat: le32(superblock, 0x5C),
-            incompat: le32(superblock, 0x60),
-            ro_compat: le32(superblock, 0x64),
-        })
+    let superblock = window.from(SUPERBLOCK_1K);
+    // A journal device has no inodes, and 2^32 blocks are recorded as zero here.
+    if le32(superblock, 0) | le32(superblock, 4) == 0 || le32(superblock, 0x18) > MAX_LOG_BLOCK {
+        return None;
     }
-
-    fn is_journal(&self) -> bool {
-        self.incompat & Self::JOURNAL_DEVICE != 0
-    }
-
-    fn is_ext2(&self) -> bool {
-        self.compat & Self::HAS_JOURNAL == 0 && self.knows_only(Self::EXT2_INCOMPAT)
-    }
-
-    fn is_ext3(&self) -> bool {
-        self.compat & Self::HAS_JOURNAL != 0 && self.knows_only(Self::EXT3_INCOMPAT)
-    }
-
-    fn knows_only(&self, incompat: u32) -> bool {
-        self.incompat & !incompat == 0 && self.ro_compat & !Self::EXT3_RO_COMPAT == 0
-    }
+    let [compat, incompat, ro_compat] = [0x5C, 0x60, 0x64].map(|at| le32(superblock, at));
+    let knows_only = |known: u32| incompat & !known == 0 && ro_compat & !EXT3_RO_COMPAT == 0;
+    Some(match compat & HAS_JOURNAL {
+        _ if incompat & JOURNAL_DEVICE != 0 => Jbd,
+        0 if knows_only(EXT2_INCOMPAT) => Ext2,
+        HAS_JOURNAL if knows_only(EXT3_INCOMPAT) => Ext3,
+        _ => Ext4,
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::content::{FsKind, VolumeKind};
+    use crate::model::content::VolumeKind;
 
     #[test]
     fn everything_that_is_read_has_a_signature() {

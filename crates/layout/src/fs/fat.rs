@@ -8,9 +8,9 @@
 use straddle_units::{ByteCount, ByteOffset};
 
 use super::{bytes, is_copy, place, said, stale, text, text_of_utf16, unit, unit_of_log};
-use crate::fields::{byte, le16, le32, le64};
 use crate::model::layer::FileSystem;
 use crate::model::view::View;
+use straddle_device::fields::{byte, le16, le32, le64};
 
 /// Offset and length of the boot sector's relevant part, in both formats.
 const BOOT_SECTOR: (u64, usize) = (0, 512);

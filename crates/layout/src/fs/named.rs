@@ -4,8 +4,8 @@
 use straddle_units::{ByteCount, ByteOffset};
 
 use super::{bytes, said, unit};
-use crate::fields::{be16, be32, has, le16, le32, le64};
 use crate::model::view::View;
+use straddle_device::fields::{be16, be32, has, le16, le32, le64};
 
 /// Where the superblocks of Minix and HFS are, and how many bytes are read.
 const SUPERBLOCK: (u64, usize) = (1024, 64);

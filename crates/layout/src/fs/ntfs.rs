@@ -11,9 +11,9 @@ use straddle_units::{ByteCount, ByteOffset};
 
 use self::table::{FileTable, attribute, attributes};
 use super::{bytes, is_copy, said, stale, text_of_utf16, unit};
-use crate::fields::{byte, has, le16, le32, le64};
 use crate::model::layer::FileSystem;
 use crate::model::view::View;
+use straddle_device::fields::{byte, has, le16, le32, le64};
 
 /// The boot sector's first 512 bytes.
 const BOOT_SECTOR: (u64, usize) = (0, 512);

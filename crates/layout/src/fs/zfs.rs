@@ -11,9 +11,9 @@ use straddle_device::Medium as _;
 use straddle_units::{ByteCount, ByteOffset, MIB};
 
 use super::{bytes, text};
-use crate::fields::{array, be32, byte, has};
 use crate::model::layer::FileSystem;
 use crate::model::view::View;
+use straddle_device::fields::{array, be32, byte, has};
 
 /// `vl_vdev_phys`: offset of the list, after 8 KiB for a boot block and 8 KiB for a boot environment, and its
 /// length.

@@ -9,9 +9,9 @@
 
 use straddle_units::{ByteCount, ByteOffset, KERNEL_SECTOR, Span};
 
-use crate::fields::{be32, byte, has, le16, le32};
 use crate::model::content::{Class, Content, Named, VolumeKind};
 use crate::reader::Reader;
+use straddle_device::fields::{be32, byte, has, le16, le32};
 
 /// One row: the sector `back` sectors before the end is a mark of `content` if `confirm` accepts it.
 struct Mark {

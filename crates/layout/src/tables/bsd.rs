@@ -8,9 +8,9 @@ use straddle_device::Medium;
 use straddle_units::{BlockSize, ByteOffset, Lba, LbaCount, Span};
 
 use super::kernel::kernel_stack;
-use crate::fields::{byte, has, le16, le32};
 use crate::model::stack::{Attributes, Partition, PartitionType, Role, Stack, TableKind, Unclaimed};
 use crate::reader::Reader;
+use straddle_device::fields::{byte, has, le16, le32};
 
 /// Its name: blkid's PTTYPE.
 pub(crate) const NAME: &str = "bsd";

@@ -10,11 +10,11 @@ mod copy;
 use straddle_device::Medium;
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
-use crate::fields::{array, le16, le64};
 use crate::model::stack::{Attributes, Partition, PartitionType, Problem, Role, Structure, Unclaimed};
 use crate::reader::Reader;
 use crate::tables::format::gpt::entry;
 use copy::{Broken, GptCopy, Header, RawEntry};
+use straddle_device::fields::{array, le16, le64};
 
 /// The block of the primary header.
 const PRIMARY_LBA: Lba = Lba::new(1);

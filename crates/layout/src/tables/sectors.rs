@@ -10,7 +10,6 @@
 use straddle_device::{Medium, ReadError};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, MIB, Span};
 
-use crate::fields::{le16, le64};
 use crate::model::content::{Content, FsKind, VolumeKind};
 use crate::model::stack::{Stack, TableKind};
 use crate::model::view::View;
@@ -18,6 +17,7 @@ use crate::reader::Reader;
 use crate::tables::mbr::{Entry, Mbr};
 use crate::tables::read::{USUAL, rare};
 use crate::{fs, signature};
+use straddle_device::fields::{le16, le64};
 
 /// How many of the first bytes of a partition are checked: they contain all superblocks but the last ones.
 const FRONT: usize = 64 * 1024;

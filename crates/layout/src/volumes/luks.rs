@@ -12,10 +12,10 @@ use straddle_device::Medium;
 use straddle_units::{ByteCount, ByteOffset};
 
 use super::{Provides, SECTOR, Space, Volume, bytes_at, sectors, text};
-use crate::fields::{be16, be32, be64, has};
 use crate::model::content::VolumeKind;
 use crate::model::layer::{Facts, Luks};
 use crate::reader::Fault;
+use straddle_device::fields::{be16, be32, be64, has};
 
 /// The remark on a container whose payload cannot be read.
 pub(crate) const SEALED: &str = "encrypted: its contents are not visible offline";

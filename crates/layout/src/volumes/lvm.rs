@@ -14,10 +14,10 @@ use straddle_units::{ByteCount, ByteOffset, Span};
 
 use self::group::Group;
 use super::{Provides, Volume, bytes_at};
-use crate::fields::{has, le32, le64};
 use crate::model::content::VolumeKind;
 use crate::model::layer::{Facts, Pv};
 use crate::reader::Fault;
+use straddle_device::fields::{has, le32, le64};
 
 /// The longest metadata text to read, in bytes. LVM's default area holds 1 MiB.
 const MAX_TEXT: u64 = 4 * 1024 * 1024;

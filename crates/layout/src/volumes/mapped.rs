@@ -9,11 +9,12 @@ use straddle_device::Medium;
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
 
 use super::{Provides, SECTOR, Space, Volume, bytes_at, sectors, text};
-use crate::fields::{byte, hex, le16, le32, le64};
+use crate::fs::hex;
 use crate::model::content::VolumeKind;
 use crate::model::layer::{Facts, Mapped};
 use crate::model::view::MAX_PIECES;
 use crate::reader::Fault;
+use straddle_device::fields::{byte, le16, le32, le64};
 
 /// `SB_SECTORS`: the length of dm-integrity's superblock, which is before the journal.
 const SB_SECTORS: u64 = 8;

@@ -9,10 +9,11 @@ use straddle_device::live::{Geometry, Lower};
 use straddle_units::{ByteCount, ByteOffset, Span};
 
 use super::{Provides, Space, Volume, bytes_at, sectors, text};
-use crate::fields::{array, be32, hex, le16, le32, le64};
+use crate::fs::hex;
 use crate::model::content::VolumeKind;
 use crate::model::layer::{Facts, Md};
 use crate::reader::Fault;
+use straddle_device::fields::{array, be32, le16, le32, le64};
 
 /// `MD_SB_MAGIC`.
 const MAGIC: u32 = 0xa92b_4efc;

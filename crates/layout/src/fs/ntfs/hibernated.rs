@@ -5,8 +5,8 @@
 //! A directory that cannot be read lists nothing.
 
 use super::table::{FileTable, attribute, part, restored};
-use crate::fields::{byte, le16, le32, le64};
 use crate::model::view::View;
+use straddle_device::fields::{byte, le16, le32, le64};
 
 /// The record of the root directory (`MFT_REC_ROOT`).
 const ROOT: u64 = 5;

@@ -7,8 +7,8 @@ use straddle_units::ByteCount;
 
 use super::super::{bytes, unit};
 use super::{CLUSTER_SECTORS, CLUSTER_SHIFTS_FROM, MAX_RECORD, MFT_CLUSTER, RECORD_SIZE, SECTOR_SIZE};
-use crate::fields::{byte, has, le16, le32, le64};
 use crate::model::view::View;
+use straddle_device::fields::{byte, has, le16, le32, le64};
 
 /// The most bytes that are read of one volume. A directory of a million files is searched in seven blocks of 4 KiB.
 const MAX_READ: u64 = 256 * 1024;

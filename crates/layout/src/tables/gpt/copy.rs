@@ -13,9 +13,9 @@ use std::fmt;
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, Span};
 
 use crate::MAX_PARTITIONS;
-use crate::fields::{array, le32, le64};
 use crate::reader::{Fault, Reader};
 use crate::tables::format::gpt::{ENTRY_BYTES, HEADER_BYTES, MAX_ARRAY_BYTES, SIGNATURE, header, header_crc};
+use straddle_device::fields::{array, le32, le64};
 
 /// How many bytes of an array are read at once.
 const CHUNK_BYTES: usize = 64 * 1024;
