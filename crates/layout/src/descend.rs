@@ -1,9 +1,8 @@
 //! Following the layers from a partition or a disk up to file systems.
 //!
-//! Invariants: it goes the way the kernel and its tools would, looking for array members before
-//! looking at the first bytes. It never goes further than [`MAX_DEPTH`], [`MAX_LAYERS`] and [`MAX_PROBES`],
-//! and reports where it stops. It does not look at what is on another disk, in another member or behind a
-//! key.
+//! It goes the way the kernel and its tools would, looking for array members before looking at the first bytes.
+//! Whatever the bytes are, there are limits, and it reports where it stops. It does not look at what is on
+//! another disk, in another member or behind a key.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -20,6 +19,9 @@ use crate::tables::{bsd, mbr};
 use crate::volumes::{self, Provides, Space, SubVolume, Volume};
 use crate::{fs, signature};
 
+/// The remark of a layer with more than [`MAX_LAYERS`] on its drive.
+const TOO_MANY: &str = "more than 4096 layers are on this drive: not all are listed";
+
 /// The most places to look at on one drive, whether they hold anything or not.
 const MAX_PROBES: usize = 2 * MAX_LAYERS;
 
@@ -30,22 +32,17 @@ const MAX_ALL_PIECES: usize = 1 << 18;
 /// summed over all layers.
 const MAX_CUTS: usize = 1 << 26;
 
-/// The most volume metadata to read: eight groups or containers of the maximum size, or thousands of the
-/// usual size.
+/// The most volume metadata to read: eight groups or containers of the maximum size.
 const MAX_METADATA: u64 = 32 * MIB;
 
-/// How many times an array's space may be listed again, each time with the runs where the layers found so far
-/// continue.
+/// How many times an array's space may be listed again with the runs where the layers found so far continue.
 const MAX_PASSES: usize = 3;
 
 /// Reads the layers on the run `span` of `device`, up to file systems; `None` if nothing is recognised there.
-///
-/// `block` is the device's logical block size, if known; it helps to read partition tables inside other
-/// layers. A partition may hold one too, of the disk of a virtual machine; an empty one is none there, but boot code.
+/// `block` is the device's logical block size, if known, for partition tables inside other layers.
 ///
 /// `below` of a layer, and of each piece of its space, counts from the first byte of the same device. For the
-/// returned layer this is `device`. For a layer on another layer's space it is that space. For a logical
-/// volume it is the physical volume.
+/// returned layer this is `device`, for a logical volume the physical volume, and for other layers the space below.
 pub fn read_layers(device: &View<'_>, span: Span, block: Option<BlockSize>) -> Option<Layer> {
     let mut walk = Walk {
         layers: MAX_LAYERS,
@@ -62,6 +59,7 @@ pub fn read_layers(device: &View<'_>, span: Span, block: Option<BlockSize>) -> O
 #[derive(Clone, Copy)]
 struct Nesting {
     depth: usize,
+    /// The logical block size of the device, if known.
     block: Option<BlockSize>,
     /// Whether the kernel or its tools would look for partitions on this device.
     may_hold_table: bool,
@@ -70,7 +68,6 @@ struct Nesting {
 }
 
 impl Nesting {
-    /// The position one layer up, on a device with blocks of `block`, if these differ.
     fn above(self, block: Option<BlockSize>) -> Self {
         Self { depth: self.depth + 1, block: block.or(self.block), may_hold_table: true, is_in_label: false }
     }
@@ -96,38 +93,31 @@ impl Walk {
         remarks: &mut Vec<String>,
     ) -> Option<Layer> {
         if place.depth >= MAX_DEPTH {
-            remarks
-                .push(format!("more than {MAX_DEPTH} layers are stacked here: the upper ones are not read"));
+            let limit = format!("more than {MAX_DEPTH} layers are stacked here: the upper ones are not read");
+            remarks.push(limit);
             return None;
         }
         if self.layers == 0 || self.probes == 0 {
-            let limit = format!("more than {MAX_LAYERS} layers are on this drive: not all are listed");
-            if !remarks.contains(&limit) {
-                remarks.push(limit);
+            if !remarks.iter().any(|remark| remark == TOO_MANY) {
+                remarks.push(TOO_MANY.to_owned());
             }
             return None;
         }
         self.probes -= 1;
         let local = base.slice(span.start(), span.len());
-        // If a member has its superblock at the end, the signatures at its front belong to the array's
-        // content.
+        // Signatures at the front of a member with its superblock at the end belong to the array's content.
         let found = match volumes::md_at_end(&local) {
             Some(member) => Inside::Volume(member),
             None => self.identify(&local, span.start(), place, remarks)?,
         };
         self.layers -= 1;
-        let mut layer = Layer {
-            kind: found.kind(),
-            name: String::new(),
-            uuid: String::new(),
-            below: Span::new(span.start(), local.len())?,
-            drive: base.drive_at(span.start()),
-            facts: Facts::Opaque,
-            space: Vec::new(),
-            logical: None,
-            children: Vec::new(),
-            remarks: Vec::new(),
+        let kind = match &found {
+            Inside::Volume(volume) => volume.kind.into(),
+            Inside::Table(_) => Content::Table,
+            Inside::Other(kind) => *kind,
         };
+        let below = Span::new(span.start(), local.len())?;
+        let mut layer = Layer::new(kind, Facts::Opaque, below, base.drive_at(span.start()));
         match found {
             Inside::Volume(volume) => self.volume(&mut layer, volume, &local, place),
             Inside::Table(stack) => self.table(&mut layer, stack, &local, place),
@@ -212,8 +202,7 @@ impl Walk {
         let metered = Metered { medium: local, read: AtomicU64::new(0) };
         let found = match kind {
             Content::Volume(kind) => Inside::Volume(volumes::read(kind, &metered)),
-            Content::FileSystem(_) | Content::LogicalVolume | Content::Table => Inside::Other(kind),
-            Content::Named(_) | Content::Live(_) => Inside::Other(kind),
+            _ => Inside::Other(kind),
         };
         self.metadata = self.metadata.saturating_sub(metered.read.into_inner());
         Some(found)
@@ -239,9 +228,7 @@ impl Walk {
                 layer.space = self.kept(view.pieces(), start, &mut layer.remarks);
                 for part in parts {
                     if self.layers == 0 {
-                        layer.remarks.push(format!(
-                            "more than {MAX_LAYERS} layers are on this drive: not all are listed"
-                        ));
+                        layer.remarks.push(TOO_MANY.to_owned());
                         break;
                     }
                     layer.children.push(self.part(part, local, place));
@@ -253,18 +240,9 @@ impl Walk {
     /// Returns the layer of a logical volume on the physical volume `local`.
     fn part(&mut self, part: SubVolume, local: &View<'_>, place: Nesting) -> Layer {
         self.layers -= 1;
-        let mut layer = Layer {
-            kind: Content::LogicalVolume,
-            name: part.name,
-            uuid: part.uuid,
-            below: part.stands,
-            drive: part.start.and_then(|start| local.drive_at(start)),
-            facts: part.facts,
-            space: Vec::new(),
-            logical: None,
-            children: Vec::new(),
-            remarks: part.remarks,
-        };
+        let drive = part.start.and_then(|start| local.drive_at(start));
+        let layer = Layer::new(Content::LogicalVolume, part.facts, part.stands, drive);
+        let mut layer = Layer { name: part.name, uuid: part.uuid, remarks: part.remarks, ..layer };
         if part.is_sealed {
             let view = self.map(local, &part.space, &mut layer.remarks);
             layer.space = self.kept(view.pieces(), ByteOffset::ZERO, &mut layer.remarks);
@@ -290,7 +268,7 @@ impl Walk {
         if front == ByteCount::ZERO {
             return;
         }
-        let Some(whole) = Span::new(ByteOffset::ZERO, view.len()) else { return };
+        let whole = Span::first(view.len());
         let above = place.above(space.block);
         let mut remarks = Vec::new();
         let mut child = self.content(&view, whole, above, &mut remarks);
@@ -306,9 +284,9 @@ impl Walk {
         }
         layer.remarks.append(&mut remarks);
         if child.is_none() && front < view.len() {
-            layer
-                .remarks
-                .push(format!("only its first {front} are contiguous here, and their contents are unknown"));
+            let remark =
+                format!("only its first {front} are contiguous here, and their contents are unknown");
+            layer.remarks.push(remark);
         }
         layer.children.extend(child);
     }
@@ -316,8 +294,7 @@ impl Walk {
     /// Fills in a layer with the partition table on `local` and the contents of its partitions.
     fn table(&mut self, layer: &mut Layer, mut stack: Stack, local: &View<'_>, place: Nesting) {
         if front(local) < local.len() {
-            // What the table says of its own end and of the disk's end cannot be checked if that part is
-            // missing here.
+            // What the table says of the end of the disk cannot be checked if that part is missing here.
             stack.problems.retain(|problem| !is_about_the_end(problem));
         }
         // A table provides the space that it is on.
@@ -364,18 +341,7 @@ impl Walk {
 enum Inside {
     Volume(Volume),
     Table(Stack),
-    /// Anything else, recognised by its signature.
     Other(Content),
-}
-
-impl Inside {
-    fn kind(&self) -> Content {
-        match self {
-            Self::Volume(volume) => volume.kind.into(),
-            Self::Table(_) => Content::Table,
-            Self::Other(kind) => *kind,
-        }
-    }
 }
 
 /// A medium that counts the bytes read from it.
@@ -401,10 +367,15 @@ fn is_of_a_disk(stack: &Stack, len: ByteCount) -> bool {
         && stack.partitions.iter().all(|partition| Span::first(len).contains(partition.span))
 }
 
-/// Returns where the data of `layer`, and of the layers above it, begins in the space below it.
+/// Returns where the data of `layer` begins in the space below it, and that of the layers on a table's partitions.
 fn begins(layer: &Layer) -> Vec<ByteOffset> {
-    let own = match &layer.facts {
-        Facts::Table(table) => table.partitions.iter().map(|partition| partition.span.start()).collect(),
+    let own: Vec<ByteOffset> = match &layer.facts {
+        // Positions of a table and of its partitions count alike.
+        Facts::Table(table) => {
+            let on_partitions = layer.children.iter().filter(|child| !matches!(child.facts, Facts::Table(_)));
+            let starts = table.partitions.iter().map(|partition| partition.span.start());
+            return starts.chain(on_partitions.flat_map(begins)).collect();
+        }
         Facts::Pv(pv) => {
             let segments = layer.children.iter().filter_map(|child| match &child.facts {
                 Facts::Lv(lv) => Some(lv.segments.iter().filter_map(|segment| segment.on_pv)),
@@ -416,23 +387,9 @@ fn begins(layer: &Layer) -> Vec<ByteOffset> {
         Facts::Mapped(mapped) => mapped.payload.into_iter().collect(),
         Facts::Md(_) | Facts::Lv(_) | Facts::FileSystem(_) | Facts::Opaque => Vec::new(),
     };
-    // Positions of a table and of its partitions count alike; those of other layers count from the layer's
-    // own first byte.
-    let base = match &layer.facts {
-        Facts::Table(_) => ByteCount::ZERO,
-        _ => ByteCount::new(layer.below.start().get()),
-    };
-    let mut begins: Vec<ByteOffset> =
-        own.into_iter().filter_map(|at: ByteOffset| at.checked_add(base)).collect();
-    if matches!(layer.facts, Facts::Table(_)) {
-        begins.extend(layer.children.iter().flat_map(begins_of_child));
-    }
-    begins
-}
-
-/// Returns where the data of a layer on a partition of a nested table begins.
-fn begins_of_child(layer: &Layer) -> Vec<ByteOffset> {
-    if matches!(layer.facts, Facts::Table(_)) { Vec::new() } else { begins(layer) }
+    // Those of other layers count from the layer's own first byte.
+    let base = ByteCount::new(layer.below.start().get());
+    own.into_iter().filter_map(|at| at.checked_add(base)).collect()
 }
 
 /// The length of the gapless part of a view from its first byte on.

@@ -116,7 +116,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 /// Decodes little-endian UTF-16 up to its first NUL. Invalid units are replaced.
-fn text_of_utf16(bytes: &[u8]) -> String {
+pub(crate) fn text_of_utf16(bytes: &[u8]) -> String {
     let units = bytes.chunks_exact(2).map(|pair| straddle_device::fields::le16(pair, 0));
     let units: Vec<u16> = units.take_while(|unit| *unit != 0).collect();
     String::from_utf16_lossy(&units)

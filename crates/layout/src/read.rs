@@ -1,7 +1,7 @@
 //! Reading everything on a medium: its table, and every layer on each partition or on the whole.
 
 use straddle_device::{Medium, ReadError, Watched};
-use straddle_units::{BlockSize, ByteOffset, Span};
+use straddle_units::{BlockSize, Span};
 
 use crate::descend::read_layers;
 use crate::model::content::Content;
@@ -73,8 +73,7 @@ fn follow(medium: &dyn Medium, stack: &mut Stack) {
         }));
     };
     if matches!(stack.kind, TableKind::Content(_) | TableKind::None) {
-        let whole = Span::new(ByteOffset::ZERO, medium.len());
-        stack.layer = whole.and_then(|span| read_layers(&drive, span, block));
+        stack.layer = read_layers(&drive, Span::first(medium.len()), block);
         note(None);
     }
     for partition in looked_into(stack) {
@@ -86,13 +85,13 @@ fn follow(medium: &dyn Medium, stack: &mut Stack) {
     stack.problems.append(&mut unread);
     let cut: Vec<Problem> = match &stack.layer {
         Some(layer) => cut_short(&drive, None, layer).into_iter().collect(),
-        None => stack.partitions.iter().filter_map(|partition| of_partition(&drive, partition)).collect(),
+        None => {
+            let of_partition =
+                |partition: &Partition| cut_short(&drive, Some(partition.number), partition.layer.as_ref()?);
+            stack.partitions.iter().filter_map(of_partition).collect()
+        }
     };
     stack.problems.extend(cut);
-}
-
-fn of_partition(drive: &View<'_>, partition: &Partition) -> Option<Problem> {
-    cut_short(drive, Some(partition.number), partition.layer.as_ref()?)
 }
 
 /// The problem that a layer's own record of its size reaches past the end of what it is on.

@@ -1,10 +1,9 @@
 //! Reading a medium: its first bytes once, everything else from its place.
 //!
-//! Invariants: only the very first block can make the whole reading fail. A structure past the
-//! end is absent, and one that the operating system cannot read is unreadable; both are values, not errors.
+//! Only the very first block can make the whole reading fail. A structure past the end is absent, and one that
+//! the operating system cannot read is unreadable; both are values, not errors.
 
 use std::cell::OnceCell;
-use std::fmt;
 
 use straddle_device::shown::with_causes;
 use straddle_device::{Medium, ReadError};
@@ -19,21 +18,13 @@ use crate::signature;
 const HEAD_BYTES: u64 = 12 * 1024;
 
 /// Why bytes cannot be read.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Fault {
-    /// They lie past the end of the medium.
+    #[error("past the end of the disk")]
     PastEnd,
     /// The operating system's error.
+    #[error("{0}")]
     Unreadable(String),
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::PastEnd => write!(f, "past the end of the disk"),
-            Self::Unreadable(why) => write!(f, "{why}"),
-        }
-    }
 }
 
 impl From<ReadError> for Fault {
@@ -65,23 +56,19 @@ impl<'a> Reader<'a> {
         Ok(Self { medium, head, whole: OnceCell::new() })
     }
 
-    /// The medium itself.
     pub(crate) fn medium(&self) -> &'a dyn Medium {
         self.medium
     }
 
-    /// The length of the medium.
     pub(crate) fn len(&self) -> ByteCount {
         self.medium.len()
     }
 
-    /// The offset just past the last byte.
     pub(crate) fn end(&self) -> ByteOffset {
         ByteOffset::new(self.medium.len().get())
     }
 
-    /// The first bytes of the medium: 12 KiB, or less if the medium is shorter or only its first block can be
-    /// read.
+    /// The first 12 KiB; less if the medium is shorter or only its first block can be read.
     pub(crate) fn head(&self) -> &[u8] {
         &self.head
     }
@@ -109,9 +96,6 @@ impl<'a> Reader<'a> {
         if bytes.is_empty() {
             return bytes;
         }
-        match self.read(at, &mut bytes) {
-            Ok(()) => bytes,
-            Err(_) => Vec::new(),
-        }
+        self.read(at, &mut bytes).map_or(Vec::new(), |()| bytes)
     }
 }

@@ -1,8 +1,8 @@
 //! Volumes: the layers between a partition and a file system, each read from its own superblock.
 //!
-//! Invariants: a parser reads a bounded number of bytes of one medium. It returns what it found,
-//! and which runs of that medium hold the space that the volume provides. It does not read that space;
-//! `descend` does. Whatever the bytes are, there is an answer, and what could not be read is a remark.
+//! A parser reads a bounded number of bytes of one medium. It returns what it found, and which runs of that
+//! medium hold the space that the volume provides, which only `descend` reads. What could not be read is a
+//! remark.
 
 mod firmware;
 mod luks;
@@ -28,18 +28,25 @@ const SECTOR: u64 = 512;
 /// One volume.
 #[derive(Debug)]
 pub(crate) struct Volume {
-    /// Its kind.
     pub(crate) kind: VolumeKind,
-    /// Its name.
     pub(crate) name: String,
     /// Its unique identifier, if it has one ([`crate::model::layer::Layer::uuid`]).
     pub(crate) uuid: String,
-    /// Its figures.
     pub(crate) facts: Facts,
-    /// The spaces it provides.
     pub(crate) provides: Provides,
     /// What could not be read or followed.
     pub(crate) remarks: Vec<String>,
+}
+
+impl Volume {
+    /// A volume without a name, with what it provides or why that is not known.
+    fn new(kind: VolumeKind, facts: Facts, provides: Result<Provides, String>) -> Self {
+        let (provides, remarks) = match provides {
+            Ok(provides) => (provides, Vec::new()),
+            Err(why) => (Provides::Nothing, vec![why]),
+        };
+        Self { kind, name: String::new(), uuid: String::new(), facts, provides, remarks }
+    }
 }
 
 /// How many runs of a striped space are listed from its first byte on, and from each place that matters.
@@ -63,9 +70,8 @@ pub(crate) enum Provides {
 }
 
 /// A space, in the form that [`crate::model::view::View::map`] accepts.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Space {
-    /// Its length.
     pub(crate) len: ByteCount,
     /// Its runs: the span in the space, and the start on the volume's own medium.
     pub(crate) runs: Vec<(Span, ByteOffset)>,
@@ -78,11 +84,9 @@ pub(crate) struct Space {
 /// A part of a volume: a logical volume.
 #[derive(Debug)]
 pub(crate) struct SubVolume {
-    /// Its name.
     pub(crate) name: String,
     /// The group's UUID followed by its own.
     pub(crate) uuid: String,
-    /// Its figures.
     pub(crate) facts: Facts,
     /// Its space, as far as it can be read.
     pub(crate) space: Space,
@@ -99,16 +103,13 @@ pub(crate) struct SubVolume {
 impl Space {
     /// A space of `len` bytes in one run, from byte `at` of the medium.
     fn run(len: ByteCount, at: ByteOffset) -> Self {
-        let run = Span::new(ByteOffset::ZERO, len).map(|span| (span, at));
-        Self { len, runs: run.into_iter().collect(), block: None, spread: None }
+        Self { len, runs: vec![(Span::first(len), at)], ..Self::default() }
     }
-}
 
-impl Space {
     /// A space of `len` bytes mapped by `spread`, of which only the first runs are listed.
     fn spread(len: ByteCount, spread: Lower) -> Self {
         let runs = runs_from(&spread, ByteOffset::ZERO, FIRST_RUNS);
-        Self { len, runs, block: None, spread: Some(spread) }
+        Self { len, runs, spread: Some(spread), ..Self::default() }
     }
 
     /// As `spread`, and lists the first runs of each part of `spread` as well.
@@ -132,12 +133,7 @@ impl Space {
             end = if is_new { span.end() } else { end };
             is_new
         });
-        (runs != self.runs).then(|| Self {
-            len: self.len,
-            runs,
-            block: self.block,
-            spread: self.spread.clone(),
-        })
+        (runs != self.runs).then(|| Self { runs, ..self.clone() })
     }
 }
 
@@ -162,20 +158,6 @@ fn runs_from(lower: &Lower, from: ByteOffset, most: usize) -> Vec<(Span, ByteOff
     runs
 }
 
-impl Volume {
-    /// A volume of which only the kind is known, because of `fault`.
-    fn unreadable(kind: VolumeKind, fault: &Fault) -> Self {
-        Self {
-            kind,
-            name: String::new(),
-            uuid: String::new(),
-            facts: Facts::Opaque,
-            provides: Provides::Nothing,
-            remarks: vec![format!("its header cannot be read: {fault}")],
-        }
-    }
-}
-
 /// Reads the volume of kind `kind` whose signature was found on `medium`.
 pub(crate) fn read(kind: VolumeKind, medium: &dyn Medium) -> Volume {
     let volume = match kind {
@@ -189,7 +171,9 @@ pub(crate) fn read(kind: VolumeKind, medium: &dyn Medium) -> Volume {
         VolumeKind::Verity => mapped::verity(medium),
         VolumeKind::Bcache => mapped::bcache(medium),
     };
-    volume.unwrap_or_else(|fault| Volume::unreadable(kind, &fault))
+    volume.unwrap_or_else(|fault| {
+        Volume::new(kind, Facts::Opaque, Err(format!("its header cannot be read: {fault}")))
+    })
 }
 
 /// Reads `want` bytes from byte `at`, or as many as the medium has.
@@ -210,6 +194,6 @@ fn sectors(count: u64) -> u64 {
 
 /// Decodes and escapes text up to its first zero byte. Invalid UTF-8 is replaced.
 fn text(field: &[u8]) -> String {
-    let end = field.iter().position(|byte| *byte == 0).unwrap_or(field.len());
-    straddle_device::shown::printable(&String::from_utf8_lossy(&field[..end]))
+    let text = field.split(|byte| *byte == 0).next().unwrap_or_default();
+    straddle_device::shown::printable(&String::from_utf8_lossy(text))
 }

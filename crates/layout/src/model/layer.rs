@@ -1,8 +1,4 @@
 //! Layers: what is on a partition or a whole disk, from RAID members up to file systems, each with its bytes.
-//!
-//! Invariants: a layer records its position on the device directly below and on the drive, and
-//! where the space that it provides lies. It decides nothing about alignment. Depth and number are limited,
-//! whatever the bytes say.
 
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
@@ -64,30 +60,33 @@ fn first_runs<S: Serializer>(space: &[Piece], to: S) -> Result<S::Ok, S::Error> 
 }
 
 impl Layer {
-    /// The first byte after what its own metadata say is its, counted from its start. That may be past the end of the
-    /// device that it is on: something has cut the device short. `None` if the format records none, or it is not read.
+    /// A layer that provides no space.
+    pub(crate) fn new(kind: Content, facts: Facts, below: Span, drive: Option<ByteOffset>) -> Self {
+        let (name, uuid, space, logical) = (String::new(), String::new(), Vec::new(), None);
+        let (children, remarks) = (Vec::new(), Vec::new());
+        Self { kind, name, uuid, below, drive, facts, space, logical, children, remarks }
+    }
+
+    /// The end that its own metadata record, counted from its start. It is past the end of the device below if
+    /// something has cut that short. `None` if the format records none, or it is not read.
     pub fn recorded_end(&self) -> Option<ByteCount> {
-        let after = |start: ByteOffset, size: ByteCount| ByteCount::new(start.get()).checked_add(size);
         let end = match &self.facts {
             Facts::FileSystem(fs) => fs.extent,
             Facts::Pv(pv) => pv.device_size,
-            Facts::Luks(luks) => luks.payload.zip(luks.size).and_then(|(start, size)| after(start, size)),
+            Facts::Luks(luks) => ByteCount::new(luks.payload?.get()).checked_add(luks.size?),
             Facts::Md(md) => md.data_offset.checked_add(md.data_size),
             Facts::Lv(_) | Facts::Mapped(_) | Facts::Table(_) | Facts::Opaque => None,
         };
         end.filter(|end| *end != ByteCount::ZERO)
     }
 
-    /// How many bytes it uses of a device of `len` bytes, from the first one on; `None` if that is not known. A device
-    /// may be cut behind them, and nothing else has to be moved. At most `len`: what records more than that is
-    /// [`Problem::CutShort`](super::stack::Problem::CutShort).
+    /// How many bytes it uses of a device of `len` bytes, from the first one on; `None` if that is not known, or
+    /// more than `len`. The device may be cut after them, and nothing else has to be moved.
     pub fn used(&self, len: ByteCount) -> Option<ByteCount> {
         let used = match &self.facts {
-            Facts::FileSystem(fs) if self.kind.file_system().is_some_and(FsKind::has_copy_behind_end) => {
-                fs.end_of_ntfs()
-            }
+            Facts::FileSystem(fs) if self.kind.file_system() == Some(FsKind::Ntfs) => fs.end_of_ntfs(),
             Facts::Luks(luks) => luks.uses(len),
-            // What else it keeps behind its data (a bitmap, a superblock, a list of bad blocks) is not known.
+            // A bitmap, a superblock or a list of bad blocks may come after its data.
             Facts::Md(_) => None,
             _ => self.recorded_end(),
         };
@@ -99,8 +98,8 @@ impl Layer {
         self.kind.is_hibernated() || matches!(&self.facts, Facts::FileSystem(fs) if fs.is_hibernated)
     }
 
-    /// Where in a FAT or an exFAT its clusters begin; `None` where that does not matter, because clusters smaller than a
-    /// `sector` fill it if the start is on one. Formatters of SD cards choose the start for the clusters.
+    /// Where the clusters of a FAT or an exFAT begin; `None` where that does not matter, because clusters smaller
+    /// than a `sector` fill it if the start is on one.
     pub fn clusters(&self, sector: ByteCount) -> Option<ByteCount> {
         let Facts::FileSystem(fs) = &self.facts else { return None };
         let is_fat = matches!(self.kind.file_system(), Some(FsKind::Vfat | FsKind::Exfat));
@@ -331,8 +330,8 @@ pub struct FileSystem {
 }
 
 impl FileSystem {
-    /// The end of NTFS with the copy of its boot sector, which lies in the cluster that begins at its recorded end.
-    /// A copy that is farther away is a larger NTFS's: ntfsresize leaves it behind.
+    /// The end of NTFS with the copy of its boot sector, which is in the cluster after its recorded end. A copy
+    /// that is farther away is that of a larger NTFS: ntfsresize leaves it there.
     fn end_of_ntfs(&self) -> Option<ByteCount> {
         let extent = self.extent?;
         let cluster = extent.checked_add(self.block)?;
@@ -349,21 +348,7 @@ mod tests {
     use super::{Content, Facts, FileSystem, FsKind, Layer, Luks, Md, Pv};
 
     fn layer(facts: Facts) -> Layer {
-        let below = Span::first(ByteCount::new(100));
-        let (kind, children) = (Content::LogicalVolume, Vec::new());
-        let (name, uuid, remarks) = (String::new(), String::new(), Vec::new());
-        Layer {
-            kind,
-            name,
-            uuid,
-            below,
-            drive: None,
-            facts,
-            space: Vec::new(),
-            logical: None,
-            children,
-            remarks,
-        }
+        Layer::new(Content::LogicalVolume, facts, Span::first(ByteCount::new(100)), None)
     }
 
     #[test]

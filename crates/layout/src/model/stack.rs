@@ -143,8 +143,24 @@ pub enum Unclaimed {
 }
 
 impl Partition {
-    /// Whether it has a table of another system, read or not. Such tables may list their partitions by their places on
-    /// the disk, and Linux lists these behind those of the disk's own table.
+    /// A partition of which only the place is known; `None` if its end exceeds 64 bits.
+    pub(crate) fn at(number: u32, start: Lba, count: LbaCount, block: BlockSize) -> Option<Self> {
+        Some(Self {
+            number,
+            start,
+            count,
+            span: Span::of_blocks(start, count, block)?,
+            role: Role::Primary,
+            kind: PartitionType::Unknown,
+            attributes: Attributes::default(),
+            content: None,
+            layer: None,
+            unclaimed: Unclaimed::Nothing,
+        })
+    }
+
+    /// Whether it has a table of another system, read or not. Such tables may list partitions by their places on
+    /// the disk, and Linux lists these after those of the disk's own table.
     pub fn has_foreign_table(&self) -> bool {
         let table = match self.layer.as_ref().map(|layer| &layer.facts) {
             Some(Facts::Table(table)) => matches!(table.kind, TableKind::Foreign(_)),
@@ -153,8 +169,8 @@ impl Partition {
         table || self.content.is_some_and(Content::is_foreign_table)
     }
 
-    /// Whether its contents are found from its end: superblocks of md 0.90 and 1.0, the metadata of DRBD and of
-    /// firmware RAIDs, and whatever is behind what is known. In a shorter or a longer partition they are not found.
+    /// Whether its contents are found from its end, and so not in a shorter or a longer partition: md 0.90 and
+    /// 1.0, DRBD, firmware RAIDs, and whatever comes after what is known.
     pub fn is_found_from_end(&self) -> bool {
         if self.unclaimed == Unclaimed::Tail {
             return true;
@@ -348,26 +364,42 @@ pub struct Stack {
 }
 
 impl Stack {
+    /// A stack that lists nothing.
+    pub(crate) const fn empty(kind: TableKind, block: BlockSize) -> Self {
+        Self {
+            kind,
+            block,
+            block_found: false,
+            disk_id: Vec::new(),
+            usable: None,
+            layer: None,
+            partitions: Vec::new(),
+            problems: Vec::new(),
+            hybrid: Vec::new(),
+            hybrid_iso: None,
+            has_long_entries: false,
+        }
+    }
+
     /// Whether the medium is an ISO 9660 image that is also a disk.
     pub const fn is_hybrid_iso(&self) -> bool {
         self.hybrid_iso.is_some()
     }
 
-    /// Whether a partition begins in the ISO 9660 image that is also this disk; or behind it, and is marked as read-only:
-    /// xorriso fills the gaps of its tables with such partitions.
+    /// Whether a partition begins in the ISO 9660 image that is also this disk; or after it, and is marked as
+    /// read-only: xorriso fills the gaps of its tables with such partitions.
     pub fn is_in_iso(&self, partition: &Partition) -> bool {
         let is_marked = partition.attributes.gpt & READ_ONLY != 0;
         self.hybrid_iso.is_some_and(|iso| is_marked || partition.span.start() < iso.end())
     }
 
-    /// Whether a partition is only an entry for the ISO 9660 image that is also this disk, for the sake of firmware:
-    /// its type is 0.
+    /// Whether a partition is only an entry for that image, made for firmware: its type is 0.
     pub fn is_window(&self, partition: &Partition) -> bool {
         partition.kind == PartitionType::Mbr(0) && self.is_in_iso(partition)
     }
 
-    /// Whether a problem of the table is only that such an entry covers others, or that an entry for the image, of any
-    /// type, covers the MBR itself.
+    /// Whether a problem is only that such an entry covers others, or that one for the image, of any type, covers
+    /// the MBR itself.
     pub fn is_of_window(&self, problem: &Problem) -> bool {
         let any = |number: u32, is_one: fn(&Self, &Partition) -> bool| {
             self.partitions.iter().any(|partition| partition.number == number && is_one(self, partition))
@@ -386,8 +418,8 @@ impl Stack {
         self.hybrid.iter().find(|(_, span)| *span == partition.span).map(|(number, _)| *number)
     }
 
-    /// What lists the contents of a partition and is not read, by its name: the table of another system, or the database
-    /// of a Windows dynamic disk.
+    /// The name of what lists the contents of a partition and is not read: the table of another system, or the
+    /// database of a Windows dynamic disk.
     pub fn unread(partition: &Partition) -> Option<&'static str> {
         match (&partition.layer, partition.content) {
             (None, None) if is_dynamic_database(&partition.kind) => None,
@@ -396,14 +428,14 @@ impl Stack {
         }
     }
 
-    /// A partition of a Windows dynamic disk (LDM). The database at the end of such a disk, or in a partition of its own,
-    /// lists the volumes by their places; the table is only for other systems.
+    /// The number of a partition of a Windows dynamic disk (LDM), whose database lists the volumes by their
+    /// places; the table is only for other systems.
     pub fn dynamic(&self) -> Option<u32> {
         let is_dynamic = |partition: &&Partition| is_dynamic(&partition.kind);
         self.partitions.iter().find(is_dynamic).map(|partition| partition.number)
     }
 
-    /// The problems of contents that record a larger size than they have room for. What looks like free space may be
+    /// The problems of contents that record a larger size than they have room for. Apparently free space may be
     /// theirs, so nothing may be written to such a disk.
     pub fn cut_short(&self) -> impl Iterator<Item = &Problem> {
         self.problems.iter().filter(|problem| matches!(problem, Problem::CutShort { .. }))

@@ -1,14 +1,12 @@
 //! BSD disk labels, on a disk or in a slice of an MBR.
 //!
-//! Invariants: what does not lie in the slice is not listed, as Linux does (`parse_bsd`,
-//! block/partitions/msdos.c). Offsets of fields are those of `struct disklabel` (FreeBSD, sys/sys/disklabel.h);
-//! OpenBSD's and NetBSD's agree in these.
+//! As in Linux (`parse_bsd`, block/partitions/msdos.c), what is not in the slice is not listed. Offsets are those of
+//! `struct disklabel` (FreeBSD, sys/sys/disklabel.h); OpenBSD's and NetBSD's agree in these.
 
 use straddle_device::Medium;
-use straddle_units::{BlockSize, ByteOffset, Lba, LbaCount, Span};
+use straddle_units::{BlockSize, ByteOffset, Lba, LbaCount};
 
-use super::kernel::kernel_stack;
-use crate::model::stack::{Attributes, Partition, PartitionType, Role, Stack, TableKind, Unclaimed};
+use crate::model::stack::{Partition, Stack, TableKind};
 use crate::reader::Reader;
 use straddle_device::fields::{byte, has, le16, le32};
 
@@ -16,11 +14,10 @@ use straddle_device::fields::{byte, has, le16, le32};
 pub(crate) const NAME: &str = "bsd";
 /// The first and the last bytes of the magic numbers (`DISKMAGIC`).
 pub(crate) const MAGIC: &[u8] = b"\x57\x45\x56\x82";
-/// Where a label may be from the start of its slice: in the second sector, or behind the boot block of the first.
+/// Where a label may be from the start of its slice: in the second sector, or after the boot block in the first.
 pub(crate) const PLACES: [usize; 3] = [512, 64, 128];
 /// The offset of the second magic number.
 pub(crate) const MAGIC_2: usize = 132;
-/// The offsets of the sector size, the number of entries, and the entries.
 const SECTOR_SIZE: usize = 40;
 const COUNT: usize = 138;
 const ENTRIES: usize = 148;
@@ -38,8 +35,8 @@ struct Entry {
     is_used: bool,
 }
 
-/// Reads the label of the slice that begins at byte `start` of its disk and that `reader` shows: its sector size, and
-/// the partitions in the slice, with starts that count from there. `None` if there is no label.
+/// The label of the slice of `reader`, which begins at byte `start` of its disk: its sector size, and the partitions in
+/// the slice, with starts that count from there. `None` if there is none.
 pub(crate) fn label(reader: &Reader<'_>, start: ByteOffset) -> Option<(BlockSize, Vec<Partition>)> {
     let head = reader.head();
     let is_label = |at: &usize| has(head, *at, MAGIC) && has(head, at + MAGIC_2, MAGIC);
@@ -54,16 +51,16 @@ pub(crate) fn label(reader: &Reader<'_>, start: ByteOffset) -> Option<(BlockSize
     let partition = |(_, (entry, number)): (usize, (&Entry, u32))| {
         let at = entry.offset.checked_sub(lead)?;
         (at.checked_add(entry.count)? <= len).then_some(())?;
-        partition(number, Lba::new(at), LbaCount::new(entry.count), block)
+        Partition::at(number, Lba::new(at), LbaCount::new(entry.count), block)
     };
     Some((block, listed.filter_map(partition).collect()))
 }
 
-/// The label in the slice that begins at byte `start` of its disk, as a table with partitions; `None` if there is none.
+/// The same label as a table; `None` if it has no partitions.
 pub(crate) fn stack(slice: &dyn Medium, start: ByteOffset) -> Option<Stack> {
     let reader = Reader::open(slice, BlockSize::B512).ok()?;
     let (block, partitions) = label(&reader, start).filter(|(_, partitions)| !partitions.is_empty())?;
-    Some(Stack { kind: TableKind::Foreign(NAME), partitions, ..kernel_stack(&[], block) })
+    Some(Stack { partitions, ..Stack::empty(TableKind::Foreign(NAME), block) })
 }
 
 fn entries(label: &[u8]) -> Vec<Entry> {
@@ -83,19 +80,4 @@ fn counts_from_slice(entries: &[Entry], first: u64, len: u64) -> bool {
         Some(whole) if whole.count != 0 => whole.offset == 0 && whole.count <= len,
         _ => entries.iter().any(|entry| entry.is_used && entry.offset < first),
     }
-}
-
-fn partition(number: u32, start: Lba, count: LbaCount, block: BlockSize) -> Option<Partition> {
-    Some(Partition {
-        number,
-        start,
-        count,
-        span: Span::of_blocks(start, count, block)?,
-        role: Role::Primary,
-        kind: PartitionType::Unknown,
-        attributes: Attributes::default(),
-        content: None,
-        layer: None,
-        unclaimed: Unclaimed::Nothing,
-    })
 }

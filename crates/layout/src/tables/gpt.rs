@@ -1,20 +1,19 @@
 //! GUID partition tables (UEFI specification, chapter 5): choosing the copy and the block size.
 //!
-//! Invariants: a table is used only if one of its copies has passed every check of [`copy`]. The
-//! primary copy takes precedence over the backup, and what is wrong with the other copy is a [`Problem`]. The
-//! caller decides which block sizes to try; among those of equal rank, the one whose table fits the end of
-//! the medium best is taken.
+//! A table is used only if one of its copies has passed every check of [`copy`]. The primary copy takes
+//! precedence over the backup, and what is wrong with the other copy is a [`Problem`].
 
 mod copy;
 
 use straddle_device::Medium;
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
-use crate::model::stack::{Attributes, Partition, PartitionType, Problem, Role, Structure, Unclaimed};
+use crate::fs::text_of_utf16;
+use crate::model::stack::{Attributes, Partition, PartitionType, Problem, Structure};
 use crate::reader::Reader;
 use crate::tables::format::gpt::entry;
 use copy::{Broken, GptCopy, Header, RawEntry};
-use straddle_device::fields::{array, le16, le64};
+use straddle_device::fields::{array, le64};
 
 /// The block of the primary header.
 const PRIMARY_LBA: Lba = Lba::new(1);
@@ -24,11 +23,8 @@ pub(crate) const BACKUP_ARRAY: u64 = 128 * 128;
 
 /// A usable table.
 pub(crate) struct GptTable {
-    /// The block size in which it counts.
     pub(crate) block: BlockSize,
-    /// The copy that is used.
     copy: GptCopy,
-    /// What is wrong with its copies.
     pub(crate) problems: Vec<Problem>,
 }
 
@@ -44,17 +40,14 @@ pub(crate) enum Search {
     Nothing,
 }
 
-/// How much to search.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Depth {
-    /// The primary copy only.
     Primary,
-    /// The backup as well.
     Both,
 }
 
-/// Searches for a table in the block sizes of `groups`. Sizes within a group are equal; an earlier group
-/// takes precedence over a later one.
+/// Searches for a table in the block sizes of `groups`. An earlier group takes precedence over a later one; of sizes in
+/// one group, that whose table fits the end of the medium best.
 pub(crate) fn find(reader: &Reader<'_>, groups: &[Vec<BlockSize>], depth: Depth) -> Search {
     let mut unusable = Search::Nothing;
     for group in groups {
@@ -101,8 +94,7 @@ fn find_in_group(reader: &Reader<'_>, group: &[BlockSize], depth: Depth) -> Sear
     }
 }
 
-/// Returns where a left-over backup begins: it is at the end of the medium, its header is another disk's, and
-/// no primary header on this medium points to it.
+/// Where a backup that another disk has left at the end of the medium begins; no primary header is on this medium.
 pub(crate) fn left_over(reader: &Reader<'_>) -> Option<ByteOffset> {
     [BlockSize::B512, BlockSize::B4096].into_iter().find_map(|block| {
         let last = last_block(reader, block)?;
@@ -113,9 +105,8 @@ pub(crate) fn left_over(reader: &Reader<'_>) -> Option<ByteOffset> {
     })
 }
 
-/// The copy of a GPT whose header is at byte `at`, if it is whole and in its own place, in sectors of 512 or of 4096 bytes:
-/// the bytes of its header, and of its entries up to the end of a sector. What a table has left behind it is, whatever table
-/// the disk has now.
+/// The copy of a GPT whose header is at byte `at`, if it is whole and in its own place, in sectors of 512 or of 4096
+/// bytes: the bytes of its header, and of its entries up to the end of a sector. The disk may have another table now.
 pub fn gpt_copy(medium: &dyn Medium, at: ByteOffset) -> Option<[Span; 2]> {
     let reader = Reader::open(medium, BlockSize::B512).ok()?;
     [BlockSize::B512, BlockSize::B4096].into_iter().find_map(|block| {
@@ -126,8 +117,8 @@ pub fn gpt_copy(medium: &dyn Medium, at: ByteOffset) -> Option<[Span; 2]> {
     })
 }
 
-/// Whether the header of a GPT is at byte `at`, in its own place and with the sum that it says, in sectors of 512 or of 4096
-/// bytes; its entries may be gone.
+/// Whether a valid header of a GPT is at byte `at`, its own place, in sectors of 512 or of 4096 bytes; its entries may be
+/// gone.
 pub fn is_gpt_header(medium: &dyn Medium, at: ByteOffset) -> bool {
     let Ok(reader) = Reader::open(medium, BlockSize::B512) else { return false };
     let is_one =
@@ -155,7 +146,6 @@ fn last_block(reader: &Reader<'_>, block: BlockSize) -> Option<Lba> {
     block.blocks_floor(reader.len()).last_lba().filter(|last| *last > PRIMARY_LBA)
 }
 
-/// The byte of a block; saturates.
 fn byte_of(lba: Lba, block: BlockSize) -> ByteOffset {
     lba.to_bytes(block).unwrap_or(ByteOffset::new(u64::MAX))
 }
@@ -223,12 +213,10 @@ fn with_backup(reader: &Reader<'_>, primary: &Broken, backup: GptCopy) -> GptTab
 }
 
 impl GptTable {
-    /// The position of the header that is used.
     pub(crate) fn at(&self) -> ByteOffset {
         self.copy.header.at
     }
 
-    /// The disk's GUID, as on disk.
     pub(crate) fn disk_guid(&self) -> [u8; 16] {
         self.copy.header.disk_guid
     }
@@ -238,7 +226,6 @@ impl GptTable {
         self.copy.header.entry_size != 128
     }
 
-    /// The area that partitions may use.
     pub(crate) fn usable(&self) -> Option<Span> {
         self.copy.header.usable()
     }
@@ -289,34 +276,21 @@ impl GptTable {
 fn partition(entry: &RawEntry, block: BlockSize) -> Result<Partition, String> {
     let bytes = &entry.bytes;
     let (start, last) = (Lba::new(le64(bytes, entry::START)), Lba::new(le64(bytes, entry::LAST)));
-    let blocks_before_last = last
+    let more = last
         .checked_since(start)
         .ok_or_else(|| format!("it ends (LBA {last}) before it starts (LBA {start})"))?;
-    let counted = blocks_before_last.get().checked_add(1).map(LbaCount::new);
-    let counted = counted.and_then(|count| Some((count, Span::of_blocks(start, count, block)?)));
-    let (count, span) =
-        counted.ok_or_else(|| format!("its end (LBA {last}) does not fit in 64 bits as a byte offset"))?;
+    let counted = more.get().checked_add(1).map(LbaCount::new);
+    let partition = counted
+        .and_then(|count| Partition::at(entry.number, start, count, block))
+        .ok_or_else(|| format!("its end (LBA {last}) does not fit in 64 bits as a byte offset"))?;
     Ok(Partition {
-        number: entry.number,
-        start,
-        count,
-        span,
-        role: Role::Primary,
         kind: PartitionType::Guid(array(bytes, 0)),
         attributes: Attributes {
             gpt: le64(bytes, entry::ATTRIBUTES),
             guid: Some(array(bytes, entry::GUID)),
-            name: name(&bytes[entry::NAME]),
+            name: text_of_utf16(&bytes[entry::NAME]),
             bootable: false,
         },
-        content: None,
-        layer: None,
-        unclaimed: Unclaimed::Nothing,
+        ..partition
     })
-}
-
-/// Decodes a name field: little-endian UTF-16, up to a zero or the end.
-fn name(field: &[u8]) -> String {
-    let units = field.chunks_exact(2).map(|pair| le16(pair, 0)).take_while(|unit| *unit != 0);
-    char::decode_utf16(units).map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER)).collect()
 }

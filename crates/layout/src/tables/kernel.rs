@@ -3,9 +3,7 @@
 use straddle_device::KernelPartition;
 use straddle_units::{BlockSize, Lba};
 
-use crate::model::stack::{
-    Attributes, MAX_PARTITIONS, Partition, PartitionType, Problem, Role, Stack, TableKind, Unclaimed,
-};
+use crate::model::stack::{MAX_PARTITIONS, Partition, Problem, Role, Stack, TableKind};
 
 /// Returns the stack that the kernel lists, in order of number; `block` is the device's logical block size. A
 /// captured tree may list what no kernel would: of several partitions with one number the first counts, and
@@ -15,14 +13,8 @@ pub fn kernel_stack(partitions: &[KernelPartition], block: BlockSize) -> Stack {
     // larger, whatever its real size (block/partitions/msdos.c).
     let container = block.get().max(1024);
     let role = |partition: &KernelPartition| {
-        if partition.span.len().get() <= container
-            && partition.number <= 4
-            && partitions.iter().any(|p| p.number > 4)
-        {
-            Role::Extended
-        } else {
-            Role::Primary
-        }
+        let is_small = partition.span.len().get() <= container && partition.number <= 4;
+        if is_small && partitions.iter().any(|p| p.number > 4) { Role::Extended } else { Role::Primary }
     };
     let mut distinct: Vec<&KernelPartition> = partitions.iter().collect();
     distinct.sort_by_key(|partition| partition.number);
@@ -30,35 +22,13 @@ pub fn kernel_stack(partitions: &[KernelPartition], block: BlockSize) -> Stack {
     let cut = distinct.get(MAX_PARTITIONS);
     let problems =
         cut.map(|first| Problem::TooManyPartitions { at: first.span.start() }).into_iter().collect();
-    let partitions = distinct
-        .iter()
-        .take(MAX_PARTITIONS)
-        .map(|partition| Partition {
-            number: partition.number,
-            start: Lba::containing(partition.span.start(), block),
-            count: block.blocks_floor(partition.span.len()),
-            span: partition.span,
-            role: role(partition),
-            kind: PartitionType::Unknown,
-            attributes: Attributes::default(),
-            content: None,
-            layer: None,
-            unclaimed: Unclaimed::Nothing,
-        })
-        .collect();
-    Stack {
-        kind: TableKind::Kernel,
-        block,
-        block_found: false,
-        disk_id: Vec::new(),
-        usable: None,
-        layer: None,
-        partitions,
-        problems,
-        hybrid: Vec::new(),
-        hybrid_iso: None,
-        has_long_entries: false,
-    }
+    let partition = |listed: &&KernelPartition| {
+        let start = Lba::containing(listed.span.start(), block);
+        let partition = Partition::at(listed.number, start, block.blocks_floor(listed.span.len()), block)?;
+        Some(Partition { span: listed.span, role: role(listed), ..partition })
+    };
+    let partitions = distinct.iter().take(MAX_PARTITIONS).filter_map(partition).collect();
+    Stack { partitions, problems, ..Stack::empty(TableKind::Kernel, block) }
 }
 
 #[cfg(test)]

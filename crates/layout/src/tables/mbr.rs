@@ -1,17 +1,15 @@
 //! MBR ("dos") tables: the four primary entries, and the chain of extended boot records (EBRs) in a
 //! container.
 //!
-//! Invariants: tables are read as Linux does (block/partitions/msdos.c), including the numbers: only
-//! an entry of size 0 is empty, whatever its type. Every EBR is read at most once, and at most
-//! [`MAX_PARTITIONS`] of them. Addresses have 32 bits on disk and are [`Lba`]s from [`Entry::parse`] on, so
-//! that start plus count may exceed 2^32.
+//! Tables are read as in Linux (block/partitions/msdos.c), including the numbers: only an entry of size 0 is
+//! empty, whatever its type. Every EBR is read at most once, and at most [`MAX_PARTITIONS`] of them.
 
 use std::collections::BTreeSet;
 
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
 use crate::model::stack::{
-    Attributes, MAX_PARTITIONS, Partition, PartitionType, Problem, Role, Stack, Structure, Unclaimed,
+    Attributes, MAX_PARTITIONS, Partition, PartitionType, Problem, Role, Stack, Structure,
 };
 use crate::model::types::{PROTECTIVE, is_extended};
 use crate::reader::Reader;
@@ -26,8 +24,8 @@ const FIRST_LOGICAL: u32 = 5;
 /// The type of Minix's partitions, and of those within one.
 const MINIX: u8 = 0x81;
 
-/// A table in a partition of `len` bytes that begins at byte `base` of its disk. Starts of Minix's subpartitions count from
-/// the start of the disk (`parse_minix`, block/partitions/msdos.c): here, as others, from the start of the partition.
+/// The table `stack` in a partition of `len` bytes at byte `base` of its disk. Minix's subpartitions count from the start
+/// of the disk (`parse_minix`, block/partitions/msdos.c), and in the result, as others do, from that of the partition.
 pub(crate) fn of_minix(stack: Stack, base: ByteOffset, len: ByteCount) -> Stack {
     let is_minix = |partition: &&Partition| partition.kind == PartitionType::Mbr(MINIX);
     let Some(lead) = Lba::from_bytes_exact(base, stack.block) else { return stack };
@@ -88,21 +86,14 @@ impl Entry {
         ebr.has_valid_status() && listed.peek().is_some() && listed.all(is_inside)
     }
 
-    /// Returns the partition that this entry of a table at `base` lists. `None` if it cannot be counted in 64
-    /// bits, which is impossible with 32-bit fields and blocks of at most 64 KiB.
+    /// The partition that this entry of a table at `base` lists. With 32-bit fields it is never `None`.
     fn partition(&self, number: u32, base: Lba, role: Role, block: BlockSize) -> Option<Partition> {
         let start = base.checked_add(LbaCount::new(self.start.get()))?;
         Some(Partition {
-            number,
-            start,
-            count: self.count,
-            span: Span::of_blocks(start, self.count, block)?,
             role,
             kind: PartitionType::Mbr(self.id),
             attributes: Attributes { bootable: self.status == ACTIVE, ..Attributes::default() },
-            content: None,
-            layer: None,
-            unclaimed: Unclaimed::Nothing,
+            ..Partition::at(number, start, self.count, block)?
         })
     }
 }
@@ -125,12 +116,12 @@ impl Mbr {
         })
     }
 
-    /// The position of entry number `slot` (from 0).
+    /// The position of entry `slot`, from 0.
     pub(crate) fn entry_at(slot: usize) -> ByteOffset {
         ByteOffset::new(u64::try_from(ENTRIES_AT + slot * ENTRY_BYTES).unwrap_or(0))
     }
 
-    /// Whether every status byte is valid. Code or text in their place means that this is a boot sector.
+    /// Whether every status byte is valid; a boot sector has code or text there.
     pub(crate) fn has_valid_status(&self) -> bool {
         self.entries.iter().all(|entry| matches!(entry.status, 0 | ACTIVE))
     }
@@ -156,7 +147,6 @@ impl Mbr {
         self.ordinary().map(|(_, entry)| entry).filter(|entry| entry.id != 0 || entry.start > Lba::new(0))
     }
 
-    /// Whether it lists any partition of its own.
     pub(crate) fn has_ordinary(&self) -> bool {
         self.ordinary().next().is_some()
     }
@@ -170,14 +160,13 @@ impl Mbr {
         self.ordinary().filter(|(_, entry)| entry.id != 0).filter_map(numbered).collect()
     }
 
-    /// Whether each of its partitions is possible on a disk of `len` bytes: after the MBR, and entirely on
-    /// the disk. The boot code of a file system, read as entries, hardly ever passes.
+    /// Whether each of its partitions is after the MBR and on a disk of `len` bytes. The boot code of a file
+    /// system, read as entries, hardly ever is.
     pub(crate) fn is_sensible(&self, block: BlockSize, len: ByteCount) -> bool {
         let end = ByteOffset::new(len.get());
         self.has_valid_status()
             && self.placed().all(|entry| {
-                let span = Span::of_blocks(entry.start, entry.count, block);
-                entry.start > Lba::new(0) && span.is_some_and(|span| span.end() <= end)
+                entry.start > Lba::new(0) && entry.span(block).is_some_and(|span| span.end() <= end)
             })
     }
 
@@ -211,8 +200,8 @@ impl Mbr {
         (partitions, walk.problems)
     }
 
-    /// Returns the first byte that shows that the table counts in blocks of `block` bytes: a known signature
-    /// at the start of a primary partition, or an EBR at the start of a container.
+    /// The first byte that shows that the table counts in blocks of `block` bytes: a known signature at the start
+    /// of a primary partition, or an EBR at that of a container.
     pub(crate) fn evidence(&self, reader: &Reader<'_>, block: BlockSize) -> Option<ByteOffset> {
         self.placed().find_map(|entry| {
             let span = entry.span(block)?;
@@ -239,15 +228,15 @@ struct Walk<'a> {
     block: BlockSize,
     /// The number of the next logical partition.
     next: u32,
-    /// The MBR and the EBRs read so far, in all chains: two containers cannot share one.
+    /// The MBR and the EBRs read so far, in all chains.
     seen: BTreeSet<Lba>,
     logical: Vec<Partition>,
     problems: Vec<Problem>,
 }
 
 impl Walk<'_> {
-    /// Follows the chain of one container. An EBR is a table whose own partitions count from the EBR itself.
-    /// Its first container entry is the link to the next EBR and counts from the container.
+    /// Follows the chain of one container. Partitions in an EBR count from the EBR. Its first container entry is
+    /// the link to the next EBR and counts from the container.
     fn container(&mut self, container: &Entry) {
         let (mut at, mut size) = (container.start, container.count);
         // The structure that points to the EBR at `at`; for the first EBR, the MBR.
@@ -288,7 +277,7 @@ impl Walk<'_> {
     }
 
     /// Lists the partitions of one EBR, for which `size` blocks are meant. The third and fourth entries are often
-    /// garbage: as in Linux, they count only if they lie in those blocks and in the container.
+    /// garbage: as in Linux, they count only if they are in those blocks and in the container.
     fn list(&mut self, ebr: &Mbr, (at, size): (Lba, LbaCount), offset: ByteOffset, container: &Entry) {
         let area = Span::of_blocks(container.start, container.count, self.block);
         for (slot, entry) in ebr.entries.iter().enumerate() {

@@ -1,9 +1,7 @@
 //! Members of firmware RAIDs, Intel's (IMSM, "isw") and DDF, and of DRBD, which is a mirror as well.
 //!
-//! Invariants: only what one disk shows for certain is mapped, which is a mirror: each of its
-//! members holds all of it. For every other array only the level is reported, if known. Sources: mdadm's
-//! super-intel.c and super-ddf.c, dmraid's lib/format/ataraid/isw.h, the DDF specification 2.0 of SNIA, and
-//! drbd-utils' user/shared/drbdmeta.c.
+//! Only a mirror is mapped, as each of its members holds all of it. Sources: mdadm's super-intel.c and super-ddf.c,
+//! dmraid's lib/format/ataraid/isw.h, the DDF specification 2.0 of SNIA, drbd-utils' user/shared/drbdmeta.c.
 
 use straddle_device::Medium;
 use straddle_units::{ByteCount, ByteOffset};
@@ -51,42 +49,32 @@ pub(super) fn drbd(medium: &dyn Medium) -> Result<Volume, Fault> {
     // la_size_sect, the size on which both sides agreed; zero before they have.
     let agreed = sectors(be64(&bytes_at(medium, at, BLOCK)?, 0));
     let len = if agreed == 0 { at } else { agreed.min(at) };
-    Ok(Volume {
-        kind: VolumeKind::Drbd,
-        name: String::new(),
-        uuid: String::new(),
-        facts: Facts::Mapped(Mapped { payload: Some(ByteOffset::ZERO), ..Mapped::default() }),
-        provides: Provides::Open(Space::run(ByteCount::new(len), ByteOffset::ZERO)),
-        remarks: Vec::new(),
-    })
+    let facts = Facts::Mapped(Mapped { payload: Some(ByteOffset::ZERO), ..Mapped::default() });
+    let space = Space::run(ByteCount::new(len), ByteOffset::ZERO);
+    Ok(Volume::new(VolumeKind::Drbd, facts, Ok(Provides::Open(space))))
 }
 
 fn volume(kind: VolumeKind, said: Said) -> Volume {
-    let (mut name, mut facts, mut provides) = (String::new(), Facts::Opaque, Provides::Nothing);
-    let mut remarks = Vec::new();
-    match said {
-        Ok(array) => {
-            let (at, len) = (sectors(array.start), ByteCount::new(sectors(array.count)));
-            if array.level == 1 {
-                provides = Provides::Open(Space::run(len, ByteOffset::new(at)));
-            } else {
-                remarks.push("not a mirror: the array's contents are not read".to_owned());
-            }
-            name = array.name;
-            facts = Facts::Md(Md {
-                version: "external",
-                level: array.level,
-                layout: 0,
-                chunk: array.chunk,
-                raid_disks: array.members,
-                role: None,
-                data_offset: ByteCount::new(at),
-                data_size: len,
-            });
-        }
-        Err(why) => remarks.push(why),
-    }
-    Volume { kind, name, uuid: String::new(), facts, provides, remarks }
+    let array = match said {
+        Ok(array) => array,
+        Err(why) => return Volume::new(kind, Facts::Opaque, Err(why)),
+    };
+    let (at, len) = (sectors(array.start), ByteCount::new(sectors(array.count)));
+    let facts = Facts::Md(Md {
+        version: "external",
+        level: array.level,
+        layout: 0,
+        chunk: array.chunk,
+        raid_disks: array.members,
+        role: None,
+        data_offset: ByteCount::new(at),
+        data_size: len,
+    });
+    let provides = match array.level {
+        1 => Ok(Provides::Open(Space::run(len, ByteOffset::new(at)))),
+        _ => Err("not a mirror: the array's contents are not read".to_owned()),
+    };
+    Volume { name: array.name, ..Volume::new(kind, facts, provides) }
 }
 
 /// The remark on several arrays on the same disks, which both formats allow.

@@ -1,13 +1,12 @@
 //! LUKS1 and LUKS2 headers.
 //!
-//! Invariants: nothing is decrypted. The payload is where the header says, and its content stays
-//! unknown. Sources: the LUKS1 and LUKS2 on-disk format specifications; cryptsetup's lib/luks1/luks.h and
-//! lib/luks2/luks2.h.
+//! Nothing is decrypted. Sources: the LUKS1 and LUKS2 on-disk format specifications; cryptsetup's
+//! lib/luks1/luks.h and lib/luks2/luks2.h.
 
-use std::fmt;
+use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::IgnoredAny;
 use straddle_device::Medium;
 use straddle_units::{ByteCount, ByteOffset};
 
@@ -29,8 +28,6 @@ const BINARY: u64 = 4096;
 /// (`LUKS2_HDR2_OFFSETS`).
 const MIN_HEADER: u64 = 16 * 1024;
 const MAX_HEADER: u64 = 4 * 1024 * 1024;
-/// The most segments to keep (`LUKS2_SEGMENT_MAX`).
-const MAX_SEGMENTS: usize = 32;
 
 /// Whether there is a second LUKS2 header in cryptsetup's default place, for media whose first header is
 /// completely gone. Costs one read.
@@ -39,6 +36,7 @@ pub(crate) fn has_second_header(medium: &dyn Medium) -> bool {
 }
 
 /// The contents of a header of either version.
+#[derive(Default)]
 struct Header {
     version: u16,
     label: String,
@@ -72,36 +70,19 @@ fn second(medium: &dyn Medium, binary: &[u8], damage: &str) -> Header {
             header.remarks.insert(0, remark);
             header
         }
-        Err(why) => Header {
-            version: 2,
-            label: String::new(),
-            uuid: String::new(),
-            payload: None,
-            sector_size: 0,
-            size: None,
-            is_plain: false,
-            remarks: vec![
-                format!("its first header is damaged: {damage}"),
-                format!("its second header, at byte {at}, cannot be used either: {why}"),
-            ],
-        },
+        Err(why) => {
+            let first = format!("its first header is damaged: {damage}");
+            let second = format!("its second header, at byte {at}, cannot be used either: {why}");
+            Header { version: 2, remarks: vec![first, second], ..Header::default() }
+        }
     }
 }
 
 /// Parses `struct luks_phdr`, big-endian: the payload's offset in 512-byte sectors is at byte 104.
 fn version_1(binary: &[u8]) -> Header {
     let payload = Some(sectors(u64::from(be32(binary, 104))));
-    let (label, uuid) = (String::new(), uuid(binary));
-    Header {
-        version: 1,
-        label,
-        uuid,
-        payload,
-        sector_size: SECTOR,
-        size: None,
-        is_plain: true,
-        remarks: Vec::new(),
-    }
+    let uuid = uuid(binary);
+    Header { version: 1, uuid, payload, sector_size: SECTOR, is_plain: true, ..Header::default() }
 }
 
 /// Reads the LUKS2 header at byte `at`, whose first bytes are `binary`.
@@ -125,7 +106,10 @@ fn version_2(medium: &dyn Medium, binary: &[u8], at: u64) -> Result<Header, Stri
     let metadata: Metadata =
         serde_json::from_slice(&json[..end]).map_err(|error| format!("its JSON cannot be read: {error}"))?;
     let label = text(binary.get(24..72).unwrap_or_default());
-    Ok(from_segments(label, uuid(binary), &metadata.segments.0))
+    let numbered =
+        metadata.segments.into_iter().filter_map(|(key, segment)| Some((key.parse().ok()?, segment)));
+    let segments: BTreeMap<u32, Segment> = numbered.collect();
+    Ok(from_segments(label, uuid(binary), &segments.into_values().collect::<Vec<_>>()))
 }
 
 /// The UUID of either version, without its hyphens: a text of 40 bytes at byte 168.
@@ -142,27 +126,26 @@ fn header_size(binary: &[u8]) -> Option<u64> {
 /// Makes the header from its segments. The payload is where the first segment in use begins
 /// (`LUKS2_get_data_offset`).
 fn from_segments(label: String, uuid: String, segments: &[Segment]) -> Header {
-    let used = || segments.iter().filter(|segment| !segment.is_backup);
+    let used = || segments.iter().filter(|segment| !segment.is_backup());
     let mut remarks = Vec::new();
     if segments.len() > 1 {
         let remark = "it is being encrypted, decrypted or re-encrypted: its payload has several parts";
         remarks.push(remark.to_owned());
     }
-    if used().any(|segment| segment.has_integrity) {
+    if used().any(|segment| segment.integrity.is_some()) {
         remarks.push("its payload is on dm-integrity, which stores a header and tags there".to_owned());
     }
-    let payload = used().filter_map(|segment| segment.offset).min();
+    let payload = used().filter_map(|segment| segment.offset.as_ref()?.parse().ok()).min();
     if payload.is_none() {
         remarks.push("its header lists no data segment".to_owned());
     }
     let sector_size = used().find_map(|segment| segment.sector_size).unwrap_or(SECTOR);
-    let (size, is_plain) = match segments {
-        [Segment { size: Some(size), has_integrity: false, is_backup: false, .. }] => match size {
-            SegmentSize::Dynamic => (None, true),
-            SegmentSize::Bytes(bytes) => (Some(*bytes), true),
-        },
-        _ => (None, false),
+    let only = match segments {
+        [only @ Segment { integrity: None, .. }] if !only.is_backup() => only.size.as_deref(),
+        _ => None,
     };
+    let size = only.and_then(|size| size.parse().ok());
+    let is_plain = size.is_some() || only == Some("dynamic");
     Header { version: 2, label, uuid, payload, sector_size, size, is_plain, remarks }
 }
 
@@ -193,119 +176,25 @@ fn volume(header: Header, len: ByteCount) -> Volume {
 /// The part of the JSON area that is used.
 #[derive(Deserialize)]
 struct Metadata {
-    segments: Segments,
+    /// The data segments by their numbers.
+    segments: BTreeMap<String, Segment>,
 }
 
-/// The data segments, ordered by number.
-struct Segments(Vec<Segment>);
-
-/// One data segment.
+/// One data segment. Numbers of 64 bits are decimal strings.
 #[derive(Deserialize)]
 struct Segment {
-    #[serde(default, deserialize_with = "decimal")]
-    offset: Option<u64>,
-    #[serde(default)]
+    offset: Option<String>,
     sector_size: Option<u64>,
-    #[serde(default, deserialize_with = "segment_size")]
-    size: Option<SegmentSize>,
-    #[serde(default, rename = "integrity", deserialize_with = "is_there")]
-    has_integrity: bool,
-    /// One of its flags marks it as a backup of the state before re-encryption.
-    #[serde(default, rename = "flags", deserialize_with = "has_backup_flag")]
-    is_backup: bool,
+    /// "dynamic" means to the end of the device.
+    size: Option<String>,
+    integrity: Option<IgnoredAny>,
+    #[serde(default)]
+    flags: Vec<String>,
 }
 
-/// The length of a segment.
-#[derive(Clone, Copy)]
-enum SegmentSize {
-    /// To the end of the device.
-    Dynamic,
-    /// This many bytes.
-    Bytes(u64),
-}
-
-/// Deserialises a string by a function, without storing the string.
-struct Glance<T>(fn(&str) -> T);
-
-impl<'de, T> DeserializeSeed<'de> for Glance<T> {
-    type Value = T;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<T, D::Error> {
-        deserializer.deserialize_str(self)
-    }
-}
-
-impl<T> Visitor<'_> for Glance<T> {
-    type Value = T;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a string")
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<T, E> {
-        Ok(self.0(text))
-    }
-}
-
-/// A 64-bit number, which the JSON has as a decimal string.
-fn decimal<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
-    Glance(|text| text.parse().ok()).deserialize(deserializer)
-}
-
-fn segment_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SegmentSize>, D::Error> {
-    Glance(|text| match text {
-        "dynamic" => Some(SegmentSize::Dynamic),
-        bytes => bytes.parse().ok().map(SegmentSize::Bytes),
-    })
-    .deserialize(deserializer)
-}
-
-fn is_there<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
-    IgnoredAny::deserialize(deserializer).map(|_| true)
-}
-
-fn has_backup_flag<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
-    struct Flags;
-    impl<'de> Visitor<'de> for Flags {
-        type Value = bool;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("a list of flags")
-        }
-
-        fn visit_seq<A: SeqAccess<'de>>(self, mut flags: A) -> Result<bool, A::Error> {
-            let mut found = false;
-            while let Some(is_backup) = flags.next_element_seed(Glance(|flag| flag.starts_with("backup-")))? {
-                found |= is_backup;
-            }
-            Ok(found)
-        }
-    }
-    deserializer.deserialize_seq(Flags)
-}
-
-impl<'de> Deserialize<'de> for Segments {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct ByNumber;
-        impl<'de> Visitor<'de> for ByNumber {
-            type Value = Segments;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("segments by their numbers")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Segments, A::Error> {
-                let mut kept: Vec<(u32, Segment)> = Vec::new();
-                while let Some(number) = map.next_key_seed(Glance(|key| key.parse().ok()))? {
-                    match number.filter(|_| kept.len() < MAX_SEGMENTS) {
-                        Some(number) => kept.push((number, map.next_value()?)),
-                        None => map.next_value::<IgnoredAny>().map(|_| ())?,
-                    }
-                }
-                kept.sort_by_key(|(number, _)| *number);
-                Ok(Segments(kept.into_iter().map(|(_, segment)| segment).collect()))
-            }
-        }
-        deserializer.deserialize_map(ByNumber)
+impl Segment {
+    /// Whether it is a backup of the state before re-encryption.
+    fn is_backup(&self) -> bool {
+        self.flags.iter().any(|flag| flag.starts_with("backup-"))
     }
 }

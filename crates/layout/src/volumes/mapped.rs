@@ -38,12 +38,8 @@ const BDEV_DATA_START: u64 = 16;
 /// The lowest bit of a backing device's state in its flags: 0 where it is attached to no cache (`BDEV_STATE_NONE`).
 const BDEV_STATE: u32 = 61;
 
-fn volume(kind: VolumeKind, facts: Mapped, provides: Result<Space, &str>) -> Volume {
-    let (provides, remarks) = match provides {
-        Ok(space) => (Provides::Open(space), Vec::new()),
-        Err(why) => (Provides::Nothing, vec![why.to_owned()]),
-    };
-    Volume { kind, name: String::new(), uuid: String::new(), facts: Facts::Mapped(facts), provides, remarks }
+fn volume(kind: VolumeKind, facts: Mapped, space: Result<Space, &str>) -> Volume {
+    Volume::new(kind, Facts::Mapped(facts), space.map(Provides::Open).map_err(str::to_owned))
 }
 
 /// Reads a dm-integrity superblock.
@@ -121,7 +117,7 @@ impl Interleaved {
             let span = Span::new(ByteOffset::new(start.get()), len.checked_sub(start)?.min(step))?;
             Some((span, ByteOffset::new(self.data(area)?)))
         });
-        Space { len, runs: runs.collect(), block: None, spread: None }
+        Space { len, runs: runs.collect(), ..Space::default() }
     }
 }
 

@@ -1,16 +1,11 @@
 //! One copy of a GUID partition table: a header and the array of entries that it points to.
 //!
-//! Invariants: a [`GptCopy`] exists only if every check has passed; otherwise the first failed
-//! check is a [`Flaw`] with its byte. Whatever the header claims, at most 64 KiB of the array are held at a
-//! time and at most [`MAX_PARTITIONS`] entries are kept.
-//!
-//! Fields are read by offset, not through a structure of gpt_disk_types or zerocopy. Entries larger than 128
-//! bytes, headers larger than 92, both block sizes, and flaws that name their byte would need code around
-//! such a structure anyway.
+//! A [`GptCopy`] exists only if every check has passed; otherwise the first failed check is a [`Flaw`] with its
+//! byte. Whatever the header claims, at most 64 KiB of the array are held at a time and at most
+//! [`MAX_PARTITIONS`] entries are kept. Fields are read by offset, not through a structure: entries may be larger
+//! than 128 bytes, headers larger than 92, and flaws name their byte.
 
-use std::fmt;
-
-use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, Span};
+use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
 use crate::MAX_PARTITIONS;
 use crate::reader::{Fault, Reader};
@@ -21,47 +16,32 @@ use straddle_device::fields::{array, le32, le64};
 const CHUNK_BYTES: usize = 64 * 1024;
 
 /// What is wrong with a copy.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Flaw {
+    #[error("the header cannot be read: {0}")]
     Unreadable(Fault),
+    #[error("there is no \"EFI PART\" signature")]
     NoSignature,
+    #[error("the header says that it is {0} bytes long")]
     HeaderSize(u32),
+    #[error("the header's CRC is {stored:08x}, but should be {computed:08x}")]
     HeaderCrc { stored: u32, computed: u32 },
+    #[error("the header says that it is at LBA {says}, but it is at {stands}")]
     MyLba { says: Lba, stands: Lba },
+    #[error("the usable area ends (LBA {last}) before it starts (LBA {first})")]
     Usable { first: Lba, last: Lba },
+    #[error("entries of {0} bytes are not allowed")]
     EntrySize(u32),
+    #[error("the array has no entries")]
     NoEntries,
+    #[error("an array of {0} bytes is too large")]
     ArrayAbsurd(u64),
+    #[error("the array of entries is past the end of the disk")]
     ArrayPastEnd,
+    #[error("the array of entries cannot be read: {0}")]
     ArrayUnreadable(Fault),
+    #[error("the CRC of the entries is {stored:08x}, but should be {computed:08x}")]
     ArrayCrc { stored: u32, computed: u32 },
-}
-
-impl fmt::Display for Flaw {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unreadable(fault) => write!(f, "the header cannot be read: {fault}"),
-            Self::NoSignature => write!(f, "there is no \"EFI PART\" signature"),
-            Self::HeaderSize(size) => write!(f, "the header says that it is {size} bytes long"),
-            Self::HeaderCrc { stored, computed } => {
-                write!(f, "the header's CRC is {stored:08x}, but should be {computed:08x}")
-            }
-            Self::MyLba { says, stands } => {
-                write!(f, "the header says that it is at LBA {says}, but it is at {stands}")
-            }
-            Self::Usable { first, last } => {
-                write!(f, "the usable area ends (LBA {last}) before it starts (LBA {first})")
-            }
-            Self::EntrySize(size) => write!(f, "entries of {size} bytes are not allowed"),
-            Self::NoEntries => write!(f, "the array has no entries"),
-            Self::ArrayAbsurd(bytes) => write!(f, "an array of {bytes} bytes is too large"),
-            Self::ArrayPastEnd => write!(f, "the array of entries is past the end of the disk"),
-            Self::ArrayUnreadable(fault) => write!(f, "the array of entries cannot be read: {fault}"),
-            Self::ArrayCrc { stored, computed } => {
-                write!(f, "the CRC of the entries is {stored:08x}, but should be {computed:08x}")
-            }
-        }
-    }
 }
 
 /// An unusable copy.
@@ -69,7 +49,6 @@ impl fmt::Display for Flaw {
 pub(crate) struct Broken {
     /// Start of the damaged structure: the header, or the array if the header is good.
     pub(crate) at: ByteOffset,
-    /// What is wrong with it.
     pub(crate) flaw: Flaw,
     /// Where the header places the other copy, if there is a header at all.
     pub(crate) other: Option<Lba>,
@@ -92,7 +71,6 @@ impl Broken {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) block: BlockSize,
-    /// Its position.
     pub(crate) at: ByteOffset,
     pub(crate) my_lba: Lba,
     pub(crate) alternate: Lba,
@@ -222,7 +200,7 @@ impl Header {
     /// The bytes from the first usable block to the last, cut at 2^64.
     pub(crate) fn usable(&self) -> Option<Span> {
         let count = self.last_usable.checked_since(self.first_usable)?.get().checked_add(1)?;
-        Span::of_blocks(self.first_usable, straddle_units::LbaCount::new(count), self.block)
+        Span::of_blocks(self.first_usable, LbaCount::new(count), self.block)
     }
 }
 

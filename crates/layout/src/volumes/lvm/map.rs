@@ -330,7 +330,7 @@ fn space(len: ByteCount, runs: &[Run]) -> Space {
         return Space::begun(len, Lower { device: String::new(), holds_data: true, runs });
     }
     let runs = runs.into_iter().map(|run| (run.span, run.offset)).collect();
-    Space { len, runs, block: None, spread: None }
+    Space { len, runs, ..Space::default() }
 }
 
 /// Sorts runs by position on the PV, and joins those that touch.
