@@ -121,13 +121,7 @@ impl Walk {
         match found {
             Inside::Volume(volume) => self.volume(&mut layer, volume, &local, place),
             Inside::Table(stack) => self.table(&mut layer, stack, &local, place),
-            Inside::Other(Content::FileSystem(kind)) => {
-                layer.uuid = fs::uuid(kind, &local);
-                if let Some((facts, label)) = fs::file_system(kind, &local) {
-                    layer.facts = Facts::FileSystem(facts);
-                    layer.name = label;
-                }
-            }
+            Inside::Other(Content::FileSystem(kind)) => fs::fill_in(&mut layer, kind, &local),
             Inside::Other(Content::Named(named)) => {
                 if let Some(block) = fs::block_of_named(named.name, &local) {
                     layer.facts = Facts::FileSystem(FileSystem { block, ..FileSystem::default() });

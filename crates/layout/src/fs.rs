@@ -24,13 +24,12 @@ use straddle_device::Medium;
 use straddle_units::{ByteCount, ByteOffset, MIB};
 
 use crate::model::content::FsKind;
-use crate::model::layer::FileSystem;
+use crate::model::layer::{Facts, FileSystem, Layer};
 use crate::model::view::View;
 
 pub use fat::has_no_files as fat_has_no_files;
 pub(crate) use named::{block as block_of_named, recorded_end as recorded_end_of_named};
 pub(crate) use ntfs::{RECORD_MAGIC as NTFS_RECORD, file_table as ntfs_file_table};
-pub(crate) use uuid::uuid;
 pub(crate) use zfs::{ZFS_NVLIST, zfs_label};
 
 /// The largest block or cluster that is accepted: twice exFAT's maximum.
@@ -62,6 +61,15 @@ pub fn file_system(kind: FsKind, view: &View<'_>) -> Option<(FileSystem, String)
         FsKind::Zfs => zfs::read,
     };
     read(view)
+}
+
+/// Fills in the UUID, the figures and the label of the file system that `layer` is.
+pub(crate) fn fill_in(layer: &mut Layer, kind: FsKind, view: &View<'_>) {
+    layer.uuid = uuid::uuid(kind, view);
+    if let Some((facts, label)) = file_system(kind, view) {
+        layer.facts = Facts::FileSystem(facts);
+        layer.name = label;
+    }
 }
 
 /// Reads all of the `len` bytes at byte `at`, or none. Callers keep `len` small: it never comes from the

@@ -1,25 +1,25 @@
 //! The kernel's devices on a partition or a disk, as layers like those read from its bytes.
 //!
-//! Invariants: it reports what the kernel reports. [`compare()`] finds where the two views differ;
-//! nothing is decided here. [`merge()`] keeps what is on the disk and adds what only a running machine shows:
-//! what is behind a key, in a pool, or on an array of which this drive holds only a part.
+//! [`compare()`] finds where the two views differ. [`merge()`] keeps what is on the disk and adds what only a
+//! running machine shows: what is behind a key, in a pool, or on an array of which this drive holds only a part.
 
-mod attach;
 mod compare;
 mod content;
 mod ground;
 mod merge;
 
+use std::collections::BTreeSet;
+
 use straddle_device::KernelPartition;
 use straddle_device::live::table::DmTarget;
-use straddle_device::live::{Array, LiveDevice, LiveKind, Located, Lower, Mapping, Owner};
+use straddle_device::live::{Array, LiveDevice, LiveKind, Located, Lower, Machine, Mapping, Owner};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
 
 use crate::model::content::{Content, VolumeKind};
 use crate::model::layer::{Facts, Layer, Luks, Lv, Mapped, Md, Pv, Segment};
-use crate::model::view::Piece;
+use crate::model::stack::Stack;
+use crate::model::view::{Piece, remove_overlaps};
 use crate::tables::kernel::kernel_stack;
-pub use attach::attach;
 pub use compare::{Disagreement, Said, Value, compare, compare_partitions};
 use ground::Ground;
 pub use merge::merge;
@@ -33,6 +33,45 @@ struct Standing<'a> {
     ground: Ground<'a>,
     /// The device's position in its PV, and the name of the volume group.
     volume: Option<(Ground<'a>, &'a str)>,
+}
+
+/// Adds to `stack` what the kernel has set up on the disk `name` and its partitions. Returns where the two
+/// views differ, and what could not be examined.
+pub fn attach(
+    machine: &Machine,
+    name: &str,
+    kernel: &[KernelPartition],
+    stack: &mut Stack,
+) -> (Vec<Disagreement>, Vec<String>) {
+    let mut remarks: BTreeSet<String> = machine.remarks().iter().cloned().collect();
+    // A kernel that does not look for partitions on this device does not disagree with the table.
+    let unlisted = machine.never_lists_partitions(name).filter(|_| kernel.is_empty());
+    let mut disagreements = match unlisted {
+        Some(_) => Vec::new(),
+        None => compare_partitions(stack, kernel),
+    };
+    if let Some(why) = unlisted.filter(|_| !stack.partitions.is_empty()) {
+        remarks.insert(why.to_owned());
+    }
+    let mut beside = |on_disk: Option<Layer>, device: &str, start: ByteOffset| {
+        let (live, left_out) = machine.layers(device);
+        remarks.extend(left_out);
+        let live = live.and_then(|device| layers(&device, start));
+        if let (Some(on_disk), Some(live)) = (&on_disk, &live) {
+            disagreements.extend(compare(on_disk, live));
+        }
+        merge(on_disk, live)
+    };
+    if stack.partitions.is_empty() {
+        stack.layer = beside(stack.layer.take(), name, ByteOffset::ZERO);
+    }
+    for partition in &mut stack.partitions {
+        if let Some(listed) = kernel.iter().find(|listed| listed.number == partition.number) {
+            // The kernel's devices are where the kernel says, even if the table has changed since.
+            partition.layer = beside(partition.layer.take(), &listed.name, listed.span.start());
+        }
+    }
+    (disagreements, remarks.into_iter().collect())
 }
 
 /// Returns the layers on `device`, a partition or a whole disk, whose first byte is byte `start` of the
@@ -64,18 +103,8 @@ pub fn layers(device: &LiveDevice, start: ByteOffset) -> Option<Layer> {
 impl Standing<'_> {
     /// A layer that occupies all of this place.
     fn layer(&self, kind: Content, facts: Facts) -> Layer {
-        Layer {
-            kind,
-            name: String::new(),
-            uuid: String::new(),
-            below: Span::first(self.ground.len()),
-            drive: self.ground.drive_at(ByteOffset::ZERO),
-            facts,
-            space: Vec::new(),
-            logical: None,
-            children: Vec::new(),
-            remarks: Vec::new(),
-        }
+        let below = Span::first(self.ground.len());
+        Layer::new(kind, facts, below, self.ground.drive_at(ByteOffset::ZERO))
     }
 }
 
@@ -131,30 +160,21 @@ fn finish(layer: Layer, above: &Standing<'_>) -> Layer {
 
 /// Returns the layer of the array of which the device is a member.
 fn member(place: &Standing<'_>, holder: &LiveDevice, array: &Array) -> Layer {
+    const VERSIONS: [&str; 5] = ["0.90", "1.0", "1.1", "1.2", "none"];
     let member = array.members.iter().find(|member| member.device == place.device.name);
     let md = Md {
-        version: metadata_version(&array.metadata),
+        version: VERSIONS.into_iter().find(|version| *version == array.metadata).unwrap_or("external"),
         level: array.level.unwrap_or(i32::MIN),
         layout: array.layout,
         chunk: array.chunk,
         raid_disks: array.raid_disks,
         role: member.and_then(|member| member.slot),
-        data_offset: member
-            .and_then(|member| member.offset)
-            .map_or(ByteCount::ZERO, |offset| ByteCount::new(offset.get())),
-        data_size: member.and_then(|member| member.size).unwrap_or(ByteCount::ZERO),
+        data_offset: ByteCount::new(member.and_then(|member| member.offset).unwrap_or_default().get()),
+        data_size: member.and_then(|member| member.size).unwrap_or_default(),
     };
     // An array without a level is a container: other arrays use the same members.
     let facts = if array.level.is_some() { Facts::Md(md) } else { Facts::Opaque };
     Layer { name: holder.name.clone(), ..upper(place, holder, VolumeKind::Md.into(), facts) }
-}
-
-fn metadata_version(text: &str) -> &'static str {
-    const VERSIONS: [&str; 5] = ["0.90", "1.0", "1.1", "1.2", "none"];
-    match VERSIONS.iter().find(|version| **version == text) {
-        Some(version) => version,
-        None => "external",
-    }
 }
 
 fn bcache(place: &Standing<'_>, holder: &LiveDevice) -> Layer {
@@ -190,8 +210,8 @@ fn mapped(place: &Standing<'_>, holder: &LiveDevice, mapping: &Mapping) -> Layer
     }
 }
 
-/// Extracts the on-disk UUID from a mapping's UUID. For a logical volume this is the group's and its own UUID
-/// (with a suffix for LVM's hidden devices), for LUKS the header's. Empty for others.
+/// Extracts the on-disk UUID from a mapping's UUID: of a logical volume, the group's and its own (with a suffix
+/// for LVM's hidden devices); of LUKS, the header's. Empty for others.
 fn uuid_of(mapping: &Mapping) -> String {
     let on_disk = match mapping.owner {
         Owner::Lvm => mapping.uuid.strip_prefix("LVM-"),
@@ -363,12 +383,7 @@ fn table(place: &Standing<'_>, partitions: &[(&LiveDevice, u32)]) -> Layer {
     }
     let facts = Facts::Table(Box::new(kernel_stack(&listed, block)));
     space.sort_by_key(|piece| (piece.span.start(), std::cmp::Reverse(piece.span.end())));
-    let mut end = ByteOffset::ZERO;
-    space.retain(|piece| {
-        let is_new = piece.span.start() >= end;
-        end = if is_new { piece.span.end() } else { end };
-        is_new
-    });
+    remove_overlaps(&mut space, |piece| piece.span);
     let space = space.iter().map(|piece| Piece { below: piece.span.start(), ..*piece }).collect();
     Layer { children, space, ..place.layer(Content::Table, facts) }
 }

@@ -16,6 +16,7 @@ use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
 
 use crate::model::content::VolumeKind;
 use crate::model::layer::Facts;
+use crate::model::view::remove_overlaps;
 use crate::reader::Fault;
 
 pub(crate) use luks::{SEALED, has_second_header};
@@ -127,12 +128,7 @@ impl Space {
             runs.extend(runs_from(spread, *place, RUNS_AT_PLACE));
         }
         runs.sort_by_key(|(span, _)| (span.start(), std::cmp::Reverse(span.end())));
-        let mut end = ByteOffset::ZERO;
-        runs.retain(|(span, _)| {
-            let is_new = span.start() >= end;
-            end = if is_new { span.end() } else { end };
-            is_new
-        });
+        remove_overlaps(&mut runs, |(span, _)| *span);
         (runs != self.runs).then(|| Self { runs, ..self.clone() })
     }
 }

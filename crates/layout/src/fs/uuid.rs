@@ -11,7 +11,7 @@ use crate::model::view::View;
 const FAT_SECTORS: u64 = 22;
 
 /// Returns the UUID of the file system `kind` in the view; empty if it has none that is known.
-pub(crate) fn uuid(kind: FsKind, view: &View<'_>) -> String {
+pub(super) fn uuid(kind: FsKind, view: &View<'_>) -> String {
     let is_fat32 = || bytes(view, FAT_SECTORS, 2).is_some_and(|count| le16(&count, 0) == 0);
     let (at, len) = match kind {
         // s_uuid, fs/ext4/ext4.h

@@ -5,7 +5,7 @@ use std::fmt;
 use straddle_device::KernelPartition;
 use straddle_units::{ByteCount, ByteOffset};
 
-use super::merge::{is_firmware, partner};
+use super::merge::partner;
 use crate::model::content::Content;
 use crate::model::layer::{Facts, Layer, Luks, Lv, Mapped, Md, Pv, Segment};
 use crate::model::stack::{Damage, Problem, Role, Stack, TableKind};
@@ -65,11 +65,8 @@ impl fmt::Display for Said {
 
 impl fmt::Display for Disagreement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}: {} is {} on the disk, {} in the kernel",
-            self.layer, self.figure, self.on_disk, self.live
-        )
+        let Self { layer, figure, on_disk, live } = self;
+        write!(f, "{layer}: {figure} is {on_disk} on the disk, {live} in the kernel")
     }
 }
 
@@ -92,8 +89,8 @@ impl Differences<'_> {
     }
 
     fn numbers(&mut self, figure: &str, on_disk: i64, live: i64) {
-        let said = |number| Said { value: Value::Number(number), drive: None };
         if on_disk != live {
+            let said = |number| Said { value: Value::Number(number), drive: None };
             self.push(figure, said(on_disk), said(live));
         }
     }
@@ -103,9 +100,8 @@ impl Differences<'_> {
         let (Some(here), Some(there)) = (on_disk, live) else { return };
         if here != there {
             let start = self.on_disk.drive.or(self.live.drive);
-            let said =
-                |at: ByteOffset| Said::place(at, start.and_then(|s| s.checked_add(ByteCount::new(at.get()))));
-            self.push(figure, said(here), said(there));
+            let drive = |at: ByteOffset| start?.checked_add(ByteCount::new(at.get()));
+            self.push(figure, Said::place(here, drive(here)), Said::place(there, drive(there)));
         }
     }
 }
@@ -119,9 +115,7 @@ impl Said {
         Self { value: Value::Bytes(at.get()), drive }
     }
 
-    fn nothing() -> Self {
-        Self { value: Value::Nothing, drive: None }
-    }
+    const NOTHING: Self = Self { value: Value::Nothing, drive: None };
 }
 
 fn describe(layer: &Layer) -> String {
@@ -139,10 +133,11 @@ fn compare_layer(on_disk: &Layer, live: &Layer, found: &mut Vec<Disagreement>) {
     let Some(same) = partner(on_disk, std::slice::from_ref(live)) else {
         // Only layers with a header of their own must match what the disk shows. Firmware RAID metadata is
         // not read.
-        if !is_external(on_disk, live) && matches!(live.facts, Facts::Md(_) | Facts::Pv(_) | Facts::Luks(_)) {
+        let is_external = on_disk.kind.is_firmware_raid()
+            && matches!(&live.facts, Facts::Md(md) if md.version == "external");
+        if !is_external && matches!(live.facts, Facts::Md(_) | Facts::Pv(_) | Facts::Luks(_)) {
             let said = |layer: &Layer| Said { value: Value::Word(layer.kind.name()), drive: layer.drive };
-            let (layer, figure) = (describe(live), "what stands there".to_owned());
-            found.push(Disagreement { layer, figure, on_disk: said(on_disk), live: said(live) });
+            Differences { on_disk, live, found }.push("what stands there", said(on_disk), said(live));
         }
         return;
     };
@@ -172,12 +167,6 @@ fn compare_layer(on_disk: &Layer, live: &Layer, found: &mut Vec<Disagreement>) {
     }
 }
 
-/// Whether the array is described by firmware metadata on the disk.
-fn is_external(on_disk: &Layer, live: &Layer) -> bool {
-    let is_array = matches!(&live.facts, Facts::Md(md) if md.version == "external");
-    is_array && is_firmware(on_disk)
-}
-
 fn compare_md(here: &Md, there: &Md, differences: &mut Differences<'_>) {
     differences.numbers("RAID level", i64::from(here.level), i64::from(there.level));
     differences.numbers("number of members", i64::from(here.raid_disks), i64::from(there.raid_disks));
@@ -200,11 +189,8 @@ fn compare_md(here: &Md, there: &Md, differences: &mut Differences<'_>) {
 fn compare_pv(here: &Pv, differences: &mut Differences<'_>) {
     let Pv { data_start, extent_size, .. } = here;
     let live = differences.live;
-    let mapped = live.children.iter().filter_map(|child| match &child.facts {
-        Facts::Lv(lv) => Some((child, lv)),
-        _ => None,
-    });
-    for (child, lv) in mapped {
+    for child in &live.children {
+        let Facts::Lv(lv) = &child.facts else { continue };
         for at in lv.segments.iter().filter_map(|segment| segment.on_pv) {
             let expected = match at.checked_since(*data_start) {
                 None => Some(*data_start),
@@ -276,9 +262,8 @@ pub fn compare_partitions(on_disk: &Stack, kernel: &[KernelPartition]) -> Vec<Di
     }
     // So is a partition that passes the disk's end, which Linux cuts off or leaves out.
     let passes_end = |number: u32| {
-        let is_it =
-            |problem: &Problem| matches!(problem, Problem::OutOfRange { number: one, .. } if *one == number);
-        on_disk.problems.iter().any(is_it)
+        let mut problems = on_disk.problems.iter();
+        problems.any(|problem| matches!(problem, Problem::OutOfRange { number: of, .. } if *of == number))
     };
     // Of a dynamic disk, Linux lists the volumes of its database.
     let is_of_kernel =
@@ -292,14 +277,13 @@ pub fn compare_partitions(on_disk: &Stack, kernel: &[KernelPartition]) -> Vec<Di
         found.push(Disagreement { layer, figure, on_disk, live });
     };
     let place = |at: ByteOffset| Said::place(at, Some(at));
-    for partition in on_disk
-        .partitions
-        .iter()
-        .filter(|partition| partition.role != Role::Extended && !passes_end(partition.number))
-    {
+    for partition in &on_disk.partitions {
         let (number, span) = (partition.number, partition.span);
+        if partition.role == Role::Extended || passes_end(number) {
+            continue;
+        }
         match kernel.iter().find(|listed| listed.number == number) {
-            None => push(number, "start", place(span.start()), Said::nothing()),
+            None => push(number, "start", place(span.start()), Said::NOTHING),
             Some(listed) => {
                 if listed.span.start() != span.start() {
                     push(number, "start", place(span.start()), place(listed.span.start()));
@@ -316,7 +300,7 @@ pub fn compare_partitions(on_disk: &Stack, kernel: &[KernelPartition]) -> Vec<Di
     };
     for listed in kernel.iter().filter(|listed| !is_in_slice(listed)) {
         if !on_disk.partitions.iter().any(|partition| partition.number == listed.number) {
-            push(listed.number, "start", Said::nothing(), place(listed.span.start()));
+            push(listed.number, "start", Said::NOTHING, place(listed.span.start()));
         }
     }
     found

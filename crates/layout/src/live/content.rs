@@ -2,13 +2,12 @@
 
 use std::path::Path;
 
-use straddle_device::Medium;
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
 
 use super::Standing;
 use crate::fs;
 use crate::model::content::{Content, FsKind};
-use crate::model::layer::{Facts, FileSystem, Layer};
+use crate::model::layer::{Facts, Layer};
 use crate::model::view::View;
 use crate::reader::Reader;
 use crate::signature;
@@ -27,45 +26,34 @@ fn of_mount(name: &str) -> Content {
 /// Returns the layer of what the device holds and what uses it; `None` if neither its bytes nor the kernel
 /// show it.
 pub(super) fn layer(place: &Standing<'_>) -> Option<Layer> {
-    let device = place.device;
+    let usage = &place.device.used_by;
     let (found, mut remarks) = match read(place) {
         Ok(found) => (found, Vec::new()),
         Err(why) => (None, vec![format!("its content cannot be read: {why}")]),
     };
-    let mount = device.used_by.mounts.first();
+    let mount = usage.mounts.first();
     let mounted = mount.map(|mount| of_mount(&mount.kind));
-    let in_use = mounted.or_else(|| device.used_by.is_swap.then_some(FsKind::Swap.into()));
-    let kind = found.as_ref().map(|(kind, ..)| *kind).or(in_use)?;
-    let uuid = found.as_ref().map_or_else(String::new, |(_, uuid, _)| uuid.clone());
-    let (facts, label) = match found.and_then(|(.., figures)| figures) {
-        Some((figures, label)) => (Facts::FileSystem(figures), label),
-        None => (Facts::Opaque, String::new()),
-    };
-    if kind.is_member() && in_use.is_none() {
+    let in_use = mounted.or_else(|| usage.is_swap.then_some(FsKind::Swap.into()));
+    let mut layer = found.or_else(|| Some(place.layer(in_use?, Facts::Opaque)))?;
+    if layer.kind.is_member() && in_use.is_none() {
         remarks.push("not active: its contents are not read".to_owned());
     }
-    let name = mount.map_or(label, |mount| printable(&mount.point));
-    let children = loops(place);
-    Some(Layer { name, uuid, children, remarks, ..place.layer(kind, facts) })
+    if let Some(mount) = mount {
+        layer.name = printable(&mount.point);
+    }
+    Some(Layer { children: loops(place), remarks, ..layer })
 }
 
-/// The recognised content and its UUID, and for a file system its figures and label.
-type Found = Option<(Content, String, Option<(FileSystem, String)>)>;
-
 /// Identifies the content by the first bytes of the device's own node.
-fn read(place: &Standing<'_>) -> Result<Found, String> {
+fn read(place: &Standing<'_>) -> Result<Option<Layer>, String> {
     let medium = place.device.open()?;
     let reader = Reader::open(&medium, BlockSize::B512).map_err(|error| error.to_string())?;
-    let kind = signature::identify(&reader, Span::first(medium.len()));
-    let view = View::of_drive(&medium);
-    Ok(kind.map(|kind| match kind {
-        Content::FileSystem(fs) => (kind, fs::uuid(fs, &view), fs::file_system(fs, &view)),
-        Content::Volume(_)
-        | Content::LogicalVolume
-        | Content::Table
-        | Content::Named(_)
-        | Content::Live(_) => (kind, String::new(), None),
-    }))
+    let Some(content) = reader.whole() else { return Ok(None) };
+    let mut layer = place.layer(content, Facts::Opaque);
+    if let Content::FileSystem(kind) = content {
+        fs::fill_in(&mut layer, kind, &View::of_drive(&medium));
+    }
+    Ok(Some(layer))
 }
 
 /// Returns the loop devices over files of the file system. The position of these files in it is not
@@ -84,7 +72,6 @@ fn loops(place: &Standing<'_>) -> Vec<Layer> {
     layers.collect()
 }
 
-/// Escapes a path for printing.
 fn printable(path: &Path) -> String {
     straddle_device::shown::printable(&path.to_string_lossy())
 }

@@ -3,7 +3,7 @@
 use straddle_device::live::{Located, Lower};
 use straddle_units::{ByteCount, ByteOffset, Span};
 
-use crate::model::view::{MAX_PIECES, Piece};
+use crate::model::view::{MAX_PIECES, Piece, remove_overlaps};
 
 /// The most pieces to list for one run: a striped run continues in the same pattern.
 const PIECES_OF_RUN: usize = 16;
@@ -29,7 +29,6 @@ impl<'a> Ground<'a> {
         Self { below: Some((below, lower)), start: ByteOffset::ZERO, len }
     }
 
-    /// Its length in bytes.
     pub(super) fn len(&self) -> ByteCount {
         self.len
     }
@@ -37,11 +36,10 @@ impl<'a> Ground<'a> {
     /// Returns where byte `at` of the device is on the drive, and how many bytes from there on are
     /// contiguous.
     pub(super) fn locate(&self, at: ByteOffset) -> Located {
-        let Some(left) =
-            ByteOffset::new(self.len.get()).checked_since(at).filter(|left| *left != ByteCount::ZERO)
-        else {
+        let left = ByteCount::new(self.len.get().saturating_sub(at.get()));
+        if left == ByteCount::ZERO {
             return Located::Never;
-        };
+        }
         let Some((below, lower)) = self.below else {
             let drive = self.start.checked_add(ByteCount::new(at.get()));
             return drive.map_or(Located::Never, |drive| Located::Here(drive, left));
@@ -67,9 +65,8 @@ impl<'a> Ground<'a> {
     /// Returns the pieces of the device on the drive, with their positions on the device directly below.
     pub(super) fn pieces(&self) -> Vec<Piece> {
         let Some((below, lower)) = self.below else {
-            let whole = Span::new(self.start, self.len).map(|_| Span::first(self.len));
-            let piece = |span| Piece { span, below: ByteOffset::ZERO, drive: self.start };
-            return whole.map(piece).into_iter().collect();
+            let piece = Piece { span: Span::first(self.len), below: ByteOffset::ZERO, drive: self.start };
+            return Span::new(self.start, self.len).map(|_| piece).into_iter().collect();
         };
         let mut pieces: Vec<Piece> = Vec::new();
         for run in &lower.runs {
@@ -99,12 +96,7 @@ impl<'a> Ground<'a> {
         }
         pieces.sort_by_key(|piece| piece.span.start());
         // If two copies are on one drive, only the first is listed.
-        let mut end = ByteOffset::ZERO;
-        pieces.retain(|piece| {
-            let is_new = piece.span.start() >= end;
-            end = if is_new { piece.span.end() } else { end };
-            is_new
-        });
+        remove_overlaps(&mut pieces, |piece| piece.span);
         pieces.truncate(MAX_PIECES);
         pieces
     }

@@ -44,26 +44,16 @@ fn merge_layer(mut layer: Layer, live: &Layer) -> Layer {
             }
         }
         // The kernel knows the arrays described by firmware metadata, and the layers on them.
-        None if is_firmware(&layer) => {
-            layer = Layer {
-                name: String::new(),
-                facts: Facts::Opaque,
-                space: Vec::new(),
-                remarks: Vec::new(),
-                ..layer
-            };
-            layer.children = vec![live.clone()];
+        None if layer.kind.is_firmware_raid() => {
+            let children = vec![live.clone()];
+            let bare = Layer::new(layer.kind, Facts::Opaque, layer.below, layer.drive);
+            layer = Layer { uuid: layer.uuid, logical: layer.logical, children, ..bare };
         }
         // The kernel has something else there. [`super::compare`] reports it, and the disk's view is kept.
         None if is_volume(live) && is_volume(&layer) => {}
         None => layer.children = merge_children(layer.children, std::slice::from_ref(live)),
     }
     layer
-}
-
-/// Whether a layer is a member of an array that is described by firmware metadata.
-pub(super) fn is_firmware(on_disk: &Layer) -> bool {
-    on_disk.kind.is_firmware_raid()
 }
 
 /// Whether a layer has a header of its own, so that there can be only one such layer in a place.
@@ -92,9 +82,8 @@ fn merge_children(on_disk: Vec<Layer>, live: &[Layer]) -> Vec<Layer> {
     merged
 }
 
-/// Collects the layers among `live` that are neither in `known` nor below one of them. For the layers that
-/// are below a known one, and for those that the disk's view never shows, collects from the layers above
-/// them.
+/// Collects the layers among `live` that are neither in `known` nor on the way to one. Instead of layers on the
+/// way, and of those that the disk never shows, those above them are collected.
 fn leftovers(live: &[Layer], known: &[&Layer], added: &mut Vec<Layer>) {
     for layer in live {
         if known.iter().any(|known| std::ptr::eq(*known, layer)) {
@@ -119,8 +108,7 @@ fn contains(layer: &Layer, other: &Layer) -> bool {
 }
 
 /// Returns the live layer that corresponds to `layer` on the disk: one of the same kind, and for a volume of
-/// the same name. If the kernel has mappings in between (a mirror's images, the integrity layer of LUKS),
-/// looks behind those.
+/// the same name. Mappings of the kernel in between (a mirror's images, the integrity layer of LUKS) are skipped.
 pub(super) fn partner<'a>(layer: &Layer, live: &'a [Layer]) -> Option<&'a Layer> {
     let is_same = |other: &Layer| {
         other.kind == layer.kind && (layer.kind != Content::LogicalVolume || volume(other) == volume(layer))

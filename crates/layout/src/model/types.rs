@@ -1,7 +1,7 @@
 //! Partition types and their names.
 //!
-//! Invariants: a GUID is kept in its byte order on disk (the first three fields little endian,
-//! UEFI specification, appendix A); only this module's conversions from and to text reorder it.
+//! A GUID is kept in its byte order on disk (the first three fields little endian, UEFI specification,
+//! appendix A); only this module's conversions from and to text reorder it.
 
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
@@ -29,7 +29,7 @@ impl From<PartitionType> for TypeForm {
 pub fn code(kind: &PartitionType) -> Option<String> {
     match kind {
         PartitionType::Guid(guid) => Some(guid_text(*guid)),
-        PartitionType::Mbr(id) => Some(format!("{id:x}")),
+        PartitionType::Mbr(id) => Some(mbr_text(*id)),
         PartitionType::Unknown => None,
     }
 }
@@ -58,28 +58,20 @@ pub fn name(kind: &PartitionType) -> Option<&'static str> {
 
 /// Formats a GUID from its bytes on disk, in capitals.
 pub fn guid_text(guid: [u8; 16]) -> String {
-    // For each byte in the text, its index on disk.
-    const ORDER: [usize; 16] = [3, 2, 1, 0, 5, 4, 7, 6, 8, 9, 10, 11, 12, 13, 14, 15];
-    const HEX: &[u8; 16] = b"0123456789ABCDEF";
-    let mut text = String::with_capacity(36);
-    for (position, &from) in ORDER.iter().enumerate() {
-        if matches!(position, 4 | 6 | 8 | 10) {
-            text.push('-');
-        }
-        text.push(char::from(HEX[usize::from(guid[from] >> 4)]));
-        text.push(char::from(HEX[usize::from(guid[from] & 0xF)]));
+    let mut text = "-".repeat(36);
+    for (byte, at) in guid.into_iter().zip(GUID_TEXT_AT) {
+        text.replace_range(at..at + 2, &format!("{byte:02X}"));
     }
     text
 }
 
 /// Parses a GUID in either case into its bytes on disk; `None` for any other text.
 pub fn parse_guid(text: &str) -> Option<[u8; 16]> {
-    let bytes = text.as_bytes();
-    let hyphens = [8, 13, 18, 23];
-    let is_written = |(at, c): (usize, &u8)| {
-        if hyphens.contains(&at) { *c == b'-' } else { c.is_ascii_hexdigit() }
+    let is_valid = |(at, c): (usize, u8)| match at {
+        8 | 13 | 18 | 23 => c == b'-',
+        _ => c.is_ascii_hexdigit(),
     };
-    if bytes.len() != 36 || !bytes.iter().enumerate().all(is_written) {
+    if text.len() != 36 || !text.bytes().enumerate().all(is_valid) {
         return None;
     }
     let mut guid = [0; 16];

@@ -1,7 +1,7 @@
 //! A layer's address space: which of its bytes are where on the drive.
 //!
-//! Invariants: a view never invents bytes. Bytes that are not mapped (a segment on another disk,
-//! another member's chunk, an encrypted payload) cannot be read, and reading them is an error.
+//! Bytes that are not mapped (a segment on another disk, another member's chunk, an encrypted payload) cannot be
+//! read, and reading them is an error.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -37,16 +37,13 @@ pub struct View<'a> {
 impl<'a> View<'a> {
     /// The view of the drive itself.
     pub fn of_drive(medium: &'a dyn Medium) -> Self {
-        let len = medium.len();
-        let whole = Span::new(ByteOffset::ZERO, len);
-        let pieces = whole.map(|span| Piece { span, below: ByteOffset::ZERO, drive: ByteOffset::ZERO });
-        Self { medium, len, pieces: pieces.into_iter().collect() }
+        let (len, start) = (medium.len(), ByteOffset::ZERO);
+        Self { medium, len, pieces: vec![Piece { span: Span::first(len), below: start, drive: start }] }
     }
 
-    /// Returns a space of `len` bytes whose runs lie on this one: `(span in the new space, start in this
-    /// one)`. A run that crosses pieces of this view is cut. Parts that are not mapped here, and runs that
-    /// pass the end of the new space, are left out. Runs must be sorted and not overlap; a run that overlaps
-    /// the one before is left out.
+    /// Returns a space of `len` bytes whose runs are on this one: `(span in the new space, start in this one)`,
+    /// sorted. A run that crosses pieces of this view is cut. Parts that are not mapped here are left out, and
+    /// so are runs that pass the end of the new space or overlap the one before.
     pub fn map(&self, len: ByteCount, runs: impl IntoIterator<Item = (Span, ByteOffset)>) -> Self {
         let mut pieces: Vec<Piece> = Vec::new();
         for (span, below) in runs {
@@ -57,12 +54,9 @@ impl<'a> View<'a> {
             let Some(wanted) = Span::new(below, span.len()) else { continue };
             let first = self.pieces.partition_point(|piece| piece.span.end() <= wanted.start());
             for piece in self.pieces[first..].iter().take_while(|piece| piece.span.start() < wanted.end()) {
-                if !piece.span.overlaps(wanted) || pieces.len() >= MAX_PIECES {
-                    continue;
+                if pieces.len() < MAX_PIECES {
+                    pieces.extend(cut(piece, span, wanted));
                 }
-                let start = piece.span.start().max(wanted.start());
-                let end = piece.span.end().min(wanted.end());
-                pieces.extend(cut(piece, span, wanted, start, end));
             }
         }
         Self { medium: self.medium, len, pieces }
@@ -72,10 +66,10 @@ impl<'a> View<'a> {
     pub fn slice(&self, start: ByteOffset, len: ByteCount) -> Self {
         let room = ByteOffset::new(self.len.get()).checked_since(start).unwrap_or(ByteCount::ZERO);
         let len = len.min(room);
-        self.map(len, Span::new(ByteOffset::ZERO, len).map(|span| (span, start)))
+        self.map(len, [(Span::first(len), start)])
     }
 
-    /// Its pieces.
+    /// Its pieces, sorted.
     pub fn pieces(&self) -> &[Piece] {
         &self.pieces
     }
@@ -88,15 +82,26 @@ impl<'a> View<'a> {
     }
 }
 
-/// Returns the part of `wanted` from `start` to `end`, both on the device below, as a piece of the new space.
-fn cut(piece: &Piece, span: Span, wanted: Span, start: ByteOffset, end: ByteOffset) -> Option<Piece> {
-    let into_wanted = start.checked_since(wanted.start())?;
-    let into_piece = start.checked_since(piece.span.start())?;
+/// The part of the run `span` of the new space, which is `wanted` on the device below, that is on `piece` of that.
+fn cut(piece: &Piece, span: Span, wanted: Span) -> Option<Piece> {
+    let common = piece.span.common(wanted)?;
+    let into_wanted = common.start().checked_since(wanted.start())?;
+    let into_piece = common.start().checked_since(piece.span.start())?;
     Some(Piece {
-        span: Span::new(span.start().checked_add(into_wanted)?, end.checked_since(start)?)?,
-        below: start,
+        span: Span::new(span.start().checked_add(into_wanted)?, common.len())?,
+        below: common.start(),
         drive: piece.drive.checked_add(into_piece)?,
     })
+}
+
+/// Removes from a sorted list what begins before the end of the item before it.
+pub(crate) fn remove_overlaps<T>(sorted: &mut Vec<T>, span: impl Fn(&T) -> Span) {
+    let mut end = ByteOffset::ZERO;
+    sorted.retain(|item| {
+        let is_new = span(item).start() >= end;
+        end = if is_new { span(item).end() } else { end };
+        is_new
+    });
 }
 
 impl Medium for View<'_> {
@@ -105,11 +110,9 @@ impl Medium for View<'_> {
     }
 
     fn read_at(&self, at: ByteOffset, buf: &mut [u8]) -> Result<(), ReadError> {
-        let past_end = ReadError::PastEnd { at, want: buf.len(), len: self.len.get() };
-        let wanted = u64::try_from(buf.len()).ok().and_then(|len| Span::new(at, ByteCount::new(len)));
-        match wanted {
-            Some(span) if span.end().get() <= self.len.get() => {}
-            _ => return Err(past_end),
+        let wanted = Span::new(at, ByteCount::new(buf.len() as u64));
+        if wanted.is_none_or(|span| span.end().get() > self.len.get()) {
+            return Err(ReadError::PastEnd { at, want: buf.len(), len: self.len.get() });
         }
         let mut filled = 0;
         let mut here = at;
@@ -123,8 +126,7 @@ impl Medium for View<'_> {
             let drive = self.drive_at(here).ok_or_else(unmapped)?;
             self.medium.read_at(drive, &mut buf[filled..filled + room])?;
             filled += room;
-            let step = ByteCount::new(u64::try_from(room).unwrap_or(u64::MAX));
-            here = here.checked_add(step).ok_or_else(unmapped)?;
+            here = here.checked_add(ByteCount::new(room as u64)).ok_or_else(unmapped)?;
         }
         Ok(())
     }
