@@ -1,10 +1,9 @@
 //! What shares a medium with its partition table: the metadata of an array of which the whole disk is a
 //! member, and contents that are older than the table or still in use.
 //!
-//! Invariants: it reports what libblkid would, and decides whose the table is. A table is the
-//! array's, or older than the array, if no partition covers the array's metadata, wherever the table's backup
-//! is, and also if it reaches past the end of the disk. A table with a partition over the metadata is the
-//! disk's. The choice loses nothing: whatever does not decide is reported beside what does.
+//! A table is the array's, or older than the array, if no partition covers the array's metadata, and also if it
+//! reaches past the end of the disk; otherwise it is the disk's. What does not decide is reported beside what
+//! does, as libblkid would.
 
 use straddle_device::{Medium, ReadError};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
@@ -15,7 +14,6 @@ use crate::model::stack::{Partition, Problem, Role, Stack, TableKind};
 use crate::read::read_in_use;
 use crate::reader::Reader;
 use crate::signature::{self, Mark};
-use crate::tables::member::covers;
 use crate::tables::read::{table_in_boot_sector, table_of};
 use straddle_device::fields::{byte, has, le16, le32};
 
@@ -75,28 +73,23 @@ impl Beside {
 /// Returns what is on `medium` that `stack`, which was read from it, does not describe.
 pub fn beside(medium: &dyn Medium, stack: &Stack) -> Result<Vec<Beside>, ReadError> {
     let reader = Reader::open(medium, BlockSize::B512)?;
-    let own = match stack.kind {
-        TableKind::Content(content) => Some(content),
-        _ => None,
-    };
-    let is_content = own.is_some();
+    let own = if let TableKind::Content(content) = stack.kind { Some(content) } else { None };
     let mut found = Vec::new();
     let at = Span::first(stack.block.bytes());
     let table = |name| Beside { what: Neighbour::Table(name), at, is_covered: false };
     if own.is_some_and(Content::is_array_member) {
         return Ok(table_of(&reader, stack.block).map(table).into_iter().collect());
     }
-    let own_table = || {
+    if own.is_some() {
         let in_boot_sector = table_in_boot_sector(&reader, stack.block).map(|_| "dos");
-        in_boot_sector
-            .or_else(|| table_of(&reader, stack.block).filter(|name| matches!(*name, "dos" | "gpt")))
-    };
-    found.extend(is_content.then(own_table).flatten().map(table));
+        let any = || table_of(&reader, stack.block).filter(|name| matches!(*name, "dos" | "gpt"));
+        found.extend(in_boot_sector.or_else(any).map(table));
+    }
     for mark in signature::everything(&reader).into_iter().filter(|mark| Some(mark.content) != own) {
         let optical = mark.content.is_optical();
         // Content that fills the medium may hold anything, except what occupies the whole of a medium by
         // design.
-        if is_content && !optical && !mark.content.is_array_member() {
+        if own.is_some() && !optical && !mark.content.is_array_member() {
             continue;
         }
         let over = stack.partitions.iter().find(|partition| covers(partition, mark.at));
@@ -167,7 +160,7 @@ pub struct RivalTable {
 pub fn rival_table(medium: &dyn Medium, stack: &Stack) -> Result<Option<RivalTable>, ReadError> {
     let TableKind::Content(content) = stack.kind else { return Ok(None) };
     let reader = Reader::open(medium, BlockSize::B512)?;
-    let table = if content.is_array_member() {
+    let (name, table) = if content.is_array_member() {
         // A table in the array's own space is the array's. If it is unknown where the array's data lies, the
         // table is not known to be anything else.
         if !stack.layer.as_ref().is_some_and(leaves_start) {
@@ -181,7 +174,6 @@ pub fn rival_table(medium: &dyn Medium, stack: &Stack) -> Result<Option<RivalTab
             None => return Ok(None),
         }
     };
-    let (name, table) = table;
     // A table of a kind known only by name may list anything.
     let is_read = matches!(table.kind, TableKind::Gpt | TableKind::HybridMbr | TableKind::Mbr);
     let mut listed = table.partitions.iter().filter(|partition| partition.role != Role::Extended);
@@ -231,6 +223,27 @@ pub fn rival_content(stack: &Stack, found: &[Beside]) -> Option<RivalContent> {
     let content = found.iter().find_map(is_whole)?;
     let shows_partition = listed.any(|partition| partition.content.is_some());
     Some(RivalContent { content, table, partition: first, shows_partition })
+}
+
+/// Returns the content by which the whole medium, on which the table `stack` was found, is a member of
+/// something larger.
+pub(crate) fn member(reader: &Reader<'_>, stack: &Stack) -> Option<Content> {
+    let is_table = matches!(stack.kind, TableKind::Gpt | TableKind::HybridMbr | TableKind::Mbr);
+    let marks = if is_table { signature::array_members(reader) } else { signature::at_end(reader) };
+    // A disk's own table does not reach past its end; the table of a striped array reaches past the end of
+    // each member.
+    let is_larger = stack.partitions.iter().any(|partition| partition.span.end() > reader.end())
+        || stack.problems.iter().any(|problem| matches!(problem, Problem::GptPastEnd { .. }));
+    let is_past_table = |mark: &Mark| {
+        let is_covered = stack.partitions.iter().any(|partition| covers(partition, mark.at));
+        is_larger || !is_covered
+    };
+    marks.into_iter().find(is_past_table).map(|mark| mark.content)
+}
+
+/// Whether a partition contains the bytes `at`.
+fn covers(partition: &Partition, at: Span) -> bool {
+    partition.role != Role::Extended && partition.span.contains(at)
 }
 
 /// Whether a member's array does not use the first bytes of the disk, where a table is.

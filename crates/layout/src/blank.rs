@@ -6,15 +6,12 @@ use straddle_units::{BlockSize, ByteCount, ByteOffset, MIB, Span};
 use crate::reader::Reader;
 use crate::tables::gpt;
 
-/// How much of the start is checked: it includes the last known magic, VMFS's at 2 MiB, and what the first
-/// partition of a new table would show.
+/// The start that is checked: with the last known magic, VMFS's at 2 MiB, and the start of a new table's first partition.
 const FRONT: u64 = 4 * MIB;
-/// How much of the end is checked: it includes backup tables and the metadata of every array that is marked
-/// there.
+/// The end that is checked: with backup tables and the metadata of every array.
 const BACK: u64 = 2 * MIB;
 /// How many bytes are read at once.
 const PIECE: u64 = 64 * 1024;
-/// The unit that is written or erased as a whole, in bytes.
 const SECTOR: usize = 512;
 
 /// The bytes that a block reads as if it was never written or has been erased: zeros, or ones on memory cards
@@ -46,14 +43,11 @@ pub fn is_blank(medium: &dyn Medium) -> Result<bool, ReadError> {
     let len = medium.len().get();
     let front = len.min(FRONT);
     let back = len.saturating_sub(BACK).max(front);
-    // A backup GPT of another disk, of which this one was or is a part, does not count as this disk's
-    // content.
+    // A backup GPT of another disk, of which this one was or is a part, does not count.
     let end = gpt::left_over(&Reader::open(medium, BlockSize::B512)?).map_or(len, ByteOffset::get);
     for (at, end) in [(0, front.min(end)), (back, end)] {
-        let span = Span::new(ByteOffset::new(at), ByteCount::new(end.saturating_sub(at)));
-        if let Some(span) = span
-            && first_written(medium, span)?.is_some()
-        {
+        let span = Span::between(ByteOffset::new(at), ByteOffset::new(end));
+        if span.map(|span| first_written(medium, span)).transpose()?.flatten().is_some() {
             return Ok(false);
         }
     }

@@ -8,6 +8,5 @@ pub(crate) mod gpt;
 pub(crate) mod kernel;
 pub(crate) mod marker;
 pub(crate) mod mbr;
-pub(crate) mod member;
 pub(crate) mod read;
 pub(crate) mod sectors;

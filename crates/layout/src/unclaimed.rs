@@ -1,8 +1,7 @@
-//! What lies in a partition that no known content accounts for.
+//! What is in a partition that no known content accounts for.
 //!
-//! Invariants: it only reads, a few KiB of each partition, and what it cannot read counts as data. It finds
-//! where something is kept, not how much: the metadata of GEOM, of Android's verified boot and of DRBD are in the last
-//! sectors, and a tree of hashes begins behind the file system.
+//! It reads a few KiB of each partition, and what it cannot read counts as data: the metadata of GEOM, of Android's
+//! verified boot and of DRBD are in the last sectors, and a tree of hashes begins after the file system.
 
 use straddle_device::{Medium, ReadError};
 use straddle_units::{ByteCount, ByteOffset, Span};
@@ -11,23 +10,20 @@ use crate::blank::is_erased;
 use crate::model::layer::{Facts, FileSystem};
 use crate::model::stack::{Partition, Unclaimed};
 
-/// How much is read at the start of a partition in which nothing is recognised, and behind the end of contents: mkfs.fat
-/// leaves up to a track there.
+/// How much is read at the start of a partition in which nothing is recognised, and after the end of contents, where
+/// mkfs.fat leaves up to a track.
 const FRONT: ByteCount = ByteCount::new(64 * 1024);
-
-/// How much is read at the end of the partition. DRBD's metadata are up to 15 sectors
-/// before that.
+/// How much is read at the end of the partition. DRBD's metadata are up to 15 sectors before that.
 const BACK: ByteCount = ByteCount::new(8 * 1024);
-
-/// The unit in which something is found.
 const SECTOR: usize = 512;
 
 /// What lies in `partition`, of which the layers are known, besides its contents.
 pub(crate) fn unclaimed(medium: &dyn Medium, partition: &Partition) -> Unclaimed {
     let (span, own) = (partition.span, copies(partition));
     let Some(layer) = &partition.layer else {
+        let front = Span::new(span.start(), span.len().min(FRONT)).unwrap_or(span);
         let is_data = partition.content.is_none()
-            && [front(span), back(span, span.start())].iter().any(|part| holds(medium, *part, &own));
+            && [front, back(span, span.start())].iter().any(|part| holds(medium, *part, &own));
         return if is_data { Unclaimed::All } else { Unclaimed::Nothing };
     };
     // What is left of an encryption sector at the end is never used, and cryptsetup opens nothing with it.
@@ -44,21 +40,16 @@ pub(crate) fn unclaimed(medium: &dyn Medium, partition: &Partition) -> Unclaimed
     {
         return Unclaimed::Nothing;
     }
-    let behind = end.checked_add(FRONT).map_or(span.end(), |stop| stop.min(span.end()));
-    let behind = behind.checked_since(end).and_then(|len| Span::new(end, len));
+    let stop = end.checked_add(FRONT).map_or(span.end(), |stop| stop.min(span.end()));
+    let behind = Span::between(end, stop);
     let is_data = behind.into_iter().chain([back(span, end)]).any(|part| holds(medium, part, &own));
     if is_data { Unclaimed::Tail } else { Unclaimed::Nothing }
-}
-
-fn front(span: Span) -> Span {
-    Span::new(span.start(), span.len().min(FRONT)).unwrap_or(span)
 }
 
 /// The last bytes of `span`, from `least` on.
 fn back(span: Span, least: ByteOffset) -> Span {
     let start = span.end().checked_back(BACK).map_or(least, |start| start.max(least).max(span.start()));
-    let len = span.end().checked_since(start).unwrap_or_default();
-    Span::new(start, len).unwrap_or(span)
+    Span::between(start, span.end()).unwrap_or(span)
 }
 
 /// The copies of its boot sector that a file system keeps: what it calls its own.

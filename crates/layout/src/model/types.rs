@@ -107,7 +107,7 @@ pub(super) fn is_dynamic_database(kind: &PartitionType) -> bool {
 }
 
 /// Parses a GUID constant into its bytes on disk at compile time. Anything but a GUID fails the build.
-const fn guid(text: &str) -> [u8; 16] {
+pub(crate) const fn guid(text: &str) -> [u8; 16] {
     const fn digit(c: u8) -> u8 {
         match c {
             b'0'..=b'9' => c - b'0',

@@ -1,14 +1,12 @@
-//! The entry that marks a disk whose partitions are being moved by `straddle realign`.
-//!
-//! Invariants: a marker in any copy of the table counts, whichever copy is used otherwise. What
-//! the entry covers is not read here.
+//! The entry that marks a disk whose partitions are being moved by `straddle realign`. It counts in any copy of the
+//! table, whichever copy is used otherwise.
 
 use straddle_device::{Medium, ReadError};
 use straddle_units::{ByteOffset, Span};
 
 use super::gpt;
 use crate::model::stack::{Partition, PartitionType, Problem, Stack};
-use crate::model::types::{guid_text, mbr_text};
+use crate::model::types::guid;
 use crate::reader::Reader;
 
 /// The marker's type in a GPT.
@@ -21,8 +19,8 @@ pub const MARKER_TYPE: u8 = 0x7F;
 /// Whether this entry marks a disk whose partitions are being moved.
 pub fn is_marker(partition: &Partition) -> bool {
     match partition.kind {
-        PartitionType::Guid(guid) => guid_text(guid) == MARKER_GUID,
-        PartitionType::Mbr(id) => mbr_text(id) == MARKER_MBR,
+        PartitionType::Guid(found) => found == const { guid(MARKER_GUID) },
+        PartitionType::Mbr(id) => id == MARKER_TYPE,
         PartitionType::Unknown => false,
     }
 }
@@ -45,15 +43,15 @@ pub struct Marker {
 ///
 /// If the medium cannot be read.
 pub fn marker(medium: &dyn Medium, stack: &Stack) -> Result<Option<Marker>, ReadError> {
-    let of =
-        |partition: &Partition, only_in| Marker { number: partition.number, span: partition.span, only_in };
-    if let Some(partition) = stack.partitions.iter().find(|partition| is_marker(partition)) {
-        return Ok(Some(of(partition, None)));
-    }
-    if !stack.problems.iter().any(|problem| matches!(problem, Problem::GptCopiesDiffer { .. })) {
-        return Ok(None);
+    let among = |partitions: &[Partition], only_in| {
+        let partition = partitions.iter().find(|partition| is_marker(partition))?;
+        Some(Marker { number: partition.number, span: partition.span, only_in })
+    };
+    let found = among(&stack.partitions, None);
+    let differ = stack.problems.iter().any(|problem| matches!(problem, Problem::GptCopiesDiffer { .. }));
+    if found.is_some() || !differ {
+        return Ok(found);
     }
     let reader = Reader::open(medium, stack.block)?;
-    let Some((at, partitions)) = gpt::backup(&reader, stack.block) else { return Ok(None) };
-    Ok(partitions.iter().find(|partition| is_marker(partition)).map(|partition| of(partition, Some(at))))
+    Ok(gpt::backup(&reader, stack.block).and_then(|(at, partitions)| among(&partitions, Some(at))))
 }

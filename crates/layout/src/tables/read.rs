@@ -1,17 +1,16 @@
 //! Reading the table of a medium, and identifying what its partitions hold.
 //!
-//! Invariants: what Linux would take for the table is the table. An MBR that lists partitions and
-//! protects no GPT is used, and a GPT beside it is stale. A protective entry announces a GPT. A boot sector
-//! that carries the MBR signature is a file system. Only if Linux would see nothing does this module search
-//! further, and then reports that as a problem.
+//! What Linux would take for the table is the table. An MBR that lists partitions and protects no GPT is used,
+//! and a GPT beside it is stale. A boot sector with the MBR signature is a file system. Only if Linux would see
+//! nothing is there a further search, whose result is a problem too.
 
 use straddle_device::{Medium, ReadError};
 use straddle_units::{BlockSize, ByteOffset, Lba, Span};
 
 use super::gpt::{self, Depth, Search};
 use super::mbr::{Mbr, SIGNATURE_AT};
-use super::{bsd, check, member, sectors};
-use crate::beside::optical_extent_of;
+use super::{bsd, check, sectors};
+use crate::beside::{member, optical_extent_of};
 use crate::model::content::{Content, FsKind};
 use crate::model::stack::{Partition, Problem, Role, Stack, TableKind};
 use crate::reader::Reader;
@@ -38,10 +37,9 @@ const MAX_CONTENTS: usize = 16;
 
 /// Reads what `medium` holds.
 ///
-/// `device_block` is the device's logical block size. It is `None` for an image without a declared size; the
-/// size is then found from the table. `forced`, the user's declaration, overrides the search: only a table in
-/// that block size is accepted. The only error is an I/O error on the first block; damage is in
-/// [`Stack::problems`].
+/// `device_block` is the device's logical block size; if it is `None`, the size is found from the table. With
+/// `forced`, the user's declaration, only a table in that block size is accepted. The only error is an I/O error
+/// on the first block; damage is in [`Stack::problems`].
 pub fn read_stack(
     medium: &dyn Medium,
     device_block: Option<BlockSize>,
@@ -64,7 +62,7 @@ pub(crate) fn read_stack_of(reader: &Reader<'_>, known: Known) -> Stack {
 /// Reads the table, and checks its partitions against each other and the medium.
 pub(crate) fn read_checked(reader: &Reader<'_>, known: Known) -> Stack {
     let stack = read_table(reader, known);
-    match member::member(reader, &stack) {
+    match member(reader, &stack) {
         Some(content) => content_stack(reader, content, known),
         None => checked(reader, stack),
     }
@@ -82,20 +80,23 @@ pub(crate) fn looked_into(stack: &mut Stack) -> impl Iterator<Item = &mut Partit
     stack.partitions.iter_mut().filter(|p| p.role != Role::Extended).take(MAX_CONTENTS)
 }
 
-/// The first volume descriptor of ISO 9660 (ECMA-119, 8.1): position and value of its identifier.
-const ISO_DESCRIPTOR: (ByteOffset, &[u8]) = (ByteOffset::new(32 * 1024 + 1), b"CD001");
+/// The identifier of the first volume descriptor of ISO 9660 (ECMA-119, 8.1).
+const ISO_DESCRIPTOR: ByteOffset = ByteOffset::new(32 * 1024 + 1);
 
-/// The bytes of an ISO 9660 image, if its descriptor is in a partition and belongs to it. A descriptor from before the
-/// table is in no partition, or in one that holds something else.
+fn has_iso_descriptor(reader: &Reader<'_>) -> bool {
+    reader.read_up_to(ISO_DESCRIPTOR, 5, reader.end()) == b"CD001"
+}
+
+/// The bytes of an ISO 9660 image, if its descriptor is in a partition that holds nothing else. One from before the table
+/// is not.
 pub(crate) fn hybrid_iso(reader: &Reader<'_>, stack: &Stack) -> Option<Span> {
-    let (at, identifier) = ISO_DESCRIPTOR;
+    let at = ISO_DESCRIPTOR;
     let holds = |p: &Partition| {
         p.span.start() <= at
             && at < p.span.end()
             && matches!(p.content, None | Some(Content::FileSystem(FsKind::Iso9660)))
     };
-    let is_one = stack.partitions.iter().any(holds)
-        && reader.read_up_to(at, identifier.len(), ByteOffset::new(u64::MAX)) == identifier;
+    let is_one = stack.partitions.iter().any(holds) && has_iso_descriptor(reader);
     // One that does not record its size may be as long as the medium.
     let extent = || optical_extent_of(reader).filter(|extent| extent.end() > at);
     is_one.then(|| extent().unwrap_or(Span::first(reader.len())))
@@ -133,8 +134,8 @@ fn sensible_table(reader: &Reader<'_>, mbr: &Mbr, known: Known) -> Option<Stack>
     is_sensible.then(|| read_mbr(reader, mbr, known))
 }
 
-/// Whether content is recognised in one of the partitions. Nothing else distinguishes a real table in a
-/// left-over boot sector from other bytes there, and libblkid decides for the file system.
+/// Whether content is recognised in one of the partitions: a real table in a left-over boot sector. Without that,
+/// libblkid decides for the file system.
 fn shows(reader: &Reader<'_>, stack: &Stack) -> bool {
     let mut listed = stack.partitions.iter().filter(|p| p.role != Role::Extended).take(MAX_CONTENTS);
     listed.any(|partition| signature::identify(reader, partition.span).is_some())
@@ -181,21 +182,15 @@ fn read_protected(reader: &Reader<'_>, mbr: &Mbr, known: Known) -> Stack {
 fn hybrid_differs(stack: &Stack) -> impl Iterator<Item = Problem> {
     let is_listed = |span| stack.partitions.iter().any(|partition| partition.span == span);
     stack.hybrid.iter().filter(move |(_, span)| !is_listed(*span)).map(|(number, span)| {
-        let slot = usize::try_from(*number).unwrap_or(1).saturating_sub(1);
-        Problem::HybridDiffers {
-            slot: *number,
-            at: Mbr::entry_at(slot),
-            start: span.start(),
-            end: span.end(),
-        }
+        let at = Mbr::entry_at(usize::try_from(*number).unwrap_or(1).saturating_sub(1));
+        Problem::HybridDiffers { slot: *number, at, start: span.start(), end: span.end() }
     })
 }
 
 /// Returns the problem of a GPT with both copies intact beside an MBR that does not announce it. Linux takes the MBR,
 /// and other programs ask which of the two is meant. Images of optical media have both by design.
 fn unannounced(reader: &Reader<'_>, known: Known) -> Option<Problem> {
-    let (at, identifier) = ISO_DESCRIPTOR;
-    if reader.read_up_to(at, identifier.len(), ByteOffset::new(u64::MAX)) == identifier {
+    if has_iso_descriptor(reader) {
         return None;
     }
     match gpt::find(reader, &known.groups(), Depth::Both) {
@@ -220,7 +215,7 @@ fn read_unprotected(reader: &Reader<'_>, mbr: Option<&Mbr>, known: Known) -> Sta
         Search::Nothing => {
             return match mbr.filter(|mbr| mbr.has_valid_status()) {
                 Some(mbr) => read_mbr(reader, mbr, known),
-                None => empty_stack(TableKind::None, known),
+                None => Stack::empty(TableKind::None, known.block()),
             };
         }
     };
@@ -234,7 +229,7 @@ fn read_unprotected(reader: &Reader<'_>, mbr: Option<&Mbr>, known: Known) -> Sta
 
 /// Reads the partitions of an MBR, in the block size that is known or that the partitions' contents show.
 fn read_mbr(reader: &Reader<'_>, mbr: &Mbr, known: Known) -> Stack {
-    let mut stack = empty_stack(TableKind::Mbr, known);
+    let mut stack = Stack::empty(TableKind::Mbr, known.block());
     stack.disk_id = mbr.disk_id.to_vec();
     let mut shown_at = ByteOffset::ZERO;
     if known.forced.is_none() && mbr.has_ordinary() {
@@ -258,7 +253,7 @@ fn read_mbr(reader: &Reader<'_>, mbr: &Mbr, known: Known) -> Stack {
 /// Makes the stack of a good GPT.
 fn gpt_stack(table: &gpt::GptTable, known: Known) -> Stack {
     let (partitions, problems) = table.partitions();
-    let mut stack = empty_stack(TableKind::Gpt, known);
+    let mut stack = Stack::empty(TableKind::Gpt, known.block());
     stack.block = table.block;
     stack.block_found = known.forced.or(known.device) != Some(table.block);
     stack.disk_id = table.disk_guid().to_vec();
@@ -274,7 +269,7 @@ fn gpt_stack(table: &gpt::GptTable, known: Known) -> Stack {
 
 /// Makes the stack of a GPT of which no copy is usable.
 fn unusable_stack(block: BlockSize, at: ByteOffset, why: String, known: Known) -> Stack {
-    let mut stack = empty_stack(TableKind::Gpt, known);
+    let mut stack = Stack::empty(TableKind::Gpt, known.block());
     stack.block = block;
     stack.block_found = known.forced.or(known.device) != Some(block);
     stack.problems.push(Problem::GptUnusable { at, why });
@@ -285,9 +280,9 @@ fn unusable_stack(block: BlockSize, at: ByteOffset, why: String, known: Known) -
 /// Makes the stack of a medium that holds one content as a whole. Of the tables of other systems, BSD labels are read.
 pub(crate) fn content_stack(reader: &Reader<'_>, content: Content, known: Known) -> Stack {
     if !content.is_foreign_table() {
-        return empty_stack(TableKind::Content(content), known);
+        return Stack::empty(TableKind::Content(content), known.block());
     }
-    let mut stack = empty_stack(TableKind::Foreign(content.name()), known);
+    let mut stack = Stack::empty(TableKind::Foreign(content.name()), known.block());
     if let Some(label) = bsd::label(reader, ByteOffset::ZERO) {
         (stack.block, stack.partitions) = label;
     }
@@ -302,22 +297,6 @@ pub(crate) fn table_of(reader: &Reader<'_>, block: BlockSize) -> Option<&'static
         TableKind::Foreign(name) => Some(name),
         TableKind::Content(_) => signature::named_table(reader),
         TableKind::None | TableKind::Kernel => None,
-    }
-}
-
-fn empty_stack(kind: TableKind, known: Known) -> Stack {
-    Stack {
-        kind,
-        block: known.block(),
-        block_found: false,
-        disk_id: Vec::new(),
-        usable: None,
-        layer: None,
-        partitions: Vec::new(),
-        problems: Vec::new(),
-        hybrid: Vec::new(),
-        hybrid_iso: None,
-        has_long_entries: false,
     }
 }
 

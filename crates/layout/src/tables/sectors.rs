@@ -1,11 +1,10 @@
 //! Finding the sector size in which an MBR counts, if the disk does not state it.
 //!
-//! Invariants: contents left over from before the table are not evidence. A size other than the
-//! assumed one is taken only under three conditions: the table is valid in it; content found at the resulting
-//! starts begins there and fits its partition by its own account; and nothing found at the starts in the
-//! assumed size contradicts it. Content that leaves space in its partition counts only if all that is written at
-//! the assumed starts lies in partitions of the other size in which content was found. Where there is no content,
-//! smaller sectors are taken if the partitions are only in these all on the disk.
+//! Contents left over from before the table are not evidence. A size other than the assumed one is taken only
+//! if the table is valid in it; content at the resulting starts begins there and fits its partition by its own
+//! account; and nothing at the starts in the assumed size contradicts it. Content that leaves space in its
+//! partition counts only if all that is written at the assumed starts is in partitions of the other size with
+//! content. Where there is none, smaller sectors are taken if only in these all partitions are on the disk.
 
 use straddle_device::{Medium, ReadError};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, MIB, Span};
@@ -17,7 +16,7 @@ use crate::reader::Reader;
 use crate::tables::mbr::{Entry, Mbr};
 use crate::tables::read::{USUAL, rare};
 use crate::{fs, signature};
-use straddle_device::fields::{le16, le64};
+use straddle_device::fields::le64;
 
 /// How many of the first bytes of a partition are checked: they contain all superblocks but the last ones.
 const FRONT: usize = 64 * 1024;
@@ -27,10 +26,9 @@ const REST: u64 = 4 * MIB;
 const LEAST_REST: u64 = 64 * 1024;
 /// ext's `s_block_group_nr`, 16 bits, as an offset from the file system's start: zero except in the copies.
 const EXT_GROUP: u64 = 1024 + 0x5A;
-/// Offsets of Btrfs's superblock, of its record of its own position, and of the size of this device.
+/// Offsets of Btrfs's superblock, and of its record of its own position.
 const BTRFS: u64 = 64 * 1024;
 const BTRFS_PLACE: u64 = BTRFS + 0x30;
-const BTRFS_SIZE: u64 = BTRFS + 0xD1;
 /// Possible offsets of a PV's label, and the offset of its device's size from there (`pv_header`).
 const LABELS: [u64; 4] = [0, 512, 1024, 1536];
 const PV_SIZE: u64 = 64;
@@ -95,7 +93,7 @@ pub(crate) fn other(
 }
 
 /// Returns the smaller sectors in which all partitions are on the disk, with the first entry that is not in those of
-/// `assumed`: where nothing is recognised, a table made for such sectors is likelier than a disk that was cut short.
+/// `assumed`. A table made for such sectors is likelier than a disk that was cut short.
 pub(crate) fn smaller(reader: &Reader<'_>, mbr: &Mbr, assumed: BlockSize) -> Option<(BlockSize, ByteOffset)> {
     let block = BlockSize::B512;
     let is_past = |(_, entry): &(usize, &Entry)| {
@@ -177,7 +175,7 @@ fn show(reader: &Reader<'_>, entry: &Entry, span: Span, block: BlockSize) -> Sho
             return Shown::Else;
         }
     }
-    match figures.and_then(|figures| figures.extent).or_else(|| size(content, &view)) {
+    match figures.and_then(|figures| figures.extent).or_else(|| size_of_pv(content, &view)) {
         None => Shown::Something,
         Some(size) if fills(size, span.len()) => Shown::Whole,
         Some(size) if size < span.len() => Shown::Something,
@@ -187,49 +185,25 @@ fn show(reader: &Reader<'_>, entry: &Entry, span: Span, block: BlockSize) -> Sho
 
 /// Whether a superblock records that it is not the first one.
 fn is_copy(content: Content, view: &View<'_>) -> bool {
-    let Some(kind) = content.file_system() else { return false };
-    match kind {
-        FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4 | FsKind::Jbd => {
-            number::<2>(view, EXT_GROUP).is_some_and(|group| le16(&group, 0) != 0)
+    match content.file_system() {
+        Some(FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4 | FsKind::Jbd) => {
+            number::<2>(view, EXT_GROUP).is_some_and(|group| group != [0; 2])
         }
-        FsKind::Btrfs => number::<8>(view, BTRFS_PLACE).is_some_and(|place| le64(&place, 0) != BTRFS),
-        // No field that differs between the first superblock and its copies is read from these.
-        FsKind::Xfs | FsKind::F2fs | FsKind::Nilfs2 | FsKind::Jfs | FsKind::Reiserfs => false,
-        FsKind::Iso9660 | FsKind::Squashfs | FsKind::Erofs | FsKind::Swap | FsKind::Zfs => false,
-        FsKind::Vfat | FsKind::Exfat | FsKind::Ntfs => false,
+        Some(FsKind::Btrfs) => number::<8>(view, BTRFS_PLACE).is_some_and(|place| le64(&place, 0) != BTRFS),
+        // The others have no such field, or it is not read.
+        _ => false,
     }
 }
 
-/// The recorded size of contents whose figures do not include it.
-fn size(content: Content, view: &View<'_>) -> Option<ByteCount> {
-    let size = match content {
-        Content::FileSystem(kind) => size_of_file_system(kind, view)?,
-        Content::Volume(kind) => size_of_volume(kind, view)?,
-        Content::LogicalVolume | Content::Table | Content::Named(_) | Content::Live(_) => return None,
-    };
+/// The recorded size of a PV, which is not among its figures here. Other volumes record that of their payload or of the
+/// whole array.
+fn size_of_pv(content: Content, view: &View<'_>) -> Option<ByteCount> {
+    if content != Content::Volume(VolumeKind::Pv) {
+        return None;
+    }
+    let is_label = |at: &u64| number::<8>(view, *at).is_some_and(|label| label == *b"LABELONE");
+    let size = le64(&number::<8>(view, LABELS.into_iter().find(is_label)? + PV_SIZE)?, 0);
     (size != 0).then(|| ByteCount::new(size))
-}
-
-fn size_of_file_system(kind: FsKind, view: &View<'_>) -> Option<u64> {
-    match kind {
-        FsKind::Btrfs => Some(le64(&number::<8>(view, BTRFS_SIZE)?, 0)),
-        // Their figures include it, or it is not read.
-        FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4 | FsKind::Jbd | FsKind::Xfs | FsKind::F2fs => None,
-        FsKind::Nilfs2 | FsKind::Jfs | FsKind::Reiserfs | FsKind::Iso9660 | FsKind::Squashfs => None,
-        FsKind::Erofs | FsKind::Vfat | FsKind::Exfat | FsKind::Ntfs | FsKind::Swap | FsKind::Zfs => None,
-    }
-}
-
-fn size_of_volume(kind: VolumeKind, view: &View<'_>) -> Option<u64> {
-    match kind {
-        VolumeKind::Pv => {
-            let is_label = |at: &u64| number::<8>(view, *at).is_some_and(|label| label == *b"LABELONE");
-            Some(le64(&number::<8>(view, LABELS.into_iter().find(is_label)? + PV_SIZE)?, 0))
-        }
-        // They record the size of their payload or of the whole array.
-        VolumeKind::Md | VolumeKind::Isw | VolumeKind::Ddf | VolumeKind::Drbd | VolumeKind::Luks => None,
-        VolumeKind::Integrity | VolumeKind::Verity | VolumeKind::Bcache => None,
-    }
 }
 
 fn number<const BYTES: usize>(view: &View<'_>, at: u64) -> Option<[u8; BYTES]> {
