@@ -6,6 +6,8 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
+
 use straddle_device::Medium;
 use straddle_units::{ByteCount, ByteOffset};
 
@@ -15,43 +17,34 @@ use crate::model::layer::FileSystem;
 use crate::model::view::View;
 use straddle_device::fields::{byte, has, le16, le32, le64};
 
-/// The boot sector's first 512 bytes.
-const BOOT_SECTOR: (u64, usize) = (0, 512);
+const BOOT_SECTOR: usize = 512;
 /// `system_id`: offset and value.
 const OEM: (usize, &[u8]) = (3, b"NTFS    ");
-/// `bytes_per_sector`, 16 bits.
+/// `bytes_per_sector`.
 const SECTOR_SIZE: usize = 0x0B;
-/// `sectors_per_clusters`, 8 bits: the number of sectors up to 128; from 240 on, the exponent in 2^(256 -
-/// this).
+/// `sectors_per_clusters`: the number of sectors up to 128; from 240 on, the exponent in 2^(256 - this).
 const CLUSTER_SECTORS: usize = 0x0D;
-/// The first value that stands for a power of two.
 const CLUSTER_SHIFTS_FROM: u8 = 240;
-/// `sectors_per_volume`, 64 bits; does not include the copy of the boot sector after the volume.
-const SECTORS: usize = 0x28;
-/// `hidden_sectors`, 32 bits.
+/// `root_entries`, `sectors`, `fats` and other fields of FAT; all must be zero in NTFS.
+const UNUSED: [std::ops::Range<usize>; 3] = [0x0E..0x15, 0x16..0x18, 0x20..0x24];
+/// `hidden_sectors`.
 const HIDDEN: usize = 0x1C;
-/// `mft_clst`, 64 bits: the first cluster of the master file table.
+/// `sectors_per_volume`, without the copy of the boot sector after the volume.
+const SECTORS: usize = 0x28;
+/// `mft_clst` and `mft2_clst`: the first cluster of the master file table, and of the copy of its first records.
 const MFT_CLUSTER: usize = 0x30;
-/// `record_size`, 8 bits: the size of a record in clusters; if negative as a signed number, the record has
-/// 2^-this bytes.
+const MFT_COPY: usize = 0x38;
+/// `record_size`: the size of a record in clusters; if negative as a signed number, the record has 2^-this bytes.
 const RECORD_SIZE: usize = 0x40;
 /// The largest record that is read; real ones have at most 4 KiB.
 const MAX_RECORD: u64 = 16 * 1024;
 /// The number of the record of `$Volume` (`MFT_REC_VOL`).
 const VOLUME_RECORD: u64 = 3;
-
 /// The first bytes of each record of the master file table.
 pub(crate) const RECORD_MAGIC: &[u8] = table::record::MAGIC;
 
-/// `root_entries`, `sectors`, `fats` and other fields of FAT; all must be zero in NTFS.
-const UNUSED: [std::ops::Range<usize>; 3] = [0x0E..0x15, 0x16..0x18, 0x20..0x24];
-
-/// `mft2_clst`, 64 bits: the first cluster of the copy of the file table's first records.
-const MFT_COPY: usize = 0x38;
-
-/// Returns the offsets of the first record of the master file table and of the volume's record, which
-/// libblkid requires, in the file system whose boot sector is `sector`. `None` if the boot sector is invalid
-/// (`probe_ntfs`, libblkid/src/superblocks/ntfs.c).
+/// Returns the offsets of the first record of the master file table and of the volume's record, which libblkid
+/// requires; `None` if the boot sector is invalid (`probe_ntfs`, libblkid/src/superblocks/ntfs.c).
 pub(crate) fn file_table(sector: &[u8]) -> Option<[ByteCount; 2]> {
     let size = u64::from(le16(sector, SECTOR_SIZE));
     if !has(sector, OEM.0, OEM.1) || !size.is_power_of_two() || !(256..=4096).contains(&size) {
@@ -84,7 +77,7 @@ pub(crate) fn file_table(sector: &[u8]) -> Option<[ByteCount; 2]> {
 }
 
 pub(super) fn read(view: &View<'_>) -> Option<(FileSystem, String)> {
-    let boot = bytes(view, BOOT_SECTOR.0, BOOT_SECTOR.1)?;
+    let boot = bytes(view, 0, BOOT_SECTOR)?;
     let sector = unit(u64::from(le16(&boot, SECTOR_SIZE)))?;
     let cluster = table::cluster(&boot)?;
     let copies = copies(view, &boot, sector, cluster);
@@ -102,16 +95,13 @@ pub(super) fn read(view: &View<'_>) -> Option<(FileSystem, String)> {
     Some((fs, label(view, &boot).unwrap_or_default()))
 }
 
-/// Returns where copies of the boot sector are: directly after the last sector (mkntfs), at the end of the
-/// cluster that begins there (ntfsresize, `update_bootsector`), and in the last sector of the partition,
-/// where Windows and ntfsfix look.
+/// Returns where copies of the boot sector are, of three places: directly after the last sector (mkntfs), at the end
+/// of the cluster that begins there (ntfsresize), and the last sector of the partition (Windows, ntfsfix).
 fn copies(view: &View<'_>, boot: &[u8], sector: ByteCount, cluster: ByteCount) -> Vec<ByteOffset> {
     let behind = sector.checked_mul(le64(boot, SECTORS));
     let resized = behind.and_then(|at| at.checked_add(cluster.checked_sub(sector)?));
     let last = view.len().floor_to(sector).checked_sub(sector);
-    let mut places: Vec<ByteCount> = [behind, resized, last].into_iter().flatten().collect();
-    places.sort_unstable();
-    places.dedup();
+    let places: BTreeSet<ByteCount> = [behind, resized, last].into_iter().flatten().collect();
     let is_behind = |at: &ByteCount| behind.is_some_and(|behind| *at >= behind) && *at != ByteCount::ZERO;
     let is_here = |at: &ByteCount| *at < view.len() && is_copy(view, at.get(), boot);
     places.into_iter().filter(|at| is_behind(at) && is_here(at)).map(|at| ByteOffset::new(at.get())).collect()

@@ -1,10 +1,10 @@
 //! Whether Windows is hibernated with the volume in memory: `hiberfil.sys` in the root directory, as
 //! `ntfs_volume_check_hiberfile` of libntfs-3g/volume.c sees it.
 //!
-//! Invariants: where the file is listed and cannot be read, Windows may be hibernated, and counts as such.
-//! A directory that cannot be read lists nothing.
+//! Where the file is listed and cannot be read, Windows counts as hibernated. A directory that cannot be read lists
+//! nothing.
 
-use super::table::{FileTable, attribute, part, restored};
+use super::table::{Attribute, FileTable, attribute, restored};
 use crate::model::view::View;
 use straddle_device::fields::{byte, le16, le32, le64};
 
@@ -24,7 +24,7 @@ const MOST_NODES: usize = 32;
 /// The sizes that a block of an index may have.
 const BLOCKS: std::ops::RangeInclusive<u64> = 512..=64 * 1024;
 
-/// The root of an index: `index_block_size`, 32 bits, and the header of its entries.
+/// The root of an index: `index_block_size`, and the header of its entries.
 mod root {
     pub(super) const BLOCK: usize = 8;
     pub(super) const HEADER: usize = 0x10;
@@ -38,14 +38,14 @@ mod block {
     pub(super) const SMALL: u64 = 512;
 }
 
-/// The header of entries (`struct INDEX_HDR`): where they begin, and where they end, 32 bits each, from the header on.
+/// The header of entries (`struct INDEX_HDR`): where they begin and end, from the header on.
 mod entries {
     pub(super) const AT: usize = 0;
     pub(super) const END: usize = 4;
 }
 
-/// An entry of a directory's index (`struct NTFS_DE`): the reference to the file's record, 64 bits; the length and the
-/// flags, 16 bits each; and the name, its length in 8 bits. The last 64 bits are the number of the block below.
+/// An entry of a directory's index (`struct NTFS_DE`). It begins with the reference to the file's record, and its last 64
+/// bits are the number of the block below.
 mod entry {
     pub(super) const LEN: usize = 8;
     pub(super) const FLAGS: usize = 0x0C;
@@ -69,7 +69,7 @@ pub(super) fn is_hibernated(view: &View<'_>, boot: &[u8]) -> bool {
 /// that cannot be read.
 fn is_resumed_from(table: &mut FileTable<'_, '_>, file: u64) -> Option<bool> {
     let first = table.first_part(file, (attribute::DATA, &[]))?;
-    let first = part(&first);
+    let first = Attribute(&first);
     if let Some(data) = first.resident() {
         let is_short = u64::try_from(data.len()).is_ok_and(|len| len < HEADER);
         return Some(is_short || MARKS.iter().any(|mark| data.starts_with(mark)));
@@ -92,16 +92,16 @@ fn is_resumed_from(table: &mut FileTable<'_, '_>, file: u64) -> Option<bool> {
 /// Finds the records of the files with this name in the root directory: there may be several whose case differs.
 fn find(table: &mut FileTable<'_, '_>) -> Option<Vec<u64>> {
     let roots = table.parts(ROOT, (attribute::INDEX_ROOT, INDEX))?;
-    let root = roots.iter().find_map(|bytes| part(bytes).resident())?;
+    let root = roots.iter().find_map(|bytes| Attribute(bytes).resident())?;
     let mut found = Vec::new();
     let mut below = look(root.get(root::HEADER..)?, &mut found);
     let size = u64::from(le32(root, root::BLOCK));
     if below.is_empty() || !BLOCKS.contains(&size) || !size.is_power_of_two() {
         return Some(found);
     }
-    let unit = if table.cluster() <= size { table.cluster() } else { block::SMALL };
+    let unit = if table.cluster <= size { table.cluster } else { block::SMALL };
     let parts = table.parts(ROOT, (attribute::INDEX_BLOCKS, INDEX)).unwrap_or_default();
-    let runs: Vec<_> = parts.iter().flat_map(|bytes| part(bytes).runs()).collect();
+    let runs: Vec<_> = parts.iter().flat_map(|bytes| Attribute(bytes).runs()).collect();
     for _ in 0..MOST_NODES {
         let Some(number) = below.pop() else { break };
         let node = number

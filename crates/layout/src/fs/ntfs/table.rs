@@ -1,7 +1,5 @@
-//! The master file table: records, their attributes, and where these have their data.
-//!
-//! Invariants: it believes no number that it reads. A record or a block whose update sequence does not
-//! match is not used, and of one volume no more than [`MAX_READ`] bytes are read.
+//! The master file table: records, their attributes, and where these have their data. A record or a block whose
+//! update sequence does not match is not used, and of one volume no more than [`MAX_READ`] bytes are read.
 
 use straddle_units::ByteCount;
 
@@ -19,16 +17,15 @@ const RECORD_NUMBER: u64 = 0xFFFF_FFFF_FFFF;
 
 /// A record of the table, and a block of an index.
 pub(super) mod record {
-    /// The magic of a record (`NTFS_FILE_SIGNATURE`).
+    /// `NTFS_FILE_SIGNATURE`.
     pub(in super::super) const MAGIC: &[u8] = b"FILE";
-    /// `fix_off` and `fix_num`, 16 bits each: the offset of the update sequence, and the number of its
-    /// entries.
+    /// `fix_off` and `fix_num`: the offset of the update sequence, and the number of its entries.
     pub(super) const FIX_AT: usize = 4;
     pub(super) const FIX_COUNT: usize = 6;
     /// Each block of this many bytes ends with an update sequence number in place of its own last two bytes
     /// (`SECTOR_SIZE` of fs/ntfs3).
     pub(super) const FIX_EVERY: usize = 512;
-    /// `attr_off`, 16 bits: the first attribute.
+    /// `attr_off`: the first attribute.
     pub(super) const ATTRIBUTES_AT: usize = 0x14;
 }
 
@@ -38,39 +35,34 @@ pub(super) mod attribute {
     pub(in super::super) const LIST: u32 = 0x20;
     /// `ATTR_LABEL`, the volume's name.
     pub(in super::super) const LABEL: u32 = 0x60;
-    /// `ATTR_DATA`.
     pub(in super::super) const DATA: u32 = 0x80;
-    /// `ATTR_ROOT`, the root of an index.
+    /// `ATTR_ROOT` and `ATTR_ALLOC`: the root of an index, and its other blocks.
     pub(in super::super) const INDEX_ROOT: u32 = 0x90;
-    /// `ATTR_ALLOC`, the other blocks of an index.
     pub(in super::super) const INDEX_BLOCKS: u32 = 0xA0;
-    /// `ATTR_END`.
     pub(super) const END: u32 = 0xFFFF_FFFF;
     pub(super) const LEN: usize = 4;
-    /// `non_res`, 8 bits.
     pub(super) const NON_RESIDENT: usize = 8;
-    /// `name_len`, 8 bits, in units of 16 bits, and `name_off`, 16 bits.
+    /// In units of 16 bits.
     pub(super) const NAME_LEN: usize = 9;
     pub(super) const NAME_AT: usize = 0x0A;
-    /// `flags`, 16 bits: the way it is compressed, or encrypted.
+    /// `flags`: the way it is compressed, or encrypted.
     pub(super) const FLAGS: usize = 0x0C;
     pub(super) const ENCODED: u16 = 0x40FF;
-    /// `res.data_size`, 32 bits, and `res.data_off`, 16 bits.
+    /// `res.data_size` and `res.data_off`.
     pub(super) const DATA_LEN: usize = 0x10;
     pub(super) const DATA_AT: usize = 0x14;
-    /// `nres.svcn`, 64 bits: the first cluster of the data that this part of the attribute has.
+    /// `nres.svcn`: the first cluster of the data that this part of the attribute has.
     pub(super) const FIRST_CLUSTER: usize = 0x10;
-    /// `nres.run_off`, 16 bits.
+    /// `nres.run_off`.
     pub(super) const RUNS_AT: usize = 0x20;
-    /// `nres.data_size` and `nres.valid_size`, 64 bits each: what follows the latter reads as zeros.
+    /// `nres.data_size` and `nres.valid_size`: what follows the latter reads as zeros.
     pub(super) const SIZE: usize = 0x30;
     pub(super) const VALID: usize = 0x38;
     /// The length of a resident attribute's header: no attribute is shorter.
     pub(super) const MIN_LEN: usize = 0x18;
 }
 
-/// An entry of an attribute list (`struct ATTR_LIST_ENTRY`): the type, 32 bits, the entry's length, 16 bits, the length
-/// and the offset of the name, 8 bits each, and the reference to the record, 64 bits.
+/// An entry of an attribute list (`struct ATTR_LIST_ENTRY`), which begins with the type.
 mod listed {
     pub(super) const LEN: usize = 4;
     pub(super) const NAME_LEN: usize = 6;
@@ -92,12 +84,13 @@ pub(super) struct Run {
 
 /// An attribute, or a part of it: one record may not have room for all runs.
 #[derive(Clone, Copy)]
-pub(super) struct Attribute<'r>(&'r [u8]);
+pub(super) struct Attribute<'r>(pub(super) &'r [u8]);
 
 /// The table of a volume.
 pub(super) struct FileTable<'v, 'm> {
     view: &'v View<'m>,
-    cluster: u64,
+    /// The size of a cluster in bytes.
+    pub(super) cluster: u64,
     record: usize,
     runs: Vec<Run>,
     left: u64,
@@ -249,11 +242,6 @@ impl<'v, 'm> FileTable<'v, 'm> {
         Some(())
     }
 
-    /// The size of a cluster in bytes.
-    pub(super) const fn cluster(&self) -> u64 {
-        self.cluster
-    }
-
     /// Reads a record.
     pub(super) fn record(&mut self, number: u64) -> Option<Vec<u8>> {
         let at = number.checked_mul(u64::try_from(self.record).ok()?)?;
@@ -340,25 +328,16 @@ impl<'v, 'm> FileTable<'v, 'm> {
                 None => data.resize(data.len() + step, 0),
                 Some(place) => {
                     let from = place.checked_add(past)?.checked_mul(self.cluster)?.checked_add(within)?;
-                    data.extend(self.read(from, step)?);
+                    self.left = self.left.checked_sub(step as u64)?;
+                    data.extend(bytes(self.view, from, step)?);
                 }
             }
         }
         Some(data)
-    }
-
-    fn read(&mut self, at: u64, len: usize) -> Option<Vec<u8>> {
-        self.left = self.left.checked_sub(u64::try_from(len).ok()?)?;
-        bytes(self.view, at, len)
     }
 }
 
 /// The runs of a record's data without a name.
 fn data_runs(record: &[u8]) -> impl Iterator<Item = Run> + '_ {
     attributes(record).filter(|one| one.is(attribute::DATA, &[])).flat_map(Attribute::runs)
-}
-
-/// The attribute with these bytes, as [`FileTable::parts`] returns them.
-pub(super) fn part(bytes: &[u8]) -> Attribute<'_> {
-    Attribute(bytes)
 }
