@@ -2,10 +2,9 @@
 //! include/sys/vdev_impl.h of OpenZFS, and the comment at the top of module/zfs/vdev_label.c. A GPT
 //! overwrites the list of the first label.
 //!
-//! The label describes the member in a name-value list, encoded as XDR (`nvs_xdr_nvlist`, `nvs_xdr_nvpair`
-//! and `nvs_xdr_nvp_op`, module/nvpair/nvpair.c). Only its top level, which has the pool's name, and the
-//! description of the top-level vdev in it, which has the ashift, are walked, each pair at most once. A cache
-//! device's label has the ashift at the top level; a spare's has none.
+//! The label describes the member in a name-value list, encoded as XDR (module/nvpair/nvpair.c). Its top level has
+//! the pool's name, and the description of the top-level vdev in it the ashift. A cache device's label has the
+//! ashift at the top level; a spare's has none.
 
 use straddle_device::Medium as _;
 use straddle_units::{ByteCount, ByteOffset, MIB};
@@ -13,7 +12,7 @@ use straddle_units::{ByteCount, ByteOffset, MIB};
 use super::{bytes, text};
 use crate::model::layer::FileSystem;
 use crate::model::view::View;
-use straddle_device::fields::{array, be32, byte, has};
+use straddle_device::fields::{be32, be64, byte, has, le64};
 
 /// `vl_vdev_phys`: offset of the list, after 8 KiB for a boot block and 8 KiB for a boot environment, and its
 /// length.
@@ -57,12 +56,11 @@ const POOL_NAME: &[u8] = b"name";
 const VDEV_TREE: &[u8] = b"vdev_tree";
 const ASHIFT_NAME: &[u8] = b"ashift";
 
-/// Returns the offset of the first label that still has a list and an uberblock, in a member of `len` bytes
-/// that `read` gives access to. Of the two labels at the end both are required: a partition that ends
-/// slightly before the end of a former member can have one of that member's labels where one of its own would
-/// be.
+/// Returns the offset of the first label that still has a list and an uberblock, in a member of `len` bytes that
+/// `read` gives access to. Of the two labels at the end both are required: a partition that ends slightly before
+/// the end of a former member can have one of that member's labels where one of its own would be.
 pub(crate) fn zfs_label(len: u64, read: impl Fn(u64, usize) -> Vec<u8>) -> Option<u64> {
-    let part = |label: u64, at: usize, len| u64::try_from(at).map_or(Vec::new(), |at| read(label + at, len));
+    let part = |label: u64, at: usize, len| read(label + at as u64, len);
     let is_label = |label: &u64| {
         is_xdr_nvlist(&part(*label, ZFS_NVLIST.0, HEADER + VERSION_AND_FLAGS))
             && has_uberblock(&part(*label, RING.0, RING.1))
@@ -88,24 +86,22 @@ fn is_xdr_nvlist(list: &[u8]) -> bool {
 
 /// Whether the ring contains an uberblock, in either byte order.
 fn has_uberblock(ring: &[u8]) -> bool {
-    let mut magics = ring.chunks_exact(UBERBLOCK).map(|block| u64::from_le_bytes(array(block, 0)));
+    let mut magics = ring.chunks_exact(UBERBLOCK).map(|block| le64(block, 0));
     magics.any(|magic| magic == UBERBLOCK_MAGIC || magic.swap_bytes() == UBERBLOCK_MAGIC)
 }
 
 /// Reads a ZFS member. Its block is its smallest write, 2^ashift; zero if the label does not record it.
 pub(super) fn read(view: &View<'_>) -> Option<(FileSystem, String)> {
-    let at = u64::try_from(ZFS_NVLIST.0).ok()?;
     let lists = labels(view.len().get())?
         .concat()
         .into_iter()
-        .filter_map(|label| bytes(view, label + at, ZFS_NVLIST.1));
+        .filter_map(|label| bytes(view, label + ZFS_NVLIST.0 as u64, ZFS_NVLIST.1));
     let list = lists.into_iter().find(|list| is_xdr_nvlist(list))?;
-    let top = Pairs::of(list.get(HEADER..)?);
-    let tree = find(top, VDEV_TREE, NVLIST).map(Pairs::of);
+    let top = list.get(HEADER..)?;
+    let tree = find(top, VDEV_TREE, NVLIST);
     let ashift = find(top, ASHIFT_NAME, UINT64).or_else(|| find(tree?, ASHIFT_NAME, UINT64));
-    let ashift = ashift.map(|value| u64::from_be_bytes(array(value, 0)));
-    let ashift =
-        ashift.filter(|ashift| ASHIFT.contains(ashift)).and_then(|ashift| u32::try_from(ashift).ok());
+    let ashift = ashift.map(|value| be64(value, 0)).filter(|ashift| ASHIFT.contains(ashift));
+    let ashift = ashift.and_then(|ashift| u32::try_from(ashift).ok());
     let fs = FileSystem {
         block: ashift.map_or(ByteCount::ZERO, |ashift| ByteCount::new(1 << ashift)),
         data_start: Some(DATA_START),
@@ -116,45 +112,24 @@ pub(super) fn read(view: &View<'_>) -> Option<(FileSystem, String)> {
     Some((fs, name.map(text).unwrap_or_default()))
 }
 
-/// Returns the value of the pair with this name and type.
-fn find<'a>(mut pairs: Pairs<'a>, name: &[u8], kind: u32) -> Option<&'a [u8]> {
-    pairs.find(|pair| pair.name == name && pair.kind == kind).map(|pair| pair.value)
+/// Returns the value of the pair with this name and type in a list that begins with its version and flags.
+fn find<'a>(list: &'a [u8], name: &[u8], kind: u32) -> Option<&'a [u8]> {
+    let mut rest = list.get(VERSION_AND_FLAGS..)?;
+    loop {
+        // Two zero sizes end the list. A pair's size includes its sizes and name, so each step moves forward.
+        let (pair, after) = rest.split_at_checked(usize::try_from(be32(rest, 0)).ok()?)?;
+        let name_len = usize::try_from(be32(pair, NAME_LEN)).ok()?;
+        let found = pair.get(NAME..)?.get(..name_len)?;
+        let kind_at = NAME + name_len.checked_next_multiple_of(4)?;
+        let value = pair.get(kind_at.checked_add(8)?..)?;
+        if found == name && be32(pair, kind_at) == kind {
+            return Some(value);
+        }
+        rest = after;
+    }
 }
 
 /// Decodes a string: its length, followed by its bytes.
 fn string(value: &[u8]) -> Option<&[u8]> {
     value.get(4..)?.get(..usize::try_from(be32(value, 0)).ok()?)
-}
-
-/// One pair of a list.
-struct Pair<'a> {
-    name: &'a [u8],
-    kind: u32,
-    value: &'a [u8],
-}
-
-/// Iterates over the pairs of a list, up to its end or the first invalid pair.
-#[derive(Clone, Copy)]
-struct Pairs<'a>(&'a [u8]);
-
-impl<'a> Pairs<'a> {
-    /// The pairs of the list that begins here, with its version and flags.
-    fn of(list: &'a [u8]) -> Self {
-        Self(list.get(VERSION_AND_FLAGS..).unwrap_or(&[]))
-    }
-}
-
-impl<'a> Iterator for Pairs<'a> {
-    type Item = Pair<'a>;
-
-    fn next(&mut self) -> Option<Pair<'a>> {
-        // Two zero sizes end the list. A pair's size includes its sizes and name, so each step moves forward.
-        let (pair, rest) = self.0.split_at_checked(usize::try_from(be32(self.0, 0)).ok()?)?;
-        let name_len = usize::try_from(be32(pair, NAME_LEN)).ok()?;
-        let name = pair.get(NAME..)?.get(..name_len)?;
-        let kind_at = NAME + name_len.checked_next_multiple_of(4)?;
-        let value = pair.get(kind_at.checked_add(8)?..)?;
-        self.0 = rest;
-        Some(Pair { name, kind: be32(pair, kind_at), value })
-    }
 }

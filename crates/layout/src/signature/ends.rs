@@ -1,11 +1,8 @@
-//! Marks at the end of a medium: members of firmware RAIDs, and of DRBD.
+//! Marks at the end of a medium: members of firmware RAIDs, and of DRBD. (md members with their superblock at the
+//! end are found by the reader of md.)
 //!
-//! Invariants: the nearest marks of a whole disk are tried before its start. All other marks are
-//! tried only if the start shows nothing, or if every mark is asked for ([`all`]). md members with their
-//! superblock at the end are read, not only named; another module does that.
-//!
-//! Positions and magics: util-linux, libblkid/src/superblocks/*_raid.c and drbd.c. All positions count in
-//! sectors of 512 bytes.
+//! The nearest marks of a whole disk are tried before its start, all others only if the start shows nothing.
+//! Positions, in sectors of 512 bytes, and magics: util-linux, libblkid/src/superblocks/*_raid.c and drbd.c.
 
 use straddle_units::{ByteCount, ByteOffset, KERNEL_SECTOR, Span};
 
@@ -76,8 +73,7 @@ const fn promise(back: u64) -> Mark {
 /// The mark of JMicron has only two bytes, so it is tried last.
 const LAST: [Mark; 1] = [mark(1, array("jmicron_raid_member"), is_jmicron)];
 
-/// How many sectors before the end most marks of whole disks are. These are tried before the start; Promise's
-/// marks further away only if the start shows nothing.
+/// How many sectors before the end most marks of whole disks are: all but some of Promise's.
 const NEAR: u64 = 257;
 
 /// Identifies the end of a whole disk by its nearest marks, in a few reads.
@@ -101,8 +97,7 @@ pub(super) fn all<'r>(
     marks(reader, span, is_disk, |_| true)
 }
 
-/// Groups of sectors before the end that are read together: how far back the first is, and how many there
-/// are.
+/// Sectors before the end that are read together: how far back the first is, and how many there are.
 const TOGETHER: [(u64, u64); 2] = [(16, 16), (257, 3)];
 
 fn marks<'r>(
@@ -125,24 +120,19 @@ fn marks<'r>(
         true => read(back, count),
         false => Vec::new(),
     });
-    let shows = move |mark: &Mark| {
+    let sector = move |back: u64| {
         let read_before = TOGETHER.iter().zip(&together).find_map(|((first, count), bytes)| {
-            let into = first.checked_sub(mark.back).filter(|into| into < count)?;
+            let into = first.checked_sub(back).filter(|into| into < count)?;
             let from = usize::try_from(into).ok()? * SECTOR;
             bytes.get(from..from + SECTOR)
         });
-        match read_before {
-            Some(sector) => (mark.confirm)(sector),
-            None => {
-                let sector = read(mark.back, 1);
-                sector.len() == SECTOR && (mark.confirm)(&sector)
-            }
-        }
+        read_before.map_or_else(|| read(back, 1), <[u8]>::to_vec)
     };
     let rows = DISKS.iter().chain(&LAST).filter(move |_| is_disk).chain(&ANYWHERE);
     let found = move |mark: &Mark| {
+        let sector = sector(mark.back);
         let at = Span::new(place(mark.back)?, KERNEL_SECTOR.bytes())?;
-        shows(mark).then_some((mark.content, at))
+        (sector.len() == SECTOR && (mark.confirm)(&sector)).then_some((mark.content, at))
     };
     rows.filter(move |mark| is_asked(mark.back)).filter_map(found)
 }

@@ -1,8 +1,5 @@
-//! LVM2 physical volumes: the label, the metadata areas, and the volumes that the metadata lists.
-//!
-//! Invariants: it reads a label of 2 KiB, one metadata header and one text of at most
-//! [`MAX_TEXT`]; a longer text is refused, not read. Sources: LVM2's lib/label/label.h,
-//! lib/format_text/layout.h and lib/format_text/format-text.c.
+//! LVM2 physical volumes: the label, the metadata areas, and the volumes that the metadata lists (LVM2's
+//! lib/label/label.h, lib/format_text/layout.h and lib/format_text/format-text.c).
 
 mod group;
 mod map;
@@ -21,20 +18,12 @@ use straddle_device::fields::{has, le32, le64};
 
 /// The longest metadata text to read, in bytes. LVM's default area holds 1 MiB.
 const MAX_TEXT: u64 = 4 * 1024 * 1024;
-
-/// The label is in one of the first four sectors (`LABEL_SCAN_SECTORS`).
-const LABEL_SECTORS: usize = 4;
+const LABEL_SCAN_SECTORS: usize = 4;
 const LABEL_SIZE: usize = 512;
-
-/// `FMTT_MAGIC` and `MDA_HEADER_SIZE`.
-const AREA_MAGIC: &[u8] = b" LVM2 x[5A%r0N*>";
-const AREA_HEADER: u64 = 512;
-
-/// `RAW_LOCN_IGNORED`.
-const IGNORED: u32 = 1;
-
-/// `INITIAL_CRC`.
-const SEED: u32 = 0xf597_a6cf;
+const FMTT_MAGIC: &[u8] = b" LVM2 x[5A%r0N*>";
+const MDA_HEADER_SIZE: u64 = 512;
+const RAW_LOCN_IGNORED: u32 = 1;
+const INITIAL_CRC: u32 = 0xf597_a6cf;
 
 /// A label and the PV header after it.
 struct Label {
@@ -46,7 +35,7 @@ struct Label {
 
 /// Reads the physical volume on `medium`.
 pub(super) fn read(medium: &dyn Medium) -> Result<Volume, Fault> {
-    let head = bytes_at(medium, 0, LABEL_SECTORS * LABEL_SIZE)?;
+    let head = bytes_at(medium, 0, LABEL_SCAN_SECTORS * LABEL_SIZE)?;
     let mut remarks = Vec::new();
     let mut pv = Pv::default();
     let Some(label) = Label::find(&head) else {
@@ -65,18 +54,18 @@ pub(super) fn read(medium: &dyn Medium) -> Result<Volume, Fault> {
     };
     remarks.extend(group.remarks.iter().cloned());
     pv.vg = straddle_device::shown::printable(&group.name);
-    pv.extent_size = group.extent_size();
+    pv.extent_size = group.extent_size;
     let Some(ours) = group.volume_with(&label.uuid) else {
         remarks.push("its volume group does not list it: its contents are not read".to_owned());
         return Ok(volume(pv, &uuid, Provides::Nothing, remarks));
     };
     pv.data_start = ByteOffset::new(super::sectors(ours.pe_start));
-    let len = pv.extent_size.checked_mul(ours.pe_count).and_then(|len| Span::new(pv.data_start, len));
-    let area = len.or_else(|| Span::new(pv.data_start, ByteCount::ZERO));
+    let area = pv.extent_size.checked_mul(ours.pe_count).and_then(|len| Span::new(pv.data_start, len));
+    let Some(area) = area.or_else(|| Span::new(pv.data_start, ByteCount::ZERO)) else {
+        return Ok(volume(pv, &uuid, Provides::Nothing, remarks));
+    };
     // Extents that the label does not count are its own all the same.
-    let end = area.map(|area| ByteCount::new(area.end().get()));
-    pv.device_size = pv.device_size.map(|size| size.max(end.unwrap_or(size)));
-    let Some(area) = area else { return Ok(volume(pv, &uuid, Provides::Nothing, remarks)) };
+    pv.device_size = pv.device_size.map(|size| size.max(ByteCount::new(area.end().get())));
     let parts = map::Mapper::new(&group, ours).parts();
     Ok(volume(pv, &uuid, Provides::Parts(area, parts), remarks))
 }
@@ -88,7 +77,7 @@ fn volume(pv: Pv, uuid: &str, provides: Provides, remarks: Vec<String>) -> Volum
 
 /// LVM's checksum (`calc_crc`): the usual CRC-32, but with its own seed and without inversion at the end.
 fn crc(bytes: &[u8]) -> u32 {
-    let mut crc = crc32fast::Hasher::new_with_initial(!SEED);
+    let mut crc = crc32fast::Hasher::new_with_initial(!INITIAL_CRC);
     crc.update(bytes);
     !crc.finalize()
 }
@@ -135,10 +124,8 @@ impl Label {
     /// Reads the volume group from the first usable metadata area.
     fn group(&self, medium: &dyn Medium, remarks: &mut Vec<String>) -> Option<Group> {
         if self.metadata_areas.is_empty() {
-            remarks.push(
-                "it has no metadata of its own: its contents are listed on another physical volume"
-                    .to_owned(),
-            );
+            let remark = "it has no metadata of its own: its contents are listed on another physical volume";
+            remarks.push(remark.to_owned());
         }
         for (start, _) in &self.metadata_areas {
             match read_group(medium, *start, remarks) {
@@ -155,7 +142,7 @@ impl Label {
 fn read_group(medium: &dyn Medium, start: u64, remarks: &mut Vec<String>) -> Result<Option<Group>, String> {
     let fault = |fault: Fault| fault.to_string();
     let header = bytes_at(medium, start, 512).map_err(fault)?;
-    if !has(&header, 4, AREA_MAGIC) || le64(&header, 24) != start {
+    if !has(&header, 4, FMTT_MAGIC) || le64(&header, 24) != start {
         return Err("it has no header".to_owned());
     }
     if crc(&header[4..]) != le32(&header, 0) {
@@ -163,7 +150,7 @@ fn read_group(medium: &dyn Medium, start: u64, remarks: &mut Vec<String>) -> Res
     }
     // The first of its raw_locns is the one committed last.
     let (offset, size, sum) = (le64(&header, 40), le64(&header, 48), le32(&header, 56));
-    if offset == 0 || size == 0 || le32(&header, 60) & IGNORED != 0 {
+    if offset == 0 || size == 0 || le32(&header, 60) & RAW_LOCN_IGNORED != 0 {
         return Ok(None);
     }
     if size > MAX_TEXT {
@@ -186,13 +173,13 @@ fn read_ring(
     (offset, size): (u64, u64),
 ) -> Result<Vec<u8>, String> {
     let nonsense = || format!("its text is recorded at byte {offset} of an area of {area} bytes");
-    let to_end = area.checked_sub(offset).filter(|_| offset >= AREA_HEADER).ok_or_else(nonsense)?;
+    let to_end = area.checked_sub(offset).filter(|_| offset >= MDA_HEADER_SIZE).ok_or_else(nonsense)?;
     let first = size.min(to_end);
-    if size - first > offset - AREA_HEADER {
+    if size - first > offset - MDA_HEADER_SIZE {
         return Err(nonsense());
     }
     let mut text = Vec::new();
-    for (at, len) in [(offset, first), (AREA_HEADER, size - first)] {
+    for (at, len) in [(offset, first), (MDA_HEADER_SIZE, size - first)] {
         let at = start.checked_add(at).ok_or_else(nonsense)?;
         let len = usize::try_from(len).map_err(|_| nonsense())?;
         if len > 0 {

@@ -1,8 +1,7 @@
 //! Members of Linux software RAIDs: the superblocks of versions 0.90 and 1.x.
 //!
-//! Invariants: only what certainly is on this member is mapped. The members of a RAID0 are
-//! assumed to have equal sizes, as each member records only its own. Sources: the kernel's
-//! include/uapi/linux/raid/md_p.h, drivers/md/{md,raid5,raid10}.c; mdadm's super0.c and super1.c.
+//! The members of a RAID0 are assumed to have equal sizes, as each member records only its own. Sources: the
+//! kernel's include/uapi/linux/raid/md_p.h, drivers/md/{md,raid5,raid10}.c; mdadm's super0.c and super1.c.
 
 use straddle_device::Medium;
 use straddle_device::live::{Geometry, Lower};

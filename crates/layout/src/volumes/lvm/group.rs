@@ -1,17 +1,14 @@
-//! A volume group, as its metadata text describes it.
-//!
-//! Invariants: the text's values are stored as they are, at most [`MAX_ITEMS`] items. Nothing is
-//! computed and no name is resolved.
+//! A volume group, as its metadata text describes it: values as they are, of at most [`MAX_ITEMS`] items.
 
 use std::collections::{HashMap, HashSet};
 
+use straddle_device::shown::printable;
 use straddle_units::ByteCount;
 
 use super::text::{Event, Events, Value};
 use crate::volumes::sectors;
 
-/// The most volumes, segments and areas to keep, all counted together. A text of 4 MiB as LVM writes it lists
-/// fewer.
+/// The most volumes, segments and areas to keep. A text of 4 MiB as LVM writes it lists fewer.
 const MAX_ITEMS: usize = 65_536;
 
 /// The deepest nesting of sections that is accepted; LVM's own is four deep.
@@ -23,13 +20,14 @@ pub(super) struct Group {
     pub(super) name: String,
     /// Its 32 characters, without the hyphens.
     uuid: String,
-    extent_sectors: u64,
+    pub(super) extent_size: ByteCount,
     pub(super) physical: Vec<Physical>,
     pub(super) logical: Vec<Logical>,
-    physical_names: HashSet<String>,
+    pub(super) physical_names: HashSet<String>,
     by_name: HashMap<String, usize>,
     pub(super) remarks: Vec<String>,
-    items: usize,
+    /// The approximate number of volumes, segments and areas that it lists.
+    pub(super) items: usize,
 }
 
 /// One of its physical volumes.
@@ -68,7 +66,7 @@ pub(super) struct Segment {
     pub(super) copies: Option<u64>,
     /// Its stripes or images, in order.
     pub(super) areas: Vec<Area>,
-    /// The volume that holds its data one to one, if there is one ("origin").
+    /// The volume that holds its data one to one ("origin").
     pub(super) origin: Option<String>,
     /// The volume that holds its data in an order of its own ("pool", "data", "cow_store", "thin_pool").
     pub(super) store: Option<String>,
@@ -82,7 +80,7 @@ pub(super) struct Area {
 }
 
 impl Group {
-    /// Parses the text. What comes before a syntax error is kept, and the error becomes a remark.
+    /// Parses the text. What comes before a syntax error is kept, and the error is a remark.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let mut group = Self::default();
         let mut path: Vec<&str> = Vec::new();
@@ -96,10 +94,8 @@ impl Group {
                     group.open(&path);
                 }
                 Ok(Event::Open(name)) => {
-                    group.remarks.push(format!(
-                        "its metadata is nested too deeply at section {}",
-                        straddle_device::shown::printable(name)
-                    ));
+                    let remark = format!("its metadata is nested too deeply at section {}", printable(name));
+                    group.remarks.push(remark);
                     break;
                 }
                 Ok(Event::Set(name, value)) => group.set(&path, name, &value),
@@ -117,9 +113,8 @@ impl Group {
             group.remarks.push(broken(text.len(), "}"));
         }
         if group.items > MAX_ITEMS {
-            group
-                .remarks
-                .push(format!("its metadata lists more than {MAX_ITEMS} items; the rest are left out"));
+            let remark = format!("its metadata lists more than {MAX_ITEMS} items; the rest are left out");
+            group.remarks.push(remark);
         }
         for logical in &mut group.logical {
             logical.segments.sort_by_key(|segment| segment.start);
@@ -127,24 +122,9 @@ impl Group {
         Ok(group)
     }
 
-    /// The approximate number of volumes, segments and areas that it lists.
-    pub(super) fn items(&self) -> usize {
-        self.items
-    }
-
-    /// The size of an extent.
-    pub(super) fn extent_size(&self) -> ByteCount {
-        ByteCount::new(sectors(self.extent_sectors))
-    }
-
     /// The physical volume with this UUID, in the form that a PV header has.
     pub(super) fn volume_with(&self, uuid: &[u8]) -> Option<&Physical> {
         self.physical.iter().find(|physical| physical.uuid.as_bytes() == uuid)
-    }
-
-    /// Whether `name` is the name of a physical volume.
-    pub(super) fn is_physical(&self, name: &str) -> bool {
-        self.physical_names.contains(name)
     }
 
     /// The UUID by which device-mapper knows `logical`: the group's followed by its own. Empty if one of them
@@ -193,18 +173,27 @@ impl Group {
         }
         match path {
             [_] => match (name, value) {
-                ("extent_size", Value::Number(sectors)) => self.extent_sectors = *sectors,
+                ("extent_size", Value::Number(count)) => self.extent_size = ByteCount::new(sectors(*count)),
                 ("id", Value::Text(id)) => self.uuid = without_hyphens(id),
                 _ => {}
             },
             [_, "physical_volumes", _] => {
-                if let Some(physical) = self.physical.last_mut() {
-                    physical.set(name, value);
+                let Some(physical) = self.physical.last_mut() else { return };
+                match (name, value) {
+                    ("id", Value::Text(id)) => physical.uuid = without_hyphens(id),
+                    ("pe_start", Value::Number(sectors)) => physical.pe_start = *sectors,
+                    ("pe_count", Value::Number(extents)) => physical.pe_count = *extents,
+                    _ => {}
                 }
             }
             [_, "logical_volumes", _] => {
-                if let Some(logical) = self.logical.last_mut() {
-                    logical.set(name, value);
+                let Some(logical) = self.logical.last_mut() else { return };
+                match (name, value) {
+                    ("status", Value::List(flags)) => {
+                        logical.is_visible = flags.contains(&Value::Text("VISIBLE"));
+                    }
+                    ("id", Value::Text(id)) => logical.uuid = without_hyphens(id),
+                    _ => {}
                 }
             }
             [_, "logical_volumes", _, _] => {
@@ -214,27 +203,6 @@ impl Group {
                     self.items += if matches!(value, Value::List(_)) { segment.areas.len() } else { 0 };
                 }
             }
-            _ => {}
-        }
-    }
-}
-
-impl Physical {
-    fn set(&mut self, name: &str, value: &Value<'_>) {
-        match (name, value) {
-            ("id", Value::Text(id)) => self.uuid = without_hyphens(id),
-            ("pe_start", Value::Number(sectors)) => self.pe_start = *sectors,
-            ("pe_count", Value::Number(extents)) => self.pe_count = *extents,
-            _ => {}
-        }
-    }
-}
-
-impl Logical {
-    fn set(&mut self, name: &str, value: &Value<'_>) {
-        match (name, value) {
-            ("status", Value::List(flags)) => self.is_visible = flags.contains(&Value::Text("VISIBLE")),
-            ("id", Value::Text(id)) => self.uuid = without_hyphens(id),
             _ => {}
         }
     }
@@ -263,7 +231,7 @@ impl Segment {
 
 /// A UUID in the form that device-mapper and the headers use.
 fn without_hyphens(id: &str) -> String {
-    straddle_device::shown::printable(id).chars().filter(|c| *c != '-').collect()
+    printable(id).chars().filter(|c| *c != '-').collect()
 }
 
 /// Areas in a list of name and extent pairs.

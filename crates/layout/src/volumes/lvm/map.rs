@@ -1,8 +1,7 @@
 //! Mapping a volume group's logical volumes to one of its physical volumes.
 //!
-//! Invariants: names are resolved to a depth of [`MAX_DEPTH`], with [`STEPS_EACH`] steps per
-//! listed item. Volumes that refer to each other or to themselves therefore cost no more than real ones. What
-//! is on another PV is not mapped.
+//! Names are resolved to a depth of [`MAX_DEPTH`], with [`STEPS_EACH`] steps per listed item, so that volumes that
+//! refer to each other or to themselves cost no more than real ones. What is on another PV is not mapped.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
@@ -86,18 +85,12 @@ pub(super) struct Mapper<'g> {
 
 impl<'g> Mapper<'g> {
     pub(super) fn new(group: &'g Group, ours: &'g Physical) -> Self {
-        let steps = group.items().saturating_mul(STEPS_EACH).max(LEAST_STEPS);
-        Self {
-            group,
-            ours,
-            extent: group.extent_size().get(),
-            steps: Cell::new(steps),
-            shown: RefCell::default(),
-        }
+        let steps = Cell::new(group.items.saturating_mul(STEPS_EACH).max(LEAST_STEPS));
+        Self { group, ours, extent: group.extent_size.get(), steps, shown: RefCell::default() }
     }
 
-    /// Returns the logical volumes that have a part on this PV, in the order of the text, and after them the hidden ones
-    /// whose data no other volume shows: what a cache keeps, a second image on the same disk.
+    /// Returns the logical volumes that have a part on this PV, in the order of the text, and after them the hidden
+    /// ones whose data no other volume shows: what a cache keeps, a second image on the same disk.
     pub(super) fn parts(&self) -> Vec<SubVolume> {
         let all = || self.group.logical.iter();
         let mut parts: Vec<SubVolume> =
@@ -145,18 +138,16 @@ impl<'g> Mapper<'g> {
             None => self.runs(logical, Wanted::Content, 0),
         };
         let start = runs.first().filter(|run| run.start == 0).map(|run| ByteOffset::new(run.on_pv));
+        let shown = self.shown_name(logical);
         Some(SubVolume {
-            name: format!("{}/{}", printable(&self.group.name), printable(self.shown_name(logical))),
-            uuid: self.group.uuid_of(self.group.logical(self.shown_name(logical)).unwrap_or(logical)),
+            name: format!("{}/{}", printable(&self.group.name), printable(shown)),
+            uuid: self.group.uuid_of(self.group.logical(shown).unwrap_or(logical)),
             remarks: self.remarks(logical, start),
             facts: Facts::Lv(Lv { segments }),
             space: space(len, &runs),
             start: start.or(stands.filter(|_| store.is_some())),
             is_sealed: store.is_some() || !logical.is_visible,
-            stands: Span::new(
-                stands.unwrap_or_default(),
-                if stands.is_some() { len } else { ByteCount::ZERO },
-            )?,
+            stands: stands.map_or(Some(Span::first(ByteCount::ZERO)), |at| Span::new(at, len))?,
         })
     }
 
@@ -169,10 +160,8 @@ impl<'g> Mapper<'g> {
 
     /// The name that LVM shows: a snapshot has the name of the volume that stores its changes.
     fn shown_name(&self, logical: &'g Logical) -> &'g str {
-        let first = logical.segments.first();
-        let store =
-            first.filter(|segment| segment.kind == "snapshot").and_then(|segment| segment.store.as_deref());
-        store.unwrap_or(&logical.name)
+        let snapshot = logical.segments.first().filter(|segment| segment.kind == "snapshot");
+        snapshot.and_then(|segment| segment.store.as_deref()).unwrap_or(&logical.name)
     }
 
     fn remarks(&self, logical: &Logical, start: Option<ByteOffset>) -> Vec<String> {
@@ -252,8 +241,7 @@ impl<'g> Mapper<'g> {
         }
     }
 
-    /// Returns the runs of a striped or RAID segment, counted from its own start: every stripe that is on
-    /// this PV.
+    /// Returns the runs of a striped or RAID segment, counted from its own start.
     fn striped(&self, segment: &Segment, depth: usize) -> Vec<Run> {
         let mut runs = Vec::new();
         let Some((geometry, span)) = geometry(segment).zip(self.span(segment)) else { return runs };
@@ -285,7 +273,7 @@ impl<'g> Mapper<'g> {
             let on_pv = sectors(self.ours.pe_start).checked_add(start);
             return on_pv.map(|on_pv| Run { start: 0, len, on_pv, every: None }).into_iter().collect();
         }
-        if self.group.is_physical(&area.name) {
+        if self.group.physical_names.contains(&area.name) {
             return Vec::new();
         }
         let Some(logical) = self.group.logical(&area.name) else { return Vec::new() };
@@ -317,13 +305,11 @@ fn is_thin(kind: &str) -> bool {
     matches!(kind, "thin" | "vdo")
 }
 
-/// Whether the content of a segment of this kind is followed.
 fn is_followed(kind: &str) -> bool {
     matches!(kind, "striped" | "linear" | "mirror" | "cache" | "writecache" | "integrity")
         || kind.starts_with("raid")
 }
 
-/// Makes the space of a volume of `len` bytes from its runs.
 fn space(len: ByteCount, runs: &[Run]) -> Space {
     let runs: Vec<Spread> = runs.iter().filter_map(Run::spread).collect();
     if runs.iter().any(|run| run.every.is_some()) {
@@ -338,10 +324,8 @@ fn merged(mut runs: Vec<Run>) -> Vec<Run> {
     runs.sort_by_key(|run| run.on_pv);
     let mut merged: Vec<Run> = Vec::new();
     for run in runs {
-        match merged
-            .last_mut()
-            .filter(|last| last.on_pv.checked_add(last.len).is_none_or(|end| end >= run.on_pv))
-        {
+        let touches = |last: &&mut Run| last.on_pv.checked_add(last.len).is_none_or(|end| end >= run.on_pv);
+        match merged.last_mut().filter(touches) {
             Some(last) => last.len = last.len.max(run.on_pv.saturating_add(run.len) - last.on_pv),
             None => merged.push(run),
         }

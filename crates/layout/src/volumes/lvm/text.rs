@@ -1,7 +1,5 @@
-//! A parser for LVM's metadata text.
-//!
-//! Invariants: one pass, no recursion, and nothing stored but a list of at most [`MAX_LIST`]
-//! values at a time. Source: LVM2's libdm/libdm-config.c.
+//! A parser for LVM's metadata text (LVM2's libdm/libdm-config.c): one pass, no recursion, and nothing stored but a list
+//! of at most [`MAX_LIST`] values at a time.
 
 /// Longer lists are cut: one stripe or image per value is more than LVM allows.
 const MAX_LIST: usize = 4096;
