@@ -63,8 +63,7 @@ impl Beside {
         matches!(self.what, Neighbour::Table(_))
     }
 
-    /// Whether it is the file system of an optical medium. Images of such media have both that and a table by
-    /// design.
+    /// Whether it is the file system of an optical medium.
     pub fn is_optical(&self) -> bool {
         self.content().is_some_and(Content::is_optical)
     }
@@ -87,8 +86,7 @@ pub fn beside(medium: &dyn Medium, stack: &Stack) -> Result<Vec<Beside>, ReadErr
     }
     for mark in signature::everything(&reader).into_iter().filter(|mark| Some(mark.content) != own) {
         let optical = mark.content.is_optical();
-        // Content that fills the medium may hold anything, except what occupies the whole of a medium by
-        // design.
+        // Content that fills the medium may hold anything that does not occupy a whole medium by design.
         if own.is_some() && !optical && !mark.content.is_array_member() {
             continue;
         }
@@ -102,9 +100,8 @@ pub fn beside(medium: &dyn Medium, stack: &Stack) -> Result<Vec<Beside>, ReadErr
     Ok(found)
 }
 
-/// Returns the span from the start of `medium` that the file system of an optical medium and the boot images
-/// in its catalog occupy. The volume's size counts in 2048-byte sectors, or in the block size it states
-/// (ECMA-119, 8.4; El Torito 1.0).
+/// The span from the start of `medium` of the file system of an optical medium and the boot images in its catalog.
+/// Its size counts in 2048-byte sectors, or in the block size it states (ECMA-119, 8.4; El Torito 1.0).
 pub fn optical_extent(medium: &dyn Medium) -> Result<Option<Span>, ReadError> {
     Ok(optical_extent_of(&Reader::open(medium, BlockSize::B512)?))
 }
@@ -136,33 +133,29 @@ pub(crate) fn optical_extent_of(reader: &Reader<'_>) -> Option<Span> {
     Some(Span::first(ByteCount::new(end.min(reader.len().get()))))
 }
 
-/// Returns the spans of all marks of `medium` as an array member. A table is the disk's own only if there are
-/// none.
+/// Returns the spans of all marks of `medium` as an array member.
 pub fn member_marks(medium: &dyn Medium) -> Result<Vec<Span>, ReadError> {
     let reader = Reader::open(medium, BlockSize::B512)?;
     Ok(signature::array_members(&reader).into_iter().map(|mark| mark.at).collect())
 }
 
-/// A partition table that is not part of the content for which the whole medium is taken. Nothing on the
-/// medium records which of the two is left over.
+/// A partition table that is not part of the content for which the whole medium is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RivalTable {
     /// The table's name: blkid's PTTYPE.
     pub name: &'static str,
-    /// The number of one of its partitions and the content recognised in it: the first with recognised
-    /// content, otherwise the first. `None` if its partitions are not read.
+    /// The number and the content of its first partition with recognised content, otherwise of its first.
+    /// `None` if its partitions are not read.
     pub partition: Option<(u32, Option<Content>)>,
 }
 
-/// Returns the table on `medium` that contradicts `stack`, which takes the whole medium for something else: a
-/// member of an array that has no data where the table is, or a file system with the table in its boot
-/// sector.
+/// Returns the table on `medium` that contradicts `stack`, which takes the whole medium for a member of an array
+/// without data where the table is, or for a file system with the table in its boot sector.
 pub fn rival_table(medium: &dyn Medium, stack: &Stack) -> Result<Option<RivalTable>, ReadError> {
     let TableKind::Content(content) = stack.kind else { return Ok(None) };
     let reader = Reader::open(medium, BlockSize::B512)?;
     let (name, table) = if content.is_array_member() {
-        // A table in the array's own space is the array's. If it is unknown where the array's data lies, the
-        // table is not known to be anything else.
+        // A table in the array's own space is the array's, and so is one where that space is not known.
         if !stack.layer.as_ref().is_some_and(leaves_start) {
             return Ok(None);
         }
@@ -183,8 +176,7 @@ pub fn rival_table(medium: &dyn Medium, stack: &Stack) -> Result<Option<RivalTab
     Ok((!is_read || partition.is_some()).then_some(RivalTable { name, partition }))
 }
 
-/// Content that a medium is recognised as holding as a whole, beside a table that does not list it. Nothing
-/// on the medium records which of the two is left over.
+/// Content of the medium as a whole, beside a table that does not list it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RivalContent {
     /// The content.
@@ -197,9 +189,8 @@ pub struct RivalContent {
     pub shows_partition: bool,
 }
 
-/// Returns the content of the medium as a whole, if the table in `stack` leaves its signature in place and no
-/// partition with recognised content covers that; `found` is what is [`beside`] the table. Images of optical media have
-/// both by design and are left out.
+/// Returns the content of the medium as a whole, if no partition with recognised content covers its signature;
+/// `found` is what is [`beside`] the table. Images of optical media have both by design and are left out.
 pub fn rival_content(stack: &Stack, found: &[Beside]) -> Option<RivalContent> {
     let mut listed = stack.partitions.iter().filter(|partition| partition.role != Role::Extended);
     let table = match stack.kind {
@@ -225,13 +216,11 @@ pub fn rival_content(stack: &Stack, found: &[Beside]) -> Option<RivalContent> {
     Some(RivalContent { content, table, partition: first, shows_partition })
 }
 
-/// Returns the content by which the whole medium, on which the table `stack` was found, is a member of
-/// something larger.
+/// Returns the content by which the whole medium, on which the table `stack` was found, is an array's member.
 pub(crate) fn member(reader: &Reader<'_>, stack: &Stack) -> Option<Content> {
     let is_table = matches!(stack.kind, TableKind::Gpt | TableKind::HybridMbr | TableKind::Mbr);
     let marks = if is_table { signature::array_members(reader) } else { signature::at_end(reader) };
-    // A disk's own table does not reach past its end; the table of a striped array reaches past the end of
-    // each member.
+    // The table of a striped array reaches past the end of each member.
     let is_larger = stack.partitions.iter().any(|partition| partition.span.end() > reader.end())
         || stack.problems.iter().any(|problem| matches!(problem, Problem::GptPastEnd { .. }));
     let is_past_table = |mark: &Mark| {

@@ -19,17 +19,13 @@ use crate::tables::{bsd, mbr};
 use crate::volumes::{self, Provides, Space, SubVolume, Volume};
 use crate::{fs, signature};
 
-/// The remark of a layer with more than [`MAX_LAYERS`] on its drive.
-const TOO_MANY: &str = "more than 4096 layers are on this drive: not all are listed";
-
 /// The most places to look at on one drive, whether they hold anything or not.
 const MAX_PROBES: usize = 2 * MAX_LAYERS;
 
 /// The most pieces to keep for all layers together.
 const MAX_ALL_PIECES: usize = 1 << 18;
 
-/// The most cuts when mapping spaces: the number of runs times the number of pieces of the space below,
-/// summed over all layers.
+/// The most cuts when mapping spaces: the runs times the pieces of the space below, summed over all layers.
 const MAX_CUTS: usize = 1 << 26;
 
 /// The most volume metadata to read: eight groups or containers of the maximum size.
@@ -59,7 +55,6 @@ pub fn read_layers(device: &View<'_>, span: Span, block: Option<BlockSize>) -> O
 #[derive(Clone, Copy)]
 struct Nesting {
     depth: usize,
-    /// The logical block size of the device, if known.
     block: Option<BlockSize>,
     /// Whether the kernel or its tools would look for partitions on this device.
     may_hold_table: bool,
@@ -83,8 +78,7 @@ struct Walk {
 }
 
 impl Walk {
-    /// Reads the layer on the run `span` of `base`. Adds reasons for stopping to `remarks`, the remarks of
-    /// the layer that provides `base`.
+    /// Reads the layer on the run `span` of `base`. `remarks` are those of the layer that provides `base`.
     fn content(
         &mut self,
         base: &View<'_>,
@@ -98,8 +92,8 @@ impl Walk {
             return None;
         }
         if self.layers == 0 || self.probes == 0 {
-            if !remarks.iter().any(|remark| remark == TOO_MANY) {
-                remarks.push(TOO_MANY.to_owned());
+            if !remarks.contains(&too_many()) {
+                remarks.push(too_many());
             }
             return None;
         }
@@ -202,7 +196,6 @@ impl Walk {
         Some(found)
     }
 
-    /// Fills in a layer with the volume on `local`.
     fn volume(&mut self, layer: &mut Layer, volume: Volume, local: &View<'_>, place: Nesting) {
         layer.name = volume.name;
         layer.uuid = volume.uuid;
@@ -222,7 +215,7 @@ impl Walk {
                 layer.space = self.kept(view.pieces(), start, &mut layer.remarks);
                 for part in parts {
                     if self.layers == 0 {
-                        layer.remarks.push(TOO_MANY.to_owned());
+                        layer.remarks.push(too_many());
                         break;
                     }
                     layer.children.push(self.part(part, local, place));
@@ -231,7 +224,6 @@ impl Walk {
         }
     }
 
-    /// Returns the layer of a logical volume on the physical volume `local`.
     fn part(&mut self, part: SubVolume, local: &View<'_>, place: Nesting) -> Layer {
         self.layers -= 1;
         let drive = part.start.and_then(|start| local.drive_at(start));
@@ -246,8 +238,8 @@ impl Walk {
         layer
     }
 
-    /// Fills in the space that a layer provides, which lies on `local`, and the layers above it. Byte 0 of
-    /// `local` is byte `start` of the device from which the layer's own position counts.
+    /// Fills in the space that a layer provides, which is on `local`, and the layers above it. Byte 0 of `local` is
+    /// byte `start` of the device from which the layer's own position counts.
     fn space(
         &mut self,
         layer: &mut Layer,
@@ -266,7 +258,7 @@ impl Walk {
         let above = place.above(space.block);
         let mut remarks = Vec::new();
         let mut child = self.content(&view, whole, above, &mut remarks);
-        // In an array, structures that begin further on lie on runs that were not listed yet.
+        // In an array, what begins further on may be on runs that were not listed yet.
         let mut listed = space.with(&child.as_ref().map(begins).unwrap_or_default());
         for _ in 0..MAX_PASSES {
             let Some(wider) = listed else { break };
@@ -331,11 +323,14 @@ impl Walk {
     }
 }
 
-/// What was found on a space.
 enum Inside {
     Volume(Volume),
     Table(Stack),
     Other(Content),
+}
+
+fn too_many() -> String {
+    format!("more than {MAX_LAYERS} layers are on this drive: not all are listed")
 }
 
 /// A medium that counts the bytes read from it.

@@ -2,7 +2,9 @@
 //!
 //! It reads the first superblock, and the label if the format keeps that elsewhere: at most 128 KiB, and for a
 //! hibernated Windows on NTFS twice as much. A superblock whose block size is not a power of two between 256
-//! bytes and 64 MiB is ignored; any other impossible figure is left out. Each figure goes into the field that has the same meaning for all formats:
+//! bytes and 64 MiB is ignored; any other impossible figure is left out.
+//!
+//! Each figure goes into the field that has the same meaning for all formats:
 //! - `block` is the unit of allocation. For FAT, exFAT and NTFS this is the cluster, which `cluster` repeats;
 //!   for the others it is the block. Only ext4's bigalloc has a `cluster` larger than its `block`.
 //! - `sector` is the smallest write: what FAT, exFAT, NTFS and XFS call their sector. The others have none:
@@ -10,8 +12,8 @@
 //! - `node` is the block of a file system's own trees, if it is larger than `block` (Btrfs).
 //! - `segment` is what a log-structured file system writes and frees as one (F2FS, NILFS2).
 //!
-//! ISO 9660, SquashFS and EROFS are written once, as a whole. Their block matters only for reading; SquashFS
-//! packs its compressed blocks, so they do not even lie on multiples of it.
+//! ISO 9660, SquashFS and EROFS are written once. Their block matters only for reading; SquashFS packs its
+//! compressed blocks, which are not even on multiples of it.
 
 mod fat;
 mod named;
@@ -37,7 +39,6 @@ const MAX_BLOCK: u64 = 64 * MIB;
 /// The smallest: `fat_valid_superblock` of libblkid accepts sectors from 256 bytes.
 const MIN_BLOCK: u64 = 256;
 
-/// The figures and the label (empty if there is none); `None` if the superblock cannot be read or is invalid.
 type Read = Option<(FileSystem, String)>;
 
 /// Returns the figures and the label (empty if there is none) of the file system `kind` in the view; `None`
@@ -72,8 +73,7 @@ pub(crate) fn fill_in(layer: &mut Layer, kind: FsKind, view: &View<'_>) {
     }
 }
 
-/// Reads all of the `len` bytes at byte `at`, or none. Callers keep `len` small: it never comes from the
-/// disk.
+/// Reads all of the `len` bytes at byte `at`, or none. `len` never comes from the disk.
 fn bytes(view: &View<'_>, at: u64, len: usize) -> Option<Vec<u8>> {
     let mut bytes = vec![0; len];
     view.read_at(ByteOffset::new(at), &mut bytes).ok().map(|()| bytes)
@@ -89,15 +89,14 @@ fn unit_of_log(log: u32) -> Option<ByteCount> {
     1_u64.checked_shl(log).and_then(unit)
 }
 
-/// Whether a copy of the boot sector `boot` is at byte `at`: with the same format name and the boot sector
-/// signature.
+/// Whether a copy of the boot sector `boot` is at byte `at`, with the same name and signature.
 fn is_copy(view: &View<'_>, at: u64, boot: &[u8]) -> bool {
     bytes(view, at, boot.len()).is_some_and(|copy| {
         [3..11, 510..512].into_iter().all(|part| copy.get(part.clone()) == boot.get(part))
     })
 }
 
-/// Those of `copies` that record another start (bytes 28 to 31 of NTFS and FAT) than the boot sector `boot`.
+/// The copies that record another start than the boot sector `boot` (bytes 28 to 31 of NTFS and FAT).
 fn stale(view: &View<'_>, copies: &[ByteOffset], boot: &[u8]) -> Vec<ByteOffset> {
     let records_it = |at: &&ByteOffset| {
         bytes(view, at.get(), boot.len()).is_some_and(|copy| copy.get(28..32) == boot.get(28..32))
@@ -116,8 +115,7 @@ fn place(view: &View<'_>, number: u64, block: ByteCount) -> Option<ByteOffset> {
     (at < view.len()).then(|| ByteOffset::new(at.get()))
 }
 
-/// Decodes text up to its first NUL, without the blanks with which some formats pad it. Invalid UTF-8 is
-/// replaced.
+/// Decodes text up to its first NUL, without the blanks at its end. Invalid UTF-8 is replaced.
 fn text(bytes: &[u8]) -> String {
     let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
     String::from_utf8_lossy(text).trim_end().to_owned()

@@ -26,8 +26,7 @@ use crate::reader::Reader;
 use crate::volumes;
 pub use named::{HIBERNATION_REACH, is_hibernation};
 
-/// The first read: from byte 0, far enough for the md 1.2 superblock, the swap magic of 8 KiB pages, and
-/// structures at 8 KiB. It ends where the second begins.
+/// The first read: with the md 1.2 superblock, the swap magic of 8 KiB pages, and structures at 8 KiB.
 const NEAR: Range<usize> = 0..12 * 1024;
 /// The second read: from the swap magic at the end of 16 KiB pages to the superblocks at 64 KiB.
 const FAR: Range<usize> = 12 * 1024..64 * 1024 + 2048;
@@ -35,11 +34,9 @@ const FAR: Range<usize> = 12 * 1024..64 * 1024 + 2048;
 const FURTHER: [Range<usize>; 3] =
     [256 * 1024..258 * 1024, 1024 * 1024..1024 * 1024 + 512, 2048 * 1024..2048 * 1024 + 512];
 
-/// The length of a boot sector.
 const SECTOR: usize = 512;
 
-/// Offset of the bcache superblock, and the magic 24 bytes into it (`BCACHE_MAGIC`,
-/// include/uapi/linux/bcache.h).
+/// Offset of the bcache superblock, and its magic (include/uapi/linux/bcache.h).
 const BCACHE: usize = 4096;
 const BCACHE_MAGIC: &[u8] = b"\xC6\x85\x73\xF6\x4E\x1A\x45\xCA\x82\x65\xF5\x7F\x48\xBA\x6D\x81";
 
@@ -47,7 +44,6 @@ const BCACHE_MAGIC: &[u8] = b"\xC6\x85\x73\xF6\x4E\x1A\x45\xCA\x82\x65\xF5\x7F\x
 const SUPERBLOCK_1K: usize = 1024;
 /// Offset of the superblock of ReiserFS and Btrfs.
 const SUPERBLOCK_64K: usize = 64 * 1024;
-/// Offset of the magic of ext2/3/4.
 const EXT_MAGIC: usize = SUPERBLOCK_1K + 0x38;
 
 /// Bytes of the space that is searched, from offset `base` on.
@@ -72,7 +68,6 @@ struct Magic {
 }
 
 impl Magic {
-    /// Where the window shows it.
     fn shown(&self, window: &Window<'_>) -> impl Iterator<Item = usize> {
         let is_here = |at: &usize| window.from(*at).starts_with(self.magic) && (self.confirm)(window, *at);
         self.places.iter().copied().filter(is_here)
@@ -197,8 +192,7 @@ pub(crate) fn array_members(reader: &Reader<'_>) -> Vec<Mark> {
     found
 }
 
-/// Returns every content whose signature is on the whole medium, except tables; of several in one place, the
-/// first.
+/// Returns all contents whose signature is on the whole medium, except tables; of several in one place, the first.
 pub(crate) fn everything(reader: &Reader<'_>) -> Vec<Mark> {
     let mut found = at_end(reader);
     for range in [NEAR, FAR].into_iter().chain(FURTHER) {
@@ -226,7 +220,6 @@ fn add_shown(found: &mut Vec<Mark>, reader: &Reader<'_>, range: Range<usize>, wa
     }
 }
 
-/// The bytes in `range` of `span`, as far as they are there.
 fn read(reader: &Reader<'_>, span: Span, range: &Range<usize>) -> Vec<u8> {
     let at = span.start().checked_add(ByteCount::new(range.start as u64));
     at.map_or(Vec::new(), |at| reader.read_up_to(at, range.len(), span.end()))

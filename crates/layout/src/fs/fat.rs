@@ -12,7 +12,6 @@ use crate::model::layer::FileSystem;
 use crate::model::view::View;
 use straddle_device::fields::{byte, le16, le32, le64};
 
-/// The relevant part of the boot sector, in both formats.
 const BOOT_SECTOR: usize = 512;
 const FIRST_CLUSTER: u64 = 2;
 /// From this many clusters on, a FAT that is not FAT32 has 16-bit entries (section 3.5 of the specification).
@@ -147,7 +146,6 @@ pub fn has_no_files(view: &View<'_>) -> bool {
     })
 }
 
-/// Reads the beginning of the root directory of a FAT.
 fn root(view: &View<'_>) -> Option<Vec<u8>> {
     let boot = bytes(view, 0, BOOT_SECTOR)?;
     let (fs, _) = read_fat(view)?;
@@ -199,7 +197,6 @@ fn cluster_at(
     place(view, at.get(), ByteCount::new(1))
 }
 
-/// Reads the beginning of a directory of `len` bytes.
 fn directory(view: &View<'_>, at: ByteOffset, len: u64) -> Option<Vec<u8>> {
     bytes(view, at.get(), usize::try_from(len.min(DIRECTORY)).ok()?)
 }

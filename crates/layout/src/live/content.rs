@@ -12,10 +12,8 @@ use crate::model::view::View;
 use crate::reader::Reader;
 use crate::signature;
 
-/// Maps the kernel's name of a mounted file system to its content.
 fn of_mount(name: &str) -> Content {
     let known = match name {
-        // blkid uses the same names.
         "udf" | "ocfs2" | "gfs2" | "bcachefs" => signature::named(name),
         "ntfs3" => Some(Content::Live("ntfs3")),
         _ => FsKind::mounted(name).map(Content::FileSystem),

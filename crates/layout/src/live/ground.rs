@@ -24,7 +24,6 @@ impl<'a> Ground<'a> {
         Self { below: None, start, len }
     }
 
-    /// A device of `len` bytes on `below`, mapped by `lower`.
     pub(super) fn on(below: &'a Ground<'a>, lower: &'a Lower, len: ByteCount) -> Self {
         Self { below: Some((below, lower)), start: ByteOffset::ZERO, len }
     }
@@ -54,7 +53,6 @@ impl<'a> Ground<'a> {
         }
     }
 
-    /// Returns where byte `at` of the device is on the drive, if it is there.
     pub(super) fn drive_at(&self, at: ByteOffset) -> Option<ByteOffset> {
         match self.locate(at) {
             Located::Here(drive, _) => Some(drive),

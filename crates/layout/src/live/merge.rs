@@ -126,7 +126,6 @@ pub(super) fn partner<'a>(layer: &Layer, live: &'a [Layer]) -> Option<&'a Layer>
     }
 }
 
-/// Returns a volume's name without the group's.
 fn volume(layer: &Layer) -> &str {
     layer.name.rsplit('/').next().unwrap_or_default()
 }

@@ -10,8 +10,7 @@ use super::content::Content;
 use super::layer::{Facts, Layer};
 use super::types::{self, TypeForm, is_dynamic, is_dynamic_database};
 
-/// The most partitions of one table that are listed. No real table has more, and a hostile one could ask for
-/// 2^32. Linux itself stops at 256 (`DISK_MAX_PARTS`).
+/// The most partitions of one table that are listed. Linux itself stops at 256 (`DISK_MAX_PARTS`).
 pub const MAX_PARTITIONS: usize = 1024;
 
 /// The name of the database of a Windows dynamic disk.
@@ -135,8 +134,7 @@ pub enum Unclaimed {
     /// Nothing, as far as that was looked for.
     #[default]
     Nothing,
-    /// Behind the end that its contents record: another program's metadata, or what they left there when they were made
-    /// smaller.
+    /// After the end that its contents record: another program's metadata, or what they left when they shrank.
     Tail,
     /// In all of it: it is not blank, and nothing is recognised.
     All,
@@ -330,12 +328,11 @@ pub struct Stack {
     /// The block size in which the table counts (512 if there is no table and none was declared).
     #[serde(rename = "sector_bytes")]
     pub block: BlockSize,
-    /// Whether the block size was detected on the medium, not declared or assumed. It is detected by the
-    /// position of a GPT, or by a known signature where an MBR's partition starts in that size.
+    /// Whether the block size was detected on the medium, not declared or assumed: by the position of a GPT, or a
+    /// known signature where an MBR's partition starts in that size.
     #[serde(skip)]
     pub block_found: bool,
-    /// The disk's identifier in the table: the GPT disk GUID as on disk, or the four bytes of the MBR's disk
-    /// signature.
+    /// The disk's identifier: the GPT disk GUID as on disk, or the four bytes of the MBR's signature.
     #[serde(skip)]
     pub disk_id: Vec<u8>,
     /// The area that partitions may use, if the table records it (GPT).
@@ -353,12 +350,11 @@ pub struct Stack {
     /// What a hybrid MBR lists beside the GPT, by the number of its entry.
     #[serde(skip)]
     pub hybrid: Vec<(u32, Span)>,
-    /// The bytes of the ISO 9660 image of a medium that is also a disk (isohybrid): its partitions there are windows on
-    /// one read-only file system, and overlap by design. Those behind it, such as for persistence, are like others.
+    /// The bytes of the ISO 9660 image of a medium that is also a disk (isohybrid). Its partitions there are windows
+    /// on one read-only file system, and overlap by design; those after it are like others.
     #[serde(skip)]
     pub hybrid_iso: Option<Span>,
-    /// Whether the entries of the GPT are not 128 bytes long, which the standard allows but sgdisk does not
-    /// read.
+    /// Whether the entries of the GPT are not 128 bytes long, which sgdisk does not read.
     #[serde(skip)]
     pub has_long_entries: bool,
 }

@@ -1,14 +1,11 @@
-//! Checks of partitions against each other and against the table's own structures, for every kind of table.
-//!
-//! Invariants: it compares bytes, not blocks, and reports at most [`MAX_OVERLAPS`] overlaps of each kind.
-//! A table in which everything overlaps therefore costs no more than a correct one.
+//! Checks of partitions against each other and against the table's own structures, for every kind of table. At most
+//! [`MAX_OVERLAPS`] of each kind are reported: a table in which everything overlaps costs no more than a correct one.
 
 use straddle_units::{ByteOffset, Span};
 
 use super::marker::is_marker;
 use crate::model::stack::{Partition, Problem, Role, Structure};
 
-/// The most overlaps to report: further ones add no information.
 const MAX_OVERLAPS: usize = 16;
 
 /// The partitions that reach past the end of the medium.
@@ -24,8 +21,7 @@ pub(crate) fn overlaps(partitions: &[Partition]) -> Vec<Problem> {
         partitions.iter().filter(|partition| !partition.span.is_empty()).collect();
     sorted.sort_by_key(|partition| (partition.span.start(), partition.number));
     let mut problems = Vec::new();
-    // Earlier partitions that reach past the start of the present one. In a correct table this is only a
-    // container.
+    // Earlier partitions that reach past the start of the present one: in a correct table only a container.
     let mut open: Vec<&Partition> = Vec::new();
     for partition in sorted {
         open.retain(|earlier| earlier.span.end() > partition.span.start());
@@ -44,7 +40,7 @@ pub(crate) fn overlaps(partitions: &[Partition]) -> Vec<Problem> {
     problems
 }
 
-/// Returns the partitions in which a structure of their own table lies. A container is there for records, the marker of an
+/// Returns the partitions with a structure of their own table in them. A container is there for records, the marker of an
 /// unfinished move for whatever is in its way, and a primary partition over a record overlaps the container.
 pub(crate) fn inside(
     partitions: &[Partition],

@@ -1,7 +1,5 @@
-//! What a partition table leaves free.
-//!
-//! Invariants: nothing else decides which bytes a table lets partitions have, and what stands in the way of
-//! one. Tables that are read ask [`Stack::free`]; those that are being edited ask [`boot_area`] and [`taken`].
+//! What a partition table leaves free, and nothing else decides that. For a table that is read there is
+//! [`Stack::free`]; for one that is being edited, [`boot_area`] and [`taken`].
 
 use straddle_units::{BlockSize, ByteCount, ByteOffset, LbaCount, MIB, Span};
 
@@ -9,15 +7,15 @@ use super::format::mbr;
 use super::gpt::BACKUP_ARRAY as GPT_ARRAY;
 use crate::{Partition, Role, Stack, TableKind};
 
-/// Where on an MBR disk partitions may begin: the space before the first of these partitions belongs to the boot loader,
-/// but no more than 1 MiB.
+/// Where on an MBR disk partitions may begin: the space before the first of them belongs to the boot loader, but no more
+/// than 1 MiB.
 pub fn boot_area(starts: impl Iterator<Item = ByteOffset>, block: BlockSize) -> ByteOffset {
     let most = ByteOffset::new(MIB);
     ByteOffset::new(block.get()).max(starts.min().map_or(most, |first| first.min(most)))
 }
 
-/// What a partition must not overlap beside the partitions `listed`: all of them, and all extended boot records. A
-/// logical one lies in the extended one.
+/// What a partition must not overlap: the partitions `listed`, and all extended boot records. A logical one is in the
+/// extended one.
 pub fn taken(
     listed: impl IntoIterator<Item = (Span, Role)>,
     is_logical: bool,
@@ -40,7 +38,7 @@ pub fn taken(
 
 impl Stack {
     /// The bytes that this table lets partitions have, on a medium of `size` bytes: the range that a GPT records, and on
-    /// an MBR disk all behind the [`boot_area`] that 32 bits can count.
+    /// an MBR disk all after the [`boot_area`] that 32 bits can count.
     fn allowed(&self, size: ByteCount) -> Option<Span> {
         let (low, high) = if let Some(usable) = self.usable {
             (usable.start(), usable.end())
@@ -51,11 +49,11 @@ impl Stack {
         };
         // Entries of a damaged table may end past the disk.
         let high = high.min(ByteOffset::new(size.get()));
-        Span::new(low, self.before_backup(high).checked_since(low)?)
+        Span::between(low, self.before_backup(high))
     }
 
-    /// Where partitions may end if the table is known from the kernel only: before the backup of a GPT, which it may be,
-    /// unless one ends behind that.
+    /// Where partitions may end if only the kernel lists them: before the backup of a GPT, which it may be, unless one
+    /// ends after that.
     fn before_backup(&self, end: ByteOffset) -> ByteOffset {
         let backup = ByteCount::new(GPT_ARRAY).checked_add(self.block.bytes());
         let before = backup.and_then(|backup| end.checked_back(backup)).unwrap_or(end);
@@ -78,13 +76,12 @@ impl Stack {
         let space = if is_logical {
             let holds = |p: &&Partition| p.role == Role::Extended && p.span.contains(own);
             let container = self.partitions.iter().find(holds)?.span;
-            let end = container.end().min(ByteOffset::new(size.get()));
-            Span::new(container.start(), end.checked_since(container.start())?)?
+            Span::between(container.start(), container.end().min(ByteOffset::new(size.get())))?
         } else {
             self.allowed(size)?
         };
-        let others = self.partitions.iter().filter(|p| p.number != partition.number);
-        let others = others.map(|p| (p.span, p.role));
+        let others =
+            self.partitions.iter().filter(|p| p.number != partition.number).map(|p| (p.span, p.role));
         // Its own record, which normally lies before it, stays as well.
         let record = match partition.role {
             Role::Logical { ebr } => Span::of_blocks(ebr, LbaCount::new(1), self.block),

@@ -8,7 +8,6 @@ use super::table::{Attribute, FileTable, attribute, restored};
 use crate::model::view::View;
 use straddle_device::fields::{byte, le16, le32, le64};
 
-/// The record of the root directory (`MFT_REC_ROOT`).
 const ROOT: u64 = 5;
 /// The name of a directory's index, in UTF-16.
 const INDEX: &[u8] = b"$\0I\x003\x000\0";
@@ -21,7 +20,6 @@ const MARKS: [&[u8]; 2] = [b"hibr", b"HIBR"];
 const HEADER: u64 = 4096;
 /// The most blocks of the index that are looked at; a path through it has no more than a few.
 const MOST_NODES: usize = 32;
-/// The sizes that a block of an index may have.
 const BLOCKS: std::ops::RangeInclusive<u64> = 512..=64 * 1024;
 
 /// The root of an index: `index_block_size`, and the header of its entries.
@@ -58,7 +56,6 @@ mod entry {
     pub(super) const RECORD: u64 = 0xFFFF_FFFF_FFFF;
 }
 
-/// Whether a Windows that is hibernated has the volume in memory.
 pub(super) fn is_hibernated(view: &View<'_>, boot: &[u8]) -> bool {
     let Some(mut table) = FileTable::open(view, boot) else { return false };
     let files = table.follow().and_then(|()| find(&mut table)).unwrap_or_default();
