@@ -5,6 +5,7 @@
 //! reaches past the end of the disk; otherwise it is the disk's. What does not decide is reported beside what
 //! does, as libblkid would.
 
+use straddle_device::fields::{byte, has, le16, le32};
 use straddle_device::{Medium, ReadError};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
 
@@ -15,7 +16,6 @@ use crate::read::read_in_use;
 use crate::reader::Reader;
 use crate::signature::{self, Mark};
 use crate::tables::read::{table_in_boot_sector, table_of};
-use straddle_device::fields::{byte, has, le16, le32};
 
 /// The sector size of an optical medium, in bytes.
 const ISO_SECTOR: u64 = 2048;

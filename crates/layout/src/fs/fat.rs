@@ -5,12 +5,12 @@
 //! Clusters are numbered from 2 in both formats, and the formatter chooses where cluster 2 starts: an aligned
 //! partition may hold misaligned clusters.
 
+use straddle_device::fields::{byte, le16, le32, le64};
 use straddle_units::{ByteCount, ByteOffset};
 
 use super::{bytes, is_copy, place, said, stale, text, text_of_utf16, unit, unit_of_log};
 use crate::model::layer::FileSystem;
 use crate::model::view::View;
-use straddle_device::fields::{byte, le16, le32, le64};
 
 const BOOT_SECTOR: usize = 512;
 const FIRST_CLUSTER: u64 = 2;

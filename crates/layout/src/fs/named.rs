@@ -1,11 +1,11 @@
 //! The sizes and the blocks of file systems which are otherwise known by name only: so that one that reaches past the end
 //! of its partition, or is on larger sectors than its blocks, is noticed.
 
+use straddle_device::fields::{be16, be32, has, le16, le32, le64};
 use straddle_units::{ByteCount, ByteOffset};
 
 use super::{bytes, said, unit};
 use crate::model::view::View;
-use straddle_device::fields::{be16, be32, has, le16, le32, le64};
 
 /// Where the superblocks of Minix and HFS are, and how many bytes are read.
 const SUPERBLOCK: (u64, usize) = (1024, 64);

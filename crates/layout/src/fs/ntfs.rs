@@ -9,13 +9,13 @@ mod tests;
 use std::collections::BTreeSet;
 
 use straddle_device::Medium;
+use straddle_device::fields::{byte, has, le16, le32, le64};
 use straddle_units::{ByteCount, ByteOffset};
 
 use self::table::{FileTable, attribute, attributes};
 use super::{bytes, is_copy, said, stale, text_of_utf16, unit};
 use crate::model::layer::FileSystem;
 use crate::model::view::View;
-use straddle_device::fields::{byte, has, le16, le32, le64};
 
 const BOOT_SECTOR: usize = 512;
 /// `system_id`: offset and value.

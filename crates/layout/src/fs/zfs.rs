@@ -7,12 +7,12 @@
 //! ashift at the top level; a spare's has none.
 
 use straddle_device::Medium as _;
+use straddle_device::fields::{be32, be64, byte, has, le64};
 use straddle_units::{ByteCount, ByteOffset, MIB};
 
 use super::{bytes, text};
 use crate::model::layer::FileSystem;
 use crate::model::view::View;
-use straddle_device::fields::{be32, be64, byte, has, le64};
 
 /// `vl_vdev_phys`: offset of the list, after 8 KiB for a boot block and 8 KiB for a boot environment, and its
 /// length.

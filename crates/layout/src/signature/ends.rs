@@ -4,11 +4,11 @@
 //! The nearest marks of a whole disk are tried before its start, all others only if the start shows nothing.
 //! Positions, in sectors of 512 bytes, and magics: util-linux, libblkid/src/superblocks/*_raid.c and drbd.c.
 
+use straddle_device::fields::{be32, byte, has, le16, le32};
 use straddle_units::{ByteCount, ByteOffset, KERNEL_SECTOR, Span};
 
 use crate::model::content::{Class, Content, Named, VolumeKind};
 use crate::reader::Reader;
-use straddle_device::fields::{be32, byte, has, le16, le32};
 
 /// One row: the sector `back` sectors before the end is a mark of `content` if `confirm` accepts it.
 struct Mark {

@@ -4,11 +4,11 @@
 //! `struct disklabel` (FreeBSD, sys/sys/disklabel.h); OpenBSD's and NetBSD's agree in these.
 
 use straddle_device::Medium;
+use straddle_device::fields::{byte, has, le16, le32};
 use straddle_units::{BlockSize, ByteOffset, Lba, LbaCount};
 
 use crate::model::stack::{Partition, Stack, TableKind};
 use crate::reader::Reader;
-use straddle_device::fields::{byte, has, le16, le32};
 
 /// Its name: blkid's PTTYPE.
 pub(crate) const NAME: &str = "bsd";

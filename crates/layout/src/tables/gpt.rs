@@ -6,14 +6,15 @@
 mod copy;
 
 use straddle_device::Medium;
+use straddle_device::fields::{array, le64};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
 use crate::fs::text_of_utf16;
 use crate::model::stack::{Attributes, Partition, PartitionType, Problem, Structure};
 use crate::reader::Reader;
 use crate::tables::format::gpt::entry;
+use crate::tables::read::USUAL;
 use copy::{Broken, GptCopy, Header, RawEntry};
-use straddle_device::fields::{array, le64};
 
 /// The block of the primary header.
 const PRIMARY_LBA: Lba = Lba::new(1);
@@ -23,8 +24,8 @@ pub(crate) const BACKUP_ARRAY: u64 = 128 * 128;
 
 /// A usable table.
 pub(crate) struct GptTable {
-    pub(crate) block: BlockSize,
     copy: GptCopy,
+    /// What is wrong with its copies.
     pub(crate) problems: Vec<Problem>,
 }
 
@@ -96,7 +97,7 @@ fn find_in_group(reader: &Reader<'_>, group: &[BlockSize], depth: Depth) -> Sear
 
 /// Where a backup that another disk has left at the end of the medium begins; no primary header is on this medium.
 pub(crate) fn left_over(reader: &Reader<'_>) -> Option<ByteOffset> {
-    [BlockSize::B512, BlockSize::B4096].into_iter().find_map(|block| {
+    USUAL.into_iter().find_map(|block| {
         let last = last_block(reader, block)?;
         let backup = GptCopy::read(reader, block, last).err().filter(Broken::is_of_other_disk)?;
         let is_alone =
@@ -109,7 +110,7 @@ pub(crate) fn left_over(reader: &Reader<'_>) -> Option<ByteOffset> {
 /// bytes: the bytes of its header, and of its entries up to the end of a sector. The disk may have another table now.
 pub fn gpt_copy(medium: &dyn Medium, at: ByteOffset) -> Option<[Span; 2]> {
     let reader = Reader::open(medium, BlockSize::B512).ok()?;
-    [BlockSize::B512, BlockSize::B4096].into_iter().find_map(|block| {
+    USUAL.into_iter().find_map(|block| {
         let copy = GptCopy::read(&reader, block, Lba::from_bytes_exact(at, block)?).ok()?;
         let array = copy.header.array;
         let sectors = ByteCount::new(array.len().get().next_multiple_of(block.get()));
@@ -123,15 +124,15 @@ pub fn is_gpt_header(medium: &dyn Medium, at: ByteOffset) -> bool {
     let Ok(reader) = Reader::open(medium, BlockSize::B512) else { return false };
     let is_one =
         |block| Lba::from_bytes_exact(at, block).is_some_and(|lba| Header::read(&reader, block, lba).is_ok());
-    [BlockSize::B512, BlockSize::B4096].into_iter().any(is_one)
+    USUAL.into_iter().any(is_one)
 }
 
 /// Returns the position of the backup's header and its partitions, if both copies are good.
 pub(crate) fn backup(reader: &Reader<'_>, block: BlockSize) -> Option<(ByteOffset, Vec<Partition>)> {
     let primary = GptCopy::read(reader, block, PRIMARY_LBA).ok()?;
     let copy = GptCopy::read(reader, block, primary.header.alternate).ok()?;
-    let table = GptTable { block, copy, problems: Vec::new() };
-    Some((table.at(), table.partitions().0))
+    let table = GptTable { copy, problems: Vec::new() };
+    Some((table.header().at, table.partitions().0))
 }
 
 /// The distance in bytes from the end of block `last` to the end of the medium. Of two tables in different
@@ -174,7 +175,7 @@ fn with_primary(reader: &Reader<'_>, primary: GptCopy, depth: Depth) -> GptTable
     if depth == Depth::Both && header.alternate <= last {
         problems.extend(check_backup(reader, header, last));
     }
-    GptTable { block, copy: primary, problems }
+    GptTable { copy: primary, problems }
 }
 
 /// Checks the backup that a good primary copy points to; `last` is the last block of the medium.
@@ -209,33 +210,20 @@ fn with_backup(reader: &Reader<'_>, primary: &Broken, backup: GptCopy) -> GptTab
     if let Some(last) = last_block(reader, block).filter(|last| lba < *last) {
         problems.push(Problem::GptBackupMisplaced { at, expected: byte_of(last, block) });
     }
-    GptTable { block, copy: backup, problems }
+    GptTable { copy: backup, problems }
 }
 
 impl GptTable {
-    pub(crate) fn at(&self) -> ByteOffset {
-        self.copy.header.at
-    }
-
-    pub(crate) fn disk_guid(&self) -> [u8; 16] {
-        self.copy.header.disk_guid
-    }
-
-    /// Whether its entries are not the usual 128 bytes long.
-    pub(crate) fn has_long_entries(&self) -> bool {
-        self.copy.header.entry_size != 128
-    }
-
-    pub(crate) fn usable(&self) -> Option<Span> {
-        self.copy.header.usable()
+    /// The header of the copy that is used.
+    pub(crate) const fn header(&self) -> &Header {
+        &self.copy.header
     }
 
     /// Where the table itself is: the protective MBR, the copy that is used, and the place of the other copy outside
     /// of the usable area.
     pub(crate) fn structures(&self) -> Vec<(Structure, Span)> {
-        let header = &self.copy.header;
-        let (array, one) =
-            (LbaCount::new(header.array.len().get().div_ceil(self.block.get())), LbaCount::new(1));
+        let (header, block, one) = (self.header(), self.header().block, LbaCount::new(1));
+        let array = LbaCount::new(header.array.len().get().div_ceil(block.get()));
         let is_primary = header.my_lba == PRIMARY_LBA;
         let (own, other) = match is_primary {
             true => (Structure::Gpt, Structure::BackupGpt),
@@ -250,10 +238,10 @@ impl GptTable {
                 let behind = PRIMARY_LBA.checked_add(one)?.checked_add(array)?;
                 (PRIMARY_LBA, behind.min(header.first_usable))
             };
-            Some((other, Span::of_blocks(first, end.checked_since(first)?, self.block)?))
+            Some((other, Span::of_blocks(first, end.checked_since(first)?, block)?))
         };
-        let own_header = Span::of_blocks(header.my_lba, one, self.block).map(|span| (own, span));
-        let mbr = (Structure::Mbr, Span::first(self.block.bytes()));
+        let own_header = Span::of_blocks(header.my_lba, one, block).map(|span| (own, span));
+        let mbr = (Structure::Mbr, Span::first(block.bytes()));
         [Some(mbr), own_header, Some((own, header.array)), of_other()].into_iter().flatten().collect()
     }
 
@@ -262,7 +250,7 @@ impl GptTable {
         let mut partitions = Vec::with_capacity(self.copy.listing.used.len());
         let mut problems = Vec::new();
         for entry in &self.copy.listing.used {
-            match partition(entry, self.block) {
+            match partition(entry, self.header().block) {
                 Ok(partition) => partitions.push(partition),
                 Err(why) => problems.push(Problem::BadEntry { number: entry.number, at: entry.at, why }),
             }

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 
+use straddle_device::fields::{array, byte, has, le32};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
 use crate::model::stack::{
@@ -17,7 +18,6 @@ use crate::signature;
 use crate::tables::check;
 use crate::tables::format::mbr::{ACTIVE, DISK_ID_AT, ENTRIES_AT, ENTRY_BYTES, SIGNATURE};
 pub(crate) use crate::tables::format::mbr::{SECTOR_BYTES, SIGNATURE_AT};
-use straddle_device::fields::{array, byte, has, le32};
 
 /// The number of the first logical partition: 1 to 4 belong to the MBR, used or not.
 const FIRST_LOGICAL: u32 = 5;

@@ -252,29 +252,30 @@ fn read_mbr(reader: &Reader<'_>, mbr: &Mbr, known: Known) -> Stack {
 
 /// Makes the stack of a good GPT.
 fn gpt_stack(table: &gpt::GptTable, known: Known) -> Stack {
-    let (partitions, problems) = table.partitions();
-    let mut stack = Stack::empty(TableKind::Gpt, known.block());
-    stack.block = table.block;
-    stack.block_found = known.forced.or(known.device) != Some(table.block);
-    stack.disk_id = table.disk_guid().to_vec();
-    stack.usable = table.usable();
-    stack.has_long_entries = table.has_long_entries();
-    stack.partitions = partitions;
-    stack.problems = table.problems.clone();
-    stack.problems.extend(problems);
-    stack.problems.extend(check::inside(&stack.partitions, table.structures()));
-    stack.problems.extend(known.other_block(table.block, table.at()));
-    stack
+    let ((partitions, unusable), header) = (table.partitions(), table.header());
+    let mut problems = table.problems.clone();
+    problems.extend(unusable);
+    problems.extend(check::inside(&partitions, table.structures()));
+    problems.extend(known.other_block(header.block, header.at));
+    Stack {
+        block_found: known.forced.or(known.device) != Some(header.block),
+        disk_id: header.disk_guid.to_vec(),
+        usable: header.usable(),
+        has_long_entries: header.entry_size != 128,
+        partitions,
+        problems,
+        ..Stack::empty(TableKind::Gpt, header.block)
+    }
 }
 
 /// Makes the stack of a GPT of which no copy is usable.
 fn unusable_stack(block: BlockSize, at: ByteOffset, why: String, known: Known) -> Stack {
-    let mut stack = Stack::empty(TableKind::Gpt, known.block());
-    stack.block = block;
-    stack.block_found = known.forced.or(known.device) != Some(block);
-    stack.problems.push(Problem::GptUnusable { at, why });
-    stack.problems.extend(known.other_block(block, at));
-    stack
+    let problems = std::iter::once(Problem::GptUnusable { at, why }).chain(known.other_block(block, at));
+    Stack {
+        block_found: known.forced.or(known.device) != Some(block),
+        problems: problems.collect(),
+        ..Stack::empty(TableKind::Gpt, block)
+    }
 }
 
 /// Makes the stack of a medium that holds one content as a whole. Of the tables of other systems, BSD labels are read.

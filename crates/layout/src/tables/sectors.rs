@@ -6,6 +6,7 @@
 //! partition counts only if all that is written at the assumed starts is in partitions of the other size with
 //! content. Where there is none, smaller sectors are taken if only in these all partitions are on the disk.
 
+use straddle_device::fields::le64;
 use straddle_device::{Medium, ReadError};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, MIB, Span};
 
@@ -16,7 +17,6 @@ use crate::reader::Reader;
 use crate::tables::mbr::{Entry, Mbr};
 use crate::tables::read::{USUAL, rare};
 use crate::{fs, signature};
-use straddle_device::fields::le64;
 
 /// How many of the first bytes of a partition are checked: they contain all superblocks but the last ones.
 const FRONT: usize = 64 * 1024;

@@ -4,13 +4,13 @@
 //! dmraid's lib/format/ataraid/isw.h, the DDF specification 2.0 of SNIA, drbd-utils' user/shared/drbdmeta.c.
 
 use straddle_device::Medium;
+use straddle_device::fields::{be16, be32, be64, byte, has, le16, le32};
 use straddle_units::{ByteCount, ByteOffset};
 
 use super::{Provides, Space, Volume, bytes_at, sectors, text};
 use crate::model::content::VolumeKind;
 use crate::model::layer::{Facts, Mapped, Md};
 use crate::reader::Fault;
-use straddle_device::fields::{be16, be32, be64, byte, has, le16, le32};
 
 const BLOCK: usize = 512;
 

@@ -8,13 +8,13 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use straddle_device::Medium;
-use straddle_units::{ByteCount, ByteOffset};
+use straddle_device::fields::{be16, be32, be64, has};
+use straddle_units::{ByteCount, ByteOffset, Span};
 
 use super::{Provides, SECTOR, Space, Volume, bytes_at, sectors, text};
 use crate::model::content::VolumeKind;
 use crate::model::layer::{Facts, Luks};
 use crate::reader::Fault;
-use straddle_device::fields::{be16, be32, be64, has};
 
 /// The remark on a container whose payload cannot be read.
 pub(crate) const SEALED: &str = "encrypted: its contents are not visible offline";
@@ -35,16 +35,12 @@ pub(crate) fn has_second_header(medium: &dyn Medium) -> bool {
     bytes_at(medium, MIN_HEADER, SECOND_MAGIC.len()).is_ok_and(|bytes| bytes == SECOND_MAGIC)
 }
 
-/// The contents of a header of either version.
+/// The contents of a header of either version; the payload is where the header says.
 #[derive(Default)]
 struct Header {
-    version: u16,
+    facts: Luks,
     label: String,
     uuid: String,
-    payload: Option<u64>,
-    sector_size: u64,
-    size: Option<u64>,
-    is_plain: bool,
     remarks: Vec<String>,
 }
 
@@ -73,16 +69,18 @@ fn second(medium: &dyn Medium, binary: &[u8], damage: &str) -> Header {
         Err(why) => {
             let first = format!("its first header is damaged: {damage}");
             let second = format!("its second header, at byte {at}, cannot be used either: {why}");
-            Header { version: 2, remarks: vec![first, second], ..Header::default() }
+            let facts = Luks { version: 2, ..Luks::default() };
+            Header { facts, remarks: vec![first, second], ..Header::default() }
         }
     }
 }
 
 /// Parses `struct luks_phdr`, big-endian: the payload's offset in 512-byte sectors is at byte 104.
 fn version_1(binary: &[u8]) -> Header {
-    let payload = Some(sectors(u64::from(be32(binary, 104))));
-    let uuid = uuid(binary);
-    Header { version: 1, uuid, payload, sector_size: SECTOR, is_plain: true, ..Header::default() }
+    let payload = Some(ByteOffset::new(sectors(u64::from(be32(binary, 104)))));
+    let sector_size = ByteCount::new(SECTOR);
+    let facts = Luks { version: 1, payload, sector_size, size: None, is_plain: true };
+    Header { facts, uuid: uuid(binary), ..Header::default() }
 }
 
 /// Reads the LUKS2 header at byte `at`, whose first bytes are `binary`.
@@ -135,42 +133,42 @@ fn from_segments(label: String, uuid: String, segments: &[Segment]) -> Header {
     if used().any(|segment| segment.integrity.is_some()) {
         remarks.push("its payload is on dm-integrity, which stores a header and tags there".to_owned());
     }
-    let payload = used().filter_map(|segment| segment.offset.as_ref()?.parse().ok()).min();
+    let payload =
+        used().filter_map(|segment| segment.offset.as_ref()?.parse().ok()).min().map(ByteOffset::new);
     if payload.is_none() {
         remarks.push("its header lists no data segment".to_owned());
     }
-    let sector_size = used().find_map(|segment| segment.sector_size).unwrap_or(SECTOR);
+    let sector_size = ByteCount::new(used().find_map(|segment| segment.sector_size).unwrap_or(SECTOR));
     let only = match segments {
         [only @ Segment { integrity: None, .. }] if !only.is_backup() => only.size.as_deref(),
         _ => None,
     };
-    let size = only.and_then(|size| size.parse().ok());
+    let size = only.and_then(|size| size.parse().ok()).map(ByteCount::new);
     let is_plain = size.is_some() || only == Some("dynamic");
-    Header { version: 2, label, uuid, payload, sector_size, size, is_plain, remarks }
+    Header { facts: Luks { version: 2, payload, sector_size, size, is_plain }, label, uuid, remarks }
 }
 
 /// Makes the volume of a container on a medium of `len` bytes.
 fn volume(header: Header, len: ByteCount) -> Volume {
-    let Header { version, label, uuid, payload, sector_size, size, is_plain, mut remarks } = header;
+    let Header { mut facts, label, uuid, mut remarks } = header;
     // Zero marks a detached header; a payload past the end means that the medium is a header file or a header
     // backup.
-    let room = payload.filter(|payload| *payload > 0).and_then(|payload| len.get().checked_sub(payload));
-    let here = payload.zip(room).filter(|(_, room)| *room > 0);
-    let here = here.map(|(payload, room)| (ByteOffset::new(payload), ByteCount::new(room)));
+    let recorded = facts.payload;
+    let here = recorded.filter(|at| *at != ByteOffset::ZERO);
+    let here =
+        here.and_then(|at| Span::between(at, ByteOffset::new(len.get()))).filter(|span| !span.is_empty());
     let provides = match here {
-        Some((payload, room)) => {
+        Some(payload) => {
             remarks.push(SEALED.to_owned());
-            Provides::Sealed(Space::run(room, payload))
+            Provides::Sealed(Space::run(payload.len(), payload.start()))
         }
         None => Provides::Nothing,
     };
-    if here.is_none() && payload.is_some() {
+    if here.is_none() && recorded.is_some() {
         remarks.push("a detached header: its payload is on another device".to_owned());
     }
-    let payload = here.map(|(payload, _)| payload);
-    let (sector_size, size) = (ByteCount::new(sector_size), size.map(ByteCount::new));
-    let facts = Facts::Luks(Luks { version, payload, sector_size, size, is_plain });
-    Volume { kind: VolumeKind::Luks, name: label, uuid, facts, provides, remarks }
+    facts.payload = here.map(Span::start);
+    Volume { kind: VolumeKind::Luks, name: label, uuid, facts: Facts::Luks(facts), provides, remarks }
 }
 
 /// The part of the JSON area that is used.

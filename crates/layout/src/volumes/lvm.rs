@@ -7,6 +7,7 @@ mod stripes;
 mod text;
 
 use straddle_device::Medium;
+use straddle_device::fields::{has, le32, le64};
 use straddle_units::{ByteCount, ByteOffset, Span};
 
 use self::group::Group;
@@ -14,7 +15,6 @@ use super::{Provides, Volume, bytes_at};
 use crate::model::content::VolumeKind;
 use crate::model::layer::{Facts, Pv};
 use crate::reader::Fault;
-use straddle_device::fields::{has, le32, le64};
 
 /// The longest metadata text to read, in bytes. LVM's default area holds 1 MiB.
 const MAX_TEXT: u64 = 4 * 1024 * 1024;

@@ -6,6 +6,7 @@
 //! drivers/md/bcache/super.c (`read_super`).
 
 use straddle_device::Medium;
+use straddle_device::fields::{byte, le16, le32, le64};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
 
 use super::{Provides, SECTOR, Space, Volume, bytes_at, sectors, text};
@@ -14,7 +15,6 @@ use crate::model::content::VolumeKind;
 use crate::model::layer::{Facts, Mapped};
 use crate::model::view::MAX_PIECES;
 use crate::reader::Fault;
-use straddle_device::fields::{byte, le16, le32, le64};
 
 /// `SB_SECTORS`: the length of dm-integrity's superblock, which is before the journal.
 const SB_SECTORS: u64 = 8;

@@ -4,6 +4,7 @@
 //! kernel's include/uapi/linux/raid/md_p.h, drivers/md/{md,raid5,raid10}.c; mdadm's super0.c and super1.c.
 
 use straddle_device::Medium;
+use straddle_device::fields::{array, be32, le16, le32, le64};
 use straddle_device::live::{Geometry, Lower};
 use straddle_units::{ByteCount, ByteOffset, Span};
 
@@ -12,7 +13,6 @@ use crate::fs::hex;
 use crate::model::content::VolumeKind;
 use crate::model::layer::{Facts, Md};
 use crate::reader::Fault;
-use straddle_device::fields::{array, be32, le16, le32, le64};
 
 /// `MD_SB_MAGIC`.
 const MAGIC: u32 = 0xa92b_4efc;

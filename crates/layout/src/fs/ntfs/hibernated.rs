@@ -4,9 +4,10 @@
 //! Where the file is listed and cannot be read, Windows counts as hibernated. A directory that cannot be read lists
 //! nothing.
 
+use straddle_device::fields::{byte, le16, le32, le64};
+
 use super::table::{Attribute, FileTable, attribute, restored};
 use crate::model::view::View;
-use straddle_device::fields::{byte, le16, le32, le64};
 
 const ROOT: u64 = 5;
 /// The name of a directory's index, in UTF-16.

@@ -1,12 +1,12 @@
 //! The master file table: records, their attributes, and where these have their data. A record or a block whose
 //! update sequence does not match is not used, and of one volume no more than [`MAX_READ`] bytes are read.
 
+use straddle_device::fields::{byte, has, le16, le32, le64};
 use straddle_units::ByteCount;
 
 use super::super::{bytes, unit};
 use super::{CLUSTER_SECTORS, CLUSTER_SHIFTS_FROM, MAX_RECORD, MFT_CLUSTER, RECORD_SIZE, SECTOR_SIZE};
 use crate::model::view::View;
-use straddle_device::fields::{byte, has, le16, le32, le64};
 
 /// The most bytes that are read of one volume. A directory of a million files is searched in seven blocks of 4 KiB.
 const MAX_READ: u64 = 256 * 1024;

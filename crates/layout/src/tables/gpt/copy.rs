@@ -5,12 +5,12 @@
 //! [`MAX_PARTITIONS`] entries are kept. Fields are read by offset, not through a structure: entries may be larger
 //! than 128 bytes, headers larger than 92, and flaws name their byte.
 
+use straddle_device::fields::{array, le32, le64};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
 use crate::MAX_PARTITIONS;
 use crate::reader::{Fault, Reader};
 use crate::tables::format::gpt::{ENTRY_BYTES, HEADER_BYTES, MAX_ARRAY_BYTES, SIGNATURE, header, header_crc};
-use straddle_device::fields::{array, le32, le64};
 
 /// How many bytes of an array are read at once.
 const CHUNK_BYTES: usize = 64 * 1024;
