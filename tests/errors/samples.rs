@@ -8,7 +8,6 @@ use std::path::PathBuf;
 use straddle_audit::examine::{ExamineError, ExceptionError, NameError, TargetException};
 use straddle_device::claim::LockError;
 use straddle_device::domain::{DomainError, FindError, VirshError};
-use straddle_device::identify::IdentifyError;
 use straddle_device::image::{Format, ImageError, UnpackError};
 use straddle_device::ioctl::IoctlError;
 use straddle_device::remote::{FetchError, RemoteError};
@@ -209,7 +208,6 @@ fn of_devices() -> Vec<Sample> {
         sample(AssumeError::Size { key: text(), source: size() }),
         sample(AssumeError::Logical(BlockSizeError(3))),
         sample(LockError::Io(cause())),
-        sample(IdentifyError::LogicalBlock { what, source: BlockSizeError(3) }),
         sample(ImageError::Open { format, role, name: text(), source: cause() }),
         sample(ImageError::Other { format, role, name: text(), source: Box::new(image()) }),
         sample(image()),

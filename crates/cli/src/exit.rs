@@ -149,7 +149,6 @@ kinds! {
     straddle_device::OpenError,
     straddle_device::ReadError,
     straddle_device::claim::LockError,
-    straddle_device::identify::IdentifyError,
     straddle_device::image::ImageError,
     straddle_device::image::UnpackError,
     straddle_device::ioctl::IoctlError,

@@ -7,18 +7,18 @@ use std::io;
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use straddle_units::{BlockSize, ByteCount, Lba};
+use straddle_units::{BlockSize, ByteCount, Lba, LbaCount};
 
 use crate::identify::{
-    AtaIdentify, BlockCharacteristics, BlockLimits, FormatNvm, NvmeIdentifyNamespace, ReadCapacity16,
-    RotationRate,
+    AtaIdentify, FormatNvm, NvmeIdentifyNamespace, ReadCapacity16, RotationRate, optimal_transfer,
+    rotation_rate,
 };
-use crate::ioctl;
+use crate::ioctl::{self, IoctlError};
 use crate::quirks;
 use crate::sysfs::{Attributes, DeviceKind};
 use crate::topology::{
-    AlignmentOffset, AtomicWrites, Figure, Hides, SectorFormat, Source, Topology, USUAL_PHYSICAL, claim,
-    striped_data_members,
+    AT_LEAST_LOGICAL, AlignmentOffset, AtomicWrites, Figure, Hides, SectorFormat, Source, Topology,
+    USUAL_PHYSICAL, claim, striped_data_members,
 };
 
 /// Vendor, model and kind of a device, as it reports them.
@@ -38,11 +38,103 @@ pub struct Identity {
     pub rotation: Option<RotationRate>,
 }
 
-/// Reads a device's identity from sysfs.
-pub fn identity(kind: DeviceKind, device: &dyn Attributes, answers: &Answers) -> Identity {
-    let kept = || BlockCharacteristics::parse(&device.bytes("device/vpd_pgb1")?).ok();
-    let characteristics = answers.characteristics.or_else(kept);
-    let by_ata = || from_kept_pages(device, answers).0.map(|ata| ata.rotation);
+/// The device's own answers, beyond sysfs.
+#[derive(Debug, Default)]
+pub struct Answers {
+    kernel: ioctl::KernelLimits,
+    ata: Option<AtaIdentify>,
+    capacity: Option<ReadCapacity16>,
+    optimal_transfer: Option<LbaCount>,
+    rotation: Option<RotationRate>,
+    nvme: Option<NvmeIdentifyNamespace>,
+    nvme_format: Option<FormatNvm>,
+    /// The sectors that an ATA drive's log lists.
+    ata_sectors: Vec<BlockSize>,
+    /// The sectors that a SCSI drive's VPD page lists.
+    scsi_lengths: Vec<BlockSize>,
+}
+
+/// The byte at which the IDENTIFY data begins in an ATA Information VPD page (SAT-4, page 89h).
+const VPD_89_IDENTIFY: usize = 60;
+
+/// Queries an open device's limits and, where permitted, its identification. Sends only commands that read.
+/// ATA IDENTIFY is sent only to disks behind libata, because some USB bridges hang on it.
+pub(crate) fn ask(
+    kind: DeviceKind,
+    device: &dyn Attributes,
+    file: &File,
+    remarks: &mut Vec<String>,
+) -> Answers {
+    let mut answers = Answers { kernel: ioctl::kernel_limits(file), ..Answers::default() };
+    let mut refused = |what: &str, error: IoctlError| {
+        if error.os_kind() == io::ErrorKind::PermissionDenied {
+            remarks.push(format!("{what} could not be read: {error}"));
+        }
+    };
+    if kind == DeviceKind::Scsi {
+        match ioctl::scsi_read_capacity_16(file) {
+            Ok(bytes) => answers.capacity = ReadCapacity16::parse(&bytes),
+            Err(error) => refused("READ CAPACITY (16)", error),
+        }
+        let page = |number| ioctl::scsi_inquiry_vpd(file, number).ok();
+        answers.optimal_transfer = page(0xB0).and_then(|bytes| optimal_transfer(&bytes));
+        answers.rotation = page(0xB1).and_then(|bytes| rotation_rate(&bytes));
+        if device.text("device/vendor").as_deref() == Some("ATA") {
+            match ioctl::ata_identify(file) {
+                Ok(bytes) => answers.ata = AtaIdentify::parse(&bytes),
+                Err(error) => refused("ATA IDENTIFY", error),
+            }
+        }
+    }
+    if kind == DeviceKind::Nvme {
+        match ioctl::nvme_identify_namespace(file) {
+            Ok(bytes) => answers.nvme = NvmeIdentifyNamespace::parse(&bytes),
+            Err(error) => refused("NVMe Identify", error),
+        }
+    }
+    offered::ask(file, &mut answers);
+    answers
+}
+
+impl Answers {
+    /// Adds what is in the VPD pages that the kernel keeps in sysfs, where the device was not queried itself.
+    fn add_kept_pages(&mut self, device: &dyn Attributes) {
+        self.ata = self.ata.take().or_else(|| {
+            let page = device.bytes("device/vpd_pg89")?;
+            AtaIdentify::parse(page.get(VPD_89_IDENTIFY..)?.first_chunk()?)
+        });
+        let by_page = || optimal_transfer(&device.bytes("device/vpd_pgb0")?);
+        self.optimal_transfer = self.optimal_transfer.or_else(by_page);
+        let by_page = || rotation_rate(&device.bytes("device/vpd_pgb1")?);
+        self.rotation = self.rotation.or_else(by_page);
+    }
+}
+
+/// Returns a device's identity, and all figures about its sectors combined.
+pub fn combine(kind: DeviceKind, device: &dyn Attributes, mut answers: Answers) -> (Identity, Topology) {
+    answers.add_kept_pages(device);
+    let identity = identity(kind, device, &answers);
+    let mut topology = Topology::unknown();
+    kernel_figures(&mut topology, device, &answers.kernel);
+    identified_sectors(&mut topology, &answers);
+    if let Some(nvme) = &answers.nvme {
+        nvme_figures(&mut topology, nvme);
+        let source = Source::Nvme("NOWS");
+        optimum_of_the_drive(&mut topology, device, &answers, nvme.optimal_write_size, source);
+    }
+    let optimal = answers.optimal_transfer.and_then(|blocks| blocks.to_bytes(topology.logical.value()));
+    let source = Source::Scsi("VPD page B0h, optimal transfer length");
+    optimum_of_the_drive(&mut topology, device, &answers, optimal, source);
+    limit_of_the_kernel(&mut topology, kind, device);
+    quirk(&mut topology, &identity);
+    assume_flash(&mut topology, kind, &identity);
+    topology.formats = offered::formats(&answers);
+    topology.may_hide = may_hide(kind, &identity, answers.ata.as_ref(), &topology);
+    array_figures(&mut topology, kind, device);
+    (identity, topology)
+}
+
+fn identity(kind: DeviceKind, device: &dyn Attributes, answers: &Answers) -> Identity {
     let model = match kind {
         DeviceKind::Md => device.text("md/level").map(|level| format!("md {level}")),
         DeviceKind::DeviceMapper => device.text("dm/name"),
@@ -54,187 +146,66 @@ pub fn identity(kind: DeviceKind, device: &dyn Attributes, answers: &Answers) ->
         vendor: device.text("device/vendor").filter(|vendor| !vendor.starts_with("0x")),
         model,
         rotational: device.number("queue/rotational").map(|r| r != 0),
-        rotation: characteristics.map(|c| c.rotation).or_else(by_ata),
+        rotation: answers.rotation.or(answers.ata.as_ref().map(|ata| ata.rotation)),
     }
 }
 
-/// The device's own answers, beyond sysfs.
-#[derive(Debug, Default)]
-pub struct Answers {
-    ioctl: Option<ioctl::BlockLimitsIoctl>,
-    ata: Option<AtaIdentify>,
-    capacity: Option<ReadCapacity16>,
-    limits: Option<BlockLimits>,
-    characteristics: Option<BlockCharacteristics>,
-    nvme: Option<NvmeIdentifyNamespace>,
-    /// Identify Controller, of which only this is used.
-    nvme_format: Option<FormatNvm>,
-    /// The sectors that an ATA drive's log lists.
-    ata_sectors: Option<Vec<BlockSize>>,
-    /// The sectors that a SCSI drive's VPD page lists.
-    scsi_lengths: Option<Vec<BlockSize>>,
-}
-
-/// The byte at which the IDENTIFY data begins in an ATA Information VPD page (SAT-4, page 89h).
-const VPD_89_IDENTIFY: usize = 60;
-
-/// Queries an open device's limits and, where permitted, its identification. Sends only commands that read.
-/// ATA IDENTIFY is sent only to disks behind libata, because some USB bridges hang on it.
-pub fn ask(kind: DeviceKind, device: &dyn Attributes, file: &File, remarks: &mut Vec<String>) -> Answers {
-    let mut answers = Answers { ioctl: Some(ioctl::block_limits(file)), ..Answers::default() };
-    let mut refused = |what: &str, error: &dyn std::error::Error, kind: io::ErrorKind| {
-        if kind == io::ErrorKind::PermissionDenied {
-            remarks.push(format!("{what} could not be read: {error}"));
-        }
-    };
-    if kind == DeviceKind::Scsi {
-        match ioctl::scsi_read_capacity_16(file) {
-            Ok(bytes) => answers.capacity = ReadCapacity16::parse(&bytes).ok(),
-            Err(error) => refused("READ CAPACITY (16)", &error, error.os_kind()),
-        }
-        answers.limits = ioctl::scsi_inquiry_vpd(file, 0xB0).ok().and_then(|b| BlockLimits::parse(&b).ok());
-        let characteristics = ioctl::scsi_inquiry_vpd(file, 0xB1).ok();
-        answers.characteristics = characteristics.and_then(|b| BlockCharacteristics::parse(&b).ok());
-        if device.text("device/vendor").as_deref() == Some("ATA") {
-            match ioctl::ata_identify(file) {
-                Ok(bytes) => answers.ata = AtaIdentify::parse(&bytes).ok(),
-                Err(error) => refused("ATA IDENTIFY", &error, error.os_kind()),
-            }
-        }
-    }
-    if kind == DeviceKind::Nvme {
-        match ioctl::nvme_identify_namespace(file) {
-            Ok(bytes) => answers.nvme = NvmeIdentifyNamespace::parse(&bytes).ok(),
-            Err(error) => refused("NVMe Identify", &error, error.os_kind()),
-        }
-    }
-    offered::ask(file, &mut answers);
-    answers
-}
-
-/// Returns the device's own answers from the VPD pages that the kernel keeps in sysfs, where the device was
-/// not queried itself.
-fn from_kept_pages(device: &dyn Attributes, answers: &Answers) -> (Option<AtaIdentify>, Option<BlockLimits>) {
-    let ata = answers.ata.clone().or_else(|| {
-        let page = device.bytes("device/vpd_pg89")?;
-        let identify: &[u8; 512] = page.get(VPD_89_IDENTIFY..)?.first_chunk()?;
-        AtaIdentify::parse(identify).ok()
-    });
-    let limits = answers.limits.or_else(|| BlockLimits::parse(&device.bytes("device/vpd_pgb0")?).ok());
-    (ata, limits)
-}
-
-/// Combines all figures about a device's sectors.
-pub fn topology(
-    kind: DeviceKind,
-    device: &dyn Attributes,
-    identity: &Identity,
-    answers: &Answers,
-) -> Topology {
-    let (ata, limits) = from_kept_pages(device, answers);
-    let mut topology = Topology::unknown();
-    kernel_figures(&mut topology, device, answers);
-    identified_sectors(&mut topology, ata.as_ref(), answers);
-    if let Some(nvme) = &answers.nvme {
-        nvme_figures(&mut topology, nvme);
-        let source = Source::Nvme("NOWS");
-        optimum_of_the_drive(&mut topology, device, answers, nvme.optimal_write_size, source);
-    }
-    if let Some(limits) = &limits {
-        let block = topology.logical.value();
-        let optimal = limits.optimal_transfer.and_then(|blocks| blocks.to_bytes(block));
-        let source = Source::Scsi("VPD page B0h, optimal transfer length");
-        optimum_of_the_drive(&mut topology, device, answers, optimal, source);
-    }
-    limit_of_the_kernel(&mut topology, kind, device);
-    quirk(&mut topology, identity);
-    assume_flash(&mut topology, kind, identity);
-    topology.formats = offered::formats(answers);
-    topology.may_hide = may_hide(kind, identity, ata.as_ref(), &topology);
-    array_figures(&mut topology, kind, device);
-    topology
+/// Combines what sysfs and an ioctl report of the same figure.
+fn of_kernel<T: Copy + PartialEq>(
+    (attribute, shown): (&'static str, Option<T>),
+    (request, answered): (&'static str, Option<T>),
+) -> Option<Figure<T>> {
+    const SAME: &str = "sysfs is preferred; both are the kernel's";
+    let mut figure = None;
+    claim(&mut figure, shown, Source::Sysfs(attribute), SAME);
+    claim(&mut figure, answered, Source::Ioctl(request), SAME);
+    figure
 }
 
 /// Adds the kernel's figures, from sysfs and ioctls.
-fn kernel_figures(topology: &mut Topology, device: &dyn Attributes, answers: &Answers) {
-    const SAME: &str = "sysfs is preferred; both are the kernel's";
-    let size = |attribute| device.number(attribute).filter(|n| *n > 0).map(ByteCount::new);
-    let by_ioctl = answers.ioctl.as_ref();
-    let asked = |value: Option<&Result<ByteCount, ioctl::IoctlError>>| {
-        value.and_then(|v| v.as_ref().ok()).copied().filter(|v| *v > ByteCount::ZERO)
-    };
+fn kernel_figures(topology: &mut Topology, device: &dyn Attributes, kernel: &ioctl::KernelLimits) {
+    let positive = |bytes: &ByteCount| *bytes > ByteCount::ZERO;
+    let size = |attribute| (attribute, device.number(attribute).map(ByteCount::new).filter(positive));
 
     let block = |bytes: ByteCount| BlockSize::new(bytes.get()).ok();
-    let mut logical = None;
-    claim(
-        &mut logical,
-        size("queue/logical_block_size").and_then(block),
-        Source::Sysfs("queue/logical_block_size"),
-        SAME,
-    );
-    claim(
-        &mut logical,
-        asked(by_ioctl.map(|i| &i.logical)).and_then(block),
-        Source::Ioctl("BLKSSZGET"),
-        SAME,
-    );
-    if let Some(logical) = logical {
+    let (attribute, shown) = size("queue/logical_block_size");
+    let asked = ("BLKSSZGET", kernel.logical.and_then(block));
+    if let Some(logical) = of_kernel((attribute, shown.and_then(block)), asked) {
         topology.logical = logical;
     }
 
-    let sector =
-        |bytes: &ByteCount| bytes.get().is_power_of_two() && *bytes >= topology.logical.value().bytes();
-    let mut physical = None;
-    claim(
-        &mut physical,
-        size("queue/physical_block_size").filter(sector),
-        Source::Sysfs("queue/physical_block_size"),
-        SAME,
-    );
-    claim(
-        &mut physical,
-        asked(by_ioctl.map(|i| &i.physical)).filter(sector),
-        Source::Ioctl("BLKPBSZGET"),
-        SAME,
-    );
-    if let Some(physical) = physical {
+    let least = topology.logical.value().bytes();
+    let sector = |bytes: &ByteCount| bytes.get().is_power_of_two() && *bytes >= least;
+    let (attribute, shown) = size("queue/physical_block_size");
+    let asked = ("BLKPBSZGET", kernel.physical.filter(sector));
+    if let Some(physical) = of_kernel((attribute, shown.filter(sector)), asked) {
         topology.physical = physical;
-    } else if topology.physical.value() < topology.logical.value().bytes() {
-        const LEAST: &str = "a physical sector holds at least one logical one";
-        topology.physical.overrule(topology.logical.value().bytes(), Source::Derived(LEAST), LEAST);
+    } else if topology.physical.value() < least {
+        topology.physical.overrule(least, Source::Derived(AT_LEAST_LOGICAL), AT_LEAST_LOGICAL);
     }
 
-    let mut offset = None;
-    let by_sysfs = device.text("alignment_offset").and_then(|text| alignment_offset(&text));
-    claim(&mut offset, by_sysfs, Source::Sysfs("alignment_offset"), SAME);
-    let asked_offset = by_ioctl.and_then(|i| i.alignment_offset.as_ref().ok());
-    claim(
-        &mut offset,
-        asked_offset.and_then(|o| alignment_offset(&o.to_string())),
-        Source::Ioctl("BLKALIGNOFF"),
-        SAME,
-    );
-    if let Some(offset) = offset {
+    let shown = device.text("alignment_offset").and_then(|text| alignment_offset(&text));
+    let asked = kernel.alignment_offset.and_then(|offset| alignment_offset(&offset.to_string()));
+    if let Some(offset) = of_kernel(("alignment_offset", shown), ("BLKALIGNOFF", asked)) {
         topology.alignment_offset = offset;
     }
 
-    claim(&mut topology.io_min, size("queue/minimum_io_size"), Source::Sysfs("queue/minimum_io_size"), SAME);
-    claim(&mut topology.io_min, asked(by_ioctl.map(|i| &i.io_min)), Source::Ioctl("BLKIOMIN"), SAME);
-    claim(&mut topology.io_opt, size("queue/optimal_io_size"), Source::Sysfs("queue/optimal_io_size"), SAME);
-    claim(&mut topology.io_opt, asked(by_ioctl.map(|i| &i.io_opt)), Source::Ioctl("BLKIOOPT"), SAME);
+    topology.io_min = of_kernel(size("queue/minimum_io_size"), ("BLKIOMIN", kernel.io_min.filter(positive)));
+    topology.io_opt = of_kernel(size("queue/optimal_io_size"), ("BLKIOOPT", kernel.io_opt.filter(positive)));
 
-    topology.atomic = size("queue/atomic_write_unit_min_bytes").map(|unit_min| {
-        let unit_max = size("queue/atomic_write_unit_max_bytes").unwrap_or(unit_min);
-        let boundary = size("queue/atomic_write_boundary_bytes").unwrap_or(ByteCount::ZERO);
+    let (_, unit_min) = size("queue/atomic_write_unit_min_bytes");
+    topology.atomic = unit_min.map(|unit_min| {
+        let unit_max = size("queue/atomic_write_unit_max_bytes").1.unwrap_or(unit_min);
+        let boundary = size("queue/atomic_write_boundary_bytes").1.unwrap_or(ByteCount::ZERO);
         Figure::new(AtomicWrites { unit_min, unit_max, boundary }, Source::Sysfs("queue/atomic_write_*"))
     });
-    let erase = size("device/preferred_erase_size");
-    claim(&mut topology.erase_block, erase, Source::Sysfs("device/preferred_erase_size"), SAME);
+    let (attribute, erase) = size("device/preferred_erase_size");
+    topology.erase_block = erase.map(|erase| Figure::new(erase, Source::Sysfs(attribute)));
 }
 
 /// Parses an alignment offset: bytes, or -1, which for partitions of such a device appears as an unsigned
 /// number.
-pub fn alignment_offset(text: &str) -> Option<AlignmentOffset> {
+pub(crate) fn alignment_offset(text: &str) -> Option<AlignmentOffset> {
     match text.parse::<i64>().ok()? {
         -1 | 4_294_967_295 => Some(AlignmentOffset::Misaligned),
         bytes => u64::try_from(bytes).ok().map(|b| AlignmentOffset::Bytes(ByteCount::new(b))),
@@ -242,50 +213,34 @@ pub fn alignment_offset(text: &str) -> Option<AlignmentOffset> {
 }
 
 /// Adds what the drive reports about its physical sectors, beside the kernel's figures.
-fn identified_sectors(topology: &mut Topology, ata: Option<&AtaIdentify>, answers: &Answers) {
-    const LARGER: &str = "the larger is used: a start aligned to it is aligned to both";
+fn identified_sectors(topology: &mut Topology, answers: &Answers) {
+    const BELONGS: &str = "it belongs to the physical sector that is used";
+    const KERNELS: &str = "the kernel's value is used, which other tools see too";
     let mut compare = |physical: ByteCount, offset: Option<ByteCount>, sector: Source, shift: Source| {
         let offset = offset.map(AlignmentOffset::Bytes);
-        if physical > topology.physical.value() {
-            const BELONGS: &str = "it belongs to the physical sector that is used";
-            topology.physical.overrule(physical, sector, LARGER);
-            if let Some(offset) = offset {
-                topology.alignment_offset.overrule(offset, shift, BELONGS);
-            }
-        } else {
-            const KERNELS: &str = "the kernel's value is used, which other tools see too";
-            topology.physical.also(physical, sector, LARGER);
-            if let Some(offset) = offset {
-                topology.alignment_offset.also(offset, shift, KERNELS);
-            }
+        let is_used = topology.physical.use_larger(physical, sector);
+        match offset {
+            Some(offset) if is_used => topology.alignment_offset.overrule(offset, shift, BELONGS),
+            Some(offset) => topology.alignment_offset.also(offset, shift, KERNELS),
+            None => {}
         }
     };
-    if let Some(capacity) = &answers.capacity {
-        compare(
-            capacity.physical_bytes(),
-            Some(capacity.alignment_offset_bytes()),
-            Source::Scsi("READ CAPACITY (16) byte 13"),
-            Source::Scsi("READ CAPACITY (16) bytes 14-15"),
-        );
+    if let Some(ReadCapacity16 { physical, alignment_offset }) = answers.capacity {
+        let shift = Source::Scsi("READ CAPACITY (16) bytes 14-15");
+        compare(physical, Some(alignment_offset), Source::Scsi("READ CAPACITY (16) byte 13"), shift);
     }
     // A word that is not valid (0000h on older drives) gives no figure: neither 512 bytes nor offset 0.
-    if let Some((ata, physical)) = ata.and_then(|ata| Some((ata, ata.physical_bytes()?))) {
-        let offset = ata.alignment_offset_bytes();
-        compare(physical, offset, Source::Ata("word 106"), Source::Ata("word 209"));
+    if let Some(AtaIdentify { physical: Some(physical), alignment_offset, .. }) = answers.ata {
+        compare(physical, alignment_offset, Source::Ata("word 106"), Source::Ata("word 209"));
     }
 }
 
 /// Adds an NVMe namespace's preferred writes. Their granularity is the indirection unit.
 fn nvme_figures(topology: &mut Topology, nvme: &NvmeIdentifyNamespace) {
     const GRANULARITY: &str = "the granularity is the unit; the alignment may be coarser";
-    claim(
-        &mut topology.indirection_unit,
-        nvme.preferred_write_granularity,
-        Source::Nvme("NPWG"),
-        GRANULARITY,
-    );
-    let aligned = nvme.preferred_write_alignment;
-    claim(&mut topology.indirection_unit, aligned, Source::Nvme("NPWA"), GRANULARITY);
+    let unit = &mut topology.indirection_unit;
+    claim(unit, nvme.preferred_write_granularity, Source::Nvme("NPWG"), GRANULARITY);
+    claim(unit, nvme.preferred_write_alignment, Source::Nvme("NPWA"), GRANULARITY);
     // Boundaries that do not begin at block 0 cannot be expressed as a size, and then the kernel offers no
     // atomic writes.
     let is_plain = nvme.atomic_boundary_offset == Lba::new(0);
@@ -308,25 +263,18 @@ fn optimum_of_the_drive(
     source: Source,
 ) {
     const DROPPED: &str = "the kernel has discarded it, so no tool sees it";
-    let Some(optimal) = optimal else { return };
-    if topology.io_opt.is_none() {
-        let by_ioctl = answers.ioctl.as_ref().and_then(|i| i.io_opt.as_ref().ok());
-        let kernel = if device.number("queue/optimal_io_size") == Some(0) {
-            Some(Source::Sysfs("queue/optimal_io_size"))
-        } else {
-            by_ioctl.filter(|opt| **opt == ByteCount::ZERO).map(|_| Source::Ioctl("BLKIOOPT"))
-        };
-        claim(
-            &mut topology.io_opt,
-            kernel.as_ref().map(|_| ByteCount::ZERO),
-            kernel.unwrap_or(Source::Assumed),
-            "",
-        );
-        claim(&mut topology.io_opt, Some(optimal), source, DROPPED);
+    const MADE: &str = "tools read the kernel's value";
+    let why = if topology.io_opt.is_none() && optimal.is_some() {
+        let by_sysfs = device.number("queue/optimal_io_size") == Some(0);
+        let by_ioctl = answers.kernel.io_opt == Some(ByteCount::ZERO);
+        let zero = by_sysfs.then_some(Source::Sysfs("queue/optimal_io_size"));
+        let zero = zero.or(by_ioctl.then_some(Source::Ioctl("BLKIOOPT")));
+        topology.io_opt = zero.map(|source| Figure::new(ByteCount::ZERO, source));
+        DROPPED
     } else {
-        const MADE: &str = "tools read the kernel's value";
-        claim(&mut topology.io_opt, Some(optimal), source, MADE);
-    }
+        MADE
+    };
+    claim(&mut topology.io_opt, optimal, source, why);
 }
 
 /// Detects an optimal I/O size that does not come from the drive. Where a SCSI disk reports none, sd takes
@@ -344,27 +292,22 @@ fn limit_of_the_kernel(topology: &mut Topology, kind: DeviceKind, device: &dyn A
 
 /// Applies the list of misreporting drives, where the entry fits what the drive claims.
 fn quirk(topology: &mut Topology, identity: &Identity) {
-    let Some(quirk) = identity
-        .model
-        .as_deref()
-        .and_then(|model| quirks::lookup_inquiry(identity.vendor.as_deref().unwrap_or_default(), model))
-    else {
-        return;
-    };
+    let vendor = identity.vendor.as_deref().unwrap_or_default();
+    let model = identity.model.as_deref();
+    let Some(quirk) = model.and_then(|model| quirks::lookup_inquiry(vendor, model)) else { return };
     let source = Source::Quirk(&quirk.model);
-    if quirk.physical() > topology.physical.value() {
-        topology.physical.overrule(quirk.physical(), source.clone(), "the drive is known to misreport");
+    if quirk.physical > topology.physical.value() {
+        topology.physical.overrule(quirk.physical, source.clone(), "the drive is known to misreport");
     }
-    let unit = quirk.indirection_unit();
+    let unit = quirk.indirection_unit;
     claim(&mut topology.indirection_unit, unit, source, "the drive's own answer is used");
 }
-
-/// The model of the kernel's test disk, which says that it does not rotate and is what it reports.
-const SCSI_DEBUG: &str = "scsi_debug";
 
 /// Assumes 4096-byte physical sectors on flash that reports 512 and nothing of its unit: no SSD, SD card or eMMC maps its
 /// pages by 512 bytes, and an image of it is judged so as well. A hypervisor's disk only says that it does not rotate.
 fn assume_flash(topology: &mut Topology, kind: DeviceKind, identity: &Identity) {
+    /// The kernel's test disk, which says that it does not rotate and is what it reports.
+    const SCSI_DEBUG: &str = "scsi_debug";
     const WHY: &str = "flash maps blocks of at least 4096 bytes, whatever the drive reports";
     let is_flash = matches!(kind, DeviceKind::Nvme | DeviceKind::Scsi | DeviceKind::Mmc)
         && (identity.rotational == Some(false) || identity.rotation == Some(RotationRate::NonRotating))
@@ -382,8 +325,8 @@ fn assume_flash(topology: &mut Topology, kind: DeviceKind, identity: &Identity) 
 const EMULATED: [&str; 5] = ["QEMU", "VBOX", "VMware", "Virtual", "Msft"];
 
 fn is_emulated(identity: &Identity) -> bool {
-    let names = [&identity.vendor, &identity.model].into_iter().flatten();
-    names.into_iter().any(|said| EMULATED.iter().any(|name| said.starts_with(name)))
+    let mut names = [&identity.vendor, &identity.model].into_iter().flatten();
+    names.any(|said| EMULATED.iter().any(|name| said.starts_with(name)))
 }
 
 /// Whether a disk reports 512-byte physical sectors and may have larger ones: a spinning ATA disk that is on no
@@ -486,8 +429,7 @@ mod tests {
 
     fn read(kind: DeviceKind, attributes: &[(&'static str, &'static str)]) -> Topology {
         let map = Map(attributes.iter().copied().collect());
-        let identity = identity(kind, &map, &Answers::default());
-        topology(kind, &map, &identity, &Answers::default())
+        combine(kind, &map, Answers::default()).1
     }
 
     #[test]

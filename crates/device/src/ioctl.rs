@@ -1,12 +1,11 @@
 //! Requests to the kernel and, through it, to drives.
 //!
-//! Invariants: all `unsafe` of this crate is here. Nothing is ever written to a disk; every
-//! command sent to a drive only reads, transfers at most 4096 bytes and ends within [`TIMEOUT`]. Requests are
-//! sent to block and character devices only, so no other file ever receives one of these numbers. The answers
-//! are raw bytes, which [`crate::identify`] parses.
+//! All `unsafe` of this crate is here. Nothing is ever written to a disk: every command sent to a drive only
+//! reads. Requests are sent to block and character devices only, so no other file receives one of these numbers.
+//! [`crate::identify`] parses the answers.
 //!
 //! Requests and structures are those of the kernel's `include/uapi/linux/fs.h`, `linux/blkdev.h`,
-//! `linux/nvme_ioctl.h` and of `scsi/sg.h`; those of device mapper are in [`dm`].
+//! `linux/nvme_ioctl.h` and of `scsi/sg.h`.
 #![allow(unsafe_code)]
 
 mod ata;
@@ -19,18 +18,17 @@ pub mod zones;
 use std::ffi::c_void;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::time::Duration;
 
 use rustix::fs::{FileType, fstat};
 use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, opcode};
 use straddle_units::ByteCount;
 
-pub use ata::{ata_identify, ata_log};
-pub use power::{ata_power_mode, scsi_is_stopped};
+use crate::fields::be16;
 
-/// How long a drive may take to answer before the kernel aborts the command.
-pub const TIMEOUT: Duration = Duration::from_secs(5);
-/// [`TIMEOUT`] in milliseconds, as the kernel's structures take it.
+pub(crate) use ata::{ata_identify, ata_log};
+pub(crate) use power::{ata_power_mode, scsi_is_stopped};
+
+/// How long a drive may take to answer before the kernel aborts the command, in milliseconds.
 const TIMEOUT_MS: u32 = 5_000;
 
 /// Why a request has no answer.
@@ -52,12 +50,8 @@ pub enum IoctlError {
          {driver:#x})"
     )]
     Transport { what: &'static str, status: u8, host: u16, driver: u16 },
-    #[error("{what}: the drive reports an error (status {status:#04x}, error {error:#04x})")]
-    Ata { what: &'static str, status: u8, error: u8 },
-    #[error("{what}: refused with NVMe status {status:#x}")]
-    Nvme { what: &'static str, status: i32 },
-    #[error("{what}: {got} bytes received, {need} needed")]
-    Short { what: &'static str, got: usize, need: usize },
+    #[error("{what}: the drive reports an error, or its answer is too short")]
+    Failed { what: &'static str },
 }
 
 straddle_units::error_kind!(IoctlError: Failed);
@@ -68,11 +62,8 @@ impl IoctlError {
         match self {
             Self::Unsupported { .. } => io::ErrorKind::Unsupported,
             Self::Os { source, .. } => source.kind(),
-            Self::Short { .. } => io::ErrorKind::UnexpectedEof,
             Self::Sense { sense, .. } if sense.is_unsupported() => io::ErrorKind::Unsupported,
-            Self::Sense { .. } | Self::Transport { .. } | Self::Ata { .. } | Self::Nvme { .. } => {
-                io::ErrorKind::Other
-            }
+            Self::Sense { .. } | Self::Transport { .. } | Self::Failed { .. } => io::ErrorKind::Other,
         }
     }
 
@@ -85,15 +76,12 @@ impl IoctlError {
     }
 }
 
-/// The part of SCSI sense data that names the error (SPC-5, "Sense data").
+/// The part of SCSI sense data that names the error (SPC-5): SENSE KEY, ADDITIONAL SENSE CODE and its QUALIFIER.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sense {
-    /// SENSE KEY.
-    pub key: u8,
-    /// ADDITIONAL SENSE CODE.
-    pub asc: u8,
-    /// ADDITIONAL SENSE CODE QUALIFIER.
-    pub ascq: u8,
+    key: u8,
+    asc: u8,
+    ascq: u8,
 }
 
 impl Sense {
@@ -143,7 +131,7 @@ impl std::fmt::Display for Sense {
     }
 }
 
-/// A request whose argument is a pointer to a `T`, or that has no argument.
+/// A request that takes a pointer to a `T`, or no argument.
 struct Request<'a, T: ?Sized> {
     opcode: Opcode,
     argument: Option<&'a mut T>,
@@ -203,50 +191,38 @@ unsafe fn call<T: ?Sized>(
         .map_err(|errno| IoctlError::os(what, errno))
 }
 
-/// The kernel's limits of a block device. Each request may fail on its own.
-#[derive(Debug)]
-pub struct BlockLimitsIoctl {
-    /// BLKGETSIZE64: the size.
-    pub size: Result<ByteCount, IoctlError>,
+/// The kernel's limits of a block device, as far as each request succeeds.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct KernelLimits {
     /// BLKSSZGET: the logical sector size.
-    pub logical: Result<ByteCount, IoctlError>,
+    pub(crate) logical: Option<ByteCount>,
     /// BLKPBSZGET: the physical sector size.
-    pub physical: Result<ByteCount, IoctlError>,
+    pub(crate) physical: Option<ByteCount>,
     /// BLKIOMIN: the minimum I/O size.
-    pub io_min: Result<ByteCount, IoctlError>,
+    pub(crate) io_min: Option<ByteCount>,
     /// BLKIOOPT: the optimal I/O size; zero for none.
-    pub io_opt: Result<ByteCount, IoctlError>,
+    pub(crate) io_opt: Option<ByteCount>,
     /// BLKALIGNOFF: the alignment offset in bytes, or -1 for a device that is itself misaligned.
-    pub alignment_offset: Result<i32, IoctlError>,
-    /// BLKROGET: whether the device is read-only.
-    pub read_only: Result<bool, IoctlError>,
+    pub(crate) alignment_offset: Option<i32>,
 }
 
 /// Queries the limits of the block device `fd`. Needs no privilege besides the open file.
-pub fn block_limits(fd: impl AsFd) -> BlockLimitsIoctl {
-    const GROUP: u8 = 0x12;
-    let fd = fd.as_fd();
+pub(crate) fn kernel_limits(fd: impl AsFd) -> KernelLimits {
     let int = |what, number| {
         let mut value = 0i32;
         // SAFETY: the requests below all write one C int (or unsigned int) through the pointer.
-        unsafe { call(fd, Meant::Block, what, opcode::none(GROUP, number), Some(&mut value)) }.map(|_| value)
+        unsafe { call(fd.as_fd(), Meant::Block, what, opcode::none(0x12, number), Some(&mut value)) }
+            .ok()
+            .map(|_| value)
     };
     let bytes =
         |what, number| int(what, number).map(|value| ByteCount::new(u64::from(value.cast_unsigned())));
-    let size = || {
-        let mut value = 0u64;
-        // SAFETY: BLKGETSIZE64 writes a u64, although its number is built from the size of a size_t.
-        unsafe { call(fd, Meant::Block, "BLKGETSIZE64", opcode::read::<usize>(GROUP, 114), Some(&mut value)) }
-            .map(|_| ByteCount::new(value))
-    };
-    BlockLimitsIoctl {
-        size: size(),
+    KernelLimits {
         logical: bytes("BLKSSZGET", 104),
         physical: bytes("BLKPBSZGET", 123),
         io_min: bytes("BLKIOMIN", 120),
         io_opt: bytes("BLKIOOPT", 121),
         alignment_offset: int("BLKALIGNOFF", 122),
-        read_only: int("BLKROGET", 94).map(|value| value != 0),
     }
 }
 
@@ -295,15 +271,10 @@ const ATTENTIONS: usize = 2;
 /// DRIVER_SENSE: sense data is present. Kernels since 5.14 always leave it 0.
 const DRIVER_SENSE: u16 = 0x08;
 
-/// The result of a SCSI command, besides its data.
-struct Answer {
-    /// Bytes transferred.
-    len: usize,
-    /// The sense data received.
-    sense: Vec<u8>,
-}
+/// The number of bytes that a SCSI command has transferred, and its sense data.
+type Answer = (usize, Vec<u8>);
 
-/// Sends a SCSI command that reads into `data`, and repeats it after a unit attention.
+/// Sends a SCSI command of `len` bytes that reads into `data`, and repeats it after a unit attention.
 fn scsi_read(
     fd: BorrowedFd<'_>,
     what: &'static str,
@@ -360,9 +331,8 @@ fn scsi_read_once(
     unsafe { call(fd, Meant::BlockOrCharacter, what, SG_IO, Some(&mut header)) }?;
 
     let sense = sense[..usize::from(header.sb_len_wr).min(sense.len())].to_vec();
-    let short_sense = Sense::parse(&sense);
     let arrived = header.host_status == 0 && header.driver_status & !DRIVER_SENSE == 0;
-    match short_sense {
+    match Sense::parse(&sense) {
         _ if arrived && header.status == 0 => {}
         Some(short) if arrived && short.is_success() => {}
         Some(short) if arrived => return Err(IoctlError::Sense { what, sense: short }),
@@ -372,50 +342,33 @@ fn scsi_read_once(
         }
     }
     let missing = usize::try_from(header.resid).unwrap_or(0);
-    Ok(Answer { len: data.len().saturating_sub(missing), sense })
+    Ok((data.len().saturating_sub(missing), sense))
 }
 
-/// Sends READ CAPACITY(16) (SERVICE ACTION IN 9Eh/10h, which only reads) to a SCSI disk and returns the 16 to
-/// 32 bytes received. [`ReadCapacity16`](crate::identify::ReadCapacity16) parses them.
-pub fn scsi_read_capacity_16(fd: impl AsFd) -> Result<Vec<u8>, IoctlError> {
-    const WHAT: &str = "SCSI READ CAPACITY(16)";
-    const ALLOCATION: u8 = 32;
+/// Sends READ CAPACITY(16) (SERVICE ACTION IN 9Eh/10h, which only reads) to a SCSI disk and returns up to 32 bytes.
+pub(crate) fn scsi_read_capacity_16(fd: impl AsFd) -> Result<Vec<u8>, IoctlError> {
     let mut cdb = [0u8; 16];
-    cdb[0] = 0x9e;
-    cdb[1] = 0x10;
-    cdb[13] = ALLOCATION;
-    let mut data = vec![0u8; usize::from(ALLOCATION)];
-    let answer = scsi_read(fd.as_fd(), WHAT, &cdb, 16, &mut data)?;
-    need(WHAT, answer.len, 16)?;
-    data.truncate(answer.len);
+    let mut data = vec![0u8; 32];
+    (cdb[0], cdb[1], cdb[13]) = (0x9e, 0x10, 32);
+    let (len, _) = scsi_read(fd.as_fd(), "SCSI READ CAPACITY(16)", &cdb, 16, &mut data)?;
+    data.truncate(len);
     Ok(data)
 }
 
 /// Reads the vital product data page `page` of a SCSI device (INQUIRY with EVPD, which only reads), header
-/// included, at most 255 bytes. [`BlockLimits`](crate::identify::BlockLimits) parses page B0h,
-/// [`BlockCharacteristics`](crate::identify::BlockCharacteristics) page B1h, and
-/// [`block_lengths`](crate::identify::block_lengths) page B4h.
-pub fn scsi_inquiry_vpd(fd: impl AsFd, page: u8) -> Result<Vec<u8>, IoctlError> {
+/// included, at most 255 bytes: old devices read only the low byte of the allocation length.
+pub(crate) fn scsi_inquiry_vpd(fd: impl AsFd, page: u8) -> Result<Vec<u8>, IoctlError> {
     const WHAT: &str = "SCSI INQUIRY";
-    // Old devices read only the low byte of the allocation length.
-    const ALLOCATION: u8 = 255;
     let mut cdb = [0u8; 16];
-    (cdb[0], cdb[1], cdb[2], cdb[4]) = (0x12, 0x01, page, ALLOCATION);
-    let mut data = vec![0u8; usize::from(ALLOCATION)];
-    let answer = scsi_read(fd.as_fd(), WHAT, &cdb, 6, &mut data)?;
-    need(WHAT, answer.len, 4)?;
+    (cdb[0], cdb[1], cdb[2], cdb[4]) = (0x12, 0x01, page, u8::MAX);
+    let mut data = vec![0u8; usize::from(u8::MAX)];
+    let (len, _) = scsi_read(fd.as_fd(), WHAT, &cdb, 6, &mut data)?;
+    data.truncate(len.min(4 + usize::from(be16(&data, 2))));
     // A device without the page may answer with its standard INQUIRY data instead.
-    if data[1] != page {
+    if data.get(1) != Some(&page) {
         return Err(IoctlError::Unsupported { what: WHAT });
     }
-    let said = 4 + usize::from(u16::from_be_bytes([data[2], data[3]]));
-    data.truncate(answer.len.min(said));
     Ok(data)
-}
-
-/// Refuses an answer of fewer than `need` bytes.
-fn need(what: &'static str, got: usize, need: usize) -> Result<(), IoctlError> {
-    if got < need { Err(IoctlError::Short { what, got, need }) } else { Ok(()) }
 }
 
 /// `struct nvme_admin_cmd` (`nvme_passthru_cmd`) of `linux/nvme_ioctl.h`.
@@ -442,12 +395,10 @@ struct NvmeAdminCmd {
     result: u32,
 }
 
-/// The group number of NVMe's ioctls.
-const NVME: u8 = b'N';
 /// NVME_IOCTL_ID: takes no argument and returns the namespace's number.
-const NVME_IOCTL_ID: Opcode = opcode::none(NVME, 0x40);
+const NVME_IOCTL_ID: Opcode = opcode::none(b'N', 0x40);
 /// NVME_IOCTL_ADMIN_CMD.
-const NVME_IOCTL_ADMIN_CMD: Opcode = opcode::read_write::<NvmeAdminCmd>(NVME, 0x41);
+const NVME_IOCTL_ADMIN_CMD: Opcode = opcode::read_write::<NvmeAdminCmd>(b'N', 0x41);
 
 /// For a request that it does not know, the SCSI disk driver returns EINVAL where others return ENOTTY.
 fn not_nvme(error: IoctlError) -> IoctlError {
@@ -481,12 +432,11 @@ fn nvme_identify(
     // `data_len` bytes at `addr`, where the box has that length and outlives the call. There is no metadata.
     let status =
         unsafe { call(fd, Meant::BlockOrCharacter, what, NVME_IOCTL_ADMIN_CMD, Some(&mut command)) }?;
-    if status == 0 { Ok(data) } else { Err(IoctlError::Nvme { what, status }) }
+    if status == 0 { Ok(data) } else { Err(IoctlError::Failed { what }) }
 }
 
 /// Reads Identify Namespace (CNS 00h) of the NVMe namespace whose block device is `fd`.
-/// [`NvmeIdentifyNamespace`](crate::identify::NvmeIdentifyNamespace) parses it.
-pub fn nvme_identify_namespace(fd: impl AsFd) -> Result<Box<[u8; 4096]>, IoctlError> {
+pub(crate) fn nvme_identify_namespace(fd: impl AsFd) -> Result<Box<[u8; 4096]>, IoctlError> {
     const WHAT: &str = "NVMe Identify Namespace";
     let fd = fd.as_fd();
     // SAFETY: NVME_IOCTL_ID takes no argument and touches no memory of ours.
@@ -497,7 +447,7 @@ pub fn nvme_identify_namespace(fd: impl AsFd) -> Result<Box<[u8; 4096]>, IoctlEr
 
 /// Reads Identify Controller (CNS 01h) of an NVMe drive.
 /// [`NvmeIdentifyController`](crate::identify::NvmeIdentifyController) parses it.
-pub fn nvme_identify_controller(fd: impl AsFd) -> Result<Box<[u8; 4096]>, IoctlError> {
+pub(crate) fn nvme_identify_controller(fd: impl AsFd) -> Result<Box<[u8; 4096]>, IoctlError> {
     nvme_identify(fd.as_fd(), "NVMe Identify Controller", 0, 1)
 }
 

@@ -1,8 +1,7 @@
 //! Targets, which are block devices and images: their bytes, and what is known about their sectors.
 //!
-//! Invariants: every figure of a [`Topology`](topology::Topology) carries the source that reported
-//! it, sources that disagree are all kept, and nothing is ever written. All `unsafe` code of this crate is in
-//! [`ioctl`].
+//! Every figure of a [`Topology`](topology::Topology) carries the source that reported it, sources that disagree
+//! are all kept, and nothing is ever written. All `unsafe` code of this crate is in [`ioctl`].
 
 pub mod domain;
 #[cfg(feature = "remote")]
@@ -22,7 +21,7 @@ pub mod image;
 pub mod ioctl;
 pub mod live;
 mod medium;
-pub mod quirks;
+mod quirks;
 mod remembered;
 pub mod shown;
 mod standby;

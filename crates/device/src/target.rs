@@ -19,7 +19,7 @@ use straddle_units::{BlockSize, ByteCount, ByteOffset, KERNEL_SECTOR, LbaCount};
 use crate::address::Address;
 use crate::assume::Assume;
 use crate::claim::FileId;
-use crate::evidence::{self, Identity};
+use crate::evidence::{self, Answers, Identity};
 use crate::image::{Container, Format, ImageError, Limits, Packing, UnpackError};
 use crate::ioctl;
 use crate::live::{self, Machine};
@@ -378,13 +378,12 @@ fn from_sysfs(
         return Err(OpenError::NoMedium);
     }
     let kind = DeviceKind::of(name);
-    let mut asked =
-        file.as_ref().map(|file| evidence::ask(kind, disk, file, &mut remarks)).unwrap_or_default();
-    if let Some(root) = sysroot {
-        asked.add_kept(&Directory::new(root.join("answers").join(name)));
-    }
-    let identity = evidence::identity(kind, disk, &asked);
-    let mut topology = evidence::topology(kind, disk, &identity, &asked);
+    let answers = match (sysroot, &file) {
+        (Some(root), _) => Answers::kept(&Directory::new(root.join("answers").join(name))),
+        (None, Some(file)) => evidence::ask(kind, disk, file, &mut remarks),
+        (None, None) => Answers::default(),
+    };
+    let (identity, mut topology) = evidence::combine(kind, disk, answers);
     // Read once, and only for a device that stands on others.
     let machine = LazyCell::new(|| Machine::of_devices(sysroot));
     let machine = || &*machine;

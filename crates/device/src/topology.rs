@@ -1,8 +1,7 @@
 //! What is known about a device's sectors, and from which source.
 //!
-//! Invariants: a [`Figure`] is never without its source. When sources disagree all are kept, one
-//! is chosen, and the reason is recorded. Of a [`Topology`] this holds for its figures: `stacked_optimum` and `guest`
-//! have no source of their own, and `formats` one for the whole list.
+//! A [`Figure`] is never without its source. When sources disagree all are kept, one is chosen, and the reason is
+//! recorded.
 
 use std::fmt;
 
@@ -14,6 +13,9 @@ use crate::identify::{FormatNvm, LbaFormat};
 
 /// The physical sector of nearly every disk since 2010, whatever the disk reports; also the largest sector of LUKS.
 pub const USUAL_PHYSICAL: ByteCount = ByteCount::new(4096);
+
+/// Why a physical sector is as large as the logical one.
+pub(crate) const AT_LEAST_LOGICAL: &str = "a physical sector holds at least one logical one";
 
 /// The source of a figure.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,7 +101,7 @@ pub struct Claim<T> {
     pub source: Source,
 }
 
-/// A figure: the chosen claim, all other claims and, when they disagree, why this one was chosen.
+/// The chosen claim, all other claims and, when they disagree, why this one was chosen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "{T}Figure")]
 pub struct Figure<T> {
@@ -159,6 +161,21 @@ impl<T: Copy + PartialEq> Figure<T> {
         }
         let old = std::mem::replace(&mut self.chosen, Claim { value, source });
         self.others.insert(0, old);
+    }
+
+    /// Adds a claim that is put in force if it is larger, and returns whether it is.
+    pub(crate) fn use_larger(&mut self, value: T, source: Source) -> bool
+    where
+        T: Ord,
+    {
+        const LARGER: &str = "the larger is used: a start aligned to it is aligned to both";
+        let is_larger = value > self.chosen.value;
+        if is_larger {
+            self.overrule(value, source, LARGER);
+        } else {
+            self.also(value, source, LARGER);
+        }
+        is_larger
     }
 }
 
@@ -417,17 +434,12 @@ impl Topology {
     /// its table counts in it. Of the physical ones, its own and that of the storage, the larger is used.
     pub fn show_to(&mut self, guest: Guest) {
         const COUNTS: &str = "the guest's table counts in the sectors that the guest sees";
-        const LARGER: &str = "the larger is used: a start aligned to it is aligned to both";
         if let Some(Sectors { logical, physical }) = guest.shown {
             match self.logical.source() {
                 Source::Assumed => self.logical = Figure::new(logical, Source::Guest),
                 _ => self.logical.overrule(logical, Source::Guest, COUNTS),
             }
-            if physical > self.physical.value() {
-                self.physical.overrule(physical, Source::Guest, LARGER);
-            } else {
-                self.physical.also(physical, Source::Guest, LARGER);
-            }
+            self.physical.use_larger(physical, Source::Guest);
         }
         self.guest = Some(guest);
     }
@@ -454,7 +466,7 @@ impl Topology {
         }
     }
 
-    /// Returns the offset of the first physical sector boundary; zero where the kernel knows none (-1).
+    /// Returns the alignment offset; zero where the kernel knows none (-1).
     pub fn phase(&self) -> ByteCount {
         match self.alignment_offset.value() {
             AlignmentOffset::Bytes(bytes) => bytes,
@@ -493,18 +505,13 @@ impl Topology {
         }
         self.logical = Figure::new(block, Source::Table);
         if block.bytes() > self.physical.value() {
-            self.physical.overrule(
-                block.bytes(),
-                Source::Derived("a physical sector holds at least one logical one"),
-                "a physical sector holds at least one logical one",
-            );
+            self.physical.overrule(block.bytes(), Source::Derived(AT_LEAST_LOGICAL), AT_LEAST_LOGICAL);
         }
     }
 }
 
 /// Returns how many members of a Linux software RAID hold data in each stripe, as the kernel counts them for
-/// its optimal I/O size. `None` where nothing is striped. `level` is 0, 4, 5, 6 or 10. RAID 4 and 5 use one
-/// member's worth for parity, RAID 6 two. RAID 10 counts near copies, the low byte of its layout
+/// its optimal I/O size. `None` where nothing is striped. RAID 10 counts near copies, the low byte of its layout
 /// (`raid10_nr_stripes`, drivers/md/raid10.c).
 pub fn striped_data_members(level: i32, raid_disks: u64, layout: u64) -> Option<u64> {
     let data = match level {
@@ -513,11 +520,8 @@ pub fn striped_data_members(level: i32, raid_disks: u64, layout: u64) -> Option<
         6 => raid_disks.checked_sub(2)?,
         10 => {
             let near_copies = layout & 0xff;
-            if near_copies != 0 && raid_disks.is_multiple_of(near_copies) {
-                raid_disks / near_copies
-            } else {
-                raid_disks
-            }
+            let is_even = near_copies != 0 && raid_disks.is_multiple_of(near_copies);
+            if is_even { raid_disks / near_copies } else { raid_disks }
         }
         _ => return None,
     };

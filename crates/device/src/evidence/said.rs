@@ -39,7 +39,7 @@ fn sata(physical: &str, offset: &str, words: [u16; 2]) -> Topology {
     ]);
     let page: Vec<u8> = [&[0; VPD_89_IDENTIFY][..], &identify].concat();
     device.0.insert("device/vpd_pg89", page);
-    topology(DeviceKind::Scsi, &device, &Identity::default(), &Answers::default())
+    combine(DeviceKind::Scsi, &device, Answers::default()).1
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn nvme(nsfeat: u8, fields: &[(usize, u16)], device: &[(&'static str, &str)]) ->
     }
     let answers =
         Answers { nvme: Some(NvmeIdentifyNamespace::parse(&identify).unwrap()), ..Answers::default() };
-    topology(DeviceKind::Nvme, &Bytes::of(device), &Identity::default(), &answers)
+    combine(DeviceKind::Nvme, &Bytes::of(device), answers).1
 }
 
 /// NSFEAT.OPTPERF, and with it NSABP.
@@ -106,7 +106,7 @@ fn an_optimum_that_the_kernel_dropped_is_in_force_as_zero() {
     (page[1], page[3]) = (0xb0, 60);
     page[12..16].copy_from_slice(&65535_u32.to_be_bytes());
     device.0.insert("device/vpd_pgb0", page);
-    let found = topology(DeviceKind::Scsi, &device, &Identity::default(), &Answers::default());
+    let found = combine(DeviceKind::Scsi, &device, Answers::default()).1;
     let figure = found.io_opt.unwrap();
     assert_eq!((figure.value(), figure.others()[0].value.get()), (ByteCount::ZERO, 33_553_920));
     assert!(figure.why().unwrap().contains("discarded"));
@@ -127,7 +127,7 @@ fn a_limit_of_the_kernel_is_no_word_of_the_drive() {
             ("queue/optimal_io_size", opt),
             ("queue/max_sectors_kb", limit),
         ]);
-        let found = topology(kind, &device, &Identity::default(), &Answers::default()).io_opt.unwrap();
+        let found = combine(kind, &device, Answers::default()).1.io_opt.unwrap();
         assert_eq!(found.source() == &Source::KERNEL_LIMIT, is_limit, "{kind:?} {opt} {limit}");
         assert_eq!(found.value().get().to_string(), opt);
     }

@@ -6,10 +6,10 @@
 use straddle_units::BlockSize;
 
 use super::scsi;
-use super::{IdentifyError, bytes_at};
+use crate::fields::{be32, le16, le32};
 
 /// The address of the Sector Configuration log.
-pub const SECTOR_LOG: u8 = 0x2f;
+pub(crate) const SECTOR_LOG: u8 = 0x2f;
 
 /// The length of one descriptor of the log. It has room for eight: SET SECTOR CONFIGURATION EXT selects one by
 /// three bits.
@@ -20,35 +20,30 @@ const VALID: u8 = 0x80;
 /// Bytes 4-7 of a descriptor: the logical sector size, in words of two bytes.
 const WORDS: usize = 4;
 
-/// The length of one descriptor of VPD page B4h. Bytes 0-3 are the LOGICAL BLOCK LENGTH.
-const LENGTH: usize = 8;
-/// Bit 0 of a descriptor's byte 5, T0PS: blocks of this length can be without protection information.
+/// Bit 0 of byte 5 of a descriptor of VPD page B4h, T0PS: blocks of this length can be without protection
+/// information.
 const UNPROTECTED: u8 = 0x01;
 
 /// Whether the directory of logs (log 00h, page 0) lists a page of the log `address`: word 0 is the version,
 /// and word N the number of pages of log N.
-pub fn has_log(directory: &[u8; 512], address: u8) -> bool {
-    let word = |index: u8| bytes_at(directory, 2 * usize::from(index)).map_or(0, u16::from_le_bytes);
-    address != 0 && word(0) == 1 && word(address) != 0
+pub(crate) fn has_log(directory: &[u8; 512], address: u8) -> bool {
+    address != 0 && le16(directory, 0) == 1 && le16(directory, 2 * usize::from(address)) != 0
 }
 
 /// Parses the Sector Configuration log: the sizes of the logical sectors that the drive can be set to, in the
 /// order of the log. Sizes that no block device can have are left out.
 pub fn sector_configurations(data: &[u8; 512]) -> Vec<BlockSize> {
     let valid = data.chunks_exact(DESCRIPTOR).take(DESCRIPTORS).filter(|bytes| bytes[0] & VALID != 0);
-    let words = valid.filter_map(|bytes| bytes_at(bytes, WORDS).map(u32::from_le_bytes));
-    distinct(words.map(|words| 2 * u64::from(words)))
+    distinct(valid.map(|bytes| 2 * u64::from(le32(bytes, WORDS))))
 }
 
 /// Parses VPD page B4h, header included: the lengths of logical blocks that the drive can be formatted to
 /// without protection information, in the order of the page. Lengths that no block device can have (520, 528)
 /// are left out.
-pub fn block_lengths(data: &[u8]) -> Result<Vec<BlockSize>, IdentifyError> {
-    const HEADER: usize = 4;
-    let page = scsi::page(data, 0xb4, HEADER, "SCSI VPD page B4h")?;
-    let plain = page[HEADER..].chunks_exact(LENGTH).filter(|bytes| bytes[5] & UNPROTECTED != 0);
-    let lengths = plain.filter_map(|bytes| bytes_at(bytes, 0).map(u32::from_be_bytes));
-    Ok(distinct(lengths.map(u64::from)))
+pub fn block_lengths(data: &[u8]) -> Vec<BlockSize> {
+    let list = scsi::page(data, 0xb4, 4).map_or(&[][..], |page| &page[4..]);
+    let plain = list.chunks_exact(8).filter(|bytes| bytes[5] & UNPROTECTED != 0);
+    distinct(plain.map(|bytes| u64::from(be32(bytes, 0))))
 }
 
 /// The sizes that are block sizes, each once.
@@ -107,16 +102,16 @@ mod tests {
             data
         };
         let usual = page(&[(512, 0x0b), (520, 0x01), (4096, 0x03), (4160, 0x01), (512, 0x01)]);
-        assert_eq!(block_lengths(&usual).map(sizes), Ok(vec![512, 4096]));
+        assert_eq!(sizes(block_lengths(&usual)), vec![512, 4096]);
         // Only with protection information.
-        assert_eq!(block_lengths(&page(&[(512, 0x01), (4096, 0x02)])).map(sizes), Ok(vec![512]));
+        assert_eq!(sizes(block_lengths(&page(&[(512, 0x01), (4096, 0x02)]))), vec![512]);
         // Cut short, in a descriptor and in the header; another page; longer than it says.
-        assert_eq!(block_lengths(&usual[..4 + 8 + 7]).map(sizes), Ok(vec![512]));
-        assert!(matches!(block_lengths(&usual[..3]), Err(IdentifyError::Short { got: 3, .. })));
-        assert!(matches!(block_lengths(&[0, 0xb0, 0, 0]), Err(IdentifyError::Kind { found: 0xb0, .. })));
+        assert_eq!(sizes(block_lengths(&usual[..4 + 8 + 7])), vec![512]);
+        assert_eq!(block_lengths(&usual[..3]), []);
+        assert_eq!(block_lengths(&[0, 0xb0, 0, 0]), []);
         let mut longer = page(&[(512, 0x01)]);
         longer.extend([0, 0, 0x10, 0, 0, 0x01, 0, 0]);
-        assert_eq!(block_lengths(&longer).map(sizes), Ok(vec![512]));
+        assert_eq!(sizes(block_lengths(&longer)), vec![512]);
     }
 
     #[test]
@@ -139,7 +134,7 @@ mod tests {
             let _ = block_lengths(&page);
             if len > 4 {
                 (page[1], page[2]) = (0xb4, 0);
-                prop_assert!(block_lengths(&page).unwrap().len() <= 31);
+                prop_assert!(block_lengths(&page).len() <= 31);
             }
         }
     }

@@ -3,7 +3,7 @@
 
 /// The power mode that ATA CHECK POWER MODE returns in COUNT (ACS-4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PowerMode {
+pub(crate) enum PowerMode {
     /// 00h Standby (or Standby_z), 01h Standby_y: the medium does not spin.
     Standby,
     /// 40h: the non-volatile cache serves requests, and the spindle is stopped or about to stop.
@@ -14,7 +14,7 @@ pub enum PowerMode {
 
 impl PowerMode {
     /// Decodes bits 7:0 of COUNT.
-    pub const fn from_count(count: u8) -> Self {
+    pub(crate) const fn from_count(count: u8) -> Self {
         match count {
             0x00 | 0x01 => Self::Standby,
             0x40 => Self::SpunDown,
@@ -23,23 +23,26 @@ impl PowerMode {
     }
 }
 
-/// Returns bits 7:0 of COUNT after an ATA command with CK_COND, from the sense data (SAT-4): byte 5 of the ATA
-/// Status Return descriptor, or byte 6 of fixed-format sense data with the code 00h/1Dh. `None` where the
-/// sense data has neither, or the command failed.
-pub fn returned_count(sense: &[u8]) -> Option<u8> {
-    /// STATUS: DEVICE FAULT and ERROR.
-    const FAILED: u8 = 0x20 | 0x01;
+/// STATUS: DEVICE FAULT and ERROR.
+pub(crate) const FAILED: u8 = 0x20 | 0x01;
+
+/// Returns STATUS and bits 7:0 of COUNT after an ATA command, from the sense data (SAT-4): bytes 13 and 5 of the
+/// ATA Status Return descriptor, or bytes 4 and 6 of fixed-format sense data with the code 00h/1Dh.
+pub(crate) fn registers(sense: &[u8]) -> Option<(u8, u8)> {
     let at = |index: usize| sense.get(index).copied();
-    let (status, count) = match at(0)? & 0x7f {
+    match at(0)? & 0x7f {
         0x72 | 0x73 => {
-            let descriptors = sense.get(8..)?;
-            let descriptor = descriptor(descriptors, 0x09)?;
-            (*descriptor.get(13)?, *descriptor.get(5)?)
+            let descriptor = descriptor(sense.get(8..)?, 0x09)?;
+            Some((*descriptor.get(13)?, *descriptor.get(5)?))
         }
-        0x70 if (at(12)?, at(13)?) == (0x00, 0x1d) => (at(4)?, at(6)?),
-        _ => return None,
-    };
-    (status & FAILED == 0).then_some(count)
+        0x70 if (at(12)?, at(13)?) == (0x00, 0x1d) => Some((at(4)?, at(6)?)),
+        _ => None,
+    }
+}
+
+/// Returns bits 7:0 of COUNT; `None` where the sense data has no registers, or the command failed.
+pub(crate) fn returned_count(sense: &[u8]) -> Option<u8> {
+    registers(sense).filter(|(status, _)| status & FAILED == 0).map(|(_, count)| count)
 }
 
 /// Returns the first descriptor of this type.
@@ -56,7 +59,7 @@ fn descriptor(mut all: &[u8], kind: u8) -> Option<&[u8]> {
 /// Whether a SCSI sense key, code and qualifier state that the medium does not spin: NOT READY because a START
 /// UNIT (04h/02h) or a NOTIFY (ENABLE SPINUP) (04h/11h) is needed, or one of the standby conditions (5Eh;
 /// SPC-5).
-pub const fn is_stopped(key: u8, code: u8, qualifier: u8) -> bool {
+pub(crate) const fn is_stopped(key: u8, code: u8, qualifier: u8) -> bool {
     const NOT_READY: u8 = 2;
     matches!((key, code, qualifier), (NOT_READY, 0x04, 0x02 | 0x11))
         || matches!((code, qualifier), (0x5e, 0x02 | 0x04 | 0x09 | 0x0a))

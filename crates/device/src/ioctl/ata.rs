@@ -2,18 +2,8 @@
 
 use std::os::fd::AsFd;
 
-use super::{IoctlError, need, scsi_read};
-
-/// The length of the data of the commands here.
-const BLOCK: usize = 512;
-
-/// Returns the STATUS and ERROR registers from an ATA Status Return descriptor (SAT-4: code 09h, length 0Ch,
-/// ERROR at byte 3, STATUS at byte 13) if that is the first descriptor of descriptor-format sense data.
-pub(super) fn ata_registers(sense: &[u8]) -> Option<(u8, u8)> {
-    let descriptor = sense.get(8..22)?;
-    let is_ata = matches!(sense[0] & 0x7f, 0x72 | 0x73) && descriptor[..2] == [0x09, 0x0c];
-    is_ata.then(|| (descriptor[13], descriptor[3]))
-}
+use super::{IoctlError, scsi_read};
+use crate::identify::{FAILED, registers};
 
 /// A command that reads one block by PIO. Its registers are set by the caller.
 fn pass_through() -> [u8; 16] {
@@ -26,23 +16,15 @@ fn pass_through() -> [u8; 16] {
 }
 
 /// Sends a command that only reads, and returns its block. Needs `CAP_SYS_RAWIO`.
-fn read(fd: impl AsFd, what: &'static str, cdb: &[u8; 16]) -> Result<Box<[u8; BLOCK]>, IoctlError> {
-    /// STATUS: DEVICE FAULT and ERROR.
-    const FAILED: u8 = 0x20 | 0x01;
-    let mut data = Box::new([0u8; BLOCK]);
-    let answer = scsi_read(fd.as_fd(), what, cdb, 16, data.as_mut_slice())?;
-    match ata_registers(&answer.sense) {
-        Some((status, error)) if status & FAILED != 0 => {
-            return Err(IoctlError::Ata { what, status, error });
-        }
-        _ => {}
-    }
-    need(what, answer.len, BLOCK).map(|()| data)
+fn read(fd: impl AsFd, what: &'static str, cdb: &[u8; 16]) -> Result<Box<[u8; 512]>, IoctlError> {
+    let mut data = Box::new([0u8; 512]);
+    let (len, sense) = scsi_read(fd.as_fd(), what, cdb, 16, data.as_mut_slice())?;
+    let is_failed = registers(&sense).is_some_and(|(status, _)| status & FAILED != 0);
+    if is_failed || len < data.len() { Err(IoctlError::Failed { what }) } else { Ok(data) }
 }
 
 /// Reads an ATA drive's IDENTIFY DEVICE data (command ECh, which only reads).
-/// [`AtaIdentify`](crate::identify::AtaIdentify) parses it.
-pub fn ata_identify(fd: impl AsFd) -> Result<Box<[u8; BLOCK]>, IoctlError> {
+pub(crate) fn ata_identify(fd: impl AsFd) -> Result<Box<[u8; 512]>, IoctlError> {
     let mut cdb = pass_through();
     cdb[14] = 0xec; // COMMAND: IDENTIFY DEVICE
     read(fd, "ATA IDENTIFY DEVICE", &cdb)
@@ -50,7 +32,7 @@ pub fn ata_identify(fd: impl AsFd) -> Result<Box<[u8; BLOCK]>, IoctlError> {
 
 /// Reads page 0 of a log of an ATA drive (READ LOG EXT, command 2Fh, which only reads). A drive without the
 /// log fails the command and may count that as an error: the directory, log 00h, shows which logs it has.
-pub fn ata_log(fd: impl AsFd, address: u8) -> Result<Box<[u8; BLOCK]>, IoctlError> {
+pub(crate) fn ata_log(fd: impl AsFd, address: u8) -> Result<Box<[u8; 512]>, IoctlError> {
     read(fd, "ATA READ LOG EXT", &read_log(address))
 }
 

@@ -7,12 +7,12 @@ use crate::identify::{PowerMode, is_stopped, returned_count};
 
 /// Sends CHECK POWER MODE (E5h), which transfers no data. Needs `CAP_SYS_RAWIO`. Returns `None` where the
 /// drive does not know the command, or its answer does not arrive.
-pub fn ata_power_mode(fd: impl AsFd) -> Result<Option<PowerMode>, IoctlError> {
+pub(crate) fn ata_power_mode(fd: impl AsFd) -> Result<Option<PowerMode>, IoctlError> {
     const WHAT: &str = "ATA CHECK POWER MODE";
     /// The drive ended the command with an error.
     const ABORTED_COMMAND: u8 = 0x0b;
     match scsi_read(fd.as_fd(), WHAT, &ata::check_power_mode(), 16, &mut []) {
-        Ok(answer) => Ok(returned_count(&answer.sense).map(PowerMode::from_count)),
+        Ok((_, sense)) => Ok(returned_count(&sense).map(PowerMode::from_count)),
         Err(IoctlError::Sense { sense, .. }) if sense.is_unsupported() || sense.key == ABORTED_COMMAND => {
             Ok(None)
         }
@@ -22,7 +22,7 @@ pub fn ata_power_mode(fd: impl AsFd) -> Result<Option<PowerMode>, IoctlError> {
 }
 
 /// Whether a SCSI disk is stopped or in standby, by TEST UNIT READY and REQUEST SENSE, which access no medium.
-pub fn scsi_is_stopped(fd: impl AsFd) -> Result<bool, IoctlError> {
+pub(crate) fn scsi_is_stopped(fd: impl AsFd) -> Result<bool, IoctlError> {
     const READY: &str = "SCSI TEST UNIT READY";
     const SENSE: &str = "SCSI REQUEST SENSE";
     const ALLOCATION: u8 = 64;
@@ -38,7 +38,7 @@ pub fn scsi_is_stopped(fd: impl AsFd) -> Result<bool, IoctlError> {
     (cdb[0], cdb[4]) = (0x03, ALLOCATION);
     let mut data = vec![0; usize::from(ALLOCATION)];
     match scsi_read(fd.as_fd(), SENSE, &cdb, 6, &mut data) {
-        Ok(answer) => Ok(data.get(..answer.len).and_then(Sense::parse).is_some_and(stopped)),
+        Ok((len, _)) => Ok(data.get(..len).and_then(Sense::parse).is_some_and(stopped)),
         Err(IoctlError::Sense { .. } | IoctlError::Unsupported { .. }) => Ok(false),
         Err(error) => Err(error),
     }

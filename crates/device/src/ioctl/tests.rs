@@ -2,11 +2,10 @@ use std::error::Error;
 use std::fs::File;
 use std::path::PathBuf;
 
-use super::ata::ata_registers;
 use super::*;
 use crate::identify::{
-    AtaIdentify, BlockCharacteristics, BlockLimits, NvmeIdentifyController, NvmeIdentifyNamespace,
-    ReadCapacity16, SECTOR_LOG, block_lengths, has_log,
+    AtaIdentify, FormatNvm, NvmeIdentifyNamespace, ReadCapacity16, SECTOR_LOG, block_lengths, has_log,
+    optimal_transfer, rotation_rate,
 };
 
 #[test]
@@ -15,55 +14,19 @@ fn structures_are_those_of_the_kernel() {
     assert_eq!(size_of::<SgIoHdr>(), 88);
     assert_eq!(size_of::<NvmeAdminCmd>(), 72);
     assert_eq!((NVME_IOCTL_ID, NVME_IOCTL_ADMIN_CMD), (0x4e40, 0xc048_4e41));
-    #[cfg(target_pointer_width = "64")]
-    assert_eq!(opcode::read::<usize>(0x12, 114), 0x8008_1272);
-    assert_eq!(u128::from(TIMEOUT_MS), TIMEOUT.as_millis());
 }
 
 /// Sends every request, and returns its answer as text.
 fn ask(file: &File) -> Vec<(&'static str, Result<String, IoctlError>)> {
-    let limits = block_limits(file);
-    let parsed = |read: Result<String, crate::identify::IdentifyError>| {
-        read.unwrap_or_else(|e| format!("unusable: {e}"))
-    };
     vec![
-        ("BLKGETSIZE64", limits.size.map(|v| v.to_string())),
-        ("BLKSSZGET", limits.logical.map(|v| v.to_string())),
-        ("BLKPBSZGET", limits.physical.map(|v| v.to_string())),
-        ("BLKIOMIN", limits.io_min.map(|v| v.to_string())),
-        ("BLKIOOPT", limits.io_opt.map(|v| v.to_string())),
-        ("BLKALIGNOFF", limits.alignment_offset.map(|v| v.to_string())),
-        ("BLKROGET", limits.read_only.map(|v| v.to_string())),
-        ("ATA", ata_identify(file).map(|d| parsed(AtaIdentify::parse(&d).map(|v| format!("{v:?}"))))),
+        ("ATA", ata_identify(file).map(|d| format!("{:?}", AtaIdentify::parse(&d)))),
         ("LOG", ata_log(file, 0).map(|d| format!("logs {}", has_log(&d, SECTOR_LOG)))),
-        (
-            "RC16",
-            scsi_read_capacity_16(file).map(|d| {
-                parsed(ReadCapacity16::parse(&d).map(|v| {
-                    format!("{v:?} physical {} alignment {}", v.physical_bytes(), v.alignment_offset_bytes())
-                }))
-            }),
-        ),
-        (
-            "B0",
-            scsi_inquiry_vpd(file, 0xb0).map(|d| parsed(BlockLimits::parse(&d).map(|v| format!("{v:?}")))),
-        ),
-        (
-            "B1",
-            scsi_inquiry_vpd(file, 0xb1)
-                .map(|d| parsed(BlockCharacteristics::parse(&d).map(|v| format!("{v:?}")))),
-        ),
-        ("B4", scsi_inquiry_vpd(file, 0xb4).map(|d| parsed(block_lengths(&d).map(|v| format!("{v:?}"))))),
-        (
-            "NS",
-            nvme_identify_namespace(file)
-                .map(|d| parsed(NvmeIdentifyNamespace::parse(&d).map(|v| format!("{v:?}")))),
-        ),
-        (
-            "CTRL",
-            nvme_identify_controller(file)
-                .map(|d| parsed(NvmeIdentifyController::parse(&d).map(|v| format!("{v:?}")))),
-        ),
+        ("RC16", scsi_read_capacity_16(file).map(|d| format!("{:?}", ReadCapacity16::parse(&d)))),
+        ("B0", scsi_inquiry_vpd(file, 0xb0).map(|d| format!("{:?}", optimal_transfer(&d)))),
+        ("B1", scsi_inquiry_vpd(file, 0xb1).map(|d| format!("{:?}", rotation_rate(&d)))),
+        ("B4", scsi_inquiry_vpd(file, 0xb4).map(|d| format!("{:?}", block_lengths(&d)))),
+        ("NS", nvme_identify_namespace(file).map(|d| format!("{:?}", NvmeIdentifyNamespace::parse(&d)))),
+        ("CTRL", nvme_identify_controller(file).map(|d| format!("{:?}", FormatNvm::parse(&d)))),
     ]
 }
 
@@ -73,6 +36,7 @@ fn other_files_are_refused() {
     let mut files = vec![File::open("/").unwrap()];
     files.extend(File::open(source)); // absent where the test binary runs far from its source
     for file in files {
+        assert_eq!(kernel_limits(&file), KernelLimits::default());
         for (name, answer) in ask(&file) {
             let error = answer.unwrap_err();
             assert_eq!(error.os_kind(), io::ErrorKind::Unsupported, "{name}: {error}");
@@ -110,9 +74,10 @@ fn a_device_answers_or_says_why_not() {
         }
     }
     // The kernel answers for every block device; drives may not answer.
-    for (name, answer) in &answers[..7] {
-        assert!(answer.is_ok(), "{name}");
-    }
+    let limits = kernel_limits(&file);
+    eprintln!("{}: {limits:?}", path.display());
+    assert!([limits.logical, limits.physical, limits.io_min, limits.io_opt].iter().all(Option::is_some));
+    assert!(limits.alignment_offset.is_some());
     if let Ok(expected) = std::env::var("STRADDLE_TEST_EXPECT") {
         let said = answers
             .iter()
@@ -133,12 +98,7 @@ fn sense_data() {
 
     let mut descriptor = [0u8; 22];
     descriptor[..4].copy_from_slice(&[0x72, 0x01, 0x00, 0x1d]);
-    descriptor[8..10].copy_from_slice(&[0x09, 0x0c]);
-    (descriptor[11], descriptor[21]) = (0x04, 0x51);
     assert!(Sense::parse(&descriptor).unwrap().is_success());
-    assert_eq!(ata_registers(&descriptor), Some((0x51, 0x04)));
-    assert_eq!(ata_registers(&fixed), None);
-    assert_eq!(ata_registers(&descriptor[..21]), None);
     assert_eq!((Sense::parse(&[]), Sense::parse(&[0x00; 18])), (None, None));
     assert_eq!(Sense::parse(&[0x70]), Some(Sense { key: 0, asc: 0, ascq: 0 }));
 }

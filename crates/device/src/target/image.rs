@@ -151,13 +151,9 @@ fn adopt_sectors(topology: &mut Topology, sectors: SectorSizes) {
     // The container's figure describes the guest's disk, not the host's: 512 here is no reason to judge more
     // leniently.
     let source = Source::Container("VHDX metadata, physical sector size");
-    if physical >= topology.physical.value() {
-        topology.physical = Figure::new(physical, source);
+    if physical < topology.physical.value() {
+        topology.physical.use_larger(physical, source);
     } else {
-        topology.physical.also(
-            physical,
-            source,
-            "the larger is used: a start aligned to it is aligned to both",
-        );
+        topology.physical = Figure::new(physical, source);
     }
 }

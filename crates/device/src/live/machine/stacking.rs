@@ -161,9 +161,7 @@ impl Machine {
     /// The limits of a disk by what it says of itself and what is known of its model.
     fn presumed_disk(&self, name: &str, entry: &Entry) -> Option<(Limits, Source)> {
         entry.directory.number("queue/physical_block_size")?;
-        let (kind, answers) = (DeviceKind::of(name), Answers::default());
-        let identity = evidence::identity(kind, &entry.directory, &answers);
-        let topology = evidence::topology(kind, &entry.directory, &identity, &answers);
+        let (_, topology) = evidence::combine(DeviceKind::of(name), &entry.directory, Answers::default());
         let AlignmentOffset::Bytes(offset) = topology.alignment_offset.value() else { return None };
         let physical = topology.physical.value().get();
         let io_min = topology.io_min.as_ref().map_or(0, |figure| figure.value().get());
