@@ -6,7 +6,7 @@ use std::str::FromStr;
 use straddle_units::{BlockSize, BlockSizeError, ByteCount, ParseSizeError, parse_size};
 
 use crate::shown::quote_path;
-use crate::topology::{AlignmentOffset, AtomicWrites, Figure, Source, Topology};
+use crate::topology::{AT_LEAST_LOGICAL, AlignmentOffset, AtomicWrites, Figure, Source, Topology};
 
 /// A declared topology; figures that are `None` stay as found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,8 +48,7 @@ straddle_units::error_kind!(AssumeError: Usage);
 const KEYS: &str =
     "logical, physical, offset, io-min, io-opt, iu, stripe, chunk, erase, atomic, atomic-boundary";
 
-/// The largest size accepted (4 GiB). No sector, indirection unit or stripe comes near it; larger values are
-/// typing errors.
+/// The largest size accepted (4 GiB). Larger values are typing errors.
 const MAX_SIZE: u64 = 1 << 32;
 
 /// What USB bridges report that fill a count of blocks with ones; it is a unit of no device.
@@ -132,28 +131,20 @@ impl Assume {
     fn validated(self) -> Result<Self, AssumeError> {
         let reject =
             |key, value: ByteCount, why| Err(AssumeError::Impossible { key, value: value.get(), why });
-        let sizes = [
-            ("physical", self.physical),
-            ("io-min", self.io_min),
-            ("io-opt", self.io_opt),
-            ("iu", self.indirection_unit),
-            ("stripe", self.stripe),
-            ("chunk", self.chunk),
-            ("erase", self.erase_block),
-            ("atomic", self.atomic),
-        ];
-        for (key, size) in sizes {
-            match size {
-                Some(size) if size == ByteCount::ZERO => return reject(key, size, "it must not be zero"),
-                Some(size) if size.get() > MAX_SIZE => return reject(key, size, "it is over 4 GiB"),
-                Some(size) if !size.is_multiple_of(ByteCount::new(512)) => {
-                    return reject(key, size, "not a multiple of 512");
-                }
-                // Of an optimal I/O size that is said where it is judged, as of one that a device reports.
-                Some(size) if key != "io-opt" && size.is_multiple_of(ALL_ONES) => {
-                    return reject(key, size, "it is 65535 blocks of 512 bytes, a 16-bit field of all ones");
-                }
-                _ => {}
+        let sizes = self.figures().into_iter().filter_map(|(key, size)| Some((key, size?)));
+        for (key, size) in sizes.filter(|(key, _)| !["logical", "offset", "atomic-boundary"].contains(key)) {
+            if size == ByteCount::ZERO {
+                return reject(key, size, "it must not be zero");
+            }
+            if size.get() > MAX_SIZE {
+                return reject(key, size, "it is over 4 GiB");
+            }
+            if !size.is_multiple_of(ByteCount::new(512)) {
+                return reject(key, size, "not a multiple of 512");
+            }
+            // Of an optimal I/O size that is said where it is judged, as of one that a device reports.
+            if key != "io-opt" && size.is_multiple_of(ALL_ONES) {
+                return reject(key, size, "it is 65535 blocks of 512 bytes, a 16-bit field of all ones");
             }
         }
         if let Some(physical) = self.physical {
@@ -191,17 +182,12 @@ impl Assume {
 
     /// Whether these are the sectors of a 512e drive, and nothing else, or nothing at all.
     pub fn is_512e(&self) -> bool {
-        let mut usual = Self::default();
-        let is_set = usual.set_format(BlockSize::B512, 4096).is_ok();
-        *self == Self::default() || (is_set && *self == usual)
+        *self == Self::default() || "512e".parse().is_ok_and(|usual: Self| usual == *self)
     }
 
-    /// The option that declares the same, after a space; empty if nothing is declared.
-    pub fn option(&self) -> String {
-        if let Some(file) = &self.measured {
-            return format!(" --measured {}", quote_path(Path::new(file)));
-        }
-        let figures = [
+    /// Returns every figure with its key.
+    fn figures(&self) -> [(&'static str, Option<ByteCount>); 11] {
+        [
             ("logical", self.logical.map(BlockSize::bytes)),
             ("physical", self.physical),
             ("offset", self.offset),
@@ -213,8 +199,15 @@ impl Assume {
             ("erase", self.erase_block),
             ("atomic", self.atomic),
             ("atomic-boundary", self.atomic_boundary),
-        ];
-        let set = figures.iter().filter_map(|(key, size)| Some(format!("{key}={}", (*size)?.get())));
+        ]
+    }
+
+    /// The option that declares the same, after a space; empty if nothing is declared.
+    pub fn option(&self) -> String {
+        if let Some(file) = &self.measured {
+            return format!(" --measured {}", quote_path(Path::new(file)));
+        }
+        let set = self.figures().into_iter().filter_map(|(key, size)| Some(format!("{key}={}", size?.get())));
         let words = set.collect::<Vec<_>>().join(",");
         if words.is_empty() { words } else { format!(" --assume {words}") }
     }
@@ -225,34 +218,23 @@ impl Assume {
         Self { measured: Some(file.to_owned()), ..self }
     }
 
-    /// Returns the source to name for these figures.
-    const fn source(&self) -> Source {
-        if self.measured.is_some() { Source::Measured } else { Source::Declared }
-    }
-
-    /// Returns why these figures overrule what the device reports.
-    const fn why(&self) -> &'static str {
-        if self.measured.is_some() { "the measured value is used" } else { "the declared value is used" }
-    }
-
     /// Overrules `topology` with every declared or measured figure.
     pub fn apply(&self, topology: &mut Topology) {
-        let why = self.why();
+        let (source, why) = match self.measured {
+            Some(_) => (Source::Measured, "the measured value is used"),
+            None => (Source::Declared, "the declared value is used"),
+        };
         if let Some(logical) = self.logical {
-            topology.logical.overrule(logical, self.source(), why);
+            topology.logical.overrule(logical, source.clone(), why);
             if topology.physical.value() < logical.bytes() {
-                topology.physical.overrule(
-                    logical.bytes(),
-                    Source::Derived("a physical sector holds at least one logical one"),
-                    why,
-                );
+                topology.physical.overrule(logical.bytes(), Source::Derived(AT_LEAST_LOGICAL), why);
             }
         }
         if let Some(physical) = self.physical {
-            topology.physical.overrule(physical, self.source(), why);
+            topology.physical.overrule(physical, source.clone(), why);
         }
         if let Some(offset) = self.offset {
-            topology.alignment_offset.overrule(AlignmentOffset::Bytes(offset), self.source(), why);
+            topology.alignment_offset.overrule(AlignmentOffset::Bytes(offset), source.clone(), why);
         }
         let optional = [
             (&mut topology.io_min, self.io_min),
@@ -264,13 +246,13 @@ impl Assume {
         ];
         for (figure, declared) in optional {
             if let Some(declared) = declared {
-                overrule(figure, declared, self.source(), why);
+                overrule(figure, declared, source.clone(), why);
             }
         }
         if let Some(unit) = self.atomic {
             let boundary = self.atomic_boundary.unwrap_or(ByteCount::ZERO);
             let atomic = AtomicWrites { unit_min: unit, unit_max: unit, boundary };
-            overrule(&mut topology.atomic, atomic, self.source(), why);
+            overrule(&mut topology.atomic, atomic, source.clone(), why);
         }
     }
 }

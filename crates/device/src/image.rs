@@ -1,15 +1,12 @@
 //! Image containers: files that do not simply hold the bytes of a disk in order.
 //!
-//! Invariants: nothing is written. No file is opened but the image itself and those that the user
-//! named ([`Allowed`]), whatever an image says. Buffer sizes come from the constants here, never from an
-//! image. Tables are read where an entry is needed, in pages of 4 KiB of which a few are kept, so an image of
-//! any size needs less than 8 MiB. A wrong field in an image is an [`ImageError`] with the byte of the file
-//! at which it is.
+//! Nothing is written, and no file is opened but the image itself and those that the user named ([`Allowed`]).
+//! Buffer sizes come from the constants here, never from an image, and tables are read in pages of which a few
+//! are kept: an image of any size needs less than 8 MiB.
 //!
 //! The readers are our own. `imago` 0.2 was evaluated for qcow2 and is not suitable: it refuses extended L2
 //! entries and zstd, loads the whole L1 table (32 MiB are allowed, twice in memory), does not support VHD,
-//! VHDX, VDI or sparse VMDK, and opens backing files unless each is prevented. What it would save is the
-//! lookup in two levels of tables.
+//! VHDX, VDI or sparse VMDK, and opens backing files unless each is prevented.
 //!
 //! Sources: qemu `docs/interop/qcow2.txt`; VMware "Virtual Disk Format 5.0"; Microsoft "Virtual Hard Disk
 //! Image Format Specification" 1.0 and [MS-VHDX] 8.0; VirtualBox `VDICore.h`, and qemu's `block/*.c` for what
@@ -17,7 +14,6 @@
 
 mod access;
 mod bits;
-mod fields;
 mod foreign;
 mod host;
 mod parallels;
@@ -45,74 +41,67 @@ pub use placement::{Container, Placed, Placement};
 pub(crate) use through::unpack;
 pub use through::{Limits, Packing, UnpackError};
 
+use crate::fields::has;
 use crate::medium::{FileMedium, Medium, ReadError, check_end};
 use crate::shown::with_causes;
 use host::Host;
 use unpack::Packed;
 
-/// Generates the enum and its names from one list. An entry has documentation, the variant, the name that
-/// `--format` takes, the name used in sentences, QEMU's name, and how the names of its files end. A new format also
-/// needs its magic in `Format::shows` and its reader in `open_as`; the compiler reports both as missing.
-macro_rules! formats {
-    ($($(#[doc = $doc:literal])+ $variant:ident, $name:literal, $title:literal, $qemu:literal, $endings:expr;)+) => {
-        /// A file format that holds a disk.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub enum Format {
-            $($(#[doc = $doc])+ $variant,)+
-        }
-
-        impl Format {
-            /// All formats.
-            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
-
-            /// Returns the name that `--format` takes.
-            pub const fn name(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $name,)+
-                }
-            }
-
-            /// Returns QEMU's name for it, in its options and in qcow2's headers.
-            pub const fn qemu_name(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $qemu,)+
-                }
-            }
-
-            /// Returns how the names of its files end, after the dot, in lower case.
-            const fn endings(self) -> &'static [&'static str] {
-                match self {
-                    $(Self::$variant => &$endings,)+
-                }
-            }
-
-            /// Returns the name used in sentences.
-            const fn title(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $title,)+
-                }
-            }
-        }
-    };
+/// A file format that holds a disk. A new one also needs its magic in `Format::shows` and its reader in `open_as`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Format {
+    /// The disk's bytes and nothing else.
+    Raw,
+    /// QEMU's copy-on-write format, versions 2 and 3.
+    Qcow2,
+    /// VMware's format.
+    Vmdk,
+    /// Microsoft's first format, also called VPC.
+    Vhd,
+    /// Microsoft's second format.
+    Vhdx,
+    /// VirtualBox's format.
+    Vdi,
+    /// QEMU's enhanced disk format.
+    Qed,
+    /// Parallels' format.
+    Parallels,
 }
 
-formats! {
-    /// Raw: the disk's bytes and nothing else.
-    Raw, "raw", "raw", "raw", ["raw", "img", "dd"];
-    /// QEMU's copy-on-write format, versions 2 and 3.
-    Qcow2, "qcow2", "qcow2", "qcow2", ["qcow2"];
-    /// VMware's format.
-    Vmdk, "vmdk", "VMDK", "vmdk", ["vmdk"];
-    /// Microsoft's first format, also called VPC.
-    Vhd, "vhd", "VHD", "vpc", ["vhd", "vpc", "avhd"];
-    /// Microsoft's second format.
-    Vhdx, "vhdx", "VHDX", "vhdx", ["vhdx", "avhdx"];
-    /// VirtualBox's format.
-    Vdi, "vdi", "VDI", "vdi", ["vdi"];
-    /// QEMU's enhanced disk format.
-    Qed, "qed", "QED", "qed", ["qed"];
-    /// Parallels' format.
-    Parallels, "parallels", "Parallels", "parallels", ["parallels", "hdd", "hds"];
+impl Format {
+    /// All formats.
+    pub const ALL: &'static [Self] =
+        &[Self::Raw, Self::Qcow2, Self::Vmdk, Self::Vhd, Self::Vhdx, Self::Vdi, Self::Qed, Self::Parallels];
+
+    /// Returns the name that `--format` takes, the one used in sentences, QEMU's, and how the names of its files
+    /// end, after the dot, in lower case.
+    const fn names(self) -> (&'static str, &'static str, &'static str, &'static [&'static str]) {
+        match self {
+            Self::Raw => ("raw", "raw", "raw", &["raw", "img", "dd"]),
+            Self::Qcow2 => ("qcow2", "qcow2", "qcow2", &["qcow2"]),
+            Self::Vmdk => ("vmdk", "VMDK", "vmdk", &["vmdk"]),
+            Self::Vhd => ("vhd", "VHD", "vpc", &["vhd", "vpc", "avhd"]),
+            Self::Vhdx => ("vhdx", "VHDX", "vhdx", &["vhdx", "avhdx"]),
+            Self::Vdi => ("vdi", "VDI", "vdi", &["vdi"]),
+            Self::Qed => ("qed", "QED", "qed", &["qed"]),
+            Self::Parallels => ("parallels", "Parallels", "parallels", &["parallels", "hdd", "hds"]),
+        }
+    }
+
+    /// Returns the name that `--format` takes.
+    pub const fn name(self) -> &'static str {
+        self.names().0
+    }
+
+    /// Returns QEMU's name for it, in its options and in qcow2's headers.
+    pub const fn qemu_name(self) -> &'static str {
+        self.names().2
+    }
+
+    /// Returns the format of files whose names end like this.
+    fn of_ending(ending: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|format| format.names().3.contains(&ending))
+    }
 }
 
 /// Whether a file is named as an image, which may be compressed.
@@ -120,7 +109,7 @@ pub fn is_named_as_image(path: &Path) -> bool {
     let ending = path.extension().and_then(|ending| ending.to_str()).map(str::to_ascii_lowercase);
     match (ending.as_deref(), path.file_stem()) {
         (Some("gz" | "xz" | "zst" | "bz2"), Some(packed)) => is_named_as_image(Path::new(packed)),
-        (Some(ending), _) => Format::ALL.iter().any(|format| format.endings().contains(&ending)),
+        (Some(ending), _) => Format::of_ending(ending).is_some(),
         (None, _) => false,
     }
 }
@@ -138,8 +127,7 @@ impl Promised {
     /// Returns the format that the name of `path` promises, if it is not raw.
     pub fn of(path: &Path) -> Option<Self> {
         let ending = path.extension()?.to_str()?.to_ascii_lowercase();
-        let known = Format::ALL.iter().find(|format| format.endings().contains(&ending.as_str()));
-        match known {
+        match Format::of_ending(&ending) {
             Some(Format::Raw) => None,
             Some(format) => Some(Self { format: format.to_string(), qemu: Some(format.qemu_name()) }),
             None => foreign::qemu_name(&ending).map(|qemu| Self { format: ending, qemu }),
@@ -161,7 +149,7 @@ impl std::str::FromStr for Format {
 
 impl fmt::Display for Format {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.title())
+        f.pad(self.names().1)
     }
 }
 
@@ -177,16 +165,15 @@ impl Format {
 
     /// Whether the first bytes of a file show this format. A fixed VHD can be recognised only at its end.
     fn shows(self, head: &[u8]) -> bool {
-        let at = |offset: usize, magic: &[u8]| head.get(offset..).is_some_and(|h| h.starts_with(magic));
         match self {
             Self::Raw => false,
-            Self::Qcow2 => at(0, b"QFI\xfb"),
-            Self::Vmdk => at(0, b"KDMV") || vmdk::is_descriptor(head),
-            Self::Vhd => at(0, b"conectix"),
-            Self::Vhdx => at(0, b"vhdxfile"),
-            Self::Vdi => at(vdi::SIGNATURE_AT, &vdi::SIGNATURE),
-            Self::Qed => at(0, qed::SIGNATURE),
-            Self::Parallels => at(0, parallels::SIGNATURE) || at(0, parallels::EXTENDED),
+            Self::Qcow2 => head.starts_with(b"QFI\xfb"),
+            Self::Vmdk => head.starts_with(b"KDMV") || vmdk::is_descriptor(head),
+            Self::Vhd => head.starts_with(vhd::MAGIC),
+            Self::Vhdx => head.starts_with(b"vhdxfile"),
+            Self::Vdi => has(head, vdi::SIGNATURE_AT, &vdi::SIGNATURE),
+            Self::Qed => head.starts_with(b"QED\0"),
+            Self::Parallels => head.starts_with(b"WithoutFreeSpace") || head.starts_with(parallels::EXTENDED),
         }
     }
 
@@ -287,24 +274,55 @@ struct StoredRun {
 /// A format's reader, which locates each byte of the guest's disk.
 trait Map: Send + Sync {
     /// Returns the place of byte `at` of the guest's disk, which is less than the disk's size.
-    fn locate(&self, at: u64) -> Result<StoredRun, ImageError>;
+    fn locate(&self, files: &Files, at: u64) -> Result<StoredRun, ImageError>;
+}
 
+/// A file that an image needs and the user did not name.
+struct Missing {
+    role: &'static str,
+    name: String,
+}
+
+impl Missing {
+    fn error(&self, format: Format) -> ImageError {
+        ImageError::NotOpened { format, role: self.role, name: self.name.clone() }
+    }
+}
+
+/// The files that hold an image.
+struct Files {
+    /// The image itself, which is file 0.
+    own: Host,
+    /// Its extents or its data file, from number 1 on.
+    others: Vec<Result<Host, Missing>>,
+}
+
+impl Files {
     /// Returns a file that [`StoredAt::Host`] or [`StoredAt::Packed`] names.
-    fn file(&self, index: usize) -> Result<&Host, ImageError>;
+    fn get(&self, index: usize) -> Result<&Host, ImageError> {
+        match index.checked_sub(1).and_then(|other| self.others.get(other)) {
+            None => Ok(&self.own),
+            Some(Ok(host)) => Ok(host),
+            Some(Err(missing)) => Err(missing.error(self.own.format())),
+        }
+    }
 }
 
 /// What holds the bytes that an image does not hold itself.
 enum Below {
     /// No file: they are zeros.
     Nothing,
-    /// A file that the user did not name.
-    Missing { role: &'static str, name: String },
-    /// An opened file.
-    Open { role: &'static str, name: String, medium: Box<dyn Medium> },
+    Missing(Missing),
+    Open {
+        role: &'static str,
+        name: String,
+        medium: Box<dyn Medium>,
+    },
 }
 
 /// The result of a format's reader.
 struct Parts {
+    files: Files,
     map: Box<dyn Map>,
     below: Below,
     variant: &'static str,
@@ -313,6 +331,22 @@ struct Parts {
     block: u64,
     sectors: Option<SectorSizes>,
     remarks: Vec<String>,
+}
+
+impl Parts {
+    /// An image in one file, with nothing below it.
+    fn new(own: Host, map: impl Map + 'static, variant: &'static str, size: u64, block: u64) -> Self {
+        Self {
+            files: Files { own, others: Vec::new() },
+            map: Box::new(map),
+            below: Below::Nothing,
+            variant,
+            size,
+            block,
+            sectors: None,
+            remarks: Vec::new(),
+        }
+    }
 }
 
 /// The sector sizes that an image states for its disk. Only VHDX does.
@@ -341,6 +375,7 @@ pub enum HostPlace {
 
 /// An opened image. As a [`Medium`] it is the guest's disk; unallocated bytes read as zeros.
 pub struct Image {
+    files: Files,
     map: Box<dyn Map>,
     below: Below,
     size: ByteCount,
@@ -367,36 +402,35 @@ pub fn open(medium: Box<dyn Medium>, access: &Access<'_>) -> Result<Opened, Imag
 
 /// Opens the contents of `medium` as an image of `format`, without detection.
 pub fn open_as(format: Format, medium: Box<dyn Medium>, access: &Access<'_>) -> Result<Opened, ImageError> {
-    let host = |medium: Box<dyn Medium>| Host::new(format, medium);
-    let parts = match format {
+    let reader = match format {
         Format::Raw => return Ok(Opened::Raw(medium)),
-        Format::Qcow2 => qcow2::open(host(medium), access),
-        Format::Vmdk => vmdk::open(host(medium), access),
-        Format::Vhd => vhd::open(host(medium), access),
-        Format::Vhdx => vhdx::open(host(medium), access),
-        Format::Vdi => vdi::open(host(medium)),
-        Format::Qed => qed::open(host(medium), access),
-        Format::Parallels => parallels::open(host(medium)),
-    }?;
+        Format::Qcow2 => qcow2::open,
+        Format::Vmdk => vmdk::open,
+        Format::Vhd => vhd::open,
+        Format::Vhdx => vhdx::open,
+        Format::Vdi => vdi::open,
+        Format::Qed => qed::open,
+        Format::Parallels => parallels::open,
+    };
+    let parts = reader(Host::new(format, medium), access)?;
     Ok(Opened::Image(Box::new(Image::new(format, parts))))
 }
 
 impl Image {
     fn new(format: Format, parts: Parts) -> Self {
-        let Parts { map, below, variant, size, block, sectors, mut remarks } = parts;
-        if let Below::Missing { role, name } = &below {
+        let Parts { files, map, below, variant, size, block, sectors, mut remarks } = parts;
+        if let Below::Missing(Missing { role, name }) = &below {
             remarks.push(format!("the {role} {name} is not opened: only the data in this file is known"));
         }
-        let (placement, fault) = Placement::sample(map.as_ref(), size);
+        let (placement, fault) = Placement::sample(map.as_ref(), &files, size);
         // A file that is not opened is not damage. It is reported when its bytes are requested.
         if let Some(fault) = fault.filter(|fault| !matches!(fault, ImageError::NotOpened { .. })) {
             let error = with_causes(&fault);
             remarks.push(format!("after {} allocated blocks: {error}", placement.units()));
         }
-        let size = ByteCount::new(size);
-        let block = ByteCount::new(block);
+        let (size, block) = (ByteCount::new(size), ByteCount::new(block));
         let container = Container { format, variant, virtual_size: size, block, placement };
-        Self { map, below, size, container, sectors, remarks, unpacked: Mutex::new(None) }
+        Self { files, map, below, size, container, sectors, remarks, unpacked: Mutex::new(None) }
     }
 
     /// Returns how the container stores the guest's bytes.
@@ -430,13 +464,13 @@ impl Image {
 
     /// Returns the run at `at`, cut at the end of the guest's disk.
     fn run(&self, at: u64) -> Result<StoredRun, ImageError> {
-        let run = self.map.locate(at)?;
+        let run = self.map.locate(&self.files, at)?;
         Ok(StoredRun { len: run.len.clamp(1, (self.size.get() - at).max(1)), ..run })
     }
 
     fn read_run(&self, guest: u64, place: StoredAt, part: &mut [u8]) -> Result<(), ImageError> {
         match place {
-            StoredAt::Host { file, at } => self.map.file(file)?.read(at, part),
+            StoredAt::Host { file, at } => self.files.get(file)?.read(at, part),
             StoredAt::Zero => {
                 part.fill(0);
                 Ok(())
@@ -450,9 +484,7 @@ impl Image {
         let format = self.container.format;
         match &self.below {
             Below::Nothing => part.fill(0),
-            Below::Missing { role, name } => {
-                return Err(ImageError::NotOpened { format, role, name: name.clone() });
-            }
+            Below::Missing(missing) => return Err(missing.error(format)),
             Below::Open { role, name, medium } => {
                 // A backing file may be shorter; the bytes past its end are zeros.
                 let have = medium.len().get().saturating_sub(guest);
@@ -473,7 +505,7 @@ impl Image {
         if kept.as_ref().is_none_or(|(of, _)| *of != packed) {
             // Drop the kept unit first, so that only one is in memory.
             *kept = None;
-            *kept = Some((packed, unpack::unpack(self.map.file(packed.file)?, &packed)?));
+            *kept = Some((packed, unpack::unpack(self.files.get(packed.file)?, &packed)?));
         }
         if let Some((_, bytes)) = kept.as_ref()
             && let Some(wanted) = bytes.get(into..).and_then(|bytes| bytes.get(..part.len()))
@@ -504,7 +536,7 @@ impl Medium for Image {
             self.read_run(guest, run.place, part).map_err(|error| at_guest(guest, error))?;
             rest = later;
             // Cannot overflow: within the guest's size, which is less than 2^63.
-            guest += u64::try_from(here).unwrap_or(0);
+            guest += here as u64;
         }
         Ok(())
     }

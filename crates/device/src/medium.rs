@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 
 use straddle_units::{ByteCount, ByteOffset};
 
@@ -55,6 +56,16 @@ pub trait Medium: Send + Sync {
     }
 }
 
+impl<M: Medium> Medium for Arc<M> {
+    fn len(&self) -> ByteCount {
+        (**self).len()
+    }
+
+    fn read_at(&self, at: ByteOffset, buf: &mut [u8]) -> Result<(), ReadError> {
+        (**self).read_at(at, buf)
+    }
+}
+
 /// Refuses a read that would pass the end of a medium of `len` bytes.
 pub(crate) fn check_end(at: ByteOffset, want: usize, len: ByteCount) -> Result<(), ReadError> {
     let wanted = u64::try_from(want).ok().and_then(|w| at.get().checked_add(w));
@@ -94,8 +105,7 @@ impl Medium for FileMedium {
         // Not `read_exact_at`: an error must name the byte at which it occurred, not the first one wanted.
         let mut done = 0;
         while done < buf.len() {
-            let here = u64::try_from(done).ok().and_then(|done| at.checked_add(ByteCount::new(done)));
-            let here = here.unwrap_or(at);
+            let here = at.checked_add(ByteCount::new(done as u64)).unwrap_or(at);
             match self.file.read_at(&mut buf[done..], here.get()) {
                 Ok(0) => return Err(ReadError::Io { at: here, source: io::ErrorKind::UnexpectedEof.into() }),
                 Ok(count) => done += count,

@@ -1,11 +1,12 @@
 //! Opens a target: the device or image that a path names, its bytes where they may be read, and its topology.
 //!
-//! Opening is the risky step: a FIFO would hang, some character devices act on being opened, and the path may
-//! come from anyone. So the file type is checked before the file is opened, and again after.
+//! A FIFO would hang, some character devices act on being opened, and the path may come from anyone. So the file
+//! type is checked before the file is opened, and again after.
 
 mod image;
 
 use std::cell::LazyCell;
+use std::collections::BTreeMap;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
@@ -179,14 +180,20 @@ pub struct Target {
 impl Target {
     /// Creates a target for a raw image of these bytes, on an unknown drive.
     pub fn image(medium: Box<dyn Medium>) -> Self {
+        let target = Self::unread(DeviceKind::Image, medium.len());
+        Self { medium: Some(medium), ..target }
+    }
+
+    /// A target of which only kind and size are known.
+    fn unread(kind: DeviceKind, size: ByteCount) -> Self {
         Self {
-            kind: DeviceKind::Image,
+            kind,
             container: None,
             through: None,
             address: None,
             traffic: None,
-            size: medium.len(),
-            medium: Some(medium),
+            size,
+            medium: None,
             topology: Topology::unknown(),
             identity: Identity::default(),
             kernel_name: None,
@@ -289,7 +296,7 @@ fn open_device(path: &Path, sys: PathBuf, options: &Options) -> Result<Target, O
         Err(error) => (None, Some(format!("{}: {}", node.display(), closed(error)))),
     };
     let remarks = unread.iter().map(|why| format!("not read ({why}): {BY_KERNEL}")).collect();
-    let mut target = from_sysfs(&disk, medium, Some(node), partition, remarks, None)?;
+    let mut target = from_sysfs(&disk, medium, node, partition, remarks, None)?;
     target.unread = unread;
     options.declare(&mut target.topology);
     Ok(target)
@@ -311,7 +318,7 @@ pub fn closed(error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{error}; {hint}"))
 }
 
-/// Opens a device node for reading, and checks that it is the device that sysfs describes.
+/// Opens the node of the device that sysfs describes.
 fn open_node(node: &Path, disk: &Directory) -> io::Result<File> {
     let file = disk.opened(open_for_reading(node)?)?;
     // A disk's node has its own page cache, which writes through its partitions do not update, so old bytes
@@ -354,14 +361,14 @@ fn open_captured(path: &Path, root: &Path) -> Result<Target, OpenError> {
             None
         }
     };
-    from_sysfs(&directory, medium, Some(node), partition, remarks, Some(root))
+    from_sysfs(&directory, medium, node, partition, remarks, Some(root))
 }
 
 /// Combines what sysfs reports and, for a real device that could be opened, what the device itself reports.
 fn from_sysfs(
     disk: &Directory,
     file: Option<File>,
-    node: Option<PathBuf>,
+    node: PathBuf,
     partition: Option<u32>,
     mut remarks: Vec<String>,
     sysroot: Option<&Path>,
@@ -371,8 +378,7 @@ fn from_sysfs(
     let size = sectors.to_bytes(KERNEL_SECTOR).ok_or_else(|| bad("size"))?;
     let name = disk.path().file_name().and_then(|n| n.to_str()).unwrap_or_default();
     if size == ByteCount::ZERO {
-        let is_removable = disk.number("removable") == Some(1);
-        return Err(if is_removable { OpenError::NoMedium } else { OpenError::Empty });
+        return Err(if disk.number("removable") == Some(1) { OpenError::NoMedium } else { OpenError::Empty });
     }
     if sysroot.is_none() && file.is_some() && !holds_medium(name) {
         return Err(OpenError::NoMedium);
@@ -394,30 +400,21 @@ fn from_sysfs(
     if let Some((file, offset)) = disk.text("loop/backing_file").zip(offset) {
         remarks.push(format!("it shows {file} from byte {offset} on"));
     }
-    let kernel_name = Some(name.to_owned());
-    let kernel_partitions = Some(sysfs::partitions(disk));
-    let zoned = zones(disk, file.as_ref(), size);
     let id = file.as_ref().filter(|_| sysroot.is_none()).and_then(|file| FileId::of_open(file).ok());
-    let medium = file.map(|file| Box::new(FileMedium::new(file, size)) as Box<dyn Medium>);
+    let zoned = zones(disk, file.as_ref(), size);
     Ok(Target {
-        kind,
-        container: None,
-        through: None,
-        address: None,
-        traffic: None,
-        size,
-        medium,
+        medium: file.map(|file| Box::new(FileMedium::new(file, size)) as Box<dyn Medium>),
         topology,
         identity,
-        kernel_name,
-        kernel_partitions,
+        kernel_name: Some(name.to_owned()),
+        kernel_partitions: Some(sysfs::partitions(disk)),
         partition,
-        node,
+        node: Some(node),
         read_only: disk.number("ro") == Some(1),
         zoned,
         id,
-        unread: None,
         remarks,
+        ..Target::unread(kind, size)
     })
 }
 
@@ -429,23 +426,24 @@ fn judge_stacked_offset<'m>(
     name: &str,
     machine: &dyn Fn() -> &'m Machine,
 ) {
-    match topology.alignment_offset.value() {
+    const OPTIMUM: &str = "the kernel's -1 refers to an optimal I/O size";
+    const AGREE: Source = Source::Derived("the offsets of the devices below, which agree");
+    const FORGOTTEN: &str = "the kernel's value is computed from offsets that differ";
+    const DIFFER: Source = Source::Derived("the offsets of the devices below, which differ");
+    let figure = &mut topology.alignment_offset;
+    let is_stacked = matches!(kind, DeviceKind::Md | DeviceKind::DeviceMapper);
+    match figure.value() {
         AlignmentOffset::Misaligned => {
             if let Some((cause, offset)) = machine().optimum_that_misaligns(name) {
-                const WHY: &str = "the kernel's -1 refers to an optimal I/O size";
-                const BELOW: Source = Source::Derived("the offsets of the devices below, which agree");
-                topology.alignment_offset.overrule(offset, BELOW, WHY);
+                figure.overrule(offset, AGREE, OPTIMUM);
                 topology.stacked_optimum = Some(cause);
             }
         }
-        AlignmentOffset::Bytes(shown) => {
-            let is_stacked = matches!(kind, DeviceKind::Md | DeviceKind::DeviceMapper);
-            if is_stacked && shown > ByteCount::ZERO && machine().forgets_misalignment(name, shown) {
-                const WHY: &str = "the kernel's value is computed from offsets that differ";
-                const BELOW: Source = Source::Derived("the offsets of the devices below, which differ");
-                topology.alignment_offset.overrule(AlignmentOffset::Misaligned, BELOW, WHY);
-            }
+        AlignmentOffset::Bytes(ByteCount::ZERO) => {}
+        AlignmentOffset::Bytes(shown) if is_stacked && machine().forgets_misalignment(name, shown) => {
+            figure.overrule(AlignmentOffset::Misaligned, DIFFER, FORGOTTEN);
         }
+        AlignmentOffset::Bytes(_) => {}
     }
 }
 
@@ -455,10 +453,8 @@ fn presume<'m>(topology: &mut Topology, kind: DeviceKind, name: &str, machine: &
     const LOOP: &str = "a loop device does not pass on the sector sizes below it";
     const BELOW: &str = "the kernel knows what the disks below report";
     let shown = topology.physical.value();
-    let (is_loop, is_stacked) = (
-        kind == DeviceKind::Loop,
-        name.starts_with("bcache") || matches!(kind, DeviceKind::Md | DeviceKind::DeviceMapper),
-    );
+    let is_loop = kind == DeviceKind::Loop;
+    let is_stacked = name.starts_with("bcache") || matches!(kind, DeviceKind::Md | DeviceKind::DeviceMapper);
     let is_asked = is_loop || (is_stacked && shown < USUAL_PHYSICAL);
     let Some(found) = is_asked.then(|| machine().presumed(name)).flatten() else { return };
     if found.physical > shown || (is_loop && found.physical == shown) {
@@ -479,10 +475,9 @@ fn zones(disk: &Directory, file: Option<&File>, size: ByteCount) -> Option<Zoned
     Some(Zoned { model, zone: zone.unwrap_or(ByteCount::ZERO), holds_table })
 }
 
-/// Returns the disks of this machine (or of a captured tree) by node, ordered by name. These are all block
-/// devices except memory, optical drives, parts of mappings, and devices without a medium or hidden behind
-/// another. With `all`, memory and optical drives that have a medium are included. Of several paths to one
-/// disk the first is returned.
+/// Returns the disks of this machine (or of a captured tree), ordered by name: all block devices except memory,
+/// optical drives, parts of mappings, and devices without a medium or hidden behind another. With `all`, memory and
+/// optical drives that have a medium are included. Of several paths to one disk the first is returned.
 pub fn discover(sysroot: Option<&Path>, all: bool) -> Result<Discovered, OpenError> {
     let block = sysroot.unwrap_or(Path::new("/")).join("sys/block");
     fs::read_dir(&block).map_err(|source| {
@@ -497,19 +492,14 @@ pub fn discover(sysroot: Option<&Path>, all: bool) -> Result<Discovered, OpenErr
     });
     names.sort_by_key(|name| sysfs::natural_order(name));
     let mut remarks = Vec::new();
-    let mut known: Vec<((String, u64), String)> = Vec::new();
+    let mut known: BTreeMap<(String, u64), String> = BTreeMap::new();
     names.retain(|name| {
         let Some(identity) = worldwide_name(&Directory::new(block.join(name))) else { return true };
-        match known.iter().find(|(other, _)| *other == identity) {
-            Some((_, first)) => {
-                remarks.push(format!("{name} is another path to {first} ({}): skipped", identity.0));
-                false
-            }
-            None => {
-                known.push((identity, name.clone()));
-                true
-            }
+        let first = known.entry(identity.clone()).or_insert_with(|| name.clone());
+        if first != name {
+            remarks.push(format!("{name} is another path to {first} ({}): skipped", identity.0));
         }
+        first == name
     });
     let disks = names.into_iter().map(|name| sysfs::node_of(&name)).collect();
     Ok(Discovered { disks, remarks })

@@ -1,8 +1,7 @@
-//! The other files that an image may cause to be opened: only those that the user named.
+//! The other files of an image: only those that the user named are opened.
 //!
-//! Invariants: an image's contents never cause a file to be opened. A name in an image is only
-//! compared with the files that the user named, and what is then opened is the path that the user gave. Where
-//! the user named none, a name is not even looked up.
+//! A name in an image is compared with the files that the user named, and what is then opened is the path that
+//! the user gave. Where the user named none, a name is not even looked up.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -11,10 +10,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use straddle_units::{ByteCount, ByteOffset};
+use straddle_units::ByteCount;
 
-use super::{Below, Format, ImageError, Opened, open, open_as};
-use crate::medium::{FileMedium, Medium, ReadError};
+use super::host::Host;
+use super::{Below, Format, ImageError, Missing, Opened, open, open_as};
+use crate::fields::le16;
+use crate::medium::{FileMedium, Medium};
 use crate::target::open_for_reading;
 
 /// The longest chain of files below an image.
@@ -54,19 +55,6 @@ pub struct Access<'a> {
     depth: u32,
 }
 
-/// A file that several readers share.
-struct Shared(Arc<FileMedium>);
-
-impl Medium for Shared {
-    fn len(&self) -> ByteCount {
-        self.0.len()
-    }
-
-    fn read_at(&self, at: ByteOffset, buf: &mut [u8]) -> Result<(), ReadError> {
-        self.0.read_at(at, buf)
-    }
-}
-
 /// A file that an image names.
 #[derive(Clone, Copy)]
 pub(super) struct Named<'a> {
@@ -91,8 +79,9 @@ impl Named<'_> {
         shown
     }
 
-    pub(super) fn not_opened(&self) -> ImageError {
-        ImageError::NotOpened { format: self.by, role: self.role, name: self.shown() }
+    /// Returns what to know of it where the user did not name it.
+    pub(super) fn missing(&self) -> Missing {
+        Missing { role: self.role, name: self.shown() }
     }
 }
 
@@ -106,7 +95,7 @@ impl<'a> Access<'a> {
     }
 
     /// Opens a file without interpreting it, if the user named it too. Returns it with its path.
-    pub(super) fn open_file(&self, named: &Named<'_>) -> Result<Option<NamedMedium<'a>>, ImageError> {
+    fn open_file(&self, named: &Named<'_>) -> Result<Option<NamedMedium<'a>>, ImageError> {
         let Some(entry) = self.find(named.name) else { return Ok(None) };
         let failed =
             |source| ImageError::Open { format: named.by, role: named.role, name: named.shown(), source };
@@ -117,15 +106,19 @@ impl<'a> Access<'a> {
                 entry.medium.get_or_init(|| opened).clone()
             }
         };
-        Ok(Some((Box::new(Shared(medium)), &entry.path)))
+        Ok(Some((Box::new(medium), &entry.path)))
+    }
+
+    /// Opens another file of the image's own format, such as an extent, if the user named it too.
+    pub(super) fn open_host(&self, named: &Named<'_>) -> Result<Result<Host, Missing>, ImageError> {
+        let opened = self.open_file(named)?;
+        Ok(opened.map(|(medium, _)| Host::new(named.by, medium)).ok_or_else(|| named.missing()))
     }
 
     /// Opens the file below an image, as `format` or as the format detected.
     pub(super) fn open_below(&self, named: &Named<'_>, format: Option<Format>) -> Result<Below, ImageError> {
+        let Some((medium, path)) = self.open_file(named)? else { return Ok(Below::Missing(named.missing())) };
         let (role, name) = (named.role, named.shown());
-        let Some((medium, path)) = self.open_file(named)? else {
-            return Ok(Below::Missing { role, name });
-        };
         if self.depth >= MAX_DEPTH {
             return Err(ImageError::TooDeep { format: named.by, role, name });
         }
@@ -151,9 +144,8 @@ impl<'a> Access<'a> {
         role: &'static str,
         names: &[String],
     ) -> Result<Below, ImageError> {
-        let named = |name: &String| self.find(name.as_bytes()).is_some();
-        let name =
-            names.iter().find(|name| named(name)).or_else(|| names.iter().find(|name| !name.is_empty()));
+        let known = names.iter().find(|name| self.find(name.as_bytes()).is_some());
+        let name = known.or_else(|| names.iter().find(|name| !name.is_empty()));
         let name = name.map_or(&b""[..], |name| name.as_bytes());
         self.open_below(&Named { by: format, role, name }, Some(format))
     }
@@ -170,12 +162,31 @@ impl<'a> Access<'a> {
 }
 
 fn open_regular(path: &Path) -> io::Result<FileMedium> {
-    let irregular = || io::Error::other("not a regular file");
+    let regular = |metadata: fs::Metadata| match metadata.is_file() {
+        true => Ok(metadata),
+        false => Err(io::Error::other("not a regular file")),
+    };
     // Checked before opening, because some devices act on being opened, and after, because the path may have
     // been replaced.
-    fs::metadata(path)?.is_file().then_some(()).ok_or_else(irregular)?;
+    regular(fs::metadata(path)?)?;
     let file = open_for_reading(path)?;
-    let metadata = file.metadata()?;
-    metadata.is_file().then_some(()).ok_or_else(irregular)?;
+    let metadata = regular(file.metadata()?)?;
     Ok(FileMedium::new(file, ByteCount::new(metadata.len())))
+}
+
+/// Decodes UTF-16 units up to the first NUL.
+pub(super) fn utf16(units: impl Iterator<Item = u16>) -> String {
+    char::decode_utf16(units.take_while(|unit| *unit != 0))
+        .map(|unit| unit.unwrap_or(char::REPLACEMENT_CHARACTER))
+        .collect()
+}
+
+/// Decodes UTF-16 from little-endian bytes.
+pub(super) fn utf16_le(bytes: &[u8]) -> String {
+    utf16(bytes.chunks_exact(2).map(|pair| le16(pair, 0)))
+}
+
+/// Converts a Windows path to one with `/` between its parts.
+pub(super) fn from_windows(path: &str) -> String {
+    path.replace('\\', "/")
 }

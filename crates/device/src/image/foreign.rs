@@ -1,8 +1,5 @@
-//! Files that are not images but may hold a disk in another form, recognised by their magic. Compressed ones
-//! can be read through (`through.rs`); the others are not read.
-//!
-//! Invariants: a file in one of these forms is never taken for a raw image unless the user says
-//! so. A file that is not in the list is left to the other readers.
+//! Files that are not images but may hold a disk in another form, recognised by their magic: none is taken for a
+//! raw image unless the user says so. Compressed ones can be read through (`through.rs`); the others are not read.
 //!
 //! Sources: qemu `block/{qcow,vmdk,dmg,bochs,cloop}.c`; VMware "Virtual Disk Format 5.0" and VMFSsparse of
 //! ESX; wimlib `include/wimlib/header.h`; file(1) `magic/Magdir/{compress,archive,filesystems,forensics}`;
@@ -13,38 +10,20 @@ use std::path::Path;
 use straddle_units::ByteOffset;
 
 use super::through::Packing;
-use crate::fields::{le32, le64};
+use crate::fields::{has, le32, le64};
 use crate::medium::Medium;
 use crate::shown::quote_path;
 
 /// The endings of names that promise one of these forms.
-const ENDINGS: [&str; 18] = [
-    "cow",
-    "dmg",
-    "vbox",
-    "ova",
-    "ovf",
-    "vmx",
-    "e01",
-    "aff",
-    "sparseimage",
-    "sparsebundle",
-    "wim",
-    "zip",
-    "gz",
-    "xz",
-    "zst",
-    "bz2",
-    "lz4",
-    "7z",
-];
+const ENDINGS: &str =
+    "cow dmg vbox ova ovf vmx e01 aff sparseimage sparsebundle wim zip gz xz zst bz2 lz4 7z";
 
 /// Returns the name that `qemu-img convert` has for the form that such an ending promises, if it writes it; `None` if it
 /// promises none.
 pub(super) fn qemu_name(ending: &str) -> Option<Option<&'static str>> {
     match ending {
         "qcow" => Some(Some("qcow")),
-        ending => ENDINGS.contains(&ending).then_some(None),
+        ending => ENDINGS.split(' ').any(|known| known == ending).then_some(None),
     }
 }
 
@@ -103,6 +82,10 @@ const fn packed(packing: Packing, magic: Magic, command: &'static str) -> Foreig
 }
 
 const CONVERT: &str = "qemu-img convert -O raw FILE FILE.raw";
+const CONVERT_VMDK: &str = "qemu-img convert -f vmdk -O raw FILE FILE.raw";
+const CONVERT_DMG: &str = "qemu-img convert -f dmg -O raw FILE FILE.raw";
+const CONVERT_CLOOP: &str = "qemu-img convert -f cloop -O raw FILE FILE.raw";
+const EXPORT_EWF: &str = "ewfexport -f raw -t FILE.raw FILE";
 const UNPACK: &str = "tar -xf FILE";
 
 /// All known forms.
@@ -127,17 +110,9 @@ pub const FORMS: &[Foreign] = &[
     form("a 7z archive", Magic::At(0, b"7z\xbc\xaf\x27\x1c"), "7z x FILE"),
     form("a RAR archive", Magic::At(0, b"Rar!\x1a\x07"), "unrar x FILE"),
     form("a qcow image of version 1", Magic::At(0, b"QFI\xfb\0\0\0\x01"), CONVERT),
-    form(
-        "a sparse extent of ESX (COWD)",
-        Magic::At(0, b"COWD"),
-        "qemu-img convert -f vmdk -O raw FILE FILE.raw",
-    ),
+    form("a sparse extent of ESX (COWD)", Magic::At(0, b"COWD"), CONVERT_VMDK),
     form("a sparse extent of ESX (SEsparse)", Magic::At(0, b"\xbe\xba\xfe\xca\0\0\0\0"), CONVERT),
-    form(
-        "an Apple disk image (DMG)",
-        Magic::BeforeEnd(512, b"koly"),
-        "qemu-img convert -f dmg -O raw FILE FILE.raw",
-    ),
+    form("an Apple disk image (DMG)", Magic::BeforeEnd(512, b"koly"), CONVERT_DMG),
     form("an encrypted Apple disk image (DMG)", Magic::At(0, b"encrcdsa"), ""),
     form("an encrypted Apple disk image (DMG)", Magic::BeforeEnd(8, b"cdsa"), ""),
     form("an Apple sparse image", Magic::At(0, b"sprs"), ""),
@@ -146,48 +121,39 @@ pub const FORMS: &[Foreign] = &[
     form("a Norton Ghost image", Magic::At(0, b"\xfe\xef\x01"), ""),
     form("an Acronis True Image archive", Magic::At(0, b"\xb4\x6e\x68\x44"), ""),
     form("a Bochs image", Magic::At(0, b"Bochs Virtual HD Image"), CONVERT),
-    form(
-        "a cloop image",
-        Magic::At(0, b"#!/bin/sh\n#V2.0 Format\n"),
-        "qemu-img convert -f cloop -O raw FILE FILE.raw",
-    ),
+    form("a cloop image", Magic::At(0, b"#!/bin/sh\n#V2.0 Format\n"), CONVERT_CLOOP),
     form("an Android sparse image", Magic::At(0, b"\x3a\xff\x26\xed"), "simg2img FILE FILE.raw"),
     form("a Proxmox backup (VMA)", Magic::At(0, b"VMA\0"), ""),
     form("a partclone image", Magic::At(0, b"partclone-image"), "partclone.restore -C -s FILE -O FILE.raw"),
     form("a partimage image", Magic::At(0, b"PaRtImAgE-VoLuMe"), ""),
     form("an ntfsclone image", Magic::At(0, b"\0ntfsclone-image"), "ntfsclone -r -O FILE.raw FILE"),
     form("an fsarchiver archive", Magic::At(0, b"FsA0"), ""),
-    form(
-        "an EnCase image (EWF)",
-        Magic::At(0, b"EVF\x09\x0d\x0a\xff\0"),
-        "ewfexport -f raw -t FILE.raw FILE",
-    ),
-    form("an EnCase image (EWF)", Magic::At(0, b"EVF2\x0d\x0a\x81\0"), "ewfexport -f raw -t FILE.raw FILE"),
+    form("an EnCase image (EWF)", Magic::At(0, b"EVF\x09\x0d\x0a\xff\0"), EXPORT_EWF),
+    form("an EnCase image (EWF)", Magic::At(0, b"EVF2\x0d\x0a\x81\0"), EXPORT_EWF),
     form("an AFF image", Magic::At(0, b"AFF10\r\n\0"), "affconvert -r FILE"),
 ];
 
 /// Returns the form of the file `medium`, by its first bytes `head` or its last ones `tail`.
 pub(super) fn detect(head: &[u8], tail: &[u8], medium: &dyn Medium) -> Option<&'static Foreign> {
-    let has = |at: usize, magic: &[u8]| head.get(at..).is_some_and(|rest| rest.starts_with(magic));
     FORMS.iter().find(|form| match form.magic {
-        Magic::At(at, magic) => has(at, magic),
-        Magic::Both(first, at, second) => has(0, first) && has(at, second),
+        Magic::At(at, magic) => has(head, at, magic),
+        Magic::Both(first, at, second) => head.starts_with(first) && has(head, at, second),
         Magic::BeforeEnd(back, magic) => {
             tail.len().checked_sub(back).is_some_and(|at| tail[at..].starts_with(magic))
         }
-        Magic::Skippable(magic) => is_behind_skippable(head, medium, magic),
+        Magic::Skippable(magic) => follows_skippable(head, medium, magic),
         Magic::Lzma => is_lzma(head),
     })
 }
 
 /// Whether `magic` follows a skippable frame at the start.
-fn is_behind_skippable(head: &[u8], medium: &dyn Medium, magic: &[u8]) -> bool {
+fn follows_skippable(head: &[u8], medium: &dyn Medium, magic: &[u8]) -> bool {
     if !(0x184D_2A50..=0x184D_2A5F).contains(&le32(head, 0)) || head.len() < 8 {
         return false;
     }
     let mut found = [0; 4];
-    let behind = ByteOffset::new(8 + u64::from(le32(head, 4)));
-    medium.read_at(behind, &mut found).is_ok() && found == *magic
+    let after = ByteOffset::new(8 + u64::from(le32(head, 4)));
+    medium.read_at(after, &mut found).is_ok() && found == *magic
 }
 
 /// Whether `head` begins with a header of .lzma (LZMA_Alone).

@@ -1,6 +1,4 @@
 //! The file that holds an image, with a cache of the last pages of its tables.
-//!
-//! Invariants: tables are read in pages of a fixed size, however long the image says they are.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -14,6 +12,9 @@ const PAGE: u64 = 4096;
 
 /// The number of cached pages: two levels of tables, a bitmap, and the previous one of each.
 const PAGES: usize = 6;
+
+/// The longest permitted name of a backing file of qcow2 and QED, in bytes.
+pub(super) const MAX_NAME: u32 = 1023;
 
 struct Page {
     /// The page's number in the file.
@@ -67,9 +68,24 @@ impl Host {
                 return Err(self.failed(ReadError::PastEnd { at: ByteOffset::new(at), want: N, len }));
             }
             rest = &mut rest[copied..];
-            here = here.saturating_add(u64::try_from(copied).unwrap_or(u64::MAX));
+            here = here.saturating_add(copied as u64);
         }
         Ok(bytes)
+    }
+
+    /// Reads the name of a backing file, of `len` bytes. `stated_at` is where its length is stated.
+    pub(super) fn backing_name(&self, at: u64, len: u32, stated_at: u64) -> Result<Vec<u8>, ImageError> {
+        if len > MAX_NAME {
+            let what = format!("the backing file's name is {len} bytes long; {MAX_NAME} are allowed");
+            return Err(self.damaged(stated_at, what));
+        }
+        self.vec(at, u64::from(len))
+    }
+
+    /// Reads `len` bytes, which the caller has bounded.
+    pub(super) fn vec(&self, at: u64, len: u64) -> Result<Vec<u8>, ImageError> {
+        let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
+        self.read(at, &mut bytes).map(|()| bytes)
     }
 
     pub(super) fn be32(&self, at: u64) -> Result<u32, ImageError> {
@@ -111,13 +127,8 @@ impl Host {
             None => {
                 let at = number.saturating_mul(PAGE);
                 let have = self.len().saturating_sub(at).min(PAGE);
-                let mut bytes = if pages.len() < PAGES {
-                    Vec::new()
-                } else {
-                    pages.pop().map(|page| page.bytes).unwrap_or_default()
-                };
-                bytes.resize(usize::try_from(have).unwrap_or(0), 0);
-                self.read(at, &mut bytes)?;
+                let bytes = self.vec(at, have)?;
+                pages.truncate(PAGES - 1);
                 pages.insert(0, Page { number, bytes });
             }
         }

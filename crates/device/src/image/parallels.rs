@@ -1,18 +1,14 @@
 //! Parallels' expandable format (qemu `docs/interop/parallels.txt`; all numbers are little-endian).
 
-use super::fields::{has, le32, le64};
 use super::host::Host;
-use super::{Below, Format, ImageError, Map, Parts, StoredAt, StoredRun};
+use super::{Access, Files, ImageError, Map, Parts, StoredAt, StoredRun};
+use crate::fields::{le32, le64};
 
-/// The signature of files whose map counts in sectors.
-pub(super) const SIGNATURE: &[u8] = b"WithoutFreeSpace";
-/// The signature of files whose map counts in blocks.
+/// The signature of files whose map counts in blocks; in others it counts in sectors.
 pub(super) const EXTENDED: &[u8] = b"WithouFreSpacExt";
 
 /// The unit of the header's numbers.
 const SECTOR: u64 = 512;
-/// The only version of the format.
-const VERSION: u32 = 2;
 /// The offset of the block map.
 const MAP_AT: u64 = 64;
 /// The largest block, in sectors (qemu `parallels_open`).
@@ -27,63 +23,56 @@ mod field {
 }
 
 struct Parallels {
-    host: Host,
     block: u64,
     /// The unit of a map entry, in bytes.
     unit: u64,
 }
 
-pub(super) fn open(host: Host) -> Result<Parts, ImageError> {
+pub(super) fn open(host: Host, _: &Access<'_>) -> Result<Parts, ImageError> {
     let raw: [u8; 64] = host.bytes(0)?;
-    let byte = |field| u64::try_from(field).unwrap_or(0);
     let version = le32(&raw, field::VERSION);
-    if version != VERSION {
-        return Err(host.unsupported(byte(field::VERSION), format!("version {version}")));
+    if version != 2 {
+        return Err(host.unsupported(field::VERSION as u64, format!("version {version}")));
     }
-    let extended = has(&raw, 0, EXTENDED);
+    let extended = raw.starts_with(EXTENDED);
     let sectors = u64::from(le32(&raw, field::BLOCK));
     if sectors == 0 || sectors > MAX_BLOCK {
-        return Err(host.damaged(byte(field::BLOCK), format!("blocks of {sectors} sectors")));
+        return Err(host.damaged(field::BLOCK as u64, format!("blocks of {sectors} sectors")));
     }
     let block = sectors * SECTOR;
     // In the older kind only the lower 32 bits are valid.
     let size = if extended { le64(&raw, field::SIZE) } else { u64::from(le32(&raw, field::SIZE)) };
     let size = size.checked_mul(SECTOR).filter(|size| i64::try_from(*size).is_ok());
-    let size = size.ok_or_else(|| host.damaged(byte(field::SIZE), "a disk of more than 2^63 bytes"))?;
+    let size = size.ok_or_else(|| host.damaged(field::SIZE as u64, "a disk of more than 2^63 bytes"))?;
     let blocks = u64::from(le32(&raw, field::BLOCKS));
     if blocks < size.div_ceil(block) {
         let what = format!("{blocks} blocks of {block} bytes are too few for {size} bytes");
-        return Err(host.damaged(byte(field::BLOCKS), what));
+        return Err(host.damaged(field::BLOCKS as u64, what));
     }
     if MAP_AT + size.div_ceil(block) * 4 > host.len() {
-        return Err(host.damaged(byte(field::BLOCKS), "the block map is not in the file"));
+        return Err(host.damaged(field::BLOCKS as u64, "the block map is not in the file"));
     }
     let variant = if extended { "extended" } else { "expanding" };
-    let map = Box::new(Parallels { host, block, unit: if extended { block } else { SECTOR } });
-    Ok(Parts { map, below: Below::Nothing, variant, size, block, sectors: None, remarks: Vec::new() })
+    let unit = if extended { block } else { SECTOR };
+    Ok(Parts::new(host, Parallels { block, unit }, variant, size, block))
 }
 
 impl Map for Parallels {
-    fn locate(&self, at: u64) -> Result<StoredRun, ImageError> {
+    fn locate(&self, files: &Files, at: u64) -> Result<StoredRun, ImageError> {
         let into = at % self.block;
         let entry_at = MAP_AT + at / self.block * 4;
-        let place = match self.host.le32(entry_at)? {
+        let place = match files.own.le32(entry_at)? {
             0 => StoredAt::Zero,
             entry => {
                 // Cannot overflow: 32 bits times a block of less than 2^32 bytes.
                 let start = u64::from(entry) * self.unit;
-                if start >= self.host.len() {
+                if start >= files.own.len() {
                     let what = format!("a block at byte {start}, past the end of the file");
-                    return Err(self.host.damaged(entry_at, what));
+                    return Err(files.own.damaged(entry_at, what));
                 }
                 StoredAt::Host { file: 0, at: start + into }
             }
         };
         Ok(StoredRun { place, len: self.block - into })
-    }
-
-    fn file(&self, _: usize) -> Result<&Host, ImageError> {
-        debug_assert_eq!(self.host.format(), Format::Parallels);
-        Ok(&self.host)
     }
 }

@@ -4,7 +4,7 @@
 use straddle_units::{ByteCount, ByteOffset};
 
 use super::vmdk::STREAM_OPTIMIZED;
-use super::{Format, ImageError, Map, StoredAt};
+use super::{Files, Format, ImageError, Map, StoredAt};
 
 /// The number of allocated blocks that are examined.
 const SAMPLE: u32 = 1024;
@@ -28,8 +28,7 @@ pub struct Placed {
 /// How the first 1024 allocated blocks of an image lie in its file.
 ///
 /// A block's alignment is the largest power of two, up to 1 MiB, that divides the distance between its byte
-/// on the guest's disk and its byte in the file. What is aligned to that power in the guest is aligned to it
-/// in the file.
+/// on the guest's disk and its byte in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
     units: u32,
@@ -42,7 +41,7 @@ pub struct Placement {
 impl Placement {
     /// Examines the guest's blocks from the first on. An unreadable table ends the search; what was found so
     /// far is returned with the error.
-    pub(super) fn sample(map: &dyn Map, size: u64) -> (Self, Option<ImageError>) {
+    pub(super) fn sample(map: &dyn Map, files: &Files, size: u64) -> (Self, Option<ImageError>) {
         let mut found = Self { units: 0, compressed: 0, complete: false, first: [None; POWERS] };
         let mut guest = 0;
         for _ in 0..STEPS {
@@ -53,7 +52,7 @@ impl Placement {
             if found.units + found.compressed >= SAMPLE {
                 break;
             }
-            let run = match map.locate(guest) {
+            let run = match map.locate(files, guest) {
                 Ok(run) => run,
                 Err(error) => return (found, Some(error)),
             };
@@ -70,10 +69,8 @@ impl Placement {
     fn add(&mut self, guest: u64, host: u64) {
         self.units += 1;
         let power = host.abs_diff(guest).trailing_zeros().min(COARSEST);
-        if let Some(slot) = usize::try_from(power).ok().and_then(|power| self.first.get_mut(power)) {
-            let placed = Placed { guest: ByteOffset::new(guest), host: ByteOffset::new(host) };
-            slot.get_or_insert(placed);
-        }
+        let placed = Placed { guest: ByteOffset::new(guest), host: ByteOffset::new(host) };
+        self.first[power as usize].get_or_insert(placed);
     }
 
     /// Returns the number of blocks examined that are stored uncompressed in the file.

@@ -1,19 +1,16 @@
 //! QEMU's copy-on-write format, versions 2 and 3 (qemu `docs/interop/qcow2.txt`; all numbers are big-endian).
 
 use super::access::Named;
-use super::fields::{be32, be64};
-use super::host::Host;
+use super::host::{Host, MAX_NAME};
 use super::unpack::{Method, Packed};
-use super::{Access, Below, Format, ImageError, Map, Parts, StoredAt, StoredRun};
+use super::{Access, Below, Files, Format, ImageError, Map, Parts, StoredAt, StoredRun};
+use crate::fields::{be32, be64};
 
 /// The length of the longest header that is read: the 104 bytes of version 3, and the compression type.
 const HEADER: usize = 112;
 
 /// At most this many header extensions are read.
 const MAX_EXTENSIONS: usize = 64;
-
-/// The longest permitted name of a backing file, in bytes.
-const MAX_NAME: u32 = 1023;
 
 /// Incompatible feature bits of version 3.
 mod feature {
@@ -76,23 +73,11 @@ struct Extensions {
     data_file: Option<Vec<u8>>,
 }
 
-/// The file that holds the data clusters.
-enum Data {
-    Here,
-    There(Host),
-    /// An external data file that the user did not name.
-    NotOpened {
-        name: Vec<u8>,
-    },
-}
-
 struct Qcow2 {
-    host: Host,
-    data: Data,
     header: Header,
+    /// The file that holds the data clusters: the image itself, or number 1.
+    data: usize,
 }
-
-const DATA_FILE: &str = "data file";
 
 pub(super) fn open(host: Host, access: &Access<'_>) -> Result<Parts, ImageError> {
     let raw = header_bytes(&host)?;
@@ -105,44 +90,39 @@ pub(super) fn open(host: Host, access: &Access<'_>) -> Result<Parts, ImageError>
     if header.features & feature::DIRTY != 0 {
         remarks.push("the image was not closed cleanly; its reference counts do not matter here".to_owned());
     }
-    let data = match extensions.data_file {
-        _ if header.features & feature::DATA_FILE == 0 => Data::Here,
-        None => return Err(host.damaged(offset(field::INCOMPATIBLE), "a data file without a name")),
-        Some(name) => {
-            let named = Named { by: Format::Qcow2, role: DATA_FILE, name: &name };
-            match access.open_file(&named)? {
-                Some((medium, _)) => Data::There(Host::new(Format::Qcow2, medium)),
-                None => {
-                    remarks.push(format!("the data file {} is not opened", named.shown()));
-                    Data::NotOpened { name }
-                }
-            }
+    let mut others = Vec::new();
+    if header.features & feature::DATA_FILE != 0 {
+        let Some(name) = extensions.data_file else {
+            return Err(host.damaged(field::INCOMPATIBLE as u64, "a data file without a name"));
+        };
+        let named = Named { by: Format::Qcow2, role: "data file", name: &name };
+        let data = access.open_host(&named)?;
+        if let Err(missing) = &data {
+            remarks.push(format!("the data file {} is not opened", missing.name));
         }
+        others.push(data);
+    }
+    let (name_at, name_len) = (be64(&raw, field::BACKING_AT), be32(&raw, field::BACKING_LEN));
+    let below = if name_at == 0 || name_len == 0 {
+        Below::Nothing
+    } else {
+        let name = host.backing_name(name_at, name_len, field::BACKING_LEN as u64)?;
+        let format = extensions.backing_format.as_deref().and_then(Format::of_qemu);
+        // qemu reads a name with this prefix as a file name.
+        let name = name.strip_prefix(b"file:").unwrap_or(&name);
+        access.open_below(&Named { by: Format::Qcow2, role: "backing file", name }, format)?
     };
-    let below = match backing_name(&host, &raw)? {
-        None => Below::Nothing,
-        Some(name) => {
-            let format = extensions.backing_format.as_deref().and_then(Format::of_qemu);
-            // qemu reads a name with this prefix as a file name.
-            let name = name.strip_prefix(b"file:").unwrap_or(&name);
-            access.open_below(&Named { by: Format::Qcow2, role: "backing file", name }, format)?
-        }
-    };
-    Ok(Parts {
-        variant: if header.version == 2 { "version 2" } else { "version 3" },
-        size: header.size,
-        block: 1 << header.cluster_bits,
-        below,
-        sectors: None,
-        remarks,
-        map: Box::new(Qcow2 { host, data, header }),
-    })
+    let variant = if header.version == 2 { "version 2" } else { "version 3" };
+    let (size, block) = (header.size, 1 << header.cluster_bits);
+    let map = Qcow2 { header, data: others.len() };
+    let files = Files { own: host, others };
+    Ok(Parts { files, map: Box::new(map), below, variant, size, block, sectors: None, remarks })
 }
 
 /// Returns the header, padded with zeros where the file is shorter.
 fn header_bytes(host: &Host) -> Result<[u8; HEADER], ImageError> {
     const SHORT: usize = field::LEN_OF_V2 as usize;
-    if host.len() >= 112 {
+    if host.len() >= HEADER as u64 {
         return host.bytes(0);
     }
     let mut raw = [0; HEADER];
@@ -150,44 +130,22 @@ fn header_bytes(host: &Host) -> Result<[u8; HEADER], ImageError> {
     Ok(raw)
 }
 
-/// Returns the offset of a header field.
-fn offset(field: usize) -> u64 {
-    u64::try_from(field).unwrap_or(u64::MAX)
-}
-
-/// Reads the backing file's name.
-fn backing_name(host: &Host, raw: &[u8]) -> Result<Option<Vec<u8>>, ImageError> {
-    let (at, len) = (be64(raw, field::BACKING_AT), be32(raw, field::BACKING_LEN));
-    if at == 0 || len == 0 {
-        return Ok(None);
-    }
-    if len > MAX_NAME {
-        let what = format!("the backing file's name is {len} bytes long; {MAX_NAME} are allowed");
-        return Err(host.damaged(offset(field::BACKING_LEN), what));
-    }
-    let mut name = vec![0; usize::try_from(len).unwrap_or(0)];
-    host.read(at, &mut name)?;
-    Ok(Some(name))
-}
-
 impl Header {
     fn read(host: &Host, raw: &[u8]) -> Result<Self, ImageError> {
-        let wrong = |field: usize, what: String| Err(host.damaged(offset(field), what));
+        let wrong = |field: usize, what: String| Err(host.damaged(field as u64, what));
         let version = be32(raw, 4);
         if !(2..=3).contains(&version) {
             return Err(host.unsupported(4, format!("version {version}")));
         }
         let cluster_bits = be32(raw, field::CLUSTER_BITS);
         if !(9..=21).contains(&cluster_bits) {
-            return wrong(
-                field::CLUSTER_BITS,
-                format!("clusters of 2^{cluster_bits} bytes; the exponent must be 9 to 21"),
-            );
+            let what = format!("clusters of 2^{cluster_bits} bytes; the exponent must be 9 to 21");
+            return wrong(field::CLUSTER_BITS, what);
         }
         match be32(raw, field::ENCRYPTION) {
             0 => {}
-            1 => return Err(host.unsupported(offset(field::ENCRYPTION), "an encrypted image (AES)")),
-            2 => return Err(host.unsupported(offset(field::ENCRYPTION), "an encrypted image (LUKS)")),
+            1 => return Err(host.unsupported(field::ENCRYPTION as u64, "an encrypted image (AES)")),
+            2 => return Err(host.unsupported(field::ENCRYPTION as u64, "an encrypted image (LUKS)")),
             n => return wrong(field::ENCRYPTION, format!("unknown encryption {n}")),
         }
         let size = be64(raw, field::SIZE);
@@ -197,16 +155,16 @@ impl Header {
         let features = if version == 2 { 0 } else { be64(raw, field::INCOMPATIBLE) };
         if features & !feature::KNOWN != 0 {
             let what = format!("an unknown feature (bits {:#x})", features & !feature::KNOWN);
-            return Err(host.unsupported(offset(field::INCOMPATIBLE), what));
+            return Err(host.unsupported(field::INCOMPATIBLE as u64, what));
         }
         if features & feature::EXTENDED_L2 != 0 && cluster_bits < 14 {
             return wrong(field::CLUSTER_BITS, "clusters too small for extended L2 entries".to_owned());
         }
         let method = match raw[field::COMPRESSION] {
-            _ if features & feature::COMPRESSION == 0 => Method::Deflate,
             0 => Method::Deflate,
+            _ if features & feature::COMPRESSION == 0 => Method::Deflate,
             1 => Method::Zstd,
-            n => return Err(host.unsupported(offset(field::COMPRESSION), format!("compression type {n}"))),
+            n => return Err(host.unsupported(field::COMPRESSION as u64, format!("compression type {n}"))),
         };
         let header = Self { version, cluster_bits, size, l1_at: be64(raw, field::L1_AT), features, method };
         header.check_l1(host, be32(raw, field::L1_ENTRIES))?;
@@ -218,12 +176,12 @@ impl Header {
         let needed = self.size.div_ceil(1 << self.l1_bits());
         if u64::from(entries) < needed {
             let what = format!("an L1 table of {entries} entries, where {needed} are needed");
-            return Err(host.damaged(offset(field::L1_ENTRIES), what));
+            return Err(host.damaged(field::L1_ENTRIES as u64, what));
         }
         let end = needed.checked_mul(8).and_then(|len| len.checked_add(self.l1_at));
         if !self.l1_at.is_multiple_of(1 << self.cluster_bits) || end.is_none_or(|end| end > host.len()) {
             let what = format!("the L1 table at byte {} is not in the file, or not on a cluster", self.l1_at);
-            return Err(host.damaged(offset(field::L1_AT), what));
+            return Err(host.damaged(field::L1_AT as u64, what));
         }
         Ok(())
     }
@@ -262,20 +220,14 @@ impl Extensions {
                 break;
             }
             if at + 8 + len > end {
-                return Err(host.damaged(
-                    at + 4,
-                    format!("a header extension of {len} bytes, past the end of the header"),
-                ));
+                let what = format!("a header extension of {len} bytes, past the end of the header");
+                return Err(host.damaged(at + 4, what));
             }
-            let slot = match kind {
-                extension::BACKING_FORMAT => Some(&mut found.backing_format),
-                extension::DATA_FILE => Some(&mut found.data_file),
-                _ => None,
-            };
-            if let (Some(slot), true) = (slot, len <= u64::from(MAX_NAME)) {
-                let mut text = vec![0; usize::try_from(len).unwrap_or(0)];
-                host.read(at + 8, &mut text)?;
-                *slot = Some(text);
+            match kind {
+                _ if len > u64::from(MAX_NAME) => {}
+                extension::BACKING_FORMAT => found.backing_format = Some(host.vec(at + 8, len)?),
+                extension::DATA_FILE => found.data_file = Some(host.vec(at + 8, len)?),
+                _ => {}
             }
             at += 8 + len.next_multiple_of(8);
         }
@@ -285,7 +237,13 @@ impl Extensions {
 
 impl Qcow2 {
     /// Returns the place of an L2 entry's cluster, for byte `at` of the guest's disk.
-    fn cluster(&self, at: u64, entry: u64, bitmap: u64, entry_at: u64) -> Result<StoredRun, ImageError> {
+    fn cluster(
+        &self,
+        own: &Host,
+        at: u64,
+        (entry, bitmap): (u64, u64),
+        entry_at: u64,
+    ) -> Result<StoredRun, ImageError> {
         let cluster = 1_u64 << self.header.cluster_bits;
         let into = at & (cluster - 1);
         let whole = |place| Ok(StoredRun { place, len: cluster - into });
@@ -294,13 +252,10 @@ impl Qcow2 {
         }
         let host = entry & OFFSET;
         if !host.is_multiple_of(cluster) {
-            return Err(self
-                .host
-                .damaged(entry_at, format!("a cluster at byte {host}, not on a cluster boundary")));
+            return Err(own.damaged(entry_at, format!("a cluster at byte {host}, not on a cluster boundary")));
         }
-        let outside = !matches!(self.data, Data::Here);
-        let allocated = host != 0 || (outside && entry & COPIED != 0);
-        let file = usize::from(outside);
+        let file = self.data;
+        let allocated = host != 0 || (file > 0 && entry & COPIED != 0);
         if !self.header.extended() {
             let zero = self.header.version > 2 && entry & ZERO != 0;
             return whole(match allocated {
@@ -314,13 +269,11 @@ impl Qcow2 {
         let state = |index: u64| (bitmap >> index & 1 != 0, bitmap >> (index + SUBCLUSTERS) & 1 != 0);
         let index = into / size;
         let alike = (index..SUBCLUSTERS).take_while(|other| state(*other) == state(index)).count();
-        let end = (index + u64::try_from(alike).unwrap_or(1)) * size;
+        let end = (index + alike as u64) * size;
         let place = match state(index) {
             (_, true) => StoredAt::Zero,
             (true, _) if allocated => StoredAt::Host { file, at: host + into },
-            (true, _) => {
-                return Err(self.host.damaged(entry_at, "an allocated subcluster without a cluster"));
-            }
+            (true, _) => return Err(own.damaged(entry_at, "an allocated subcluster without a cluster")),
             (false, false) => StoredAt::Below,
         };
         Ok(StoredRun { place, len: end - into })
@@ -339,34 +292,22 @@ impl Qcow2 {
 }
 
 impl Map for Qcow2 {
-    fn locate(&self, at: u64) -> Result<StoredRun, ImageError> {
-        let header = &self.header;
+    fn locate(&self, files: &Files, at: u64) -> Result<StoredRun, ImageError> {
+        let (header, own) = (&self.header, &files.own);
         let covered = 1_u64 << header.l1_bits();
         let l1_entry_at = header.l1_at + (at >> header.l1_bits()) * 8;
-        let table = self.host.be64(l1_entry_at)? & OFFSET;
+        let table = own.be64(l1_entry_at)? & OFFSET;
         if table == 0 {
             return Ok(StoredRun { place: StoredAt::Below, len: covered - (at & (covered - 1)) });
         }
         if !table.is_multiple_of(1 << header.cluster_bits) {
             let what = format!("an L2 table at byte {table}, not on a cluster boundary");
-            return Err(self.host.damaged(l1_entry_at, what));
+            return Err(own.damaged(l1_entry_at, what));
         }
         let index = (at & (covered - 1)) >> header.cluster_bits;
         let entry_at = table + (index << header.entry_bits());
-        if header.extended() {
-            let both: [u8; 16] = self.host.bytes(entry_at)?;
-            return self.cluster(at, be64(&both, 0), be64(&both, 8), entry_at);
-        }
-        self.cluster(at, self.host.be64(entry_at)?, 0, entry_at)
-    }
-
-    fn file(&self, index: usize) -> Result<&Host, ImageError> {
-        match &self.data {
-            Data::There(data) if index > 0 => Ok(data),
-            Data::NotOpened { name } if index > 0 => {
-                Err(Named { by: Format::Qcow2, role: DATA_FILE, name }.not_opened())
-            }
-            _ => Ok(&self.host),
-        }
+        let entry = own.be64(entry_at)?;
+        let bitmap = if header.extended() { own.be64(entry_at + 8)? } else { 0 };
+        self.cluster(own, at, (entry, bitmap), entry_at)
     }
 }

@@ -1,15 +1,9 @@
 //! QEMU's enhanced disk format (qemu `docs/interop/qed_spec.rst`; all numbers are little-endian).
 
 use super::access::Named;
-use super::fields::{le32, le64};
 use super::host::Host;
-use super::{Access, Below, Format, ImageError, Map, Parts, StoredAt, StoredRun};
-
-/// The signature at the start of a file.
-pub(super) const SIGNATURE: &[u8] = b"QED\0";
-
-/// The longest permitted name of a backing file, in bytes.
-const MAX_NAME: u32 = 1023;
+use super::{Access, Below, Files, Format, ImageError, Map, Parts, StoredAt, StoredRun};
+use crate::fields::{le32, le64};
 
 /// The permitted cluster sizes in bytes, and table sizes in clusters.
 const CLUSTERS: std::ops::RangeInclusive<u64> = 4096..=64 << 20;
@@ -41,7 +35,6 @@ mod feature {
 }
 
 struct Qed {
-    host: Host,
     cluster: u64,
     /// The number of entries in a table, at either level.
     entries: u64,
@@ -50,80 +43,63 @@ struct Qed {
 
 pub(super) fn open(host: Host, access: &Access<'_>) -> Result<Parts, ImageError> {
     let raw: [u8; 64] = host.bytes(0)?;
-    let byte = |field| u64::try_from(field).unwrap_or(0);
     let (cluster, table) = (u64::from(le32(&raw, field::CLUSTER)), u64::from(le32(&raw, field::TABLE)));
     if !cluster.is_power_of_two() || !CLUSTERS.contains(&cluster) {
-        return Err(host.damaged(byte(field::CLUSTER), format!("clusters of {cluster} bytes")));
+        return Err(host.damaged(field::CLUSTER as u64, format!("clusters of {cluster} bytes")));
     }
     if !table.is_power_of_two() || !TABLES.contains(&table) {
-        return Err(host.damaged(byte(field::TABLE), format!("tables of {table} clusters")));
+        return Err(host.damaged(field::TABLE as u64, format!("tables of {table} clusters")));
     }
     let features = le64(&raw, field::FEATURES);
     if features & !feature::KNOWN != 0 {
         let what = format!("a feature (bits {:#x})", features & !feature::KNOWN);
-        return Err(host.unsupported(byte(field::FEATURES), what));
+        return Err(host.unsupported(field::FEATURES as u64, what));
     }
     let entries = table * cluster / ENTRY;
     let (l1_at, size) = (le64(&raw, field::L1_AT), le64(&raw, field::SIZE));
     let reach = u128::from(entries) * u128::from(entries) * u128::from(cluster);
     if i64::try_from(size).is_err() || u128::from(size) > reach {
-        return Err(host.damaged(byte(field::SIZE), format!("a disk of {size} bytes")));
+        return Err(host.damaged(field::SIZE as u64, format!("a disk of {size} bytes")));
     }
     if !l1_at.is_multiple_of(cluster) || l1_at == 0 {
-        return Err(host.damaged(byte(field::L1_AT), format!("the first table at byte {l1_at}")));
+        return Err(host.damaged(field::L1_AT as u64, format!("the first table at byte {l1_at}")));
     }
     let mut remarks = Vec::new();
     if features & feature::NEEDS_CHECK != 0 {
         remarks.push("the image was not closed cleanly".to_owned());
     }
-    let below = match features & feature::BACKING {
-        0 => Below::Nothing,
-        _ => {
-            let name = backing_name(&host, &raw)?;
-            let format = (features & feature::BACKING_IS_RAW != 0).then_some(Format::Raw);
-            access.open_below(&Named { by: Format::Qed, role: "backing file", name: &name }, format)?
-        }
-    };
-    let map = Box::new(Qed { host, cluster, entries, l1_at });
-    Ok(Parts { map, below, variant: "version 1", size, block: cluster, sectors: None, remarks })
-}
-
-fn backing_name(host: &Host, raw: &[u8]) -> Result<Vec<u8>, ImageError> {
-    let (at, len) = (le32(raw, field::BACKING_AT), le32(raw, field::BACKING_LEN));
-    if len > MAX_NAME {
-        let what = format!("the backing file's name is {len} bytes long; {MAX_NAME} are allowed");
-        return Err(host.damaged(u64::try_from(field::BACKING_LEN).unwrap_or(0), what));
+    let mut below = Below::Nothing;
+    if features & feature::BACKING != 0 {
+        let (at, len) = (le32(&raw, field::BACKING_AT), le32(&raw, field::BACKING_LEN));
+        let name = host.backing_name(u64::from(at), len, field::BACKING_LEN as u64)?;
+        let format = (features & feature::BACKING_IS_RAW != 0).then_some(Format::Raw);
+        below = access.open_below(&Named { by: Format::Qed, role: "backing file", name: &name }, format)?;
     }
-    let mut name = vec![0; usize::try_from(len).unwrap_or(0)];
-    host.read(u64::from(at), &mut name)?;
-    Ok(name)
+    let map = Qed { cluster, entries, l1_at };
+    Ok(Parts { below, remarks, ..Parts::new(host, map, "version 1", size, cluster) })
 }
 
 impl Map for Qed {
-    fn locate(&self, at: u64) -> Result<StoredRun, ImageError> {
+    fn locate(&self, files: &Files, at: u64) -> Result<StoredRun, ImageError> {
         let reach = self.entries * self.cluster;
         let l1_entry_at = self.l1_at.saturating_add(at / reach * ENTRY);
-        let l2_at = self.host.le64(l1_entry_at)?;
+        let l2_at = files.own.le64(l1_entry_at)?;
         if l2_at == 0 {
             return Ok(StoredRun { place: StoredAt::Below, len: reach - at % reach });
         }
         if !l2_at.is_multiple_of(self.cluster) {
-            return Err(self.host.damaged(l1_entry_at, format!("a table at byte {l2_at}")));
+            return Err(files.own.damaged(l1_entry_at, format!("a table at byte {l2_at}")));
         }
         let entry_at = l2_at.saturating_add(at % reach / self.cluster * ENTRY);
         let into = at % self.cluster;
-        let place = match self.host.le64(entry_at)? {
+        let place = match files.own.le64(entry_at)? {
             0 => StoredAt::Below,
             ZERO => StoredAt::Zero,
-            start if start.is_multiple_of(self.cluster) && start < self.host.len() => {
+            start if start.is_multiple_of(self.cluster) && start < files.own.len() => {
                 StoredAt::Host { file: 0, at: start + into }
             }
-            start => return Err(self.host.damaged(entry_at, format!("a cluster at byte {start}"))),
+            start => return Err(files.own.damaged(entry_at, format!("a cluster at byte {start}"))),
         };
         Ok(StoredRun { place, len: self.cluster - into })
-    }
-
-    fn file(&self, _: usize) -> Result<&Host, ImageError> {
-        Ok(&self.host)
     }
 }

@@ -1,9 +1,8 @@
 //! Reads compressed files: their bytes are unpacked into an unnamed file, which is then the image.
 //!
-//! Invariants: the resources that a file may use are limited, whatever its headers say. Parts
-//! that are all zero take no room in the unpacked file ([`Limits::data`] counts the others), nothing is
-//! unpacked past [`Limits::len`], and no decoder gets more than [`MEMORY`]. A file that was packed twice is
-//! unpacked once only. The compressed file is never written to.
+//! What a file may use is limited, whatever its headers say: the unpacked bytes, in number ([`Limits::len`]) and
+//! on the disk ([`Limits::data`]), and the memory of its decoder ([`MEMORY`]). A file that was packed twice is
+//! unpacked once.
 //!
 //! Sources: RFC 1952 (gzip), RFC 8878 (zstd), the .xz file format 1.2.
 
@@ -32,24 +31,24 @@ pub enum Packing {
 }
 
 impl Packing {
+    /// Returns the name of the compression, and of such a file.
+    const fn names(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Gzip => ("gzip", "a gzip file"),
+            Self::Xz => ("xz", "an xz file"),
+            Self::Zstd => ("zstd", "a zstd file"),
+            Self::Bzip2 => ("bzip2", "a bzip2 file"),
+        }
+    }
+
     /// Returns its name, such as "gzip".
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::Gzip => "gzip",
-            Self::Xz => "xz",
-            Self::Zstd => "zstd",
-            Self::Bzip2 => "bzip2",
-        }
+        self.names().0
     }
 
     /// Returns the name of such a file, such as "a gzip file".
     pub const fn a_file(self) -> &'static str {
-        match self {
-            Self::Gzip => "a gzip file",
-            Self::Xz => "an xz file",
-            Self::Zstd => "a zstd file",
-            Self::Bzip2 => "a bzip2 file",
-        }
+        self.names().1
     }
 }
 
@@ -224,44 +223,24 @@ fn scratch() -> Result<File, UnpackError> {
         fs::remove_file(&path)?;
         Ok(file)
     };
-    let mut made = make();
     // A name that a leftover file of another program has is not reused.
-    for _ in 0..16 {
-        match &made {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => made = make(),
-            _ => break,
-        }
-    }
-    made.map_err(no_room)
+    let is_made = |made: &io::Result<File>| {
+        made.as_ref().err().is_none_or(|error| error.kind() != io::ErrorKind::AlreadyExists)
+    };
+    std::iter::repeat_with(make).take(16).find(is_made).unwrap_or_else(make).map_err(no_room)
 }
 
-/// Fills `buf` as far as there are bytes, and returns their number.
-fn fill(from: &mut dyn Read, buf: &mut [u8]) -> io::Result<usize> {
-    let mut have = 0;
-    while have < buf.len() {
-        match from.read(&mut buf[have..]) {
-            Ok(0) => break,
-            Ok(count) => have += count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(have)
-}
-
-/// Unpacks `file`.
+/// Unpacks `file` into an unnamed sparse file.
 pub(crate) fn unpack(file: File, packing: Packing, limits: Limits) -> Result<Box<dyn Medium>, UnpackError> {
-    let kept = sparse(file, packing, limits)?;
-    let len = kept.metadata().map_err(no_room)?.len();
-    Ok(Box::new(FileMedium::new(kept, ByteCount::new(len))))
+    let (unpacked, len) = sparse(file, packing, limits)?;
+    Ok(Box::new(FileMedium::new(unpacked, ByteCount::new(len))))
 }
 
 fn no_room(source: io::Error) -> UnpackError {
     UnpackError::Scratch { folder: std::env::temp_dir(), source }
 }
 
-/// Unpacks `file` into an unnamed sparse file.
-fn sparse(file: File, packing: Packing, limits: Limits) -> Result<File, UnpackError> {
+fn sparse(file: File, packing: Packing, limits: Limits) -> Result<(File, u64), UnpackError> {
     let read = Cell::new(0);
     let source = Counted { file: BufReader::with_capacity(PART, file), read: &read };
     let memory = u32::try_from(MEMORY / 1024).unwrap_or(u32::MAX);
@@ -273,13 +252,12 @@ fn sparse(file: File, packing: Packing, limits: Limits) -> Result<File, UnpackEr
     };
     let scratch = scratch()?;
     let (mut len, mut data) = (0_u64, 0_u64);
-    let mut part = vec![0; PART];
+    let mut part = Vec::with_capacity(PART);
     loop {
-        let have = fill(bytes.as_mut(), &mut part).map_err(|source| UnpackError::Damaged {
-            at: ByteOffset::new(read.get()),
-            source: plain(source),
+        part.clear();
+        let have = bytes.by_ref().take(PART as u64).read_to_end(&mut part).map_err(|source| {
+            UnpackError::Damaged { at: ByteOffset::new(read.get()), source: plain(source) }
         })?;
-        let part = &part[..have];
         let end = len.saturating_add(have as u64);
         if end > limits.len.get() {
             return Err(UnpackError::TooLarge { limit: limits.len, what: "" });
@@ -289,7 +267,7 @@ fn sparse(file: File, packing: Packing, limits: Limits) -> Result<File, UnpackEr
             if data > limits.data.get() {
                 return Err(UnpackError::TooLarge { limit: limits.data, what: " that are not zeros" });
             }
-            scratch.write_all_at(part, len).map_err(no_room)?;
+            scratch.write_all_at(&part, len).map_err(no_room)?;
         }
         len = end;
         if have < PART {
@@ -297,7 +275,7 @@ fn sparse(file: File, packing: Packing, limits: Limits) -> Result<File, UnpackEr
         }
     }
     scratch.set_len(len).map_err(no_room)?;
-    Ok(scratch)
+    Ok((scratch, len))
 }
 
 #[cfg(test)]

@@ -4,14 +4,14 @@ use flate2::{Decompress, FlushDecompress, Status};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
 use super::ImageError;
-use super::fields::{array, le32};
 use super::host::Host;
+use crate::fields::{le16, le32, le64};
 
 /// The largest unit that is decompressed: qcow2's largest cluster.
 pub(super) const MAX_UNIT: usize = 2 << 20;
 
 /// The compressed form may be slightly longer than the plain one.
-const MAX_PACKED: usize = MAX_UNIT + (64 << 10);
+const MAX_PACKED: u64 = MAX_UNIT as u64 + (64 << 10);
 
 /// How a unit is compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,37 +49,27 @@ pub(super) fn unpack(host: &Host, packed: &Packed) -> Result<Vec<u8>, ImageError
         // The length is in whole sectors; the last cluster of a file may end earlier.
         Method::Deflate | Method::Zstd => (packed.at, packed.len.min(host.len().saturating_sub(packed.at))),
     };
-    let len = usize::try_from(len).ok().filter(|len| *len <= MAX_PACKED);
-    let len = len.ok_or_else(|| host.damaged(packed.at, "compressed data longer than what it holds"))?;
-    let mut input = vec![0; len];
-    host.read(at, &mut input)?;
+    if len > MAX_PACKED {
+        return Err(host.damaged(packed.at, "compressed data longer than what it holds"));
+    }
+    let input = host.vec(at, len)?;
     let mut output = vec![0; packed.unit];
     let whole = match packed.method {
-        Method::Deflate => inflate(&input, &mut output, false) == Inflated::Full,
-        // The last grain of a disk may be shorter than a unit.
-        Method::MarkedZlib => inflate(&input, &mut output, true) != Inflated::Broken,
+        Method::Deflate => inflate(&input, &mut output, false),
+        Method::MarkedZlib => inflate(&input, &mut output, true),
         Method::Zstd => unpack_zstd(&input, &mut output),
     };
     if whole { Ok(output) } else { Err(host.damaged(at, "compressed data that cannot be decompressed")) }
 }
 
-/// The result of decompression.
-#[derive(PartialEq, Eq)]
-enum Inflated {
-    /// The output is full; what follows in the input does not matter.
-    Full,
-    /// The data ended before the output was full.
-    Short,
-    Broken,
-}
-
-/// Fills `output` from the start of `input`.
-fn inflate(input: &[u8], output: &mut [u8], zlib_header: bool) -> Inflated {
+/// Fills `output` from the start of `input`, and returns whether that succeeded. With a zlib header the data may
+/// end early: the last grain of a disk may be shorter than a unit.
+fn inflate(input: &[u8], output: &mut [u8], zlib_header: bool) -> bool {
     let mut state = Decompress::new(zlib_header);
     match state.decompress(input, output, FlushDecompress::Finish) {
-        Ok(_) if usize::try_from(state.total_out()).is_ok_and(|n| n == output.len()) => Inflated::Full,
-        Ok(Status::StreamEnd) => Inflated::Short,
-        _ => Inflated::Broken,
+        Ok(_) if state.total_out() == output.len() as u64 => true,
+        Ok(Status::StreamEnd) => zlib_header,
+        _ => false,
     }
 }
 
@@ -123,9 +113,9 @@ fn zstd_window(frame: &[u8]) -> Option<usize> {
     // A single segment: the window is as large as the contents.
     let size = match descriptor >> 6 {
         0 => u64::from(*rest.first()?),
-        1 => u64::from(u16::from_le_bytes(array(rest, 0))) + 256,
+        1 => u64::from(le16(rest, 0)) + 256,
         2 => u64::from(le32(rest, 0)),
-        _ => u64::from_le_bytes(array(rest, 0)),
+        _ => le64(rest, 0),
     };
     usize::try_from(size).ok()
 }

@@ -1,8 +1,9 @@
 //! VirtualBox's format, version 1.1 (VirtualBox `VDICore.h`; all numbers are little-endian).
 
-use super::fields::{array, le32, le64};
 use super::host::Host;
-use super::{Below, Format, ImageError, Map, Parts, StoredAt, StoredRun};
+use super::{Access, Below, Files, ImageError, Map, Missing, Parts, StoredAt, StoredRun};
+use crate::fields::{array, le16, le32, le64};
+use crate::hex;
 
 /// The offset of the signature, after 64 bytes of text.
 pub(super) const SIGNATURE_AT: usize = 0x40;
@@ -30,7 +31,6 @@ const DISCARDED: u32 = 0xFFFF_FFFE;
 const NEVER_WRITTEN: u32 = 0xFFFF_FFFF;
 
 struct Vdi {
-    host: Host,
     map_at: u64,
     data_at: u64,
     block: u64,
@@ -38,88 +38,74 @@ struct Vdi {
     extra: u64,
 }
 
-pub(super) fn open(host: Host) -> Result<Parts, ImageError> {
+pub(super) fn open(host: Host, _: &Access<'_>) -> Result<Parts, ImageError> {
     let raw: [u8; 512] = host.bytes(0)?;
     let number = |field| u64::from(le32(&raw, field));
-    let byte = |field| u64::try_from(field).unwrap_or(0);
     let version = le32(&raw, field::VERSION);
     if version != VERSION {
         let what = format!("version {}.{}", version >> 16, version & 0xFFFF);
-        return Err(host.unsupported(byte(field::VERSION), what));
+        return Err(host.unsupported(field::VERSION as u64, what));
     }
     let variant = match le32(&raw, field::TYPE) {
         1 => "dynamic",
         2 => "static",
         3 => "undo",
         4 => "differencing",
-        n => return Err(host.damaged(byte(field::TYPE), format!("unknown image type {n}"))),
+        n => return Err(host.damaged(field::TYPE as u64, format!("unknown image type {n}"))),
     };
     let (size, block) = (le64(&raw, field::SIZE), number(field::BLOCK));
     if i64::try_from(size).is_err() {
-        return Err(host.damaged(byte(field::SIZE), format!("a disk of {size} bytes")));
+        return Err(host.damaged(field::SIZE as u64, format!("a disk of {size} bytes")));
     }
     if block < 512 || !block.is_multiple_of(512) {
-        return Err(host.damaged(byte(field::BLOCK), format!("blocks of {block} bytes")));
+        return Err(host.damaged(field::BLOCK as u64, format!("blocks of {block} bytes")));
     }
     let (map_at, blocks) = (number(field::MAP_AT), number(field::BLOCKS));
     if blocks < size.div_ceil(block) {
         let what = format!("{blocks} blocks of {block} bytes are too few for {size} bytes");
-        return Err(host.damaged(byte(field::BLOCKS), what));
+        return Err(host.damaged(field::BLOCKS as u64, what));
     }
     if map_at + size.div_ceil(block) * 4 > host.len() {
         return Err(
-            host.damaged(byte(field::MAP_AT), format!("the block map at byte {map_at} is not in the file"))
+            host.damaged(field::MAP_AT as u64, format!("the block map at byte {map_at} is not in the file"))
         );
     }
     let parent: [u8; 16] = array(&raw, field::PARENT);
     let below = match variant {
-        "differencing" | "undo" => Below::Missing { role: "parent", name: by_uuid(parent) },
+        "differencing" | "undo" => Below::Missing(Missing { role: "parent", name: by_uuid(parent) }),
         _ => Below::Nothing,
     };
     let (data_at, extra) = (number(field::DATA_AT), number(field::EXTRA));
-    let map = Box::new(Vdi { host, map_at, data_at, block, extra });
-    Ok(Parts { map, below, variant, size, block, sectors: None, remarks: Vec::new() })
+    let map = Vdi { map_at, data_at, block, extra };
+    Ok(Parts { below, ..Parts::new(host, map, variant, size, block) })
 }
 
 /// Describes a parent. VDI names it by its UUID, without a path, so it cannot be matched with a file that the
 /// user named.
 fn by_uuid(bytes: [u8; 16]) -> String {
-    let (a, rest) = (le32(&bytes, 0), &bytes[8..]);
-    let (b, c) = (u16::from_le_bytes(array(&bytes, 4)), u16::from_le_bytes(array(&bytes, 6)));
-    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    format!("{{{a:08x}-{b:04x}-{c:04x}-{}-{}}} (named by its UUID only)", hex(&rest[..2]), hex(&rest[2..]))
-}
-
-impl Vdi {
-    /// Returns the offset of block `index`'s data in the file.
-    fn start_of(&self, index: u32) -> Option<u64> {
-        let before = (self.block + self.extra).checked_mul(u64::from(index))?;
-        before.checked_add(self.data_at + self.extra)
-    }
+    let (a, b, c) = (le32(&bytes, 0), le16(&bytes, 4), le16(&bytes, 6));
+    let (d, e) = (hex::encode(&bytes[8..10]), hex::encode(&bytes[10..]));
+    format!("{{{a:08x}-{b:04x}-{c:04x}-{d}-{e}}} (named by its UUID only)")
 }
 
 impl Map for Vdi {
-    fn locate(&self, at: u64) -> Result<StoredRun, ImageError> {
+    fn locate(&self, files: &Files, at: u64) -> Result<StoredRun, ImageError> {
         let into = at % self.block;
-        let len = self.block - into;
         let entry_at = self.map_at + at / self.block * 4;
-        let place = match self.host.le32(entry_at)? {
+        let place = match files.own.le32(entry_at)? {
             NEVER_WRITTEN => StoredAt::Below,
             DISCARDED => StoredAt::Zero,
             index => {
-                let start = self.start_of(index).filter(|start| *start < self.host.len());
+                let before = (self.block + self.extra).checked_mul(u64::from(index));
+                let start = before.and_then(|before| before.checked_add(self.data_at + self.extra));
+                let start = start.filter(|start| *start < files.own.len());
                 let start = start.ok_or_else(|| {
                     let what = format!("block {index} is past the end of the file");
-                    self.host.damaged(entry_at, what)
+                    files.own.damaged(entry_at, what)
                 })?;
                 StoredAt::Host { file: 0, at: start + into }
             }
         };
-        Ok(StoredRun { place, len })
-    }
-
-    fn file(&self, _: usize) -> Result<&Host, ImageError> {
-        debug_assert_eq!(self.host.format(), Format::Vdi);
-        Ok(&self.host)
+        Ok(StoredRun { place, len: self.block - into })
     }
 }

@@ -1,14 +1,15 @@
 //! Microsoft's Virtual Hard Disk ("Virtual Hard Disk Image Format Specification" 1.0; all numbers are
 //! big-endian).
 
+use super::access::{from_windows, utf16, utf16_le};
 use super::bits::{Bitmap, Order};
-use super::fields::{array, be32, be64, from_windows, utf16, utf16_le};
 use super::host::Host;
-use super::{Access, Below, Format, ImageError, Map, Parts, StoredAt, StoredRun};
+use super::{Access, Below, Files, Format, ImageError, Map, Parts, StoredAt, StoredRun};
+use crate::fields::{array, be16, be32, be64};
 
 /// The footer's length. Files of Virtual PC before 2004 lack its last byte.
 const FOOTER: usize = 512;
-const MAGIC: &[u8; 8] = b"conectix";
+pub(super) const MAGIC: &[u8] = b"conectix";
 
 /// Offsets of the fields in the footer.
 mod footer {
@@ -65,7 +66,7 @@ fn checksum_holds(raw: &[u8], at: usize) -> bool {
 
 pub(super) fn open(host: Host, access: &Access<'_>) -> Result<Parts, ImageError> {
     let (raw, at) = find_footer(&host)?;
-    let byte = |field: usize| at.saturating_add(u64::try_from(field).unwrap_or(0));
+    let byte = |field: usize| at.saturating_add(field as u64);
     let size = be64(&raw, footer::SIZE);
     if i64::try_from(size).is_err() {
         return Err(host.damaged(byte(footer::SIZE), format!("a disk of {size} bytes")));
@@ -76,17 +77,7 @@ pub(super) fn open(host: Host, access: &Access<'_>) -> Result<Parts, ImageError>
                 let what = format!("a disk of {size} bytes in a file of {} bytes", host.len());
                 return Err(host.damaged(byte(footer::SIZE), what));
             }
-            let map = Box::new(Fixed { host, size });
-            let below = Below::Nothing;
-            return Ok(Parts {
-                map,
-                below,
-                variant: "fixed",
-                size,
-                block: size,
-                sectors: None,
-                remarks: Vec::new(),
-            });
+            return Ok(Parts::new(host, Fixed { size }, "fixed", size, size));
         }
         3 => false,
         4 => true,
@@ -99,11 +90,10 @@ pub(super) fn open(host: Host, access: &Access<'_>) -> Result<Parts, ImageError>
 fn find_footer(host: &Host) -> Result<([u8; FOOTER], u64), ImageError> {
     let len = host.len();
     let mut damaged = 0;
-    for tail in [512, 511] {
-        let Some(at) = len.checked_sub(tail) else { continue };
+    for tail in [FOOTER, FOOTER - 1] {
+        let Some(at) = len.checked_sub(tail as u64) else { continue };
         let mut raw = [0; FOOTER];
-        let have = usize::try_from(tail).unwrap_or(0);
-        host.read(at, &mut raw[..have])?;
+        host.read(at, &mut raw[..tail])?;
         if is_footer(&raw) {
             return Ok((raw, at));
         }
@@ -126,7 +116,7 @@ fn open_sparse(
     size: u64,
     differencing: bool,
 ) -> Result<Parts, ImageError> {
-    let byte = |field: usize| header_at.saturating_add(u64::try_from(field).unwrap_or(0));
+    let byte = |field: usize| header_at.saturating_add(field as u64);
     let raw: [u8; header::LEN] = host.bytes(header_at)?;
     if !raw.starts_with(header::MAGIC) || !checksum_holds(&raw, header::CHECKSUM) {
         return Err(host.damaged(header_at, "no header of a dynamic disk, or its checksum is wrong"));
@@ -148,8 +138,8 @@ fn open_sparse(
     let variant = if differencing { "differencing" } else { "dynamic" };
     let below = if differencing { open_parent(&host, access, &raw)? } else { Below::Nothing };
     let bitmap = (block / SECTOR).div_ceil(8).next_multiple_of(SECTOR);
-    let map = Box::new(Sparse { host, table_at, block, bitmap, differencing });
-    Ok(Parts { map, below, variant, size, block, sectors: None, remarks: Vec::new() })
+    let map = Sparse { table_at, block, bitmap, differencing };
+    Ok(Parts { below, ..Parts::new(host, map, variant, size, block) })
 }
 
 /// Reads every name that the header gives for the parent, relative ones first, and opens the first one that
@@ -164,36 +154,28 @@ fn open_parent(host: &Host, access: &Access<'_>, raw: &[u8]) -> Result<Below, Im
             if !entry.starts_with(platform) || len == 0 {
                 continue;
             }
-            let mut text = vec![0; usize::try_from(len).unwrap_or(0)];
-            host.read(be64(&entry, 16), &mut text)?;
+            let text = host.vec(be64(&entry, 16), u64::from(len))?;
             names.push(from_windows(&utf16_le(&text)));
         }
     }
-    let name =
-        raw.get(header::PARENT_NAME..header::PARENT_NAME + header::PARENT_NAME_LEN).unwrap_or_default();
-    names.push(from_windows(&utf16(name.chunks_exact(2).map(|pair| u16::from_be_bytes(array(pair, 0))))));
+    let name: [u8; header::PARENT_NAME_LEN] = array(raw, header::PARENT_NAME);
+    names.push(from_windows(&utf16(name.chunks_exact(2).map(|pair| be16(pair, 0)))));
     access.open_first(Format::Vhd, "parent", &names)
 }
 
 /// A fixed disk: all of its bytes, followed by the footer.
 struct Fixed {
-    host: Host,
     size: u64,
 }
 
 impl Map for Fixed {
-    fn locate(&self, at: u64) -> Result<StoredRun, ImageError> {
+    fn locate(&self, _: &Files, at: u64) -> Result<StoredRun, ImageError> {
         Ok(StoredRun { place: StoredAt::Host { file: 0, at }, len: self.size.saturating_sub(at) })
-    }
-
-    fn file(&self, _: usize) -> Result<&Host, ImageError> {
-        Ok(&self.host)
     }
 }
 
 /// A dynamic disk: blocks in any order, each preceded by a bitmap of its sectors.
 struct Sparse {
-    host: Host,
     table_at: u64,
     block: u64,
     /// The length of the bitmap, rounded up to whole sectors.
@@ -202,18 +184,18 @@ struct Sparse {
 }
 
 impl Map for Sparse {
-    fn locate(&self, at: u64) -> Result<StoredRun, ImageError> {
+    fn locate(&self, Files { own, .. }: &Files, at: u64) -> Result<StoredRun, ImageError> {
         let into = at % self.block;
         let entry_at = self.table_at + at / self.block * 4;
-        let entry = self.host.be32(entry_at)?;
+        let entry = own.be32(entry_at)?;
         if entry == ABSENT {
             return Ok(StoredRun { place: StoredAt::Below, len: self.block - into });
         }
         let bitmap_at = u64::from(entry) * SECTOR;
         let data_at = bitmap_at + self.bitmap;
-        if data_at >= self.host.len() {
+        if data_at >= own.len() {
             let what = format!("a block at byte {data_at} is past the end of the file");
-            return Err(self.host.damaged(entry_at, what));
+            return Err(own.damaged(entry_at, what));
         }
         let there = StoredAt::Host { file: 0, at: data_at + into };
         // A sector that a dynamic disk's bitmap marks absent was never written, and is zero in the block.
@@ -221,12 +203,8 @@ impl Map for Sparse {
         if !self.differencing {
             return Ok(StoredRun { place: there, len: self.block - into });
         }
-        let bitmap = Bitmap { host: &self.host, at: bitmap_at, sector: SECTOR, order: Order::HighFirst };
+        let bitmap = Bitmap { host: own, at: bitmap_at, sector: SECTOR, order: Order::HighFirst };
         let (here, len) = bitmap.run(into, self.block)?;
         Ok(StoredRun { place: if here { there } else { StoredAt::Below }, len })
-    }
-
-    fn file(&self, _: usize) -> Result<&Host, ImageError> {
-        Ok(&self.host)
     }
 }

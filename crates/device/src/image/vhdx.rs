@@ -1,14 +1,15 @@
 //! Microsoft's VHDX ([MS-VHDX] 8.0; all numbers are little-endian).
 //!
 //! The log is not replayed, because that would mean writing to the image, or keeping the log's contents in
-//! memory. For an image that needs it a remark is added, and its tables are read as they are.
+//! memory. An image that needs it gets a remark, and its tables are read as they are.
 
 use straddle_units::{BlockSize, ByteCount, MIB};
 
+use super::access::{from_windows, utf16_le};
 use super::bits::{Bitmap, Order};
-use super::fields::{array, from_windows, le16, le32, le64, utf16_le};
 use super::host::Host;
-use super::{Access, Below, Format, ImageError, Map, Parts, SectorSizes, StoredAt, StoredRun};
+use super::{Access, Below, Files, Format, ImageError, Map, Parts, SectorSizes, StoredAt, StoredRun};
+use crate::fields::{array, le16, le32, le64};
 
 /// Offsets of the two copies of the header and of the region table.
 const HEADERS: [u64; 2] = [64 << 10, 128 << 10];
@@ -71,7 +72,6 @@ struct Metadata {
 }
 
 struct Vhdx {
-    host: Host,
     bat: Region,
     block: u64,
     sector: u64,
@@ -106,9 +106,9 @@ pub(super) fn open(host: Host, access: &Access<'_>) -> Result<Parts, ImageError>
         (None, false) => "dynamic",
     };
     let differencing = parent.is_some();
-    let map = Box::new(Vhdx { host, bat, block, sector, ratio, differencing });
+    let map = Vhdx { bat, block, sector, ratio, differencing };
     let below = parent.unwrap_or(Below::Nothing);
-    Ok(Parts { map, below, variant, size, block, sectors: Some(sectors), remarks })
+    Ok(Parts { below, sectors: Some(sectors), remarks, ..Parts::new(host, map, variant, size, block) })
 }
 
 /// Returns the offset of the current header: of the two, the one with a valid checksum and the higher
@@ -134,15 +134,14 @@ fn current_header(host: &Host) -> Result<u64, ImageError> {
 
 /// Returns the regions of the block table and of the metadata.
 fn regions(host: &Host) -> Result<(Region, Region), ImageError> {
-    let mut intact = None;
-    for at in REGION_TABLES {
-        if host.bytes::<4>(at)? == *b"regi" && checksum_holds(host, at, REGION_TABLE_LEN)? {
-            intact = Some(at);
-            break;
+    let is_intact = |at| Ok(host.bytes::<4>(at)? == *b"regi" && checksum_holds(host, at, REGION_TABLE_LEN)?);
+    let table = match REGION_TABLES {
+        [first, _] if is_intact(first)? => first,
+        [_, second] if is_intact(second)? => second,
+        [first, _] => {
+            return Err(host.damaged(first, "neither copy of the region table has a correct checksum"));
         }
-    }
-    let what = "neither copy of the region table has a correct checksum";
-    let table = intact.ok_or_else(|| host.damaged(REGION_TABLES[0], what))?;
+    };
     let count = host.le32(table + 8)?.min(MAX_ENTRIES);
     let (mut bat, mut metadata) = (None, None);
     for index in 0..u64::from(count) {
@@ -221,9 +220,7 @@ fn open_parent(host: &Host, locator: u64, access: &Access<'_>) -> Result<Below, 
     for index in 0..u64::from(le16(&head, 18).min(MAX_LOCATORS)) {
         let entry: [u8; 12] = host.bytes(locator + 20 + index * 12)?;
         let text = |offset: u32, len: u16| {
-            let mut bytes = vec![0; usize::from(len)];
-            host.read(locator + u64::from(offset), &mut bytes)?;
-            Ok(utf16_le(&bytes))
+            host.vec(locator + u64::from(offset), u64::from(len)).map(|bytes| utf16_le(&bytes))
         };
         let key = text(le32(&entry, 0), le16(&entry, 8))?;
         if let Some(known) = PARENT_PATHS.iter().position(|name| *name == key) {
@@ -235,24 +232,22 @@ fn open_parent(host: &Host, locator: u64, access: &Access<'_>) -> Result<Below, 
 
 impl Vhdx {
     /// Returns a table entry: its state, the offset it points to, and its own offset.
-    fn entry(&self, index: u64) -> Result<(u64, u64, u64), ImageError> {
+    fn entry(&self, own: &Host, index: u64) -> Result<(u64, u64, u64), ImageError> {
         let entry_at = self.bat.at + index * 8;
-        let entry = self.host.le64(entry_at)?;
+        let entry = own.le64(entry_at)?;
         let (state, at) = (entry & 7, entry & !(MIB - 1));
-        if state >= 6 && at >= self.host.len() {
-            return Err(self
-                .host
-                .damaged(entry_at, format!("a block at byte {at} is past the end of the file")));
+        if state >= 6 && at >= own.len() {
+            return Err(own.damaged(entry_at, format!("a block at byte {at} is past the end of the file")));
         }
         Ok((state, at, entry_at))
     }
 }
 
 impl Map for Vhdx {
-    fn locate(&self, at: u64) -> Result<StoredRun, ImageError> {
+    fn locate(&self, Files { own, .. }: &Files, at: u64) -> Result<StoredRun, ImageError> {
         let (block, into) = (at / self.block, at % self.block);
         let (chunk, in_chunk) = (block / self.ratio, block % self.ratio);
-        let (state, data_at, entry_at) = self.entry(block + chunk)?;
+        let (state, data_at, entry_at) = self.entry(own, block + chunk)?;
         let there = StoredAt::Host { file: 0, at: data_at + into };
         let whole = |place| Ok(StoredRun { place, len: self.block - into });
         match state {
@@ -260,31 +255,25 @@ impl Map for Vhdx {
             1..=3 => whole(StoredAt::Zero),
             6 => whole(there),
             7 if self.differencing => {
-                let (state, bitmap_at, bitmap_entry_at) =
-                    self.entry(chunk * (self.ratio + 1) + self.ratio)?;
+                let index = chunk * (self.ratio + 1) + self.ratio;
+                let (state, bitmap_at, bitmap_entry_at) = self.entry(own, index)?;
                 if state != 6 {
                     let what = "a partly present block without a bitmap";
-                    return Err(self.host.damaged(bitmap_entry_at, what));
+                    return Err(own.damaged(bitmap_entry_at, what));
                 }
-                let bitmap =
-                    Bitmap { host: &self.host, at: bitmap_at, sector: self.sector, order: Order::LowFirst };
+                let bitmap = Bitmap { host: own, at: bitmap_at, sector: self.sector, order: Order::LowFirst };
                 let start = in_chunk * self.block;
                 let (here, len) = bitmap.run(start + into, start + self.block)?;
                 Ok(StoredRun { place: if here { there } else { StoredAt::Below }, len })
             }
-            n => Err(self.host.damaged(entry_at, format!("a block in the unknown state {n}"))),
+            n => Err(own.damaged(entry_at, format!("a block in the unknown state {n}"))),
         }
-    }
-
-    fn file(&self, _: usize) -> Result<&Host, ImageError> {
-        Ok(&self.host)
     }
 }
 
 /// Whether the checksum at byte 4 of a structure is valid: CRC-32C, computed with zeros in its own place.
 fn checksum_holds(host: &Host, at: u64, len: u64) -> Result<bool, ImageError> {
-    let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
-    host.read(at, &mut bytes)?;
+    let mut bytes = host.vec(at, len)?;
     let stored = le32(&bytes, 4);
     bytes[4..8].fill(0);
     Ok(crc32c(&bytes) == stored)

@@ -4,14 +4,12 @@
 mod descriptor;
 
 use super::access::Named;
-use super::fields::{array, le16, le32, le64};
 use super::host::Host;
 use super::unpack::{Method, Packed};
-use super::{Access, Below, Format, ImageError, Map, Parts, StoredAt, StoredRun};
-pub(super) use descriptor::STREAM_OPTIMIZED;
+use super::{Access, Below, Files, Format, ImageError, Map, Missing, Parts, StoredAt, StoredRun};
+use crate::fields::{le16, le32, le64};
 use descriptor::{Descriptor, Kind};
-
-pub(super) use descriptor::is_descriptor;
+pub(super) use descriptor::{STREAM_OPTIMIZED, is_descriptor};
 
 const SECTOR: u64 = 512;
 /// The maximum length of a descriptor, in bytes.
@@ -76,14 +74,7 @@ struct Extent {
     data: Data,
 }
 
-enum File {
-    Open(Host),
-    NotOpened { name: Vec<u8> },
-}
-
 struct Vmdk {
-    /// The first one is the image itself.
-    files: Vec<File>,
     /// In order on the guest's disk, without gaps.
     extents: Vec<Extent>,
 }
@@ -112,14 +103,13 @@ fn open_sparse(host: Host, access: &Access<'_>) -> Result<Parts, ImageError> {
             (variant, open_parent(&descriptor, access)?)
         }
         _ => {
-            let at = u64::try_from(field::DESCRIPTOR_AT).unwrap_or(0);
-            return Err(host.damaged(at, "a descriptor that is too long, or too far into the file"));
+            let what = "a descriptor that is too long, or too far into the file";
+            return Err(host.damaged(field::DESCRIPTOR_AT as u64, what));
         }
     };
     let size = sparse.capacity;
     let extents = vec![Extent { start: 0, len: size, file: 0, data: Data::Sparse(sparse) }];
-    let map = Box::new(Vmdk { files: vec![File::Open(host)], extents });
-    Ok(Parts { map, below, variant, size, block: sparse.grain, sectors: None, remarks: Vec::new() })
+    Ok(Parts { below, ..Parts::new(host, Vmdk { extents }, variant, size, sparse.grain) })
 }
 
 fn open_parent(descriptor: &Descriptor, access: &Access<'_>) -> Result<Below, ImageError> {
@@ -135,78 +125,76 @@ fn open_parent(descriptor: &Descriptor, access: &Access<'_>) -> Result<Below, Im
 fn open_descriptor(host: Host, access: &Access<'_>) -> Result<Parts, ImageError> {
     let len = host.len();
     if len > MAX_DESCRIPTOR {
-        return Err(host.damaged(
-            0,
-            "no VMDK header, and too long for a VMDK descriptor: probably not a VMDK image".to_owned(),
-        ));
+        let what = "no VMDK header, and too long for a VMDK descriptor: probably not a VMDK image";
+        return Err(host.damaged(0, what));
     }
     let descriptor = Descriptor::read(&host, 0, len)?;
     let below = open_parent(&descriptor, access)?;
-    let mut files = vec![File::Open(host)];
-    let mut extents = Vec::new();
-    let mut remarks = Vec::new();
+    let (mut others, mut extents, mut remarks) = (Vec::new(), Vec::new(), Vec::new());
     let (mut start, mut block) = (0_u64, 0);
     for named in &descriptor.extents {
-        let file = files.len();
-        let data = match named.kind {
-            Kind::Zero => Data::Zero,
-            Kind::Flat | Kind::Sparse => {
-                let (opened, data) = open_extent(named, access)?;
-                if let (File::NotOpened { name }, true) = (&opened, remarks.is_empty()) {
-                    let shown = Named { by: Format::Vmdk, role: EXTENT, name }.shown();
-                    remarks.push(format!("the {EXTENT} {shown} is not opened"));
-                }
-                files.push(opened);
-                data
+        let mut data = Data::Zero;
+        if named.kind != Kind::Zero {
+            let (opened, found) = open_extent(named, access)?;
+            if let (Err(Missing { name, .. }), true) = (&opened, remarks.is_empty()) {
+                remarks.push(format!("the {EXTENT} {name} is not opened"));
             }
-        };
+            others.push(opened);
+            data = found;
+        }
         block = match data {
             Data::Sparse(sparse) => sparse.grain,
             Data::Flat(_) => named.len.max(block),
             Data::Zero | Data::Unknown => block,
         };
-        extents.push(Extent { start, len: named.len, file, data });
+        extents.push(Extent { start, len: named.len, file: others.len(), data });
         // Lengths are checked so that their sum stays below 2^63.
         start += named.len;
     }
-    let variant = descriptor.variant;
     let block = if block == 0 { start } else { block };
-    let map = Box::new(Vmdk { files, extents });
-    Ok(Parts { map, below, variant, size: start, block, sectors: None, remarks })
+    let mut parts = Parts::new(host, Vmdk { extents }, descriptor.variant, start, block);
+    parts.files.others = others;
+    Ok(Parts { below, remarks, ..parts })
 }
 
 /// Opens an extent's file, if the user named it, and determines its kind.
-fn open_extent(extent: &descriptor::Extent, access: &Access<'_>) -> Result<(File, Data), ImageError> {
+fn open_extent(
+    extent: &descriptor::Extent,
+    access: &Access<'_>,
+) -> Result<(Result<Host, Missing>, Data), ImageError> {
     let named = Named { by: Format::Vmdk, role: EXTENT, name: &extent.name };
-    let opened = access.open_file(&named)?.map(|(medium, _)| Host::new(Format::Vmdk, medium));
-    let Some(host) = opened else {
-        let data = if extent.kind == Kind::Flat { Data::Flat(extent.offset) } else { Data::Unknown };
-        return Ok((File::NotOpened { name: extent.name.clone() }, data));
+    let opened = access.open_host(&named)?;
+    let data = match &opened {
+        _ if extent.kind == Kind::Flat => Data::Flat(extent.offset),
+        Ok(host) => {
+            let sparse = Sparse::of_extent(host, extent.len).map_err(|source| ImageError::Other {
+                format: Format::Vmdk,
+                role: EXTENT,
+                name: named.shown(),
+                source: Box::new(source),
+            })?;
+            Data::Sparse(sparse)
+        }
+        Err(_) => Data::Unknown,
     };
-    if extent.kind == Kind::Flat {
-        return Ok((File::Open(host), Data::Flat(extent.offset)));
-    }
-    let inside = |source| ImageError::Other {
-        format: Format::Vmdk,
-        role: EXTENT,
-        name: named.shown(),
-        source: Box::new(source),
-    };
-    let sparse = Sparse::read(&host).map_err(inside)?;
-    if sparse.capacity < extent.len {
-        let at = u64::try_from(field::CAPACITY).unwrap_or(0);
-        let what = format!("{} bytes, but the descriptor says {}", sparse.capacity, extent.len);
-        return Err(inside(host.damaged(at, what)));
-    }
-    Ok((File::Open(host), Data::Sparse(sparse)))
+    Ok((opened, data))
 }
 
 impl Sparse {
+    /// Reads the header of a sparse file that must have at least `len` bytes of the guest's disk.
+    fn of_extent(host: &Host, len: u64) -> Result<Self, ImageError> {
+        let sparse = Self::read(host)?;
+        if sparse.capacity < len {
+            let what = format!("{} bytes, but the descriptor says {len}", sparse.capacity);
+            return Err(host.damaged(field::CAPACITY as u64, what));
+        }
+        Ok(sparse)
+    }
+
     /// Reads and checks the header of a sparse file.
     fn read(host: &Host) -> Result<Self, ImageError> {
         let raw: [u8; 512] = host.bytes(0)?;
-        let byte = |field: usize| u64::try_from(field).unwrap_or(0);
-        let wrong = |field, what: String| Err(host.damaged(byte(field), what));
+        let wrong = |field: usize, what: String| Err(host.damaged(field as u64, what));
         if !raw.starts_with(b"KDMV") {
             return Err(host.damaged(0, "no header of a sparse extent"));
         }
@@ -218,9 +206,8 @@ impl Sparse {
         let compressed = flags & FLAG_COMPRESSED != 0;
         let method = le16(&raw, field::COMPRESSION);
         if compressed && (method != 1 || flags & FLAG_MARKERS == 0) {
-            return Err(
-                host.unsupported(byte(field::COMPRESSION), format!("compression {method}, flags {flags:#x}"))
-            );
+            let what = format!("compression {method}, flags {flags:#x}");
+            return Err(host.unsupported(field::COMPRESSION as u64, what));
         }
         let sectors = le64(&raw, field::CAPACITY);
         let capacity = match sectors.checked_mul(SECTOR) {
@@ -282,20 +269,19 @@ fn directory(host: &Host, raw: &[u8; 512]) -> Result<u64, ImageError> {
     if sector == AT_END {
         reported_at = host.len().saturating_sub(FOOTER_FROM_END);
         let footer: [u8; 512] = host.bytes(reported_at)?;
-        if array(&footer, 0) != *b"KDMV" {
-            return Err(
-                host.damaged(reported_at, "no footer, which gives the position of the grain directory")
-            );
+        if !footer.starts_with(b"KDMV") {
+            let what = "no footer, which gives the position of the grain directory";
+            return Err(host.damaged(reported_at, what));
         }
         sector = le64(&footer, field::DIRECTORY_AT);
     }
     let at = sector.checked_mul(SECTOR).filter(|at| *at > 0);
-    let reported_at = reported_at + u64::try_from(field::DIRECTORY_AT).unwrap_or(0);
+    let reported_at = reported_at + field::DIRECTORY_AT as u64;
     at.ok_or_else(|| host.damaged(reported_at, format!("the grain directory is at sector {sector}")))
 }
 
 impl Map for Vmdk {
-    fn locate(&self, at: u64) -> Result<StoredRun, ImageError> {
+    fn locate(&self, files: &Files, at: u64) -> Result<StoredRun, ImageError> {
         let index = self.extents.partition_point(|extent| extent.start + extent.len <= at);
         let Some(extent) = self.extents.get(index) else {
             return Ok(StoredRun { place: StoredAt::Zero, len: 1 });
@@ -306,19 +292,9 @@ impl Map for Vmdk {
             Data::Flat(offset) => StoredRun { place: StoredAt::Host { file, at: offset + into }, len: left },
             Data::Zero => StoredRun { place: StoredAt::Zero, len: left },
             // Requesting the file returns the error that says why its bytes are not known.
-            Data::Unknown => self.file(file).map(|_| StoredRun { place: StoredAt::Zero, len: left })?,
-            Data::Sparse(sparse) => sparse.locate(self.file(file)?, file, into)?,
+            Data::Unknown => files.get(file).map(|_| StoredRun { place: StoredAt::Zero, len: left })?,
+            Data::Sparse(sparse) => sparse.locate(files.get(file)?, file, into)?,
         };
         Ok(StoredRun { len: run.len.min(left), ..run })
-    }
-
-    fn file(&self, index: usize) -> Result<&Host, ImageError> {
-        match self.files.get(index).or(self.files.first()) {
-            Some(File::Open(host)) => Ok(host),
-            Some(File::NotOpened { name }) => {
-                Err(Named { by: Format::Vmdk, role: EXTENT, name }.not_opened())
-            }
-            None => Err(Named { by: Format::Vmdk, role: EXTENT, name: b"" }.not_opened()),
-        }
     }
 }

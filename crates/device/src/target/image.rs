@@ -1,7 +1,5 @@
-//! Opening images: files of this machine, and objects on servers.
-//!
-//! Invariants: of an object on a server nothing is fetched but the bytes that are read, and no other
-//! object. A file is unpacked within limits; an object, which would have to be fetched whole, is not.
+//! Opening images: files of this machine, and objects on servers. A compressed file is unpacked within limits; an
+//! object, which would have to be fetched whole, is not.
 
 use std::path::Path;
 
@@ -10,9 +8,7 @@ use straddle_units::ByteCount;
 use super::{OpenError, Options, Target, Through, describe, open_for_reading};
 use crate::address::Address;
 use crate::claim::FileId;
-use crate::image::{
-    self, Access, Allowed, Foreign, Format, Limits, Opened, Packing, SectorSizes, UnpackError, raw_name,
-};
+use crate::image::{self, Access, Allowed, Foreign, Format, Opened, SectorSizes, UnpackError, raw_name};
 use crate::medium::{FileMedium, Medium};
 use crate::topology::{Figure, Source, Topology};
 
@@ -35,13 +31,20 @@ pub(super) fn open_image(path: &Path, options: &Options) -> Result<Target, OpenE
     if let (Err(foreign), Some(limits)) = (format, options.read_through)
         && let Some(packing) = foreign.packing
     {
-        let (way, unpacked) = read_through(path, foreign, packing, limits)?;
-        if unpacked.is_empty() {
+        let name = path.display().to_string();
+        let command = foreign.command(&name);
+        let file = open_for_reading(path).map_err(OpenError::Io)?;
+        medium = image::unpack(file, packing, limits).map_err(|source| {
+            // No other program can unpack a damaged file either.
+            let helps = !matches!(source, UnpackError::Damaged { .. });
+            OpenError::Unpack { what: foreign.what, source, command: command.clone().filter(|_| helps) }
+        })?;
+        if medium.is_empty() {
             return Err(OpenError::Empty);
         }
-        format = format_of(unpacked.as_ref(), options);
-        through = Some(way);
-        medium = unpacked;
+        format = format_of(medium.as_ref(), options);
+        let unpacked = raw_name(&name);
+        through = Some(Through { packing, unpacked, command: command.unwrap_or_default() });
     }
     let not_read = |foreign: &Foreign| {
         let command = match &through {
@@ -120,28 +123,6 @@ fn opened(
             Ok(target)
         }
     }
-}
-
-/// The compressed file, and the bytes in it.
-type Unpacked = (Through, Box<dyn Medium>);
-
-/// Returns the contents of the compressed file at `path`.
-fn read_through(
-    path: &Path,
-    foreign: &Foreign,
-    packing: Packing,
-    limits: Limits,
-) -> Result<Unpacked, OpenError> {
-    let name = path.display().to_string();
-    let command = foreign.command(&name);
-    let file = open_for_reading(path).map_err(OpenError::Io)?;
-    let unpacked = image::unpack(file, packing, limits).map_err(|source| {
-        // No other program can unpack a damaged file either.
-        let helps = !matches!(source, UnpackError::Damaged { .. });
-        OpenError::Unpack { what: foreign.what, source, command: command.clone().filter(|_| helps) }
-    })?;
-    let through = Through { packing, unpacked: raw_name(&name), command: command.unwrap_or_default() };
-    Ok((through, unpacked))
 }
 
 /// Takes the sector sizes that an image states for its disk.

@@ -140,7 +140,7 @@ fn a_disk_of_zeros_is_sparse() {
     let packed = pack("zstd", &[bytes(&[1000]), vec![0; 32 << 20]].concat());
     let file = scratch().unwrap();
     file.write_all_at(&packed, 0).unwrap();
-    let kept = sparse(file, Packing::Zstd, Limits::default()).unwrap();
+    let (kept, _) = sparse(file, Packing::Zstd, Limits::default()).unwrap();
     let metadata = kept.metadata().unwrap();
     assert_eq!(metadata.len(), (32 << 20) + 1000);
     assert!(metadata.blocks() * 512 <= 1 << 20, "{} bytes", metadata.blocks() * 512);

@@ -59,8 +59,7 @@ pub(super) struct Descriptor {
 impl Descriptor {
     /// Reads the text of at most `len` bytes at `at`. It ends at the first NUL.
     pub(super) fn read(host: &Host, at: u64, len: u64) -> Result<Self, ImageError> {
-        let mut text = vec![0; usize::try_from(len).unwrap_or(0)];
-        host.read(at, &mut text)?;
+        let mut text = host.vec(at, len)?;
         let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
         text.truncate(end);
         Self::parse(&text).map_err(|wrong| match wrong {
@@ -76,7 +75,7 @@ impl Descriptor {
         let mut sum = 0_u64;
         for line in text.split(|byte| *byte == b'\n') {
             let at = offset;
-            offset += u64::try_from(line.len()).unwrap_or(0) + 1;
+            offset += line.len() as u64 + 1;
             let line = line.trim_ascii();
             if let Some(extent) = extent(line, at)? {
                 sum = sum.saturating_add(extent.len);
