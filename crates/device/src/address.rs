@@ -1,27 +1,20 @@
-//! Addresses of objects on servers: `https://HOST/PATH`, `s3://BUCKET/KEY` and the like.
-//!
-//! Invariants: no secret is shown. What an address displays has no `user:password@` and no query,
-//! which may hold a signature. Nothing is fetched here.
+//! Addresses of objects on servers: `https://HOST/PATH`, `s3://BUCKET/KEY` and the like. None is shown with
+//! its `user:password@` or its query, which may hold a signature.
 
 use std::fmt;
 use std::path::Path;
-
-use straddle_units::ErrorKind;
 
 use crate::shown::{is_hidden, quote, quote_path};
 
 /// How an object is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs, reason = "the names are those of the protocols and stores")]
 pub enum Scheme {
-    /// HTTP over TLS.
     Https,
-    /// HTTP in the clear.
     Http,
     /// Amazon S3, or a server that speaks its protocol.
     S3,
-    /// Google Cloud Storage.
     Gs,
-    /// Azure Blob Storage.
     Az,
 }
 
@@ -52,7 +45,6 @@ impl Scheme {
         (is_name && Self::split(text).is_none()).then_some(name)
     }
 
-    /// Returns the scheme of `text`, and what follows `://`. Upper and lower case are the same.
     fn split(text: &str) -> Option<(Self, &str)> {
         let (name, rest) = text.split_once("://")?;
         let scheme = Self::ALL.into_iter().find(|scheme| name.eq_ignore_ascii_case(scheme.name()))?;
@@ -74,14 +66,7 @@ pub enum AddressError {
     Host,
 }
 
-impl AddressError {
-    /// Returns the class of this failure.
-    pub fn kind(&self) -> ErrorKind {
-        match self {
-            Self::Character(..) | Self::Missing(..) | Self::User(_) | Self::Host => ErrorKind::Failed,
-        }
-    }
-}
+straddle_units::error_kind!(AddressError: Failed);
 
 /// The address of an object on a server. It displays without secrets.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -221,7 +206,6 @@ impl Address {
     }
 }
 
-/// Refuses characters that control a terminal or end a line of a request.
 fn refuse_control(text: &str) -> Result<(), AddressError> {
     if text.contains(char::is_control) {
         return Err(AddressError::Character("a control character", "% and its two hexadecimal digits"));
@@ -242,7 +226,6 @@ fn is_host(text: &str) -> bool {
     !name.is_empty() && name.chars().all(is_plain) && port.is_none_or(is_port)
 }
 
-/// Decodes `%XX`; empty if the result is not UTF-8.
 fn decoded(part: &str) -> String {
     let mut bytes = Vec::with_capacity(part.len());
     let mut rest = part.as_bytes();
@@ -255,7 +238,6 @@ fn decoded(part: &str) -> String {
     String::from_utf8(bytes).unwrap_or_default()
 }
 
-/// Shows it without secrets.
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let slash = if self.scheme.is_bucket() { "/" } else { "" };

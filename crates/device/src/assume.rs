@@ -44,7 +44,6 @@ pub enum AssumeError {
 
 straddle_units::error_kind!(AssumeError: Usage);
 
-/// The keys of `--assume`, for messages and help.
 const KEYS: &str =
     "logical, physical, offset, io-min, io-opt, iu, stripe, chunk, erase, atomic, atomic-boundary";
 
@@ -100,14 +99,14 @@ impl Assume {
         set(key, slot, size()?)
     }
 
-    /// Declares a disk with these sectors, the first physical one at byte `offset`.
+    /// Declares a disk whose first physical sector starts at byte `offset`.
     pub fn disk(logical: BlockSize, physical: ByteCount, offset: ByteCount) -> Result<Self, AssumeError> {
         let (logical, physical, offset) = (Some(logical), Some(physical), Some(offset));
         Self { logical, physical, offset, ..Self::default() }.validated()
     }
 
-    /// Replaces the sectors by those of `topology`, for a program that is given the image of a guest's
-    /// disk. What is assumed without a declaration is left out.
+    /// Replaces the sectors by those of `topology`, except assumed ones, for a program that is given an image
+    /// of the disk.
     #[must_use]
     pub fn with_sectors_of(self, topology: &Topology) -> Self {
         let unknown = Topology::unknown();
@@ -127,7 +126,6 @@ impl Assume {
         Self { logical, physical, indirection_unit: Some(unit), ..Self::default() }.validated()
     }
 
-    /// Returns the declaration once it is known to be possible.
     fn validated(self) -> Result<Self, AssumeError> {
         let reject =
             |key, value: ByteCount, why| Err(AssumeError::Impossible { key, value: value.get(), why });
@@ -185,7 +183,6 @@ impl Assume {
         *self == Self::default() || "512e".parse().is_ok_and(|usual: Self| usual == *self)
     }
 
-    /// Returns every figure with its key.
     fn figures(&self) -> [(&'static str, Option<ByteCount>); 11] {
         [
             ("logical", self.logical.map(BlockSize::bytes)),
@@ -257,7 +254,6 @@ impl Assume {
     }
 }
 
-/// Puts a value in force, over the figure's present one if it has one.
 fn overrule<T: Copy + PartialEq>(
     figure: &mut Option<Figure<T>>,
     value: T,
@@ -270,7 +266,6 @@ fn overrule<T: Copy + PartialEq>(
     }
 }
 
-/// Sets a slot that must be empty.
 fn set<T>(key: &str, slot: &mut Option<T>, value: T) -> Result<(), AssumeError> {
     match slot.replace(value) {
         None => Ok(()),

@@ -1,9 +1,6 @@
-//! Locks a file or a device before it is written.
-//!
-//! Invariants: everything in the project that writes to a file or device that it did not create
-//! asks here first. Locks are taken in both ways that other programs check. A file that is opened a second
-//! time is compared with the one opened first. Programs that check no locks are kept out of a file by the
-//! kernel, where it can ([`keep`]).
+//! Locks a file or a device before it is written: everything that writes to a file or device that it did not
+//! create asks here first. Locks are taken in both ways that other programs check, and the kernel keeps
+//! programs that check none out of a file, where it can ([`keep`]).
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
@@ -34,7 +31,7 @@ pub struct FileId {
 }
 
 impl FileId {
-    /// Returns the identity of the file or device with this `metadata`.
+    /// The file or device with this `metadata`.
     pub fn of(metadata: &Metadata) -> Self {
         if metadata.file_type().is_block_device() {
             Self::of_device(metadata.rdev())
@@ -52,32 +49,32 @@ impl FileId {
         }
     }
 
-    /// Removes `path`, if it is still the name of this open file: another file that has the name now stays.
+    /// Removes `path`, if it is still the name of this open file.
     pub fn remove_open(file: &File, path: &Path) -> io::Result<()> {
         Self::of_open(file)?.remove(path)
     }
 
-    /// Returns the identity of an open file.
+    /// The open file.
     pub fn of_open(file: &File) -> io::Result<Self> {
         file.metadata().map(|metadata| Self::of(&metadata))
     }
 
-    /// Returns the identity of the file with this inode on this device.
+    /// The file with this inode on this device.
     pub const fn of_file(device: u64, inode: u64) -> Self {
         Self { device, inode }
     }
 
-    /// Returns the identity of the block device with this number. It uses device 0, which no file is on.
+    /// The block device with this number. It uses device 0, which no file is on.
     pub const fn of_device(number: u64) -> Self {
         Self { device: 0, inode: number }
     }
 
-    /// Whether this identifies a block device.
+    /// Whether it is a block device.
     pub const fn is_device(self) -> bool {
         self.device == 0
     }
 
-    /// Returns the inode, or the device's number. Used to name a file that refers to this one.
+    /// The inode, or the device's number.
     pub const fn number(self) -> u64 {
         self.inode
     }
@@ -129,8 +126,7 @@ fn try_lock(file: &File) -> Result<(), LockError> {
     })
 }
 
-/// Locks `file` with flock(2) for reading: programs that lock it before they write are kept out until it is
-/// closed.
+/// Locks `file` with flock(2) for reading, against programs that lock it before they write.
 pub fn share(file: &File) -> Result<(), LockError> {
     rustix::fs::flock(file, FlockOperation::NonBlockingLockShared).map_err(|errno| match errno {
         Errno::WOULDBLOCK | Errno::ACCESS => LockError::Locked,
@@ -187,10 +183,9 @@ impl Claim {
         lock_patiently(file)
     }
 
-    /// Also locks the files below loop devices on which the device with this `metadata` stands: their bytes
-    /// are written too. Those that cannot be opened (another user's, or removed since) are found by
-    /// [`Machine::uses_of`] only. If `all` of the target is claimed, the devices below loop devices are
-    /// claimed exclusively, so that they cannot be mounted or mapped meanwhile.
+    /// Also locks the files below loop devices on which the device with this `metadata` stands, as far as
+    /// they can be opened: their bytes are written too. If `all` of the target is claimed, devices below loop
+    /// devices are opened exclusively.
     fn lock_below(&mut self, machine: &Machine, metadata: &Metadata, all: bool) -> Result<(), LockError> {
         for (id, path) in machine.behind(metadata) {
             if id.is_device() && !all {
@@ -203,7 +198,6 @@ impl Claim {
                 LockError::Used(format!("another program {how} {}, the {what} below it", path.display()))
             };
             if id.is_device() && opened.as_ref().is_err_and(is_busy) {
-                // The uses say more than the path alone.
                 let uses = machine.uses_of(metadata, &path);
                 let held = used("or layer holds", "device");
                 return Err(if uses.is_empty() { held } else { LockError::Used(uses.join("; ")) });
@@ -239,9 +233,8 @@ impl Drop for Claim {
 /// (linux/magic.h).
 const LEASED: [i64; 5] = [0xEF53, 0x5846_5342, 0x9123_683E, 0xF2F5_2010, 0x0102_1994];
 
-/// Keeps other processes out of `file`, which is locked, for as long as [`is_kept`] holds: any that opens it
-/// waits until [`unlock`]. Returns false where no lease is available: for a device, another user's file, and
-/// some file systems.
+/// Keeps other processes out of `file`, which is locked: any that opens it waits until [`unlock`]. Returns
+/// false where no lease is available: for a device, another user's file, and some file systems.
 pub fn keep(file: &File) -> Result<bool, LockError> {
     // On an overlay or network file system the lease covers one name of the file only; other programs write
     // to the file below it.
@@ -271,12 +264,11 @@ pub fn is_locked(path: &Path) -> bool {
     let waits_for_nobody = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
     match OpenOptions::new().read(true).custom_flags(waits_for_nobody).open(path) {
         Ok(file) => ioctl::lock::is_locked(&file).unwrap_or(false),
-        // It is kept from others.
         Err(error) => error.kind() == io::ErrorKind::WouldBlock,
     }
 }
 
-/// Returns how long the kernel makes a process wait (proc_sys_fs(5)).
+/// How long the kernel makes a process wait (proc_sys_fs(5)).
 pub fn waits_for() -> Duration {
     let text = std::fs::read_to_string("/proc/sys/fs/lease-break-time").ok();
     Duration::from_secs(text.and_then(|text| text.trim().parse().ok()).unwrap_or(0))

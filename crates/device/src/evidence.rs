@@ -1,4 +1,4 @@
-//! Builds a [`Topology`] from what sysfs and the device report: which source is used, and why.
+//! Builds a [`Topology`] from what sysfs and the device report.
 
 mod offered;
 
@@ -48,17 +48,15 @@ pub struct Answers {
     rotation: Option<RotationRate>,
     nvme: Option<NvmeIdentifyNamespace>,
     nvme_format: Option<FormatNvm>,
-    /// The sectors that an ATA drive's log lists.
     ata_sectors: Vec<BlockSize>,
-    /// The sectors that a SCSI drive's VPD page lists.
     scsi_lengths: Vec<BlockSize>,
 }
 
-/// The byte at which the IDENTIFY data begins in an ATA Information VPD page (SAT-4, page 89h).
+/// Where the IDENTIFY data begins in an ATA Information VPD page (SAT-4, page 89h).
 const VPD_89_IDENTIFY: usize = 60;
 
-/// Queries an open device's limits and, where permitted, its identification. Sends only commands that read.
-/// ATA IDENTIFY is sent only to disks behind libata, because some USB bridges hang on it.
+/// Queries an open device by ioctls and commands that only read. ATA IDENTIFY is sent only to disks behind
+/// libata, because some USB bridges hang on it.
 pub(crate) fn ask(
     kind: DeviceKind,
     device: &dyn Attributes,
@@ -97,7 +95,6 @@ pub(crate) fn ask(
 }
 
 impl Answers {
-    /// Adds what is in the VPD pages that the kernel keeps in sysfs, where the device was not queried itself.
     fn add_kept_pages(&mut self, device: &dyn Attributes) {
         self.ata = self.ata.take().or_else(|| {
             let page = device.bytes("device/vpd_pg89")?;
@@ -150,7 +147,6 @@ fn identity(kind: DeviceKind, device: &dyn Attributes, answers: &Answers) -> Ide
     }
 }
 
-/// Combines what sysfs and an ioctl report of the same figure.
 fn of_kernel<T: Copy + PartialEq>(
     (attribute, shown): (&'static str, Option<T>),
     (request, answered): (&'static str, Option<T>),
@@ -162,7 +158,6 @@ fn of_kernel<T: Copy + PartialEq>(
     figure
 }
 
-/// Adds the kernel's figures, from sysfs and ioctls.
 fn kernel_figures(topology: &mut Topology, device: &dyn Attributes, kernel: &ioctl::KernelLimits) {
     let positive = |bytes: &ByteCount| *bytes > ByteCount::ZERO;
     let size = |attribute| (attribute, device.number(attribute).map(ByteCount::new).filter(positive));
@@ -212,7 +207,6 @@ pub(crate) fn alignment_offset(text: &str) -> Option<AlignmentOffset> {
     }
 }
 
-/// Adds what the drive reports about its physical sectors, beside the kernel's figures.
 fn identified_sectors(topology: &mut Topology, answers: &Answers) {
     const BELONGS: &str = "it belongs to the physical sector that is used";
     const KERNELS: &str = "the kernel's value is used, which other tools see too";
@@ -290,7 +284,6 @@ fn limit_of_the_kernel(topology: &mut Topology, kind: DeviceKind, device: &dyn A
     }
 }
 
-/// Applies the list of misreporting drives, where the entry fits what the drive claims.
 fn quirk(topology: &mut Topology, identity: &Identity) {
     let vendor = identity.vendor.as_deref().unwrap_or_default();
     let model = identity.model.as_deref();
@@ -400,7 +393,6 @@ fn stripe_of_sizes(topology: &mut Topology) {
     claim(&mut topology.stripe, array.map(|(_, opt)| opt), how, "");
 }
 
-/// Returns how many members of an array hold data in each stripe, from its attributes.
 fn data_members(device: &dyn Attributes) -> Option<u64> {
     let level = device.text("md/level")?.strip_prefix("raid")?.parse().ok()?;
     striped_data_members(level, device.number("md/raid_disks")?, device.number("md/layout").unwrap_or(0))

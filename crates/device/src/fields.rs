@@ -1,9 +1,7 @@
-//! Fields of on-disk structures, by their byte offset.
-//!
-//! Invariants: nothing here panics. A field that reaches past the end of the bytes reads as zero,
-//! which no caller accepts as a signature, size or version.
+//! Fields of on-disk structures, by their byte offset. A field that reaches past the end of the bytes reads
+//! as zero, which no caller accepts as a signature, size or version.
 
-/// Returns the `N` bytes at offset `at`, or zeros where not all of them are there.
+/// Returns `N` bytes, or zeros where not all of them are there.
 pub fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     bytes.get(at..).and_then(<[u8]>::first_chunk).copied().unwrap_or([0; N])
 }

@@ -1,8 +1,6 @@
-//! What drives report about themselves, in the formats of their standards: ATA IDENTIFY DEVICE and logs, SCSI
-//! READ CAPACITY(16) and VPD pages, NVMe Identify.
-//!
-//! Pure functions over bytes, which never panic. Counts that the standards give "0's based" or in logical blocks
-//! are converted as they are parsed. An answer that is too short, of another kind or impossible is `None`.
+//! What drives report about themselves: ATA IDENTIFY DEVICE and logs, SCSI READ CAPACITY(16) and VPD pages,
+//! NVMe Identify. Counts that the standards give "0's based" or in logical blocks are converted. An answer
+//! that is too short, of another kind or impossible is `None`.
 
 mod ata;
 mod nvme;
@@ -44,8 +42,7 @@ impl RotationRate {
     }
 }
 
-/// Returns the size of a physical sector of `2^exponent` logical sectors. Exponents have four bits, so the
-/// product stays below 2^32.
+/// Exponents have four bits, so the product stays below 2^32.
 fn physical_bytes(logical: BlockSize, exponent: u8) -> ByteCount {
     ByteCount::new(logical.get() << (exponent & 0x0f))
 }

@@ -49,22 +49,15 @@ use unpack::Packed;
 
 /// A file format that holds a disk. A new one also needs its magic in `Format::shows` and its reader in `open_as`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs, reason = "the names are those of the formats")]
 pub enum Format {
-    /// The disk's bytes and nothing else.
     Raw,
-    /// QEMU's copy-on-write format, versions 2 and 3.
     Qcow2,
-    /// VMware's format.
     Vmdk,
-    /// Microsoft's first format, also called VPC.
     Vhd,
-    /// Microsoft's second format.
     Vhdx,
-    /// VirtualBox's format.
     Vdi,
-    /// QEMU's enhanced disk format.
     Qed,
-    /// Parallels' format.
     Parallels,
 }
 
@@ -73,8 +66,7 @@ impl Format {
     pub const ALL: &'static [Self] =
         &[Self::Raw, Self::Qcow2, Self::Vmdk, Self::Vhd, Self::Vhdx, Self::Vdi, Self::Qed, Self::Parallels];
 
-    /// Returns the name that `--format` takes, the one used in sentences, QEMU's, and how the names of its files
-    /// end, after the dot, in lower case.
+    /// Returns the name that `--format` takes, the one in sentences, QEMU's, and the endings of file names.
     const fn names(self) -> (&'static str, &'static str, &'static str, &'static [&'static str]) {
         match self {
             Self::Raw => ("raw", "raw", "raw", &["raw", "img", "dd"]),
@@ -98,7 +90,6 @@ impl Format {
         self.names().2
     }
 
-    /// Returns the format of files whose names end like this.
     fn of_ending(ending: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|format| format.names().3.contains(&ending))
     }
@@ -153,12 +144,10 @@ impl fmt::Display for Format {
     }
 }
 
-/// How many bytes at the start and at the end of a file are read to detect its format.
 const HEAD: usize = 4096;
 const TAIL: usize = 512;
 
 impl Format {
-    /// Returns the format that QEMU calls `name`.
     fn of_qemu(name: &[u8]) -> Option<Self> {
         Self::ALL.iter().copied().find(|format| format.qemu_name().as_bytes() == name)
     }
@@ -177,8 +166,8 @@ impl Format {
         }
     }
 
-    /// Returns the format of `medium`, or the unsupported form in which it may hold a disk. Needs two short reads. An
-    /// unreadable medium counts as raw; reading its bytes later returns the error.
+    /// Returns the format of `medium`, or the unsupported form in which it may hold a disk. An unreadable
+    /// medium counts as raw: reading its bytes later returns the error.
     pub fn detect(medium: &dyn Medium) -> Result<Self, &'static Foreign> {
         let (mut head, mut tail) = ([0; HEAD], [0; TAIL]);
         let len = medium.len().get();
@@ -251,33 +240,33 @@ pub enum ImageError {
 
 straddle_units::error_kind!(ImageError: Failed);
 
-/// Where bytes of the guest's disk are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum StoredAt {
-    /// In a file, unchanged; file 0 is the image itself.
-    Host { file: usize, at: u64 },
-    /// Not stored: they read as zeros.
+    /// File 0 is the image itself.
+    Host {
+        file: usize,
+        at: u64,
+    },
     Zero,
-    /// In the backing file, at the same byte of the guest's disk.
     Below,
-    /// `into` bytes into a compressed unit.
-    Packed { packed: Packed, into: usize },
+    Packed {
+        packed: Packed,
+        into: usize,
+    },
 }
 
-/// Consecutive bytes of the guest's disk that are found in one place; at least one byte.
+/// Consecutive bytes in one place; at least one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct StoredRun {
     place: StoredAt,
     len: u64,
 }
 
-/// A format's reader, which locates each byte of the guest's disk.
 trait Map: Send + Sync {
-    /// Returns the place of byte `at` of the guest's disk, which is less than the disk's size.
+    /// Returns the place of byte `at`, which is less than the disk's size.
     fn locate(&self, files: &Files, at: u64) -> Result<StoredRun, ImageError>;
 }
 
-/// A file that an image needs and the user did not name.
 struct Missing {
     role: &'static str,
     name: String,
@@ -289,16 +278,13 @@ impl Missing {
     }
 }
 
-/// The files that hold an image.
 struct Files {
-    /// The image itself, which is file 0.
     own: Host,
-    /// Its extents or its data file, from number 1 on.
+    /// Extents or a data file, from number 1 on.
     others: Vec<Result<Host, Missing>>,
 }
 
 impl Files {
-    /// Returns a file that [`StoredAt::Host`] or [`StoredAt::Packed`] names.
     fn get(&self, index: usize) -> Result<&Host, ImageError> {
         match index.checked_sub(1).and_then(|other| self.others.get(other)) {
             None => Ok(&self.own),
@@ -310,7 +296,7 @@ impl Files {
 
 /// What holds the bytes that an image does not hold itself.
 enum Below {
-    /// No file: they are zeros.
+    /// Zeros.
     Nothing,
     Missing(Missing),
     Open {
@@ -320,7 +306,6 @@ enum Below {
     },
 }
 
-/// The result of a format's reader.
 struct Parts {
     files: Files,
     map: Box<dyn Map>,
@@ -334,7 +319,6 @@ struct Parts {
 }
 
 impl Parts {
-    /// An image in one file, with nothing below it.
     fn new(own: Host, map: impl Map + 'static, variant: &'static str, size: u64, block: u64) -> Self {
         Self {
             files: Files { own, others: Vec::new() },
@@ -382,7 +366,6 @@ pub struct Image {
     container: Container,
     sectors: Option<SectorSizes>,
     remarks: Vec<String>,
-    /// The unit that was decompressed last.
     unpacked: Mutex<Option<(Packed, Vec<u8>)>>,
 }
 
@@ -462,7 +445,6 @@ impl Image {
         Ok((place, ByteCount::new(run.len)))
     }
 
-    /// Returns the run at `at`, cut at the end of the guest's disk.
     fn run(&self, at: u64) -> Result<StoredRun, ImageError> {
         let run = self.map.locate(&self.files, at)?;
         Ok(StoredRun { len: run.len.clamp(1, (self.size.get() - at).max(1)), ..run })

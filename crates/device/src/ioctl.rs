@@ -1,19 +1,16 @@
-//! Requests to the kernel and, through it, to drives.
-//!
-//! All `unsafe` of this crate is here. Nothing is ever written to a disk: every command sent to a drive only
-//! reads. Requests are sent to block and character devices only, so no other file receives one of these numbers.
-//! [`crate::identify`] parses the answers.
+//! Requests to the kernel and, through it, to drives. All `unsafe` of this crate is here. Nothing is ever
+//! written to a disk: commands only read. They are sent to block and character devices only.
 //!
 //! Requests and structures are those of the kernel's `include/uapi/linux/fs.h`, `linux/blkdev.h`,
 //! `linux/nvme_ioctl.h` and of `scsi/sg.h`.
 #![allow(unsafe_code)]
 
 mod ata;
-pub mod dm;
-pub mod lock;
-pub mod loops;
+pub(crate) mod dm;
+pub(crate) mod lock;
+pub(crate) mod loops;
 mod power;
-pub mod zones;
+pub(crate) mod zones;
 
 use std::ffi::c_void;
 use std::io;
@@ -28,7 +25,7 @@ use crate::fields::be16;
 pub(crate) use ata::{ata_identify, ata_log};
 pub(crate) use power::{ata_power_mode, scsi_is_stopped};
 
-/// How long a drive may take to answer before the kernel aborts the command, in milliseconds.
+/// After this time, in milliseconds, the kernel aborts a command.
 const TIMEOUT_MS: u32 = 5_000;
 
 /// Why a request has no answer.
@@ -57,7 +54,7 @@ pub enum IoctlError {
 straddle_units::error_kind!(IoctlError: Failed);
 
 impl IoctlError {
-    /// Returns the error as an `io::ErrorKind`: the operating system's own where it reported one.
+    /// The operating system's own kind where it reported one.
     pub fn os_kind(&self) -> io::ErrorKind {
         match self {
             Self::Unsupported { .. } => io::ErrorKind::Unsupported,
@@ -106,8 +103,7 @@ impl Sense {
         self.key <= 1
     }
 
-    /// UNIT ATTENTION: the device reports an earlier event. This command was not carried out and may be sent
-    /// again.
+    /// UNIT ATTENTION: an earlier event. The command was not carried out and may be sent again.
     fn is_attention(self) -> bool {
         self.key == 6
     }
@@ -131,7 +127,6 @@ impl std::fmt::Display for Sense {
     }
 }
 
-/// A request that takes a pointer to a `T`, or no argument.
 struct Request<'a, T: ?Sized> {
     opcode: Opcode,
     argument: Option<&'a mut T>,
@@ -159,15 +154,13 @@ unsafe impl<T: ?Sized> Ioctl for Request<'_, T> {
     }
 }
 
-/// The kinds of file that a request is meant for; it is sent to no other.
+/// The kinds of file to which a request is sent.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Meant {
     Block,
     BlockOrCharacter,
 }
 
-/// Sends one request and returns the system call's result.
-///
 /// # Safety
 ///
 /// `opcode` must be a request that takes a pointer to a `T` (or no argument where there is none) and that
@@ -191,22 +184,18 @@ unsafe fn call<T: ?Sized>(
         .map_err(|errno| IoctlError::os(what, errno))
 }
 
-/// The kernel's limits of a block device, as far as each request succeeds.
+/// BLKSSZGET and the like, as far as each succeeds.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct KernelLimits {
-    /// BLKSSZGET: the logical sector size.
     pub(crate) logical: Option<ByteCount>,
-    /// BLKPBSZGET: the physical sector size.
     pub(crate) physical: Option<ByteCount>,
-    /// BLKIOMIN: the minimum I/O size.
     pub(crate) io_min: Option<ByteCount>,
-    /// BLKIOOPT: the optimal I/O size; zero for none.
+    /// Zero for none.
     pub(crate) io_opt: Option<ByteCount>,
-    /// BLKALIGNOFF: the alignment offset in bytes, or -1 for a device that is itself misaligned.
+    /// In bytes, or -1 for a device that is itself misaligned.
     pub(crate) alignment_offset: Option<i32>,
 }
 
-/// Queries the limits of the block device `fd`. Needs no privilege besides the open file.
 pub(crate) fn kernel_limits(fd: impl AsFd) -> KernelLimits {
     let int = |what, number| {
         let mut value = 0i32;
@@ -226,15 +215,15 @@ pub(crate) fn kernel_limits(fd: impl AsFd) -> KernelLimits {
     }
 }
 
-/// Makes the kernel read the partition table of the whole disk `fd` again (BLKRRPART). The disk's bytes stay
-/// as they are. The kernel refuses while a partition of the disk is in use. Needs root.
+/// Makes the kernel read the partition table of the whole disk `fd` again. It refuses while a partition is in
+/// use. Needs root.
 pub fn reread_partitions(fd: impl AsFd) -> Result<(), IoctlError> {
     // SAFETY: BLKRRPART takes no argument and touches no memory of ours.
     unsafe { call::<()>(fd.as_fd(), Meant::Block, "BLKRRPART", opcode::none(0x12, 95), None) }.map(|_| ())
 }
 
-/// `struct sg_io_hdr` of `scsi/sg.h`.
 #[repr(C)]
+#[derive(Default)]
 struct SgIoHdr {
     interface_id: i32,
     dxfer_direction: i32,
@@ -260,18 +249,16 @@ struct SgIoHdr {
     info: u32,
 }
 
-/// SG_IO of `scsi/sg.h`. Its number is older than the encoding scheme of the others.
+/// Its number is older than the encoding scheme of the others.
 const SG_IO: Opcode = 0x2285;
-/// SG_DXFER_FROM_DEV.
 const FROM_DEVICE: i32 = -3;
-/// SG_DXFER_NONE.
 const NO_DATA: i32 = -1;
-/// How many unit attentions in a row are ignored. The next one fails the command.
+/// Unit attentions in a row that are ignored. The next one fails the command.
 const ATTENTIONS: usize = 2;
-/// DRIVER_SENSE: sense data is present. Kernels since 5.14 always leave it 0.
+/// Sense data is present. Kernels since 5.14 always leave it 0.
 const DRIVER_SENSE: u16 = 0x08;
 
-/// The number of bytes that a SCSI command has transferred, and its sense data.
+/// The number of bytes transferred, and the sense data.
 type Answer = (usize, Vec<u8>);
 
 /// Sends a SCSI command of `len` bytes that reads into `data`, and repeats it after a unit attention.
@@ -291,7 +278,7 @@ fn scsi_read(
     scsi_read_once(fd, what, cdb, len, data)
 }
 
-/// Sends a SCSI command once. Sense data that reports success is not an error.
+/// Sense data that reports success is not an error.
 fn scsi_read_once(
     fd: BorrowedFd<'_>,
     what: &'static str,
@@ -306,24 +293,12 @@ fn scsi_read_once(
         dxfer_direction: if data.is_empty() { NO_DATA } else { FROM_DEVICE },
         cmd_len: len.min(16),
         mx_sb_len: 64,
-        iovec_count: 0,
         dxfer_len: wanted,
         dxferp: data.as_mut_ptr().cast(),
         cmdp: cdb.as_ptr(),
         sbp: sense.as_mut_ptr(),
         timeout: TIMEOUT_MS,
-        flags: 0,
-        pack_id: 0,
-        usr_ptr: std::ptr::null_mut(),
-        status: 0,
-        masked_status: 0,
-        msg_status: 0,
-        sb_len_wr: 0,
-        host_status: 0,
-        driver_status: 0,
-        resid: 0,
-        duration: 0,
-        info: 0,
+        ..SgIoHdr::default()
     };
     // SAFETY: SG_IO takes an sg_io_hdr, which `SgIoHdr` mirrors. The kernel reads `cmd_len` (at most 16)
     // bytes at `cmdp`, writes at most `dxfer_len` bytes at `dxferp` and at most `mx_sb_len` at `sbp`. The
@@ -345,7 +320,7 @@ fn scsi_read_once(
     Ok((data.len().saturating_sub(missing), sense))
 }
 
-/// Sends READ CAPACITY(16) (SERVICE ACTION IN 9Eh/10h, which only reads) to a SCSI disk and returns up to 32 bytes.
+/// Returns up to 32 bytes.
 pub(crate) fn scsi_read_capacity_16(fd: impl AsFd) -> Result<Vec<u8>, IoctlError> {
     let mut cdb = [0u8; 16];
     let mut data = vec![0u8; 32];
@@ -355,8 +330,8 @@ pub(crate) fn scsi_read_capacity_16(fd: impl AsFd) -> Result<Vec<u8>, IoctlError
     Ok(data)
 }
 
-/// Reads the vital product data page `page` of a SCSI device (INQUIRY with EVPD, which only reads), header
-/// included, at most 255 bytes: old devices read only the low byte of the allocation length.
+/// Reads a VPD page, header included, at most 255 bytes: old devices read only the low byte of the allocation
+/// length.
 pub(crate) fn scsi_inquiry_vpd(fd: impl AsFd, page: u8) -> Result<Vec<u8>, IoctlError> {
     const WHAT: &str = "SCSI INQUIRY";
     let mut cdb = [0u8; 16];
@@ -371,7 +346,6 @@ pub(crate) fn scsi_inquiry_vpd(fd: impl AsFd, page: u8) -> Result<Vec<u8>, Ioctl
     Ok(data)
 }
 
-/// `struct nvme_admin_cmd` (`nvme_passthru_cmd`) of `linux/nvme_ioctl.h`.
 #[repr(C)]
 #[derive(Default)]
 struct NvmeAdminCmd {
@@ -395,9 +369,8 @@ struct NvmeAdminCmd {
     result: u32,
 }
 
-/// NVME_IOCTL_ID: takes no argument and returns the namespace's number.
+/// It takes no argument and returns the namespace's number.
 const NVME_IOCTL_ID: Opcode = opcode::none(b'N', 0x40);
-/// NVME_IOCTL_ADMIN_CMD.
 const NVME_IOCTL_ADMIN_CMD: Opcode = opcode::read_write::<NvmeAdminCmd>(b'N', 0x41);
 
 /// For a request that it does not know, the SCSI disk driver returns EINVAL where others return ENOTTY.
@@ -410,7 +383,6 @@ fn not_nvme(error: IoctlError) -> IoctlError {
     }
 }
 
-/// Sends the admin command Identify (opcode 06h, which only reads).
 fn nvme_identify(
     fd: BorrowedFd<'_>,
     what: &'static str,
@@ -435,7 +407,6 @@ fn nvme_identify(
     if status == 0 { Ok(data) } else { Err(IoctlError::Failed { what }) }
 }
 
-/// Reads Identify Namespace (CNS 00h) of the NVMe namespace whose block device is `fd`.
 pub(crate) fn nvme_identify_namespace(fd: impl AsFd) -> Result<Box<[u8; 4096]>, IoctlError> {
     const WHAT: &str = "NVMe Identify Namespace";
     let fd = fd.as_fd();
@@ -445,8 +416,6 @@ pub(crate) fn nvme_identify_namespace(fd: impl AsFd) -> Result<Box<[u8; 4096]>, 
     nvme_identify(fd, WHAT, nsid.cast_unsigned(), 0)
 }
 
-/// Reads Identify Controller (CNS 01h) of an NVMe drive.
-/// [`NvmeIdentifyController`](crate::identify::NvmeIdentifyController) parses it.
 pub(crate) fn nvme_identify_controller(fd: impl AsFd) -> Result<Box<[u8; 4096]>, IoctlError> {
     nvme_identify(fd.as_fd(), "NVMe Identify Controller", 0, 1)
 }

@@ -1,9 +1,6 @@
 //! What stands on a disk or a partition, as the running kernel reports it: arrays, mappings, caches, and what
-//! uses them.
-//!
-//! Invariants: it queries sysfs, /proc and device mapper, and only reads. What the kernel does
-//! not report, or not to us, is unknown and is reported as such. Depth and number are limited, because a
-//! captured tree may contain anything.
+//! uses them. Only sysfs, /proc and device mapper are read. Depth and number are limited, because a captured
+//! tree may contain anything.
 //!
 //! A captured tree has `sys/block`. It may have `proc/self/mountinfo`, `proc/swaps`, copies of devices in
 //! `dev` and, in `dmsetup-table`, the output of `dmsetup table`.
@@ -29,7 +26,7 @@ pub use usage::{LoopUse, Mount, Usage};
 /// Nesting deeper than this is not followed.
 pub const MAX_DEPTH: usize = 12;
 
-/// At most this many devices above one are listed. A device that is reached along two paths counts twice.
+/// At most this many devices above one are listed, each once for each path to it.
 pub const MAX_DEVICES: usize = 4096;
 
 /// A device and everything that stands on it.
@@ -53,7 +50,6 @@ pub struct LiveDevice {
     pub holders: Vec<LiveDevice>,
     /// What is not known about it, and why.
     pub remarks: Vec<String>,
-    /// Where its bytes can be read.
     source: machine::BytesOf,
 }
 
@@ -79,8 +75,7 @@ pub enum LiveKind {
 pub struct Lower {
     /// Its name, such as `sda1`.
     pub device: String,
-    /// Whether it holds data; `false` for a device that only describes, caches or checks it. What stands on
-    /// such a device is not a way to the data.
+    /// `false` for a device that only describes, caches or checks data.
     pub holds_data: bool,
     /// Which bytes of the device above lie where on it; empty where that is not known.
     pub runs: Vec<Run>,

@@ -66,7 +66,6 @@ impl<M: Medium> Medium for Arc<M> {
     }
 }
 
-/// Refuses a read that would pass the end of a medium of `len` bytes.
 pub(crate) fn check_end(at: ByteOffset, want: usize, len: ByteCount) -> Result<(), ReadError> {
     let wanted = u64::try_from(want).ok().and_then(|w| at.get().checked_add(w));
     match wanted {
@@ -83,8 +82,7 @@ pub struct FileMedium {
 }
 
 impl FileMedium {
-    /// Takes `file` as a medium of `len` bytes. The caller supplies the length, because the `stat` size of a
-    /// block device is 0.
+    /// The caller supplies the length, because the `stat` size of a block device is 0.
     pub fn new(file: File, len: ByteCount) -> Self {
         Self { file, len }
     }

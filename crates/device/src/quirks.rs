@@ -1,25 +1,21 @@
-//! Drives known to claim 512-byte physical sectors although they work in larger ones.
-//!
-//! The list is data (`quirks.toml`, compiled in), and every entry names its sources. An entry never overrules a
-//! drive that reports more: callers compare first. A family may be listed if some of its drives report correctly,
-//! but not if some of them have 512-byte sectors.
+//! Drives known to claim 512-byte physical sectors although they work in larger ones: `quirks.toml`, in which
+//! every entry names its sources. Callers compare first, so an entry never overrules a drive that reports
+//! more. A family may be listed if some of its drives report correctly, but not if some of them have 512-byte
+//! sectors.
 
 use std::sync::LazyLock;
 
 use serde::Deserialize;
 use straddle_units::ByteCount;
 
-/// Length of the vendor field of SCSI's INQUIRY data (SPC-5, bytes 8-15).
+/// SCSI's INQUIRY data (SPC-5, bytes 8-15).
 const VENDOR_LEN: usize = 8;
 
-/// What is used of an entry: a family of drives.
 #[derive(Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct Quirk {
-    /// Model pattern: `*` matches any characters, `?` matches one; case is ignored.
+    /// `*` matches any characters, `?` matches one; case is ignored.
     pub(crate) model: String,
-    /// The physical sector size that such drives have.
     pub(crate) physical: ByteCount,
-    /// The unit in which the drive maps its flash, where a source gives one.
     pub(crate) indirection_unit: Option<ByteCount>,
 }
 
@@ -28,33 +24,30 @@ struct List<T> {
     quirk: Vec<T>,
 }
 
-/// The whole list, in the order in which it is searched.
 static ALL: LazyLock<Vec<Quirk>> = LazyLock::new(|| {
     // The tests parse the list that is compiled in, so this cannot fail.
     toml::from_str::<List<Quirk>>(include_str!("quirks.toml")).map(|list| list.quirk).unwrap_or_default()
 });
 
-/// Returns the first entry whose pattern matches the model: sysfs `device/model` (cut at 16 characters for
-/// SCSI and SATA disks), or ATA's or NVMe's own model string. Padding is ignored.
+/// Returns the first entry that matches sysfs `device/model` (cut at 16 characters for SCSI and SATA disks),
+/// or ATA's or NVMe's own model string. Padding is ignored.
 fn lookup(model: &str) -> Option<&'static Quirk> {
     let model = model.trim();
     ALL.iter().find(|quirk| matches(&quirk.model, model))
 }
 
-/// As [`lookup`], for a disk behind a bridge that splits the ATA model across SCSI's vendor (8 characters)
-/// and product fields: `WDC WD20` and `EARS-00MVWB0`, or `SAMSUNG` and `HD204UI`. For the usual vendor `ATA`
-/// the plain [`lookup`] suffices, which is tried first.
+/// As [`lookup`], also for a disk behind a bridge that splits the ATA model across SCSI's vendor (8
+/// characters) and product fields: `WDC WD20` and `EARS-00MVWB0`, or `SAMSUNG` and `HD204UI`.
 pub(crate) fn lookup_inquiry(vendor: &str, model: &str) -> Option<&'static Quirk> {
     let joined = || format!("{:<VENDOR_LEN$}{}", vendor.trim_end(), model.trim());
     lookup(model).or_else(|| lookup(&joined()))
 }
 
-/// Whether the pattern matches the whole text. Linear in practice: after a mismatch only the last `*` is
-/// retried, one character further on.
+/// Linear in practice: after a mismatch only the last `*` is retried, one character further on.
 fn matches(pattern: &str, text: &str) -> bool {
     let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
     let (mut p, mut t) = (0, 0);
-    // The position of the last `*` in the pattern, and of the text that has to match what follows it.
+    // The last `*` in the pattern, and the text that has to match what follows it.
     let mut retry: Option<(usize, usize)> = None;
     while t < text.len() {
         match pattern.get(p) {

@@ -1,7 +1,5 @@
-//! A medium of which each byte is read once.
-//!
-//! Several searches for contents begin at the same places, and each asks for the same bytes. A range that cannot be
-//! read is not tried again either: a failing disk takes seconds for each try.
+//! A medium of which each byte is read once: several searches ask for the same bytes. A range that cannot be
+//! read is not tried again either, because a failing disk takes seconds for each try.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Error;
@@ -11,10 +9,9 @@ use straddle_units::{ByteCount, ByteOffset};
 
 use crate::{Medium, ReadError};
 
-/// The longest range that is kept: what searches for signatures read at once.
+/// What searches for signatures read at once.
 const MAX_RANGE: usize = 64 << 10;
 
-/// How many bytes are kept of one medium.
 const MAX_BYTES: usize = 4 << 20;
 
 /// A medium that keeps what was read from it.
@@ -55,7 +52,7 @@ impl Kept {
 }
 
 impl Reads {
-    /// Fills `buf` with what is kept from byte `at` on, if that is all of it.
+    /// Returns whether all of `buf` is kept.
     fn fill(&self, mut at: u64, mut buf: &mut [u8]) -> bool {
         while !buf.is_empty() {
             let Some((start, kept)) = self.ranges.range(..=at).next_back() else { return false };

@@ -1,10 +1,6 @@
-//! Images where they lie: objects on servers, read in ranges.
-//!
-//! Invariants: of the object that the user named, only the ranges that are asked for are fetched, in
-//! blocks that are kept within a bound ([`cache`]); nothing else is fetched but credentials for it. Every answer
-//! is checked against what was asked before its bytes count ([`answer`]). A target has one budget of time and
-//! bytes ([`Limits`]), and its first failure is its last. Secrets are in no error. What is asynchronous stays in
-//! [`store`]; to the rest, reading blocks.
+//! Objects on servers, read in ranges: only those that are asked for are fetched, and kept within a bound
+//! ([`cache`]). Every answer is checked before its bytes count ([`answer`]). A target has one budget of time
+//! and bytes ([`Limits`]), and its first failure is its last. Secrets are in no error.
 
 mod answer;
 mod budget;
@@ -35,9 +31,8 @@ use web::Web;
 /// Opens objects. It holds the connections and the credentials that they share.
 pub struct Client {
     limits: Limits,
-    /// Made for the first object: reading the certificates of this machine takes a while.
+    /// Made when needed: reading the certificates of this machine takes a while.
     transport: OnceLock<Arc<Transport>>,
-    /// The bucket stores, which keep their credentials.
     stores: Mutex<HashMap<(Scheme, String), Arc<Store>>>,
 }
 
@@ -60,7 +55,6 @@ impl Client {
         Object::open(source, budget, address.scheme())
     }
 
-    /// Returns the store of the address's bucket.
     fn store(&self, transport: &Arc<Transport>, address: &Address) -> Result<Arc<Store>, FetchError> {
         let mut stores = self.stores.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (address.scheme(), address.authority().to_owned());

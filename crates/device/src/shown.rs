@@ -1,16 +1,13 @@
-//! Shows untrusted text on a terminal and in a shell: file names, labels, serial numbers.
-//!
-//! Invariants: what it returns makes a terminal do nothing, looks like no other text than the one
-//! stored, and is exactly one word for a shell.
+//! Shows untrusted text on a terminal and in a shell: file names, labels, serial numbers. It makes a terminal
+//! do nothing, looks like no other text, and is exactly one word for a shell.
 
 use std::borrow::Cow;
 use std::error::Error;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Ranges of characters that are not shown as themselves: direction (UAX #9), line and paragraph separators,
-/// and characters ignorable by default (`Default_Ignorable_Code_Point` of Unicode 16.0,
-/// DerivedCoreProperties.txt).
+/// Not shown as themselves: direction (UAX #9), line and paragraph separators, and characters ignorable by
+/// default (`Default_Ignorable_Code_Point` of Unicode 16.0, DerivedCoreProperties.txt).
 const HIDDEN: [(u32, u32); 24] = [
     (0x00AD, 0x00AD),
     (0x034F, 0x034F),
@@ -38,16 +35,14 @@ const HIDDEN: [(u32, u32); 24] = [
     (0x10_FFFE, 0x10_FFFF),
 ];
 
-/// Whether a character must not be printed as it is: a terminal would act on it, or it is invisible, or it
-/// reorders other characters.
+/// Whether a terminal would act on a character, or it is invisible, or reorders others.
 pub fn is_hidden(c: char) -> bool {
     let code = u32::from(c);
     let index = HIDDEN.partition_point(|(_, last)| *last < code);
     c.is_control() || HIDDEN.get(index).is_some_and(|(first, _)| *first <= code)
 }
 
-/// Returns `text` with hidden characters as escapes (`\u{202e}`), for a terminal. Other text is returned
-/// unchanged, so applying this twice has no further effect.
+/// Returns `text` with hidden characters as escapes (`\u{202e}`). Applying this twice has no further effect.
 pub fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
@@ -62,8 +57,7 @@ pub fn quote(word: &str) -> String {
     quoted(word.as_bytes())
 }
 
-/// Returns a file's name as one word for a shell, whatever bytes it contains. A leading dash is not read as
-/// an option.
+/// Returns a file's name as one word for a shell, which is not read as an option.
 pub fn quote_path(path: &Path) -> String {
     let bytes = path.as_os_str().as_bytes();
     let bytes =

@@ -1,7 +1,5 @@
-//! Finds disks in standby without waking them.
-//!
-//! Invariants: nothing here reads a medium. Opening a disk's node reads nothing, and a disk that the
-//! kernel itself has suspended is not even opened, because any command would resume it.
+//! Finds disks in standby without waking them. Opening a disk's node reads nothing; a disk that the kernel
+//! itself has suspended is not even opened, because any command would resume it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -32,8 +30,7 @@ pub struct UnknownPower {
     pub source: IoctlError,
 }
 
-/// Returns a disk in standby that a read of the block device `device` would wake: the device itself, its disk,
-/// or a disk below it.
+/// Returns a disk in standby that a read of `device` would wake.
 pub(crate) fn found(device: &Directory) -> Result<Option<Standby>, UnknownPower> {
     for disk in disks_below(device.path()) {
         let disk = Directory::new(disk);
@@ -44,7 +41,6 @@ pub(crate) fn found(device: &Directory) -> Result<Option<Standby>, UnknownPower>
     Ok(None)
 }
 
-/// Returns the directories of the disks on which the device at `path` lies.
 fn disks_below(path: &Path) -> Vec<PathBuf> {
     let (mut seen, mut left, mut disks) = (BTreeSet::new(), vec![path.to_owned()], Vec::new());
     while let Some(path) = left.pop() {
@@ -63,7 +59,7 @@ fn disks_below(path: &Path) -> Vec<PathBuf> {
     disks
 }
 
-/// Returns whether a disk is in standby. Only SCSI and SATA disks have such a state.
+/// Only SCSI and SATA disks have such a state.
 fn of_disk(disk: &Directory) -> Result<Option<Standby>, UnknownPower> {
     let name = disk.path().file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
     if DeviceKind::of(&name) != DeviceKind::Scsi {

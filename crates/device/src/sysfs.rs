@@ -5,10 +5,9 @@ use std::io::{self, Read};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use straddle_units::{KERNEL_SECTOR, Lba, LbaCount, Span};
+use straddle_units::{ByteCount, ByteOffset, KERNEL_SECTOR, LbaCount, Span};
 
-/// At most this many bytes of an attribute are read. A sysfs attribute is at most a page; the limit protects
-/// against captured trees.
+/// For captured trees.
 const LARGEST_ATTRIBUTE: u64 = 64 * 1024;
 
 /// The source of one device's attributes: a directory, or a map in tests and fuzzing.
@@ -31,6 +30,11 @@ pub trait Attributes {
     fn number(&self, name: &str) -> Option<u64> {
         self.text(name)?.parse().ok()
     }
+
+    /// The attribute counts sectors of 512 bytes; this returns bytes.
+    fn sectors(&self, name: &str) -> Option<ByteCount> {
+        LbaCount::new(self.number(name)?).to_bytes(KERNEL_SECTOR)
+    }
 }
 
 /// A device's directory.
@@ -48,11 +52,11 @@ impl Directory {
         &self.0
     }
 
-    /// Returns the open node, if it is this device's.
+    /// Returns `node`, if it is this device's.
     pub(crate) fn opened(&self, node: fs::File) -> io::Result<fs::File> {
         let metadata = node.metadata()?;
-        let rdev = format!("{}:{}", rustix::fs::major(metadata.rdev()), rustix::fs::minor(metadata.rdev()));
-        if !metadata.file_type().is_block_device() || self.text("dev").is_some_and(|dev| dev != rdev) {
+        let dev = number_text(metadata.rdev());
+        if !metadata.file_type().is_block_device() || self.text("dev").is_some_and(|shown| shown != dev) {
             return Err(io::Error::other("the device node is not the device that sysfs describes"));
         }
         Ok(node)
@@ -78,7 +82,12 @@ impl Attributes for Directory {
 
 /// Returns the sysfs path of the block device with this number.
 pub fn of_number(number: u64) -> PathBuf {
-    PathBuf::from(format!("/sys/dev/block/{}:{}", rustix::fs::major(number), rustix::fs::minor(number)))
+    Path::new("/sys/dev/block").join(number_text(number))
+}
+
+/// As `major:minor`.
+pub(crate) fn number_text(number: u64) -> String {
+    format!("{}:{}", rustix::fs::major(number), rustix::fs::minor(number))
 }
 
 /// Returns the directory of the device whose node would be at `path`, if the kernel has it.
@@ -92,26 +101,24 @@ pub fn name_of_disk(disk: &Directory) -> Option<String> {
     ["wwid", "device/wwid", "device/serial"].into_iter().find_map(|attribute| disk.text(attribute))
 }
 
-/// Returns the names in a directory, sorted; none when it cannot be read.
+/// Sorted; none when it cannot be read.
 pub(crate) fn list_names(dir: &Path) -> Vec<String> {
-    let Ok(entries) = fs::read_dir(dir) else { return Vec::new() };
-    let mut names: Vec<String> =
-        entries.filter_map(Result::ok).filter_map(|e| e.file_name().into_string().ok()).collect();
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
     names.sort();
     names
 }
 
-/// Returns the sort key of a device name. Numbers are compared by value, so `dm-2` precedes `dm-10`, and the
-/// letters of disks by their order, so `sdz` precedes `sdaa`.
-pub fn natural_order(name: &str) -> Vec<(String, usize, String, u64)> {
+/// A sort key: `dm-2` precedes `dm-10`, and `sdz` precedes `sdaa`.
+pub(crate) fn natural_order(name: &str) -> Vec<(String, usize, String, u64)> {
     const LETTERED: [&str; 4] = ["sd", "hd", "vd", "xvd"];
     let mut parts = Vec::new();
     let mut rest = name;
     while !rest.is_empty() {
         let word = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
-        let (text, behind) = rest.split_at(word);
-        let digits = behind.find(|c: char| !c.is_ascii_digit()).unwrap_or(behind.len());
-        let (number, after) = behind.split_at(digits);
+        let (text, after) = rest.split_at(word);
+        let digits = after.find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len());
+        let (number, after) = after.split_at(digits);
         let driver = LETTERED.iter().find(|driver| parts.is_empty() && text.starts_with(**driver));
         let (driver, letters) = text.split_at(driver.map_or(text.len(), |driver| driver.len()));
         parts.push((driver.to_owned(), letters.len(), letters.to_owned(), number.parse().unwrap_or(0)));
@@ -131,8 +138,7 @@ pub struct KernelPartition {
     pub span: Span,
 }
 
-/// The node of the block device that the kernel calls `name`: where its names have an exclamation mark, those of nodes have
-/// a slash (`cciss!c0d0`).
+/// Returns the node of a device. An exclamation mark in its name stands for a slash (`cciss!c0d0`).
 pub fn node_of(name: &str) -> PathBuf {
     Path::new("/dev").join(name.replace('!', "/"))
 }
@@ -144,9 +150,8 @@ pub fn partitions(device: &dyn Attributes) -> Vec<KernelPartition> {
         .into_iter()
         .filter_map(|name| {
             let number = device.number(&format!("{name}/partition"))?;
-            let start = Lba::new(device.number(&format!("{name}/start"))?);
-            let count = LbaCount::new(device.number(&format!("{name}/size"))?);
-            let span = Span::of_blocks(start, count, KERNEL_SECTOR)?;
+            let start = device.sectors(&format!("{name}/start"))?;
+            let span = Span::new(ByteOffset::new(start.get()), device.sectors(&format!("{name}/size"))?)?;
             Some(KernelPartition { number: u32::try_from(number).ok()?, name, span })
         })
         .collect();
@@ -154,12 +159,9 @@ pub fn partitions(device: &dyn Attributes) -> Vec<KernelPartition> {
     found
 }
 
-/// Returns why the kernel never lists partitions of the device `name`, or `None` where it reads partition
-/// tables. Where it never does, it is not an error that the partitions of a table on the device are missing.
-///
-/// The kernel's flag is `GENHD_FL_NO_PART` (include/linux/blkdev.h). It is visible as `partscan` (since Linux
-/// 6.10), and before that as an `ext_range` of 1 (`disk_max_parts`). Loop devices show it in `loop/partscan`.
-/// Tables of host-managed zoned disks are ignored (`blk_add_partitions`, block/partitions/core.c).
+/// Returns why the kernel never lists partitions of the device `name`, or `None` where it does: by `partscan`
+/// (since Linux 6.10), `loop/partscan` or an `ext_range` of 1 (`disk_max_parts`). Tables of host-managed
+/// zoned disks are ignored (`blk_add_partitions`, block/partitions/core.c).
 pub fn never_lists_partitions(name: &str, device: &dyn Attributes) -> Option<&'static str> {
     const MAPPED: &str = "the kernel lists no partitions on device-mapper devices (kpartx -a maps them)";
     const LOOP: &str = "the kernel lists no partitions on this loop device, because it was set up without \
@@ -227,9 +229,8 @@ impl DeviceKind {
     }
 }
 
-/// Whether the device `name` is left out when no target is given: loop and memory devices, and drives for
-/// media without partitions.
-pub fn is_not_a_disk(name: &str) -> bool {
+/// Left out when no target is given: loop and memory devices, and drives for media without partitions.
+pub(crate) fn is_not_a_disk(name: &str) -> bool {
     ["loop", "ram", "zram", "sr", "fd"].iter().any(|prefix| {
         name.strip_prefix(prefix)
             .is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit()))

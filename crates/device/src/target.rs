@@ -1,7 +1,6 @@
 //! Opens a target: the device or image that a path names, its bytes where they may be read, and its topology.
-//!
-//! A FIFO would hang, some character devices act on being opened, and the path may come from anyone. So the file
-//! type is checked before the file is opened, and again after.
+//! A FIFO would hang, and some character devices act on being opened. So the file type is checked before a
+//! file is opened, and again after.
 
 mod image;
 
@@ -15,7 +14,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Advice, OFlags};
 use schemars::JsonSchema;
 use serde::Serialize;
-use straddle_units::{BlockSize, ByteCount, ByteOffset, KERNEL_SECTOR, LbaCount};
+use straddle_units::{BlockSize, ByteCount, ByteOffset, KERNEL_SECTOR};
 
 use crate::address::Address;
 use crate::assume::Assume;
@@ -96,7 +95,6 @@ pub struct Options {
 }
 
 impl Options {
-    /// Puts what is declared into a topology.
     fn declare(&self, topology: &mut Topology) {
         self.assume.apply(topology);
         if let Some(logical) = self.logical {
@@ -168,8 +166,7 @@ pub struct Target {
     pub read_only: bool,
     /// Its zones, if it is a zoned device.
     pub zoned: Option<Zoned>,
-    /// The identity of the file or device that `medium` reads; `None` where nothing was opened, and in a
-    /// captured tree.
+    /// Of the file or device that `medium` reads; `None` where nothing was opened, and in a captured tree.
     pub id: Option<FileId>,
     /// Why no byte of the device can be read, and what to do about it.
     pub unread: Option<String>,
@@ -184,7 +181,6 @@ impl Target {
         Self { medium: Some(medium), ..target }
     }
 
-    /// A target of which only kind and size are known.
     fn unread(kind: DeviceKind, size: ByteCount) -> Self {
         Self {
             kind,
@@ -252,7 +248,6 @@ pub fn open(path: &Path, options: &Options) -> Result<Target, OpenError> {
     Ok(target)
 }
 
-/// Names the type of a path that is not a target.
 fn describe(metadata: &Metadata) -> &'static str {
     let kind = metadata.file_type();
     if kind.is_fifo() {
@@ -266,14 +261,13 @@ fn describe(metadata: &Metadata) -> &'static str {
     }
 }
 
-/// Opens for reading without blocking, and without acquiring a controlling terminal.
+/// Does not block, and acquires no controlling terminal.
 pub(crate) fn open_for_reading(path: &Path) -> io::Result<File> {
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)
 }
 
-/// Opens the device that sysfs describes in the directory `sys`. In a container its node may be missing, or not be one
-/// that may be read.
+/// Opens the device of the sysfs directory `sys`. In a container its node may be missing or unreadable.
 fn open_device(path: &Path, sys: PathBuf, options: &Options) -> Result<Target, OpenError> {
     let named = Directory::new(sys.clone());
     if options.no_wake
@@ -302,7 +296,6 @@ fn open_device(path: &Path, sys: PathBuf, options: &Options) -> Result<Target, O
     Ok(target)
 }
 
-/// What is judged of a device that is not read.
 const BY_KERNEL: &str = "showing the partitions that the kernel reports; their contents are not checked";
 
 /// Returns the error of opening a device with what to do about it.
@@ -318,11 +311,9 @@ pub fn closed(error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{error}; {hint}"))
 }
 
-/// Opens the node of the device that sysfs describes.
 fn open_node(node: &Path, disk: &Directory) -> io::Result<File> {
     let file = disk.opened(open_for_reading(node)?)?;
-    // A disk's node has its own page cache, which writes through its partitions do not update, so old bytes
-    // would be audited. This is only advice: a refusal does not matter.
+    // A disk's node has its own page cache, which writes through its partitions do not update.
     let _ = rustix::fs::fadvise(&file, 0, None, Advice::DontNeed);
     Ok(file)
 }
@@ -347,8 +338,7 @@ fn open_captured(path: &Path, root: &Path) -> Result<Target, OpenError> {
     let copy = root.join("dev").join(&disk);
     let medium = match fs::metadata(&copy) {
         Ok(metadata) if metadata.is_file() => {
-            let expected = directory.number("size").and_then(|s| LbaCount::new(s).to_bytes(KERNEL_SECTOR));
-            if expected == Some(ByteCount::new(metadata.len())) {
+            if directory.sectors("size") == Some(ByteCount::new(metadata.len())) {
                 Some(open_for_reading(&copy).map_err(OpenError::Io)?)
             } else {
                 remarks
@@ -364,7 +354,6 @@ fn open_captured(path: &Path, root: &Path) -> Result<Target, OpenError> {
     from_sysfs(&directory, medium, node, partition, remarks, Some(root))
 }
 
-/// Combines what sysfs reports and, for a real device that could be opened, what the device itself reports.
 fn from_sysfs(
     disk: &Directory,
     file: Option<File>,
@@ -373,9 +362,8 @@ fn from_sysfs(
     mut remarks: Vec<String>,
     sysroot: Option<&Path>,
 ) -> Result<Target, OpenError> {
-    let bad = |attribute| OpenError::BadSysfs { path: disk.path().to_owned(), attribute };
-    let sectors = LbaCount::new(disk.number("size").ok_or_else(|| bad("size"))?);
-    let size = sectors.to_bytes(KERNEL_SECTOR).ok_or_else(|| bad("size"))?;
+    let bad = || OpenError::BadSysfs { path: disk.path().to_owned(), attribute: "size" };
+    let size = disk.sectors("size").ok_or_else(bad)?;
     let name = disk.path().file_name().and_then(|n| n.to_str()).unwrap_or_default();
     if size == ByteCount::ZERO {
         return Err(if disk.number("removable") == Some(1) { OpenError::NoMedium } else { OpenError::Empty });
@@ -418,8 +406,7 @@ fn from_sysfs(
     })
 }
 
-/// Corrects the kernel's alignment offset of a stacked device, where it differs from what the devices below
-/// give.
+/// The offset of a stacked device may differ from what the devices below give.
 fn judge_stacked_offset<'m>(
     topology: &mut Topology,
     kind: DeviceKind,
@@ -447,8 +434,7 @@ fn judge_stacked_offset<'m>(
     }
 }
 
-/// Gives a device that stands on others the sectors that these are taken to have, where they are larger than what the
-/// kernel shows: it does not know them. A loop device does not even pass on what it knows.
+/// Gives a device that stands on others the sectors that these are taken to have, where they are larger.
 fn presume<'m>(topology: &mut Topology, kind: DeviceKind, name: &str, machine: &dyn Fn() -> &'m Machine) {
     const LOOP: &str = "a loop device does not pass on the sector sizes below it";
     const BELOW: &str = "the kernel knows what the disks below report";
@@ -464,20 +450,20 @@ fn presume<'m>(topology: &mut Topology, kind: DeviceKind, name: &str, machine: &
     }
 }
 
-/// Returns the zones of a disk, if it has any.
 fn zones(disk: &Directory, file: Option<&File>, size: ByteCount) -> Option<Zoned> {
     let model = disk.text("queue/zoned").filter(|model| model != "none")?;
-    let zone = disk.number("queue/chunk_sectors").and_then(|s| LbaCount::new(s).to_bytes(KERNEL_SECTOR));
+    let zone = disk.sectors("queue/chunk_sectors").unwrap_or(ByteCount::ZERO);
     let last = ByteOffset::new(size.get().saturating_sub(KERNEL_SECTOR.get()));
     let conventional = |file: &File, at| ioctl::zones::is_conventional(file, at).ok();
     let holds_table =
         file.and_then(|file| Some(conventional(file, ByteOffset::ZERO)? && conventional(file, last)?));
-    Some(Zoned { model, zone: zone.unwrap_or(ByteCount::ZERO), holds_table })
+    Some(Zoned { model, zone, holds_table })
 }
 
-/// Returns the disks of this machine (or of a captured tree), ordered by name: all block devices except memory,
-/// optical drives, parts of mappings, and devices without a medium or hidden behind another. With `all`, memory and
-/// optical drives that have a medium are included. Of several paths to one disk the first is returned.
+/// Returns the disks of this machine (or of a captured tree), by name: all block devices except memory,
+/// optical drives, parts of mappings, and devices without a medium or hidden behind another. With `all`,
+/// memory and optical drives that have a medium are included. Of several paths to one disk the first is
+/// returned.
 pub fn discover(sysroot: Option<&Path>, all: bool) -> Result<Discovered, OpenError> {
     let block = sysroot.unwrap_or(Path::new("/")).join("sys/block");
     fs::read_dir(&block).map_err(|source| {
@@ -514,23 +500,20 @@ pub struct Discovered {
     pub remarks: Vec<String>,
 }
 
-/// Whether a device is part of a device-mapper device that is itself listed.
 fn is_part_of_mapping(device: &Directory) -> bool {
     let text = |attribute| device.text(attribute).unwrap_or_default();
     live::is_internal(&text("dm/uuid"), &text("dm/name"))
 }
 
-/// Returns the worldwide name of a disk, and its size. Only names that are registered for one device each
-/// count (SCSI's NAA and EUI-64, NVMe's), not names that a manufacturer makes up, which two devices may
-/// share.
+/// Only names that are registered for one device each count (SCSI's NAA and EUI-64, NVMe's): two devices may
+/// share one that a manufacturer makes up.
 fn worldwide_name(device: &Directory) -> Option<(String, u64)> {
     let name = device.text("wwid").or_else(|| device.text("device/wwid"))?;
     let is_registered = ["naa.", "eui.", "uuid."].iter().any(|kind| name.starts_with(kind));
     Some((name, device.number("size")?)).filter(|_| is_registered)
 }
 
-/// Whether a drive for removable media, whose size does not show whether it has a medium, has one: its first
-/// sector can be read.
+/// The size of a drive for removable media does not show whether it has a medium.
 fn holds_medium(name: &str) -> bool {
     let is_drive = ["sr", "fd"].iter().any(|prefix| name.starts_with(prefix));
     let first = || open_for_reading(&Path::new("/dev").join(name))?.read_exact_at(&mut [0; 512], 0);

@@ -1,7 +1,5 @@
-//! What is known about a device's sectors, and from which source.
-//!
-//! A [`Figure`] is never without its source. When sources disagree all are kept, one is chosen, and the reason is
-//! recorded.
+//! What is known about a device's sectors. A [`Figure`] has a source. When sources disagree all are kept, one
+//! is chosen, and the reason is recorded.
 
 use std::fmt;
 
@@ -14,7 +12,6 @@ use crate::identify::{FormatNvm, LbaFormat};
 /// The physical sector of nearly every disk since 2010, whatever the disk reports; also the largest sector of LUKS.
 pub const USUAL_PHYSICAL: ByteCount = ByteCount::new(4096);
 
-/// Why a physical sector is as large as the logical one.
 pub(crate) const AT_LEAST_LOGICAL: &str = "a physical sector holds at least one logical one";
 
 /// The source of a figure.
@@ -56,8 +53,7 @@ impl Source {
     /// A minimum I/O size behind which no array is known: it may be the chunk of a thin pool, or the host's figure.
     pub const HINT: Self = Self::Derived("sysfs queue/minimum_io_size, a hint: not known to be an array");
 
-    /// An optimal I/O size that is the limit of the kernel or host adapter on requests, not reported by the
-    /// drive.
+    /// The limit of the kernel or host adapter on requests, not reported by the drive.
     pub const KERNEL_LIMIT: Self =
         Self::Derived("sysfs queue/optimal_io_size, the kernel's own limit (queue/max_sectors_kb)");
 }
@@ -101,7 +97,7 @@ pub struct Claim<T> {
     pub source: Source,
 }
 
-/// The chosen claim, all other claims and, when they disagree, why this one was chosen.
+/// A figure: the chosen claim, all other claims and, when they disagree, why this one was chosen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "{T}Figure")]
 pub struct Figure<T> {
@@ -163,7 +159,7 @@ impl<T: Copy + PartialEq> Figure<T> {
         self.others.insert(0, old);
     }
 
-    /// Adds a claim that is put in force if it is larger, and returns whether it is.
+    /// Returns whether it is larger, and so in force.
     pub(crate) fn use_larger(&mut self, value: T, source: Source) -> bool
     where
         T: Ord,
@@ -179,7 +175,7 @@ impl<T: Copy + PartialEq> Figure<T> {
     }
 }
 
-/// Adds a claim to a figure that may not have one yet. The first claim stays in force.
+/// Adds a claim to a figure that may not have one yet.
 pub(crate) fn claim<T: Copy + PartialEq>(
     figure: &mut Option<Figure<T>>,
     value: Option<T>,
@@ -286,7 +282,7 @@ impl LbaFormats {
     }
 
     /// Returns the index and format that the drive reports as faster than the one in force, with the same
-    /// number of metadata bytes: the fastest and, among equals, the one with the largest block.
+    /// metadata: the fastest and, among equals, the one with the largest block.
     pub fn faster(&self) -> Option<(usize, LbaFormat)> {
         let current = self.current()?;
         let usable = |(_, format): &(usize, LbaFormat)| {
@@ -301,8 +297,8 @@ impl LbaFormats {
 }
 
 impl AtomicWrites {
-    /// Returns the multiple at which a partition must start for the kernel to keep atomic writes on it: the
-    /// larger of unit and boundary (`bdev_can_atomic_write`, include/linux/blkdev.h).
+    /// The multiple at which a partition must start for the kernel to keep atomic writes on it
+    /// (`bdev_can_atomic_write`, include/linux/blkdev.h).
     pub fn start_boundary(self) -> Option<Boundary> {
         Boundary::multiples_of(self.unit_min.max(self.boundary))
     }
@@ -430,8 +426,8 @@ pub struct Sectors {
 }
 
 impl Topology {
-    /// Makes this the topology of a disk as a guest uses it. The logical sector is the one that it is shown, as
-    /// its table counts in it. Of the physical ones, its own and that of the storage, the larger is used.
+    /// Makes this the topology of a disk as a guest uses it: with the logical sector that its table counts
+    /// in, and the larger physical one.
     pub fn show_to(&mut self, guest: Guest) {
         const COUNTS: &str = "the guest's table counts in the sectors that the guest sees";
         if let Some(Sectors { logical, physical }) = guest.shown {
@@ -444,9 +440,8 @@ impl Topology {
         self.guest = Some(guest);
     }
 
-    /// Returns the topology of an image about which nothing is known: 512-byte logical sectors (until the
-    /// partition table says otherwise), and 4096-byte physical sectors, because aligning to them is right for
-    /// 512-byte ones too.
+    /// The topology of an image: 512-byte logical sectors (until the partition table says otherwise), and
+    /// 4096-byte physical ones, because aligning to them is right for 512-byte ones too.
     pub fn unknown() -> Self {
         Self {
             logical: Figure::new(BlockSize::B512, Source::Assumed),
@@ -484,9 +479,8 @@ impl Topology {
         Boundary::new(size, self.phase())
     }
 
-    /// Returns the size of logical sectors, larger than the present ones, that the drive can be set to and that
-    /// comes closest to filling its physical sectors. ATA and SCSI only: NVMe formats are compared by the
-    /// performance that the drive reports ([`LbaFormats::faster`]).
+    /// The larger logical sector that comes closest to filling the physical ones. ATA and SCSI only: NVMe
+    /// formats are compared by performance ([`LbaFormats::faster`]).
     pub fn larger_sector(&self) -> Option<BlockSize> {
         let sizes = self.formats.as_ref()?.sizes().iter().copied();
         let fits = |size: &BlockSize| *size > self.logical.value() && size.bytes() <= self.physical.value();
@@ -510,9 +504,8 @@ impl Topology {
     }
 }
 
-/// Returns how many members of a Linux software RAID hold data in each stripe, as the kernel counts them for
-/// its optimal I/O size. `None` where nothing is striped. RAID 10 counts near copies, the low byte of its layout
-/// (`raid10_nr_stripes`, drivers/md/raid10.c).
+/// How many members of a Linux software RAID hold data in each stripe. RAID 10 counts near copies, the low
+/// byte of its layout (`raid10_nr_stripes`, drivers/md/raid10.c).
 pub fn striped_data_members(level: i32, raid_disks: u64, layout: u64) -> Option<u64> {
     let data = match level {
         0 => raid_disks,

@@ -1,7 +1,4 @@
-//! A medium that records what could not be read.
-//!
-//! Readers treat what they cannot read as absent. That is right for their search, but wrong as a result: the user must
-//! learn that there is something of which nothing is known.
+//! A medium that records what could not be read. Readers treat that as absent, but the user must learn of it.
 
 use std::io;
 use std::sync::{Mutex, PoisonError};

@@ -1,5 +1,3 @@
-//! The disks of a domain.
-
 use std::path::PathBuf;
 
 use crate::image::Format;
@@ -60,7 +58,6 @@ pub enum Storage {
 /// The hypervisors whose disks have 512-byte sectors unless `<blockio>` states others: those of QEMU.
 const QEMU: [&str; 4] = ["kvm", "qemu", "hvf", "kqemu"];
 
-/// The deepest chain of backing files that is followed, as [`straddle_device::image::MAX_DEPTH`].
 const DEEPEST_CHAIN: usize = crate::image::MAX_DEPTH as usize;
 
 /// Reads a `<disk>` of a domain of the type `hypervisor`.
@@ -102,14 +99,11 @@ fn storage(disk: &Element) -> Storage {
     }
 }
 
-/// What a `<source>` names.
 enum Stored<'a> {
     Path(&'a str),
-    /// A pool and its volume.
     Volume(&'a str, &'a str),
 }
 
-/// Returns why the contents of a disk of this type are not read.
 fn elsewhere(kind: &str, source: &Element) -> String {
     match kind {
         "network" => {
@@ -131,7 +125,6 @@ fn elsewhere(kind: &str, source: &Element) -> String {
     }
 }
 
-/// Returns why contents that could be opened cannot be read as the guest reads them.
 fn obstacle(disk: &Element, source: &Element) -> Option<&'static str> {
     if disk.child("encryption").or_else(|| source.child("encryption")).is_some() {
         return Some("it is encrypted, and only the hypervisor has the key");
@@ -149,7 +142,6 @@ fn format(disk: &Element) -> Result<Format, &str> {
     }
 }
 
-/// Returns the files of the chain of backing files, as far as it is described.
 fn backing(disk: &Element) -> Vec<PathBuf> {
     let chain = std::iter::successors(disk.child("backingStore"), |store| store.child("backingStore"));
     let file = |store: &Element| store.child("source")?.attribute("file").map(PathBuf::from);

@@ -1,9 +1,5 @@
-//! Why a domain cannot be read.
-
 use std::io;
 use std::time::Duration;
-
-use straddle_units::ErrorKind;
 
 /// What is wrong with a domain's description, and where.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -17,12 +13,7 @@ pub struct DomainError {
     pub what: String,
 }
 
-impl DomainError {
-    /// Returns the kind of failure.
-    pub const fn kind(&self) -> ErrorKind {
-        ErrorKind::Failed
-    }
-}
+straddle_units::error_kind!(DomainError: Failed);
 
 /// Why virsh gave no answer.
 #[derive(Debug, thiserror::Error)]
@@ -40,9 +31,4 @@ pub enum VirshError {
     Remote { uri: String },
 }
 
-impl VirshError {
-    /// Returns the kind of failure.
-    pub const fn kind(&self) -> ErrorKind {
-        ErrorKind::Failed
-    }
-}
+straddle_units::error_kind!(VirshError: Failed);

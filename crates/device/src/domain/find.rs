@@ -1,4 +1,4 @@
-//! Finds the domains of this host: by virsh or, where it is not installed, in the files of libvirt.
+//! Finds the domains of this host, by virsh or, where it is not installed, in libvirt's files.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -6,14 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use straddle_units::ErrorKind;
-
 use crate::domain::{Domain, DomainError, MAX_DOCUMENT, Virsh, VirshError};
 
-/// Where libvirt keeps the descriptions of QEMU's domains.
 const FOLDER: &str = "/etc/libvirt/qemu";
 
-/// The word for all domains.
 const ALL: &str = "all";
 
 /// Why domains cannot be found.
@@ -38,12 +34,7 @@ pub enum FindError {
     },
 }
 
-impl FindError {
-    /// Returns the kind of failure.
-    pub const fn kind(&self) -> ErrorKind {
-        ErrorKind::Failed
-    }
-}
+straddle_units::error_kind!(FindError: Failed);
 
 /// A domain by its name, or by the file of its description.
 pub type Found = (String, Result<Domain, FindError>);
@@ -58,18 +49,13 @@ pub struct Libvirt {
 }
 
 impl Libvirt {
-    /// Returns the libvirt of this host. virsh is run where it is needed, and each of its commands may take
-    /// `limit`.
+    /// Each command of virsh may take `limit`.
     pub fn new(limit: Duration) -> Self {
         Self { limit, folder: PathBuf::from(FOLDER), virsh: OnceLock::new() }
     }
 
     /// Returns the domains that `word` names: all, the one in a file (a path, or a name with the ending
-    /// `.xml`), or the one of this name.
-    ///
-    /// # Errors
-    ///
-    /// If domains cannot be listed. That one of them cannot be read is part of what is found.
+    /// `.xml`), or the one of this name. That one of them cannot be read is part of what is found.
     pub fn domains(&self, word: &str) -> Result<Vec<Found>, FindError> {
         if word.contains('/') || word.ends_with(".xml") {
             return Ok(vec![self.in_file(Path::new(word))]);
@@ -90,11 +76,7 @@ impl Libvirt {
         }
     }
 
-    /// Returns the path of a volume.
-    ///
-    /// # Errors
-    ///
-    /// If virsh does not know it, with the reason.
+    /// Returns the path of a volume, or why it is not known.
     pub fn volume(&self, pool: &str, volume: &str) -> Result<PathBuf, String> {
         let virsh = self.virsh().map_err(|error| error.to_string())?;
         let virsh = virsh.ok_or_else(|| "virsh is not installed".to_owned())?;
@@ -113,7 +95,6 @@ impl Libvirt {
         Ok(self.virsh.get_or_init(|| virsh).clone())
     }
 
-    /// Reads every description in libvirt's folder.
     fn in_folder(&self) -> Result<Vec<Found>, FindError> {
         let failed = |source| FindError::Read { path: self.folder.clone(), source };
         let mut paths = Vec::new();
@@ -133,7 +114,6 @@ impl Libvirt {
     }
 }
 
-/// Reads the domain of this name.
 fn by_name(virsh: &Virsh, name: &str) -> Result<Domain, FindError> {
     let text = virsh.description(name)?;
     parsed(name, &text)
@@ -143,7 +123,7 @@ fn parsed(name: &str, text: &str) -> Result<Domain, FindError> {
     Domain::parse(text).map_err(|source| FindError::Description { name: name.to_owned(), source })
 }
 
-/// Reads the text of a file or pipe, or one byte more of it than is accepted.
+/// Reads at most one byte more than is accepted.
 fn text(path: &Path) -> io::Result<String> {
     let mut bytes = Vec::new();
     File::open(path)?.take(MAX_DOCUMENT + 1).read_to_end(&mut bytes)?;

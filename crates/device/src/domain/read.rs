@@ -1,8 +1,5 @@
-//! Reads a domain's XML.
-//!
-//! Invariants: memory and stack do not depend on the document, except for the disks in it, whose
-//! number and size are limited. quick-xml reads without recursion and expands no entity; a document type, which
-//! could define some, is refused.
+//! Reads a domain's XML. The number and size of what is kept are limited. quick-xml reads without recursion
+//! and expands no entity; a document type, which could define some, is refused.
 
 use quick_xml::escape::resolve_predefined_entity;
 use quick_xml::events::{BytesRef, BytesStart, Event};
@@ -12,7 +9,7 @@ use crate::domain::disk::{self, Domain};
 use crate::domain::element::Element;
 use crate::domain::error::DomainError;
 
-/// The largest document accepted, in bytes. Those of libvirt have some kilobytes.
+/// The largest document accepted, in bytes.
 pub const MAX_DOCUMENT: u64 = 4 << 20;
 
 /// The deepest nesting accepted.
@@ -28,11 +25,7 @@ const MOST_ELEMENTS: usize = 1024;
 type Wrong = (u64, String);
 
 impl Domain {
-    /// Reads the domain described by `xml`, as `virsh dumpxml` prints it.
-    ///
-    /// # Errors
-    ///
-    /// If the document is damaged, is about something else, or exceeds a limit.
+    /// Reads a domain as `virsh dumpxml` prints it.
     pub fn parse(xml: &str) -> Result<Self, DomainError> {
         let read = Walk::default().read(xml).and_then(|walk| walk.domain());
         read.map_err(|(at, what)| {
@@ -43,14 +36,12 @@ impl Domain {
     }
 }
 
-/// The position in a document, and what was found.
 #[derive(Default)]
 struct Walk {
-    /// The names of the elements that are open.
     open: Vec<String>,
-    /// The elements that are open and kept, from a disk inwards.
+    /// The open elements of a disk, outermost first.
     kept: Vec<Element>,
-    /// How many elements the disk that is open has.
+    /// The number of elements in the open disk.
     elements: usize,
     root: Option<Element>,
     name: String,
@@ -174,7 +165,6 @@ fn attributes(start: &BytesStart<'_>) -> Result<Vec<(String, String)>, String> {
         .collect()
 }
 
-/// Returns the text that a reference stands for: a character, or one of XML's five entities.
 fn resolved(reference: &BytesRef<'_>) -> Result<String, String> {
     if let Some(character) = reference.resolve_char_ref().map_err(|error| error.to_string())? {
         return Ok(character.to_string());

@@ -1,7 +1,5 @@
-//! Asks libvirt by its own client, `virsh`.
-//!
-//! Invariants: only commands that read are run. A name is one argument, and never an option. virsh
-//! is ended if it does not answer in time.
+//! Asks libvirt by its own client, `virsh`: only commands that read, with a name as one argument that is
+//! never an option, and within a time limit.
 
 use std::io::{self, Read};
 use std::path::PathBuf;
@@ -13,25 +11,20 @@ use std::time::Duration;
 use crate::domain::error::VirshError;
 use crate::domain::read::MAX_DOCUMENT;
 
-/// At most this much of an error message is kept, in bytes.
 const LARGEST_MESSAGE: u64 = 4096;
 
 /// The variables that name virsh's connection, the one that counts first (virsh(1), ENVIRONMENT).
 const URIS: [&str; 2] = ["VIRSH_DEFAULT_CONNECT_URI", "LIBVIRT_DEFAULT_URI"];
 
-/// A connection to the libvirt of this host. Which one it is, virsh decides: LIBVIRT_DEFAULT_URI, or the
-/// user's.
+/// A connection to the libvirt of this host, the one that virsh chooses.
 #[derive(Clone, Debug)]
 pub struct Virsh {
     limit: Duration,
 }
 
 impl Virsh {
-    /// Returns a connection whose commands may take `limit` each; `None` if virsh is not installed.
-    ///
-    /// # Errors
-    ///
-    /// If libvirt does not answer, or is that of another host.
+    /// Connects with a limit of time for each command; `None` if virsh is not installed. The libvirt of
+    /// another host is an error.
     pub fn connect(limit: Duration) -> Result<Option<Self>, VirshError> {
         // To ask virsh would already connect to that host.
         if let Some(uri) = URIS.iter().find_map(|name| std::env::var(name).ok()).filter(|uri| is_remote(uri))
@@ -51,36 +44,23 @@ impl Virsh {
     }
 
     /// Returns the names of all domains, running or not.
-    ///
-    /// # Errors
-    ///
-    /// If virsh reports an error.
     pub fn names(&self) -> Result<Vec<String>, VirshError> {
         let list = self.ask("list", &["--all", "--name"])?;
         Ok(list.lines().filter(|name| !name.is_empty()).map(str::to_owned).collect())
     }
 
     /// Returns the description of the domain of this name, UUID or number.
-    ///
-    /// # Errors
-    ///
-    /// If there is none.
     pub fn description(&self, domain: &str) -> Result<String, VirshError> {
         self.ask("dumpxml", &[&format!("--domain={domain}")])
     }
 
     /// Returns the path of a volume. That of a volume on the network is not a path of the host.
-    ///
-    /// # Errors
-    ///
-    /// If there is no such volume.
     pub fn volume(&self, pool: &str, volume: &str) -> Result<PathBuf, VirshError> {
         let (pool, volume) = (format!("--pool={pool}"), format!("--vol={volume}"));
         let path = self.ask("vol-path", &[&pool, &volume])?;
         Ok(PathBuf::from(path.trim_end_matches('\n')))
     }
 
-    /// Runs a command of virsh, and returns what it prints.
     fn ask(&self, command: &'static str, words: &[&str]) -> Result<String, VirshError> {
         let mut virsh = Command::new("virsh");
         virsh.args(["--quiet", "--readonly", command]).args(words).env("LC_ALL", "C");
@@ -120,7 +100,6 @@ fn reader(from: Option<impl Read + Send + 'static>, largest: u64) -> mpsc::Recei
             // What was read before an error counts.
             let _ = from.take(largest + 1).read_to_end(&mut bytes);
         }
-        // Nobody waits any more after the time limit.
         let _ = sender.send(bytes);
     };
     // Without a thread, the receiver fails at once.
@@ -128,7 +107,6 @@ fn reader(from: Option<impl Read + Send + 'static>, largest: u64) -> mpsc::Recei
     receiver
 }
 
-/// Whether a connection leads to another host: its URI has one between `//` and the path.
 fn is_remote(uri: &str) -> bool {
     let authority = uri.split_once("://").map_or("", |(_, rest)| rest.split('/').next().unwrap_or_default());
     !authority.is_empty()

@@ -38,7 +38,6 @@ pub(super) fn ask(file: &File, answers: &mut Answers) {
 }
 
 impl Answers {
-    /// Reads the answers that a captured tree keeps of a device, each with the bytes as the drive sends them.
     pub(crate) fn kept(kept: &dyn Attributes) -> Self {
         let block = |name: &str| kept.bytes(name)?.first_chunk::<512>().copied();
         let page = |name: &str| kept.bytes(name)?.first_chunk::<4096>().copied();
@@ -53,7 +52,6 @@ impl Answers {
     }
 }
 
-/// Returns the sectors that the drive lists, if there are any.
 pub(super) fn formats(answers: &Answers) -> Option<Formats> {
     if let Some(nvme) = &answers.nvme {
         let (current, list) = (nvme.current_format, nvme.formats.clone());

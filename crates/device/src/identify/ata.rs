@@ -4,8 +4,7 @@ use straddle_units::{BlockSize, Boundary, ByteCount, Lba};
 
 use super::{RotationRate, physical_bytes};
 
-/// Words 84 and 87: supported and enabled features. Each is valid if its bits 15:14 are 01b; bit 5 is the
-/// General Purpose Logging feature set.
+/// Words 84 and 87: supported and enabled features. Bit 5 is the General Purpose Logging feature set.
 const FEATURES: [usize; 2] = [84, 87];
 const LOGGING: u16 = 1 << 5;
 /// Word 106: physical and logical sector size.
@@ -36,7 +35,7 @@ pub struct AtaIdentify {
     pub has_logs: bool,
 }
 
-/// Returns a word that is valid, which means that bits 15:14 are 01b. Any other value means "not reported".
+/// A word is valid if bits 15:14 are 01b. Any other value means "not reported".
 fn valid(word: u16) -> Option<u16> {
     (word & 0xc000 == 0x4000).then_some(word)
 }

@@ -7,19 +7,15 @@ use crate::fields::le16;
 
 /// The offset of the list of LBA formats, of four bytes each.
 const FORMATS: usize = 128;
-/// How many formats the list has room for.
 const MAX_FORMATS: usize = 64;
 
 /// RP, bits 1:0 of an LBA format's byte 3: its performance relative to the drive's other formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[allow(missing_docs, reason = "the names are those of the standard, from 00b to 11b")]
 pub enum RelativePerformance {
-    /// 00b.
     Best,
-    /// 01b.
     Better,
-    /// 10b.
     Good,
-    /// 11b.
     Degraded,
 }
 
@@ -115,7 +111,7 @@ impl NvmeIdentifyNamespace {
         })
     }
 
-    /// Parses the list of formats, and returns it with the index of the one in force.
+    /// Returns the list of formats, and the index of the one in force.
     fn formats(data: &[u8; 4096]) -> (Vec<LbaFormat>, u8) {
         let (nlbaf, flbas, nulbaf) = (data[25], data[26], data[82]);
         let count = (usize::from(nlbaf) + 1 + usize::from(nulbaf)).min(MAX_FORMATS);

@@ -1,14 +1,11 @@
-//! The sector sizes that a drive can be set to: the Sector Configuration log of ATA drives (ACS-4) and the
-//! Supported Block Lengths And Protection Types VPD page of SCSI drives (SBC-4, page B4h).
-//!
-//! Neither says which size is in force, nor which one is faster.
+//! The sector sizes that a drive can be set to, by the Sector Configuration log (ATA, ACS-4) or VPD page B4h
+//! (SCSI, SBC-4). Neither says which size is in force, nor which one is faster.
 
 use straddle_units::BlockSize;
 
 use super::scsi;
 use crate::fields::{be32, le16, le32};
 
-/// The address of the Sector Configuration log.
 pub(crate) const SECTOR_LOG: u8 = 0x2f;
 
 /// The length of one descriptor of the log. It has room for eight: SET SECTOR CONFIGURATION EXT selects one by
@@ -30,23 +27,20 @@ pub(crate) fn has_log(directory: &[u8; 512], address: u8) -> bool {
     address != 0 && le16(directory, 0) == 1 && le16(directory, 2 * usize::from(address)) != 0
 }
 
-/// Parses the Sector Configuration log: the sizes of the logical sectors that the drive can be set to, in the
-/// order of the log. Sizes that no block device can have are left out.
+/// Parses the Sector Configuration log. Sizes that no block device can have are left out.
 pub fn sector_configurations(data: &[u8; 512]) -> Vec<BlockSize> {
     let valid = data.chunks_exact(DESCRIPTOR).take(DESCRIPTORS).filter(|bytes| bytes[0] & VALID != 0);
     distinct(valid.map(|bytes| 2 * u64::from(le32(bytes, WORDS))))
 }
 
-/// Parses VPD page B4h, header included: the lengths of logical blocks that the drive can be formatted to
-/// without protection information, in the order of the page. Lengths that no block device can have (520, 528)
-/// are left out.
+/// Parses VPD page B4h, header included: the lengths without protection information. Those that no block
+/// device can have (520, 528) are left out.
 pub fn block_lengths(data: &[u8]) -> Vec<BlockSize> {
     let list = scsi::page(data, 0xb4, 4).map_or(&[][..], |page| &page[4..]);
     let plain = list.chunks_exact(8).filter(|bytes| bytes[5] & UNPROTECTED != 0);
     distinct(plain.map(|bytes| u64::from(be32(bytes, 0))))
 }
 
-/// The sizes that are block sizes, each once.
 fn distinct(sizes: impl Iterator<Item = u64>) -> Vec<BlockSize> {
     let mut found = Vec::new();
     for size in sizes.filter_map(|size| BlockSize::new(size).ok()) {

@@ -1,5 +1,4 @@
-//! Whether a drive is in standby, from its answers to commands that leave it there: ATA CHECK POWER MODE, SCSI
-//! TEST UNIT READY and REQUEST SENSE.
+//! Whether a drive is in standby, from answers to commands that do not wake it.
 
 /// The power mode that ATA CHECK POWER MODE returns in COUNT (ACS-4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,7 +12,6 @@ pub(crate) enum PowerMode {
 }
 
 impl PowerMode {
-    /// Decodes bits 7:0 of COUNT.
     pub(crate) const fn from_count(count: u8) -> Self {
         match count {
             0x00 | 0x01 => Self::Standby,
@@ -45,7 +43,6 @@ pub(crate) fn returned_count(sense: &[u8]) -> Option<u8> {
     registers(sense).filter(|(status, _)| status & FAILED == 0).map(|(_, count)| count)
 }
 
-/// Returns the first descriptor of this type.
 fn descriptor(mut all: &[u8], kind: u8) -> Option<&[u8]> {
     while let [first, length, ..] = all {
         if *first == kind {

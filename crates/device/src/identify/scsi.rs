@@ -31,8 +31,8 @@ impl ReadCapacity16 {
     }
 }
 
-/// Checks a VPD page's header (byte 1 is the page code, bytes 2-3 the length of what follows) and cuts the
-/// page to that length. `need` includes the header.
+/// Cuts a VPD page, header included, to its length (bytes 2-3). `None` if it is another page or has less than
+/// `need` bytes.
 pub(super) fn page(data: &[u8], code: u8, need: usize) -> Option<&[u8]> {
     let said = 4 + usize::from(be16(data, 2));
     let page = &data[..said.min(data.len())];

@@ -1,7 +1,5 @@
-//! The other files of an image: only those that the user named are opened.
-//!
-//! A name in an image is compared with the files that the user named, and what is then opened is the path that
-//! the user gave. Where the user named none, a name is not even looked up.
+//! The other files of an image. A name in an image is only compared with the files that the user named, and
+//! what is opened is the path that the user gave.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -21,12 +19,10 @@ use crate::target::open_for_reading;
 /// The longest chain of files below an image.
 pub const MAX_DEPTH: u32 = 16;
 
-/// Longer names are cut to this many characters when shown.
 const MAX_SHOWN: usize = 255;
 
 struct Entry {
     path: PathBuf,
-    /// Opened once, however many images and extents refer to it.
     medium: OnceLock<Arc<FileMedium>>,
 }
 
@@ -55,18 +51,15 @@ pub struct Access<'a> {
     depth: u32,
 }
 
-/// A file that an image names.
 #[derive(Clone, Copy)]
 pub(super) struct Named<'a> {
-    /// The format of the image that refers to it.
     pub(super) by: Format,
-    /// Its role for that image.
     pub(super) role: &'static str,
     pub(super) name: &'a [u8],
 }
 
 impl Named<'_> {
-    /// Returns the name in a form that is safe to print on a terminal.
+    /// The name as it may be printed on a terminal.
     pub(super) fn shown(&self) -> String {
         if self.name.is_empty() {
             return "(without a name)".to_owned();
@@ -79,13 +72,11 @@ impl Named<'_> {
         shown
     }
 
-    /// Returns what to know of it where the user did not name it.
     pub(super) fn missing(&self) -> Missing {
         Missing { role: self.role, name: self.shown() }
     }
 }
 
-/// An opened file and its path.
 type NamedMedium<'a> = (Box<dyn Medium>, &'a Path);
 
 impl<'a> Access<'a> {
@@ -94,7 +85,6 @@ impl<'a> Access<'a> {
         Self { allowed, folder: image.parent().unwrap_or(Path::new("")), depth: 0 }
     }
 
-    /// Opens a file without interpreting it, if the user named it too. Returns it with its path.
     fn open_file(&self, named: &Named<'_>) -> Result<Option<NamedMedium<'a>>, ImageError> {
         let Some(entry) = self.find(named.name) else { return Ok(None) };
         let failed =
@@ -109,13 +99,12 @@ impl<'a> Access<'a> {
         Ok(Some((Box::new(medium), &entry.path)))
     }
 
-    /// Opens another file of the image's own format, such as an extent, if the user named it too.
+    /// Opens a file of the image's own format, such as an extent.
     pub(super) fn open_host(&self, named: &Named<'_>) -> Result<Result<Host, Missing>, ImageError> {
         let opened = self.open_file(named)?;
         Ok(opened.map(|(medium, _)| Host::new(named.by, medium)).ok_or_else(|| named.missing()))
     }
 
-    /// Opens the file below an image, as `format` or as the format detected.
     pub(super) fn open_below(&self, named: &Named<'_>, format: Option<Format>) -> Result<Below, ImageError> {
         let Some((medium, path)) = self.open_file(named)? else { return Ok(Below::Missing(named.missing())) };
         let (role, name) = (named.role, named.shown());
@@ -150,7 +139,6 @@ impl<'a> Access<'a> {
         self.open_below(&Named { by: format, role, name }, Some(format))
     }
 
-    /// Returns the allowed file that `name` resolves to.
     fn find(&self, name: &[u8]) -> Option<&'a Entry> {
         if self.allowed.files.is_empty() || name.is_empty() {
             return None;
@@ -174,19 +162,16 @@ fn open_regular(path: &Path) -> io::Result<FileMedium> {
     Ok(FileMedium::new(file, ByteCount::new(metadata.len())))
 }
 
-/// Decodes UTF-16 units up to the first NUL.
 pub(super) fn utf16(units: impl Iterator<Item = u16>) -> String {
     char::decode_utf16(units.take_while(|unit| *unit != 0))
         .map(|unit| unit.unwrap_or(char::REPLACEMENT_CHARACTER))
         .collect()
 }
 
-/// Decodes UTF-16 from little-endian bytes.
 pub(super) fn utf16_le(bytes: &[u8]) -> String {
     utf16(bytes.chunks_exact(2).map(|pair| le16(pair, 0)))
 }
 
-/// Converts a Windows path to one with `/` between its parts.
 pub(super) fn from_windows(path: &str) -> String {
     path.replace('\\', "/")
 }

@@ -1,4 +1,4 @@
-//! Sector bitmaps, which say whether each sector of a block is in the block or in the parent.
+//! Sector bitmaps: whether a sector of a block is in the block or in the parent.
 
 use super::ImageError;
 use super::host::Host;
@@ -6,21 +6,16 @@ use super::host::Host;
 /// At most this many bits are examined at once, because the next change may be far away.
 const MAX_RUN: u64 = 4096;
 
-/// The bit of a byte that stands for the first sector.
+/// The bit that stands for the first sector of a byte.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Order {
-    /// The highest bit: VHD.
     HighFirst,
-    /// The lowest bit: VHDX.
     LowFirst,
 }
 
-/// A bitmap in a file.
 pub(super) struct Bitmap<'a> {
     pub(super) host: &'a Host,
-    /// Its offset in the file.
     pub(super) at: u64,
-    /// The bytes of the disk that one bit stands for.
     pub(super) sector: u64,
     pub(super) order: Order,
 }

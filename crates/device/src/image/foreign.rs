@@ -14,12 +14,11 @@ use crate::fields::{has, le32, le64};
 use crate::medium::Medium;
 use crate::shown::quote_path;
 
-/// The endings of names that promise one of these forms.
 const ENDINGS: &str =
     "cow dmg vbox ova ovf vmx e01 aff sparseimage sparsebundle wim zip gz xz zst bz2 lz4 7z";
 
-/// Returns the name that `qemu-img convert` has for the form that such an ending promises, if it writes it; `None` if it
-/// promises none.
+/// Returns qemu-img's name of the form that an ending promises, if it writes that form; `None` if it promises
+/// none.
 pub(super) fn qemu_name(ending: &str) -> Option<Option<&'static str>> {
     match ending {
         "qcow" => Some(Some("qcow")),
@@ -55,14 +54,11 @@ pub(crate) fn raw_name(file: &str) -> String {
     (0..).map(name).find(|name| !Path::new(name).exists()).unwrap_or_else(|| name(0))
 }
 
-/// The bytes that identify a form.
 #[derive(Debug, PartialEq, Eq)]
 enum Magic {
-    /// These bytes at this offset.
     At(usize, &'static [u8]),
-    /// The first bytes at the start, the second ones at this offset.
     Both(&'static [u8], usize, &'static [u8]),
-    /// These bytes at this distance from the end.
+    /// At this distance from the end.
     BeforeEnd(usize, &'static [u8]),
     /// These bytes in the frame that follows a skippable frame (RFC 8878, 3.1.2; lz4
     /// `doc/lz4_Frame_format.md`).
@@ -133,7 +129,6 @@ pub const FORMS: &[Foreign] = &[
     form("an AFF image", Magic::At(0, b"AFF10\r\n\0"), "affconvert -r FILE"),
 ];
 
-/// Returns the form of the file `medium`, by its first bytes `head` or its last ones `tail`.
 pub(super) fn detect(head: &[u8], tail: &[u8], medium: &dyn Medium) -> Option<&'static Foreign> {
     FORMS.iter().find(|form| match form.magic {
         Magic::At(at, magic) => has(head, at, magic),
@@ -146,7 +141,6 @@ pub(super) fn detect(head: &[u8], tail: &[u8], medium: &dyn Medium) -> Option<&'
     })
 }
 
-/// Whether `magic` follows a skippable frame at the start.
 fn follows_skippable(head: &[u8], medium: &dyn Medium, magic: &[u8]) -> bool {
     if !(0x184D_2A50..=0x184D_2A5F).contains(&le32(head, 0)) || head.len() < 8 {
         return false;
@@ -156,7 +150,6 @@ fn follows_skippable(head: &[u8], medium: &dyn Medium, magic: &[u8]) -> bool {
     medium.read_at(after, &mut found).is_ok() && found == *magic
 }
 
-/// Whether `head` begins with a header of .lzma (LZMA_Alone).
 fn is_lzma(head: &[u8]) -> bool {
     const HEADER: usize = 13;
     /// lc = 3, lp = 0, pb = 2, as lzma(1) and 7z write.

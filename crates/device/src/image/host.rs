@@ -1,4 +1,4 @@
-//! The file that holds an image, with a cache of the last pages of its tables.
+//! The file that holds an image, with a cache of pages of its tables.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -17,13 +17,10 @@ const PAGES: usize = 6;
 pub(super) const MAX_NAME: u32 = 1023;
 
 struct Page {
-    /// The page's number in the file.
     number: u64,
-    /// Its bytes: fewer than a page at the end of the file.
     bytes: Vec<u8>,
 }
 
-/// The file of an image or of one of its extents.
 pub(super) struct Host {
     format: Format,
     medium: Box<dyn Medium>,
@@ -40,17 +37,15 @@ impl Host {
         self.format
     }
 
-    /// Returns the file's length in bytes.
     pub(super) fn len(&self) -> u64 {
         self.medium.len().get()
     }
 
-    /// Reads data, without caching it.
     pub(super) fn read(&self, at: u64, buf: &mut [u8]) -> Result<(), ImageError> {
         self.medium.read_at(ByteOffset::new(at), buf).map_err(|source| self.failed(source))
     }
 
-    /// Reads `N` bytes of a header or table through the page cache.
+    /// Reads a part of a header or table through the page cache.
     pub(super) fn bytes<const N: usize>(&self, at: u64) -> Result<[u8; N], ImageError> {
         let mut bytes = [0; N];
         let mut rest = bytes.as_mut_slice();
@@ -104,12 +99,10 @@ impl Host {
         self.bytes(at).map(u64::from_le_bytes)
     }
 
-    /// Returns the error for a wrong field at byte `at` of the file.
     pub(super) fn damaged(&self, at: u64, what: impl Into<String>) -> ImageError {
         ImageError::Damaged { format: self.format, at: ByteOffset::new(at), what: what.into() }
     }
 
-    /// Returns the error for a field at byte `at` of the file that requires a feature not read here.
     pub(super) fn unsupported(&self, at: u64, what: impl Into<String>) -> ImageError {
         ImageError::Unsupported { format: self.format, at: ByteOffset::new(at), what: what.into() }
     }
@@ -118,7 +111,7 @@ impl Host {
         ImageError::Read { format: self.format, source: Box::new(source) }
     }
 
-    /// Calls `read` with page `number`, from the cache or the file. A page past the end is empty.
+    /// Calls `read` with page `number`, which is empty past the end of the file.
     fn with_page<T>(&self, number: u64, read: impl FnOnce(&[u8]) -> T) -> Result<T, ImageError> {
         let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
         match pages.iter().position(|page| page.number == number) {

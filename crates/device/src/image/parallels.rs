@@ -7,14 +7,11 @@ use crate::fields::{le32, le64};
 /// The signature of files whose map counts in blocks; in others it counts in sectors.
 pub(super) const EXTENDED: &[u8] = b"WithouFreSpacExt";
 
-/// The unit of the header's numbers.
 const SECTOR: u64 = 512;
-/// The offset of the block map.
 const MAP_AT: u64 = 64;
 /// The largest block, in sectors (qemu `parallels_open`).
 const MAX_BLOCK: u64 = (i32::MAX as u64) / 513;
 
-/// Offsets of the fields in the header.
 mod field {
     pub(super) const VERSION: usize = 16;
     pub(super) const BLOCK: usize = 28;

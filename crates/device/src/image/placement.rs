@@ -1,15 +1,14 @@
-//! Where a container puts the guest's blocks in its file, which decides whether guest writes that are aligned
-//! stay aligned.
+//! Where a container puts the guest's blocks in its file.
 
 use straddle_units::{ByteCount, ByteOffset};
 
 use super::vmdk::STREAM_OPTIMIZED;
 use super::{Files, Format, ImageError, Map, StoredAt};
 
-/// The number of allocated blocks that are examined.
+/// How many allocated blocks are examined.
 const SAMPLE: u32 = 1024;
 
-/// The number of table entries examined to find them. A sparse image has mostly empty entries.
+/// How many table entries are examined to find them: most of a sparse image are empty.
 const STEPS: u32 = 4096;
 
 /// The exponent of the coarsest alignment reported: 2^20 bytes, to which partitions are aligned.
@@ -34,13 +33,12 @@ pub struct Placement {
     units: u32,
     compressed: u32,
     complete: bool,
-    /// For every k, the first block that is aligned to 2^k and to nothing coarser.
+    /// By k: the first block that is aligned to 2^k and to nothing coarser.
     first: [Option<Placed>; POWERS],
 }
 
 impl Placement {
-    /// Examines the guest's blocks from the first on. An unreadable table ends the search; what was found so
-    /// far is returned with the error.
+    /// Examines the guest's blocks from the first on, up to an unreadable table.
     pub(super) fn sample(map: &dyn Map, files: &Files, size: u64) -> (Self, Option<ImageError>) {
         let mut found = Self { units: 0, compressed: 0, complete: false, first: [None; POWERS] };
         let mut guest = 0;

@@ -6,13 +6,11 @@ use super::unpack::{Method, Packed};
 use super::{Access, Below, Files, Format, ImageError, Map, Parts, StoredAt, StoredRun};
 use crate::fields::{be32, be64};
 
-/// The length of the longest header that is read: the 104 bytes of version 3, and the compression type.
+/// The longest header: the 104 bytes of version 3, and the compression type.
 const HEADER: usize = 112;
 
-/// At most this many header extensions are read.
 const MAX_EXTENSIONS: usize = 64;
 
-/// Incompatible feature bits of version 3.
 mod feature {
     pub(super) const DIRTY: u64 = 1 << 0;
     pub(super) const CORRUPT: u64 = 1 << 1;
@@ -22,14 +20,12 @@ mod feature {
     pub(super) const KNOWN: u64 = DIRTY | CORRUPT | DATA_FILE | COMPRESSION | EXTENDED_L2;
 }
 
-/// Header extension types.
 mod extension {
     pub(super) const END: u32 = 0;
     pub(super) const BACKING_FORMAT: u32 = 0xE279_2ACA;
     pub(super) const DATA_FILE: u32 = 0x4441_5441;
 }
 
-/// Offsets of the fields in the header.
 mod field {
     pub(super) const BACKING_AT: usize = 8;
     pub(super) const BACKING_LEN: usize = 16;
@@ -44,19 +40,14 @@ mod field {
     pub(super) const LEN_OF_V2: u32 = 72;
 }
 
-/// The bits of a table entry that hold an offset in the file.
 const OFFSET: u64 = 0x00FF_FFFF_FFFF_FE00;
 /// An L2 entry: the cluster is not shared. With a data file, where offset 0 may be data, the bit means
 /// "allocated".
 const COPIED: u64 = 1 << 63;
-/// An L2 entry: the cluster is compressed.
 const COMPRESSED: u64 = 1 << 62;
-/// An L2 entry of version 3: the cluster reads as zeros.
 const ZERO: u64 = 1;
-/// The number of subclusters in a cluster with extended L2 entries.
 const SUBCLUSTERS: u64 = 32;
 
-/// The checked fields of the header.
 struct Header {
     version: u32,
     cluster_bits: u32,
@@ -66,7 +57,6 @@ struct Header {
     method: Method,
 }
 
-/// The header extensions that are used.
 #[derive(Default)]
 struct Extensions {
     backing_format: Option<Vec<u8>>,
@@ -119,7 +109,7 @@ pub(super) fn open(host: Host, access: &Access<'_>) -> Result<Parts, ImageError>
     Ok(Parts { files, map: Box::new(map), below, variant, size, block, sectors: None, remarks })
 }
 
-/// Returns the header, padded with zeros where the file is shorter.
+/// Shorter files are padded with zeros.
 fn header_bytes(host: &Host) -> Result<[u8; HEADER], ImageError> {
     const SHORT: usize = field::LEN_OF_V2 as usize;
     if host.len() >= HEADER as u64 {
@@ -171,7 +161,7 @@ impl Header {
         Ok(header)
     }
 
-    /// Checks that the L1 table is inside the file and long enough for the disk. It is not read here.
+    /// The L1 table must be in the file and long enough for the disk.
     fn check_l1(&self, host: &Host, entries: u32) -> Result<(), ImageError> {
         let needed = self.size.div_ceil(1 << self.l1_bits());
         if u64::from(entries) < needed {
@@ -190,12 +180,12 @@ impl Header {
         self.features & feature::EXTENDED_L2 != 0
     }
 
-    /// Returns the binary logarithm of an L2 entry's length in bytes.
+    /// The binary logarithm of an L2 entry's length.
     fn entry_bits(&self) -> u32 {
         if self.extended() { 4 } else { 3 }
     }
 
-    /// Returns the binary logarithm of the guest bytes that an L1 entry covers.
+    /// The binary logarithm of the guest bytes that an L1 entry covers.
     fn l1_bits(&self) -> u32 {
         self.cluster_bits + self.cluster_bits - self.entry_bits()
     }
@@ -236,7 +226,6 @@ impl Extensions {
 }
 
 impl Qcow2 {
-    /// Returns the place of an L2 entry's cluster, for byte `at` of the guest's disk.
     fn cluster(
         &self,
         own: &Host,

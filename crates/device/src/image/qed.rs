@@ -5,17 +5,14 @@ use super::host::Host;
 use super::{Access, Below, Files, Format, ImageError, Map, Parts, StoredAt, StoredRun};
 use crate::fields::{le32, le64};
 
-/// The permitted cluster sizes in bytes, and table sizes in clusters.
+/// Cluster sizes in bytes, and table sizes in clusters.
 const CLUSTERS: std::ops::RangeInclusive<u64> = 4096..=64 << 20;
 const TABLES: std::ops::RangeInclusive<u64> = 1..=16;
 
-/// The length of a table entry in bytes.
 const ENTRY: u64 = 8;
 
-/// An L2 entry: the cluster reads as zeros.
 const ZERO: u64 = 1;
 
-/// Offsets of the fields in the header.
 mod field {
     pub(super) const CLUSTER: usize = 4;
     pub(super) const TABLE: usize = 8;
@@ -26,7 +23,6 @@ mod field {
     pub(super) const BACKING_LEN: usize = 60;
 }
 
-/// Incompatible feature bits.
 mod feature {
     pub(super) const BACKING: u64 = 1 << 0;
     pub(super) const NEEDS_CHECK: u64 = 1 << 1;
@@ -36,7 +32,7 @@ mod feature {
 
 struct Qed {
     cluster: u64,
-    /// The number of entries in a table, at either level.
+    /// The entries of a table, at either level.
     entries: u64,
     l1_at: u64,
 }

@@ -1,8 +1,5 @@
-//! Reads compressed files: their bytes are unpacked into an unnamed file, which is then the image.
-//!
-//! What a file may use is limited, whatever its headers say: the unpacked bytes, in number ([`Limits::len`]) and
-//! on the disk ([`Limits::data`]), and the memory of its decoder ([`MEMORY`]). A file that was packed twice is
-//! unpacked once.
+//! Unpacks a compressed file into an unnamed file, which is then the image. Bytes, disk space and the memory
+//! of the decoder are limited, whatever its headers say.
 //!
 //! Sources: RFC 1952 (gzip), RFC 8878 (zstd), the .xz file format 1.2.
 
@@ -96,7 +93,7 @@ pub enum UnpackError {
 
 straddle_units::error_kind!(UnpackError: Failed);
 
-/// Each decoder reports truncated input with its own error; returns the same one for all.
+/// Returns the same error for truncated input, whatever the decoder.
 fn plain(error: io::Error) -> io::Error {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&error);
     while let Some(one) = cause {
@@ -109,7 +106,7 @@ fn plain(error: io::Error) -> io::Error {
     error
 }
 
-/// A file that counts the bytes read from it.
+/// Counts the bytes read.
 struct Counted<'a> {
     file: BufReader<File>,
     read: &'a Cell<u64>,
@@ -134,7 +131,7 @@ impl BufRead for Counted<'_> {
     }
 }
 
-/// Reads the members of a gzip file. As gzip does, it ignores anything else after a member.
+/// The members of a gzip file. As gzip does, it ignores anything else after one.
 struct Members<R: BufRead>(Option<flate2::bufread::GzDecoder<R>>);
 
 impl<R: BufRead> Read for Members<R> {
@@ -154,7 +151,7 @@ impl<R: BufRead> Read for Members<R> {
     }
 }
 
-/// Reads the frames of a zstd file, and passes over skippable ones.
+/// The frames of a zstd file, without skippable ones.
 struct Frames<R: BufRead> {
     source: R,
     decoder: ruzstd::decoding::FrameDecoder,
@@ -211,8 +208,7 @@ impl<R: BufRead> Read for Frames<R> {
     }
 }
 
-/// Creates an unnamed file in the folder for temporary files. It disappears with its last descriptor, however
-/// the program ends.
+/// The file disappears with its last descriptor, however the program ends.
 fn scratch() -> Result<File, UnpackError> {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let folder = std::env::temp_dir();
@@ -230,7 +226,6 @@ fn scratch() -> Result<File, UnpackError> {
     std::iter::repeat_with(make).take(16).find(is_made).unwrap_or_else(make).map_err(no_room)
 }
 
-/// Unpacks `file` into an unnamed sparse file.
 pub(crate) fn unpack(file: File, packing: Packing, limits: Limits) -> Result<Box<dyn Medium>, UnpackError> {
     let (unpacked, len) = sparse(file, packing, limits)?;
     Ok(Box::new(FileMedium::new(unpacked, ByteCount::new(len))))

@@ -1,5 +1,3 @@
-//! Compressed clusters and grains.
-
 use flate2::{Decompress, FlushDecompress, Status};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
@@ -13,18 +11,14 @@ pub(super) const MAX_UNIT: usize = 2 << 20;
 /// The compressed form may be slightly longer than the plain one.
 const MAX_PACKED: u64 = MAX_UNIT as u64 + (64 << 10);
 
-/// How a unit is compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Method {
-    /// Deflate without a header.
     Deflate,
-    /// One zstd frame.
     Zstd,
     /// A VMDK grain marker (eight bytes of address, four of length), then zlib.
     MarkedZlib,
 }
 
-/// A compressed unit of the guest's disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Packed {
     pub(super) file: usize,
@@ -36,7 +30,6 @@ pub(super) struct Packed {
     pub(super) method: Method,
 }
 
-/// Decompresses `packed` to exactly the length of its unit.
 pub(super) fn unpack(host: &Host, packed: &Packed) -> Result<Vec<u8>, ImageError> {
     if packed.unit > MAX_UNIT {
         return Err(host.unsupported(packed.at, format!("a compressed unit of {} bytes", packed.unit)));
@@ -73,7 +66,6 @@ fn inflate(input: &[u8], output: &mut [u8], zlib_header: bool) -> bool {
     }
 }
 
-/// Fills `output` from a zstd frame. Returns whether that succeeded.
 fn unpack_zstd(input: &[u8], output: &mut [u8]) -> bool {
     if zstd_window(input).is_none_or(|window| window > MAX_UNIT) {
         return false;

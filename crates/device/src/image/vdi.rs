@@ -5,15 +5,12 @@ use super::{Access, Below, Files, ImageError, Map, Missing, Parts, StoredAt, Sto
 use crate::fields::{array, le16, le32, le64};
 use crate::hex;
 
-/// The offset of the signature, after 64 bytes of text.
 pub(super) const SIGNATURE_AT: usize = 0x40;
-/// The signature, 0xBEDA107F.
 pub(super) const SIGNATURE: [u8; 4] = [0x7F, 0x10, 0xDA, 0xBE];
 
 /// Version 1.1, the only one since 2008.
 const VERSION: u32 = 0x0001_0001;
 
-/// Offsets of the header's fields.
 mod field {
     pub(super) const VERSION: usize = 0x44;
     pub(super) const TYPE: usize = 0x4C;
@@ -26,7 +23,7 @@ mod field {
     pub(super) const PARENT: usize = 0x1B8;
 }
 
-/// Map entries from here on are not blocks: 0xFFFFFFFF was never written, 0xFFFFFFFE was discarded.
+/// Map entries that are not blocks.
 const DISCARDED: u32 = 0xFFFF_FFFE;
 const NEVER_WRITTEN: u32 = 0xFFFF_FFFF;
 
@@ -80,8 +77,7 @@ pub(super) fn open(host: Host, _: &Access<'_>) -> Result<Parts, ImageError> {
     Ok(Parts { below, ..Parts::new(host, map, variant, size, block) })
 }
 
-/// Describes a parent. VDI names it by its UUID, without a path, so it cannot be matched with a file that the
-/// user named.
+/// VDI names a parent by its UUID, so it cannot be matched with a file that the user named.
 fn by_uuid(bytes: [u8; 16]) -> String {
     let (a, b, c) = (le32(&bytes, 0), le16(&bytes, 4), le16(&bytes, 6));
     let (d, e) = (hex::encode(&bytes[8..10]), hex::encode(&bytes[10..]));

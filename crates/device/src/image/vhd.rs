@@ -11,7 +11,6 @@ use crate::fields::{array, be16, be32, be64};
 const FOOTER: usize = 512;
 pub(super) const MAGIC: &[u8] = b"conectix";
 
-/// Offsets of the fields in the footer.
 mod footer {
     pub(super) const DATA_AT: usize = 16;
     pub(super) const SIZE: usize = 48;
@@ -19,7 +18,6 @@ mod footer {
     pub(super) const CHECKSUM: usize = 64;
 }
 
-/// Offsets of the fields in the header of a dynamic disk.
 mod header {
     pub(super) const LEN: usize = 1024;
     pub(super) const MAGIC: &[u8] = b"cxsparse";
@@ -34,16 +32,13 @@ mod header {
     pub(super) const LOCATOR_COUNT: usize = 8;
 }
 
-/// A table entry: the block is not allocated.
 const ABSENT: u32 = 0xFFFF_FFFF;
 const SECTOR: u64 = 512;
 /// The largest block that is accepted. Windows uses 2 MiB and 512 KiB.
 const MAX_BLOCK: u64 = 256 << 20;
-/// The maximum length of a parent's path, in bytes.
 const MAX_PATH: u32 = 4096;
 
-/// Whether a file of `len` bytes, whose last ones are `tail`, ends with a footer, intact or damaged, which is the only
-/// sign of a fixed disk.
+/// Whether a file of `len` bytes ends with a footer, which is the only sign of a fixed disk.
 pub(super) fn has_footer(tail: &[u8], len: u64) -> bool {
     let footer = match len % SECTOR {
         0 => tail,
@@ -86,7 +81,6 @@ pub(super) fn open(host: Host, access: &Access<'_>) -> Result<Parts, ImageError>
     open_sparse(host, access, be64(&raw, footer::DATA_AT), size, differencing)
 }
 
-/// Returns the footer and its offset, from the end of the file or from the copy at the start.
 fn find_footer(host: &Host) -> Result<([u8; FOOTER], u64), ImageError> {
     let len = host.len();
     let mut damaged = 0;
@@ -142,8 +136,7 @@ fn open_sparse(
     Ok(Parts { below, ..Parts::new(host, map, variant, size, block) })
 }
 
-/// Reads every name that the header gives for the parent, relative ones first, and opens the first one that
-/// is allowed.
+/// Opens the first parent that is allowed, by all names that the header gives, relative ones first.
 fn open_parent(host: &Host, access: &Access<'_>, raw: &[u8]) -> Result<Below, ImageError> {
     let mut names = Vec::new();
     for platform in [b"W2ru", b"W2ku"] {
@@ -163,7 +156,6 @@ fn open_parent(host: &Host, access: &Access<'_>, raw: &[u8]) -> Result<Below, Im
     access.open_first(Format::Vhd, "parent", &names)
 }
 
-/// A fixed disk: all of its bytes, followed by the footer.
 struct Fixed {
     size: u64,
 }
@@ -178,7 +170,6 @@ impl Map for Fixed {
 struct Sparse {
     table_at: u64,
     block: u64,
-    /// The length of the bitmap, rounded up to whole sectors.
     bitmap: u64,
     differencing: bool,
 }

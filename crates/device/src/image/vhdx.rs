@@ -14,12 +14,10 @@ use crate::fields::{array, le16, le32, le64};
 /// Offsets of the two copies of the header and of the region table.
 const HEADERS: [u64; 2] = [64 << 10, 128 << 10];
 const REGION_TABLES: [u64; 2] = [192 << 10, 256 << 10];
-/// The lengths that their checksums cover.
 const HEADER_LEN: u64 = 4 << 10;
 const REGION_TABLE_LEN: u64 = 64 << 10;
-/// The most entries of a region or metadata table.
 const MAX_ENTRIES: u32 = 2047;
-/// The most entries read of a parent locator, which has about five.
+/// A parent locator has about five entries.
 const MAX_LOCATORS: u16 = 32;
 
 /// A GUID in its on-disk form, in which the first three numbers are little-endian.
@@ -33,7 +31,6 @@ const fn guid(a: u32, b: u16, c: u16, d: [u8; 8]) -> Guid {
 const BAT: Guid = guid(0x2DC2_7766, 0xF623, 0x4200, [0x9D, 0x64, 0x11, 0x5E, 0x9B, 0xFD, 0x4A, 0x08]);
 const METADATA: Guid = guid(0x8B7C_A206, 0x4790, 0x4B9A, [0xB8, 0xFE, 0x57, 0x5F, 0x05, 0x0F, 0x88, 0x6E]);
 
-/// Metadata items.
 mod item {
     use super::{Guid, guid};
 
@@ -62,7 +59,6 @@ struct Region {
     len: u64,
 }
 
-/// The metadata items that are used.
 struct Metadata {
     block: u64,
     size: u64,
@@ -111,8 +107,7 @@ pub(super) fn open(host: Host, access: &Access<'_>) -> Result<Parts, ImageError>
     Ok(Parts { below, sectors: Some(sectors), remarks, ..Parts::new(host, map, variant, size, block) })
 }
 
-/// Returns the offset of the current header: of the two, the one with a valid checksum and the higher
-/// sequence number.
+/// The header with a valid checksum and the higher sequence number.
 fn current_header(host: &Host) -> Result<u64, ImageError> {
     let mut current = None;
     for at in HEADERS {
@@ -132,7 +127,7 @@ fn current_header(host: &Host) -> Result<u64, ImageError> {
     }
 }
 
-/// Returns the regions of the block table and of the metadata.
+/// Returns the block table and the metadata.
 fn regions(host: &Host) -> Result<(Region, Region), ImageError> {
     let is_intact = |at| Ok(host.bytes::<4>(at)? == *b"regi" && checksum_holds(host, at, REGION_TABLE_LEN)?);
     let table = match REGION_TABLES {
@@ -213,7 +208,7 @@ impl Metadata {
     }
 }
 
-/// Reads the parent's paths from the locator: pairs of keys and values, both in UTF-16.
+/// Keys and values are UTF-16.
 fn open_parent(host: &Host, locator: u64, access: &Access<'_>) -> Result<Below, ImageError> {
     let head: [u8; 20] = host.bytes(locator)?;
     let mut names = vec![String::new(); PARENT_PATHS.len()];

@@ -12,14 +12,12 @@ use descriptor::{Descriptor, Kind};
 pub(super) use descriptor::{STREAM_OPTIMIZED, is_descriptor};
 
 const SECTOR: u64 = 512;
-/// The maximum length of a descriptor, in bytes.
 const MAX_DESCRIPTOR: u64 = 1 << 20;
 /// The largest grain, in sectors (1 GiB, as in qemu), and the most entries of a grain table (the only number
 /// that is ever written).
 const MAX_GRAIN: u64 = 1 << 21;
 const MAX_ENTRIES: u32 = 512;
 
-/// Offsets of the fields in the header of a sparse extent.
 mod field {
     pub(super) const VERSION: u64 = 4;
     pub(super) const FLAGS: usize = 8;
@@ -43,14 +41,11 @@ const FOOTER_FROM_END: u64 = 1024;
 
 const EXTENT: &str = "extent file";
 
-/// A sparse extent.
 #[derive(Clone, Copy)]
 struct Sparse {
-    /// The bytes of the guest's disk that it covers.
     capacity: u64,
     directory_at: u64,
     grain: u64,
-    /// Entries in a grain table.
     entries: u64,
     compressed: bool,
     zero_grains: bool,
@@ -58,7 +53,6 @@ struct Sparse {
 
 #[derive(Clone, Copy)]
 enum Data {
-    /// The plain bytes, from this byte of the file on.
     Flat(u64),
     Sparse(Sparse),
     Zero,
@@ -66,7 +60,6 @@ enum Data {
     Unknown,
 }
 
-/// A contiguous range of the guest's disk.
 struct Extent {
     start: u64,
     len: u64,
@@ -88,7 +81,7 @@ pub(super) fn open(host: Host, access: &Access<'_>) -> Result<Parts, ImageError>
     }
 }
 
-/// Opens an image that is one sparse file. Its descriptor names the file itself as the extent.
+/// The descriptor names the file itself as the extent.
 fn open_sparse(host: Host, access: &Access<'_>) -> Result<Parts, ImageError> {
     let raw: [u8; 512] = host.bytes(0)?;
     let sparse = Sparse::read(&host)?;
@@ -121,7 +114,6 @@ fn open_parent(descriptor: &Descriptor, access: &Access<'_>) -> Result<Below, Im
     }
 }
 
-/// Opens an image whose extents are other files.
 fn open_descriptor(host: Host, access: &Access<'_>) -> Result<Parts, ImageError> {
     let len = host.len();
     if len > MAX_DESCRIPTOR {
@@ -157,7 +149,6 @@ fn open_descriptor(host: Host, access: &Access<'_>) -> Result<Parts, ImageError>
     Ok(Parts { below, remarks, ..parts })
 }
 
-/// Opens an extent's file, if the user named it, and determines its kind.
 fn open_extent(
     extent: &descriptor::Extent,
     access: &Access<'_>,
@@ -181,7 +172,6 @@ fn open_extent(
 }
 
 impl Sparse {
-    /// Reads the header of a sparse file that must have at least `len` bytes of the guest's disk.
     fn of_extent(host: &Host, len: u64) -> Result<Self, ImageError> {
         let sparse = Self::read(host)?;
         if sparse.capacity < len {
@@ -191,7 +181,6 @@ impl Sparse {
         Ok(sparse)
     }
 
-    /// Reads and checks the header of a sparse file.
     fn read(host: &Host) -> Result<Self, ImageError> {
         let raw: [u8; 512] = host.bytes(0)?;
         let wrong = |field: usize, what: String| Err(host.damaged(field as u64, what));
@@ -233,7 +222,6 @@ impl Sparse {
         Ok(Self { capacity, directory_at, grain, entries, compressed, zero_grains })
     }
 
-    /// Returns the place of byte `at` of this extent, whose file is number `file`.
     fn locate(&self, host: &Host, file: usize, at: u64) -> Result<StoredRun, ImageError> {
         let covered = self.grain * self.entries;
         let directory_entry_at = self.directory_at + at / covered * 4;
@@ -263,7 +251,6 @@ impl Sparse {
     }
 }
 
-/// Returns the offset of the grain directory, from the header or, in a stream, from its copy at the end.
 fn directory(host: &Host, raw: &[u8; 512]) -> Result<u64, ImageError> {
     let (mut sector, mut reported_at) = (le64(raw, field::DIRECTORY_AT), 0);
     if sector == AT_END {

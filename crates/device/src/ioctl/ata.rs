@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use super::{IoctlError, scsi_read};
 use crate::identify::{FAILED, registers};
 
-/// A command that reads one block by PIO. Its registers are set by the caller.
+/// A command that reads one block by PIO.
 fn pass_through() -> [u8; 16] {
     let mut cdb = [0u8; 16];
     cdb[0] = 0x85; // ATA PASS-THROUGH(16), SAT-4
@@ -15,7 +15,7 @@ fn pass_through() -> [u8; 16] {
     cdb
 }
 
-/// Sends a command that only reads, and returns its block. Needs `CAP_SYS_RAWIO`.
+/// Needs `CAP_SYS_RAWIO`.
 fn read(fd: impl AsFd, what: &'static str, cdb: &[u8; 16]) -> Result<Box<[u8; 512]>, IoctlError> {
     let mut data = Box::new([0u8; 512]);
     let (len, sense) = scsi_read(fd.as_fd(), what, cdb, 16, data.as_mut_slice())?;
@@ -23,15 +23,14 @@ fn read(fd: impl AsFd, what: &'static str, cdb: &[u8; 16]) -> Result<Box<[u8; 51
     if is_failed || len < data.len() { Err(IoctlError::Failed { what }) } else { Ok(data) }
 }
 
-/// Reads an ATA drive's IDENTIFY DEVICE data (command ECh, which only reads).
 pub(crate) fn ata_identify(fd: impl AsFd) -> Result<Box<[u8; 512]>, IoctlError> {
     let mut cdb = pass_through();
     cdb[14] = 0xec; // COMMAND: IDENTIFY DEVICE
     read(fd, "ATA IDENTIFY DEVICE", &cdb)
 }
 
-/// Reads page 0 of a log of an ATA drive (READ LOG EXT, command 2Fh, which only reads). A drive without the
-/// log fails the command and may count that as an error: the directory, log 00h, shows which logs it has.
+/// Reads page 0 of a log. A drive without the log may count that as an error: the directory, log 00h, shows
+/// which logs it has.
 pub(crate) fn ata_log(fd: impl AsFd, address: u8) -> Result<Box<[u8; 512]>, IoctlError> {
     read(fd, "ATA READ LOG EXT", &read_log(address))
 }

@@ -1,8 +1,5 @@
-//! The tables of device-mapper devices: DM_TABLE_STATUS of `linux/dm-ioctl.h`.
-//!
-//! Invariants: it queries the active table of one device and nothing else. No key leaves it: keys
-//! that the kernel prints are blanked before a table is returned, and the buffer that held them is
-//! overwritten.
+//! The tables of device-mapper devices: DM_TABLE_STATUS of `linux/dm-ioctl.h`. Keys that the kernel prints
+//! are blanked before a table is returned, and the buffer that held them is overwritten.
 
 use std::borrow::Cow;
 use std::io;
@@ -16,8 +13,7 @@ const WHAT: &str = "DM_TABLE_STATUS";
 
 /// `sizeof(struct dm_ioctl)`.
 const HEADER: usize = 312;
-/// Offsets of its fields: `version` (three numbers), `data_size`, `data_start`, `target_count`, `flags`,
-/// `dev`.
+/// Offsets of `version` (three numbers), `data_size`, `data_start`, `target_count`, `flags`, `dev`.
 const VERSION: usize = 0;
 const DATA_SIZE: usize = 12;
 const DATA_START: usize = 16;
@@ -25,14 +21,13 @@ const TARGET_COUNT: usize = 20;
 const FLAGS: usize = 28;
 const DEV: usize = 40;
 
-/// `sizeof(struct dm_target_spec)`, and the offsets of its fields: `sector_start`, `length`, `next`,
-/// `target_type`.
+/// `sizeof(struct dm_target_spec)`, and the offsets of `length`, `next`, `target_type`.
 const SPEC: usize = 40;
 const LENGTH: usize = 8;
 const NEXT: usize = 20;
 const TYPE: std::ops::Range<usize> = 24..40;
 
-/// DM_VERSION_MAJOR. Every minor version from 0 on supports the request.
+/// Every minor version from 0 on supports the request.
 const MAJOR_VERSION: u32 = 4;
 /// DM_SECURE_DATA_FLAG: the kernel wipes its copy of the answer, which for dm-crypt may hold a key.
 const SECURE_DATA: u32 = 1 << 15;
@@ -43,45 +38,42 @@ const BUFFER_FULL: u32 = 1 << 8;
 /// DM_NOFLUSH_FLAG: do not flush anything for the answer.
 const NOFLUSH: u32 = 1 << 11;
 
-/// DM_TABLE_STATUS.
 const DM_TABLE_STATUS: Opcode = opcode::read_write::<[u8; HEADER]>(0xfd, 12);
 
-/// The initial and the largest size of the buffer.
 const FIRST_BUFFER: usize = 16 * 1024;
 const LARGEST_BUFFER: usize = 1024 * 1024;
 
 /// At most this many targets of one table are kept.
-pub const MAX_TARGETS: usize = 4096;
+pub(crate) const MAX_TARGETS: usize = 4096;
 
 /// A line of a table, as `dmsetup table` prints it, without keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TableLine {
-    /// Where the target begins in the device, in sectors of 512 bytes.
-    pub start: u64,
-    /// Its length in sectors of 512 bytes.
-    pub length: u64,
-    /// The name of the target's type, such as `linear`.
-    pub kind: String,
+pub(crate) struct TableLine {
+    /// In sectors of 512 bytes, as the length.
+    pub(crate) start: u64,
+    pub(crate) length: u64,
+    /// The target's type, such as `linear`.
+    pub(crate) kind: String,
     /// The rest of the line, with `-` for every key.
-    pub parameters: String,
+    pub(crate) parameters: String,
 }
 
 impl TableLine {
-    /// Creates a line with these fields, blanking any keys.
-    pub fn new(start: u64, length: u64, kind: &str, parameters: &str) -> Self {
+    /// Blanks any keys.
+    pub(crate) fn new(start: u64, length: u64, kind: &str, parameters: &str) -> Self {
         Self { start, length, kind: kind.to_owned(), parameters: without_keys(kind, parameters) }
     }
 
     /// Parses a line such as `0 2048 linear 8:1 0`.
-    pub fn parse(line: &str) -> Option<Self> {
+    pub(crate) fn parse(line: &str) -> Option<Self> {
         let mut words = line.trim().splitn(4, ' ');
         let (start, length) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
         Some(Self::new(start, length, words.next()?, words.next().unwrap_or_default()))
     }
 }
 
-/// Returns the parameters with `-` for every word that is or may be a key: the second parameter of crypt, and
-/// in the options of integrity that take a key, everything after the algorithm.
+/// Replaces by `-` the second parameter of crypt, and in the options of integrity that take a key, everything
+/// after the algorithm.
 fn without_keys(kind: &str, parameters: &str) -> String {
     const WITH_KEY: [&str; 3] = ["internal_hash:", "journal_crypt:", "journal_mac:"];
     let blanked = parameters.split_whitespace().enumerate().map(|(index, word)| match kind {
@@ -97,9 +89,8 @@ fn without_keys(kind: &str, parameters: &str) -> String {
     blanked.collect::<Vec<String>>().join(" ")
 }
 
-/// Reads the active table of the device `major:minor` through `control` (/dev/mapper/control). Needs
-/// `CAP_SYS_ADMIN`. A device without a table has no lines.
-pub fn table(control: impl AsFd, major: u32, minor: u32) -> Result<Vec<TableLine>, IoctlError> {
+/// Reads the active table of a device through `control` (/dev/mapper/control). Needs `CAP_SYS_ADMIN`.
+pub(crate) fn table(control: impl AsFd, major: u32, minor: u32) -> Result<Vec<TableLine>, IoctlError> {
     let control = control.as_fd();
     let mut size = FIRST_BUFFER;
     loop {
@@ -125,7 +116,6 @@ pub fn table(control: impl AsFd, major: u32, minor: u32) -> Result<Vec<TableLine
     }
 }
 
-/// Builds the request for a device's table, in a buffer of `size` bytes.
 fn request(size: usize, major: u32, minor: u32) -> Vec<u8> {
     let mut buffer = vec![0; size.max(HEADER)];
     let mut put = |at: usize, value: u32| buffer[at..at + 4].copy_from_slice(&value.to_ne_bytes());
@@ -140,45 +130,33 @@ fn request(size: usize, major: u32, minor: u32) -> Vec<u8> {
 }
 
 fn number(buffer: &[u8], at: usize) -> Option<u32> {
-    let bytes = buffer.get(at..at.checked_add(4)?)?;
-    Some(u32::from_ne_bytes(bytes.try_into().ok()?))
+    buffer.get(at..)?.first_chunk().copied().map(u32::from_ne_bytes)
 }
 
 fn long(buffer: &[u8], at: usize) -> Option<u64> {
-    let bytes = buffer.get(at..at.checked_add(8)?)?;
-    Some(u64::from_ne_bytes(bytes.try_into().ok()?))
+    buffer.get(at..)?.first_chunk().copied().map(u64::from_ne_bytes)
 }
 
-/// Returns the text up to a zero byte or the end of the field. It is not copied, because it may contain a
-/// key; the kernel writes no byte that would force a copy.
+/// The text up to a zero byte. It is not copied, because it may contain a key.
 fn text(field: &[u8]) -> Cow<'_, str> {
     let end = field.iter().position(|byte| *byte == 0).unwrap_or(field.len());
     String::from_utf8_lossy(&field[..end])
 }
 
-/// Parses the lines of an answer, up to the first one that is malformed.
+/// Parses an answer, up to the first line that is malformed.
 fn lines(buffer: &[u8]) -> Vec<TableLine> {
     let count = number(buffer, TARGET_COUNT).and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
     let start = number(buffer, DATA_START).and_then(|start| usize::try_from(start).ok());
     let data = start.and_then(|start| buffer.get(start..)).unwrap_or(&[]);
-    let mut lines = Vec::new();
-    let mut at = 0;
-    while lines.len() < count.min(MAX_TARGETS) {
-        let Some(line) = data.get(at..).and_then(|spec| {
-            let parameters = text(spec.get(SPEC..)?);
-            Some(TableLine::new(long(spec, 0)?, long(spec, LENGTH)?, &text(&spec[TYPE]), &parameters))
-        }) else {
-            break;
-        };
-        lines.push(line);
-        // In an answer, `next` counts from the first target.
-        let next = number(data, at + NEXT).and_then(|next| usize::try_from(next).ok());
-        match next {
-            Some(next) if next > at => at = next,
-            _ => break,
-        }
-    }
-    lines
+    // In an answer, `next` counts from the first target.
+    let next = |at: &usize| number(data, at + NEXT).and_then(|next| usize::try_from(next).ok());
+    let starts = std::iter::successors(Some(0), |at| next(at).filter(|next| next > at));
+    let line = |at: usize| {
+        let spec = data.get(at..)?;
+        let parameters = text(spec.get(SPEC..)?);
+        Some(TableLine::new(long(spec, 0)?, long(spec, LENGTH)?, &text(&spec[TYPE]), &parameters))
+    };
+    starts.map_while(line).take(count.min(MAX_TARGETS)).collect()
 }
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
-//! Commands that find out whether a drive is in standby and leave it there.
+//! Whether a drive is in standby, by commands that leave it there.
 
 use std::os::fd::AsFd;
 
 use super::{IoctlError, Sense, ata, scsi_read};
 use crate::identify::{PowerMode, is_stopped, returned_count};
 
-/// Sends CHECK POWER MODE (E5h), which transfers no data. Needs `CAP_SYS_RAWIO`. Returns `None` where the
-/// drive does not know the command, or its answer does not arrive.
+/// Sends CHECK POWER MODE, which transfers no data. Needs `CAP_SYS_RAWIO`. Returns `None` where the drive
+/// does not know the command, or its answer does not arrive.
 pub(crate) fn ata_power_mode(fd: impl AsFd) -> Result<Option<PowerMode>, IoctlError> {
     const WHAT: &str = "ATA CHECK POWER MODE";
     /// The drive ended the command with an error.
@@ -21,7 +21,7 @@ pub(crate) fn ata_power_mode(fd: impl AsFd) -> Result<Option<PowerMode>, IoctlEr
     }
 }
 
-/// Whether a SCSI disk is stopped or in standby, by TEST UNIT READY and REQUEST SENSE, which access no medium.
+/// Sends TEST UNIT READY and REQUEST SENSE, which access no medium.
 pub(crate) fn scsi_is_stopped(fd: impl AsFd) -> Result<bool, IoctlError> {
     const READY: &str = "SCSI TEST UNIT READY";
     const SENSE: &str = "SCSI REQUEST SENSE";

@@ -7,7 +7,6 @@ use straddle_units::{ByteOffset, KERNEL_SECTOR};
 
 use super::{IoctlError, Meant, call};
 
-/// `BLK_ZONE_TYPE_CONVENTIONAL`.
 const CONVENTIONAL: u8 = 1;
 
 /// `struct blk_zone_report` without zones; the request's number encodes its size.
@@ -19,7 +18,6 @@ struct Head {
     flags: u32,
 }
 
-/// `struct blk_zone`.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 struct Zone {
@@ -35,7 +33,6 @@ struct Zone {
     reserved: [u8; 24],
 }
 
-/// A report with room for one zone.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 struct Report {
@@ -43,8 +40,8 @@ struct Report {
     zone: Zone,
 }
 
-/// Whether the zone of byte `at` is conventional, so that its bytes may be written in any order.
-pub fn is_conventional(fd: impl AsFd, at: ByteOffset) -> Result<bool, IoctlError> {
+/// A conventional zone may be written in any order.
+pub(crate) fn is_conventional(fd: impl AsFd, at: ByteOffset) -> Result<bool, IoctlError> {
     let sector = KERNEL_SECTOR.blocks_floor(straddle_units::ByteCount::new(at.get())).get();
     let mut report = Report { head: Head { sector, nr_zones: 1, flags: 0 }, zone: Zone::default() };
     let number = opcode::read_write::<Head>(0x12, 130);

@@ -1,20 +1,20 @@
 //! md arrays: `/sys/block/md0/md` (Documentation/admin-guide/md.rst).
 
-use straddle_units::{ByteCount, ByteOffset, KERNEL_SECTOR, LbaCount, Span};
+use std::str::FromStr;
+
+use straddle_units::{ByteCount, ByteOffset, Span};
 
 use super::Lower;
 use super::runs::{Geometry, Run};
 use crate::sysfs::Attributes;
 
-/// Members past this many are not listed. It is more than the kernel takes (`MD_SB_DISKS` of 0.90, 1920 of
-/// 1.x).
+/// More than the kernel takes (`MD_SB_DISKS` of 0.90, 1920 of 1.x).
 const MAX_MEMBERS: usize = 2048;
 
 /// A Linux software RAID array.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Array {
-    /// 0, 1, 4, 5, 6 or 10; -1 is linear, -4 multipath, -5 faulty. `None` for an array without data (a
-    /// container).
+    /// 0, 1, 4, 5, 6 or 10; -1 is linear, -4 multipath, -5 faulty. `None` for a container.
     pub level: Option<i32>,
     /// The metadata format: "0.90", "1.2", "external:imsm", "none".
     pub metadata: String,
@@ -43,7 +43,6 @@ pub struct Member {
     pub state: String,
 }
 
-/// Returns md's number of a level, by name.
 fn level_number(name: &str) -> Option<i32> {
     match name {
         "linear" => Some(-1),
@@ -54,32 +53,25 @@ fn level_number(name: &str) -> Option<i32> {
 }
 
 impl Array {
-    /// Reads the array that a device's directory describes; `None` when it has no `md`.
+    /// `None` for a device without `md`.
     pub(super) fn read(device: &dyn Attributes) -> Option<Self> {
-        let text = |name: &str| device.text(&format!("md/{name}"));
-        let number = |name: &str| text(name).and_then(|text| first_number(&text));
-        let level = text("level")?;
-        let members = device
-            .list("md")
-            .into_iter()
-            .filter_map(|entry| Some(member(device, entry.strip_prefix("dev-")?)))
-            .take(MAX_MEMBERS);
+        let level = device.text("md/level")?;
+        let members = device.list("md").into_iter();
+        let members = members.filter_map(|entry| Some(member(device, entry.strip_prefix("dev-")?)));
         Some(Self {
             level: level_number(&level),
-            metadata: text("metadata_version").unwrap_or_default(),
-            layout: number("layout").and_then(|n| u32::try_from(n).ok()).unwrap_or(0),
-            chunk: ByteCount::new(number("chunk_size").unwrap_or(0)),
-            raid_disks: number("raid_disks").and_then(|n| u32::try_from(n).ok()).unwrap_or(0),
-            members: members.collect(),
+            metadata: device.text("md/metadata_version").unwrap_or_default(),
+            layout: first_number(device, "md/layout").unwrap_or(0),
+            chunk: ByteCount::new(first_number(device, "md/chunk_size").unwrap_or(0)),
+            raid_disks: first_number(device, "md/raid_disks").unwrap_or(0),
+            members: members.take(MAX_MEMBERS).collect(),
         })
     }
 
-    /// Returns the members as lower devices, for an array of `size` bytes.
     pub(super) fn lowers(&self, size: ByteCount, remarks: &mut Vec<String>) -> Vec<Lower> {
-        let whole = Span::new(ByteOffset::ZERO, size);
         let mut unknown = false;
         let lowers = self.members.iter().map(|member| {
-            let runs = whole.and_then(|whole| self.runs(member, whole));
+            let runs = self.runs(member, Span::first(size));
             unknown |= runs.is_none() && member.slot.is_some();
             Lower { device: member.device.clone(), holds_data: true, runs: runs.unwrap_or_default() }
         });
@@ -97,17 +89,15 @@ impl Array {
             -1 => self.linear_run(member, slot, offset, whole),
             _ => {
                 let end = if level == 0 { self.first_zone()? } else { whole.len() };
-                let span = Span::new(ByteOffset::ZERO, whole.len().min(end))?;
-                let geometry =
-                    Geometry { level, layout: self.layout, chunk: self.chunk, disks: self.raid_disks };
-                geometry.runs(slot, span, offset)
+                let span = Span::first(whole.len().min(end));
+                let (layout, chunk, disks) = (self.layout, self.chunk, self.raid_disks);
+                Geometry { level, layout, chunk, disks }.runs(slot, span, offset)
             }
         }
     }
 
-    /// Returns the part of a RAID0 that spans all its members, which ends where the smallest member ends
-    /// (`create_strip_zones`, drivers/md/raid0.c). What follows spans fewer members, in an order that the
-    /// kernel does not report.
+    /// The part of a RAID0 that spans all its members ends where the smallest one ends (`create_strip_zones`,
+    /// drivers/md/raid0.c). What follows is in an order that the kernel does not report.
     fn first_zone(&self) -> Option<ByteCount> {
         let sizes: Option<Vec<ByteCount>> =
             self.members.iter().filter(|member| member.slot.is_some()).map(|member| member.size).collect();
@@ -130,20 +120,17 @@ impl Array {
 }
 
 fn member(device: &dyn Attributes, name: &str) -> Member {
-    let text = |attribute: &str| device.text(&format!("md/dev-{name}/{attribute}"));
-    let number = |attribute: &str| text(attribute).and_then(|text| text.parse::<u64>().ok());
+    let path = |attribute: &str| format!("md/dev-{name}/{attribute}");
     Member {
         device: name.to_owned(),
-        slot: number("slot").and_then(|slot| u32::try_from(slot).ok()),
-        offset: number("offset")
-            .and_then(|sectors| LbaCount::new(sectors).to_bytes(KERNEL_SECTOR))
-            .map(|bytes| ByteOffset::new(bytes.get())),
-        size: number("size").and_then(|kib| ByteCount::new(1024).checked_mul(kib)),
-        state: text("state").unwrap_or_default(),
+        slot: device.text(&path("slot")).and_then(|slot| slot.parse().ok()),
+        offset: device.sectors(&path("offset")).map(|bytes| ByteOffset::new(bytes.get())),
+        size: device.number(&path("size")).and_then(|kib| ByteCount::new(1024).checked_mul(kib)),
+        state: device.text(&path("state")).unwrap_or_default(),
     }
 }
 
-/// During a reshape some attributes read `new (old)`; this returns the new value.
-fn first_number(text: &str) -> Option<u64> {
-    text.split_whitespace().next()?.parse().ok()
+/// The new value of `new (old)`, which some attributes read during a reshape.
+fn first_number<T: FromStr>(device: &dyn Attributes, name: &str) -> Option<T> {
+    device.text(name)?.split_whitespace().next()?.parse().ok()
 }

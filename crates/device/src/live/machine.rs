@@ -1,4 +1,4 @@
-//! The block devices of this machine, or of a captured tree, by name and number, and what stands on each.
+//! The block devices of this machine, or of a captured tree, and what stands on each.
 
 mod holder;
 mod stacking;
@@ -12,7 +12,7 @@ use std::io::Read;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use straddle_units::{BlockSize, ByteCount, ByteOffset, KERNEL_SECTOR, Lba, LbaCount, Span};
+use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
 
 use super::array::Array;
 use super::mapping::{Mapping, Owner};
@@ -25,64 +25,51 @@ use crate::standby;
 use crate::sysfs::{self, Attributes, Directory, list_names};
 use crate::target::open_for_reading;
 
-/// At most this many bytes of /proc/self/mountinfo and the like are read.
 const LARGEST_TEXT: u64 = 16 << 20;
 
-/// The node through which device mapper is queried.
 const CONTROL: &str = "/dev/mapper/control";
 
 /// The block devices of a machine.
 pub struct Machine {
-    /// Root of the captured tree; `None` for this machine.
     sysroot: Option<PathBuf>,
     devices: BTreeMap<String, Entry>,
     /// Names by `major:minor`.
     numbers: BTreeMap<String, String>,
     mounts: Vec<Mount>,
-    /// Swap devices by name, and swap files with the device under their file system.
+    /// Swap files with the device under their file system.
     swap_devices: Vec<String>,
     swap_files: Vec<(PathBuf, Option<String>)>,
     loops: Vec<(LoopUse, Option<String>)>,
     consumers: Vec<uses::Consumer>,
     tables: Tables,
-    /// Whether disks in standby are left asleep.
     no_wake: bool,
     remarks: Vec<String>,
 }
 
-/// A device in sysfs.
 struct Entry {
     directory: Directory,
     dev: Option<String>,
-    /// The disk, if this is a partition.
+    /// For a partition.
     disk: Option<String>,
-    /// The devices that stand on it.
     above: Vec<String>,
 }
 
-/// Where the device-mapper tables come from.
 enum Tables {
-    /// There are no device-mapper devices.
+    /// There are none, or they cannot be read.
     None,
     Kernel(File),
-    /// Tables by device name.
     Captured(BTreeMap<String, Vec<TableLine>>),
-    /// The tables cannot be read.
-    Refused,
 }
 
-/// Where the bytes of a device can be read.
 #[derive(Clone, Debug)]
 pub(super) enum BytesOf {
-    /// A node, which must have this `major:minor`.
+    /// It must have this `major:minor`.
     Node(String),
-    /// A file with a copy of the device.
     Copy(PathBuf),
-    /// The device must not be read, for this reason.
+    /// Why it must not be read.
     Not(&'static str),
 }
 
-/// The path from the first device to the current one.
 #[derive(Default)]
 struct Walk {
     path: Vec<String>,
@@ -100,7 +87,7 @@ impl Machine {
         machine
     }
 
-    /// Reads which devices there are and what they stand on, but not who uses them.
+    /// Not with the users of the devices.
     pub(crate) fn of_devices(sysroot: Option<&Path>) -> Self {
         let root = sysroot.unwrap_or(Path::new("/"));
         let mut machine = Self {
@@ -143,16 +130,15 @@ impl Machine {
         sysfs::never_lists_partitions(name, &self.devices.get(name)?.directory)
     }
 
-    /// Returns what stands on the disk or partition `name`, and what was left out. The partitions of a disk
-    /// are not included: query them by their own names.
+    /// Returns what stands on the disk or partition `name`, without the partitions of a disk, and what was
+    /// left out.
     pub fn layers(&self, name: &str) -> (Option<LiveDevice>, Vec<String>) {
         let mut walk = Walk::default();
         let device = self.device(name, &mut walk);
         (device, walk.remarks)
     }
 
-    /// Fills in what stands on each device. Sysfs reports it at the lower device (`holders`) and at the upper
-    /// one (`slaves`).
+    /// Sysfs reports what stands on a device there (`holders`), or only above (`slaves`).
     fn link_above(&mut self) {
         let mut links: Vec<(String, String)> = Vec::new();
         for (name, entry) in &self.devices {
@@ -175,9 +161,9 @@ impl Machine {
         if let Some(root) = &self.sysroot {
             let path = root.join("dmsetup-table");
             if !path.is_file() {
-                self.remarks
-                    .push("dmsetup-table: not captured; the positions of mappings are unknown".to_owned());
-                return Tables::Refused;
+                let remark = "dmsetup-table: not captured; the positions of mappings are unknown";
+                self.remarks.push(remark.to_owned());
+                return Tables::None;
             }
             return Tables::Captured(captured_tables(&text_of(&path)));
         }
@@ -187,7 +173,7 @@ impl Machine {
                 self.remarks.push(format!(
                     "{CONTROL}: {error}; the positions of mappings on their devices are unknown"
                 ));
-                Tables::Refused
+                Tables::None
             }
         }
     }
@@ -204,7 +190,7 @@ impl Machine {
         }
         let loops = self.devices.iter().filter_map(|(name, entry)| {
             let (file, offset) = loop_of(&entry.directory)?;
-            let size = bytes_of_sectors(entry.directory.number("size")?)?.get();
+            let size = entry.directory.sectors("size")?.get();
             let mount = usage::mount_of(&self.mounts, &file);
             let device = mount.and_then(|mount| self.mounted_device(mount));
             Some((LoopUse { name: name.clone(), file, offset: offset.get(), size }, device))
@@ -213,13 +199,11 @@ impl Machine {
         self.consumers = self.find_consumers_of_all(root);
     }
 
-    /// Returns the mounted device: by its number or, for a file system without a device number (Btrfs), by
-    /// its source.
+    /// A file system without a device number (Btrfs) is found by its source.
     fn mounted_device(&self, mount: &Mount) -> Option<String> {
         self.numbers.get(&mount.dev).cloned().or_else(|| self.device_of_node(&mount.source))
     }
 
-    /// Returns the device whose node is `path`.
     fn device_of_node(&self, path: &Path) -> Option<String> {
         let name = path.strip_prefix("/dev").ok()?.to_str()?;
         let by_name = name.replace('/', "!");
@@ -240,9 +224,9 @@ impl Machine {
 
     fn device(&self, name: &str, walk: &mut Walk) -> Option<LiveDevice> {
         let entry = self.devices.get(name)?;
-        let size = entry.directory.number("size").and_then(bytes_of_sectors)?;
+        let size = entry.directory.sectors("size")?;
         let (kind, below, remarks) = self.describe(name, entry, size, &mut walk.remarks);
-        // A lower device that only describes or caches data is not a way to it, so the walk ends there.
+        // What only describes or caches data is not a way to it.
         let from = below.iter().find(|lower| walk.path.last() == Some(&lower.device));
         let is_way = from.is_none_or(|lower| lower.holds_data);
         walk.count += 1;
@@ -275,12 +259,11 @@ impl Machine {
                 continue;
             }
             if walk.path.len() >= MAX_DEPTH || walk.count >= MAX_DEVICES {
-                let remark = format!(
-                    "{name}: devices on top of {} are not searched for further devices",
-                    walk.path.join(" > ")
-                );
                 if walk.remarks.len() < MAX_DEPTH {
-                    walk.remarks.push(remark);
+                    let path = walk.path.join(" > ");
+                    walk.remarks.push(format!(
+                        "{name}: devices on top of {path} are not searched for further devices"
+                    ));
                 }
                 break;
             }
@@ -303,9 +286,8 @@ impl Machine {
             let below = match directory.text("md/reshape_position").filter(|at| at != "none") {
                 None => array.lowers(size, &mut remarks),
                 Some(_) => {
-                    remarks.push(
-                        "it is being reshaped: the kernel does not report where its data is".to_owned(),
-                    );
+                    let remark = "it is being reshaped: the kernel does not report where its data is";
+                    remarks.push(remark.to_owned());
                     self.slaves(directory)
                 }
             };
@@ -322,10 +304,9 @@ impl Machine {
             return (LiveKind::Dm(mapping), below, remarks);
         }
         if let Some(disk) = &entry.disk {
-            let number = directory.number("partition").and_then(|number| u32::try_from(number).ok());
-            let start = directory.number("start").and_then(|start| Lba::new(start).to_bytes(KERNEL_SECTOR));
-            let run =
-                start.zip(Span::new(ByteOffset::ZERO, size)).map(|(start, span)| Run::whole(span, start));
+            let number = directory.text("partition").and_then(|number| number.parse().ok());
+            let start = directory.sectors("start").map(|start| ByteOffset::new(start.get()));
+            let run = start.map(|start| Run::whole(Span::first(size), start));
             let below = Lower { device: disk.clone(), holds_data: true, runs: run.into_iter().collect() };
             return (LiveKind::Partition(number.unwrap_or(0)), vec![below], remarks);
         }
@@ -338,7 +319,7 @@ impl Machine {
         }
     }
 
-    /// Returns the devices that sysfs lists below a device, without their runs.
+    /// The devices below, without their runs.
     fn slaves(&self, directory: &Directory) -> Vec<Lower> {
         let lower = |device: String| {
             let name = self.devices.get(&device).and_then(|entry| entry.directory.text("dm/name"));
@@ -356,12 +337,11 @@ impl Machine {
             let Some(below) = self.devices.get(&lower.device) else { continue };
             let is_cache = below.directory.text("bcache/bucket_size").is_some();
             lower.holds_data = !is_cache;
-            let total = below.directory.number("size").and_then(bytes_of_sectors);
-            let header = total.and_then(|total| total.get().checked_sub(size.get())).filter(|_| !is_cache);
-            let span = Span::new(ByteOffset::ZERO, size);
+            let total = below.directory.sectors("size").filter(|_| !is_cache);
+            let header = total.and_then(|total| total.checked_sub(size));
             lower
                 .runs
-                .extend(header.zip(span).map(|(header, span)| Run::whole(span, ByteOffset::new(header))));
+                .extend(header.map(|header| Run::whole(Span::first(size), ByteOffset::new(header.get()))));
         }
         lowers
     }
@@ -373,15 +353,15 @@ impl Machine {
         remarks: &mut Vec<String>,
     ) -> Option<Vec<table::DmTarget>> {
         let lines = match &self.tables {
-            Tables::None | Tables::Refused => return None,
+            Tables::None => return None,
             Tables::Captured(tables) => tables.get(name)?.clone(),
             Tables::Kernel(control) => {
                 let (major, minor) = dev?.split_once(':')?;
                 match ask_table(control, major.parse().ok()?, minor.parse().ok()?) {
                     Ok(lines) => lines,
                     Err(error) => {
-                        let remark =
-                            format!("{name}: its table cannot be read ({error}, {})", error.os_kind());
+                        let why = error.os_kind();
+                        let remark = format!("{name}: its table cannot be read ({error}, {why})");
                         if !remarks.contains(&remark) {
                             remarks.push(remark);
                         }
@@ -394,13 +374,12 @@ impl Machine {
     }
 
     fn usage(&self, name: &str, entry: &Entry) -> Usage {
-        let is_here = |device: &Option<String>| device.as_deref() == Some(name);
         let mut mounts: Vec<Mount> = self
             .mounts
             .iter()
             .filter(|mount| match &entry.dev {
                 Some(dev) if mount.dev == *dev => true,
-                _ => mount.dev.starts_with("0:") && is_here(&self.mounted_device(mount)),
+                _ => mount.dev.starts_with("0:") && self.mounted_device(mount).as_deref() == Some(name),
             })
             .cloned()
             .collect();
@@ -409,19 +388,8 @@ impl Machine {
         Usage {
             mounts,
             is_swap: self.swap_devices.iter().any(|device| device == name),
-            swap_files: self
-                .swap_files
-                .iter()
-                .filter(|(_, on)| is_here(on))
-                .map(|(f, _)| f.clone())
-                .collect(),
-            loops: self
-                .loops
-                .iter()
-                .filter(|(_, on)| is_here(on))
-                .take(MAX_USES)
-                .map(|(l, _)| l.clone())
-                .collect(),
+            swap_files: used_from(&self.swap_files, name),
+            loops: used_from(&self.loops, name),
         }
     }
 
@@ -442,7 +410,7 @@ impl Machine {
         }
     }
 
-    /// Whether the device, or one below it, is suspended, in which case a read would hang.
+    /// A read of a device that is suspended, or stands on such a one, would hang.
     fn is_suspended(&self, name: &str, depth: usize) -> bool {
         let Some(entry) = self.devices.get(name).filter(|_| depth < MAX_DEPTH) else { return false };
         let below = entry.directory.list("slaves");
@@ -476,14 +444,9 @@ impl BytesOf {
 }
 
 fn number_of(metadata: &fs::Metadata) -> String {
-    format!("{}:{}", rustix::fs::major(metadata.rdev()), rustix::fs::minor(metadata.rdev()))
+    sysfs::number_text(metadata.rdev())
 }
 
-fn bytes_of_sectors(sectors: u64) -> Option<ByteCount> {
-    LbaCount::new(sectors).to_bytes(KERNEL_SECTOR)
-}
-
-/// Returns the disks under `block` and their partitions.
 fn devices(block: &Path) -> BTreeMap<String, Entry> {
     let mut found = BTreeMap::new();
     let entry = |path: PathBuf, disk: Option<&String>| {
@@ -504,20 +467,23 @@ fn devices(block: &Path) -> BTreeMap<String, Entry> {
     found
 }
 
-/// Whether LVM gives this name to a device that only describes another volume (`dm_build_dm_name` of `_tmeta`
-/// and the like).
+/// Of pairs of a use and the device that it is on.
+fn used_from<T: Clone>(uses: &[(T, Option<String>)], name: &str) -> Vec<T> {
+    let here = uses.iter().filter(|(_, device)| device.as_deref() == Some(name));
+    here.take(MAX_USES).map(|(used, _)| used.clone()).collect()
+}
+
+/// Whether LVM gives this name to a device that only describes another volume (`dm_build_dm_name`).
 fn is_lvm_metadata(name: &str) -> bool {
     let name = name.trim_end_matches(|c: char| c.is_ascii_digit());
     ["_tmeta", "_cmeta", "_rmeta_", "_mlog", "_imeta"].iter().any(|suffix| name.ends_with(suffix))
 }
 
-/// Returns the backing file of a loop device, and the offset at which the device begins in it.
 fn loop_of(directory: &Directory) -> Option<(PathBuf, ByteOffset)> {
     let file = directory.text("loop/backing_file")?;
     Some((PathBuf::from(file), ByteOffset::new(directory.number("loop/offset").unwrap_or(0))))
 }
 
-/// Parses the output of `dmsetup table`, by device name.
 fn captured_tables(text: &str) -> BTreeMap<String, Vec<TableLine>> {
     let mut tables: BTreeMap<String, Vec<TableLine>> = BTreeMap::new();
     for line in text.lines() {
@@ -528,11 +494,12 @@ fn captured_tables(text: &str) -> BTreeMap<String, Vec<TableLine>> {
     tables
 }
 
-/// Reads a text file, up to `LARGEST_TEXT` bytes. One that cannot be read is empty.
+/// One that cannot be read is empty.
 fn text_of(path: &Path) -> String {
-    let is_file = fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
     let mut bytes = Vec::new();
-    if let Ok(file) = if is_file { File::open(path) } else { return String::new() } {
+    if fs::metadata(path).is_ok_and(|metadata| metadata.is_file())
+        && let Ok(file) = File::open(path)
+    {
         // What was read before an error is kept.
         let _ = file.take(LARGEST_TEXT).read_to_end(&mut bytes);
     }

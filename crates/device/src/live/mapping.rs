@@ -1,5 +1,3 @@
-//! Device-mapper devices: which program made them, and the devices that their tables name.
-
 use straddle_units::{ByteCount, ByteOffset};
 
 use super::Lower;
@@ -60,8 +58,7 @@ impl Owner {
     }
 }
 
-/// Endings of the names that LVM gives to the parts of its volumes, before an optional number
-/// (`lib/misc/lvm-string.c`, which refuses them to users).
+/// How the names of parts of LVM's volumes end, before an optional number (`lib/misc/lvm-string.c`).
 const PARTS_OF_VOLUMES: [&str; 18] = [
     "_rimage_",
     "_rmeta_",
@@ -83,20 +80,18 @@ const PARTS_OF_VOLUMES: [&str; 18] = [
     "_pmspare",
 ];
 
-/// The length of the uuid of a volume that users see: "LVM-", then the group's and the volume's
-/// (`build_dm_uuid`, LVM2 lib/activate/activate.c).
+/// The uuid of a volume that users see: "LVM-", the group's and the volume's (`build_dm_uuid`, LVM2
+/// lib/activate/activate.c).
 const LEN_OF_LVM_UUID: usize = 4 + 2 * 32;
 
-/// Whether a volume of this name (without its group's) is part of another volume. LVM lists those only with
-/// `-a`.
+/// LVM lists parts of volumes only with `-a`. The name is without its group's.
 pub fn is_part_of_volume(volume: &str) -> bool {
     let name = volume.trim_end_matches(|c: char| c.is_ascii_digit());
     PARTS_OF_VOLUMES.iter().any(|part| name.ends_with(part))
 }
 
-/// Whether a device-mapper device is part of another one, by its uuid and name, so that its contents belong
-/// to that one. These are images, metadata, origins and pools of LVM; lower halves and temporary devices of
-/// cryptsetup; private devices of Stratis; and partitions of a disk that is a mapping.
+/// Whether a device-mapper device belongs to another one: images, metadata, origins and pools of LVM; lower
+/// halves and temporary devices of cryptsetup; private devices of Stratis; partitions of a mapping.
 pub fn is_internal(uuid: &str, name: &str) -> bool {
     const PREFIXES: [&str; 4] = ["CRYPT-TEMP-", "CRYPT-SUBDEV-", "LVM-SUBDEV-", "stratis-1-private-"];
     match Owner::of(uuid) {
@@ -138,8 +133,8 @@ impl Mapping {
         self.targets.as_ref()?.first()?.block
     }
 
-    /// Splits an LVM name into the volume group, the volume and, for a part of a volume, the name of that
-    /// part. LVM doubles each hyphen within a name (`dm_build_dm_name`, LVM2 device_mapper/libdm-common.c).
+    /// Splits an LVM name into group, volume and, for a part of a volume, its name. LVM doubles each hyphen
+    /// within a name (`dm_build_dm_name`, LVM2 device_mapper/libdm-common.c).
     pub fn lvm_name(&self) -> Option<(String, String, Option<String>)> {
         let mut parts = Vec::new();
         let mut part = String::new();
@@ -158,7 +153,6 @@ impl Mapping {
         Some((group, volume, (!layer.is_empty()).then_some(layer)))
     }
 
-    /// Returns the devices in its table; `named` turns `major:minor` into a name.
     pub(super) fn lowers(&self, named: impl Fn(&str) -> Option<String>) -> Vec<Lower> {
         let mut lowers: Vec<Lower> = Vec::new();
         for on in self.targets.iter().flatten().flat_map(|target| &target.on) {

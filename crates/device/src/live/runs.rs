@@ -1,12 +1,9 @@
-//! Which bytes of a device lie where on a device below it.
-//!
-//! Invariants: a run states only what the kernel certainly does; an array whose layout is not
-//! known has no runs. Sources: drivers/md/{raid0,raid5,raid10}.c and drivers/md/dm-stripe.c of the kernel.
+//! Which bytes of a device lie where on a device below it, as far as that is certain. Sources:
+//! drivers/md/{raid0,raid5,raid10}.c and drivers/md/dm-stripe.c of the kernel.
 
 use straddle_units::{ByteCount, ByteOffset, Span};
 
-/// Arrays of more members than this have no runs. dm-raid takes at most 253, and nobody makes a RAID5 of md
-/// that wide.
+/// dm-raid takes at most 253, and nobody makes a RAID5 of md that wide.
 const MAX_MEMBERS: u64 = 256;
 
 /// A run of a device's bytes on a lower device.
@@ -20,8 +17,8 @@ pub struct Run {
     pub every: Option<Every>,
 }
 
-/// How a striped run is cut. From the start of its span on, the first `chunk` bytes of each `period` are on
-/// the lower device, and consecutive pieces start `step` bytes apart there.
+/// From the start of the span on, the first `chunk` bytes of each `period` are on the lower device, `step`
+/// bytes apart there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Every {
     /// The length of one piece.
@@ -81,7 +78,7 @@ impl Run {
     }
 }
 
-/// Returns where byte `at` lies, by the first of `runs` that contains it.
+/// By the first of `runs` that contains it.
 pub(super) fn locate(runs: &[Run], at: ByteOffset) -> Located {
     let mut next = None;
     for run in runs {
@@ -107,18 +104,18 @@ pub struct Geometry {
     pub disks: u32,
 }
 
-/// The chunks that a member holds in one cycle, after which the placement repeats.
+/// The chunks that a member holds until the placement repeats.
 struct Cycle {
-    /// The chunks of the array in a cycle, and the chunks (rows) of one member in it.
+    /// Of the array in a cycle, and (rows) of one member.
     chunks: u64,
     rows: u64,
-    /// The chunks that the member holds: each chunk's number in the cycle, and its row.
+    /// Each chunk's number in the cycle, and its row.
     cells: Vec<(u64, u64)>,
 }
 
 impl Geometry {
-    /// Returns the runs of `span` that member `role` holds, when its data starts at byte `data` of it. `None`
-    /// when the layout is not known.
+    /// Returns the runs of `span` on member `role`, whose data starts at byte `data`. `None` when the layout
+    /// is not known.
     pub fn runs(&self, role: u32, span: Span, data: ByteOffset) -> Option<Vec<Run>> {
         if role >= self.disks {
             return None;
@@ -192,9 +189,9 @@ impl Geometry {
         Some(Cycle { chunks: rows * data, rows, cells })
     }
 
-    /// RAID10. The low byte of the layout is the number of near copies, the next byte that of far copies. Bit
-    /// 16 puts the far copies into the next row; bits from 17 on mean other layouts (`setup_geo`,
-    /// drivers/md/raid10.c). Of far copies only the first is returned, which lies before the others.
+    /// The low byte of the layout is the number of near copies, the next byte that of far copies, of which
+    /// only the first is returned. Bit 16 puts them into the next row; bits from 17 on mean other layouts
+    /// (`setup_geo`, drivers/md/raid10.c).
     fn copies_cycle(&self, role: u64, disks: u64) -> Option<Cycle> {
         let (near, far) = (u64::from(self.layout & 0xff), u64::from((self.layout >> 8) & 0xff));
         let is_offset = self.layout & (1 << 16) != 0;
@@ -207,8 +204,7 @@ impl Geometry {
     }
 }
 
-/// Returns the member of a RAID5 of `disks` members that holds chunk `index` of row `row`
-/// (`raid5_compute_sector`, drivers/md/raid5.c).
+/// The member that holds chunk `index` of row `row` (`raid5_compute_sector`, drivers/md/raid5.c).
 fn raid5_member(layout: u32, disks: u64, row: u64, index: u64) -> Option<u64> {
     let (left, right) = (disks - 1 - row % disks, row % disks);
     let after = |parity: u64| if index >= parity { index + 1 } else { index };
@@ -223,7 +219,6 @@ fn raid5_member(layout: u32, disks: u64, row: u64, index: u64) -> Option<u64> {
     }
 }
 
-/// Returns the member of a RAID6 of `disks` members that holds chunk `index` of row `row`.
 fn raid6_member(layout: u32, disks: u64, row: u64, index: u64) -> Option<u64> {
     let (left, right) = (disks - 1 - row % disks, row % disks);
     // Q follows P, or is on member 0 where P is on the last one.

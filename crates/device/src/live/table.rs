@@ -1,6 +1,4 @@
-//! Parses the lines of device-mapper tables, by target type.
-//!
-//! Invariants: an unknown type, or parameters of another form than documented, map nothing. The
+//! Parses the lines of device-mapper tables. An unknown type, or parameters of another form, map nothing; the
 //! devices named are still listed where possible. Source: Documentation/admin-guide/device-mapper of the
 //! kernel, and the `*_status` functions of drivers/md/dm-*.c that print the lines.
 
@@ -16,8 +14,8 @@ pub struct DmTarget {
     pub span: Span,
     /// The name of its type, such as `linear`.
     pub kind: String,
-    /// The bytes that one device holds before the next follows (striped, raid), or the block in which it maps
-    /// (thin-pool, cache, snapshot); zero for other types.
+    /// The bytes that one device holds before the next follows (striped, raid), or the block of a pool, cache
+    /// or snapshot; otherwise zero.
     pub chunk: ByteCount,
     /// The number of devices it is striped over, or of copies it holds; 1 for other types.
     pub stripes: u32,
@@ -48,7 +46,6 @@ impl On {
     }
 }
 
-/// What the parameters of a line give.
 #[derive(Default)]
 struct Said {
     on: Vec<On>,
@@ -58,7 +55,7 @@ struct Said {
 }
 
 /// Parses a line; `None` when its bounds exceed 2^64.
-pub fn target(line: &TableLine) -> Option<DmTarget> {
+pub(crate) fn target(line: &TableLine) -> Option<DmTarget> {
     let span = Span::of_blocks(Lba::new(line.start), LbaCount::new(line.length), KERNEL_SECTOR)?;
     let words: Vec<&str> = line.parameters.split_whitespace().collect();
     let said = said(&line.kind, &words, span).unwrap_or_default();
@@ -118,7 +115,6 @@ fn one(on: Vec<On>) -> Said {
     Said { on, ..Said::default() }
 }
 
-/// Whether a word has the form `major:minor`.
 fn is_device(word: &str) -> bool {
     let is_number =
         |text: &str| !text.is_empty() && text.len() <= 8 && text.bytes().all(|b| b.is_ascii_digit());
@@ -133,18 +129,17 @@ fn number(words: &[&str], index: usize) -> Option<u64> {
     words.get(index)?.parse().ok()
 }
 
-/// Reads a number of sectors, and returns it in bytes.
 fn sectors(words: &[&str], index: usize) -> Option<ByteCount> {
     LbaCount::new(number(words, index)?).to_bytes(KERNEL_SECTOR)
 }
 
-/// Reads a device and the sector that follows it: the whole span lies on the device from that sector on.
+/// A device and a sector: the whole span lies on the device from that sector on.
 fn shifted(words: &[&str], index: usize, span: Span) -> Option<On> {
     let at = Lba::new(number(words, index + 1)?).to_bytes(KERNEL_SECTOR)?;
     Some(On::data(device(words, index)?, vec![Run::whole(span, at)]))
 }
 
-/// Reads a device without an offset: byte 0 of the whole span lies on byte 0 of the device.
+/// The whole span lies on the device from byte 0 on.
 fn same(words: &[&str], index: usize, span: Span) -> Option<On> {
     Some(On::data(device(words, index)?, vec![Run::whole(span, ByteOffset::ZERO)]))
 }
@@ -153,7 +148,6 @@ fn same(words: &[&str], index: usize, span: Span) -> Option<On> {
 fn delay(words: &[&str], span: Span) -> Option<Said> {
     let mut on = vec![shifted(words, 0, span)?];
     for index in [3, 6] {
-        // Usually the device and offset that are already listed.
         on.extend(shifted(words, index, span).filter(|on_device| !on.contains(on_device)));
     }
     Some(one(on))
@@ -182,8 +176,7 @@ fn crypt(words: &[&str], span: Span) -> Option<Said> {
     Some(Said { on: vec![on], block: Some(ByteCount::new(size.unwrap_or(512))), ..Said::default() })
 }
 
-/// `DEVICE RESERVED-SECTORS TAG-SIZE MODE NUMBER OPTION…`. Without runs, because data and tags may be
-/// interleaved.
+/// `DEVICE RESERVED-SECTORS TAG-SIZE MODE NUMBER OPTION…`. Data and tags may be interleaved.
 fn integrity(words: &[&str]) -> Option<Said> {
     let options = words.get(5..).unwrap_or_default();
     let block = options.iter().find_map(|option| option.strip_prefix("block_size:")?.parse().ok());
@@ -222,7 +215,7 @@ fn multipath(words: &[&str], span: Span) -> Option<Said> {
     Some(one(paths.map(|word| On::data(word, vec![Run::whole(span, ByteOffset::ZERO)])).collect()))
 }
 
-/// The types of dm-raid: name, md's level and md's layout (`raid_types`, drivers/md/dm-raid.c).
+/// Name, md's level and md's layout (`raid_types`, drivers/md/dm-raid.c).
 const RAID_TYPES: [(&str, i32, u32); 23] = [
     ("raid0", 0, 0),
     ("raid0_meta", 0, 0),
@@ -249,8 +242,8 @@ const RAID_TYPES: [(&str, i32, u32); 23] = [
     ("raid5", 5, 2),
 ];
 
-/// `TYPE NUMBER PARAMETER… NUMBER [META-DEVICE DEVICE]…`, with `-` for a missing device. The first parameter
-/// is the chunk size.
+/// `TYPE NUMBER PARAMETER… NUMBER [META-DEVICE DEVICE]…`, with `-` for a missing device, the chunk size
+/// first.
 fn raid(words: &[&str], span: Span) -> Option<Said> {
     let (_, level, layout) = *RAID_TYPES.iter().find(|(name, ..)| Some(name) == words.first())?;
     let count = usize::try_from(number(words, 1)?).ok()?;
@@ -259,8 +252,7 @@ fn raid(words: &[&str], span: Span) -> Option<Said> {
         let at = parameters.iter().position(|word| *word == name)?;
         parameters.get(at + 1).copied()
     };
-    // During a reshape the offset is the future one, and the layout differs on each side of the reshape
-    // position.
+    // Offset and layout are not those of the whole device during a reshape.
     let moving = after("delta_disks").is_some() || after("data_offset").is_some();
     let chunk = sectors(parameters, 0)?;
     let disks = u32::try_from(number(words, count + 2)?).ok()?;
@@ -279,7 +271,7 @@ fn raid(words: &[&str], span: Span) -> Option<Said> {
     Some(Said { on, chunk, stripes: disks, block: None })
 }
 
-/// Converts a format and a number of copies, as `raid10_format_to_md_layout` does (drivers/md/dm-raid.c).
+/// As `raid10_format_to_md_layout` (drivers/md/dm-raid.c).
 fn raid10_layout(copies: u32, format: &str) -> Option<u32> {
     let copies = (copies <= 0xff).then_some(copies)?;
     match format {

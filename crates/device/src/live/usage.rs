@@ -1,13 +1,11 @@
-//! Uses of a device: mounts, swap, and loop devices over files.
-//!
-//! Source: proc(5) for /proc/self/mountinfo and /proc/swaps. Both write a space, tab, line feed or backslash
-//! in a path as a backslash and three octal digits.
+//! Mounts, swap, and loop devices over files. Both /proc/self/mountinfo and /proc/swaps write a space, tab,
+//! line feed or backslash in a path as a backslash and three octal digits (proc(5)).
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-/// At most this many uses of one device are listed: containers mount the same file system many times.
+/// Containers mount the same file system many times.
 pub(super) const MAX_USES: usize = 64;
 
 /// The uses of a device.
@@ -58,12 +56,11 @@ pub struct LoopUse {
     pub size: u64,
 }
 
-/// Reads /proc/self/mountinfo, skipping lines that cannot be parsed.
 pub(super) fn mounts(text: &str) -> Vec<Mount> {
     text.lines().filter_map(mount).collect()
 }
 
-/// Reads one line: `36 35 98:0 /root /point options optional… - kind source options`
+/// `36 35 98:0 /root /point options optional… - kind source options`
 fn mount(line: &str) -> Option<Mount> {
     let mut words = line.split(' ').skip(2);
     let (dev, root, point) = (words.next()?, words.next()?, words.next()?);
@@ -78,7 +75,7 @@ fn mount(line: &str) -> Option<Mount> {
     })
 }
 
-/// Reads /proc/swaps: each path, and whether it is a file.
+/// Each path, and whether it is a file.
 pub(super) fn swaps(text: &str) -> Vec<(PathBuf, bool)> {
     let line = |line: &str| {
         let mut words = line.split_whitespace();
@@ -87,7 +84,7 @@ pub(super) fn swaps(text: &str) -> Vec<(PathBuf, bool)> {
     text.lines().skip(1).filter_map(line).collect()
 }
 
-/// Returns the mount that `file` is on: the last one at the longest mount point above it.
+/// The last one at the longest mount point above `file`.
 pub(super) fn mount_of<'a>(mounts: &'a [Mount], file: &Path) -> Option<&'a Mount> {
     mounts
         .iter()
@@ -95,7 +92,6 @@ pub(super) fn mount_of<'a>(mounts: &'a [Mount], file: &Path) -> Option<&'a Mount
         .max_by_key(|mount| mount.point.components().count())
 }
 
-/// Replaces what the kernel has escaped in a path.
 pub(crate) fn unescape(text: &str) -> PathBuf {
     let mut out = Vec::new();
     let bytes = text.as_bytes();

@@ -1,8 +1,6 @@
-//! Ranges of an object, and the answers that are taken for them.
-//!
-//! Invariants: an answer counts only if it is the range that was asked for, in full, of an object of a
-//! stated size. What a server says is compared, never trusted to size a buffer. Transient failures are repeated,
-//! a few times.
+//! Ranges of an object. An answer counts only if it is the range that was asked for, in full, of an object of
+//! a stated size. What a server says is compared, never trusted to size a buffer. Transient failures are
+//! repeated.
 
 use std::ops::Range;
 use std::thread;
@@ -15,37 +13,33 @@ use crate::remote::budget::Budget;
 use crate::remote::error::FetchError;
 use crate::remote::transport::{Answer, Purpose, Transport, short};
 
-/// How often a range is asked for, if the failure may pass.
 const ATTEMPTS: u32 = 3;
 
-/// How long is waited before the second attempt; twice as long before the third.
+/// Before the second attempt; twice as long before the third.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// How much of the contents of an error is read: it may have a code.
+/// It may have a code.
 const MAX_ERROR: usize = 16 << 10;
 
-/// What identifies the contents of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Version {
-    /// The size in bytes.
     pub(crate) size: u64,
     pub(crate) etag: Option<String>,
     pub(crate) modified: Option<String>,
 }
 
 impl Version {
-    /// Returns the ETag, if it stands for the exact bytes.
+    /// The ETag, if it stands for the exact bytes.
     pub(crate) fn strong(&self) -> Option<&str> {
         self.etag.as_deref().filter(|etag| !etag.starts_with("W/"))
     }
 
-    /// The ETag without the mark of a weak one: Apache calls that of a file weak in the second after a change, and strong
-    /// afterwards (RFC 9110, 8.8.3.2: weak comparison).
+    /// Apache calls the ETag of a file weak in the second after a change, and strong afterwards (RFC 9110,
+    /// 8.8.3.2: weak comparison).
     fn opaque(&self) -> Option<&str> {
         self.etag.as_deref().map(|etag| etag.strip_prefix("W/").unwrap_or(etag))
     }
 
-    /// Returns what differs in another answer; `None` if both are of the same contents.
     pub(crate) fn difference(&self, other: &Self) -> Option<&'static str> {
         if self.size != other.size {
             Some("its size differs")
@@ -59,20 +53,17 @@ impl Version {
     }
 }
 
-/// The bytes of a range, and the version that they are of.
 pub(crate) struct Part {
     pub(crate) bytes: Vec<u8>,
     pub(crate) version: Version,
 }
 
-/// A redirect, or the part that was asked for.
 pub(crate) enum Outcome {
     Part(Part),
-    /// The answer's `Location`.
     Redirect(String),
 }
 
-/// Asks for `range`, again if that fails in a way that may pass. `request` makes the request.
+/// Asks for `range`, again if that fails in a way that may pass.
 pub(crate) fn fetch(
     transport: &Transport,
     budget: &Budget,
@@ -96,7 +87,6 @@ pub(crate) fn fetch(
     }
 }
 
-/// Takes an answer for `range`, which is not empty.
 fn check(mut answer: Answer, range: &Range<u64>) -> Result<Outcome, FetchError> {
     match answer.status {
         StatusCode::PARTIAL_CONTENT => {
@@ -124,7 +114,7 @@ fn check(mut answer: Answer, range: &Range<u64>) -> Result<Outcome, FetchError> 
     }
 }
 
-/// Takes an answer with the whole object, which is allowed if that is not more than was asked for.
+/// An answer with the whole object is allowed if that is not more than was asked for.
 fn whole(mut answer: Answer, range: &Range<u64>) -> Result<Outcome, FetchError> {
     let len = answer.content_length();
     match len {
@@ -164,7 +154,6 @@ fn content_range(text: &str) -> Option<(u64, u64, u64)> {
     Some((number(first)?, number(last)?, number(size)?))
 }
 
-/// Receives contents of `want` bytes.
 fn exactly(answer: &mut Answer, want: u64) -> Result<Vec<u8>, FetchError> {
     let most = usize::try_from(want).unwrap_or(usize::MAX);
     let bytes = answer.read(most)?;
@@ -180,7 +169,7 @@ fn version(answer: &Answer, size: u64) -> Version {
     Version { size, etag: text("etag"), modified: text("last-modified") }
 }
 
-/// Returns the error for an answer with an error status, with the code in its contents.
+/// With the code in its contents.
 fn refused(mut answer: Answer) -> FetchError {
     let contents = answer.read(MAX_ERROR).unwrap_or_default();
     match refused_by(&answer) {
@@ -191,15 +180,14 @@ fn refused(mut answer: Answer) -> FetchError {
     }
 }
 
-/// Returns the error for an answer with an error status.
 pub(crate) fn refused_by(answer: &Answer) -> FetchError {
     let name = answer.status.canonical_reason().map_or_else(String::new, |name| format!(" {name}"));
     let status = format!("{}{name}", answer.status.as_u16());
     FetchError::Status { host: answer.host.clone(), status, code: None, hint: None }
 }
 
-/// Returns the text of the first `<Code>` in the XML of a bucket store. Nothing else of it is used: it may repeat
-/// what was sent, and with that credentials.
+/// Returns the first `<Code>` in the XML of a bucket store. The rest may repeat what was sent, and with that
+/// credentials.
 fn code(contents: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(contents).ok()?;
     let (_, rest) = text.split_once("<Code>")?;

@@ -1,8 +1,5 @@
-//! What reading one object may cost, and has cost.
-//!
-//! Invariants: what a thread fetches, it fetches for one budget, the one that [`with`] names. The
-//! interfaces below have no place to pass it: `object_store` calls its connector, and `ureq` its transports,
-//! without telling for whom.
+//! What reading one object may cost, and has cost. A thread fetches for one budget, which [`with`] names:
+//! `object_store` calls its connector, and `ureq` its transports, without telling for whom.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,7 +20,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// The time that one request may take, so that it can be repeated within [`Self::time`].
+    /// A request can be repeated within [`Self::time`].
     pub(crate) fn request_time(&self) -> Duration {
         self.time / 3
     }
@@ -35,19 +32,17 @@ impl Default for Limits {
     }
 }
 
-/// The limits of one object, and what has been used of them.
 #[derive(Debug)]
 pub(crate) struct Budget {
     limits: Limits,
     until: Instant,
     requests: AtomicU64,
     received: AtomicU64,
-    /// The failure of the last fetch: what `object_store` makes of it says less.
+    /// What `object_store` makes of it says less.
     failure: Mutex<Option<FetchError>>,
 }
 
 impl Budget {
-    /// Starts a budget: its time runs.
     pub(crate) fn new(limits: Limits) -> Self {
         Self {
             limits,
@@ -58,18 +53,16 @@ impl Budget {
         }
     }
 
-    /// Returns the time left; an error if there is none.
     pub(crate) fn time_left(&self) -> Result<Duration, FetchError> {
         let left = self.until.saturating_duration_since(Instant::now());
         if left.is_zero() { Err(self.timed_out()) } else { Ok(left) }
     }
 
-    /// Returns the error for running out of time.
     pub(crate) fn timed_out(&self) -> FetchError {
         FetchError::TimedOut { limit: self.limits.time }
     }
 
-    /// Counts a request, unless time or bytes are used up. `want` is how many bytes it asks for.
+    /// `want` is how many bytes the request asks for.
     pub(crate) fn start_request(&self, want: u64) -> Result<(), FetchError> {
         self.time_left()?;
         if self.received().saturating_add(want) > self.limits.received.get() {
@@ -104,9 +97,7 @@ thread_local! {
     static CURRENT: RefCell<Option<Arc<Budget>>> = const { RefCell::new(None) };
 }
 
-/// Does `work`, with `budget` as the budget of this thread.
 pub(crate) fn with<T>(budget: &Arc<Budget>, work: impl FnOnce() -> T) -> T {
-    /// Ends it, whether the work returns or panics.
     struct End;
 
     impl Drop for End {
@@ -120,7 +111,6 @@ pub(crate) fn with<T>(budget: &Arc<Budget>, work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// Returns the budget of this thread.
 pub(crate) fn current() -> Option<Arc<Budget>> {
     CURRENT.with_borrow(Clone::clone)
 }

@@ -1,48 +1,40 @@
-//! The blocks of an object that were fetched, and which to fetch next.
-//!
-//! Invariants: what is kept is bounded, whatever is read. A read fetches all that it misses up to
-//! [`MAX_RUN`] in one request; one that goes on where blocks were fetched before fetches twice as many, so that
-//! reading in order takes few requests, and reading here and there few bytes.
+//! The blocks of an object that were fetched, and which to fetch next. A read fetches all that it misses in
+//! one request; one that goes on where blocks were fetched before fetches twice as many, so that reading in
+//! order takes few requests, and reading here and there few bytes.
 
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// The unit that is fetched and kept. Tables and superblocks are found at a few dozen places: what counts is the
-/// number of requests, which hardly depends on it (docs/decisions/remote-images.md).
+/// What counts is the number of requests, which hardly depends on the size of a block
+/// (docs/decisions/remote-images.md).
 pub(crate) const BLOCK: u64 = 8 << 10;
 
-/// The blocks that are fetched first: a partition table and the header of every container are there.
+/// They are fetched first: a partition table and the header of every container are there.
 pub(crate) const FIRST: u64 = 8;
 
-/// The most blocks that one request asks for.
 const MAX_RUN: u64 = 64;
 
-/// The most blocks that are kept: 4 MiB.
 const MAX_KEPT: usize = 512;
 
 struct Block {
     bytes: Box<[u8]>,
-    /// The number of blocks in the request that fetched it, if it was the last of them.
+    /// The blocks in the request that fetched it, if it was the last of them.
     run: u64,
-    /// When it was last used.
     used: u64,
 }
 
-/// The blocks of one object that are kept.
 pub(crate) struct Cache {
-    /// The object's size.
     size: u64,
     blocks: HashMap<u64, Block>,
     clock: u64,
 }
 
 impl Cache {
-    /// Creates a cache for an object of `size` bytes.
     pub(crate) fn new(size: u64) -> Self {
         Self { size, blocks: HashMap::new(), clock: 0 }
     }
 
-    /// Keeps the bytes from block `first` on, which end where a block or the object does.
+    /// `bytes` end where a block or the object does.
     pub(crate) fn keep(&mut self, first: u64, bytes: &[u8]) {
         let size = usize::try_from(BLOCK).unwrap_or(usize::MAX);
         let parts = bytes.chunks(size);
@@ -55,8 +47,8 @@ impl Cache {
         }
     }
 
-    /// Fills `buf` with the bytes from `at` on, which are within the object. `fetch` is asked for whole blocks; its
-    /// error comes with the byte that was wanted.
+    /// Fills `buf` from `at` on. `fetch` is asked for whole blocks; its error comes with the byte that was
+    /// wanted.
     pub(crate) fn read<E>(
         &mut self,
         at: u64,
@@ -89,7 +81,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Returns the bytes to fetch for a read of the blocks `first` to `last`, of which `first` is missing.
+    /// The bytes to fetch for a read of the blocks `first` to `last`, of which `first` is missing.
     fn run(&self, first: u64, last: u64) -> Range<u64> {
         let is_missing = |block: &u64| !self.blocks.contains_key(block);
         // Blocks in between that are kept are fetched again: they cost less than another request.
@@ -101,7 +93,7 @@ impl Cache {
         first * BLOCK..(end * BLOCK).min(self.size)
     }
 
-    /// Drops the blocks that were not used for longest, so that there is room for `count` more.
+    /// Drops what was not used for longest, so that there is room for `count` more.
     fn make_room(&mut self, count: usize) {
         let over = (self.blocks.len() + count).saturating_sub(MAX_KEPT);
         if over == 0 {

@@ -1,5 +1,3 @@
-//! Why an object cannot be read.
-
 use std::io;
 use std::time::Duration;
 
@@ -84,31 +82,9 @@ pub enum FetchError {
     },
 }
 
-impl FetchError {
-    /// Returns the class of this failure.
-    pub fn kind(&self) -> ErrorKind {
-        match self {
-            Self::TimedOut { .. }
-            | Self::Slow { .. }
-            | Self::TooMuch { .. }
-            | Self::UnknownHost { .. }
-            | Self::Connection { .. }
-            | Self::NoCertificates { .. }
-            | Self::Protocol { .. }
-            | Self::Status { .. }
-            | Self::Region { .. }
-            | Self::NoRanges { .. }
-            | Self::WrongRange { .. }
-            | Self::WrongLength { .. }
-            | Self::Changed { .. }
-            | Self::Empty
-            | Self::Redirect { .. }
-            | Self::Store { .. }
-            | Self::Credentials { .. } => ErrorKind::Failed,
-        }
-    }
+straddle_units::error_kind!(FetchError: Failed);
 
-    /// Whether another attempt may succeed.
+impl FetchError {
     pub(crate) fn is_passing(&self) -> bool {
         match self {
             Self::Slow { .. } | Self::WrongLength { .. } => true,

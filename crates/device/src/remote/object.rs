@@ -1,5 +1,3 @@
-//! An open object.
-
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -14,10 +12,8 @@ use crate::remote::error::{FetchError, RemoteError};
 use crate::remote::store::Store;
 use crate::remote::web::{Web, is_open};
 
-/// Where the bytes of an object come from.
 pub(crate) enum Source {
     Web(Box<Web>),
-    /// A bucket, and the key in it.
     Bucket(Arc<Store>, String),
 }
 
@@ -60,7 +56,6 @@ impl Object {
         let failed = |source| RemoteError::new(0, source);
         let part = match source.fetch(&budget, &(0..FIRST * BLOCK), None) {
             Ok(part) => part,
-            // What was asked for the first bytes of an empty object cannot be satisfied.
             Err(FetchError::Empty) => {
                 Part { bytes: Vec::new(), version: Version { size: 0, etag: None, modified: None } }
             }

@@ -1,8 +1,6 @@
-//! The HTTP of `object_store`, by our own [`Transport`].
-//!
-//! Invariants: an answer for a range reaches `object_store` only after it was checked; its parser takes
-//! what a server says for true. What fails is kept in the thread's budget, in our own words, and no contents of an
-//! error are passed on. Servers for credentials get no more than their own requests.
+//! The HTTP of `object_store`, by our own [`Transport`]. An answer for a range reaches it only after it was
+//! checked; what fails is kept in the thread's budget, and no contents of an error are passed on. Servers for
+//! credentials get no more than their own requests.
 
 use std::sync::Arc;
 
@@ -20,10 +18,8 @@ use crate::remote::budget::{self, Budget};
 use crate::remote::error::FetchError;
 use crate::remote::transport::{Purpose, Transport, host_of};
 
-/// The most that is read of an answer with credentials.
 const MAX_CREDENTIALS: usize = 1 << 20;
 
-/// Connects a store to a transport.
 pub(crate) struct Connector(pub(crate) Arc<Transport>);
 
 impl std::fmt::Debug for Connector {
@@ -42,7 +38,6 @@ impl HttpConnector for Connector {
 
 struct Service {
     transport: Arc<Transport>,
-    /// Whether requests without TLS are allowed, by the settings of the store.
     allows_http: bool,
 }
 
@@ -52,14 +47,14 @@ impl std::fmt::Debug for Service {
     }
 }
 
-/// The kept failure, for `object_store`: it does not repeat the request.
+/// A failure that `object_store` does not repeat.
 #[derive(Debug, thiserror::Error)]
 #[error("the request failed")]
 struct Kept;
 
 #[async_trait]
 impl HttpService for Service {
-    /// Sends a request, and blocks until it is answered: a thread has one store's request at a time.
+    /// Blocks until it is answered: a thread has one store's request at a time.
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let kept = |_| HttpError::new(HttpErrorKind::Unknown, Kept);
         let Some(budget) = budget::current() else { return Err(kept(())) };
@@ -100,7 +95,7 @@ impl Service {
         }
     }
 
-    /// Asks a server for credentials. The contents of an error are left out: they may repeat what was sent.
+    /// The contents of an error are left out: they may repeat what was sent.
     fn credentials(&self, budget: &Budget, request: &HttpRequest) -> Result<HttpResponse, FetchError> {
         budget.start_request(0)?;
         let mut copy = Request::new(());
@@ -128,14 +123,12 @@ impl Service {
     }
 }
 
-/// Parses `bytes=FIRST-LAST`.
 fn range(text: &str) -> Option<std::ops::Range<u64>> {
     let (first, last) = text.strip_prefix("bytes=")?.split_once('-')?;
     let (first, last): (u64, u64) = (first.parse().ok()?, last.parse().ok()?);
     (first <= last).then_some(first..last.checked_add(1)?)
 }
 
-/// Returns a checked part as an answer: the parts of its header that count, and its bytes.
 fn response(range: &std::ops::Range<u64>, part: Part) -> HttpResponse {
     let Part { bytes, version } = part;
     let mut headers = HeaderMap::new();
@@ -157,5 +150,4 @@ fn response(range: &std::ops::Range<u64>, part: Part) -> HttpResponse {
     response
 }
 
-/// A date for objects that have none: it is not shown, and the same each time.
 const EPOCH: &str = "Thu, 01 Jan 1970 00:00:00 GMT";

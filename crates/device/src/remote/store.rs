@@ -1,7 +1,5 @@
-//! Objects in the buckets of S3, Google Cloud Storage and Azure.
-//!
-//! Invariants: `object_store` finds the credentials, in its usual environment, and signs; this is the
-//! only place with a runtime, which drives one request at a time on the thread that asks. A key is taken as it is.
+//! Objects in the buckets of S3, Google Cloud Storage and Azure. `object_store` finds the credentials, in its
+//! usual environment, and signs. The runtime drives one request at a time on the thread that asks.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,16 +19,13 @@ use crate::remote::error::FetchError;
 use crate::remote::service::Connector;
 use crate::remote::transport::{Transport, short};
 
-/// A bucket.
 pub(crate) struct Store {
     store: Box<dyn ObjectStore>,
     runtime: Runtime,
-    /// What to do about credentials.
     hint: &'static str,
 }
 
 impl Store {
-    /// Opens the bucket of `address`, as the environment says. Nothing is sent yet.
     pub(crate) fn new(transport: &Arc<Transport>, address: &Address) -> Result<Self, FetchError> {
         let (bucket, connector) = (address.authority(), Connector(Arc::clone(transport)));
         // What can be repeated is repeated by the transport.
@@ -65,7 +60,7 @@ impl Store {
         Ok(Self { store, runtime, hint })
     }
 
-    /// Fetches `range` of the object `key`; `of` is the version that it must be of.
+    /// `of` is the version that it must be of.
     pub(crate) fn fetch(
         &self,
         budget: &Budget,
@@ -106,7 +101,6 @@ impl Store {
         Ok(Part { bytes: bytes.into(), version })
     }
 
-    /// Adds what to do about credentials.
     fn with_hint(&self, failure: FetchError) -> FetchError {
         match failure {
             FetchError::Status { host, status, code, hint: None }
@@ -122,7 +116,7 @@ impl Store {
     }
 }
 
-/// Returns where a store's credentials come from, and how to do without.
+/// Where credentials come from, and how to do without.
 const fn hint(scheme: Scheme) -> &'static str {
     match scheme {
         Scheme::Gs => {
@@ -140,7 +134,6 @@ const fn hint(scheme: Scheme) -> &'static str {
     }
 }
 
-/// Returns the error for settings that `object_store` cannot use.
 fn unusable(error: &object_store::Error, hint: Option<&'static str>) -> FetchError {
     FetchError::Store { what: short(&error.to_string()), hint }
 }

@@ -1,8 +1,6 @@
-//! Requests over HTTP and TLS, which block.
-//!
-//! Invariants: no request outlasts its time or the budget of its thread, the bytes of every connection
-//! are counted, and what is read of an answer is bounded: its header here, its contents by the caller. A redirect
-//! is an answer like any other. Proxies come from the environment (HTTPS_PROXY, NO_PROXY).
+//! Blocking requests over HTTP and TLS. None outlasts its time or the budget of its thread, and all bytes are
+//! counted. A redirect is an answer like any other. Proxies come from the environment (HTTPS_PROXY,
+//! NO_PROXY).
 
 use std::fmt;
 use std::io::{self, Read};
@@ -23,28 +21,22 @@ use ureq::{Agent, AsSendBody, Body, Timeout};
 use crate::remote::budget::{self, Limits};
 use crate::remote::error::FetchError;
 
-/// The longest header of an answer.
 const MAX_HEADER: usize = 32 << 10;
 
-/// Connections that are kept open for further requests: one for each thread that fetches.
+/// One for each thread that fetches.
 const MAX_IDLE: usize = 16;
 
-/// How long connecting to a server for credentials may take. Metadata servers are near, or do not exist.
+/// Metadata servers are near, or do not exist.
 const CREDENTIALS_CONNECT: Duration = Duration::from_secs(3);
 
-/// The longest text of an error that is shown.
 const MAX_TEXT: usize = 200;
 
-/// What a request is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// Bytes of the object.
     Object,
-    /// Credentials for it.
     Credentials,
 }
 
-/// Sends requests.
 pub(crate) struct Transport {
     objects: Agent,
     credentials: Agent,
@@ -52,7 +44,6 @@ pub(crate) struct Transport {
 }
 
 impl Transport {
-    /// Creates a transport, with the certificates of this machine. `limits` bound each request.
     pub(crate) fn new(limits: Limits) -> Self {
         let found = rustls_native_certs::load_native_certs().certs;
         let has_certificates = !found.is_empty();
@@ -88,7 +79,6 @@ impl Transport {
         Self { objects: agent(None), credentials: agent(Some(CREDENTIALS_CONNECT)), has_certificates }
     }
 
-    /// Sends a request and receives the header of its answer.
     pub(crate) fn send<B: AsSendBody>(
         &self,
         purpose: Purpose,
@@ -112,9 +102,7 @@ impl Transport {
     }
 }
 
-/// An answer whose header has been received.
 pub(crate) struct Answer {
-    /// The host that answered.
     pub(crate) host: String,
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
@@ -122,18 +110,15 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// Returns a header's value, if there is one and it is ASCII.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
 
-    /// Returns the length of the contents, if the header has it.
     pub(crate) fn content_length(&self) -> Option<u64> {
         self.header("content-length").and_then(|value| value.parse().ok())
     }
 
-    /// Receives the contents up to byte `most`, and one byte more if there is one. What is not received ends the
-    /// connection.
+    /// Receives up to `most` bytes, and one more if there is one. What is not received ends the connection.
     pub(crate) fn read(&mut self, most: usize) -> Result<Vec<u8>, FetchError> {
         let most = most.saturating_add(1);
         let mut bytes = Vec::with_capacity(most.min(64 << 10));
@@ -149,13 +134,11 @@ impl Answer {
     }
 }
 
-/// Returns the host and, if it is given, the port.
 pub(crate) fn host_of(uri: &Uri) -> String {
     let host = printable(uri.host().unwrap_or_default());
     uri.port().map_or_else(|| host.clone(), |port| format!("{host}:{port}"))
 }
 
-/// Returns `text` printable, and not too long.
 pub(crate) fn short(text: &str) -> String {
     let mut shown: String = printable(text).chars().take(MAX_TEXT).collect();
     if text.chars().nth(MAX_TEXT).is_some() {
@@ -185,10 +168,8 @@ fn failure(host: String, error: ureq::Error) -> FetchError {
     }
 }
 
-/// A connection over TCP, or what leads to it through a proxy.
 type Connected<Proxied, Tcp> = Either<Either<Proxied, Box<dyn Pipe>>, Tcp>;
 
-/// Puts a [`Counted`] around each TCP connection.
 #[derive(Debug)]
 struct Counting;
 
@@ -208,7 +189,7 @@ impl<Proxied: Pipe, Tcp: Pipe> Connector<Connected<Proxied, Tcp>> for Counting {
     }
 }
 
-/// A connection whose bytes count for the budget of the thread, which also limits how long it is waited for.
+/// Its bytes count for the budget of the thread, which also limits how long it is waited for.
 struct Counted<P>(P);
 
 impl<P: fmt::Debug> fmt::Debug for Counted<P> {
@@ -245,7 +226,6 @@ impl<P: Pipe> Pipe for Counted<P> {
     }
 }
 
-/// Returns the timeout, at most the time left of the budget.
 fn within_budget(mut timeout: NextTimeout) -> Result<NextTimeout, ureq::Error> {
     if let Some(budget) = budget::current() {
         let left = budget.time_left().map_err(|_| ureq::Error::Timeout(Timeout::Global))?;

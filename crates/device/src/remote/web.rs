@@ -1,7 +1,5 @@
-//! Objects at an HTTP or HTTPS address.
-//!
-//! Invariants: a redirect leads to HTTP or HTTPS only, never from HTTPS to HTTP, and a few times only.
-//! The user name and password of an address are sent to its own host, by HTTPS, and nowhere else.
+//! Objects at an HTTP or HTTPS address. A redirect never leads from HTTPS to HTTP. The user name and password
+//! of an address are sent to its own host, by HTTPS, and nowhere else.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,10 +16,8 @@ use crate::remote::budget::Budget;
 use crate::remote::error::FetchError;
 use crate::remote::transport::{Transport, host_of, short};
 
-/// How many redirects are followed, one after another.
 const MAX_REDIRECTS: u32 = 5;
 
-/// Where an object is.
 #[derive(Clone)]
 struct Endpoint {
     url: Url,
@@ -43,13 +39,11 @@ impl Endpoint {
     }
 }
 
-/// An object at an HTTP or HTTPS address.
 pub(crate) struct Web {
     transport: Arc<Transport>,
     first: Endpoint,
-    /// The value of the header `Authorization`.
     authorization: Option<HeaderValue>,
-    /// Where redirects have led: later requests start there.
+    /// Where redirects have led.
     place: Mutex<Endpoint>,
 }
 
@@ -73,7 +67,7 @@ impl Web {
         Ok(Self { transport, place: Mutex::new(first.clone()), first, authorization })
     }
 
-    /// Fetches `range`; `of` is the version that it must be of.
+    /// `of` is the version that it must be of.
     pub(crate) fn fetch(
         &self,
         budget: &Budget,
@@ -121,7 +115,6 @@ impl Web {
     }
 }
 
-/// Returns where a redirect from `place` leads.
 fn followed(place: &Endpoint, to: &str) -> Result<Endpoint, FetchError> {
     let refused = |what: &str| FetchError::Redirect { host: host_of(&place.uri), what: what.to_owned() };
     let url = place.url.join(to).map_err(|_| refused("to an invalid URL"))?;
@@ -132,7 +125,7 @@ fn followed(place: &Endpoint, to: &str) -> Result<Endpoint, FetchError> {
     }
 }
 
-/// Whether anybody on the way could have changed what was read.
+/// Whether it could have been altered in transit.
 pub(crate) fn is_open(scheme: Scheme) -> bool {
     scheme == Scheme::Http
 }

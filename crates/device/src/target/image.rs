@@ -12,7 +12,6 @@ use crate::image::{self, Access, Allowed, Foreign, Format, Opened, SectorSizes, 
 use crate::medium::{FileMedium, Medium};
 use crate::topology::{Figure, Source, Topology};
 
-/// Opens the image at `path`.
 pub(super) fn open_image(path: &Path, options: &Options) -> Result<Target, OpenError> {
     let file = open_for_reading(path).map_err(OpenError::Io)?;
     let metadata = file.metadata().map_err(OpenError::Io)?;
@@ -62,11 +61,8 @@ pub(super) fn open_image(path: &Path, options: &Options) -> Result<Target, OpenE
     Ok(target)
 }
 
-/// Opens the object at `address`, whose bytes `medium` fetches as they are read.
-///
-/// # Errors
-///
-/// As for a file of the same contents, but for compressed ones: [`OpenError::Whole`].
+/// Opens the object at `address`, whose bytes `medium` fetches. A compressed one is an error
+/// ([`OpenError::Whole`]).
 pub fn open_object(
     medium: Box<dyn Medium>,
     address: Address,
@@ -93,12 +89,11 @@ pub fn open_object(
     Ok(target)
 }
 
-/// The format that is stated, or else detected.
 fn format_of(medium: &dyn Medium, options: &Options) -> Result<Format, &'static Foreign> {
     options.format.map_or_else(|| Format::detect(medium), Ok)
 }
 
-/// Makes a target of an image. Relative names in it start from the folder of `path`.
+/// Relative names in it start from the folder of `path`.
 fn opened(
     medium: Box<dyn Medium>,
     format: Format,
@@ -125,12 +120,10 @@ fn opened(
     }
 }
 
-/// Takes the sector sizes that an image states for its disk.
 fn adopt_sectors(topology: &mut Topology, sectors: SectorSizes) {
     let SectorSizes { logical, physical } = sectors;
     topology.logical = Figure::new(logical, Source::Container("VHDX metadata, logical sector size"));
-    // The container's figure describes the guest's disk, not the host's: 512 here is no reason to judge more
-    // leniently.
+    // It describes the guest's disk, not the host's: 512 here is no reason to judge more leniently.
     let source = Source::Container("VHDX metadata, physical sector size");
     if physical < topology.physical.value() {
         topology.physical.use_larger(physical, source);

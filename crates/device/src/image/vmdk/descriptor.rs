@@ -1,9 +1,8 @@
-//! The text descriptor of a VMDK: `key=value` lines, and one line for each extent.
+//! The text descriptor of a VMDK.
 
 use super::super::ImageError;
 use super::super::host::Host;
 
-/// The first line of every descriptor.
 const FIRST_LINE: &[u8] = b"# disk descriptorfile";
 
 /// At most this many extents are accepted: a disk of 32 TiB in extents of 2 GiB.
@@ -11,7 +10,6 @@ const MAX_EXTENTS: usize = 16384;
 
 const SECTOR: u64 = 512;
 
-/// Whether a file that begins with `head` is a descriptor.
 pub(crate) fn is_descriptor(head: &[u8]) -> bool {
     head.get(..FIRST_LINE.len()).is_some_and(|line| line.eq_ignore_ascii_case(FIRST_LINE))
 }
@@ -19,7 +17,6 @@ pub(crate) fn is_descriptor(head: &[u8]) -> bool {
 /// Compressed, and written once from start to end. QEMU reads such images but does not write to them.
 pub(in crate::image) const STREAM_OPTIMIZED: &str = "streamOptimized";
 
-/// The values of `createType` that are reported by name.
 const VARIANTS: [&str; 9] = [
     "monolithicSparse",
     "monolithicFlat",
@@ -32,7 +29,6 @@ const VARIANTS: [&str; 9] = [
     "custom",
 ];
 
-/// How an extent's bytes are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Flat,
@@ -40,7 +36,7 @@ pub(super) enum Kind {
     Zero,
 }
 
-/// A line of the extent description. Lengths and offsets are in bytes.
+/// An extent line. Lengths and offsets are in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Extent {
     pub(super) len: u64,
@@ -52,12 +48,11 @@ pub(super) struct Extent {
 pub(super) struct Descriptor {
     pub(super) variant: &'static str,
     pub(super) extents: Vec<Extent>,
-    /// The parent's name, if there is a parent.
     pub(super) parent: Option<Vec<u8>>,
 }
 
 impl Descriptor {
-    /// Reads the text of at most `len` bytes at `at`. It ends at the first NUL.
+    /// Reads at most `len` bytes, up to the first NUL.
     pub(super) fn read(host: &Host, at: u64, len: u64) -> Result<Self, ImageError> {
         let mut text = host.vec(at, len)?;
         let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
@@ -99,7 +94,7 @@ impl Descriptor {
     }
 }
 
-/// An error in a descriptor: the offset in the text, and what is wrong there.
+/// The offset in the text, and what is wrong there.
 enum Wrong {
     Damaged(u64, String),
     Unsupported(u64, String),
@@ -142,7 +137,6 @@ fn extent(line: &[u8], at: u64) -> Result<Option<Extent>, Wrong> {
     Ok(Some(Extent { len, kind, name: quoted[..end].to_vec(), offset }))
 }
 
-/// Parses a number of sectors, and returns it in bytes.
 fn sectors(word: &[u8]) -> Option<u64> {
     std::str::from_utf8(word).ok()?.parse::<u64>().ok()?.checked_mul(SECTOR)
 }

@@ -1,5 +1,3 @@
-//! The device that holds a file.
-
 use std::fs;
 use std::path::Path;
 
@@ -17,14 +15,14 @@ pub struct Holder {
     pub logical: BlockSize,
     /// Its physical sector.
     pub physical: ByteCount,
-    /// The first physical sector boundary of each of the file's blocks; zero also where the blocks are smaller
-    /// than the physical sector, so that they differ.
+    /// The first physical sector boundary of each of the file's blocks; zero also where blocks are smaller
+    /// than that.
     pub offset: AlignmentOffset,
 }
 
 impl Machine {
-    /// Returns the device that holds the file at `path`, as far as the kernel shows it. `None` for a file
-    /// system that is on no device of this machine, such as NFS or tmpfs.
+    /// Returns the device that holds the file at `path`. `None` if it is none of this machine, as for NFS or
+    /// tmpfs.
     pub fn holder(&self, path: &Path) -> Option<Holder> {
         let path = fs::canonicalize(path).ok()?;
         let name = self.mounted_device(usage::mount_of(&self.mounts, &path)?)?;

@@ -1,11 +1,8 @@
-//! The limits of a stacked device, computed from those of the devices below it: why the kernel calls it misaligned
-//! (-1), and what it would show if the disks below reported the sectors that they are taken to have.
-//!
-//! Invariants: it repeats the kernel's computation (`blk_stack_limits`, block/blk-settings.c). The members' optimal
-//! sizes are the cause of -1 only where they alone make the difference. Anything uncertain leaves the kernel's figure
-//! as it is.
+//! The limits of a stacked device, computed as the kernel does (`blk_stack_limits`, block/blk-settings.c):
+//! why it is misaligned (-1), and what it would show if the disks below reported the sectors that they are
+//! taken to have. Anything uncertain leaves the kernel's figure as it is.
 
-use straddle_units::{ByteCount, KERNEL_SECTOR, LbaCount};
+use straddle_units::ByteCount;
 
 use super::{Entry, Machine};
 use crate::evidence::{self, Answers};
@@ -13,13 +10,13 @@ use crate::live::{LiveKind, MAX_DEPTH};
 use crate::sysfs::{Attributes, DeviceKind};
 use crate::topology::{AlignmentOffset, Source, StackedOptimum, USUAL_PHYSICAL};
 
-/// The smallest sector size, with which a stacked device starts (`blk_set_stacking_limits`).
+/// With this a stacked device starts (`blk_set_stacking_limits`).
 const SECTOR: u64 = 512;
 
 /// The kernel keeps these figures in 32 bits.
 const WORD: u64 = 1 << 32;
 
-/// The limits of a device that affect its alignment, in bytes.
+/// In bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Limits {
     logical: u64,
@@ -31,28 +28,20 @@ struct Limits {
 }
 
 impl Limits {
-    /// Returns the limits of a stacked device before any member is added. `chunk` is what md sets for a
-    /// striped array.
+    /// Before any member is added. `chunk` is what md sets for a striped array.
     fn empty(chunk: u64) -> Self {
         let io_min = chunk.max(SECTOR);
-        Self {
-            logical: SECTOR,
-            physical: SECTOR,
-            io_min,
-            io_opt: 0,
-            alignment_offset: 0,
-            is_misaligned: false,
-        }
+        let (logical, physical) = (SECTOR, SECTOR);
+        Self { logical, physical, io_min, io_opt: 0, alignment_offset: 0, is_misaligned: false }
     }
 
-    /// Returns the distance from byte `start` to the next boundary, as `queue_limit_alignment_offset` does.
+    /// The distance from byte `start` to the next boundary (`queue_limit_alignment_offset`).
     fn offset_at(&self, start: u64) -> u64 {
         let granularity = self.physical.max(self.io_min);
         (granularity + self.alignment_offset - start % granularity) % granularity
     }
 
-    /// Stacks the device on one with the limits `below`, from byte `start` of it on, as `blk_stack_limits`
-    /// does.
+    /// Adds a member with the limits `below`, on which the data begins at byte `start`.
     fn stack_on(&mut self, below: &Self, start: u64) {
         self.is_misaligned |= below.is_misaligned;
         let alignment = below.offset_at(start);
@@ -80,7 +69,7 @@ impl Limits {
     }
 }
 
-/// Returns the least common multiple; if one figure is zero, the other.
+/// If one figure is zero, the other.
 fn lcm_not_zero(a: u64, b: u64) -> u64 {
     if a == 0 || b == 0 {
         return a.max(b);
@@ -90,28 +79,26 @@ fn lcm_not_zero(a: u64, b: u64) -> u64 {
     (a / common).saturating_mul(b)
 }
 
-/// A device below a stacked one.
 struct Member {
     name: String,
     limits: Limits,
-    /// Where the stacked device's data begins, in bytes from the start of the member's disk.
+    /// Where the data begins on the member's disk.
     start: u64,
-    /// The optimal size below that already makes the member itself misaligned.
+    /// The optimal size that already makes the member misaligned.
     cause: Option<StackedOptimum>,
 }
 
-/// The physical sectors of a device, where it is taken to have larger ones than the kernel shows.
+/// Sectors that are larger than what the kernel shows.
 #[derive(Clone, Debug)]
 pub(crate) struct Presumed {
     pub(crate) physical: ByteCount,
     pub(crate) offset: AlignmentOffset,
-    /// Why the lowest disk is taken to have them.
     pub(crate) source: Source,
 }
 
 impl Machine {
-    /// Returns the sectors of the device `name` that the kernel would show if all disks below reported those that they
-    /// are taken to have, and if loop devices passed on what they show. `None` where a device below is not known.
+    /// Returns what the kernel would show for `name` if all disks below reported the sectors that they are
+    /// taken to have, and loop devices passed them on. `None` where a device below is not known.
     pub(crate) fn presumed(&self, name: &str) -> Option<Presumed> {
         let (limits, source) = self.presumed_limits(name, 0)?;
         let offset = match limits.is_misaligned {
@@ -124,7 +111,7 @@ impl Machine {
     fn presumed_limits(&self, name: &str, depth: usize) -> Option<(Limits, Source)> {
         const BELOW: Source = Source::Derived("the sectors of the devices below");
         let entry = self.devices.get(name).filter(|_| depth < MAX_DEPTH)?;
-        let size = entry.directory.number("size").and_then(super::bytes_of_sectors)?;
+        let size = entry.directory.sectors("size")?;
         let below = match self.describe(name, entry, size, &mut Vec::new()).0 {
             LiveKind::Loop(file, offset) => match self.device_of_node(&file) {
                 Some(below) => vec![(below, offset.get())],
@@ -158,7 +145,6 @@ impl Machine {
         Some((limits, source))
     }
 
-    /// The limits of a disk by what it says of itself and what is known of its model.
     fn presumed_disk(&self, name: &str, entry: &Entry) -> Option<(Limits, Source)> {
         entry.directory.number("queue/physical_block_size")?;
         let (_, topology) = evidence::combine(DeviceKind::of(name), &entry.directory, Answers::default());
@@ -176,17 +162,15 @@ impl Machine {
         Some((limits, topology.physical.source().clone()))
     }
 
-    /// Returns the optimal I/O size because of which the kernel shows alignment offset -1 for the disk
-    /// `name`, and the offset that it would show without it. `None` where the offsets below disagree, or are
-    /// not all known.
-    pub fn optimum_that_misaligns(&self, name: &str) -> Option<(StackedOptimum, AlignmentOffset)> {
-        self.optimum_behind(name, 0)
+    /// Returns the optimal I/O size that is the cause of alignment offset -1, and the offset without it.
+    /// `None` where the offsets below disagree, or are not all known.
+    pub(crate) fn optimum_that_misaligns(&self, name: &str) -> Option<(StackedOptimum, AlignmentOffset)> {
+        self.optimum_below(name, 0)
     }
 
-    /// Whether the offsets below the disk `name` disagree although the kernel shows the offset `shown`. Linux
-    /// 6.1 shows -1 in that case; 6.12 drops the -1 wherever an offset remains (`blk_validate_limits`). True
-    /// only where the kernel's computation gives exactly this offset.
-    pub fn forgets_misalignment(&self, name: &str, shown: ByteCount) -> bool {
+    /// Whether the offsets below disagree although the kernel shows `shown`: Linux 6.12 drops the -1 wherever
+    /// an offset remains (`blk_validate_limits`). True only where its computation gives exactly this offset.
+    pub(crate) fn forgets_misalignment(&self, name: &str, shown: ByteCount) -> bool {
         let entry = self.devices.get(name);
         let members = entry.and_then(|entry| Some((entry, self.members(name, entry, 0)?)));
         members.is_some_and(|(entry, members)| {
@@ -196,19 +180,18 @@ impl Machine {
         })
     }
 
-    /// Whether the I/O sizes that the device `name` shows are those of an array: it, or what it stands on, is striped,
-    /// and nothing in between shows sizes of its own, as pools and caches do.
-    pub fn shows_array(&self, name: &str) -> bool {
-        self.array_behind(name, 0)
+    /// Whether the I/O sizes are those of an array: `name`, or what it stands on, is striped, and nothing in
+    /// between shows sizes of its own, as pools and caches do.
+    pub(crate) fn shows_array(&self, name: &str) -> bool {
+        self.array_below(name, 0)
     }
 
-    fn array_behind(&self, name: &str, depth: usize) -> bool {
+    fn array_below(&self, name: &str, depth: usize) -> bool {
         let Some(entry) = self.devices.get(name).filter(|_| depth < MAX_DEPTH) else { return false };
         if let Some(disk) = &entry.disk {
-            return self.array_behind(disk, depth + 1);
+            return self.array_below(disk, depth + 1);
         }
-        let size = entry.directory.number("size").and_then(super::bytes_of_sectors);
-        let Some(size) = size else { return false };
+        let Some(size) = entry.directory.sectors("size") else { return false };
         match self.describe(name, entry, size, &mut Vec::new()).0 {
             LiveKind::Md(array) => array.chunk != ByteCount::ZERO,
             LiveKind::Dm(mapping) => {
@@ -216,7 +199,7 @@ impl Machine {
                     "striped" | "raid" => target.chunk != ByteCount::ZERO,
                     "linear" | "crypt" | "delay" | "flakey" | "verity" | "multipath" | "mirror" => {
                         let below = target.on.iter().filter_map(|on| self.numbers.get(&on.device));
-                        below.into_iter().any(|below| self.array_behind(below, depth + 1))
+                        below.into_iter().any(|below| self.array_below(below, depth + 1))
                     }
                     _ => false,
                 })
@@ -227,7 +210,7 @@ impl Machine {
         }
     }
 
-    fn optimum_behind(&self, name: &str, depth: usize) -> Option<(StackedOptimum, AlignmentOffset)> {
+    fn optimum_below(&self, name: &str, depth: usize) -> Option<(StackedOptimum, AlignmentOffset)> {
         let entry = self.devices.get(name).filter(|_| depth < MAX_DEPTH)?;
         let members = self.members(name, entry, depth)?;
         let chunk = entry.directory.number("md/chunk_size").unwrap_or(0);
@@ -251,21 +234,20 @@ impl Machine {
         Some((cause, offset))
     }
 
-    /// Returns all devices that hold data below the device; `None` where they are not all known.
+    /// `None` where they are not all known.
     fn members(&self, name: &str, entry: &Entry, depth: usize) -> Option<Vec<Member>> {
-        let size = entry.directory.number("size").and_then(super::bytes_of_sectors)?;
+        let size = entry.directory.sectors("size")?;
         let below = match self.describe(name, entry, size, &mut Vec::new()).0 {
             LiveKind::Disk => {
                 paths_of(name, self.devices.keys()).into_iter().map(|path| (path.to_owned(), 0)).collect()
             }
             kind => self.stands_on(kind)?,
         };
-        let members: Option<Vec<Member>> =
-            below.iter().map(|(device, start)| self.member(device, *start, depth)).collect();
-        members.filter(|members| !members.is_empty())
+        let members = below.iter().map(|(device, start)| self.member(device, *start, depth));
+        members.collect::<Option<Vec<_>>>().filter(|members| !members.is_empty())
     }
 
-    /// Returns the devices that hold an array's or a mapping's data, and where on each they begin as the kernel counts.
+    /// The devices that hold the data, and where on each it begins.
     fn stands_on(&self, kind: LiveKind) -> Option<Vec<(String, u64)>> {
         match kind {
             LiveKind::Md(array) => {
@@ -289,27 +271,23 @@ impl Machine {
         }
     }
 
-    /// Returns the disk of the device `name`, which may be a partition, and where byte `start` of the device is on it.
+    /// The disk of a device or partition, and where its byte `start` is on that.
     pub(super) fn disk_of<'a>(&'a self, name: &'a str, start: u64) -> Option<(&'a str, u64)> {
         let entry = self.devices.get(name)?;
         let Some(disk) = &entry.disk else { return Some((name, start)) };
-        let before = LbaCount::new(entry.directory.number("start")?).to_bytes(KERNEL_SECTOR)?;
-        Some((disk, before.get().checked_add(start)?))
+        Some((disk, entry.directory.sectors("start")?.get().checked_add(start)?))
     }
 
-    /// Returns the device `name` as a member whose data begins at its byte `start`.
     fn member(&self, name: &str, start: u64, depth: usize) -> Option<Member> {
         let (disk, start) = self.disk_of(name, start)?;
         let directory = &self.devices.get(disk)?.directory;
         let figure = |attribute: &str| directory.number(&format!("queue/{attribute}"));
-        let shown = directory.text("alignment_offset");
-        let shown = crate::evidence::alignment_offset(&shown?)?;
+        let shown = evidence::alignment_offset(&directory.text("alignment_offset")?)?;
         let (cause, offset) = match shown {
             AlignmentOffset::Bytes(_) => (None, shown),
-            // The member may itself be misaligned because of an optimal size below it. Otherwise its offset
-            // is not known.
+            // The cause may be an optimal size below the member.
             AlignmentOffset::Misaligned => {
-                let (cause, offset) = self.optimum_behind(disk, depth + 1)?;
+                let (cause, offset) = self.optimum_below(disk, depth + 1)?;
                 (Some(cause), offset)
             }
         };
@@ -335,8 +313,8 @@ fn stacked(members: &[Member], chunk: u64, change: impl Fn(Limits) -> Limits) ->
     limits
 }
 
-/// Returns the path devices of an NVMe namespace that the kernel shows as one: `nvme0n1` has `nvme0c0n1`,
-/// `nvme0c1n1`, … (`nvme_mpath_set_disk_name`, drivers/nvme/host/multipath.c).
+/// The path devices of an NVMe namespace: `nvme0n1` has `nvme0c0n1`, `nvme0c1n1`, …
+/// (`nvme_mpath_set_disk_name`, drivers/nvme/host/multipath.c).
 fn paths_of<'a>(name: &str, devices: impl Iterator<Item = &'a String>) -> Vec<&'a str> {
     let split = |name: &str| {
         let (subsystem, namespace) = name.strip_prefix("nvme")?.split_once('n')?;

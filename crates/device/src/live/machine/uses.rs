@@ -1,10 +1,8 @@
-//! Uses of a device or a file: devices that stand on it and are listed as `holders`, and users that do not
-//! claim it.
+//! Uses of a device or a file: what stands on it, and users that do not claim it.
 //!
-//! Invariants: a use is found whichever end the kernel reports it at, through any number of
-//! layers. Two devices share bytes when one stands on the other. So the users of a whole disk count for its
-//! partitions, and the users of a device below count for the device above it. Users of other partitions, and
-//! of other volumes on the same disk, do not count.
+//! A use is found whichever end the kernel reports it at, through any number of layers. The users of a whole
+//! disk count for its partitions, and those of a device below for the device above it, but not those of other
+//! partitions or volumes of the disk.
 
 use std::collections::BTreeSet;
 use std::fs::{self, Metadata};
@@ -18,27 +16,22 @@ use crate::live::MAX_DEPTH;
 use crate::sysfs::{Attributes, Directory, list_names};
 use crate::target::open_for_reading;
 
-/// At most this many uses are reported.
 const MAX_LISTED: usize = 64;
 
-/// The bits of a file's flags for its access mode (fcntl(2)). The `flags` of /proc/PID/fdinfo/FD are octal.
+/// The access mode in a file's flags (fcntl(2)). The `flags` of /proc/PID/fdinfo/FD are octal.
 const ACCESS: u32 = 0o3;
 
-/// A user of a file or a device that the kernel does not list as a holder.
+/// A user that the kernel does not list as a holder.
 pub(super) struct Consumer {
-    /// A description for the user.
     label: String,
-    /// The device that the consumer is, if it is one.
     device: Option<String>,
     backing: Backing,
 }
 
-/// What a consumer uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Backing {
-    /// A device, by the kernel's name.
     Device(String),
-    /// A file, by its identity; in a captured tree by its name.
+    /// By identity; in a captured tree by name.
     File(Option<FileId>, PathBuf),
 }
 
@@ -52,43 +45,41 @@ impl Backing {
     }
 }
 
-/// The uses found so far.
 #[derive(Default)]
 struct Found {
     uses: Vec<String>,
     seen: BTreeSet<String>,
-    /// Files and devices that other processes might have open.
+    /// Other processes might have them open.
     watched: Vec<(FileId, String)>,
 }
 
-/// A device or file directly below a device.
 enum Lower<'a> {
-    /// The disk of a partition.
-    Disk(String),
-    /// The device behind a loop device. Its partitions are other ways to the same bytes.
-    Backing(String),
-    /// One of what the kernel calls slaves: a member of an array, or a device below a mapping.
-    Member(String),
-    /// The file behind a loop device.
+    Device(Link, String),
     File(&'a Backing),
 }
 
+/// How a device stands on the one below.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Link {
+    /// It is a partition.
+    Disk,
+    /// It is a loop device or the like. The partitions below are other ways to the same bytes.
+    Backing,
+    /// The one below is a member of an array, or below a mapping.
+    Member,
+}
+
 impl Machine {
-    /// Returns the uses of the file or block device `path`, each in words. They include the uses of its
-    /// parts, of what stands on it and, where that is another way to the same bytes, of what it stands on.
-    /// Empty if no use is known.
+    /// Returns the uses of a file or block device in words: those of its parts, of what stands on it and,
+    /// where that is another way to the same bytes, of what it stands on.
     pub fn uses(&self, path: &Path) -> Vec<String> {
         fs::metadata(path).map_or_else(|_| Vec::new(), |metadata| self.uses_of(&metadata, path))
     }
 
-    /// Does the same for an open file, whose `metadata` was read through its descriptor, so it cannot have
-    /// been replaced.
+    /// Does the same for an open file, which cannot have been replaced.
     pub fn uses_of(&self, metadata: &Metadata, path: &Path) -> Vec<String> {
         if metadata.file_type().is_block_device() {
-            return self
-                .numbers
-                .get(&number_of(metadata))
-                .map_or_else(Vec::new, |name| self.uses_of_device(name));
+            return self.device_of(metadata).map_or_else(Vec::new, |name| self.uses_of_device(name));
         }
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         self.uses_of_file(&Backing::File(Some(FileId::of(metadata)), path))
@@ -96,11 +87,15 @@ impl Machine {
 
     /// Returns the uses of the disk with this `metadata`, apart from the uses of its partitions.
     pub fn uses_of_whole(&self, metadata: &Metadata) -> Vec<String> {
-        self.numbers.get(&number_of(metadata)).map_or_else(Vec::new, |name| self.uses_of_whole_disk(name))
+        self.device_of(metadata).map_or_else(Vec::new, |name| self.uses_of_whole_disk(name))
     }
 
-    /// Returns the uses of the device `name`.
-    pub fn uses_of_device(&self, name: &str) -> Vec<String> {
+    fn device_of(&self, metadata: &Metadata) -> Option<&String> {
+        let number = metadata.file_type().is_block_device().then(|| number_of(metadata))?;
+        self.numbers.get(&number)
+    }
+
+    fn uses_of_device(&self, name: &str) -> Vec<String> {
         let mut found = Found::default();
         for name in std::iter::once(name).chain(self.partitions_of(name)) {
             self.find_above(name, &mut found);
@@ -111,9 +106,8 @@ impl Machine {
         found.uses
     }
 
-    /// Returns the uses of the disk `name` as a whole, apart from its partitions. For these users, space that
-    /// the partition table leaves free is in use.
-    pub fn uses_of_whole_disk(&self, name: &str) -> Vec<String> {
+    /// For the users of a whole disk, space that the partition table leaves free is in use.
+    fn uses_of_whole_disk(&self, name: &str) -> Vec<String> {
         let mut found = Found::default();
         self.find_direct(name, None, &mut found);
         found.uses
@@ -151,7 +145,6 @@ impl Machine {
         }
     }
 
-    /// Finds the uses of the device `name` and of everything that stands on it.
     fn find_above(&self, name: &str, found: &mut Found) {
         let Some(entry) = self.devices.get(name) else { return };
         if !found.seen.insert(name.to_owned()) {
@@ -161,21 +154,17 @@ impl Machine {
         for above in &entry.above {
             self.find_above(above, found);
         }
-        for consumer in self.consumers_of(name) {
-            if let Some(device) = &consumer.device {
-                self.find_above(device, found);
-            }
+        for device in self.consumers_of(name).filter_map(|consumer| consumer.device.as_ref()) {
+            self.find_above(device, found);
         }
     }
 
     fn consumers_of(&self, name: &str) -> impl Iterator<Item = &Consumer> {
-        let name = name.to_owned();
-        self.consumers
-            .iter()
-            .filter(move |consumer| matches!(&consumer.backing, Backing::Device(device) if *device == name))
+        let backing = Backing::Device(name.to_owned());
+        self.consumers.iter().filter(move |consumer| consumer.backing == backing)
     }
 
-    /// Finds the uses of the device `name` itself: not of its partitions, and not of what stands on `but`.
+    /// Not of its partitions, and not of what stands on `but`.
     fn find_direct(&self, name: &str, but: Option<&str>, found: &mut Found) {
         let Some(entry) = self.devices.get(name) else { return };
         let used = self.usage(name, entry);
@@ -193,14 +182,11 @@ impl Machine {
         self.find_consumers(name, but, found);
     }
 
-    /// Returns the other devices and files that hold bytes of the device with this `metadata`, through any
-    /// number of layers. These are its partitions, the disk of a partition, the members of an array or
-    /// mapping, and the devices (with their partitions) and files behind loop devices.
+    /// Returns the other devices and files that hold bytes of a device: its partitions, the disk of a
+    /// partition, members below, and the devices (with their partitions) and files behind loop devices.
     pub fn other_ways(&self, metadata: &Metadata) -> Vec<(FileId, PathBuf)> {
         let mut below = Vec::new();
-        if metadata.file_type().is_block_device()
-            && let Some(name) = self.numbers.get(&number_of(metadata))
-        {
+        if let Some(name) = self.device_of(metadata) {
             for partition in self.partitions_of(name) {
                 self.add_node(partition, &mut below);
             }
@@ -209,8 +195,7 @@ impl Machine {
         below
     }
 
-    /// Returns those of `other_ways` that are behind loop devices, which do not claim their backing file or
-    /// device.
+    /// Those of `other_ways` that loop devices use, which do not claim them.
     pub fn behind(&self, metadata: &Metadata) -> Vec<(FileId, PathBuf)> {
         let is_backing = |consumer: &&Consumer, id: FileId| match &consumer.backing {
             Backing::Device(device) => self.id_of(device).is_some_and(|(of, _)| of == id),
@@ -223,34 +208,28 @@ impl Machine {
 
     fn find_all_below(&self, name: &str, depth: usize, below: &mut Vec<(FileId, PathBuf)>) {
         for lower in self.lower(name, depth) {
-            if let Lower::Backing(device) = &lower {
-                for partition in self.partitions_of(device) {
-                    self.add_node(partition, below);
-                }
-            }
             match lower {
-                Lower::File(Backing::File(Some(id), path)) if !below.iter().any(|(found, _)| found == id) => {
-                    below.push((*id, path.clone()));
+                Lower::File(Backing::File(Some(id), path)) => {
+                    add(below, *id, path);
                 }
                 Lower::File(_) => {}
-                Lower::Disk(device) | Lower::Backing(device) | Lower::Member(device)
-                    if self.add_node(&device, below) =>
-                {
-                    self.find_all_below(&device, depth + 1, below);
+                Lower::Device(link, device) => {
+                    if link == Link::Backing {
+                        for partition in self.partitions_of(&device) {
+                            self.add_node(partition, below);
+                        }
+                    }
+                    if self.add_node(&device, below) {
+                        self.find_all_below(&device, depth + 1, below);
+                    }
                 }
-                Lower::Disk(_) | Lower::Backing(_) | Lower::Member(_) => {}
             }
         }
     }
 
-    /// Adds the device `name`. Returns whether it was not yet listed.
+    /// Returns whether it was not yet listed.
     fn add_node(&self, name: &str, below: &mut Vec<(FileId, PathBuf)>) -> bool {
-        let Some((id, node)) = self.id_of(name) else { return false };
-        let is_new = !below.iter().any(|(found, _)| *found == id);
-        if is_new {
-            below.push((id, node.into()));
-        }
-        is_new
+        self.id_of(name).is_some_and(|(id, node)| add(below, id, Path::new(&node)))
     }
 
     fn partitions_of(&self, disk: &str) -> impl Iterator<Item = &str> {
@@ -258,15 +237,15 @@ impl Machine {
         self.devices.iter().filter(is_on).map(|(name, _)| name.as_str())
     }
 
-    /// Returns what is directly below the device `name`, which is itself `depth` layers down; nothing past
-    /// the maximum depth.
+    /// What is directly below a device, which is itself `depth` layers down.
     fn lower(&self, name: &str, depth: usize) -> Vec<Lower<'_>> {
         let Some(entry) = self.devices.get(name).filter(|_| depth < MAX_DEPTH) else { return Vec::new() };
-        let disk = entry.disk.iter().cloned().map(Lower::Disk);
-        let members = entry.directory.list("slaves").into_iter().map(Lower::Member);
+        let disk = entry.disk.iter().map(|disk| Lower::Device(Link::Disk, disk.clone()));
+        let members = entry.directory.list("slaves").into_iter();
+        let members = members.map(|member| Lower::Device(Link::Member, member));
         let own = self.consumers.iter().filter(|consumer| consumer.device.as_deref() == Some(name));
         let backing = own.map(|consumer| match &consumer.backing {
-            Backing::Device(device) => Lower::Backing(device.clone()),
+            Backing::Device(device) => Lower::Device(Link::Backing, device.clone()),
             file @ Backing::File(..) => Lower::File(file),
         });
         disk.chain(members).chain(backing).collect()
@@ -280,10 +259,10 @@ impl Machine {
         }
     }
 
-    /// Finds the uses of the devices below `name`, as far as they share its bytes.
+    /// The uses of the devices below, as far as they share bytes.
     fn find_below(&self, name: &str, depth: usize, found: &mut Found) {
         for lower in self.lower(name, depth) {
-            let device = match lower {
+            let (link, device) = match lower {
                 Lower::File(file) => {
                     self.find_users_of_file(file, Some(name), found);
                     if let Backing::File(Some(id), _) = file {
@@ -291,38 +270,31 @@ impl Machine {
                     }
                     continue;
                 }
-                Lower::Disk(device) => {
-                    self.find_direct(&device, Some(name), found);
-                    device
-                }
-                Lower::Backing(device) => {
-                    self.find_direct(&device, Some(name), found);
-                    for partition in self.partitions_of(&device) {
-                        self.find_above(partition, found);
-                        found.watched.extend(self.id_of(partition));
-                    }
-                    device
-                }
-                Lower::Member(device) => {
-                    self.find_consumers(&device, Some(name), found);
-                    device
-                }
+                Lower::Device(link, device) => (link, device),
             };
+            match link {
+                Link::Disk | Link::Backing => self.find_direct(&device, Some(name), found),
+                Link::Member => self.find_consumers(&device, Some(name), found),
+            }
+            if link == Link::Backing {
+                for partition in self.partitions_of(&device) {
+                    self.find_above(partition, found);
+                    found.watched.extend(self.id_of(partition));
+                }
+            }
             found.watched.extend(self.id_of(&device));
             self.find_below(&device, depth + 1, found);
         }
     }
 
-    /// Returns the identity and the node of a device, to be searched for among open files.
     fn id_of(&self, name: &str) -> Option<(FileId, String)> {
         let (major, minor) = self.devices.get(name)?.dev.as_deref()?.split_once(':')?;
         let number = rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?);
         Some((FileId::of_device(number), sysfs::node_of(name).display().to_string()))
     }
 
-    /// Finds other processes that have a watched file or device open for writing: servers of NBD, ublk or
-    /// vhost-user, virtual machines, and other users that leave no trace in sysfs. Only processes that /proc
-    /// shows to us are found.
+    /// Finds other processes that have a watched file or device open for writing, such as servers and virtual
+    /// machines. Only those that /proc shows to us are found.
     fn find_open(&self, found: &mut Found) {
         if self.sysroot.is_some() || found.watched.is_empty() {
             return;
@@ -356,17 +328,13 @@ impl Machine {
         }
     }
 
-    /// Finds all consumers of this machine, or of the captured tree at `root`.
     pub(super) fn find_consumers_of_all(&self, root: &Path) -> Vec<Consumer> {
         let mut consumers = Vec::new();
         // A partition is neither a loop device nor any other consumer, and there may be very many.
         for (name, entry) in self.devices.iter().filter(|(_, entry)| entry.disk.is_none()) {
             let mut add = |label: String, backing: Option<Backing>| {
-                consumers.extend(backing.map(|backing| Consumer {
-                    label,
-                    device: Some(name.clone()),
-                    backing,
-                }));
+                let device = Some(name.clone());
+                consumers.extend(backing.map(|backing| Consumer { label, device, backing }));
             };
             if let Some(file) = entry.directory.text("loop/backing_file") {
                 let asked = self.sysroot.is_none().then(|| self.asked_of_loop(name)).flatten();
@@ -382,8 +350,7 @@ impl Machine {
         consumers
     }
 
-    /// Returns the backing file of a loop device from the kernel, by device number and inode, so that
-    /// renaming the file makes no difference.
+    /// The kernel knows a file that was renamed.
     fn asked_of_loop(&self, name: &str) -> Option<Backing> {
         let file = open_for_reading(&Path::new("/dev").join(name)).ok()?;
         let dev = self.devices.get(name)?.dev.as_deref()?;
@@ -395,12 +362,9 @@ impl Machine {
             let path = PathBuf::from(self.devices.get(name)?.directory.text("loop/backing_file")?);
             return Some(Backing::File(Some(FileId::of_file(backing.device, backing.inode)), path));
         }
-        let number = backing.of_device;
-        let number = format!("{}:{}", rustix::fs::major(number), rustix::fs::minor(number));
-        self.numbers.get(&number).cloned().map(Backing::Device)
+        self.numbers.get(&sysfs::number_text(backing.of_device)).cloned().map(Backing::Device)
     }
 
-    /// Returns the file or device that `path` names.
     fn backing(&self, path: &Path) -> Option<Backing> {
         if self.sysroot.is_some() {
             return Some(match self.device_of_node(path) {
@@ -425,6 +389,15 @@ impl Found {
     }
 }
 
+/// Returns whether it was not yet listed.
+fn add(list: &mut Vec<(FileId, PathBuf)>, id: FileId, path: &Path) -> bool {
+    let is_new = !list.iter().any(|(listed, _)| *listed == id);
+    if is_new {
+        list.push((id, path.to_owned()));
+    }
+    is_new
+}
+
 fn file_id(path: &Path) -> Option<FileId> {
     fs::metadata(path).ok().filter(|metadata| metadata.ino() != 0).map(|metadata| FileId::of(&metadata))
 }
@@ -438,10 +411,8 @@ fn is_being_started_by_us(process: &Path) -> bool {
         && program(process).is_some_and(|of| Some(of) == program(Path::new("/proc/self")))
 }
 
-/// Returns which watched files a process has mapped writable, whether or not it still has them open
-/// (proc_pid_maps(5)).
+/// The watched files that a process has mapped writable, open or not (proc_pid_maps(5)).
 fn mapped_for_writing(process: &Path, watched: &[(FileId, String)]) -> Vec<String> {
-    // A process that we may not look at shows no mappings.
     let maps = fs::read_to_string(process.join("maps")).unwrap_or_default();
     let mut found = Vec::new();
     for line in maps.lines() {
@@ -453,8 +424,7 @@ fn mapped_for_writing(process: &Path, watched: &[(FileId, String)]) -> Vec<Strin
         if !(is_file && rights.as_bytes().get(1) == Some(&b'w') && rights.ends_with('s')) {
             continue;
         }
-        // The mapped file itself, whatever its present name. Without the right to follow `map_files`, the
-        // file of that name.
+        // By the mapped file itself or, without the right to that, by its name.
         let mapped = fs::metadata(process.join("map_files").join(range));
         let Ok(mapped) = mapped.or_else(|_| fs::metadata(path.trim_start())) else { continue };
         let id = FileId::of(&mapped);
@@ -474,15 +444,14 @@ pub fn sees_all_processes() -> bool {
     !processes.iter().filter(|name| name.bytes().all(|byte| byte.is_ascii_digit())).any(is_hidden)
 }
 
-/// Whether a file with the /proc/PID/fdinfo/FD contents `text` is open for writing.
 fn is_for_writing(text: &str) -> bool {
     let flags = text.lines().find_map(|line| line.strip_prefix("flags:"));
     let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok());
     flags.is_some_and(|flags| flags & ACCESS != 0)
 }
 
-/// Returns what the kernel's own servers export, from `configfs`: NVMe targets, SCSI targets' backstores
-/// (LIO) and USB gadgets (Documentation/nvme, Documentation/target, Documentation/usb/gadget_configfs.rst).
+/// What the kernel exports by `configfs`: NVMe targets, SCSI targets' backstores (LIO) and USB gadgets
+/// (Documentation/nvme, Documentation/target, Documentation/usb/gadget_configfs.rst).
 fn exported(config: &Path) -> Vec<(String, PathBuf)> {
     let mut found = Vec::new();
     let mut add = |label: String, directory: &Directory, attribute: &str| {
@@ -495,11 +464,8 @@ fn exported(config: &Path) -> Vec<(String, PathBuf)> {
         for namespace in list_names(&namespaces) {
             let directory = Directory::new(namespaces.join(&namespace));
             if directory.number("enable") == Some(1) {
-                add(
-                    format!("namespace {namespace} of the NVMe target {subsystem}"),
-                    &directory,
-                    "device_path",
-                );
+                let label = format!("namespace {namespace} of the NVMe target {subsystem}");
+                add(label, &directory, "device_path");
             }
         }
     }
@@ -515,11 +481,10 @@ fn exported(config: &Path) -> Vec<(String, PathBuf)> {
     let gadgets = config.join("usb_gadget");
     for gadget in list_names(&gadgets) {
         let functions = gadgets.join(&gadget).join("functions");
-        for function in list_names(&functions).into_iter().filter(|name| name.starts_with("mass_storage.")) {
-            for unit in
-                list_names(&functions.join(&function)).into_iter().filter(|name| name.starts_with("lun."))
-            {
-                let directory = Directory::new(functions.join(&function).join(&unit));
+        for function in list_names(&functions).iter().filter(|name| name.starts_with("mass_storage.")) {
+            let units = functions.join(function);
+            for unit in list_names(&units).iter().filter(|name| name.starts_with("lun.")) {
+                let directory = Directory::new(units.join(unit));
                 add(format!("{function}/{unit} of the USB gadget {gadget}"), &directory, "file");
             }
         }
