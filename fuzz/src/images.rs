@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use straddle_device::Medium;
-use straddle_device::image::{Access, Allowed, Format, HostPlace, Image, Opened, open};
+use straddle_device::image::{Access, Allowed, Format, Image, Opened, StoredAt, open};
 use straddle_units::{ByteCount, ByteOffset};
 
 use crate::{Disk, audit};
@@ -83,7 +83,7 @@ fn check_place(disk: &Disk, image: &Image, at: u64) {
     let left = image.len().get() - at;
     let mut bytes = vec![0x5a; usize::try_from(left.min(READ)).expect("it is small")];
     let read = image.read_at(ByteOffset::new(at), &mut bytes);
-    let Ok((place, run)) = image.host_place(ByteOffset::new(at)) else {
+    let Ok((place, run)) = image.place(ByteOffset::new(at)) else {
         assert!(read.is_err(), "byte {at} is nowhere, and can be read");
         return;
     };
@@ -93,14 +93,14 @@ fn check_place(disk: &Disk, image: &Image, at: u64) {
         return;
     }
     match place {
-        HostPlace::At(host) => {
+        StoredAt::Host { file: 0, at: host } => {
             let mut there = vec![0; here];
-            disk.read_at(host, &mut there).expect("it was read through the image");
+            disk.read_at(ByteOffset::new(host), &mut there).expect("it was read through the image");
             assert!(bytes[..here] == there, "byte {at} is not what stands at {host:?}");
         }
-        HostPlace::Zero => assert!(bytes[..here].iter().all(|byte| *byte == 0)),
-        HostPlace::InOtherFile(_) => panic!("no other file may be opened"),
-        HostPlace::Compressed | HostPlace::Below => {}
+        StoredAt::Zero => assert!(bytes[..here].iter().all(|byte| *byte == 0)),
+        StoredAt::Host { .. } => panic!("no other file may be opened"),
+        StoredAt::Packed(_) | StoredAt::Below => {}
     }
 }
 

@@ -99,16 +99,16 @@ straddle_units::error_kind! {
     Self::Io(_) => Failed,
 }
 
-fn lock_patiently(file: &File) -> Result<(), LockError> {
-    let is_device = file.metadata().map_err(LockError::Io)?.file_type().is_block_device();
-    let mut tries = if is_device { TRIES } else { TRIES_OF_FILE };
-    loop {
-        tries -= 1;
-        match try_lock(file) {
-            Err(LockError::Locked) if tries > 0 => std::thread::sleep(PAUSE),
-            tried => return tried,
+/// Tries several times what another program may prevent only for a moment.
+fn patiently<T>(tries: u32, mut attempt: impl FnMut() -> Result<T, LockError>) -> Result<T, LockError> {
+    for _ in 1..tries {
+        match attempt() {
+            Ok(done) => return Ok(done),
+            Err(LockError::Io(error)) => return Err(LockError::Io(error)),
+            Err(_) => std::thread::sleep(PAUSE),
         }
     }
+    attempt()
 }
 
 fn try_lock(file: &File) -> Result<(), LockError> {
@@ -150,24 +150,19 @@ fn take_part(file: &File, path: &Path, all: bool) -> Result<Claim, LockError> {
     let mut claim = Claim::default();
     claim.lock(file)?;
     let metadata = file.metadata().map_err(LockError::Io)?;
-    let mut machine = Machine::read(None);
+    let machine = Machine::read(None);
     claim.lock_below(&machine, &metadata, all)?;
-    let mut tries = TRIES_OF_FILE;
-    loop {
-        tries -= 1;
+    let mut machine = Some(machine);
+    patiently(TRIES_OF_FILE, || {
+        let machine = machine.take().unwrap_or_else(|| Machine::read(None));
         let uses = if all || !metadata.file_type().is_block_device() {
             machine.uses_of(&metadata, path)
         } else {
             machine.uses_of_whole(&metadata)
         };
-        match uses {
-            uses if uses.is_empty() => return Ok(claim),
-            uses if tries == 0 => return Err(LockError::Used(uses.join("; "))),
-            // A program that is just being started still has the files of its parent.
-            _ => std::thread::sleep(PAUSE),
-        }
-        machine = Machine::read(None);
-    }
+        if uses.is_empty() { Ok(()) } else { Err(LockError::Used(uses.join("; "))) }
+    })?;
+    Ok(claim)
 }
 
 /// What is locked for as long as this lives. Dropping it releases the locks explicitly instead of leaving
@@ -180,7 +175,8 @@ impl Claim {
     fn lock(&mut self, file: &File) -> Result<(), LockError> {
         // Recorded before locking, because the first of the two locks may succeed and the second fail.
         self.0.push(file.try_clone().map_err(LockError::Io)?);
-        lock_patiently(file)
+        let is_device = file.metadata().map_err(LockError::Io)?.file_type().is_block_device();
+        patiently(if is_device { TRIES } else { TRIES_OF_FILE }, || try_lock(file))
     }
 
     /// Also locks the files below loop devices on which the device with this `metadata` stands, as far as
@@ -241,17 +237,12 @@ pub fn keep(file: &File) -> Result<bool, LockError> {
     if !rustix::fs::fstatfs(file).is_ok_and(|found| LEASED.contains(&found.f_type)) {
         return Ok(false);
     }
-    let mut tries = TRIES;
-    loop {
-        tries -= 1;
-        match ioctl::lock::lease(file) {
-            Ok(()) => return Ok(true),
-            // Programs that only examine a file close it soon.
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock && tries > 0 => std::thread::sleep(PAUSE),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(LockError::Opened),
-            Err(_) => return Ok(false),
-        }
-    }
+    // Programs that only examine a file close it soon.
+    patiently(TRIES, || match ioctl::lock::lease(file) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(LockError::Opened),
+        Err(_) => Ok(false),
+    })
 }
 
 /// Whether no process has tried to open `file` since [`keep`] took the lease.

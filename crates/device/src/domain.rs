@@ -5,14 +5,11 @@
 //! Sources: libvirt's `formatdomain` and `storageencryption`; QEMU `hw/block/block.c`, `blkconf_blocksizes`.
 
 mod disk;
-mod element;
-mod error;
 mod find;
 mod read;
 mod virsh;
 
 pub use disk::{Disk, Domain, Storage};
-pub use error::{DomainError, VirshError};
 pub use find::{FindError, Found, Libvirt};
-pub use read::MAX_DOCUMENT;
-pub use virsh::Virsh;
+pub use read::{DomainError, MAX_DOCUMENT};
+pub use virsh::{Virsh, VirshError};

@@ -359,7 +359,11 @@ fn array_figures(topology: &mut Topology, kind: DeviceKind, device: &dyn Attribu
             let chunk = device.number("md/chunk_size").filter(|c| *c > 0).map(ByteCount::new);
             claim(&mut topology.chunk, chunk, Source::Sysfs("md/chunk_size"), "");
             // Not derived from the optimal I/O size, which is also a multiple of the members' own.
-            let stripe = chunk.zip(data_members(device)).and_then(|(chunk, data)| chunk.checked_mul(data));
+            let level = device.text("md/level").and_then(|level| level.strip_prefix("raid")?.parse().ok());
+            let stripe = chunk.zip(level).and_then(|(chunk, level)| {
+                let (disks, layout) = (device.number("md/raid_disks")?, device.number("md/layout"));
+                chunk.checked_mul(striped_data_members(level, disks, layout.unwrap_or(0))?)
+            });
             let how = Source::Derived("md/chunk_size times the data members of md/level and md/raid_disks");
             claim(&mut topology.stripe, stripe, how, "");
         }
@@ -391,11 +395,6 @@ fn stripe_of_sizes(topology: &mut Topology) {
         io_min.zip(value(&topology.io_opt)).filter(|(min, opt)| opt > min && opt.is_multiple_of(*min));
     let how = Source::Derived("sysfs queue/optimal_io_size with a larger minimum: an array's stripe");
     claim(&mut topology.stripe, array.map(|(_, opt)| opt), how, "");
-}
-
-fn data_members(device: &dyn Attributes) -> Option<u64> {
-    let level = device.text("md/level")?.strip_prefix("raid")?.parse().ok()?;
-    striped_data_members(level, device.number("md/raid_disks")?, device.number("md/layout").unwrap_or(0))
 }
 
 #[cfg(test)]

@@ -45,7 +45,7 @@ use crate::fields::has;
 use crate::medium::{FileMedium, Medium, ReadError, check_end};
 use crate::shown::with_causes;
 use host::Host;
-use unpack::Packed;
+pub use unpack::Packed;
 
 /// A file format that holds a disk. A new one also needs its magic in `Format::shows` and its reader in `open_as`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -240,19 +240,22 @@ pub enum ImageError {
 
 straddle_units::error_kind!(ImageError: Failed);
 
+/// Where bytes of the guest's disk are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum StoredAt {
-    /// File 0 is the image itself.
+pub enum StoredAt {
+    /// At this byte of a file; file 0 is the image itself, others are extents or a data file.
     Host {
+        /// The file's number.
         file: usize,
+        /// The byte.
         at: u64,
     },
+    /// Not stored: they read as zeros.
     Zero,
+    /// In the backing file, at the same byte of the guest's disk.
     Below,
-    Packed {
-        packed: Packed,
-        into: usize,
-    },
+    /// Inside a compressed unit.
+    Packed(Packed),
 }
 
 /// Consecutive bytes in one place; at least one.
@@ -342,21 +345,6 @@ pub struct SectorSizes {
     pub physical: ByteCount,
 }
 
-/// Where a byte of the guest's disk is in the image's file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HostPlace {
-    /// At this byte of the image's own file.
-    At(ByteOffset),
-    /// At this byte of an extent or data file.
-    InOtherFile(ByteOffset),
-    /// Inside a compressed unit.
-    Compressed,
-    /// Not stored: it reads as zero.
-    Zero,
-    /// In the backing file.
-    Below,
-}
-
 /// An opened image. As a [`Medium`] it is the guest's disk; unallocated bytes read as zeros.
 pub struct Image {
     files: Files,
@@ -432,17 +420,10 @@ impl Image {
     }
 
     /// Returns where the guest's byte `at` is, and how many bytes from it on are contiguous there.
-    pub fn host_place(&self, at: ByteOffset) -> Result<(HostPlace, ByteCount), ReadError> {
+    pub fn place(&self, at: ByteOffset) -> Result<(StoredAt, ByteCount), ReadError> {
         check_end(at, 1, self.size)?;
         let run = self.run(at.get()).map_err(|error| at_guest(at.get(), error))?;
-        let place = match run.place {
-            StoredAt::Host { file: 0, at } => HostPlace::At(ByteOffset::new(at)),
-            StoredAt::Host { at, .. } => HostPlace::InOtherFile(ByteOffset::new(at)),
-            StoredAt::Zero => HostPlace::Zero,
-            StoredAt::Below => HostPlace::Below,
-            StoredAt::Packed { .. } => HostPlace::Compressed,
-        };
-        Ok((place, ByteCount::new(run.len)))
+        Ok((run.place, ByteCount::new(run.len)))
     }
 
     fn run(&self, at: u64) -> Result<StoredRun, ImageError> {
@@ -458,7 +439,7 @@ impl Image {
                 Ok(())
             }
             StoredAt::Below => self.read_below(guest, part),
-            StoredAt::Packed { packed, into } => self.read_packed(packed, into, part),
+            StoredAt::Packed(packed) => self.read_packed(packed, part),
         }
     }
 
@@ -482,12 +463,13 @@ impl Image {
         Ok(())
     }
 
-    fn read_packed(&self, packed: Packed, into: usize, part: &mut [u8]) -> Result<(), ImageError> {
+    fn read_packed(&self, packed: Packed, part: &mut [u8]) -> Result<(), ImageError> {
         let mut kept = self.unpacked.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.as_ref().is_none_or(|(of, _)| *of != packed) {
+        let (unit, into) = (Packed { into: 0, ..packed }, packed.into);
+        if kept.as_ref().is_none_or(|(of, _)| *of != unit) {
             // Drop the kept unit first, so that only one is in memory.
             *kept = None;
-            *kept = Some((packed, unpack::unpack(self.files.get(packed.file)?, &packed)?));
+            *kept = Some((unit, unpack::unpack(self.files.get(unit.file)?, &unit)?));
         }
         if let Some((_, bytes)) = kept.as_ref()
             && let Some(wanted) = bytes.get(into..).and_then(|bytes| bytes.get(..part.len()))

@@ -9,7 +9,6 @@ mod ata;
 pub(crate) mod dm;
 pub(crate) mod lock;
 pub(crate) mod loops;
-mod power;
 pub(crate) mod zones;
 
 use std::ffi::c_void;
@@ -22,8 +21,7 @@ use straddle_units::ByteCount;
 
 use crate::fields::be16;
 
-pub(crate) use ata::{ata_identify, ata_log};
-pub(crate) use power::{ata_power_mode, scsi_is_stopped};
+pub(crate) use ata::{ata_identify, ata_log, ata_power_mode, scsi_is_stopped};
 
 /// After this time, in milliseconds, the kernel aborts a command.
 const TIMEOUT_MS: u32 = 5_000;

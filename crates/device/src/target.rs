@@ -382,7 +382,7 @@ fn from_sysfs(
     let machine = LazyCell::new(|| Machine::of_devices(sysroot));
     let machine = || &*machine;
     judge_stacked_offset(&mut topology, kind, name, &machine);
-    evidence::sizes_from_below(&mut topology, kind, || machine().shows_array(name));
+    evidence::sizes_from_below(&mut topology, kind, || machine().shows_array(name, 0));
     presume(&mut topology, kind, name, &machine);
     let offset = disk.number("loop/offset").filter(|offset| *offset > 0);
     if let Some((file, offset)) = disk.text("loop/backing_file").zip(offset) {
@@ -421,7 +421,7 @@ fn judge_stacked_offset<'m>(
     let is_stacked = matches!(kind, DeviceKind::Md | DeviceKind::DeviceMapper);
     match figure.value() {
         AlignmentOffset::Misaligned => {
-            if let Some((cause, offset)) = machine().optimum_that_misaligns(name) {
+            if let Some((cause, offset)) = machine().optimum_that_misaligns(name, 0) {
                 figure.overrule(offset, AGREE, OPTIMUM);
                 topology.stacked_optimum = Some(cause);
             }
@@ -472,8 +472,11 @@ pub fn discover(sysroot: Option<&Path>, all: bool) -> Result<Discovered, OpenErr
     let mut names: Vec<String> = sysfs::list_names(&block);
     names.retain(|name| {
         let device = Directory::new(block.join(name));
+        let text = |attribute| device.text(attribute).unwrap_or_default();
         let usable = device.number("size").is_none_or(|size| size > 0) && device.number("hidden") != Some(1);
-        let asked = usable && (all || !sysfs::is_not_a_disk(name)) && !is_part_of_mapping(&device);
+        let asked = usable
+            && (all || !sysfs::is_not_a_disk(name))
+            && !live::is_internal(&text("dm/uuid"), &text("dm/name"));
         asked && (sysroot.is_some() || holds_medium(name))
     });
     names.sort_by_key(|name| sysfs::natural_order(name));
@@ -498,11 +501,6 @@ pub struct Discovered {
     pub disks: Vec<PathBuf>,
     /// The devices omitted in favour of another, and why.
     pub remarks: Vec<String>,
-}
-
-fn is_part_of_mapping(device: &Directory) -> bool {
-    let text = |attribute| device.text(attribute).unwrap_or_default();
-    live::is_internal(&text("dm/uuid"), &text("dm/name"))
 }
 
 /// Only names that are registered for one device each count (SCSI's NAA and EUI-64, NVMe's): two devices may

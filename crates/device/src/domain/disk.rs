@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use crate::image::Format;
 use straddle_units::{BlockSize, ByteCount};
 
-use crate::domain::element::Element;
+use crate::domain::read::Element;
 use crate::topology::Sectors;
 
 /// A virtual machine.
@@ -79,29 +79,33 @@ fn storage(disk: &Element) -> Storage {
     }
     let Some(source) = disk.child("source") else { return Storage::NoDisk("a drive without a medium") };
     let of = |name: &str| source.attribute(name).filter(|value| !value.is_empty());
+    let path = |path: &str| Storage::Path { path: PathBuf::from(path), format: Format::Raw };
+    let volume = |volume: &str| {
+        let (pool, volume) = (of("pool").unwrap_or_default().to_owned(), volume.to_owned());
+        Storage::Volume { pool, volume, format: Format::Raw }
+    };
     let stored = match disk.attribute("type").unwrap_or("file") {
-        "file" => of("file").map(Stored::Path),
-        "block" => of("dev").map(Stored::Path),
-        "volume" => of("volume").map(|volume| Stored::Volume(of("pool").unwrap_or_default(), volume)),
+        "file" => of("file").map(path),
+        "block" => of("dev").map(path),
+        "volume" => of("volume").map(volume),
         kind => return Storage::OutOfReach(elsewhere(kind, source)),
     };
-    let Some(stored) = stored else { return Storage::NoDisk("a drive without a medium") };
-    match (obstacle(disk, source), format(disk), stored) {
-        (Some(why), _, _) => Storage::OutOfReach(why.to_owned()),
-        (None, Err(name), _) => Storage::OutOfReach(format!("straddle does not read its format '{name}'")),
-        (None, Ok(_), Stored::Path(path)) if !path.starts_with('/') => {
-            Storage::OutOfReach(format!("its path '{path}' is not absolute"))
-        }
-        (None, Ok(format), Stored::Path(path)) => Storage::Path { path: PathBuf::from(path), format },
-        (None, Ok(format), Stored::Volume(pool, volume)) => {
-            Storage::Volume { pool: pool.to_owned(), volume: volume.to_owned(), format }
-        }
+    let Some(mut stored) = stored else { return Storage::NoDisk("a drive without a medium") };
+    if let Some(why) = obstacle(disk, source) {
+        return Storage::OutOfReach(why.to_owned());
     }
-}
-
-enum Stored<'a> {
-    Path(&'a str),
-    Volume(&'a str, &'a str),
+    let stated = match format(disk) {
+        Ok(format) => format,
+        Err(name) => return Storage::OutOfReach(format!("straddle does not read its format '{name}'")),
+    };
+    match &mut stored {
+        Storage::Path { path, .. } if !path.is_absolute() => {
+            return Storage::OutOfReach(format!("its path '{}' is not absolute", path.display()));
+        }
+        Storage::Path { format, .. } | Storage::Volume { format, .. } => *format = stated,
+        Storage::OutOfReach(_) | Storage::NoDisk(_) => {}
+    }
+    stored
 }
 
 fn elsewhere(kind: &str, source: &Element) -> String {
@@ -110,11 +114,8 @@ fn elsewhere(kind: &str, source: &Element) -> String {
             let of = |name: &str| source.attribute(name).unwrap_or_default();
             let host = source.child("host").and_then(|host| host.attribute("name"));
             let host = host.map(|host| format!(" on {host}")).unwrap_or_default();
-            format!(
-                "it is network storage ({} {}{host}), which straddle does not read",
-                of("protocol"),
-                of("name")
-            )
+            let (protocol, name) = (of("protocol"), of("name"));
+            format!("it is network storage ({protocol} {name}{host}), which straddle does not read")
         }
         "nvme" => {
             "it is an NVMe namespace assigned to the guest, without a device node on the host".to_owned()
@@ -171,20 +172,16 @@ fn shown(disk: &Element, is_qemu: bool) -> Result<Option<Sectors>, (u64, String)
         .map_err(|error| (at, format!("blockio: logical_block_size: {error}")))?;
     let physical = physical.unwrap_or(BlockSize::B512.get());
     if !physical.is_power_of_two() || physical < BlockSize::B512.get() {
-        return Err((
-            at,
-            format!("blockio: physical_block_size='{physical}' is not a power of two of at least 512"),
-        ));
+        let what = format!("blockio: physical_block_size='{physical}' is not a power of two of at least 512");
+        return Err((at, what));
     }
     if physical < logical.get() {
-        return Err((
-            at,
-            format!(
-                "blockio: the logical sector ({} bytes) is larger than the physical one ({physical} bytes): \
-                 QEMU refuses to start with it",
-                logical.get()
-            ),
-        ));
+        let what = format!(
+            "blockio: the logical sector ({} bytes) is larger than the physical one ({physical} bytes): \
+             QEMU refuses to start with it",
+            logical.get()
+        );
+        return Err((at, what));
     }
     Ok(Some(Sectors { logical, physical: ByteCount::new(physical) }))
 }

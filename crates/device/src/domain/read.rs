@@ -6,8 +6,6 @@ use quick_xml::events::{BytesRef, BytesStart, Event};
 use quick_xml::{Reader, XmlVersion};
 
 use crate::domain::disk::{self, Domain};
-use crate::domain::element::Element;
-use crate::domain::error::DomainError;
 
 /// The largest document accepted, in bytes.
 pub const MAX_DOCUMENT: u64 = 4 << 20;
@@ -23,6 +21,40 @@ const MOST_ELEMENTS: usize = 1024;
 
 /// What is wrong, and at which byte.
 type Wrong = (u64, String);
+
+/// What is wrong with a domain's description, and where.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line} (byte {at}): {what}")]
+pub struct DomainError {
+    /// The line, from 1.
+    pub line: u64,
+    /// The byte, from 0.
+    pub at: u64,
+    /// What is wrong there.
+    pub what: String,
+}
+
+straddle_units::error_kind!(DomainError: Failed);
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Element {
+    pub(crate) name: String,
+    /// Its byte in the document.
+    pub(crate) at: u64,
+    pub(crate) attributes: Vec<(String, String)>,
+    pub(crate) children: Vec<Element>,
+    pub(crate) text: String,
+}
+
+impl Element {
+    pub(crate) fn attribute(&self, name: &str) -> Option<&str> {
+        self.attributes.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    pub(crate) fn child(&self, name: &str) -> Option<&Self> {
+        self.children.iter().find(|child| child.name == name)
+    }
+}
 
 impl Domain {
     /// Reads a domain as `virsh dumpxml` prints it.

@@ -8,13 +8,30 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use crate::domain::error::VirshError;
 use crate::domain::read::MAX_DOCUMENT;
 
 const LARGEST_MESSAGE: u64 = 4096;
 
 /// The variables that name virsh's connection, the one that counts first (virsh(1), ENVIRONMENT).
 const URIS: [&str; 2] = ["VIRSH_DEFAULT_CONNECT_URI", "LIBVIRT_DEFAULT_URI"];
+
+/// Why virsh gave no answer.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages document the variants")]
+pub enum VirshError {
+    #[error("cannot run virsh")]
+    Run(#[source] io::Error),
+    #[error("virsh {command}: {message}")]
+    Failed { command: &'static str, message: String },
+    #[error("virsh {command}: timed out after {} seconds (--time-limit)", .limit.as_secs())]
+    Late { command: &'static str, limit: Duration },
+    #[error("virsh {command}: printed {what}")]
+    Output { command: &'static str, what: &'static str },
+    #[error("virsh is connected to another host ({uri}): run straddle there")]
+    Remote { uri: String },
+}
+
+straddle_units::error_kind!(VirshError: Failed);
 
 /// A connection to the libvirt of this host, the one that virsh chooses.
 #[derive(Clone, Debug)]

@@ -56,7 +56,7 @@ impl Placement {
             };
             match run.place {
                 StoredAt::Host { at, .. } => found.add(guest, at),
-                StoredAt::Packed { .. } => found.compressed += 1,
+                StoredAt::Packed(_) => found.compressed += 1,
                 StoredAt::Zero | StoredAt::Below => {}
             }
             guest = guest.saturating_add(run.len.max(1));

@@ -275,8 +275,8 @@ impl Qcow2 {
         let sectors = ((entry & (COMPRESSED - 1)) >> bits) + 1;
         let len = sectors * 512 - (at & 511);
         let unit = 1 << self.header.cluster_bits;
-        let packed = Packed { file: 0, at, len, unit, method: self.header.method };
-        StoredAt::Packed { packed, into: usize::try_from(into).unwrap_or(0) }
+        let into = usize::try_from(into).unwrap_or(0);
+        StoredAt::Packed(Packed { file: 0, at, len, unit, into, method: self.header.method })
     }
 }
 

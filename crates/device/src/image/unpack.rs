@@ -19,14 +19,17 @@ pub(super) enum Method {
     MarkedZlib,
 }
 
+/// A byte of a compressed unit of the guest's disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Packed {
+pub struct Packed {
     pub(super) file: usize,
     pub(super) at: u64,
     /// The maximum length in the file; a grain marker gives its own length.
     pub(super) len: u64,
     /// The decompressed length.
     pub(super) unit: usize,
+    /// The byte in it.
+    pub(super) into: usize,
     pub(super) method: Method,
 }
 

@@ -23,29 +23,24 @@ const MAX_LOCATORS: u16 = 32;
 /// A GUID in its on-disk form, in which the first three numbers are little-endian.
 type Guid = [u8; 16];
 
-const fn guid(a: u32, b: u16, c: u16, d: [u8; 8]) -> Guid {
-    let (a, b, c) = (a.to_le_bytes(), b.to_le_bytes(), c.to_le_bytes());
-    [a[0], a[1], a[2], a[3], b[0], b[1], c[0], c[1], d[0], d[1], d[2], d[3], d[4], d[5], d[6], d[7]]
+const fn guid(number: u128) -> Guid {
+    let [a, b, c, d, e, f, g, h, rest @ ..] = number.to_be_bytes();
+    let [i, j, k, l, m, n, o, p] = rest;
+    [d, c, b, a, f, e, h, g, i, j, k, l, m, n, o, p]
 }
 
-const BAT: Guid = guid(0x2DC2_7766, 0xF623, 0x4200, [0x9D, 0x64, 0x11, 0x5E, 0x9B, 0xFD, 0x4A, 0x08]);
-const METADATA: Guid = guid(0x8B7C_A206, 0x4790, 0x4B9A, [0xB8, 0xFE, 0x57, 0x5F, 0x05, 0x0F, 0x88, 0x6E]);
+const BAT: Guid = guid(0x2DC27766_F623_4200_9D64_115E9BFD4A08);
+const METADATA: Guid = guid(0x8B7CA206_4790_4B9A_B8FE_575F050F886E);
 
 mod item {
     use super::{Guid, guid};
 
-    pub(super) const FILE: Guid =
-        guid(0xCAA1_6737, 0xFA36, 0x4D43, [0xB3, 0xB6, 0x33, 0xF0, 0xAA, 0x44, 0xE7, 0x6B]);
-    pub(super) const SIZE: Guid =
-        guid(0x2FA5_4224, 0xCD1B, 0x4876, [0xB2, 0x11, 0x5D, 0xBE, 0xD8, 0x3B, 0xF4, 0xB8]);
-    pub(super) const DISK_ID: Guid =
-        guid(0xBECA_12AB, 0xB2E6, 0x4523, [0x93, 0xEF, 0xC3, 0x09, 0xE0, 0x00, 0xC7, 0x46]);
-    pub(super) const LOGICAL: Guid =
-        guid(0x8141_BF1D, 0xA96F, 0x4709, [0xBA, 0x47, 0xF2, 0x33, 0xA8, 0xFA, 0xAB, 0x5F]);
-    pub(super) const PHYSICAL: Guid =
-        guid(0xCDA3_48C7, 0x445D, 0x4471, [0x9C, 0xC9, 0xE9, 0x88, 0x52, 0x51, 0xC5, 0x56]);
-    pub(super) const PARENT: Guid =
-        guid(0xA8D3_5F2D, 0xB30B, 0x454D, [0xAB, 0xF7, 0xD3, 0xD8, 0x48, 0x34, 0xAB, 0x0C]);
+    pub(super) const FILE: Guid = guid(0xCAA16737_FA36_4D43_B3B6_33F0AA44E76B);
+    pub(super) const SIZE: Guid = guid(0x2FA54224_CD1B_4876_B211_5DBED83BF4B8);
+    pub(super) const DISK_ID: Guid = guid(0xBECA12AB_B2E6_4523_93EF_C309E000C746);
+    pub(super) const LOGICAL: Guid = guid(0x8141BF1D_A96F_4709_BA47_F233A8FAAB5F);
+    pub(super) const PHYSICAL: Guid = guid(0xCDA348C7_445D_4471_9CC9_E9885251C556);
+    pub(super) const PARENT: Guid = guid(0xA8D35F2D_B30B_454D_ABF7_D3D84834AB0C);
 }
 
 /// The keys of the parent's path in a parent locator, relative path first.

@@ -242,8 +242,8 @@ impl Sparse {
             }
             _ if self.compressed => {
                 let unit = usize::try_from(self.grain).unwrap_or(usize::MAX);
-                let packed = Packed { file, at: start, len: 0, unit, method: Method::MarkedZlib };
-                StoredAt::Packed { packed, into: usize::try_from(into).unwrap_or(usize::MAX) }
+                let into = usize::try_from(into).unwrap_or(usize::MAX);
+                StoredAt::Packed(Packed { file, at: start, len: 0, unit, into, method: Method::MarkedZlib })
             }
             _ => StoredAt::Host { file, at: start + into },
         };

@@ -2,8 +2,8 @@
 
 use std::os::fd::AsFd;
 
-use super::{IoctlError, scsi_read};
-use crate::identify::{FAILED, registers};
+use super::{IoctlError, Sense, scsi_read};
+use crate::identify::{FAILED, PowerMode, is_stopped, registers, returned_count};
 
 /// A command that reads one block by PIO.
 fn pass_through() -> [u8; 16] {
@@ -36,13 +36,52 @@ pub(crate) fn ata_log(fd: impl AsFd, address: u8) -> Result<Box<[u8; 512]>, Ioct
 }
 
 /// CHECK POWER MODE, whose answer is in the registers.
-pub(super) fn check_power_mode() -> [u8; 16] {
+fn check_power_mode() -> [u8; 16] {
     let mut cdb = [0u8; 16];
     cdb[0] = 0x85; // ATA PASS-THROUGH(16), SAT-4
     cdb[1] = 3 << 1; // PROTOCOL: non-data
     cdb[2] = 0b0010_0000; // CK_COND: return the registers
     cdb[14] = 0xe5; // COMMAND: CHECK POWER MODE
     cdb
+}
+
+/// Sends CHECK POWER MODE, which transfers no data. Needs `CAP_SYS_RAWIO`. Returns `None` where the drive
+/// does not know the command, or its answer does not arrive.
+pub(crate) fn ata_power_mode(fd: impl AsFd) -> Result<Option<PowerMode>, IoctlError> {
+    const WHAT: &str = "ATA CHECK POWER MODE";
+    /// The drive ended the command with an error.
+    const ABORTED_COMMAND: u8 = 0x0b;
+    match scsi_read(fd.as_fd(), WHAT, &check_power_mode(), 16, &mut []) {
+        Ok((_, sense)) => Ok(returned_count(&sense).map(PowerMode::from_count)),
+        Err(IoctlError::Sense { sense, .. }) if sense.is_unsupported() || sense.key == ABORTED_COMMAND => {
+            Ok(None)
+        }
+        Err(IoctlError::Unsupported { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Sends TEST UNIT READY and REQUEST SENSE, which access no medium.
+pub(crate) fn scsi_is_stopped(fd: impl AsFd) -> Result<bool, IoctlError> {
+    const READY: &str = "SCSI TEST UNIT READY";
+    const SENSE: &str = "SCSI REQUEST SENSE";
+    const ALLOCATION: u8 = 64;
+    let stopped = |sense: Sense| is_stopped(sense.key, sense.asc, sense.ascq);
+    match scsi_read(fd.as_fd(), READY, &[0; 16], 6, &mut []) {
+        Err(IoctlError::Sense { sense, .. }) if stopped(sense) => return Ok(true),
+        // Any other reason not to be ready is reported when the disk is read.
+        Ok(_) | Err(IoctlError::Sense { .. }) => {}
+        Err(IoctlError::Unsupported { .. }) => return Ok(false),
+        Err(error) => return Err(error),
+    }
+    let mut cdb = [0; 16];
+    (cdb[0], cdb[4]) = (0x03, ALLOCATION);
+    let mut data = vec![0; usize::from(ALLOCATION)];
+    match scsi_read(fd.as_fd(), SENSE, &cdb, 6, &mut data) {
+        Ok((len, _)) => Ok(data.get(..len).and_then(Sense::parse).is_some_and(stopped)),
+        Err(IoctlError::Sense { .. } | IoctlError::Unsupported { .. }) => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 fn read_log(address: u8) -> [u8; 16] {

@@ -1,9 +1,8 @@
 //! The block devices of this machine, or of a captured tree, and what stands on each.
 
-mod holder;
 mod stacking;
 mod uses;
-pub use holder::Holder;
+pub use stacking::Holder;
 pub use uses::sees_all_processes;
 
 use std::collections::BTreeMap;
@@ -30,6 +29,7 @@ const LARGEST_TEXT: u64 = 16 << 20;
 const CONTROL: &str = "/dev/mapper/control";
 
 /// The block devices of a machine.
+#[derive(Default)]
 pub struct Machine {
     sysroot: Option<PathBuf>,
     devices: BTreeMap<String, Entry>,
@@ -54,8 +54,10 @@ struct Entry {
     above: Vec<String>,
 }
 
+#[derive(Default)]
 enum Tables {
     /// There are none, or they cannot be read.
+    #[default]
     None,
     Kernel(File),
     Captured(BTreeMap<String, Vec<TableLine>>),
@@ -93,15 +95,7 @@ impl Machine {
         let mut machine = Self {
             sysroot: sysroot.map(Path::to_owned),
             devices: devices(&root.join("sys/block")),
-            numbers: BTreeMap::new(),
-            mounts: Vec::new(),
-            swap_devices: Vec::new(),
-            swap_files: Vec::new(),
-            loops: Vec::new(),
-            consumers: Vec::new(),
-            tables: Tables::None,
-            no_wake: false,
-            remarks: Vec::new(),
+            ..Self::default()
         };
         let numbers =
             machine.devices.iter().filter_map(|(name, entry)| Some((entry.dev.clone()?, name.clone())));

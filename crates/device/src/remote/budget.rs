@@ -19,13 +19,6 @@ pub struct Limits {
     pub received: ByteCount,
 }
 
-impl Limits {
-    /// A request can be repeated within [`Self::time`].
-    pub(crate) fn request_time(&self) -> Duration {
-        self.time / 3
-    }
-}
-
 impl Default for Limits {
     fn default() -> Self {
         Self { time: Duration::from_secs(30), received: ByteCount::new(64 * MIB) }

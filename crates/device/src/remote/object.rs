@@ -2,6 +2,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::address::Scheme;
+use crate::medium::check_end;
 use crate::{Medium, ReadError, Traffic};
 use straddle_units::{ByteCount, ByteOffset};
 
@@ -10,7 +11,7 @@ use crate::remote::budget::{self, Budget};
 use crate::remote::cache::{BLOCK, Cache, FIRST};
 use crate::remote::error::{FetchError, RemoteError};
 use crate::remote::store::Store;
-use crate::remote::web::{Web, is_open};
+use crate::remote::web::Web;
 
 pub(crate) enum Source {
     Web(Box<Web>),
@@ -65,7 +66,7 @@ impl Object {
         let mut cache = Cache::new(version.size);
         cache.keep(0, &bytes);
         let mut remarks = Vec::new();
-        if is_open(scheme) {
+        if scheme == Scheme::Http {
             remarks.push("read over HTTP without TLS: it could have been altered in transit");
         }
         if version.etag.is_none() && version.modified.is_none() {
@@ -103,11 +104,7 @@ impl Medium for Object {
 
     fn read_at(&self, at: ByteOffset, buf: &mut [u8]) -> Result<(), ReadError> {
         let Inner { source, budget, version, cache, failure, .. } = &*self.0;
-        let len = version.size;
-        let end = u64::try_from(buf.len()).ok().and_then(|want| at.get().checked_add(want));
-        if end.is_none_or(|end| end > len) {
-            return Err(ReadError::PastEnd { at, want: buf.len(), len });
-        }
+        check_end(at, buf.len(), self.len())?;
         if let Some(failure) = failure.get() {
             return Err(unread(at, failure));
         }

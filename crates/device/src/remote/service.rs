@@ -20,13 +20,8 @@ use crate::remote::transport::{Purpose, Transport, host_of};
 
 const MAX_CREDENTIALS: usize = 1 << 20;
 
+#[derive(Debug)]
 pub(crate) struct Connector(pub(crate) Arc<Transport>);
-
-impl std::fmt::Debug for Connector {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Connector")
-    }
-}
 
 impl HttpConnector for Connector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
@@ -36,15 +31,10 @@ impl HttpConnector for Connector {
     }
 }
 
+#[derive(Debug)]
 struct Service {
     transport: Arc<Transport>,
     allows_http: bool,
-}
-
-impl std::fmt::Debug for Service {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Service")
-    }
 }
 
 /// A failure that `object_store` does not repeat.

@@ -2,7 +2,6 @@
 //! counted. A redirect is an answer like any other. Proxies come from the environment (HTTPS_PROXY,
 //! NO_PROXY).
 
-use std::fmt;
 use std::io::{self, Read};
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,6 +36,7 @@ pub(crate) enum Purpose {
     Credentials,
 }
 
+#[derive(Debug)]
 pub(crate) struct Transport {
     objects: Agent,
     credentials: Agent,
@@ -53,11 +53,12 @@ impl Transport {
             .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
             .build();
         let agent = |connect: Option<Duration>| {
+            // A request can be repeated within the time of all.
             let config = Agent::config_builder()
                 .http_status_as_error(false)
                 .max_redirects(0)
                 .tls_config(tls.clone())
-                .timeout_global(Some(limits.request_time()))
+                .timeout_global(Some(limits.time / 3))
                 .timeout_connect(connect)
                 .max_response_header_size(MAX_HEADER)
                 .input_buffer_size(2 * MAX_HEADER)
@@ -190,13 +191,8 @@ impl<Proxied: Pipe, Tcp: Pipe> Connector<Connected<Proxied, Tcp>> for Counting {
 }
 
 /// Its bytes count for the budget of the thread, which also limits how long it is waited for.
+#[derive(Debug)]
 struct Counted<P>(P);
-
-impl<P: fmt::Debug> fmt::Debug for Counted<P> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Counted").field(&self.0).finish()
-    }
-}
 
 impl<P: Pipe> Pipe for Counted<P> {
     fn buffers(&mut self) -> &mut dyn Buffers {

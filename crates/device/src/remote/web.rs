@@ -5,7 +5,6 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::Address;
-use crate::address::Scheme;
 use data_encoding::BASE64;
 use ureq::http::header::{ACCEPT_ENCODING, AUTHORIZATION, HeaderValue, IF_MATCH, IF_UNMODIFIED_SINCE, RANGE};
 use ureq::http::{Request, Uri};
@@ -123,9 +122,4 @@ fn followed(place: &Endpoint, to: &str) -> Result<Endpoint, FetchError> {
         (_, "http") => Err(refused("to HTTP without TLS, which is not followed")),
         (_, other) => Err(refused(&format!("to {}:, which is not followed", short(other)))),
     }
-}
-
-/// Whether it could have been altered in transit.
-pub(crate) fn is_open(scheme: Scheme) -> bool {
-    scheme == Scheme::Http
 }

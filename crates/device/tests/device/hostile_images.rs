@@ -45,7 +45,7 @@ fn use_bytes(bytes: Vec<u8>) -> Option<String> {
                 first.get_or_insert(chain(&error));
             }
         }
-        let _ = image.host_place(ByteOffset::new(at));
+        let _ = image.place(ByteOffset::new(at));
     }
     first.or_else(|| image.remarks().first().cloned())
 }

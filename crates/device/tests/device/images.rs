@@ -14,7 +14,7 @@ use common::{
     DISK, assert_holds, disk, image_with, open_with, others, present, put, qemu_img, read, sign_vhdx,
 };
 use serde_json::Value;
-use straddle_device::image::{FORMS, Format, HostPlace, Image, Opened};
+use straddle_device::image::{FORMS, Format, Image, Opened, StoredAt};
 use straddle_device::{Medium, Options, topology::Source};
 use straddle_units::{ByteCount, ByteOffset, KIB, MIB};
 use tempfile::TempDir;
@@ -52,11 +52,11 @@ fn judge_places(dir: &Path, format: &str, image: &Image, what: &str) {
         let (Some(offset), Some(true)) = (number("offset"), run["data"].as_bool()) else { continue };
         let (start, len) = (number("start").unwrap(), number("length").unwrap());
         for into in (0..len.min(image.len().get() - start)).step_by(512) {
-            let (place, run) = image.host_place(ByteOffset::new(start + into)).unwrap();
-            let (HostPlace::At(at) | HostPlace::InOtherFile(at)) = place else {
+            let (place, run) = image.place(ByteOffset::new(start + into)).unwrap();
+            let StoredAt::Host { at, .. } = place else {
                 panic!("{what}: byte {}: {place:?}, qemu-img says {offset}", start + into);
             };
-            assert_eq!(at.get(), offset + into, "{what}: byte {}", start + into);
+            assert_eq!(at, offset + into, "{what}: byte {}", start + into);
             assert!(run.get() > 0);
             judged += 1;
         }
@@ -124,8 +124,8 @@ fn qcow2_with_a_data_file() {
     }
     for options in ["data_file=data", "data_file=data,data_file_raw=on"] {
         let (dir, image) = convert("qcow2", options, false);
-        let (place, _) = image.host_place(ByteOffset::ZERO).unwrap();
-        assert!(matches!(place, HostPlace::InOtherFile(_)), "{options}: {place:?}");
+        let (place, _) = image.place(ByteOffset::ZERO).unwrap();
+        assert!(matches!(place, StoredAt::Host { file: 1, .. }), "{options}: {place:?}");
         let closed = image_with(&dir.path().join("image"), &[]);
         let error = read(&closed, 0, 512).unwrap_err();
         assert!(

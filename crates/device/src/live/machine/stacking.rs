@@ -2,9 +2,12 @@
 //! why it is misaligned (-1), and what it would show if the disks below reported the sectors that they are
 //! taken to have. Anything uncertain leaves the kernel's figure as it is.
 
-use straddle_units::ByteCount;
+use std::fs;
+use std::path::Path;
 
-use super::{Entry, Machine};
+use straddle_units::{BlockSize, Boundary, ByteCount, ByteOffset};
+
+use super::{Entry, Machine, usage};
 use crate::evidence::{self, Answers};
 use crate::live::{LiveKind, MAX_DEPTH};
 use crate::sysfs::{Attributes, DeviceKind};
@@ -96,7 +99,42 @@ pub(crate) struct Presumed {
     pub(crate) source: Source,
 }
 
+/// The device that the file system of a file is on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// The kernel's name of the device, or of the partition of it.
+    pub name: String,
+    /// Its logical sector.
+    pub logical: BlockSize,
+    /// Its physical sector.
+    pub physical: ByteCount,
+    /// The first physical sector boundary of each of the file's blocks; zero also where blocks are smaller
+    /// than that.
+    pub offset: AlignmentOffset,
+}
+
 impl Machine {
+    /// Returns the device that holds the file at `path`. `None` if it is none of this machine, as for NFS or
+    /// tmpfs.
+    pub fn holder(&self, path: &Path) -> Option<Holder> {
+        let path = fs::canonicalize(path).ok()?;
+        let name = self.mounted_device(usage::mount_of(&self.mounts, &path)?)?;
+        let (disk, start) = self.disk_of(&name, 0)?;
+        let logical = self.logical(self.devices.get(disk)?)?;
+        let presumed = self.presumed(disk)?;
+        let physical = presumed.physical;
+        let is_whole = rustix::fs::statvfs(&path)
+            .is_ok_and(|system| ByteCount::new(system.f_frsize).is_multiple_of(physical));
+        let offset = match presumed.offset {
+            AlignmentOffset::Bytes(_) if !is_whole => AlignmentOffset::Bytes(ByteCount::ZERO),
+            AlignmentOffset::Bytes(phase) => {
+                AlignmentOffset::Bytes(Boundary::new(physical, phase)?.to_next(ByteOffset::new(start)))
+            }
+            AlignmentOffset::Misaligned => AlignmentOffset::Misaligned,
+        };
+        Some(Holder { name, logical, physical, offset })
+    }
+
     /// Returns what the kernel would show for `name` if all disks below reported the sectors that they are
     /// taken to have, and loop devices passed them on. `None` where a device below is not known.
     pub(crate) fn presumed(&self, name: &str) -> Option<Presumed> {
@@ -162,12 +200,6 @@ impl Machine {
         Some((limits, topology.physical.source().clone()))
     }
 
-    /// Returns the optimal I/O size that is the cause of alignment offset -1, and the offset without it.
-    /// `None` where the offsets below disagree, or are not all known.
-    pub(crate) fn optimum_that_misaligns(&self, name: &str) -> Option<(StackedOptimum, AlignmentOffset)> {
-        self.optimum_below(name, 0)
-    }
-
     /// Whether the offsets below disagree although the kernel shows `shown`: Linux 6.12 drops the -1 wherever
     /// an offset remains (`blk_validate_limits`). True only where its computation gives exactly this offset.
     pub(crate) fn forgets_misalignment(&self, name: &str, shown: ByteCount) -> bool {
@@ -182,14 +214,10 @@ impl Machine {
 
     /// Whether the I/O sizes are those of an array: `name`, or what it stands on, is striped, and nothing in
     /// between shows sizes of its own, as pools and caches do.
-    pub(crate) fn shows_array(&self, name: &str) -> bool {
-        self.array_below(name, 0)
-    }
-
-    fn array_below(&self, name: &str, depth: usize) -> bool {
+    pub(crate) fn shows_array(&self, name: &str, depth: usize) -> bool {
         let Some(entry) = self.devices.get(name).filter(|_| depth < MAX_DEPTH) else { return false };
         if let Some(disk) = &entry.disk {
-            return self.array_below(disk, depth + 1);
+            return self.shows_array(disk, depth + 1);
         }
         let Some(size) = entry.directory.sectors("size") else { return false };
         match self.describe(name, entry, size, &mut Vec::new()).0 {
@@ -199,7 +227,7 @@ impl Machine {
                     "striped" | "raid" => target.chunk != ByteCount::ZERO,
                     "linear" | "crypt" | "delay" | "flakey" | "verity" | "multipath" | "mirror" => {
                         let below = target.on.iter().filter_map(|on| self.numbers.get(&on.device));
-                        below.into_iter().any(|below| self.array_below(below, depth + 1))
+                        below.into_iter().any(|below| self.shows_array(below, depth + 1))
                     }
                     _ => false,
                 })
@@ -210,7 +238,13 @@ impl Machine {
         }
     }
 
-    fn optimum_below(&self, name: &str, depth: usize) -> Option<(StackedOptimum, AlignmentOffset)> {
+    /// Returns the optimal I/O size that is the cause of alignment offset -1, and the offset without it.
+    /// `None` where the offsets below disagree, or are not all known.
+    pub(crate) fn optimum_that_misaligns(
+        &self,
+        name: &str,
+        depth: usize,
+    ) -> Option<(StackedOptimum, AlignmentOffset)> {
         let entry = self.devices.get(name).filter(|_| depth < MAX_DEPTH)?;
         let members = self.members(name, entry, depth)?;
         let chunk = entry.directory.number("md/chunk_size").unwrap_or(0);
@@ -287,7 +321,7 @@ impl Machine {
             AlignmentOffset::Bytes(_) => (None, shown),
             // The cause may be an optimal size below the member.
             AlignmentOffset::Misaligned => {
-                let (cause, offset) = self.optimum_below(disk, depth + 1)?;
+                let (cause, offset) = self.optimum_that_misaligns(disk, depth + 1)?;
                 (Some(cause), offset)
             }
         };

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, Metadata};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use super::{Entry, Machine, number_of, sysfs, text_of};
@@ -138,7 +138,7 @@ impl Machine {
         }
         let Backing::File(id, path) = file else { return };
         let is_swap = self.swap_files.iter().any(|(swap, _)| {
-            swap == path || (id.is_some() && self.sysroot.is_none() && file_id(swap) == *id)
+            swap == path || (id.is_some() && self.sysroot.is_none() && id_of_path(swap) == *id)
         });
         if is_swap {
             found.tell(if but.is_none() { "it is a swap file" } else { "the file below it is a swap file" });
@@ -398,14 +398,13 @@ fn add(list: &mut Vec<(FileId, PathBuf)>, id: FileId, path: &Path) -> bool {
     is_new
 }
 
-fn file_id(path: &Path) -> Option<FileId> {
-    fs::metadata(path).ok().filter(|metadata| metadata.ino() != 0).map(|metadata| FileId::of(&metadata))
+fn id_of_path(path: &Path) -> Option<FileId> {
+    fs::metadata(path).ok().map(|metadata| FileId::of(&metadata))
 }
 
 /// Whether another thread of ours has just forked this process in order to start a program.
 fn is_being_started_by_us(process: &Path) -> bool {
-    let program =
-        |process: &Path| fs::metadata(process.join("exe")).ok().map(|metadata| FileId::of(&metadata));
+    let program = |process: &Path| id_of_path(&process.join("exe"));
     let own = format!("PPid:\t{}", std::process::id());
     text_of(&process.join("status")).lines().any(|line| line == own)
         && program(process).is_some_and(|of| Some(of) == program(Path::new("/proc/self")))
