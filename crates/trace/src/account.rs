@@ -1,11 +1,7 @@
 //! The requests of a trace, by volume and operation.
 //!
-//! Invariants: accounts of the parts of a trace add up to that of the whole, but for what is left behind a
-//! window ([`Window`]), which adds up for traces that are apart. Memory grows with the number of volumes and of classes,
-//! and not with the requests.
-
-#[cfg(feature = "parquet")]
-mod table;
+//! Accounts of the parts of a trace add up to that of the whole, except for what a [`Window`] merges, which adds up for
+//! separate traces. Memory does not grow with the number of requests.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -16,7 +12,7 @@ use straddle_units::io::{Nanos, Operation, Time};
 use crate::coalesce::{Coalesced, Pools, Window};
 use crate::error::{LineError, TraceError};
 use crate::format::Format;
-use crate::histogram::{self, Class, Count, Histogram};
+use crate::histogram::{self, Histogram};
 use crate::origin::About;
 use crate::reader::Reader;
 use crate::record::Record;
@@ -56,7 +52,6 @@ impl Volume {
         self.reads.requests() + self.writes.requests() + self.discards.requests() + self.flushes
     }
 
-    /// Whether nothing was asked of it.
     pub(crate) fn is_empty(&self) -> bool {
         let histograms = [&self.reads, &self.writes, &self.discards];
         histograms.into_iter().all(Histogram::is_empty) && self.flushes == 0
@@ -106,38 +101,45 @@ pub type Each<'a> = &'a mut dyn FnMut(&[Record], &[String]) -> Result<(), TraceE
 #[derive(Debug, Default)]
 pub(crate) struct PartialAccount {
     volumes: Vec<Volume>,
-    /// The earliest time and the latest.
+    /// The earliest and the latest.
     times: Option<(Nanos, Nanos)>,
 }
 
 impl PartialAccount {
-    fn volume(&mut self, index: usize) -> Option<&mut Volume> {
-        if index >= self.volumes.len() {
-            self.volumes.resize_with(index + 1, Volume::default);
+    /// Counts a request; false if it ends past the last byte that 64 bits can name.
+    #[inline]
+    pub(crate) fn add(&mut self, volume: usize, operation: Operation, offset: u64, length: u64) -> bool {
+        if volume >= self.volumes.len() {
+            self.volumes.resize_with(volume + 1, Volume::default);
         }
-        self.volumes.get_mut(index)
+        self.volumes.get_mut(volume).is_none_or(|volume| volume.add(operation, offset, length))
     }
 
-    /// Whether the histograms are too large for the processor's nearest caches, so that it pays to bring what a batch
-    /// needs of them there first.
-    const fn is_wide(&self) -> bool {
+    /// Whether the histograms are too large for the processor's nearest caches, so that it pays to [`Self::touch`] those
+    /// of a batch first.
+    pub(crate) const fn is_wide(&self) -> bool {
         const VOLUMES: usize = 8;
         self.volumes.len() > VOLUMES
     }
 
+    /// Brings what requests will change into the cache.
+    pub(crate) fn touch(&self, requests: impl Iterator<Item = (usize, Operation, u64, u64)>) {
+        let touched = requests.fold(0, |touched, (volume, operation, offset, length)| {
+            let histogram = self.volumes.get(volume).and_then(|volume| volume.histogram(operation));
+            touched ^ histogram.map_or(0, |histogram| histogram.touch(offset, length))
+        });
+        std::hint::black_box(touched);
+    }
+
     /// Counts requests. An error is that of the first one that is wrong.
     fn batch(&mut self, batch: &[Record]) -> Result<(), (u64, LineError)> {
-        let mut touched = 0;
-        for record in if self.is_wide() { batch } else { &[] } {
-            let histogram =
-                self.volumes.get(record.volume).and_then(|volume| volume.histogram(record.operation));
-            touched ^= histogram.map_or(0, |histogram| histogram.touch(record.offset, record.length));
+        let request = |record: &Record| (record.volume, record.operation, record.offset, record.length);
+        if self.is_wide() {
+            self.touch(batch.iter().map(request));
         }
-        std::hint::black_box(touched);
         for record in batch {
-            let Record { volume, operation, offset, length, .. } = *record;
-            let counted = self.volume(volume).is_none_or(|volume| volume.add(operation, offset, length));
-            if !counted {
+            let (volume, operation, offset, length) = request(record);
+            if !self.add(volume, operation, offset, length) {
                 return Err((record.line, LineError::TooFar { offset, length }));
             }
             let (first, last) = self.times.unwrap_or((record.time, record.time));
@@ -160,7 +162,7 @@ impl Default for Account {
 }
 
 impl Account {
-    /// Creates an account of nothing.
+    /// Creates an empty account.
     pub fn new() -> Self {
         Self::default()
     }
@@ -174,7 +176,6 @@ impl Account {
         self.read_with(trace, window, &mut |_, _| Ok(()))
     }
 
-    /// A program without Parquet has no tables.
     #[cfg(not(feature = "parquet"))]
     const fn table(&mut self, _: &mut Reader<'_>) -> Result<bool, TraceError> {
         Ok(false)
@@ -240,7 +241,7 @@ impl Account {
         Ok((all, traces_read))
     }
 
-    fn add(&mut self, names: &[String], part: PartialAccount) {
+    pub(crate) fn add(&mut self, names: &[String], part: PartialAccount) {
         // A volume may be named before its first request, or in lines that are none.
         let asked = names.iter().zip(part.volumes).filter(|(_, volume)| !volume.is_empty());
         for (name, volume) in asked {
@@ -258,7 +259,7 @@ impl Account {
         }
     }
 
-    /// Adds the requests of another account, which is given up.
+    /// Adds the requests of another account.
     pub fn join(&mut self, other: Self) {
         for (name, volume) in other.volumes {
             self.put(name, volume);
@@ -266,11 +267,6 @@ impl Account {
         self.others = self.others.saturating_add(other.others);
         self.late = self.late.saturating_add(other.late);
         self.span = self.span.zip(other.span).map(|(own, other)| own.max(other));
-    }
-
-    /// Adds the requests of another account.
-    pub fn merge(&mut self, other: &Self) {
-        self.join(other.clone());
     }
 
     /// Returns the volumes by name, in order. A trace of one volume may not name it.
@@ -315,33 +311,30 @@ impl Account {
     }
 
     /// Returns the writes that cost most on units of `unit` sectors, from a start at sector `start`: the writes of
-    /// one length to one volume that write most sectors besides their own, or those of one length to all volumes if no
-    /// volume has much to do with it. `None` if no write does.
+    /// one length to one volume that write most sectors besides their own, or those of one length to all volumes if
+    /// none has much to do with it. `None` if no write does.
     pub fn costliest(&self, unit: u64, start: u64) -> Option<Share<'_>> {
         let mut all = 0;
         let mut by: BTreeMap<(&str, u16), u128> = BTreeMap::new();
+        let mut lengths: BTreeMap<u16, u128> = BTreeMap::new();
         for (name, volume) in self.volumes() {
             for (class, count) in volume.writes.unordered() {
-                let extra = extra(class, count, unit, start);
+                let effect = histogram::of_class(class, count, unit, start);
+                let extra = (effect.touched * u128::from(effect.unit)).saturating_sub(effect.sectors);
                 all += extra;
                 *by.entry((name, class.length)).or_default() += extra;
+                *lengths.entry(class.length).or_default() += extra;
             }
         }
-        let mut lengths: BTreeMap<u16, u128> = BTreeMap::new();
-        for ((_, length), extra) in &by {
-            *lengths.entry(*length).or_default() += extra;
-        }
-        let ((volume, sectors), extra) = by.into_iter().max_by_key(|(_, extra)| *extra)?;
-        let (length, of_length) = lengths.into_iter().max_by_key(|(_, extra)| *extra)?;
-        #[allow(clippy::cast_precision_loss, reason = "a figure to print")]
-        let share = |extra: u128| extra as f64 / all as f64;
-        let of = |volume, sectors, extra| Share {
-            volume,
-            sectors: histogram::exact(sectors),
-            share: share(extra),
+        let ((volume, of_one), extra) = by.into_iter().max_by_key(|(_, extra)| *extra)?;
+        let (of_all, extra_of_all) = lengths.into_iter().max_by_key(|(_, extra)| *extra)?;
+        let (volume, length, extra) = match extra * MUCH >= all {
+            true => (Some(volume), of_one, extra),
+            false => (None, of_all, extra_of_all),
         };
-        let is_one = extra * MUCH >= all;
-        (all > 0).then(|| if is_one { of(Some(volume), sectors, extra) } else { of(None, length, of_length) })
+        #[allow(clippy::cast_precision_loss, reason = "a figure to print")]
+        let share = extra as f64 / all as f64;
+        (all > 0).then(|| Share { volume, sectors: histogram::exact(length), share })
     }
 }
 
@@ -357,12 +350,6 @@ pub struct Share<'a> {
     pub sectors: Option<u64>,
     /// The share, from 0 to 1.
     pub share: f64,
-}
-
-/// Returns the sectors that writes in whole units write besides their own.
-fn extra(class: Class, count: Count, unit: u64, start: u64) -> u128 {
-    let effect = histogram::of_class(class, count, unit, start);
-    (effect.touched * u128::from(effect.unit)).saturating_sub(effect.sectors)
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! blktrace's binary files, one for each processor, merged by time.
 //!
-//! Invariants: a record is what `<linux/blktrace_api.h>` says, in the byte order of its magic number.
-//! What the kernel wrote late is put right within a window of records; a record is never dropped.
+//! A record is in the byte order of its magic number. Late ones are put in order within a window; none is dropped.
 //!
 //! | byte | field of `struct blk_io_trace` |
 //! |---|---|
@@ -72,7 +71,6 @@ const LONGEST_MESSAGE: usize = 1024;
 /// The most devices that have names.
 const NAMES: usize = 1 << 12;
 
-/// Bits of a device's minor number.
 pub(crate) const MINOR_BITS: u32 = 20;
 
 /// An event that counts as a request. They are in the order of time, then of the kernel's numbers.
@@ -88,7 +86,6 @@ struct Request {
     device: u32,
 }
 
-/// A file.
 struct Stream<'a> {
     input: BufReader<Box<dyn Read + Send + 'a>>,
     name: String,
@@ -97,17 +94,15 @@ struct Stream<'a> {
     number: u64,
     byte: u64,
     ended: bool,
-    /// The message that the record carries.
-    message: Vec<u8>,
+    /// What follows the record.
+    payload: Vec<u8>,
 }
 
-/// The files of a recording.
 pub(crate) struct Blktrace<'a> {
     streams: Vec<Stream<'a>>,
     event: u32,
-    /// Whether the order does not matter.
     any_order: bool,
-    /// The requests that are put in order.
+    /// Requests that wait for earlier ones.
     window: BinaryHeap<Reverse<Request>>,
     /// Whether the window has been filled.
     begun: bool,
@@ -118,12 +113,11 @@ pub(crate) struct Blktrace<'a> {
 }
 
 impl<'a> Blktrace<'a> {
-    /// Whether a file begins as one of these.
     pub(crate) fn is_one(first: &[u8]) -> bool {
         first == MAGIC.to_le_bytes() || first == MAGIC.to_be_bytes()
     }
 
-    pub(crate) fn new(files: Vec<(String, Box<dyn Read + Send + 'a>)>, _name: &str, how: &How) -> Self {
+    pub(crate) fn new(files: Vec<(String, Box<dyn Read + Send + 'a>)>, how: &How) -> Self {
         let stream = |(name, input)| Stream {
             input: BufReader::with_capacity(CHUNK, input),
             name,
@@ -131,7 +125,7 @@ impl<'a> Blktrace<'a> {
             number: 0,
             byte: 0,
             ended: false,
-            message: Vec::new(),
+            payload: Vec::new(),
         };
         let event = match how.event {
             Event::Queue => QUEUE,
@@ -150,59 +144,57 @@ impl<'a> Blktrace<'a> {
         }
     }
 
-    /// Reads the requests of a file up to the next one; `None` at its end.
-    fn next_of(&mut self, index: usize, others: &mut u64) -> Result<Option<Request>, TraceError> {
+    /// Reads a file up to its next request.
+    fn next_of(&mut self, index: usize, sink: &mut Sink) -> Result<Option<Request>, TraceError> {
         let Some(stream) = self.streams.get_mut(index) else { return Ok(None) };
         while let Some(request) = stream.record(index)? {
             let what = request.action & ACTION;
             if what == self.event && request.action & (NOTIFY | DEVICE_COMMAND) == 0 {
                 return Ok(Some(request));
             }
-            if !stream.message.is_empty() {
-                let text = std::str::from_utf8(&stream.message).ok().and_then(|text| text.strip_prefix(OWN));
-                if let Some(line) = text {
-                    self.origin.take(line);
-                    if let Some(name) = line.strip_prefix("volume: ")
-                        && self.names.len() < NAMES
-                    {
-                        self.names.insert(request.device, name.trim().to_owned());
-                    }
+            if request.action & NOTIFY != 0
+                && what == MESSAGE
+                && stream.payload.len() <= LONGEST_MESSAGE
+                && let Ok(text) = std::str::from_utf8(&stream.payload)
+                && let Some(line) = text.strip_prefix(OWN)
+            {
+                self.origin.take(line);
+                if let Some(name) = line.strip_prefix("volume: ")
+                    && self.names.len() < NAMES
+                {
+                    self.names.insert(request.device, name.trim().to_owned());
                 }
             }
-            *others += 1;
+            sink.others += 1;
         }
         Ok(None)
     }
 
-    /// Takes some requests of a file into the window.
-    fn take(&mut self, index: usize, count: usize, others: &mut u64) -> Result<(), TraceError> {
+    fn take(&mut self, index: usize, count: usize, sink: &mut Sink) -> Result<(), TraceError> {
         for _ in 0..count {
-            let Some(request) = self.next_of(index, others)? else { break };
+            let Some(request) = self.next_of(index, sink)? else { break };
             self.window.push(Reverse(request));
         }
         Ok(())
     }
 
-    /// Returns the next request in order.
-    fn next(&mut self, others: &mut u64) -> Result<Option<Request>, TraceError> {
+    fn next(&mut self, sink: &mut Sink) -> Result<Option<Request>, TraceError> {
         if !self.begun {
             self.begun = true;
             let count = if self.streams.len() == 1 { WINDOW_OF_ONE } else { WINDOW };
             for index in 0..self.streams.len() {
-                self.take(index, count, others)?;
+                self.take(index, count, sink)?;
             }
         }
         let Some(Reverse(request)) = self.window.pop() else { return Ok(None) };
-        self.take(request.stream, 1, others)?;
+        self.take(request.stream, 1, sink)?;
         Ok(Some(request))
     }
 
     /// Returns the next request of whichever file has one.
-    fn next_of_any(&mut self, others: &mut u64) -> Result<Option<Request>, TraceError> {
+    fn next_of_any(&mut self, sink: &mut Sink) -> Result<Option<Request>, TraceError> {
         for index in 0..self.streams.len() {
-            if !self.streams.get(index).is_some_and(|stream| stream.ended)
-                && let Some(request) = self.next_of(index, others)?
-            {
+            if let Some(request) = self.next_of(index, sink)? {
                 return Ok(Some(request));
             }
         }
@@ -214,8 +206,7 @@ impl<'a> Blktrace<'a> {
             sink.others += 1;
             return Ok(());
         };
-        let handed = self.line(request, operation, sink);
-        handed.map_err(|source| {
+        self.line(request, operation, sink).map_err(|source| {
             let name = self.streams.get(request.stream).map(|stream| stream.name.clone()).unwrap_or_default();
             TraceError::Line { name, place: Numbered::Record, line: request.number, byte: None, source }
         })
@@ -250,10 +241,8 @@ impl Source for Blktrace<'_> {
 
     fn batch(&mut self, sink: &mut Sink) -> Result<bool, TraceError> {
         while !sink.is_full() {
-            let mut others = 0;
-            let next = if self.any_order { self.next_of_any(&mut others) } else { self.next(&mut others) };
-            sink.others += others;
-            let Some(request) = next? else { return Ok(false) };
+            let next = if self.any_order { self.next_of_any(sink)? } else { self.next(sink)? };
+            let Some(request) = next else { return Ok(false) };
             self.hand_on(request, sink)?;
         }
         Ok(true)
@@ -269,13 +258,12 @@ impl Source for Blktrace<'_> {
 }
 
 impl Stream<'_> {
-    /// Reads a record; `None` at the end.
     fn record(&mut self, index: usize) -> Result<Option<Request>, TraceError> {
         if self.ended {
             return Ok(None);
         }
         let mut record = [0; RECORD];
-        match self.fill(&mut record)? {
+        match self.fill(&mut record, 0)? {
             0 => {
                 self.ended = true;
                 return Ok(None);
@@ -308,52 +296,33 @@ impl Stream<'_> {
         };
         // The last four bytes are two numbers of 16 bits.
         let ends = four(&record, 44);
-        let behind = if self.is_swapped { (ends >> 16).swap_bytes() >> 16 } else { ends >> 16 };
-        self.message.clear();
-        if request.action & NOTIFY != 0
-            && request.action & ACTION == MESSAGE
-            && behind as usize <= LONGEST_MESSAGE
-        {
-            let mut message = std::mem::take(&mut self.message);
-            message.resize(behind as usize, 0);
-            if self.fill(&mut message)? < message.len() {
-                return Err(self.wrong(LineError::Cut));
-            }
-            self.message = message;
-        } else {
-            self.pass(behind)?;
+        let length = if self.is_swapped { (ends >> 16).swap_bytes() >> 16 } else { ends >> 16 };
+        let mut payload = std::mem::take(&mut self.payload);
+        payload.resize(length as usize, 0);
+        if self.fill(&mut payload, RECORD)? < payload.len() {
+            return Err(self.wrong(LineError::Cut));
         }
+        self.payload = payload;
         self.number += 1;
-        self.byte += RECORD as u64 + u64::from(behind);
+        self.byte += RECORD as u64 + u64::from(length);
         Ok(Some(request))
     }
 
-    /// Fills the buffer; returns how much of it, less than all at the end only.
-    fn fill(&mut self, buffer: &mut [u8]) -> Result<usize, TraceError> {
+    /// Fills the buffer from a place of the record on; returns how much of it, less than all at the end only.
+    fn fill(&mut self, buffer: &mut [u8], from: usize) -> Result<usize, TraceError> {
         let mut filled = 0;
         while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
             match self.input.read(rest) {
                 Ok(0) => break,
                 Ok(read) => filled += read,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(source) => return Err(self.unread(filled, source)),
+                Err(source) => {
+                    let byte = Some(self.byte + (from + filled) as u64);
+                    return Err(TraceError::Read { name: self.name.clone(), byte, source });
+                }
             }
         }
         Ok(filled)
-    }
-
-    /// Passes over bytes.
-    fn pass(&mut self, bytes: u32) -> Result<(), TraceError> {
-        let passed = io::copy(&mut self.input.by_ref().take(bytes.into()), &mut io::sink());
-        match passed.map_err(|source| self.unread(RECORD, source))? < bytes.into() {
-            true => Err(self.wrong(LineError::Cut)),
-            false => Ok(()),
-        }
-    }
-
-    /// Returns the error of a read that failed at this distance from the beginning of the record.
-    fn unread(&self, behind: usize, source: io::Error) -> TraceError {
-        TraceError::Read { name: self.name.clone(), byte: Some(self.byte + behind as u64), source }
     }
 
     fn wrong(&self, source: LineError) -> TraceError {
@@ -362,7 +331,6 @@ impl Stream<'_> {
     }
 }
 
-/// Returns four bytes as a number, the first in the lowest bits.
 fn four(record: &[u8; RECORD], at: usize) -> u32 {
     let bytes = record.get(at..at + 4).and_then(|four| <[u8; 4]>::try_from(four).ok());
     u32::from_le_bytes(bytes.unwrap_or_default())

@@ -1,9 +1,8 @@
-//! What is left of writes behind a cache that holds them for a while.
+//! What a cache that holds writes for a while writes.
 //!
-//! Invariants: a unit is written a fixed time after its first write since it was written last, with all
-//! that has come meanwhile. To write it later is not allowed, and to write it earlier never makes its writes fewer:
-//! so no cache that holds a write for at most this time writes fewer units. Memory is bounded by the number of units
-//! that are held; if more are dirty, the oldest is written early, and that is counted.
+//! A unit is written a fixed time after its first write since it was written last, with all that has come meanwhile.
+//! Writing it earlier never makes its writes fewer: so no cache that holds a write for at most this time writes fewer
+//! units. Memory is bounded by the number of units held; if more are dirty, the oldest is written early and counted.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -58,7 +57,6 @@ impl Coalesced {
     }
 }
 
-/// The units that are held, of each size.
 pub(crate) struct Pools {
     pools: Vec<Pool>,
     start: u64,
@@ -76,21 +74,15 @@ struct Pool {
     written: Vec<Coalesced>,
 }
 
-/// The sectors of a unit that are new.
-struct Covered {
-    /// The first 64, of all that have no more.
-    first: u64,
-    rest: Box<[u64]>,
-}
+/// A bit for each sector of a unit that is new.
+struct Covered(Vec<u64>);
 
 impl Pools {
     pub(crate) fn new(window: &Window) -> Self {
-        let pool = |unit: &u64| Pool::new(*unit, window.within, HELD);
-        let pools = window.units.iter().map(pool).collect();
-        Self { pools, start: window.start }
+        let pools = window.units.iter().map(|unit| Pool::new(*unit, window.within, HELD));
+        Self { pools: pools.collect(), start: window.start }
     }
 
-    /// Takes a request; only writes matter.
     pub(crate) fn take(&mut self, record: &Record) {
         let is_write = matches!(record.operation, Operation::Write | Operation::WriteFua);
         if !is_write || record.length == 0 {
@@ -105,19 +97,15 @@ impl Pools {
 
     /// Writes all that is held; returns what was written, of each size, by volume.
     pub(crate) fn finish(mut self) -> Vec<Vec<Coalesced>> {
-        let mut volumes: Vec<Vec<Coalesced>> = Vec::new();
         for pool in &mut self.pools {
             while pool.oldest(false) {}
         }
         let count = self.pools.iter().map(|pool| pool.written.len()).max().unwrap_or(0);
-        for volume in 0..count {
-            let of = |pool: &Pool| {
-                let empty = Coalesced { unit: pool.unit, ..Coalesced::default() };
-                pool.written.get(volume).copied().unwrap_or(empty)
-            };
-            volumes.push(self.pools.iter().map(of).collect());
-        }
-        volumes
+        let of = |volume: usize, pool: &Pool| {
+            let empty = Coalesced { unit: pool.unit, ..Coalesced::default() };
+            pool.written.get(volume).copied().unwrap_or(empty)
+        };
+        (0..count).map(|volume| self.pools.iter().map(|pool| of(volume, pool)).collect()).collect()
     }
 }
 
@@ -185,29 +173,21 @@ impl Pool {
 
 impl Covered {
     fn new(unit: u64) -> Self {
-        let words = usize::try_from(unit.div_ceil(WORD)).unwrap_or(1);
-        Self { first: 0, rest: vec![0; words.saturating_sub(1)].into_boxed_slice() }
-    }
-
-    fn words(&mut self) -> impl Iterator<Item = &mut u64> {
-        std::iter::once(&mut self.first).chain(self.rest.iter_mut())
+        Self(vec![0; usize::try_from(unit.div_ceil(WORD)).unwrap_or(1)])
     }
 
     /// Marks the sectors from `low` up to `high`.
     fn set(&mut self, low: u64, high: u64) {
-        for (word, start) in self.words().zip((0..).step_by(64)) {
-            let (from, to) =
-                (low.clamp(start, start + WORD) - start, high.clamp(start, start + WORD) - start);
+        for (word, start) in self.0.iter_mut().zip((0..).step_by(64)) {
+            let [from, to] = [low, high].map(|sector| sector.clamp(start, start + WORD) - start);
             *word |= ones(to) & !ones(from);
         }
     }
 
     /// Whether all sectors of a unit are new.
     fn is_all(&self, unit: u64) -> bool {
-        let words = std::iter::once(&self.first).chain(self.rest.iter());
-        words
-            .zip((0_u64..).step_by(64))
-            .all(|(word, start)| *word == ones(unit.saturating_sub(start).min(WORD)))
+        let mut words = self.0.iter().zip((0_u64..).step_by(64));
+        words.all(|(word, start)| *word == ones(unit.saturating_sub(start).min(WORD)))
     }
 }
 

@@ -1,16 +1,13 @@
-//! Traces in Apache Parquet.
-//!
-//! Invariants: only the columns that are asked for are read, a batch of rows at a time; a directory or row
-//! group that is too large is refused; a damaged file is an error, also where the library panics. Strings stay numbers of
-//! a dictionary.
+//! Traces in Apache Parquet. Only the columns that are asked for are read, a batch of rows at a time; a directory or row
+//! group that is too large is refused; a damaged file is an error, also where the library panics.
 
 mod convert;
 mod file;
 mod guard;
-mod text;
 mod values;
 
 use std::fs::File;
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Schema};
@@ -19,12 +16,13 @@ use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
 };
 use parquet::basic::Type;
-use straddle_units::io::{Nanos, Operation};
+use parquet::file::metadata::RowGroupMetaData;
+use straddle_units::io::Nanos;
 
 pub(crate) use self::convert::{Converter, Plan, Problem, Rows};
 use self::file::Positioned;
 use self::guard::guarded;
-use crate::error::{ParquetError, TableError, TraceError};
+use crate::error::{ParquetError, TraceError};
 use crate::format::{Format, When};
 use crate::how::How;
 use crate::reader::{Numbered, Source};
@@ -34,18 +32,22 @@ use crate::volumes::Volumes;
 /// Rows read at a time: their columns stay in the processor's second cache.
 pub(crate) const ROWS: usize = 8192;
 
-/// A Parquet file that is read.
-pub(crate) struct Columnar {
+/// A Parquet file, and its columns that are read.
+#[derive(Clone)]
+struct Table {
     file: Positioned,
     name: String,
     metadata: ArrowReaderMetadata,
     /// The columns in the file: those of the plan, which may be structures of several.
     leaves: Vec<usize>,
-    mask: ProjectionMask,
+}
+
+/// Reads row groups of a table.
+pub(crate) struct Columnar {
+    table: Table,
     converter: Converter,
-    /// The row group that is read next, and the end of those to be read.
-    group: usize,
-    end: usize,
+    /// The row groups that are still to be read.
+    groups: Range<usize>,
     reader: Option<Group>,
     /// Rows of the last batch that were handed on.
     handed: usize,
@@ -61,89 +63,60 @@ struct Group {
 
 impl Columnar {
     pub(crate) fn open(file: File, name: &str, how: &How) -> Result<Self, TraceError> {
-        let wrong = |source| TraceError::Parquet { name: name.to_owned(), source };
-        let file = Positioned::new(file).map_err(|source| TraceError::Read {
-            name: name.to_owned(),
-            byte: None,
-            source,
-        })?;
-        let plain = guarded(|| file::directory(&file)).map_err(wrong)?;
+        let name = name.to_owned();
+        let file = match Positioned::new(file) {
+            Ok(file) => file,
+            Err(source) => return Err(TraceError::Read { name, byte: None, source }),
+        };
+        Self::examined(file, &name, how).map_err(|source| TraceError::Parquet { name, source })
+    }
+
+    fn examined(file: Positioned, name: &str, how: &How) -> Result<Self, ParquetError> {
+        let plain = guarded(|| file::directory(&file))?;
         let schema = plain.schema();
-        let plan = Plan::of(schema, &how.columns, how.timed).map_err(ParquetError::Table).map_err(wrong)?;
+        let plan = Plan::of(schema, &how.columns, how.timed).map_err(ParquetError::Table)?;
         let leaves = leaves(schema, &plan.read);
         let metadata = guarded(|| {
             let options = ArrowReaderOptions::new().with_schema(Arc::new(with_dictionaries(schema)));
             ArrowReaderMetadata::try_new(Arc::clone(plain.metadata()), options).map_err(ParquetError::Invalid)
-        });
-        let metadata = metadata.map_err(wrong)?;
+        })?;
         for (leaf, column) in leaves.iter().zip(&plan.read) {
             // Such a value may be 2 GiB long by its type alone, and is neither a number nor a name.
-            let is_fixed =
-                metadata.parquet_schema().column(*leaf).physical_type() == Type::FIXED_LEN_BYTE_ARRAY;
-            if is_fixed {
-                let field = schema.field(*column);
-                let (column, kind) = (field.name().clone(), field.data_type().to_string());
-                let what = "a number or a name";
-                return Err(wrong(ParquetError::Table(TableError::Type { column, kind, what })));
+            let kind = metadata.parquet_schema().column(*leaf).physical_type();
+            if kind == Type::FIXED_LEN_BYTE_ARRAY {
+                return Err(ParquetError::Table(convert::unreadable(schema.field(*column))));
             }
         }
-        let mask = ProjectionMask::leaves(metadata.parquet_schema(), leaves.iter().copied());
-        let end = metadata.metadata().num_row_groups();
-        Ok(Self {
-            file,
-            name: name.to_owned(),
-            metadata,
-            leaves,
-            mask,
-            converter: Converter::new(plan),
-            group: 0,
-            end,
-            reader: None,
-            handed: 0,
-        })
+        let groups = 0..metadata.metadata().num_row_groups();
+        let table = Table { file, name: name.to_owned(), metadata, leaves };
+        Ok(Self::of(table, Converter::new(plan, 0), groups))
+    }
+
+    const fn of(table: Table, converter: Converter, groups: Range<usize>) -> Self {
+        Self { table, converter, groups, reader: None, handed: 0 }
     }
 
     /// Returns the file several times, each with its share of the row groups, to be read at the same time.
     pub(crate) fn shares(&self, count: usize) -> Vec<Self> {
-        let groups: Vec<usize> = (self.group..self.end).collect();
-        let rows = |group: &usize| {
-            let group = self.metadata.metadata().row_groups().get(*group);
-            u64::try_from(group.map_or(0, |group| group.num_rows())).unwrap_or(0)
+        let row_groups = self.table.metadata.metadata().row_groups();
+        let row_groups = row_groups.get(self.groups.clone()).unwrap_or_default();
+        let (mut first, mut rows) = (self.groups.start, 0);
+        let share = |groups: &[RowGroupMetaData]| {
+            let share = first..first + groups.len();
+            let converter = Converter::new(self.converter.plan.clone(), rows);
+            first = share.end;
+            rows += groups.iter().map(|group| u64::try_from(group.num_rows()).unwrap_or(0)).sum::<u64>();
+            Self::of(self.table.clone(), converter, share)
         };
-        let mut before = 0;
-        let share = |groups: &[usize]| {
-            let first = before;
-            before += groups.iter().map(rows).sum::<u64>();
-            let from = groups.first().copied().unwrap_or(self.end);
-            Self {
-                file: self.file.clone(),
-                name: self.name.clone(),
-                metadata: self.metadata.clone(),
-                leaves: self.leaves.clone(),
-                mask: self.mask.clone(),
-                converter: self.converter.behind(first),
-                group: from,
-                end: from + groups.len(),
-                reader: None,
-                handed: 0,
-            }
-        };
-        groups.chunks(groups.len().div_ceil(count.max(1)).max(1)).map(share).collect()
+        row_groups.chunks(row_groups.len().div_ceil(count.max(1)).max(1)).map(share).collect()
     }
 
-    /// Whether times are read.
-    pub(crate) const fn is_timed(&self) -> bool {
-        self.converter.plan().is_timed()
+    pub(crate) const fn plan(&self) -> &Plan {
+        &self.converter.plan
     }
 
-    /// Whether there is a column of the volume.
-    pub(crate) const fn has_volumes(&self) -> bool {
-        self.converter.plan().has_volumes()
-    }
-
-    /// Returns the name of the file.
     pub(crate) fn name(&self) -> &str {
-        &self.name
+        &self.table.name
     }
 
     /// Reads the next rows; `None` at the end.
@@ -176,33 +149,49 @@ impl Columnar {
             if batch.num_rows() == 0 {
                 continue;
             }
-            self.converter.convert(&batch, volumes).map_err(|problem| {
-                let of_table = |source| self.wrong(ParquetError::Table(source));
-                problem.of(&self.name, of_table)
-            })?;
-            return Ok(Some(&self.converter.rows));
+            return match self.converter.convert(&batch, volumes) {
+                Ok(()) => Ok(Some(&self.converter.rows)),
+                Err(Problem::Row(line, source)) => Err(TraceError::row(&self.table.name, line, source)),
+                Err(Problem::Table(source)) => Err(self.wrong(ParquetError::Table(source))),
+            };
         }
     }
 
     /// Begins the next row group that has rows; false if there is none.
     fn next_group(&mut self) -> Result<bool, TraceError> {
-        while self.group < self.end {
-            let group = self.group;
-            self.group += 1;
-            self.reader = match self.begin(group) {
-                Ok(reader) => reader,
+        for group in self.groups.by_ref() {
+            match self.table.begin(group) {
+                Ok(None) => {}
+                Ok(reader) => {
+                    self.reader = reader;
+                    return Ok(true);
+                }
                 Err(error) => {
                     self.give_up();
                     return Err(self.wrong(error));
                 }
-            };
-            if self.reader.is_some() {
-                return Ok(true);
             }
         }
         Ok(false)
     }
 
+    /// Reads nothing more: after an error the libraries' readers are as it left them.
+    fn give_up(&mut self) {
+        self.groups = 0..0;
+        let reader = self.reader.take();
+        // Dropping a reader that a panic left half done may panic again, which says nothing new.
+        let _ = guarded(|| {
+            drop(reader);
+            Ok(())
+        });
+    }
+
+    fn wrong(&self, source: ParquetError) -> TraceError {
+        TraceError::Parquet { name: self.table.name.clone(), source }
+    }
+}
+
+impl Table {
     /// Begins a row group; `None` if it has no rows. Writers give such a one no pages, or places that are none.
     fn begin(&self, group: usize) -> Result<Option<Group>, ParquetError> {
         let found = self.metadata.metadata().row_groups().get(group);
@@ -211,29 +200,15 @@ impl Columnar {
             return Ok(None);
         }
         guarded(|| {
-            let file = self.file.clone();
-            let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.metadata.clone())
-                .with_projection(self.mask.clone())
+            let mask = ProjectionMask::leaves(self.metadata.parquet_schema(), self.leaves.iter().copied());
+            let metadata = self.metadata.clone();
+            let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(self.file.clone(), metadata)
+                .with_projection(mask)
                 .with_row_groups(vec![group])
                 .with_batch_size(ROWS);
             let reader = builder.build().map_err(ParquetError::Invalid)?;
             Ok(Some(Group { reader, claimed, rows: 0 }))
         })
-    }
-
-    /// Reads nothing more: after an error the libraries' readers are as it left them.
-    fn give_up(&mut self) {
-        self.group = self.end;
-        let reader = self.reader.take();
-        // What was left half done may not be put away without another panic, which says nothing new.
-        let _ = guarded(|| {
-            drop(reader);
-            Ok(())
-        });
-    }
-
-    fn wrong(&self, source: ParquetError) -> TraceError {
-        TraceError::Parquet { name: self.name.clone(), source }
     }
 }
 
@@ -253,24 +228,15 @@ impl Source for Columnar {
             }
             let (row, rows) = (self.handed, &self.converter.rows);
             self.handed += 1;
-            let Some(operation) = rows.operations.get(row).copied().flatten() else {
+            let unnamed = if self.converter.plan.has_volumes() { 0 } else { sink.volumes.unnamed() };
+            let Some((volume, operation, offset, length)) = rows.request(row, unnamed) else {
                 sink.others += 1;
                 continue;
             };
-            let at = |column: &[u64]| column.get(row).copied().unwrap_or(0);
-            let (offset, length) = match operation {
-                Operation::Flush => (0, 0),
-                _ => (at(&rows.offsets), at(&rows.lengths)),
-            };
-            let volume = match rows.volumes.get(row) {
-                Some(index) => *index as usize,
-                None => sink.volumes.unnamed(),
-            };
             let line = rows.first + row as u64;
-            let when = When::At(Nanos::new(at(&rows.times)));
-            sink.request(line, volume, (operation, offset, length), when).map_err(|source| {
-                TraceError::Line { name: self.name.clone(), place: Numbered::Row, line, byte: None, source }
-            })?;
+            let when = When::At(Nanos::new(rows.times.get(row).copied().unwrap_or(0)));
+            sink.request(line, volume, (operation, offset, length), when)
+                .map_err(|source| TraceError::row(&self.table.name, line, source))?;
         }
         Ok(true)
     }
@@ -284,7 +250,7 @@ impl Source for Columnar {
     }
 }
 
-/// Returns the leaves of columns that are not structures: those that are have several.
+/// Returns the leaves of these columns, which are not structures: others are, and have several.
 fn leaves(schema: &Schema, columns: &[usize]) -> Vec<usize> {
     let counts: Vec<usize> = schema.fields().iter().map(|field| count(field.data_type())).collect();
     columns.iter().map(|column| counts.iter().take(*column).sum()).collect()
@@ -301,7 +267,7 @@ fn count(kind: &DataType) -> usize {
     }
 }
 
-/// Returns the schema by which strings stay numbers of a dictionary, as most files have them.
+/// Returns the schema by which strings stay keys of a dictionary, as most files have them.
 fn with_dictionaries(schema: &Schema) -> Schema {
     let field = |field: &Arc<Field>| {
         let kind = match field.data_type() {

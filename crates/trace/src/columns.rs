@@ -1,7 +1,5 @@
-//! Which column of a table holds what, and in which unit.
-//!
-//! Invariants: CSV and Parquet have the same map, `time=ts:us,op=type:0/1,offset=lba:sectors,…`. A
-//! quantity that it leaves out is looked up by its usual names.
+//! Which column of a table holds what, and in which unit: CSV and Parquet have the same map,
+//! `time=ts:us,op=type:0/1,offset=lba:sectors,…`. A quantity that it leaves out is looked up by its usual names.
 
 use std::str::FromStr;
 
@@ -21,7 +19,6 @@ pub struct Columns {
     pub(crate) volume: Option<Column>,
 }
 
-/// A column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Column {
     /// By its name in the header, in any case.
@@ -61,7 +58,6 @@ pub enum ColumnsError {
 
 straddle_units::error_kind!(ColumnsError: Usage);
 
-/// Units of time, by name.
 const TIMES: [(&str, Exponent); 5] = [("s", 9), ("ms", 6), ("us", 3), ("ns", 0), ("100ns", 2)];
 
 impl Columns {
@@ -83,7 +79,6 @@ impl Columns {
         sizes.into_iter().chain([time, op, volume.as_ref()]).flatten()
     }
 
-    /// Whether it says nothing.
     pub(crate) fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -144,8 +139,7 @@ fn bytes(quantity: &'static str, unit: Option<&str>) -> Result<u64, ColumnsError
     }
 }
 
-/// Parses the values of the operations: those of a read, a write, a discard and a flush, of which the last two may
-/// be left out.
+/// Parses the values of a read, a write, a discard and a flush, of which the last two may be left out.
 fn values(unit: Option<&str>) -> Result<Values, ColumnsError> {
     let Some(unit) = unit else { return Ok(Values::Words) };
     let order = [Operation::Read, Operation::Write, Operation::Discard, Operation::Flush];
@@ -177,7 +171,7 @@ impl Column {
         }
     }
 
-    /// Returns the column as it was given.
+    /// Returns how the column was given.
     fn name(&self) -> String {
         match self {
             Self::Index(index) => (index + 1).to_string(),
@@ -247,17 +241,60 @@ impl Columns {
         })
     }
 
-    /// Returns how the operations are named.
-    pub(crate) fn values(&self) -> Values {
-        self.op.as_ref().map(|(_, values)| values.clone()).unwrap_or_default()
+    pub(crate) fn names(&self) -> Names {
+        self.op.as_ref().map(|(_, values)| values.clone()).unwrap_or_default().into()
     }
 }
 
-impl Values {
+/// The names of the operations, those of one byte in a table.
+#[derive(Clone, Debug)]
+pub(crate) struct Names {
+    letters: Box<[Option<Operation>; 256]>,
+    pub(crate) values: Values,
+}
+
+impl From<Values> for Names {
+    fn from(values: Values) -> Self {
+        let letter = |letter| values.operation(&[u8::try_from(letter).unwrap_or(0)]);
+        Self { letters: Box::new(std::array::from_fn(letter)), values }
+    }
+}
+
+impl Names {
     /// Returns the operation of a value.
     pub(crate) fn operation(&self, value: &[u8]) -> Option<Operation> {
+        match value {
+            [letter] => self.letter(*letter),
+            value => self.values.operation(value),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn letter(&self, letter: u8) -> Option<Operation> {
+        self.letters[usize::from(letter)]
+    }
+}
+
+/// The letters and words of the operations, in any case. `WF` is a write that goes through the cache.
+const WORDS: [(&str, Operation); 9] = [
+    ("R", Operation::Read),
+    ("W", Operation::Write),
+    ("F", Operation::Flush),
+    ("D", Operation::Discard),
+    ("read", Operation::Read),
+    ("write", Operation::Write),
+    ("WF", Operation::WriteFua),
+    ("flush", Operation::Flush),
+    ("discard", Operation::Discard),
+];
+
+impl Values {
+    fn operation(&self, value: &[u8]) -> Option<Operation> {
         match self {
-            Self::Words => word(value),
+            Self::Words => {
+                let known = WORDS.iter().find(|(word, _)| word.as_bytes().eq_ignore_ascii_case(value));
+                known.map(|(_, operation)| *operation)
+            }
             Self::Own(own) => {
                 own.iter().find(|(name, _)| name.as_bytes() == value).map(|(_, operation)| *operation)
             }
@@ -269,30 +306,6 @@ impl Values {
     }
 }
 
-/// Returns the operation with this letter or word, in any case. `WF` is a write that goes through the cache.
-pub(crate) fn word(value: &[u8]) -> Option<Operation> {
-    // One letter is by far the most frequent.
-    if let [letter] = value {
-        return match letter.to_ascii_uppercase() {
-            b'R' => Some(Operation::Read),
-            b'W' => Some(Operation::Write),
-            b'F' => Some(Operation::Flush),
-            b'D' => Some(Operation::Discard),
-            _ => None,
-        };
-    }
-    const WORDS: [(&str, Operation); 5] = [
-        ("read", Operation::Read),
-        ("write", Operation::Write),
-        ("WF", Operation::WriteFua),
-        ("flush", Operation::Flush),
-        ("discard", Operation::Discard),
-    ];
-    let known = WORDS.iter().find(|(word, _)| word.as_bytes().eq_ignore_ascii_case(value));
-    known.map(|(_, operation)| *operation)
-}
-
-/// Returns the letter of an operation.
 pub(crate) const fn letter(operation: Operation) -> &'static str {
     match operation {
         Operation::Read => "R",

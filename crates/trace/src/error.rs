@@ -36,6 +36,13 @@ straddle_units::error_kind! {
     Self::Depth { .. } => Usage,
 }
 
+impl TraceError {
+    #[cfg(feature = "parquet")]
+    pub(crate) fn row(name: &str, line: u64, source: LineError) -> Self {
+        Self::Line { name: name.to_owned(), place: Numbered::Row, line, byte: None, source }
+    }
+}
+
 /// What is wrong with a line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages document the variants")]

@@ -12,10 +12,12 @@ use std::fmt;
 
 use straddle_units::io::{Nanos, Operation};
 
+use self::fixed::Fixed;
 use crate::error::LineError;
 use crate::histogram::SECTOR;
 use crate::how::How;
-use crate::text::{Blocks, Parsed};
+use crate::record::Sink;
+use crate::text::{self, Block};
 
 /// Parses the lines of one trace, in order.
 pub(crate) trait Lines: fmt::Debug + Send {
@@ -24,20 +26,26 @@ pub(crate) trait Lines: fmt::Debug + Send {
         true
     }
 
-    /// Parses one line: a request, or `None` for a line that is none: a header, or an event of another kind.
+    /// Parses one line; `None` if it is a header, or an event of another kind.
     fn line<'a>(&mut self, line: &'a str) -> Result<Option<Line<'a>>, LineError>;
 
-    /// Reads the line that begins at a place, if it is plainly written: then the result is that of [`Self::line`].
-    /// `None` leaves the line to that.
+    /// Reads the line that begins at a place, if it is plainly written: with the result of [`Self::line`]. `None` leaves
+    /// the line to that.
     fn quick<'a>(&mut self, _bytes: &'a [u8], _at: usize) -> Option<Quick<'a>> {
         None
+    }
+
+    /// Parses lines until the block is over or the sink is full. Provided here, so that each format has its own with
+    /// [`Self::quick`] inlined.
+    fn block(&mut self, block: &mut Block<'_>, sink: &mut Sink) -> Result<(), LineError> {
+        text::parse(self, block, sink)
     }
 }
 
 /// A line that was read quickly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Quick<'a> {
-    /// The place behind its end.
+    /// The place after its end.
     pub(crate) next: usize,
     /// The request; `None` if the line is none.
     pub(crate) request: Option<Request<'a>>,
@@ -101,9 +109,9 @@ macro_rules! formats {
             }
 
             /// Returns a parser for the lines of a trace; `None` if the format is not one of lines.
-            pub(crate) fn lines(self, how: &How) -> Option<Box<dyn Blocks>> {
+            pub(crate) fn lines(self, how: &How) -> Option<Box<dyn Lines>> {
                 match self {
-                    $($(Self::$variant => Some(Box::new(Parsed($lines(how)))),)?)+
+                    $($(Self::$variant => Some(Box::new($lines(how))),)?)+
                     _ => None,
                 }
             }
@@ -120,26 +128,26 @@ formats! {
     DiskSim, "disksim": "DiskSim's validation traces", disksim::is_line, |_| disksim::DiskSim;
 
     /// DiskSim's own input: `arrival_ms device first_block blocks flags`, where bit 0 of the flags is a read.
-    DiskSimAscii, "disksim-ascii": "DiskSim's input in ASCII", |line: &str| line.contains('.') && fixed::disksim().shows(line),
-        |_| fixed::disksim();
+    DiskSimAscii, "disksim-ascii": "DiskSim's input in ASCII", |line: &str| line.contains('.') && fixed::DISKSIM.shows(line),
+        |_| Fixed::of(&fixed::DISKSIM);
 
     /// MQSim's input: `time_ns device first_sector sectors type`, where type 0 is a write.
-    MqSim, "mqsim": "MQSim's input in ASCII", |line| fixed::mqsim().shows(line), |_| fixed::mqsim();
+    MqSim, "mqsim": "MQSim's input in ASCII", |line| fixed::MQSIM.shows(line), |_| Fixed::of(&fixed::MQSIM);
 
     /// MSR Cambridge: `timestamp,host,disk,type,offset,size,response`, times in 100 ns since 1601.
-    Msr, "msr": "MSR Cambridge (SNIA)", |line| fixed::msr().shows(line), |_| fixed::msr();
+    Msr, "msr": "MSR Cambridge (SNIA)", |line| fixed::MSR.shows(line), |_| Fixed::of(&fixed::MSR);
 
     /// Alibaba's block traces of 2020: `device,opcode,offset,length,timestamp`, times in microseconds.
-    Alibaba, "alibaba": "Alibaba's block traces of 2020", |line| fixed::alibaba().shows(line), |_| fixed::alibaba();
+    Alibaba, "alibaba": "Alibaba's block traces of 2020", |line| fixed::ALIBABA.shows(line), |_| Fixed::of(&fixed::ALIBABA);
 
     /// Tencent CBS: `timestamp,offset,size,type,volume`, offset and size in sectors, times in seconds.
-    Tencent, "tencent": "Tencent CBS (SNIA)", |line| fixed::tencent().shows(line), |_| fixed::tencent();
+    Tencent, "tencent": "Tencent CBS (SNIA)", |line| fixed::TENCENT.shows(line), |_| Fixed::of(&fixed::TENCENT);
 
     /// SYSTOR '17: a header, then `timestamp,response,type,lun,offset,size`.
-    Systor, "systor": "SYSTOR '17 (Fujitsu VDI, SNIA)", fixed::is_systor, |_| fixed::systor();
+    Systor, "systor": "SYSTOR '17 (Fujitsu VDI, SNIA)", |line| fixed::SYSTOR.shows(line), |_| Fixed::of(&fixed::SYSTOR);
 
     /// FIU: `time_ns pid process lba blocks W|R major minor md5`, in blocks of 512 bytes.
-    Fiu, "fiu": "FIU IODedup (SNIA)", |line| fixed::fiu().shows(line), |_| fixed::fiu();
+    Fiu, "fiu": "FIU IODedup (SNIA)", |line| fixed::FIU.shows(line), |_| Fixed::of(&fixed::FIU);
 
     /// What blkparse prints by default. The events that count are those given to the driver (`D`).
     Blkparse, "blkparse": "Text printed by blkparse", blkparse::is_line, blkparse::Blkparse::of;
@@ -187,7 +195,6 @@ impl serde::Serialize for Format {
 /// A request as given on one line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Line<'a> {
-    /// The volume.
     pub(crate) volume: Volume<'a>,
     pub(crate) operation: Operation,
     pub(crate) offset: u64,
@@ -208,7 +215,6 @@ pub(crate) enum When {
     Took { measured: Nanos, then: Nanos },
 }
 
-/// Returns the error for an invalid field.
 pub(crate) fn wrong(column: &'static str, value: &str, reason: &'static str) -> LineError {
     const SHOWN: usize = 40;
     let value = value.chars().take(SHOWN).collect();
@@ -229,14 +235,14 @@ pub(crate) fn scaled(column: &'static str, value: &str, unit: u64) -> Result<u64
     whole(column, value)?.checked_mul(unit).ok_or_else(|| wrong(column, value, "no disk is that large"))
 }
 
-/// The fields of a line.
+/// The first fields of a line.
 pub(crate) struct Fields<'a, const N: usize> {
     fields: [&'a str; N],
+    /// The number of all.
     count: usize,
 }
 
 impl<'a, const N: usize> Fields<'a, N> {
-    /// Takes the first fields.
     pub(crate) fn of(parts: impl Iterator<Item = &'a str>) -> Self {
         let mut fields = [""; N];
         let mut count = 0;
@@ -249,7 +255,6 @@ impl<'a, const N: usize> Fields<'a, N> {
         Self { fields, count }
     }
 
-    /// Returns the number of fields that the line has.
     pub(crate) const fn count(&self) -> usize {
         self.count
     }
@@ -261,7 +266,6 @@ impl<'a, const N: usize> Fields<'a, N> {
     }
 }
 
-/// Whether a field is a whole number.
 pub(crate) fn is_whole(field: &str) -> bool {
     !field.is_empty() && field.bytes().all(|byte| byte.is_ascii_digit())
 }

@@ -1,11 +1,9 @@
 //! What is kept of the requests of a trace: how many begin where in their MiB, and how long they are.
 //!
-//! Invariants: memory does not grow with the trace, and nothing is lost that a boundary can ask. A
-//! request of `n` sectors at sector `s` touches the units of `u` sectors in a way that depends on `s mod u` and
-//! on `n` only, and each unit up to 1 MiB divides 2048 sectors. So `s mod 2048` and `n` are exact for every unit
-//! and every start of the partition; a length of 4096 sectors or more is kept as `4096 + n mod 2048` and a number
-//! of whole MiB, each of which touches 2048 / u units and no partial one. Merging is addition: the histograms of
-//! the parts of a trace add up to that of the whole, in any order.
+//! Memory does not grow with the trace, and nothing is lost that a boundary can ask. How a request of `n` sectors at
+//! sector `s` touches units of `u` sectors depends on `s mod u` and on `n` only, and each unit up to 1 MiB divides 2048
+//! sectors. So `s mod 2048` and `n` are kept; a length of 4096 sectors or more as `4096 + n mod 2048` and a number of
+//! whole MiB, each of which touches 2048 / u units and no partial one. Histograms of the parts of a trace add up.
 
 mod effect;
 mod table;
@@ -58,10 +56,10 @@ pub struct Size {
 #[derive(Clone, Debug, Default)]
 pub struct Histogram {
     counts: CountTable,
-    /// The whole MiB beyond the length of a class, of those that have any.
+    /// [`Count::beyond`] of the classes that have any.
     beyond: BTreeMap<u32, u64>,
     /// Requests that do not begin and end on sectors, counted with the sectors they touch.
-    inexact: u64,
+    pub(crate) inexact: u64,
 }
 
 impl PartialEq for Histogram {
@@ -73,11 +71,6 @@ impl PartialEq for Histogram {
 impl Eq for Histogram {}
 
 impl Histogram {
-    /// Creates an empty histogram.
-    pub const fn new() -> Self {
-        Self { counts: CountTable::new(), beyond: BTreeMap::new(), inexact: 0 }
-    }
-
     /// Counts a request by its first byte and its length in bytes. One of no bytes counts for nothing. False if
     /// it would end past 2^64: it is not counted.
     #[inline]
@@ -91,18 +84,13 @@ impl Histogram {
         if sectors < EXACT {
             self.counts.add(key(first, sectors));
         } else {
-            self.add_long(first, sectors);
+            self.add_many(key(first, EXACT + sectors % MIB), 1, (sectors - EXACT) / MIB);
         }
         true
     }
 
+    /// Counts several requests of a class.
     #[cold]
-    fn add_long(&mut self, first: u64, sectors: u64) {
-        let key = key(first, EXACT + sectors % MIB);
-        self.add_many(key, 1, (sectors - EXACT) / MIB);
-    }
-
-    /// Counts several requests, with the whole MiB that they have beyond the length of their class.
     pub(crate) fn add_many(&mut self, key: u32, requests: u64, beyond: u64) {
         self.counts.add_many(key, requests);
         if beyond > 0 {
@@ -116,8 +104,8 @@ impl Histogram {
         self.counts.len() == 0
     }
 
-    /// Returns what the histogram holds near a request, and so brings it into the cache. To be called for some
-    /// requests before they are added: the processor then waits for memory once, not once for each of them.
+    /// Brings what the histogram holds near a request into the cache. Called for some requests before they are added,
+    /// so that the processor waits for memory once, and not once for each.
     #[inline]
     pub(crate) fn touch(&self, offset: u64, length: u64) -> u64 {
         self.counts.touch(key(offset / SECTOR, (length / SECTOR).min(EXACT)))
@@ -133,17 +121,12 @@ impl Histogram {
         self.inexact = self.inexact.saturating_add(other.inexact);
     }
 
-    /// Creates an empty histogram, to which requests are added of which some do not begin and end on sectors.
-    pub(crate) fn with_inexact(inexact: u64) -> Self {
-        Self { inexact, ..Self::new() }
-    }
-
     /// Returns the classes that occur, in order, with their counts.
     pub fn classes(&self) -> impl Iterator<Item = (Class, Count)> {
         self.keyed().into_iter().map(|(key, count)| (class_of(key), count))
     }
 
-    /// Returns the classes that occur as their keys, in order, with their counts.
+    /// Returns the keys of the classes that occur, in order, with their counts.
     pub(crate) fn keyed(&self) -> Vec<(u32, Count)> {
         let mut classes = Vec::with_capacity(self.counts.len());
         classes.extend(self.unsorted());
@@ -220,7 +203,7 @@ pub(crate) fn is_key(key: u32) -> bool {
 
 /// Whether the requests of a class may have whole MiB beyond its length.
 pub(crate) fn is_long(key: u32) -> bool {
-    u64::from(key & ((1 << LENGTH_BITS) - 1)) >= EXACT
+    exact(class_of(key).length).is_none()
 }
 
 /// Returns the length of a class, if all its requests have it.

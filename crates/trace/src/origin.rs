@@ -1,10 +1,7 @@
 //! What a recording says of itself: by what it was recorded, of which drives, and what was lost.
 //!
-//! Invariants: it is lines of `key: value`, which stand in blktrace's files as messages: those before the
-//! requests say what was recorded, those behind them what came of it. Keys that are not known are passed over, and
-//! what is kept of a file is bounded.
-
-use std::fmt::Display;
+//! It is lines of `key: value` in messages of blktrace's format, before and after the requests. Unknown keys are passed
+//! over, and what is kept of a file is bounded.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -28,7 +25,7 @@ pub struct About {
 }
 
 impl About {
-    /// Of a trace that has been read to its end.
+    /// The trace has been read to its end.
     pub(crate) fn of(reader: &mut Reader<'_>) -> Result<Self, TraceError> {
         Ok(Self { format: reader.detect()?, origin: reader.origin().cloned() })
     }
@@ -115,38 +112,32 @@ impl Origin {
         self.lost_events = sum(self.lost_events, other.lost_events);
     }
 
-    /// Returns the lines that stand before the requests, each with the drive that it is about, by its place.
+    /// Returns the lines before the requests, each with the index of the drive that it is about.
     pub(crate) fn head(&self) -> Vec<(usize, String)> {
         let mut lines = Vec::new();
-        let mut line = |index: usize, key: &str, value: Option<&dyn Display>| {
-            if let Some(value) = value {
-                lines.push((index, format!("{key}: {}", kept(&value.to_string()))));
-            }
+        let mut line = |index: usize, key: &str, value: Option<String>| {
+            lines.extend(value.map(|value| (index, format!("{key}: {}", kept(&value)))));
         };
-        line(0, "recorder", self.recorder.as_ref().map(|text| text as &dyn Display));
-        line(0, "clock", self.clock.as_ref().map(|text| text as &dyn Display));
+        let number = |number: Option<u64>| number.map(|number| number.to_string());
+        line(0, "recorder", self.recorder.clone());
+        line(0, "clock", self.clock.clone());
         for (index, drive) in self.drives.iter().enumerate() {
-            line(index, "volume", Some(&drive.volume));
-            for (key, text) in [("device", &drive.device), ("model", &drive.model)] {
-                line(index, key, text.as_ref().map(|text| text as &dyn Display));
-            }
-            for (key, number) in [
-                ("bytes", &drive.capacity),
-                ("logical_sector_bytes", &drive.logical_sector),
-                ("physical_sector_bytes", &drive.physical_sector),
-            ] {
-                line(index, key, number.as_ref().map(|number| number as &dyn Display));
-            }
+            line(index, "volume", Some(drive.volume.clone()));
+            line(index, "device", drive.device.clone());
+            line(index, "model", drive.model.clone());
+            line(index, "bytes", number(drive.capacity));
+            line(index, "logical_sector_bytes", number(drive.logical_sector));
+            line(index, "physical_sector_bytes", number(drive.physical_sector));
             if let Some(partition) = &drive.partition {
-                line(index, "partition", Some(&partition.device));
-                line(index, "partition_start_byte", Some(&partition.start));
-                line(index, "partition_bytes", Some(&partition.length));
+                line(index, "partition", Some(partition.device.clone()));
+                line(index, "partition_start_byte", number(Some(partition.start)));
+                line(index, "partition_bytes", number(Some(partition.length)));
             }
         }
         lines
     }
 
-    /// Returns the lines that stand behind the requests.
+    /// Returns the lines after the requests.
     pub(crate) fn tail(&self) -> Vec<String> {
         let numbers = [("requests", self.requests), ("lost_events", self.lost_events)];
         let line = |(key, number): (&str, Option<u64>)| Some(format!("{key}: {}", number?));
@@ -162,35 +153,29 @@ impl Origin {
         }
         let text = || Some(value.to_owned());
         let number = || value.parse().ok();
-        match key {
-            "recorder" => self.recorder = text(),
-            "clock" => self.clock = text(),
-            "requests" => self.requests = number(),
-            "lost_events" => self.lost_events = number(),
-            "volume" if self.drives.len() < VOLUMES => {
-                self.drives.push(Recorded { volume: value.to_owned(), ..Recorded::default() });
+        if key == "volume" && self.drives.len() < VOLUMES {
+            self.drives.push(Recorded { volume: value.to_owned(), ..Recorded::default() });
+        }
+        match (key, self.drives.last_mut()) {
+            ("recorder", _) => self.recorder = text(),
+            ("clock", _) => self.clock = text(),
+            ("requests", _) => self.requests = number(),
+            ("lost_events", _) => self.lost_events = number(),
+            ("device", Some(drive)) => drive.device = text(),
+            ("model", Some(drive)) => drive.model = text(),
+            ("bytes", Some(drive)) => drive.capacity = number(),
+            ("logical_sector_bytes", Some(drive)) => drive.logical_sector = number(),
+            ("physical_sector_bytes", Some(drive)) => drive.physical_sector = number(),
+            ("partition", Some(drive)) => {
+                drive.partition = Some(Partition { device: value.to_owned(), ..Partition::default() });
             }
-            _ => {
-                let Some(drive) = self.drives.last_mut() else { return };
-                match key {
-                    "device" => drive.device = text(),
-                    "model" => drive.model = text(),
-                    "bytes" => drive.capacity = number(),
-                    "logical_sector_bytes" => drive.logical_sector = number(),
-                    "physical_sector_bytes" => drive.physical_sector = number(),
-                    "partition" => {
-                        drive.partition =
-                            Some(Partition { device: value.to_owned(), ..Partition::default() });
-                    }
-                    "partition_start_byte" | "partition_bytes" => {
-                        if let (Some(partition), Some(number)) = (&mut drive.partition, number()) {
-                            let is_start = key == "partition_start_byte";
-                            *(if is_start { &mut partition.start } else { &mut partition.length }) = number;
-                        }
-                    }
-                    _ => {}
-                }
+            ("partition_start_byte", Some(Recorded { partition: Some(partition), .. })) => {
+                partition.start = number().unwrap_or(partition.start);
             }
+            ("partition_bytes", Some(Recorded { partition: Some(partition), .. })) => {
+                partition.length = number().unwrap_or(partition.length);
+            }
+            _ => {}
         }
     }
 }

@@ -34,11 +34,12 @@ impl Numbered {
     /// Returns how an error names a place, after the name of the trace.
     pub(crate) fn of(self, number: u64, byte: Option<u64>) -> impl fmt::Display {
         let byte = byte.map(|byte| format!(" (byte {byte})")).unwrap_or_default();
-        match self {
-            Self::Line => format!(":{number}{byte}"),
-            Self::Record => format!(": record {number}{byte}"),
-            Self::Row => format!(": row {number}{byte}"),
-        }
+        let what = match self {
+            Self::Line => ":",
+            Self::Record => ": record ",
+            Self::Row => ": row ",
+        };
+        format!("{what}{number}{byte}")
     }
 }
 
@@ -50,15 +51,13 @@ pub(crate) trait Source: Send {
     /// Hands on requests until the sink is full; false at the end.
     fn batch(&mut self, sink: &mut Sink) -> Result<bool, TraceError>;
 
-    /// Returns what the numbers of the requests count.
     fn place(&self) -> Numbered;
 
-    /// Returns what the trace says of itself, as far as it has been read.
     fn origin(&self) -> Option<&Origin> {
         None
     }
 
-    /// Returns the table that the trace is, to read its columns as such.
+    /// Returns the table that the trace is.
     #[cfg(feature = "parquet")]
     fn columnar(&mut self) -> Option<&mut Columnar> {
         None
@@ -90,7 +89,7 @@ pub struct Reader<'a> {
     /// The next request of the batch.
     next: usize,
     ended: bool,
-    /// What went wrong behind the requests of the batch.
+    /// What went wrong after the requests of the batch.
     failed: Option<TraceError>,
 }
 
@@ -103,8 +102,13 @@ impl fmt::Debug for Reader<'_> {
 impl<'a> Reader<'a> {
     /// Creates a reader of bytes that are not packed. `name` is what errors call the trace.
     pub fn new(input: impl Read + Send + 'a, name: &str, how: &How) -> Self {
-        let source = Unknown::Unread { input: Box::new(input), name: name.to_owned(), how: how.clone() };
-        Self::of(Box::new(source), name)
+        match sniffed(Box::new(input), name, how) {
+            Ok(source) => Self::of(source, name),
+            Err(error) => {
+                let nothing = Box::new(Text::new(io::empty(), name, how.clone()));
+                Self { failed: Some(error), ..Self::of(nothing, name) }
+            }
+        }
     }
 
     /// Opens a trace, also a packed one, or a Parquet file.
@@ -119,16 +123,14 @@ impl<'a> Reader<'a> {
     /// Opens the files of one recording of blktrace, one for each processor; their requests are merged by time.
     /// `name` is what the recording is called.
     pub fn merged(files: Vec<(String, Input<'a>)>, name: &str, how: &How) -> Result<Self, TraceError> {
-        let mut streams: Vec<(String, Box<dyn Read + Send + 'a>)> = Vec::new();
-        for (file, input) in files {
-            let read = |source| TraceError::Read { name: file.clone(), byte: None, source };
-            let input = input.unpacked().map_err(read)?;
-            streams.push((file, input));
-        }
-        Ok(Self::of(Box::new(Blktrace::new(streams, name, how)), name))
+        let stream = |(file, input): (String, Input<'a>)| match input.unpacked() {
+            Ok(input) => Ok((file, input)),
+            Err(source) => Err(TraceError::Read { name: file, byte: None, source }),
+        };
+        let streams = files.into_iter().map(stream).collect::<Result<_, _>>()?;
+        Ok(Self::of(Box::new(Blktrace::new(streams, how)), name))
     }
 
-    /// Opens a Parquet file.
     #[cfg(feature = "parquet")]
     fn table(file: File, name: &str, how: &How) -> Result<Self, TraceError> {
         Ok(Self::of(Box::new(Columnar::open(file, name, how)?), name))
@@ -171,7 +173,10 @@ impl<'a> Reader<'a> {
     /// Reads up to the first line and returns the format: the one asked for, or the one that this line shows. `None`
     /// if the trace is empty and no format was asked for.
     pub fn detect(&mut self) -> Result<Option<Format>, TraceError> {
-        self.source.detect()
+        match self.failed.take() {
+            Some(error) => Err(error),
+            None => self.source.detect(),
+        }
     }
 
     /// Reads the next request; `None` at the end.
@@ -210,24 +215,20 @@ impl<'a> Reader<'a> {
         Ok(true)
     }
 
-    /// Returns the table that the trace is, to read its columns as such and not its requests.
     #[cfg(feature = "parquet")]
     pub(crate) fn columnar(&mut self) -> Option<&mut Columnar> {
         self.source.columnar()
     }
 
-    /// Returns what the numbers of the requests count.
     pub(crate) fn place(&self) -> Numbered {
         self.source.place()
     }
 
-    /// Returns an error about the request with this number.
     pub(crate) fn wrong_at(&self, line: u64, source: LineError) -> TraceError {
         TraceError::Line { name: self.name.clone(), place: self.source.place(), line, byte: None, source }
     }
 }
 
-/// Whether a file is to be read as Parquet.
 fn is_table(file: &File, how: &How) -> io::Result<bool> {
     // A pipe cannot be looked at without reading from it.
     if !file.metadata()?.is_file() {
@@ -243,72 +244,25 @@ fn is_table(file: &File, how: &How) -> io::Result<bool> {
     }
 }
 
-/// Bytes that are text or records: the first ones decide.
-enum Unknown<'a> {
-    Unread { input: Box<dyn Read + Send + 'a>, name: String, how: How },
-    Known(Box<dyn Source + 'a>),
-    Failed,
-}
-
-impl<'a> Unknown<'a> {
-    fn known(&mut self) -> Result<&mut (dyn Source + 'a), TraceError> {
-        if matches!(self, Self::Unread { .. })
-            && let Self::Unread { mut input, name, how } = std::mem::replace(self, Self::Failed)
-        {
-            let mut first = Vec::with_capacity(4);
-            let read = input.by_ref().take(4).read_to_end(&mut first);
-            read.map_err(|source| TraceError::Read { name: name.clone(), byte: Some(0), source })?;
-            let is_records = match how.format {
-                None => Blktrace::is_one(&first),
-                Some(format) => format == Format::Blktrace,
-            };
-            if first == MAGIC || how.format == Some(Format::Parquet) {
-                let (place, source) = (Numbered::Record, LineError::Piped);
-                return Err(TraceError::Line { name, place, line: 1, byte: Some(0), source });
-            }
-            let input = Cursor::new(first).chain(input);
-            *self = Self::Known(if is_records {
-                Box::new(Blktrace::new(vec![(name.clone(), Box::new(input))], &name, &how))
-            } else {
-                Box::new(Text::new(input, &name, how))
-            });
-        }
-        match self {
-            Self::Known(source) => Ok(source.as_mut()),
-            // It has failed before.
-            _ => Err(LineError::Unknown).map_err(|source| TraceError::Line {
-                name: String::new(),
-                place: Numbered::Line,
-                line: 1,
-                byte: None,
-                source,
-            }),
-        }
+/// Returns the source of text or records: the first bytes decide.
+fn sniffed<'a>(
+    mut input: Box<dyn Read + Send + 'a>,
+    name: &str,
+    how: &How,
+) -> Result<Box<dyn Source + 'a>, TraceError> {
+    let mut first = Vec::with_capacity(4);
+    let read = input.by_ref().take(4).read_to_end(&mut first);
+    read.map_err(|source| TraceError::Read { name: name.to_owned(), byte: Some(0), source })?;
+    if first == MAGIC || how.format == Some(Format::Parquet) {
+        let (name, place, source) = (name.to_owned(), Numbered::Record, LineError::Piped);
+        return Err(TraceError::Line { name, place, line: 1, byte: Some(0), source });
     }
-}
-
-impl Source for Unknown<'_> {
-    fn detect(&mut self) -> Result<Option<Format>, TraceError> {
-        self.known()?.detect()
-    }
-
-    fn batch(&mut self, sink: &mut Sink) -> Result<bool, TraceError> {
-        self.known()?.batch(sink)
-    }
-
-    fn place(&self) -> Numbered {
-        match self {
-            Self::Known(source) => source.place(),
-            _ => Numbered::Line,
-        }
-    }
-
-    fn origin(&self) -> Option<&Origin> {
-        match self {
-            Self::Known(source) => source.origin(),
-            _ => None,
-        }
-    }
+    let is_records = how.format.map_or_else(|| Blktrace::is_one(&first), |format| format == Format::Blktrace);
+    let input = Cursor::new(first).chain(input);
+    Ok(match is_records {
+        true => Box::new(Blktrace::new(vec![(name.to_owned(), Box::new(input))], how)),
+        false => Box::new(Text::new(input, name, how.clone())),
+    })
 }
 
 #[cfg(all(test, not(feature = "parquet")))]

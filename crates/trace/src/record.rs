@@ -1,4 +1,4 @@
-//! The requests of a trace, and what every format does to them: volumes by number, times from the first request.
+//! The requests of a trace: volumes by number, times from the first request.
 
 use straddle_units::io::{Nanos, Operation, Time};
 
@@ -19,8 +19,8 @@ pub struct Record {
     pub offset: u64,
     /// Number of bytes; zero for a flush.
     pub length: u64,
-    /// When it arrived, counted from the first request of the trace. One that is earlier than one before it arrives with
-    /// that one, and [`Reader::late`](crate::Reader::late) counts it.
+    /// When it arrived after the first request of the trace, and not before the one before it
+    /// ([`Reader::late`](crate::Reader::late)).
     pub arrival: Time,
     /// When it arrived, as the trace says.
     pub time: Nanos,
@@ -72,14 +72,12 @@ impl Sink {
         self.batch.len() >= BATCH
     }
 
-    /// Takes the request of a line.
     pub(crate) fn line(&mut self, number: u64, line: &Line<'_>) -> Result<(), LineError> {
         let volume = self.volumes.index(line.volume)?;
         self.request(number, volume, (line.operation, line.offset, line.length), line.when)
     }
 
-    /// Takes a request of the volume with this index. One of no bytes, of any kind but a flush, counts as a line that is
-    /// none: no drive gets such a request.
+    /// Takes a request of the volume with this index. One of no bytes that is no flush counts as a line without a request.
     #[inline]
     pub(crate) fn request(
         &mut self,
@@ -91,7 +89,7 @@ impl Sink {
         if is_empty(operation, length) {
             self.others += 1;
             if matches!(when, When::Took { .. }) {
-                // The requests behind it come when it was done.
+                // The next request arrives after it.
                 self.arrival_of(when);
             }
             return Ok(());
@@ -108,10 +106,7 @@ impl Sink {
     fn arrival_of(&mut self, when: When) -> (Time, Nanos, Option<Took>) {
         match when {
             When::At(at) => {
-                let origin = match self.origin {
-                    Some(origin) => origin,
-                    None => *self.origin.insert(at),
-                };
+                let origin = *self.origin.get_or_insert(at);
                 let arrival = Time::from_nanos(at.get().saturating_sub(origin.get()));
                 self.late += u64::from(at < origin || arrival < self.arrival);
                 self.arrival = self.arrival.max(arrival);

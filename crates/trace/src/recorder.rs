@@ -1,8 +1,6 @@
 //! Writes what happens to requests as blktrace does: one file, all processors merged by time.
 //!
-//! Invariants: an event is written with all that the kernel or a modelled drive says of it, and counted as
-//! it will be read. Of late events a window is put in order, and none is dropped; memory does not grow with their
-//! number.
+//! An event is counted as it will be read. Late ones are put in order within a window; none is dropped.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
@@ -34,15 +32,15 @@ impl Marks {
             Operation::Read => format::READ,
             Operation::Write => format::WRITE,
             Operation::WriteFua => format::WRITE | format::FUA | format::SYNC,
-            // As blktrace: what has no data is not a write.
+            // As in blktrace: what has no data is not a write.
             Operation::Flush => format::READ | format::FLUSH,
             Operation::Discard => format::WRITE | format::DISCARD,
         };
         Self(marks | format::FILE_SYSTEM)
     }
 
-    /// Those that the letters of the kernel's block events say (`blk_fill_rwbs`). `N` is a command of the device if it
-    /// is of no sectors; otherwise it writes zeroes, or appends to a zone.
+    /// Those of the letters of the kernel's block events (`blk_fill_rwbs`). `N` is a command of the device if it has no
+    /// sectors; otherwise it writes zeroes, or appends to a zone.
     pub fn of_letters(letters: &[u8], sectors: u64) -> Self {
         let end = letters.iter().position(|letter| *letter == 0).unwrap_or(letters.len());
         let letters = letters.get(..end).unwrap_or_default();
@@ -232,7 +230,7 @@ impl<W: Write> Recorder<W> {
             Event::Issue => format::ISSUE | 1 << 22,
             Event::Complete => format::COMPLETE | 1 << 23,
         };
-        let record = record(*sequence, what | happened.marks.0, &happened, 0);
+        let record = record(*sequence, what | happened.marks.0, &happened, &[]);
         self.out.write_all(&record)
     }
 
@@ -255,7 +253,7 @@ fn message(device: u32, time: Nanos, line: &str) -> Vec<u8> {
 }
 
 /// Returns a record that is about no request.
-fn note(what: u32, device: u32, time: Nanos, process: u32, behind: &[u8]) -> Vec<u8> {
+fn note(what: u32, device: u32, time: Nanos, process: u32, payload: &[u8]) -> Vec<u8> {
     let happened = Happened {
         event: Event::Queue,
         time,
@@ -268,16 +266,12 @@ fn note(what: u32, device: u32, time: Nanos, process: u32, behind: &[u8]) -> Vec
         name: None,
         processor: 0,
     };
-    let length = u16::try_from(behind.len()).unwrap_or_default();
-    let mut bytes = record(0, what | format::NOTIFY, &happened, length).to_vec();
-    bytes.extend_from_slice(behind.get(..usize::from(length)).unwrap_or_default());
-    bytes
+    record(0, what | format::NOTIFY, &happened, payload)
 }
 
-/// Returns `struct blk_io_trace`, with the lowest byte first.
-fn record(sequence: u32, action: u32, happened: &Happened, behind: u16) -> [u8; format::RECORD] {
-    let mut bytes = [0; format::RECORD];
-    let fields: [&[u8]; 11] = [
+/// Returns `struct blk_io_trace`, with the lowest byte first, and what follows it.
+fn record(sequence: u32, action: u32, happened: &Happened, payload: &[u8]) -> Vec<u8> {
+    let fields: [&[u8]; 12] = [
         &format::MAGIC.to_le_bytes(),
         &sequence.to_le_bytes(),
         &happened.time.get().to_le_bytes(),
@@ -288,12 +282,10 @@ fn record(sequence: u32, action: u32, happened: &Happened, behind: u16) -> [u8; 
         &happened.device.to_le_bytes(),
         &happened.processor.to_le_bytes(),
         &happened.error.to_le_bytes(),
-        &behind.to_le_bytes(),
+        &u16::try_from(payload.len()).unwrap_or_default().to_le_bytes(),
+        payload,
     ];
-    for (byte, value) in bytes.iter_mut().zip(fields.concat()) {
-        *byte = value;
-    }
-    bytes
+    fields.concat()
 }
 
 #[cfg(test)]

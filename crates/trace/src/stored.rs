@@ -169,8 +169,8 @@ impl Input<'_> {
     }
 
     fn histogram(&mut self) -> Result<Histogram, StoredError> {
-        let inexact = self.count()?;
-        let mut histogram = Histogram::with_inexact(inexact);
+        let mut histogram = Histogram::default();
+        histogram.inexact = self.count()?;
         let (mut next, mut all) = (0_u64, 0);
         for _ in 0..self.number()? {
             let key = self.number()?.checked_add(next).and_then(|key| u32::try_from(key).ok());
@@ -186,7 +186,7 @@ impl Input<'_> {
             all += requests;
             histogram.add_many(key, requests, beyond);
         }
-        if inexact > all {
+        if histogram.inexact > all {
             return Err(self.wrong("more misaligned requests than requests"));
         }
         Ok(histogram)

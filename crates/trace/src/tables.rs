@@ -1,16 +1,88 @@
-//! Tables in memory: batches of Arrow columns, counted as a Parquet file is.
+//! Tables counted by columns: Parquet files, and batches of Arrow columns in memory.
 //!
-//! Invariants: no column is copied but a few thousand rows at a time, and a table that is wrong counts for
-//! nothing: its account exists only once all of it was read.
+//! No column is copied but a few thousand rows at a time, and a table that is wrong counts for nothing: its account
+//! exists only once all of it was read.
 
 use arrow_array::RecordBatch;
 use arrow_schema::Schema;
+use rayon::prelude::*;
 
 use crate::account::{Account, PartialAccount};
-use crate::columnar::{Converter, Plan, Problem, ROWS};
+use crate::columnar::{Columnar, Converter, Plan, Problem, ROWS, Rows};
 use crate::columns::Columns;
-use crate::error::{TableError, TraceError};
+use crate::error::{LineError, TableError, TraceError};
+use crate::reader::Reader;
+use crate::record::{BATCH, is_empty};
 use crate::volumes::Volumes;
+
+impl Account {
+    /// Counts the rows of a trace that is a table, its row groups at the same time; false if it is none, or has times
+    /// that are wanted.
+    pub(crate) fn table(&mut self, trace: &mut Reader<'_>) -> Result<bool, TraceError> {
+        let Some(table) = trace.columnar().filter(|table| !table.plan().is_timed()) else { return Ok(false) };
+        let counted: Vec<_> = table.shares(rayon::current_num_threads()).into_par_iter().map(share).collect();
+        for counted in counted {
+            self.join(counted?);
+        }
+        Ok(true)
+    }
+}
+
+/// Counts the rows of a part of a Parquet file.
+fn share(mut table: Columnar) -> Result<Account, TraceError> {
+    let (mut count, name) = (RowCount::new(table.plan()), table.name().to_owned());
+    while let Some(rows) = table.next_rows(&mut count.volumes)? {
+        count.add(rows, &name)?;
+    }
+    Ok(count.account())
+}
+
+/// What rows ask of their volumes.
+struct RowCount {
+    volumes: Volumes,
+    /// The index of the volume of a table that names none.
+    unnamed: usize,
+    part: PartialAccount,
+    others: u64,
+}
+
+impl RowCount {
+    fn new(plan: &Plan) -> Self {
+        let mut volumes = Volumes::default();
+        let unnamed = if plan.has_volumes() { 0 } else { volumes.unnamed() };
+        Self { volumes, unnamed, part: PartialAccount::default(), others: 0 }
+    }
+
+    fn add(&mut self, rows: &Rows, name: &str) -> Result<(), TraceError> {
+        for from in (0..rows.operations.len()).step_by(BATCH) {
+            let batch = from..rows.operations.len().min(from + BATCH);
+            if self.part.is_wide() {
+                self.part.touch(batch.clone().filter_map(|row| rows.request(row, self.unnamed)));
+            }
+            for row in batch {
+                let request = rows.request(row, self.unnamed);
+                let request = request.filter(|(_, operation, _, length)| !is_empty(*operation, *length));
+                let Some((volume, operation, offset, length)) = request else {
+                    self.others += 1;
+                    continue;
+                };
+                if !self.part.add(volume, operation, offset, length) {
+                    let line = rows.first + row as u64;
+                    return Err(TraceError::row(name, line, LineError::TooFar { offset, length }));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn account(self) -> Account {
+        let mut account = Account { others: self.others, ..Account::new() };
+        account.add(self.volumes.names(), self.part);
+        // The times were not read.
+        account.span = account.span.filter(|_| account.volumes.is_empty());
+        account
+    }
+}
 
 /// Counts the requests of batches of one schema. Times are not read.
 ///
@@ -35,50 +107,47 @@ use crate::volumes::Volumes;
 /// ```
 pub struct Tables {
     converter: Converter,
-    volumes: Volumes,
-    unnamed: usize,
-    part: PartialAccount,
-    others: u64,
+    count: RowCount,
     name: String,
 }
 
 impl Tables {
     /// Finds the columns. `name` is what errors call the table.
     pub fn new(schema: &Schema, columns: &Columns, name: &str) -> Result<Self, TraceError> {
-        let of_table = |source| TraceError::Table { name: name.to_owned(), source };
-        let plan = Plan::of(schema, columns, false).map_err(of_table)?;
-        let mut volumes = Volumes::default();
-        let unnamed = if plan.has_volumes() { 0 } else { volumes.unnamed() };
-        let (part, others, name) = (PartialAccount::default(), 0, name.to_owned());
-        Ok(Self { converter: Converter::new(plan), volumes, unnamed, part, others, name })
+        let name = name.to_owned();
+        match Plan::of(schema, columns, false) {
+            Ok(plan) => Ok(Self { count: RowCount::new(&plan), converter: Converter::new(plan, 0), name }),
+            Err(source) => Err(TraceError::Table { name, source }),
+        }
     }
 
     /// Returns the numbers of the columns that are read, in order.
     pub fn columns(&self) -> &[usize] {
-        &self.converter.plan().read
+        &self.converter.plan.read
     }
 
     /// Counts the requests of a batch. After an error the account is of no use.
     pub fn count(&mut self, batch: &RecordBatch) -> Result<(), TraceError> {
         let name = &self.name;
         let of_table = |source| TraceError::Table { name: name.clone(), source };
-        let needed = batch.project(&self.converter.plan().read).map_err(|_| {
-            let (expected, found) = (self.converter.plan().width, batch.num_columns());
+        let needed = batch.project(&self.converter.plan.read).map_err(|_| {
+            let (expected, found) = (self.converter.plan.width, batch.num_columns());
             of_table(TableError::Batch { found, expected })
         })?;
         for from in (0..needed.num_rows()).step_by(ROWS) {
             let rows = needed.slice(from, ROWS.min(needed.num_rows() - from));
-            let converted = self.converter.convert(&rows, &mut self.volumes);
-            converted.map_err(|problem| problem.of(name, of_table))?;
-            let counted = self.part.rows(&self.converter.rows, self.unnamed, &mut self.others);
-            counted.map_err(|(line, source)| Problem::Row(line, source).of(name, of_table))?;
+            match self.converter.convert(&rows, &mut self.count.volumes) {
+                Ok(()) => self.count.add(&self.converter.rows, name)?,
+                Err(Problem::Row(line, source)) => return Err(TraceError::row(name, line, source)),
+                Err(Problem::Table(source)) => return Err(of_table(source)),
+            }
         }
         Ok(())
     }
 
     /// Returns the account of all batches.
     pub fn finish(self) -> Account {
-        Account::of_table(self.volumes.names(), self.part, self.others)
+        self.count.account()
     }
 }
 

@@ -1,9 +1,6 @@
-//! Traces that are lines of text.
-//!
-//! Invariants: a block of lines is in memory at a time, and a line that is not over is read on until it
-//! is. Each line is read quickly or as text, with the same result.
+//! Traces that are lines of text. A block of lines is in memory at a time. Each line is read quickly or as text, with the
+//! same result.
 
-use std::fmt;
 use std::io::{self, Read};
 
 use memchr::{memchr, memrchr};
@@ -21,12 +18,6 @@ const LONGEST: usize = 64 * 1024;
 const CHUNK: usize = 256 * 1024;
 const BUFFER: usize = CHUNK + LONGEST + PADDING;
 
-/// Parses the lines of a block.
-pub(crate) trait Blocks: fmt::Debug + Send {
-    /// Parses lines until the block is over or the sink is full.
-    fn block(&mut self, block: &mut Block<'_>, sink: &mut Sink) -> Result<(), LineError>;
-}
-
 /// Complete lines, of which some are read.
 pub(crate) struct Block<'a> {
     /// The lines, and [`PADDING`] bytes.
@@ -39,53 +30,50 @@ pub(crate) struct Block<'a> {
     line: u64,
 }
 
-/// A parser of lines.
-#[derive(Debug)]
-pub(crate) struct Parsed<L>(pub(crate) L);
-
-impl<L: Lines> Blocks for Parsed<L> {
-    fn block(&mut self, block: &mut Block<'_>, sink: &mut Sink) -> Result<(), LineError> {
-        while block.at < block.end && !sink.is_full() {
-            let from = block.at;
-            self.one(block, sink).inspect_err(|_| block.at = from)?;
+/// Parses lines until the block is over or the sink is full.
+#[inline]
+pub(crate) fn parse<L: Lines + ?Sized>(
+    lines: &mut L,
+    block: &mut Block<'_>,
+    sink: &mut Sink,
+) -> Result<(), LineError> {
+    while block.at < block.end && !sink.is_full() {
+        let Some(quick) = lines.quick(block.bytes, block.at).filter(|quick| quick.next - block.at <= LONGEST)
+        else {
+            slowly(lines, block, sink)?;
+            continue;
+        };
+        block.line += 1;
+        match quick.request {
+            None => sink.others += 1,
+            Some(request) => {
+                let volume = sink.volumes.of_token(request.volume)?;
+                let what = (request.operation, request.offset, request.length);
+                sink.request(block.line, volume, what, When::At(request.time))?;
+            }
         }
-        Ok(())
+        block.at = quick.next;
     }
+    Ok(())
 }
 
-impl<L: Lines> Parsed<L> {
-    #[inline]
-    fn one(&mut self, block: &mut Block<'_>, sink: &mut Sink) -> Result<(), LineError> {
-        if let Some(quick) = self.0.quick(block.bytes, block.at)
-            && quick.next - block.at <= LONGEST
-        {
-            block.line += 1;
-            block.at = quick.next;
-            let Some(request) = quick.request else {
-                sink.others += 1;
-                return Ok(());
-            };
-            let volume = sink.volumes.of_token(request.volume)?;
-            let what = (request.operation, request.offset, request.length);
-            return sink.request(block.line, volume, what, When::At(request.time));
-        }
-        self.slowly(block, sink)
-    }
-
-    #[inline(never)]
-    fn slowly(&mut self, block: &mut Block<'_>, sink: &mut Sink) -> Result<(), LineError> {
-        let Some(line) = block.take()? else { return Ok(()) };
-        match self.0.line(line)? {
+#[inline(never)]
+fn slowly<L: Lines + ?Sized>(lines: &mut L, block: &mut Block<'_>, sink: &mut Sink) -> Result<(), LineError> {
+    let (text, next) = block.next()?;
+    if let Some(text) = text {
+        match lines.line(text)? {
             Some(request) => sink.line(block.line, &request)?,
-            None => sink.others += u64::from(self.0.has_others()),
+            None => sink.others += u64::from(lines.has_others()),
         }
-        Ok(())
     }
+    block.at = next;
+    Ok(())
 }
 
 impl<'a> Block<'a> {
-    /// Takes the next line as text, without the blanks around it; `None` if it is empty or a comment.
-    fn take(&mut self) -> Result<Option<&'a str>, LineError> {
+    /// Returns the next line as text, without the blanks around it, and the place after it; no text if it is empty or a
+    /// comment.
+    fn next(&mut self) -> Result<(Option<&'a str>, usize), LineError> {
         let rest = self.bytes.get(self.at..self.end).unwrap_or_default();
         let length = memchr(b'\n', rest).unwrap_or(rest.len());
         self.line += 1;
@@ -93,13 +81,11 @@ impl<'a> Block<'a> {
             return Err(LineError::Long { limit: LONGEST });
         }
         let line = rest.get(..length).unwrap_or_default().trim_ascii();
-        if line.is_empty() || line.starts_with(b"#") {
-            self.at += length + 1;
-            return Ok(None);
-        }
-        let text = std::str::from_utf8(line).map_err(|_| LineError::NotText)?;
-        self.at += length + 1;
-        Ok(Some(text.trim()))
+        let text = match line {
+            [] | [b'#', ..] => None,
+            line => Some(std::str::from_utf8(line).map_err(|_| LineError::NotText)?.trim()),
+        };
+        Ok((text, self.at + length + 1))
     }
 }
 
@@ -108,7 +94,7 @@ pub(crate) struct Text<R> {
     input: R,
     name: String,
     how: How,
-    parser: Option<Box<dyn Blocks>>,
+    parser: Option<Box<dyn Lines>>,
     buffer: Vec<u8>,
     /// What is in the buffer and not yet read, and where its complete lines end.
     from: usize,
@@ -131,19 +117,17 @@ impl<R: Read + Send> Source for Text<R> {
                 self.how.format = Some(Format::Tracefs);
                 return Ok(self.how.format);
             }
-            // The first line stays where it is, to be parsed.
-            let (before, line) = ((block.at, block.line), block.take());
-            match line {
-                Ok(None) => (self.from, self.line) = (block.at, block.line),
-                Ok(Some(line)) => {
-                    let format = Format::of_line(line, &self.how).ok_or(LineError::Unknown);
-                    (self.from, self.line) = before;
-                    let format = format.map_err(|error| self.wrong(self.line + 1, self.from, error))?;
-                    self.how.format = Some(format);
-                    return Ok(Some(format));
+            let format = match block.next() {
+                Ok((None, next)) => {
+                    (self.from, self.line) = (next, block.line);
+                    continue;
                 }
-                Err(error) => return Err(self.wrong(self.line + 1, self.from, error)),
-            }
+                // The line stays where it is, to be parsed.
+                Ok((Some(line), _)) => Format::of_line(line, &self.how).ok_or(LineError::Unknown),
+                Err(error) => Err(error),
+            };
+            self.how.format = Some(format.map_err(|error| self.wrong(self.line + 1, self.from, error))?);
+            return Ok(self.how.format);
         }
         Ok(None)
     }

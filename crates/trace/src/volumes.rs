@@ -11,15 +11,14 @@ pub(crate) const MAX_VOLUMES: usize = 1 << 16;
 /// The longest name in bytes.
 pub(crate) const LONGEST: usize = 256;
 
-/// Volumes of which the numbers are found without looking for their names: a power of two.
+/// Volumes whose indices are found without a map, as a power of two.
 const SLOTS: usize = 4096;
 
-/// A volume as it was written.
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
     /// Its first bytes; of more than eight, mixed with the last ones.
     key: u64,
-    /// Its length, one higher, so that no volume is like an empty slot.
+    /// Its length plus one, so that no volume is like an empty slot.
     length: u32,
     index: u32,
 }
@@ -30,9 +29,8 @@ pub(crate) struct Volumes {
     slots: Vec<Slot>,
     names: Vec<String>,
     indices: HashMap<String, usize>,
-    /// The name looked up last, and its index: most requests follow one of the same volume.
+    /// The name looked up last.
     name: String,
-    last: Option<usize>,
 }
 
 impl Volumes {
@@ -40,14 +38,7 @@ impl Volumes {
         &self.names
     }
 
-    /// Returns the index of a volume.
-    pub(crate) fn index(&mut self, volume: Volume<'_>) -> Result<usize, LineError> {
-        if let Some(last) = self.last
-            && is(&self.name, volume)
-        {
-            return Ok(last);
-        }
-        let Volume(first, second) = volume;
+    pub(crate) fn index(&mut self, Volume(first, second): Volume<'_>) -> Result<usize, LineError> {
         if first.len() + second.len() > LONGEST {
             return Err(LineError::LongName { limit: LONGEST });
         }
@@ -57,9 +48,15 @@ impl Volumes {
             self.name.push(':');
             self.name.push_str(second);
         }
-        let known = self.indices.get(&self.name).copied();
-        let index = known.map_or_else(|| self.insert(), Ok)?;
-        self.last = Some(index);
+        if let Some(known) = self.indices.get(&self.name) {
+            return Ok(*known);
+        }
+        let index = self.names.len();
+        if index >= MAX_VOLUMES {
+            return Err(LineError::Volumes { most: MAX_VOLUMES });
+        }
+        self.names.push(self.name.clone());
+        self.indices.insert(self.name.clone(), index);
         Ok(index)
     }
 
@@ -135,16 +132,6 @@ impl Volumes {
         // There is room for one name.
         self.index(Volume::default()).unwrap_or(0)
     }
-
-    fn insert(&mut self) -> Result<usize, LineError> {
-        let index = self.names.len();
-        if index >= MAX_VOLUMES {
-            return Err(LineError::Volumes { most: MAX_VOLUMES });
-        }
-        self.names.push(self.name.clone());
-        self.indices.insert(self.name.clone(), index);
-        Ok(index)
-    }
 }
 
 /// Bytes of a name that are in its key as they are.
@@ -160,7 +147,6 @@ const fn key(first: u64, last: u64, length: usize) -> u64 {
     }
 }
 
-/// Returns the two parts of a volume's name; the second may be empty.
 fn parts(token: Token<'_>) -> (&[u8], &[u8]) {
     let end = token.at + token.length;
     let part = |from: usize, to: usize| token.bytes.get(from..to).unwrap_or_default();
@@ -170,7 +156,6 @@ fn parts(token: Token<'_>) -> (&[u8], &[u8]) {
     }
 }
 
-/// Whether `name` is what is written.
 fn is_token(name: &str, token: Token<'_>) -> bool {
     let (first, second) = parts(token);
     let rest = name.as_bytes().strip_prefix(first);
@@ -178,13 +163,6 @@ fn is_token(name: &str, token: Token<'_>) -> bool {
         Some(_) => rest.and_then(|rest| rest.strip_prefix(b":")) == Some(second),
         None => rest == Some(&[]),
     }
-}
-
-/// Whether `name` is that of `volume`.
-fn is(name: &str, Volume(first, second): Volume<'_>) -> bool {
-    let rest = name.strip_prefix(first);
-    let rest = rest.map(|rest| if second.is_empty() { rest } else { rest.strip_prefix(':').unwrap_or("\0") });
-    rest == Some(second)
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ fn volumes_and_operations_are_apart_and_parts_add_up() {
     let total = whole.total();
     assert_eq!((total.reads.requests(), total.writes.requests(), total.writes.sectors()), (2, 2, 24));
     let mut parts = account(&lines[2..].join("\n"));
-    parts.merge(&account(&lines[..2].join("\n")));
+    parts.join(account(&lines[..2].join("\n")));
     assert!(parts.volumes().eq(whole.volumes()));
 }
 

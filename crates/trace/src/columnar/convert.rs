@@ -1,13 +1,12 @@
-//! Batches of a table as rows: which of its columns hold what, and what they say.
+//! Batches of a table as rows.
 
 use arrow_array::RecordBatch;
-use arrow_schema::Schema;
+use arrow_schema::{Field, Schema};
 use straddle_units::io::Operation;
 
-use super::values::{self, Operations, Units, VolumeIndices, Wrong, as_integers};
-use crate::columns::{Columns, Places, Values};
-use crate::error::{LineError, TableError, TraceError};
-use crate::reader::Numbered;
+use super::values::{self, Meanings, Units, as_integers};
+use crate::columns::{Columns, Names, Places};
+use crate::error::{LineError, TableError};
 use crate::volumes::Volumes;
 
 /// Rows as columns.
@@ -26,6 +25,21 @@ pub(crate) struct Rows {
     pub(crate) lengths: Vec<u64>,
 }
 
+impl Rows {
+    /// Returns the request of a row: its volume, which is `unnamed` if there is one only, what it is, its offset and its
+    /// length.
+    #[inline]
+    pub(crate) fn request(&self, row: usize, unnamed: usize) -> Option<(usize, Operation, u64, u64)> {
+        let operation = self.operations.get(row).copied().flatten()?;
+        let volume = self.volumes.get(row).map_or(unnamed, |index| *index as usize);
+        let (offset, length) = match operation {
+            Operation::Flush => (0, 0),
+            _ => (*self.offsets.get(row)?, *self.lengths.get(row)?),
+        };
+        Some((volume, operation, offset, length))
+    }
+}
+
 /// The columns of a table that are read.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
@@ -35,11 +49,10 @@ pub(crate) struct Plan {
     pub(crate) width: usize,
     /// What they hold, by their places in `read`.
     places: Places,
-    values: Values,
+    names: Names,
 }
 
 impl Plan {
-    /// Finds the columns.
     pub(crate) fn of(schema: &Schema, columns: &Columns, is_timed: bool) -> Result<Self, TableError> {
         let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
         let exponent = |index: usize| values::exponent(schema.field(index).data_type());
@@ -58,19 +71,16 @@ impl Plan {
         for index in &read {
             let field = schema.field(*index);
             if field.data_type().is_nested() {
-                let (column, kind) = (field.name().clone(), field.data_type().to_string());
-                return Err(TableError::Type { column, kind, what: "a number or a name" });
+                return Err(unreadable(field));
             }
         }
-        Ok(Self { places, values: columns.values(), width: names.len(), read })
+        Ok(Self { places, names: columns.names(), width: names.len(), read })
     }
 
-    /// Whether times are read.
     pub(crate) const fn is_timed(&self) -> bool {
         self.places.time.is_some()
     }
 
-    /// Whether there is a column of the volume.
     pub(crate) const fn has_volumes(&self) -> bool {
         self.places.volume.is_some()
     }
@@ -78,9 +88,9 @@ impl Plan {
 
 /// Reads batches of the columns of a plan.
 pub(crate) struct Converter {
-    plan: Plan,
-    operations: Operations,
-    volumes: VolumeIndices,
+    pub(crate) plan: Plan,
+    operations: Meanings<Option<Operation>>,
+    volumes: Meanings<u32>,
     pub(crate) rows: Rows,
     /// Rows of the batches so far.
     before: u64,
@@ -88,76 +98,56 @@ pub(crate) struct Converter {
 
 /// What is wrong with a batch.
 pub(crate) enum Problem {
-    /// A row, by its number from 1.
+    /// A row, by its number: in the table from 1, and in a batch from 0.
     Row(u64, LineError),
-    /// The table.
     Table(TableError),
 }
 
 impl Converter {
-    pub(crate) fn new(plan: Plan) -> Self {
-        Self {
-            operations: Operations::new(plan.values.clone()),
-            plan,
-            volumes: VolumeIndices::default(),
-            rows: Rows::default(),
-            before: 0,
-        }
-    }
-
-    /// Returns a converter of the same columns, for the rows after the first `before`.
-    pub(crate) fn behind(&self, before: u64) -> Self {
-        Self { before, ..Self::new(self.plan.clone()) }
-    }
-
-    pub(crate) const fn plan(&self) -> &Plan {
-        &self.plan
+    /// `before` is the number of rows that others read.
+    pub(crate) fn new(plan: Plan, before: u64) -> Self {
+        let (operations, volumes) = (Meanings::new("op"), Meanings::new("volume"));
+        Self { plan, operations, volumes, rows: Rows::default(), before }
     }
 
     /// Makes [`Self::rows`] those of a batch, which has the columns that are read, and no other.
     pub(crate) fn convert(&mut self, batch: &RecordBatch, volumes: &mut Volumes) -> Result<(), Problem> {
-        let Self { plan, rows, .. } = self;
-        let Places { time, op, offset, length, volume } = plan.places;
-        rows.first = self.before + 1;
+        self.rows.first = self.before + 1;
         self.before += batch.num_rows() as u64;
-        let converted = (|| {
-            self.operations.read(batch.column(op), &mut rows.operations)?;
-            let operation = |row: usize| rows.operations.get(row).copied().flatten();
-            let is_request = |row| operation(row).is_some_and(|operation| operation != Operation::Flush);
-            let bytes = |what, unit| Units { what, unit, is_time: false };
-            let units = bytes("offset", offset.1);
-            as_integers(batch.column(offset.0), units, &is_request, &mut rows.offsets)?;
-            let units = bytes("length", length.1);
-            as_integers(batch.column(length.0), units, &is_request, &mut rows.lengths)?;
-            rows.times.clear();
-            if let Some((column, exponent)) = time {
-                let units = Units { what: "time", unit: 10_u64.pow(exponent), is_time: true };
-                let is_any = |row| operation(row).is_some();
-                as_integers(batch.column(column), units, &is_any, &mut rows.times)?;
-            }
-            rows.volumes.clear();
-            match volume {
-                Some(column) => self.volumes.read(batch.column(column), volumes, &mut rows.volumes),
-                None => Ok(()),
-            }
-        })();
-        converted.map_err(|wrong| match wrong {
-            Wrong::Row { row, source } => Problem::Row(rows.first + row as u64, source),
-            Wrong::Column { kind, what } => {
-                Problem::Table(TableError::Type { column: what.to_owned(), kind, what })
-            }
+        self.columns(batch, volumes).map_err(|problem| match problem {
+            Problem::Row(row, source) => Problem::Row(self.rows.first + row, source),
+            table @ Problem::Table(_) => table,
         })
+    }
+
+    fn columns(&mut self, batch: &RecordBatch, names: &mut Volumes) -> Result<(), Problem> {
+        let Self { plan, rows, operations, volumes, .. } = self;
+        let Places { time, op, offset, length, volume } = plan.places;
+        values::operations(batch.column(op), operations, &plan.names, &mut rows.operations)?;
+        let operation = |row: usize| rows.operations.get(row).copied().flatten();
+        let is_request = |row| operation(row).is_some_and(|operation| operation != Operation::Flush);
+        let bytes = |what, unit| Units { what, unit, is_time: false };
+        let units = bytes("offset", offset.1);
+        as_integers(batch.column(offset.0), units, &is_request, &mut rows.offsets)?;
+        let units = bytes("length", length.1);
+        as_integers(batch.column(length.0), units, &is_request, &mut rows.lengths)?;
+        if let Some((column, exponent)) = time {
+            let units = Units { what: "time", unit: 10_u64.pow(exponent), is_time: true };
+            let is_any = |row| operation(row).is_some();
+            as_integers(batch.column(column), units, &is_any, &mut rows.times)?;
+        }
+        if let Some(column) = volume {
+            volumes.read(batch.column(column), true, &mut rows.volumes, |name| {
+                let index = names.of_name(name.unwrap_or_default())?;
+                Ok(u32::try_from(index).unwrap_or(u32::MAX))
+            })?;
+        }
+        Ok(())
     }
 }
 
-impl Problem {
-    /// Returns it as an error of the trace of this name. `of_table` makes one of what is wrong with the table.
-    pub(crate) fn of(self, name: &str, of_table: impl FnOnce(TableError) -> TraceError) -> TraceError {
-        match self {
-            Self::Row(line, source) => {
-                TraceError::Line { name: name.to_owned(), place: Numbered::Row, line, byte: None, source }
-            }
-            Self::Table(source) => of_table(source),
-        }
-    }
+/// Returns the error for a column of a type that nothing is read from.
+pub(super) fn unreadable(field: &Field) -> TableError {
+    let (column, kind) = (field.name().clone(), field.data_type().to_string());
+    TableError::Type { column, kind, what: "a number or a name" }
 }

@@ -1,51 +1,24 @@
-//! Columns of a table as numbers, operations and volumes.
-//!
-//! Invariants: a value that cannot be what its column holds is an error with its row; none is guessed.
+//! Columns of a table as numbers, operations and volumes. A value that cannot be what its column holds is an error with
+//! its row.
 
 use std::collections::HashMap;
-use std::fmt::Write;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
-    ArrowDictionaryKeyType, ArrowPrimitiveType, Int8Type, Int16Type, Int32Type, Int64Type,
+    ArrowPrimitiveType, BinaryType, BinaryViewType, ByteArrayType, ByteViewType, Float64Type, Int8Type,
+    Int16Type, Int32Type, Int64Type, LargeBinaryType, LargeUtf8Type, StringViewType,
     TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType,
-    UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+    UInt8Type, UInt16Type, UInt32Type, UInt64Type, Utf8Type,
 };
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::{DataType, TimeUnit};
 use straddle_units::io::Operation;
 
-use super::text::{bytes_of, each_text, is_text};
-use crate::columns::{Exponent, Values};
-use crate::error::LineError;
+use super::convert::Problem;
+use crate::columns::{Exponent, Names};
+use crate::error::{LineError, TableError};
 use crate::format::wrong;
-use crate::volumes::Volumes;
-
-/// What is wrong with a column.
-pub(super) enum Wrong {
-    /// A value.
-    Row { row: usize, source: LineError },
-    /// Its type.
-    Column { kind: String, what: &'static str },
-}
-
-/// Reads a column that is a dictionary with keys of any type.
-macro_rules! keyed {
-    ($self:ident, $key:ident, $column:ident, $what:literal, $($more:expr),+) => {
-        match **$key {
-            DataType::Int8 => $self.of_dictionary::<Int8Type>($column, $($more),+),
-            DataType::Int16 => $self.of_dictionary::<Int16Type>($column, $($more),+),
-            DataType::Int32 => $self.of_dictionary::<Int32Type>($column, $($more),+),
-            DataType::Int64 => $self.of_dictionary::<Int64Type>($column, $($more),+),
-            DataType::UInt8 => $self.of_dictionary::<UInt8Type>($column, $($more),+),
-            DataType::UInt16 => $self.of_dictionary::<UInt16Type>($column, $($more),+),
-            DataType::UInt32 => $self.of_dictionary::<UInt32Type>($column, $($more),+),
-            DataType::UInt64 => $self.of_dictionary::<UInt64Type>($column, $($more),+),
-            _ => Err(Wrong::Column { kind: $column.data_type().to_string(), what: $what }),
-        }
-    };
-}
 
 /// What a column of numbers holds.
 #[derive(Clone, Copy)]
@@ -73,7 +46,7 @@ pub(super) fn as_integers(
     units: Units,
     is_needed: &dyn Fn(usize) -> bool,
     out: &mut Vec<u64>,
-) -> Result<(), Wrong> {
+) -> Result<(), Problem> {
     out.clear();
     match column.data_type() {
         DataType::Int64 => primitive::<Int64Type>(column, units, is_needed, out),
@@ -91,7 +64,7 @@ pub(super) fn as_integers(
             TimeUnit::Nanosecond => primitive::<TimestampNanosecondType>(column, units, is_needed, out),
         },
         DataType::Float64 if units.is_time => floats(column, units, is_needed, out),
-        kind => Err(Wrong::Column { kind: kind.to_string(), what: units.what }),
+        kind => Err(mistyped(kind.to_string(), units.what)),
     }
 }
 
@@ -100,40 +73,37 @@ fn primitive<T>(
     units: Units,
     is_needed: &dyn Fn(usize) -> bool,
     out: &mut Vec<u64>,
-) -> Result<(), Wrong>
+) -> Result<(), Problem>
 where
     T: ArrowPrimitiveType,
     T::Native: Into<i128> + Copy,
     u64: TryFrom<T::Native>,
 {
     let array = column.as_primitive::<T>();
-    let values = array.values();
+    let scaled = |value: T::Native| u64::try_from(value).ok().and_then(|value| value.checked_mul(units.unit));
     let mut bad = false;
-    out.extend(values.iter().map(|value| {
-        let number = u64::try_from(*value);
-        let scaled = number.as_ref().map_or(0, |number| *number).checked_mul(units.unit);
-        bad |= number.is_err() | scaled.is_none();
+    out.extend(array.values().iter().map(|value| {
+        let scaled = scaled(*value);
+        bad |= scaled.is_none();
         scaled.unwrap_or(0)
     }));
     if !bad && array.null_count() == 0 {
         return Ok(());
     }
-    for (row, value) in values.iter().enumerate() {
-        if array.is_null(row) {
-            if is_needed(row) {
-                return Err(Wrong::Row { row, source: wrong(units.what, "", "there is no value") });
-            }
-            if let Some(out) = out.get_mut(row) {
+    for (row, (value, out)) in array.iter().zip(out).enumerate() {
+        let (shown, reason) = match value {
+            None => {
                 *out = 0;
+                (String::new(), "there is no value")
             }
-            continue;
-        }
-        let number: i128 = (*value).into();
-        if is_needed(row)
-            && u64::try_from(*value).ok().and_then(|number| number.checked_mul(units.unit)).is_none()
-        {
-            let reason = "must be a whole number of bytes or nanoseconds below 2^64";
-            return Err(Wrong::Row { row, source: wrong(units.what, &number.to_string(), reason) });
+            Some(value) if scaled(value).is_none() => {
+                let number: i128 = value.into();
+                (number.to_string(), "must be a whole number of bytes or nanoseconds below 2^64")
+            }
+            Some(_) => continue,
+        };
+        if is_needed(row) {
+            return Err(Problem::Row(row as u64, wrong(units.what, &shown, reason)));
         }
     }
     Ok(())
@@ -145,259 +115,148 @@ fn floats(
     units: Units,
     is_needed: &dyn Fn(usize) -> bool,
     out: &mut Vec<u64>,
-) -> Result<(), Wrong> {
-    let array = column.as_primitive::<arrow_array::types::Float64Type>();
-    for (row, value) in array.iter().enumerate() {
+) -> Result<(), Problem> {
+    for (row, value) in column.as_primitive::<Float64Type>().iter().enumerate() {
         #[allow(clippy::cast_precision_loss, reason = "a power of ten up to 10^9, which is exact")]
         let nanos = value.map(|value| (value * units.unit as f64).round());
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is in the range")]
         let nanos = nanos.filter(|nanos| (0.0..1.8e19).contains(nanos)).map(|nanos| nanos as u64);
         if nanos.is_none() && is_needed(row) {
             let shown = value.map_or_else(String::new, |value| value.to_string());
-            return Err(Wrong::Row { row, source: wrong(units.what, &shown, "must be a time") });
+            return Err(Problem::Row(row as u64, wrong(units.what, &shown, "must be a time")));
         }
         out.push(nanos.unwrap_or(0));
     }
     Ok(())
 }
 
-/// Reads the column of the operation.
+/// Reads a column of names: what each value of a dictionary and each number means is found once.
 #[derive(Debug)]
-pub(super) struct Operations {
-    values: Values,
-    /// What texts of one byte mean, which most operations are.
-    letters: [Option<Operation>; 256],
+pub(super) struct Meanings<T> {
+    what: &'static str,
     /// What the values of the last dictionary mean, in its order.
-    dictionary: Option<(ArrayRef, Vec<Option<Operation>>)>,
+    dictionary: Option<(ArrayRef, Vec<Option<T>>)>,
+    /// What numbers mean: small ones by index, and others.
+    small: Vec<Option<T>>,
+    numbers: HashMap<u64, T>,
 }
 
-impl Operations {
-    pub(super) fn new(values: Values) -> Self {
-        let letters = std::array::from_fn(|byte| values.operation(&[u8::try_from(byte).unwrap_or(0)]));
-        Self { values, letters, dictionary: None }
-    }
-
-    pub(super) fn read(&mut self, column: &ArrayRef, out: &mut Vec<Option<Operation>>) -> Result<(), Wrong> {
-        out.clear();
-        match column.data_type() {
-            DataType::Dictionary(key, _) => keyed!(self, key, column, "op", out),
-            kind if is_text(kind) => {
-                let (values, letters) = (&self.values, &self.letters);
-                each_text(column, |row, text| {
-                    let operation = match text {
-                        Some([letter]) => letters[usize::from(*letter)],
-                        Some(text) => values.operation(text),
-                        None => None,
-                    };
-                    match text {
-                        Some(text) if operation.is_none() && !text.is_empty() => {
-                            return Err(unknown(row, &String::from_utf8_lossy(text)));
-                        }
-                        _ => out.push(operation),
-                    }
-                    Ok(())
-                })
-            }
-            DataType::Boolean => {
-                let array = column.as_boolean();
-                let named = |value: bool| self.values.operation(if value { b"true" } else { b"false" });
-                let (no, yes) = (named(false), named(true));
-                for (row, value) in array.iter().enumerate() {
-                    match value.map(|value| if value { yes } else { no }) {
-                        Some(None) => {
-                            return Err(unknown(row, if array.value(row) { "true" } else { "false" }));
-                        }
-                        operation => out.push(operation.flatten()),
-                    }
-                }
-                Ok(())
-            }
-            _ => self.of_numbers(column, out),
-        }
-    }
-
-    fn of_dictionary<K: ArrowDictionaryKeyType>(
-        &mut self,
-        column: &ArrayRef,
-        out: &mut Vec<Option<Operation>>,
-    ) -> Result<(), Wrong>
-    where
-        usize: TryFrom<K::Native>,
-    {
-        let array = column.as_dictionary::<K>();
-        check(array.values(), "op")?;
-        let is_known = self.dictionary.as_ref().is_some_and(|(known, _)| Arc::ptr_eq(known, array.values()));
-        if !is_known {
-            let meaning =
-                |index| bytes_of(array.values(), index).and_then(|value| self.values.operation(value));
-            let meanings = (0..array.values().len()).map(meaning).collect();
-            self.dictionary = Some((Arc::clone(array.values()), meanings));
-        }
-        let meanings = self.dictionary.as_ref().map_or(&[][..], |(_, meanings)| meanings);
-        let keys = array.keys();
-        for (row, key) in keys.values().iter().enumerate() {
-            if keys.is_null(row) {
-                out.push(None);
-                continue;
-            }
-            let key = usize::try_from(*key).unwrap_or(usize::MAX);
-            match meanings.get(key).copied().flatten() {
-                Some(operation) => out.push(Some(operation)),
-                // A blank is what some traces have for requests that are neither.
-                None => match bytes_of(array.values(), key) {
-                    None | Some(b"") => out.push(None),
-                    Some(value) => return Err(unknown(row, &String::from_utf8_lossy(value))),
-                },
-            }
-        }
-        Ok(())
-    }
-
-    fn of_numbers(&self, column: &ArrayRef, out: &mut Vec<Option<Operation>>) -> Result<(), Wrong> {
-        let mut numbers = Vec::new();
-        let units = Units { what: "op", unit: 1, is_time: false };
-        as_integers(column, units, &|_| false, &mut numbers)?;
-        let (mut last, mut text) = (None, String::new());
-        for (row, number) in numbers.iter().enumerate() {
-            if column.is_null(row) {
-                out.push(None);
-                continue;
-            }
-            let operation = match last {
-                Some((known, operation)) if known == *number => operation,
-                _ => {
-                    text.clear();
-                    let _ = write!(text, "{number}");
-                    let operation =
-                        self.values.operation(text.as_bytes()).ok_or_else(|| unknown(row, &text))?;
-                    last = Some((*number, operation));
-                    operation
-                }
-            };
-            out.push(Some(operation));
-        }
-        Ok(())
-    }
-}
-
-fn unknown(row: usize, value: &str) -> Wrong {
-    let reason = "is not an operation; give the values with --columns op=COLUMN:READ/WRITE";
-    Wrong::Row { row, source: wrong("op", value, reason) }
-}
-
-/// Reads the column of the volume.
-#[derive(Debug, Default)]
-pub(super) struct VolumeIndices {
-    /// The indices of the values of the last dictionary, in its order; those not yet looked up are [`UNKNOWN`].
-    dictionary: Option<(ArrayRef, Vec<u32>)>,
-    /// The indices of small numbers, and of others.
-    small: Vec<u32>,
-    numbers: HashMap<u64, u32>,
-}
-
-const UNKNOWN: u32 = u32::MAX;
 /// Numbers below this one are looked up in a table.
 const SMALL: usize = 1 << 16;
 
-impl VolumeIndices {
+impl<T: Copy> Meanings<T> {
+    pub(super) fn new(what: &'static str) -> Self {
+        Self { what, dictionary: None, small: Vec::new(), numbers: HashMap::new() }
+    }
+
+    /// Reads a column; `find` returns what a value means. A number may be missing if not `is_needed`.
     pub(super) fn read(
         &mut self,
         column: &ArrayRef,
-        volumes: &mut Volumes,
-        out: &mut Vec<u32>,
-    ) -> Result<(), Wrong> {
-        match column.data_type() {
-            DataType::Dictionary(key, _) => keyed!(self, key, column, "volume", volumes, out),
-            kind if is_text(kind) => each_text(column, |row, name| {
-                let index = volumes.of_name(name.unwrap_or_default());
-                out.push(index.map(narrow).map_err(|source| Wrong::Row { row, source })?);
-                Ok(())
-            }),
-            _ => self.of_numbers(column, volumes, out),
-        }
-    }
-
-    fn of_dictionary<K: ArrowDictionaryKeyType>(
-        &mut self,
-        column: &ArrayRef,
-        volumes: &mut Volumes,
-        out: &mut Vec<u32>,
-    ) -> Result<(), Wrong>
-    where
-        usize: TryFrom<K::Native>,
-    {
-        let array = column.as_dictionary::<K>();
-        check(array.values(), "volume")?;
-        let is_known = self.dictionary.as_ref().is_some_and(|(known, _)| Arc::ptr_eq(known, array.values()));
-        if !is_known {
-            self.dictionary = Some((Arc::clone(array.values()), vec![UNKNOWN; array.values().len()]));
-        }
-        let indices = self.dictionary.as_mut().map_or(&mut [][..], |(_, indices)| indices);
-        let keys = array.keys();
-        for (row, key) in keys.values().iter().enumerate() {
-            let key =
-                if keys.is_null(row) { usize::MAX } else { usize::try_from(*key).unwrap_or(usize::MAX) };
-            match indices.get_mut(key) {
-                Some(index) if *index != UNKNOWN => out.push(*index),
-                known => {
-                    let name = bytes_of(array.values(), key).unwrap_or_default();
-                    let index = volumes.of_name(name).map_err(|source| Wrong::Row { row, source })?;
-                    let index = narrow(index);
-                    if let Some(known) = known {
-                        *known = index;
-                    }
-                    out.push(index);
-                }
+        is_needed: bool,
+        out: &mut Vec<T>,
+        mut find: impl FnMut(Option<&[u8]>) -> Result<T, LineError>,
+    ) -> Result<(), Problem> {
+        out.clear();
+        let in_row = |row: usize| move |source| Problem::Row(row as u64, source);
+        if let Some(text) = texts(column) {
+            for row in 0..column.len() {
+                out.push(find(text(row)).map_err(in_row(row))?);
             }
-        }
-        Ok(())
-    }
-
-    fn of_numbers(
-        &mut self,
-        column: &ArrayRef,
-        volumes: &mut Volumes,
-        out: &mut Vec<u32>,
-    ) -> Result<(), Wrong> {
-        let mut numbers = Vec::new();
-        let units = Units { what: "volume", unit: 1, is_time: false };
-        as_integers(column, units, &|_| true, &mut numbers)?;
-        self.small.resize(SMALL, UNKNOWN);
-        for (row, number) in numbers.iter().enumerate() {
-            let small = usize::try_from(*number).ok().and_then(|number| self.small.get(number));
-            let index = match small.copied().filter(|index| *index != UNKNOWN) {
-                Some(index) => index,
-                None => self.number(*number, volumes).map_err(|source| Wrong::Row { row, source })?,
+        } else if let Some(array) = column.as_any_dictionary_opt() {
+            let (values, keys) = (array.values(), array.keys());
+            let text = texts(values)
+                .ok_or_else(|| mistyped(format!("a dictionary of {}", values.data_type()), self.what))?;
+            let known = match &mut self.dictionary {
+                Some((known, meanings)) if Arc::ptr_eq(known, values) => meanings,
+                other => &mut other.insert((Arc::clone(values), vec![None; values.len()])).1,
             };
-            out.push(index);
+            let normalized = if values.is_empty() { vec![0; keys.len()] } else { array.normalized_keys() };
+            for (row, key) in normalized.into_iter().enumerate() {
+                let slot = known.get_mut(key).filter(|_| !keys.is_null(row));
+                out.push(match slot {
+                    Some(Some(known)) => *known,
+                    Some(slot) => *slot.insert(find(text(key)).map_err(in_row(row))?),
+                    None => find(None).map_err(in_row(row))?,
+                });
+            }
+        } else {
+            let mut numbers = Vec::new();
+            let units = Units { what: self.what, unit: 1, is_time: false };
+            as_integers(column, units, &|_| is_needed, &mut numbers)?;
+            self.small.resize(SMALL, None);
+            for (row, number) in numbers.into_iter().enumerate() {
+                let small = usize::try_from(number).ok().and_then(|number| self.small.get_mut(number));
+                let known = small.as_deref().copied().unwrap_or_else(|| self.numbers.get(&number).copied());
+                out.push(match known.filter(|_| !column.is_null(row)) {
+                    Some(known) => known,
+                    None if column.is_null(row) => find(None).map_err(in_row(row))?,
+                    None => {
+                        let found = find(Some(number.to_string().as_bytes())).map_err(in_row(row))?;
+                        match small {
+                            Some(small) => *small = Some(found),
+                            None => drop(self.numbers.insert(number, found)),
+                        }
+                        found
+                    }
+                });
+            }
         }
         Ok(())
     }
-
-    fn number(&mut self, number: u64, volumes: &mut Volumes) -> Result<u32, LineError> {
-        if let Some(index) = self.numbers.get(&number) {
-            return Ok(*index);
-        }
-        let index = narrow(volumes.of_name(number.to_string().as_bytes())?);
-        let small = usize::try_from(number).ok().and_then(|number| self.small.get_mut(number));
-        match small {
-            Some(small) => *small = index,
-            None => {
-                self.numbers.insert(number, index);
-            }
-        }
-        Ok(index)
-    }
 }
 
-/// Checks the values of a dictionary, which are read as text.
-fn check(values: &ArrayRef, what: &'static str) -> Result<(), Wrong> {
-    match values.data_type() {
-        kind if is_text(kind) => Ok(()),
-        kind => Err(Wrong::Column { kind: format!("a dictionary of {kind}"), what }),
+/// Reads the column of the operation; `None` for a row that has none.
+pub(super) fn operations(
+    column: &ArrayRef,
+    meanings: &mut Meanings<Option<Operation>>,
+    names: &Names,
+    out: &mut Vec<Option<Operation>>,
+) -> Result<(), Problem> {
+    let find = |value: Option<&[u8]>| {
+        // A blank is what some traces have for requests that are neither.
+        let Some(value) = value.filter(|value| !value.is_empty()) else { return Ok(None) };
+        let reason = "is not an operation; give the values with --columns op=COLUMN:READ/WRITE";
+        let unknown = || wrong("op", &String::from_utf8_lossy(value), reason);
+        names.operation(value).map(Some).ok_or_else(unknown)
+    };
+    if *column.data_type() != DataType::Boolean {
+        return meanings.read(column, false, out, find);
     }
+    out.clear();
+    for (row, value) in column.as_boolean().iter().enumerate() {
+        let value = value.map(|value| if value { &b"true"[..] } else { b"false" });
+        out.push(find(value).map_err(|source| Problem::Row(row as u64, source))?);
+    }
+    Ok(())
 }
 
-fn narrow(index: usize) -> u32 {
-    u32::try_from(index).unwrap_or(UNKNOWN - 1)
+/// Reads a value of a column of text by its row; `None` where there is none.
+type Text<'a> = Box<dyn Fn(usize) -> Option<&'a [u8]> + 'a>;
+
+/// Returns what reads a column of strings or bytes by row, in each of Arrow's layouts; `None` for other types.
+fn texts(column: &ArrayRef) -> Option<Text<'_>> {
+    Some(match column.data_type() {
+        DataType::Utf8 => bytes::<Utf8Type>(column),
+        DataType::LargeUtf8 => bytes::<LargeUtf8Type>(column),
+        DataType::Utf8View => views::<StringViewType>(column),
+        DataType::Binary => bytes::<BinaryType>(column),
+        DataType::LargeBinary => bytes::<LargeBinaryType>(column),
+        DataType::BinaryView => views::<BinaryViewType>(column),
+        _ => return None,
+    })
+}
+
+fn bytes<T: ByteArrayType>(column: &ArrayRef) -> Text<'_> {
+    let array = column.as_bytes::<T>();
+    Box::new(|row| array.is_valid(row).then(|| array.value(row).as_ref()))
+}
+
+fn views<T: ByteViewType>(column: &ArrayRef) -> Text<'_> {
+    let array = column.as_byte_view::<T>();
+    Box::new(|row| array.is_valid(row).then(|| array.value(row).as_ref()))
+}
+
+fn mistyped(kind: String, what: &'static str) -> Problem {
+    Problem::Table(TableError::Type { column: what.to_owned(), kind, what })
 }

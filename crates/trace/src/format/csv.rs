@@ -1,10 +1,10 @@
 //! Traces as values separated by commas, tabs or semicolons, with a header or with columns by number.
 
-use straddle_units::io::Operation;
+use straddle_units::io::{Nanos, Operation};
 
 use super::rows::{Role, Rows};
 use super::{Fields, Line, Lines, Quick, Volume, When, scaled, time, wrong};
-use crate::columns::{Columns, Places, TIME_NAMES, Values};
+use crate::columns::{Columns, Names, Places, TIME_NAMES, Values};
 use crate::error::LineError;
 use crate::how::How;
 
@@ -26,7 +26,7 @@ impl Csv {
         Self { columns: how.columns.clone(), is_timed: how.timed, header: None }
     }
 
-    /// Makes of the first line what the others are read by; the line may be a request itself.
+    /// Finds the columns by the first line, which may be a request itself.
     fn first<'a>(&mut self, line: &'a str) -> Result<Option<Line<'a>>, LineError> {
         let header = Header::of(line, &self.columns, self.is_timed)?;
         let request = match self.columns.has_names() || self.columns.is_empty() {
@@ -67,7 +67,6 @@ impl Lines for Csv {
 struct Header {
     separator: char,
     places: Places,
-    values: Values,
     rows: Rows,
 }
 
@@ -92,9 +91,8 @@ impl Header {
         let separator = SEPARATORS.into_iter().find(|separator| line.contains(*separator)).unwrap_or(' ');
         let names: Vec<&str> = split(line, separator).map(unquoted).collect();
         let places = columns.places(&names, COLUMNS, is_timed, |_| None).map_err(LineError::Columns)?;
-        let values = columns.values();
-        let rows = rows(separator, &places, &values);
-        Ok(Self { separator, places, values, rows })
+        let rows = rows(separator, &places, columns.names());
+        Ok(Self { separator, places, rows })
     }
 
     fn fields<'a>(&self, line: &'a str) -> Fields<'a, COLUMNS> {
@@ -107,14 +105,21 @@ impl Header {
         let field = |column, index| fields.get(column, index).map(unquoted);
         let Places { time: at, op, offset, length, volume } = self.places;
         let volume = Volume(volume.map_or(Ok(""), |index| field("volume", index))?, "");
-        let (op, values) = (field("op", op)?, &self.values);
+        let op = field("op", op)?;
         if op.is_empty() {
             return Ok(None);
         }
-        let operation = values.operation(op.as_bytes()).ok_or_else(|| wrong("op", op, reason(values)))?;
+        let names = &self.rows.names;
+        let operation = names.operation(op.as_bytes()).ok_or_else(|| {
+            let reason = match names.values {
+                Values::Words => "must be R, W, F, D, or read, write, flush, discard",
+                Values::Own(_) | Values::LowBit => "is not one of the values given with --columns",
+            };
+            wrong("op", op, reason)
+        })?;
         let when = When::At(match at {
             Some((index, exponent)) => time("time", field("time", index)?, 10_u64.pow(exponent))?,
-            None => straddle_units::io::Nanos::ZERO,
+            None => Nanos::ZERO,
         });
         if operation == Operation::Flush {
             // A flush has no offset or length, whatever its fields say.
@@ -126,34 +131,23 @@ impl Header {
     }
 }
 
-fn reason(values: &Values) -> &'static str {
-    match values {
-        Values::Words => "must be R, W, F, D, or read, write, flush, discard",
-        Values::Own(_) | Values::LowBit => "is not one of the values given with --columns",
-    }
-}
-
 /// Returns the roles of the columns up to the last one that matters.
-fn rows(separator: char, places: &Places, values: &Values) -> Rows {
+fn rows(separator: char, places: &Places, names: Names) -> Rows {
     let Places { time, op, offset, length, volume } = *places;
-    let mut all = vec![(op, Role::Op(values.clone().into()))];
-    all.extend([(offset.0, Role::Offset(offset.1)), (length.0, Role::Length(length.1))]);
+    let mut all =
+        vec![(op, Role::Op), (offset.0, Role::Offset(offset.1)), (length.0, Role::Length(length.1))];
     all.extend(time.map(|(index, exponent)| (index, Role::Time(exponent))));
     all.extend(volume.map(|index| (index, Role::Volume)));
-    let last = all.iter().map(|(index, _)| *index).max().unwrap_or(0);
-    let mut roles = vec![Role::Skip; last + 1];
+    all.sort_by_key(|(index, _)| *index);
+    let mut roles = Vec::new();
     // A column that is two things at once is left to the slow reader.
-    let is_plain = all
-        .iter()
-        .enumerate()
-        .all(|(at, (index, _))| all.iter().skip(at + 1).all(|(other, _)| other != index));
-    for (index, role) in all {
-        if let Some(slot) = roles.get_mut(index) {
-            *slot = role;
+    if all.is_sorted_by(|(one, _), (next, _)| one < next) {
+        for (index, role) in all {
+            roles.resize(index, Role::Skip);
+            roles.push(role);
         }
     }
-    let separator = u8::try_from(separator).unwrap_or(b',');
-    Rows::new(separator, if is_plain { roles } else { Vec::new() })
+    Rows { separator: u8::try_from(separator).unwrap_or(b','), roles, names }
 }
 
 /// Splits a line at separators that are not in quotes; at blanks, any number of them is one. A field is in quotes if
@@ -190,7 +184,7 @@ mod tests {
     fn columns_stand_in_any_order_among_others() {
         let columns = header("host, Length ,OFFSET,op,time_us,disk").unwrap();
         let line = columns.line("a, 4096 , 512,Write,1.5,x").unwrap();
-        let when = When::At(straddle_units::io::Nanos::new(1500));
+        let when = When::At(Nanos::new(1500));
         assert_eq!(
             line,
             Some(Line {

@@ -16,150 +16,158 @@ use straddle_units::io::{Nanos, Operation};
 
 use super::rows::{Role, Rows};
 use super::{Fields, Line, Lines, Quick, Volume, When, is_whole, scaled, time, wrong};
-use crate::columns::Values;
+use crate::columns::{Names, Values};
 use crate::error::LineError;
 use crate::histogram::SECTOR;
 
-/// A format, and its parser.
+/// A format.
 #[derive(Debug)]
-pub(crate) struct Fixed {
-    rows: Rows,
-    /// What errors call the fields that are read.
+pub(crate) struct Spec {
+    separator: u8,
+    /// The fields up to the last one that matters, and what errors call them.
+    roles: &'static [Role],
     names: &'static [&'static str],
     /// How many fields a line may have.
     counts: &'static [usize],
     /// The fields that are whole numbers.
     whole: &'static [usize],
-    /// What the type of a request must be.
+    /// The types of requests; by the low bit if there are none.
+    operations: &'static [(&'static str, Operation)],
+    /// What errors say about another type.
     types: &'static str,
-    /// Whether it is SYSTOR '17, which has a line of names, and types that are blank.
-    is_systor: bool,
+    /// The line of the columns' names, without blanks, of a trace that has one. Its types may be blank.
+    header: Option<&'static str>,
 }
 
-pub(crate) fn msr() -> Fixed {
-    let roles = vec![Role::Time(2), Role::VolumeAndNext, words(), Role::Offset(1), Role::Length(1)];
-    Fixed {
-        rows: Rows::new(b',', roles),
-        names: &["timestamp", "host", "disk", "type", "offset", "size"],
-        counts: &[7],
-        whole: &[0, 2, 4, 5],
-        types: WORDS,
-        is_systor: false,
-    }
-}
+pub(crate) const MSR: Spec = Spec {
+    separator: b',',
+    roles: &[Role::Time(2), Role::Volume, Role::Part, Role::Op, Role::Offset(1), Role::Length(1)],
+    names: &["timestamp", "host", "disk", "type", "offset", "size"],
+    counts: &[7],
+    whole: &[0, 2, 4, 5],
+    ..WORDS
+};
 
-pub(crate) fn alibaba() -> Fixed {
-    let roles = vec![Role::Volume, words(), Role::Offset(1), Role::Length(1), Role::Time(3)];
-    Fixed {
-        rows: Rows::new(b',', roles),
-        names: &["device", "opcode", "offset", "length", "timestamp"],
-        counts: &[5],
-        whole: &[0, 2, 3, 4],
-        types: WORDS,
-        is_systor: false,
-    }
-}
+pub(crate) const ALIBABA: Spec = Spec {
+    separator: b',',
+    roles: &[Role::Volume, Role::Op, Role::Offset(1), Role::Length(1), Role::Time(3)],
+    names: &["device", "opcode", "offset", "length", "timestamp"],
+    counts: &[5],
+    whole: &[0, 2, 3, 4],
+    ..WORDS
+};
 
-pub(crate) fn tencent() -> Fixed {
-    let op = op(&[("0", Operation::Read), ("1", Operation::Write)]);
-    let roles = vec![Role::Time(9), Role::Offset(SECTOR), Role::Length(SECTOR), op, Role::Volume];
-    Fixed {
-        rows: Rows::new(b',', roles),
-        names: &["timestamp", "offset", "size", "type", "volume"],
-        counts: &[5],
-        whole: &[0, 1, 2, 3, 4],
-        types: "must be 0 (read) or 1 (write)",
-        is_systor: false,
-    }
-}
+pub(crate) const TENCENT: Spec = Spec {
+    separator: b',',
+    roles: &[Role::Time(9), Role::Offset(SECTOR), Role::Length(SECTOR), Role::Op, Role::Volume],
+    names: &["timestamp", "offset", "size", "type", "volume"],
+    counts: &[5],
+    whole: &[0, 1, 2, 3, 4],
+    operations: &[("0", Operation::Read), ("1", Operation::Write)],
+    types: "must be 0 (read) or 1 (write)",
+    header: None,
+};
 
-pub(crate) fn systor() -> Fixed {
-    let roles = vec![Role::Time(9), Role::Skip, words(), Role::Volume, Role::Offset(1), Role::Length(1)];
-    Fixed {
-        rows: Rows::new(b',', roles),
-        names: &["timestamp", "response", "type", "LUN", "offset", "size"],
-        counts: &[],
-        whole: &[],
-        types: WORDS,
-        is_systor: true,
-    }
-}
+pub(crate) const SYSTOR: Spec = Spec {
+    separator: b',',
+    roles: &[Role::Time(9), Role::Skip, Role::Op, Role::Volume, Role::Offset(1), Role::Length(1)],
+    names: &["timestamp", "response", "type", "LUN", "offset", "size"],
+    header: Some("timestamp,response,iotype,lun,offset,size"),
+    ..WORDS
+};
 
-pub(crate) fn fiu() -> Fixed {
-    let time = [Role::Time(0), Role::Skip, Role::Skip];
-    let rest = [Role::Offset(SECTOR), Role::Length(SECTOR), words(), Role::VolumeAndNext];
-    Fixed {
-        rows: Rows::new(b' ', time.into_iter().chain(rest).collect()),
-        names: &["time", "pid", "process", "lba", "blocks", "type", "major", "minor"],
-        counts: &[8, 9],
-        whole: &[0, 1, 3, 4, 6, 7],
-        types: WORDS,
-        is_systor: false,
-    }
-}
+pub(crate) const FIU: Spec = Spec {
+    separator: b' ',
+    roles: &[
+        Role::Time(0),
+        Role::Skip,
+        Role::Skip,
+        Role::Offset(SECTOR),
+        Role::Length(SECTOR),
+        Role::Op,
+        Role::Volume,
+        Role::Part,
+    ],
+    names: &["time", "pid", "process", "lba", "blocks", "type", "major", "minor"],
+    counts: &[8, 9],
+    whole: &[0, 1, 3, 4, 6, 7],
+    ..WORDS
+};
 
-pub(crate) fn disksim() -> Fixed {
-    let names = &["time", "device", "first sector", "sectors", "flags"];
-    let types = "must be a whole number below 2^64";
-    simulator(6, Values::LowBit, names, &[1, 2, 3, 4], types)
-}
+pub(crate) const DISKSIM: Spec = Spec {
+    separator: b' ',
+    roles: &[Role::Time(6), Role::Volume, Role::Offset(SECTOR), Role::Length(SECTOR), Role::Op],
+    names: &["time", "device", "first sector", "sectors", "flags"],
+    counts: &[5],
+    whole: &[1, 2, 3, 4],
+    operations: &[],
+    types: "must be a whole number below 2^64",
+    header: None,
+};
 
-pub(crate) fn mqsim() -> Fixed {
-    let own = own(&[("0", Operation::Write), ("1", Operation::Read)]);
-    let names = &["time", "device", "first sector", "sectors", "type"];
-    simulator(0, own, names, &[0, 1, 2, 3, 4], "must be 0 (write) or 1 (read)")
-}
+pub(crate) const MQSIM: Spec = Spec {
+    roles: &[Role::Time(0), Role::Volume, Role::Offset(SECTOR), Role::Length(SECTOR), Role::Op],
+    names: &["time", "device", "first sector", "sectors", "type"],
+    whole: &[0, 1, 2, 3, 4],
+    operations: &[("0", Operation::Write), ("1", Operation::Read)],
+    types: "must be 0 (write) or 1 (read)",
+    ..DISKSIM
+};
 
-fn simulator(
-    exponent: u32,
-    values: Values,
-    names: &'static [&'static str],
-    whole: &'static [usize],
-    types: &'static str,
-) -> Fixed {
-    let sizes = [Role::Offset(SECTOR), Role::Length(SECTOR), Role::Op(values.into())];
-    let roles = [Role::Time(exponent), Role::Volume].into_iter().chain(sizes);
-    Fixed { rows: Rows::new(b' ', roles.collect()), names, counts: &[5], whole, types, is_systor: false }
-}
-
-/// What the type must be where it is a word.
-const WORDS: &str = "must be a read or a write";
-
-fn words() -> Role {
-    op(&[
+/// What formats have in common whose types are words.
+const WORDS: Spec = Spec {
+    separator: b',',
+    roles: &[],
+    names: &[],
+    counts: &[],
+    whole: &[],
+    operations: &[
         ("R", Operation::Read),
         ("W", Operation::Write),
         ("Read", Operation::Read),
         ("Write", Operation::Write),
         ("read", Operation::Read),
         ("write", Operation::Write),
-    ])
+    ],
+    types: "must be a read or a write",
+    header: None,
+};
+
+/// Parses the lines of one of them.
+#[derive(Debug)]
+pub(crate) struct Fixed {
+    spec: &'static Spec,
+    rows: Rows,
 }
 
-fn op(names: &[(&str, Operation)]) -> Role {
-    Role::Op(own(names).into())
-}
-
-fn own(names: &[(&str, Operation)]) -> Values {
-    Values::Own(names.iter().map(|(name, operation)| ((*name).to_owned(), *operation)).collect())
-}
-
-/// Whether a line is the header of SYSTOR '17's traces.
-pub(crate) fn is_systor(line: &str) -> bool {
-    line.replace(' ', "").eq_ignore_ascii_case("timestamp,response,iotype,lun,offset,size")
+impl Spec {
+    /// Whether a line is the first one of a trace in this format.
+    pub(crate) fn shows(&'static self, line: &str) -> bool {
+        if let Some(header) = self.header {
+            return line.replace(' ', "").eq_ignore_ascii_case(header);
+        }
+        let fixed = Fixed::of(self);
+        let fields = fixed.fields(line);
+        let is_whole = |index: &usize| fields.get("", *index).is_ok_and(is_whole);
+        let is_request = matches!(fixed.request(&fields), Ok(Some(_)));
+        is_request && self.counts.contains(&fields.count()) && self.whole.iter().all(is_whole)
+    }
 }
 
 impl Fixed {
-    /// Whether a line has this format.
-    pub(crate) fn shows(&self, line: &str) -> bool {
-        let fields = self.fields(line);
-        let is_whole = |index: &usize| fields.get("", *index).is_ok_and(is_whole);
-        let is_request = matches!(self.request(&fields), Ok(Some(_)));
-        is_request && self.counts.contains(&fields.count()) && self.whole.iter().all(is_whole)
+    pub(crate) fn of(spec: &'static Spec) -> Self {
+        let values = match spec.operations {
+            [] => Values::LowBit,
+            own => {
+                Values::Own(own.iter().map(|(name, operation)| ((*name).to_owned(), *operation)).collect())
+            }
+        };
+        let rows = Rows { separator: spec.separator, roles: spec.roles.to_vec(), names: Names::from(values) };
+        Self { spec, rows }
     }
 
     fn fields<'a>(&self, line: &'a str) -> Fields<'a, 9> {
-        match self.rows.separator {
+        match self.spec.separator {
             b' ' => Fields::of(line.split_ascii_whitespace()),
             _ => Fields::of(line.split(',').map(str::trim)),
         }
@@ -168,35 +176,33 @@ impl Fixed {
     fn request<'a>(&self, fields: &Fields<'a, 9>) -> Result<Option<Line<'a>>, LineError> {
         let (mut volume, mut operation, mut at) = (Volume::default(), None, Nanos::ZERO);
         let (mut offset, mut length) = (0, 0);
-        let mut columns = self.names.iter().enumerate().map(|(index, name)| (*name, fields.get(name, index)));
-        for role in &self.rows.roles {
-            let Some((name, field)) = columns.next() else { break };
+        for (index, (role, name)) in self.spec.roles.iter().zip(self.spec.names).enumerate() {
+            let field = fields.get(name, index);
             match role {
                 Role::Skip => {}
                 Role::Time(exponent) => at = time(name, field?, 10_u64.pow(*exponent))?,
                 Role::Offset(unit) => offset = scaled(name, field?, *unit)?,
                 Role::Length(unit) => length = scaled(name, field?, *unit)?,
-                Role::Volume => volume = Volume(field?, ""),
-                Role::VolumeAndNext => {
-                    volume = Volume(field?, columns.next().map_or(Ok(""), |(_, second)| second)?);
-                }
-                Role::Op(names) => {
+                Role::Volume => volume.0 = field?,
+                Role::Part => volume.1 = field?,
+                Role::Op => {
                     let field = field?;
-                    operation = names.values.operation(field.as_bytes());
-                    if operation.is_none() && !(self.is_systor && field.is_empty()) {
-                        return Err(wrong(name, field, self.types));
+                    operation = self.rows.names.operation(field.as_bytes());
+                    if operation.is_none() && !(self.spec.header.is_some() && field.is_empty()) {
+                        return Err(wrong(name, field, self.spec.types));
                     }
                 }
             }
         }
-        let request = |operation| Line { volume, operation, offset, length, when: When::At(at) };
-        Ok(operation.map(request))
+        let when = When::At(at);
+        Ok(operation.map(|operation| Line { volume, operation, offset, length, when }))
     }
 }
 
 impl Lines for Fixed {
     fn line<'a>(&mut self, line: &'a str) -> Result<Option<Line<'a>>, LineError> {
-        if self.is_systor && is_systor(line) { Ok(None) } else { self.request(&self.fields(line)) }
+        let is_header = self.spec.header.is_some() && self.spec.shows(line);
+        if is_header { Ok(None) } else { self.request(&self.fields(line)) }
     }
 
     #[inline]
@@ -219,18 +225,18 @@ mod tests {
 
     #[test]
     fn a_line_of_each_is_detected_and_read() {
-        let line = parsed(Format::Msr, msr(), "128166372003061629,hm,1,Read,383496192,32768,1331");
+        let line = parsed(Format::Msr, Fixed::of(&MSR), "128166372003061629,hm,1,Read,383496192,32768,1331");
         assert_eq!(line, (Volume("hm", "1"), Operation::Read, 383_496_192, 32_768));
-        let line = parsed(Format::Alibaba, alibaba(), "419,W,8792731648,16384,1577808144360767");
+        let line = parsed(Format::Alibaba, Fixed::of(&ALIBABA), "419,W,8792731648,16384,1577808144360767");
         assert_eq!(line, (Volume("419", ""), Operation::Write, 8_792_731_648, 16_384));
-        let line = parsed(Format::Tencent, tencent(), "1538323200,12910952,128,0,1063");
+        let line = parsed(Format::Tencent, Fixed::of(&TENCENT), "1538323200,12910952,128,0,1063");
         assert_eq!(line, (Volume("1063", ""), Operation::Read, 12_910_952 * 512, 65_536));
         let text = "89966104003266 4253 kjournald 508048 8 W 6 0 0c06e6a31e8ec4bb2e96b2aa7e2d4f2b";
-        let line = parsed(Format::Fiu, fiu(), text);
+        let line = parsed(Format::Fiu, Fixed::of(&FIU), text);
         assert_eq!(line, (Volume("6", "0"), Operation::Write, 508_048 * 512, 4096));
-        let line = parsed(Format::DiskSimAscii, disksim(), "1500.25 3 63 8 5");
+        let line = parsed(Format::DiskSimAscii, Fixed::of(&DISKSIM), "1500.25 3 63 8 5");
         assert_eq!(line, (Volume("3", ""), Operation::Read, 63 * 512, 4096));
-        let line = parsed(Format::MqSim, mqsim(), "150025 3 63 8 0");
+        let line = parsed(Format::MqSim, Fixed::of(&MQSIM), "150025 3 63 8 0");
         assert_eq!(line, (Volume("3", ""), Operation::Write, 63 * 512, 4096));
     }
 
@@ -240,7 +246,7 @@ mod tests {
             Format::of_line("Timestamp,Response,IOType,LUN,Offset,Size", &How::default()),
             Some(Format::Systor)
         );
-        let mut lines = systor();
+        let mut lines = Fixed::of(&SYSTOR);
         assert_eq!(lines.line("Timestamp,Response,IOType,LUN,Offset,Size"), Ok(None));
         let line = lines.line("1455592478.084041000,,W,2,38151680,4096").unwrap().unwrap();
         assert_eq!((line.volume, line.offset, line.length), (Volume("2", ""), 38_151_680, 4096));
@@ -249,11 +255,20 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_named() {
-        assert!(matches!(msr().line("1,a,0,Seek,0,1,2"), Err(LineError::Field { column: "type", .. })));
-        assert!(matches!(msr().line("1,a,0,,0,1,2"), Err(LineError::Field { column: "type", .. })));
-        assert_eq!(alibaba().line("1,W,0"), Err(LineError::Missing { column: "length", fields: 3 }));
-        assert!(matches!(tencent().line("1,0,1,7,1"), Err(LineError::Field { column: "type", .. })));
+        assert!(matches!(
+            Fixed::of(&MSR).line("1,a,0,Seek,0,1,2"),
+            Err(LineError::Field { column: "type", .. })
+        ));
+        assert!(matches!(Fixed::of(&MSR).line("1,a,0,,0,1,2"), Err(LineError::Field { column: "type", .. })));
+        assert_eq!(
+            Fixed::of(&ALIBABA).line("1,W,0"),
+            Err(LineError::Missing { column: "length", fields: 3 })
+        );
+        assert!(matches!(
+            Fixed::of(&TENCENT).line("1,0,1,7,1"),
+            Err(LineError::Field { column: "type", .. })
+        ));
         let far = format!("1,{},1,0,1", u64::MAX);
-        assert!(matches!(tencent().line(&far), Err(LineError::Field { column: "offset", .. })));
+        assert!(matches!(Fixed::of(&TENCENT).line(&far), Err(LineError::Field { column: "offset", .. })));
     }
 }

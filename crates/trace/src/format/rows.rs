@@ -1,60 +1,37 @@
-//! Lines that are fields in a fixed order, read quickly.
-//!
-//! Invariants: it knows where fields are, and not what is wrong with one: a line that is not plainly
-//! written is left to the parser of its format.
+//! Lines that are fields in a fixed order, read quickly: a line that is not plainly written is left to the parser of its
+//! format, which knows what is wrong with it.
 
 use straddle_units::io::{Nanos, Operation};
 
 use super::{Quick, Request, Token};
-use crate::columns::{Exponent, Values};
+use crate::columns::{Exponent, Names};
 use crate::scan;
 
 /// What a field is.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Role {
     Skip,
     /// In ten to this power nanoseconds.
     Time(Exponent),
-    /// By the names of the operations.
-    Op(Names),
+    Op,
     /// In bytes of this number.
     Offset(u64),
     Length(u64),
     Volume,
-    /// The first of two fields that are the volume.
-    VolumeAndNext,
-}
-
-/// The names of the operations, those of one letter in a table.
-#[derive(Clone, Debug)]
-pub(crate) struct Names {
-    letters: Box<[Option<Operation>; 256]>,
-    pub(super) values: Values,
-}
-
-impl From<Values> for Names {
-    fn from(values: Values) -> Self {
-        let mut letters = Box::new([None; 256]);
-        for (letter, slot) in (0..=u8::MAX).zip(letters.iter_mut()) {
-            *slot = values.operation(&[letter]);
-        }
-        Self { letters, values }
-    }
+    /// The second part of the volume, after [`Role::Volume`].
+    Part,
 }
 
 /// The fields of a line up to the last one that matters.
 #[derive(Clone, Debug)]
 pub(crate) struct Rows {
+    /// A blank stands for any number of them.
     pub(super) separator: u8,
     pub(super) roles: Vec<Role>,
+    pub(super) names: Names,
 }
 
 impl Rows {
-    /// `separator` is a blank for fields that any number of blanks are between.
-    pub(crate) const fn new(separator: u8, roles: Vec<Role>) -> Self {
-        Self { separator, roles }
-    }
-
     /// Reads a line.
     #[inline]
     pub(crate) fn quick<'a>(&self, bytes: &'a [u8], from: usize) -> Option<Quick<'a>> {
@@ -66,6 +43,7 @@ impl Rows {
             if self.separator == b' ' {
                 at = scan::past_blanks(bytes, at);
             }
+            let from = at;
             match role {
                 Role::Time(exponent) => (time, at) = scan::time(bytes, at, *exponent)?,
                 Role::Offset(unit) => {
@@ -76,31 +54,27 @@ impl Rows {
                     let (number, end) = scan::number(bytes, at)?;
                     (length, at) = (number.checked_mul(*unit)?, end);
                 }
-                Role::Op(names) => {
-                    let letter = names.letters.get(usize::from(*bytes.get(at)?)).copied().flatten();
+                Role::Op => {
+                    let letter = self.names.letter(*bytes.get(at)?);
                     if letter.is_some() && bytes.get(at + 1) == Some(&self.separator) {
                         (operation, at) = (letter, at + 1);
                     } else {
-                        let end = self.field(bytes, at)?;
-                        operation = Some(names.values.operation(bytes.get(at..end)?)?);
-                        at = end;
+                        at = self.field(bytes, at)?;
+                        operation = Some(self.names.operation(bytes.get(from..at)?)?);
                     }
                 }
                 Role::Skip => at = self.field(bytes, at)?,
                 Role::Volume => {
-                    let end = self.field(bytes, at)?;
-                    volume = Token { bytes, at, length: end - at, second: None };
-                    at = end;
+                    at = self.field(bytes, at)?;
+                    volume = Token { bytes, at: from, length: at - from, second: None };
                 }
-                Role::VolumeAndNext => {
-                    let middle = self.field(bytes, at)?;
-                    let second = middle + 1;
-                    let end = self.field(bytes, second)?;
-                    if bytes.get(middle) != Some(&self.separator) {
+                Role::Part => {
+                    // With a separator of one byte between them.
+                    if from != volume.at + volume.length + 1 {
                         return None;
                     }
-                    volume = Token { bytes, at, length: end - at, second: Some(second) };
-                    at = end;
+                    at = self.field(bytes, at)?;
+                    volume = Token { length: at - volume.at, second: Some(from), ..volume };
                 }
             }
             if index < last {
@@ -110,11 +84,8 @@ impl Rows {
                 at += 1;
             }
         }
-        let operation = operation?;
-        if operation == Operation::Flush {
-            // Whatever else its line says.
-            return None;
-        }
+        // A flush is one whatever else its line says.
+        let operation = operation.filter(|operation| *operation != Operation::Flush)?;
         let next = match scan::past_line(bytes, at) {
             Some(next) => next,
             None if bytes.get(at) == Some(&self.separator) => {

@@ -1,16 +1,8 @@
 //! What requests do to units of a size, for every start of their partition at once.
 //!
-//! Invariants: each figure is a sum over classes of a function of `a = (s + d) mod u`, where `d` is
-//! the start of the partition. The function is constant but on one circular range of `a`, so a class changes
-//! the figures of all starts at the two ends of a range, and one pass over the starts adds these up.
-//!
-//! For a request of `n` sectors with `r = n mod u`, `a` sectors behind a boundary of units of `u` sectors:
-//! - it touches `ceil((a + n) / u)` units: `ceil(n / u)`, and one more if `r = 0` and `a > 0`, or `r > 0` and
-//!   `a > u - r`. In these cases it straddles: it touches more units than its length needs.
-//! - units that it covers in part have to be read and written back: `n < u` one, and two if it straddles;
-//!   otherwise one at its head if `a > 0`, and one at its tail if `(a + r) mod u > 0`.
-//! - it is aligned if `a = 0` and `r = 0`; it begins inside a unit if `a > 0`, and ends inside one if
-//!   `(a + r) mod u > 0`.
+//! Each figure is a sum over classes of a function of `a = (first + start) mod u`. That of a class of `n` sectors,
+//! with `r = n mod u`, changes only at `a` = 0, 1, `u - r` and `u - r + 1`: so a class is evaluated at these alone, and
+//! one pass over the starts adds the changes up.
 
 use super::{Class, Count, Histogram, MIB};
 
@@ -26,9 +18,9 @@ pub struct Effect {
     pub misaligned: u64,
     /// Requests that touch a unit more than their length needs.
     pub straddling: u64,
-    /// Requests that begin inside a unit, and so leave its head as it was.
+    /// Requests that begin inside a unit.
     pub heads: u64,
-    /// Requests that end inside a unit, and so leave its tail as it was.
+    /// Requests that end inside a unit.
     pub tails: u64,
     /// Units that a request covers in part: each write of one is a read-modify-write.
     pub partial: u64,
@@ -41,8 +33,8 @@ pub struct Effect {
 }
 
 impl Effect {
-    /// Returns the sectors that are written in whole units for each sector of a request: the write
-    /// amplification, if nothing is merged. `None` if there are no requests.
+    /// Returns the sectors written in whole units for each sector of a request: the write amplification, if
+    /// nothing is merged. `None` without requests.
     pub fn amplification(&self) -> Option<f64> {
         #[allow(clippy::cast_precision_loss, reason = "a figure to print")]
         let ratio = (self.touched * u128::from(self.unit)) as f64 / self.sectors as f64;
@@ -51,16 +43,20 @@ impl Effect {
 
     /// Adds the figures of other requests on units of the same size.
     #[must_use]
-    pub const fn plus(self, other: Self) -> Self {
+    pub fn plus(self, other: Self) -> Self {
+        self.each(other, u64::wrapping_add, u128::wrapping_add)
+    }
+
+    fn each(self, other: Self, narrow: fn(u64, u64) -> u64, wide: fn(u128, u128) -> u128) -> Self {
         Self {
-            requests: self.requests + other.requests,
-            misaligned: self.misaligned + other.misaligned,
-            straddling: self.straddling + other.straddling,
-            heads: self.heads + other.heads,
-            tails: self.tails + other.tails,
-            partial: self.partial + other.partial,
-            touched: self.touched + other.touched,
-            sectors: self.sectors + other.sectors,
+            requests: narrow(self.requests, other.requests),
+            misaligned: narrow(self.misaligned, other.misaligned),
+            straddling: narrow(self.straddling, other.straddling),
+            heads: narrow(self.heads, other.heads),
+            tails: narrow(self.tails, other.tails),
+            partial: narrow(self.partial, other.partial),
+            touched: wide(self.touched, other.touched),
+            sectors: wide(self.sectors, other.sectors),
             unit: self.unit,
         }
     }
@@ -94,13 +90,29 @@ impl Histogram {
     /// Returns what the requests do to units of `unit` sectors, from each start of their partition. `None` if
     /// the size is not one of [`UNITS`].
     pub fn effects(&self, unit: u64) -> Option<Effects> {
-        UNITS.contains(&unit).then(|| {
-            let mut sums = Sums::new(unit);
-            for (class, count) in self.unordered() {
-                sums.add(class, count);
+        let starts = usize::try_from(unit).ok().filter(|_| UNITS.contains(&unit))?;
+        // Differences from the start before, which wrap around where a figure falls.
+        let mut effects = vec![Effect { unit, ..Effect::default() }; starts];
+        for (class, count) in self.unordered() {
+            let rest = unit - u64::from(class.length) % unit;
+            let mut changes =
+                [0, 1, rest, rest + 1].map(|a| (a + unit - u64::from(class.first) % unit) % unit);
+            changes.sort_unstable();
+            let mut before = Effect::default();
+            for start in [0].into_iter().chain(changes) {
+                let effect = of_class(class, count, unit, start);
+                if let Some(change) = usize::try_from(start).ok().and_then(|start| effects.get_mut(start)) {
+                    *change = change.plus(effect.each(before, u64::wrapping_sub, u128::wrapping_sub));
+                }
+                before = effect;
             }
-            sums.finish()
-        })
+        }
+        let mut sum = Effect { unit, ..Effect::default() };
+        for effect in &mut effects {
+            sum = sum.plus(*effect);
+            *effect = sum;
+        }
+        Some(Effects(effects))
     }
 }
 
@@ -108,120 +120,21 @@ impl Histogram {
 pub(crate) fn of_class(class: Class, count: Count, unit: u64, start: u64) -> Effect {
     let (unit, n) = (unit.clamp(1, MIB), u64::from(class.length));
     let a = (u64::from(class.first) + start % unit) % unit;
-    let (touched, needed) = ((a + n).div_ceil(unit), n.div_ceil(unit));
-    let tail = !(a + n).is_multiple_of(unit);
-    let partial = if touched == 1 { u64::from(n < unit) } else { u64::from(a > 0) + u64::from(tail) };
+    let touched = (a + n).div_ceil(unit);
+    let (head, tail) = (a > 0, !(a + n).is_multiple_of(unit));
+    let partial = if touched == 1 { u64::from(n < unit) } else { u64::from(head) + u64::from(tail) };
     let requests = count.requests;
     Effect {
         requests,
-        misaligned: requests * u64::from(a > 0 || tail),
-        straddling: requests * u64::from(touched > needed),
-        heads: requests * u64::from(a > 0),
+        misaligned: requests * u64::from(head || tail),
+        straddling: requests * u64::from(touched > n.div_ceil(unit)),
+        heads: requests * u64::from(head),
         tails: requests * u64::from(tail),
         partial: requests * partial,
         touched: u128::from(touched) * u128::from(requests)
             + u128::from(count.beyond) * u128::from(MIB / unit),
         sectors: count.sectors(class),
         unit,
-    }
-}
-
-/// Sums over classes, as differences from one start to the next.
-struct Sums {
-    unit: u64,
-    /// The figures that do not depend on the start.
-    always: Effect,
-    /// Changes of a count of requests from the start before, one more than there are starts.
-    straddling: Vec<i128>,
-    misaligned: Vec<i128>,
-    heads: Vec<i128>,
-    tails: Vec<i128>,
-    partial: Vec<i128>,
-}
-
-impl Sums {
-    fn new(unit: u64) -> Self {
-        let starts = usize::try_from(unit).unwrap_or(0);
-        let zeros = || vec![0; starts + 1];
-        let always = Effect { unit, ..Effect::default() };
-        Self {
-            unit,
-            always,
-            straddling: zeros(),
-            misaligned: zeros(),
-            heads: zeros(),
-            tails: zeros(),
-            partial: zeros(),
-        }
-    }
-
-    fn add(&mut self, class: Class, count: Count) {
-        let (u, s, n) = (self.unit, u64::from(class.first), u64::from(class.length));
-        let (r, requests) = (n % u, count.requests);
-        self.always.requests += requests;
-        self.always.sectors += count.sectors(class);
-        self.always.touched +=
-            u128::from(n.div_ceil(u)) * u128::from(requests) + u128::from(count.beyond) * u128::from(MIB / u);
-        // The ranges of `a` in which it straddles, and in which it does not.
-        let beyond = if r == 0 { 1 } else { u - r + 1 };
-        let more = i128::from(requests);
-        let shift = |a: u64| (a + u - s % u) % u;
-        add(&mut self.straddling, shift(beyond), u - beyond, more);
-        if r == 0 {
-            add(&mut self.misaligned, shift(1), u - 1, more);
-        } else {
-            add(&mut self.misaligned, 0, u, more);
-        }
-        add(&mut self.heads, shift(1), u - 1, more);
-        add(&mut self.tails, shift((u - r) % u + 1), u - 1, more);
-        if n < u {
-            add(&mut self.partial, 0, u, more);
-            add(&mut self.partial, shift(beyond), u - beyond, more);
-        } else {
-            add(&mut self.partial, 0, u, 2 * more);
-            add(&mut self.partial, shift(0), 1, -more);
-            add(&mut self.partial, shift((u - r) % u), 1, -more);
-        }
-    }
-
-    fn finish(self) -> Effects {
-        let sums = |changes: Vec<i128>| {
-            let mut sum = 0;
-            changes.into_iter().map(move |change| {
-                sum += change;
-                u64::try_from(sum).unwrap_or(0)
-            })
-        };
-        let ends = sums(self.heads).zip(sums(self.tails));
-        let starts = sums(self.straddling).zip(sums(self.misaligned)).zip(sums(self.partial)).zip(ends);
-        let effects = starts.map(|(((straddling, misaligned), partial), (heads, tails))| Effect {
-            misaligned,
-            straddling,
-            heads,
-            tails,
-            partial,
-            touched: self.always.touched + u128::from(straddling),
-            ..self.always
-        });
-        Effects(effects.take(usize::try_from(self.unit).unwrap_or(0)).collect())
-    }
-}
-
-/// Adds `value` to `len` places from `first`, on a circle of which `changes` has one place more.
-fn add(changes: &mut [i128], first: u64, len: u64, value: i128) {
-    let circle = (changes.len() as u64).saturating_sub(1);
-    let end = first + len;
-    let mut change = |place: u64, by: i128| {
-        let place = usize::try_from(place).ok().and_then(|place| changes.get_mut(place));
-        if let Some(place) = place {
-            *place += by;
-        }
-    };
-    change(first, value);
-    change(end.min(circle), -value);
-    if end > circle {
-        change(0, value);
-        change(end - circle, -value);
     }
 }
 
@@ -256,7 +169,7 @@ mod tests {
     }
 
     fn agrees(requests: &[(u64, u64)], starts: &[u64]) {
-        let mut histogram = Histogram::new();
+        let mut histogram = Histogram::default();
         for (first, sectors) in requests {
             assert!(histogram.add(first * SECTOR, sectors * SECTOR));
         }
@@ -277,7 +190,7 @@ mod tests {
     fn every_start_of_every_short_request_is_that_of_counting_units() {
         for unit in [1, 2, 4, 8, 16] {
             for (first, sectors) in (0..20).flat_map(|first| (1..50).map(move |sectors| (first, sectors))) {
-                let mut histogram = Histogram::new();
+                let mut histogram = Histogram::default();
                 histogram.add(first * SECTOR, sectors * SECTOR);
                 let effects = histogram.effects(unit).unwrap();
                 for start in 0..unit {
@@ -309,7 +222,7 @@ mod tests {
         ) {
             let (before, after) = requests.split_at(split.min(requests.len()));
             let of = |part: &[(u64, u64)]| {
-                let mut histogram = Histogram::new();
+                let mut histogram = Histogram::default();
                 for (first, sectors) in part {
                     histogram.add(first * SECTOR, sectors * SECTOR);
                 }
@@ -326,7 +239,7 @@ mod tests {
 
     #[test]
     fn the_best_start_puts_an_xp_partition_right() {
-        let mut histogram = Histogram::new();
+        let mut histogram = Histogram::default();
         for block in 0..1000 {
             histogram.add((63 + block * 8) * SECTOR, 8 * SECTOR);
         }
@@ -340,7 +253,7 @@ mod tests {
 
     #[test]
     fn requests_off_sectors_count_for_the_sectors_they_touch() {
-        let mut histogram = Histogram::new();
+        let mut histogram = Histogram::default();
         assert!(histogram.add(100, 512));
         assert!(histogram.add(0, 0));
         assert!(!histogram.add(u64::MAX, 2));

@@ -1,11 +1,10 @@
 //! Counts by class, cheap to add to.
 //!
-//! Invariants: an entry is one word, a class and its count, so that the table of a volume stays small
-//! and a request costs one cache line. A count that outgrows its bits is kept beside the table; none is lost.
+//! An entry is one word, a class and its count, so that the table of a volume stays small and a request costs one cache
+//! line. A count that outgrows its bits is kept beside the table.
 
 use std::collections::BTreeMap;
 
-/// Bits of a key.
 const KEY_BITS: u32 = 25;
 const KEY_MASK: u64 = (1 << KEY_BITS) - 1;
 /// One request, in the part of an entry that counts.
@@ -21,8 +20,8 @@ const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Counts by key, in a table with open addressing.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CountTable {
-    /// A key, one higher, in the low bits, and its count above them; zero where there is none. At least a quarter
-    /// of them are zero. The number is a power of two, or zero.
+    /// A key plus one in the low bits, and its count above them; zero where there is none, as in at least a quarter.
+    /// Their number is a power of two, or zero.
     entries: Vec<u64>,
     used: usize,
     /// What did not fit the entries.
@@ -36,16 +35,6 @@ pub(super) struct CountTable {
 pub(super) const KEYS: u32 = (1 << KEY_BITS) - 1;
 
 impl CountTable {
-    pub(super) const fn new() -> Self {
-        Self {
-            entries: Vec::new(),
-            used: 0,
-            beside: BTreeMap::new(),
-            #[cfg(test)]
-            passed: 0,
-        }
-    }
-
     /// Returns what an entry for the key may hold, which brings it into the cache.
     #[inline]
     pub(super) fn touch(&self, key: u32) -> u64 {
@@ -70,7 +59,6 @@ impl CountTable {
         self.add_many(key, 1);
     }
 
-    /// Counts several requests.
     #[inline(never)]
     pub(super) fn add_many(&mut self, key: u32, count: u64) {
         debug_assert!(key < KEYS);
@@ -106,10 +94,8 @@ impl CountTable {
         }
     }
 
-    /// Adds the counts of another table.
     pub(super) fn merge(&mut self, other: &Self) {
-        // The keys come in the order of their places: in a smaller table they would all crowd at its beginning, again
-        // after each time that it grows.
+        // The keys come in the order of their places: they would all crowd at the beginning of a smaller table.
         while self.entries.len() < other.entries.len() {
             self.grow();
         }
@@ -128,7 +114,6 @@ impl CountTable {
         })
     }
 
-    /// Returns the number of keys.
     pub(super) const fn len(&self) -> usize {
         self.used
     }
@@ -166,7 +151,7 @@ mod tests {
 
     #[test]
     fn it_counts_as_a_map_does() {
-        let (mut table, mut map) = (CountTable::new(), BTreeMap::new());
+        let (mut table, mut map) = (CountTable::default(), BTreeMap::new());
         let mut random = straddle_units::io::SplitMix64::new(3);
         for _ in 0..200_000 {
             let key = u32::try_from(random.below(9000) * 2048 % u64::from(KEYS)).unwrap();
@@ -187,7 +172,7 @@ mod tests {
     #[test]
     fn a_merge_passes_few_entries() {
         let made = |keys: u32, from: u32| {
-            let mut table = CountTable::new();
+            let mut table = CountTable::default();
             (0..keys).for_each(|index| table.add_many((from + index).wrapping_mul(40_503) % KEYS, 1));
             table
         };
@@ -202,7 +187,7 @@ mod tests {
 
     #[test]
     fn a_count_past_its_bits_is_kept_beside() {
-        let mut table = CountTable::new();
+        let mut table = CountTable::default();
         table.add_many(0, MAX_COUNT - 1);
         for _ in 0..5 {
             table.add(0);

@@ -69,7 +69,7 @@ proptest! {
         for cut in cuts.windows(2) {
             let part = account(&requests[cut[0]..cut[1]]);
             let part = Account { others: 0, ..Account::from_bytes(&part.to_bytes()).unwrap() };
-            all.merge(&part);
+            all.join(part);
         }
         prop_assert_eq!(all.to_bytes(), Account { others: 0, ..whole }.to_bytes());
     }
@@ -94,7 +94,7 @@ proptest! {
         if let Ok(account) = Account::from_bytes(&bytes) {
             prop_assert_eq!(account.to_bytes(), bytes);
             let mut twice = account.clone();
-            twice.merge(&account);
+            twice.join(account.clone());
             for unit in crate::UNITS {
                 prop_assert!(twice.total().writes.effects(unit).is_some());
             }
