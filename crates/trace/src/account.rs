@@ -148,7 +148,6 @@ impl PartialAccount {
         Ok(())
     }
 
-    /// From its first request to the last.
     fn span(&self) -> Time {
         let (first, last) = self.times.unwrap_or_default();
         Time::ZERO + last.saturating_sub(first)
@@ -249,7 +248,6 @@ impl Account {
         }
     }
 
-    /// Adds the requests of a volume. Nothing is copied if it is the first of its name.
     fn put(&mut self, name: String, volume: Volume) {
         match self.volumes.entry(name) {
             Entry::Vacant(free) => {

@@ -34,7 +34,6 @@ use crate::record::Sink;
 pub(crate) const MAGIC: u32 = 0x6561_7407;
 /// Bytes of a record, without what follows it.
 pub(crate) const RECORD: usize = 48;
-/// How much of each file is read at a time.
 const CHUNK: usize = 256 * 1024;
 /// Records of each file that are put in order, and of a single one, which may be of all processors: blktrace writes
 /// such a stream in buffers of 512 KiB for each of them.
@@ -42,10 +41,7 @@ const WINDOW: usize = 256;
 const WINDOW_OF_ONE: usize = 1 << 16;
 
 /// The low bits of an action that say what happened (`enum blktrace_act`).
-pub(crate) const ACTION: u32 = 0xff;
-pub(crate) const QUEUE: u32 = 1;
-pub(crate) const ISSUE: u32 = 7;
-pub(crate) const COMPLETE: u32 = 8;
+const ACTION: u32 = 0xff;
 
 /// Categories (`enum blktrace_cat`), shifted by `BLK_TC_SHIFT`.
 pub(crate) const READ: u32 = 1 << 16;
@@ -66,9 +62,7 @@ pub(crate) const WALL_CLOCK: u32 = 1;
 pub(crate) const MESSAGE: u32 = 2;
 /// How the messages of a recording by this program begin.
 pub(crate) const OWN: &str = "straddle: ";
-/// The longest message that is read.
 const LONGEST_MESSAGE: usize = 1024;
-/// The most devices that have names.
 const NAMES: usize = 1 << 12;
 
 pub(crate) const MINOR_BITS: u32 = 20;
@@ -104,7 +98,6 @@ pub(crate) struct Blktrace<'a> {
     any_order: bool,
     /// Requests that wait for earlier ones.
     window: BinaryHeap<Reverse<Request>>,
-    /// Whether the window has been filled.
     begun: bool,
     device: Option<(u32, usize)>,
     /// What the recording says of itself, and the names that it gives to devices.
@@ -127,14 +120,9 @@ impl<'a> Blktrace<'a> {
             ended: false,
             payload: Vec::new(),
         };
-        let event = match how.event {
-            Event::Queue => QUEUE,
-            Event::Issue => ISSUE,
-            Event::Complete => COMPLETE,
-        };
         Self {
             streams: files.into_iter().map(stream).collect(),
-            event,
+            event: action(how.event) & ACTION,
             any_order: !how.timed,
             window: BinaryHeap::new(),
             begun: false,
@@ -191,7 +179,6 @@ impl<'a> Blktrace<'a> {
         Ok(Some(request))
     }
 
-    /// Returns the next request of whichever file has one.
     fn next_of_any(&mut self, sink: &mut Sink) -> Result<Option<Request>, TraceError> {
         for index in 0..self.streams.len() {
             if let Some(request) = self.next_of(index, sink)? {
@@ -334,6 +321,15 @@ impl Stream<'_> {
 fn four(record: &[u8; RECORD], at: usize) -> u32 {
     let bytes = record.get(at..at + 4).and_then(|four| <[u8; 4]>::try_from(four).ok());
     u32::from_le_bytes(bytes.unwrap_or_default())
+}
+
+/// Returns the action of an event, with its category.
+pub(crate) const fn action(event: Event) -> u32 {
+    match event {
+        Event::Queue => 1 | 1 << 20,
+        Event::Issue => 7 | 1 << 22,
+        Event::Complete => 8 | 1 << 23,
+    }
 }
 
 /// Returns the operation of an action, as blkparse's letters name it; `None` if it has no data and is not a flush.

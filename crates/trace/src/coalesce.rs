@@ -14,7 +14,6 @@ use crate::record::Record;
 
 /// The most units of one size that are held: 512 MiB of 4 KiB, more than the buffer of any drive.
 const HELD: usize = 1 << 17;
-/// Bits in a word.
 const WORD: u64 = 64;
 
 /// A window behind which writes are merged.
@@ -62,7 +61,6 @@ pub(crate) struct Pools {
     start: u64,
 }
 
-/// The units of one size that are held.
 struct Pool {
     within: Nanos,
     unit: u64,
@@ -122,7 +120,6 @@ impl Pool {
         self.written.get_mut(volume)
     }
 
-    /// Takes a write of the sectors from `first` up to `end`.
     fn write(&mut self, now: Time, volume: usize, first: u64, end: u64) {
         while self.order.front().is_some_and(|(at, _)| *at + self.within < now) {
             self.oldest(false);
@@ -176,7 +173,6 @@ impl Covered {
         Self(vec![0; usize::try_from(unit.div_ceil(WORD)).unwrap_or(1)])
     }
 
-    /// Marks the sectors from `low` up to `high`.
     fn set(&mut self, low: u64, high: u64) {
         for (word, start) in self.0.iter_mut().zip((0..).step_by(64)) {
             let [from, to] = [low, high].map(|sector| sector.clamp(start, start + WORD) - start);
@@ -184,14 +180,12 @@ impl Covered {
         }
     }
 
-    /// Whether all sectors of a unit are new.
     fn is_all(&self, unit: u64) -> bool {
         let mut words = self.0.iter().zip((0_u64..).step_by(64));
         words.all(|(word, start)| *word == ones(unit.saturating_sub(start).min(WORD)))
     }
 }
 
-/// Returns a word whose lowest bits are set.
 const fn ones(count: u64) -> u64 {
     if count >= WORD { u64::MAX } else { (1 << count) - 1 }
 }

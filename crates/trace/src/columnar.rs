@@ -42,7 +42,6 @@ struct Table {
     leaves: Vec<usize>,
 }
 
-/// Reads row groups of a table.
 pub(crate) struct Columnar {
     table: Table,
     converter: Converter,
@@ -53,7 +52,6 @@ pub(crate) struct Columnar {
     handed: usize,
 }
 
-/// A row group that is read.
 struct Group {
     reader: ParquetRecordBatchReader,
     /// Rows, as the file says and as they were read so far.

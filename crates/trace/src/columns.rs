@@ -163,7 +163,6 @@ impl Column {
         }
     }
 
-    /// Returns the index of the column among those of a header.
     fn among(&self, names: &[&str]) -> Option<usize> {
         match self {
             Self::Index(index) => Some(*index),
@@ -320,7 +319,6 @@ pub(crate) const fn letter(operation: Operation) -> &'static str {
 pub(crate) const TIME_NAMES: [(&str, Exponent); 5] =
     [("time", 9), ("time_s", 9), ("time_ms", 6), ("time_us", 3), ("time_ns", 0)];
 
-/// The usual names of the column of the volume.
 const VOLUME_NAMES: [&str; 5] = ["volume", "device", "drive", "disk", "lun"];
 
 /// Returns the unit of a time column by its name: that of its ending, or seconds.

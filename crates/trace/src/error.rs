@@ -1,12 +1,13 @@
 //! Errors of reading and replaying a trace.
 
+#![allow(missing_docs, reason = "the messages document the variants")]
+
 use straddle_units::io::Refusal;
 
 use crate::reader::Numbered;
 
 /// A trace that cannot be read or replayed.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages document the variants")]
 pub enum TraceError {
     #[error("{name}: cannot read the trace{}", byte.map(|byte| format!(" from byte {byte} on")).unwrap_or_default())]
     Read { name: String, byte: Option<u64>, source: std::io::Error },
@@ -45,7 +46,6 @@ impl TraceError {
 
 /// What is wrong with a line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages document the variants")]
 pub enum LineError {
     #[error(
         "unknown trace format: the first line is neither a CSV header (time, op, offset, length) nor a line of any format in --format; for another table, give its columns with --columns"
@@ -91,7 +91,6 @@ straddle_units::error_kind!(LineError: Failed);
 
 /// What is wrong with a Parquet file.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages document the variants")]
 pub enum ParquetError {
     #[cfg(not(feature = "parquet"))]
     #[error("this straddle was built without the feature 'parquet'")]
@@ -116,7 +115,6 @@ straddle_units::error_kind! {
 
 /// What is wrong with the columns of a table.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages document the variants")]
 pub enum TableError {
     #[error("there is no column {column:?}: give its name with --columns. The columns are: {present}")]
     NoColumn { column: String, present: String },
@@ -132,7 +130,6 @@ straddle_units::error_kind!(TableError: Failed);
 
 /// Why a trace could not be written.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages document the variants")]
 pub enum WriteError {
     #[error(transparent)]
     Io(#[from] std::io::Error),

@@ -1,6 +1,6 @@
 //! What `trace --json` prints.
 
-use crate::{Account, Coalesced, Effect, Format, Histogram, Recording, SECTOR, Size, Volume, Window};
+use crate::{Account, Coalesced, Effect, Format, Histogram, SECTOR, Size, Volume, Window};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -173,12 +173,6 @@ pub struct Counted<'a> {
     pub window: Option<&'a Window>,
 }
 
-impl From<(&Recording, Option<Format>)> for TraceFile {
-    fn from((recording, format): (&Recording, Option<Format>)) -> Self {
-        Self { name: recording.name.clone(), format }
-    }
-}
-
 impl TraceReport {
     /// Reports what was counted.
     pub fn of(counted: &Counted<'_>) -> Self {
@@ -209,10 +203,10 @@ fn volume_report(counted: &Counted<'_>, name: Option<&str>, volume: &Volume) -> 
 fn operation(counted: &Counted<'_>, histogram: &Histogram, coalesced: &[Coalesced]) -> OperationReport {
     let unit = |unit: &u64| {
         let effects = histogram.effects(*unit)?;
-        let best = counted
-            .best
-            .then(|| effects.best())
-            .map(|(start, effect)| BestReport { started_at_sectors: start, effect: effect_report(&effect) });
+        let best = counted.best.then(|| {
+            let (start, effect) = effects.best();
+            BestReport { started_at_sectors: start, effect: effect_report(&effect) }
+        });
         let effect = effect_report(&effects.started_at(counted.start));
         let merged = coalesced.iter().find(|coalesced| coalesced.unit == *unit).map(|merged| MergedReport {
             written_units: merged.written,
@@ -248,7 +242,6 @@ fn effect_report(effect: &Effect) -> EffectReport {
     }
 }
 
-/// Returns a count as JSON's readers take it.
 fn whole(count: u128) -> u64 {
     u64::try_from(count).unwrap_or(u64::MAX)
 }

@@ -67,7 +67,7 @@ pub(crate) struct Token<'a> {
     pub(crate) bytes: &'a [u8],
     pub(crate) at: usize,
     pub(crate) length: usize,
-    /// Where its second part begins, if it is of two, with one byte between them.
+    /// Where its second part begins, after a separator of one byte, if it has two.
     pub(crate) second: Option<usize>,
 }
 
@@ -202,16 +202,16 @@ pub(crate) struct Line<'a> {
     pub(crate) when: When,
 }
 
-/// The name of a volume, in the one or two parts in which a line gives it; empty if the trace is of one volume.
+/// The name of a volume in one or two parts; empty if the trace is of one volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Volume<'a>(pub(crate) &'a str, pub(crate) &'a str);
 
-/// When a request arrived, as far as its line says.
+/// When a request arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum When {
     /// At this time, counted from any origin.
     At(Nanos),
-    /// Not given: the request took `measured`, and the next one arrived `then` after its completion.
+    /// Not given. It took `measured`, and the next one arrived `then` after its completion.
     Took { measured: Nanos, then: Nanos },
 }
 

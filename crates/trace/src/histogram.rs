@@ -99,7 +99,6 @@ impl Histogram {
         }
     }
 
-    /// Whether it has no request.
     pub(crate) const fn is_empty(&self) -> bool {
         self.counts.len() == 0
     }

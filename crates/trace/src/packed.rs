@@ -1,7 +1,4 @@
-//! Compressed traces, read as they come.
-//!
-//! Invariants: it unpacks as much as is asked for, so a small file that unpacks to a large one costs
-//! time and no memory. What a format may ask for its window is bounded.
+//! Compressed traces. Only as much is unpacked as is asked for, and the windows of the formats are bounded.
 
 use std::io::{self, BufRead, BufReader, Read};
 
@@ -11,7 +8,6 @@ use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 use xxhash_rust::xxh64::Xxh64;
 
-/// How much is read at a time.
 const CHUNK: usize = 256 * 1024;
 /// The most memory for unpacking xz, in KiB: what its highest preset takes.
 const XZ_KIB: u32 = 80 * 1024;
@@ -35,10 +31,9 @@ pub fn unpacked<'a>(file: impl Read + Send + 'a) -> io::Result<Box<dyn Read + Se
     Ok(Box::new(file))
 }
 
-/// The frames of a zstd file, one after the other.
 struct Zstd<R: BufRead> {
     file: R,
-    /// The frame that is unpacked, and the sum of what it held so far.
+    /// The present frame, and the sum of what it held so far.
     frame: Option<(Box<FrameDecoder>, Xxh64)>,
 }
 
@@ -64,10 +59,7 @@ impl<R: BufRead> Read for Zstd<R> {
             // The low half of the sum, where the frame has one (RFC 8878, 3.1.1).
             if frame.get_checksum_from_data().is_some_and(|low| u64::from(low) != sum.digest() & 0xffff_ffff)
             {
-                return Err(io::Error::new(
-                    io::ErrorKind::InvalidData,
-                    "the checksum of a frame of zstd is wrong",
-                ));
+                return Err(broken("the checksum of a frame of zstd is wrong"));
             }
             self.frame = None;
         }
@@ -88,7 +80,7 @@ fn begin(file: &mut impl BufRead) -> io::Result<Option<Box<FrameDecoder>>> {
     }
 }
 
-fn broken(error: FrameDecoderError) -> io::Error {
+fn broken(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error)
 }
 

@@ -43,7 +43,6 @@ impl Numbered {
     }
 }
 
-/// Where the requests of a trace come from.
 pub(crate) trait Source: Send {
     /// Returns the format, if the trace is not empty.
     fn detect(&mut self) -> Result<Option<Format>, TraceError>;
@@ -86,7 +85,6 @@ pub struct Reader<'a> {
     source: Box<dyn Source + 'a>,
     sink: Sink,
     name: String,
-    /// The next request of the batch.
     next: usize,
     ended: bool,
     /// What went wrong after the requests of the batch.

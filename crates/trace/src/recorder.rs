@@ -18,7 +18,6 @@ use crate::origin::Origin;
 const WINDOW: usize = 1 << 17;
 /// Processes of which the names that were written last are known: a power of two.
 const PROCESSES: usize = 256;
-/// Bytes of the name of a process.
 const NAME: usize = 16;
 
 /// What a request is: blktrace's categories.
@@ -125,12 +124,11 @@ pub struct Recorder<W> {
     out: W,
     origin: Origin,
     devices: Vec<u32>,
-    /// Events that wait for earlier ones, by their times and in the order in which they came.
+    /// Events that wait for earlier ones, by time and order of arrival.
     waiting: BTreeMap<(Nanos, u64), Happened>,
-    /// Events that were added, and the time of the last one that was written.
+    /// Events added, and the time of the last one written.
     added: u64,
     last: Nanos,
-    /// The last number of an event of each processor.
     sequences: HashMap<u32, u32>,
     /// The names of processes that were written last.
     processes: Vec<Option<(u32, [u8; NAME])>>,
@@ -216,7 +214,6 @@ impl<W: Write> Recorder<W> {
         self.out
     }
 
-    /// Writes the earliest event.
     fn write(&mut self) -> io::Result<()> {
         let Some((_, happened)) = self.waiting.pop_first() else { return Ok(()) };
         self.last = happened.time;
@@ -225,13 +222,8 @@ impl<W: Write> Recorder<W> {
         }
         let sequence = self.sequences.entry(happened.processor).or_default();
         *sequence = sequence.wrapping_add(1);
-        let what = match happened.event {
-            Event::Queue => format::QUEUE | 1 << 20,
-            Event::Issue => format::ISSUE | 1 << 22,
-            Event::Complete => format::COMPLETE | 1 << 23,
-        };
-        let record = record(*sequence, what | happened.marks.0, &happened, &[]);
-        self.out.write_all(&record)
+        let action = format::action(happened.event) | happened.marks.0;
+        self.out.write_all(&record(*sequence, action, &happened, &[]))
     }
 
     /// Writes the name of the event's process, unless it was written last.
@@ -242,12 +234,10 @@ impl<W: Write> Recorder<W> {
         if known.replace((process, name)) == Some((process, name)) {
             return Ok(());
         }
-        let note = note(format::NAME_OF_PROCESS, happened.device, happened.time, process, &name);
-        self.out.write_all(&note)
+        self.out.write_all(&note(format::NAME_OF_PROCESS, happened.device, happened.time, process, &name))
     }
 }
 
-/// Returns a message of this program.
 fn message(device: u32, time: Nanos, line: &str) -> Vec<u8> {
     note(format::MESSAGE, device, time, 0, format!("{}{line}", format::OWN).as_bytes())
 }

@@ -13,9 +13,6 @@ pub struct Recording {
     pub files: Vec<PathBuf>,
 }
 
-/// What is between a device's name and a processor's number in the names of blktrace's files.
-const MIDDLE: &[u8] = b".blktrace.";
-
 impl Recording {
     /// Groups paths into traces, in order. Files `NAME.blktrace.0`, `NAME.blktrace.1` and so on are one; a path that
     /// does not exist stands for all files of a recording of this name, as it does for blkparse.
@@ -43,16 +40,15 @@ impl Recording {
     }
 }
 
-/// Returns what comes before the processor's number in the name of one of blktrace's files.
+/// Returns what comes before `.blktrace.` and the processor's number.
 fn stem(path: &Path) -> Option<PathBuf> {
     let bytes = path.as_os_str().as_bytes();
     let digits = bytes.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
     let rest = bytes.get(..bytes.len() - digits)?;
-    let stem = rest.strip_suffix(MIDDLE).filter(|stem| digits > 0 && !stem.is_empty())?;
+    let stem = rest.strip_suffix(b".blktrace.").filter(|stem| digits > 0 && !stem.is_empty())?;
     Some(PathBuf::from(OsString::from_vec(stem.to_vec())))
 }
 
-/// Returns the files of a recording that are there, from that of the first processor on.
 fn of_all_processors(stem: &Path) -> Vec<PathBuf> {
     const MAX_PROCESSORS: u32 = 4096;
     let name = |number: u32| {

@@ -41,15 +41,16 @@ pub struct Options {
 /// The default queue depth in the open loop: that of SATA.
 pub const OPEN_DEPTH: u32 = 32;
 
-const fn usual_depth(pace: Pace) -> u32 {
-    match pace {
-        Pace::Open => OPEN_DEPTH,
-        Pace::Closed => 1,
+impl Pace {
+    const fn usual_depth(self) -> u32 {
+        match self {
+            Self::Open => OPEN_DEPTH,
+            Self::Closed => 1,
+        }
     }
 }
 
-/// How far a drive may lag at the end of a trace, as a share of the trace's time, before it counts as unable
-/// to keep up. A burst at the end stays below this.
+/// The share of a trace's time that a drive may lag at its end. A burst at the end stays below this.
 const LAG: f64 = 0.05;
 
 /// Requests that wrap round keep their distance from every boundary up to this size.
@@ -111,10 +112,9 @@ impl Replayed {
         self.reads.total() + self.writes.total() + self.flushes.total()
     }
 
-    /// Whether the drive could not keep up. In the open loop, requests that arrive faster than they complete
-    /// wait longer and longer, so the latency depends on the length of the trace alone. True if, at the last
-    /// arrival, more requests are outstanding than the queue depth, and the drive needs more than [`LAG`] of
-    /// the trace's time to finish them.
+    /// Whether the drive could not keep up, so that the latency depends on the length of the trace alone: in the open
+    /// loop, more requests than the queue depth are outstanding at the last arrival, and the drive needs more than [`LAG`]
+    /// of the trace's time to finish them.
     pub fn diverges(&self) -> bool {
         let waiting = self.behind.seconds() * self.rate() > f64::from(self.depth);
         self.pace == Pace::Open && waiting && self.behind.seconds() > self.span.seconds() * LAG
@@ -194,10 +194,10 @@ impl Replays {
     }
 }
 
-/// Requests that are read before the drives get them.
+/// Requests that are read before the drives get them, so that all drives are busy.
 const CHUNK: usize = 1 << 15;
 
-/// The requests of one volume among those that were read, and its drive.
+/// The drive of a volume, and requests that were read for it.
 struct Lane {
     run: Replay,
     waiting: Vec<Record>,
@@ -216,7 +216,12 @@ pub fn replay_volumes(
     loop {
         let (name, place) = (trace.name().to_owned(), trace.place());
         let (more, ()) = rayon::join(
-            || take(trace, &mut next),
+            || {
+                while next.len() < CHUNK && trace.next_batch()? {
+                    next.extend_from_slice(trace.batch());
+                }
+                Ok(())
+            },
             || lanes.par_iter_mut().for_each(|lane| lane.go((&name, place))),
         );
         // The first request that is wrong, as if they were replayed one after the other.
@@ -225,7 +230,7 @@ pub fn replay_volumes(
             return Err(error);
         }
         read?;
-        read = more.map(|_| ());
+        read = more;
         if next.is_empty() && read.is_ok() {
             break;
         }
@@ -234,9 +239,7 @@ pub fn replay_volumes(
                 let run = Replay::new(profile, options);
                 lanes.push(Lane { run, waiting: Vec::new(), failed: None });
             }
-            if let Some(lane) = lanes.get_mut(record.volume) {
-                lane.waiting.push(record);
-            }
+            lanes[record.volume].waiting.push(record);
         }
     }
     lanes.par_iter_mut().for_each(|lane| while lane.run.wait(&mut |_| {}) {});
@@ -252,16 +255,7 @@ pub fn replay_volumes(
     Ok(Replays { total, volumes })
 }
 
-/// Reads requests until there are enough for all drives to be busy.
-fn take(trace: &mut Reader<'_>, into: &mut Vec<Record>) -> Result<(), TraceError> {
-    while into.len() < CHUNK && trace.next_batch()? {
-        into.extend_from_slice(trace.batch());
-    }
-    Ok(())
-}
-
 impl Lane {
-    /// Replays the requests that wait.
     fn go(&mut self, trace: (&str, Numbered)) {
         for record in std::mem::take(&mut self.waiting) {
             if let Err(error) = self.run.take(record, trace, &mut |_| {}) {
@@ -280,7 +274,7 @@ struct Replay {
     /// The requests in flight by their numbers, each with its arrival in the drive's time.
     outstanding: HashMap<u64, (Record, Time)>,
     done: Vec<Completion>,
-    /// When the last completion was.
+    /// The last completion.
     free: Time,
     /// The first and the last arrival.
     arrivals: Option<(Time, Time)>,
@@ -293,7 +287,7 @@ impl Replay {
         // The firmware adds its offset to the host's addresses, so the boundaries appear that much lower.
         let phase = ByteCount::new(physical - offset.min(physical));
         let pace = options.pace.unwrap_or(Pace::Open);
-        let depth = options.depth.unwrap_or(usual_depth(pace));
+        let depth = options.depth.unwrap_or(pace.usual_depth());
         let replayed = Replayed { pace, depth, ..Replayed::default() };
         Self {
             drive: Drive::new(profile),
@@ -307,7 +301,6 @@ impl Replay {
         }
     }
 
-    /// Replays a request of the trace with this name.
     fn take(
         &mut self,
         record: Record,
@@ -333,7 +326,7 @@ impl Replay {
     fn begin(&mut self, first: &Record, name: &str) -> Result<(), TraceError> {
         let paced = first.took.is_some();
         let pace = self.options.pace.unwrap_or(if paced { Pace::Closed } else { Pace::Open });
-        let depth = self.options.depth.unwrap_or(usual_depth(pace)).max(1);
+        let depth = self.options.depth.unwrap_or(pace.usual_depth()).max(1);
         if paced && pace == Pace::Closed && depth > 1 {
             return Err(TraceError::Depth { name: name.to_owned(), depth });
         }
@@ -397,7 +390,7 @@ impl Replay {
         each(&Finished { record, latency });
     }
 
-    /// Returns a request of the whole sectors that this one touches.
+    /// Rounds a request out to whole sectors.
     fn whole(&mut self, record: Record) -> Record {
         let end =
             record.offset.checked_add(record.length).and_then(|end| end.checked_next_multiple_of(SECTOR));

@@ -1,13 +1,12 @@
 //! Numbers and fields of lines, read eight bytes at a time.
 //!
-//! Invariants: it reads what is plainly written, and returns `None` for everything else, such as a
-//! sign, a blank or a number that does not fit. The caller then reads the line as text, which decides what it
-//! means and what is wrong with it. The bytes end with [`PADDING`] behind the last line.
+//! Functions return `None` for all that is not plainly written, such as a sign, a blank or a number that does not fit.
+//! The caller then reads the line as text. The bytes end with [`PADDING`] after the last line.
 
 /// The bytes that follow the last line.
 pub(crate) const PADDING: usize = 16;
 
-/// The next eight bytes, the first in the lowest bits; zeros behind the end.
+/// The next eight bytes, the first in the lowest bits; zeros past the end.
 #[inline]
 pub(crate) fn word(bytes: &[u8], at: usize) -> u64 {
     match bytes.get(at..at.wrapping_add(8)).and_then(|eight| <[u8; 8]>::try_from(eight).ok()) {
@@ -28,8 +27,8 @@ const TOPS: u64 = 0x80 * ONES;
 #[inline]
 fn digits(word: u64) -> u32 {
     let values = word ^ (0x30 * ONES);
-    // A digit is now below ten, so that 0x76 more keeps its top bit clear. A carry out of a byte that is not a digit
-    // changes only the bytes behind it.
+    // A digit is now below ten, so that 0x76 more keeps its top bit clear. A carry out of another byte changes only the
+    // bytes after it.
     ((values.wrapping_add(0x76 * ONES) | values) & TOPS).trailing_zeros() / 8
 }
 
@@ -44,57 +43,49 @@ fn value(word: u64, count: u32) -> u64 {
     low.wrapping_add(high) >> 32
 }
 
-const POWERS: [u64; 20] = {
-    let mut powers = [1; 20];
-    let mut at = 1;
-    while at < powers.len() {
-        powers[at] = powers[at - 1] * 10;
-        at += 1;
-    }
-    powers
-};
-
 /// Returns ten to the power of `exponent`.
 #[inline]
-pub(crate) fn power(exponent: u32) -> Option<u64> {
+fn power(exponent: u32) -> Option<u64> {
+    const POWERS: [u64; 20] = {
+        let mut powers = [1; 20];
+        let mut at = 1;
+        while at < powers.len() {
+            powers[at] = powers[at - 1] * 10;
+            at += 1;
+        }
+        powers
+    };
     POWERS.get(usize::try_from(exponent).ok()?).copied()
 }
 
-/// Reads a whole number; returns it and the place behind it.
+/// Reads a whole number of at most 19 digits; returns it and the place after it.
 #[inline]
 pub(crate) fn number(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
-    let (number, count) = number_of(bytes, at)?;
-    Some((number, at + count))
-}
-
-/// Reads a whole number of at most 19 digits; returns it and how many they are.
-#[inline]
-fn number_of(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
     let first = word(bytes, at);
     let count = digits(first);
     if count < 8 {
-        return (count > 0).then(|| (value(first, count), count as usize));
+        return (count > 0).then(|| (value(first, count), at + count as usize));
     }
     let (first, second) = (value(first, 8), word(bytes, at + 8));
     let count = digits(second);
     if count == 0 {
-        return Some((first, 8));
+        return Some((first, at + 8));
     }
     let upper = first * power(count)? + value(second, count);
     if count < 8 {
-        return Some((upper, 8 + count as usize));
+        return Some((upper, at + 8 + count as usize));
     }
     let third = word(bytes, at + 16);
     let count = digits(third);
     match count {
-        0 => Some((upper, 16)),
-        1..=3 => Some((upper * power(count)? + value(third, count), 16 + count as usize)),
+        0 => Some((upper, at + 16)),
+        1..=3 => Some((upper * power(count)? + value(third, count), at + 16 + count as usize)),
         _ => None,
     }
 }
 
 /// Reads a decimal number of units of ten to the power of `exponent` nanoseconds; returns nanoseconds and the place
-/// behind it. Digits below a nanosecond are dropped.
+/// after it. Digits below a nanosecond are dropped.
 #[inline]
 pub(crate) fn time(bytes: &[u8], at: usize, exponent: u32) -> Option<(u64, usize)> {
     let (whole, at) = number(bytes, at)?;
@@ -102,14 +93,14 @@ pub(crate) fn time(bytes: &[u8], at: usize, exponent: u32) -> Option<(u64, usize
     if byte(bytes, at) != b'.' {
         return Some((whole, at));
     }
-    let (fraction, count) = number_of(bytes, at + 1)?;
-    let places = u32::try_from(count).ok()?;
+    let (fraction, end) = number(bytes, at + 1)?;
+    let places = u32::try_from(end - at - 1).ok()?;
     let nanos = if places <= exponent {
         fraction * power(exponent - places)?
     } else {
         fraction / power(places - exponent)?
     };
-    Some((whole.checked_add(nanos)?, at + 1 + count))
+    Some((whole.checked_add(nanos)?, end))
 }
 
 /// Returns the place of the first `separator` or line break.
@@ -118,7 +109,7 @@ pub(crate) fn field_end(bytes: &[u8], mut at: usize, separator: u8) -> usize {
     let pattern = u64::from(separator) * ONES;
     loop {
         let word = word(bytes, at);
-        // The lowest zero byte of each is found exactly; what a borrow marks wrongly lies behind it.
+        // The lowest zero byte of each is found exactly; a borrow marks wrongly only bytes after it.
         let zeros = |word: u64| word.wrapping_sub(ONES) & !word & TOPS;
         let found = zeros(word ^ pattern) | zeros(word ^ (0x0a * ONES)) | zeros(word);
         if found != 0 {
@@ -128,7 +119,6 @@ pub(crate) fn field_end(bytes: &[u8], mut at: usize, separator: u8) -> usize {
     }
 }
 
-/// Returns the place of the first byte that is not a blank.
 #[inline]
 pub(crate) fn past_blanks(bytes: &[u8], mut at: usize) -> usize {
     while byte(bytes, at) == b' ' {
@@ -137,7 +127,7 @@ pub(crate) fn past_blanks(bytes: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// Returns the place behind the end of the line, if `at` is at its end.
+/// Returns the place after the end of the line, if `at` is at its end.
 #[inline]
 pub(crate) fn past_line(bytes: &[u8], at: usize) -> Option<usize> {
     match byte(bytes, at) {

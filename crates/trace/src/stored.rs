@@ -1,9 +1,8 @@
 //! Accounts as bytes, to be kept or merged elsewhere.
 //!
-//! Invariants: equal accounts are equal bytes, on every machine, and no other bytes are read as this
-//! account. What is left behind a window is not among them, as it does not add up like the rest. Volumes are in the order of their names, classes in that of their first sectors and lengths; a number
-//! is written in one way only; the last four bytes are a CRC-32 of all before them. What is read is bounded by the
-//! number of bytes, and its counts by [`MOST_REQUESTS`].
+//! Equal accounts are equal bytes, on every machine, and no other bytes are read as this account: volumes are in the
+//! order of their names, classes in that of their keys, and a number is written in one way only. The last four bytes are
+//! a CRC-32 of all before them. What a window merged is left out, as it does not add up like the rest.
 
 use straddle_units::io::Time;
 
@@ -11,13 +10,8 @@ use crate::account::{Account, Volume};
 use crate::histogram::{Histogram, is_key, is_long};
 use crate::volumes::LONGEST;
 
-/// What the bytes begin with.
 const MAGIC: &[u8; 8] = b"straddle";
-/// The version of the form.
 const VERSION: u8 = 1;
-/// Bytes of the checksum at the end.
-const CHECKSUM: usize = 4;
-
 /// The most requests of an account that is read, so that sums of many do not overflow.
 const MOST_REQUESTS: u64 = 1 << 60;
 
@@ -56,7 +50,10 @@ impl Account {
         for (name, volume) in &self.volumes {
             put(&mut out, name.len() as u64);
             out.extend(name.as_bytes());
-            put_volume(&mut out, volume);
+            for histogram in [&volume.reads, &volume.writes, &volume.discards] {
+                put_histogram(&mut out, histogram);
+            }
+            put(&mut out, volume.flushes);
         }
         let sum = crc32fast::hash(&out);
         out.extend(sum.to_le_bytes());
@@ -71,7 +68,7 @@ impl Account {
         if *version != VERSION {
             return Err(StoredError::Version { found: *version });
         }
-        let Some((body, sum)) = bytes.split_last_chunk::<CHECKSUM>() else { return Err(StoredError::Magic) };
+        let Some((body, sum)) = bytes.split_last_chunk() else { return Err(StoredError::Magic) };
         let (expected, found) = (u32::from_le_bytes(*sum), crc32fast::hash(body));
         if expected != found {
             return Err(StoredError::Checksum { found, expected });
@@ -83,14 +80,6 @@ impl Account {
         }
         Ok(account)
     }
-}
-
-fn put_volume(out: &mut Vec<u8>, volume: &Volume) {
-    let Volume { reads, writes, discards, flushes, coalesced: _ } = volume;
-    for histogram in [reads, writes, discards] {
-        put_histogram(out, histogram);
-    }
-    put(out, *flushes);
 }
 
 /// Classes are written as the distances of their keys, so that most take a byte or two.
@@ -118,7 +107,6 @@ fn put(out: &mut Vec<u8>, mut number: u64) {
     out.push(u8::try_from(number).unwrap_or(0));
 }
 
-/// Bytes that are read.
 struct Input<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -192,7 +180,7 @@ impl Input<'_> {
         Ok(histogram)
     }
 
-    /// Counts requests, of which there is a limit.
+    /// Counts requests against the limit.
     fn more(&mut self, requests: u64) -> Result<(), StoredError> {
         let sum = self.requests.checked_add(requests).filter(|sum| *sum <= MOST_REQUESTS);
         self.requests = sum.ok_or_else(|| self.wrong("more requests than any trace has"))?;

@@ -28,7 +28,6 @@ impl Account {
     }
 }
 
-/// Counts the rows of a part of a Parquet file.
 fn share(mut table: Columnar) -> Result<Account, TraceError> {
     let (mut count, name) = (RowCount::new(table.plan()), table.name().to_owned());
     while let Some(rows) = table.next_rows(&mut count.volumes)? {

@@ -89,7 +89,6 @@ impl<'a> Block<'a> {
     }
 }
 
-/// A trace of lines.
 pub(crate) struct Text<R> {
     input: R,
     name: String,

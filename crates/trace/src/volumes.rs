@@ -29,7 +29,7 @@ pub(crate) struct Volumes {
     slots: Vec<Slot>,
     names: Vec<String>,
     indices: HashMap<String, usize>,
-    /// The name looked up last.
+    /// The last one looked up.
     name: String,
 }
 

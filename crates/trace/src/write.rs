@@ -1,13 +1,12 @@
-//! Writes the requests of traces in another format.
-//!
-//! Invariants: a request is written with all that the format can hold, and what it cannot hold is counted.
-//! What would be read back as something else is an error.
+//! Writes the requests of traces in another format. What it cannot hold is counted; what would be read back as something
+//! else is an error.
 
 #[cfg(feature = "parquet")]
 mod table;
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::io::Write;
+use std::io::{self, Write};
 
 use straddle_units::io::{Nanos, Operation};
 
@@ -40,15 +39,6 @@ impl Target {
             Self::Fio => "fio",
         }
     }
-
-    /// Returns the line that each file of the format begins with, if it is text.
-    const fn first_line(self) -> Option<&'static str> {
-        match self {
-            Self::Parquet => None,
-            Self::Csv => Some("time_ns,volume,op,offset,length\n"),
-            Self::Fio => Some("fio version 3 iolog\n"),
-        }
-    }
 }
 
 /// What was written, and what the format cannot hold.
@@ -74,17 +64,12 @@ pub struct Writer<W: Write + Send> {
 enum Output<W: Write + Send> {
     #[cfg(feature = "parquet")]
     Table(Box<TableWriter<W>>),
-    Csv {
-        out: W,
-        line: String,
-    },
+    Csv(W),
     Fio(Fio<W>),
 }
 
-/// A log of fio.
 struct Fio<W> {
     out: W,
-    line: String,
     /// The volumes that were added.
     names: BTreeSet<String>,
     /// The first time and the last.
@@ -94,10 +79,8 @@ struct Fio<W> {
 impl<W: Write + Send> Writer<W> {
     /// Begins a trace. `name` is what errors call it.
     pub fn new(target: Target, mut out: W, name: &str) -> Result<Self, TraceError> {
-        let line = String::new();
         let failed = |source| TraceError::Write { name: name.to_owned(), source };
-        out.write_all(target.first_line().unwrap_or_default().as_bytes())
-            .map_err(|error| failed(error.into()))?;
+        let begun = |written: io::Result<()>| written.map_err(|error| failed(error.into()));
         let format = match target {
             #[cfg(feature = "parquet")]
             Target::Parquet => Output::Table(Box::new(TableWriter::new(out).map_err(failed)?)),
@@ -105,8 +88,14 @@ impl<W: Write + Send> Writer<W> {
             Target::Parquet => {
                 return Err(failed(WriteError::Parquet(Box::new(crate::ParquetError::NotBuilt))));
             }
-            Target::Csv => Output::Csv { out, line },
-            Target::Fio => Output::Fio(Fio { out, line, names: BTreeSet::new(), times: None }),
+            Target::Csv => {
+                begun(out.write_all(b"time_ns,volume,op,offset,length\n"))?;
+                Output::Csv(out)
+            }
+            Target::Fio => {
+                begun(out.write_all(b"fio version 3 iolog\n"))?;
+                Output::Fio(Fio { out, names: BTreeSet::new(), times: None })
+            }
         };
         Ok(Self { name: name.to_owned(), format, written: Written::default() })
     }
@@ -127,14 +116,9 @@ impl<W: Write + Send> Writer<W> {
         match &mut self.format {
             #[cfg(feature = "parquet")]
             Output::Table(table) => table.add(record, volume),
-            Output::Csv { out, line } => {
-                use std::fmt::Write as _;
-                line.clear();
-                let _ = write!(line, "{},", record.time.get());
-                csv_name(volume, line)?;
-                let (op, offset, length) = (letter(record.operation), record.offset, record.length);
-                let _ = writeln!(line, ",{op},{offset},{length}");
-                out.write_all(line.as_bytes())?;
+            Output::Csv(out) => {
+                let (time, name, op) = (record.time.get(), csv_name(volume)?, letter(record.operation));
+                writeln!(out, "{time},{name},{op},{},{}", record.offset, record.length)?;
                 Ok(())
             }
             Output::Fio(fio) => {
@@ -151,58 +135,49 @@ impl<W: Write + Send> Writer<W> {
         let out = match format {
             #[cfg(feature = "parquet")]
             Output::Table(table) => table.finish(),
-            Output::Csv { mut out, .. } => out.flush().map(|()| out).map_err(Into::into),
+            Output::Csv(mut out) => out.flush().map(|()| out).map_err(Into::into),
             Output::Fio(fio) => fio.finish(),
         };
         out.map(|out| (out, written)).map_err(|source| TraceError::Write { name, source })
     }
 }
 
-/// Returns a time in whole milliseconds, and whether there was more.
-const fn milliseconds(time: Nanos) -> (u64, bool) {
-    const MILLI: u64 = 1_000_000;
-    (time.get() / MILLI, !time.get().is_multiple_of(MILLI))
-}
+const MILLI: u64 = 1_000_000;
 
 impl<W: Write> Fio<W> {
-    /// Writes a request; returns whether its time was cut.
+    /// Returns whether the request's time was cut.
     fn add(&mut self, record: &Record, volume: &str, number: u64) -> Result<bool, WriteError> {
-        use std::fmt::Write as _;
         let (first, last) = self.times.unwrap_or((record.time, record.time));
         if record.time < last {
             return Err(WriteError::Backwards { line: number });
         }
         self.times = Some((first, record.time));
-        let (at, is_cut) = milliseconds(record.time.saturating_sub(first));
+        let time = record.time.saturating_sub(first).get();
+        let at = time / MILLI;
         // fio needs a name.
         let volume = if volume.is_empty() { "volume" } else { volume };
-        self.line.clear();
         if !self.names.contains(volume) {
             if volume.contains(|letter: char| letter.is_whitespace() || letter.is_control()) {
                 let why = "fio's log separates fields with blanks, so a name cannot contain one";
                 return Err(WriteError::Name { name: volume.to_owned(), why });
             }
             self.names.insert(volume.to_owned());
-            let _ = writeln!(self.line, "{at} {volume} add\n{at} {volume} open");
+            writeln!(self.out, "{at} {volume} add\n{at} {volume} open")?;
         }
-        let action = match record.operation {
-            Operation::Read => "read",
-            Operation::Write | Operation::WriteFua => "write",
-            Operation::Discard => "trim",
-            Operation::Flush => "sync",
-        };
         let (offset, length) = (record.offset, record.length);
-        let _ = match record.operation {
-            Operation::Flush => writeln!(self.line, "{at} {volume} {action}"),
-            _ => writeln!(self.line, "{at} {volume} {action} {offset} {length}"),
-        };
-        self.out.write_all(self.line.as_bytes())?;
-        Ok(is_cut)
+        match record.operation {
+            Operation::Read => writeln!(self.out, "{at} {volume} read {offset} {length}")?,
+            Operation::Write | Operation::WriteFua => {
+                writeln!(self.out, "{at} {volume} write {offset} {length}")?;
+            }
+            Operation::Discard => writeln!(self.out, "{at} {volume} trim {offset} {length}")?,
+            Operation::Flush => writeln!(self.out, "{at} {volume} sync")?,
+        }
+        Ok(!time.is_multiple_of(MILLI))
     }
 
     fn finish(mut self) -> Result<W, WriteError> {
-        let (end, _) =
-            self.times.map_or((0, false), |(first, last)| milliseconds(last.saturating_sub(first)));
+        let end = self.times.map_or(0, |(first, last)| last.saturating_sub(first).get() / MILLI);
         for name in &self.names {
             writeln!(self.out, "{end} {name} close")?;
         }
@@ -211,19 +186,12 @@ impl<W: Write> Fio<W> {
     }
 }
 
-/// Writes a volume's name as a field, if it is read back as it is.
-fn csv_name(name: &str, line: &mut String) -> Result<(), WriteError> {
+/// Returns a volume's name as a field, if it is read back as it is.
+fn csv_name(name: &str) -> Result<Cow<'_, str>, WriteError> {
     let is_kept = name.trim() == name && !name.contains(|letter: char| letter == '"' || letter.is_control());
     if !is_kept {
         let why = "it contains a quote or a control character, or begins or ends with a blank";
         return Err(WriteError::Name { name: name.to_owned(), why });
     }
-    if name.contains(',') {
-        line.push('"');
-        line.push_str(name);
-        line.push('"');
-    } else {
-        line.push_str(name);
-    }
-    Ok(())
+    Ok(if name.contains(',') { format!("\"{name}\"").into() } else { name.into() })
 }

@@ -274,8 +274,9 @@ fn count(arguments: &TraceArguments) -> Result<Exit> {
     for (trace, about) in traces.iter().zip(&abouts) {
         input::warn(&trace.name, about.origin.as_ref());
     }
-    let formats = abouts.into_iter().map(|about| about.format);
-    let files: Vec<TraceFile> = traces.iter().zip(formats).map(TraceFile::from).collect();
+    let files = traces.iter().zip(abouts);
+    let files = files.map(|(trace, about)| TraceFile { name: trace.name.clone(), format: about.format });
+    let files: Vec<TraceFile> = files.collect();
     let total = account.total();
     let window = window.as_ref();
     let counted =

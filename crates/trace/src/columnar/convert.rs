@@ -96,7 +96,6 @@ pub(crate) struct Converter {
     before: u64,
 }
 
-/// What is wrong with a batch.
 pub(crate) enum Problem {
     /// A row, by its number: in the table from 1, and in a batch from 0.
     Row(u64, LineError),

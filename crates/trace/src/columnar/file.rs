@@ -1,7 +1,4 @@
-//! The file of a table, and the limits on what it says of its sizes.
-//!
-//! Invariants: what a file says does not make it longer, its directory and its row groups are no larger than
-//! the limits, and all else is the library's to check.
+//! The file of a table, and the limits on its directory and its row groups; all else is the library's to check.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -31,7 +28,6 @@ pub(super) struct Positioned {
     length: u64,
 }
 
-/// Reads on from a place.
 pub(super) struct From {
     file: Arc<File>,
     at: u64,
@@ -76,7 +72,6 @@ impl ChunkReader for Positioned {
     }
 }
 
-/// Reads the directory.
 pub(super) fn directory(file: &Positioned) -> Result<ArrowReaderMetadata, ParquetError> {
     let no_end = || ParquetError::Invalid(Error::EOF("the file does not end like a Parquet file".to_owned()));
     let end = file.len().checked_sub(END).ok_or_else(no_end)?;

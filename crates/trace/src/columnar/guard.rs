@@ -1,7 +1,4 @@
-//! Calls into the libraries that unpack and decode.
-//!
-//! Invariants: a damaged file is an error. Where a library gives up with a panic, the panic ends here, and
-//! says nothing on its way.
+//! Calls into the libraries that unpack and decode: their panics become errors, and are not printed.
 
 use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe};
@@ -14,29 +11,12 @@ thread_local! {
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Restores [`INSIDE`], also when a panic passes.
-struct Inside {
-    before: bool,
-}
-
-impl Inside {
-    fn new() -> Self {
-        Self { before: INSIDE.replace(true) }
-    }
-}
-
-impl Drop for Inside {
-    fn drop(&mut self) {
-        INSIDE.set(self.before);
-    }
-}
-
 /// Calls `decode`, which reads what a file says. What it was working on must not be used after an error.
 pub(super) fn guarded<T>(decode: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, ParquetError> {
     silence();
-    let inside = Inside::new();
+    let before = INSIDE.replace(true);
     let decoded = panic::catch_unwind(AssertUnwindSafe(decode));
-    drop(inside);
+    INSIDE.set(before);
     decoded.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().copied();
         let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
@@ -45,7 +25,6 @@ pub(super) fn guarded<T>(decode: impl FnOnce() -> Result<T, ParquetError>) -> Re
     })
 }
 
-/// Keeps the hook from printing panics that [`guarded`] makes errors of.
 fn silence() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

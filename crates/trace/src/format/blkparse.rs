@@ -1,7 +1,5 @@
-//! What blkparse prints: `major,minor cpu sequence time pid action rwbs sector + sectors [process]`.
-//!
-//! The action that counts is usually `D`: the request as the driver gets it, after merging. The summary at the end,
-//! and events without sectors, are passed over.
+//! What blkparse prints: `major,minor cpu sequence time pid action rwbs sector + sectors [process]`. The summary at the
+//! end, and events without sectors, are passed over.
 
 use straddle_units::io::{Nanos, Operation};
 
@@ -17,12 +15,10 @@ const SECOND: u64 = 1_000_000_000;
 /// The fields up to the number of sectors.
 type Columns<'a> = Fields<'a, 10>;
 
-/// Whether a line has the form of such an event.
 pub(crate) fn is_line(line: &str) -> bool {
     event(line).is_some()
 }
 
-/// Returns the fields of an event, if the line is one.
 fn event(line: &str) -> Option<Columns<'_>> {
     let fields = Columns::of(line.split_ascii_whitespace());
     let device = fields.get("", 0).ok()?.split_once(',')?;
@@ -32,7 +28,6 @@ fn event(line: &str) -> Option<Columns<'_>> {
     (numbers && at.contains('.') && time("", at, SECOND).is_ok()).then_some(fields)
 }
 
-/// Parses events.
 #[derive(Debug)]
 pub(crate) struct Blkparse {
     action: u8,
@@ -42,16 +37,12 @@ impl Blkparse {
     pub(crate) const fn of(how: &How) -> Self {
         Self { action: how.event.letter() }
     }
-
-    fn is_action(&self, action: &[u8]) -> bool {
-        action == [self.action]
-    }
 }
 
 impl Lines for Blkparse {
     fn line<'a>(&mut self, line: &'a str) -> Result<Option<Line<'a>>, LineError> {
         let Some(fields) = event(line) else { return Ok(None) };
-        if !fields.get("", 5).is_ok_and(|action| self.is_action(action.as_bytes())) {
+        if !fields.get("", 5).is_ok_and(|action| action.as_bytes() == [self.action]) {
             return Ok(None);
         }
         let rwbs = fields.get("rwbs", 6)?;
@@ -82,8 +73,8 @@ impl Lines for Blkparse {
         let action = gap(bytes, at)?;
         let end = word_end(bytes, action)?;
         let line = |at| Some(at + memchr::memchr(b'\n', bytes.get(at..)?)? + 1);
-        if !self.is_action(bytes.get(action..end)?) {
-            // Without a point it is not a time, nor the line an event: that makes no difference here.
+        if *bytes.get(action..end)? != [self.action] {
+            // Without a decimal point the line is no event, which makes no difference.
             return Some(Quick { next: line(end)?, request: None });
         }
         let letters = gap(bytes, end)?;
@@ -104,22 +95,22 @@ impl Lines for Blkparse {
     }
 }
 
-/// Returns the end of a word, which has no white space of other kinds in it.
+/// Returns the end of a word, if only blanks and line breaks end it.
 #[inline]
 fn word_end(bytes: &[u8], at: usize) -> Option<usize> {
     let end = scan::field_end(bytes, at, b' ');
     bytes.get(at..end)?.iter().all(|byte| *byte > b' ').then_some(end)
 }
 
-/// Returns the place behind one or more blanks.
+/// Returns the place after one or more blanks.
 #[inline]
 fn gap(bytes: &[u8], at: usize) -> Option<usize> {
     let end = scan::past_blanks(bytes, at);
     (end > at).then_some(end)
 }
 
-/// Parses the kernel's letters of a request: `F` before the others is a flush, `D` a discard, `W` a write, `R` a
-/// read; an `F` behind means that a write goes through the cache. `None` for a request without data.
+/// Parses the kernel's letters of a request: a leading `F` is a flush, `D` a discard, `W` a write, `R` a read; a later
+/// `F` means a write through the cache. `None` for a request without data.
 pub(crate) fn operation(rwbs: &str) -> Option<Operation> {
     let rest = rwbs.strip_prefix('F');
     let through = rwbs.get(1..).is_some_and(|rest| rest.contains('F'));

@@ -8,12 +8,9 @@ use crate::columns::{Columns, Names, Places, TIME_NAMES, Values};
 use crate::error::LineError;
 use crate::how::How;
 
-/// What may separate columns.
 const SEPARATORS: [char; 3] = [',', '\t', ';'];
-/// The most columns of a trace.
 const COLUMNS: usize = 64;
 
-/// Parses a header, then requests.
 #[derive(Debug)]
 pub(crate) struct Csv {
     columns: Columns,
@@ -62,7 +59,6 @@ impl Lines for Csv {
     }
 }
 
-/// How the lines behind the first are read.
 #[derive(Clone, Debug)]
 struct Header {
     separator: char,
@@ -86,7 +82,6 @@ fn unquoted(field: &str) -> &str {
 }
 
 impl Header {
-    /// Finds the columns in the first line.
     fn of(line: &str, columns: &Columns, is_timed: bool) -> Result<Self, LineError> {
         let separator = SEPARATORS.into_iter().find(|separator| line.contains(*separator)).unwrap_or(' ');
         let names: Vec<&str> = split(line, separator).map(unquoted).collect();

@@ -1,22 +1,18 @@
-//! DiskSim's validation traces: requests sent to a real drive, and how long each took. A line is
-//! `R|W Hit|Miss first_block blocks service_us delay_us`, separated by spaces. A block is 512 bytes. The next request arrived `delay_us` after this one completed. The second column is the class that
-//! DiskSim's authors gave the request (for writes `Doub` or `Trip`); it is ignored.
+//! DiskSim's validation traces: `R|W Hit|Miss first_block blocks service_us delay_us`. A block is 512 bytes. The next
+//! request arrived `delay_us` after this one completed. The second column, a class, is ignored.
 
 use straddle_units::io::Operation;
 
 use super::{Fields, Line, Lines, Volume, When, sectors, time, wrong};
 use crate::error::LineError;
 
-/// Nanoseconds per microsecond.
 const MICRO: u64 = 1000;
 
-/// Whether a line has the form of such a trace.
 pub(crate) fn is_line(line: &str) -> bool {
     let mut fields = line.split_ascii_whitespace();
     matches!(fields.next(), Some("R" | "W")) && fields.count() == 5
 }
 
-/// Parses lines, each of which is a request.
 #[derive(Debug)]
 pub(crate) struct DiskSim;
 

@@ -6,11 +6,9 @@ use straddle_units::io::{Nanos, Operation};
 use super::{Fields, Line, Lines, Volume, When, time, whole, wrong};
 use crate::error::LineError;
 
-/// Nanoseconds per millisecond and per microsecond.
 const MILLI: u64 = 1_000_000;
 const MICRO: u64 = 1000;
 
-/// Whether a line is the first of such a log.
 pub(crate) fn is_first(line: &str) -> bool {
     version(line).is_some()
 }
@@ -23,7 +21,6 @@ fn version(line: &str) -> Option<u8> {
     }
 }
 
-/// Parses the lines of a log.
 #[derive(Debug, Default)]
 pub(crate) struct Iolog {
     timed: bool,

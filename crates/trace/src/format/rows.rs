@@ -7,7 +7,6 @@ use super::{Quick, Request, Token};
 use crate::columns::{Exponent, Names};
 use crate::scan;
 
-/// What a field is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Role {
     Skip,
@@ -32,7 +31,6 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    /// Reads a line.
     #[inline]
     pub(crate) fn quick<'a>(&self, bytes: &'a [u8], from: usize) -> Option<Quick<'a>> {
         let mut at = from;

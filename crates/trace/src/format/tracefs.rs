@@ -10,21 +10,18 @@ use super::{Fields, Line, Lines, Volume, When, sectors, time};
 use crate::error::LineError;
 use crate::how::{Event, How};
 
-/// Nanoseconds per second.
 const SECOND: u64 = 1_000_000_000;
 const EVENTS: [&str; 2] = [": block_rq_", ": block_bio_"];
 
-/// Whether a line is an event of a request.
 pub(crate) fn is_line(line: &str) -> bool {
     EVENTS.iter().any(|event| line.contains(event))
 }
 
-/// Whether bytes begin as the head of the kernel's trace file. Any event may be the first behind it.
+/// Whether bytes begin as the header of the kernel's trace file, which any event may follow.
 pub(crate) fn is_head(bytes: &[u8]) -> bool {
     bytes.starts_with(b"# tracer: ")
 }
 
-/// Parses events.
 #[derive(Debug)]
 pub(crate) struct Tracefs {
     event: &'static str,

@@ -1,11 +1,12 @@
 //! Why a recording failed.
 
+#![allow(missing_docs, reason = "the messages document the variants")]
+
 use std::io;
 use std::path::PathBuf;
 
 /// A recording that failed.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages document the variants")]
 pub enum RecordError {
     #[error("{}: cannot be examined", path.display())]
     Look { path: PathBuf, source: io::Error },
@@ -40,7 +41,6 @@ fn below(lower: &[String]) -> String {
 
 /// A description by the kernel that is not understood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages document the variants")]
 pub enum FormatError {
     #[error("it has no field {name}")]
     NoField { name: &'static str },
@@ -50,7 +50,6 @@ pub enum FormatError {
 
 /// A page that is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages document the variants")]
 pub enum PageError {
     #[error("only {bytes} bytes")]
     Short { bytes: usize },

@@ -1,7 +1,5 @@
-//! An instance of tracefs: buffers and events of this process alone.
-//!
-//! Invariants: the folder is `instances/straddle-PID`. It is removed when the value is dropped; one that a
-//! killed process left is removed by the next recording.
+//! An instance of tracefs: buffers and events of this process alone, in `instances/straddle-PID`. It is removed on drop;
+//! one that a killed process left is removed by the next recording.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -11,13 +9,11 @@ use rustix::fs::{Mode, OFlags};
 
 use crate::tracefs::error::RecordError;
 
-/// How the names of instances begin.
 const PREFIX: &str = "straddle-";
 
 /// The events that are recorded.
 pub(crate) const EVENTS: [&str; 2] = ["block_rq_issue", "block_rq_complete"];
 
-/// An instance.
 #[derive(Debug)]
 pub(crate) struct Instance {
     path: PathBuf,
@@ -32,31 +28,28 @@ pub(crate) struct Buffer {
 }
 
 impl Instance {
-    /// Makes an instance where tracefs is mounted.
     pub(crate) fn new() -> Result<Self, RecordError> {
         let all = mounted()?.join("instances");
         remove_orphans(&all);
         let path = all.join(format!("{PREFIX}{}", std::process::id()));
-        let refused = match fs::create_dir(&path) {
-            // What a process of the same number left, or a kernel that has just not yet let go of it.
+        let made = match fs::create_dir(&path) {
+            // Left by a process of the same number, or not yet removed by the kernel.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                fs::remove_dir(&path).and_then(|()| fs::create_dir(&path)).err()
+                fs::remove_dir(&path).and_then(|()| fs::create_dir(&path))
             }
-            made => made.err(),
+            made => made,
         };
-        match refused {
-            None => Ok(Self { path }),
-            Some(source) => Err(failed(path)(source)),
+        match made {
+            Ok(()) => Ok(Self { path }),
+            Err(source) => Err(failed(path)(source)),
         }
     }
 
-    /// Writes a setting.
     pub(crate) fn set(&self, name: &str, value: &str) -> Result<(), RecordError> {
         let path = self.path.join(name);
         fs::write(&path, value).map_err(failed(path))
     }
 
-    /// Reads a file of the instance.
     pub(crate) fn text(&self, name: &str) -> Result<String, RecordError> {
         let path = self.path.join(name);
         text(&path).map_err(failed(path))
@@ -73,7 +66,6 @@ impl Instance {
         }
     }
 
-    /// Reads the description of an event.
     pub(crate) fn event_format(&self, event: &str) -> Result<(PathBuf, String), RecordError> {
         let path = self.path.join("events/block").join(event).join("format");
         match text(&path) {
@@ -83,14 +75,12 @@ impl Instance {
         }
     }
 
-    /// Switches the events on or off.
     pub(crate) fn enable(&self, is_on: bool) -> Result<(), RecordError> {
         EVENTS.iter().try_for_each(|event| {
             self.set(&format!("events/block/{event}/enable"), if is_on { "1" } else { "0" })
         })
     }
 
-    /// Opens the buffers of all processors.
     pub(crate) fn buffers(&self) -> Result<Vec<Buffer>, RecordError> {
         let folder = self.path.join("per_cpu");
         let entries = fs::read_dir(&folder).map_err(failed(folder))?;
@@ -122,8 +112,7 @@ impl Instance {
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        // The kernel keeps it while a buffer is open; those have been closed. Its events are off before it is removed,
-        // which the kernel would do as well.
+        // The kernel keeps it while a buffer is open; those have been closed.
         let _ = self.enable(false);
         let _ = fs::remove_dir(&self.path);
     }
@@ -144,20 +133,13 @@ fn lost(stats: &str) -> u64 {
 fn text(path: &Path) -> io::Result<String> {
     const MAX_TEXT: usize = 1 << 16;
     let mut bytes = vec![0; MAX_TEXT];
-    let (mut file, mut filled) = (File::open(path)?, 0);
-    while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-        match file.read(rest) {
-            Ok(0) => break,
-            Ok(read) => filled += read,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    bytes.truncate(filled);
+    let mut file = File::open(path)?;
+    let first = file.read(&mut bytes)?;
+    bytes.truncate(first);
+    file.take((MAX_TEXT - first) as u64).read_to_end(&mut bytes)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Turns an I/O error at a path of tracefs into one of this crate.
 pub(crate) fn failed(path: PathBuf) -> impl FnOnce(io::Error) -> RecordError {
     move |source| match source.kind() {
         io::ErrorKind::PermissionDenied if !rustix::process::geteuid().is_root() => {
@@ -167,7 +149,6 @@ pub(crate) fn failed(path: PathBuf) -> impl FnOnce(io::Error) -> RecordError {
     }
 }
 
-/// Returns where tracefs is mounted.
 fn mounted() -> Result<PathBuf, RecordError> {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let found = mount_point(&mounts).or_else(|| {
@@ -192,7 +173,6 @@ fn mount_point(mounts: &str) -> Option<PathBuf> {
     })
 }
 
-/// Removes the instances of processes that are gone.
 fn remove_orphans(all: &Path) {
     for entry in fs::read_dir(all).into_iter().flatten().flatten() {
         let name = entry.file_name();

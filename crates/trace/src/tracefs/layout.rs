@@ -1,11 +1,11 @@
-//! Where the fields of events and pages are: tracefs describes them in text.
-//!
-//! Invariants: no offset is assumed that the kernel states. What it states is checked against the bytes
-//! when they are read.
+//! Events and pages, by the fields that tracefs describes in text. What it states is checked against the bytes when they
+//! are read.
+
+use straddle_units::io::Nanos;
 
 use crate::tracefs::error::FormatError;
+use crate::{Event, Happened, Marks, SECTOR};
 
-/// A field of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Field {
     offset: usize,
@@ -13,8 +13,7 @@ pub(crate) struct Field {
 }
 
 impl Field {
-    /// Returns the field's bytes.
-    pub(crate) fn bytes(self, record: &[u8]) -> Option<&[u8]> {
+    fn bytes(self, record: &[u8]) -> Option<&[u8]> {
         record.get(self.offset..self.offset.checked_add(self.size)?)
     }
 
@@ -31,7 +30,7 @@ impl Field {
     }
 
     /// Returns a number of at most 32 bits.
-    pub(crate) fn narrow(self, record: &[u8]) -> Option<u32> {
+    fn narrow(self, record: &[u8]) -> Option<u32> {
         u32::try_from(self.number(record)?).ok()
     }
 }
@@ -74,18 +73,18 @@ fn field(line: &str) -> Option<(&str, Field)> {
 /// The fields of an event of requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
-    pub(crate) id: u32,
-    /// Where every event has its number.
-    pub(crate) kind: Field,
-    pub(crate) device: Field,
-    pub(crate) sector: Field,
-    pub(crate) sectors: Field,
+    id: u32,
+    /// Where an event has its `id`.
+    kind: Field,
+    device: Field,
+    sector: Field,
+    sectors: Field,
     /// The length in bytes, which requests without sectors have too.
-    pub(crate) bytes: Option<Field>,
-    pub(crate) letters: Field,
-    pub(crate) name: Option<Field>,
-    pub(crate) error: Option<Field>,
-    pub(crate) process: Field,
+    bytes: Option<Field>,
+    letters: Field,
+    name: Option<Field>,
+    error: Option<Field>,
+    process: Field,
 }
 
 impl Layout {
@@ -108,6 +107,51 @@ impl Layout {
     }
 }
 
+/// Takes events apart.
+#[derive(Clone, Debug)]
+pub struct Decoder {
+    events: [(Event, Layout); 2],
+}
+
+impl Decoder {
+    /// Reads the `format` files of `block_rq_issue` and `block_rq_complete`.
+    pub fn of(issue: &str, complete: &str) -> Result<Self, FormatError> {
+        let events = [(Event::Issue, Layout::of(issue)?), (Event::Complete, Layout::of(complete)?)];
+        Ok(Self { events })
+    }
+
+    /// Returns what an event says that happened on a processor; `None` if it is another one, or cut off.
+    pub fn event(&self, processor: u32, time: Nanos, data: &[u8]) -> Option<Happened> {
+        let is_one = |(_, layout): &&(Event, Layout)| layout.kind.narrow(data) == Some(layout.id);
+        let (event, layout) = self.events.iter().find(is_one)?;
+        let sectors = layout.sectors.number(data)?;
+        // A command of the device has no sectors.
+        let length = match layout.bytes.filter(|_| sectors == 0) {
+            Some(bytes) => bytes.number(data)?,
+            None => sectors.saturating_mul(SECTOR),
+        };
+        Some(Happened {
+            event: *event,
+            time,
+            device: layout.device.narrow(data)?,
+            marks: Marks::of_letters(layout.letters.bytes(data)?, sectors),
+            // A completed flush is at sector -1, an issued one at 0.
+            sector: layout.sector.number(data).map(|sector| if sector == u64::MAX { 0 } else { sector })?,
+            bytes: u32::try_from(length).unwrap_or(u32::MAX),
+            error: layout.error.and_then(|field| error(field, data)).unwrap_or_default(),
+            process: layout.process.narrow(data)?,
+            name: layout.name.and_then(|field| field.bytes(data)?.try_into().ok()),
+            processor,
+        })
+    }
+}
+
+/// Returns an error's number, which the kernel writes with a minus.
+fn error(field: Field, data: &[u8]) -> Option<u16> {
+    let number = field.narrow(data)?.cast_signed();
+    Some(u16::try_from(number.unsigned_abs()).unwrap_or(u16::MAX))
+}
+
 /// The fields of a page of the ring buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageLayout {
@@ -119,7 +163,6 @@ pub struct PageLayout {
 }
 
 impl PageLayout {
-    /// The largest page that is read.
     const MAX_PAGE: usize = 1 << 24;
 
     /// Reads `events/header_page`.

@@ -1,7 +1,5 @@
-//! A page of the kernel's ring buffer: events, each with the time since the one before it.
-//!
-//! Invariants: a page says how many bytes of it count, and nothing behind them is read. The layout is that
-//! of `kernel/trace/ring_buffer.c`; the first word of each event has its type in five bits, and a time in 27.
+//! A page of the kernel's ring buffer (`kernel/trace/ring_buffer.c`): events, each with the time since the one before it.
+//! The first word of each has its type in five bits, and a time in 27.
 //!
 //! | type | event |
 //! |---|---|
@@ -21,9 +19,9 @@ const TIME_BITS: u32 = 27;
 const PADDING: u32 = 29;
 const TIME_EXTEND: u32 = 30;
 const TIME_STAMP: u32 = 31;
-/// The highest bits of a time, which an absolute one has not.
+/// The bits of a time that an absolute one lacks.
 const HIGHEST: u64 = 0xf8 << 56;
-/// Of the number of bytes that count: the bits for it, and flags (`RB_MISSED_EVENTS`, `RB_MISSED_STORED`).
+/// The bits of `commit` for the number of bytes, and its flags (`RB_MISSED_EVENTS`, `RB_MISSED_STORED`).
 const COMMIT: u64 = (1 << TIME_BITS) - 1;
 const MISSED: u64 = 1 << 31;
 const MISSED_STORED: u64 = 1 << 30;
@@ -91,7 +89,6 @@ pub fn walk(
     Ok(missed(page, commit, end))
 }
 
-/// Returns what was missed before a page, whose data end at `end`.
 fn missed(page: &[u8], commit: u64, end: usize) -> Missed {
     if commit & MISSED == 0 {
         return Missed::None;

@@ -5,30 +5,28 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::{Asked, Recorder};
 use rustix::time::{ClockId, clock_gettime};
 use schemars::JsonSchema;
 use serde::Serialize;
 use straddle_units::io::{Nanos, nanos};
 
 use crate::tracefs::error::RecordError;
-use crate::tracefs::event::Decoder;
 use crate::tracefs::instance::{Buffer, EVENTS, Instance, failed};
-use crate::tracefs::layout::PageLayout;
+use crate::tracefs::layout::{Decoder, PageLayout};
 use crate::tracefs::page::{Missed, walk};
 use crate::tracefs::subject::Subject;
+use crate::{Asked, Recorder};
 
 /// The clock of the events: CLOCK_MONOTONIC, as blktrace's.
 pub const CLOCK: &str = "mono";
-/// How long to wait for events before the buffers are read again.
+/// The wait before the buffers are read again.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Pages of a processor that are read before the others get their turn.
+/// The most pages of a processor that are read before those of others.
 const TURN: usize = 1024;
-/// After as many pages of a processor in a round, there is no pause.
+/// With this many pages of a processor in a round, there is no pause.
 const BUSY: usize = 16;
-/// How late an event may come to its buffer: its time is taken before it is there.
+/// How late an event may come to its buffer after its time was taken.
 const LATE: Nanos = Nanos::new(100_000_000);
-/// How often progress is reported.
 const TICK: Duration = Duration::from_secs(1);
 
 /// How to record.
@@ -88,9 +86,7 @@ pub fn record<W: Write>(
     stop: &AtomicBool,
     tell: &mut dyn FnMut(&Progress<'_>),
 ) -> Result<Ended, RecordError> {
-    let instance = Instance::new()?;
-    let mut session = Session::new(instance, subject, options)?;
-    session.run(recorder, stop, tell)
+    Session::new(Instance::new()?, subject, options)?.run(recorder, stop, tell)
 }
 
 /// Returns the present time by the clock of recordings, and since 1970.
@@ -98,14 +94,12 @@ pub fn clock() -> (Nanos, Duration) {
     (now(), std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default())
 }
 
-/// The time by the clock of the events.
 fn now() -> Nanos {
     let now = clock_gettime(ClockId::Monotonic);
     let whole = u64::try_from(now.tv_sec).unwrap_or_default().saturating_mul(1_000_000_000);
     Nanos::new(whole.saturating_add(u64::try_from(now.tv_nsec).unwrap_or_default()))
 }
 
-/// The buffers, and how they are read.
 struct Session<'s> {
     // Dropped before the instance, which the kernel does not remove while they are open.
     buffers: Vec<Buffer>,
@@ -115,7 +109,6 @@ struct Session<'s> {
     pages: PageLayout,
     decoder: Decoder,
     page: Vec<u8>,
-    /// Events that pages say are missing.
     missed: u64,
 }
 

@@ -32,7 +32,6 @@ impl Subject {
         Self::in_folder(path, &folder)
     }
 
-    /// Takes the description of a device from its folder in sysfs.
     fn in_folder(path: &Path, folder: &Path) -> Result<Self, RecordError> {
         let missing = |what| RecordError::NotDescribed { path: path.to_owned(), what };
         let own = Directory::new(folder.to_owned());
@@ -49,7 +48,7 @@ impl Subject {
             false => None,
         };
         let disk = Directory::new(disk_folder.to_owned());
-        // Arrays, mappings and disks in memory hand on or serve what they get, without requests of their own.
+        // Arrays, mappings and disks in memory have no requests of their own.
         if !disk_folder.join("mq").is_dir() {
             return Err(RecordError::NoQueue { path: path.to_owned(), lower: disk.list("slaves") });
         }
@@ -76,7 +75,6 @@ impl Subject {
         own.is_ok_and(|own| own.ancestors().take(2).any(|folder| folder == self.folder))
     }
 
-    /// Whether the disk is still there.
     pub(crate) fn is_there(&self) -> bool {
         self.folder.exists()
     }

@@ -21,7 +21,6 @@ const ROWS: usize = 1 << 16;
 /// Rows of a group, which is in memory in packed form until it is complete.
 const GROUP: usize = 1 << 20;
 
-/// A table that is written.
 pub(super) struct TableWriter<W: Write + Send> {
     writer: ArrowWriter<W>,
     schema: SchemaRef,
