@@ -4,7 +4,6 @@
 //! separate traces. Memory does not grow with the number of requests.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 
 use rayon::prelude::*;
 use straddle_units::io::{Nanos, Operation, Time};
@@ -29,7 +28,7 @@ pub struct Volume {
     pub discards: Histogram,
     /// The number of its flushes.
     pub flushes: u64,
-    /// What its writes do to units behind a window, one for each size of the window; empty without a window.
+    /// What its writes do to units of each size of a window; empty without one.
     pub coalesced: Vec<Coalesced>,
 }
 
@@ -49,12 +48,15 @@ impl Volume {
 
     /// Returns the number of requests of all kinds.
     pub fn requests(&self) -> u64 {
-        self.reads.requests() + self.writes.requests() + self.discards.requests() + self.flushes
+        self.histograms().map(Histogram::requests).iter().sum::<u64>() + self.flushes
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        let histograms = [&self.reads, &self.writes, &self.discards];
-        histograms.into_iter().all(Histogram::is_empty) && self.flushes == 0
+        self.histograms().into_iter().all(Histogram::is_empty) && self.flushes == 0
+    }
+
+    pub(crate) const fn histograms(&self) -> [&Histogram; 3] {
+        [&self.reads, &self.writes, &self.discards]
     }
 
     #[inline]
@@ -94,7 +96,7 @@ pub struct Account {
     pub(crate) late: u64,
 }
 
-/// What is called with some requests at a time, and the names of their volumes.
+/// Takes requests, and the names of their volumes.
 pub type Each<'a> = &'a mut dyn FnMut(&[Record], &[String]) -> Result<(), TraceError>;
 
 /// The account of a part of a trace, its volumes by number.
@@ -115,8 +117,7 @@ impl PartialAccount {
         self.volumes.get_mut(volume).is_none_or(|volume| volume.add(operation, offset, length))
     }
 
-    /// Whether the histograms are too large for the processor's nearest caches, so that it pays to [`Self::touch`] those
-    /// of a batch first.
+    /// Whether the histograms are too large for the processor's nearest caches, so that [`Self::touch`] pays.
     pub(crate) const fn is_wide(&self) -> bool {
         const VOLUMES: usize = 8;
         self.volumes.len() > VOLUMES
@@ -133,14 +134,13 @@ impl PartialAccount {
 
     /// Counts requests. An error is that of the first one that is wrong.
     fn batch(&mut self, batch: &[Record]) -> Result<(), (u64, LineError)> {
-        let request = |record: &Record| (record.volume, record.operation, record.offset, record.length);
         if self.is_wide() {
-            self.touch(batch.iter().map(request));
+            self.touch(batch.iter().map(|it| (it.volume, it.operation, it.offset, it.length)));
         }
         for record in batch {
-            let (volume, operation, offset, length) = request(record);
+            let Record { line, volume, operation, offset, length, .. } = *record;
             if !self.add(volume, operation, offset, length) {
-                return Err((record.line, LineError::TooFar { offset, length }));
+                return Err((line, LineError::TooFar { offset, length }));
             }
             let (first, last) = self.times.unwrap_or((record.time, record.time));
             self.times = Some((first.min(record.time), last.max(record.time)));
@@ -166,8 +166,7 @@ impl Account {
         Self::default()
     }
 
-    /// Counts all requests of a trace, and with a `window` also what is left of its writes behind it.
-    /// Returns what is known of the trace.
+    /// Counts all requests of a trace, and with a `window` also what is left of its writes. Returns what is known of it.
     pub fn read(&mut self, mut trace: Reader<'_>, window: Option<&Window>) -> Result<About, TraceError> {
         if window.is_none() && self.table(&mut trace)? {
             return About::of(&mut trace);
@@ -180,8 +179,7 @@ impl Account {
         Ok(false)
     }
 
-    /// Counts all requests of a trace as [`Self::read`] does. Calls `each` with some requests at a time, and the names
-    /// of the volumes so far.
+    /// Does as [`Self::read`], and calls `each` with some requests at a time, and the names of the volumes so far.
     pub fn read_with(
         &mut self,
         mut trace: Reader<'_>,
@@ -200,7 +198,7 @@ impl Account {
             each(batch, trace.volumes())?;
         }
         if let Some(pools) = pools {
-            // In any other format requests may have come all at the same time, as it counts it.
+            // In another format all requests may have come at one time.
             let may_have_none = trace.detect()? == Some(Format::Iolog);
             if requests > 1 && part.span() == Time::ZERO && may_have_none {
                 return Err(TraceError::NoTimes { name: trace.name().to_owned() });
@@ -216,8 +214,7 @@ impl Account {
         About::of(&mut trace)
     }
 
-    /// Counts traces, as many at a time as there are processors. Returns the account, and what is known of each. An error
-    /// is that of the first trace that is wrong.
+    /// Counts traces, several at a time. Returns what is known of each, too. An error is that of the first wrong trace.
     pub fn of<E: From<TraceError> + Send>(
         traces: &[Recording],
         window: Option<&Window>,
@@ -243,17 +240,13 @@ impl Account {
     pub(crate) fn add(&mut self, names: &[String], part: PartialAccount) {
         // A volume may be named before its first request, or in lines that are none.
         let asked = names.iter().zip(part.volumes).filter(|(_, volume)| !volume.is_empty());
-        for (name, volume) in asked {
-            self.put(name.clone(), volume);
-        }
+        asked.for_each(|(name, volume)| self.put(name.clone(), volume));
     }
 
     fn put(&mut self, name: String, volume: Volume) {
-        match self.volumes.entry(name) {
-            Entry::Vacant(free) => {
-                free.insert(volume);
-            }
-            Entry::Occupied(mut known) => known.get_mut().merge(&volume),
+        match self.volumes.get_mut(&name) {
+            Some(known) => known.merge(&volume),
+            None => drop(self.volumes.insert(name, volume)),
         }
     }
 
@@ -275,9 +268,7 @@ impl Account {
     /// Returns the requests of all volumes together.
     pub fn total(&self) -> Volume {
         let mut total = Volume::default();
-        for volume in self.volumes.values() {
-            total.merge(volume);
-        }
+        self.volumes.values().for_each(|volume| total.merge(volume));
         total
     }
 

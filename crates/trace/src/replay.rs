@@ -28,7 +28,7 @@ pub enum Pace {
 /// How a trace is replayed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// When requests are sent. By default closed if the trace gives delays between requests, otherwise open.
+    /// By default closed if the trace gives delays between requests, otherwise open.
     pub pace: Option<Pace>,
     /// Bytes added to every offset, as by a partition that begins there.
     pub shift: u64,
@@ -53,7 +53,7 @@ impl Pace {
 /// The share of a trace's time that a drive may lag at its end. A burst at the end stays below this.
 const LAG: f64 = 0.05;
 
-/// Requests that wrap round keep their distance from every boundary up to this size.
+/// Requests that wrap around keep their distance from boundaries up to this size.
 const KEPT: u64 = 1 << 20;
 
 /// The result of a replay.
@@ -284,7 +284,7 @@ struct Replay {
 impl Replay {
     fn new(profile: &Profile, options: &Options) -> Self {
         let (physical, offset) = (profile.sectors.physical, profile.sectors.firmware_offset);
-        // The firmware adds its offset to the host's addresses, so the boundaries appear that much lower.
+        // The firmware adds its offset to the host's addresses, which lowers the boundaries.
         let phase = ByteCount::new(physical - offset.min(physical));
         let pace = options.pace.unwrap_or(Pace::Open);
         let depth = options.depth.unwrap_or(pace.usual_depth());
@@ -361,11 +361,9 @@ impl Replay {
             Err(Refusal::NoDiscard) => self.replayed.ignored += 1,
             Err(refusal) => return Err(LineError::Refused(refusal)),
         }
-        let mut done = std::mem::take(&mut self.done);
-        for completion in done.drain(..) {
+        for completion in std::mem::take(&mut self.done) {
             self.note(completion, each);
         }
-        self.done = done;
         self.count(&record, offset);
         Ok(())
     }

@@ -50,7 +50,7 @@ impl Account {
         for (name, volume) in &self.volumes {
             put(&mut out, name.len() as u64);
             out.extend(name.as_bytes());
-            for histogram in [&volume.reads, &volume.writes, &volume.discards] {
+            for histogram in volume.histograms() {
                 put_histogram(&mut out, histogram);
             }
             put(&mut out, volume.flushes);

@@ -55,12 +55,12 @@ impl RowCount {
     fn add(&mut self, rows: &Rows, name: &str) -> Result<(), TraceError> {
         for from in (0..rows.operations.len()).step_by(BATCH) {
             let batch = from..rows.operations.len().min(from + BATCH);
+            let request = |row| rows.request(row, self.unnamed);
             if self.part.is_wide() {
-                self.part.touch(batch.clone().filter_map(|row| rows.request(row, self.unnamed)));
+                self.part.touch(batch.clone().filter_map(request));
             }
             for row in batch {
-                let request = rows.request(row, self.unnamed);
-                let request = request.filter(|(_, operation, _, length)| !is_empty(*operation, *length));
+                let request = request(row).filter(|(_, operation, _, length)| !is_empty(*operation, *length));
                 let Some((volume, operation, offset, length)) = request else {
                     self.others += 1;
                     continue;

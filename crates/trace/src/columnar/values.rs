@@ -6,12 +6,10 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
-    ArrowPrimitiveType, BinaryType, BinaryViewType, ByteArrayType, ByteViewType, Float64Type, Int8Type,
-    Int16Type, Int32Type, Int64Type, LargeBinaryType, LargeUtf8Type, StringViewType,
-    TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType,
-    UInt8Type, UInt16Type, UInt32Type, UInt64Type, Utf8Type,
+    ArrowPrimitiveType, BinaryType, BinaryViewType, ByteArrayType, ByteViewType, Float64Type,
+    LargeBinaryType, LargeUtf8Type, StringViewType, Utf8Type,
 };
-use arrow_array::{Array, ArrayRef};
+use arrow_array::{Array, ArrayRef, PrimitiveArray, downcast_integer_array, downcast_temporal_array};
 use arrow_schema::{DataType, TimeUnit};
 use straddle_units::io::Operation;
 
@@ -48,28 +46,19 @@ pub(super) fn as_integers(
     out: &mut Vec<u64>,
 ) -> Result<(), Problem> {
     out.clear();
-    match column.data_type() {
-        DataType::Int64 => primitive::<Int64Type>(column, units, is_needed, out),
-        DataType::Int32 => primitive::<Int32Type>(column, units, is_needed, out),
-        DataType::Int16 => primitive::<Int16Type>(column, units, is_needed, out),
-        DataType::Int8 => primitive::<Int8Type>(column, units, is_needed, out),
-        DataType::UInt64 => primitive::<UInt64Type>(column, units, is_needed, out),
-        DataType::UInt32 => primitive::<UInt32Type>(column, units, is_needed, out),
-        DataType::UInt16 => primitive::<UInt16Type>(column, units, is_needed, out),
-        DataType::UInt8 => primitive::<UInt8Type>(column, units, is_needed, out),
-        DataType::Timestamp(unit, _) if units.is_time => match unit {
-            TimeUnit::Second => primitive::<TimestampSecondType>(column, units, is_needed, out),
-            TimeUnit::Millisecond => primitive::<TimestampMillisecondType>(column, units, is_needed, out),
-            TimeUnit::Microsecond => primitive::<TimestampMicrosecondType>(column, units, is_needed, out),
-            TimeUnit::Nanosecond => primitive::<TimestampNanosecondType>(column, units, is_needed, out),
+    downcast_integer_array! {
+        column => integers(column, units, is_needed, out),
+        DataType::Timestamp(..) if units.is_time => downcast_temporal_array! {
+            column => integers(column, units, is_needed, out),
+            kind => Err(mistyped(kind.to_string(), units.what)),
         },
         DataType::Float64 if units.is_time => floats(column, units, is_needed, out),
         kind => Err(mistyped(kind.to_string(), units.what)),
     }
 }
 
-fn primitive<T>(
-    column: &ArrayRef,
+fn integers<T>(
+    array: &PrimitiveArray<T>,
     units: Units,
     is_needed: &dyn Fn(usize) -> bool,
     out: &mut Vec<u64>,
@@ -79,7 +68,6 @@ where
     T::Native: Into<i128> + Copy,
     u64: TryFrom<T::Native>,
 {
-    let array = column.as_primitive::<T>();
     let scaled = |value: T::Native| u64::try_from(value).ok().and_then(|value| value.checked_mul(units.unit));
     let mut bad = false;
     out.extend(array.values().iter().map(|value| {
@@ -138,7 +126,7 @@ pub(super) struct Meanings<T> {
     dictionary: Option<(ArrayRef, Vec<Option<T>>)>,
     /// What numbers mean: small ones by index, and others.
     small: Vec<Option<T>>,
-    numbers: HashMap<u64, T>,
+    numbers: HashMap<u64, Option<T>>,
 }
 
 /// Numbers below this one are looked up in a table.
@@ -186,18 +174,15 @@ impl<T: Copy> Meanings<T> {
             as_integers(column, units, &|_| is_needed, &mut numbers)?;
             self.small.resize(SMALL, None);
             for (row, number) in numbers.into_iter().enumerate() {
-                let small = usize::try_from(number).ok().and_then(|number| self.small.get_mut(number));
-                let known = small.as_deref().copied().unwrap_or_else(|| self.numbers.get(&number).copied());
-                out.push(match known.filter(|_| !column.is_null(row)) {
-                    Some(known) => known,
-                    None if column.is_null(row) => find(None).map_err(in_row(row))?,
-                    None => {
-                        let found = find(Some(number.to_string().as_bytes())).map_err(in_row(row))?;
-                        match small {
-                            Some(small) => *small = Some(found),
-                            None => drop(self.numbers.insert(number, found)),
-                        }
-                        found
+                let known = match usize::try_from(number).ok().and_then(|number| self.small.get_mut(number)) {
+                    Some(small) => small,
+                    None => self.numbers.entry(number).or_default(),
+                };
+                out.push(match known {
+                    _ if column.is_null(row) => find(None).map_err(in_row(row))?,
+                    Some(known) => *known,
+                    unknown => {
+                        *unknown.insert(find(Some(number.to_string().as_bytes())).map_err(in_row(row))?)
                     }
                 });
             }

@@ -9,12 +9,9 @@ const KEY_BITS: u32 = 25;
 const KEY_MASK: u64 = (1 << KEY_BITS) - 1;
 /// One request, in the part of an entry that counts.
 const ONE: u64 = 1 << KEY_BITS;
-/// The most that an entry counts.
 const MAX_COUNT: u64 = u64::MAX >> KEY_BITS;
-/// Entries of the first table.
 const FIRST: usize = 64;
-/// 2^64 divided by the golden ratio: keys that differ by little are spread (Knuth, The Art of Computer Programming,
-/// 6.4).
+/// 2^64 divided by the golden ratio, which spreads similar keys (Knuth, The Art of Computer Programming, 6.4).
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Counts by key, in a table with open addressing.
@@ -121,7 +118,7 @@ impl CountTable {
     /// Returns the first place of a key.
     #[inline]
     fn place(&self, key: u32) -> usize {
-        // As many of the top bits as the table has; none of an empty table, which has no place either.
+        // As many of the top bits as the table has.
         let bits = self.entries.len().trailing_zeros() & 63;
         let hash = u64::from(key).wrapping_mul(SPREAD);
         usize::try_from(hash.rotate_left(bits) & ((1 << bits) - 1)).unwrap_or(0)
