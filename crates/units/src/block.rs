@@ -5,7 +5,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{ByteCount, ByteOffset, ErrorKind, Span};
+use crate::{ByteCount, ByteOffset, Span};
 
 /// The unit in which the kernel counts (sysfs `start` and `size`, `blkdev` ioctls), whatever the device's
 /// logical block size is. Documentation/ABI/stable/sysfs-block.
@@ -19,23 +19,9 @@ pub const KERNEL_SECTOR: BlockSize = BlockSize(512);
 pub struct BlockSize(u32);
 
 /// A number of bytes that is not a logical block size.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0} is not a logical block size: it must be a power of two from 512 to 65536")]
 pub struct BlockSizeError(pub u64);
-
-impl fmt::Display for BlockSizeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is not a logical block size: it must be a power of two from 512 to 65536", self.0)
-    }
-}
-
-impl std::error::Error for BlockSizeError {}
-
-impl BlockSizeError {
-    /// Returns the kind of failure.
-    pub const fn kind(&self) -> ErrorKind {
-        ErrorKind::Usage
-    }
-}
 
 impl TryFrom<u64> for BlockSize {
     type Error = BlockSizeError;
@@ -65,12 +51,12 @@ impl BlockSize {
         }
     }
 
-    /// The size in bytes.
+    /// In bytes.
     pub fn get(self) -> u64 {
         u64::from(self.0)
     }
 
-    /// The size as a count of bytes.
+    /// As a count of bytes.
     pub fn bytes(self) -> ByteCount {
         ByteCount::new(self.get())
     }
@@ -113,6 +99,11 @@ impl Lba {
         self.0.checked_mul(block.get()).map(ByteOffset::new)
     }
 
+    /// The first byte of the block, at most 2^64 - 1.
+    pub fn byte(self, block: BlockSize) -> ByteOffset {
+        ByteOffset::new(self.0.saturating_mul(block.get()))
+    }
+
     /// The block that starts exactly at `offset`; `None` if none does.
     pub fn from_bytes_exact(offset: ByteOffset, block: BlockSize) -> Option<Self> {
         offset.get().is_multiple_of(block.get()).then(|| Self(offset.get() / block.get()))
@@ -128,14 +119,25 @@ impl Lba {
         self.0.checked_add(count.0).map(Self)
     }
 
+    /// The address `count` blocks further on, at most 2^64 - 1.
+    #[must_use]
+    pub fn saturating_add(self, count: LbaCount) -> Self {
+        Self(self.0.saturating_add(count.0))
+    }
+
     /// The number of blocks from `earlier` to here; `None` if `earlier` is in fact later.
     pub fn checked_since(self, earlier: Self) -> Option<LbaCount> {
         self.0.checked_sub(earlier.0).map(LbaCount)
     }
+
+    /// The number of blocks from `earlier` to here; zero if `earlier` is in fact later.
+    pub fn since(self, earlier: Self) -> LbaCount {
+        LbaCount(self.0.saturating_sub(earlier.0))
+    }
 }
 
 impl LbaCount {
-    /// A count of `blocks` blocks.
+    /// This many blocks.
     pub const fn new(blocks: u64) -> Self {
         Self(blocks)
     }
@@ -163,20 +165,13 @@ impl Span {
     }
 }
 
-impl fmt::Display for BlockSize {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
+macro_rules! display_as_number {
+    ($($quantity:ty),*) => {$(
+        impl fmt::Display for $quantity {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.get().fmt(f)
+            }
+        }
+    )*};
 }
-
-impl fmt::Display for Lba {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl fmt::Display for LbaCount {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
+display_as_number!(BlockSize, ByteOffset, Lba, LbaCount);

@@ -7,11 +7,10 @@ use serde::{Deserialize, Deserializer, Serialize, de::Error};
 
 use crate::{ByteCount, ByteOffset, Span};
 
-/// A family of equally spaced boundaries, at the bytes `phase + k * size`.
+/// Equally spaced boundaries, at the bytes `phase + k * size`.
 ///
-/// `size` need not be a power of two: three data disks with 64 KiB chunks make stripes of 192 KiB. `phase` is
-/// the byte of the first boundary, which the kernel calls the alignment offset of a device. On a 512e drive
-/// whose LBA 7 is the first to begin a physical sector, `size` is 4096 and `phase` is 3584.
+/// `size` need not be a power of two: three data disks with 64 KiB chunks make stripes of 192 KiB. The kernel
+/// calls `phase` the alignment offset of a device: 3584 on a 512e drive whose LBA 7 begins a physical sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, JsonSchema)]
 #[schemars(rename = "Boundaries", description = "The multiples of a size, counted from a byte.")]
 pub struct Boundary {
@@ -71,24 +70,14 @@ impl Boundary {
 
     /// The distance from the preceding boundary to `offset`: 0 on a boundary.
     pub fn past(self, offset: ByteOffset) -> ByteCount {
-        let size = self.size.get();
-        let remainder = offset.get() % size;
-        // (offset - phase) mod size, without overflowing u64.
-        ByteCount::new(if remainder >= self.phase {
-            remainder - self.phase
-        } else {
-            size - (self.phase - remainder)
-        })
+        ByteCount::new(difference(offset.get() % self.size, self.phase, self.size))
     }
 
-    /// The distance from `offset` to the next boundary: 0 on a boundary. This is the kernel's
-    /// `alignment_offset` of a device that starts at `offset` (`queue_limit_alignment_offset`,
-    /// block/blk-settings.c).
+    /// The distance from `offset` to the next boundary: 0 on a boundary. The kernel's `alignment_offset` of a
+    /// device that starts there (`queue_limit_alignment_offset`, block/blk-settings.c).
     pub fn to_next(self, offset: ByteOffset) -> ByteCount {
-        match self.past(offset).get() {
-            0 => ByteCount::ZERO,
-            past => ByteCount::new(self.size.get() - past),
-        }
+        let size = self.size.get();
+        ByteCount::new((size - self.past(offset).get()) % size)
     }
 
     /// Whether `offset` is on a boundary.
@@ -99,9 +88,7 @@ impl Boundary {
     /// The distance past a boundary at which blocks of this size lie, if they are counted in a space whose
     /// byte `inner` is the medium's byte `outer`: 0 if such blocks are whole units of the medium.
     pub fn skew(self, inner: ByteOffset, outer: ByteOffset) -> ByteCount {
-        let size = self.size.get();
-        let (inner, outer) = (inner.get() % size, self.past(outer).get());
-        ByteCount::new(if outer >= inner { outer - inner } else { size - (inner - outer) })
+        ByteCount::new(difference(self.past(outer).get(), inner.get() % self.size, self.size))
     }
 
     /// The last boundary at or before `offset`; `None` if it would lie before the medium.
@@ -119,8 +106,8 @@ impl Boundary {
         self.size.get() / self.size().common_divisor(step).get()
     }
 
-    /// The boundaries that both families share, spaced by the least common multiple of the two sizes. `None`
-    /// if there are none because the phases contradict each other, or if the spacing exceeds 64 bits.
+    /// The boundaries that both share, spaced by the least common multiple of the sizes. `None` if the phases
+    /// contradict each other, or if the spacing exceeds 64 bits.
     pub fn meet(self, other: Self) -> Option<Self> {
         let (a, b) = (i128::from(self.size.get()), i128::from(other.size.get()));
         let (common, inverse) = divisor_and_inverse(a, b);
@@ -128,26 +115,22 @@ impl Boundary {
         if apart % common != 0 {
             return None;
         }
-        let size = u64::try_from((a / common).checked_mul(b)?).ok()?;
-        // The Chinese remainder theorem: `self.phase + k * a` is `other.phase` modulo b for this k.
         let step = b / common;
-        let factor = |n: i128| u128::try_from(n.rem_euclid(step)).ok();
-        let k = factor(apart / common)? * factor(inverse)? % u128::try_from(step).ok()?;
-        let phase = (u128::from(self.phase) + k * u128::from(self.size.get())) % u128::from(size);
-        let phase = u64::try_from(phase).ok()?;
+        let size = u64::try_from(a.checked_mul(step)?).ok()?;
+        // The Chinese remainder theorem: `self.phase + k * a` is `other.phase` modulo b for this k.
+        let k = (apart / common).rem_euclid(step) * inverse.rem_euclid(step) % step;
+        let phase = u64::try_from(i128::from(self.phase) + k * a).ok()?;
         Self::new(ByteCount::new(size), ByteCount::new(phase))
     }
 
-    /// The boundaries that all of `families` share, with the limits of [`Boundary::meet`]; every byte if
-    /// `families` is empty.
-    pub fn meet_all(families: impl IntoIterator<Item = Self>) -> Option<Self> {
+    /// The boundaries that all of `all` share, as by [`Boundary::meet`]; every byte if there are none.
+    pub fn meet_all(all: impl IntoIterator<Item = Self>) -> Option<Self> {
         let every_byte = Self { size: NonZeroU64::MIN, phase: 0 };
-        families.into_iter().try_fold(every_byte, Self::meet)
+        all.into_iter().try_fold(every_byte, Self::meet)
     }
 
-    /// Counts the units a span touches, and those it covers only in part. A unit that the start of the medium
-    /// cuts short (before the first boundary, if the phase is not zero) counts like any other: the drive
-    /// holds the rest of it, at no address.
+    /// Counts the units a span touches, and those it covers only in part. A unit before the first boundary
+    /// counts as whole: the drive holds the rest of it, at no address.
     pub fn coverage(self, span: Span) -> Coverage {
         if span.is_empty() {
             return Coverage { touched: 0, partial: 0 };
@@ -155,14 +138,16 @@ impl Boundary {
         let size = u128::from(self.size.get());
         let lead = u128::from(self.past(span.start()).get());
         let reach = lead + u128::from(span.len().get());
-        let touched = reach.div_ceil(size);
-        let partial_head = u128::from(lead != 0);
-        let partial_tail = u128::from(reach % size != 0);
-        // Head and tail in the same unit are one partial unit.
-        let partial = if touched == 1 { partial_head | partial_tail } else { partial_head + partial_tail };
-        let count = |n: u128| u64::try_from(n).unwrap_or(u64::MAX);
-        Coverage { touched: count(touched), partial: count(partial) }
+        let touched = u64::try_from(reach.div_ceil(size)).unwrap_or(u64::MAX);
+        // A head and a tail in the same unit are one partial unit.
+        let partial = u64::from(lead != 0) + u64::from(reach % size != 0);
+        Coverage { touched, partial: partial.min(touched) }
     }
+}
+
+/// `(a - b) mod size` of two numbers below `size`, without overflow.
+fn difference(a: u64, b: u64, size: NonZeroU64) -> u64 {
+    if a >= b { a - b } else { size.get() - (b - a) }
 }
 
 /// The greatest common divisor g of two numbers that are not negative, and an x with `a * x = g (mod b)`, by

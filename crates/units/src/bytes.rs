@@ -1,7 +1,5 @@
 //! Byte offsets, byte counts and spans.
 
-use std::fmt;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, de::Error};
 
@@ -71,13 +69,18 @@ impl ByteOffset {
     pub fn checked_since(self, earlier: Self) -> Option<ByteCount> {
         self.0.checked_sub(earlier.0).map(ByteCount)
     }
+
+    /// The distance from `earlier` to here; zero if `earlier` is in fact later.
+    pub fn since(self, earlier: Self) -> ByteCount {
+        ByteCount(self.0.saturating_sub(earlier.0))
+    }
 }
 
 impl ByteCount {
     /// Zero bytes.
     pub const ZERO: Self = Self(0);
 
-    /// A count of `bytes` bytes.
+    /// This many bytes.
     pub const fn new(bytes: u64) -> Self {
         Self(bytes)
     }
@@ -85,6 +88,11 @@ impl ByteCount {
     /// The count as a number.
     pub const fn get(self) -> u64 {
         self.0
+    }
+
+    /// The count as the length of a buffer, at most [`usize::MAX`].
+    pub fn in_memory(self) -> usize {
+        usize::try_from(self.0).unwrap_or(usize::MAX)
     }
 
     /// The sum; `None` if it exceeds 64 bits.
@@ -135,12 +143,6 @@ impl ByteCount {
     }
 }
 
-impl fmt::Display for ByteOffset {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
 /// A range of bytes: its start and its length. Its end never exceeds 2^64 - 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, JsonSchema)]
 #[schemars(description = "A range of bytes.")]
@@ -173,6 +175,11 @@ impl Span {
         Some(Self { start, len })
     }
 
+    /// The bytes of `buffer` at `start`; `None` if their end exceeds 64 bits.
+    pub fn of_buffer(start: ByteOffset, buffer: &[u8]) -> Option<Self> {
+        Self::new(start, ByteCount(buffer.len() as u64))
+    }
+
     /// The bytes from `start` up to `end`; `None` if `end` comes first.
     pub fn between(start: ByteOffset, end: ByteOffset) -> Option<Self> {
         Self::new(start, end.checked_since(start)?)
@@ -203,8 +210,8 @@ impl Span {
         ByteOffset(self.start.0 + self.len.0)
     }
 
-    /// Returns the parts of this span that no span of `taken` covers, in order. The spans of `taken` may come
-    /// in any order, overlap, and reach beyond this span.
+    /// The parts of this span that no span of `taken` covers, in order. The spans of `taken` may come in any
+    /// order, overlap, and reach beyond this span.
     pub fn gaps(self, taken: impl IntoIterator<Item = Self>) -> Vec<Self> {
         let mut taken: Vec<Self> = taken.into_iter().collect();
         taken.sort_by_key(|span| span.start);
@@ -217,6 +224,20 @@ impl Span {
         gaps.extend(Self::between(at, self.end()));
         gaps.retain(|gap| !gap.is_empty());
         gaps
+    }
+
+    /// The bytes of `spans`, in order and each once: overlapping and adjacent spans become one.
+    pub fn union(spans: impl IntoIterator<Item = Self>) -> Vec<Self> {
+        let mut spans: Vec<Self> = spans.into_iter().filter(|span| !span.is_empty()).collect();
+        spans.sort_by_key(|span| span.start);
+        let mut union: Vec<Self> = Vec::new();
+        for span in spans {
+            match union.last_mut().filter(|last| span.start <= last.end()) {
+                Some(last) => last.len = last.len.max(span.end().since(last.start)),
+                None => union.push(span),
+            }
+        }
+        union
     }
 
     /// The parts of this span of at most `size` bytes, in order; none if `size` is 0.

@@ -1,8 +1,8 @@
 //! The kinds of failure that all errors share.
 
-use crate::size::ParseSizeError;
+use crate::{BlockSizeError, ParseSizeError};
 
-/// What kind of failure an error is. Callers and the exit code depend on it, not on the error's text.
+/// The kind of a failure, on which the exit code depends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
     /// The request cannot be understood, or contradicts itself.
@@ -36,4 +36,5 @@ macro_rules! error_kind {
     };
 }
 
+error_kind!(BlockSizeError: Usage);
 error_kind!(ParseSizeError: Usage);

@@ -1,9 +1,8 @@
 //! Positions, counts and boundaries on a disk, and their arithmetic.
 //!
-//! Invariants: a position is not a count, an LBA means nothing without its block size, and every
-//! rounding or remainder against a boundary is computed here and nowhere else. Arithmetic is checked: a
-//! result that does not fit is `None`, never a wrapped number. No I/O and no dependencies. [`ErrorKind`] is
-//! here because the errors of every crate have one.
+//! Invariants: a position is not a count, an LBA means nothing without its block size, and every rounding or
+//! remainder against a boundary is computed here. A result that does not fit is `None` or the largest number,
+//! never a wrapped one. No I/O. [`ErrorKind`] is here because the errors of every crate have one.
 
 mod block;
 mod boundary;

@@ -9,34 +9,19 @@ const UNITS: [(char, u64); 6] =
     [('E', 1 << 60), ('P', 1 << 50), ('T', 1 << 40), ('G', 1 << 30), ('M', 1 << 20), ('K', 1 << 10)];
 
 /// Why a text is not a size.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages document the variants")]
 pub enum ParseSizeError {
-    /// It does not begin with a decimal number, or the number has a fraction or a sign.
+    #[error("'{0}' is not a size: write a whole number of bytes, or 4KiB, 1MiB")]
     NotANumber(String),
-    /// The unit is not known.
+    #[error("'{0}' has an unknown unit: use B, KiB, MiB, GiB or TiB")]
     UnknownUnit(String),
-    /// A decimal unit (kB, MB, …); sizes of alignment are never decimal.
+    /// Sizes of alignment are never decimal.
+    #[error("'{0}' is a decimal unit (a multiple of 1000): write KiB, MiB or GiB")]
     DecimalUnit(String),
-    /// The size exceeds 64 bits.
+    #[error("'{0}' is more than 2^64 bytes")]
     TooLarge(String),
 }
-
-impl fmt::Display for ParseSizeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotANumber(text) => {
-                write!(f, "'{text}' is not a size: write a whole number of bytes, or 4KiB, 1MiB")
-            }
-            Self::UnknownUnit(text) => write!(f, "'{text}' has an unknown unit: use B, KiB, MiB, GiB or TiB"),
-            Self::DecimalUnit(text) => {
-                write!(f, "'{text}' is a decimal unit (a multiple of 1000): write KiB, MiB or GiB")
-            }
-            Self::TooLarge(text) => write!(f, "'{text}' is more than 2^64 bytes"),
-        }
-    }
-}
-
-impl std::error::Error for ParseSizeError {}
 
 /// Parses `4096`, `4096B`, `4K`, `4KiB`, `1 MiB`: a whole number with an optional binary unit.
 pub fn parse_size(text: &str) -> Result<ByteCount, ParseSizeError> {

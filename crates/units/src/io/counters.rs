@@ -1,9 +1,9 @@
-//! Counts of everything that happens inside a drive.
+//! Counts of requests, and of everything that happens inside a drive.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::io::time::Nanos;
+use crate::io::{Nanos, Operation};
 
 /// Counters from inside a drive, since power-on or during a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
@@ -110,6 +110,42 @@ impl Counters {
             gc_write_bytes: of(self.gc_write_bytes, other.gc_write_bytes),
             erases: of(self.erases, other.erases),
         }
+    }
+}
+
+/// Requests by kind, with their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Requests {
+    /// Reads.
+    pub reads: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Writes, including those of zeroes.
+    pub writes: u64,
+    /// Bytes written.
+    pub write_bytes: u64,
+    /// Flushes.
+    pub flushes: u64,
+    /// Discards.
+    pub discards: u64,
+}
+
+impl Requests {
+    /// Counts one more.
+    pub const fn add(&mut self, operation: Operation, bytes: u64) {
+        match operation {
+            Operation::Read => (self.reads, self.read_bytes) = (self.reads + 1, self.read_bytes + bytes),
+            Operation::Write | Operation::WriteFua => {
+                (self.writes, self.write_bytes) = (self.writes + 1, self.write_bytes + bytes);
+            }
+            Operation::Flush => self.flushes += 1,
+            Operation::Discard => self.discards += 1,
+        }
+    }
+
+    /// The number of all.
+    pub const fn count(&self) -> u64 {
+        self.reads + self.writes + self.flushes + self.discards
     }
 }
 

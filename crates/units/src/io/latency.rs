@@ -67,6 +67,7 @@ impl Latency {
     pub fn record_many(&mut self, time: Nanos, count: u64) {
         if count > 0 {
             let nanos = time.get();
+            // The histogram resizes itself. It refuses a value only where 64 bits do not fit a pointer.
             let _ = self.histogram.record_n(nanos, count);
             self.sum += u128::from(nanos) * u128::from(count);
             (self.min, self.max) = (self.min.min(nanos), self.max.max(nanos));
@@ -75,22 +76,14 @@ impl Latency {
 
     /// Records one time.
     pub fn record(&mut self, time: Nanos) {
-        let nanos = time.get();
-        // The histogram resizes itself. It refuses a value only on machines where 64 bits do not fit a
-        // pointer.
-        let _ = self.histogram.record(nanos);
-        self.sum += u128::from(nanos);
-        self.min = self.min.min(nanos);
-        self.max = self.max.max(nanos);
+        self.record_many(time, 1);
     }
 
     /// Adds all times of `other`.
     pub fn join(&mut self, other: &Self) {
-        // The histogram resizes itself, as when recording.
         let _ = self.histogram.add(&other.histogram);
         self.sum += other.sum;
-        self.min = self.min.min(other.min);
-        self.max = self.max.max(other.max);
+        (self.min, self.max) = (self.min.min(other.min), self.max.max(other.max));
     }
 
     /// The number of recorded times.

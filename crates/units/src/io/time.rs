@@ -9,8 +9,8 @@ use serde::{Serialize, Serializer};
 
 /// A moment, in nanoseconds since power-on.
 ///
-/// A sum ends at [`Time::NEVER`], some 584 years after power-on, so that what is later than any event stays so. There
-/// is no `-`: what goes back before power-on is `None`.
+/// A sum ends at [`Time::NEVER`], some 584 years after power-on. There is no `-`: what goes back before power-on
+/// is `None`.
 ///
 /// ```
 /// # use straddle_units::io::{Nanos, Time};
@@ -110,7 +110,7 @@ impl Nanos {
     }
 
     /// The duration in seconds, for printing and statistics.
-    #[allow(clippy::cast_precision_loss, reason = "a figure to print, not to calculate on with")]
+    #[allow(clippy::cast_precision_loss, reason = "a figure to print")]
     pub fn seconds(self) -> f64 {
         self.0 as f64 / 1e9
     }
@@ -118,11 +118,6 @@ impl Nanos {
     /// The duration in milliseconds, for printing and statistics.
     pub fn millis(self) -> f64 {
         self.seconds() * 1e3
-    }
-
-    /// The longer of the two.
-    pub fn max(self, other: Self) -> Self {
-        Self(self.0.max(other.0))
     }
 
     /// This duration less `other`; zero if `other` is longer.
