@@ -38,7 +38,6 @@ pub mod relocate;
 mod request;
 mod sfdisk;
 mod target;
-mod unlisted;
 
 pub use document::{Document, SCHEMA};
 pub use encode::{Step, encode};

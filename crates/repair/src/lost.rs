@@ -1,28 +1,38 @@
-//! What a plan makes unreachable: partitions that the new table no longer lists, and content that fills the
-//! disk without a table.
+//! What a plan makes unreachable: partitions that the new table no longer lists, and content outside of them. A
+//! plan lists it, by name and size.
 //!
-//! A plan carries what is found here, so that it is shown by name and size before the plan is applied.
+//! Contents that no partition lists, such as those of a deleted one, are looked for where partitions begin: at the
+//! start of free space, after other contents in it, one track after these, on the first MiBs, cylinders and GiBs,
+//! and where a new partition begins.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use straddle_device::{Medium, ReadError};
+use straddle_layout::layer::Layer;
 use straddle_layout::view::View;
 use straddle_layout::{
-    Beside, Content, Partition, Role, Stack, TableKind, beside, first_written, is_blank, optical_extent,
-    read_layers,
+    Beside, Content, Partition, Role, Stack, TableKind, beside, first_written, is_blank, is_erased,
+    optical_extent, read_layers,
 };
-use straddle_units::{BlockSize, ByteOffset, Span};
+use straddle_units::{BlockSize, ByteCount, ByteOffset, GIB, MIB, Span};
 
 use crate::error::PlanError;
-use crate::plan::{Change, Entry, Slot, Table, WIPED, span_of};
-use crate::unlisted;
+use crate::fingerprint::bytes_of;
+use crate::plan::{Change, Slot, Table, WIPED, span_of};
 
 /// The contents of at most this many partitions are read; further ones are listed by size only.
 const MAX_LOOKED_INTO: usize = 128;
 
-/// What is on a disk on which nothing is recognised.
+/// How many of the MiBs, cylinders and GiBs of a space are looked at for contents.
+const EVENS: u64 = 64;
+
+/// The sectors of a track, and the tracks of a cylinder, in DOS's geometry of large disks.
+const TRACK: u64 = 63;
+const TRACKS: u64 = 255;
+
 const UNKNOWN: &str = "unrecognised data";
 
 /// Something on the disk that the new table does not lead to.
@@ -55,9 +65,21 @@ impl Lost {
 
     /// Whether a new partition of `table` begins with it and has all of it.
     pub(crate) fn is_led_to(&self, table: &Table, block: BlockSize) -> bool {
-        let is_new = |entry: &&Entry| entry.change == Change::New && entry.slot != Slot::Extended;
-        let mut spans = table.partitions.iter().filter(is_new).filter_map(|entry| span_of(entry, block));
-        spans.any(|span| span.start() == self.at.start() && span.contains(self.at))
+        table.new_spans(block).any(|span| span.start() == self.at.start() && span.contains(self.at))
+    }
+
+    /// What no table accounts for.
+    pub(crate) fn outside(at: Span) -> Self {
+        Self::new(None, None, at)
+    }
+
+    fn new(partition: Option<u32>, content: Option<&str>, at: Span) -> Self {
+        let content = content.map(str::to_owned);
+        Self { partition, content, label: String::new(), at, is_overwritten: false }
+    }
+
+    fn of(partition: Option<u32>, layer: Layer, at: Span) -> Self {
+        Self { label: layer.name, ..Self::new(partition, Some(layer.kind.name()), at) }
     }
 }
 
@@ -69,14 +91,12 @@ impl fmt::Display for Lost {
             None if self.at.start() != ByteOffset::ZERO => write!(f, "outside partitions: ")?,
             None => write!(f, "the whole disk: ")?,
         }
-        write!(f, "{}", self.what())?;
         let (start, size) = (self.at.start(), self.at.len());
-        write!(f, ", {size} ({} bytes) from byte {start}", size.get())
+        write!(f, "{}, {size} ({} bytes) from byte {start}", self.what(), size.get())
     }
 }
 
-/// Finds what is on `medium`, read as `stack`, but cannot be reached from `table`, which counts in sectors of
-/// `block`.
+/// Finds what is on `medium`, read as `stack`, but cannot be reached from `table` in sectors of `block`.
 pub(crate) fn find(
     medium: &dyn Medium,
     stack: &Stack,
@@ -95,12 +115,13 @@ pub(crate) fn find(
     if fresh && let Some(name) = fills {
         let layer = read_layers(&drive, whole, Some(stack.block));
         let label = layer.map(|layer| layer.name).unwrap_or_default();
-        found.push(Lost { label, ..lost(None, Some(name), whole) });
+        found.push(Lost { label, ..Lost::new(None, Some(name), whole) });
     }
     if fresh && unrecognised(medium, stack)?.is_some() {
-        found.push(lost(None, None, whole));
+        found.push(Lost::outside(whole));
     }
-    found.extend(harmed(medium, stack, fresh)?.iter().map(|harmed| lost(None, Some(harmed.name()), whole)));
+    let harmed = harmed(medium, stack, fresh)?;
+    found.extend(harmed.iter().map(|harmed| Lost::new(None, Some(harmed.name()), whole)));
     let is_gone = |one: &&Partition| one.role != Role::Extended && (fresh || !stack.is_window(one));
     let partitions = stack.partitions.iter().filter(is_gone);
     let stays = |span: Span| {
@@ -115,24 +136,29 @@ pub(crate) fn find(
         })
     };
     for (index, partition) in partitions.enumerate().filter(|(_, partition)| !stays(partition.span)) {
-        let looked =
-            (index < MAX_LOOKED_INTO).then(|| read_layers(&drive, partition.span, Some(stack.block)));
-        let layer = looked.flatten();
-        let content = layer.as_ref().map(|layer| layer.kind).or(partition.content).map(Content::name);
-        let label = layer.map(|layer| layer.name).unwrap_or_default();
-        found.push(Lost { label, ..lost(Some(partition.number), content, partition.span) });
+        let (number, at) = (Some(partition.number), partition.span);
+        let looked = (index < MAX_LOOKED_INTO).then(|| read_layers(&drive, at, Some(stack.block)));
+        found.push(match looked.flatten() {
+            Some(layer) => Lost::of(number, layer, at),
+            None => Lost::new(number, partition.content.map(Content::name), at),
+        });
     }
     if table.partitions.iter().any(|entry| matches!(entry.change, Change::New | Change::Grown { .. })) {
-        let unlisted = unlisted(medium, stack, (table, block));
-        let is_new = |lost: &Lost| {
+        let mut unlisted = unlisted(medium, stack, (table, block));
+        unlisted.retain(|lost| {
             let is_reached = !wipe && lost.is_led_to(table, block);
             !is_reached && !found.iter().any(|other| other.at.overlaps(lost.at))
-        };
-        let unlisted: Vec<Lost> = unlisted.into_iter().filter(is_new).collect();
+        });
         found.extend(unlisted);
     }
     if wipe {
-        found.extend(wiped(medium, (table, block), &found)?);
+        // Bytes that are not recognised where new partitions begin: the wipe takes them.
+        let mut wiped = Vec::new();
+        for span in table.new_spans(block).filter(|span| !found.iter().any(|lost| lost.at.overlaps(*span))) {
+            let head = Span::new(span.start(), span.len().min(WIPED)).unwrap_or(span);
+            wiped.extend(first_written(medium, head)?.map(|_| Lost::outside(head)));
+        }
+        found.extend(wiped);
     }
     Ok(found)
 }
@@ -155,42 +181,20 @@ pub(crate) fn unlisted(medium: &dyn Medium, stack: &Stack, (table, block): (&Tab
     let mut all: Vec<Lost> = Vec::new();
     for span in taken {
         for gap in gaps.iter().filter(|gap| gap.overlaps(span)) {
-            let mut found = unlisted::reaching(medium, *gap, span, block);
+            let mut found = reaching(medium, *gap, span, block);
             // Some contents are found from their end.
             if gap.contains(span) && !found.iter().any(|(at, _)| at.start() == span.start()) {
                 let layer = read_layers(&View::of_drive(medium), span, Some(block));
                 found.extend(layer.map(|layer| (span, layer)));
             }
-            let new = found.into_iter().filter(|(at, _)| !all.iter().any(|lost| lost.at.overlaps(*at)));
-            let new: Vec<Lost> = new
-                .map(|(at, layer)| Lost { label: layer.name, ..lost(None, Some(layer.kind.name()), at) })
-                .collect();
-            all.extend(new);
+            found.retain(|(at, _)| !all.iter().any(|lost| lost.at.overlaps(*at)));
+            all.extend(found.into_iter().map(|(at, layer)| Lost::of(None, layer, at)));
         }
     }
     all
 }
 
-/// Bytes that are not recognised where new partitions begin, and are in nothing of `found`: a wipe takes them.
-fn wiped(
-    medium: &dyn Medium,
-    (table, block): (&Table, BlockSize),
-    found: &[Lost],
-) -> Result<Vec<Lost>, PlanError> {
-    let is_new = |entry: &&Entry| entry.change == Change::New && entry.slot != Slot::Extended;
-    let spans = table.partitions.iter().filter(is_new).filter_map(|entry| span_of(entry, block));
-    let mut all = Vec::new();
-    for span in spans.filter(|span| !found.iter().any(|lost| lost.at.overlaps(*span))) {
-        let head = Span::new(span.start(), span.len().min(WIPED)).unwrap_or(span);
-        if first_written(medium, head)?.is_some() {
-            all.push(lost(None, None, head));
-        }
-    }
-    Ok(all)
-}
-
-/// What is on a disk on which neither a table nor content is recognised, in words; `None` if it is blank, or if
-/// something is recognised.
+/// What is on a disk on which nothing is recognised, in words; `None` if it is blank, or something is recognised.
 pub(crate) fn unrecognised(medium: &dyn Medium, stack: &Stack) -> Result<Option<&'static str>, ReadError> {
     match stack.kind {
         TableKind::Kernel => Ok(Some("partitions of a table that only the kernel reads")),
@@ -199,22 +203,61 @@ pub(crate) fn unrecognised(medium: &dyn Medium, stack: &Stack) -> Result<Option<
     }
 }
 
-/// What no table accounts for.
-pub(crate) fn outside(at: Span) -> Lost {
-    lost(None, None, at)
-}
-
-fn lost(partition: Option<u32>, content: Option<&str>, span: Span) -> Lost {
-    let content = content.map(str::to_owned);
-    Lost { partition, content, label: String::new(), at: span, is_overwritten: false }
-}
-
-/// Returns the content outside the table that a plan would destroy. A plan that only changes the present
-/// table spares the file system of an optical medium, because no space in it counts as free, and content that
-/// partitions cover.
+/// The content outside the table that a plan would destroy. A plan that only changes the present table spares the
+/// file system of an optical medium, because no space in it counts as free, and content that partitions cover.
 pub(crate) fn harmed(medium: &dyn Medium, stack: &Stack, fresh: bool) -> Result<Vec<Beside>, PlanError> {
     let has_extent = !fresh && optical_extent(medium)?.is_some();
     let is_medium = |found: &Beside| has_extent && found.is_optical();
     let is_spared = |found: &Beside| !fresh && (is_medium(found) || found.is_covered);
     Ok(beside(medium, stack)?.into_iter().filter(|found| !found.is_table() && !is_spared(found)).collect())
+}
+
+/// Where a partition may begin at or after `from`: there, a track later, and on the first `count` boundaries of each
+/// kind. With DOS, partitions began on a cylinder, the first one of a disk and logical ones a track later. Installers
+/// end partitions on GiBs, and begin the first one at 1 MiB.
+fn likely(from: ByteOffset, count: u64, block: BlockSize) -> impl Iterator<Item = u64> {
+    let track = block.bytes().get() * TRACK;
+    let at = from.get();
+    let kinds = [(MIB, 0), (track * TRACKS, 0), (track * TRACKS, track), (GIB, 0), (GIB, MIB)];
+    let on = move |(size, past): (u64, u64)| {
+        let first = at.max(1).next_multiple_of(size);
+        (0..count).map(move |index| first.saturating_add(index * size).saturating_add(past))
+    };
+    [at, at.saturating_add(track)].into_iter().chain(kinds.into_iter().flat_map(on))
+}
+
+/// The contents in `gap`, which no partition has, that reach into `span`, in order, each with its place. They may
+/// hold zeros in `span`.
+pub(crate) fn reaching(medium: &dyn Medium, gap: Span, span: Span, block: BlockSize) -> Vec<(Span, Layer)> {
+    let mut starts: BTreeSet<u64> =
+        likely(gap.start(), EVENS, block).chain(likely(span.start(), EVENS, block)).collect();
+    // The first sector is the table's.
+    starts.remove(&0);
+    let (mut found, mut taken) = (Vec::new(), gap.start());
+    while let Some(start) = starts.pop_first().filter(|start| *start < span.end().get()) {
+        let at = ByteOffset::new(start);
+        let Some(rest) = Span::between(at, gap.end()) else { break };
+        // What is within other contents is theirs.
+        let Some((contents, layer)) = (at >= taken).then(|| beginning(medium, rest, block)).flatten() else {
+            continue;
+        };
+        taken = contents.end();
+        starts.extend(likely(taken, 1, block));
+        if contents.overlaps(span) {
+            found.push((contents, layer));
+        }
+    }
+    found
+}
+
+/// What begins at the start of `rest`, with its recorded size, or only its first bytes if it records none.
+fn beginning(medium: &dyn Medium, rest: Span, block: BlockSize) -> Option<(Span, Layer)> {
+    // Superblocks are in the first bytes: where these are erased there are none.
+    let head = rest.len().min(WIPED);
+    if is_erased(&bytes_of(medium, Span::new(rest.start(), head)?).ok()?) {
+        return None;
+    }
+    let layer = read_layers(&View::of_drive(medium), rest, Some(block))?;
+    let len = layer.used(rest.len()).unwrap_or(head);
+    Some((Span::new(rest.start(), len)?, layer)).filter(|(contents, _)| contents.len() != ByteCount::ZERO)
 }

@@ -1,9 +1,7 @@
-//! A plan: the table that a disk is to have, with reasons, as a value that can be stored and reviewed before
-//! anything is written.
+//! A plan: the table that a disk is to have, with reasons, as a value that can be stored and reviewed.
 //!
-//! Invariants: a plan is made for one disk and recognises it by a fingerprint. Every [`Plan`] is
-//! valid, whether made here or read from a file: nothing overlaps, nothing is outside the usable
-//! space, and every field fits its place on disk. It cannot be changed afterwards:
+//! Invariants: a plan is for one disk, which it recognises by a fingerprint. Every [`Plan`] is valid, whether made
+//! here or read from a file, and cannot be changed afterwards:
 //!
 //! ```compile_fail,E0596
 //! # use straddle_repair::Plan;
@@ -22,9 +20,10 @@ mod validate;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use straddle_audit::named_boundaries;
-use straddle_device::Medium;
+use straddle_audit::{Severity, named_boundaries};
+use straddle_device::hex::encode as hex;
 use straddle_device::topology::Topology;
+use straddle_device::{Medium, ReadError};
 use straddle_layout::format::mbr;
 use straddle_layout::types::guid_text;
 use straddle_layout::{
@@ -43,8 +42,8 @@ use crate::kinds;
 use crate::lost::{self, Lost};
 use crate::request::{Place, Request};
 pub(crate) use moved::{Base, Records, Shifted, former};
-pub(crate) use table::last_of;
 pub use table::{Change, Entry, Format, Slot, Table};
+pub(crate) use table::{last_of, span_of};
 pub(crate) use validate::MOST_ENTRIES;
 
 /// The number of entries of a new GPT: the minimum of the UEFI specification, which every tool uses.
@@ -53,17 +52,15 @@ pub(crate) const GPT_ENTRIES: u32 = 128;
 pub(crate) const GPT_ENTRY_BYTES: u64 = 128;
 /// The least space before the first partition of an MBR disk, for boot loaders: the old track of 63 sectors.
 const MBR_LEAD: ByteCount = ByteCount::new(63 * 512);
-/// How many bytes a wipe clears at the start of a partition. They cover every signature that blkid looks for
-/// there; Btrfs's at 64 KiB is the last.
+/// How many bytes a wipe clears at the start of a partition: every signature that blkid looks for there, of which
+/// Btrfs's at 64 KiB is the last.
 pub(crate) const WIPED: ByteCount = ByteCount::new(68 * 1024);
 /// The most array-member marks that a plan wipes: fewer kinds of mark exist.
 pub(crate) const MOST_MARKS: usize = 32;
-/// The least number of clusters of FAT32; each has at least one sector (Microsoft, FAT specification of
-/// 2000).
+/// The least number of clusters of FAT32, each of at least one sector (Microsoft, FAT specification of 2000).
 const FAT32_CLUSTERS: u64 = 65_525;
 
-/// A plan. It is always valid: nothing overlaps, nothing is outside the usable space, and every field fits its
-/// place on disk.
+/// A plan: nothing overlaps, nothing is outside the usable space, and every field fits its place on disk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "Parts", into = "Parts")]
 pub struct Plan(Parts);
@@ -131,6 +128,10 @@ impl Situation<'_> {
     pub(crate) fn blocks(&self) -> u64 {
         self.block().blocks_floor(self.size()).get()
     }
+
+    pub(crate) fn fingerprint(&self) -> Result<Fingerprint, ReadError> {
+        Fingerprint::of(self.medium, self.stack, self.block(), self.serial.map(str::to_owned))
+    }
 }
 
 impl Plan {
@@ -145,24 +146,21 @@ impl Plan {
         self
     }
 
-    /// Returns the plan with what its table would be written over although no table accounts for it, which only a wipe
-    /// allows.
+    /// Adds what its table would be written over although no table accounts for it. Only a wipe allows that.
     fn over_accounted(mut self, situation: &Situation<'_>, wipes: bool) -> Result<Self, PlanError> {
         let Situation { medium, stack, .. } = *situation;
         if wipes {
             let (outside, partitions) = self.writes_over(medium, stack)?;
-            let lost = self.0.lost.iter_mut().filter(|lost| lost.partition.is_some());
-            lost.for_each(|lost| lost.is_overwritten = partitions.contains(&lost.partition));
-            self.0.lost.extend(outside.into_iter().map(lost::outside));
+            for lost in self.0.lost.iter_mut().filter(|lost| lost.partition.is_some()) {
+                lost.is_overwritten = partitions.contains(&lost.partition);
+            }
+            self.0.lost.extend(outside.into_iter().map(Lost::outside));
             return Ok(self);
         }
+        use PlanError::{CannotConvert, Occupied, OverPartition};
         match encode(&self, medium, stack) {
-            // Why else it cannot be written is said where it would be.
-            Err(
-                error @ (PlanError::Occupied { .. }
-                | PlanError::OverPartition { .. }
-                | PlanError::CannotConvert(_)),
-            ) => Err(error),
+            Err(error @ (Occupied { .. } | OverPartition { .. } | CannotConvert(_))) => Err(error),
+            // Other reasons are given where it would be written.
             _ => Ok(self),
         }
     }
@@ -178,20 +176,15 @@ impl Plan {
     }
 }
 
-pub(crate) fn span_of(entry: &Entry, block: BlockSize) -> Option<Span> {
-    Span::of_blocks(entry.start, entry.sectors, block)
-}
-
 /// Makes a plan for a disk from a request.
 pub fn make(situation: &Situation<'_>, request: &Request) -> Result<Plan, PlanError> {
-    let (size, block) = (situation.size(), situation.block());
-    let fingerprint =
-        Fingerprint::of(situation.medium, situation.stack, block, situation.serial.map(str::to_owned))?;
+    let Situation { medium, stack, .. } = *situation;
+    let block = situation.block();
+    let disk = situation.fingerprint()?;
     let fresh = request.table.is_some();
     let names = named_harm(situation, request)?;
-    let grain = Grain::of(situation.topology, size, block, request.grain);
-    let spared = if fresh { Spared::default() } else { Spared::of(situation)? };
-    let mut draft = Draft::new(situation, request, &grain, spared);
+    let grain = Grain::of(situation.topology, situation.size(), block, request.grain);
+    let mut draft = Draft::of(situation, request, &grain)?;
     let table = match request.table {
         _ if request.convert => draft.converted_table()?,
         Some(format) => draft.new_table(format)?,
@@ -201,13 +194,7 @@ pub fn make(situation: &Situation<'_>, request: &Request) -> Result<Plan, PlanEr
     let before = if request.convert {
         table.partitions.clone()
     } else {
-        let stack = situation.stack;
-        stack
-            .partitions
-            .iter()
-            .filter(|one| request.table.is_some() || !stack.is_window(one))
-            .map(kept)
-            .collect()
+        stack.partitions.iter().filter(|one| fresh || !stack.is_window(one)).map(kept).collect()
     };
     draft.note(&table);
     let is_harming = !names.is_empty();
@@ -219,16 +206,16 @@ pub fn make(situation: &Situation<'_>, request: &Request) -> Result<Plan, PlanEr
     draft.wipe(&table, is_harming)?;
     let lost = match request.convert {
         true => Vec::new(),
-        false => lost::find(situation.medium, situation.stack, (&table, block), fresh, request.wipe)?,
+        false => lost::find(medium, stack, (&table, block), fresh, request.wipe)?,
     };
     if !fresh && !request.convert && !request.wipe {
         draft.spare_unlisted(&table)?;
     }
     let Draft { notes, wipe, .. } = draft;
     let plan = Plan(Parts {
-        disk: fingerprint,
+        disk,
         fresh,
-        converts: request.convert.then_some(situation.stack.block),
+        converts: request.convert.then_some(stack.block),
         relocate_backup: request.relocate_backup,
         before,
         table,
@@ -252,36 +239,34 @@ pub fn in_the_way_of_copies(situation: &Situation<'_>) -> Option<ByteOffset> {
     }
 }
 
-/// Names what a change to the disk's table would destroy besides, and refuses that without a wipe. Also
-/// refuses to change a table that may not be the disk's own.
+/// Names what a change to the table would destroy besides, and refuses that without a wipe. Also refuses to
+/// change a table that may not be the disk's own.
 fn named_harm(situation: &Situation<'_>, request: &Request) -> Result<String, PlanError> {
-    if straddle_layout::marker(situation.medium, situation.stack)?.is_some() {
-        if crate::copy::is_unfinished(situation.medium)? {
-            let is_replaced = request.table.is_some() && request.wipe;
-            let why = "a copy to it is unfinished: complete it with 'straddle apply', or make a new table \
-                       with --wipe";
-            return if is_replaced {
-                Ok(String::new())
-            } else {
-                Err(PlanError::Unchangeable(why.to_owned()))
-            };
-        }
-        return Err(PlanError::Unfinished);
-    }
-    if crate::realign::unmarked(situation.medium, situation.stack).is_some() {
-        return Err(PlanError::Unfinished);
-    }
+    let Situation { medium, stack, .. } = *situation;
     let fresh = request.table.is_some();
-    let harmed = lost::harmed(situation.medium, situation.stack, fresh)?;
+    let unchangeable = |why: &str| Err(PlanError::Unchangeable(why.to_owned()));
+    let is_marked = straddle_layout::marker(medium, stack)?.is_some();
+    if is_marked && crate::copy::is_unfinished(medium)? {
+        if fresh && request.wipe {
+            return Ok(String::new());
+        }
+        return unchangeable(
+            "a copy to it is unfinished: complete it with 'straddle apply', or make a new table with --wipe",
+        );
+    }
+    if is_marked || crate::realign::unmarked(medium, stack).is_some() {
+        return Err(PlanError::Unfinished);
+    }
+    let harmed = lost::harmed(medium, stack, fresh)?;
     let names = harmed.iter().map(|found| found.name()).collect::<Vec<_>>().join(" and ");
     if !harmed.is_empty() && !request.wipe {
         return Err(PlanError::WouldDestroy(format!("also holds {names}")));
     }
-    if let TableKind::Content(content) = situation.stack.kind
+    if let TableKind::Content(content) = stack.kind
         && !fresh
-        && beside(situation.medium, situation.stack)?.iter().any(|found| found.is_table())
+        && beside(medium, stack)?.iter().any(|found| found.is_table())
     {
-        let why = match rival_table(situation.medium, situation.stack)? {
+        let why = match rival_table(medium, stack)? {
             Some(_) => {
                 "also has a partition table: one of the two is a leftover, and straddle cannot tell which: \
                 clear the leftover first (wipefs)"
@@ -291,7 +276,7 @@ fn named_harm(situation: &Situation<'_>, request: &Request) -> Result<String, Pl
                 the target"
             }
         };
-        return Err(PlanError::Unchangeable(format!("the disk is {} as a whole: {why}", content.name())));
+        return unchangeable(&format!("the disk is {} as a whole: {why}", content.name()));
     }
     Ok(names)
 }
@@ -306,7 +291,12 @@ fn no_table(kind: &TableKind) -> PlanError {
     PlanError::NoTable { found }
 }
 
-/// Returns a present partition as an entry that keeps it.
+/// The identifier of an MBR in a plan's notation.
+fn mbr_id(stack: &Stack) -> String {
+    hex(&stack.disk_id.iter().rev().copied().collect::<Vec<u8>>())
+}
+
+/// The entry that keeps a present partition.
 pub(crate) fn kept(partition: &Partition) -> Entry {
     let kind = match partition.kind {
         PartitionType::Guid(guid) => guid_text(guid),
@@ -329,25 +319,6 @@ pub(crate) fn kept(partition: &Partition) -> Entry {
     }
 }
 
-/// Content of the disk outside its table that is kept.
-#[derive(Debug, Default)]
-struct Spared {
-    /// The span of an optical medium's file system: none of it is free space.
-    optical: Option<Span>,
-    /// The numbers of the MBR's entries that list no partition but are not zero.
-    slots: Vec<u32>,
-}
-
-impl Spared {
-    fn of(situation: &Situation<'_>) -> Result<Self, PlanError> {
-        let slots = match situation.stack.kind {
-            TableKind::Mbr => unlisted_slots(situation.medium, situation.stack)?,
-            _ => Vec::new(),
-        };
-        Ok(Self { optical: optical_extent(situation.medium)?, slots })
-    }
-}
-
 /// A plan being made.
 struct Draft<'a> {
     situation: &'a Situation<'a>,
@@ -356,52 +327,61 @@ struct Draft<'a> {
     identities: Identities,
     notes: Vec<String>,
     wipe: Vec<Span>,
-    /// Content outside the table that is kept.
-    spared: Spared,
+    /// The file system of an optical medium that is kept: none of it is free space.
+    optical: Option<Span>,
+    /// The numbers of the kept MBR's entries that list no partition but are not zero.
+    slots: Vec<u32>,
 }
 
 impl<'a> Draft<'a> {
-    fn new(situation: &'a Situation<'a>, request: &'a Request, grain: &'a Grain, spared: Spared) -> Self {
+    fn of(situation: &'a Situation<'a>, request: &'a Request, grain: &'a Grain) -> Result<Self, PlanError> {
+        let is_kept = request.table.is_none();
+        let slots = match situation.stack.kind {
+            TableKind::Mbr if is_kept => unlisted_slots(situation.medium, situation.stack)?,
+            _ => Vec::new(),
+        };
+        let optical = if is_kept { optical_extent(situation.medium)? } else { None };
         let identities = Identities::new(request.seed);
-        Self { situation, request, grain, identities, notes: Vec::new(), wipe: Vec::new(), spared }
+        let (notes, wipe) = (Vec::new(), Vec::new());
+        Ok(Self { situation, request, grain, identities, notes, wipe, optical, slots })
     }
 
     fn block(&self) -> BlockSize {
         self.situation.block()
     }
 
-    /// Returns an empty table with its usable space on this disk.
+    fn too_small(&self) -> PlanError {
+        PlanError::DiskTooSmall(self.situation.size())
+    }
+
+    /// The last usable sector of a GPT whose backup is at the end of the disk.
+    fn last_of_gpt(&self, array_blocks: u64) -> Result<u64, PlanError> {
+        self.situation.blocks().checked_sub(array_blocks + 2).ok_or_else(|| self.too_small())
+    }
+
+    /// The first and the last usable sector of an MBR.
+    fn usable_of_mbr(&self) -> (u64, u64) {
+        let last = self.situation.blocks().min(mbr::LBAS).saturating_sub(1);
+        (MBR_LEAD.get().div_ceil(self.block().get()), last)
+    }
+
+    /// An empty table with its usable space on this disk.
     fn empty_table(&mut self, format: Format) -> Result<Table, PlanError> {
-        let blocks = self.situation.blocks();
-        let too_small = || PlanError::DiskTooSmall(self.situation.size());
-        let (first_usable, last_usable, entries) = match format {
+        let ((first_usable, last_usable), entries, random) = match format {
             Format::Gpt => {
                 let entries = self.request.entries.unwrap_or(GPT_ENTRIES);
                 let array = (u64::from(entries) * GPT_ENTRY_BYTES).div_ceil(self.block().get());
-                let last = blocks.checked_sub(array + 2).ok_or_else(too_small)?;
-                (array + 2, last, entries)
+                let usable = (array + 2, self.last_of_gpt(array)?);
+                (usable, entries, guid_text(self.identities.guid()))
             }
-            Format::Mbr => {
-                let last = blocks.min(mbr::LBAS).checked_sub(1).ok_or_else(too_small)?;
-                (MBR_LEAD.get().div_ceil(self.block().get()), last, 0)
-            }
+            Format::Mbr => (self.usable_of_mbr(), 0, format!("{:08x}", self.identities.disk_id())),
         };
         if last_usable <= first_usable {
-            return Err(too_small());
+            return Err(self.too_small());
         }
-        let random = match format {
-            Format::Gpt => guid_text(self.identities.guid()),
-            Format::Mbr => format!("{:08x}", self.identities.disk_id()),
-        };
         let id = self.request.disk_id.clone().unwrap_or(random);
-        Ok(Table {
-            format,
-            id,
-            first_usable: Lba::new(first_usable),
-            last_usable: Lba::new(last_usable),
-            entries,
-            partitions: Vec::new(),
-        })
+        let (first_usable, last_usable) = (Lba::new(first_usable), Lba::new(last_usable));
+        Ok(Table { format, id, first_usable, last_usable, entries, partitions: Vec::new() })
     }
 
     /// Adds remarks on the new table.
@@ -409,8 +389,8 @@ impl<'a> Draft<'a> {
         let (block, size) = (self.block(), self.situation.size());
         let mut notes = Vec::new();
         let reach = ByteCount::new(mbr::LBAS.saturating_mul(block.get()));
-        let beyond = size.checked_sub(reach).filter(|beyond| *beyond != ByteCount::ZERO);
-        if let Some(beyond) = beyond.filter(|_| table.format == Format::Mbr) {
+        if table.format == Format::Mbr && size > reach {
+            let beyond = size.saturating_sub(reach);
             notes.push(format!(
                 "an MBR can address {reach} of this {size} disk: the last {beyond} cannot be used"
             ));
@@ -419,8 +399,7 @@ impl<'a> Draft<'a> {
             let number = entry.number;
             if entry.kind == kinds::ESP && entry.change == Change::New {
                 let least = ByteCount::new(FAT32_CLUSTERS * block.get());
-                let is_small = span_of(entry, block).is_some_and(|span| span.len() <= least);
-                if is_small {
+                if span_of(entry, block).is_some_and(|span| span.len() <= least) {
                     notes.push(format!(
                         "partition {number}: FAT32 on {block}-byte sectors needs more than {least}, and \
                         firmware need not read any other FAT"
@@ -441,10 +420,10 @@ impl<'a> Draft<'a> {
                 }));
             }
         }
-        let boots_by_bios = table.partitions.iter().any(|entry| entry.kind == kinds::BIOS_BOOT);
+        let mut entries = table.partitions.iter();
         if table.format == Format::Gpt
-            && table.partitions.iter().any(|entry| entry.bootable)
-            && !boots_by_bios
+            && entries.clone().any(|entry| entry.bootable)
+            && !entries.any(|entry| entry.kind == kinds::BIOS_BOOT)
         {
             notes.push(
                 "the active flag has no effect in a GPT; a BIOS boot loader needs a partition of type \
@@ -458,18 +437,12 @@ impl<'a> Draft<'a> {
     /// Names the boundaries above advice that an entry's start misses.
     fn misplaced(&self, entry: &Entry) -> Option<String> {
         let start = span_of(entry, self.block())?.start();
-        let misses: Vec<&str> = named_boundaries(self.situation.topology)
-            .into_iter()
-            .filter(|named| {
-                named.severity > straddle_audit::Severity::Advice && !named.boundary.is_aligned(start)
-            })
-            .map(|named| named.name)
-            .collect();
+        let misses = missed(self.situation.topology, start);
         (!misses.is_empty()).then(|| misses.join(", "))
     }
 
-    /// Refuses to put a partition over contents that no partition lists. One whose start was requested may bring them back:
-    /// that is noted.
+    /// Refuses to put a partition over contents that no partition lists. One whose start was requested may make
+    /// them accessible again, which is noted.
     fn spare_unlisted(&mut self, table: &Table) -> Result<(), PlanError> {
         let Situation { medium, stack, .. } = *self.situation;
         let block = self.block();
@@ -481,7 +454,7 @@ impl<'a> Draft<'a> {
             let number = table.partitions.iter().find(is_over).map_or(0, |entry| entry.number);
             let is_requested = self.request.parts.iter().any(|part| match part.start {
                 Some(Place::Byte(byte)) => ByteOffset::new(byte.get()) == lost.at.start(),
-                Some(Place::Sector(lba)) => Lba::new(lba).to_bytes(block) == Some(lost.at.start()),
+                Some(Place::Sector(lba)) => Lba::new(lba).byte(block) == lost.at.start(),
                 None => false,
             });
             if !(is_requested && lost.is_led_to(table, block)) {
@@ -502,31 +475,27 @@ impl<'a> Draft<'a> {
         }
         let block = self.block();
         let mut spans = Vec::new();
-        let first = table.partitions.iter().filter_map(|entry| span_of(entry, block)).map(Span::start).min();
-        let is_filled =
-            matches!(self.situation.stack.kind, TableKind::Content(_) | TableKind::Foreign(_)) || is_shared;
-        if is_filled && self.request.table.is_some() {
+        let fresh = self.request.table.is_some();
+        let fills = matches!(self.situation.stack.kind, TableKind::Content(_) | TableKind::Foreign(_));
+        if fresh && (fills || is_shared) {
             // From the end of the table to the first partition. An MBR is one sector, however much is left
             // free after it.
-            let behind = if table.format == Format::Mbr { 1 } else { table.first_usable.get() };
-            let from = ByteOffset::new(behind * block.get());
-            let end = first.unwrap_or(from).min(ByteOffset::new(WIPED.get().max(from.get())));
-            spans.extend(Span::between(from, end));
+            let end = if table.format == Format::Mbr { Lba::new(1) } else { table.first_usable };
+            let from = end.byte(block);
+            let first = table.spans(block).map(Span::start).min().unwrap_or(from);
+            spans.extend(Span::between(from, first.min(from.max(ByteOffset::new(WIPED.get())))));
         }
-        for entry in table.partitions.iter().filter(|e| e.change == Change::New && e.slot != Slot::Extended) {
-            spans.extend(
-                span_of(entry, block).and_then(|span| Span::new(span.start(), span.len().min(WIPED))),
-            );
-        }
-        if self.request.table.is_some() {
+        spans
+            .extend(table.new_spans(block).filter_map(|span| Span::new(span.start(), span.len().min(WIPED))));
+        if fresh {
             spans.extend(self.marks_between(table)?);
         }
         self.wipe.extend(spans.into_iter().filter(|span| !span.is_empty()));
         Ok(())
     }
 
-    /// Returns the spans that mark the disk as an array member and that the new table does not cover. If they
-    /// remained, the new table would be taken for the array's.
+    /// The spans that mark the disk as an array member and that the new table does not cover. If they remained,
+    /// the new table would be taken for the array's.
     fn marks_between(&self, table: &Table) -> Result<Vec<Span>, PlanError> {
         let block = self.block();
         let free = match table.format {
@@ -539,13 +508,17 @@ impl<'a> Draft<'a> {
             let span = Span::of_blocks(Lba::new(first), LbaCount::new(end - first), block)?;
             (free.0 <= first && end <= free.1).then_some(span)
         };
-        let taken = |span: &Span| {
-            let mut spans = table.partitions.iter().filter_map(|entry| span_of(entry, block));
-            spans.any(|partition| partition.overlaps(*span))
-        };
+        let is_free = |span: &Span| !table.spans(block).any(|partition| partition.overlaps(*span));
         let marks = member_marks(self.situation.medium)?.into_iter().filter_map(in_blocks);
-        Ok(marks.filter(|span| !taken(span)).take(MOST_MARKS).collect())
+        Ok(marks.filter(is_free).take(MOST_MARKS).collect())
     }
+}
+
+/// The names of the boundaries above advice that a start misses.
+pub(crate) fn missed(topology: &Topology, start: ByteOffset) -> Vec<&'static str> {
+    let mut named = named_boundaries(topology);
+    named.retain(|one| one.severity > Severity::Advice && !one.boundary.is_aligned(start));
+    named.into_iter().map(|one| one.name).collect()
 }
 
 /// Whether the primary copy of a GPT is damaged, so that the backup counts.

@@ -1,23 +1,18 @@
-//! Converting a table that was written for the other logical sector size to the disk's own: every partition
-//! keeps its bytes.
-//!
-//! Invariants: only what can be expressed exactly in the new sectors is converted, and nothing in
-//! a partition may depend on sectors of the old size ([`crate::contents`]). A refusal names the partition and
-//! the reason.
+//! Converting a table that counts in the other logical sector size to the disk's own: every partition keeps its
+//! bytes, and nothing in it may depend on the old sectors ([`crate::contents`]).
 
 use straddle_device::Medium;
-use straddle_device::hex::encode as hex;
 use straddle_layout::format::mbr;
 use straddle_layout::{Damage, Partition, Role, Stack, TableKind, types};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
-use super::{Draft, Entry, Format, GPT_ENTRY_BYTES, MBR_LEAD, Plan, Slot, Table, kept, no_table};
+use super::{Draft, Entry, Format, GPT_ENTRY_BYTES, Plan, Slot, Table, kept, mbr_id, no_table};
 use crate::contents;
 use crate::encode::CurrentGpt;
 use crate::error::PlanError;
 use crate::kinds;
 
-/// How many bytes of its sector an MBR or an extended boot record fills.
+/// How many bytes of its sector a boot record fills.
 const RECORD: ByteCount = ByteCount::new(512);
 /// How many sectors before a partition are tried for its record.
 const PLACES: u64 = 16;
@@ -27,7 +22,7 @@ fn cannot(why: String) -> PlanError {
 }
 
 impl Draft<'_> {
-    /// Returns the present table in the new sectors.
+    /// The present table in the new sectors.
     pub(super) fn converted_table(&mut self) -> Result<Table, PlanError> {
         let request = self.request;
         let changes = !request.parts.is_empty() || !request.delete.is_empty() || !request.grow.is_empty();
@@ -81,47 +76,46 @@ impl Draft<'_> {
         let current = CurrentGpt::read(self.situation.medium, stack)?;
         let bytes = u64::from(current.entries()) * current.entry_size().max(GPT_ENTRY_BYTES);
         let (array, old_array) = (bytes.div_ceil(new.get()), bytes.div_ceil(old.get()));
-        let first_usable = convert_up(current.first_usable(), old, new).max(array + 2);
-        let blocks = self.situation.blocks();
-        let too_small = || PlanError::DiskTooSmall(self.situation.size());
-        let last_free = blocks.checked_sub(array + 2).ok_or_else(too_small)?;
-        let old_end = Lba::new(current.last_usable().saturating_add(1)).to_bytes(old);
-        let old_end = old_end.map_or(u64::MAX, |end| Lba::containing(end, new).get());
+        let first_usable =
+            Lba::new(current.first_usable()).byte(old).get().div_ceil(new.get()).max(array + 2);
+        let last_free = self.last_of_gpt(array)?;
+        let old_end = Lba::new(current.last_usable().saturating_add(1)).byte(old);
         // If the old table left no free space before its backup, neither does the new one.
         let old_free = old.blocks_floor(self.situation.size()).get().saturating_sub(old_array + 2);
         let last_usable = if current.last_usable() == old_free {
             last_free
         } else {
-            old_end.saturating_sub(1).min(last_free)
+            Lba::containing(old_end, new).get().saturating_sub(1).min(last_free)
         };
         if last_usable <= first_usable {
-            return Err(too_small());
+            return Err(self.too_small());
         }
+        let (first_usable, last_usable) = (Lba::new(first_usable), Lba::new(last_usable));
+        let end = last_usable.saturating_add(LbaCount::new(1));
         let mut partitions = Vec::new();
         for partition in &stack.partitions {
+            let (number, span) = (partition.number, partition.span);
             let entry = converted(partition, new)?;
-            let (first, end) = (byte(first_usable, new), byte(last_usable + 1, new));
-            if entry.start.get() < first_usable {
-                let at = partition.span.start();
+            if entry.start < first_usable {
                 return Err(cannot(format!(
-                    "partition {} starts at byte {at}, but in {new}-byte sectors the table reaches to byte \
-                     {first}",
-                    partition.number
+                    "partition {number} starts at byte {}, but in {new}-byte sectors the table reaches to byte \
+                     {}",
+                    span.start(),
+                    first_usable.byte(new)
                 )));
             }
-            if entry.end().get() > last_usable + 1 {
+            if entry.end() > end {
                 return Err(cannot(format!(
-                    "partition {} ends at byte {}, but in {new}-byte sectors the space for partitions ends \
-                     at byte {end}, before the backup of the table",
-                    partition.number,
-                    partition.span.end()
+                    "partition {number} ends at byte {}, but in {new}-byte sectors the space for partitions \
+                     ends at byte {}, before the backup of the table",
+                    span.end(),
+                    end.byte(new)
                 )));
             }
             partitions.push(entry);
         }
         let id = types::guid_text(current.disk_guid());
         let entries = current.entries();
-        let (first_usable, last_usable) = (Lba::new(first_usable), Lba::new(last_usable));
         Ok(Table { format: Format::Gpt, id, first_usable, last_usable, entries, partitions })
     }
 
@@ -132,7 +126,7 @@ impl Draft<'_> {
             partitions.push(converted(partition, new)?);
         }
         if let Some(extended) = stack.partitions.iter().find(|p| p.role == Role::Extended) {
-            partitions.extend(Chain::of(stack, extended, new).converted()?);
+            partitions.extend(converted_chain(stack, extended, new)?);
         }
         partitions.sort_by_key(|entry| entry.number);
         if let Some(far) =
@@ -146,17 +140,16 @@ impl Draft<'_> {
                 as_gpt(&partitions)
             )));
         }
-        let id: Vec<u8> = stack.disk_id.iter().rev().copied().collect();
-        let last_usable = self.situation.blocks().min(mbr::LBAS).saturating_sub(1);
         // A partition that begins in the first 63 sectors still does so.
         let first = partitions.iter().map(|entry| entry.start.get()).min().unwrap_or(u64::MAX);
-        let first_usable = MBR_LEAD.get().div_ceil(new.get()).min(first).max(1);
-        let (first_usable, last_usable) = (Lba::new(first_usable), Lba::new(last_usable));
-        Ok(Table { format: Format::Mbr, id: hex(&id), first_usable, last_usable, entries: 0, partitions })
+        let (first_usable, last_usable) = self.usable_of_mbr();
+        let (first_usable, last_usable) = (Lba::new(first_usable.min(first).max(1)), Lba::new(last_usable));
+        let (format, id) = (Format::Mbr, mbr_id(stack));
+        Ok(Table { format, id, first_usable, last_usable, entries: 0, partitions })
     }
 }
 
-/// The plan of a GPT that lists these partitions at the same bytes, where logical ones are not among them.
+/// Hints at a GPT that lists these partitions at the same bytes; with its options, if none is logical.
 fn as_gpt(partitions: &[Entry]) -> String {
     if partitions.iter().any(|entry| entry.slot != Slot::Primary) {
         return "; a GPT can".to_owned();
@@ -192,17 +185,7 @@ fn check_sizes(stack: &Stack, new: BlockSize) -> Result<(), PlanError> {
     Ok(())
 }
 
-/// The first byte of a sector; saturates.
-fn byte(lba: u64, block: BlockSize) -> ByteOffset {
-    Lba::new(lba).to_bytes(block).unwrap_or(ByteOffset::new(u64::MAX))
-}
-
-/// The first sector of size `new` that starts at or after sector `lba` of size `old`.
-fn convert_up(lba: u64, old: BlockSize, new: BlockSize) -> u64 {
-    Lba::new(lba).to_bytes(old).map_or(u64::MAX, |at| at.get().div_ceil(new.get()))
-}
-
-/// Returns a partition in the new sectors.
+/// The entry of a partition in the new sectors.
 fn converted(partition: &Partition, new: BlockSize) -> Result<Entry, PlanError> {
     let number = partition.number;
     let (start, end) = (partition.span.start(), partition.span.end());
@@ -211,10 +194,8 @@ fn converted(partition: &Partition, new: BlockSize) -> Result<Entry, PlanError> 
             cannot(format!("partition {number} {what} at byte {at}, which is not a multiple of {new}"))
         })
     };
-    let (first, behind) = (exact("starts", start)?, exact("ends", end)?);
-    let mut entry = kept(partition);
-    (entry.start, entry.sectors) = (first, behind.checked_since(first).unwrap_or_default());
-    Ok(entry)
+    let (first, end) = (exact("starts", start)?, exact("ends", end)?);
+    Ok(Entry { start: first, sectors: end.since(first), ..kept(partition) })
 }
 
 fn no_room(number: u32, new: BlockSize) -> PlanError {
@@ -224,71 +205,49 @@ fn no_room(number: u32, new: BlockSize) -> PlanError {
 /// The logical partitions and their container. The new records are written beside the old ones, so that the
 /// single write of the MBR decides which chain counts. For this the container starts at least one sector
 /// later.
-struct Chain<'a> {
-    stack: &'a Stack,
-    extended: &'a Partition,
-    new: BlockSize,
-    /// Spans that a new record must not overlap.
-    taken: Vec<Span>,
-}
-
-impl<'a> Chain<'a> {
-    fn of(stack: &'a Stack, extended: &'a Partition, new: BlockSize) -> Self {
-        let mut taken: Vec<Span> = Span::new(extended.span.start(), RECORD).into_iter().collect();
-        for partition in &stack.partitions {
-            if let Role::Logical { ebr } = partition.role {
-                taken.push(partition.span);
-                taken.extend(ebr.to_bytes(stack.block).and_then(|at| Span::new(at, RECORD)));
-            }
-        }
-        Self { stack, extended, new, taken }
+fn converted_chain(stack: &Stack, extended: &Partition, new: BlockSize) -> Result<Vec<Entry>, PlanError> {
+    let logical: Vec<(&Partition, Lba)> = (stack.partitions.iter())
+        .filter_map(|partition| match partition.role {
+            Role::Logical { ebr } => Some((partition, ebr)),
+            _ => None,
+        })
+        .collect();
+    // What a new record must not overlap.
+    let mut taken: Vec<Span> = Span::new(extended.span.start(), RECORD).into_iter().collect();
+    for (partition, ebr) in &logical {
+        taken.push(partition.span);
+        taken.extend(ebr.to_bytes(stack.block).and_then(|at| Span::new(at, RECORD)));
     }
-
-    /// Whether a record can be placed at sector `lba`.
-    fn is_free(&self, lba: Lba) -> bool {
-        Span::of_blocks(lba, LbaCount::new(1), self.new)
-            .is_some_and(|span| !self.taken.iter().any(|t| t.start() < span.end() && span.start() < t.end()))
+    let sector = |lba: Lba| Span::of_blocks(lba, LbaCount::new(1), new);
+    let is_free = |taken: &[Span], lba: Lba| {
+        let overlaps = |span: Span| taken.iter().any(|t| t.start() < span.end() && span.start() < t.end());
+        sector(lba).is_some_and(|span| !overlaps(span))
+    };
+    let first = extended.span.start().get().div_ceil(new.get());
+    let start = (first..first.saturating_add(PLACES)).map(Lba::new).find(|lba| is_free(&taken, *lba));
+    let lowest = logical.iter().map(|(partition, _)| partition).min_by_key(|p| p.span.start());
+    let start = start.ok_or_else(|| no_room(lowest.map_or(extended.number, |p| p.number), new))?;
+    taken.extend(sector(start));
+    // The container has no data of its own, so it may end with the last whole sector.
+    let sectors = Lba::containing(extended.span.end(), new).since(start);
+    let mut entries = vec![Entry { start, sectors, ..kept(extended) }];
+    for (index, (partition, _)) in logical.into_iter().enumerate() {
+        let entry = converted(partition, new)?;
+        let lowest = entry.start.get().saturating_sub(PLACES).max(start.get() + 1);
+        let place = if index == 0 {
+            Some(start)
+        } else {
+            (lowest..entry.start.get()).rev().map(Lba::new).find(|lba| is_free(&taken, *lba))
+        };
+        let ebr = place.filter(|ebr| *ebr < entry.start).ok_or_else(|| no_room(partition.number, new))?;
+        taken.extend(sector(ebr));
+        entries.push(Entry { slot: Slot::Logical { ebr }, ..entry });
     }
-
-    fn take(&mut self, lba: Lba) {
-        self.taken.extend(Span::of_blocks(lba, LbaCount::new(1), self.new));
-    }
-
-    /// Returns the container and the partitions in it.
-    fn converted(mut self) -> Result<Vec<Entry>, PlanError> {
-        let (number, span) = (self.extended.number, self.extended.span);
-        // The container has no data of its own, so it may end with the last whole sector.
-        let end = Lba::containing(span.end(), self.new);
-        let first = span.start().get().div_ceil(self.new.get());
-        let start = (first..first.saturating_add(PLACES)).map(Lba::new).find(|lba| self.is_free(*lba));
-        let logical: Vec<&Partition> =
-            self.stack.partitions.iter().filter(|p| matches!(p.role, Role::Logical { .. })).collect();
-        let lowest = logical.iter().min_by_key(|p| p.span.start()).map_or(number, |p| p.number);
-        let start = start.ok_or_else(|| no_room(lowest, self.new))?;
-        let mut container = kept(self.extended);
-        (container.start, container.sectors) = (start, end.checked_since(start).unwrap_or_default());
-        self.take(start);
-        let mut entries = vec![container];
-        for (index, partition) in logical.into_iter().enumerate() {
-            let mut entry = converted(partition, self.new)?;
-            let lowest = entry.start.get().saturating_sub(PLACES).max(start.get() + 1);
-            let place = if index == 0 {
-                Some(start)
-            } else {
-                (lowest..entry.start.get()).rev().map(Lba::new).find(|lba| self.is_free(*lba))
-            };
-            let ebr =
-                place.filter(|ebr| *ebr < entry.start).ok_or_else(|| no_room(partition.number, self.new))?;
-            self.take(ebr);
-            entry.slot = Slot::Logical { ebr };
-            entries.push(entry);
-        }
-        Ok(entries)
-    }
+    Ok(entries)
 }
 
 impl Plan {
-    /// Reads the present table on `medium` in the sector size from which this plan starts.
+    /// Reads the present table in the sector size from which this plan starts.
     pub(crate) fn read_present(&self, medium: &dyn Medium) -> Result<Stack, PlanError> {
         let former = self.converts;
         Ok(straddle_layout::read_stack(medium, Some(former.unwrap_or(self.block())), former)?)

@@ -1,21 +1,20 @@
 //! Changes to the present table: what a request does not name is kept bit for bit.
 
-use straddle_device::hex::encode as hex;
-use straddle_layout::format::mbr;
+use straddle_layout::types::guid_text;
 use straddle_layout::{Damage, Problem, TableKind, taken};
 use straddle_units::{ByteCount, ByteOffset, Lba, LbaCount, Span};
 
 use super::place::{check_percents, extended_entry, next_number, next_primary};
-use super::{Change, Draft, Entry, Format, MBR_LEAD, Slot, Table, kept, no_table, span_of};
+use super::{Change, Draft, Entry, Format, Slot, Table, kept, mbr_id, no_table, span_of};
 use crate::encode::CurrentGpt;
 use crate::error::PlanError;
 use crate::request::{Grow, Part, Size};
 
-/// A partition that grows, and the new ones that need room behind it.
+/// A partition that grows, and the new ones that need room after it.
 type Growth<'a> = (Grow, &'a [Part]);
 
 impl Draft<'_> {
-    /// Returns the present table with the requested changes.
+    /// The present table with the requested changes.
     pub(super) fn changed_table(&mut self) -> Result<Table, PlanError> {
         let request = self.request;
         let rewrites = request.repair || request.relocate_backup;
@@ -37,8 +36,7 @@ impl Draft<'_> {
         for number in &request.delete {
             delete(&mut table, *number)?;
         }
-        let usable_ends = table.usable_end().to_bytes(self.block()).unwrap_or_default();
-        let hint = self.behind_backup(&table, usable_ends)?;
+        let hint = self.behind_backup(&table, table.usable_end().byte(self.block()))?;
         let mut table = self.grown_and_added(table).map_err(|error| match (error, hint) {
             (PlanError::TooBig { number, needed, free }, Some(hint)) => {
                 PlanError::BackupInTheWay { number, needed, free, hint }
@@ -49,8 +47,8 @@ impl Draft<'_> {
         Ok(table)
     }
 
-    /// Grows partitions, then adds the new ones. A partition that grows as far as there is room leaves the
-    /// room for new ones that fit nowhere else.
+    /// Grows partitions, then adds the new ones. A partition that grows as far as possible leaves room for new
+    /// ones that fit nowhere else.
     fn grown_and_added(&mut self, table: Table) -> Result<Table, PlanError> {
         let request = self.request;
         let (identities, notes) = (self.identities.clone(), self.notes.clone());
@@ -59,8 +57,8 @@ impl Draft<'_> {
             Ok(table) => return Ok(table),
             Err(failed) => failed,
         };
-        let open: Vec<usize> = (0..full.len()).filter(|index| full[*index].0.size.is_none()).collect();
-        if homeless.is_empty() || open.is_empty() {
+        let mut open = (0..full.len()).filter(|index| full[*index].0.size.is_none()).peekable();
+        if homeless.is_empty() || open.peek().is_none() {
             return Err(first);
         }
         for index in open {
@@ -71,7 +69,7 @@ impl Draft<'_> {
                 return Ok(table);
             }
         }
-        // What is free is what it is before these partitions take all of it.
+        // The error reports what is free before these partitions take all of it.
         let sized: Vec<Growth<'_>> = full.into_iter().filter(|(grow, _)| grow.size.is_some()).collect();
         Err(self.attempt(table, &sized).err().map_or(first, |(error, _)| error))
     }
@@ -97,7 +95,7 @@ impl Draft<'_> {
         first.map_or(Ok(table), |error| Err((error, homeless)))
     }
 
-    /// Returns the present table, with every partition kept.
+    /// The present table, with every partition kept.
     pub(super) fn present_table(&mut self) -> Result<Table, PlanError> {
         let stack = self.situation.stack;
         let unchangeable = |why: String| Err(PlanError::Unchangeable(why));
@@ -133,9 +131,9 @@ impl Draft<'_> {
                     self.notes.push(format!("{problem}; this plan leaves the entry as it is"));
                 }
                 (Damage::Table, problem) if stack.is_of_window(problem) => {}
-                // Only what is in a partition is not known: no entry depends on it.
+                // No entry depends on the contents of a partition.
                 (Damage::Contents, Problem::Unreadable { .. }) => {}
-                // It grows, by what its contents need at least.
+                // It grows, at least to what its contents need.
                 (_, Problem::CutShort { number: Some(number), .. }) if self.request.grows(*number) => {}
                 (
                     Damage::Protection | Damage::End | Damage::Sectors | Damage::Contents | Damage::Table,
@@ -144,30 +142,22 @@ impl Draft<'_> {
             }
         }
         let partitions = stack.partitions.iter().filter(|one| !stack.is_window(one)).map(kept).collect();
-        match format {
+        let (id, (first_usable, last_usable), entries) = match format {
             Format::Gpt => {
                 let current = CurrentGpt::read(self.situation.medium, stack)?;
-                let (first_usable, mut last_usable) = (current.first_usable(), current.last_usable());
-                if self.request.relocate_backup {
-                    let behind = current.array_blocks() + 2;
-                    let too_small = || PlanError::DiskTooSmall(self.situation.size());
-                    last_usable = self.situation.blocks().checked_sub(behind).ok_or_else(too_small)?;
-                }
-                let id = straddle_layout::types::guid_text(current.disk_guid());
-                let (first_usable, last_usable) = (Lba::new(first_usable), Lba::new(last_usable));
-                Ok(Table { format, id, first_usable, last_usable, entries: current.entries(), partitions })
+                let last_usable = match self.request.relocate_backup {
+                    true => self.last_of_gpt(current.array_blocks())?,
+                    false => current.last_usable(),
+                };
+                (guid_text(current.disk_guid()), (current.first_usable(), last_usable), current.entries())
             }
-            Format::Mbr => {
-                let id: Vec<u8> = stack.disk_id.iter().rev().copied().collect();
-                let last_usable = Lba::new(self.situation.blocks().min(mbr::LBAS).saturating_sub(1));
-                let first_usable = Lba::new(MBR_LEAD.get().div_ceil(self.block().get()));
-                Ok(Table { format, id: hex(&id), first_usable, last_usable, entries: 0, partitions })
-            }
-        }
+            Format::Mbr => (mbr_id(stack), self.usable_of_mbr(), 0),
+        };
+        let (first_usable, last_usable) = (Lba::new(first_usable), Lba::new(last_usable));
+        Ok(Table { format, id, first_usable, last_usable, entries, partitions })
     }
 
-    /// Grows a partition into the free space after it. Without a size, it leaves room there for the parts
-    /// `behind` it.
+    /// Grows a partition into the free space after it. Without a size, it leaves room for the parts `behind` it.
     fn grow(&mut self, table: &mut Table, grow: Grow, behind: &[Part]) -> Result<(), PlanError> {
         let Grow { number, size } = grow;
         let block = self.block();
@@ -180,14 +170,12 @@ impl Draft<'_> {
         let obstacles = self.obstacles(table, entry.slot);
         // An obstacle that overlaps the partition's end counts as beginning there.
         let begins = obstacles.iter().filter(|o| o.end() > span.end()).map(|o| o.start().max(span.end()));
-        let next = begins.min();
-        let limit = next.unwrap_or(space.end()).min(space.end());
+        let limit = begins.chain([space.end()]).min().unwrap_or_default();
         let end = match size {
             Some(size) => {
                 let end = self.end_of_size(Size::Bytes(size), span.start(), ByteCount::ZERO);
                 if end > limit {
-                    let free = limit.checked_since(span.start()).unwrap_or_default();
-                    let needed = end.checked_since(span.start()).unwrap_or_default();
+                    let (free, needed) = (limit.since(span.start()), end.since(span.start()));
                     return Err(match self.behind_backup(table, limit)? {
                         Some(hint) => {
                             cannot(format!("{needed} are needed, but there is room for {free}{hint}"))
@@ -198,13 +186,13 @@ impl Draft<'_> {
                 end
             }
             None => {
-                let room = Span::between(space.start(), limit);
-                let room = room.map(|room| self.room_for(behind, room)).transpose()?.flatten();
+                let room = Span::between(space.start(), limit).filter(|_| !behind.is_empty());
+                let room = room.map(|room| self.room_before(behind, room)).transpose()?.flatten();
                 self.full_end(span.start(), room.unwrap_or(limit))
             }
         };
         if end <= span.end() {
-            let free = limit.checked_since(span.end()).unwrap_or_default();
+            let free = limit.since(span.end());
             let hint = self.behind_backup(table, limit)?.unwrap_or_default();
             return Err(cannot(match size {
                 Some(size) => format!("it has {} bytes, but {} are requested", span.len().get(), size.get()),
@@ -213,7 +201,7 @@ impl Draft<'_> {
             }));
         }
         let entry = &mut table.partitions[index];
-        let got = end.checked_since(span.start()).unwrap_or_default();
+        let got = end.since(span.start());
         if let Some(recorded) = self.situation.stack.needed(number).filter(|recorded| got < *recorded) {
             return Err(cannot(format!(
                 "its contents record a size of {} bytes, but it would have {}",
@@ -222,24 +210,24 @@ impl Draft<'_> {
             )));
         }
         entry.change = Change::Grown { from: entry.sectors };
-        entry.sectors = Lba::containing(end, block).checked_since(entry.start).unwrap_or_default();
+        entry.sectors = Lba::containing(end, block).since(entry.start);
         let leaves = if behind.is_empty() { "" } else { ", which leaves room for the added partitions" };
         entry.why.push(format!("it keeps its start and ends at byte {end}{leaves}"));
         Ok(())
     }
 
-    /// Returns a hint if the space up to `limit` ends at the backup GPT and the backup is not at the end of
-    /// the disk.
+    /// A hint, if the space up to `limit` ends at a backup GPT that is not at the end of the disk.
     fn behind_backup(&self, table: &Table, limit: ByteOffset) -> Result<Option<String>, PlanError> {
-        let usable_ends = table.usable_end().to_bytes(self.block());
-        if table.format == Format::Mbr || self.request.relocate_backup || usable_ends != Some(limit) {
+        let block = self.block();
+        if table.format == Format::Mbr
+            || self.request.relocate_backup
+            || table.usable_end().to_bytes(block) != Some(limit)
+        {
             return Ok(None);
         }
-        let behind = CurrentGpt::read(self.situation.medium, self.situation.stack)?.array_blocks() + 2;
-        let last = self.situation.blocks().saturating_sub(behind);
-        let more =
-            Lba::new(last).checked_since(table.last_usable).and_then(|more| more.to_bytes(self.block()));
-        let more = more.filter(|more| *more != ByteCount::ZERO);
+        let array = CurrentGpt::read(self.situation.medium, self.situation.stack)?.array_blocks();
+        let last = Lba::new(self.situation.blocks().saturating_sub(array + 2));
+        let more = last.since(table.last_usable).to_bytes(block).filter(|more| *more != ByteCount::ZERO);
         Ok(more.map(|more| {
             format!(
                 "; the backup GPT is in the way: --relocate-backup moves it to the end of the disk and makes \
@@ -250,8 +238,7 @@ impl Draft<'_> {
 
     /// Gives logical partitions the numbers that the kernel will give them, counting along the chain.
     fn renumber(&mut self, table: &mut Table) {
-        let mut logical: Vec<&mut Entry> =
-            table.partitions.iter_mut().filter(|e| matches!(e.slot, Slot::Logical { .. })).collect();
+        let mut logical: Vec<&mut Entry> = table.partitions.iter_mut().filter(|e| e.is_logical()).collect();
         logical.sort_by_key(|entry| entry.number);
         for (entry, number) in logical.into_iter().zip(5..) {
             if entry.number != number {
@@ -267,23 +254,24 @@ impl Draft<'_> {
         if part.logical && table.extended().is_none() {
             self.add_extended(table)?;
         }
-        let number = next_number(table, part, false, &self.spared.slots)?;
+        let number = next_number(table, part, false, &self.slots)?;
         let slot = if part.logical { Slot::Logical { ebr: Lba::default() } } else { Slot::Primary };
         let space = self.space_of(table, slot);
         let gaps = space.gaps(self.obstacles(table, slot));
         let largest = gaps.iter().map(|gap| gap.len()).max().unwrap_or_default();
-        let shared = self.shared(space.start(), space.end());
+        let shared = self.shared(space);
         let mut best: Option<(Span, Span, Option<Lba>)> = None;
         for gap in gaps {
             let Some((span, ebr)) = self.in_gap(table, part, number, gap, shared)? else { continue };
-            let is_better =
-                best.is_none_or(|(other, ..)| part.size == Size::Rest && span.len() > other.len());
-            if is_better {
+            if best.is_none_or(|(other, ..)| part.size == Size::Rest && span.len() > other.len()) {
                 best = Some((span, gap, ebr));
             }
         }
         let Some((span, gap, ebr)) = best else {
-            return Err(self.does_not_fit(table, part, number, largest, shared, space));
+            return Err(match self.misplacement(table, part, number, space)? {
+                Some(error) => error,
+                None => PlanError::TooBig { number, needed: self.needed(part, shared), free: largest },
+            });
         };
         let why = self.why(part, span.start(), gap.start());
         let slot = ebr.map_or(Slot::Primary, |ebr| Slot::Logical { ebr });
@@ -292,43 +280,36 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// Returns why a part cannot be placed.
-    fn does_not_fit(
+    /// What is wrong with the requested start of a part that fits no gap.
+    fn misplacement(
         &self,
         table: &Table,
         part: &Part,
         number: u32,
-        free: ByteCount,
-        shared: ByteCount,
         space: Span,
-    ) -> PlanError {
-        if let Some(place) = part.start {
-            let start = match self.checked_start(place, number) {
-                Ok(start) => start,
-                Err(error) => return error,
-            };
-            let block = self.block();
-            let inside = |span: &Span| span.start() <= start && start < span.end();
-            let other = table.partitions.iter().find(|e| span_of(e, block).is_some_and(|span| inside(&span)));
-            if let Some((other, span)) = other.and_then(|e| Some((e, span_of(e, block)?))) {
-                let (other, end) = (format!("partition {}", other.number), span.end().get());
-                return PlanError::Overlap { number, start: start.get(), other, end };
-            }
-            if start < space.start() || start >= space.end() {
-                let (first, end) = (space.start().get(), space.end().get());
-                return PlanError::Outside { number, at: start.get(), first, end };
-            }
+    ) -> Result<Option<PlanError>, PlanError> {
+        let Some(place) = part.start else { return Ok(None) };
+        let at = self.checked_start(place, number)?;
+        let is_in = |span: Span| span.start() <= at && at < span.end();
+        let placed = table.partitions.iter().filter_map(|e| Some((e.number, span_of(e, self.block())?)));
+        if let Some((other, span)) = placed.into_iter().find(|(_, span)| is_in(*span)) {
+            let (other, end) = (format!("partition {other}"), span.end().get());
+            return Ok(Some(PlanError::Overlap { number, start: at.get(), other, end }));
         }
-        let origin = ByteOffset::new(self.grain.start.phase().get());
-        let end = self.end_of_size(part.size, origin, shared);
-        let needed = match part.size {
-            Size::Rest => self.grain.end.size(),
-            _ => end.checked_since(origin).unwrap_or_default(),
-        };
-        PlanError::TooBig { number, needed, free }
+        let (first, end) = (space.start().get(), space.end().get());
+        Ok((!is_in(space)).then_some(PlanError::Outside { number, at: at.get(), first, end }))
     }
 
-    /// Returns where a part would be in a gap, and the sector of its record if it is logical.
+    /// The bytes that a part needs on a boundary.
+    fn needed(&self, part: &Part, shared: ByteCount) -> ByteCount {
+        let origin = ByteOffset::new(self.grain.start.phase().get());
+        match part.size {
+            Size::Rest => self.grain.end.size(),
+            size => self.end_of_size(size, origin, shared).since(origin),
+        }
+    }
+
+    /// Where a part would be in a gap, and the sector of its record if it is logical.
     fn in_gap(
         &self,
         table: &Table,
@@ -340,8 +321,8 @@ impl Draft<'_> {
         let mut from = gap.start();
         let mut ebr = None;
         if part.logical {
-            let Some((record, behind)) = self.record(table, gap.start()) else { return Ok(None) };
-            (ebr, from) = (Some(record), behind);
+            let Some((record, end)) = self.record(table, gap.start()) else { return Ok(None) };
+            (ebr, from) = (Some(record), end);
         }
         let start = match part.start {
             Some(place) => Some(self.checked_start(place, number)?).filter(|start| *start >= from),
@@ -356,14 +337,14 @@ impl Draft<'_> {
         Ok(span.map(|span| (span, ebr)))
     }
 
-    /// Returns the sector of a new extended boot record in a gap from `at` on, and the first byte after it.
-    /// The first record is always at the container's start; if no partition uses it, it is used.
+    /// The sector of a new extended boot record in a gap from `at` on, and the first byte after it. The first
+    /// record is always at the container's start; if no partition uses it, it is used.
     fn record(&self, table: &Table, at: ByteOffset) -> Option<(Lba, ByteOffset)> {
         let block = self.block();
         let extended = table.extended()?;
         if table.logical().is_empty() {
-            let behind = extended.start.checked_add(LbaCount::new(1))?.to_bytes(block)?;
-            return Some((extended.start, behind.max(at)));
+            let end = extended.start.saturating_add(LbaCount::new(1)).byte(block);
+            return Some((extended.start, end.max(at)));
         }
         let lead = self.lead_in(at)?;
         Some((Lba::containing(lead.start(), block), lead.end()))
@@ -371,7 +352,7 @@ impl Draft<'_> {
 
     /// Adds an extended partition in the largest gap.
     fn add_extended(&mut self, table: &mut Table) -> Result<(), PlanError> {
-        let number = next_primary(table, &self.spared.slots)?;
+        let number = next_primary(table, &self.slots)?;
         let block = self.block();
         let space = self.space_of(table, Slot::Extended);
         let gap = space.gaps(self.obstacles(table, Slot::Extended)).into_iter().max_by_key(|gap| gap.len());
@@ -390,26 +371,23 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// Returns the spans that a partition in this slot must not overlap.
+    /// What a partition in this slot must not overlap.
     fn obstacles(&self, table: &Table, slot: Slot) -> Vec<Span> {
         let block = self.block();
         let listed = table.partitions.iter().filter_map(|e| Some((span_of(e, block)?, e.slot.into())));
         let mut spans = taken(listed, matches!(slot, Slot::Logical { .. }), block);
-        spans.extend(self.spared.optical);
+        spans.extend(self.optical);
         spans
     }
 
-    /// Returns the bytes in which a partition in this slot may lie.
+    /// Where a partition in this slot may lie.
     fn space_of(&self, table: &Table, slot: Slot) -> Span {
-        let block = self.block();
-        let byte = |lba: Lba| lba.to_bytes(block).unwrap_or(ByteOffset::new(u64::MAX));
-        let extended = table.extended();
-        let inside = extended.filter(|_| matches!(slot, Slot::Logical { .. }));
-        let (first, end) = match inside {
-            Some(extended) => (byte(extended.start), byte(extended.end())),
-            None => (byte(table.first_usable), byte(table.usable_end())),
+        let (first, end) = match (slot, table.extended()) {
+            (Slot::Logical { .. }, Some(extended)) => (extended.start, extended.end()),
+            _ => (table.first_usable, table.usable_end()),
         };
-        Span::between(first, end).unwrap_or(Span::first(ByteCount::ZERO))
+        let block = self.block();
+        Span::between(first.byte(block), end.byte(block)).unwrap_or(Span::first(ByteCount::ZERO))
     }
 }
 
@@ -418,18 +396,15 @@ fn delete(table: &mut Table, number: u32) -> Result<(), PlanError> {
     let index = table.partitions.iter().position(|entry| entry.number == number);
     let removed = table.partitions.remove(index.ok_or(PlanError::NoSuchPartition(number))?);
     if removed.slot == Slot::Extended {
-        table.partitions.retain(|entry| !matches!(entry.slot, Slot::Logical { .. }));
+        table.partitions.retain(|entry| !entry.is_logical());
     }
     // The first record is always at the container's start. As with fdisk, it takes over the partition that is
     // now first; otherwise it would list none.
-    let first = table.extended().map(|entry| entry.start);
-    if let (Slot::Logical { ebr }, Some(first)) = (removed.slot, first)
-        && ebr == first
+    if let Slot::Logical { ebr } = removed.slot
+        && table.extended().is_some_and(|extended| extended.start == ebr)
+        && let Some(next) = table.partitions.iter_mut().filter(|e| e.is_logical()).min_by_key(|e| e.number)
     {
-        let logical = table.partitions.iter_mut().filter(|e| matches!(e.slot, Slot::Logical { .. }));
-        if let Some(next) = logical.min_by_key(|entry| entry.number) {
-            next.slot = Slot::Logical { ebr };
-        }
+        next.slot = Slot::Logical { ebr };
     }
     Ok(())
 }

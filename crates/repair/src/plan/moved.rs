@@ -1,14 +1,13 @@
-//! Changes to the present table that only give partitions other places.
+//! Changes to the present table that only give partitions other places, which [`crate::realign`] decides.
 //!
-//! Invariants: a partition that moves keeps its number, type, identity, name and attributes; one
-//! that does not move keeps every bit. Where partitions go is decided elsewhere ([`crate::realign`]).
+//! Invariants: a partition that moves keeps its number, type, identity, name and attributes; one that does not
+//! move keeps every bit.
 
 use straddle_layout::{MARKER_GUID, MARKER_MBR, Partition, TableKind, boot_area};
-use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
+use straddle_units::{BlockSize, ByteCount, Lba, LbaCount, Span};
 
-use super::{Change, Draft, Entry, Format, Parts, Plan, Situation, Slot, Spared, Table, named_harm, span_of};
+use super::{Change, Draft, Entry, Format, Parts, Plan, Situation, Slot, Table, named_harm};
 use crate::error::PlanError;
-use crate::fingerprint::Fingerprint;
 use crate::grain::Grain;
 use crate::request::Request;
 
@@ -52,13 +51,11 @@ impl<'a> Base<'a> {
             );
         }
         named_harm(situation, request)?;
-        let spared = Spared::of(situation)?;
-        if spared.optical.is_some() {
-            let why = "the file system of an optical medium covers its partitions".to_owned();
-            return Err(PlanError::Unchangeable(why));
-        }
         let grain = Grain::of(situation.topology, situation.size(), situation.block(), request.grain);
-        let mut draft = Draft::new(situation, request, &grain, spared);
+        let mut draft = Draft::of(situation, request, &grain)?;
+        if draft.optical.is_some() {
+            return unchangeable("the file system of an optical medium covers its partitions");
+        }
         let table = draft.present_table()?;
         Ok(Self { situation, table, notes: draft.notes })
     }
@@ -85,7 +82,7 @@ impl<'a> Base<'a> {
         usable(&self.table, self.situation.block())
     }
 
-    /// Returns the plan of the table in which partitions have moved.
+    /// The plan of the table in which partitions have moved.
     pub(crate) fn plan(
         &self,
         request: &Request,
@@ -93,9 +90,8 @@ impl<'a> Base<'a> {
         shifted: &[Shifted],
         records: Option<&Records>,
     ) -> Result<Plan, PlanError> {
-        let Situation { medium, stack, serial, .. } = *self.situation;
         let block = self.situation.block();
-        let disk = Fingerprint::of(medium, stack, block, serial.map(str::to_owned))?;
+        let disk = self.situation.fingerprint()?;
         let mut table = self.table.clone();
         for shift in shifted {
             let entry = table.partitions.iter_mut().find(|entry| entry.number == shift.number);
@@ -106,7 +102,9 @@ impl<'a> Base<'a> {
             entry.change = Change::Moved { from, sectors };
             entry.why.clone_from(&shift.why);
         }
-        records.into_iter().for_each(|records| records.enter(&mut table));
+        if let Some(records) = records {
+            records.enter(&mut table);
+        }
         let plan = Plan(Parts {
             disk,
             fresh: false,
@@ -126,14 +124,14 @@ impl<'a> Base<'a> {
 }
 
 impl Records {
-    /// Enters the new places in a table.
     fn enter(&self, table: &mut Table) {
         let (container, start, sectors) = self.extended;
         for entry in &mut table.partitions {
             match &mut entry.slot {
                 Slot::Logical { ebr } => {
-                    let at = self.at.iter().find(|(number, _)| *number == entry.number);
-                    at.into_iter().for_each(|(_, at)| *ebr = *at);
+                    if let Some((_, at)) = self.at.iter().find(|(number, _)| *number == entry.number) {
+                        *ebr = *at;
+                    }
                 }
                 Slot::Extended if entry.number == container => {
                     if (entry.start, entry.sectors) != (start, sectors) {
@@ -151,9 +149,8 @@ impl Records {
 impl Plan {
     /// Whether logical partitions move, and their records with them.
     pub(crate) fn moves_logical(&self) -> bool {
-        let is_logical = |entry: &Entry| matches!(entry.slot, Slot::Logical { .. });
         let moves = |entry: &Entry| matches!(entry.change, Change::Moved { .. });
-        self.table.partitions.iter().any(|entry| is_logical(entry) && moves(entry))
+        self.table.partitions.iter().any(|entry| entry.is_logical() && moves(entry))
     }
 
     /// The sectors of extended boot records, before and after. The first one is where the container starts.
@@ -161,12 +158,10 @@ impl Plan {
         [self.old_records(), self.new_records()].concat()
     }
 
-    /// Those before.
     pub(crate) fn old_records(&self) -> Vec<Span> {
         self.records_of(&self.before)
     }
 
-    /// Those after.
     pub(crate) fn new_records(&self) -> Vec<Span> {
         self.records_of(&self.table.partitions)
     }
@@ -192,11 +187,9 @@ impl Plan {
 
 /// The bytes that partitions of this table may be moved to.
 pub(super) fn usable(table: &Table, block: BlockSize) -> Span {
-    let byte = |lba: Lba| lba.to_bytes(block).unwrap_or(ByteOffset::new(u64::MAX));
-    let (mut first, end) = (byte(table.first_usable), byte(table.usable_end()));
+    let (mut first, end) = (table.first_usable.byte(block), table.usable_end().byte(block));
     if table.format == Format::Mbr {
-        let spans = table.partitions.iter().filter_map(|entry| span_of(entry, block));
-        first = first.max(boot_area(spans.map(Span::start), block));
+        first = first.max(boot_area(table.spans(block).map(Span::start), block));
     }
     Span::between(first, end).unwrap_or(Span::first(ByteCount::ZERO))
 }
@@ -207,9 +200,9 @@ pub(crate) fn former(start: Lba, sectors: LbaCount, block: BlockSize) -> Option<
 }
 
 impl Plan {
-    /// Returns the plan of the table that counts while data move: without the partitions that move, and with
-    /// an entry in the slot of the first of them that marks `place`. If a logical partition moves, all of
-    /// them and their container are left out.
+    /// The plan of the table that counts while data move: without the partitions that move, and with an entry in
+    /// the slot of the first of them that marks `place`. If a logical partition moves, all of them and their
+    /// container are left out.
     pub(crate) fn marked(&self, place: Span, id: &str) -> Result<Self, PlanError> {
         let block = self.block();
         let mut marked = self.clone();
@@ -217,7 +210,7 @@ impl Plan {
         let moves = |entry: &Entry| {
             matches!(entry.change, Change::Moved { .. }) || (hides_all && entry.slot != Slot::Primary)
         };
-        let is_listed = |entry: &&Entry| moves(entry) && !matches!(entry.slot, Slot::Logical { .. });
+        let is_listed = |entry: &&Entry| moves(entry) && !entry.is_logical();
         let numbers = self.table.partitions.iter().filter(is_listed).map(|entry| entry.number);
         let number = numbers.min().ok_or(PlanError::Nothing)?;
         marked.0.table.partitions.retain(|entry| !moves(entry));

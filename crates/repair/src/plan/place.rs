@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use straddle_layout::types::{guid_text, mbr_text};
 use straddle_layout::{Role, TableKind};
 use straddle_units::{Boundary, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
@@ -13,84 +14,94 @@ use crate::request::{Part, Place, Size};
 
 /// The type of an extended partition that is addressed by LBA and can hold any logical partition.
 const EXTENDED: u8 = 0x0F;
-/// The first number of a logical partition.
+/// The numbers of logical partitions.
 const FIRST_LOGICAL: u32 = 5;
-
-/// The position in the free space of a new table, while partitions are placed.
-struct Cursor {
-    /// The first usable byte.
-    first: ByteOffset,
-    /// The first free byte.
-    at: ByteOffset,
-    /// The byte just past the usable space.
-    end: ByteOffset,
-}
+const MOST_LOGICAL: u32 = 1023;
 
 impl Draft<'_> {
-    /// Returns a new table with the requested partitions.
+    /// A new table with the requested partitions.
     pub(super) fn new_table(&mut self, format: Format) -> Result<Table, PlanError> {
-        let request = self.request;
+        let (request, situation) = (self.request, self.situation);
+        let contradiction = |why: &str| Err(PlanError::Contradiction(why.to_owned()));
         if !request.delete.is_empty() || !request.grow.is_empty() || request.repair || request.relocate_backup
         {
-            return Err(PlanError::Contradiction(
-                "--table creates a new table, which has nothing to delete, grow or repair".to_owned(),
-            ));
+            return contradiction("--table creates a new table, which has nothing to delete, grow or repair");
         }
-        match self.situation.stack.kind {
-            TableKind::Content(content) if !request.wipe => {
-                return Err(PlanError::WouldDestroy(format!("is {} as a whole", content.name())));
+        let destroyed = match situation.stack.kind {
+            _ if request.wipe => None,
+            TableKind::Content(content) => Some(format!("is {} as a whole", content.name())),
+            TableKind::Foreign(name) => {
+                Some(format!("has a partition table of type {name}, which straddle does not read"))
             }
-            TableKind::Foreign(name) if !request.wipe => {
-                let why = format!("has a partition table of type {name}, which straddle does not read");
-                return Err(PlanError::WouldDestroy(why));
-            }
-            _ => {}
-        }
-        let situation = self.situation;
-        if let Some(what) = unrecognised(situation.medium, situation.stack)?
-            && !request.wipe
-        {
-            return Err(PlanError::WouldDestroy(format!("holds {what}")));
+            _ => unrecognised(situation.medium, situation.stack)?.map(|what| format!("holds {what}")),
+        };
+        if let Some(destroyed) = destroyed {
+            return Err(PlanError::WouldDestroy(destroyed));
         }
         check_percents(&request.parts)?;
         let mut table = self.empty_table(format)?;
         let block = self.block();
-        let byte = |lba: Lba| lba.to_bytes(block).unwrap_or(ByteOffset::new(u64::MAX));
-        let first = byte(table.first_usable);
-        let mut cursor = Cursor { first, at: first, end: byte(table.usable_end()) };
+        let (first, end) = (table.first_usable.byte(block), table.usable_end().byte(block));
+        let usable = Span::between(first, end).ok_or_else(|| self.too_small())?;
+        let mut free_from = first;
         let mut extended: Option<ByteOffset> = None;
         let mut logical_ended = false;
         for (index, part) in request.parts.iter().enumerate() {
             self.check_part(part, format)?;
             if !part.logical && extended.is_some() {
-                self.close_extended(&mut table, &mut extended, cursor.at)?;
+                self.close_extended(&mut table, &mut extended, free_from)?;
                 logical_ended = true;
             }
             let number = next_number(&table, part, extended.is_none() && part.logical, &[])?;
-            let free_from = cursor.at;
-            let mut ebr = None;
+            let no_room =
+                |at| PlanError::TooBig { number, needed: self.grain.end.size(), free: end.since(at) };
+            let (mut from, mut slot) = (free_from, Slot::Primary);
             if part.logical {
                 if logical_ended {
-                    return Err(PlanError::Contradiction(
+                    return contradiction(
                         "logical partitions must be consecutive, because there is only one extended \
-                         partition"
-                            .to_owned(),
-                    ));
+                         partition",
+                    );
                 }
-                let lead = self.lead_in(cursor.at).ok_or_else(|| self.no_room(number, &cursor))?;
+                let lead = self.lead_in(from).ok_or_else(|| no_room(from))?;
                 extended = extended.or(Some(lead.start()));
-                ebr = Some(Lba::containing(lead.start(), block));
-                cursor.at = lead.end();
+                slot = Slot::Logical { ebr: Lba::containing(lead.start(), block) };
+                from = lead.end();
             }
-            let start = self.start_of(part, number, index, &cursor)?;
-            let span = self.span_of(part, number, index, start, free_from, &cursor)?;
-            let why = self.why(part, start, cursor.at);
-            cursor.at = span.end();
-            let slot = ebr.map_or(Slot::Primary, |ebr| Slot::Logical { ebr });
+            let start = match part.start {
+                Some(place) => self.checked_start(place, number)?,
+                None => self.grain.start.ceil(from).ok_or_else(|| no_room(from))?,
+            };
+            if start < from {
+                let other = if index == 0 { "the table itself" } else { "the partition before it" };
+                let (start, other, end) = (start.get(), other.to_owned(), from.get());
+                return Err(PlanError::Overlap { number, start, other, end });
+            }
+            let part_end = match part.size {
+                Size::Rest => {
+                    let room = self.room_before(&request.parts[index + 1..], usable)?;
+                    room.map_or(start, |room| self.full_end(start, room))
+                }
+                // The record of a logical partition is taken from the partition's own share.
+                Size::Percent(_) => {
+                    let from = self.grain.start.ceil(free_from).unwrap_or(start).min(start);
+                    self.end_of_size(part.size, from, self.shared(usable))
+                }
+                size => self.end_of_size(size, start, ByteCount::ZERO),
+            };
+            let span = match Span::between(start, part_end) {
+                Some(span) if part_end > end => {
+                    return Err(PlanError::TooBig { number, needed: span.len(), free: end.since(start) });
+                }
+                Some(span) if !span.is_empty() => span,
+                _ => return Err(no_room(start)),
+            };
+            let why = self.why(part, start, from);
+            free_from = part_end;
             table.partitions.push(self.entry(part, number, slot, span, format, why)?);
         }
         // Space after the last logical partition belongs to the container and stays free.
-        self.close_extended(&mut table, &mut extended, cursor.end)?;
+        self.close_extended(&mut table, &mut extended, end)?;
         table.partitions.sort_by_key(|entry| entry.number);
         Ok(table)
     }
@@ -108,9 +119,8 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// Returns the space for an extended boot record at or after `at`, up to the first aligned start after
-    /// it. The record is not placed where the present table has one, which must stay readable until the new
-    /// table is complete.
+    /// The space for an extended boot record at or after `at`, up to the first aligned start after it. The record
+    /// is not placed where the present table has one, which must stay readable until the new table is complete.
     pub(super) fn lead_in(&self, at: ByteOffset) -> Option<Span> {
         let block = self.block();
         let taken: BTreeSet<Lba> = (self.situation.stack.partitions.iter())
@@ -126,9 +136,7 @@ impl Draft<'_> {
             record = record.checked_add(LbaCount::new(1))?;
         }
         let start = record.to_bytes(block)?;
-        let behind = start.checked_add(block.bytes())?;
-        let end = self.grain.start.ceil(behind)?;
-        Span::between(start, end)
+        Span::between(start, self.grain.start.ceil(start.checked_add(block.bytes())?)?)
     }
 
     /// Adds the extended partition, from its start to `end`.
@@ -142,36 +150,11 @@ impl Draft<'_> {
         let number = next_primary(table, &[])?;
         let block = self.block();
         let (start, end) = (Lba::containing(start, block), Lba::containing(end, block));
-        let sectors = end.checked_since(start).unwrap_or_default();
-        table.partitions.push(extended_entry(number, start, sectors, self.request.extended));
+        table.partitions.push(extended_entry(number, start, end.since(start), self.request.extended));
         Ok(())
     }
 
-    /// Returns the start of a part: the requested one, or the first boundary in the free space.
-    fn start_of(
-        &self,
-        part: &Part,
-        number: u32,
-        index: usize,
-        cursor: &Cursor,
-    ) -> Result<ByteOffset, PlanError> {
-        let Some(place) = part.start else {
-            return self.grain.start.ceil(cursor.at).ok_or_else(|| self.no_room(number, cursor));
-        };
-        let start = self.checked_start(place, number)?;
-        if start < cursor.at {
-            let other = if index == 0 { "the table itself" } else { "the partition before it" };
-            return Err(PlanError::Overlap {
-                number,
-                start: start.get(),
-                other: other.to_owned(),
-                end: cursor.at.get(),
-            });
-        }
-        Ok(start)
-    }
-
-    /// Returns the byte of a requested start, if it is allowed.
+    /// The byte of a requested start, if it is allowed.
     pub(super) fn checked_start(&self, place: Place, number: u32) -> Result<ByteOffset, PlanError> {
         let block = self.block();
         let outside = |at: u64| PlanError::Outside { number, at, first: 0, end: self.situation.size().get() };
@@ -188,11 +171,12 @@ impl Draft<'_> {
         let grain = self.grain.start;
         let past = grain.past(start);
         if past != ByteCount::ZERO && !self.request.allow_misaligned {
+            let boundaries: Vec<_> = self.grain.taken().map(|c| format!("{} {}", c.name, c.size)).collect();
             return Err(PlanError::Misaligned {
                 number,
                 start: start.get(),
                 past: past.get(),
-                boundaries: self.taken(),
+                boundaries: boundaries.join(", "),
                 before: grain.floor(start).unwrap_or_default().get(),
                 after: grain.ceil(start).unwrap_or_default().get(),
             });
@@ -200,58 +184,7 @@ impl Draft<'_> {
         Ok(start)
     }
 
-    /// Lists the boundaries of the grain in words.
-    pub(super) fn taken(&self) -> String {
-        let named: Vec<String> = self.grain.taken().map(|c| format!("{} {}", c.name, c.size)).collect();
-        named.join(", ")
-    }
-
-    /// Returns the span of a part that starts at `start`. The free space before it begins at `free_from`.
-    fn span_of(
-        &self,
-        part: &Part,
-        number: u32,
-        index: usize,
-        start: ByteOffset,
-        free_from: ByteOffset,
-        cursor: &Cursor,
-    ) -> Result<Span, PlanError> {
-        let request = self.request;
-        let free = cursor.end.checked_since(start).unwrap_or_default();
-        let end = match part.size {
-            Size::Rest => {
-                let room = self.room_before(&request.parts[index + 1..], cursor)?;
-                room.map_or(start, |room| self.full_end(start, room))
-            }
-            // The record of a logical partition is taken from the partition's own share.
-            Size::Percent(_) => {
-                let from = self.grain.start.ceil(free_from).unwrap_or(start).min(start);
-                self.end_of_size(part.size, from, self.shared(cursor.first, cursor.end))
-            }
-            size => self.end_of_size(size, start, ByteCount::ZERO),
-        };
-        self.fitting(number, start, end, cursor.end, free)
-    }
-
-    /// Returns the span from `start` to `end`, if it is not empty and does not end after `limit`.
-    pub(super) fn fitting(
-        &self,
-        number: u32,
-        start: ByteOffset,
-        end: ByteOffset,
-        limit: ByteOffset,
-        free: ByteCount,
-    ) -> Result<Span, PlanError> {
-        match end.checked_since(start) {
-            Some(needed) if end > limit => Err(PlanError::TooBig { number, needed, free }),
-            Some(len) if len > ByteCount::ZERO => {
-                Span::new(start, len).ok_or(PlanError::TooBig { number, needed: len, free })
-            }
-            _ => Err(PlanError::TooBig { number, needed: self.grain.end.size(), free }),
-        }
-    }
-
-    /// Returns the end of a partition whose size does not depend on the others. Percentages are of `shared`.
+    /// The end of a partition whose size does not depend on the others. Percentages are of `shared`.
     pub(super) fn end_of_size(&self, size: Size, start: ByteOffset, shared: ByteCount) -> ByteOffset {
         let block = self.block();
         let far = ByteOffset::new(u64::MAX);
@@ -261,8 +194,7 @@ impl Draft<'_> {
         match size {
             Size::Bytes(len) => end(len, self.grain.end),
             Size::Sectors(count) => {
-                let len = LbaCount::new(count).to_bytes(block);
-                len.and_then(|len| start.checked_add(len)).unwrap_or(far)
+                LbaCount::new(count).to_bytes(block).and_then(|len| start.checked_add(len)).unwrap_or(far)
             }
             Size::Percent(percent) => {
                 let len = u128::from(shared.get()) * u128::from(percent) / 100;
@@ -273,32 +205,34 @@ impl Draft<'_> {
         }
     }
 
-    /// Returns the last suitable end up to `limit`: on the grain, or on the boundary of ends if the grain
-    /// would leave nothing.
+    /// The last suitable end up to `limit`: on the grain, or on the boundary of ends if the grain would leave
+    /// nothing.
     pub(super) fn full_end(&self, start: ByteOffset, limit: ByteOffset) -> ByteOffset {
         let on_grain = self.grain.start.floor(limit).filter(|end| *end > start);
         on_grain.or_else(|| self.grain.end.floor(limit)).unwrap_or(start)
     }
 
     /// The space that percentages refer to: all usable space between its first and its last boundary.
-    pub(super) fn shared(&self, first: ByteOffset, end: ByteOffset) -> ByteCount {
-        let first = self.grain.start.ceil(first);
-        let last = self.grain.start.floor(end);
-        first.zip(last).and_then(|(first, last)| last.checked_since(first)).unwrap_or_default()
+    pub(super) fn shared(&self, usable: Span) -> ByteCount {
+        let (first, last) = (self.grain.start.ceil(usable.start()), self.grain.start.floor(usable.end()));
+        first.zip(last).map(|(first, last)| last.since(first)).unwrap_or_default()
     }
 
-    /// Returns the byte up to which a partition of the rest may reach, so that the `following` ones still
-    /// fit.
-    fn room_before(&self, following: &[Part], cursor: &Cursor) -> Result<Option<ByteOffset>, PlanError> {
+    /// The byte up to which a partition of the rest may reach, so that the `following` ones still fit.
+    pub(super) fn room_before(
+        &self,
+        following: &[Part],
+        usable: Span,
+    ) -> Result<Option<ByteOffset>, PlanError> {
         let stop = following.iter().position(|part| part.start.is_some()).unwrap_or(following.len());
-        let end_of_room = match following.get(stop).and_then(|part| part.start) {
+        let end = match following.get(stop).and_then(|part| part.start) {
             Some(place) => self.checked_start(place, 0)?,
-            None => cursor.end,
+            None => usable.end(),
         };
-        let mut at = self.grain.start.floor(end_of_room);
+        let mut at = self.grain.start.floor(end);
         for part in &following[..stop] {
             let origin = ByteOffset::new(self.grain.start.phase().get());
-            let end_of = self.end_of_size(part.size, origin, self.shared(cursor.first, cursor.end));
+            let end_of = self.end_of_size(part.size, origin, self.shared(usable));
             let whole = self.grain.start.ceil(end_of).and_then(|end| end.checked_since(origin));
             let pays_itself = !part.logical || matches!(part.size, Size::Percent(_));
             let lead = if pays_itself { ByteCount::ZERO } else { self.grain.start.size() };
@@ -308,48 +242,30 @@ impl Draft<'_> {
         Ok(at)
     }
 
-    /// Returns the byte up to which a partition may reach, so that `parts` fit behind it in `space`; `None` if
-    /// there are none, or if their sizes do not allow it.
-    pub(super) fn room_for(&self, parts: &[Part], space: Span) -> Result<Option<ByteOffset>, PlanError> {
-        if parts.is_empty() {
-            return Ok(None);
-        }
-        let (first, end) = (space.start(), space.end());
-        self.room_before(parts, &Cursor { first, at: first, end })
-    }
-
-    fn no_room(&self, number: u32, cursor: &Cursor) -> PlanError {
-        let free = cursor.end.checked_since(cursor.at).unwrap_or_default();
-        PlanError::TooBig { number, needed: self.grain.end.size(), free }
-    }
-
-    /// Returns the reasons why a partition starts where it does.
+    /// Why a partition starts where it does.
     pub(super) fn why(&self, part: &Part, start: ByteOffset, free_from: ByteOffset) -> Vec<String> {
         let lba = Lba::containing(start, self.block());
-        let mut why = Vec::new();
+        let grain = self.grain.start;
         if part.start.is_some() {
-            why.push(format!("byte {start} (LBA {lba}) was requested"));
-            if !self.grain.start.is_aligned(start) {
-                why.push(format!(
-                    "it is {} bytes past a boundary, which --allow-misaligned accepts",
-                    self.grain.start.past(start).get()
-                ));
+            let mut why = vec![format!("byte {start} (LBA {lba}) was requested")];
+            if !grain.is_aligned(start) {
+                let past = grain.past(start).get();
+                why.push(format!("it is {past} bytes past a boundary, which --allow-misaligned accepts"));
             }
             return why;
         }
-        let size = self.grain.start.size();
-        let phase = match self.grain.start.phase().get() {
+        let size = grain.size();
+        let phase = match grain.phase().get() {
             0 => String::new(),
             phase => format!(", counted from byte {phase}"),
         };
-        why.push(format!(
+        vec![format!(
             "byte {start} (LBA {lba}) is the first multiple of {size}{phase} at or after byte {free_from}, \
             where unallocated space begins"
-        ));
-        why
+        )]
     }
 
-    /// Returns the table entry of a part.
+    /// The table entry of a part.
     pub(super) fn entry(
         &mut self,
         part: &Part,
@@ -357,13 +273,12 @@ impl Draft<'_> {
         slot: Slot,
         span: Span,
         format: Format,
-        why: Vec<String>,
+        mut why: Vec<String>,
     ) -> Result<Entry, PlanError> {
         let block = self.block();
         let named = part.kind.as_deref();
         let kind =
             named.unwrap_or_else(|| kinds::of_file_system(part.fs.as_deref().unwrap_or_default(), format));
-        let mut why = why;
         if let Size::Bytes(asked) = part.size
             && let Some(more) = span.len().checked_sub(asked).filter(|more| *more != ByteCount::ZERO)
         {
@@ -375,9 +290,7 @@ impl Draft<'_> {
         }
         let drawn = self.identities.guid();
         let uuid = match format {
-            Format::Gpt => {
-                Some(part.uuid.clone().unwrap_or_else(|| straddle_layout::types::guid_text(drawn)))
-            }
+            Format::Gpt => Some(part.uuid.clone().unwrap_or_else(|| guid_text(drawn))),
             Format::Mbr => part.uuid.clone(),
         };
         let (start, sectors) = (Lba::containing(span.start(), block), block.blocks_floor(span.len()));
@@ -394,7 +307,7 @@ impl Draft<'_> {
 }
 
 pub(super) fn extended_entry(number: u32, start: Lba, sectors: LbaCount, kind: Option<u8>) -> Entry {
-    let kind = straddle_layout::types::mbr_text(kind.unwrap_or(EXTENDED));
+    let kind = mbr_text(kind.unwrap_or(EXTENDED));
     let why = "it holds only one-sector records, so alignment does not matter".to_owned();
     Entry { why: vec![why], ..Entry::new(number, start, sectors, Slot::Extended, kind) }
 }
@@ -411,38 +324,39 @@ pub(super) fn check_percents(parts: &[Part]) -> Result<(), PlanError> {
     }
 }
 
-/// Returns the number of the next partition: the requested one, or the lowest free one.
+/// The number of the next partition: the requested one, or the lowest free one.
 pub(super) fn next_number(
     table: &Table,
     part: &Part,
     opens_extended: bool,
     taken: &[u32],
 ) -> Result<u32, PlanError> {
-    let is_listed = |number: u32| table.partitions.iter().any(|entry| entry.number == number);
-    let is_free = |number: &u32| !is_listed(*number) && !taken.contains(number);
-    if let Some(number) = part.number {
-        return if is_free(&number) {
-            Ok(number)
-        } else if !is_listed(number) {
-            Err(PlanError::Contradiction(format!("entry {number} of the table is in use, but lists nothing")))
-        } else {
-            Err(PlanError::Contradiction(format!("partition {number} already exists")))
-        };
-    }
-    match (table.format, part.logical) {
-        (Format::Gpt, _) => (1..=table.entries).find(is_free).ok_or(PlanError::TableFull(table.entries)),
-        (Format::Mbr, false) => next_primary(table, taken),
-        (Format::Mbr, true) => {
-            if opens_extended {
-                next_primary(table, taken)?;
-            }
-            (FIRST_LOGICAL..1024).find(is_free).ok_or(PlanError::TableFull(1024))
+    match part.number {
+        Some(number) if table.entry(number).is_some() => {
+            return Err(PlanError::Contradiction(format!("partition {number} already exists")));
         }
+        Some(number) if taken.contains(&number) => {
+            let why = format!("entry {number} of the table is in use, but lists nothing");
+            return Err(PlanError::Contradiction(why));
+        }
+        Some(number) => return Ok(number),
+        None => {}
     }
+    let (mut numbers, limit) = match (table.format, part.logical) {
+        (Format::Gpt, _) => (1..=table.entries, table.entries),
+        (Format::Mbr, false) => return next_primary(table, taken),
+        (Format::Mbr, true) => (FIRST_LOGICAL..=MOST_LOGICAL, MOST_LOGICAL + 1),
+    };
+    if opens_extended {
+        next_primary(table, taken)?;
+    }
+    numbers.find(|number| is_free(table, taken, *number)).ok_or(PlanError::TableFull(limit))
 }
 
 pub(super) fn next_primary(table: &Table, taken: &[u32]) -> Result<u32, PlanError> {
-    let is_listed = |number: u32| table.partitions.iter().any(|entry| entry.number == number);
-    let is_free = |number: &u32| !is_listed(*number) && !taken.contains(number);
-    (1..FIRST_LOGICAL).find(is_free).ok_or(PlanError::TooManyPrimaries)
+    (1..FIRST_LOGICAL).find(|number| is_free(table, taken, *number)).ok_or(PlanError::TooManyPrimaries)
+}
+
+fn is_free(table: &Table, taken: &[u32], number: u32) -> bool {
+    table.entry(number).is_none() && !taken.contains(&number)
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use straddle_layout::Role;
-use straddle_units::{Lba, LbaCount};
+use straddle_units::{BlockSize, Lba, LbaCount, Span};
 
 /// A table's format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -118,7 +118,6 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// A new partition, with nothing else specified.
     pub(crate) fn new(number: u32, start: Lba, sectors: LbaCount, slot: Slot, kind: String) -> Self {
         Self {
             number,
@@ -138,19 +137,27 @@ impl Entry {
 
     /// The sector just past its last; saturates.
     pub fn end(&self) -> Lba {
-        self.start.checked_add(self.sectors).unwrap_or(Lba::new(u64::MAX))
+        self.start.saturating_add(self.sectors)
     }
 
     /// Its last sector; its first one if it is empty.
     pub(crate) fn last(&self) -> Lba {
         last_of(self.start, self.sectors)
     }
+
+    pub(crate) fn is_logical(&self) -> bool {
+        matches!(self.slot, Slot::Logical { .. })
+    }
+}
+
+/// The bytes of an entry; `None` if their end exceeds 64 bits.
+pub(crate) fn span_of(entry: &Entry, block: BlockSize) -> Option<Span> {
+    Span::of_blocks(entry.start, entry.sectors, block)
 }
 
 /// The last of `sectors` sectors from `start` on; `start` if `sectors` is zero.
 pub(crate) fn last_of(start: Lba, sectors: LbaCount) -> Lba {
-    let behind_first = sectors.last_lba().unwrap_or_default();
-    start.checked_add(LbaCount::new(behind_first.get())).unwrap_or(Lba::new(u64::MAX))
+    start.saturating_add(LbaCount::new(sectors.get().saturating_sub(1)))
 }
 
 /// A partition table.
@@ -178,9 +185,18 @@ impl Table {
         self.partitions.iter().find(|entry| entry.number == number)
     }
 
-    /// The container of logical partitions.
     pub(crate) fn extended(&self) -> Option<&Entry> {
         self.partitions.iter().find(|entry| entry.slot == Slot::Extended)
+    }
+
+    pub(crate) fn spans(&self, block: BlockSize) -> impl Iterator<Item = Span> {
+        self.partitions.iter().filter_map(move |entry| span_of(entry, block))
+    }
+
+    /// The places of new partitions, except of an extended one.
+    pub(crate) fn new_spans(&self, block: BlockSize) -> impl Iterator<Item = Span> {
+        let is_new = |entry: &&Entry| entry.change == Change::New && entry.slot != Slot::Extended;
+        self.partitions.iter().filter(is_new).filter_map(move |entry| span_of(entry, block))
     }
 
     /// The logical partitions with their extended boot records, by number.
@@ -192,8 +208,7 @@ impl Table {
         self.partitions.iter().filter_map(|entry| Some((ebr(entry)?, entry))).collect()
     }
 
-    /// The sector just past those that partitions may use.
     pub(crate) fn usable_end(&self) -> Lba {
-        self.last_usable.checked_add(LbaCount::new(1)).unwrap_or(self.last_usable)
+        self.last_usable.saturating_add(LbaCount::new(1))
     }
 }

@@ -1,10 +1,10 @@
-//! The checks that every plan must pass, wherever it comes from.
+//! The checks of every plan, wherever it comes from.
 
 use std::collections::BTreeSet;
 
 use straddle_layout::format::mbr;
 use straddle_layout::types::parse_guid;
-use straddle_units::{BlockSize, ByteCount, Lba, LbaCount};
+use straddle_units::{BlockSize, Lba, LbaCount, Span};
 
 use super::{Change, Entry, Format, Plan, Slot, Table};
 use crate::error::PlanError;
@@ -15,29 +15,26 @@ const NAME_UNITS: usize = 36;
 /// The most entries of an array: this program reads no larger one.
 pub(crate) const MOST_ENTRIES: u32 = 1024;
 
+fn invalid(text: impl Into<String>) -> PlanError {
+    PlanError::Invalid(text.into())
+}
+
 impl Plan {
     pub(super) fn checked(self) -> Result<Self, PlanError> {
-        self.validate()?;
-        Ok(self)
-    }
-
-    fn validate(&self) -> Result<(), PlanError> {
         let block = self.block();
-        let blocks = block.blocks_floor(self.disk.size).get();
-        self.table.validate(block, blocks)?;
+        self.table.validate(block, block.blocks_floor(self.disk.size).get())?;
         self.validate_conversion(block)?;
         if self.wipe.len() > self.table.partitions.len() + 1 + super::MOST_MARKS {
             return Err(invalid(format!("it wipes {} ranges", self.wipe.len())));
         }
         for wipe in &self.wipe {
-            let fits = wipe.end().get() <= self.disk.size.get();
-            let starts_a_block = ByteCount::new(wipe.start().get()).is_multiple_of(block.bytes());
-            if !fits || !starts_a_block || wipe.len() > super::WIPED {
-                let (start, len) = (wipe.start(), wipe.len().get());
-                return Err(invalid(format!("it wipes {len} bytes from byte {start}")));
+            let (start, len) = (wipe.start(), wipe.len());
+            let fits = Span::first(self.disk.size).contains(*wipe);
+            if !fits || Lba::from_bytes_exact(start, block).is_none() || len > super::WIPED {
+                return Err(invalid(format!("it wipes {} bytes from byte {start}", len.get())));
             }
         }
-        Ok(())
+        Ok(self)
     }
 
     /// Checks a conversion: it keeps every partition, and each must fit the new table.
@@ -61,10 +58,6 @@ impl Plan {
     }
 }
 
-pub(super) fn invalid(text: String) -> PlanError {
-    PlanError::Invalid(text)
-}
-
 impl Table {
     fn validate(&self, block: BlockSize, blocks: u64) -> Result<(), PlanError> {
         let id_is_one = match self.format {
@@ -78,7 +71,7 @@ impl Table {
             || self.first_usable > self.last_usable
             || self.entries > MOST_ENTRIES
         {
-            return Err(invalid("its usable space exceeds the disk, or its table is too large".to_owned()));
+            return Err(invalid("its usable space exceeds the disk, or its table is too large"));
         }
         if (self.format == Format::Gpt) == (self.entries == 0) {
             return Err(invalid(format!("a {} has no array of {} entries", self.format, self.entries)));
@@ -90,8 +83,10 @@ impl Table {
             if !numbers.insert(entry.number) {
                 return Err(invalid(format!("there are two partitions {}", entry.number)));
             }
-            let end = entry.start.checked_add(entry.sectors).map(Lba::get).filter(|end| *end <= blocks);
-            let end = end.ok_or_else(|| invalid(format!("partition {} ends past the disk", entry.number)))?;
+            let end = entry.end().get();
+            if end > blocks {
+                return Err(invalid(format!("partition {} ends past the disk", entry.number)));
+            }
             match entry.slot {
                 Slot::Primary => occupied.push((entry.start.get(), end, entry.number)),
                 Slot::Extended => {}
@@ -103,11 +98,19 @@ impl Table {
             }
         }
         occupied.sort_unstable();
-        let overlap = occupied.windows(2).find(|pair| pair[0].1 > pair[1].0);
-        if let Some(pair) = overlap {
+        if let Some(pair) = occupied.windows(2).find(|pair| pair[0].1 > pair[1].0) {
             return Err(invalid(format!("partitions {} and {} share sectors", pair[0].2, pair[1].2)));
         }
-        self.validate_containers(&occupied)
+        if self.partitions.iter().filter(|entry| entry.slot == Slot::Extended).count() > 1 {
+            return Err(invalid("it has two extended partitions"));
+        }
+        let Some(extended) = self.extended() else { return Ok(()) };
+        let (start, end) = (extended.start.get(), extended.end().get());
+        let is_inside = |(from, to, number): &&(u64, u64, u32)| *number <= 4 && *from < end && start < *to;
+        match occupied.iter().find(is_inside) {
+            Some((_, _, number)) => Err(invalid(format!("partition {number} is inside the extended one"))),
+            None => Ok(()),
+        }
     }
 
     fn validate_logical(&self, entry: &Entry, ebr: Lba) -> Result<(), PlanError> {
@@ -119,20 +122,6 @@ impl Table {
             "logical partition {} is outside the extended partition, or before its own record",
             entry.number
         )))
-    }
-
-    /// Checks that only logical partitions are in the extended one.
-    fn validate_containers(&self, occupied: &[(u64, u64, u32)]) -> Result<(), PlanError> {
-        if self.partitions.iter().filter(|entry| entry.slot == Slot::Extended).count() > 1 {
-            return Err(invalid("it has two extended partitions".to_owned()));
-        }
-        let Some(extended) = self.extended() else { return Ok(()) };
-        let (start, end) = (extended.start.get(), extended.end().get());
-        let is_inside = |(from, to, number): &&(u64, u64, u32)| *number <= 4 && *from < end && start < *to;
-        match occupied.iter().find(is_inside) {
-            Some((_, _, number)) => Err(invalid(format!("partition {number} is inside the extended one"))),
-            None => Ok(()),
-        }
     }
 }
 
@@ -159,35 +148,30 @@ impl Entry {
             return Ok(());
         }
         self.validate_place(table, block)?;
-        let uuid_is_one = self.uuid.as_deref().map(|uuid| parse_guid(uuid).is_some());
-        if table.format == Format::Gpt && uuid_is_one != Some(true) {
+        let is_gpt = table.format == Format::Gpt;
+        if is_gpt && self.uuid.as_deref().and_then(parse_guid).is_none() {
             return Err(invalid(format!("the UUID of partition {number} is invalid")));
         }
-        if table.format == Format::Mbr
-            && (!self.name.is_empty() || self.attributes != 0 || self.uuid.is_some())
-        {
-            let why = "an MBR keeps no names, UUIDs or attribute bits".to_owned();
-            return Err(PlanError::Name { number, why });
-        }
-        if self.name.encode_utf16().count() > NAME_UNITS {
-            let why = format!("a GPT name has at most {NAME_UNITS} UTF-16 units, and this one has more");
-            return Err(PlanError::Name { number, why });
-        }
-        if self.name.contains('\0') {
-            return Err(PlanError::Name { number, why: "a name cannot contain a NUL character".to_owned() });
-        }
-        Ok(())
+        let is_plain = self.name.is_empty() && self.attributes == 0 && self.uuid.is_none();
+        let why = if !is_gpt && !is_plain {
+            "an MBR keeps no names, UUIDs or attribute bits".to_owned()
+        } else if self.name.encode_utf16().count() > NAME_UNITS {
+            format!("a GPT name has at most {NAME_UNITS} UTF-16 units, and this one has more")
+        } else if self.name.contains('\0') {
+            "a name cannot contain a NUL character".to_owned()
+        } else {
+            return Ok(());
+        };
+        Err(PlanError::Name { number, why })
     }
+
     /// Checks that the entry is in the usable space, and that its figures fit the table's fields.
     fn validate_place(&self, table: &Table, block: BlockSize) -> Result<(), PlanError> {
         let number = self.number;
         if self.start < table.first_usable || self.last() > table.last_usable {
-            return Err(PlanError::Outside {
-                number,
-                at: self.start.get().saturating_mul(block.get()),
-                first: table.first_usable.get().saturating_mul(block.get()),
-                end: table.last_usable.get().saturating_add(1).saturating_mul(block.get()),
-            });
+            let byte = |lba: Lba| lba.byte(block).get();
+            let (first, end) = (byte(table.first_usable), byte(table.usable_end()));
+            return Err(PlanError::Outside { number, at: byte(self.start), first, end });
         }
         if table.format == Format::Mbr && (self.start.get() >= mbr::LBAS || self.sectors.get() >= mbr::LBAS) {
             return Err(invalid(format!("partition {number} needs more than 32 bits: use a GPT")));

@@ -12,9 +12,9 @@ use straddle_units::{BlockSize, ByteCount, ByteOffset, KIB, MIB, Span};
 
 use super::debris::Debris;
 use super::{Realign, RealignError, Trim};
+use crate::lost;
 use crate::plan::{Slot, span_of};
 use crate::target::Disk;
-use crate::unlisted;
 
 /// What is read at once.
 const PIECE: ByteCount = ByteCount::new(MIB);
@@ -104,7 +104,7 @@ impl Realign {
     fn deleted(&self, medium: &dyn Medium, span: Span) -> Option<Span> {
         let disk = Span::first(self.plan.disk.size);
         let gap = disk.gaps(self.claimed()).into_iter().find(|gap| gap.overlaps(span))?;
-        let found = unlisted::reaching(medium, gap, span, self.plan.block());
+        let found = lost::reaching(medium, gap, span, self.plan.block());
         found.first().map(|(contents, _)| *contents)
     }
 
