@@ -1,9 +1,9 @@
-//! Writing a table: the only code that changes a partition table while the data stay where they are.
+//! Writing a table while the data stay where they are.
 //!
-//! Invariants: nothing is written until the disk is known to be the plan's, it is not in use, and
-//! a backup of every byte that will be overwritten is written and synchronised. Nothing is reported as done before
-//! it was read back. The types enforce this order: a [`Prepared`] becomes a [`BackedUp`], and a [`BackedUp`]
-//! becomes a [`Written`]. An undo starts from a stored [`Backup`], which yields a [`BackedUp`].
+//! Invariants: nothing is written until the disk is known to be the plan's and not in use, and a backup of every byte
+//! that will be overwritten is synchronised. Nothing is reported as done before it was read back. The types enforce
+//! this order: a [`Prepared`] becomes a [`BackedUp`], and that a [`Written`]. An undo starts from a stored [`Backup`],
+//! which yields a [`BackedUp`].
 //!
 //! ```
 //! # use std::path::Path;
@@ -60,8 +60,7 @@
 //! }
 //! ```
 //!
-//! An undo needs a file with the form and the checksum of a backup. The checksum is not a signature:
-//! [`Backup::load`] says what a file made by hand can do.
+//! The checksum of a backup is not a signature: [`Backup::load`] says what a file made by hand can do.
 
 mod backup;
 mod error;

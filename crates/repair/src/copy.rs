@@ -8,7 +8,6 @@
 //! Partitions keep their numbers, types, identities, names and attributes, and the disk its identifier: what
 //! finds them by these goes on finding them. So the two disks must not be used at the same time.
 
-mod bounded;
 mod empty;
 mod error;
 mod gap;

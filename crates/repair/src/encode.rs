@@ -1,9 +1,8 @@
 //! Encoding a plan as the bytes to write.
 //!
-//! Invariants: each [`Step`] holds the present and the new bytes, in whole logical blocks, and only blocks that change.
-//! The steps before a flush may reach the medium in any order and in part: whatever part of them has, a reader that
-//! checks checksums as the UEFI specification requires finds the old table or the new one. Each unit of 512 bytes is
-//! written completely or not at all.
+//! Invariants: each [`Step`] holds the present and the new bytes of whole logical blocks that change. The steps before
+//! a flush may reach the medium in any order and in part, by units of 512 bytes: a reader that checks checksums as the
+//! UEFI specification requires finds the old table or the new one.
 
 mod gpt;
 mod mbr;
@@ -21,7 +20,7 @@ use crate::fingerprint::bytes_of;
 use crate::plan::{Format, Plan};
 
 pub(crate) use gpt::CurrentGpt;
-pub(crate) use mbr::{Laid, unlisted_slots};
+pub(crate) use mbr::{Laid, chains, unlisted_slots};
 
 /// One step of writing a table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,6 +44,14 @@ pub enum Step {
     Flush,
 }
 
+/// The writes among `steps`: the byte, the old and the new bytes, and the name.
+pub(crate) fn writes(steps: &[Step]) -> impl DoubleEndedIterator<Item = (u64, &[u8], &[u8], &str)> {
+    steps.iter().filter_map(|step| match step {
+        Step::Write { at, old, new, what } => Some((*at, &old[..], &new[..], &what[..])),
+        Step::Flush => None,
+    })
+}
+
 /// Whether the bytes before the entries of the MBR are cleared with what the plan wipes: a file system or a
 /// table of another kind begins there.
 fn wipes_boot_code(plan: &Plan, medium: &dyn Medium, stack: &Stack) -> Result<bool, PlanError> {
@@ -55,11 +62,11 @@ fn wipes_boot_code(plan: &Plan, medium: &dyn Medium, stack: &Stack) -> Result<bo
     Ok(beside(medium, stack)?.iter().any(|found| !found.is_table() && in_it(found.at)))
 }
 
-/// Returns the steps of `plan` on the disk `medium`, on which `stack` was read.
+/// The steps of `plan` on the disk `medium`, on which `stack` was read.
 ///
 /// # Errors
 ///
-/// If the table cannot be written so that a power cut leaves the old one or the new one, or if it would go over data
+/// If the table cannot be written so that a power cut leaves the old one or the new one, or if it would overwrite data
 /// that no table accounts for and the plan does not list.
 pub fn encode(plan: &Plan, medium: &dyn Medium, stack: &Stack) -> Result<Vec<Step>, PlanError> {
     let steps = Steps::of_table(plan, medium, stack)?;
@@ -76,17 +83,6 @@ pub(crate) fn encode_over_all(
     Steps::of_table(plan, medium, stack)?.wiped(plan)
 }
 
-/// Returns the extended boot records before and after `plan`, each with its byte; `None` if no logical
-/// partition moves.
-pub(crate) fn chains(
-    plan: &Plan,
-    medium: &dyn Medium,
-    stack: &Stack,
-) -> Result<Option<[Laid; 2]>, PlanError> {
-    let block = plan.block().get();
-    mbr::chains(plan, stack, &Steps { medium, block, unit: block, steps: Vec::new() })
-}
-
 /// Refuses to overwrite a record of the old table's logical partitions while the old table still counts,
 /// which is until byte 0 is written.
 fn spare_old_chain(plan: &Plan, stack: &Stack, steps: &[Step]) -> Result<(), PlanError> {
@@ -96,22 +92,17 @@ fn spare_old_chain(plan: &Plan, stack: &Stack, steps: &[Step]) -> Result<(), Pla
     }
     let records: Vec<u64> = (stack.partitions.iter())
         .filter_map(|partition| match partition.role {
-            Role::Logical { ebr } => ebr.to_bytes(stack.block).map(ByteOffset::get),
+            Role::Logical { ebr } => Some(ebr.byte(stack.block).get()),
             Role::Extended => Some(partition.span.start().get()),
             Role::Primary => None,
         })
         .collect();
-    for step in steps {
-        let Step::Write { at, new, .. } = step else { continue };
-        if *at == 0 {
-            break;
-        }
-        let end = at.saturating_add(u64::try_from(new.len()).unwrap_or(u64::MAX));
-        if let Some(record) = records.iter().find(|record| (*at..end).contains(record)) {
-            return Err(PlanError::InTheWay(*record));
-        }
-    }
-    Ok(())
+    let mut early = writes(steps).take_while(|(at, ..)| *at != 0);
+    let over = early.find_map(|(at, _, new, _)| {
+        let end = at.saturating_add(new.len() as u64);
+        records.iter().find(|record| (at..end).contains(record))
+    });
+    over.map_or(Ok(()), |record| Err(PlanError::InTheWay(*record)))
 }
 
 struct Steps<'a> {
@@ -124,12 +115,15 @@ struct Steps<'a> {
 }
 
 impl<'a> Steps<'a> {
-    fn of_table(plan: &Plan, medium: &'a dyn Medium, stack: &Stack) -> Result<Self, PlanError> {
+    fn new(plan: &Plan, medium: &'a dyn Medium, stack: &Stack) -> Self {
         let block = plan.block().get();
         // If the present table counts in another sector size, structures of both tables can share a larger
         // sector.
-        let unit = block.min(stack.block.get());
-        let mut steps = Self { medium, block, unit, steps: Vec::new() };
+        Self { medium, block, unit: block.min(stack.block.get()), steps: Vec::new() }
+    }
+
+    fn of_table(plan: &Plan, medium: &'a dyn Medium, stack: &Stack) -> Result<Self, PlanError> {
+        let mut steps = Self::new(plan, medium, stack);
         match plan.table.format {
             Format::Gpt => gpt::encode(plan, stack, &mut steps)?,
             Format::Mbr => mbr::encode(plan, stack, &mut steps)?,
@@ -138,18 +132,15 @@ impl<'a> Steps<'a> {
         Ok(steps)
     }
 
-    /// The steps, and those that clear what the plan wipes: nothing needs the previous contents by then.
+    /// Adds the steps that clear what the plan wipes: nothing needs the previous contents by then.
     fn wiped(mut self, plan: &Plan) -> Result<Vec<Step>, PlanError> {
         for wipe in &plan.wipe {
-            let len = usize::try_from(wipe.len().get()).unwrap_or(0);
-            self.write(wipe.start().get(), &vec![0; len], "erased contents")?;
+            self.write(wipe.start().get(), &vec![0; wipe.len().in_memory()], "erased contents")?;
         }
         self.flush();
         Ok(self.steps)
     }
-}
 
-impl Steps<'_> {
     /// The byte offset of a sector of the table; saturates.
     fn byte(&self, lba: Lba) -> u64 {
         lba.get().saturating_mul(self.block)
@@ -157,49 +148,41 @@ impl Steps<'_> {
 
     /// Reads the present bytes of the medium.
     fn read(&self, at: u64, len: u64) -> Result<Vec<u8>, ReadError> {
-        let span = Span::new(ByteOffset::new(at), ByteCount::new(len));
-        let past_end = ReadError::PastEnd { at: ByteOffset::new(at), want: 0, len: self.medium.len().get() };
-        bytes_of(self.medium, span.ok_or(past_end)?)
+        let at = ByteOffset::new(at);
+        let past_end = ReadError::PastEnd { at, want: 0, len: self.medium.len().get() };
+        bytes_of(self.medium, Span::new(at, ByteCount::new(len)).ok_or(past_end)?)
+    }
+
+    /// Reads a sector of the table.
+    fn sector(&self, lba: Lba) -> Result<Vec<u8>, ReadError> {
+        self.read(self.byte(lba), self.block)
     }
 
     /// Adds steps that write `new` at byte `at`, the start of a unit. Only units that change are written,
     /// each run of them as one step. The bytes of the last unit beyond `new` keep their value.
     fn write(&mut self, at: u64, new: &[u8], what: &str) -> Result<(), ReadError> {
-        let block = usize::try_from(self.unit).unwrap_or(usize::MAX);
-        let len = new.len().next_multiple_of(block);
-        let old = self.read(at, u64::try_from(len).unwrap_or(u64::MAX))?;
+        let unit = ByteCount::new(self.unit).in_memory();
+        let len = new.len().next_multiple_of(unit);
+        let old = self.read(at, len as u64)?;
         let mut whole = old.clone();
         whole[..new.len()].copy_from_slice(new);
-        let mut run: Option<(usize, usize)> = None;
-        for start in (0..=len).step_by(block) {
-            let changes = start < len && old[start..start + block] != whole[start..start + block];
-            match (&mut run, changes) {
-                (Some((_, end)), true) => *end = start + block,
-                (None, true) => run = Some((start, start + block)),
-                (Some((from, to)), false) => {
-                    let offset = u64::try_from(*from).unwrap_or(u64::MAX);
-                    self.steps.push(Step::Write {
-                        at: at.saturating_add(offset),
-                        old: old[*from..*to].to_vec(),
-                        new: whole[*from..*to].to_vec(),
-                        what: what.to_owned(),
-                    });
-                    run = None;
-                }
-                (None, false) => {}
+        let units: Vec<_> = old.chunks(unit).zip(whole.chunks(unit)).collect();
+        let mut at = at;
+        for run in units.chunk_by(|(a, b), (c, d)| (a == b) == (c == d)) {
+            let (old, new): (Vec<&[u8]>, Vec<&[u8]>) = run.iter().copied().unzip();
+            let (old, new) = (old.concat(), new.concat());
+            let next = at.saturating_add(old.len() as u64);
+            if old != new {
+                self.steps.push(Step::Write { at, old, new, what: what.to_owned() });
             }
+            at = next;
         }
         Ok(())
     }
 
     /// Whether a step writes byte `at`.
     fn writes(&self, at: u64) -> bool {
-        self.steps.iter().any(|step| match step {
-            Step::Write { at: from, new, .. } => at
-                .checked_sub(*from)
-                .is_some_and(|past| usize::try_from(past).is_ok_and(|past| past < new.len())),
-            Step::Flush => false,
-        })
+        writes(&self.steps).any(|(from, _, new, _)| (from..from + new.len() as u64).contains(&at))
     }
 
     /// Adds a flush if the last step is a write.

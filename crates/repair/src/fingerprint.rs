@@ -1,7 +1,7 @@
 //! The fingerprint by which a plan recognises its disk.
 //!
-//! Invariants: the hash covers everything that makes up the present table and nothing else. A
-//! boot loader or a file system may write elsewhere without invalidating the plan.
+//! Invariants: the hash covers what makes up the present table and nothing else: a boot loader or a file system
+//! may write elsewhere without invalidating the plan.
 
 use crate::relocate::is_title;
 use schemars::JsonSchema;
@@ -46,7 +46,6 @@ pub(crate) enum Structure {
 }
 
 impl Structure {
-    /// Its name, for messages.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::BootSector => "the boot sector",
@@ -56,8 +55,8 @@ impl Structure {
         }
     }
 
-    /// The bytes of `found`, the contents of its place, that make up the table: boot code does not, nor what is where
-    /// a header would be.
+    /// The bytes of `found`, the contents of its place, that make up the table: neither boot code, nor what is where a
+    /// header would be.
     pub(crate) fn table(self, found: &[u8]) -> &[u8] {
         match self {
             Self::BootSector => found.get(mbr::ENTRIES_AT..).unwrap_or_default(),
@@ -66,9 +65,6 @@ impl Structure {
         }
     }
 }
-
-/// The largest array of entries, in bytes: the layout crate accepts none that is larger.
-pub(crate) const LARGEST_ARRAY: u64 = 8 << 20;
 
 impl Fingerprint {
     /// Takes the fingerprint of `medium`, on which `stack` was read.
@@ -83,8 +79,8 @@ impl Fingerprint {
             hash.update(span.start().get().to_le_bytes());
             hash.update(span.len().get().to_le_bytes());
             let mut bytes = bytes_of(medium, span)?;
-            // What a journal wrote where there was nothing is not a table: a move that begins and is cut off must not make
-            // this another disk.
+            // What a journal wrote where there was nothing is not a table: a move that is cut off as it begins must not
+            // make this another disk.
             if is_title(&bytes) {
                 bytes.fill(0);
             }
@@ -95,23 +91,39 @@ impl Fingerprint {
 }
 
 pub(crate) fn bytes_of(medium: &dyn Medium, span: Span) -> Result<Vec<u8>, ReadError> {
-    let len = usize::try_from(span.len().get()).unwrap_or(usize::MAX);
+    let len = span.len().in_memory();
     if ByteOffset::new(medium.len().get()) < span.end() {
         return Err(ReadError::PastEnd { at: span.start(), want: len, len: medium.len().get() });
     }
+    bytes_at(medium, span.start(), len)
+}
+
+pub(crate) fn bytes_at(medium: &dyn Medium, at: ByteOffset, len: usize) -> Result<Vec<u8>, ReadError> {
     let mut bytes = vec![0; len];
-    medium.read_at(span.start(), &mut bytes)?;
+    medium.read_at(at, &mut bytes)?;
     Ok(bytes)
 }
 
 /// Whether the medium has these bytes at byte `at`.
 pub(crate) fn holds(medium: &dyn Medium, at: ByteOffset, bytes: &[u8]) -> Result<bool, ReadError> {
-    let mut found = vec![0; bytes.len()];
-    medium.read_at(at, &mut found)?;
-    Ok(found == bytes)
+    Ok(bytes_at(medium, at, bytes.len())? == bytes)
 }
 
-/// Returns the spans of the present table's structures, and of those that a GPT would have.
+/// The sector `lba`, if it can be read and has the signature of a GPT header.
+pub(crate) fn gpt_header(medium: &dyn Medium, block: BlockSize, lba: Lba) -> Option<Vec<u8>> {
+    let sector = bytes_of(medium, Span::of_blocks(lba, LbaCount::new(1), block)?).ok()?;
+    has(&sector, 0, gpt::SIGNATURE).then_some(sector)
+}
+
+/// The array of entries of a GPT header; `None` if it is larger than any reader accepts.
+pub(crate) fn gpt_array(header: &[u8], block: BlockSize) -> Option<Span> {
+    let (count, size) = (le32(header, gpt::header::ENTRY_COUNT), le32(header, gpt::header::ENTRY_SIZE));
+    let len = u64::from(count) * u64::from(size);
+    let start = Lba::new(le64(header, gpt::header::ENTRIES_LBA)).to_bytes(block)?;
+    Span::new(start, ByteCount::new(len)).filter(|_| len <= gpt::MAX_ARRAY_BYTES)
+}
+
+/// The places of the present table's structures, and of those that a GPT would have.
 pub(crate) fn structures(
     medium: &dyn Medium,
     stack: &Stack,
@@ -129,26 +141,19 @@ pub(crate) fn structures(
         let one = |lba: Lba| Span::of_blocks(lba, LbaCount::new(1), block);
         add(Structure::BootSector, one(Lba::new(0)));
         let last = block.blocks_floor(medium.len()).last_lba().unwrap_or_default();
-        let mut headers = vec![Lba::new(1), last];
-        for at in 0..2 {
-            let Some(span) = one(headers[at]).filter(|span| span.end().get() <= medium.len().get()) else {
+        let mut others = Vec::new();
+        for lba in [Lba::new(1), last] {
+            let Some(span) = one(lba).filter(|span| span.end().get() <= medium.len().get()) else {
                 continue;
             };
             add(Structure::GptHeader, Some(span));
             let header = bytes_of(medium, span)?;
-            if !has(&header, 0, gpt::SIGNATURE) {
-                continue;
+            if has(&header, 0, gpt::SIGNATURE) {
+                add(Structure::GptEntries, gpt_array(&header, block));
+                others.push(Lba::new(le64(&header, gpt::header::ALTERNATE_LBA)));
             }
-            let array = u64::from(le32(&header, gpt::header::ENTRY_COUNT))
-                .saturating_mul(u64::from(le32(&header, gpt::header::ENTRY_SIZE)));
-            if array <= LARGEST_ARRAY {
-                let start = Lba::new(le64(&header, gpt::header::ENTRIES_LBA)).to_bytes(block);
-                let entries = start.and_then(|start| Span::new(start, ByteCount::new(array)));
-                add(Structure::GptEntries, entries);
-            }
-            headers.push(Lba::new(le64(&header, gpt::header::ALTERNATE_LBA)));
         }
-        for other in headers.into_iter().skip(2) {
+        for other in others {
             add(Structure::GptHeader, one(other));
         }
         for partition in &stack.partitions {

@@ -1,14 +1,12 @@
-//! Predicting what a disk would hold after a plan's steps, without writing them.
-//!
-//! Invariants: a plan is written only if a reader of the planned bytes would find the plan's
-//! table.
+//! Predicting what a disk would hold after a plan's steps. A plan is written only if a reader of the planned bytes
+//! would find the plan's table.
 
 use straddle_device::{Medium, ReadError};
 use straddle_layout::{Partition, Stack, read_stack};
 use straddle_units::{ByteCount, ByteOffset};
 
 use crate::apply::ApplyError;
-use crate::encode::Step;
+use crate::encode::{Step, writes};
 use crate::plan::{Entry, Plan, Table};
 
 /// The unit in which a medium fails to read.
@@ -42,21 +40,15 @@ impl Medium for After<'_> {
 
 impl After<'_> {
     fn is_written(&self, at: u64, len: usize) -> bool {
-        self.steps.iter().any(|step| match step {
-            Step::Write { at: from, new, .. } => {
-                *from <= at && at + len as u64 <= from.saturating_add(new.len() as u64)
-            }
-            Step::Flush => false,
-        })
+        let ends = |from: u64, len: usize| from.saturating_add(len as u64);
+        writes(self.steps).any(|(from, _, new, _)| from <= at && ends(at, len) <= ends(from, new.len()))
     }
 }
 
 /// Copies what `steps` write onto `bytes`, whose first byte is at `at`.
 pub(crate) fn lay_steps(bytes: &mut [u8], at: u64, steps: &[Step]) {
-    for step in steps {
-        if let Step::Write { at: from, new, .. } = step {
-            lay_over(bytes, at, new, *from);
-        }
+    for (from, _, new, _) in writes(steps) {
+        lay_over(bytes, at, new, from);
     }
 }
 
@@ -74,10 +66,7 @@ pub(crate) fn lay_over(under: &mut [u8], at: u64, over: &[u8], over_at: u64) {
 pub(crate) fn check(medium: &dyn Medium, plan: &Plan, steps: &[Step]) -> Result<(), ApplyError> {
     let after = After { medium, steps };
     let stack = read_stack(&after, Some(plan.block()), None)?;
-    match difference(&stack, &plan.table) {
-        None => Ok(()),
-        Some(why) => Err(ApplyError::WouldDiffer(why)),
-    }
+    difference(&stack, &plan.table).map_or(Ok(()), |why| Err(ApplyError::WouldDiffer(why)))
 }
 
 /// Describes how the table that was read differs from the plan's; `None` if it does not.

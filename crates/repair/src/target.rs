@@ -1,8 +1,8 @@
 //! Disks that can be written.
 //!
-//! Invariants: a [`Target`] is a raw image or a whole disk that this crate has examined, opened and locked itself. No
-//! other process uses it, as far as locks, the kernel and /proc show. It gives out its bytes for reading only. Of
-//! [`Target::simulated`] only the stages of [`apply`](crate::apply) hold: fingerprint, backup, order, reading back.
+//! Invariants: a [`Target`] is a raw image or a whole disk that this crate has examined, opened and locked. No other
+//! process uses it, as far as locks, the kernel and /proc show. Other crates only read it. A [`Target::simulated`] has
+//! only the stages of [`apply`](crate::apply): fingerprint, backup, order, reading back.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -53,12 +53,7 @@ pub enum TargetError {
 straddle_units::error_kind! {
     TargetError: Refused;
     Self::Partition(_) => Usage,
-    Self::Open(OpenError::NotRead { .. } | OpenError::Image(_))
-    | Self::NotRaw(_)
-    | Self::Zoned(_)
-    | Self::ReadOnly
-    | Self::InUse(_)
-    | Self::Replaced => Refused,
+    Self::Open(OpenError::NotRead { .. } | OpenError::Image(_)) => Refused,
     Self::Open(error) => error.kind(),
     Self::Io(_) => Failed,
 }
@@ -79,22 +74,21 @@ pub fn examine(path: &Path, options: &Options) -> Result<straddle_device::Target
     }
 }
 
-/// Returns the serial number or other name of a disk, by which another disk in its place is noticed. An image
-/// has none.
+/// The serial number or other name of a disk, by which another disk in its place is noticed. An image has none.
 pub fn serial_of(target: &straddle_device::Target) -> Option<String> {
     name_of_disk(&directory_of(target.kernel_name.as_deref()?))
 }
 
 /// The directory in sysfs of a disk with this name.
-fn directory_of(kernel_name: &str) -> Directory {
+pub(crate) fn directory_of(kernel_name: &str) -> Directory {
     Directory::new(Path::new("/sys/block").join(kernel_name.replace('/', "!")))
 }
 
-/// Returns the path of a disk without links, or that of the file behind a loop device, which has its number only for a
-/// while.
-fn path_of(path: &Path, kernel_name: Option<&str>) -> Option<PathBuf> {
-    let behind = kernel_name.and_then(|name| directory_of(name).text("loop/backing_file"));
-    behind.map(PathBuf::from).or_else(|| std::fs::canonicalize(path).ok())
+/// How disks are opened: without waiting, and for exclusive use if `is_claimed`, which the kernel refuses while the disk or
+/// one of its partitions is mounted or held.
+pub(crate) fn open_flags(is_claimed: bool) -> i32 {
+    let claim = if is_claimed { OFlags::EXCL } else { OFlags::empty() };
+    (OFlags::NONBLOCK | OFlags::NOCTTY | claim).bits().cast_signed()
 }
 
 /// What identifies a disk, beside its size.
@@ -110,9 +104,8 @@ pub struct Identity {
     pub sector: Option<BlockSize>,
 }
 
-/// A disk that a program implements itself, for tests and simulations. Its contents should exist in the program
-/// only: a file or a device behind it is written without the lock, the search for users and the examination
-/// that [`Target::open`] makes.
+/// A disk that a program implements, for tests and simulations. A file or a device behind it would be written without the
+/// examination, the lock and the search for users of [`Target::open`].
 pub trait Simulated: Medium {
     /// Writes `bytes` at `at`. They may remain in a cache, and reach the medium in any order.
     fn write_at(&mut self, at: ByteOffset, bytes: &[u8]) -> io::Result<()>;
@@ -130,6 +123,8 @@ pub trait Simulated: Medium {
 pub struct Target<'d> {
     held: Held<'d>,
     identity: Identity,
+    /// The places that may be written; all if absent.
+    places: Option<Vec<Span>>,
 }
 
 enum Held<'d> {
@@ -148,10 +143,9 @@ struct Claimed {
 }
 
 impl Target<'static> {
-    /// Opens and locks the raw image or whole disk at `path`; an image has this `format`, or the one that its
-    /// bytes show. A block device is opened for exclusive use (O_EXCL), which the kernel refuses while the
-    /// device or a partition of it is mounted or held. Other users are searched for as well, as not every
-    /// process claims what it uses.
+    /// Opens and locks the raw image or whole disk at `path`; an image has this `format`, or the one that its bytes show. A
+    /// block device is opened for exclusive use (O_EXCL). Other users are searched for as well, as not every process
+    /// claims what it uses.
     pub fn open(path: &Path, format: Option<Format>) -> Result<Self, TargetError> {
         let options = Options { format, ..Options::default() };
         let examined = examine(path, &options)?;
@@ -160,20 +154,23 @@ impl Target<'static> {
         }
         let file = Claimed::open(path, examined.size, examined.id)?;
         let is_device = examined.kernel_name.is_some();
+        // A loop device has its number only for a while.
+        let name = examined.kernel_name.as_deref();
+        let backing = name.and_then(|name| directory_of(name).text("loop/backing_file"));
         let identity = Identity {
             serial: serial_of(&examined),
-            path: path_of(path, examined.kernel_name.as_deref()),
+            path: backing.map(PathBuf::from).or_else(|| std::fs::canonicalize(path).ok()),
             sector: is_device.then(|| examined.topology.logical.value()),
             kernel_name: examined.kernel_name,
         };
-        Ok(Self { held: Held::File(file), identity })
+        Ok(Self { held: Held::File(file), identity, places: None })
     }
 }
 
 impl<'d> Target<'d> {
     /// A disk that the caller implements, identified as the caller says. Nothing of it is checked or locked.
     pub fn simulated(disk: &'d mut dyn Simulated, identity: Identity) -> Self {
-        Self { held: Held::Simulated(disk), identity }
+        Self { held: Held::Simulated(disk), identity, places: None }
     }
 
     /// The path by which a file or device was opened.
@@ -189,26 +186,34 @@ impl<'d> Target<'d> {
         &self.identity
     }
 
-    /// Whether `is` says so of the file that is open.
-    pub(crate) fn is_file(&self, is: impl FnOnce(&File) -> bool) -> bool {
+    /// The open file.
+    pub(crate) fn file(&self) -> Option<&File> {
         match &self.held {
-            Held::File(file) => is(&file.file),
-            Held::Simulated(_) => false,
+            Held::File(file) => Some(&file.file),
+            Held::Simulated(_) => None,
         }
+    }
+
+    /// From now on only `places` can be written. A write anywhere else fails, and changes nothing.
+    pub(crate) fn restrict_writes(&mut self, places: Vec<Span>) {
+        self.places = Some(places);
+    }
+
+    fn check_place(&self, span: Option<Span>) -> io::Result<()> {
+        let Some(places) = &self.places else { return Ok(()) };
+        if span.is_some_and(|span| span.gaps(places.iter().copied()).is_empty()) {
+            return Ok(());
+        }
+        Err(io::Error::other("this byte is outside the areas that the copy may write, and was not written"))
     }
 }
 
 impl Claimed {
-    /// `seen` identifies the file that was examined before; another one in its place is refused.
+    /// Refuses a file other than `seen`, which was examined before.
     fn open(path: &Path, len: ByteCount, seen: Option<FileId>) -> Result<Self, TargetError> {
         let metadata = std::fs::metadata(path).map_err(TargetError::Io)?;
         let is_device = metadata.file_type().is_block_device();
-        let mut flags = OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        if is_device {
-            flags |= OFlags::EXCL;
-        }
-        let open =
-            OpenOptions::new().read(true).write(true).custom_flags(flags.bits().cast_signed()).open(path);
+        let open = OpenOptions::new().read(true).write(true).custom_flags(open_flags(is_device)).open(path);
         let file = open.map_err(|error| match error.raw_os_error() {
             Some(code) if code == Errno::BUSY.raw_os_error() => {
                 let uses = Machine::read(None).uses(path);
@@ -260,11 +265,10 @@ pub(crate) trait Disk: Medium {
     /// Has the kernel reread the partition table; `None` if no kernel reads it.
     fn reread_table(&self) -> Option<Result<(), IoctlError>>;
     fn identity(&self) -> &Identity;
-    /// Drops what is cached of `span`: it is read from the medium next.
+    /// Drops `span` from the cache, so that it is read from the medium next.
     fn drop_cache(&self, span: Span);
-    /// Begins to read `span`.
     fn prefetch(&self, span: Span);
-    /// What of `span` are holes of an image.
+    /// The holes of an image in `span`.
     fn holes(&self, span: Span) -> Vec<Span>;
     /// Makes `span` a hole of an image.
     fn punch(&mut self, span: Span) -> io::Result<()>;
@@ -272,6 +276,7 @@ pub(crate) trait Disk: Medium {
 
 impl Disk for Target<'_> {
     fn write_at(&mut self, at: ByteOffset, bytes: &[u8]) -> io::Result<()> {
+        self.check_place(Span::of_buffer(at, bytes))?;
         match &mut self.held {
             Held::File(file) => FileAccess::new(&file.file).write(at, bytes),
             Held::Simulated(disk) => disk.write_at(at, bytes),
@@ -293,25 +298,23 @@ impl Disk for Target<'_> {
     }
 
     fn drop_cache(&self, span: Span) {
-        if let Held::File(file) = &self.held {
-            FileAccess::new(&file.file).drop_cache(span);
+        if let Some(file) = self.file() {
+            FileAccess::new(file).drop_cache(span);
         }
     }
 
     fn prefetch(&self, span: Span) {
-        if let Held::File(file) = &self.held {
-            FileAccess::new(&file.file).prefetch(span);
+        if let Some(file) = self.file() {
+            FileAccess::new(file).prefetch(span);
         }
     }
 
     fn holes(&self, span: Span) -> Vec<Span> {
-        match &self.held {
-            Held::File(file) => FileAccess::new(&file.file).holes(span),
-            Held::Simulated(_) => Vec::new(),
-        }
+        self.file().map(|file| FileAccess::new(file).holes(span)).unwrap_or_default()
     }
 
     fn punch(&mut self, span: Span) -> io::Result<()> {
+        self.check_place(Some(span))?;
         match &self.held {
             Held::File(file) if !file.is_device => FileAccess::new(&file.file).punch(span),
             _ => Err(io::ErrorKind::Unsupported.into()),

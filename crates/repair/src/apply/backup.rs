@@ -1,9 +1,8 @@
 //! The backup file: the previous contents of every byte that is overwritten.
 //!
-//! Invariants: a backup is synchronised to its file system before it is reported as stored, it
-//! never replaces another file, unless that is a backup that was reverted, and it is used only if its checksum is right. It also records the rest of the
-//! table, so that a similar disk is not taken for this one, and how the new partitions began and ended, so that
-//! later writes to them are detected.
+//! Invariants: a backup is synchronised before it is reported as stored, replaces no file but a backup that was
+//! reverted, and is used only if its checksum is right. It also has checksums of the rest of the table, so that a
+//! similar disk is not taken for this one, and of both ends of new partitions, to detect later writes to them.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -16,29 +15,27 @@ use sha2::{Digest, Sha256};
 use straddle_device::hex::encode as hex;
 use straddle_device::{FileId, Medium, ReadError};
 use straddle_layout::{Stack, read_stack};
-use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
+use straddle_units::{BlockSize, ByteCount, Span};
 
 use super::ApplyError;
-use crate::encode::Step;
+use crate::encode::{Step, writes};
 use crate::fingerprint::{Structure, bytes_of, structures};
 use crate::foresee::{After, lay_over};
-use crate::plan::{Change, Plan, Slot, span_of};
+use crate::plan::{Change, Plan, Slot};
 use crate::target::{Disk, Identity, Target};
 
 const VERSION: u32 = 5;
 /// A power cut leaves each unit of this many bytes either old or new, never mixed.
 pub(super) const UNIT: usize = 512;
 /// How many bytes of the beginning and of the end of a new partition are watched.
-pub(super) const WATCHED: (u64, u64) = (1 << 20, 64 << 10);
+pub(super) const WATCHED: (ByteCount, ByteCount) = (ByteCount::new(1 << 20), ByteCount::new(64 << 10));
 /// Upper bound of a backup's size: tables, plus a wipe of 68 KiB for each of 1024 partitions, at two
 /// hexadecimal digits per byte, old and new.
 const MAX_BACKUP: u64 = 512 << 20;
 
-/// What the steps wrote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Subject {
-    /// A table.
     Table,
     /// The marker of a move, over the table of another program.
     Marker,
@@ -135,59 +132,47 @@ fn shown(path: &Path) -> String {
         .map_or_else(|| path.as_os_str().as_encoded_bytes().escape_ascii().to_string(), str::to_owned)
 }
 
-/// Returns the contents of `span`, with the bytes that `steps` write taken as zero.
-fn without(medium: &dyn Medium, span: Span, steps: &[Step]) -> Result<Vec<u8>, ReadError> {
-    let mut bytes = bytes_of(medium, span)?;
-    for step in steps {
-        if let Step::Write { at, new, .. } = step {
-            lay_over(&mut bytes, span.start().get(), &vec![0; new.len()], *at);
-        }
-    }
-    Ok(bytes)
-}
-
-/// Returns the SHA-256 of the bytes of `medium` in `span`, with those that `steps` write taken as zero.
-pub(super) fn sum_without(medium: &dyn Medium, span: Span, steps: &[Step]) -> Result<String, ReadError> {
-    Ok(hex(&Sha256::digest(without(medium, span, steps)?)))
-}
-
-/// Returns the SHA-256 of what of `structure` at `span` makes up the table, with the bytes that `steps` write taken
-/// as zero.
-pub(super) fn sum_beside(
+/// The SHA-256 of the bytes in `span`, with those that `steps` write taken as zero; of a `structure`, only of what of
+/// it makes up the table.
+pub(super) fn sum_without(
     medium: &dyn Medium,
-    structure: Structure,
     span: Span,
+    structure: Option<Structure>,
     steps: &[Step],
 ) -> Result<String, ReadError> {
-    Ok(hex(&Sha256::digest(structure.table(&without(medium, span, steps)?))))
+    let mut bytes = bytes_of(medium, span)?;
+    for (at, _, new, _) in writes(steps) {
+        lay_over(&mut bytes, span.start().get(), &vec![0; new.len()], at);
+    }
+    let summed = structure.map_or(&bytes[..], |structure| structure.table(&bytes));
+    Ok(hex(&Sha256::digest(summed)))
 }
 
-/// Returns the ranges to watch, with the number of the partition: the beginning and the end of the space that each new
-/// or growing partition gains.
+/// The ranges to watch, with the number of the partition: the beginning and the end of the space that each new or
+/// growing partition gains.
 fn to_watch(plan: &Plan) -> Vec<(u32, Span)> {
-    let block = plan.block();
     let mut watched = Vec::new();
-    for entry in &plan.table.partitions {
-        let Some(span) = span_of(entry, block).filter(|_| entry.slot != Slot::Extended) else { continue };
+    for entry in plan.table.partitions.iter().filter(|entry| entry.slot != Slot::Extended) {
         let from = match entry.change {
             Change::Kept | Change::Moved { .. } => continue,
-            Change::New => span.start().get(),
-            Change::Grown { from } => {
-                span.start().get().saturating_add(from.get().saturating_mul(block.get()))
-            }
+            Change::New => entry.start,
+            Change::Grown { from } => entry.start.saturating_add(from),
         };
-        let end = span.end().get();
-        let head = (end.saturating_sub(from)).min(WATCHED.0);
-        let tail = (end.saturating_sub(from) - head).min(WATCHED.1);
-        let ranges = [(from, head), (end - tail, tail)].into_iter().filter(|(_, size)| *size > 0);
-        let span = |(start, size)| Span::new(ByteOffset::new(start), ByteCount::new(size));
-        watched.extend(ranges.filter_map(span).map(|span| (entry.number, span)));
+        let from = from.byte(plan.block());
+        let Some(gained) = plan.span(entry).and_then(|span| Span::between(from, span.end())) else {
+            continue;
+        };
+        let head = gained.len().min(WATCHED.0);
+        let tail = gained.len().saturating_sub(head).min(WATCHED.1);
+        let tail = gained.end().checked_back(tail).and_then(|start| Span::new(start, tail));
+        let ranges = Span::new(from, head).into_iter().chain(tail).filter(|range| !range.is_empty());
+        watched.extend(ranges.map(|range| (entry.number, range)));
     }
     watched
 }
 
-/// Returns the structures of the table that `stack` was read from, and of the one after `steps`. What is in a partition
-/// is none, whatever a damaged header says.
+/// The structures of the table that `stack` was read from, and of the one after `steps`. Nothing in a partition is
+/// one, whatever a damaged header says.
 fn structures_of(
     disk: &dyn Medium,
     stack: &Stack,
@@ -197,11 +182,9 @@ fn structures_of(
     let mut found = structures(disk, stack, block)?;
     let after = After { medium: disk, steps };
     let stack = read_stack(&after, Some(block), None)?;
-    for (structure, span) in structures(&after, &stack, block)? {
-        if !found.contains(&(structure, span)) {
-            found.push((structure, span));
-        }
-    }
+    let mut later = structures(&after, &stack, block)?;
+    later.retain(|one| !found.contains(one));
+    found.append(&mut later);
     let is_of_gpt = |structure| matches!(structure, Structure::GptHeader | Structure::GptEntries);
     let is_in_a_partition = |span| stack.partitions.iter().any(|partition| partition.span.overlaps(span));
     found.retain(|(structure, span)| !(is_of_gpt(*structure) && is_in_a_partition(*span)));
@@ -226,8 +209,8 @@ impl BackupFile {
         }
     }
 
-    /// The same of the steps of `plan`, with checksums of the rest of the table that `stack` was read from, and of what the
-    /// partitions that the plan makes or grows hold at first.
+    /// The backup for a plan, with checksums of the rest of the table that `stack` was read from, and of what new and
+    /// growing partitions hold at first.
     pub(super) fn of_plan(
         plan: &Plan,
         stack: &Stack,
@@ -236,11 +219,11 @@ impl BackupFile {
     ) -> Result<Self, ReadError> {
         let mut backup = Self::of(Subject::Table, steps, disk);
         for (structure, at) in structures_of(disk, stack, plan.block(), steps)? {
-            let sum = sum_beside(disk, structure, at, steps)?;
+            let sum = sum_without(disk, at, Some(structure), steps)?;
             backup.table.push(Beside { structure, at, sum });
         }
         for (partition, at) in to_watch(plan) {
-            let sum = sum_without(disk, at, steps)?;
+            let sum = sum_without(disk, at, None, steps)?;
             backup.watched.push(Watched { partition, at, sum });
         }
         Ok(backup)
@@ -249,18 +232,15 @@ impl BackupFile {
     /// Stores the backup in a new file, or in place of one that was reverted. Returns when the file and its name are
     /// on stable storage. A file that could not be stored completely is removed.
     pub(super) fn store(mut self, path: &Path) -> Result<(), BackupError> {
-        self.sum = self.sum_of_rest();
         let failed = |source: io::Error| BackupError::Store { path: path.to_owned(), source };
-        let text = serde_json::to_vec(&self).map_err(|error| failed(error.into()))?;
-        let folder = folder_of(path);
+        let text = self.sealed().map_err(failed)?;
         if Backup::load(path).is_ok_and(|former| former.is_reverted()) {
             std::fs::remove_file(path).map_err(failed)?;
         }
         store_named(path, &text)
             .and_then(|stored| {
-                // The file has its name, but a power cut may lose the name: then the backup does not count as
-                // stored.
-                File::open(folder).and_then(|folder| folder.sync_all()).inspect_err(|_| {
+                // A power cut may lose the name as long as the folder is not synchronised.
+                File::open(folder_of(path)).and_then(|folder| folder.sync_all()).inspect_err(|_| {
                     let _ = stored.remove(path);
                 })
             })
@@ -271,10 +251,10 @@ impl BackupFile {
 impl Backup {
     /// Loads a stored backup and checks its version and its checksum, which detects damage.
     ///
-    /// The checksum is not a signature: anyone can make a file that has the right one. [`undo`](Self::undo)
-    /// accepts such a file if it names the disk's size, and its serial number or its path, if every sector that it
-    /// would restore holds one of the two contents that it gives for it, and if the rest of the table is as it says. It can then write any bytes to any place of
-    /// that disk, partitions included: undo only from files of a trusted origin.
+    /// The checksum is not a signature. [`undo`](Self::undo) accepts a file made by hand if it names the disk's size,
+    /// and its serial number or its path, if every sector that it would restore holds one of the two contents that it
+    /// gives for it, and if the rest of the table is as it says. It can then write any bytes to any place of that
+    /// disk, partitions included: undo only from files of a trusted origin.
     pub fn load(path: &Path) -> Result<Self, BackupError> {
         let failed = |source: io::Error| BackupError::Load { path: path.to_owned(), source };
         let damaged = |why: String| BackupError::Damaged { path: path.to_owned(), why };
@@ -284,7 +264,7 @@ impl Backup {
         }
         let text = std::fs::read(path).map_err(failed)?;
         let backup: BackupFile = serde_json::from_slice(&text).map_err(|error| match error.classify() {
-            // Nothing of it is one, as of a disk image.
+            // It has no JSON at all, such as a disk image.
             Category::Syntax if (error.line(), error.column()) <= (1, 1) => {
                 damaged("it is not a backup written by straddle apply".to_owned())
             }
@@ -302,12 +282,12 @@ impl Backup {
         Ok(Self(backup))
     }
 
-    /// Whether an undo has restored what it holds, so that another backup may take its place.
+    /// Whether an undo has restored what it holds.
     pub fn is_reverted(&self) -> bool {
         self.0.reverted
     }
 
-    /// Notes in the file at `path` that what it holds is restored.
+    /// Records in the file at `path` that an undo has restored what it holds.
     ///
     /// # Errors
     ///
@@ -317,21 +297,20 @@ impl Backup {
         let path = &std::fs::canonicalize(path).map_err(failed)?;
         let Self(mut file) = Self::load(path)?;
         file.reverted = true;
-        file.sum = file.sum_of_rest();
-        let text = serde_json::to_vec(&file);
+        let text = file.sealed().map_err(failed)?;
         let mut beside = path.as_os_str().to_owned();
         beside.push(".reverted");
-        let text = text.map_err(|error| failed(error.into()))?;
-        // Of an undo that was killed.
-        let _ = std::fs::remove_file(&beside);
-        let made = store_named(Path::new(&beside), &text).map_err(failed)?;
-        std::fs::rename(&beside, path).map_err(|error| {
-            let _ = made.remove(Path::new(&beside));
+        let beside = Path::new(&beside);
+        // Left by an undo that was killed.
+        let _ = std::fs::remove_file(beside);
+        let made = store_named(beside, &text).map_err(failed)?;
+        std::fs::rename(beside, path).map_err(|error| {
+            let _ = made.remove(beside);
             failed(error)
         })
     }
 
-    /// The path of the disk, if it is not that of `target` and no serial number shows that the two are one.
+    /// The path of the disk, if it differs from that of `target` and no serial number shows that both are the same disk.
     pub fn elsewhere(&self, target: &Target<'_>) -> Option<&str> {
         let (path, identity) = (self.0.path.as_deref()?, target.identity());
         let is_known = identity.serial.is_some() && identity.serial == self.0.serial;
@@ -339,8 +318,7 @@ impl Backup {
         (!is_known && !is_there).then_some(path)
     }
 
-    /// The backup of a disk that was renamed since: it is not looked for at its path. Refuses another path than the one
-    /// it had.
+    /// The backup of a disk that was at `path`, which is refused if the backup says otherwise, and was renamed since.
     pub fn renamed_from(mut self, path: &Path) -> Result<Self, ApplyError> {
         // The file may be gone, but not its folder.
         let folder = std::fs::canonicalize(folder_of(path)).ok();
@@ -357,7 +335,7 @@ impl Backup {
     }
 }
 
-/// What else the text is, if it is a plan.
+/// Says what the text is, if it is a plan.
 fn plan_of(text: &[u8]) -> Option<String> {
     let value: serde_json::Value = serde_json::from_slice(text).ok()?;
     let has = |key: &str| value.get(key).is_some();
@@ -373,6 +351,10 @@ fn plan_of(text: &[u8]) -> Option<String> {
     Some(format!("it is {what}"))
 }
 
+pub(super) fn contradicts() -> ApplyError {
+    ApplyError::OtherDisk("the backup contradicts itself".to_owned())
+}
+
 impl BackupFile {
     fn sum_of_rest(&self) -> String {
         let Self { version, size, serial, path, subject, sum: _, steps, table, watched, reverted } = self;
@@ -383,15 +365,18 @@ impl BackupFile {
         hex(&Sha256::digest(rest))
     }
 
-    /// The steps that were taken; `None` if the file contradicts itself.
-    pub(super) fn steps(&self) -> Option<&[Step]> {
-        let fits = |step: &Step| match step {
-            Step::Flush => true,
-            Step::Write { at, old, new, .. } => {
-                let end = u64::try_from(old.len()).ok().and_then(|len| at.checked_add(len));
-                old.len() == new.len() && end.is_some_and(|end| end <= self.size)
-            }
+    /// The file's text, with its checksum.
+    fn sealed(&mut self) -> io::Result<Vec<u8>> {
+        self.sum = self.sum_of_rest();
+        Ok(serde_json::to_vec(self)?)
+    }
+
+    /// The steps that were taken; refuses a file that names places outside its disk, or of impossible sizes.
+    pub(super) fn steps(&self) -> Result<&[Step], ApplyError> {
+        let fits = |(at, old, new, _): (u64, &[u8], &[u8], &str)| {
+            let end = at.checked_add(old.len() as u64);
+            old.len() == new.len() && end.is_some_and(|end| end <= self.size)
         };
-        self.steps.iter().all(fits).then_some(&self.steps)
+        if writes(&self.steps).all(fits) { Ok(&self.steps) } else { Err(contradicts()) }
     }
 }

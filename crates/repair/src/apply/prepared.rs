@@ -1,13 +1,11 @@
 //! The first of the three stages: a plan checked against its disk.
 //!
-//! Invariants: a [`Prepared`] exists only if the disk is the plan's and the steps were made from
-//! that plan.
+//! Invariants: a [`Prepared`] exists only if the disk is the plan's and the steps were made from that plan.
 
 use std::path::Path;
 
 use straddle_device::Medium;
 use straddle_layout::{Partition, Problem, Role, Stack};
-use straddle_units::Lba;
 
 use super::backup::BackupFile;
 use super::{ApplyError, BackedUp, check_kernel};
@@ -16,7 +14,7 @@ use crate::error::{PlanError, UNFINISHED};
 use crate::fingerprint::Fingerprint;
 use crate::foresee;
 use crate::lost::Lost;
-use crate::plan::{Change, Entry, Plan, Slot};
+use crate::plan::{Change, Plan, Slot};
 use crate::target::{Disk, Target};
 
 /// The steps of a plan, together with the disk that it was made for. Nothing is written yet.
@@ -33,7 +31,16 @@ pub struct Prepared<'a> {
 impl<'a> Prepared<'a> {
     /// Checks `plan` against `target` and its contents.
     pub fn of(target: &'a mut Target<'_>, plan: &'a Plan) -> Result<Self, ApplyError> {
-        let (stack, steps) = steps_of(target, plan)?;
+        let stack = recognise(target, plan)?;
+        check_kept(plan, &stack)?;
+        check_lost(plan, target, &stack)?;
+        check_whole(plan, target)?;
+        if plan.converts.is_some() {
+            // The fingerprint covers the table, but not the contents of the partitions.
+            crate::contents::check(target, &stack, plan.block())?;
+        }
+        let steps = encode(plan, target, &stack)?;
+        foresee::check(target, plan, &steps)?;
         Ok(Self { disk: target, plan, stack, steps })
     }
 
@@ -74,23 +81,8 @@ pub(super) fn refuse_unfinished(disk: &dyn Medium, stack: &Stack) -> Result<(), 
     Ok(())
 }
 
-/// Returns what is read on `disk` and the steps of `plan`, after checking that it is the plan's disk.
-fn steps_of(disk: &dyn Disk, plan: &Plan) -> Result<(Stack, Vec<Step>), ApplyError> {
-    let stack = recognise(disk, plan)?;
-    check_kept(plan, &stack)?;
-    check_lost(plan, disk, &stack)?;
-    check_whole(plan, disk)?;
-    if plan.converts.is_some() {
-        // The fingerprint covers the table, but not the contents of the partitions.
-        crate::contents::check(disk, &stack, plan.block())?;
-    }
-    let steps = encode(plan, disk, &stack)?;
-    foresee::check(disk, plan, &steps)?;
-    Ok((stack, steps))
-}
-
-/// Refuses a change beside contents that reach past the end of their partition, unless it gives that partition the
-/// room for them.
+/// Refuses a change on a disk where contents reach past the end of their partition, unless it makes that partition large
+/// enough.
 fn check_whole(plan: &Plan, disk: &dyn Disk) -> Result<(), ApplyError> {
     if plan.fresh || plan.converts.is_some() {
         return Ok(());
@@ -99,15 +91,13 @@ fn check_whole(plan: &Plan, disk: &dyn Disk) -> Result<(), ApplyError> {
     let has_room = |problem: &&Problem| {
         let Problem::CutShort { number: Some(number), recorded, .. } = problem else { return false };
         let present = stack.partitions.iter().find(|partition| partition.number == *number);
-        let mut spans = plan.table.partitions.iter().filter_map(|entry| plan.span(entry));
+        let mut spans = plan.table.spans(plan.block());
         present.is_some_and(|present| {
             spans.any(|span| span.start() == present.span.start() && span.len() >= *recorded)
         })
     };
-    match stack.cut_short().find(|problem| !has_room(problem)) {
-        Some(problem) => Err(ApplyError::CutShort(problem.to_string())),
-        None => Ok(()),
-    }
+    let cut_short = stack.cut_short().find(|problem| !has_room(problem));
+    cut_short.map_or(Ok(()), |problem| Err(ApplyError::CutShort(problem.to_string())))
 }
 
 /// Checks the size, the sectors and the serial number of the disk.
@@ -148,12 +138,11 @@ fn check_lost(plan: &Plan, medium: &dyn Medium, stack: &Stack) -> Result<(), App
                 && listed.at.contains(lost.at)
         })
     };
-    match found.iter().find(|lost| !is_reported(lost)) {
-        None => Ok(()),
-        Some(lost) => Err(ApplyError::OtherDisk(format!(
+    found.iter().find(|lost| !is_reported(lost)).map_or(Ok(()), |lost| {
+        Err(ApplyError::OtherDisk(format!(
             "these contents would be lost, and the plan does not list them: {lost}; plan again"
-        ))),
-    }
+        )))
+    })
 }
 
 /// Checks that the partitions that the plan says it keeps are on the disk: a plan file may say anything.
@@ -172,20 +161,15 @@ fn check_kept(plan: &Plan, stack: &Stack) -> Result<(), ApplyError> {
         let invalid = |what: &str| {
             Err(PlanError::Invalid(format!("partition {number}, which the plan keeps, {what}")).into())
         };
-        let is_there = |p: &&Partition| p.start == entry.start && p.count == sectors;
-        let mut same: Vec<&Partition> = stack.partitions.iter().filter(is_there).collect();
-        same.sort_by_key(|p| p.number != number);
-        let Some(present) = same.first().filter(|_| !plan.fresh) else {
+        let same = stack.partitions.iter().filter(|p| p.start == entry.start && p.count == sectors);
+        let Some(present) = same.min_by_key(|p| p.number != number).filter(|_| !plan.fresh) else {
             return invalid("is missing");
         };
         let was = crate::plan::kept(present);
-        // Logical partitions are numbered along the chain, so their numbers depend on the partitions before
-        // them. If the first one is removed, its record is taken over by the next.
-        let is_renumbered = match (entry.slot, was.slot) {
-            (Slot::Logical { .. }, Slot::Logical { .. }) => false,
-            (slot, was_slot) => slot != was_slot || number != was.number,
-        };
-        if is_renumbered {
+        // The number of a logical partition depends on those before it. If the first one is removed, the next
+        // takes over its record.
+        let is_chained = entry.is_logical() && was.is_logical();
+        if !is_chained && (entry.slot, number) != (was.slot, was.number) {
             return invalid(&format!("is partition {} on the disk", was.number));
         }
         let planned = (&entry.kind, &entry.uuid, &entry.name, entry.attributes, entry.bootable);
@@ -199,45 +183,45 @@ fn check_kept(plan: &Plan, stack: &Stack) -> Result<(), ApplyError> {
 /// Checks that logical partitions have the numbers that the kernel will give them, counting along the chain.
 fn check_numbers(plan: &Plan, stack: &Stack) -> Result<(), ApplyError> {
     let invalid = |number: u32, what: &str| {
-        ApplyError::from(PlanError::Invalid(format!(
-            "logical partition {number}, which the plan keeps, {what}"
-        )))
+        let why = format!("logical partition {number}, which the plan keeps, {what}");
+        ApplyError::from(PlanError::Invalid(why))
     };
-    let mut kept: Vec<(&Entry, u32, Lba)> = Vec::new();
+    let first = stack.partitions.iter().find(|p| p.role == Role::Extended).map(|p| p.start);
+    let mut kept = Vec::new();
     for entry in &plan.table.partitions {
         let Slot::Logical { ebr } = entry.slot else { continue };
         if entry.change == Change::New {
             continue;
         }
         let found = stack.partitions.iter().find(|p| p.start == entry.start);
-        let Some(Role::Logical { ebr: was }) = found.map(|p| p.role) else {
+        let Some((was_number, Role::Logical { ebr: was })) = found.map(|p| (p.number, p.role)) else {
             return Err(invalid(entry.number, "is not a logical partition on the disk"));
         };
-        let first = stack.partitions.iter().find(|p| p.role == Role::Extended).map(|p| p.start);
         if ebr != was && Some(ebr) != first {
             return Err(invalid(entry.number, "has a different record on the disk"));
         }
-        kept.extend(found.map(|p| (entry, p.number, ebr)));
+        kept.push((was_number, entry.number));
     }
-    kept.sort_by_key(|(_, was, _)| *was);
-    match kept.iter().zip(5..).find(|((entry, ..), number)| entry.number != *number) {
+    kept.sort_unstable();
+    match kept.iter().zip(5..).find(|((_, planned), number)| planned != number) {
         None => Ok(()),
-        Some(((entry, was, _), number)) => {
-            Err(invalid(entry.number, &format!("is partition {was} on the disk, and would become {number}")))
+        Some(((was, planned), number)) => {
+            Err(invalid(*planned, &format!("is partition {was} on the disk, and would become {number}")))
         }
     }
 }
 
 /// Checks that the converted table lists exactly the present partitions, each with the same bytes.
 fn check_converted(plan: &Plan, stack: &Stack) -> Result<(), ApplyError> {
-    let is_same = |partition: &straddle_layout::Partition| {
+    let is_same = |partition: &Partition| {
         let entry = plan.table.entry(partition.number);
-        entry.is_some_and(|entry| match partition.role {
-            // The container's records move, and so does its start.
-            Role::Extended => entry.slot == Slot::Extended,
-            Role::Primary => entry.slot == Slot::Primary && plan.span(entry) == Some(partition.span),
-            Role::Logical { .. } => {
-                matches!(entry.slot, Slot::Logical { .. }) && plan.span(entry) == Some(partition.span)
+        entry.is_some_and(|entry| {
+            let stays = plan.span(entry) == Some(partition.span);
+            match partition.role {
+                // The container's records move, and so does its start.
+                Role::Extended => entry.slot == Slot::Extended,
+                Role::Primary => entry.slot == Slot::Primary && stays,
+                Role::Logical { .. } => entry.is_logical() && stays,
             }
         })
     };

@@ -1,21 +1,22 @@
 //! How an undo starts: from a stored backup to steps that may be written.
 //!
-//! Invariants: only bytes from a backup's file are restored, and only to the disk that it names, where every sector holds
-//! these bytes or those written over them, and the rest of the table is the one that was there. A table that was saved when
-//! the marker of a move was restored comes back only as long as that marker stands: afterwards it lists what has moved.
+//! Invariants: only bytes from a backup's file are restored, and only to the disk that it names, if every sector holds
+//! these bytes or those written over them, and the rest of the table is unchanged. A table that was saved when the
+//! marker of a move was restored is written only while that marker is there: afterwards it lists what has moved.
 
 use straddle_device::Medium;
-use straddle_units::{ByteOffset, Span};
+use straddle_layout::format::gpt::MAX_ARRAY_BYTES;
+use straddle_layout::{Partition, Unclaimed};
+use straddle_units::{ByteCount, ByteOffset, Span};
 
-use super::backup::{Backup, BackupFile, Beside, Subject, UNIT, WATCHED, Watched, sum_beside, sum_without};
+use super::backup::{Backup, BackupFile, Beside, Subject, UNIT, WATCHED, Watched, contradicts, sum_without};
 use super::prepared::refuse_unfinished;
 use super::{ApplyError, BackedUp, check_kernel};
-use crate::encode::Step;
-use crate::fingerprint::LARGEST_ARRAY;
+use crate::encode::{Step, writes};
+use crate::fingerprint::bytes_at;
 use crate::foresee::After;
 use crate::realign::refer::used;
 use crate::target::Target;
-use straddle_layout::{Partition, Unclaimed};
 
 /// What an undo does with data written since to partitions that the plan made or grew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,15 +70,12 @@ impl Backup {
         Ok(BackedUp { disk: target, plan: None, steps })
     }
 
-    /// Returns how many of the steps are on `target`. Refuses another disk, and one that has been changed
-    /// otherwise, as [`undo`](Self::undo) does.
+    /// Returns how many of the steps are on `target`. Refuses the same disks as [`undo`](Self::undo).
     pub fn progress(&self, target: &Target<'_>) -> Result<Progress, ApplyError> {
         self.0.undoing(target, target.identity().serial.as_deref())?;
         let (mut written, mut of) = (0, 0);
-        for step in self.0.steps().ok_or_else(contradicts)? {
-            let Step::Write { at, old, new, .. } = step else { continue };
-            let mut found = vec![0; old.len()];
-            target.read_at(ByteOffset::new(*at), &mut found)?;
+        for (at, old, new, _) in writes(self.0.steps()?) {
+            let found = bytes_at(target, ByteOffset::new(at), old.len())?;
             for (now, (old, new)) in found.chunks(UNIT).zip(old.chunks(UNIT).zip(new.chunks(UNIT))) {
                 if old != new {
                     of += now.len();
@@ -92,15 +90,14 @@ impl Backup {
         })
     }
 
-    /// Returns the steps of an undo from a backup that was not loaded from a file, without checking its
-    /// checksum. They are for inspection only and cannot be written.
+    /// Returns the steps of an undo, for inspection, from a backup whose checksum is not checked.
     pub fn preview(json: &[u8], disk: &dyn Medium) -> Option<Vec<Step>> {
         let backup: BackupFile = serde_json::from_slice(json).ok()?;
         backup.undoing(disk, None).ok()
     }
 }
 
-/// Refuses to make a partition smaller than what is in it: the file system was enlarged after the partition. It may have
+/// Refuses to make a partition smaller than its contents: the file system was enlarged after the partition, and may have
 /// data in the space that was gained, beside what is watched.
 fn check_outgrown(target: &Target<'_>, undoing: &[Step]) -> Result<(), ApplyError> {
     let stack = straddle_layout::read_all(target, target.identity().sector, None)?;
@@ -110,7 +107,7 @@ fn check_outgrown(target: &Target<'_>, undoing: &[Step]) -> Result<(), ApplyErro
         let is_it =
             |former: &&Partition| former.role == present.role && former.span.start() == present.span.start();
         let Some(former) = restored.partitions.iter().find(is_it) else { continue };
-        // What its contents do not account for was there before they were.
+        // What its contents do not account for was there before.
         let used = used(&Partition { unclaimed: Unclaimed::Nothing, ..present.clone() }, stack.block);
         if former.span.len() < present.span.len() && former.span.len() < used {
             let (partition, restored) = (present.number, former.span.len());
@@ -122,18 +119,13 @@ fn check_outgrown(target: &Target<'_>, undoing: &[Step]) -> Result<(), ApplyErro
     Ok(())
 }
 
-/// A backup that names places outside its disk, or of impossible sizes.
-fn contradicts() -> ApplyError {
-    ApplyError::OtherDisk("the backup contradicts itself".to_owned())
-}
-
 impl BackupFile {
     /// Refuses a disk whose new partitions have been written to since: that data would be lost with them.
     fn check_unwritten(&self, disk: &dyn Medium) -> Result<(), ApplyError> {
-        let steps = self.steps().ok_or_else(contradicts)?;
+        let steps = self.steps()?;
         for Watched { partition, at, sum } in &self.watched {
             self.check_span(*at, WATCHED.0)?;
-            if sum_without(disk, *at, steps)? != *sum {
+            if sum_without(disk, *at, None, steps)? != *sum {
                 let (start, size) = (at.start().get(), at.len().get());
                 return Err(ApplyError::WrittenSince { partition: *partition, start, size });
             }
@@ -143,30 +135,27 @@ impl BackupFile {
 
     /// Refuses a disk whose move is over. Some of what the steps write may be undone already.
     fn check_marked(&self, target: &Target<'_>) -> Result<(), ApplyError> {
-        let steps = self.steps().ok_or_else(contradicts)?;
-        let marked = After { medium: target, steps };
+        let marked = After { medium: target, steps: self.steps()? };
         let stack = straddle_layout::read_stack(&marked, target.identity().sector, None)?;
-        match straddle_layout::marker(&marked, &stack)? {
-            Some(_) => Ok(()),
-            None => Err(ApplyError::OtherDisk(
-                "the backup belongs to a move that has ended since: the partitions are no longer where its \
-                table lists them"
-                    .to_owned(),
-            )),
+        if straddle_layout::marker(&marked, &stack)?.is_some() {
+            return Ok(());
         }
+        let why = "the backup belongs to a move that has ended since: the partitions are no longer where its \
+                   table lists them";
+        Err(ApplyError::OtherDisk(why.to_owned()))
     }
 
     /// Refuses a range that is not on the disk, or has more than `largest` bytes.
-    fn check_span(&self, span: Span, largest: u64) -> Result<(), ApplyError> {
-        let is_possible = span.len().get() <= largest && span.end().get() <= self.size;
+    fn check_span(&self, span: Span, largest: ByteCount) -> Result<(), ApplyError> {
+        let is_possible = span.len() <= largest && span.end().get() <= self.size;
         is_possible.then_some(()).ok_or_else(contradicts)
     }
 
-    /// Refuses a disk with another table where `steps` wrote nothing: a similar one, or one that was changed since.
+    /// Refuses a disk whose table differs where `steps` wrote nothing: another disk, or one that was changed since.
     fn check_beside(&self, disk: &dyn Medium, steps: &[Step]) -> Result<(), ApplyError> {
         for Beside { structure, at, sum } in &self.table {
-            self.check_span(*at, LARGEST_ARRAY)?;
-            if sum_beside(disk, *structure, *at, steps)? != *sum {
+            self.check_span(*at, ByteCount::new(MAX_ARRAY_BYTES))?;
+            if sum_without(disk, *at, Some(*structure), steps)? != *sum {
                 let (start, what) = (at.start(), structure.name());
                 return Err(ApplyError::OtherDisk(format!(
                     "byte {start} ({what}) is not as straddle left it: this is another disk, or its table \
@@ -178,27 +167,23 @@ impl BackupFile {
     }
 
     /// Returns the steps that restore the previous contents of `disk`: the recorded steps in reverse order.
-    /// Refuses a disk that holds neither the previous contents nor what was written over them: another
-    /// program has changed it.
+    /// Refuses a disk that holds neither the previous contents nor what was written over them.
     fn undoing(&self, disk: &dyn Medium, serial: Option<&str>) -> Result<Vec<Step>, ApplyError> {
         let other = |why: String| ApplyError::OtherDisk(why);
         if disk.len().get() != self.size || self.serial.as_deref() != serial {
-            let text = format!("the backup is of another disk ({} bytes)", self.size);
-            return Err(other(text));
+            return Err(other(format!("the backup is of another disk ({} bytes)", self.size)));
         }
-        let steps = self.steps().ok_or_else(contradicts)?;
+        let steps = self.steps()?;
         let mut undoing = Vec::new();
         for step in steps.iter().rev() {
             let Step::Write { at, old, new, what } = step else {
                 undoing.push(Step::Flush);
                 continue;
             };
-            let mut found = vec![0; old.len()];
-            disk.read_at(ByteOffset::new(*at), &mut found)?;
-            let units = found.chunks(UNIT).zip(old.chunks(UNIT).zip(new.chunks(UNIT)));
-            if let Some(index) = units.into_iter().position(|(now, (old, new))| now != old && now != new) {
-                let byte =
-                    u64::try_from(index * UNIT).ok().and_then(|offset| at.checked_add(offset)).unwrap_or(*at);
+            let found = bytes_at(disk, ByteOffset::new(*at), old.len())?;
+            let mut units = found.chunks(UNIT).zip(old.chunks(UNIT).zip(new.chunks(UNIT)));
+            if let Some(index) = units.position(|(now, (old, new))| now != old && now != new) {
+                let byte = at.saturating_add((index * UNIT) as u64);
                 return Err(other(format!(
                     "byte {byte} ({what}) matches neither the backup nor what was written: it has changed \
                      since"

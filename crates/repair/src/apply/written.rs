@@ -1,23 +1,24 @@
 //! The second and third stages: steps whose backup is stored may be written, once.
 //!
-//! Invariants: a [`BackedUp`] is made only when every byte that its steps overwrite is in a file
-//! on stable storage; a [`Written`] only when what was written has been read back.
+//! Invariants: a [`BackedUp`] is made only when every byte that its steps overwrite is in a file on stable storage; a
+//! [`Written`] only when what was written has been read back.
 
 use std::io;
 use std::path::Path;
 
 use straddle_device::ReadError;
 use straddle_device::shown::with_causes;
-use straddle_device::sysfs::{self, Attributes, Directory, KernelPartition};
+use straddle_device::sysfs::{self, Attributes, KernelPartition};
 use straddle_layout::{Partition, Role, read_stack};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
 
 use super::ApplyError;
 use super::backup::{BackupFile, Subject};
-use crate::encode::Step;
+use crate::encode::{Step, writes};
+use crate::fingerprint::bytes_at;
 use crate::foresee::{difference, lay_steps};
 use crate::plan::{Entry, Plan, Slot};
-use crate::target::Disk;
+use crate::target::{Disk, directory_of};
 
 /// Steps together with their disk; what they overwrite is stored in a backup. Nothing is written yet.
 ///
@@ -30,8 +31,8 @@ pub struct BackedUp<'a> {
 }
 
 impl<'a> BackedUp<'a> {
-    /// Stores what a restored table of a move overwrites in a new file at `path`. The steps make that table, which has
-    /// the marker if `is_marker`.
+    /// Stores what `steps`, which restore the table of a move, overwrite in a new file at `path`. The table has the
+    /// marker if `is_marker`.
     pub(crate) fn of_restored(
         disk: &'a mut dyn Disk,
         steps: Vec<Step>,
@@ -82,19 +83,12 @@ pub struct Written<'a> {
 impl Written<'_> {
     /// The number of bytes written.
     pub fn bytes(&self) -> ByteCount {
-        ByteCount::new(self.writes().map(|new| new.len() as u64).sum())
+        ByteCount::new(writes(&self.steps).map(|(_, _, new, _)| new.len() as u64).sum())
     }
 
     /// The number of separate writes.
     pub fn places(&self) -> usize {
-        self.writes().count()
-    }
-
-    fn writes(&self) -> impl Iterator<Item = &Vec<u8>> {
-        self.steps.iter().filter_map(|step| match step {
-            Step::Write { new, .. } => Some(new),
-            Step::Flush => None,
-        })
+        writes(&self.steps).count()
     }
 
     /// Has the kernel reread the partition table of a block device, and compares the partitions it then lists
@@ -104,17 +98,15 @@ impl Written<'_> {
     }
 }
 
-/// The partitions that the kernel is to list: number, first byte, and length. Of an extended one it lists only the
-/// beginning.
+/// The partitions that the kernel is to list: number, first byte, and length, except of an extended one, of which it
+/// lists only the beginning.
 pub(crate) struct Expected(Vec<(u32, u64, Option<u64>)>);
 
 impl Expected {
-    /// Those of the plan's table.
     pub(crate) fn of(plan: &Plan) -> Self {
         Self::with(&plan.table.partitions, plan.block())
     }
 
-    /// Those of the table before the plan.
     pub(crate) fn before(plan: &Plan) -> Self {
         Self::with(&plan.before, plan.block())
     }
@@ -122,7 +114,7 @@ impl Expected {
     fn with(entries: &[Entry], block: BlockSize) -> Self {
         let of = |entry: &Entry| {
             let len = (entry.slot != Slot::Extended).then(|| entry.sectors.get().saturating_mul(block.get()));
-            (entry.number, entry.start.get().saturating_mul(block.get()), len)
+            (entry.number, entry.start.byte(block).get(), len)
         };
         let mut listed: Vec<_> = entries.iter().map(of).collect();
         listed.sort_unstable();
@@ -141,22 +133,22 @@ impl Expected {
 
     fn has(&self, listed: &KernelPartition) -> bool {
         let (start, len) = (listed.span.start().get(), listed.span.len().get());
-        let is_it = |(number, at, of): &(u32, u64, Option<u64>)| {
-            (*number, *at) == (listed.number, start) && of.is_none_or(|of| of == len)
-        };
-        self.0.iter().any(is_it)
+        self.0
+            .iter()
+            .any(|(number, at, of)| (*number, *at) == (listed.number, start) && of.is_none_or(|of| of == len))
     }
 }
 
 /// Has the kernel reread the table of `disk`, and compares the partitions it then lists with those that are wanted.
 pub(crate) fn tell_kernel(disk: &dyn Disk, wanted: Option<Expected>) -> Result<(), ApplyError> {
     let Some(name) = &disk.identity().kernel_name else { return Ok(()) };
-    let directory = Directory::new(std::path::Path::new("/sys/block").join(name));
+    let directory = directory_of(name);
     let Some(read) = disk.reread_table() else { return Ok(()) };
     let found = sysfs::partitions(&directory);
     let known = if wanted.is_none() && read.is_err() { Expected::on(disk) } else { None };
     let table = wanted.as_ref().or(known.as_ref());
-    let former = table.map_or_else(Vec::new, |table| kept(table, &found));
+    let former = found.iter().filter(|listed| table.is_some_and(|table| !table.has(listed)));
+    let former: Vec<&str> = former.map(|listed| listed.name.as_str()).collect();
     if let (Err(error), false) = (&read, former.is_empty()) {
         let why = match error.os_kind() {
             io::ErrorKind::ResourceBusy => "one of its partitions is open",
@@ -196,25 +188,18 @@ pub(crate) fn tell_kernel(disk: &dyn Disk, wanted: Option<Expected>) -> Result<(
 
 /// What makes the kernel list the partitions of the device `name`.
 fn way_out(name: &str) -> String {
-    let attach = if name.starts_with("loop") {
-        ", or attach the image again, with 'losetup -P' (--partscan)"
-    } else {
-        ""
+    let attach = match name.starts_with("loop") {
+        true => ", or attach the image again, with 'losetup -P' (--partscan)",
+        false => "",
     };
     format!("run 'partprobe {}'{attach}, before using the disk", sysfs::node_of(name).display())
-}
-
-/// The names of partitions that the kernel lists and the table does not.
-fn kept(table: &Expected, listed: &[KernelPartition]) -> Vec<String> {
-    listed.iter().filter(|listed| !table.has(listed)).map(|listed| listed.name.clone()).collect()
 }
 
 /// Checks that the disk still holds what the backup has: a program that takes no locks may have written.
 fn check_unchanged(disk: &dyn Disk, steps: &[Step]) -> Result<(), ApplyError> {
     for (index, step) in steps.iter().enumerate() {
         let Step::Write { at, old, what, .. } = step else { continue };
-        let mut found = vec![0; old.len()];
-        disk.read_at(ByteOffset::new(*at), &mut found)?;
+        let mut found = bytes_at(disk, ByteOffset::new(*at), old.len())?;
         // An earlier step may write to the same place.
         let mut expected = old.clone();
         lay_steps(&mut expected, *at, &steps[..index]);
@@ -237,10 +222,11 @@ fn flush(disk: &mut dyn Disk) -> Result<(), ApplyError> {
 pub(crate) fn differing(disk: &dyn Disk, steps: &[Step]) -> Result<Option<(String, u64, u64)>, ReadError> {
     for (index, step) in steps.iter().enumerate() {
         let Step::Write { at, new, what, .. } = step else { continue };
-        let mut found = vec![0; new.len()];
-        let at_medium = Span::new(ByteOffset::new(*at), ByteCount::new(new.len() as u64));
-        at_medium.into_iter().for_each(|span| disk.drop_cache(span));
-        disk.read_at(ByteOffset::new(*at), &mut found)?;
+        let start = ByteOffset::new(*at);
+        if let Some(span) = Span::of_buffer(start, new) {
+            disk.drop_cache(span);
+        }
+        let found = bytes_at(disk, start, new.len())?;
         // A later step may have overwritten part of it.
         let mut expected = new.clone();
         lay_steps(&mut expected, *at, &steps[index + 1..]);

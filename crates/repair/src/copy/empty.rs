@@ -1,7 +1,7 @@
 //! Whether a copy writes over anything.
 //!
-//! Invariants: without consent a copy writes only where the new disk holds zeros. All of these places
-//! are read before the first write, except holes of a file; contents need not be recognised.
+//! Invariants: without consent a copy writes only where the new disk holds zeros. All of these places are read before
+//! the first write, except holes of a file.
 
 use std::fs::File;
 use std::ops::ControlFlow;
@@ -16,14 +16,14 @@ use super::gap::Lead;
 use super::run::{CopyWatch, Stage, sectors};
 use super::work::WINDOW;
 use super::{Copy, CopyError};
-use crate::encode::Step;
+use crate::encode::writes;
 use crate::plan::WIPED;
 
 /// How many bytes are tested at once.
 const PIECE: usize = 4096;
 
 impl Copy {
-    /// Checks a new disk that is a file: at once if the file is sparse. Anything else is left to [`run`](Self::run).
+    /// Checks a new disk that is a file, which is quick if the file is sparse. Other disks are left to [`run`](Self::run).
     /// Breaks if `watch` does.
     ///
     /// # Errors
@@ -57,7 +57,7 @@ impl Copy {
         let total = data.iter().fold(0_u64, |sum, span| sum.saturating_add(span.len().get()));
         let (mut done, mut buffer) = (0_u64, Vec::new());
         for window in data.into_iter().flat_map(|span| span.pieces(WINDOW)) {
-            buffer.resize(usize::try_from(window.len().get()).unwrap_or(0), 0);
+            buffer.resize(window.len().in_memory(), 0);
             let unknown = |source| CopyError::Unknown { at: window.start(), source };
             medium.read_at(window.start(), &mut buffer).map_err(unknown)?;
             if let Some(offset) = first_set(&buffer) {
@@ -74,30 +74,23 @@ impl Copy {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Every place that is written on `medium`, in ascending order and apart from each other.
+    /// Every place that is written on `medium`, in order and each once.
     pub(super) fn written(&self, medium: &dyn Medium) -> Result<Vec<Span>, CopyError> {
         let mut places = vec![Span::first(WIPED.min(medium.len()))];
         places.extend(self.lead.iter().copied());
         places.extend(member_marks(medium)?.into_iter().filter_map(|mark| sectors(mark, medium.len())));
         places.extend(self.extents.iter().filter_map(|one| one.destination()));
-        for step in self.steps(medium, &Lead::default())? {
-            let Step::Write { at, new, .. } = step else { continue };
-            let len = ByteCount::new(new.len() as u64);
-            places.push(Span::new(ByteOffset::new(at), len).ok_or(CopyError::TooLarge)?);
+        let steps = self.steps(medium, &Lead::default())?;
+        for (at, _, new, _) in writes(&steps) {
+            places.push(Span::of_buffer(ByteOffset::new(at), new).ok_or(CopyError::TooLarge)?);
         }
-        places.sort_by_key(|place| place.start());
-        let mut apart: Vec<Span> = Vec::new();
-        for place in places {
-            let until = apart.last().map_or(ByteOffset::ZERO, |last| last.end());
-            apart.extend(place.gaps([Span::first(ByteCount::new(until.get()))]));
-        }
-        Ok(apart)
+        Ok(Span::union(places))
     }
 }
 
-fn first_set(bytes: &[u8]) -> Option<usize> {
+/// The index of the first byte that is not zero.
+pub(super) fn first_set(bytes: &[u8]) -> Option<usize> {
     let is_set = |piece: &[u8]| piece.iter().fold(0, |all, byte| all | byte) != 0;
-    let index = bytes.chunks(PIECE).position(is_set)?;
-    let start = index * PIECE;
-    Some(start + bytes.get(start..)?.iter().position(|byte| *byte != 0)?)
+    let start = bytes.chunks(PIECE).position(is_set)? * PIECE;
+    Some(start + bytes[start..].iter().position(|byte| *byte != 0)?)
 }

@@ -1,7 +1,7 @@
 //! What a disk keeps outside of its partitions: boot code and boot loaders, and what no partition lists any more.
 //!
-//! Invariants: firmware and boot code look for them at fixed places, so they keep theirs. Nothing is
-//! copied over a table or into a partition. What is found there and is not copied, is named.
+//! Invariants: firmware and boot code look for boot loaders at fixed places, so these keep theirs. Nothing is copied
+//! over a table or into a partition. Data that are not copied are named.
 
 use straddle_device::{Medium, ReadError};
 use straddle_layout::format::gpt;
@@ -9,6 +9,7 @@ use straddle_layout::format::mbr;
 use straddle_layout::{TableKind, first_written, taken};
 use straddle_units::{ByteCount, ByteOffset, MIB, Span};
 
+use super::empty::first_set;
 use super::work::WINDOW;
 use super::{Copy, CopyError, Source};
 use crate::encode::CurrentGpt;
@@ -27,9 +28,9 @@ pub(super) struct Gap {
     /// What keeps its place on the new disk.
     pub(super) copied: Vec<Span>,
     /// The first byte of each piece of data that is not copied.
-    pub(super) left: Vec<ByteOffset>,
-    /// The same between partitions, and behind the last one.
-    pub(super) unlisted: Vec<ByteOffset>,
+    left: Vec<ByteOffset>,
+    /// The same between and after partitions.
+    unlisted: Vec<ByteOffset>,
 }
 
 impl Gap {
@@ -39,15 +40,17 @@ impl Gap {
         let first = parts.min().unwrap_or_default().min(MAX_LOADER).min(ByteOffset::new(source.size().get()));
         let whole = Span::first(ByteCount::new(first.get()));
         let own = table_of(source)?;
-        let is_free = room(plan);
-        let taken = whole.gaps([is_free]);
-        let copied = whole.gaps(own.iter().copied().chain(taken.iter().copied()));
+        let replaced = whole.gaps([room(plan)]);
+        let copied = whole.gaps(own.iter().chain(&replaced).copied());
         let mut left = Vec::new();
-        for span in taken.into_iter().flat_map(|span| span.gaps(own.iter().copied())) {
-            left.extend(first_set(source.medium, span)?);
+        for span in replaced.into_iter().flat_map(|span| span.gaps(own.iter().copied())) {
+            left.extend(first_written_byte(source.medium, span)?);
         }
+        let listed = source.stack.partitions.iter().map(|partition| (partition.span, partition.role));
+        let usable = source.stack.usable.unwrap_or(Span::first(source.size()));
+        let others = usable.gaps([whole].into_iter().chain(taken(listed, true, source.stack.block)));
         let mut unlisted = Vec::new();
-        for span in unlisted_behind(source, whole) {
+        for span in others {
             for end in ends(span, LOOK) {
                 if let Some(at) = first_written(source.medium, end)? {
                     unlisted.push(at);
@@ -58,7 +61,7 @@ impl Gap {
         Ok(Self { copied, left, unlisted })
     }
 
-    /// What it says of data that are not copied.
+    /// Remarks on data that are not copied.
     pub(super) fn notes(&self) -> impl Iterator<Item = String> {
         let unlisted = self.unlisted.iter().map(|at| {
             format!(
@@ -78,31 +81,18 @@ impl Gap {
     }
 }
 
-/// What no partition of `source` and no structure of its table covers, behind the part that is copied.
-fn unlisted_behind(source: &Situation<'_>, whole: Span) -> Vec<Span> {
-    let listed = source.stack.partitions.iter().map(|partition| (partition.span, partition.role));
-    let all = source.stack.usable.unwrap_or(Span::first(source.size()));
-    all.gaps([whole].into_iter().chain(taken(listed, true, source.stack.block)))
-}
-
 /// The part of the new disk before its first partition that its table leaves free. An MBR leaves the boot code.
 pub(super) fn room(plan: &Plan) -> Span {
-    let entries = plan.table.partitions.iter().filter_map(|entry| plan.span(entry));
-    let first = entries.map(Span::start).min().unwrap_or_default().min(MAX_LOADER);
+    let first = plan.table.spans(plan.block()).map(Span::start).min().unwrap_or_default().min(MAX_LOADER);
     let whole = Span::first(ByteCount::new(first.get()));
-    let table = match plan.table.format {
-        Format::Mbr => return whole,
-        Format::Gpt => {
-            let array = u64::from(plan.table.entries).saturating_mul(u64::from(gpt::ENTRY_BYTES));
-            let block = plan.block().get();
-            block.saturating_mul(2).saturating_add(array.next_multiple_of(block))
-        }
-    };
-    whole
-        .gaps([Span::first(ByteCount::new(table))])
-        .into_iter()
-        .next()
-        .unwrap_or(Span::first(ByteCount::ZERO))
+    if plan.table.format == Format::Mbr {
+        return whole;
+    }
+    let array = u64::from(plan.table.entries).saturating_mul(u64::from(gpt::ENTRY_BYTES));
+    let block = plan.block().get();
+    let table = block.saturating_mul(2).saturating_add(array.next_multiple_of(block));
+    let free = whole.gaps([Span::first(ByteCount::new(table))]);
+    free.first().copied().unwrap_or(Span::first(ByteCount::ZERO))
 }
 
 /// What the table of the source takes at its beginning. The boot code of an MBR is not part of it.
@@ -118,10 +108,9 @@ fn table_of(source: &Situation<'_>) -> Result<Vec<Span>, CopyError> {
 }
 
 /// The first byte of `span` that is not zero.
-fn first_set(medium: &dyn Medium, span: Span) -> Result<Option<ByteOffset>, ReadError> {
+fn first_written_byte(medium: &dyn Medium, span: Span) -> Result<Option<ByteOffset>, ReadError> {
     for window in span.pieces(WINDOW) {
-        let bytes = bytes_of(medium, window)?;
-        if let Some(offset) = bytes.iter().position(|byte| *byte != 0) {
+        if let Some(offset) = first_set(&bytes_of(medium, window)?) {
             return Ok(window.start().checked_add(ByteCount::new(offset as u64)));
         }
     }
@@ -144,6 +133,7 @@ impl Lead {
         first.map_or(&[], |(_, bytes)| &bytes[..bytes.len().min(mbr::DISK_ID_AT)])
     }
 
+    /// What boot loaders keep between the first sector and the first partition.
     pub(super) fn core(&self) -> impl Iterator<Item = (ByteOffset, &[u8])> {
         self.0.iter().filter_map(|(at, bytes)| {
             let skipped = if *at == ByteOffset::ZERO { mbr::SECTOR_BYTES } else { 0 };

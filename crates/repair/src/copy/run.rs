@@ -1,8 +1,8 @@
 //! Carrying out a copy: the marker, the data, the boot sectors, the table.
 //!
-//! Invariants: nothing is written to the new disk before it is known to be the plan's, to hold what it
-//! held and, without consent, zeros wherever something is written; its table is written when everything else is on
-//! the medium and, unless that is left out, was read back, and if the source was not written to since it was opened.
+//! Invariants: nothing is written to the new disk before it is known to be the plan's, to hold what it held and, without
+//! consent, zeros wherever something is written. Its table is written when everything else is on the medium and, unless
+//! that is left out, was read back, and only if the source was not written to since it was opened.
 
 use std::ops::ControlFlow;
 
@@ -11,23 +11,22 @@ use sha2::{Digest, Sha256};
 use straddle_device::topology::{Figure, Topology};
 use straddle_device::{Medium, ReadError};
 use straddle_layout::format::mbr;
-use straddle_layout::{Stack, member_marks, read_all, read_stack};
+use straddle_layout::{TableKind, member_marks, read_all, read_stack};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, Span};
 
-use super::bounded::Bounded;
 use super::gap::Lead;
 use super::layout::Item;
 use super::work::{Unreadable, Work};
 use super::{Copy, CopyError, Source, items, occupants, references_of};
 use crate::apply::{Expected, check_kernel, differing, recognise_disk, tell_kernel};
 use crate::encode::{Step, encode_over_all};
-use crate::fingerprint::{Fingerprint, holds};
+use crate::fingerprint::{Fingerprint, bytes_at, holds};
 use crate::foresee::{After, difference};
 use crate::plan::{Entry, Situation, WIPED};
 use crate::realign::{Listing, MoveError, Reference, Which, hibernated, obstacle, record};
 use crate::target::{Disk, Target};
 
-/// What the marker of an unfinished copy says, and where.
+/// The text of the marker of an unfinished copy, and where it is.
 const TEXT: (usize, &[u8]) = (32, b"straddle: unfinished copy");
 
 /// How a copy ended.
@@ -68,15 +67,14 @@ fn marker_sector(place: Span, block: BlockSize, id: [u8; 4]) -> Result<[u8; mbr:
     Ok(sector)
 }
 
-/// Whether the first sector of a medium says that a copy to it is not finished.
+/// Whether a medium has the marker of an unfinished copy.
 pub(crate) fn is_unfinished(medium: &dyn Medium) -> Result<bool, ReadError> {
-    let mut sector = [0; mbr::SECTOR_BYTES];
-    if medium.len().get() < sector.len() as u64 {
+    if medium.len().get() < mbr::SECTOR_BYTES as u64 {
         return Ok(false);
     }
-    medium.read_at(ByteOffset::ZERO, &mut sector)?;
-    let says = sector[TEXT.0..].starts_with(TEXT.1);
-    Ok(says && sector[mbr::ENTRIES_AT + 4] == straddle_layout::MARKER_TYPE)
+    let sector = bytes_at(medium, ByteOffset::ZERO, mbr::SECTOR_BYTES)?;
+    let has_text = sector[TEXT.0..].starts_with(TEXT.1);
+    Ok(has_text && sector[mbr::ENTRIES_AT + 4] == straddle_layout::MARKER_TYPE)
 }
 
 impl Copy {
@@ -94,12 +92,11 @@ impl Copy {
         (watch, list): (CopyWatch<'_>, Listing<'_>),
     ) -> Result<Copied, CopyError> {
         let lead = self.check_source(source)?;
-        if target.is_file(|file| source.is_behind(file)) {
+        if target.file().is_some_and(|file| source.is_behind(file)) {
             return Err(CopyError::Itself);
         }
-        let disk: &mut dyn Disk = target;
-        let has_begun = self.has_begun(disk)?;
-        check_kernel(disk)?;
+        let has_begun = self.has_begun(target)?;
+        check_kernel(target)?;
         // GRUB is reinstalled on the new disk; its source still starts.
         let reinstalled = |what: &Reference| *what == Reference::BiosBoot;
         for (number, what) in self.references.iter().filter(|(_, what)| !reinstalled(what)) {
@@ -107,26 +104,30 @@ impl Copy {
                 return Err(MoveError::Partition { number: *number, what }.into());
             }
         }
-        let places = self.written(disk)?;
-        // What is on a disk with the marker of this plan is this copy, which is made again.
-        if !has_begun && self.check_empty(disk, places.clone(), &|span| disk.holes(span), watch)?.is_break() {
+        let places = self.written(target)?;
+        // A disk with the marker of this plan holds this copy, which is made again.
+        if !has_begun
+            && self.check_empty(target, places.clone(), &|span| target.holes(span), watch)?.is_break()
+        {
             return Ok(Copied::Untouched);
         }
-        let disk = &mut Bounded::new(disk, places);
+        target.restrict_writes(places);
+        let disk: &mut dyn Disk = target;
         let marks = member_marks(disk)?;
         let marker = self.marker()?;
         write(disk, ByteOffset::ZERO, &marker)?;
         flush(disk)?;
-        let head = vec![0; usize::try_from(WIPED.get()).unwrap_or(0).saturating_sub(marker.len())];
+        let head = vec![0; WIPED.in_memory() - marker.len()];
         write(disk, ByteOffset::new(marker.len() as u64), &head)?;
         // A new table would be taken for that of an array of which the disk was a member.
-        for mark in marks.iter().filter(|mark| mark.start().get() >= WIPED.get()) {
-            clear(disk, *mark)?;
+        for mark in marks.into_iter().filter(|mark| mark.start().get() >= WIPED.get()) {
+            if let Some(span) = sectors(mark, disk.len()) {
+                write(disk, span.start(), &vec![0; span.len().in_memory()])?;
+            }
         }
         let reads_back = verify == Verify::Read;
         let total = self.total().get().saturating_mul(if reads_back { 2 } else { 1 });
-        let mut work =
-            Work::new((source, &mut *disk as &mut dyn Disk, unreadable), (Stage::Copying, total), watch);
+        let mut work = Work::new((source, &mut *disk, unreadable), (Stage::Copying, total), watch);
         let Some(hashes) = work.copy(&self.extents)? else { return Ok(Copied::Stopped) };
         flush(work.disk)?;
         if reads_back && !work.verify(&self.extents, &hashes)? {
@@ -136,7 +137,6 @@ impl Copy {
         if let Some(path) = source.written() {
             return Err(CopyError::SourceWritten(path));
         }
-        // What boot loaders keep behind the first sector, before the first partition.
         lead.core().try_for_each(|(at, core)| write(disk, at, core))?;
         flush(disk)?;
         lead.core().try_for_each(|(at, core)| read_back(disk, at, core))?;
@@ -239,16 +239,17 @@ impl Copy {
 
     /// The steps that write the table to `disk`, with the boot code of `lead` in its first sector.
     pub(super) fn steps(&self, disk: &dyn Medium, lead: &Lead) -> Result<Vec<Step>, CopyError> {
-        let sector = usize::try_from(self.plan.block().get()).unwrap_or(mbr::SECTOR_BYTES);
-        let mut first = vec![0; sector];
-        disk.read_at(ByteOffset::ZERO, &mut first)?;
+        let mut first = bytes_at(disk, ByteOffset::ZERO, self.plan.block().bytes().in_memory())?;
         first[..mbr::SECTOR_BYTES].fill(0);
         let code = lead.code();
         first[..code.len()].copy_from_slice(code);
         let steps = [Step::Write { at: 0, old: Vec::new(), new: first, what: String::new() }];
         let after = After { medium: disk, steps: &steps };
-        let stack = read_stack(&after, Some(self.plan.block()), None)?;
-        Ok(encode_over_all(&self.plan, &after, &without_table(stack))?)
+        let mut stack = read_stack(&after, Some(self.plan.block()), None)?;
+        // What is still recognised without the first sector is what the new table replaces.
+        stack.kind = TableKind::None;
+        stack.partitions.clear();
+        Ok(encode_over_all(&self.plan, &after, &stack)?)
     }
 
     /// Writes the table, with the boot code in its first sector.
@@ -284,27 +285,12 @@ fn is_entry_of(entry: &Entry, item: &Item) -> bool {
 
 /// Checks that the medium returns what was written.
 fn read_back(disk: &dyn Disk, at: ByteOffset, bytes: &[u8]) -> Result<(), CopyError> {
-    let len = ByteCount::new(bytes.len() as u64);
-    let span = Span::new(at, len).ok_or(CopyError::TooLarge)?;
-    disk.drop_cache(span);
-    if holds(disk, at, bytes)? { Ok(()) } else { Err(CopyError::Differs { at, len: len.get() }) }
-}
-
-/// What is still recognised without the first sector is what the new table replaces.
-fn without_table(mut stack: Stack) -> Stack {
-    stack.kind = straddle_layout::TableKind::None;
-    stack.partitions.clear();
-    stack
+    disk.drop_cache(Span::of_buffer(at, bytes).ok_or(CopyError::TooLarge)?);
+    if holds(disk, at, bytes)? { Ok(()) } else { Err(CopyError::Differs { at, len: bytes.len() as u64 }) }
 }
 
 pub(super) fn write(disk: &mut dyn Disk, at: ByteOffset, bytes: &[u8]) -> Result<(), CopyError> {
     disk.write_at(at, bytes).map_err(|source| CopyError::Write { at, source })
-}
-
-fn clear(disk: &mut dyn Disk, mark: Span) -> Result<(), CopyError> {
-    let Some(span) = sectors(mark, disk.len()) else { return Ok(()) };
-    let zeros = vec![0; usize::try_from(span.len().get()).unwrap_or(0)];
-    write(disk, span.start(), &zeros)
 }
 
 /// The sectors of a mark on a medium of `len` bytes.

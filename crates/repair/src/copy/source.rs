@@ -1,39 +1,37 @@
 //! The disk that is copied.
 //!
-//! Invariants: a [`Source`] is a disk or an image that this crate has opened itself, with every file that the image may
-//! open. As long as it is open, programs that lock what they write are kept from these files, and a disk from being
-//! mounted; no other process used them when it was opened, as far as locks, the kernel and /proc show. What a program
-//! without locks has written since is [noticed](Source::written), also behind loop devices. Nothing of that holds for
-//! [`Source::simulated`].
+//! Invariants: a [`Source`] has opened its disk or image with every file that the image may open. No other process
+//! used them then, as far as locks, the kernel and /proc show. While it is open, programs that take locks cannot write
+//! these files, and a disk cannot be mounted. Other writes are [noticed](Source::written), also behind loop devices.
+//! Nothing of that holds for [`Source::simulated`].
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::OFlags;
 use straddle_device::claim::{self, LockError};
 use straddle_device::live::Machine;
 use straddle_device::sysfs::{Attributes, Directory, of_number};
 use straddle_device::{FileId, Medium, OpenError, Options};
 
-use crate::target::{TargetError, serial_of};
+use crate::target::{TargetError, open_flags, serial_of};
 
 /// A disk to copy, open for reading.
 pub struct Source<'a> {
     bytes: Bytes<'a>,
     serial: Option<String>,
     is_raw: bool,
-    /// The file or device, and what else an image may open, locked while this is open.
+    /// The file or device, and what else an image may open, locked.
     files: Vec<Held>,
-    /// What is behind those that are loop devices, through others too. The loop devices use that, and nobody locks it.
+    /// What is behind loop devices among them, through others too. The loop devices use that, and it is not locked.
     behind: Vec<Held>,
 }
 
-/// A file or device, and what tells whether it was written to.
 struct Held {
     path: PathBuf,
     file: File,
+    /// Its state when it was opened.
     opened: Option<Written>,
 }
 
@@ -51,11 +49,10 @@ impl Held {
         Self { path: path.to_owned(), opened: written(&file), file }
     }
 
-    /// The file with this identity at `path`. What this user may not open, or has lost its name, is known by the sectors
-    /// written to the loop device only.
+    /// The file with this identity at `path`. Of one that cannot be opened, or has lost its name, only the sectors written
+    /// to the loop device are known.
     fn behind((id, path): (FileId, PathBuf)) -> Option<Self> {
-        let flags = (OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC).bits().cast_signed();
-        let file = OpenOptions::new().read(true).custom_flags(flags).open(&path).ok()?;
+        let file = OpenOptions::new().read(true).custom_flags(open_flags(false)).open(&path).ok()?;
         let is_it = FileId::of_open(&file).is_ok_and(|found| found == id);
         is_it.then(|| Self::new(&path, file))
     }
@@ -142,7 +139,7 @@ impl<'a> Source<'a> {
         self.files.first().filter(|_| self.is_raw).map(|held| &held.file)
     }
 
-    /// The first of its files that was written to since it was opened, or is in use now.
+    /// The first of its files that was written to since, or is in use now.
     pub(super) fn written(&self) -> Option<PathBuf> {
         let machine = Machine::read(None);
         let is_used = |held: &Held| {
@@ -173,9 +170,7 @@ pub fn shared<'a>(path: &'a Path, options: &'a Options, new: &Path) -> Option<&'
 fn open(path: &Path) -> io::Result<File> {
     // A disk that is claimed cannot be mounted, nor can its partitions.
     let is_disk = std::fs::metadata(path)?.file_type().is_block_device();
-    let claimed = if is_disk { OFlags::EXCL } else { OFlags::empty() };
-    let flags = OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC | claimed;
-    OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)
+    OpenOptions::new().read(true).custom_flags(open_flags(is_disk)).open(path)
 }
 
 fn failed(error: io::Error) -> TargetError {

@@ -1,7 +1,4 @@
-//! The data of a copy: read, written, and read back.
-//!
-//! Invariants: it writes to the places that it is given, and nowhere else. What cannot be read is listed,
-//! or stops the copy.
+//! The data of a copy: read, written, and read back. What cannot be read is listed, or stops the copy.
 
 use std::ops::ControlFlow;
 
@@ -18,7 +15,7 @@ pub(super) const WINDOW: ByteCount = ByteCount::new(4 * MIB);
 /// The unit of holes.
 const HOLE: usize = 4096;
 /// The unit in which what cannot be read is skipped.
-pub(super) const SECTOR: usize = 512;
+const SECTOR: usize = 512;
 
 /// What a sector of the source that cannot be read does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,7 +28,7 @@ pub enum Unreadable {
 }
 
 pub(super) struct Work<'w, 'd> {
-    pub(super) source: &'w Source<'w>,
+    source: &'w Source<'w>,
     pub(super) disk: &'d mut dyn Disk,
     unreadable: Unreadable,
     pub(super) bad: Vec<Bad>,
@@ -42,7 +39,7 @@ pub(super) struct Work<'w, 'd> {
 }
 
 /// The windows of an extent: where they are on the source and on the new disk.
-pub(super) fn windows(extent: Move) -> impl Iterator<Item = (Span, ByteOffset)> {
+fn windows(extent: Move) -> impl Iterator<Item = (Span, ByteOffset)> {
     extent.from.pieces(WINDOW).filter_map(move |part| {
         let offset = part.start().checked_since(extent.from.start())?;
         Some((part, extent.to.checked_add(offset)?))
@@ -79,7 +76,7 @@ impl<'w, 'd> Work<'w, 'd> {
         for ((from, to), hash) in extents.iter().copied().flat_map(windows).zip(hashes) {
             let span = Span::new(to, from.len()).ok_or(CopyError::TooLarge)?;
             self.disk.drop_cache(span);
-            buffer.resize(usize::try_from(from.len().get()).unwrap_or(0), 0);
+            buffer.resize(from.len().in_memory(), 0);
             self.disk.read_at(to, &mut buffer)?;
             if Sha256::digest(&buffer)[..] != hash[..] {
                 return Err(CopyError::Differs { at: to, len: from.len().get() });
@@ -92,7 +89,7 @@ impl<'w, 'd> Work<'w, 'd> {
     }
 
     /// Counts what is done; true if it is to be stopped.
-    pub(super) fn advance(&mut self, len: ByteCount) -> bool {
+    fn advance(&mut self, len: ByteCount) -> bool {
         self.done = self.done.saturating_add(len.get());
         let skipped = self.bad.iter().fold(0_u64, |sum, bad| sum.saturating_add(bad.from.len().get()));
         let progress = Progress {
@@ -104,9 +101,9 @@ impl<'w, 'd> Work<'w, 'd> {
         (self.watch)(self.stage, progress) == ControlFlow::Break(())
     }
 
-    pub(super) fn read(&mut self, from: Span, to: ByteOffset, buffer: &mut Vec<u8>) -> Result<(), CopyError> {
+    fn read(&mut self, from: Span, to: ByteOffset, buffer: &mut Vec<u8>) -> Result<(), CopyError> {
         buffer.clear();
-        buffer.resize(usize::try_from(from.len().get()).unwrap_or(0), 0);
+        buffer.resize(from.len().in_memory(), 0);
         let holes = self.source.raw().map(|file| FileAccess::new(file).holes(from)).unwrap_or_default();
         if holes.iter().any(|hole| hole.contains(from)) {
             return Ok(());
@@ -124,30 +121,23 @@ impl<'w, 'd> Work<'w, 'd> {
     fn read_rest(&mut self, from: Span, to: ByteOffset, buffer: &mut [u8]) -> Result<(), CopyError> {
         let mut offset = ByteCount::ZERO;
         for sector in buffer.chunks_mut(SECTOR) {
-            let len = ByteCount::new(sector.len() as u64);
             let at = from.start().checked_add(offset).ok_or(CopyError::TooLarge)?;
+            let from = Span::of_buffer(at, sector).ok_or(CopyError::TooLarge)?;
             if self.source.medium().read_at(at, sector).is_err() {
                 sector.copy_from_slice(&filler(at)[..sector.len()]);
-                let to = to.checked_add(offset).ok_or(CopyError::TooLarge)?;
-                self.list(Bad { from: Span::new(at, len).ok_or(CopyError::TooLarge)?, to });
+                self.list(Bad { from, to: to.checked_add(offset).ok_or(CopyError::TooLarge)? });
             }
-            offset = offset.checked_add(len).ok_or(CopyError::TooLarge)?;
+            offset = offset.checked_add(from.len()).ok_or(CopyError::TooLarge)?;
         }
         Ok(())
     }
 
-    /// Adds what could not be read, as one with what is before it.
-    pub(super) fn list(&mut self, bad: Bad) {
-        if let Some(last) = self.bad.last_mut()
-            && last.from.end() == bad.from.start()
-            && last.to.checked_add(last.from.len()) == Some(bad.to)
-            && let Some(joined) = last.from.len().checked_add(bad.from.len())
-            && let Some(from) = Span::new(last.from.start(), joined)
-        {
-            last.from = from;
-            return;
+    /// Lists what could not be read, joined with what is listed before it.
+    fn list(&mut self, bad: Bad) {
+        match self.bad.last_mut().and_then(|last| Some((last.joined(bad)?, last))) {
+            Some((both, last)) => *last = both,
+            None => self.bad.push(bad),
         }
-        self.bad.push(bad);
     }
 
     /// Writes a window. In a file zeros become holes.
@@ -159,7 +149,7 @@ impl<'w, 'd> Work<'w, 'd> {
             let len: usize =
                 rest.chunks(HOLE).take_while(|block| is_zero(block) == zeros).map(<[u8]>::len).sum();
             let offset = ByteCount::new(at as u64);
-            let place = to.checked_add(offset).and_then(|to| Span::new(to, ByteCount::new(len as u64)));
+            let place = to.checked_add(offset).and_then(|to| Span::of_buffer(to, &rest[..len]));
             let place = place.ok_or(CopyError::TooLarge)?;
             if !zeros || len < HOLE || self.disk.punch(place).is_err() {
                 write(self.disk, place.start(), &rest[..len])?;

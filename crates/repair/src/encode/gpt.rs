@@ -1,22 +1,20 @@
 //! Encoding GUID partition tables (UEFI specification, chapter 5).
 //!
-//! Invariants: an existing header or entry is patched, so that bytes beyond the fields of the
-//! specification are kept. Of the two copies, the one that does not count is written first, then the one that
-//! does. A protective MBR where there was none is written last, because it is what makes a GPT count.
+//! Invariants: an existing header or entry is patched, so that bytes beyond the fields of the specification are
+//! kept. Of the two copies, the one that does not count is written first. A protective MBR where there was none is
+//! written last, because it makes the GPT count.
 
 use straddle_device::Medium;
 use straddle_device::fields::{array, has, le32, le64};
-use straddle_layout::format::gpt::{
-    ENTRY_BYTES, HEADER_BYTES, MAX_ARRAY_BYTES, SIGNATURE, entry, header, header_crc,
-};
+use straddle_layout::format::gpt::{ENTRY_BYTES, HEADER_BYTES, SIGNATURE, entry, header, header_crc};
 use straddle_layout::format::mbr;
 use straddle_layout::types::parse_guid;
 use straddle_layout::{Stack, TableKind};
-use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
+use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, Span};
 
 use super::{Steps, wipes_boot_code};
 use crate::error::PlanError;
-use crate::fingerprint::bytes_of;
+use crate::fingerprint::{bytes_of, gpt_array, gpt_header};
 use crate::plan::{Change, Entry, GPT_ENTRY_BYTES, Plan, primary_is_damaged};
 
 /// The length in bytes of the header's specified fields.
@@ -49,31 +47,24 @@ impl CurrentGpt {
         if !primary_is_damaged(stack) {
             return Self::at(medium, block, PRIMARY_LBA).ok_or_else(missing);
         }
-        let said = block_at(medium, block, PRIMARY_LBA)
-            .filter(|header| has(header, 0, SIGNATURE))
+        let recorded = gpt_header(medium, block, Lba::new(PRIMARY_LBA))
             .map(|header| le64(&header, header::ALTERNATE_LBA))
             .filter(|lba| (PRIMARY_LBA + 1..last).contains(lba));
-        let backup =
-            said.and_then(|lba| Self::at(medium, block, lba)).or_else(|| Self::at(medium, block, last));
-        backup.ok_or_else(missing)
+        let mut backups = recorded.into_iter().chain([last]);
+        backups.find_map(|lba| Self::at(medium, block, lba)).ok_or_else(missing)
     }
 
     /// Reads the copy whose header is at `lba`, if its checksums are right.
     fn at(medium: &dyn Medium, block: BlockSize, lba: u64) -> Option<Self> {
-        let header = block_at(medium, block, lba).filter(|header| has(header, 0, SIGNATURE))?;
+        let header = gpt_header(medium, block, Lba::new(lba))?;
         let size = usize::try_from(le32(&header, header::HEADER_SIZE)).ok()?;
-        if size < HEADER_LENGTH || size > header.len() || le64(&header, header::MY_LBA) != lba {
+        let is_sized = (HEADER_LENGTH..=header.len()).contains(&size)
+            && le32(&header, header::ENTRY_SIZE) >= ENTRY_BYTES
+            && le64(&header, header::MY_LBA) == lba;
+        if !is_sized || le32(&header, header::HEADER_CRC) != header_crc(&header[..size]) {
             return None;
         }
-        let is_whole = le32(&header, header::HEADER_CRC) == header_crc(&header[..size]);
-        let len =
-            u64::from(le32(&header, header::ENTRY_COUNT)) * u64::from(le32(&header, header::ENTRY_SIZE));
-        if !is_whole || len > MAX_ARRAY_BYTES || le32(&header, header::ENTRY_SIZE) < ENTRY_BYTES {
-            return None;
-        }
-        let start = Lba::new(le64(&header, header::ENTRIES_LBA)).to_bytes(block)?;
-        let span = Span::new(start, ByteCount::new(len))?;
-        let array = bytes_of(medium, span).ok()?;
+        let array = bytes_of(medium, gpt_array(&header, block)?).ok()?;
         let is_whole = crc32fast::hash(&array) == le32(&header, header::ENTRIES_CRC);
         is_whole.then(|| Self { block: block.get(), header, array })
     }
@@ -98,7 +89,7 @@ impl CurrentGpt {
         u64::from(le32(&self.header, header::ENTRY_SIZE))
     }
 
-    /// Returns the same table in blocks of another size; the addresses in it are not converted yet.
+    /// The same table in blocks of another size; the addresses in it are not converted yet.
     fn in_blocks_of(mut self, block: u64) -> Result<Self, PlanError> {
         let len = usize::try_from(block).unwrap_or(HEADER_LENGTH);
         if usize::try_from(le32(&self.header, header::HEADER_SIZE)).is_ok_and(|size| size > len) {
@@ -111,10 +102,10 @@ impl CurrentGpt {
 
     /// The number of blocks that the array takes.
     pub(crate) fn array_blocks(&self) -> u64 {
-        u64::try_from(self.array.len()).unwrap_or(u64::MAX).div_ceil(self.block)
+        (self.array.len() as u64).div_ceil(self.block)
     }
 
-    /// The bytes of the primary copy's array; where it usually is if that copy is damaged.
+    /// The bytes of the primary copy's array: its usual place if that copy is damaged.
     pub(crate) fn primary_array(&self) -> Option<Span> {
         let start = self.primary_array_lba().checked_mul(self.block).map(ByteOffset::new)?;
         let len = self.array_blocks().checked_mul(self.block)?;
@@ -125,7 +116,7 @@ impl CurrentGpt {
         le64(&self.header, header::MY_LBA)
     }
 
-    /// The address of the other copy, by the header's own account.
+    /// The address of the other copy, as recorded.
     fn other_lba(&self) -> u64 {
         le64(&self.header, header::ALTERNATE_LBA)
     }
@@ -134,15 +125,13 @@ impl CurrentGpt {
         self.my_lba() == PRIMARY_LBA
     }
 
-    /// The address of the backup header as recorded, or the disk's last block if the recorded address is
-    /// impossible.
+    /// The address of the backup header: as recorded, or the disk's last block if that is impossible.
     fn backup_lba(&self, last: u64) -> u64 {
-        let lba = if self.is_primary() { le64(&self.header, header::ALTERNATE_LBA) } else { self.my_lba() };
+        let lba = if self.is_primary() { self.other_lba() } else { self.my_lba() };
         if (PRIMARY_LBA + 1..=last).contains(&lba) && lba > self.last_usable() { lba } else { last }
     }
 
-    /// The address of the primary copy's array: as recorded, or block 2 if the primary header is not the one
-    /// read.
+    /// The address of the primary copy's array: as recorded, or block 2 if the backup was read.
     fn primary_array_lba(&self) -> u64 {
         if self.is_primary() { le64(&self.header, header::ENTRIES_LBA) } else { PRIMARY_LBA + 1 }
     }
@@ -160,7 +149,7 @@ impl CurrentGpt {
         Self { block, header, array: vec![0; usize::try_from(len).unwrap_or(0)] }
     }
 
-    /// Updates the array to match `plan`.
+    /// Enters the partitions of `plan`.
     fn patch(&mut self, plan: &Plan) -> Result<(), PlanError> {
         let size = usize::try_from(le32(&self.header, header::ENTRY_SIZE)).unwrap_or(entry::NAME.end);
         for (bytes, number) in self.array.chunks_exact_mut(size).zip(1..) {
@@ -184,7 +173,7 @@ impl CurrentGpt {
         Ok(())
     }
 
-    /// Returns the header of the copy at `my_lba`.
+    /// The header of the copy at `my_lba`.
     fn header_for(
         &self,
         plan: &Plan,
@@ -209,11 +198,6 @@ impl CurrentGpt {
     }
 }
 
-fn block_at(medium: &dyn Medium, block: BlockSize, lba: u64) -> Option<Vec<u8>> {
-    let span = Span::of_blocks(Lba::new(lba), LbaCount::new(1), block)?;
-    bytes_of(medium, span).ok()
-}
-
 fn fill(bytes: &mut [u8], planned: &Entry) -> Result<(), PlanError> {
     let guid = |text: &str| {
         parse_guid(text).ok_or_else(|| {
@@ -231,13 +215,6 @@ fn fill(bytes: &mut [u8], planned: &Entry) -> Result<(), PlanError> {
     Ok(())
 }
 
-/// The block addresses at which the copies are placed.
-struct Places {
-    last: u64,
-    backup_array: u64,
-    primary_array: u64,
-}
-
 pub(super) fn encode(plan: &Plan, stack: &Stack, steps: &mut Steps<'_>) -> Result<(), PlanError> {
     let last = plan.block().blocks_floor(plan.disk.size).last_lba().unwrap_or_default().get();
     let old = if plan.fresh { None } else { Some(CurrentGpt::read(steps.medium, stack)?) };
@@ -252,15 +229,18 @@ pub(super) fn encode(plan: &Plan, stack: &Stack, steps: &mut Steps<'_>) -> Resul
         Some(old) if !plan.relocate_backup => old.backup_lba(last),
         _ => last,
     };
-    let places = Places {
-        last,
-        backup_array: backup.saturating_sub(table.array_blocks()),
-        primary_array: placed.map_or(PRIMARY_LBA + 1, CurrentGpt::primary_array_lba),
-    };
-    check_room(plan, &table, &places)?;
+    let backup_array = backup.saturating_sub(table.array_blocks());
+    let primary_array = placed.map_or(PRIMARY_LBA + 1, CurrentGpt::primary_array_lba);
+    let has_room = primary_array > PRIMARY_LBA
+        && primary_array.saturating_add(table.array_blocks()) <= plan.table.first_usable.get()
+        && backup_array > plan.table.last_usable.get();
+    if !has_room {
+        let why = "its entry arrays overlap the usable space; --relocate-backup moves the backup to the end";
+        return Err(PlanError::Unchangeable(why.to_owned()));
+    }
     table.patch(plan)?;
-    let primary = (PRIMARY_LBA, places.primary_array, "primary");
-    let second = (backup, places.backup_array, "backup");
+    let primary = (PRIMARY_LBA, primary_array, "primary");
+    let second = (backup, backup_array, "backup");
     // The copy that counts is written last. If it is in a place that the plan does not use, it is not touched
     // at all.
     let backup_counts = match placed {
@@ -274,7 +254,7 @@ pub(super) fn encode(plan: &Plan, stack: &Stack, steps: &mut Steps<'_>) -> Resul
         steps.write(lba.saturating_mul(steps.block), &header, &format!("{name} GPT, header"))?;
         steps.flush();
     }
-    protect(plan, stack, &places, steps)?;
+    protect(plan, stack, last, steps)?;
     steps.flush();
     if plan.converts.is_some() {
         forget(old.as_ref(), stack.block.get(), steps)?;
@@ -282,7 +262,7 @@ pub(super) fn encode(plan: &Plan, stack: &Stack, steps: &mut Steps<'_>) -> Resul
     Ok(())
 }
 
-/// Clears the headers of the former table, which is `old` and counts in sectors of `block`, except where the new one was
+/// Clears the headers of the former table, `old`, which counts in sectors of `block`, except where the new one is
 /// written: other tools would still offer it.
 pub(super) fn forget(old: Option<&CurrentGpt>, block: u64, steps: &mut Steps<'_>) -> Result<(), PlanError> {
     let last = (steps.medium.len().get() / block).saturating_sub(1);
@@ -301,29 +281,15 @@ pub(super) fn forget(old: Option<&CurrentGpt>, block: u64, steps: &mut Steps<'_>
     Ok(())
 }
 
-/// Checks that both arrays fit outside the usable space.
-fn check_room(plan: &Plan, table: &CurrentGpt, places: &Places) -> Result<(), PlanError> {
-    let array = table.array_blocks();
-    let primary_end = places.primary_array.saturating_add(array);
-    let fits = places.primary_array > PRIMARY_LBA
-        && primary_end <= plan.table.first_usable.get()
-        && places.backup_array > plan.table.last_usable.get();
-    if fits {
-        return Ok(());
-    }
-    let why = "its entry arrays overlap the usable space; --relocate-backup moves the backup to the end";
-    Err(PlanError::Unchangeable(why.to_owned()))
-}
-
-/// A protective entry, but for its 32-bit fields: from LBA 1 (cylinder 0, head 0, sector 2) to an end too large for these
-/// fields (table 5-4).
+/// A protective entry without its 32-bit fields: from LBA 1 (cylinder 0, head 0, sector 2) to an end too large for CHS
+/// (table 5-4).
 const PROTECTIVE: [u8; 8] = [0x00, 0x00, 0x02, 0x00, 0xEE, 0xFF, 0xFF, 0xFF];
 
 /// Writes the MBR of a GPT disk: one entry over the whole disk, so that software that knows only MBRs sees no
 /// free space.
-fn protect(plan: &Plan, stack: &Stack, places: &Places, steps: &mut Steps<'_>) -> Result<(), PlanError> {
-    let mut sector = steps.read(0, steps.block)?;
-    let covered = u32::try_from(places.last).unwrap_or(u32::MAX);
+fn protect(plan: &Plan, stack: &Stack, last: u64, steps: &mut Steps<'_>) -> Result<(), PlanError> {
+    let mut sector = steps.sector(Lba::new(0))?;
+    let covered = u32::try_from(last).unwrap_or(u32::MAX);
     let is_signed = has(&sector, mbr::SIGNATURE_AT, mbr::SIGNATURE);
     let slots = || (0..4).map(|slot| mbr::ENTRIES_AT + slot * mbr::ENTRY_BYTES);
     let protective = slots().find(|at| is_signed && sector[at + 4] == 0xEE && le32(&sector, at + 8) == 1);
@@ -335,8 +301,8 @@ fn protect(plan: &Plan, stack: &Stack, places: &Places, steps: &mut Steps<'_>) -
                 put32(&mut sector, at + 12, covered);
             }
         }
-        // One that begins elsewhere, which Linux takes for none (`pmbr_part_valid`, block/partitions/efi.c). A hybrid MBR
-        // lists other partitions behind it.
+        // One that begins elsewhere, which Linux ignores (`pmbr_part_valid`, block/partitions/efi.c). A hybrid MBR lists
+        // other partitions after it.
         None if !plan.fresh && is_signed && slots().any(|at| sector[at + 4] == 0xEE) => {
             let others =
                 slots().filter(|at| !matches!(sector[at + 4], 0 | 0xEE)).map(|at| le32(&sector, at + 8));

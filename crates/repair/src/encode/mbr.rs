@@ -1,21 +1,24 @@
 //! Encoding MBRs and chains of extended boot records.
 //!
-//! Invariants: writing one sector, the MBR or one record of the chain, makes the new table valid.
-//! All new records are written before that, in sectors where the old table has none. A change that needs more
-//! than one such sector is refused. Only chains of logical partitions that moved are written otherwise ([`Chain::both`]).
+//! Invariants: writing one sector, the MBR or one record of the chain, makes the new table valid. All new records
+//! are written before that, in sectors where the old table has none. A change that needs more than one such sector
+//! is refused, except of chains of logical partitions that moved ([`moved_chains`]).
 
 use std::collections::BTreeMap;
 
 use straddle_device::fields::{has, le32};
 use straddle_device::{Medium, ReadError};
-use straddle_layout::format::mbr::{ACTIVE, DISK_ID_AT, ENTRIES_AT, ENTRY_BYTES, SIGNATURE, SIGNATURE_AT};
+use straddle_layout::format::mbr::{
+    ACTIVE, DISK_ID_AT, ENTRIES_AT, ENTRY_BYTES, SECTOR_BYTES, SIGNATURE, SIGNATURE_AT,
+};
 use straddle_layout::types::is_extended;
 use straddle_layout::{Partition, Role, Stack, TableKind};
-use straddle_units::{ByteOffset, Lba, LbaCount};
+use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount};
 
 use super::gpt::CurrentGpt;
 use super::{Steps, wipes_boot_code};
 use crate::error::PlanError;
+use crate::fingerprint::bytes_at;
 use crate::plan::{Change, Entry, Plan, Slot, last_of};
 
 /// No reader follows more records than this.
@@ -36,7 +39,7 @@ fn put32(bytes: &mut [u8], at: usize, value: u64) -> Result<(), PlanError> {
     Ok(())
 }
 
-/// Returns the cylinder, head and sector of an address, or the largest values that can be encoded.
+/// The cylinder, head and sector of an address, or the largest values that can be encoded.
 fn chs(lba: Lba) -> [u8; 3] {
     let lba = lba.get();
     let (cylinder, head, sector) = (lba / (HEADS * TRACK), lba / TRACK % HEADS, lba % TRACK + 1);
@@ -47,15 +50,30 @@ fn chs(lba: Lba) -> [u8; 3] {
     [low(head), low(sector | (cylinder >> 2 & 0xC0)), low(cylinder)]
 }
 
-/// The sector `count` sectors after `lba`; saturates.
-fn behind(lba: Lba, count: u32) -> Lba {
-    lba.checked_add(LbaCount::new(u64::from(count))).unwrap_or(Lba::new(u64::MAX))
+/// The sector that entry `index` of a record names, counted from `base`.
+fn linked(record: &[u8], index: usize, base: Lba) -> Lba {
+    base.saturating_add(LbaCount::new(u64::from(le32(&record[slot(index)], 8))))
+}
+
+fn is_used(record: &[u8], index: usize) -> bool {
+    le32(&record[slot(index)], 12) != 0
+}
+
+fn is_link(record: &[u8], index: usize) -> bool {
+    is_used(record, index) && is_extended(record[slot(index)][4])
+}
+
+/// A boot record without entries.
+fn blank(steps: &Steps<'_>) -> Vec<u8> {
+    let mut record = vec![0; ByteCount::new(steps.block).in_memory()];
+    record[SIGNATURE_AT..SIGNATURE_AT + 2].copy_from_slice(SIGNATURE);
+    record
 }
 
 /// Fills in an entry for a partition whose start is counted from `base`.
 fn fill(bytes: &mut [u8], entry: &Entry, base: Lba) -> Result<(), PlanError> {
-    let invalid = || PlanError::Invalid(format!("partition {}: its type is invalid", entry.number));
-    let id = u8::from_str_radix(&entry.kind, 16).map_err(|_| invalid())?;
+    let id = u8::from_str_radix(&entry.kind, 16)
+        .map_err(|_| PlanError::Invalid(format!("partition {}: its type is invalid", entry.number)))?;
     fill_with(bytes, if entry.bootable { ACTIVE } else { 0 }, id, (entry.start, entry.sectors), base)
 }
 
@@ -84,11 +102,10 @@ fn resize(bytes: &mut [u8], entry: &Entry) -> Result<(), PlanError> {
     put32(bytes, 12, entry.sectors.get())
 }
 
-/// Returns the numbers of the MBR's entries that list no partition but are not zero, or all of a hybrid image: the boot
-/// code of such images reads them.
+/// The numbers of the MBR's entries that list no partition but are not zero, or all of a hybrid image, whose boot code
+/// reads them.
 pub(crate) fn unlisted_slots(medium: &dyn Medium, stack: &Stack) -> Result<Vec<u32>, ReadError> {
-    let mut mbr = [0; SIGNATURE_AT + 2];
-    medium.read_at(ByteOffset::ZERO, &mut mbr)?;
+    let mbr = bytes_at(medium, ByteOffset::ZERO, SIGNATURE_AT + 2)?;
     let is_unlisted = |number: &u32| {
         let bytes = &mbr[slot(usize::try_from(number - 1).unwrap_or(0))];
         let is_window = |one: &Partition| one.number == *number && stack.is_window(one);
@@ -99,7 +116,7 @@ pub(crate) fn unlisted_slots(medium: &dyn Medium, stack: &Stack) -> Result<Vec<u
 }
 
 pub(super) fn encode(plan: &Plan, stack: &Stack, steps: &mut Steps<'_>) -> Result<(), PlanError> {
-    let mut mbr = steps.read(0, steps.block)?;
+    let mut mbr = steps.sector(Lba::default())?;
     if plan.fresh {
         if wipes_boot_code(plan, steps.medium, stack)? {
             mbr[..ENTRIES_AT].fill(0);
@@ -128,9 +145,10 @@ pub(super) fn encode(plan: &Plan, stack: &Stack, steps: &mut Steps<'_>) -> Resul
             },
         }
     }
+    let is_gpt = matches!(stack.kind, TableKind::Gpt | TableKind::HybridMbr);
     if plan.moves_logical() {
-        let (_, new) = Chain::both(plan, stack, steps)?;
-        for (at, record) in new.records.iter().rev() {
+        let (_, new) = moved_chains(plan, stack, steps)?;
+        for (at, record) in new.iter().rev() {
             steps.write(steps.byte(*at), record, "extended boot record")?;
         }
         steps.flush();
@@ -139,176 +157,149 @@ pub(super) fn encode(plan: &Plan, stack: &Stack, steps: &mut Steps<'_>) -> Resul
         return Ok(());
     }
     let (old, new) = match plan.converts {
-        Some(former) => (Chain::default(), Chain::converted(plan, stack, former, steps)?),
+        Some(former) => (Chain::new(), converted_chain(plan, stack, former, steps)?),
         None => {
-            let old = Chain::read(plan, stack, steps)?;
-            let new = old.changed(plan, steps)?;
+            let old = read_chain(plan, stack, steps)?;
+            let new = changed_chain(&old, plan, steps)?;
             (old, new)
         }
     };
     commit(&old, &new, &mbr, steps)?;
     steps.flush();
-    forget_gpt(plan, stack, steps)
+    if plan.fresh && is_gpt {
+        let former = CurrentGpt::read(steps.medium, stack).ok();
+        super::gpt::forget(former.as_ref(), stack.block.get(), steps)?;
+    }
+    Ok(())
 }
 
 /// A chain of records: the sector and the bytes of each, in the order of their links.
-#[derive(Clone, Debug, Default)]
-struct Chain {
-    records: Vec<(Lba, Vec<u8>)>,
+type Chain = Vec<(Lba, Vec<u8>)>;
+
+fn record_at(chain: &Chain, at: Lba) -> Option<&Vec<u8>> {
+    chain.iter().find(|(lba, _)| *lba == at).map(|(_, record)| record)
 }
 
-impl Chain {
-    /// Reads the present table's chain, if its container is kept.
-    fn read(plan: &Plan, stack: &Stack, steps: &Steps<'_>) -> Result<Self, PlanError> {
-        let mut chain = Self::default();
-        let kept = |entry: &&Entry| entry.slot == Slot::Extended && entry.change != Change::New;
-        let Some(extended) = plan.table.partitions.iter().find(kept).filter(|_| !plan.fresh) else {
+/// Reads the present table's chain, if its container is kept.
+fn read_chain(plan: &Plan, stack: &Stack, steps: &Steps<'_>) -> Result<Chain, PlanError> {
+    let mut chain = Chain::new();
+    let kept = plan.table.extended().filter(|entry| entry.change != Change::New && !plan.fresh);
+    let Some(extended) = kept else { return Ok(chain) };
+    debug_assert_eq!(stack.kind, TableKind::Mbr);
+    let odd = |why: &str| Err(PlanError::Unchangeable(format!("its chain of logical partitions {why}")));
+    let first = match extended.change {
+        Change::Moved { from, .. } => from,
+        _ => extended.start,
+    };
+    let mut at = first;
+    loop {
+        let record = steps.sector(at)?;
+        if !has(&record, SIGNATURE_AT, SIGNATURE) || chain.len() > MOST_RECORDS {
+            return odd("cannot be followed");
+        }
+        let has_link = is_link(&record, 1);
+        let has_others = is_used(&record, 2) || is_used(&record, 3) || (is_used(&record, 1) && !has_link);
+        if is_link(&record, 0) || has_others {
+            return odd("has entries in unusual positions");
+        }
+        let next = linked(&record, 1, first);
+        chain.push((at, record));
+        if !has_link {
             return Ok(chain);
+        }
+        if record_at(&chain, next).is_some() {
+            return odd("is a loop");
+        }
+        at = next;
+    }
+}
+
+/// Rewrites the chain of a table that counts in sectors of `former` for its new positions.
+fn converted_chain(
+    plan: &Plan,
+    stack: &Stack,
+    former: BlockSize,
+    steps: &Steps<'_>,
+) -> Result<Chain, PlanError> {
+    let mut chain = Chain::new();
+    let Some(extended) = plan.table.extended() else { return Ok(chain) };
+    let cannot = |why: &str| PlanError::CannotConvert(why.to_owned());
+    let logical = plan.table.logical();
+    if logical.first().is_some_and(|(ebr, _)| *ebr != extended.start) {
+        return Err(cannot("its first extended boot record is not at the start of the extended partition"));
+    }
+    for (index, (ebr, entry)) in logical.iter().enumerate() {
+        let present = stack.partitions.iter().find(|partition| partition.number == entry.number);
+        let Some(Role::Logical { ebr: was }) = present.map(|partition| partition.role) else {
+            return Err(cannot(&format!("there is no logical partition {}", entry.number)));
         };
-        debug_assert_eq!(stack.kind, TableKind::Mbr);
-        let odd = |why: &str| PlanError::Unchangeable(format!("its chain of logical partitions {why}"));
-        let first = match extended.change {
-            Change::Moved { from, .. } => from,
-            _ => extended.start,
-        };
-        let mut at = first;
-        loop {
-            let record = steps.read(steps.byte(at), steps.block)?;
-            if !has(&record, SIGNATURE_AT, SIGNATURE) || chain.records.len() > MOST_RECORDS {
-                return Err(odd("cannot be followed"));
-            }
-            let used = |index: usize| {
-                let bytes = &record[slot(index)];
-                le32(bytes, 12) != 0
-            };
-            let is_link = |index: usize| used(index) && is_extended(record[slot(index)][4]);
-            if is_link(0) || used(2) || used(3) || (used(1) && !is_link(1)) {
-                return Err(odd("has entries in unusual positions"));
-            }
-            let next = is_link(1).then(|| behind(first, le32(&record[slot(1)], 8)));
-            chain.records.push((at, record));
-            match next {
-                Some(next) if chain.records.iter().any(|(at, _)| *at == next) => {
-                    return Err(odd("is a loop"));
+        let mut record = steps.read(was.byte(former).get(), SECTOR_BYTES as u64)?;
+        if !is_used(&record, 0) || is_link(&record, 0) || is_used(&record, 2) || is_used(&record, 3) {
+            return Err(cannot("its chain of logical partitions has entries in unusual positions"));
+        }
+        record.resize(ByteCount::new(steps.block).in_memory(), 0);
+        replace(&mut record[slot(0)], entry, *ebr)?;
+        record[slot(1)].fill(0);
+        link(&mut record, extended, logical.get(index + 1).map(|(next, entry)| (*next, Some(*entry))))?;
+        chain.push((*ebr, record));
+    }
+    if chain.is_empty() {
+        chain.push((extended.start, blank(steps)));
+    }
+    Ok(chain)
+}
+
+/// The chain that `plan` requires: the records of removed partitions are left out, new ones come at the end.
+fn changed_chain(old: &Chain, plan: &Plan, steps: &Steps<'_>) -> Result<Chain, PlanError> {
+    let mut chain = Chain::new();
+    let Some(extended) = plan.table.extended() else { return Ok(chain) };
+    let order = plan.table.logical();
+    let wanted: BTreeMap<Lba, &Entry> = order.iter().copied().collect();
+    // The first record is always at the container's start, in use or not.
+    let mut places = vec![extended.start];
+    let kept = old.iter().map(|(at, _)| *at).filter(|at| wanted.contains_key(at));
+    let added = order.iter().map(|(at, _)| *at).filter(|at| record_at(old, *at).is_none());
+    places.extend(kept.chain(added).filter(|at| *at != extended.start));
+    for (index, at) in places.iter().enumerate() {
+        let mut record = record_at(old, *at).cloned().unwrap_or_else(|| blank(steps));
+        let bytes = &mut record[slot(0)];
+        match wanted.get(at) {
+            None => bytes.fill(0),
+            Some(entry) => match entry.change {
+                Change::Kept => take_over(old, bytes, entry, *at)?,
+                Change::Grown { .. } => {
+                    take_over(old, bytes, entry, *at)?;
+                    resize(bytes, entry)?;
                 }
-                Some(next) => at = next,
-                None => return Ok(chain),
-            }
+                Change::Moved { .. } => replace(bytes, entry, *at)?,
+                Change::New => {
+                    bytes.fill(0);
+                    fill(bytes, entry, *at)?;
+                }
+            },
         }
+        link(&mut record, extended, places.get(index + 1).map(|next| (*next, wanted.get(next).copied())))?;
+        chain.push((*at, record));
     }
-
-    /// Rewrites the chain of a table that counts in sectors of `former` for its new positions.
-    fn converted(
-        plan: &Plan,
-        stack: &Stack,
-        former: straddle_units::BlockSize,
-        steps: &Steps<'_>,
-    ) -> Result<Self, PlanError> {
-        let mut chain = Self::default();
-        let Some(extended) = plan.table.extended() else {
-            return Ok(chain);
-        };
-        let cannot = |why: String| PlanError::CannotConvert(why);
-        let logical = plan.table.logical();
-        if logical.first().is_some_and(|(ebr, _)| *ebr != extended.start) {
-            return Err(cannot(
-                "its first extended boot record is not at the start of the extended partition".to_owned(),
-            ));
-        }
-        let len = usize::try_from(steps.block).unwrap_or(512);
-        for (index, (ebr, entry)) in logical.iter().enumerate() {
-            let at = stack.partitions.iter().find(|p| p.number == entry.number).and_then(|p| match p.role {
-                Role::Logical { ebr } => ebr.to_bytes(former),
-                _ => None,
-            });
-            let at = at.ok_or_else(|| cannot(format!("there is no logical partition {}", entry.number)))?;
-            let mut record = steps.read(at.get(), 512)?;
-            let used = |index: usize| le32(&record[slot(index)], 12) != 0;
-            if !used(0) || is_extended(record[slot(0)][4]) || used(2) || used(3) {
-                return Err(cannot(
-                    "its chain of logical partitions has entries in unusual positions".to_owned(),
-                ));
-            }
-            record.resize(len, 0);
-            replace(&mut record[slot(0)], entry, *ebr)?;
-            record[slot(1)].fill(0);
-            link(&mut record, extended, logical.get(index + 1).map(|(next, entry)| (*next, Some(entry))))?;
-            chain.records.push((*ebr, record));
-        }
-        if chain.records.is_empty() {
-            let mut record = vec![0; len];
-            record[SIGNATURE_AT..SIGNATURE_AT + 2].copy_from_slice(SIGNATURE);
-            chain.records.push((extended.start, record));
-        }
-        Ok(chain)
-    }
-
-    /// Returns the chain that `plan` requires: the records of removed partitions are left out, new ones come
-    /// at the end.
-    fn changed(&self, plan: &Plan, steps: &Steps<'_>) -> Result<Self, PlanError> {
-        let Some(extended) = plan.table.extended() else {
-            return Ok(Self::default());
-        };
-        let order = plan.table.logical();
-        let wanted: BTreeMap<Lba, &Entry> = order.iter().copied().collect();
-        let is_old = |at: Lba| self.records.iter().any(|(old, _)| *old == at);
-        // The first record is always at the container's start, in use or not.
-        let mut places = vec![extended.start];
-        places.extend(
-            self.records
-                .iter()
-                .map(|(at, _)| *at)
-                .filter(|at| *at != extended.start && wanted.contains_key(at)),
-        );
-        places.extend(order.into_iter().map(|(at, _)| at).filter(|at| *at != extended.start && !is_old(*at)));
-        let mut chain = Self::default();
-        for (index, at) in places.iter().enumerate() {
-            let mut record = match self.records.iter().find(|(old, _)| old == at) {
-                Some((_, bytes)) => bytes.clone(),
-                None => vec![0; usize::try_from(steps.block).unwrap_or(512)],
-            };
-            record[SIGNATURE_AT..SIGNATURE_AT + 2].copy_from_slice(SIGNATURE);
-            match wanted.get(at) {
-                None => record[slot(0)].fill(0),
-                Some(entry) => match entry.change {
-                    Change::Kept => self.take_over(&mut record[slot(0)], entry, *at)?,
-                    Change::Grown { .. } => {
-                        self.take_over(&mut record[slot(0)], entry, *at)?;
-                        resize(&mut record[slot(0)], entry)?;
-                    }
-                    Change::Moved { .. } => replace(&mut record[slot(0)], entry, *at)?,
-                    Change::New => {
-                        record[slot(0)].fill(0);
-                        fill(&mut record[slot(0)], entry, *at)?;
-                    }
-                },
-            }
-            link(&mut record, extended, places.get(index + 1).map(|next| (*next, wanted.get(next))))?;
-            chain.records.push((*at, record));
-        }
-        Ok(chain)
-    }
+    Ok(chain)
 }
 
-impl Chain {
-    /// Copies the entry that lists `entry`'s start from another record into the record at sector `at`, unless
-    /// that record lists it itself.
-    fn take_over(&self, bytes: &mut [u8], entry: &Entry, at: Lba) -> Result<(), PlanError> {
-        let lists = |(at, record): &&(Lba, Vec<u8>)| behind(*at, le32(&record[slot(0)], 8)) == entry.start;
-        match self.records.iter().find(lists) {
-            Some((other, record)) if *other != at => {
-                bytes.copy_from_slice(&record[slot(0)]);
-                replace(bytes, entry, at)
-            }
-            _ => Ok(()),
+/// Copies the entry that lists `entry`'s start from another record into the record at sector `at`, unless that
+/// record lists it itself.
+fn take_over(old: &Chain, bytes: &mut [u8], entry: &Entry, at: Lba) -> Result<(), PlanError> {
+    match old.iter().find(|(lba, record)| linked(record, 0, *lba) == entry.start) {
+        Some((other, record)) if *other != at => {
+            bytes.copy_from_slice(&record[slot(0)]);
+            replace(bytes, entry, at)
         }
+        _ => Ok(()),
     }
 }
 
 /// Points a record's link at the next record; a link that already leads there is left unchanged.
-fn link(record: &mut [u8], extended: &Entry, next: Option<(Lba, Option<&&Entry>)>) -> Result<(), PlanError> {
-    let bytes = &mut record[slot(1)];
+fn link(record: &mut [u8], extended: &Entry, next: Option<(Lba, Option<&Entry>)>) -> Result<(), PlanError> {
     let Some((next, entry)) = next else {
+        let bytes = &mut record[slot(1)];
         if bytes[4] != 0 || le32(bytes, 12) != 0 {
             bytes.fill(0);
         }
@@ -316,31 +307,27 @@ fn link(record: &mut [u8], extended: &Entry, next: Option<(Lba, Option<&&Entry>)
     };
     // No reader uses the size of a link. The size of a correct link is kept, so that growing a partition
     // changes only one sector.
-    if is_extended(bytes[4]) && behind(extended.start, le32(bytes, 8)) == next {
+    if is_extended(record[slot(1)][4]) && linked(record, 1, extended.start) == next {
         return Ok(());
     }
     // As in DOS, a link covers the next record and its partition.
-    let end = entry.map_or(behind(next, 1), |entry| entry.end());
-    let sectors = end.checked_since(next).unwrap_or_default();
-    fill_with(bytes, 0, 0x05, (next, sectors), extended.start)
+    let end = entry.map_or(next.saturating_add(LbaCount::new(1)), Entry::end);
+    fill_with(&mut record[slot(1)], 0, 0x05, (next, end.since(next)), extended.start)
 }
 
 /// Writes the new records, and then the one sector that makes them count.
 fn commit(old: &Chain, new: &Chain, mbr: &[u8], steps: &mut Steps<'_>) -> Result<(), PlanError> {
-    let is_old = |at: Lba| old.records.iter().any(|(old, _)| *old == at);
-    // The last of the chain first, so that no link leads to a record that is not written yet.
-    for (at, record) in new.records.iter().rev().filter(|(at, _)| !is_old(*at)) {
-        steps.write(steps.byte(*at), record, "extended boot record")?;
-    }
-    steps.flush();
     let mut committing = Vec::new();
-    for (at, record) in new.records.iter().filter(|(at, _)| is_old(*at)) {
-        let before = old.records.iter().find(|(old, _)| old == at).map(|(_, bytes)| bytes);
-        if before != Some(record) {
-            committing.push((*at, record.as_slice(), "extended boot record"));
+    // The last of the chain first, so that no link leads to a record that is not written yet.
+    for (at, record) in new.iter().rev() {
+        match record_at(old, *at) {
+            None => steps.write(steps.byte(*at), record, "extended boot record")?,
+            Some(before) if before != record => committing.push((*at, &record[..], "extended boot record")),
+            Some(_) => {}
         }
     }
-    if steps.read(0, steps.block)? != mbr {
+    steps.flush();
+    if steps.sector(Lba::default())? != mbr {
         committing.push((Lba::default(), mbr, "MBR"));
     }
     if committing.len() > 1 {
@@ -352,70 +339,54 @@ fn commit(old: &Chain, new: &Chain, mbr: &[u8], steps: &mut Steps<'_>) -> Result
     Ok(())
 }
 
-/// Clears the headers of a GPT that is replaced.
-fn forget_gpt(plan: &Plan, stack: &Stack, steps: &mut Steps<'_>) -> Result<(), PlanError> {
-    if !plan.fresh || !matches!(stack.kind, TableKind::Gpt | TableKind::HybridMbr) {
-        return Ok(());
+/// The present chain, and the one of the new table, in which logical partitions have moved. A record of a partition
+/// that stays changes at most in its link. These chains do not become valid with one sector: they are written while
+/// the table does not list their container ([`crate::realign`]).
+fn moved_chains(plan: &Plan, stack: &Stack, steps: &Steps<'_>) -> Result<(Chain, Chain), PlanError> {
+    let old = read_chain(plan, stack, steps)?;
+    let missing = || PlanError::Unchangeable("its chain of logical partitions has gaps".to_owned());
+    let extended = plan.table.extended().ok_or_else(missing)?;
+    let logical = plan.table.logical();
+    let follower = |index: usize| logical.get(index).map(|(next, entry)| (*next, Some(*entry)));
+    let mut new = Chain::new();
+    if logical.first().is_none_or(|(ebr, _)| *ebr != extended.start) {
+        let mut head = blank(steps);
+        link(&mut head, extended, follower(0))?;
+        new.push((extended.start, head));
     }
-    super::gpt::forget(CurrentGpt::read(steps.medium, stack).ok().as_ref(), stack.block.get(), steps)
+    for (index, (ebr, entry)) in logical.iter().enumerate() {
+        let was = plan.before.iter().find(|was| was.number == entry.number);
+        let was = was.and_then(|was| match was.slot {
+            Slot::Logical { ebr } => record_at(&old, ebr),
+            _ => None,
+        });
+        let mut record = was.ok_or_else(missing)?.clone();
+        if entry.change != Change::Kept {
+            replace(&mut record[slot(0)], entry, *ebr)?;
+        }
+        if logical.get(index + 1).is_some_and(|(_, next)| next.change != Change::Kept) {
+            record[slot(1)].fill(0);
+        }
+        link(&mut record, extended, follower(index + 1))?;
+        new.push((*ebr, record));
+    }
+    Ok((old, new))
 }
 
 /// Records at their bytes.
 pub(crate) type Laid = Vec<(u64, Vec<u8>)>;
 
-impl Chain {
-    /// Returns the present chain, and the one of the new table, in which logical partitions have moved. A record of a
-    /// partition that stays changes at most in its link. These chains do not become valid with one sector: they are written
-    /// while the table does not list their container ([`crate::realign`]).
-    fn both(plan: &Plan, stack: &Stack, steps: &Steps<'_>) -> Result<(Self, Self), PlanError> {
-        let old = Self::read(plan, stack, steps)?;
-        let new = old.relaid(plan, steps)?;
-        Ok((old, new))
-    }
-
-    fn laid(self, steps: &Steps<'_>) -> Laid {
-        self.records.into_iter().map(|(at, record)| (steps.byte(at), record)).collect()
-    }
-
-    /// Gives each logical partition its new record.
-    fn relaid(&self, plan: &Plan, steps: &Steps<'_>) -> Result<Self, PlanError> {
-        let missing = || PlanError::Unchangeable("its chain of logical partitions has gaps".to_owned());
-        let extended = plan.table.extended().ok_or_else(missing)?;
-        let logical = plan.table.logical();
-        let mut chain = Self::default();
-        let follower = |index: usize| logical.get(index).map(|(next, entry)| (*next, Some(entry)));
-        if logical.first().is_none_or(|(ebr, _)| *ebr != extended.start) {
-            let mut head = vec![0; usize::try_from(steps.block).unwrap_or(512)];
-            head[SIGNATURE_AT..SIGNATURE_AT + 2].copy_from_slice(SIGNATURE);
-            link(&mut head, extended, follower(0))?;
-            chain.records.push((extended.start, head));
-        }
-        for (index, (ebr, entry)) in logical.iter().enumerate() {
-            let was = plan.before.iter().find(|was| was.number == entry.number);
-            let was = was.and_then(|was| match was.slot {
-                Slot::Logical { ebr } => self.records.iter().find(|(at, _)| *at == ebr),
-                _ => None,
-            });
-            let mut record = was.ok_or_else(missing)?.1.clone();
-            if entry.change != Change::Kept {
-                replace(&mut record[slot(0)], entry, *ebr)?;
-            }
-            let next = follower(index + 1);
-            if next.is_some_and(|(_, next)| next.is_some_and(|next| next.change != Change::Kept)) {
-                record[slot(1)].fill(0);
-            }
-            link(&mut record, extended, next)?;
-            chain.records.push((*ebr, record));
-        }
-        Ok(chain)
-    }
-}
-
-/// Returns the records of the table before and after the plan; `None` if no logical partition moves.
-pub(crate) fn chains(plan: &Plan, stack: &Stack, steps: &Steps<'_>) -> Result<Option<[Laid; 2]>, PlanError> {
+/// The extended boot records before and after `plan`; `None` if no logical partition moves.
+pub(crate) fn chains(
+    plan: &Plan,
+    medium: &dyn Medium,
+    stack: &Stack,
+) -> Result<Option<[Laid; 2]>, PlanError> {
     if !plan.moves_logical() {
         return Ok(None);
     }
-    let (old, new) = Chain::both(plan, stack, steps)?;
-    Ok(Some([old.laid(steps), new.laid(steps)]))
+    let steps = Steps::new(plan, medium, stack);
+    let (old, new) = moved_chains(plan, stack, &steps)?;
+    let laid = |chain: Chain| chain.into_iter().map(|(at, record)| (steps.byte(at), record)).collect();
+    Ok(Some([old, new].map(laid)))
 }

@@ -1,8 +1,8 @@
 //! What a table may be written over.
 //!
-//! Invariants: a table goes only over sectors that hold nothing (zeros, or ones where a medium was erased) or a structure
-//! of a partition table, or that the plan lists under what is lost. That is checked where a plan is made and again before
-//! anything is written. Data that move are not there any more by then.
+//! Invariants: a table is written only over sectors that are erased (zeros or ones) or hold a structure of a partition
+//! table, or that the plan lists as lost. That is checked where a plan is made and again before anything is written.
+//! Data that move are not there any more by then.
 
 use straddle_device::fields::{array, has, le32, le64};
 use straddle_device::{Medium, ReadError};
@@ -10,14 +10,14 @@ use straddle_layout::format::gpt::{self, entry, header};
 use straddle_layout::format::mbr;
 use straddle_layout::view::View;
 use straddle_layout::{Stack, gpt_copy, is_erased, read_layers};
-use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
+use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, Span};
 
 use super::mbr::slot;
-use super::{Step, Steps};
+use super::{Step, Steps, writes};
 use crate::error::PlanError;
-use crate::fingerprint::{Structure, bytes_of, structures};
+use crate::fingerprint::{Structure, bytes_of, gpt_array, gpt_header, structures};
 use crate::lost::Lost;
-use crate::plan::{Change, Plan, former};
+use crate::plan::{Change, Plan};
 
 /// The unit in which data are found.
 const SECTOR: usize = mbr::SECTOR_BYTES;
@@ -45,8 +45,7 @@ pub(super) fn check(
         let why = format!("the converted table would overwrite other data at byte {at}");
         return Err(PlanError::CannotConvert(why));
     }
-    let moves = |change: Change| matches!(change, Change::Moved { .. });
-    if plan.table.partitions.iter().any(|entry| moves(entry.change)) {
+    if plan.table.partitions.iter().any(|entry| matches!(entry.change, Change::Moved { .. })) {
         let why = format!(
             "the table would overwrite other data at byte {at}, perhaps a boot loader: straddle plan \
              --repair --wipe allows that"
@@ -56,12 +55,12 @@ pub(super) fn check(
     Err(PlanError::Occupied { at })
 }
 
-/// The partitions that a new table does not keep, and over whose contents `steps` would write, each with the first byte. A
-/// plan that lists them as overwritten may.
+/// The partitions that a new table does not keep, and over whose contents `steps` would write, each with the first
+/// byte. A plan that lists them as overwritten may.
 ///
-/// Contents have all bytes up to their end, whatever is in them: zeros may be data too. Where nothing is recognised, what is
-/// not erased counts.
-pub(super) fn overwritten<'a>(
+/// Every byte up to the end of recognised contents counts, zeros too. Where nothing is recognised, what is not erased
+/// counts.
+fn overwritten<'a>(
     plan: &'a Plan,
     medium: &dyn Medium,
     stack: &Stack,
@@ -92,61 +91,41 @@ pub(super) fn overwritten<'a>(
 
 /// What `steps` change, sector by sector.
 fn changed(steps: &[Step]) -> impl Iterator<Item = (Span, &[u8], &[u8])> {
-    let writes = steps.iter().filter_map(|step| match step {
-        Step::Write { at, old, new, .. } => Some((*at, old, new)),
-        Step::Flush => None,
-    });
-    writes.flat_map(|(at, old, new)| {
+    writes(steps).flat_map(|(at, old, new, _)| {
         let sectors = (at..).step_by(SECTOR).zip(old.chunks(SECTOR).zip(new.chunks(SECTOR)));
-        sectors.filter(|(at, (old, new))| *at != 0 && old != new).filter_map(|(at, (old, new))| {
-            let span = Span::new(ByteOffset::new(at), ByteCount::new(old.len() as u64))?;
-            Some((span, old, new))
-        })
+        sectors
+            .filter(|(at, (old, new))| *at != 0 && old != new)
+            .filter_map(|(at, (old, new))| Some((Span::of_buffer(ByteOffset::new(at), old)?, old, new)))
     })
 }
 
 /// The spans that `steps` would write over although no table accounts for what is there.
-pub(super) fn unaccounted(
+fn unaccounted(
     plan: &Plan,
     medium: &dyn Medium,
     stack: &Stack,
     steps: &[Step],
 ) -> Result<Vec<Span>, ReadError> {
-    let mut odd: Vec<Span> = Vec::new();
-    for (span, old, new) in changed(steps) {
-        let is_structure = is_erased(old)
-            || is_header(span.start().get(), old, new)
-            || is_record(old)
-            || are_entries(old, new);
-        if !is_structure {
-            odd.push(span);
-        }
+    let is_structure = |at: Span, old: &[u8], new: &[u8]| {
+        is_erased(old) || is_header(at.start().get(), old, new) || is_record(old) || are_entries(old, new)
+    };
+    let mut odd: Vec<Span> = changed(steps)
+        .filter(|(span, old, new)| !is_structure(*span, old, new))
+        .map(|(span, ..)| span)
+        .collect();
+    if !odd.is_empty() {
+        let known = known(plan, medium, stack)?;
+        odd.retain(|span| !known.iter().any(|one| one.contains(*span)));
     }
-    if odd.is_empty() {
-        return Ok(Vec::new());
-    }
-    let known = known(plan, medium, stack)?;
-    odd.retain(|span| !known.iter().any(|one| one.contains(*span)));
-    odd.sort_by_key(|span| span.start());
-    let mut found: Vec<Span> = Vec::new();
-    for span in odd {
-        match found.last_mut().filter(|last| last.end() >= span.start()) {
-            Some(last) => {
-                *last = Span::between(last.start(), span.end().max(last.end())).unwrap_or(*last);
-            }
-            None => found.push(span),
-        }
-    }
-    Ok(found)
+    Ok(Span::union(odd))
 }
 
-/// The places of which it is known what is there: listed as lost, moved away before the table is written, or
-/// structures of a table that are whole, which are records and arrays of entries whose checksum is right.
+/// The places whose contents are known: listed as lost, moved away before the table is written, or records and arrays of
+/// entries whose checksum is right.
 fn known(plan: &Plan, medium: &dyn Medium, stack: &Stack) -> Result<Vec<Span>, ReadError> {
-    // Of partitions that go, see `overwritten`.
     let mut known: Vec<Span> = plan.lost.iter().map(|lost| lost.at).collect();
     known.extend(plan.table.partitions.iter().filter_map(|entry| match entry.change {
-        Change::Moved { from, sectors } => former(from, sectors, plan.block()),
+        Change::Moved { from, sectors } => Span::of_blocks(from, sectors, plan.block()),
         _ => None,
     }));
     if plan.moves_logical() {
@@ -161,14 +140,16 @@ fn known(plan: &Plan, medium: &dyn Medium, stack: &Stack) -> Result<Vec<Span>, R
     blocks.dedup();
     for block in blocks {
         let last = block.blocks_floor(medium.len()).last_lba().unwrap_or_default();
-        let headers = [Some(Lba::new(1)), Some(last), alternate(medium, block)];
-        known.extend(headers.into_iter().flatten().filter_map(|lba| array_of(medium, block, lba)));
+        let mut headers = vec![Lba::new(1), last];
+        let primary = gpt_header(medium, block, Lba::new(1));
+        headers.extend(primary.map(|header| Lba::new(le64(&header, header::ALTERNATE_LBA))));
+        known.extend(headers.into_iter().filter_map(|lba| whole_array(medium, block, lba)));
     }
     Ok(known)
 }
 
-/// Whether what is at byte `at` is a GPT header, of whatever table, or a damaged one: of the table that is written there,
-/// or one whose size and place are right.
+/// Whether there is a GPT header at byte `at`, of any table, or a damaged one: of the table that is written there, or one
+/// whose size and place are right.
 fn is_header(at: u64, old: &[u8], new: &[u8]) -> bool {
     let is_signed = |bytes| has(bytes, 0, gpt::SIGNATURE);
     let guid = |bytes| array::<16>(bytes, header::DISK_GUID);
@@ -178,14 +159,13 @@ fn is_header(at: u64, old: &[u8], new: &[u8]) -> bool {
     is_signed(old) || is_placed || (is_signed(new) && guid(old) == guid(new))
 }
 
-/// Whether it is an extended boot record: only the first two entries of such a sector are used, and nothing else.
+/// Whether it is an extended boot record, of which only the first two entries are used.
 fn is_record(old: &[u8]) -> bool {
     let is_zero = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
     is_zero(&old[..mbr::ENTRIES_AT]) && is_zero(&old[slot(2).start..mbr::SIGNATURE_AT])
 }
 
-/// Whether each entry of a sector of an array is empty, real, or a damaged one of those that are written there: with one
-/// wrong field, or one wrong bit.
+/// Whether each entry in a sector is empty, plausible, or the one that is written there with one wrong field or bit.
 fn are_entries(old: &[u8], new: &[u8]) -> bool {
     old.chunks(ENTRY).zip(new.chunks(ENTRY)).all(|(old, new)| {
         let fields = [0..entry::GUID, entry::GUID..entry::START, entry::START..entry::ATTRIBUTES];
@@ -198,8 +178,8 @@ fn are_entries(old: &[u8], new: &[u8]) -> bool {
     })
 }
 
-/// Whether these bytes can be an entry, of this disk or of another one. The type is zero if it was deleted. One of the
-/// fields may be damaged, but not its place.
+/// Whether these bytes can be an entry of any disk. The type is zero if it was deleted. One of the fields may be damaged,
+/// but not its place.
 fn is_entry(bytes: &[u8]) -> bool {
     let (start, last) = (le64(bytes, entry::START), le64(bytes, entry::LAST));
     let is_placed = start >= 1 && start <= last && last < MOST_SECTORS;
@@ -210,30 +190,18 @@ fn is_entry(bytes: &[u8]) -> bool {
     is_placed && [is_named, is_identified, is_usual].into_iter().filter(|holds| *holds).count() >= 2
 }
 
-/// Where the header in block 1 says that the other one is.
-fn alternate(medium: &dyn Medium, block: BlockSize) -> Option<Lba> {
-    let header = bytes_of(medium, Span::of_blocks(Lba::new(1), LbaCount::new(1), block)?).ok()?;
-    has(&header, 0, gpt::SIGNATURE).then(|| Lba::new(le64(&header, header::ALTERNATE_LBA)))
-}
-
-/// The array of entries of the header in block `lba`, if its checksum is right.
-fn array_of(medium: &dyn Medium, block: BlockSize, lba: Lba) -> Option<Span> {
-    let header = bytes_of(medium, Span::of_blocks(lba, LbaCount::new(1), block)?).ok()?;
-    let len = u64::from(le32(&header, header::ENTRY_COUNT)) * u64::from(le32(&header, header::ENTRY_SIZE));
-    if !has(&header, 0, gpt::SIGNATURE) || len > gpt::MAX_ARRAY_BYTES {
-        return None;
-    }
-    let start = Lba::new(le64(&header, header::ENTRIES_LBA)).to_bytes(block)?;
-    let entries = bytes_of(medium, Span::new(start, ByteCount::new(len))?).ok()?;
-    // The rest of its last sector is its own too.
-    let whole = len.next_multiple_of(SECTOR as u64);
-    let is_whole = crc32fast::hash(&entries) == le32(&header, header::ENTRIES_CRC);
-    is_whole.then(|| Span::new(start, ByteCount::new(whole))).flatten()
+/// The array of entries of the header in block `lba`, if its checksum is right, with the rest of its last sector.
+fn whole_array(medium: &dyn Medium, block: BlockSize, lba: Lba) -> Option<Span> {
+    let header = gpt_header(medium, block, lba)?;
+    let array = gpt_array(&header, block)?;
+    let is_whole = crc32fast::hash(&bytes_of(medium, array).ok()?) == le32(&header, header::ENTRIES_CRC);
+    let len = array.len().get().next_multiple_of(SECTOR as u64);
+    Span::new(array.start(), ByteCount::new(len)).filter(|_| is_whole)
 }
 
 impl Plan {
-    /// What its table would be written over although no table accounts for it, and the partitions whose contents it would be
-    /// written over; nothing if it cannot be written.
+    /// What its table would overwrite although no table accounts for it, and the partitions whose contents it would
+    /// overwrite; nothing if it cannot be written.
     pub(crate) fn writes_over(
         &self,
         medium: &dyn Medium,
@@ -242,8 +210,8 @@ impl Plan {
         let Ok(Steps { steps, .. }) = Steps::of_table(self, medium, stack) else {
             return Ok(Default::default());
         };
-        let partitions = overwritten(self, medium, stack, &steps)?;
-        let partitions = partitions.into_iter().map(|(lost, _)| lost.partition).collect();
+        let partitions =
+            overwritten(self, medium, stack, &steps)?.iter().map(|(lost, _)| lost.partition).collect();
         Ok((unaccounted(self, medium, stack, &steps)?, partitions))
     }
 }

@@ -27,7 +27,7 @@ impl Bad {
     }
 
     /// This and `next` as one, if they are adjacent or overlap and go the same way.
-    fn joined(self, next: Self) -> Option<Self> {
+    pub(crate) fn joined(self, next: Self) -> Option<Self> {
         let from = crate::relocate::sequence::hull(self.from, next.from)?;
         let is_near = next.from.start() <= self.from.end() && self.from.start() <= next.from.start();
         (is_near && self.distance() == next.distance()).then_some(Self { from, to: self.to })
