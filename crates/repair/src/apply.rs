@@ -9,9 +9,7 @@
 //! # use std::path::Path;
 //! # use straddle_repair::{Plan, apply::{ApplyError, Prepared}, Target};
 //! fn apply(disk: &mut Target<'_>, plan: &Plan) -> Result<(), ApplyError> {
-//!     let prepared = Prepared::of(disk, plan)?;
-//!     let backed_up = prepared.back_up(Path::new("plan.json.undo"))?;
-//!     backed_up.write()?;
+//!     Prepared::of(disk, plan)?.back_up(Path::new("plan.json.undo"))?.write()?;
 //!     Ok(())
 //! }
 //! ```
@@ -21,8 +19,7 @@
 //! ```compile_fail,E0599
 //! # use straddle_repair::{Plan, apply::{ApplyError, Prepared}, Target};
 //! fn apply(disk: &mut Target<'_>, plan: &Plan) -> Result<(), ApplyError> {
-//!     let prepared = Prepared::of(disk, plan)?;
-//!     prepared.write()?;
+//!     Prepared::of(disk, plan)?.write()?;
 //!     Ok(())
 //! }
 //! ```
@@ -33,8 +30,7 @@
 //! # use std::path::Path;
 //! # use straddle_repair::{Plan, apply::{ApplyError, Prepared}, Target};
 //! fn apply(disk: &mut Target<'_>, plan: &Plan) -> Result<(), ApplyError> {
-//!     let prepared = Prepared::of(disk, plan)?;
-//!     let backed_up = prepared.back_up(Path::new("plan.json.undo"))?;
+//!     let backed_up = Prepared::of(disk, plan)?.back_up(Path::new("plan.json.undo"))?;
 //!     backed_up.write()?;
 //!     backed_up.write()?;
 //!     Ok(())

@@ -1,8 +1,8 @@
 //! Partition contents that depend on the drive's logical sector size.
 //!
-//! Invariants: whether contents fit sectors of the new size is what the audit says ([`straddle_audit::unfit`]).
-//! What does not fit is refused, by its partition and the reason. Contents that cannot be seen are reported, and refused
-//! if their sector size would change.
+//! Invariants: contents that do not fit the new sectors ([`straddle_audit::unfit`]) are refused, with the
+//! partition and the reason. Contents that cannot be seen are reported, and refused if their sector size
+//! would change.
 
 use straddle_audit::sectors_above;
 use straddle_device::Medium;
@@ -17,8 +17,7 @@ use straddle_units::BlockSize;
 use crate::error::PlanError;
 use crate::kinds;
 
-/// Checks that everything in the partitions of `stack` can be used in sectors of `new`; returns remarks for
-/// the user.
+/// Checks that everything in the partitions of `stack` can be used in sectors of `new`; returns remarks.
 pub(crate) fn check(medium: &dyn Medium, stack: &Stack, new: BlockSize) -> Result<Vec<String>, PlanError> {
     let drive = View::of_drive(medium);
     let mut notes = Vec::new();
@@ -46,7 +45,7 @@ pub(crate) fn check(medium: &dyn Medium, stack: &Stack, new: BlockSize) -> Resul
     Ok(notes)
 }
 
-/// Whether the partition is an EFI system partition with a FAT in which there are no files: a new FAT serves as well.
+/// Whether the partition is an EFI system partition with a FAT without files, which can be made again.
 fn is_empty_esp(drive: &View<'_>, partition: &Partition, layer: &Layer) -> bool {
     let is_esp = match partition.kind {
         PartitionType::Guid(guid) => guid_text(guid) == kinds::ESP,
@@ -58,7 +57,8 @@ fn is_empty_esp(drive: &View<'_>, partition: &Partition, layer: &Layer) -> bool 
         && fat_has_no_files(&drive.slice(partition.span.start(), partition.span.len()))
 }
 
-/// Checks that what is unseen in the layer, and in every layer above it, keeps its sectors; an error says why not.
+/// Checks that unseen contents of the layer, and of every layer above it, keep their sectors; an error says
+/// why not.
 fn check_layer(
     layer: &Layer,
     sectors: (BlockSize, BlockSize),

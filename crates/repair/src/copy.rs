@@ -1,12 +1,12 @@
 //! Copies of a disk to another one, with aligned partitions.
 //!
-//! Invariants: the source is only read. The new disk has a marker in its first sector until all data are on it, durably,
-//! and are read back unless that is left out; then the table takes the marker's place. A copy that was interrupted is made
-//! again from its beginning. Without consent, it begins only if the new disk holds zeros wherever it writes; and it writes
-//! nowhere else than in the places that were listed before.
+//! Invariants: the source is only read. The new disk has a marker in its first sector until all data are
+//! durable and, unless that is left out, read back; then the table replaces it. An interrupted copy starts
+//! again. Without consent, it begins only if the new disk holds zeros in all places that it writes, which are
+//! listed before.
 //!
-//! Partitions keep their numbers, types, identities, names and attributes, and the disk its identifier: what
-//! finds them by these goes on finding them. So the two disks must not be used at the same time.
+//! Partitions keep their numbers, types, identities, names and attributes, and the disk its identifier, so
+//! the two disks must not be used at the same time.
 
 mod empty;
 mod error;
@@ -14,7 +14,6 @@ mod gap;
 mod layout;
 mod run;
 mod source;
-mod validate;
 mod work;
 
 use std::path::{Path, PathBuf};
@@ -25,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use straddle_device::Medium;
 use straddle_device::topology::{Topology, USUAL_PHYSICAL};
 use straddle_layout::types::guid_text;
-use straddle_layout::{PartitionType, Role, Stack, TableKind, beside, is_marker};
+use straddle_layout::{Content, PartitionType, Role, Stack, TableKind, beside, is_marker};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, MIB, Span};
 
 use crate::document;
@@ -34,9 +33,11 @@ use crate::fingerprint::Fingerprint;
 use crate::grain::Grain;
 use crate::guid::Seed;
 use crate::lost::unrecognised;
-use crate::plan::{Entry, Format, GPT_ENTRIES, GPT_ENTRY_BYTES, MOST_ENTRIES, Plan, Situation};
+use crate::plan::{
+    Change, Entry, Format, GPT_ENTRIES, MOST_ENTRIES, Plan, Situation, Slot, array_sectors, mbr_id,
+};
 use crate::realign::unallocated::{Look, has_data};
-use crate::realign::{ASLEEP, Reference, hibernated, is_empty, refer};
+use crate::realign::{ASLEEP, Reference, anchored, hibernated, is_empty, refer};
 pub use crate::relocate::Verify;
 use crate::request::{Part, Place, Request, Size};
 pub use error::CopyError;
@@ -80,8 +81,8 @@ pub struct Stored {
     /// What refers to the old places, with the number of the partition.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub references: Vec<(u32, Reference)>,
-    /// The partitions that are placed so that the data of a layer in them are aligned: number, and offset of the data in
-    /// bytes.
+    /// The partitions that are placed so that the data of a layer in them are aligned: number, and offset of
+    /// the data in bytes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub anchors: Vec<(u32, ByteCount)>,
     /// What is copied from before the first partition, to the same places.
@@ -101,6 +102,64 @@ impl Copy {
     pub fn total(&self) -> ByteCount {
         ByteCount::new(self.extents.iter().fold(0_u64, |sum, one| sum.saturating_add(one.from.len().get())))
     }
+
+    /// Whether a partition, or the data in it for which it is placed, starts on a boundary.
+    fn is_aligned(&self, entry: &Entry) -> bool {
+        let anchor = self.anchors.iter().find(|(number, _)| *number == entry.number);
+        let grain = anchored(self.plan.grain, anchor.map_or(ByteCount::ZERO, |(_, at)| *at));
+        let start = self.plan.span(entry).map(Span::start);
+        entry.slot == Slot::Extended || start.is_none_or(|start| grain.is_aligned(start))
+    }
+
+    fn checked(self) -> Result<Self, CopyError> {
+        let plan = &self.plan;
+        let is_new = plan.fresh && plan.converts.is_none() && plan.wipe.is_empty();
+        let entries = &plan.table.partitions;
+        if !is_new || entries.iter().any(|entry| entry.change != Change::New) {
+            return Err(invalid("it does not create a table"));
+        }
+        if !self.over.is_empty() && !self.wipes {
+            return Err(invalid("it overwrites what is on the new disk, without --wipe"));
+        }
+        let places: Vec<Span> = (entries.iter())
+            .filter(|entry| entry.slot != Slot::Extended)
+            .filter_map(|entry| plan.span(entry))
+            .collect();
+        let mut starts: Vec<ByteOffset> = self.extents.iter().map(|extent| extent.to).collect();
+        starts.sort_unstable();
+        if starts.windows(2).any(|pair| pair[0] == pair[1]) {
+            return Err(invalid("it copies to the same partition twice"));
+        }
+        let source = Span::first(self.source.size);
+        for extent in &self.extents {
+            let to = extent.destination();
+            let goes_there = to.is_some_and(|to| {
+                places.iter().any(|place| place.start() == to.start() && place.contains(to))
+            });
+            if !goes_there || !source.contains(extent.from) || extent.from.is_empty() {
+                return Err(invalid(
+                    "it copies something that is not on the source, or that goes to no partition",
+                ));
+            }
+        }
+        if self.extents.len() != places.len() || entries.iter().any(|entry| !self.is_aligned(entry)) {
+            return Err(invalid("a partition would be empty or misaligned"));
+        }
+        let room = gap::room(plan);
+        let is_over = |span: &Span| !room.contains(*span) || !source.contains(*span);
+        let is_twice = self.lead.windows(2).any(|pair| pair[1].start() < pair[0].end());
+        if is_twice || self.lead.iter().any(is_over) {
+            return Err(invalid("what it copies before the first partition does not exist, or does not fit"));
+        }
+        match self.references.iter().find(|(number, _)| plan.table.entry(*number).is_none()) {
+            Some((number, _)) => Err(invalid(format!("there is no partition {number}"))),
+            None => Ok(self),
+        }
+    }
+}
+
+fn invalid(why: impl Into<String>) -> CopyError {
+    CopyError::Invalid(why.into())
 }
 
 /// Whether a copy of `source`, a disk with a table, can be planned.
@@ -140,16 +199,13 @@ pub fn new_size(
     Err(CopyError::TooLarge)
 }
 
-/// The number of entries of the new GPT: the source's, if it has one. A boot loader may lie behind a short array.
+/// The number of entries of the new GPT: the source's, if it has one. A boot loader may be after a short
+/// array.
 fn entries(source: &Situation<'_>) -> u32 {
-    let present = match source.stack.kind {
-        TableKind::Gpt => CurrentGpt::read(source.medium, source.stack).ok(),
-        _ => None,
-    };
-    present
-        .map(|gpt| gpt.entries())
-        .filter(|entries| (1..=MOST_ENTRIES).contains(entries))
-        .unwrap_or(GPT_ENTRIES)
+    let is_gpt = source.stack.kind == TableKind::Gpt;
+    let present = is_gpt.then(|| CurrentGpt::read(source.medium, source.stack).ok()).flatten();
+    let entries = present.map_or(GPT_ENTRIES, |gpt| gpt.entries());
+    if (1..=MOST_ENTRIES).contains(&entries) { entries } else { GPT_ENTRIES }
 }
 
 /// The starts of `items` on a disk of this size and topology with a table of this format; else how many bytes
@@ -163,9 +219,10 @@ fn places(
 ) -> Result<Vec<ByteOffset>, u64> {
     let block = topology.logical.value();
     let ground = ground(topology, size, wanted);
-    let array = u64::from(entries) * GPT_ENTRY_BYTES;
-    let blocks = if format == Format::Gpt { 1 + array.div_ceil(block.get()) } else { 0 };
-    let reserve = blocks.saturating_mul(block.get());
+    let reserve = match format {
+        Format::Gpt => (1 + array_sectors(entries, block)) * block.get(),
+        Format::Mbr => 0,
+    };
     let end = ByteOffset::new(size.get().saturating_sub(reserve));
     layout::starts(items, ground, end)
         .ok_or_else(|| layout::end(items, ground).map_or(u64::MAX, |end| end.get().saturating_add(reserve)))
@@ -216,14 +273,11 @@ pub fn plan(source: &Situation<'_>, target: &Situation<'_>, wanted: &CopyWanted)
     }
     let gap = Gap::of(source, &plan)?;
     let (plan, lead) = (plan.noting(gap.notes()), gap.copied);
-    let sector = source.block();
-    let serial = source.serial.map(str::to_owned);
-    let source = Fingerprint::of(source.medium, source.stack, sector, serial)?;
-    let wipes = wanted.wipe;
+    let (source, wipes) = (source.fingerprint()?, wanted.wipe);
     Copy(Stored { plan, source, extents, references, anchors, lead, over, wipes }).checked()
 }
 
-/// Refuses data in what partitions lose of their ends.
+/// Refuses data at the ends that are cut off partitions.
 fn check_tails(source: &Situation<'_>, items: &[Item], wanted: &CopyWanted) -> Result<(), CopyError> {
     for item in items.iter().filter(|_| !wanted.wipe) {
         let tail = item.at.len().checked_sub(item.len).filter(|tail| *tail > ByteCount::ZERO);
@@ -250,14 +304,12 @@ fn references_of(
     found.into_iter().filter(|one| !is_nothing(one)).collect()
 }
 
-/// Returns the table of the new disk, as if there were nothing on it.
+/// The table of the new disk, as if there were nothing on it.
 fn table(target: &Situation<'_>, request: &Request) -> Result<Plan, CopyError> {
     let blank = straddle_device::MemoryMedium::sparse(Vec::new(), target.size());
     let stack = straddle_layout::read_stack(&blank, Some(target.block()), None)?;
     let bare = Situation { medium: &blank, stack: &stack, ..*target };
-    let plan = crate::plan::make(&bare, request)?;
-    let serial = target.serial.map(str::to_owned);
-    Ok(plan.for_disk(Fingerprint::of(target.medium, target.stack, target.block(), serial)?))
+    Ok(crate::plan::make(&bare, request)?.for_disk(target.fingerprint()?))
 }
 
 /// The request for the new table: the partitions of the source, at their new starts.
@@ -268,37 +320,37 @@ fn request(
     (items, starts): (&[Item], &[ByteOffset]),
     format: Format,
 ) -> Request {
-    let block = target.block();
-    let mut request = Request::new(wanted.seed);
-    (request.table, request.grain) = (Some(format), wanted.grain);
-    request.disk_id = identity(source.stack, format);
-    request.entries = Some(entries(source)).filter(|_| format == Format::Gpt);
-    let container = source.stack.partitions.iter().find(|partition| partition.role == Role::Extended);
-    request.extended = container.and_then(|container| match container.kind {
-        PartitionType::Mbr(kind) => Some(kind),
-        _ => None,
-    });
-    for (item, start) in items.iter().zip(starts) {
+    let stack = source.stack;
+    let container = stack.partitions.iter().find(|partition| partition.role == Role::Extended);
+    let part = |(item, start): (&Item, &ByteOffset)| {
         let entry = crate::plan::kept(&item.partition);
-        let mut part = Part::new(Size::Sectors(item.len.get().div_ceil(block.get())));
-        part.start = Some(Place::Byte(ByteCount::new(start.get())));
-        part.kind = Some(entry.kind);
-        (part.name, part.attributes, part.bootable) = (entry.name, entry.attributes, entry.bootable);
-        part.logical = item.logical.is_some();
-        part.uuid = entry.uuid;
-        part.number = Some(item.partition.number);
-        request.parts.push(part);
-    }
-    request
-}
-
-fn identity(stack: &Stack, format: Format) -> Option<String> {
-    match format {
-        Format::Gpt => stack.disk_id.as_slice().try_into().ok().map(guid_text),
-        Format::Mbr => {
-            let id: [u8; 4] = stack.disk_id.as_slice().try_into().ok()?;
-            Some(format!("{:08x}", u32::from_le_bytes(id)))
+        Part {
+            size: Size::Sectors(item.len.get().div_ceil(target.block().get())),
+            start: Some(Place::Byte(ByteCount::new(start.get()))),
+            kind: Some(entry.kind),
+            name: entry.name,
+            fs: None,
+            logical: item.logical.is_some(),
+            bootable: entry.bootable,
+            attributes: entry.attributes,
+            uuid: entry.uuid,
+            number: Some(entry.number),
         }
+    };
+    Request {
+        table: Some(format),
+        parts: items.iter().zip(starts).map(part).collect(),
+        grain: wanted.grain,
+        disk_id: match format {
+            Format::Gpt => stack.disk_id.as_slice().try_into().ok().map(guid_text),
+            Format::Mbr => Some(mbr_id(stack)).filter(|_| stack.disk_id.len() == 4),
+        },
+        entries: Some(entries(source)).filter(|_| format == Format::Gpt),
+        extended: container.and_then(|container| match container.kind {
+            PartitionType::Mbr(kind) => Some(kind),
+            _ => None,
+        }),
+        ..Request::new(wanted.seed)
     }
 }
 
@@ -312,7 +364,7 @@ fn items(source: &Situation<'_>) -> Result<(Vec<Item>, Format), CopyError> {
     if let Some(problem) = stack.cut_short().next() {
         return refuse(problem.to_string());
     }
-    // A copy has the old places in memory just as well, and would be resumed with a table that has others.
+    // The copy would be resumed with the old places in memory, and another table.
     let asleep = hibernated(stack).map(|number| (number, ASLEEP));
     if let Some((number, why)) = asleep.or_else(|| refer::immovable(stack, |_| true)) {
         return refuse(format!("partition {number}: {why}"));
@@ -369,16 +421,12 @@ pub(crate) fn occupants(medium: &dyn Medium, stack: &Stack) -> Result<Vec<String
         TableKind::None | TableKind::Kernel => {}
     }
     for partition in stack.partitions.iter().filter(|p| p.role != Role::Extended).take(8) {
-        let content = partition.content.map_or("no known content", straddle_layout::Content::name);
+        let content = partition.content.map_or("no known content", Content::name);
         found.push(format!("partition {} ({content}, {})", partition.number, partition.span.len()));
     }
-    for other in beside(medium, stack)? {
-        found.push(other.name().to_owned());
-    }
-    if found.is_empty()
-        && let Some(what) = unrecognised(medium, stack)?
-    {
-        found.push(what.to_owned());
+    found.extend(beside(medium, stack)?.iter().map(|other| other.name().to_owned()));
+    if found.is_empty() {
+        found.extend(unrecognised(medium, stack)?.map(str::to_owned));
     }
     Ok(found)
 }

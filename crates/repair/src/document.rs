@@ -1,6 +1,5 @@
-//! Plans as JSON: what `--json` prints, `--save` stores and `apply` reads is one document.
-//!
-//! Invariants: every plan can be stored. What is read becomes a plan only if it passes every check of one.
+//! Plans as JSON: `--json` prints, `--save` stores and `apply` reads the same document. What is read becomes
+//! a plan only if it passes every check of one.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -23,16 +22,16 @@ pub struct Document<T> {
 }
 
 impl<T> Document<T> {
-    /// The document of this plan.
+    /// Of this program's version.
     pub fn of(plan: T) -> Self {
         Self { schema: SCHEMA, straddle: env!("CARGO_PKG_VERSION"), plan }
     }
 }
 
-/// Reads a plan, or says why that is none.
+/// Reads a plan, or says why it cannot be used.
 pub(crate) fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     let mut json = serde_json::from_str::<Value>(text).map_err(|error| match error.classify() {
-        // Nothing of it is one, as of a disk image.
+        // It has no JSON at all, such as a disk image.
         Category::Syntax | Category::Eof if (error.line(), error.column()) <= (1, 1) => {
             "it is not a straddle plan".to_owned()
         }
@@ -46,7 +45,7 @@ pub(crate) fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     serde_json::from_value(json).map_err(|error| error.to_string())
 }
 
-/// Makes a plan of its parts: they are read through it, and become one only if they pass its checks.
+/// Reads and writes a plan as its parts, which must pass its checks.
 macro_rules! checked_parts {
     ($plan:ident($parts:ident), $error:ident) => {
         impl TryFrom<$parts> for $plan {

@@ -1,8 +1,8 @@
 //! Encoding a plan as the bytes to write.
 //!
-//! Invariants: each [`Step`] holds the present and the new bytes of whole logical blocks that change. The steps before
-//! a flush may reach the medium in any order and in part, by units of 512 bytes: a reader that checks checksums as the
-//! UEFI specification requires finds the old table or the new one.
+//! Invariants: each [`Step`] holds the present and the new bytes of whole logical blocks that change. The
+//! steps before a flush may reach the medium in any order and in part, by units of 512 bytes: a reader that
+//! checks checksums as the UEFI specification requires finds the old table or the new one.
 
 mod gpt;
 mod mbr;
@@ -66,8 +66,8 @@ fn wipes_boot_code(plan: &Plan, medium: &dyn Medium, stack: &Stack) -> Result<bo
 ///
 /// # Errors
 ///
-/// If the table cannot be written so that a power cut leaves the old one or the new one, or if it would overwrite data
-/// that no table accounts for and the plan does not list.
+/// If the table cannot be written so that a power cut leaves the old one or the new one, or if it would
+/// overwrite data that no table accounts for and the plan does not list.
 pub fn encode(plan: &Plan, medium: &dyn Medium, stack: &Stack) -> Result<Vec<Step>, PlanError> {
     let steps = Steps::of_table(plan, medium, stack)?;
     over::check(plan, medium, stack, &steps.steps)?;

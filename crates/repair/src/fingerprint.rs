@@ -1,7 +1,7 @@
 //! The fingerprint by which a plan recognises its disk.
 //!
-//! Invariants: the hash covers what makes up the present table and nothing else: a boot loader or a file system
-//! may write elsewhere without invalidating the plan.
+//! Invariants: the hash covers what makes up the present table and nothing else: a boot loader or a file
+//! system may write elsewhere without invalidating the plan.
 
 use crate::relocate::is_title;
 use schemars::JsonSchema;
@@ -55,8 +55,8 @@ impl Structure {
         }
     }
 
-    /// The bytes of `found`, the contents of its place, that make up the table: neither boot code, nor what is where a
-    /// header would be.
+    /// The bytes of `found`, the contents of its place, that make up the table: neither boot code, nor what
+    /// is where a header would be.
     pub(crate) fn table(self, found: &[u8]) -> &[u8] {
         match self {
             Self::BootSector => found.get(mbr::ENTRIES_AT..).unwrap_or_default(),
@@ -79,8 +79,8 @@ impl Fingerprint {
             hash.update(span.start().get().to_le_bytes());
             hash.update(span.len().get().to_le_bytes());
             let mut bytes = bytes_of(medium, span)?;
-            // What a journal wrote where there was nothing is not a table: a move that is cut off as it begins must not
-            // make this another disk.
+            // What a journal wrote where there was nothing is not a table: a move that is cut off as it
+            // begins must not make this another disk.
             if is_title(&bytes) {
                 bytes.fill(0);
             }

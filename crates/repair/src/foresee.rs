@@ -1,5 +1,5 @@
-//! Predicting what a disk would hold after a plan's steps. A plan is written only if a reader of the planned bytes
-//! would find the plan's table.
+//! Predicting what a disk would hold after a plan's steps. A plan is written only if a reader of the planned
+//! bytes would find the plan's table.
 
 use straddle_device::{Medium, ReadError};
 use straddle_layout::{Partition, Stack, read_stack};

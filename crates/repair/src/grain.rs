@@ -1,7 +1,7 @@
 //! The grain: the boundaries on which partitions of a disk start and end, and the reasons for them.
 //!
-//! Invariants: every boundary that the audit checks is taken, or left out with a reason in words. A grain of a quarter of
-//! the disk or more is not used; libfdisk has the same limit (libfdisk/src/alignment.c).
+//! Invariants: every boundary that the audit checks is taken, or left out with a reason. A grain of a quarter
+//! of the disk or more is not used, as in libfdisk (libfdisk/src/alignment.c).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -40,7 +40,6 @@ pub struct Grain {
     pub considered: Vec<Considered>,
 }
 
-/// A boundary to be considered.
 struct Candidate {
     name: &'static str,
     boundary: Boundary,
@@ -53,12 +52,26 @@ impl Grain {
     /// Computes the grain of a disk of `size` bytes with blocks of `block`. `asked` replaces the two
     /// boundaries that are only advice: 1 MiB and the erase block.
     pub fn of(topology: &Topology, size: ByteCount, block: BlockSize, asked: Option<ByteCount>) -> Self {
-        // A block size is never zero, so its multiples exist.
         #[expect(clippy::expect_used, reason = "a block size is at least 512")]
         let blocks = Boundary::multiples_of(block.bytes()).expect("a block size is at least 512");
         let mut grain = Self { start: blocks, end: blocks, considered: Vec::new() };
-        for candidate in candidates(topology, asked) {
-            grain.consider(candidate, size);
+        let largest = ByteCount::new(size.get() / LARGEST_SHARE);
+        for Candidate { name, boundary, source, at_end } in candidates(topology, asked) {
+            let left_out = match grain.start.meet(boundary) {
+                None => Some("it has no common multiple with those above".to_owned()),
+                Some(met) if met != grain.start && met.size() >= largest => Some(format!(
+                    "its common multiple with those above is {} ({} bytes), a quarter of the disk or more",
+                    met.size(),
+                    met.size().get()
+                )),
+                Some(met) => {
+                    grain.start = met;
+                    grain.end = grain.end.meet(boundary).filter(|_| at_end).unwrap_or(grain.end);
+                    None
+                }
+            };
+            let (name, size) = (name.to_owned(), boundary.size());
+            grain.considered.push(Considered { name, size, source, left_out });
         }
         if topology.alignment_offset.value() == AlignmentOffset::Misaligned {
             grain.considered.push(Considered {
@@ -79,34 +92,6 @@ impl Grain {
         grain
     }
 
-    /// Takes the candidate into the grain, or records why not.
-    fn consider(&mut self, candidate: Candidate, size: ByteCount) {
-        let Candidate { name, boundary, source, at_end } = candidate;
-        let met = self.start.meet(boundary);
-        let largest = ByteCount::new(size.get() / LARGEST_SHARE);
-        let left_out = match met {
-            None => Some("it has no common multiple with those above".to_owned()),
-            Some(met) if met == self.start => None,
-            Some(met) if met.size() >= largest => Some(format!(
-                "its common multiple with those above is {} ({} bytes), a quarter of the disk or more",
-                met.size(),
-                met.size().get()
-            )),
-            Some(met) => {
-                self.start = met;
-                None
-            }
-        };
-        if at_end
-            && left_out.is_none()
-            && let Some(end) = self.end.meet(boundary)
-        {
-            self.end = end;
-        }
-        let considered = Considered { name: name.to_owned(), size: boundary.size(), source, left_out };
-        self.considered.push(considered);
-    }
-
     /// The boundaries that starts are on.
     pub fn taken(&self) -> impl Iterator<Item = &Considered> {
         self.considered.iter().filter(|c| c.left_out.is_none())
@@ -115,16 +100,13 @@ impl Grain {
 
 /// The boundaries to consider, the costliest to miss first.
 fn candidates(topology: &Topology, asked: Option<ByteCount>) -> Vec<Candidate> {
-    let mut candidates = Vec::new();
-    for named in named_boundaries(topology) {
-        let is_advice = named.severity <= Severity::Advice;
-        if is_advice && asked.is_some() {
-            continue;
-        }
-        let at_end = matches!(named.name, "physical sector" | "indirection unit");
-        let (name, boundary, source) = (named.name, named.boundary, source_of(topology, named.name));
-        candidates.push(Candidate { name, boundary, source, at_end });
-    }
+    let mut named = named_boundaries(topology);
+    named.retain(|named| named.severity > Severity::Advice || asked.is_none());
+    let candidate = |(name, boundary)| {
+        let at_end = matches!(name, "physical sector" | "indirection unit");
+        Candidate { name, boundary, source: source_of(topology, name), at_end }
+    };
+    let mut candidates: Vec<_> = named.iter().map(|one| candidate((one.name, one.boundary))).collect();
     let atomic = topology.atomic.as_ref().and_then(|figure| {
         let (boundary, source) = (figure.value().start_boundary()?, figure.source().to_string());
         Some(Candidate { name: ATOMIC_UNIT, boundary, source, at_end: false })

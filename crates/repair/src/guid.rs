@@ -44,8 +44,7 @@ impl Identities {
         let mut guid = [0; 16];
         guid[..8].copy_from_slice(&self.high.next().to_be_bytes());
         guid[8..].copy_from_slice(&self.low.next().to_be_bytes());
-        // The first three fields are little endian, so the version digit is in the second byte of the third
-        // field.
+        // The third field is little endian: the version digit is in its second byte.
         guid[7] = guid[7] & 0x0F | 0x40;
         guid[8] = guid[8] & 0x3F | 0x80;
         guid

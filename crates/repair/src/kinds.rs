@@ -1,7 +1,5 @@
-//! Names for partition types.
-//!
-//! Invariants: a name means the same purpose in both table formats. If a format has no type for
-//! it, that is an error.
+//! Names for partition types, the same for both table formats. If a format has no type for a name, that is an
+//! error.
 
 use straddle_layout::types::{guid_text, parse_guid};
 use straddle_layout::{PartitionType, types};
@@ -9,41 +7,29 @@ use straddle_layout::{PartitionType, types};
 use crate::error::PlanError;
 use crate::plan::Format;
 
-/// A name and the partition types it stands for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Alias {
-    pub(crate) name: &'static str,
-    pub(crate) guid: &'static str,
-    /// The MBR type, if there is one.
-    pub(crate) mbr: Option<u8>,
-}
-
-const fn alias(name: &'static str, guid: &'static str, mbr: Option<u8>) -> Alias {
-    Alias { name, guid, mbr }
-}
-
-/// All names. The GUIDs are those of the UEFI specification, the Discoverable Partitions Specification and
-/// util-linux (include/pt-gpt-partnames.h); the MBR types are those of include/pt-mbr-partnames.h.
-pub(crate) const ALIASES: [Alias; 19] = [
-    alias("linux", "0FC63DAF-8483-4772-8E79-3D69D8477DE4", Some(0x83)),
-    alias("esp", ESP, Some(0xEF)),
-    alias("bios", BIOS_BOOT, None),
-    alias("xbootldr", "BC13C2FF-59E6-4262-A352-B275FD6F7172", Some(0xEA)),
-    alias("swap", "0657FD6D-A4AB-43C4-84E5-0933C84B4F4F", Some(0x82)),
-    alias("root", "4F68BCE3-E8CD-4DB1-96E7-FBCAF984B709", Some(0x83)),
-    alias("root-arm64", "B921B045-1DF0-41C3-AF44-4C6F280D3FAE", Some(0x83)),
-    alias("usr", "8484680C-9521-48C6-9C11-B0720656F69E", Some(0x83)),
-    alias("home", "933AC7E1-2EB4-4F13-B844-0E14E2AEF915", Some(0x83)),
-    alias("srv", "3B8F8425-20E0-4F3B-907F-1A25A76F98E8", Some(0x83)),
-    alias("var", "4D21B016-B534-45C2-A9FB-5C16E091FD2D", Some(0x83)),
-    alias("tmp", "7EC6F557-3BC5-4ACA-B293-16EF5DF639D1", Some(0x83)),
-    alias("raid", "A19D880F-05FC-4D3B-A006-743F0F84911E", Some(0xFD)),
-    alias("lvm", "E6D6D379-F507-44C2-A23C-238F2A3DF928", Some(0x8E)),
-    alias("luks", "CA7D7CCB-63ED-4C53-861C-1742536059CC", Some(0x83)),
-    alias("msdata", "EBD0A0A2-B9E5-4433-87C0-68B6B72699C7", Some(0x07)),
-    alias("msr", "E3C9E316-0B5C-4DB8-817D-F92DF00215AE", None),
-    alias("prep", "9E1A2D38-C612-4316-AA26-8B49521E5A8B", Some(0x41)),
-    alias("zfs", "6A898CC3-1DD2-11B2-99A6-080020736631", Some(0xBF)),
+/// A name, its GUID, and its MBR type if there is one. The GUIDs are those of the UEFI specification, the
+/// Discoverable Partitions Specification and util-linux (include/pt-gpt-partnames.h); the MBR types are those
+/// of include/pt-mbr-partnames.h.
+const ALIASES: [(&str, &str, Option<u8>); 19] = [
+    ("linux", "0FC63DAF-8483-4772-8E79-3D69D8477DE4", Some(0x83)),
+    ("esp", ESP, Some(0xEF)),
+    ("bios", BIOS_BOOT, None),
+    ("xbootldr", "BC13C2FF-59E6-4262-A352-B275FD6F7172", Some(0xEA)),
+    ("swap", "0657FD6D-A4AB-43C4-84E5-0933C84B4F4F", Some(0x82)),
+    ("root", "4F68BCE3-E8CD-4DB1-96E7-FBCAF984B709", Some(0x83)),
+    ("root-arm64", "B921B045-1DF0-41C3-AF44-4C6F280D3FAE", Some(0x83)),
+    ("usr", "8484680C-9521-48C6-9C11-B0720656F69E", Some(0x83)),
+    ("home", "933AC7E1-2EB4-4F13-B844-0E14E2AEF915", Some(0x83)),
+    ("srv", "3B8F8425-20E0-4F3B-907F-1A25A76F98E8", Some(0x83)),
+    ("var", "4D21B016-B534-45C2-A9FB-5C16E091FD2D", Some(0x83)),
+    ("tmp", "7EC6F557-3BC5-4ACA-B293-16EF5DF639D1", Some(0x83)),
+    ("raid", "A19D880F-05FC-4D3B-A006-743F0F84911E", Some(0xFD)),
+    ("lvm", "E6D6D379-F507-44C2-A23C-238F2A3DF928", Some(0x8E)),
+    ("luks", "CA7D7CCB-63ED-4C53-861C-1742536059CC", Some(0x83)),
+    ("msdata", "EBD0A0A2-B9E5-4433-87C0-68B6B72699C7", Some(0x07)),
+    ("msr", "E3C9E316-0B5C-4DB8-817D-F92DF00215AE", None),
+    ("prep", "9E1A2D38-C612-4316-AA26-8B49521E5A8B", Some(0x41)),
+    ("zfs", "6A898CC3-1DD2-11B2-99A6-080020736631", Some(0xBF)),
 ];
 
 pub(crate) const ESP: &str = "C12A7328-F81F-11D2-BA4B-00A0C93EC93B";
@@ -52,13 +38,10 @@ pub(crate) const BIOS_BOOT: &str = "21686148-6449-6E6F-744E-656564454649";
 /// Resolves `text` to a type of `format`, in the plan's notation: a GUID in capitals, or hexadecimal digits.
 pub(crate) fn resolve(text: &str, format: Format) -> Result<String, PlanError> {
     let unknown = || PlanError::UnknownType { text: text.to_owned(), format };
-    if let Some(alias) = ALIASES.iter().find(|alias| alias.name.eq_ignore_ascii_case(text)) {
+    if let Some((name, guid, mbr)) = ALIASES.into_iter().find(|(name, ..)| name.eq_ignore_ascii_case(text)) {
         return match format {
-            Format::Gpt => Ok(alias.guid.to_owned()),
-            Format::Mbr => {
-                let id = alias.mbr.ok_or(PlanError::GptOnly { name: alias.name })?;
-                Ok(types::mbr_text(id))
-            }
+            Format::Gpt => Ok(guid.to_owned()),
+            Format::Mbr => mbr.map(types::mbr_text).ok_or(PlanError::GptOnly { name }),
         };
     }
     match format {
@@ -68,9 +51,8 @@ pub(crate) fn resolve(text: &str, format: Format) -> Result<String, PlanError> {
             let id = u8::from_str_radix(digits, 16).ok().ok_or_else(unknown)?;
             match id {
                 0 => Err(unknown()),
-                types::PROTECTIVE => Err(PlanError::ReservedType { id }),
-                id if types::is_extended(id) => Err(PlanError::ReservedType { id }),
-                id => Ok(types::mbr_text(id)),
+                _ if id == types::PROTECTIVE || types::is_extended(id) => Err(PlanError::ReservedType { id }),
+                _ => Ok(types::mbr_text(id)),
             }
         }
     }
@@ -81,7 +63,7 @@ pub(crate) fn gpt_of(mbr: u8) -> Option<&'static str> {
     if matches!(mbr, 0x01 | 0x04 | 0x06 | 0x0B | 0x0C | 0x0E) {
         return Some("msdata");
     }
-    ALIASES.iter().find(|alias| alias.mbr == Some(mbr)).map(|alias| alias.name)
+    ALIASES.into_iter().find(|(.., id)| *id == Some(mbr)).map(|(name, ..)| name)
 }
 
 /// The name of the partition type for a file system.
@@ -116,14 +98,14 @@ mod tests {
 
     #[test]
     fn names_mean_types_that_the_tables_know() {
-        for alias in ALIASES {
-            let guid = resolve(alias.name, Format::Gpt).unwrap();
-            assert_eq!(guid_text(parse_guid(&guid).unwrap()), guid, "{}", alias.name);
-            assert!(type_name(&guid, Format::Gpt).is_some(), "{}", alias.name);
-            match (resolve(alias.name, Format::Mbr), alias.mbr) {
-                (Ok(id), Some(_)) => assert!(type_name(&id, Format::Mbr).is_some(), "{}", alias.name),
+        for (name, _, mbr) in ALIASES {
+            let guid = resolve(name, Format::Gpt).unwrap();
+            assert_eq!(guid_text(parse_guid(&guid).unwrap()), guid, "{name}");
+            assert!(type_name(&guid, Format::Gpt).is_some(), "{name}");
+            match (resolve(name, Format::Mbr), mbr) {
+                (Ok(id), Some(_)) => assert!(type_name(&id, Format::Mbr).is_some(), "{name}"),
                 (Err(PlanError::GptOnly { .. }), None) => {}
-                (other, _) => panic!("{}: {other:?}", alias.name),
+                (other, _) => panic!("{name}: {other:?}"),
             }
         }
     }

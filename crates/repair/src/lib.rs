@@ -1,20 +1,16 @@
-//! Plans partition tables on the right boundaries, moves and copies partitions to them, and writes so that a
-//! power cut at any point leaves the old layout, the new one, or a move that can be finished or reversed.
+//! Plans partition tables on the right boundaries, moves and copies partitions to them, and writes so that a power
+//! cut at any point leaves the old layout, the new one, or a move that can be finished or reversed.
 //!
-//! Invariants: planning and encoding are pure, and plans are values. Three modules write, each from
-//! a plan of its own, and only to a [`Target`], which this crate opens itself:
+//! Invariants: planning and encoding are pure, and plans are values. Three modules write, each from a plan of its own,
+//! and only to a [`Target`], which this crate opens itself:
 //!
-//! - [`apply`] writes the table of a [`Plan`], and overwrites no byte that is not in a backup which was written
-//!   and synchronised before.
-//! - [`realign`] moves the data of a [`Realign`](realign::Realign) and then writes its table. It overwrites no
-//!   byte that is needed and not elsewhere on the disk or in the journal, durably.
-//! - [`copy`] writes a disk of which [`Copy`](copy::Copy) says what it holds. The source is only read; of
-//!   the new disk nothing is kept, so the plan names what is on it, and nothing else may be there.
+//! - [`apply`] writes the table of a [`Plan`], after every byte that it overwrites is in a synchronised backup.
+//! - [`realign`] moves the data of a [`Realign`](realign::Realign) and then writes its table. Every byte that it
+//!   overwrites and that is needed is elsewhere on the disk or in the journal, durably.
+//! - [`copy`] writes a disk of which nothing is kept but what its plan, a [`Copy`](copy::Copy), lists.
 //!
-//! What the types do not hold: a disk that another program implements ([`Target::simulated`]) has not been
-//! opened, examined or locked by this crate. A backup's checksum detects damage, not intent
-//! ([`apply::Backup::load`]). A file system in memory reports a file as synchronised that a power failure takes
-//! with it.
+//! The types do not cover disks that another program implements ([`Target::simulated`]), backups made by hand
+//! ([`apply::Backup::load`]), and file systems in memory, which report files as synchronised.
 
 pub mod apply;
 pub mod boot;

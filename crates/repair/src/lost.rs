@@ -1,9 +1,9 @@
-//! What a plan makes unreachable: partitions that the new table no longer lists, and content outside of them. A
-//! plan lists it, by name and size.
+//! What a plan makes unreachable: partitions that the new table no longer lists, and content outside of them.
+//! A plan lists it, by name and size.
 //!
-//! Contents that no partition lists, such as those of a deleted one, are looked for where partitions begin: at the
-//! start of free space, after other contents in it, one track after these, on the first MiBs, cylinders and GiBs,
-//! and where a new partition begins.
+//! Contents that no partition lists, such as those of a deleted one, are looked for where partitions begin:
+//! at the start of free space, after other contents in it, one track after these, on the first MiBs,
+//! cylinders and GiBs, and where a new partition begins.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -194,7 +194,8 @@ pub(crate) fn unlisted(medium: &dyn Medium, stack: &Stack, (table, block): (&Tab
     all
 }
 
-/// What is on a disk on which nothing is recognised, in words; `None` if it is blank, or something is recognised.
+/// What is on a disk on which nothing is recognised, in words; `None` if it is blank, or something is
+/// recognised.
 pub(crate) fn unrecognised(medium: &dyn Medium, stack: &Stack) -> Result<Option<&'static str>, ReadError> {
     match stack.kind {
         TableKind::Kernel => Ok(Some("partitions of a table that only the kernel reads")),
@@ -203,8 +204,9 @@ pub(crate) fn unrecognised(medium: &dyn Medium, stack: &Stack) -> Result<Option<
     }
 }
 
-/// The content outside the table that a plan would destroy. A plan that only changes the present table spares the
-/// file system of an optical medium, because no space in it counts as free, and content that partitions cover.
+/// The content outside the table that a plan would destroy. A plan that only changes the present table spares
+/// the file system of an optical medium, because no space in it counts as free, and content that partitions
+/// cover.
 pub(crate) fn harmed(medium: &dyn Medium, stack: &Stack, fresh: bool) -> Result<Vec<Beside>, PlanError> {
     let has_extent = !fresh && optical_extent(medium)?.is_some();
     let is_medium = |found: &Beside| has_extent && found.is_optical();
@@ -212,9 +214,9 @@ pub(crate) fn harmed(medium: &dyn Medium, stack: &Stack, fresh: bool) -> Result<
     Ok(beside(medium, stack)?.into_iter().filter(|found| !found.is_table() && !is_spared(found)).collect())
 }
 
-/// Where a partition may begin at or after `from`: there, a track later, and on the first `count` boundaries of each
-/// kind. With DOS, partitions began on a cylinder, the first one of a disk and logical ones a track later. Installers
-/// end partitions on GiBs, and begin the first one at 1 MiB.
+/// Where a partition may begin at or after `from`: there, a track later, and on the first `count` boundaries
+/// of each kind. With DOS, partitions began on a cylinder, the first one of a disk and logical ones a track
+/// later. Installers end partitions on GiBs, and begin the first one at 1 MiB.
 fn likely(from: ByteOffset, count: u64, block: BlockSize) -> impl Iterator<Item = u64> {
     let track = block.bytes().get() * TRACK;
     let at = from.get();
@@ -226,8 +228,8 @@ fn likely(from: ByteOffset, count: u64, block: BlockSize) -> impl Iterator<Item 
     [at, at.saturating_add(track)].into_iter().chain(kinds.into_iter().flat_map(on))
 }
 
-/// The contents in `gap`, which no partition has, that reach into `span`, in order, each with its place. They may
-/// hold zeros in `span`.
+/// The contents in `gap`, which no partition has, that reach into `span`, in order, each with its place. They
+/// may hold zeros in `span`.
 pub(crate) fn reaching(medium: &dyn Medium, gap: Span, span: Span, block: BlockSize) -> Vec<(Span, Layer)> {
     let mut starts: BTreeSet<u64> =
         likely(gap.start(), EVENS, block).chain(likely(span.start(), EVENS, block)).collect();

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use straddle_audit::examine::{Examiner, is_in_partitions, read_present};
-use straddle_audit::{MoveJournal, Moves, Planned, PlannedCopy, ShrinkFirst, Unfinished};
+use straddle_audit::{MoveJournal, Moves, PlannedCopy, ShrinkFirst, Unfinished};
 use straddle_device::claim::is_locked;
 use straddle_device::image::Format;
 use straddle_device::shown::{is_hidden, quote_path};
@@ -16,10 +16,11 @@ use straddle_units::{ByteCount, ByteOffset};
 use crate::realign::Unplanned;
 use crate::{Request, Seed, Situation, in_the_way_of_copies, realign};
 
-/// No table with more partitions is planned for: a GPT has 128 entries as a rule, and orders of moves take time.
+/// No table with more partitions is planned for: orders of moves take time.
 const MAX_PARTITIONS: usize = 128;
 
-/// Returns the unfinished move on the device or image at `path`; `None` if there is none, or it is not one of those.
+/// Returns the unfinished move on the device or image at `path`; `None` if there is none, or `path` is
+/// neither.
 ///
 /// # Errors
 ///
@@ -41,7 +42,7 @@ pub fn unfinished(path: &Path) -> Result<Option<Unfinished>, ReadError> {
     }
 }
 
-/// A medium that notes the first read that the system failed: what looks for signatures goes on without.
+/// A medium that records the first read that failed: a search for signatures goes on after it.
 struct Noting {
     medium: Box<dyn Medium>,
     failed: Arc<OnceLock<(ByteOffset, Option<i32>)>>,
@@ -61,10 +62,10 @@ impl Medium for Noting {
     }
 }
 
-/// The unfinished move by its marker; or, without a table, by its journal, if that can be: in a compressed file, reading
-/// before the end takes all of it, and from a server that is many requests.
+/// The unfinished move by its marker; or, without a table, by its journal. That is not looked for in a
+/// compressed file, all of which would be read, and on a server, which takes many requests.
 ///
-/// Of a move that is being made, the journal and the data change while they are read.
+/// The journal and the data of a running move change while they are read.
 fn found(target: &Target, stack: &Stack, path: &Path) -> Option<Unfinished> {
     let medium = target.medium.as_deref()?;
     let is_whole = target.through.is_none() && target.address.is_none();
@@ -86,126 +87,95 @@ fn found(target: &Target, stack: &Stack, path: &Path) -> Option<Unfinished> {
     if !matches!(unfinished.journal, MoveJournal::Unusable(_)) {
         return Some(unfinished);
     }
-    // It may have ended meanwhile.
+    // The move may have ended meanwhile.
     medium.forget();
     look()
 }
 
 /// Returns what is known about moves.
 pub fn of(examiner: &Examiner, name: &str, target: &Target, stack: &Stack) -> Moves {
-    let declares_sectors = examiner.options().open.logical.is_some();
+    let run = examiner.options();
+    let declares_sectors = run.open.logical.is_some();
     let moves = Moves { options: attached(examiner, target), declares_sectors, ..Moves::default() };
     if let Some(unfinished) = found(target, stack, Path::new(name)) {
         return Moves { unfinished: Some(unfinished), ..moves };
     }
-    if target.medium.is_none() || examiner.options().without_fixes {
-        return moves;
-    }
-    let not_converted = not_converted(target, stack);
-    let moves = Moves { in_the_way: in_the_way(target, stack), not_converted, ..moves };
-    // A damaged table is mended first.
+    let Some(medium) = target.medium.as_deref().filter(|_| !run.without_fixes) else { return moves };
+    let situation = Situation { medium, topology: &target.topology, stack, serial: None };
+    let has = |damages: &[Damage]| stack.problems.iter().any(|problem| damages.contains(&problem.damage()));
+    let in_the_way = has(&[Damage::Copies, Damage::Protection, Damage::End])
+        .then(|| in_the_way_of_copies(&situation))
+        .flatten();
+    let convert = Request { convert: true, ..Request::new(Seed(0)) };
+    let not_converted = has(&[Damage::Sectors]).then(|| crate::make(&situation, &convert).err()).flatten();
+    let not_converted = not_converted.map(|error| error.to_string());
+    let moves = Moves { in_the_way, not_converted, ..moves };
+    // A damaged table is repaired first.
     let is_listed = (1..=MAX_PARTITIONS).contains(&stack.partitions.len());
     if target.zoned.is_some() || !stack.problems.is_empty() || !is_listed {
         return moves;
     }
-    match planned(examiner, target, stack) {
-        Ok(planned) => Moves { planned: Some(planned), ..moves },
-        Err(why) => {
-            let must = must_move(target, stack);
-            let moves = Moves { copy: copy(examiner, name, target, stack, &must), ..moves };
-            match why {
-                Unplanned::Refused(why) => Moves { refused: Some(why), ..moves },
-                Unplanned::Shrink(partition, to) => {
-                    let numbers = numbers(&must);
-                    let shrink = ShrinkFirst { numbers, partition, to, options: options(examiner, target) };
-                    Moves { shrink: Some(shrink), ..moves }
-                }
-                Unplanned::Other => moves,
-            }
+    let options = options(examiner, target);
+    let (in_use, is_remote) = (is_in_partitions(target, examiner), target.address.is_some());
+    let planned = realign::planned(&situation, &options, (in_use, is_remote));
+    // Only the bytes of a raw image are written to.
+    let is_raw = target.container.is_none() && target.through.is_none();
+    let why = match planned {
+        Ok(planned) if is_raw => return Moves { planned: Some(planned), ..moves },
+        Err(why @ Unplanned::Refused(_)) => why,
+        Err(why) if is_raw => why,
+        _ => Unplanned::Other,
+    };
+    let must = realign::must_move(&situation).unwrap_or_default();
+    let numbers: Vec<u32> = must.iter().map(|(number, _)| *number).collect();
+    let can_be_copied = !must.is_empty() && crate::copy::can_be_copied(&situation);
+    let copy = can_be_copied.then(|| {
+        let data = must.iter().filter_map(|(number, data)| Some((*number, (*data)?))).collect();
+        copy(examiner, name, target, (numbers.clone(), data, in_use))
+    });
+    let moves = Moves { copy: copy.flatten(), ..moves };
+    match why {
+        Unplanned::Refused(why) => Moves { refused: Some(why), ..moves },
+        Unplanned::Shrink(partition, to) => {
+            Moves { shrink: Some(ShrinkFirst { numbers, partition, to, options }), ..moves }
         }
+        Unplanned::Other => moves,
     }
 }
 
-fn situation<'a>(target: &'a Target, stack: &'a Stack) -> Option<Situation<'a>> {
-    Some(Situation { medium: target.medium.as_deref()?, topology: &target.topology, stack, serial: None })
-}
-
-/// Returns the first byte of data that rewriting a damaged GPT would destroy.
-fn in_the_way(target: &Target, stack: &Stack) -> Option<ByteOffset> {
-    let is_rewritten = |damage| matches!(damage, Damage::Copies | Damage::Protection | Damage::End);
-    stack.problems.iter().any(|problem| is_rewritten(problem.damage())).then_some(())?;
-    in_the_way_of_copies(&situation(target, stack)?)
-}
-
-/// Returns why the table cannot be converted to the device's sectors, if it counts in others.
-fn not_converted(target: &Target, stack: &Stack) -> Option<String> {
-    stack.problems.iter().any(|problem| problem.damage() == Damage::Sectors).then_some(())?;
-    let request = Request { convert: true, ..Request::new(Seed(0)) };
-    crate::make(&situation(target, stack)?, &request).err().map(|error| error.to_string())
-}
-
-/// Returns what `straddle realign` would plan for the target, if it takes such targets; or why nothing may move.
-fn planned(examiner: &Examiner, target: &Target, stack: &Stack) -> Result<Planned, Unplanned> {
-    let situation = situation(target, stack).ok_or(Unplanned::Other)?;
-    let options = options(examiner, target);
-    let in_use = is_in_partitions(target, examiner);
-    let planned = realign::planned(&situation, &options, (in_use, target.address.is_some()));
-    // Only the bytes of a raw image are written to.
-    let is_raw = target.container.is_none() && target.through.is_none();
-    if is_raw || matches!(planned, Err(Unplanned::Refused(_))) { planned } else { Err(Unplanned::Other) }
-}
-
-/// A partition that has to move, and the byte where the data of a layer on it begin for which it is placed.
-type Must = (u32, Option<ByteOffset>);
-
-fn must_move(target: &Target, stack: &Stack) -> Vec<Must> {
-    let situation = situation(target, stack);
-    situation.and_then(|situation| realign::must_move(&situation).ok()).unwrap_or_default()
-}
-
-fn numbers(must: &[Must]) -> Vec<u32> {
-    must.iter().map(|(number, _)| *number).collect()
-}
-
-/// Returns the copy that `straddle realign --to` would plan for the target.
+/// What `straddle realign --to` would plan for the target.
 fn copy(
     examiner: &Examiner,
     name: &str,
     target: &Target,
-    stack: &Stack,
-    must: &[Must],
+    (numbers, data, in_use): (Vec<u32>, Vec<(u32, ByteOffset)>, bool),
 ) -> Option<PlannedCopy> {
-    let situation = situation(target, stack).filter(|_| !must.is_empty())?;
-    let numbers = numbers(must);
-    let data = must.iter().filter_map(|(number, data)| Some((*number, (*data)?))).collect();
     let source = target.node.as_ref().map_or_else(|| name.to_owned(), |node| node.display().to_string());
-    if source.contains(is_hidden) || !crate::copy::can_be_copied(&situation) {
+    if source.contains(is_hidden) {
         return None;
     }
-    let mut options = options(examiner, target);
-    let mut from = examiner.options().open.format.map_or_else(String::new, |f| format!(" --from-format {f}"));
-    for file in &examiner.options().open.allow_backing {
-        let file = format!(" --allow-backing {}", quote_path(file));
-        options += &file;
-        from += &file;
-    }
-    let format = target.container.as_ref().map(|container| container.format.to_string());
-    let format = format.or_else(|| target.through.as_ref().map(|_| "compressed".to_owned()));
+    let open = &examiner.options().open;
+    let backing: String =
+        open.allow_backing.iter().map(|file| format!(" --allow-backing {}", quote_path(file))).collect();
+    let options = options(examiner, target) + &backing;
+    let from = open.format.map_or_else(String::new, |format| format!(" --from-format {format}")) + &backing;
+    let container = target.container.as_ref().map(|container| container.format);
+    let compressed = target.through.as_ref().map(|_| "compressed".to_owned());
+    let format = container.map(|format| format.to_string()).or(compressed);
     let new = match format {
         Some(_) => crate::copy::raw_name(Path::new(&source)).display().to_string(),
         None => "NEW".to_owned(),
     };
-    let is_qcow2 = target.container.as_ref().is_some_and(|container| container.format == Format::Qcow2);
     let raw = quote_path(Path::new(&new));
-    let back = is_qcow2.then(|| format!("qemu-img convert -O qcow2 {raw} NEW.qcow2"));
-    let in_use = is_in_partitions(target, examiner);
+    let back =
+        (container == Some(Format::Qcow2)).then(|| format!("qemu-img convert -O qcow2 {raw} NEW.qcow2"));
     Some(PlannedCopy { numbers, data, source, new, options, from, format, back, in_use })
 }
 
 /// The options that make `straddle realign` see the topology of this run, each after a space.
 fn options(examiner: &Examiner, target: &Target) -> String {
     let mut open = examiner.options().open.clone();
-    // What images are assumed to be need not be said.
+    // The default for images is left out.
     if target.kind == DeviceKind::Image && open.assume.is_512e() {
         open.assume = Assume::default();
     }

@@ -1,14 +1,14 @@
 //! Where other partitioning tools would start a partition in the same space.
 //!
-//! Invariants: each rule is the tool's own, as implemented in the named version of its sources, or as
-//! its release notes and manuals state it for versions of which only these are at hand. No tool is run.
+//! Invariants: each rule is the tool's own, from the sources of the named version, or from release notes and
+//! manuals where only these are at hand. No tool is run.
 
 use serde::{Deserialize, Serialize};
-use straddle_audit::{ALL_ONES, GRAIN, Severity, named_boundaries};
-use straddle_device::topology::{Source, Topology};
+use straddle_audit::{ALL_ONES, GRAIN};
+use straddle_device::topology::{Figure, Source, Topology};
 use straddle_units::{BlockSize, Boundary, ByteCount, ByteOffset, KERNEL_SECTOR, Lba};
 
-use crate::plan::{Format, GPT_ENTRIES, GPT_ENTRY_BYTES};
+use crate::plan::{Format, GPT_ENTRIES, array_sectors, missed};
 
 /// A cylinder as tools before 2010 imagined it, in sectors of 512 bytes: 255 heads, and 63 sectors a track.
 const CYLINDER: u64 = 255 * 63;
@@ -45,29 +45,61 @@ pub enum Free {
     From(Format, ByteOffset),
 }
 
-/// Returns what parted, fdisk, sgdisk, systemd-repart and Windows would choose for a partition in `free` on a
-/// device of `size` bytes with this topology, and what tools before 2010 would have chosen. If the topology is only
+/// What parted, fdisk, sgdisk, systemd-repart and Windows would choose for a partition in `free` on a device
+/// of `size` bytes with this topology, and what tools before 2010 would have chosen. If the topology is only
 /// assumed, as for an image, these tools know none of it.
 pub fn peers(topology: &Topology, size: ByteCount, free: Free) -> Vec<Peer> {
     let block = topology.logical.value();
-    let blocks = |count: u64| ByteOffset::new(count.saturating_mul(block.get()));
-    let array = (u64::from(GPT_ENTRIES) * GPT_ENTRY_BYTES).div_ceil(block.get());
+    let array = array_sectors(GPT_ENTRIES, block);
     let (is_front, format, from) = match free {
-        Free::Front(Format::Mbr) => (true, Format::Mbr, blocks(1)),
-        Free::Front(Format::Gpt) => (true, Format::Gpt, blocks(array + 2)),
+        Free::Front(Format::Mbr) => (true, Format::Mbr, Lba::new(1).byte(block)),
+        Free::Front(Format::Gpt) => (true, Format::Gpt, Lba::new(array + 2).byte(block)),
         Free::From(format, at) => (false, format, at),
     };
     let is_unseen = *topology.physical.source() == Source::Assumed
         && *topology.alignment_offset.source() == Source::Assumed
         && topology.io_min.is_none()
         && topology.io_opt.is_none();
-    let from = Choice { topology, size, from, block, is_front, is_unseen };
-    let mut peers = vec![from.parted(), from.fdisk(), from.sgdisk(), from.repart(), from.windows()];
-    // They know no other sectors.
-    if block == KERNEL_SECTOR {
-        peers.extend(from.old(format));
+    let choice = Choice { topology, size, from, block, is_front, is_unseen };
+    let mut chosen = vec![
+        ("parted", "3.5", choice.parted()),
+        ("fdisk", "util-linux 2.38", choice.fdisk()),
+        ("sgdisk", "1.0.9", choice.sgdisk()),
+        ("systemd-repart", "252", choice.repart()),
+        ("Windows", "Vista to 11", choice.windows()),
+    ];
+    // Old tools know no other sectors.
+    match format {
+        _ if block != KERNEL_SECTOR => {}
+        Format::Mbr => {
+            let versions = "fdisk 2.17.1, parted 2.1, Windows XP";
+            chosen.push(("tools before 2010", versions, choice.cylinders()));
+        }
+        Format::Gpt => {
+            let eights = multiples(8 * KERNEL_SECTOR.get(), from);
+            chosen.push(("gdisk", "before 0.5.2", ("the next free sector".to_owned(), Some(from))));
+            chosen.push(("gdisk", "0.5.2", ("multiples of 8 sectors".to_owned(), eights)));
+        }
     }
-    peers
+    let peer = |(tool, version, (rule, at)): (&str, &str, Chosen)| {
+        let at = at.filter(|at| at.get() < size.get());
+        Peer {
+            tool: tool.to_owned(),
+            version: version.to_owned(),
+            rule,
+            start: at.map(|at| Lba::containing(at, block).get()),
+            misses: at.map_or(Vec::new(), |at| missed(topology, at)).into_iter().map(str::to_owned).collect(),
+        }
+    };
+    chosen.into_iter().map(peer).collect()
+}
+
+/// A rule, and the start that it gives.
+type Chosen = (String, Option<ByteOffset>);
+
+/// The first multiple of `size` at or after `from`.
+fn multiples(size: u64, from: ByteOffset) -> Option<ByteOffset> {
+    Boundary::multiples_of(ByteCount::new(size))?.ceil(from)
 }
 
 struct Choice<'a> {
@@ -80,47 +112,17 @@ struct Choice<'a> {
 }
 
 impl Choice<'_> {
-    fn peer(
-        &self,
-        tool: &str,
-        version: &str,
-        rule: String,
-        grain: Option<Boundary>,
-        from: ByteOffset,
-    ) -> Peer {
-        self.at(tool, version, rule, grain.and_then(|grain| grain.ceil(from)))
-    }
-
-    fn at(&self, tool: &str, version: &str, rule: String, at: Option<ByteOffset>) -> Peer {
-        let byte = at.filter(|at| at.get() < self.size.get());
-        let misses = |at: ByteOffset| {
-            named_boundaries(self.topology)
-                .into_iter()
-                .filter(|named| named.severity > Severity::Advice && !named.boundary.is_aligned(at))
-                .map(|named| named.name.to_owned())
-                .collect()
-        };
-        Peer {
-            tool: tool.to_owned(),
-            version: version.to_owned(),
-            rule,
-            start: byte.map(|at| Lba::containing(at, self.block).get()),
-            misses: byte.map(misses).unwrap_or_default(),
-        }
-    }
-
+    /// The minimum and the optimal I/O size, 0 if unknown.
     fn io(&self) -> (u64, u64) {
-        if self.is_unseen {
-            return (0, 0);
-        }
-        let value = |figure: &Option<straddle_device::topology::Figure<ByteCount>>| {
-            figure.as_ref().map_or(0, |figure| figure.value().get())
+        let value = |figure: &Option<Figure<ByteCount>>| match figure {
+            Some(figure) if !self.is_unseen => figure.value().get(),
+            _ => 0,
         };
         (value(&self.topology.io_min), value(&self.topology.io_opt))
     }
 
-    /// Follows `linux_get_optimum_alignment`, libparted/arch/linux.c.
-    fn parted(&self) -> Peer {
+    /// `linux_get_optimum_alignment`, libparted/arch/linux.c.
+    fn parted(&self) -> Chosen {
         let (io_min, io_opt) = self.io();
         let divides = |size: u64| size == 0 || GRAIN.get().is_multiple_of(size);
         let (grain, why) = if divides(io_min) && divides(io_opt) {
@@ -130,7 +132,7 @@ impl Choice<'_> {
         } else {
             (io_opt, format!("the optimal I/O size, {io_opt} bytes, which it trusts"))
         };
-        let aligned = self.whole(grain).and_then(|grain| grain.ceil(self.from));
+        let aligned = self.whole(grain, self.from);
         // parted accepts a start given in percent within half a percent (`ped_unit_parse_custom`,
         // libparted/unit.c).
         let percent = self.size.get() / 100;
@@ -138,107 +140,79 @@ impl Choice<'_> {
         let is_near = |at: ByteOffset| Lba::containing(at, self.block).get() <= reach;
         if self.is_front && !is_near(self.from) {
             let rule = "none: at 0 %, the first free sector is more than half a percent of the disk away";
-            return self.at("parted", "3.5", rule.to_owned(), None);
+            return (rule.to_owned(), None);
         }
         if self.is_front && !aligned.is_some_and(is_near) {
             let rule = format!(
                 "at 0 %, the first free sector: the next multiple of {why} is more than half a percent of the disk away"
             );
-            return self.at("parted", "3.5", rule, Some(self.from));
+            return (rule, Some(self.from));
         }
-        self.at("parted", "3.5", format!("multiples of {why}"), aligned)
+        (format!("multiples of {why}"), aligned)
     }
 
-    /// A grain rounded down to whole blocks, at the device's alignment offset.
-    fn whole(&self, grain: u64) -> Option<Boundary> {
+    /// The first multiple, at or after `from`, of a grain rounded down to whole blocks, at the device's
+    /// alignment offset.
+    fn whole(&self, grain: u64, from: ByteOffset) -> Option<ByteOffset> {
         let block = self.block.get();
         let grain = (grain / block).max(1).saturating_mul(block);
-        self.topology.boundary_of(ByteCount::new(grain))
+        self.topology.boundary_of(ByteCount::new(grain))?.ceil(from)
     }
 
-    /// Follows `fdisk_discover_topology` and `fdisk_reset_alignment`, libfdisk/src/alignment.c.
-    fn fdisk(&self) -> Peer {
+    /// `fdisk_discover_topology` and `fdisk_reset_alignment`, libfdisk/src/alignment.c.
+    fn fdisk(&self) -> Chosen {
         let (io_min, io_opt) = self.io();
-        let block = self.block.get();
-        let physical = if self.is_unseen { block } else { self.topology.physical.value().get() };
+        let physical = if self.is_unseen { self.block.get() } else { self.topology.physical.value().get() };
         let asked = if io_opt == 0 { io_min.max(physical) } else { io_opt };
         // libfdisk recognises this one only (util-linux commit bbb66067c, 2020).
         let io = if asked == ALL_ONES || !asked.is_multiple_of(physical) { physical } else { asked };
         let mut grain = io.max(GRAIN.get());
-        let mut first = if io > GRAIN.get() { io } else { GRAIN.get() };
         let mut rule = format!("multiples of {grain} bytes, the larger of 1 MiB and the I/O size");
         if self.size.get() <= grain.saturating_mul(4) {
-            (grain, first) = (physical, physical);
+            grain = physical;
             rule = format!("multiples of the physical sector, {physical} bytes, on a disk this small");
         }
-        let first = ByteOffset::new(first.min(self.topology.phase().get().max(first)));
-        self.peer("fdisk", "util-linux 2.38", rule, self.whole(grain), self.from.max(first))
+        (rule, self.whole(grain, self.from.max(ByteOffset::new(grain))))
     }
 
-    /// Follows `GPTData::GPTData` and `ComputeAlignment`, gpt.cc, for a new table, where no partition
-    /// suggests another grain.
-    fn sgdisk(&self) -> Peer {
-        let rule = "multiples of 1 MiB, whatever the device says".to_owned();
-        let aligned = Boundary::multiples_of(GRAIN).and_then(|grain| grain.ceil(self.from));
+    /// `GPTData::GPTData` and `ComputeAlignment`, gpt.cc, for a new table, where no partition suggests
+    /// another grain.
+    fn sgdisk(&self) -> Chosen {
         // If that is past the end of the disk, sgdisk takes the first free sector.
-        let at = aligned.filter(|at| at.get() < self.size.get()).unwrap_or(self.from);
-        self.at("sgdisk", "1.0.9", rule, Some(at))
+        let aligned = multiples(GRAIN.get(), self.from).filter(|at| at.get() < self.size.get());
+        ("multiples of 1 MiB, whatever the device says".to_owned(), aligned.or(Some(self.from)))
     }
 
-    /// Follows `context_place_partitions`, src/partition/repart.c; the first sector, 2048, is libfdisk's.
-    fn repart(&self) -> Peer {
-        let rule = "multiples of 4096 bytes, from 1 MiB on".to_owned();
-        let grain = Boundary::multiples_of(ByteCount::new(4096.max(self.block.get())));
-        self.peer("systemd-repart", "252", rule, grain, self.from.max(ByteOffset::new(GRAIN.get())))
+    /// `context_place_partitions`, src/partition/repart.c; the first sector, 2048, is libfdisk's.
+    fn repart(&self) -> Chosen {
+        let from = self.from.max(ByteOffset::new(GRAIN.get()));
+        ("multiples of 4096 bytes, from 1 MiB on".to_owned(), multiples(4096.max(self.block.get()), from))
     }
 
-    /// Follows the default alignment of Microsoft's Virtual Disk Service.
-    fn windows(&self) -> Peer {
+    /// The default alignment of Microsoft's Virtual Disk Service.
+    fn windows(&self) -> Chosen {
         let (grain, rule) = if self.size.get() < WINDOWS_LARGE {
             (WINDOWS_SMALL_GRAIN, "multiples of 64 KiB, on a disk of less than 4 GB")
         } else {
             (GRAIN.get(), "multiples of 1 MiB, whatever the device says")
         };
-        let grain = Boundary::multiples_of(ByteCount::new(grain));
-        self.peer("Windows", "Vista to 11", rule.to_owned(), grain, self.from)
+        (rule.to_owned(), multiples(grain, self.from))
     }
 
-    /// Follows tools before 2010, as `straddle explain` has them with their sources.
-    fn old(&self, format: Format) -> Vec<Peer> {
-        let sectors = |count: u64| ByteCount::new(count * KERNEL_SECTOR.get());
-        match format {
-            Format::Mbr => {
-                let tool = "tools before 2010";
-                let version = "fdisk 2.17.1, parted 2.1, Windows XP";
-                if self.is_front {
-                    let rule = "the second track of 63 sectors".to_owned();
-                    return vec![self.at(
-                        tool,
-                        version,
-                        rule,
-                        Some(ByteOffset::new(sectors(SECOND_TRACK).get())),
-                    )];
-                }
-                let rule = "cylinders of 255 heads and 63 sectors, 16065 sectors".to_owned();
-                vec![self.peer(tool, version, rule, Boundary::multiples_of(sectors(CYLINDER)), self.from)]
-            }
-            Format::Gpt => vec![
-                self.at("gdisk", "before 0.5.2", "the next free sector".to_owned(), Some(self.from)),
-                self.peer(
-                    "gdisk",
-                    "0.5.2",
-                    "multiples of 8 sectors".to_owned(),
-                    Boundary::multiples_of(sectors(8)),
-                    self.from,
-                ),
-            ],
+    /// Tools before 2010, on an MBR, as `straddle explain` has them with their sources.
+    fn cylinders(&self) -> Chosen {
+        if self.is_front {
+            let start = Lba::new(SECOND_TRACK).byte(KERNEL_SECTOR);
+            return ("the second track of 63 sectors".to_owned(), Some(start));
         }
+        let rule = "cylinders of 255 heads and 63 sectors, 16065 sectors".to_owned();
+        (rule, multiples(CYLINDER * KERNEL_SECTOR.get(), self.from))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use straddle_device::topology::{AlignmentOffset, Figure};
+    use straddle_device::topology::AlignmentOffset;
 
     use super::*;
 

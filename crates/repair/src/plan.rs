@@ -43,24 +43,23 @@ use crate::lost::{self, Lost};
 use crate::request::{Place, Request};
 pub(crate) use moved::{Base, Records, Shifted, former};
 pub use table::{Change, Entry, Format, Slot, Table};
-pub(crate) use table::{last_of, span_of};
+pub(crate) use table::{array_sectors, last_of, span_of};
 pub(crate) use validate::MOST_ENTRIES;
 
 /// The number of entries of a new GPT: the minimum of the UEFI specification, which every tool uses.
 pub(crate) const GPT_ENTRIES: u32 = 128;
-/// The size of an entry in bytes.
-pub(crate) const GPT_ENTRY_BYTES: u64 = 128;
 /// The least space before the first partition of an MBR disk, for boot loaders: the old track of 63 sectors.
 const MBR_LEAD: ByteCount = ByteCount::new(63 * 512);
-/// How many bytes a wipe clears at the start of a partition: every signature that blkid looks for there, of which
-/// Btrfs's at 64 KiB is the last.
+/// How many bytes a wipe clears at the start of a partition: every signature that blkid looks for there, of
+/// which Btrfs's at 64 KiB is the last.
 pub(crate) const WIPED: ByteCount = ByteCount::new(68 * 1024);
 /// The most array-member marks that a plan wipes: fewer kinds of mark exist.
 pub(crate) const MOST_MARKS: usize = 32;
 /// The least number of clusters of FAT32, each of at least one sector (Microsoft, FAT specification of 2000).
 const FAT32_CLUSTERS: u64 = 65_525;
 
-/// A plan: nothing overlaps, nothing is outside the usable space, and every field fits its place on disk.
+/// A plan. It is always valid: nothing overlaps, nothing is outside the usable space, and every field fits
+/// its place on disk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "Parts", into = "Parts")]
 pub struct Plan(Parts);
@@ -292,7 +291,7 @@ fn no_table(kind: &TableKind) -> PlanError {
 }
 
 /// The identifier of an MBR in a plan's notation.
-fn mbr_id(stack: &Stack) -> String {
+pub(crate) fn mbr_id(stack: &Stack) -> String {
     hex(&stack.disk_id.iter().rev().copied().collect::<Vec<u8>>())
 }
 
@@ -370,7 +369,7 @@ impl<'a> Draft<'a> {
         let ((first_usable, last_usable), entries, random) = match format {
             Format::Gpt => {
                 let entries = self.request.entries.unwrap_or(GPT_ENTRIES);
-                let array = (u64::from(entries) * GPT_ENTRY_BYTES).div_ceil(self.block().get());
+                let array = array_sectors(entries, self.block());
                 let usable = (array + 2, self.last_of_gpt(array)?);
                 (usable, entries, guid_text(self.identities.guid()))
             }
@@ -441,8 +440,8 @@ impl<'a> Draft<'a> {
         (!misses.is_empty()).then(|| misses.join(", "))
     }
 
-    /// Refuses to put a partition over contents that no partition lists. One whose start was requested may make
-    /// them accessible again, which is noted.
+    /// Refuses to put a partition over contents that no partition lists. One whose start was requested may
+    /// make them accessible again, which is noted.
     fn spare_unlisted(&mut self, table: &Table) -> Result<(), PlanError> {
         let Situation { medium, stack, .. } = *self.situation;
         let block = self.block();
@@ -494,8 +493,8 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    /// The spans that mark the disk as an array member and that the new table does not cover. If they remained,
-    /// the new table would be taken for the array's.
+    /// The spans that mark the disk as an array member and that the new table does not cover. If they
+    /// remained, the new table would be taken for the array's.
     fn marks_between(&self, table: &Table) -> Result<Vec<Span>, PlanError> {
         let block = self.block();
         let free = match table.format {

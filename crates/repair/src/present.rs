@@ -1,7 +1,5 @@
-//! Targets whose layout is to be changed, or copied.
-//!
-//! Invariants: what a plan starts from is read here, and nowhere else: the table in the target's own
-//! sectors, and its contents if the plan depends on them. The target is open for reading only.
+//! What a plan starts from: a target's table in the target's own sectors, and its contents if the plan
+//! depends on them. The target is open for reading only.
 
 use std::path::Path;
 
@@ -25,9 +23,9 @@ pub struct Present {
 /// How much of a target is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
-    /// The table, in sectors of the size that is known before it is read: it is going to be replaced.
+    /// The table, which is going to be replaced, in the target's sectors.
     OldTable,
-    /// The table, which counts in sectors of another size than the target's, `new`; `former` if the user knows it.
+    /// The table, which counts in sectors of another size than the target's.
     OtherSectors {
         /// The size of the table's sectors, if it is known.
         former: Option<BlockSize>,

@@ -15,12 +15,12 @@ const SMALLEST_UNSAID: ByteCount = ByteCount::new(1 << 20);
 
 /// The requested size of a partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs, reason = "units, and a percentage of the usable space")]
 pub enum Size {
-    /// At least this many bytes.
+    /// At least this many.
     Bytes(ByteCount),
-    /// Exactly this many sectors.
+    /// Exactly this many.
     Sectors(u64),
-    /// This percentage of the usable space.
     Percent(u8),
     /// The space that the other partitions leave.
     #[default]
@@ -29,57 +29,53 @@ pub enum Size {
 
 /// The requested start of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "units")]
 pub enum Place {
-    /// At this byte offset.
     Byte(ByteCount),
-    /// At this sector.
     Sector(u64),
 }
 
 /// A requested partition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the fields of an entry of a table")]
 pub struct Part {
-    /// Its size.
     pub size: Size,
-    /// Its start; `None` to place it where it fits.
+    /// `None` to place it where it fits.
     pub start: Option<Place>,
     /// Its type: a name, a GUID or an MBR type.
     pub kind: Option<String>,
-    /// Its name (GPT).
     pub name: String,
     /// The file system that is to be created in it.
     pub fs: Option<String>,
-    /// Whether it is a logical partition (MBR).
     pub logical: bool,
-    /// Whether it has the active flag (MBR).
+    /// The active flag of an MBR.
     pub bootable: bool,
-    /// Its attribute bits (GPT).
+    /// The attribute bits of a GPT.
     pub attributes: u64,
-    /// Its unique GUID (GPT); `None` for a random one.
+    /// Its unique GUID; `None` for a random one.
     pub uuid: Option<String>,
-    /// Its number; `None` for the lowest free one.
+    /// `None` for the lowest free one.
     pub number: Option<u32>,
 }
 
 /// A partition to be grown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the number and the size of a partition")]
 pub struct Grow {
-    /// Its number.
     pub number: u32,
-    /// Its new size; `None` to grow it as far as there is space.
+    /// `None` to grow it as far as there is space.
     pub size: Option<ByteCount>,
 }
 
 /// A request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the options of straddle plan")]
 pub struct Request {
     /// The format of a new table; `None` to change the present one.
     pub table: Option<Format>,
     /// Partitions to make, in order.
     pub parts: Vec<Part>,
-    /// Partitions to remove, by number.
     pub delete: Vec<u32>,
-    /// Partitions to grow.
     pub grow: Vec<Grow>,
     /// Rewrite both copies of a GPT.
     pub repair: bool,
@@ -87,7 +83,6 @@ pub struct Request {
     pub relocate_backup: bool,
     /// Convert a table that counts in sectors of another size to the disk's own.
     pub convert: bool,
-    /// Accept starts that are not on a boundary.
     pub allow_misaligned: bool,
     /// A grain to use instead of 1 MiB.
     pub grain: Option<ByteCount>,
@@ -97,7 +92,7 @@ pub struct Request {
     pub disk_id: Option<String>,
     /// The number of entries of a new GPT; `None` for 128, as every tool makes.
     pub entries: Option<u32>,
-    /// The type of a new container of logical partitions (MBR); `None` for 0x0F.
+    /// The type of a new extended partition; `None` for 0x0F.
     pub extended: Option<u8>,
     /// The seed of new identifiers.
     pub seed: Seed,
@@ -116,7 +111,7 @@ impl Request {
 }
 
 impl Part {
-    /// A partition of this size, with nothing else specified.
+    /// A partition of this size.
     pub fn new(size: Size) -> Self {
         Self { size, ..Self::default() }
     }
@@ -162,17 +157,17 @@ impl FromStr for Part {
         let mut part = Self::new(words.next().unwrap_or_default().parse()?);
         let mut given = BTreeSet::new();
         for word in words {
-            let key = word.split_once('=').map_or(word, |(key, _)| key).trim();
+            let (key, value) = word.split_once('=').map_or((word, None), |(key, value)| (key, Some(value)));
+            let key = key.trim();
             if !given.insert(key) {
                 return Err(PlanError::Syntax(format!("'{key}' is given twice")));
             }
-            match word.split_once('=') {
-                Some((_, value)) => part.set(key, value.trim())?,
-                None if word.trim() == "boot" => part.bootable = true,
+            match value {
+                Some(value) => part.set(key, value.trim())?,
+                None if key == "boot" => part.bootable = true,
                 None => {
-                    return Err(PlanError::Syntax(format!(
-                        "'{word}' is neither key=value nor the word boot"
-                    )));
+                    let why = format!("'{word}' is neither key=value nor the word boot");
+                    return Err(PlanError::Syntax(why));
                 }
             }
         }
@@ -188,24 +183,27 @@ impl FromStr for Size {
         if text.eq_ignore_ascii_case("rest") {
             return Ok(Self::Rest);
         }
+        let wrong = |why: String| Err(PlanError::Syntax(why));
         if let Some(number) = text.strip_suffix('%') {
-            let percent = number.trim().parse::<u8>().ok().filter(|p| (1..=100).contains(p));
-            return percent.map(Self::Percent).ok_or_else(|| {
-                PlanError::Syntax(format!("'{text}' is not a whole percentage from 1 % to 100 %"))
-            });
+            return match number.trim().parse() {
+                Ok(percent @ 1..=100) => Ok(Self::Percent(percent)),
+                _ => wrong(format!("'{text}' is not a whole percentage from 1 % to 100 %")),
+            };
         }
         if let Some(sectors) = sectors(text) {
             return Ok(Self::Sectors(sectors));
         }
-        let size = parse_size(text).map_err(|error| {
-            PlanError::Syntax(format!("{error}; or 2048s for sectors, 50% of the space, or rest"))
-        })?;
-        // Partitions of 64 bytes are never meant: sfdisk and parted take a number without a unit as MiB or
-        // sectors.
+        let size = match parse_size(text) {
+            Ok(size) => size,
+            Err(error) => {
+                return wrong(format!("{error}; or 2048s for sectors, 50% of the space, or rest"));
+            }
+        };
+        // sfdisk and parted take a number without a unit as MiB or sectors.
         if size < SMALLEST_UNSAID && text.bytes().all(|byte| byte.is_ascii_digit()) {
-            return Err(PlanError::Syntax(format!(
+            return wrong(format!(
                 "'{text}' has no unit: write {text}MiB, {text}s for sectors, or {text}B for bytes"
-            )));
+            ));
         }
         Ok(Self::Bytes(size))
     }
@@ -233,16 +231,12 @@ impl FromStr for Grow {
 
     /// Parses `3` or `3=20GiB`.
     fn from_str(text: &str) -> Result<Self, PlanError> {
-        let (number, size) = match text.split_once('=') {
-            Some((number, size)) => (number, Some(size)),
-            None => (text, None),
-        };
+        let (number, size) = text.split_once('=').map_or((text, None), |(number, size)| (number, Some(size)));
         let size = size.map(parse_size).transpose().map_err(|error| PlanError::Syntax(error.to_string()))?;
-        let number = number
-            .trim()
-            .parse()
-            .map_err(|_| PlanError::Syntax(format!("'{number}' is not a partition number")))?;
-        Ok(Self { number, size })
+        match number.trim().parse() {
+            Ok(number) => Ok(Self { number, size }),
+            Err(_) => Err(PlanError::Syntax(format!("'{number}' is not a partition number"))),
+        }
     }
 }
 
@@ -264,7 +258,6 @@ struct File {
     part: Vec<FilePart>,
 }
 
-/// A partition in a request file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct FilePart {
@@ -305,11 +298,10 @@ pub fn parse_file(text: &str, request: &mut Request) -> Result<(), PlanError> {
             ("fs", given.fs),
             ("role", given.role),
             ("uuid", given.uuid),
+            ("attrs", given.attrs),
         ];
-        for (key, value) in words.into_iter().chain([("attrs", given.attrs)]) {
-            if let Some(value) = value {
-                part.set(key, &value)?;
-            }
+        for (key, value) in words.into_iter().filter_map(|(key, value)| Some((key, value?))) {
+            part.set(key, &value)?;
         }
         (part.name, part.bootable, part.number) = (given.name, given.boot, given.number);
         request.parts.push(part);

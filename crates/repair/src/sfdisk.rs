@@ -1,8 +1,5 @@
-//! sfdisk scripts: the format that `sfdisk --dump` prints and `sfdisk` reads (sfdisk(8), "Named-fields
-//! format").
-//!
-//! Invariants: a dump of a plan, read back, requests the same table. Anything not understood is
-//! an error.
+//! sfdisk scripts, as `sfdisk --dump` prints and `sfdisk` reads (sfdisk(8), "Named-fields format"). A dump of
+//! a plan, read back, requests the same table. Anything not understood is an error.
 
 use std::fmt::Write;
 
@@ -98,11 +95,9 @@ fn parse_attributes(text: &str) -> Result<u64, PlanError> {
     let mut bits = 0;
     for word in text.split([' ', ',']).filter(|word| !word.is_empty()) {
         let number = word.strip_prefix("GUID:").unwrap_or(word);
-        let by_name =
-            NAMED_BITS.iter().position(|name| *name == word).and_then(|bit| u32::try_from(bit).ok());
-        let bit =
-            by_name.or_else(|| number.parse().ok()).filter(|bit| *bit < 64).ok_or_else(|| unknown(word))?;
-        bits |= 1 << bit;
+        let by_name = NAMED_BITS.iter().position(|name| *name == word);
+        let bit = by_name.or_else(|| number.parse().ok()).filter(|bit| *bit < 64);
+        bits |= 1_u64 << bit.ok_or_else(|| unknown(word))?;
     }
     Ok(bits)
 }
@@ -144,17 +139,14 @@ fn extended(kind: &str) -> Option<u8> {
 
 fn read_line(line: &str, request: &mut Request) -> Result<(), PlanError> {
     let (before, after) = match line.split_once(':') {
-        // An equals sign or a comma before the colon means that the colon is in a value, and the line names
-        // no device.
+        // After an equals sign or a comma, the colon is in a value, and the line names no device.
         Some((before, after)) if !before.contains(['=', ',']) => (before.trim(), after.trim()),
         _ => ("", line),
     };
-    let is_header =
-        !before.is_empty() && !after.contains('=') && !before.ends_with(|c: char| c.is_ascii_digit());
+    let digits = before.trim_end_matches(|c: char| c.is_ascii_digit()).len();
+    let is_header = !before.is_empty() && !after.contains('=') && digits == before.len();
     if !is_header {
-        let digits = before.trim_end_matches(|c: char| c.is_ascii_digit()).len();
-        let mut part = Part::new(Size::Rest);
-        part.number = before[digits..].parse().ok();
+        let mut part = Part { number: before[digits..].parse().ok(), ..Part::new(Size::Rest) };
         fields(after, &mut part)?;
         request.parts.push(part);
         return Ok(());
@@ -192,8 +184,7 @@ fn fields(text: &str, part: &mut Part) -> Result<(), PlanError> {
         rest = rest.trim_start_matches([' ', ',', '\t']);
         let end = rest.find(['=', ',', ' ']).unwrap_or(rest.len());
         let key = &rest[..end];
-        let behind = rest[end..].trim_start();
-        let Some(value) = behind.strip_prefix('=') else {
+        let Some(value) = rest[end..].trim_start().strip_prefix('=') else {
             match key {
                 "bootable" => part.bootable = true,
                 "" => return Ok(()),
@@ -203,13 +194,13 @@ fn fields(text: &str, part: &mut Part) -> Result<(), PlanError> {
             continue;
         };
         let value = value.trim_start();
-        let (value, behind) = match value.strip_prefix('"') {
+        let (value, following) = match value.strip_prefix('"') {
             Some(quoted) => quoted
                 .split_once('"')
                 .ok_or_else(|| PlanError::Syntax(format!("{key}: the closing quotation mark is missing")))?,
             None => value.split_at(value.find([',', ' ']).unwrap_or(value.len())),
         };
-        rest = behind;
+        rest = following;
         field(key, value, part)?;
     }
     Ok(())

@@ -1,8 +1,9 @@
 //! Disks that can be written.
 //!
-//! Invariants: a [`Target`] is a raw image or a whole disk that this crate has examined, opened and locked. No other
-//! process uses it, as far as locks, the kernel and /proc show. Other crates only read it. A [`Target::simulated`] has
-//! only the stages of [`apply`](crate::apply): fingerprint, backup, order, reading back.
+//! Invariants: a [`Target`] is a raw image or a whole disk that this crate has examined, opened and locked.
+//! No other process uses it, as far as locks, the kernel and /proc show. Other crates only read it. A
+//! [`Target::simulated`] has only the stages of [`apply`](crate::apply): fingerprint, backup, order, reading
+//! back.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -74,7 +75,8 @@ pub fn examine(path: &Path, options: &Options) -> Result<straddle_device::Target
     }
 }
 
-/// The serial number or other name of a disk, by which another disk in its place is noticed. An image has none.
+/// The serial number or other name of a disk, by which another disk in its place is noticed. An image has
+/// none.
 pub fn serial_of(target: &straddle_device::Target) -> Option<String> {
     name_of_disk(&directory_of(target.kernel_name.as_deref()?))
 }
@@ -84,8 +86,8 @@ pub(crate) fn directory_of(kernel_name: &str) -> Directory {
     Directory::new(Path::new("/sys/block").join(kernel_name.replace('/', "!")))
 }
 
-/// How disks are opened: without waiting, and for exclusive use if `is_claimed`, which the kernel refuses while the disk or
-/// one of its partitions is mounted or held.
+/// How disks are opened: without waiting, and for exclusive use if `is_claimed`, which the kernel refuses
+/// while the disk or one of its partitions is mounted or held.
 pub(crate) fn open_flags(is_claimed: bool) -> i32 {
     let claim = if is_claimed { OFlags::EXCL } else { OFlags::empty() };
     (OFlags::NONBLOCK | OFlags::NOCTTY | claim).bits().cast_signed()
@@ -104,8 +106,8 @@ pub struct Identity {
     pub sector: Option<BlockSize>,
 }
 
-/// A disk that a program implements, for tests and simulations. A file or a device behind it would be written without the
-/// examination, the lock and the search for users of [`Target::open`].
+/// A disk that a program implements, for tests and simulations. A file or a device behind it would be written
+/// without the examination, the lock and the search for users of [`Target::open`].
 pub trait Simulated: Medium {
     /// Writes `bytes` at `at`. They may remain in a cache, and reach the medium in any order.
     fn write_at(&mut self, at: ByteOffset, bytes: &[u8]) -> io::Result<()>;
@@ -143,9 +145,9 @@ struct Claimed {
 }
 
 impl Target<'static> {
-    /// Opens and locks the raw image or whole disk at `path`; an image has this `format`, or the one that its bytes show. A
-    /// block device is opened for exclusive use (O_EXCL). Other users are searched for as well, as not every process
-    /// claims what it uses.
+    /// Opens and locks the raw image or whole disk at `path`; an image has this `format`, or the one that its
+    /// bytes show. A block device is opened for exclusive use (O_EXCL). Other users are searched for as well,
+    /// as not every process claims what it uses.
     pub fn open(path: &Path, format: Option<Format>) -> Result<Self, TargetError> {
         let options = Options { format, ..Options::default() };
         let examined = examine(path, &options)?;

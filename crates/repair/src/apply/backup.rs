@@ -1,8 +1,9 @@
 //! The backup file: the previous contents of every byte that is overwritten.
 //!
-//! Invariants: a backup is synchronised before it is reported as stored, replaces no file but a backup that was
-//! reverted, and is used only if its checksum is right. It also has checksums of the rest of the table, so that a
-//! similar disk is not taken for this one, and of both ends of new partitions, to detect later writes to them.
+//! Invariants: a backup is synchronised before it is reported as stored, replaces no file but a backup that
+//! was reverted, and is used only if its checksum is right. It also has checksums of the rest of the table,
+//! so that a similar disk is not taken for this one, and of both ends of new partitions, to detect later
+//! writes to them.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -132,8 +133,8 @@ fn shown(path: &Path) -> String {
         .map_or_else(|| path.as_os_str().as_encoded_bytes().escape_ascii().to_string(), str::to_owned)
 }
 
-/// The SHA-256 of the bytes in `span`, with those that `steps` write taken as zero; of a `structure`, only of what of
-/// it makes up the table.
+/// The SHA-256 of the bytes in `span`, with those that `steps` write taken as zero; of a `structure`, only of
+/// what of it makes up the table.
 pub(super) fn sum_without(
     medium: &dyn Medium,
     span: Span,
@@ -148,8 +149,8 @@ pub(super) fn sum_without(
     Ok(hex(&Sha256::digest(summed)))
 }
 
-/// The ranges to watch, with the number of the partition: the beginning and the end of the space that each new or
-/// growing partition gains.
+/// The ranges to watch, with the number of the partition: the beginning and the end of the space that each
+/// new or growing partition gains.
 fn to_watch(plan: &Plan) -> Vec<(u32, Span)> {
     let mut watched = Vec::new();
     for entry in plan.table.partitions.iter().filter(|entry| entry.slot != Slot::Extended) {
@@ -171,8 +172,8 @@ fn to_watch(plan: &Plan) -> Vec<(u32, Span)> {
     watched
 }
 
-/// The structures of the table that `stack` was read from, and of the one after `steps`. Nothing in a partition is
-/// one, whatever a damaged header says.
+/// The structures of the table that `stack` was read from, and of the one after `steps`. Nothing in a
+/// partition is one, whatever a damaged header says.
 fn structures_of(
     disk: &dyn Medium,
     stack: &Stack,
@@ -209,8 +210,8 @@ impl BackupFile {
         }
     }
 
-    /// The backup for a plan, with checksums of the rest of the table that `stack` was read from, and of what new and
-    /// growing partitions hold at first.
+    /// The backup for a plan, with checksums of the rest of the table that `stack` was read from, and of what
+    /// new and growing partitions hold at first.
     pub(super) fn of_plan(
         plan: &Plan,
         stack: &Stack,
@@ -229,8 +230,8 @@ impl BackupFile {
         Ok(backup)
     }
 
-    /// Stores the backup in a new file, or in place of one that was reverted. Returns when the file and its name are
-    /// on stable storage. A file that could not be stored completely is removed.
+    /// Stores the backup in a new file, or in place of one that was reverted. Returns when the file and its
+    /// name are on stable storage. A file that could not be stored completely is removed.
     pub(super) fn store(mut self, path: &Path) -> Result<(), BackupError> {
         let failed = |source: io::Error| BackupError::Store { path: path.to_owned(), source };
         let text = self.sealed().map_err(failed)?;
@@ -251,10 +252,10 @@ impl BackupFile {
 impl Backup {
     /// Loads a stored backup and checks its version and its checksum, which detects damage.
     ///
-    /// The checksum is not a signature. [`undo`](Self::undo) accepts a file made by hand if it names the disk's size,
-    /// and its serial number or its path, if every sector that it would restore holds one of the two contents that it
-    /// gives for it, and if the rest of the table is as it says. It can then write any bytes to any place of that
-    /// disk, partitions included: undo only from files of a trusted origin.
+    /// The checksum is not a signature. [`undo`](Self::undo) accepts a file made by hand if it names the
+    /// disk's size, and its serial number or its path, if every sector that it would restore holds one of the
+    /// two contents that it gives for it, and if the rest of the table is as it says. It can then write any
+    /// bytes to any place of that disk, partitions included: undo only from files of a trusted origin.
     pub fn load(path: &Path) -> Result<Self, BackupError> {
         let failed = |source: io::Error| BackupError::Load { path: path.to_owned(), source };
         let damaged = |why: String| BackupError::Damaged { path: path.to_owned(), why };
@@ -310,7 +311,8 @@ impl Backup {
         })
     }
 
-    /// The path of the disk, if it differs from that of `target` and no serial number shows that both are the same disk.
+    /// The path of the disk, if it differs from that of `target` and no serial number shows that both are the
+    /// same disk.
     pub fn elsewhere(&self, target: &Target<'_>) -> Option<&str> {
         let (path, identity) = (self.0.path.as_deref()?, target.identity());
         let is_known = identity.serial.is_some() && identity.serial == self.0.serial;
@@ -318,7 +320,8 @@ impl Backup {
         (!is_known && !is_there).then_some(path)
     }
 
-    /// The backup of a disk that was at `path`, which is refused if the backup says otherwise, and was renamed since.
+    /// The backup of a disk that was at `path`, which is refused if the backup says otherwise, and was
+    /// renamed since.
     pub fn renamed_from(mut self, path: &Path) -> Result<Self, ApplyError> {
         // The file may be gone, but not its folder.
         let folder = std::fs::canonicalize(folder_of(path)).ok();

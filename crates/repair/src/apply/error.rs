@@ -8,8 +8,8 @@ use straddle_units::ByteCount;
 use super::BackupError;
 use crate::error::PlanError;
 
-/// Why writing failed or was refused. After [`Write`](Self::Write) and [`Flush`](Self::Flush) the disk has either the old
-/// table or the new one, and the backup has the previous contents.
+/// Why writing failed or was refused. After [`Write`](Self::Write) and [`Flush`](Self::Flush) the disk has
+/// either the old table or the new one, and the backup has the previous contents.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "the messages document the variants")]

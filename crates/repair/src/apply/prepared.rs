@@ -81,8 +81,8 @@ pub(super) fn refuse_unfinished(disk: &dyn Medium, stack: &Stack) -> Result<(), 
     Ok(())
 }
 
-/// Refuses a change on a disk where contents reach past the end of their partition, unless it makes that partition large
-/// enough.
+/// Refuses a change on a disk where contents reach past the end of their partition, unless it makes that
+/// partition large enough.
 fn check_whole(plan: &Plan, disk: &dyn Disk) -> Result<(), ApplyError> {
     if plan.fresh || plan.converts.is_some() {
         return Ok(());

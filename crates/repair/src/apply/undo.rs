@@ -1,8 +1,9 @@
 //! How an undo starts: from a stored backup to steps that may be written.
 //!
-//! Invariants: only bytes from a backup's file are restored, and only to the disk that it names, if every sector holds
-//! these bytes or those written over them, and the rest of the table is unchanged. A table that was saved when the
-//! marker of a move was restored is written only while that marker is there: afterwards it lists what has moved.
+//! Invariants: only bytes from a backup's file are restored, and only to the disk that it names, if every
+//! sector holds these bytes or those written over them, and the rest of the table is unchanged. A table that
+//! was saved when the marker of a move was restored is written only while that marker is there: afterwards it
+//! lists what has moved.
 
 use straddle_device::Medium;
 use straddle_layout::format::gpt::MAX_ARRAY_BYTES;
@@ -97,8 +98,8 @@ impl Backup {
     }
 }
 
-/// Refuses to make a partition smaller than its contents: the file system was enlarged after the partition, and may have
-/// data in the space that was gained, beside what is watched.
+/// Refuses to make a partition smaller than its contents: the file system was enlarged after the partition,
+/// and may have data in the space that was gained, beside what is watched.
 fn check_outgrown(target: &Target<'_>, undoing: &[Step]) -> Result<(), ApplyError> {
     let stack = straddle_layout::read_all(target, target.identity().sector, None)?;
     let after = After { medium: target, steps: undoing };
@@ -151,7 +152,8 @@ impl BackupFile {
         is_possible.then_some(()).ok_or_else(contradicts)
     }
 
-    /// Refuses a disk whose table differs where `steps` wrote nothing: another disk, or one that was changed since.
+    /// Refuses a disk whose table differs where `steps` wrote nothing: another disk, or one that was changed
+    /// since.
     fn check_beside(&self, disk: &dyn Medium, steps: &[Step]) -> Result<(), ApplyError> {
         for Beside { structure, at, sum } in &self.table {
             self.check_span(*at, ByteCount::new(MAX_ARRAY_BYTES))?;

@@ -1,7 +1,7 @@
 //! The second and third stages: steps whose backup is stored may be written, once.
 //!
-//! Invariants: a [`BackedUp`] is made only when every byte that its steps overwrite is in a file on stable storage; a
-//! [`Written`] only when what was written has been read back.
+//! Invariants: a [`BackedUp`] is made only when every byte that its steps overwrite is in a file on stable
+//! storage; a [`Written`] only when what was written has been read back.
 
 use std::io;
 use std::path::Path;
@@ -31,8 +31,8 @@ pub struct BackedUp<'a> {
 }
 
 impl<'a> BackedUp<'a> {
-    /// Stores what `steps`, which restore the table of a move, overwrite in a new file at `path`. The table has the
-    /// marker if `is_marker`.
+    /// Stores what `steps`, which restore the table of a move, overwrite in a new file at `path`. The table
+    /// has the marker if `is_marker`.
     pub(crate) fn of_restored(
         disk: &'a mut dyn Disk,
         steps: Vec<Step>,
@@ -98,8 +98,8 @@ impl Written<'_> {
     }
 }
 
-/// The partitions that the kernel is to list: number, first byte, and length, except of an extended one, of which it
-/// lists only the beginning.
+/// The partitions that the kernel is to list: number, first byte, and length, except of an extended one, of
+/// which it lists only the beginning.
 pub(crate) struct Expected(Vec<(u32, u64, Option<u64>)>);
 
 impl Expected {
@@ -139,7 +139,8 @@ impl Expected {
     }
 }
 
-/// Has the kernel reread the table of `disk`, and compares the partitions it then lists with those that are wanted.
+/// Has the kernel reread the table of `disk`, and compares the partitions it then lists with those that are
+/// wanted.
 pub(crate) fn tell_kernel(disk: &dyn Disk, wanted: Option<Expected>) -> Result<(), ApplyError> {
     let Some(name) = &disk.identity().kernel_name else { return Ok(()) };
     let directory = directory_of(name);

@@ -1,7 +1,7 @@
 //! Whether a copy writes over anything.
 //!
-//! Invariants: without consent a copy writes only where the new disk holds zeros. All of these places are read before
-//! the first write, except holes of a file.
+//! Invariants: without consent a copy writes only where the new disk holds zeros. All of these places are
+//! read before the first write, except holes of a file.
 
 use std::fs::File;
 use std::ops::ControlFlow;
@@ -23,8 +23,8 @@ use crate::plan::WIPED;
 const PIECE: usize = 4096;
 
 impl Copy {
-    /// Checks a new disk that is a file, which is quick if the file is sparse. Other disks are left to [`run`](Self::run).
-    /// Breaks if `watch` does.
+    /// Checks a new disk that is a file, which is quick if the file is sparse. Other disks are left to
+    /// [`run`](Self::run). Breaks if `watch` does.
     ///
     /// # Errors
     ///
@@ -42,7 +42,8 @@ impl Copy {
         self.check_empty(medium, self.written(medium)?, &|span| FileAccess::new(&file).holes(span), watch)
     }
 
-    /// Checks that there are only zeros in the `places` that are written, unless the plan has consent for that.
+    /// Checks that there are only zeros in the `places` that are written, unless the plan has consent for
+    /// that.
     pub(super) fn check_empty(
         &self,
         medium: &dyn Medium,

@@ -1,10 +1,10 @@
-//! What a disk keeps outside of its partitions: boot code and boot loaders, and what no partition lists any more.
+//! What a disk keeps outside of its partitions: boot code and boot loaders, and what no partition lists any
+//! more.
 //!
-//! Invariants: firmware and boot code look for boot loaders at fixed places, so these keep theirs. Nothing is copied
-//! over a table or into a partition. Data that are not copied are named.
+//! Invariants: firmware and boot code look for boot loaders at fixed places, so these keep theirs. Nothing is
+//! copied over a table or into a partition. Data that are not copied are named.
 
 use straddle_device::{Medium, ReadError};
-use straddle_layout::format::gpt;
 use straddle_layout::format::mbr;
 use straddle_layout::{TableKind, first_written, taken};
 use straddle_units::{ByteCount, ByteOffset, MIB, Span};
@@ -14,7 +14,7 @@ use super::work::WINDOW;
 use super::{Copy, CopyError, Source};
 use crate::encode::CurrentGpt;
 use crate::fingerprint::bytes_of;
-use crate::plan::{Format, Plan, Situation};
+use crate::plan::{Format, Plan, Situation, array_sectors};
 use crate::realign::unallocated::ends;
 
 /// How far into a disk boot loaders are looked for. Those of single-board computers end at 16 MiB.
@@ -34,7 +34,8 @@ pub(super) struct Gap {
 }
 
 impl Gap {
-    /// Reads what `source` has before its first partition, and finds what of it has room before that of `plan`.
+    /// Reads what `source` has before its first partition, and finds what of it has room before that of
+    /// `plan`.
     pub(super) fn of(source: &Situation<'_>, plan: &Plan) -> Result<Self, CopyError> {
         let parts = source.stack.partitions.iter().map(|partition| partition.span.start());
         let first = parts.min().unwrap_or_default().min(MAX_LOADER).min(ByteOffset::new(source.size().get()));
@@ -81,16 +82,15 @@ impl Gap {
     }
 }
 
-/// The part of the new disk before its first partition that its table leaves free. An MBR leaves the boot code.
+/// The part of the new disk before its first partition that its table leaves free. An MBR leaves the boot
+/// code.
 pub(super) fn room(plan: &Plan) -> Span {
     let first = plan.table.spans(plan.block()).map(Span::start).min().unwrap_or_default().min(MAX_LOADER);
     let whole = Span::first(ByteCount::new(first.get()));
     if plan.table.format == Format::Mbr {
         return whole;
     }
-    let array = u64::from(plan.table.entries).saturating_mul(u64::from(gpt::ENTRY_BYTES));
-    let block = plan.block().get();
-    let table = block.saturating_mul(2).saturating_add(array.next_multiple_of(block));
+    let table = (2 + array_sectors(plan.table.entries, plan.block())) * plan.block().get();
     let free = whole.gaps([Span::first(ByteCount::new(table))]);
     free.first().copied().unwrap_or(Span::first(ByteCount::ZERO))
 }

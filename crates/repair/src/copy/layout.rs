@@ -1,8 +1,8 @@
 //! Places for copies of partitions on another disk.
 //!
-//! Invariants: the order of the source is kept. A partition starts where it did if that is a
-//! boundary and the ones before leave it free, or on the next boundary. If the data of a layer in it would be off a
-//! boundary there, and its format cannot align them, it is placed for the data.
+//! Invariants: the order of the source is kept. A partition starts where it did if that is a boundary and
+//! free, or on the next boundary. If the data of a layer in it would be off a boundary, and its format cannot
+//! align them, it is placed for the data.
 
 use straddle_layout::Partition;
 use straddle_units::{BlockSize, Boundary, ByteCount, ByteOffset, MIB, Span};
@@ -24,7 +24,8 @@ pub(super) struct Item {
 }
 
 impl Item {
-    /// The offset of the data of a layer that the format cannot align, if it is off the boundaries of `drive`.
+    /// The offset of the data of a layer that the format cannot align, if it is off the boundaries of
+    /// `drive`.
     pub(super) fn anchor(&self, drive: Boundary, block: BlockSize) -> ByteCount {
         anchor(&self.partition, drive, block).unwrap_or_default()
     }
@@ -34,7 +35,7 @@ impl Item {
 #[derive(Clone, Copy)]
 pub(super) struct Ground {
     pub(super) grain: Boundary,
-    /// The boundary that is more than advice.
+    /// The boundary above advice.
     pub(super) drive: Boundary,
     pub(super) block: BlockSize,
 }

@@ -1,8 +1,9 @@
 //! Carrying out a copy: the marker, the data, the boot sectors, the table.
 //!
-//! Invariants: nothing is written to the new disk before it is known to be the plan's, to hold what it held and, without
-//! consent, zeros wherever something is written. Its table is written when everything else is on the medium and, unless
-//! that is left out, was read back, and only if the source was not written to since it was opened.
+//! Invariants: nothing is written to the new disk before it is known to be the plan's, to hold what it held
+//! and, without consent, zeros wherever something is written. Its table is written when everything else is on
+//! the medium and, unless that is left out, was read back, and only if the source was not written to since it
+//! was opened.
 
 use std::ops::ControlFlow;
 
@@ -12,7 +13,7 @@ use straddle_device::topology::{Figure, Topology};
 use straddle_device::{Medium, ReadError};
 use straddle_layout::format::mbr;
 use straddle_layout::{TableKind, member_marks, read_all, read_stack};
-use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, Span};
+use straddle_units::{ByteCount, ByteOffset, Lba, Span};
 
 use super::gap::Lead;
 use super::layout::Item;
@@ -52,21 +53,6 @@ pub enum Stage {
 /// Receives the stage and its progress, and may stop the copy.
 pub type CopyWatch<'w> = &'w mut dyn FnMut(Stage, Progress) -> ControlFlow<()>;
 
-/// An MBR with an entry that marks `place`, as far as it can say.
-fn marker_sector(place: Span, block: BlockSize, id: [u8; 4]) -> Result<[u8; mbr::SECTOR_BYTES], CopyError> {
-    let start = Lba::from_bytes_exact(place.start(), block);
-    let start = start.and_then(|start| u32::try_from(start.get()).ok()).ok_or(CopyError::TooLarge)?;
-    let sectors = u32::try_from(block.blocks_floor(place.len()).get()).unwrap_or(u32::MAX);
-    let mut sector = [0; mbr::SECTOR_BYTES];
-    sector[mbr::DISK_ID_AT..mbr::DISK_ID_AT + 4].copy_from_slice(&id);
-    let entry = &mut sector[mbr::ENTRIES_AT..mbr::ENTRIES_AT + mbr::ENTRY_BYTES];
-    entry[..8].copy_from_slice(&[0, 0xFE, 0xFF, 0xFF, straddle_layout::MARKER_TYPE, 0xFE, 0xFF, 0xFF]);
-    entry[8..12].copy_from_slice(&start.to_le_bytes());
-    entry[12..].copy_from_slice(&sectors.to_le_bytes());
-    sector[mbr::SIGNATURE_AT..].copy_from_slice(mbr::SIGNATURE);
-    Ok(sector)
-}
-
 /// Whether a medium has the marker of an unfinished copy.
 pub(crate) fn is_unfinished(medium: &dyn Medium) -> Result<bool, ReadError> {
     if medium.len().get() < mbr::SECTOR_BYTES as u64 {
@@ -78,8 +64,8 @@ pub(crate) fn is_unfinished(medium: &dyn Medium) -> Result<bool, ReadError> {
 }
 
 impl Copy {
-    /// Copies `source` to `target`, and writes nowhere but in the places that are listed before the first write.
-    /// `list` receives what could not be read before the table is written.
+    /// Copies `source` to `target`, and writes nowhere but in the places that are listed before the first
+    /// write. `list` receives what could not be read before the table is written.
     ///
     /// # Errors
     ///
@@ -127,7 +113,7 @@ impl Copy {
         }
         let reads_back = verify == Verify::Read;
         let total = self.total().get().saturating_mul(if reads_back { 2 } else { 1 });
-        let mut work = Work::new((source, &mut *disk, unreadable), (Stage::Copying, total), watch);
+        let mut work = Work::new((source, &mut *disk), unreadable, total, watch);
         let Some(hashes) = work.copy(&self.extents)? else { return Ok(Copied::Stopped) };
         flush(work.disk)?;
         if reads_back && !work.verify(&self.extents, &hashes)? {
@@ -162,8 +148,8 @@ impl Copy {
         Ok(Lead::read(self, source)?)
     }
 
-    /// Checks that what the partitions hold fits what is copied of them, and that what refers to their places is what
-    /// the plan found.
+    /// Checks that what the partitions hold fits what is copied of them, and that what refers to their places
+    /// is what the plan found.
     fn check_contents(&self, source: &Source<'_>) -> Result<(), CopyError> {
         let refuse = |why: String| Err(CopyError::OtherSource(format!("{why}: plan again")));
         let medium = source.medium();
@@ -201,8 +187,8 @@ impl Copy {
         Ok(())
     }
 
-    /// Checks that the new disk is the plan's; returns whether it has the marker of a run that did not complete it, or else
-    /// is as it was.
+    /// Checks that the new disk is the plan's; returns whether it has the marker of a run that did not
+    /// complete it, or else is as it was.
     fn has_begun(&self, disk: &dyn Disk) -> Result<bool, CopyError> {
         let marker = self.marker()?;
         let is_marked = holds(disk, ByteOffset::ZERO, &marker)?;
@@ -220,20 +206,30 @@ impl Copy {
         Err(if is_finished { CopyError::Finished } else { CopyError::Changed })
     }
 
-    /// The sector that marks the new disk as unfinished, the same in every run of this plan.
+    /// The sector that marks the new disk as unfinished, the same in every run of this plan: an MBR with an
+    /// entry for the place of the first partition.
     fn marker(&self) -> Result<[u8; mbr::SECTOR_BYTES], CopyError> {
-        let plan = &self.plan;
-        let entry = plan.table.partitions.iter().find_map(|entry| plan.span(entry));
+        let block = self.plan.block();
         // No file system begins a sector after the start of one.
-        let place = entry.and_then(|place| {
-            let start = place.start().checked_add(plan.block().bytes())?;
-            Span::between(start, place.end())
-        });
+        let place = self
+            .plan
+            .table
+            .spans(block)
+            .next()
+            .and_then(|place| Span::between(place.start().checked_add(block.bytes())?, place.end()));
         let place = place.ok_or(CopyError::TooLarge)?;
+        let start = Lba::from_bytes_exact(place.start(), block);
+        let start = start.and_then(|start| u32::try_from(start.get()).ok()).ok_or(CopyError::TooLarge)?;
+        let sectors = u32::try_from(block.blocks_floor(place.len()).get()).unwrap_or(u32::MAX);
         let json = serde_json::to_vec(self).map_err(|error| CopyError::Invalid(error.to_string()))?;
-        let hash = Sha256::digest(json);
-        let mut sector = marker_sector(place, plan.block(), [hash[0], hash[1], hash[2], hash[3]])?;
+        let mut sector = [0; mbr::SECTOR_BYTES];
         sector[TEXT.0..TEXT.0 + TEXT.1.len()].copy_from_slice(TEXT.1);
+        sector[mbr::DISK_ID_AT..mbr::DISK_ID_AT + 4].copy_from_slice(&Sha256::digest(json)[..4]);
+        let entry = &mut sector[mbr::ENTRIES_AT..mbr::ENTRIES_AT + mbr::ENTRY_BYTES];
+        entry[..8].copy_from_slice(&[0, 0xFE, 0xFF, 0xFF, straddle_layout::MARKER_TYPE, 0xFE, 0xFF, 0xFF]);
+        entry[8..12].copy_from_slice(&start.to_le_bytes());
+        entry[12..].copy_from_slice(&sectors.to_le_bytes());
+        sector[mbr::SIGNATURE_AT..].copy_from_slice(mbr::SIGNATURE);
         Ok(sector)
     }
 

@@ -1,9 +1,9 @@
 //! The disk that is copied.
 //!
-//! Invariants: a [`Source`] has opened its disk or image with every file that the image may open. No other process
-//! used them then, as far as locks, the kernel and /proc show. While it is open, programs that take locks cannot write
-//! these files, and a disk cannot be mounted. Other writes are [noticed](Source::written), also behind loop devices.
-//! Nothing of that holds for [`Source::simulated`].
+//! Invariants: a [`Source`] has opened its disk or image with every file that the image may open. No other
+//! process used them then, as far as locks, the kernel and /proc show. While it is open, programs that take
+//! locks cannot write these files, and a disk cannot be mounted. Other writes are [noticed](Source::written),
+//! also behind loop devices. Nothing of that holds for [`Source::simulated`].
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
@@ -24,7 +24,8 @@ pub struct Source<'a> {
     is_raw: bool,
     /// The file or device, and what else an image may open, locked.
     files: Vec<Held>,
-    /// What is behind loop devices among them, through others too. The loop devices use that, and it is not locked.
+    /// What is behind loop devices among them, through others too. The loop devices use that, and it is not
+    /// locked.
     behind: Vec<Held>,
 }
 
@@ -49,8 +50,8 @@ impl Held {
         Self { path: path.to_owned(), opened: written(&file), file }
     }
 
-    /// The file with this identity at `path`. Of one that cannot be opened, or has lost its name, only the sectors written
-    /// to the loop device are known.
+    /// The file with this identity at `path`. Of one that cannot be opened, or has lost its name, only the
+    /// sectors written to the loop device are known.
     fn behind((id, path): (FileId, PathBuf)) -> Option<Self> {
         let file = OpenOptions::new().read(true).custom_flags(open_flags(false)).open(&path).ok()?;
         let is_it = FileId::of_open(&file).is_ok_and(|found| found == id);
@@ -70,7 +71,8 @@ fn written(file: &File) -> Option<Written> {
         return Some(Written::File { modified, len: found.len() });
     }
     let text = Directory::new(of_number(found.rdev())).text("stat")?;
-    // Documentation/block/stat.rst: the seventh number is of sectors written, the fourteenth of discarded ones.
+    // Documentation/block/stat.rst: the seventh number is of sectors written, the fourteenth of discarded
+    // ones.
     let number = |index| text.split_ascii_whitespace().nth(index).and_then(|word| word.parse().ok());
     Some(Written::Disk(number(6)?, number(13).unwrap_or(0)))
 }
@@ -158,8 +160,9 @@ impl<'a> Source<'a> {
     }
 }
 
-/// The first file of a source, named `path` and opened with `options`, that leads to bytes of `new`: by another
-/// name, or through loop devices. A file that cannot be examined is none, as it cannot be opened either.
+/// The first file of a source, named `path` and opened with `options`, that leads to bytes of `new`: by
+/// another name, or through loop devices. A file that cannot be examined is none, as it cannot be opened
+/// either.
 pub fn shared<'a>(path: &'a Path, options: &'a Options, new: &Path) -> Option<&'a Path> {
     let new = std::fs::metadata(new).ok()?;
     let machine = Machine::read(None);

@@ -32,7 +32,6 @@ pub(super) struct Work<'w, 'd> {
     pub(super) disk: &'d mut dyn Disk,
     unreadable: Unreadable,
     pub(super) bad: Vec<Bad>,
-    stage: Stage,
     done: u64,
     total: u64,
     watch: CopyWatch<'w>,
@@ -48,11 +47,12 @@ fn windows(extent: Move) -> impl Iterator<Item = (Span, ByteOffset)> {
 
 impl<'w, 'd> Work<'w, 'd> {
     pub(super) fn new(
-        (source, disk, unreadable): (&'w Source<'w>, &'d mut dyn Disk, Unreadable),
-        (stage, total): (Stage, u64),
+        (source, disk): (&'w Source<'w>, &'d mut dyn Disk),
+        unreadable: Unreadable,
+        total: u64,
         watch: CopyWatch<'w>,
     ) -> Self {
-        Self { source, disk, unreadable, bad: Vec::new(), stage, done: 0, total, watch }
+        Self { source, disk, unreadable, bad: Vec::new(), done: 0, total, watch }
     }
 
     /// Copies all extents; returns the hash of each window, or `None` if that was stopped.
@@ -98,7 +98,7 @@ impl<'w, 'd> Work<'w, 'd> {
             is_back: false,
             skipped: ByteCount::new(skipped),
         };
-        (self.watch)(self.stage, progress) == ControlFlow::Break(())
+        (self.watch)(Stage::Copying, progress) == ControlFlow::Break(())
     }
 
     fn read(&mut self, from: Span, to: ByteOffset, buffer: &mut Vec<u8>) -> Result<(), CopyError> {

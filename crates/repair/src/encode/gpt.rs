@@ -1,8 +1,8 @@
 //! Encoding GUID partition tables (UEFI specification, chapter 5).
 //!
-//! Invariants: an existing header or entry is patched, so that bytes beyond the fields of the specification are
-//! kept. Of the two copies, the one that does not count is written first. A protective MBR where there was none is
-//! written last, because it makes the GPT count.
+//! Invariants: an existing header or entry is patched, so that bytes beyond the fields of the specification
+//! are kept. Of the two copies, the one that does not count is written first. A protective MBR where there
+//! was none is written last, because it makes the GPT count.
 
 use straddle_device::Medium;
 use straddle_device::fields::{array, has, le32, le64};
@@ -15,7 +15,7 @@ use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, Span};
 use super::{Steps, wipes_boot_code};
 use crate::error::PlanError;
 use crate::fingerprint::{bytes_of, gpt_array, gpt_header};
-use crate::plan::{Change, Entry, GPT_ENTRY_BYTES, Plan, primary_is_damaged};
+use crate::plan::{Change, Entry, Plan, primary_is_damaged};
 
 /// The length in bytes of the header's specified fields.
 const HEADER_LENGTH: usize = header::ENTRIES_CRC + 4;
@@ -91,7 +91,7 @@ impl CurrentGpt {
 
     /// The same table in blocks of another size; the addresses in it are not converted yet.
     fn in_blocks_of(mut self, block: u64) -> Result<Self, PlanError> {
-        let len = usize::try_from(block).unwrap_or(HEADER_LENGTH);
+        let len = ByteCount::new(block).in_memory();
         if usize::try_from(le32(&self.header, header::HEADER_SIZE)).is_ok_and(|size| size > len) {
             return Err(PlanError::CannotConvert(format!("its header is larger than {block} bytes")));
         }
@@ -137,7 +137,7 @@ impl CurrentGpt {
     }
 
     fn new(block: u64, entries: u32) -> Self {
-        let mut header = vec![0; usize::try_from(block).unwrap_or(HEADER_LENGTH)];
+        let mut header = vec![0; ByteCount::new(block).in_memory()];
         header[..8].copy_from_slice(SIGNATURE);
         put32(&mut header, header::REVISION, REVISION);
         put32(&mut header, header::HEADER_SIZE, HEADER_BYTES);
@@ -145,8 +145,8 @@ impl CurrentGpt {
         put64(&mut header, header::ENTRIES_LBA, PRIMARY_LBA + 1);
         put32(&mut header, header::ENTRY_COUNT, entries);
         put32(&mut header, header::ENTRY_SIZE, ENTRY_BYTES);
-        let len = u64::from(entries) * GPT_ENTRY_BYTES;
-        Self { block, header, array: vec![0; usize::try_from(len).unwrap_or(0)] }
+        let len = ByteCount::new(u64::from(entries) * u64::from(ENTRY_BYTES));
+        Self { block, header, array: vec![0; len.in_memory()] }
     }
 
     /// Enters the partitions of `plan`.
@@ -262,8 +262,8 @@ pub(super) fn encode(plan: &Plan, stack: &Stack, steps: &mut Steps<'_>) -> Resul
     Ok(())
 }
 
-/// Clears the headers of the former table, `old`, which counts in sectors of `block`, except where the new one is
-/// written: other tools would still offer it.
+/// Clears the headers of the former table, `old`, which counts in sectors of `block`, except where the new
+/// one is written: other tools would still offer it.
 pub(super) fn forget(old: Option<&CurrentGpt>, block: u64, steps: &mut Steps<'_>) -> Result<(), PlanError> {
     let last = (steps.medium.len().get() / block).saturating_sub(1);
     let mut headers = vec![PRIMARY_LBA, last];
@@ -281,8 +281,8 @@ pub(super) fn forget(old: Option<&CurrentGpt>, block: u64, steps: &mut Steps<'_>
     Ok(())
 }
 
-/// A protective entry without its 32-bit fields: from LBA 1 (cylinder 0, head 0, sector 2) to an end too large for CHS
-/// (table 5-4).
+/// A protective entry without its 32-bit fields: from LBA 1 (cylinder 0, head 0, sector 2) to an end too
+/// large for CHS (table 5-4).
 const PROTECTIVE: [u8; 8] = [0x00, 0x00, 0x02, 0x00, 0xEE, 0xFF, 0xFF, 0xFF];
 
 /// Writes the MBR of a GPT disk: one entry over the whole disk, so that software that knows only MBRs sees no
@@ -301,8 +301,8 @@ fn protect(plan: &Plan, stack: &Stack, last: u64, steps: &mut Steps<'_>) -> Resu
                 put32(&mut sector, at + 12, covered);
             }
         }
-        // One that begins elsewhere, which Linux ignores (`pmbr_part_valid`, block/partitions/efi.c). A hybrid MBR lists
-        // other partitions after it.
+        // One that begins elsewhere, which Linux ignores (`pmbr_part_valid`, block/partitions/efi.c). A
+        // hybrid MBR lists other partitions after it.
         None if !plan.fresh && is_signed && slots().any(|at| sector[at + 4] == 0xEE) => {
             let others =
                 slots().filter(|at| !matches!(sector[at + 4], 0 | 0xEE)).map(|at| le32(&sector, at + 8));

@@ -1,8 +1,8 @@
 //! Encoding MBRs and chains of extended boot records.
 //!
-//! Invariants: writing one sector, the MBR or one record of the chain, makes the new table valid. All new records
-//! are written before that, in sectors where the old table has none. A change that needs more than one such sector
-//! is refused, except of chains of logical partitions that moved ([`moved_chains`]).
+//! Invariants: writing one sector, the MBR or one record of the chain, makes the new table valid. All new
+//! records are written before that, in sectors where the old table has none. A change that needs more than
+//! one such sector is refused, except of chains of logical partitions that moved ([`moved_chains`]).
 
 use std::collections::BTreeMap;
 
@@ -102,8 +102,8 @@ fn resize(bytes: &mut [u8], entry: &Entry) -> Result<(), PlanError> {
     put32(bytes, 12, entry.sectors.get())
 }
 
-/// The numbers of the MBR's entries that list no partition but are not zero, or all of a hybrid image, whose boot code
-/// reads them.
+/// The numbers of the MBR's entries that list no partition but are not zero, or all of a hybrid image, whose
+/// boot code reads them.
 pub(crate) fn unlisted_slots(medium: &dyn Medium, stack: &Stack) -> Result<Vec<u32>, ReadError> {
     let mbr = bytes_at(medium, ByteOffset::ZERO, SIGNATURE_AT + 2)?;
     let is_unlisted = |number: &u32| {
@@ -284,8 +284,8 @@ fn changed_chain(old: &Chain, plan: &Plan, steps: &Steps<'_>) -> Result<Chain, P
     Ok(chain)
 }
 
-/// Copies the entry that lists `entry`'s start from another record into the record at sector `at`, unless that
-/// record lists it itself.
+/// Copies the entry that lists `entry`'s start from another record into the record at sector `at`, unless
+/// that record lists it itself.
 fn take_over(old: &Chain, bytes: &mut [u8], entry: &Entry, at: Lba) -> Result<(), PlanError> {
     match old.iter().find(|(lba, record)| linked(record, 0, *lba) == entry.start) {
         Some((other, record)) if *other != at => {
@@ -339,9 +339,9 @@ fn commit(old: &Chain, new: &Chain, mbr: &[u8], steps: &mut Steps<'_>) -> Result
     Ok(())
 }
 
-/// The present chain, and the one of the new table, in which logical partitions have moved. A record of a partition
-/// that stays changes at most in its link. These chains do not become valid with one sector: they are written while
-/// the table does not list their container ([`crate::realign`]).
+/// The present chain, and the one of the new table, in which logical partitions have moved. A record of a
+/// partition that stays changes at most in its link. These chains do not become valid with one sector: they
+/// are written while the table does not list their container ([`crate::realign`]).
 fn moved_chains(plan: &Plan, stack: &Stack, steps: &Steps<'_>) -> Result<(Chain, Chain), PlanError> {
     let old = read_chain(plan, stack, steps)?;
     let missing = || PlanError::Unchangeable("its chain of logical partitions has gaps".to_owned());

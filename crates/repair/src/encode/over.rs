@@ -1,8 +1,8 @@
 //! What a table may be written over.
 //!
-//! Invariants: a table is written only over sectors that are erased (zeros or ones) or hold a structure of a partition
-//! table, or that the plan lists as lost. That is checked where a plan is made and again before anything is written.
-//! Data that move are not there any more by then.
+//! Invariants: a table is written only over sectors that are erased (zeros or ones) or hold a structure of a
+//! partition table, or that the plan lists as lost. That is checked where a plan is made and again before
+//! anything is written. Data that move are not there any more by then.
 
 use straddle_device::fields::{array, has, le32, le64};
 use straddle_device::{Medium, ReadError};
@@ -55,11 +55,11 @@ pub(super) fn check(
     Err(PlanError::Occupied { at })
 }
 
-/// The partitions that a new table does not keep, and over whose contents `steps` would write, each with the first
-/// byte. A plan that lists them as overwritten may.
+/// The partitions that a new table does not keep, and over whose contents `steps` would write, each with the
+/// first byte. A plan that lists them as overwritten may.
 ///
-/// Every byte up to the end of recognised contents counts, zeros too. Where nothing is recognised, what is not erased
-/// counts.
+/// Every byte up to the end of recognised contents counts, zeros too. Where nothing is recognised, what is
+/// not erased counts.
 fn overwritten<'a>(
     plan: &'a Plan,
     medium: &dyn Medium,
@@ -120,8 +120,8 @@ fn unaccounted(
     Ok(Span::union(odd))
 }
 
-/// The places whose contents are known: listed as lost, moved away before the table is written, or records and arrays of
-/// entries whose checksum is right.
+/// The places whose contents are known: listed as lost, moved away before the table is written, or records
+/// and arrays of entries whose checksum is right.
 fn known(plan: &Plan, medium: &dyn Medium, stack: &Stack) -> Result<Vec<Span>, ReadError> {
     let mut known: Vec<Span> = plan.lost.iter().map(|lost| lost.at).collect();
     known.extend(plan.table.partitions.iter().filter_map(|entry| match entry.change {
@@ -148,8 +148,8 @@ fn known(plan: &Plan, medium: &dyn Medium, stack: &Stack) -> Result<Vec<Span>, R
     Ok(known)
 }
 
-/// Whether there is a GPT header at byte `at`, of any table, or a damaged one: of the table that is written there, or one
-/// whose size and place are right.
+/// Whether there is a GPT header at byte `at`, of any table, or a damaged one: of the table that is written
+/// there, or one whose size and place are right.
 fn is_header(at: u64, old: &[u8], new: &[u8]) -> bool {
     let is_signed = |bytes| has(bytes, 0, gpt::SIGNATURE);
     let guid = |bytes| array::<16>(bytes, header::DISK_GUID);
@@ -165,7 +165,8 @@ fn is_record(old: &[u8]) -> bool {
     is_zero(&old[..mbr::ENTRIES_AT]) && is_zero(&old[slot(2).start..mbr::SIGNATURE_AT])
 }
 
-/// Whether each entry in a sector is empty, plausible, or the one that is written there with one wrong field or bit.
+/// Whether each entry in a sector is empty, plausible, or the one that is written there with one wrong field
+/// or bit.
 fn are_entries(old: &[u8], new: &[u8]) -> bool {
     old.chunks(ENTRY).zip(new.chunks(ENTRY)).all(|(old, new)| {
         let fields = [0..entry::GUID, entry::GUID..entry::START, entry::START..entry::ATTRIBUTES];
@@ -178,8 +179,8 @@ fn are_entries(old: &[u8], new: &[u8]) -> bool {
     })
 }
 
-/// Whether these bytes can be an entry of any disk. The type is zero if it was deleted. One of the fields may be damaged,
-/// but not its place.
+/// Whether these bytes can be an entry of any disk. The type is zero if it was deleted. One of the fields may
+/// be damaged, but not its place.
 fn is_entry(bytes: &[u8]) -> bool {
     let (start, last) = (le64(bytes, entry::START), le64(bytes, entry::LAST));
     let is_placed = start >= 1 && start <= last && last < MOST_SECTORS;
@@ -190,7 +191,8 @@ fn is_entry(bytes: &[u8]) -> bool {
     is_placed && [is_named, is_identified, is_usual].into_iter().filter(|holds| *holds).count() >= 2
 }
 
-/// The array of entries of the header in block `lba`, if its checksum is right, with the rest of its last sector.
+/// The array of entries of the header in block `lba`, if its checksum is right, with the rest of its last
+/// sector.
 fn whole_array(medium: &dyn Medium, block: BlockSize, lba: Lba) -> Option<Span> {
     let header = gpt_header(medium, block, lba)?;
     let array = gpt_array(&header, block)?;
@@ -200,8 +202,8 @@ fn whole_array(medium: &dyn Medium, block: BlockSize, lba: Lba) -> Option<Span> 
 }
 
 impl Plan {
-    /// What its table would overwrite although no table accounts for it, and the partitions whose contents it would
-    /// overwrite; nothing if it cannot be written.
+    /// What its table would overwrite although no table accounts for it, and the partitions whose contents it
+    /// would overwrite; nothing if it cannot be written.
     pub(crate) fn writes_over(
         &self,
         medium: &dyn Medium,

@@ -1,12 +1,12 @@
-//! Converting a table that counts in the other logical sector size to the disk's own: every partition keeps its
-//! bytes, and nothing in it may depend on the old sectors ([`crate::contents`]).
+//! Converting a table that counts in the other logical sector size to the disk's own: every partition keeps
+//! its bytes, and nothing in it may depend on the old sectors ([`crate::contents`]).
 
 use straddle_device::Medium;
-use straddle_layout::format::mbr;
+use straddle_layout::format::{gpt, mbr};
 use straddle_layout::{Damage, Partition, Role, Stack, TableKind, types};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
-use super::{Draft, Entry, Format, GPT_ENTRY_BYTES, Plan, Slot, Table, kept, mbr_id, no_table};
+use super::{Draft, Entry, Format, Plan, Slot, Table, kept, mbr_id, no_table};
 use crate::contents;
 use crate::encode::CurrentGpt;
 use crate::error::PlanError;
@@ -74,7 +74,7 @@ impl Draft<'_> {
     fn converted_gpt(&self, stack: &Stack) -> Result<Table, PlanError> {
         let (old, new) = (stack.block, self.block());
         let current = CurrentGpt::read(self.situation.medium, stack)?;
-        let bytes = u64::from(current.entries()) * current.entry_size().max(GPT_ENTRY_BYTES);
+        let bytes = u64::from(current.entries()) * current.entry_size().max(u64::from(gpt::ENTRY_BYTES));
         let (array, old_array) = (bytes.div_ceil(new.get()), bytes.div_ceil(old.get()));
         let first_usable =
             Lba::new(current.first_usable()).byte(old).get().div_ceil(new.get()).max(array + 2);

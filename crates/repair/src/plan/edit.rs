@@ -47,8 +47,8 @@ impl Draft<'_> {
         Ok(table)
     }
 
-    /// Grows partitions, then adds the new ones. A partition that grows as far as possible leaves room for new
-    /// ones that fit nowhere else.
+    /// Grows partitions, then adds the new ones. A partition that grows as far as possible leaves room for
+    /// new ones that fit nowhere else.
     fn grown_and_added(&mut self, table: Table) -> Result<Table, PlanError> {
         let request = self.request;
         let (identities, notes) = (self.identities.clone(), self.notes.clone());
@@ -157,7 +157,8 @@ impl Draft<'_> {
         Ok(Table { format, id, first_usable, last_usable, entries, partitions })
     }
 
-    /// Grows a partition into the free space after it. Without a size, it leaves room for the parts `behind` it.
+    /// Grows a partition into the free space after it. Without a size, it leaves room for the parts `behind`
+    /// it.
     fn grow(&mut self, table: &mut Table, grow: Grow, behind: &[Part]) -> Result<(), PlanError> {
         let Grow { number, size } = grow;
         let block = self.block();

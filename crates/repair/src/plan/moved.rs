@@ -1,7 +1,7 @@
 //! Changes to the present table that only give partitions other places, which [`crate::realign`] decides.
 //!
-//! Invariants: a partition that moves keeps its number, type, identity, name and attributes; one that does not
-//! move keeps every bit.
+//! Invariants: a partition that moves keeps its number, type, identity, name and attributes; one that does
+//! not move keeps every bit.
 
 use straddle_layout::{MARKER_GUID, MARKER_MBR, Partition, TableKind, boot_area};
 use straddle_units::{BlockSize, ByteCount, Lba, LbaCount, Span};
@@ -200,9 +200,9 @@ pub(crate) fn former(start: Lba, sectors: LbaCount, block: BlockSize) -> Option<
 }
 
 impl Plan {
-    /// The plan of the table that counts while data move: without the partitions that move, and with an entry in
-    /// the slot of the first of them that marks `place`. If a logical partition moves, all of them and their
-    /// container are left out.
+    /// The plan of the table that counts while data move: without the partitions that move, and with an entry
+    /// in the slot of the first of them that marks `place`. If a logical partition moves, all of them and
+    /// their container are left out.
     pub(crate) fn marked(&self, place: Span, id: &str) -> Result<Self, PlanError> {
         let block = self.block();
         let mut marked = self.clone();

@@ -6,7 +6,7 @@ use straddle_layout::types::{guid_text, mbr_text};
 use straddle_layout::{Role, TableKind};
 use straddle_units::{Boundary, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
-use super::{Draft, Entry, Format, Slot, Table};
+use super::{Draft, Entry, Format, Situation, Slot, Table};
 use crate::error::PlanError;
 use crate::kinds;
 use crate::lost::unrecognised;
@@ -21,23 +21,13 @@ const MOST_LOGICAL: u32 = 1023;
 impl Draft<'_> {
     /// A new table with the requested partitions.
     pub(super) fn new_table(&mut self, format: Format) -> Result<Table, PlanError> {
-        let (request, situation) = (self.request, self.situation);
+        let request = self.request;
         let contradiction = |why: &str| Err(PlanError::Contradiction(why.to_owned()));
         if !request.delete.is_empty() || !request.grow.is_empty() || request.repair || request.relocate_backup
         {
             return contradiction("--table creates a new table, which has nothing to delete, grow or repair");
         }
-        let destroyed = match situation.stack.kind {
-            _ if request.wipe => None,
-            TableKind::Content(content) => Some(format!("is {} as a whole", content.name())),
-            TableKind::Foreign(name) => {
-                Some(format!("has a partition table of type {name}, which straddle does not read"))
-            }
-            _ => unrecognised(situation.medium, situation.stack)?.map(|what| format!("holds {what}")),
-        };
-        if let Some(destroyed) = destroyed {
-            return Err(PlanError::WouldDestroy(destroyed));
-        }
+        self.spare_contents()?;
         check_percents(&request.parts)?;
         let mut table = self.empty_table(format)?;
         let block = self.block();
@@ -106,6 +96,20 @@ impl Draft<'_> {
         Ok(table)
     }
 
+    /// Refuses to make a table over contents of the whole disk without a wipe.
+    fn spare_contents(&self) -> Result<(), PlanError> {
+        let Situation { medium, stack, .. } = *self.situation;
+        let destroyed = match stack.kind {
+            _ if self.request.wipe => None,
+            TableKind::Content(content) => Some(format!("is {} as a whole", content.name())),
+            TableKind::Foreign(name) => {
+                Some(format!("has a partition table of type {name}, which straddle does not read"))
+            }
+            _ => unrecognised(medium, stack)?.map(|what| format!("holds {what}")),
+        };
+        destroyed.map_or(Ok(()), |what| Err(PlanError::WouldDestroy(what)))
+    }
+
     /// Checks that the table's format supports what the part asks for.
     pub(super) fn check_part(&self, part: &Part, format: Format) -> Result<(), PlanError> {
         if part.logical && format == Format::Gpt {
@@ -119,8 +123,9 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// The space for an extended boot record at or after `at`, up to the first aligned start after it. The record
-    /// is not placed where the present table has one, which must stay readable until the new table is complete.
+    /// The space for an extended boot record at or after `at`, up to the first aligned start after it. The
+    /// record is not placed where the present table has one, which must stay readable until the new table is
+    /// complete.
     pub(super) fn lead_in(&self, at: ByteOffset) -> Option<Span> {
         let block = self.block();
         let taken: BTreeSet<Lba> = (self.situation.stack.partitions.iter())

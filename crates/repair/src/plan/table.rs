@@ -5,6 +5,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use straddle_layout::Role;
+use straddle_layout::format::gpt::ENTRY_BYTES;
 use straddle_units::{BlockSize, Lba, LbaCount, Span};
 
 /// A table's format.
@@ -148,6 +149,11 @@ impl Entry {
     pub(crate) fn is_logical(&self) -> bool {
         matches!(self.slot, Slot::Logical { .. })
     }
+}
+
+/// The number of sectors that the array of a new GPT takes.
+pub(crate) fn array_sectors(entries: u32, block: BlockSize) -> u64 {
+    (u64::from(entries) * u64::from(ENTRY_BYTES)).div_ceil(block.get())
 }
 
 /// The bytes of an entry; `None` if their end exceeds 64 bits.

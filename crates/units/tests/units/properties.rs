@@ -53,6 +53,19 @@ proptest! {
     }
 
     #[test]
+    fn a_union_has_each_byte_once(spans in prop::collection::vec((0_u64..60, 0_u64..20), 0..8)) {
+        let spans = spans.iter().filter_map(|(at, len)| Span::new(ByteOffset::new(*at), ByteCount::new(*len)));
+        let bytes = |spans: &[Span]| spans.iter().flat_map(|s| s.start().get()..s.end().get()).collect::<Vec<_>>();
+        let spans: Vec<Span> = spans.collect();
+        let union = Span::union(spans.iter().copied());
+        let mut expected = bytes(&spans);
+        expected.sort_unstable();
+        expected.dedup();
+        prop_assert_eq!(bytes(&union), expected);
+        prop_assert!(union.windows(2).all(|pair| pair[0].end() < pair[1].start()), "{union:?}");
+    }
+
+    #[test]
     fn the_common_divisor_is_the_greatest(a in 0_u64..2_000, b in 0_u64..2_000, times in 1_u64..1 << 50) {
         let divides = |of: u64, n: u64| n.is_multiple_of(of);
         let greatest = (1..=a.max(b)).rev().find(|n| divides(*n, a) && divides(*n, b)).unwrap_or(0);
