@@ -1,8 +1,7 @@
 //! Partition contents that depend on the drive's logical sector size.
 //!
-//! Invariants: contents that do not fit the new sectors ([`straddle_audit::unfit`]) are refused, with the
-//! partition and the reason. Contents that cannot be seen are reported, and refused if their sector size
-//! would change.
+//! Invariants: contents that do not fit the new sectors ([`straddle_audit::unfit`]) are refused. Contents that
+//! cannot be seen are reported, and refused if their sector size would change.
 
 use straddle_audit::sectors_above;
 use straddle_device::Medium;
@@ -57,8 +56,7 @@ fn is_empty_esp(drive: &View<'_>, partition: &Partition, layer: &Layer) -> bool 
         && fat_has_no_files(&drive.slice(partition.span.start(), partition.span.len()))
 }
 
-/// Checks that unseen contents of the layer, and of every layer above it, keep their sectors; an error says
-/// why not.
+/// Checks that unseen contents of the layer, and of every layer above it, keep their sectors.
 fn check_layer(
     layer: &Layer,
     sectors: (BlockSize, BlockSize),

@@ -81,8 +81,8 @@ pub struct Stored {
     /// What refers to the old places, with the number of the partition.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub references: Vec<(u32, Reference)>,
-    /// The partitions that are placed so that the data of a layer in them are aligned: number, and offset of
-    /// the data in bytes.
+    /// The partitions that are placed so that the data of a layer in them are aligned: number, and offset of the data in
+    /// bytes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub anchors: Vec<(u32, ByteCount)>,
     /// What is copied from before the first partition, to the same places.
@@ -199,8 +199,7 @@ pub fn new_size(
     Err(CopyError::TooLarge)
 }
 
-/// The number of entries of the new GPT: the source's, if it has one. A boot loader may be after a short
-/// array.
+/// The number of entries of the new GPT: the source's, as a boot loader may be after a short array.
 fn entries(source: &Situation<'_>) -> u32 {
     let is_gpt = source.stack.kind == TableKind::Gpt;
     let present = is_gpt.then(|| CurrentGpt::read(source.medium, source.stack).ok()).flatten();
@@ -208,8 +207,7 @@ fn entries(source: &Situation<'_>) -> u32 {
     if (1..=MOST_ENTRIES).contains(&entries) { entries } else { GPT_ENTRIES }
 }
 
-/// The starts of `items` on a disk of this size and topology with a table of this format; else how many bytes
-/// are needed.
+/// The starts of `items` on a disk of this size with a table of this format; else how many bytes are needed.
 fn places(
     items: &[Item],
     topology: &Topology,

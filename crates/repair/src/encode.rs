@@ -117,8 +117,7 @@ struct Steps<'a> {
 impl<'a> Steps<'a> {
     fn new(plan: &Plan, medium: &'a dyn Medium, stack: &Stack) -> Self {
         let block = plan.block().get();
-        // If the present table counts in another sector size, structures of both tables can share a larger
-        // sector.
+        // If the present table counts in another size, structures of both can share a larger sector.
         Self { medium, block, unit: block.min(stack.block.get()), steps: Vec::new() }
     }
 

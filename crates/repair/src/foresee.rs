@@ -52,8 +52,7 @@ pub(crate) fn lay_steps(bytes: &mut [u8], at: u64, steps: &[Step]) {
     }
 }
 
-/// Copies `over`, whose first byte is at `over_at`, onto `under`, whose first byte is at `at`, where the two
-/// overlap.
+/// Copies `over`, which is at `over_at`, onto `under`, which is at `at`, where the two overlap.
 pub(crate) fn lay_over(under: &mut [u8], at: u64, over: &[u8], over_at: u64) {
     let into = |from: u64, to: u64| usize::try_from(to.saturating_sub(from)).unwrap_or(usize::MAX);
     let (skipped, place) = (into(over_at, at), into(at, over_at));

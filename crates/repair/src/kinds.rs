@@ -1,5 +1,4 @@
-//! Names for partition types, the same for both table formats. If a format has no type for a name, that is an
-//! error.
+//! Names for partition types, the same for both table formats.
 
 use straddle_layout::types::{guid_text, parse_guid};
 use straddle_layout::{PartitionType, types};

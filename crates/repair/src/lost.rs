@@ -194,8 +194,7 @@ pub(crate) fn unlisted(medium: &dyn Medium, stack: &Stack, (table, block): (&Tab
     all
 }
 
-/// What is on a disk on which nothing is recognised, in words; `None` if it is blank, or something is
-/// recognised.
+/// What is on a disk on which nothing is recognised, in words; `None` of a blank disk.
 pub(crate) fn unrecognised(medium: &dyn Medium, stack: &Stack) -> Result<Option<&'static str>, ReadError> {
     match stack.kind {
         TableKind::Kernel => Ok(Some("partitions of a table that only the kernel reads")),
@@ -204,9 +203,8 @@ pub(crate) fn unrecognised(medium: &dyn Medium, stack: &Stack) -> Result<Option<
     }
 }
 
-/// The content outside the table that a plan would destroy. A plan that only changes the present table spares
-/// the file system of an optical medium, because no space in it counts as free, and content that partitions
-/// cover.
+/// The content outside the table that a plan would destroy. A change of the present table spares the file system
+/// of an optical medium, no space of which counts as free, and content that partitions cover.
 pub(crate) fn harmed(medium: &dyn Medium, stack: &Stack, fresh: bool) -> Result<Vec<Beside>, PlanError> {
     let has_extent = !fresh && optical_extent(medium)?.is_some();
     let is_medium = |found: &Beside| has_extent && found.is_optical();

@@ -133,8 +133,7 @@ impl Choice<'_> {
             (io_opt, format!("the optimal I/O size, {io_opt} bytes, which it trusts"))
         };
         let aligned = self.whole(grain, self.from);
-        // parted accepts a start given in percent within half a percent (`ped_unit_parse_custom`,
-        // libparted/unit.c).
+        // A start in percent is accepted within half a percent (`ped_unit_parse_custom`, libparted/unit.c).
         let percent = self.size.get() / 100;
         let reach = (percent.div_ceil(self.block.get()) / 2).saturating_sub(1);
         let is_near = |at: ByteOffset| Lba::containing(at, self.block).get() <= reach;
@@ -151,8 +150,7 @@ impl Choice<'_> {
         (format!("multiples of {why}"), aligned)
     }
 
-    /// The first multiple, at or after `from`, of a grain rounded down to whole blocks, at the device's
-    /// alignment offset.
+    /// The first multiple at or after `from` of a grain in whole blocks, at the device's alignment offset.
     fn whole(&self, grain: u64, from: ByteOffset) -> Option<ByteOffset> {
         let block = self.block.get();
         let grain = (grain / block).max(1).saturating_mul(block);
@@ -175,8 +173,7 @@ impl Choice<'_> {
         (rule, self.whole(grain, self.from.max(ByteOffset::new(grain))))
     }
 
-    /// `GPTData::GPTData` and `ComputeAlignment`, gpt.cc, for a new table, where no partition suggests
-    /// another grain.
+    /// `GPTData::GPTData` and `ComputeAlignment`, gpt.cc, without partitions that suggest another grain.
     fn sgdisk(&self) -> Chosen {
         // If that is past the end of the disk, sgdisk takes the first free sector.
         let aligned = multiples(GRAIN.get(), self.from).filter(|at| at.get() < self.size.get());

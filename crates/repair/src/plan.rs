@@ -58,8 +58,8 @@ pub(crate) const MOST_MARKS: usize = 32;
 /// The least number of clusters of FAT32, each of at least one sector (Microsoft, FAT specification of 2000).
 const FAT32_CLUSTERS: u64 = 65_525;
 
-/// A plan. It is always valid: nothing overlaps, nothing is outside the usable space, and every field fits
-/// its place on disk.
+/// A plan. It is always valid: nothing overlaps, nothing is outside the usable space, and every field fits its
+/// place on disk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "Parts", into = "Parts")]
 pub struct Plan(Parts);
@@ -477,8 +477,7 @@ impl<'a> Draft<'a> {
         let fresh = self.request.table.is_some();
         let fills = matches!(self.situation.stack.kind, TableKind::Content(_) | TableKind::Foreign(_));
         if fresh && (fills || is_shared) {
-            // From the end of the table to the first partition. An MBR is one sector, however much is left
-            // free after it.
+            // From the end of the table to the first partition. An MBR is one sector.
             let end = if table.format == Format::Mbr { Lba::new(1) } else { table.first_usable };
             let from = end.byte(block);
             let first = table.spans(block).map(Span::start).min().unwrap_or(from);

@@ -75,8 +75,7 @@ pub fn examine(path: &Path, options: &Options) -> Result<straddle_device::Target
     }
 }
 
-/// The serial number or other name of a disk, by which another disk in its place is noticed. An image has
-/// none.
+/// The serial number or other name of a disk, by which another disk in its place is noticed.
 pub fn serial_of(target: &straddle_device::Target) -> Option<String> {
     name_of_disk(&directory_of(target.kernel_name.as_deref()?))
 }

@@ -84,7 +84,6 @@ pub(super) struct Beside {
     pub(super) sum: String,
 }
 
-/// The contents of a backup file.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct BackupFile {
@@ -311,8 +310,7 @@ impl Backup {
         })
     }
 
-    /// The path of the disk, if it differs from that of `target` and no serial number shows that both are the
-    /// same disk.
+    /// The path of the disk, if it differs from that of `target` and no serial number identifies the disk.
     pub fn elsewhere(&self, target: &Target<'_>) -> Option<&str> {
         let (path, identity) = (self.0.path.as_deref()?, target.identity());
         let is_known = identity.serial.is_some() && identity.serial == self.0.serial;
@@ -320,8 +318,7 @@ impl Backup {
         (!is_known && !is_there).then_some(path)
     }
 
-    /// The backup of a disk that was at `path`, which is refused if the backup says otherwise, and was
-    /// renamed since.
+    /// The backup of a disk that was renamed since. Refuses a `path` that it did not have.
     pub fn renamed_from(mut self, path: &Path) -> Result<Self, ApplyError> {
         // The file may be gone, but not its folder.
         let folder = std::fs::canonicalize(folder_of(path)).ok();

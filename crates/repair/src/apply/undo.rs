@@ -152,8 +152,7 @@ impl BackupFile {
         is_possible.then_some(()).ok_or_else(contradicts)
     }
 
-    /// Refuses a disk whose table differs where `steps` wrote nothing: another disk, or one that was changed
-    /// since.
+    /// Refuses a disk whose table differs where `steps` wrote nothing: another disk, or a changed one.
     fn check_beside(&self, disk: &dyn Medium, steps: &[Step]) -> Result<(), ApplyError> {
         for Beside { structure, at, sum } in &self.table {
             self.check_span(*at, ByteCount::new(MAX_ARRAY_BYTES))?;

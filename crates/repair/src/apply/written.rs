@@ -139,8 +139,7 @@ impl Expected {
     }
 }
 
-/// Has the kernel reread the table of `disk`, and compares the partitions it then lists with those that are
-/// wanted.
+/// Has the kernel reread the table of `disk`, and compares the partitions it then lists with `wanted`.
 pub(crate) fn tell_kernel(disk: &dyn Disk, wanted: Option<Expected>) -> Result<(), ApplyError> {
     let Some(name) = &disk.identity().kernel_name else { return Ok(()) };
     let directory = directory_of(name);

@@ -42,8 +42,7 @@ impl Copy {
         self.check_empty(medium, self.written(medium)?, &|span| FileAccess::new(&file).holes(span), watch)
     }
 
-    /// Checks that there are only zeros in the `places` that are written, unless the plan has consent for
-    /// that.
+    /// Checks that there are only zeros in the `places` that are written, unless the plan has consent.
     pub(super) fn check_empty(
         &self,
         medium: &dyn Medium,

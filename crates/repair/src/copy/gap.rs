@@ -34,8 +34,7 @@ pub(super) struct Gap {
 }
 
 impl Gap {
-    /// Reads what `source` has before its first partition, and finds what of it has room before that of
-    /// `plan`.
+    /// Finds what `source` has outside of its partitions, and what of it has room before those of `plan`.
     pub(super) fn of(source: &Situation<'_>, plan: &Plan) -> Result<Self, CopyError> {
         let parts = source.stack.partitions.iter().map(|partition| partition.span.start());
         let first = parts.min().unwrap_or_default().min(MAX_LOADER).min(ByteOffset::new(source.size().get()));
@@ -82,8 +81,7 @@ impl Gap {
     }
 }
 
-/// The part of the new disk before its first partition that its table leaves free. An MBR leaves the boot
-/// code.
+/// What the new table leaves free before the first partition. An MBR leaves the boot code.
 pub(super) fn room(plan: &Plan) -> Span {
     let first = plan.table.spans(plan.block()).map(Span::start).min().unwrap_or_default().min(MAX_LOADER);
     let whole = Span::first(ByteCount::new(first.get()));

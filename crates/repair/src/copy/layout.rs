@@ -24,8 +24,7 @@ pub(super) struct Item {
 }
 
 impl Item {
-    /// The offset of the data of a layer that the format cannot align, if it is off the boundaries of
-    /// `drive`.
+    /// The offset of the data of a layer that the format cannot align, if it is off `drive`.
     pub(super) fn anchor(&self, drive: Boundary, block: BlockSize) -> ByteCount {
         anchor(&self.partition, drive, block).unwrap_or_default()
     }

@@ -24,8 +24,7 @@ pub struct Source<'a> {
     is_raw: bool,
     /// The file or device, and what else an image may open, locked.
     files: Vec<Held>,
-    /// What is behind loop devices among them, through others too. The loop devices use that, and it is not
-    /// locked.
+    /// What is behind loop devices among them, through others too. It is in use by these, and not locked.
     behind: Vec<Held>,
 }
 
@@ -71,8 +70,7 @@ fn written(file: &File) -> Option<Written> {
         return Some(Written::File { modified, len: found.len() });
     }
     let text = Directory::new(of_number(found.rdev())).text("stat")?;
-    // Documentation/block/stat.rst: the seventh number is of sectors written, the fourteenth of discarded
-    // ones.
+    // Documentation/block/stat.rst: the seventh number counts sectors written, the fourteenth discarded ones.
     let number = |index| text.split_ascii_whitespace().nth(index).and_then(|word| word.parse().ok());
     Some(Written::Disk(number(6)?, number(13).unwrap_or(0)))
 }
@@ -160,9 +158,8 @@ impl<'a> Source<'a> {
     }
 }
 
-/// The first file of a source, named `path` and opened with `options`, that leads to bytes of `new`: by
-/// another name, or through loop devices. A file that cannot be examined is none, as it cannot be opened
-/// either.
+/// The first file of a source, named `path` and opened with `options`, that leads to bytes of `new`: by another
+/// name, or through loop devices. Files that cannot be examined do not count.
 pub fn shared<'a>(path: &'a Path, options: &'a Options, new: &Path) -> Option<&'a Path> {
     let new = std::fs::metadata(new).ok()?;
     let machine = Machine::read(None);

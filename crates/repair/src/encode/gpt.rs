@@ -241,8 +241,7 @@ pub(super) fn encode(plan: &Plan, stack: &Stack, steps: &mut Steps<'_>) -> Resul
     table.patch(plan)?;
     let primary = (PRIMARY_LBA, primary_array, "primary");
     let second = (backup, backup_array, "backup");
-    // The copy that counts is written last. If it is in a place that the plan does not use, it is not touched
-    // at all.
+    // The copy that counts is written last, or not at all if the plan does not use its place.
     let backup_counts = match placed {
         Some(old) => old.my_lba() == backup,
         None => primary_is_damaged(stack),
@@ -285,8 +284,7 @@ pub(super) fn forget(old: Option<&CurrentGpt>, block: u64, steps: &mut Steps<'_>
 /// large for CHS (table 5-4).
 const PROTECTIVE: [u8; 8] = [0x00, 0x00, 0x02, 0x00, 0xEE, 0xFF, 0xFF, 0xFF];
 
-/// Writes the MBR of a GPT disk: one entry over the whole disk, so that software that knows only MBRs sees no
-/// free space.
+/// Writes the MBR of a GPT disk: one entry over the whole disk, so that it shows no free space.
 fn protect(plan: &Plan, stack: &Stack, last: u64, steps: &mut Steps<'_>) -> Result<(), PlanError> {
     let mut sector = steps.sector(Lba::new(0))?;
     let covered = u32::try_from(last).unwrap_or(u32::MAX);

@@ -165,8 +165,7 @@ fn is_record(old: &[u8]) -> bool {
     is_zero(&old[..mbr::ENTRIES_AT]) && is_zero(&old[slot(2).start..mbr::SIGNATURE_AT])
 }
 
-/// Whether each entry in a sector is empty, plausible, or the one that is written there with one wrong field
-/// or bit.
+/// Whether each entry is empty, plausible, or the one that is written there with one wrong field or bit.
 fn are_entries(old: &[u8], new: &[u8]) -> bool {
     old.chunks(ENTRY).zip(new.chunks(ENTRY)).all(|(old, new)| {
         let fields = [0..entry::GUID, entry::GUID..entry::START, entry::START..entry::ATTRIBUTES];
@@ -191,8 +190,7 @@ fn is_entry(bytes: &[u8]) -> bool {
     is_placed && [is_named, is_identified, is_usual].into_iter().filter(|holds| *holds).count() >= 2
 }
 
-/// The array of entries of the header in block `lba`, if its checksum is right, with the rest of its last
-/// sector.
+/// The array of the header in block `lba`, if its checksum is right, with the rest of its last sector.
 fn whole_array(medium: &dyn Medium, block: BlockSize, lba: Lba) -> Option<Span> {
     let header = gpt_header(medium, block, lba)?;
     let array = gpt_array(&header, block)?;

@@ -203,8 +203,7 @@ fn no_room(number: u32, new: BlockSize) -> PlanError {
 }
 
 /// The logical partitions and their container. The new records are written beside the old ones, so that the
-/// single write of the MBR decides which chain counts. For this the container starts at least one sector
-/// later.
+/// write of the MBR decides which chain counts. For this the container starts at least one sector later.
 fn converted_chain(stack: &Stack, extended: &Partition, new: BlockSize) -> Result<Vec<Entry>, PlanError> {
     let logical: Vec<(&Partition, Lba)> = (stack.partitions.iter())
         .filter_map(|partition| match partition.role {

@@ -157,8 +157,7 @@ impl Draft<'_> {
         Ok(Table { format, id, first_usable, last_usable, entries, partitions })
     }
 
-    /// Grows a partition into the free space after it. Without a size, it leaves room for the parts `behind`
-    /// it.
+    /// Grows a partition into the free space after it. Without a size, it leaves room for `behind`.
     fn grow(&mut self, table: &mut Table, grow: Grow, behind: &[Part]) -> Result<(), PlanError> {
         let Grow { number, size } = grow;
         let block = self.block();

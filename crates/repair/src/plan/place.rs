@@ -123,9 +123,8 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// The space for an extended boot record at or after `at`, up to the first aligned start after it. The
-    /// record is not placed where the present table has one, which must stay readable until the new table is
-    /// complete.
+    /// The space for an extended boot record at or after `at`, up to the first aligned start after it. Records of
+    /// the present table are spared, which must stay readable until the new table is complete.
     pub(super) fn lead_in(&self, at: ByteOffset) -> Option<Span> {
         let block = self.block();
         let taken: BTreeSet<Lba> = (self.situation.stack.partitions.iter())
@@ -210,8 +209,7 @@ impl Draft<'_> {
         }
     }
 
-    /// The last suitable end up to `limit`: on the grain, or on the boundary of ends if the grain would leave
-    /// nothing.
+    /// The last end up to `limit` on the grain, or on the boundary of ends if the grain would leave nothing.
     pub(super) fn full_end(&self, start: ByteOffset, limit: ByteOffset) -> ByteOffset {
         let on_grain = self.grain.start.floor(limit).filter(|end| *end > start);
         on_grain.or_else(|| self.grain.end.floor(limit)).unwrap_or(start)

@@ -35,8 +35,7 @@ impl Operation {
     }
 }
 
-/// One command to a drive. Offset and length are multiples of the logical sector, counted from logical block
-/// 0.
+/// One command to a drive. Offset and length are multiples of the logical sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     /// The host's tag.
