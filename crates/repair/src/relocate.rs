@@ -1,18 +1,15 @@
 //! Moves spans of bytes on a disk, so that a crash at any moment loses none of them.
 //!
-//! Invariants: at every moment the disk and the journal together hold all data, whatever part of
-//! the writes since the last flush has become durable. Nothing is written but destinations, the rest of the
-//! physical sectors at their ends (with what they hold), the journal, and, on the way back, sources. What the
-//! data mean is not known here, nor are tables, file systems or commands. Neither is the identity of a disk: a
-//! journal is accepted on any disk of the size that it was made for. The caller must ensure that it is the
-//! disk of the job and that nothing else uses it. Crate `repair` compares the bytes of the partition table, and
-//! its `Target` locks the disk.
+//! Invariants: at every moment the disk and the journal together hold all data, whatever part of the writes since the
+//! last flush has become durable. Written are only destinations, the rest of the physical sectors at their ends (with
+//! what they hold), the journal, and, on the way back, sources. Tables, file systems and the identity of a disk are
+//! not known here: a journal is accepted on any disk of the size that it was made for. The caller must ensure that it
+//! is the disk of the job and that nothing else uses it.
 //!
 //! A [`Job`] is a list of moves that are possible. [`begin`] writes its journal; [`open`] finds it after a
 //! crash or an error, in one of four states, whose types say what can be done: [`Unfinished`] resumes or
 //! rolls back, [`Moved`] rolls back or is erased, [`Turned`] can only be rolled back, [`Back`] can only be
-//! erased. The caller writes a new partition table, or whatever makes the new places count, when it has a
-//! [`Moved`], and erases the journal after that.
+//! erased. With a [`Moved`] the caller writes a new partition table, and erases the journal after that.
 //!
 //! ```
 //! # use std::ops::ControlFlow;
@@ -76,7 +73,7 @@
 //! - `R(i+1)` is not complete, so its flush is not, and nothing of `D(i+1)` was written. What may be missing
 //!   or torn is in `W(i-1)` and `W(i)`.
 //! - If `R(i-1)` is not complete any more, the write of `R(i+1)` to its slot had begun, after the flush
-//!   behind `R(i)`, which made `D(i-1)` durable. Otherwise the journal has the bytes of `D(i-1)`, or they are
+//!   that followed `R(i)`, which made `D(i-1)` durable. Otherwise the journal has the bytes of `D(i-1)`, or they are
 //!   at `S(i-1)`, which neither `W(i-1)` nor `W(i)` overlaps. Writing them again is right, and harmless if
 //!   they were durable: what `D(i)` had changed of it is written again by `D(i)`.
 //! - The same goes for `D(i)` and `S(i)`. If `S(i)` is direct and shares a physical sector with the ends of
@@ -84,16 +81,15 @@
 //!
 //! When that is flushed, window `i+1` is next, and no later source was written to. A crash meanwhile leaves
 //! the same records, and so the same claim. A record whose sector is whole but whose copy is not was not
-//! flushed: its window has not begun, and its source must match its hash. What does not match is reported,
-//! not used.
+//! flushed: its window has not begun, and its source must match its hash. What does not match is an error.
 //!
-//! With [`Verify::Read`] every `W(i)` is read back after the flush behind `R(i+1)`, while `D(i+1)` is written,
+//! With [`Verify::Read`] every `W(i)` is read back after the flush that follows `R(i+1)`, while `D(i+1)` is written,
 //! and compared before anything is written to the slot of `R(i+2)`, which is that of `R(i)`. If `D(i+1)`
 //! overwrites part of `W(i)`, it waits for that. So when a difference is found the windows in flight are `i`
 //! and `i+1` at most, and the way back undoes both.
 //!
-//! What the next window needs is read ahead by [`Disk::prefetch`], into a cache that later writes change: that
-//! it comes early makes no difference to what is read. The engine itself reads `S(i)` after `D(i-1)`.
+//! What the next window needs is read ahead by [`Disk::prefetch`], into a cache that later writes change. The engine
+//! itself reads `S(i)` after `D(i-1)`.
 //!
 //! Before the end is recorded, everything is flushed once more, so that the record of the end means that all
 //! data are durable. With two disks both are flushed: `R(i)` before `D(i)`, and `D(i)` before `R(i+2)`.
@@ -104,16 +100,15 @@
 //! A mark makes the decision durable. Then `W(i)` and after it `W(i-1)`, as far as they are in flight and
 //! copied, get back what the journal has of them, in the order opposite to the writes. A direct window needs
 //! nothing: its source is intact, and by the last rule above it has not overwritten the source before it. The
-//! slots stay as they are until a second mark says, durably, that all this is; so it can be repeated. What is
+//! slots stay as they are until a second mark says, durably, that all this is done; so it can be repeated. What is
 //! then at its destination moves back like any other job, last window first, with records of its own
 //! direction; the forward ones do not count any more.
 //!
 //! # Holes
 //!
 //! Where `S(i)` is a hole ([`Disk::holes`]) and reads as zeros, `W(i)` becomes one, in whole physical sectors,
-//! by [`Disk::punch`]. That is a write of the same zeros, and so changes nothing above; a disk that takes data
-//! for holes loses none, for zeros are looked for. A window that is written again from the journal keeps the
-//! holes that its destination has: an interruption costs the space of two windows at most.
+//! by [`Disk::punch`]. That is a write of the same zeros, and so changes nothing above. A window that is written again
+//! from the journal keeps the holes of its destination: an interruption costs the space of two windows at most.
 //!
 //! # What cannot be read
 //!
@@ -131,25 +126,22 @@
 //!   not, what is missing is listed and the filler written, as above.
 //! - The way back writes no filler where the bytes may still be: a physical sector in which something could not
 //!   be read is left as it is, if no window up to `done` and none of the two that may be in flight has `W(i)`
-//!   there. It was not written, so all of it is what it was before the moves. Which these are follows from the
-//!   list, as it is when the rollback begins, and from `done`, so every recovery leaves out the same: what is
-//!   found on the way back is at a destination, which was written, or shares a physical sector with what was
-//!   moved and is not listed as moved itself.
+//!   there. So it is what it was before the moves. Which sectors these are follows from the list, as it is when the
+//!   rollback begins, and from `done`, so every recovery leaves out the same: what is found on the way back is at a
+//!   destination, which was written, or shares a physical sector with what was moved and is not listed as moved.
 //!
 //! # What it relies on
 //!
 //! A completed flush makes all earlier writes durable; a write changes no physical sector but those it
 //! covers; and nobody else writes to the disk or the journal. After a failed flush a cache may hold what the
-//! medium does not: [`open`] flushes, drops the caches ([`Disk::drop_cache`]) and believes what it then
-//! reads. A file that is made for a journal must be durable in its folder, and is best allocated, before
-//! [`begin`].
+//! medium does not: [`open`] flushes, drops the caches ([`Disk::drop_cache`]) and reads again. A file that is made for
+//! a journal must be durable in its folder, and is best allocated, before [`begin`].
 
 mod bad;
 mod disk;
 mod engine;
 mod error;
 mod fault;
-mod file;
 mod flight;
 mod job;
 mod journal;
@@ -157,23 +149,32 @@ mod recovery;
 mod search;
 mod sequence;
 mod shape;
-mod traffic;
 mod whereabouts;
 
 #[cfg(test)]
 mod tests;
 
 pub use bad::{Bad, filler};
-pub use disk::{Disk, Disks, SECTOR};
+use bad::{Skip, listed, normal, settled, untouched};
+use disk::SECTOR_LEN;
+pub use disk::{Disk, Disks, FileAccess, SECTOR};
+use engine::Run;
 pub use engine::{Progress, Verify, Watch};
+use error::Result;
 pub use error::{Device, RelocateError};
-pub use file::FileAccess;
-pub use job::{Job, LARGEST_PAYLOAD, LARGEST_WINDOW, MOST_MOVES, Move, Parts};
-pub use journal::is_title;
+use fault::Fault;
+use flight::Flight;
+pub use job::{Job, LARGEST_PAYLOAD, LARGEST_WINDOW, MOST_MOVES, Move, Parts, Traffic, WindowTraffic};
+use job::{len_in_body, round_out};
+use journal::{
+    COPIES, Direction, Entry, Hash, Hasher, Journal, Kind, Mark, Record, Saved, hash, hash_both, in_memory,
+    part_of,
+};
+pub use journal::{is_title, journal_len, journal_len_with};
 pub use recovery::{
-    Back, Ended, Moved, Recovered, State, Turned, Unfinished, begin, forget, inspect, is_latest, journal_len,
-    journal_len_with, open,
+    Back, Ended, Moved, Recovered, State, Turned, Unfinished, begin, forget, inspect, is_latest, open,
 };
 pub use search::{named_within, place_around, search};
-pub use traffic::{Traffic, WindowTraffic};
+use sequence::{Sequence, Window, hull};
+use shape::{changed, distance, holds, holes, is_cached, read, write_without};
 pub use whereabouts::Whereabouts;

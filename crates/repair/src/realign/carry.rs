@@ -367,7 +367,7 @@ impl<'a> Run<'a> {
         let beside = self.payload.new_records();
         let ended = self.with_disks(|disks, place| {
             let Some(found) = open(disks, place)? else { return Ok(None) };
-            let ended = found.rollback((beside, skips_bad), verify, watch)?;
+            let ended = found.rollback((&beside, skips_bad), verify, watch)?;
             Ok(match ended {
                 Ended::Complete(back) => Some(back.bad().to_vec()),
                 Ended::Paused => None,

@@ -2,14 +2,10 @@
 
 use straddle_units::{ByteCount, ByteOffset, Span};
 
-use crate::relocate::disk::{Disks, SECTOR};
-use crate::relocate::error::{Device, RelocateError};
-use crate::relocate::job::{Job, Move};
-use crate::relocate::journal::in_memory;
-use crate::relocate::sequence::Sequence;
+use super::{Device, Disks, Job, Move, Result, SECTOR, SECTOR_LEN, Sequence, distance, hull, in_memory};
 
-/// The windows that may be in flight.
-pub(crate) const IN_FLIGHT: u64 = 2;
+/// The number of windows that may be in flight.
+const IN_FLIGHT: u64 = 2;
 
 /// Bytes that could not be read. Where they were to go there is [`filler`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,13 +24,13 @@ impl Bad {
 
     /// This and `next` as one, if they are adjacent or overlap and go the same way.
     pub(crate) fn joined(self, next: Self) -> Option<Self> {
-        let from = crate::relocate::sequence::hull(self.from, next.from)?;
+        let from = hull(self.from, next.from)?;
         let is_near = next.from.start() <= self.from.end() && self.from.start() <= next.from.start();
         (is_near && self.distance() == next.distance()).then_some(Self { from, to: self.to })
     }
 }
 
-/// In the order of where they were to go, and each byte once.
+/// Sorts by where they were to go, with each byte once.
 pub(crate) fn normal(mut list: Vec<Bad>) -> Vec<Bad> {
     list.sort_unstable_by_key(|bad| (bad.to, bad.from.start(), bad.from.len()));
     let mut joined: Vec<Bad> = Vec::with_capacity(list.len());
@@ -57,35 +53,32 @@ pub fn filler(at: ByteOffset) -> [u8; 512] {
     sector
 }
 
-/// The sectors of a read that failed.
+/// What is read at once after a read of more has failed.
 const PIECE: usize = 1 << 16;
 
-/// Reads what can be read, and has the [`filler`] for the rest, which it returns.
+/// Reads what can be read, and puts the [`filler`] in place of the rest, which it returns.
 pub(crate) fn read_rest(disks: &mut Disks<'_>, span: Span, bytes: &mut [u8]) -> Vec<Span> {
     let disk = disks.get(Device::Data);
-    if disk.read(span.start(), bytes).is_ok() {
-        return Vec::new();
-    }
     let mut bad = Vec::new();
-    let mut at = span.start().get();
-    for piece in bytes.chunks_mut(PIECE) {
+    if disk.read(span.start(), bytes).is_ok() {
+        return bad;
+    }
+    for (at, piece) in (span.start().get()..).step_by(PIECE).zip(bytes.chunks_mut(PIECE)) {
         if disk.read(ByteOffset::new(at), piece).is_ok() {
-            at += piece.len() as u64;
             continue;
         }
-        for sector in piece.chunks_mut(usize::try_from(SECTOR).unwrap_or(usize::MAX)) {
-            let place = ByteOffset::new(at);
-            if disk.read(place, sector).is_err() {
-                sector.copy_from_slice(&filler(place)[..sector.len()]);
-                bad.extend(Span::new(place, ByteCount::new(sector.len() as u64)));
+        for (at, sector) in (at..).step_by(SECTOR_LEN).zip(piece.chunks_mut(SECTOR_LEN)) {
+            let at = ByteOffset::new(at);
+            if disk.read(at, sector).is_err() {
+                sector.copy_from_slice(&filler(at)[..sector.len()]);
+                bad.extend(Span::new(at, ByteCount::new(sector.len() as u64)));
             }
-            at += sector.len() as u64;
         }
     }
     bad
 }
 
-/// Bad sectors as they are listed, when those of `from` go to `to`.
+/// The entries of the list for bad sectors, if those of `from` go to `to`.
 pub(crate) fn listed(bad: &[Span], from: Span, to: Span) -> Vec<Bad> {
     let of = |sector: &Span| {
         let offset = sector.start().checked_since(from.start()).filter(|_| from.contains(*sector));
@@ -95,9 +88,8 @@ pub(crate) fn listed(bad: &[Span], from: Span, to: Span) -> Vec<Bad> {
     normal(bad.iter().map(of).collect())
 }
 
-/// The physical sectors at which something could not be read, and which none of the first `done` windows of
-/// `job` has written, nor the two that may be in flight, nor anything that wrote to `others`. They hold what
-/// they held before the moves, whether that can be read by now or not.
+/// The physical sectors at which something could not be read, and which none of the first `done` windows of `job` and of
+/// the two that may be in flight has written, nor what wrote to `others`. They hold what they held before the moves.
 pub(crate) fn untouched(job: &Job, done: u64, list: &[Bad], others: &[Span]) -> Vec<Span> {
     let forward = Sequence::forward(job);
     let (sources, written) = (forward.sources(done), forward.written(done.saturating_add(IN_FLIGHT)));
@@ -134,13 +126,9 @@ pub(crate) fn settled(disks: &mut Disks<'_>, moves: &[Move], list: &[Bad]) -> Ve
             settled.push(*bad);
             continue;
         }
-        for offset in (0..bad.from.len().get()).step_by(in_memory(ByteCount::new(SECTOR))) {
-            let offset = ByteCount::new(offset);
-            let (at, to) = (bad.from.start().checked_add(offset), bad.to.checked_add(offset));
-            let Some((at, to, from)) = at.zip(to).and_then(|(at, to)| Some((at, to, sector_at(at)?))) else {
-                break;
-            };
-            settled.push(Bad { from, to: taken_along(disks, moves, at, to) });
+        let sectors = bad.from.pieces(ByteCount::new(SECTOR));
+        for (from, to) in sectors.zip((bad.to.get()..).step_by(SECTOR_LEN)) {
+            settled.push(Bad { from, to: taken_along(disks, moves, from.start(), ByteOffset::new(to)) });
         }
     }
     normal(settled)
@@ -150,17 +138,14 @@ pub(crate) fn settled(disks: &mut Disks<'_>, moves: &[Move], list: &[Bad]) -> Ve
 fn taken_along(disks: &mut Disks<'_>, moves: &[Move], from: ByteOffset, at: ByteOffset) -> ByteOffset {
     let (filler, mut bytes) = (filler(from), [0; 512]);
     moves.iter().fold(at, |at, one| {
-        let is_source = sector_at(at).is_some_and(|sector| one.from.contains(sector));
+        let sector = Span::new(at, ByteCount::new(SECTOR));
+        let is_source = sector.is_some_and(|sector| one.from.contains(sector));
         let offset = at.checked_since(one.from.start()).filter(|_| is_source);
         let next = offset.and_then(|offset| one.to.checked_add(offset));
         let mut holds =
             |next: &ByteOffset| disks.read(Device::Data, *next, &mut bytes).is_ok() && bytes == filler;
         next.filter(|next| holds(next)).unwrap_or(at)
     })
-}
-
-fn sector_at(at: ByteOffset) -> Option<Span> {
-    Span::new(at, ByteCount::new(SECTOR))
 }
 
 /// The physical sector that begins at `at`, up to `end`.
@@ -179,12 +164,11 @@ pub(crate) struct Skip {
 }
 
 impl Skip {
-    /// Whether something in `span` could not be read.
     pub(crate) fn touches(&self, span: Span) -> bool {
         self.list.iter().any(|bad| bad.from.overlaps(span))
     }
 
-    /// Whether it is listed already, with the same way or any.
+    /// Whether it is listed already: with the same way, or with any.
     pub(crate) fn has(&self, bad: Bad, is_same_way: bool) -> bool {
         let is_there = |other: &&Bad| other.from.contains(bad.from);
         self.list.iter().filter(is_there).any(|other| !is_same_way || other.distance() == bad.distance())
@@ -195,12 +179,7 @@ impl Skip {
     }
 
     /// Reads `span`; the sectors that cannot be read are returned, or are an error.
-    pub(crate) fn read(
-        &self,
-        disks: &mut Disks<'_>,
-        span: Span,
-        bytes: &mut [u8],
-    ) -> Result<Vec<Span>, RelocateError> {
+    pub(crate) fn read(&self, disks: &mut Disks<'_>, span: Span, bytes: &mut [u8]) -> Result<Vec<Span>> {
         if self.is_on {
             return Ok(read_rest(disks, span, bytes));
         }
@@ -214,7 +193,7 @@ impl Skip {
         span: Span,
         kept: &[Span],
         bytes: &mut [u8],
-    ) -> Result<Vec<Span>, RelocateError> {
+    ) -> Result<Vec<Span>> {
         let parts = span.gaps(kept.iter().copied());
         if parts == [span] {
             return self.read(disks, span, bytes);
@@ -222,7 +201,7 @@ impl Skip {
         read_rest(disks, span, bytes);
         let mut bad = Vec::new();
         for part in parts {
-            let from = part.start().checked_since(span.start()).map_or(0, in_memory);
+            let from = distance(span.start(), part.start());
             if let Some(bytes) = bytes.get_mut(from..from + in_memory(part.len())) {
                 bad.extend(self.read(disks, part, bytes)?);
             }

@@ -45,14 +45,14 @@ pub(crate) fn plant(fault: Option<Fault>) {
     PLANTED.set(fault);
 }
 
-/// Whether the mistake is planted.
-#[cfg(test)]
-pub(crate) fn on(fault: Fault) -> bool {
-    PLANTED.get() == Some(fault)
-}
+impl Fault {
+    #[cfg(test)]
+    pub(crate) fn is_planted(self) -> bool {
+        PLANTED.get() == Some(self)
+    }
 
-/// Whether the mistake is planted: never.
-#[cfg(not(test))]
-pub(crate) const fn on(_: Fault) -> bool {
-    false
+    #[cfg(not(test))]
+    pub(crate) const fn is_planted(self) -> bool {
+        false
+    }
 }

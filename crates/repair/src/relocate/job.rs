@@ -1,13 +1,11 @@
-//! What is to be moved, as a value that is valid by construction.
+//! What is to be moved, as a value that is valid by construction, and what that reads and writes.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use straddle_units::{Boundary, ByteCount, ByteOffset, MIB, Span};
 
+use super::{COPIES, RelocateError, Result, SECTOR, Sequence, Verify, Window};
 use crate::document::hexadecimal;
-use crate::relocate::disk::SECTOR;
-use crate::relocate::error::RelocateError;
-use crate::relocate::sequence::Sequence;
 
 /// The most moves of a job.
 pub const MOST_MOVES: usize = 1024;
@@ -34,6 +32,11 @@ impl Move {
     /// Where the bytes go; `None` if that exceeds 64 bits.
     pub fn destination(self) -> Option<Span> {
         Span::new(self.to, self.from.len())
+    }
+
+    /// The source and the destination.
+    pub(crate) fn spans(self) -> impl Iterator<Item = Span> {
+        [Some(self.from), self.destination()].into_iter().flatten()
     }
 }
 
@@ -77,12 +80,10 @@ impl Job {
     /// Checks the parts.
     pub fn new(parts: Parts) -> Result<Self, RelocateError> {
         let refuse = |why: String| Err(RelocateError::Job(why));
-        let (block, window) = (parts.blocks.size(), parts.window);
-        let sector = ByteCount::new(SECTOR);
-        let is_phase = parts.blocks.phase().is_multiple_of(sector);
+        let (block, window, sector) = (parts.blocks.size(), parts.window, ByteCount::new(SECTOR));
         if !block.is_multiple_of(sector)
             || !block.get().is_power_of_two()
-            || !is_phase
+            || !parts.blocks.phase().is_multiple_of(sector)
             || block.get() > LARGEST_BLOCK
         {
             return refuse(format!("physical sectors of {} bytes are impossible", block.get()));
@@ -97,34 +98,22 @@ impl Job {
             return refuse(format!("{} moves, but 1 to {MOST_MOVES} are possible", parts.moves.len()));
         }
         if parts.payload.len() > LARGEST_PAYLOAD {
-            return refuse(format!(
-                "a payload of {} bytes, but at most {LARGEST_PAYLOAD} are possible",
-                parts.payload.len()
-            ));
+            let len = parts.payload.len();
+            return refuse(format!("a payload of {len} bytes, but at most {LARGEST_PAYLOAD} are possible"));
         }
         for one in &parts.moves {
-            let numbers = [one.from.start().get(), one.from.len().get(), one.to.get()];
-            if numbers.iter().any(|bytes| !ByteCount::new(*bytes).is_multiple_of(sector)) {
-                return refuse(format!(
-                    "the move from byte {} to byte {} is not in whole {SECTOR}-byte sectors",
-                    one.from.start(),
-                    one.to
-                ));
+            let (from, len, to) = (one.from.start(), one.from.len(), one.to);
+            let name = format!("the move from byte {from} to byte {to}");
+            let numbers = [from.get(), len.get(), to.get()];
+            if !numbers.into_iter().all(|bytes| bytes.is_multiple_of(SECTOR)) {
+                return refuse(format!("{name} is not in whole {SECTOR}-byte sectors"));
             }
-            if one.from.is_empty() || one.from.start() == one.to {
-                return refuse(format!(
-                    "the move of {} from byte {} moves nothing",
-                    one.from.len(),
-                    one.from.start()
-                ));
+            if one.from.is_empty() || from == to {
+                return refuse(format!("the move of {len} from byte {from} moves nothing"));
             }
             let disk = Span::first(parts.size);
             if !one.destination().is_some_and(|to| disk.contains(to)) || !disk.contains(one.from) {
-                return refuse(format!(
-                    "the move from byte {} to byte {} passes the end",
-                    one.from.start(),
-                    one.to
-                ));
+                return refuse(format!("{name} passes the end"));
             }
         }
         simulate(&parts.moves)?;
@@ -146,14 +135,68 @@ impl Job {
     /// The number of windows that are copied to the journal, and of all.
     pub fn windows(&self) -> (u64, u64) {
         let sequence = Sequence::forward(self);
-        let copied = (0..sequence.count()).filter(|index| !sequence.window(*index).is_direct).count();
-        (copied as u64, sequence.count())
+        let copied = (0..sequence.count).filter(|index| !sequence.window(*index).is_direct).count();
+        (copied as u64, sequence.count)
+    }
+
+    /// What these windows read and write, of all [`windows`](Self::windows) in their order.
+    pub fn window_traffic(&self, windows: impl IntoIterator<Item = u64>) -> Vec<WindowTraffic> {
+        let sequence = Sequence::forward(self);
+        let windows = windows.into_iter().filter(|index| *index < sequence.count);
+        windows.map(|index| self.of_window(sequence.window(index))).collect()
+    }
+
+    /// What all windows read and write.
+    pub fn traffic(&self, verify: Verify) -> Traffic {
+        let sequence = Sequence::forward(self);
+        let (mut read, mut written, mut journal) = (0, 0, 0);
+        for index in 0..sequence.count {
+            let one = self.of_window(sequence.window(index));
+            let len = one.written.len().get();
+            read += one.read.iter().map(|span| span.len().get()).sum::<u64>();
+            read += if verify == Verify::Read { len } else { 0 };
+            written += len;
+            journal += one.journal.get();
+        }
+        let [read, written, journal] = [read, written, journal].map(ByteCount::new);
+        Traffic { read, written, journal, flushes: sequence.count }
+    }
+
+    fn of_window(&self, window: Window) -> WindowTraffic {
+        let read = window.read_first();
+        let copied = read.iter().filter(|_| !window.is_direct).map(|span| span.len().get());
+        let journal = ByteCount::new(COPIES * self.blocks.size().get() + copied.sum::<u64>());
+        WindowTraffic { read, journal, written: window.written }
     }
 
     /// The physical sectors that `span` touches, as far as the disk has them.
     pub(crate) fn round_out(&self, span: Span) -> Span {
         round_out(self.blocks, self.size, span)
     }
+}
+
+/// What one window reads and writes if nothing goes wrong, in this order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WindowTraffic {
+    /// What is read first.
+    pub read: Vec<Span>,
+    /// The number of bytes written to the journal. A flush follows.
+    pub journal: ByteCount,
+    /// What is written then.
+    pub written: Span,
+}
+
+/// What a job reads and writes if nothing goes wrong, without the journal's head and its end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Bytes that are read, including those read back.
+    pub read: ByteCount,
+    /// Bytes that are written to new places.
+    pub written: ByteCount,
+    /// Bytes that are written to the journal.
+    pub journal: ByteCount,
+    /// The number of flushes.
+    pub flushes: u64,
 }
 
 pub(crate) fn round_out(blocks: Boundary, size: ByteCount, span: Span) -> Span {
@@ -179,8 +222,7 @@ fn simulate(moves: &[Move]) -> Result<(), RelocateError> {
     }
     for (index, span) in live.iter().enumerate() {
         if let Some(other) = live[..index].iter().find(|other| other.overlaps(*span)) {
-            let why = format!("{span:?} and {other:?} overlap");
-            return Err(RelocateError::Job(why));
+            return Err(RelocateError::Job(format!("{span:?} and {other:?} overlap")));
         }
     }
     for one in moves {

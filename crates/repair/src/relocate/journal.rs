@@ -1,4 +1,4 @@
-//! What the journal looks like, and what of it can be believed.
+//! The format of the journal.
 //!
 //! It fills whole physical sectors (blocks), so that a torn one hits one part only:
 //!
@@ -13,56 +13,47 @@
 //! | some | body again |
 //! | 1 | title again |
 //!
-//! Titles come last and go first: the body is durable before a title is written, and the records are removed
-//! when the titles are durably gone. So a journal with a title is complete, and damaged only if something
-//! other than a crash has damaged it. All other sectors but those that the windows save have the journal's name: its place,
-//! and the hash of its title. So those of another journal in the same place are none, and what is left of one without
-//! titles is distinguished from data.
+//! Titles come last and go first: the body is durable before a title is written, and the records are removed when
+//! the titles are durably gone. So a journal with a title is complete, and only something other than a crash damages
+//! it. All other sectors but those that the windows save have the journal's name: its place, and the hash of its
+//! title. So no sector of another journal in the same place is taken for one of this.
 //!
-//! That nothing was recorded is recorded too: both slots begin with a record that says so, and a mark that is not
-//! set says so. A crash leaves at least one slot with a record, and one copy of each mark. So a journal without
-//! them was overwritten, and is not taken for one that has not begun. No crash damages a title or a body once both
-//! are there: if one is, something else has written here, and each record, mark and block of the list must be there.
+//! That nothing was recorded or marked is recorded too. A crash leaves at least one slot with a record, and one copy
+//! of each mark. So a journal without them was overwritten, and is not taken for one that has not begun. No crash
+//! damages a title or a body once both are there: if one is damaged, each record, mark and block of the list must be
+//! there.
 
 mod list;
-mod part;
 mod record;
-mod removed;
 mod whole;
 
 use serde::{Deserialize, Serialize};
 use straddle_units::{Boundary, ByteCount, ByteOffset, Span};
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::relocate::disk::{Disks, SECTOR};
-use crate::relocate::error::{Device, RelocateError};
-use crate::relocate::fault::{self, Fault};
-use crate::relocate::job::{Job, LARGEST_PAYLOAD, MOST_MOVES, len_in_body};
-
-pub(crate) use part::part_of;
-pub(crate) use record::{Direction, Entry, Kind, Mark, Record, Saved};
+use super::{
+    Device, Disks, Fault, Job, LARGEST_PAYLOAD, MOST_MOVES, RelocateError, Result, SECTOR, SECTOR_LEN, Skip,
+    len_in_body,
+};
+pub(crate) use record::{Direction, Entry, Kind, Mark, Record, Saved, part_of};
+use record::{sealed, sealed_len, unsealed};
 
 const HASH: usize = 16;
 
-/// An XXH3 of 128 bits. It detects crashes and faults, not forgery; a processor without instructions for
-/// SHA-256 computes that more slowly than a disk reads.
+/// An XXH3 of 128 bits, which detects crashes and faults, not forgery. SHA-256 without special instructions is slower
+/// than a disk.
 pub(crate) type Hash = [u8; HASH];
 
 const MAGIC: &[u8; 16] = b"straddle-relocat";
 /// The format that this version writes and reads.
 const FORMAT: u32 = 3;
-/// The bytes of a title that mean something.
+/// The length of a title: magic, format, length of the body, and two hashes.
 const TITLE: usize = 16 + 4 + 8 + HASH + HASH;
-/// A record or a mark is written twice: a sector that is lost later must not hide it.
+/// Records and marks are written twice: a sector that is lost later must not hide one.
 pub(crate) const COPIES: u64 = 2;
-/// The blocks of the marks.
 const MARKS: u64 = 2 * COPIES;
-/// What else than a crash has damaged the journal.
-const OVERWRITTEN: &str = "part of it was overwritten";
-/// No body is longer: a payload and the most moves.
+/// The longest body: a payload and the most moves.
 const LONGEST_BODY: u64 = (LARGEST_PAYLOAD * 2 + MOST_MOVES * 128 + 4096) as u64;
-
-/// Hashes bytes that come in pieces.
 #[derive(Default)]
 pub(crate) struct Hasher(Xxh3);
 
@@ -80,12 +71,19 @@ pub(crate) fn hash(bytes: &[u8]) -> Hash {
     xxhash_rust::xxh3::xxh3_128(bytes).to_le_bytes()
 }
 
-/// The hash of both, one behind the other.
 pub(crate) fn hash_both(first: &[u8], second: &[u8]) -> Hash {
     let mut hasher = Hasher::default();
     hasher.add(first);
     hasher.add(second);
     hasher.finish()
+}
+
+fn overwritten() -> RelocateError {
+    RelocateError::damaged("part of it was overwritten")
+}
+
+fn block_sizes() -> impl Iterator<Item = u64> {
+    (9..=20).map(|shift| 1 << shift)
 }
 
 /// A count of bytes in memory; what does not fit cannot be allocated.
@@ -103,13 +101,11 @@ struct Body {
     job: Job,
 }
 
-/// Where the parts of a journal are.
 #[derive(Clone, Copy, Debug)]
 struct Layout {
     place: Span,
     block: u64,
     body: u64,
-    /// The blocks of the list.
     list: u64,
     slot: u64,
 }
@@ -118,20 +114,15 @@ impl Layout {
     fn new(place: Span, job: &Job, body: usize) -> Self {
         let block = job.blocks.size().get();
         let slot = COPIES * block + capacity(job);
-        Self {
-            place,
-            block,
-            body: blocks(part::sealed_len(body as u64), block),
-            list: list::blocks(job),
-            slot,
-        }
+        let body = blocks(sealed_len(body as u64), block);
+        Self { place, block, body, list: list::blocks(job), slot }
     }
 
     fn needed(self) -> u64 {
         2 * (self.block + self.body) + (MARKS + self.list) * self.block + 2 * self.slot
     }
 
-    fn behind_start(self, bytes: u64) -> ByteOffset {
+    fn after_start(self, bytes: u64) -> ByteOffset {
         ByteOffset::new(self.place.start().get() + bytes)
     }
 
@@ -140,29 +131,36 @@ impl Layout {
     }
 
     fn titles(self) -> [ByteOffset; 2] {
-        [self.behind_start(0), self.before_end(self.block)]
+        [self.after_start(0), self.before_end(self.block)]
     }
 
     fn bodies(self) -> [ByteOffset; 2] {
-        [self.behind_start(self.block), self.before_end(self.block + self.body)]
+        [self.after_start(self.block), self.before_end(self.block + self.body)]
     }
 
-    /// Where a mark and its copy are.
     fn mark(self, mark: Mark) -> [ByteOffset; 2] {
-        let first = 1 + COPIES * mark.index() as u64;
-        [first, first + 1].map(|block| self.behind_start(self.block * block + self.body))
+        let first = 1 + COPIES * mark as u64;
+        [first, first + 1].map(|block| self.after_start(self.block * block + self.body))
     }
 
     fn list(self, index: u64) -> ByteOffset {
-        self.behind_start(self.block * (1 + MARKS + index) + self.body)
+        self.after_start(self.block * (1 + MARKS + index) + self.body)
     }
 
     fn slot(self, slot: u64) -> ByteOffset {
-        self.behind_start(self.block * (1 + MARKS + self.list) + self.body + slot * self.slot)
+        self.after_start(self.block * (1 + MARKS + self.list) + self.body + slot * self.slot)
+    }
+
+    /// Where a slot has its record and the copy, and what it saves.
+    fn records(self, slot: u64) -> [ByteOffset; 2] {
+        [0, 1].map(|copy| ByteOffset::new(self.slot(slot).get() + copy * self.block))
+    }
+
+    fn saved(self, slot: u64) -> ByteOffset {
+        ByteOffset::new(self.slot(slot).get() + COPIES * self.block)
     }
 }
 
-/// `bytes` rounded up to whole blocks.
 fn blocks(bytes: u64, block: u64) -> u64 {
     bytes.div_ceil(block) * block
 }
@@ -171,13 +169,11 @@ fn blocks(bytes: u64, block: u64) -> u64 {
 /// otherwise it and the distance, rounded out.
 fn capacity(job: &Job) -> u64 {
     let (window, block) = (job.window.get(), job.blocks.size().get());
-    let distance = |start: u64, to: u64| start.abs_diff(to);
-    let farthest = job.moves.iter().map(|one| distance(one.from.start().get(), one.to.get())).max();
+    let farthest = job.moves.iter().map(|one| one.from.start().get().abs_diff(one.to.get())).max();
     let near = window + 2 * block + farthest.unwrap_or(0);
     blocks((2 * window).min(near), block)
 }
 
-/// A journal on its disk.
 #[derive(Debug)]
 pub(crate) struct Journal {
     pub(crate) job: Job,
@@ -186,19 +182,22 @@ pub(crate) struct Journal {
     name: Name,
 }
 
-impl Journal {
-    /// The number of bytes that the journal of `job` needs.
-    ///
-    /// `more` is the number of bytes by which the payload will be longer.
-    pub(crate) fn needed(job: &Job, more: usize) -> Result<ByteCount, RelocateError> {
-        let widest = Span::first(ByteCount::new(u64::MAX));
-        let body = Body { start: u64::MAX, len: u64::MAX, is_inside: false, job: job.clone() }.encode()?;
-        let len = body.len().saturating_add(len_in_body(more));
-        Ok(ByteCount::new(Layout::new(widest, job, len).needed()))
-    }
+/// The size of the journal that `job` needs.
+pub fn journal_len(job: &Job) -> Result<ByteCount> {
+    journal_len_with(job, 0)
+}
 
+/// The same for a payload that is longer by `more` bytes.
+pub fn journal_len_with(job: &Job, more: usize) -> Result<ByteCount> {
+    let widest = Span::first(ByteCount::new(u64::MAX));
+    let body = encode_body((u64::MAX, u64::MAX), false, job)?;
+    let len = body.len().saturating_add(len_in_body(more));
+    Ok(ByteCount::new(Layout::new(widest, job, len).needed()))
+}
+
+impl Journal {
     /// Writes a new journal. There is none before it is complete and durable.
-    pub(crate) fn create(disks: &mut Disks<'_>, place: Span, job: Job) -> Result<Self, RelocateError> {
+    pub(crate) fn create(disks: &mut Disks<'_>, place: Span, job: Job) -> Result<Self> {
         let device = disks.device_of_journal();
         let size = disks.get(Device::Data).size();
         if size != job.size {
@@ -206,19 +205,19 @@ impl Journal {
             return Err(RelocateError::Job(why));
         }
         check_place(disks, place, &job)?;
-        let is_inside = disks.is_one();
-        let (start, len) = (place.start().get(), place.len().get());
-        let body = Body { start, len, is_inside, job: job.clone() }.encode()?;
+        let body = encode_body((place.start().get(), place.len().get()), disks.is_one(), &job)?;
         let layout = Layout::new(place, &job, body.len());
         disks.settle()?;
         for at in layout.titles() {
-            if Title::read(disks, device, at)?.is_some() {
-                return Err(RelocateError::Occupied(at));
+            match Title::read(disks, device, at) {
+                Ok(None) => {}
+                Ok(Some(_)) | Err(RelocateError::Version(_)) => return Err(RelocateError::Occupied(at)),
+                Err(error) => return Err(error),
             }
         }
-        let name = name(place, &Title { body: body.len() as u64, hash: hash(&body) }.encode());
+        let name = name(place, &Title::of(&body).encode());
         let journal = Self { job, layout, device, name };
-        if !fault::on(Fault::StaleRecords) {
+        if !Fault::StaleRecords.is_planted() {
             journal.clear(disks)?;
             disks.flush()?;
         }
@@ -227,39 +226,32 @@ impl Journal {
     }
 
     /// Reads the journal at `place`; `None` if there is none. Writes nothing.
-    pub(crate) fn read(disks: &mut Disks<'_>, place: Span) -> Result<Option<Self>, RelocateError> {
+    pub(crate) fn read(disks: &mut Disks<'_>, place: Span) -> Result<Option<Self>> {
         let device = disks.device_of_journal();
         let disk = Span::first(disks.get(device).size());
         if !disk.contains(place) || place.len().get() < 2 * SECTOR {
             return Ok(None);
         }
-        // A title begins a block. How large that is, the last one does not say; the grid of the smallest
-        // blocks has it.
-        let mut found: Option<Self> = None;
-        let mut damaged = None;
-        let mut intact = 0;
-        for is_last in [false, true] {
-            for block in (9..=20).map(|shift| 1_u64 << shift) {
-                if block > place.len().get() || (!is_last && block > SECTOR) {
-                    break;
+        // A title begins a block. Where the last one is depends on the size of the blocks.
+        let (start, end) = (place.start().get(), place.end().get());
+        let lasts = block_sizes().take_while(|block| *block <= place.len().get());
+        let (mut found, mut damaged, mut intact) = (None::<Self>, None, 0);
+        for (at, block) in [(start, None)].into_iter().chain(lasts.map(|block| (end - block, Some(block)))) {
+            // One of them is enough.
+            let journal = match Title::read(disks, device, ByteOffset::new(at)) {
+                Ok(None) => continue,
+                Ok(Some(title)) => Self::of_title(disks, place, title, block),
+                Err(error) => Err(error),
+            };
+            match journal {
+                Ok(journal) if found.as_ref().is_some_and(|other| other.name != journal.name) => {
+                    return Err(RelocateError::damaged("its two headers differ"));
                 }
-                let at = if is_last { place.end().get() - block } else { place.start().get() };
-                // One of them is enough.
-                let journal = match Title::read(disks, device, ByteOffset::new(at)) {
-                    Ok(None) => continue,
-                    Ok(Some(title)) => Self::behind(disks, place, title, is_last.then_some(at)),
-                    Err(error) => Err(error),
-                };
-                match journal {
-                    Ok(journal) if found.as_ref().is_some_and(|other| other.name != journal.name) => {
-                        return Err(RelocateError::Damaged("its two headers differ".to_owned()));
-                    }
-                    Ok(journal) => {
-                        found = Some(journal);
-                        intact += 1;
-                    }
-                    Err(error) => damaged = Some(error),
+                Ok(journal) => {
+                    found = Some(journal);
+                    intact += 1;
                 }
+                Err(error) => damaged = Some(error),
             }
         }
         match (found, damaged) {
@@ -270,38 +262,28 @@ impl Journal {
         }
     }
 
-    /// The journal that a title belongs to. `last` is where the title is, if it is the one at the end.
-    fn behind(
-        disks: &mut Disks<'_>,
-        place: Span,
-        title: Result<Title, u32>,
-        last: Option<u64>,
-    ) -> Result<Self, RelocateError> {
-        let damaged = |what: &str| RelocateError::Damaged(what.to_owned());
-        let title = title.map_err(RelocateError::Version)?;
+    /// The journal that a title belongs to: the first one, or the last one in a block of this size.
+    fn of_title(disks: &mut Disks<'_>, place: Span, title: Title, last: Option<u64>) -> Result<Self> {
         let device = disks.device_of_journal();
-        if title.body > LONGEST_BODY || part::sealed_len(title.body) > place.len().get() {
-            return Err(damaged("its header is too long"));
+        if title.body > LONGEST_BODY || sealed_len(title.body) > place.len().get() {
+            return Err(RelocateError::damaged("its header is too long"));
         }
-        // The body begins a block behind the first title, or ends where the last one begins; blocks are not
-        // known yet, but are what the job says.
-        let len = part::sealed_len(title.body);
+        // The body begins a block after the first title, or ends where the last one begins.
+        let (start, end, len) = (place.start().get(), place.end().get(), sealed_len(title.body));
+        let bodies: Vec<(u64, u64)> = match last {
+            None => block_sizes().map(|block| (block, start + block)).collect(),
+            Some(block) => vec![(block, (end - block).saturating_sub(blocks(len, block)))],
+        };
         let mut found = None;
-        let mut block = SECTOR;
-        while found.is_none() && block <= (1 << 20).min(place.len().get()) {
-            let at = match last {
-                None => place.start().get() + block,
-                Some(last) => last.saturating_sub(blocks(len, block)),
-            };
-            let is_there = last.is_none_or(|last| last == place.end().get() - block);
-            if at.saturating_add(len) <= place.end().get() {
-                let body = title.body_at(disks, ByteOffset::new(at))?;
-                found = body.filter(|body| is_there && body.job.blocks.size().get() == block);
+        for (block, at) in bodies.into_iter().filter(|(_, at)| at.saturating_add(len) <= end) {
+            let body = title.body_at(disks, ByteOffset::new(at))?;
+            found = body.filter(|body| body.job.blocks.size().get() == block);
+            if found.is_some() {
+                break;
             }
-            block *= 2;
         }
         let Some(Body { start, len, is_inside, job }) = found else {
-            return Err(damaged("its header does not match its hash"));
+            return Err(RelocateError::damaged("its header does not match its hash"));
         };
         if start != place.start().get() || len != place.len().get() || is_inside != disks.is_one() {
             return Err(RelocateError::Foreign(format!("it was made for {len} bytes at byte {start}")));
@@ -319,19 +301,16 @@ impl Journal {
     /// The place that the journal whose first or last title is at `at` names as its own, if its body is intact.
     pub(crate) fn located(disks: &mut Disks<'_>, at: ByteOffset) -> Option<Span> {
         let device = disks.device_of_journal();
-        let title = Title::read(disks, device, at).ok()??.ok()?;
-        if title.body > LONGEST_BODY {
-            return None;
-        }
-        let len = part::sealed_len(title.body);
+        let title = Title::read(disks, device, at).ok()?.filter(|title| title.body <= LONGEST_BODY)?;
+        let len = sealed_len(title.body);
         let all = Span::first(disks.get(device).size());
         let is_on_disk = |start: &u64| {
             Span::new(ByteOffset::new(*start), ByteCount::new(len)).is_some_and(|span| all.contains(span))
         };
-        for block in (9..=20).map(|shift| 1_u64 << shift) {
-            let behind = at.get().checked_add(block);
+        for block in block_sizes() {
+            let after = at.get().checked_add(block);
             let before = at.get().checked_sub(blocks(len, block));
-            for start in [behind, before].into_iter().flatten().filter(is_on_disk) {
+            for start in [after, before].into_iter().flatten().filter(is_on_disk) {
                 let Ok(Some(body)) = title.body_at(disks, ByteOffset::new(start)) else { continue };
                 let place = Span::new(ByteOffset::new(body.start), ByteCount::new(body.len))?;
                 // Smaller blocks may lead to the same body.
@@ -358,14 +337,9 @@ impl Journal {
         self.block() * usize::try_from(COPIES).unwrap_or(usize::MAX)
     }
 
-    /// Writes a record; `bytes` has room for it in its first [`lead`](Self::lead) bytes, and what it
-    /// describes behind. Does not flush.
-    pub(crate) fn append(
-        &self,
-        disks: &mut Disks<'_>,
-        record: &Record,
-        bytes: &mut [u8],
-    ) -> Result<(), RelocateError> {
+    /// Writes a record; `bytes` has room for it in its first [`lead`](Self::lead) bytes, before what it describes.
+    /// Does not flush.
+    pub(crate) fn append(&self, disks: &mut Disks<'_>, record: &Record, bytes: &mut [u8]) -> Result<()> {
         let block = self.padded(&record.encode(self.name));
         for copy in bytes[..self.lead()].chunks_mut(self.block()) {
             copy.copy_from_slice(&block);
@@ -373,8 +347,8 @@ impl Journal {
         disks.write(self.device, self.layout.slot(record.slot()), bytes)
     }
 
-    /// Reads back what was written, durably, and decides what comes next: a drive may lose a write without an error.
-    fn confirm(&self, disks: &mut Disks<'_>, at: ByteOffset, bytes: &[u8]) -> Result<(), RelocateError> {
+    /// Reads back what was written, durably: a drive may lose a write without an error.
+    fn confirm(&self, disks: &mut Disks<'_>, at: ByteOffset, bytes: &[u8]) -> Result<()> {
         let len = ByteCount::new(bytes.len() as u64);
         Span::new(at, len).into_iter().for_each(|span| disks.get(self.device).drop_cache(span));
         let mut found = vec![0; bytes.len()];
@@ -383,12 +357,7 @@ impl Journal {
     }
 
     /// Writes the record of the end, durably, and reads it back.
-    pub(crate) fn end(
-        &self,
-        disks: &mut Disks<'_>,
-        direction: Direction,
-        count: u64,
-    ) -> Result<(), RelocateError> {
+    pub(crate) fn end(&self, disks: &mut Disks<'_>, direction: Direction, count: u64) -> Result<()> {
         let record = Record { direction, number: count, kind: Kind::End };
         let mut both = vec![0; self.lead()];
         self.append(disks, &record, &mut both)?;
@@ -397,43 +366,37 @@ impl Journal {
     }
 
     /// The records of `direction`, the last one first. One whose bytes are not what it says has none.
-    pub(crate) fn records(
-        &self,
-        disks: &mut Disks<'_>,
-        direction: Direction,
-    ) -> Result<Vec<Entry>, RelocateError> {
+    pub(crate) fn records(&self, disks: &mut Disks<'_>, direction: Direction) -> Result<Vec<Entry>> {
         let mut entries = Vec::new();
         let mut found = 0;
         for slot in [0, 1] {
             let Some(record) = self.record(disks, slot)? else { continue };
             found += 1;
-            let is_here = record.slot() == slot || fault::on(Fault::OneSlot);
+            let is_here = record.slot() == slot || Fault::OneSlot.is_planted();
             if record.kind == Kind::Start || record.direction != direction || !is_here {
                 continue;
             }
             let mut entry = Entry { record, saved: None };
             if let Some(saved) = record.saved() {
                 if saved.len > self.layout.slot - COPIES * self.layout.block {
-                    return Err(RelocateError::Damaged("a record is too long".to_owned()));
+                    return Err(RelocateError::damaged("a record is too long"));
                 }
                 let mut bytes = vec![0; in_memory(ByteCount::new(saved.len))];
-                let at = self.layout.slot(slot).get() + COPIES * self.layout.block;
-                disks.read(self.device, ByteOffset::new(at), &mut bytes)?;
+                disks.read(self.device, self.layout.saved(slot), &mut bytes)?;
                 entry.saved = record.matches(&bytes).then_some(bytes);
             }
             entries.push(entry);
         }
         if found == 0 {
-            return Err(RelocateError::Damaged(OVERWRITTEN.to_owned()));
+            return Err(overwritten());
         }
         entries.sort_by_key(|entry| std::cmp::Reverse(entry.record.number));
         Ok(entries)
     }
 
     /// The record in a slot: of two that differ, the later one. `None` if a crash has torn both.
-    fn record(&self, disks: &mut Disks<'_>, slot: u64) -> Result<Option<Record>, RelocateError> {
-        let at = self.layout.slot(slot).get();
-        let copies = [0, 1].map(|copy| ByteOffset::new(at + copy * self.layout.block));
+    fn record(&self, disks: &mut Disks<'_>, slot: u64) -> Result<Option<Record>> {
+        let copies = self.layout.records(slot);
         let found = self.decoded(disks, copies, |sector| Record::decode(sector, self.name))?;
         let order = |record: &Record| {
             (record.direction == Direction::Back, record.kind != Kind::Start, record.number)
@@ -441,16 +404,16 @@ impl Journal {
         Ok(found.into_iter().max_by_key(order))
     }
 
-    /// What was read of a sector and its copy. An error if one of them cannot be read, and the other is none.
+    /// What a sector and its copy hold. An error if one of them cannot be read, and the other holds nothing.
     fn decoded<T>(
         &self,
         disks: &mut Disks<'_>,
         copies: [ByteOffset; 2],
         decode: impl Fn(&[u8]) -> Option<T>,
-    ) -> Result<Vec<T>, RelocateError> {
+    ) -> Result<Vec<T>> {
         let (mut found, mut failed) = (Vec::new(), None);
         for at in copies {
-            let mut sector = vec![0; in_memory(ByteCount::new(SECTOR))];
+            let mut sector = [0; SECTOR_LEN];
             match disks.read(self.device, at, &mut sector) {
                 Ok(()) => found.extend(decode(&sector)),
                 Err(error) => failed = Some(error),
@@ -462,9 +425,9 @@ impl Journal {
         }
     }
 
-    /// Sets a mark, durably: what comes behind it is based on it. A crash tears one copy at most, as the other one is
-    /// there: one that is missing is written first, and one that is set is not written again.
-    pub(crate) fn set(&self, disks: &mut Disks<'_>, mark: Mark, done: u64) -> Result<(), RelocateError> {
+    /// Sets a mark, durably. A crash tears one copy at most while the other one is there: one that is missing is written
+    /// first, and one that is set is not written again.
+    pub(crate) fn set(&self, disks: &mut Disks<'_>, mark: Mark, done: u64) -> Result<()> {
         let block = self.padded(&mark.encode(Some(done), self.name));
         let copies = self.layout.mark(mark).map(|at| {
             let found = self.decoded(disks, [at, at], |sector| mark.decode(sector, self.name));
@@ -481,18 +444,17 @@ impl Journal {
     }
 
     /// The number of windows that a mark says had been moved; `None` if it is not set.
-    pub(crate) fn mark(&self, disks: &mut Disks<'_>, mark: Mark) -> Result<Option<u64>, RelocateError> {
+    pub(crate) fn mark(&self, disks: &mut Disks<'_>, mark: Mark) -> Result<Option<u64>> {
         let copies = self.layout.mark(mark);
         let found = self.decoded(disks, copies, |sector| mark.decode(sector, self.name))?;
         match found.iter().flatten().max() {
-            None if found.is_empty() => Err(RelocateError::Damaged(OVERWRITTEN.to_owned())),
+            None if found.is_empty() => Err(overwritten()),
             done => Ok(done.copied()),
         }
     }
 }
 
-/// Whether a journal for `job` may be at `place`.
-fn check_place(disks: &mut Disks<'_>, place: Span, job: &Job) -> Result<(), RelocateError> {
+fn check_place(disks: &mut Disks<'_>, place: Span, job: &Job) -> Result<()> {
     let refuse = |why: &str| Err(RelocateError::Place(why.to_owned()));
     let device = disks.device_of_journal();
     if !Span::first(disks.get(device).size()).contains(place) {
@@ -504,25 +466,24 @@ fn check_place(disks: &mut Disks<'_>, place: Span, job: &Job) -> Result<(), Relo
     if !blocks.is_some_and(|blocks| blocks.is_aligned(place.start()) && blocks.is_aligned(place.end())) {
         return refuse("it does not begin and end with a physical sector");
     }
-    let needed = Journal::needed(job, 0)?;
+    let needed = journal_len(job)?;
     if place.len() < needed {
         let why = format!("it has {} bytes, but {} are needed", place.len().get(), needed.get());
         return Err(RelocateError::Place(why));
     }
-    let spans = job.moves.iter().flat_map(|one| [Some(one.from), one.destination()]).flatten();
-    if disks.is_one() && spans.into_iter().any(|span| job.round_out(span).overlaps(place)) {
+    let mut spans = job.moves.iter().flat_map(|one| one.spans());
+    if disks.is_one() && spans.any(|span| job.round_out(span).overlaps(place)) {
         return refuse("it overlaps a move");
     }
     Ok(())
 }
 
-impl Body {
-    fn encode(&self) -> Result<Vec<u8>, RelocateError> {
-        serde_json::to_vec(self).map_err(|error| RelocateError::Job(error.to_string()))
-    }
+/// The text of a [`Body`], for a journal at this place: its start and its length.
+fn encode_body((start, len): (u64, u64), is_inside: bool, job: &Job) -> Result<Vec<u8>> {
+    let body = Body { start, len, is_inside, job: job.clone() };
+    serde_json::to_vec(&body).map_err(|error| RelocateError::Job(error.to_string()))
 }
 
-/// What begins a journal and ends it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Title {
     body: u64,
@@ -534,7 +495,7 @@ pub fn is_title(sector: &[u8]) -> bool {
     sector.starts_with(MAGIC)
 }
 
-/// What its parts call a journal by: the start and the length of its place, and the hash of its title.
+/// The name of a journal: the start and the length of its place, and the hash of its title.
 type Name = [u8; NAME];
 const NAME: usize = 8 + 8 + HASH;
 
@@ -547,6 +508,10 @@ fn name(place: Span, title: &[u8]) -> Name {
 }
 
 impl Title {
+    fn of(body: &[u8]) -> Self {
+        Self { body: body.len() as u64, hash: hash(body) }
+    }
+
     fn encode(&self) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
         bytes.extend(FORMAT.to_le_bytes());
@@ -556,34 +521,29 @@ impl Title {
         bytes
     }
 
-    /// The body at `at`, if it is the one of this title.
-    fn body_at(&self, disks: &mut Disks<'_>, at: ByteOffset) -> Result<Option<Body>, RelocateError> {
-        let mut bytes = vec![0; in_memory(ByteCount::new(part::sealed_len(self.body)))];
+    fn body_at(&self, disks: &mut Disks<'_>, at: ByteOffset) -> Result<Option<Body>> {
+        let mut bytes = vec![0; in_memory(ByteCount::new(sealed_len(self.body)))];
         disks.read(disks.device_of_journal(), at, &mut bytes)?;
-        let text = part::unsealed(&bytes, in_memory(ByteCount::new(self.body)));
+        let text = unsealed(&bytes, in_memory(ByteCount::new(self.body)));
         Ok((hash(&text) == self.hash).then(|| serde_json::from_slice(&text).ok()).flatten())
     }
 
-    /// The title at `at`, or its format if that is another one; `None` if there is none.
-    fn read(
-        disks: &mut Disks<'_>,
-        device: Device,
-        at: ByteOffset,
-    ) -> Result<Option<Result<Self, u32>>, RelocateError> {
-        let mut sector = vec![0; in_memory(ByteCount::new(SECTOR))];
+    /// The title at `at`; `None` if there is none.
+    fn read(disks: &mut Disks<'_>, device: Device, at: ByteOffset) -> Result<Option<Self>> {
+        let mut sector = [0; SECTOR_LEN];
         disks.read(device, at, &mut sector)?;
         if !is_title(&sector) {
             return Ok(None);
         }
-        let mut reader = record::Reader(&sector[16..TITLE]);
+        let mut reader = record::Reader(&sector[MAGIC.len()..TITLE]);
         let format = u32::from_le_bytes(reader.take());
         if format != FORMAT {
-            return Ok(Some(Err(format)));
+            return Err(RelocateError::Version(format));
         }
-        let title = Self { body: u64::from_le_bytes(reader.take()), hash: reader.take() };
+        let title = Self { body: reader.number(), hash: reader.take() };
         if hash(&sector[..TITLE - HASH]) != reader.take::<HASH>() {
-            return Err(RelocateError::Damaged("a title does not match its hash".to_owned()));
+            return Err(RelocateError::damaged("a title does not match its hash"));
         }
-        Ok(Some(Ok(title)))
+        Ok(Some(title))
     }
 }

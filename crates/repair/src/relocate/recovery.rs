@@ -1,18 +1,15 @@
 //! The states of a move, as types: what can be done in one is what its type can do.
 
+use std::fmt;
+
 use straddle_units::{ByteCount, Span};
 
-use crate::relocate::bad::{Bad, Skip, settled, untouched};
-use crate::relocate::disk::Disks;
-use crate::relocate::engine::{Run, Stop, Verify, Watch};
-use crate::relocate::error::RelocateError;
-use crate::relocate::fault::{self, Fault};
-use crate::relocate::flight::Flight;
-use crate::relocate::job::Job;
-use crate::relocate::journal::{Direction, Journal, Mark};
-use crate::relocate::sequence::Sequence;
+use super::{
+    Bad, Direction, Disks, Fault, Flight, Job, Journal, Mark, RelocateError, Result, Run, Sequence, Skip,
+    Verify, Watch, settled, untouched,
+};
 
-/// What a run came to.
+/// How a run ended.
 #[derive(Debug)]
 pub enum Ended<T> {
     /// It is complete and durable.
@@ -21,24 +18,32 @@ pub enum Ended<T> {
     Paused,
 }
 
-/// A job with its journal that is not complete, and neither is its rollback begun.
+/// A job with its journal that is not complete, and whose rollback has not begun.
+#[derive(Debug)]
 pub struct Unfinished<'a>(Held<'a>);
 
 /// All data are in their new places, durably. The journal is still there, so that there is a way back.
+#[derive(Debug)]
 pub struct Moved<'a>(Held<'a>);
 
 /// A rollback that has begun. It can only be completed: part of what was done is undone.
+#[derive(Debug)]
 pub struct Turned<'a>(Held<'a>);
 
 /// All data are in their old places, durably.
+#[derive(Debug)]
 pub struct Back<'a>(Held<'a>);
 
 struct Held<'a> {
     disks: Disks<'a>,
     journal: Journal,
     skip: Skip,
-    /// What was written to besides.
-    others: Vec<Span>,
+}
+
+impl fmt::Debug for Held<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.journal.job.fmt(f)
+    }
 }
 
 /// The state that a journal is found in.
@@ -55,23 +60,22 @@ pub enum Recovered<'a> {
 }
 
 impl<'a> Recovered<'a> {
-    /// Moves everything back from here. Of what the caller has written to `besides`, nothing is taken for what it was before
-    /// the moves: that must be the same whenever the rollback goes on. What cannot be read is an error, or listed.
+    /// Moves everything back. Sectors that cannot be read are an error, or listed if the caller `skips_bad`. `besides` is
+    /// what the caller has written to, the same in every call: it is not taken for what it was before the moves.
     pub fn rollback(
         self,
-        (besides, skips_bad): (Vec<Span>, bool),
+        (besides, skips_bad): (&[Span], bool),
         verify: Verify,
         watch: Watch<'_>,
-    ) -> Result<Ended<Back<'a>>, RelocateError> {
+    ) -> Result<Ended<Back<'a>>> {
         let mut held = match self {
             Self::Unfinished(Unfinished(held)) | Self::Moved(Moved(held)) | Self::Turned(Turned(held)) => {
                 held
             }
             Self::Back(back) => return Ok(Ended::Complete(back)),
         };
-        held.others = besides;
         held.skip.is_on |= skips_bad;
-        held.rollback(verify, watch)
+        held.rollback(besides, verify, watch)
     }
 }
 
@@ -93,40 +97,23 @@ pub enum State {
     Back,
 }
 
-/// Returns the size of the journal that `job` needs.
-pub fn journal_len(job: &Job) -> Result<ByteCount, RelocateError> {
-    Journal::needed(job, 0)
-}
-
-/// The same for a payload that is longer by `more` bytes.
-pub fn journal_len_with(job: &Job, more: usize) -> Result<ByteCount, RelocateError> {
-    Journal::needed(job, more)
-}
-
-/// Writes the journal of a new job at `place`. The data are as they were.
-///
-/// # Errors
-///
-/// [`RelocateError::Place`] and [`RelocateError::Occupied`]: nothing was written.
-pub fn begin<'a>(mut disks: Disks<'a>, place: Span, job: Job) -> Result<Unfinished<'a>, RelocateError> {
+/// Writes the journal of a new job at `place`. After [`RelocateError::Place`] and [`RelocateError::Occupied`] nothing was
+/// written.
+pub fn begin<'a>(mut disks: Disks<'a>, place: Span, job: Job) -> Result<Unfinished<'a>> {
     let journal = Journal::create(&mut disks, place, job)?;
-    Ok(Unfinished(Held { disks, journal, skip: Skip::default(), others: Vec::new() }))
+    Ok(Unfinished(Held { disks, journal, skip: Skip::default() }))
 }
 
-/// Opens the journal at `place`; `None` if there is none.
+/// Opens the journal at `place`; `None` if there is none. Writes nothing.
 ///
-/// Flushes both disks and drops their caches first: what is decided is decided by what is durable.
-///
-/// # Errors
-///
-/// If the journal was made for a disk of another size or for another place, is of another format, or damaged,
-/// or cannot be read. Nothing was written. Another disk of the same size is not noticed.
-pub fn open<'a>(mut disks: Disks<'a>, place: Span) -> Result<Option<Recovered<'a>>, RelocateError> {
+/// Flushes both disks and drops their caches first, so that only what is durable counts. Another disk of the same size is
+/// not noticed.
+pub fn open<'a>(mut disks: Disks<'a>, place: Span) -> Result<Option<Recovered<'a>>> {
     disks.settle()?;
     let Some(journal) = Journal::read(&mut disks, place)? else { return Ok(None) };
     let state = state(&mut disks, &journal)?;
     let skip = journal.listed(&mut disks)?;
-    let held = Held { disks, journal, skip, others: Vec::new() };
+    let held = Held { disks, journal, skip };
     Ok(Some(match state {
         State::NotBegun | State::Moving { .. } => Recovered::Unfinished(Unfinished(held)),
         State::Moved => Recovered::Moved(Moved(held)),
@@ -136,14 +123,14 @@ pub fn open<'a>(mut disks: Disks<'a>, place: Span) -> Result<Option<Recovered<'a
 }
 
 /// Reads the journal at `place` and changes nothing; `None` if there is none.
-pub fn inspect(mut disks: Disks<'_>, place: Span) -> Result<Option<(Job, State)>, RelocateError> {
+pub fn inspect(mut disks: Disks<'_>, place: Span) -> Result<Option<(Job, State)>> {
     let Some(journal) = Journal::read(&mut disks, place)? else { return Ok(None) };
     let state = state(&mut disks, &journal)?;
     Ok(Some((journal.job, state)))
 }
 
 /// Removes the titles of the journal at `place`, durably, if there is one.
-pub fn forget(mut disks: Disks<'_>, place: Span) -> Result<(), RelocateError> {
+pub fn forget(mut disks: Disks<'_>, place: Span) -> Result<()> {
     match Journal::read(&mut disks, place)? {
         Some(journal) => journal.erase_titles(&mut disks),
         None => Ok(()),
@@ -154,44 +141,42 @@ pub fn forget(mut disks: Disks<'_>, place: Span) -> Result<(), RelocateError> {
 /// where they have not written. True if there is no journal. Changes nothing.
 ///
 /// No crash changes that, and the next window does: so it is not true of a journal that is older than the data.
-pub fn is_latest(mut disks: Disks<'_>, place: Span) -> Result<bool, RelocateError> {
+pub fn is_latest(mut disks: Disks<'_>, place: Span) -> Result<bool> {
     let disks = &mut disks;
     let Some(journal) = Journal::read(disks, place)? else { return Ok(true) };
     let (turned, undone) = (journal.mark(disks, Mark::Turned)?, journal.mark(disks, Mark::Undone)?);
-    let (sequence, direction) = match turned.filter(|_| undone.is_some()) {
-        Some(done) => (Sequence::back(&journal.job, done), Direction::Back),
-        None => (Sequence::forward(&journal.job), Direction::Forward),
+    let sequence = match turned.filter(|_| undone.is_some()) {
+        Some(done) => Sequence::back(&journal.job, done),
+        None => Sequence::forward(&journal.job),
     };
-    let flight = Flight::of(journal.records(disks, direction)?, &sequence)?;
+    let flight = Flight::find(disks, &journal, &sequence)?;
     let skip = journal.listed(disks)?;
-    Ok(flight.is_read_intact(disks, &sequence, &skip))
+    Ok(flight.is_read_intact(disks, &skip))
 }
 
-fn state(disks: &mut Disks<'_>, journal: &Journal) -> Result<State, RelocateError> {
+fn state(disks: &mut Disks<'_>, journal: &Journal) -> Result<State> {
     let forward = Sequence::forward(&journal.job);
-    let damaged = |what: &str| Err(RelocateError::Damaged(what.to_owned()));
+    let damaged = |what: &str| Err(RelocateError::damaged(what));
     let (turned, undone) = (journal.mark(disks, Mark::Turned)?, journal.mark(disks, Mark::Undone)?);
     match (turned, undone) {
-        (Some(done), _) if done > forward.count() => damaged("more windows are moved than there are"),
+        (Some(done), _) if done > forward.count => damaged("more windows are moved than there are"),
         // It was turned before anything had moved.
         (Some(0), None | Some(0)) if journal.records(disks, Direction::Forward)?.is_empty() => {
             Ok(State::Back)
         }
         (Some(done), Some(other)) if done == other => {
             let back = Sequence::back(&journal.job, done);
-            let flight = Flight::of(journal.records(disks, Direction::Back)?, &back)?;
-            Ok(if flight.is_end { State::Back } else { State::RollingBack })
+            let is_end = Flight::find(disks, journal, &back)?.is_end;
+            Ok(if is_end { State::Back } else { State::RollingBack })
         }
         (_, Some(_)) => damaged("its marks contradict each other"),
         (turned, None) => {
-            let flight = Flight::of(journal.records(disks, Direction::Forward)?, &forward)?;
+            let flight = Flight::find(disks, journal, &forward)?;
             Ok(match turned {
                 Some(done) if done != flight.durable => return damaged("its marks contradict its records"),
                 Some(_) => State::RollingBack,
                 None if flight.is_end => State::Moved,
-                None if flight.has_begun() => {
-                    State::Moving { done: ByteCount::new(forward.bytes(flight.done)) }
-                }
+                None if flight.done > 0 => State::Moving { done: ByteCount::new(forward.bytes(flight.done)) },
                 None => State::NotBegun,
             })
         }
@@ -199,158 +184,113 @@ fn state(disks: &mut Disks<'_>, journal: &Journal) -> Result<State, RelocateErro
 }
 
 impl<'a> Held<'a> {
-    fn resume(mut self, verify: Verify, watch: Watch<'_>) -> Result<Ended<Moved<'a>>, RelocateError> {
-        let Self { disks, journal, skip, .. } = &mut self;
-        let sequence = Sequence::forward(&journal.job);
-        let flight = Flight::of(journal.records(disks, Direction::Forward)?, &sequence)?;
-        journal.heal(disks)?;
-        flight.redo(disks, &sequence, journal, skip, &[])?;
-        let (direction, kept) = (Direction::Forward, [].as_slice());
-        let run = Run { journal, sequence: &sequence, direction, verify, kept };
-        Ok(match run.go(disks, skip, flight.done, watch)? {
-            Stop::End => Ended::Complete(Moved(self)),
-            Stop::Paused => Ended::Paused,
-        })
-    }
-
-    fn rollback(mut self, verify: Verify, watch: Watch<'_>) -> Result<Ended<Back<'a>>, RelocateError> {
-        let Self { disks, journal, skip, others } = &mut self;
+    fn rollback(mut self, besides: &[Span], verify: Verify, watch: Watch<'_>) -> Result<Ended<Back<'a>>> {
+        let Self { disks, journal, skip } = &mut self;
         journal.heal(disks)?;
         let done = match journal.mark(disks, Mark::Undone)? {
             Some(done) => done,
             None => turn(disks, journal, skip)?,
         };
         let sequence = Sequence::back(&journal.job, done);
-        let flight = Flight::of(journal.records(disks, Direction::Back)?, &sequence)?;
-        let kept = &untouched(&journal.job, done, &skip.list, others);
-        flight.redo(disks, &sequence, journal, skip, kept)?;
-        let run = Run { journal, sequence: &sequence, direction: Direction::Back, verify, kept };
-        Ok(match run.go(disks, skip, flight.done, watch)? {
-            Stop::End => Ended::Complete(Back(self)),
-            Stop::Paused => Ended::Paused,
-        })
+        let flight = Flight::find(disks, journal, &sequence)?;
+        let kept = untouched(&journal.job, done, &skip.list, besides);
+        let is_complete = self.run(&flight, &sequence, &kept, verify, watch)?;
+        Ok(if is_complete { Ended::Complete(Back(self)) } else { Ended::Paused })
     }
 
-    fn erase(mut self) -> Result<(), RelocateError> {
-        self.journal.erase(&mut self.disks)
+    /// Writes what is in flight again, and then the windows that are left; returns whether that is complete.
+    fn run(
+        &mut self,
+        flight: &Flight,
+        sequence: &Sequence,
+        kept: &[Span],
+        verify: Verify,
+        watch: Watch<'_>,
+    ) -> Result<bool> {
+        let Self { disks, journal, skip } = self;
+        flight.redo(disks, journal, skip, kept)?;
+        let behind = Default::default();
+        Run { disks, journal, skip, sequence, verify, kept, behind }.go(flight.done, watch)
     }
 }
 
 /// Begins the rollback: undoes what is in flight. Returns the number of windows that are to go back.
-fn turn(disks: &mut Disks<'_>, journal: &Journal, skip: &Skip) -> Result<u64, RelocateError> {
-    let sequence = Sequence::forward(&journal.job);
-    let flight = Flight::of(journal.records(disks, Direction::Forward)?, &sequence)?;
+fn turn(disks: &mut Disks<'_>, journal: &Journal, skip: &Skip) -> Result<u64> {
+    let flight = Flight::find(disks, journal, &Sequence::forward(&journal.job))?;
     let done = flight.durable;
     journal.set(disks, Mark::Turned, done)?;
-    if fault::on(Fault::EarlyUndone) {
+    if Fault::EarlyUndone.is_planted() {
         journal.set(disks, Mark::Undone, done)?;
     }
-    if !fault::on(Fault::NoUndo) {
-        flight.undo(disks, &sequence, journal.block(), skip)?;
+    if !Fault::NoUndo.is_planted() {
+        flight.undo(disks, journal, skip)?;
     }
     journal.set(disks, Mark::Undone, done)?;
     Ok(done)
 }
 
 impl<'a> Unfinished<'a> {
-    /// Moves what is left. `watch` receives the progress after each window, and may stop there.
-    ///
-    /// # Errors
-    ///
-    /// After an error of a disk, [`open`] the journal again to resume or to roll back.
-    pub fn resume(self, verify: Verify, watch: Watch<'_>) -> Result<Ended<Moved<'a>>, RelocateError> {
-        self.0.resume(verify, watch)
+    /// The job, with its payload.
+    pub fn job(&self) -> &Job {
+        &self.0.journal.job
+    }
+
+    /// Skips what cannot be read: the [`filler`](crate::relocate::filler) takes its place, and it is listed.
+    #[must_use]
+    pub fn skip_bad(mut self) -> Self {
+        self.0.skip.is_on = true;
+        self
+    }
+
+    /// Moves what is left. After an error of a disk, [`open`] the journal again to resume or to roll back.
+    pub fn resume(mut self, verify: Verify, watch: Watch<'_>) -> Result<Ended<Moved<'a>>> {
+        let Held { disks, journal, .. } = &mut self.0;
+        let sequence = Sequence::forward(&journal.job);
+        let flight = Flight::find(disks, journal, &sequence)?;
+        journal.heal(disks)?;
+        let is_complete = self.0.run(&flight, &sequence, &[], verify, watch)?;
+        Ok(if is_complete { Ended::Complete(Moved(self.0)) } else { Ended::Paused })
     }
 
     /// Moves everything back. Once it has begun it can only be completed, if need be after [`open`].
-    pub fn rollback(self, verify: Verify, watch: Watch<'_>) -> Result<Ended<Back<'a>>, RelocateError> {
-        self.0.rollback(verify, watch)
+    pub fn rollback(self, verify: Verify, watch: Watch<'_>) -> Result<Ended<Back<'a>>> {
+        self.0.rollback(&[], verify, watch)
     }
 }
 
 impl<'a> Moved<'a> {
     /// Moves everything back, as if it had not been complete.
-    pub fn rollback(self, verify: Verify, watch: Watch<'_>) -> Result<Ended<Back<'a>>, RelocateError> {
-        self.0.rollback(verify, watch)
+    pub fn rollback(self, verify: Verify, watch: Watch<'_>) -> Result<Ended<Back<'a>>> {
+        self.0.rollback(&[], verify, watch)
     }
 
-    /// Removes the journal: from now on there is no way back.
-    ///
-    /// # Errors
-    ///
-    /// If a disk fails; then [`open`] finds this state or no journal.
-    pub fn erase(self) -> Result<(), RelocateError> {
-        self.0.erase()
+    /// Removes the journal: from now on there is no way back. If a disk fails, [`open`] finds this state or no journal.
+    pub fn erase(mut self) -> Result<()> {
+        self.0.journal.erase(&mut self.0.disks)
+    }
+
+    /// What could not be read since the job began, with the places where the fillers are now, in ascending order.
+    pub fn bad(&mut self) -> Vec<Bad> {
+        let Held { disks, journal, skip } = &mut self.0;
+        settled(disks, &journal.job.moves, &skip.list)
     }
 }
 
 impl<'a> Turned<'a> {
     /// Moves back what is left.
-    pub fn rollback(self, verify: Verify, watch: Watch<'_>) -> Result<Ended<Back<'a>>, RelocateError> {
-        self.0.rollback(verify, watch)
+    pub fn rollback(self, verify: Verify, watch: Watch<'_>) -> Result<Ended<Back<'a>>> {
+        self.0.rollback(&[], verify, watch)
     }
 }
 
 impl Back<'_> {
-    /// Removes the journal.
-    ///
-    /// # Errors
-    ///
-    /// If a disk fails; then [`open`] finds this state or no journal.
-    pub fn erase(self) -> Result<(), RelocateError> {
-        self.0.erase()
+    /// Removes the journal. If a disk fails, [`open`] finds this state or no journal.
+    pub fn erase(mut self) -> Result<()> {
+        self.0.journal.erase(&mut self.0.disks)
     }
-}
 
-macro_rules! runs {
-    ($($name:ident)*) => {$(
-        impl $name<'_> {
-            /// Goes on if something cannot be read: the [`filler`](crate::relocate::filler) takes its place, and it is
-            /// [listed](Self::bad). Otherwise it is an error, and there is a way back.
-            #[must_use]
-            pub fn skip_bad(mut self) -> Self {
-                self.0.skip.is_on = true;
-                self
-            }
-        }
-    )*};
-}
-
-runs! { Unfinished Moved Turned }
-
-macro_rules! states {
-    ($($name:ident)*) => {$(
-        impl $name<'_> {
-            /// The job, with its payload.
-            pub fn job(&self) -> &Job {
-                &self.0.journal.job
-            }
-
-        }
-
-        impl std::fmt::Debug for $name<'_> {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.debug_tuple(stringify!($name)).field(self.job()).finish()
-            }
-        }
-    )*};
-}
-
-states! { Unfinished Moved Turned Back }
-
-impl Back<'_> {
     /// What could not be read since the job began, in ascending order.
     pub fn bad(&self) -> &[Bad] {
         &self.0.skip.list
-    }
-}
-
-impl Moved<'_> {
-    /// What could not be read since the job began, with the places where the fillers are now, in ascending order.
-    ///
-    /// Reads those that a later move has taken along.
-    pub fn bad(&mut self) -> Vec<Bad> {
-        let Held { disks, journal, skip, .. } = &mut self.0;
-        settled(disks, &journal.job.moves, &skip.list)
     }
 }

@@ -5,10 +5,8 @@
 
 use straddle_units::{ByteCount, ByteOffset, MIB, Span};
 
-use crate::relocate::disk::{Disks, SECTOR};
-use crate::relocate::journal::{Journal, in_memory, is_title, part_of};
+use super::{Disks, Journal, SECTOR, SECTOR_LEN, in_memory, is_title, part_of};
 
-/// The bytes that are read at a time.
 const PIECE: u64 = 4 * MIB;
 /// Titles that are followed to their bodies, which may be long: more are none of ours.
 const MAX_TITLES: usize = 32;
@@ -16,7 +14,7 @@ const MAX_TITLES: usize = 32;
 /// Searches the journal's disk for a journal that `counts`, from its end on; returns its place. There may be others,
 /// left over from earlier moves.
 ///
-/// Reads the whole disk if there is none. Sectors that cannot be read are passed over.
+/// Reads the whole disk if there is none. Skips sectors that cannot be read.
 pub fn search(mut disks: Disks<'_>, mut counts: impl FnMut(Span) -> bool) -> Option<Span> {
     let device = disks.device_of_journal();
     let mut end = disks.get(device).size().floor_to(ByteCount::new(SECTOR)).get();
@@ -41,34 +39,30 @@ pub fn named_within(mut disks: Disks<'_>, bytes: Span) -> Vec<Span> {
 /// The same. `left` counts the titles that are still followed.
 fn named(disks: &mut Disks<'_>, bytes: Span, left: &mut usize) -> Vec<Span> {
     let titles = titles(disks, bytes);
-    let followed = titles.len().min(*left);
-    *left -= followed;
-    titles.into_iter().rev().take(followed).rev().filter_map(|at| Journal::located(disks, at)).collect()
+    let skipped = titles.len().saturating_sub(*left);
+    *left = left.saturating_sub(titles.len());
+    titles.into_iter().skip(skipped).filter_map(|at| Journal::located(disks, at)).collect()
 }
 
-/// The place that the journal with the sector at `at` names as its own, if the sector is in it. What the windows save is of no
-/// journal.
+/// The place of the journal that `sector`, at byte `at`, is a part of. What the windows save is a part of none.
 pub fn place_around(mut disks: Disks<'_>, at: ByteOffset, sector: &[u8]) -> Option<Span> {
-    let place = match is_title(sector) {
-        true => Journal::located(&mut disks, at),
-        false => part_of(sector),
-    };
+    let place = if is_title(sector) { Journal::located(&mut disks, at) } else { part_of(sector) };
     let sector = Span::new(at, ByteCount::new(sector.len() as u64))?;
     place.filter(|place| place.contains(sector))
 }
 
-/// The titles in these bytes, in order.
 fn titles(disks: &mut Disks<'_>, span: Span) -> Vec<ByteOffset> {
-    let (device, sector) = (disks.device_of_journal(), in_memory(ByteCount::new(SECTOR)));
-    let starts = || (span.start().get()..).step_by(sector).map(ByteOffset::new);
+    let starts = || (span.start().get()..).step_by(SECTOR_LEN).map(ByteOffset::new);
     let mut bytes = vec![0; in_memory(span.len())];
+    let device = disks.device_of_journal();
     let disk = disks.get(device);
     if disk.read(span.start(), &mut bytes).is_err() {
-        for (at, bytes) in starts().zip(bytes.chunks_mut(sector)) {
+        for (at, bytes) in starts().zip(bytes.chunks_mut(SECTOR_LEN)) {
             if disk.read(at, bytes).is_err() {
                 bytes.fill(0);
             }
         }
     }
-    starts().zip(bytes.chunks(sector)).filter_map(|(at, sector)| is_title(sector).then_some(at)).collect()
+    let sectors = starts().zip(bytes.chunks(SECTOR_LEN));
+    sectors.filter(|(_, sector)| is_title(sector)).map(|(at, _)| at).collect()
 }

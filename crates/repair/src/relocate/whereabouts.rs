@@ -4,13 +4,7 @@
 
 use straddle_units::{ByteCount, ByteOffset, Span};
 
-use crate::relocate::bad::Bad;
-use crate::relocate::disk::{Disks, SECTOR};
-use crate::relocate::error::RelocateError;
-use crate::relocate::flight::Flight;
-use crate::relocate::job::Move;
-use crate::relocate::journal::{Direction, Journal, Mark};
-use crate::relocate::sequence::Sequence;
+use super::{Bad, Disks, Flight, Journal, Mark, Move, Result, SECTOR, Sequence};
 
 /// Where the data of a job are.
 #[derive(Clone, Debug, Default)]
@@ -33,7 +27,7 @@ struct Leg {
 
 impl Whereabouts {
     /// Reads them from the journal at `place`; nothing moves if there is none.
-    pub fn read(mut disks: Disks<'_>, place: Span) -> Result<Self, RelocateError> {
+    pub fn read(mut disks: Disks<'_>, place: Span) -> Result<Self> {
         let disks = &mut disks;
         let Some(journal) = Journal::read(disks, place)? else { return Ok(Self::default()) };
         let bad = journal.listed(disks)?.list;
@@ -49,15 +43,15 @@ impl Whereabouts {
         };
         let of = |reached: &[(Span, ByteOffset)], index: usize| reached.get(index).map(|(span, _)| *span);
         let Some(done) = turned.and(undone) else {
-            let flight = Flight::of(journal.records(disks, Direction::Forward)?, &forward)?;
+            let flight = Flight::find(disks, &journal, &forward)?;
             let (begun, durable) = (forward.sources(flight.done), forward.sources(flight.durable));
             // What is in flight when a rollback begins is undone.
             let is_certain = turned.is_none();
             let spans = |index| (of(&durable, index).filter(|_| is_certain), of(&begun, index));
-            return Ok(Self { legs: legs(&spans), flying: flight.written(&forward), bad });
+            return Ok(Self { legs: legs(&spans), flying: flight.written(), bad });
         };
         let back = Sequence::back(&journal.job, done);
-        let flight = Flight::of(journal.records(disks, Direction::Back)?, &back)?;
+        let flight = Flight::find(disks, &journal, &back)?;
         let begun = forward.sources(done);
         let (turning, gone) = (back.sources(flight.done), back.sources(flight.durable));
         let spans = |index: usize| {
@@ -70,11 +64,11 @@ impl Whereabouts {
                 _ => (None, Some(span)),
             }
         };
-        Ok(Self { legs: legs(&spans), flying: flight.written(&back), bad })
+        Ok(Self { legs: legs(&spans), flying: flight.written(), bad })
     }
 
-    /// Where the sector is that was at byte `at` before the moves; `None` if that is not certain, or it could not be read
-    /// once.
+    /// Where the sector is that was at byte `at` before the moves; `None` if that is not certain, or if it could not be
+    /// read once.
     pub fn of(&self, at: ByteOffset) -> Option<ByteOffset> {
         let span = |at| Span::new(at, ByteCount::new(SECTOR));
         let is_bad = |place: Span| {

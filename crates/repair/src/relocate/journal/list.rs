@@ -6,12 +6,8 @@
 use straddle_units::{ByteCount, ByteOffset, Span};
 
 use super::record::Reader;
-use super::{HASH, Journal, NAME, Name, hash, in_memory};
-use crate::relocate::bad::{Bad, Skip, normal};
-use crate::relocate::disk::Disks;
-use crate::relocate::error::RelocateError;
-use crate::relocate::fault::{self, Fault};
-use crate::relocate::job::Job;
+use super::{Disks, Fault, HASH, Job, Journal, NAME, Name, Result, Skip, hash, in_memory};
+use crate::relocate::{Bad, normal};
 
 pub(super) const MAGIC: &[u8; 8] = b"relobad1";
 /// The list has no more bytes, or two blocks.
@@ -31,14 +27,14 @@ pub(super) fn is_of(sector: &[u8], name: Name) -> bool {
 }
 
 impl Journal {
-    /// What each block of the list has; `None` if it is none: a crash has torn it, or something has overwritten it.
-    fn blocks(&self, disks: &mut Disks<'_>) -> Result<Vec<Option<Vec<Bad>>>, RelocateError> {
+    /// The entries of each block of the list; `None` if a crash has torn it, or something has overwritten it.
+    fn blocks(&self, disks: &mut Disks<'_>) -> Result<Vec<Option<Vec<Bad>>>> {
         let mut bytes = vec![0; self.block() * in_memory(ByteCount::new(self.layout.list))];
         disks.read(self.device, self.layout.list(0), &mut bytes)?;
         Ok(bytes.chunks(self.block()).map(|block| self.decode(block)).collect())
     }
 
-    pub(crate) fn listed(&self, disks: &mut Disks<'_>) -> Result<Skip, RelocateError> {
+    pub(crate) fn listed(&self, disks: &mut Disks<'_>) -> Result<Skip> {
         let mut skip = Skip::default();
         for (index, block) in (1..).zip(self.blocks(disks)?) {
             if let Some(bad) = block.filter(|bad| !bad.is_empty()) {
@@ -50,31 +46,24 @@ impl Journal {
         Ok(skip)
     }
 
-    /// Whether nothing is missing of what is listed: each block is there up to one without entries, as they are
-    /// written in order.
-    pub(super) fn is_list_whole(&self, disks: &mut Disks<'_>) -> Result<bool, RelocateError> {
+    /// Whether nothing of the list is missing: as blocks are written in order, each is there up to one without entries.
+    pub(super) fn is_list_whole(&self, disks: &mut Disks<'_>) -> Result<bool> {
         let mut blocks = self.blocks(disks)?.into_iter();
         Ok(blocks.find(|found| found.as_ref().is_none_or(Vec::is_empty)).is_none_or(|found| found.is_some()))
     }
 
-    /// The blocks of the list that are none.
-    pub(super) fn odd_blocks(&self, disks: &mut Disks<'_>) -> Result<Vec<u64>, RelocateError> {
+    pub(super) fn odd_blocks(&self, disks: &mut Disks<'_>) -> Result<Vec<u64>> {
         let blocks = (0..).zip(self.blocks(disks)?);
         Ok(blocks.filter(|(_, block)| block.is_none()).map(|(index, _)| index).collect())
     }
 
-    /// Writes that nothing is listed in this block.
-    pub(super) fn clear_block(&self, disks: &mut Disks<'_>, index: u64) -> Result<(), RelocateError> {
-        disks.write(self.device, self.layout.list(index), &self.padded(&self.encoded(&[])))
-    }
-
-    pub(super) fn clear_list(&self, disks: &mut Disks<'_>) -> Result<(), RelocateError> {
+    /// Writes that nothing is listed in `count` blocks from the one with this index on.
+    pub(super) fn clear_blocks(&self, disks: &mut Disks<'_>, index: u64, count: u64) -> Result<()> {
         let block = self.padded(&self.encoded(&[]));
-        let blocks = block.repeat(in_memory(ByteCount::new(self.layout.list)));
-        disks.write(self.device, self.layout.list(0), &blocks)
+        let blocks = block.repeat(in_memory(ByteCount::new(count)));
+        disks.write(self.device, self.layout.list(index), &blocks)
     }
 
-    /// A block of the list with these entries.
     fn encoded(&self, entries: &[Bad]) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
         bytes.extend(self.name);
@@ -89,12 +78,7 @@ impl Journal {
     }
 
     /// Lists what could not be read, durably. Returns whether there was room.
-    pub(crate) fn list(
-        &self,
-        disks: &mut Disks<'_>,
-        skip: &mut Skip,
-        bad: &[Bad],
-    ) -> Result<bool, RelocateError> {
+    pub(crate) fn list(&self, disks: &mut Disks<'_>, skip: &mut Skip, bad: &[Bad]) -> Result<bool> {
         let blocks = bad.chunks(((self.block() - HEAD - HASH) / ENTRY).max(1));
         if skip.next + blocks.len() as u64 > self.layout.list {
             return Ok(false);
@@ -105,7 +89,7 @@ impl Journal {
             skip.next += 1;
         }
         skip.list = normal(skip.list.iter().chain(bad).copied().collect());
-        if !fault::on(Fault::LateList) {
+        if !Fault::LateList.is_planted() {
             disks.flush()?;
         }
         Ok(true)
@@ -116,18 +100,14 @@ impl Journal {
         if reader.take() != *MAGIC || reader.take() != self.name {
             return None;
         }
-        let count = usize::try_from(u64::from_le_bytes(reader.take())).ok()?;
+        let count = usize::try_from(reader.number()).ok()?;
         let len = count.checked_mul(ENTRY)?.checked_add(HEAD)?;
         if block.get(len..len.checked_add(HASH)?)? != hash(block.get(..len)?) {
             return None;
         }
         let entry = |_| {
-            let mut number = || u64::from_le_bytes(reader.take());
-            let (start, len, to) = (number(), number(), number());
-            Some(Bad {
-                from: Span::new(ByteOffset::new(start), ByteCount::new(len))?,
-                to: ByteOffset::new(to),
-            })
+            let (start, len) = (ByteOffset::new(reader.number()), ByteCount::new(reader.number()));
+            Some(Bad { from: Span::new(start, len)?, to: ByteOffset::new(reader.number()) })
         };
         (0..count).map(entry).collect()
     }

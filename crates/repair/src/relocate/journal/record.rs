@@ -1,24 +1,25 @@
-//! Records and marks: a sector each.
+//! Records, marks and bodies: sectors that begin with a magic and the journal's name, and have a hash of that and
+//! their contents. The rest of a sector is zeros. So no other program's bytes are taken for a part of a journal.
 
-use super::{HASH, Hash, NAME, Name, hash, hash_both};
-use crate::relocate::fault::{self, Fault};
+use straddle_units::{ByteCount, ByteOffset, Span};
 
-pub(super) const RECORD: &[u8; 8] = b"relorec1";
-pub(super) const MARKS: [&[u8; 8]; 2] = [b"reloturn", b"reloundo"];
+use super::{HASH, Hash, NAME, Name, hash, hash_both, in_memory, list};
+use crate::relocate::{Fault, SECTOR, SECTOR_LEN};
 
-/// Which way the data move.
+const RECORD: &[u8; 8] = b"relorec1";
+const MARKS: [&[u8; 8]; 2] = [b"reloturn", b"reloundo"];
+const BODY: &[u8; 8] = b"relobody";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
     Forward,
     Back,
 }
 
-/// What a record says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A window is about to be written; its bytes are intact at their source.
     Direct { moved: Hash },
-    /// A window is about to be written; its bytes, and those that it overwrites, are behind the record.
+    /// A window is about to be written; its bytes, and those that it overwrites, follow the record.
     Copied { moved: Hash, saved: Saved },
     /// All windows have been written and are durable.
     End,
@@ -26,10 +27,8 @@ pub(crate) enum Kind {
     Start,
 }
 
-/// The bytes behind a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Saved {
-    /// How many there are.
     pub(crate) len: u64,
     /// Where those of the window begin, and how many they are.
     pub(crate) at: u64,
@@ -38,7 +37,6 @@ pub(crate) struct Saved {
     pub(crate) rest: Hash,
 }
 
-/// A record of the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) direction: Direction,
@@ -47,7 +45,7 @@ pub(crate) struct Record {
     pub(crate) kind: Kind,
 }
 
-/// A record that was read, with the bytes behind it if they match it.
+/// A record that was read, with the bytes that follow it if they match it.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) record: Record,
@@ -68,34 +66,35 @@ pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 
 impl Reader<'_> {
     pub(super) fn take<const N: usize>(&mut self) -> [u8; N] {
-        let mut field = [0; N];
-        let (first, rest) = self.0.split_at(N.min(self.0.len()));
-        field[..first.len()].copy_from_slice(first);
-        self.0 = rest;
+        let field = straddle_device::fields::array(self.0, 0);
+        self.0 = self.0.get(N..).unwrap_or_default();
         field
     }
 
-    fn number(&mut self) -> u64 {
+    pub(super) fn number(&mut self) -> u64 {
         u64::from_le_bytes(self.take())
     }
 }
 
-/// Whether `sector` begins with `len` bytes and their hash; the bytes.
-pub(super) fn checked(sector: &[u8], len: usize) -> Option<&[u8]> {
+/// The first `len` bytes of `sector`, if their hash follows.
+fn checked(sector: &[u8], len: usize) -> Option<&[u8]> {
     let (bytes, stored) = (sector.get(..len)?, sector.get(len..len + HASH)?);
     (hash(bytes)[..] == *stored).then_some(bytes)
 }
 
 /// Magic, name, whether it is set, and for how many windows.
-pub(super) const MARK: usize = 8 + NAME + 8 + 8;
-
+const MARK: usize = 8 + NAME + 8 + 8;
 /// Magic, name, direction, kind, number, hash, 3 numbers, hash.
-pub(super) const LENGTH: usize = 8 + NAME + 1 + 1 + 8 + HASH + 3 * 8 + HASH;
+const LENGTH: usize = 8 + NAME + 1 + 1 + 8 + HASH + 3 * 8 + HASH;
+/// Magic and name, before the text of a body.
+const LEAD: usize = 8 + NAME;
+/// The text of a body in a sector.
+const TEXT: usize = SECTOR_LEN - LEAD - HASH;
 
 impl Record {
     /// Records alternate between two slots.
     pub(crate) fn slot(&self) -> u64 {
-        if fault::on(Fault::OneSlot) { 0 } else { self.number & 1 }
+        if Fault::OneSlot.is_planted() { 0 } else { self.number & 1 }
     }
 
     pub(crate) fn moved(&self) -> Option<Hash> {
@@ -112,11 +111,9 @@ impl Record {
         }
     }
 
-    /// Whether these are the bytes behind the record.
-    pub(crate) fn matches(&self, bytes: &[u8]) -> bool {
+    pub(super) fn matches(&self, bytes: &[u8]) -> bool {
         let Kind::Copied { moved, saved } = self.kind else { return false };
-        let range = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
-        let (at, len) = (range(saved.at), range(saved.moved));
+        let [at, len] = [saved.at, saved.moved].map(|number| in_memory(ByteCount::new(number)));
         let Some(end) = at.checked_add(len) else { return false };
         let Some(window) = bytes.get(at..end) else { return false };
         hash(window) == moved && hash_both(&bytes[..at], &bytes[end..]) == saved.rest
@@ -127,15 +124,15 @@ impl Record {
         bytes.extend(name);
         bytes.push(u8::from(self.direction == Direction::Back));
         let none = Saved { len: 0, at: 0, moved: 0, rest: [0; HASH] };
-        let (kind, moved, saved) = match self.kind {
-            Kind::Direct { moved } => (0, moved, none),
-            Kind::Copied { moved, saved } => (1, moved, saved),
-            Kind::End => (2, [0; HASH], none),
-            Kind::Start => (3, [0; HASH], none),
-        };
-        bytes.push(kind);
+        bytes.push(match self.kind {
+            Kind::Direct { .. } => 0,
+            Kind::Copied { .. } => 1,
+            Kind::End => 2,
+            Kind::Start => 3,
+        });
         bytes.extend(self.number.to_le_bytes());
-        bytes.extend(moved);
+        bytes.extend(self.moved().unwrap_or_default());
+        let saved = self.saved().unwrap_or(none);
         for number in [saved.len, saved.at, saved.moved] {
             bytes.extend(number.to_le_bytes());
         }
@@ -170,16 +167,11 @@ impl Record {
 }
 
 impl Mark {
-    pub(super) fn index(self) -> usize {
-        match self {
-            Self::Turned => 0,
-            Self::Undone => 1,
-        }
-    }
+    pub(super) const ALL: [Self; 2] = [Self::Turned, Self::Undone];
 
     /// The mark, set for this number of windows or not set.
     pub(super) fn encode(self, done: Option<u64>, name: Name) -> Vec<u8> {
-        let mut bytes = MARKS[self.index()].to_vec();
+        let mut bytes = MARKS[self as usize].to_vec();
         bytes.extend(name);
         bytes.extend(u64::from(done.is_some()).to_le_bytes());
         bytes.extend(done.unwrap_or(0).to_le_bytes());
@@ -187,11 +179,53 @@ impl Mark {
         bytes
     }
 
-    /// What a mark says; `None` if this is none.
+    /// The number of windows for which a mark is set; `None` in it if it is not set.
     pub(super) fn decode(self, sector: &[u8], name: Name) -> Option<Option<u64>> {
         let mut reader = Reader(checked(sector, MARK)?);
-        let is_ours = reader.take() == *MARKS[self.index()] && reader.take() == name;
+        let is_ours = reader.take() == *MARKS[self as usize] && reader.take() == name;
         let (is_set, done) = (reader.number(), reader.number());
         is_ours.then_some((is_set == 1).then_some(done))
     }
+}
+
+/// The bytes that the text of a body fills.
+pub(super) fn sealed_len(text: u64) -> u64 {
+    text.div_ceil(TEXT as u64).saturating_mul(SECTOR)
+}
+
+/// The sectors of the body of the journal with this name.
+pub(super) fn sealed(text: &[u8], name: Name) -> Vec<u8> {
+    let mut sectors = Vec::new();
+    for text in text.chunks(TEXT) {
+        let at = sectors.len();
+        sectors.extend_from_slice(BODY);
+        sectors.extend_from_slice(&name);
+        sectors.extend_from_slice(text);
+        sectors.resize(at + LEAD + TEXT, 0);
+        let hash = hash(&sectors[at..]);
+        sectors.extend_from_slice(&hash);
+    }
+    sectors
+}
+
+/// The text of `len` bytes in the sectors of a body.
+pub(super) fn unsealed(sectors: &[u8], len: usize) -> Vec<u8> {
+    let sectors = sectors.chunks_exact(SECTOR_LEN);
+    sectors.flat_map(|sector| &sector[LEAD..LEAD + TEXT]).take(len).copied().collect()
+}
+
+/// The place of the journal that this sector is a part of. Titles, what the windows save and lists that are not empty
+/// are not recognised.
+pub(crate) fn part_of(sector: &[u8]) -> Option<Span> {
+    let magic = sector.first_chunk()?;
+    let len = match magic {
+        BODY => LEAD + TEXT,
+        RECORD => LENGTH,
+        list::MAGIC => list::HEAD,
+        magic if MARKS.contains(&magic) => MARK,
+        _ => return None,
+    };
+    let mut reader = Reader(&checked(sector, len)?[magic.len()..]);
+    let place = Span::new(ByteOffset::new(reader.number()), ByteCount::new(reader.number()));
+    place.filter(|_| sector[len + HASH..].iter().all(|byte| *byte == 0))
 }

@@ -1,54 +1,50 @@
-//! What every crash leaves of a journal, and what is repaired of it.
+//! What every crash leaves of a journal, what is repaired of it, and how it is removed.
 //!
-//! Invariants: before anything is done that the journal is needed for, each part of it is there: both
-//! titles and bodies, a record in each slot, both copies of each mark, and every block of the list.
+//! Invariants: before anything is done that the journal is needed for, each part of it is there: both titles and
+//! bodies, a record in each slot, both copies of each mark, and every block of the list. When it is removed, the
+//! titles go first, durably; and only what is a journal's is overwritten.
 
 use straddle_units::ByteOffset;
 
-use super::{Body, COPIES, Direction, Journal, Kind, Mark, OVERWRITTEN, Record, Title, hash, name, part};
-use crate::relocate::disk::Disks;
-use crate::relocate::error::RelocateError;
+use super::{
+    COPIES, Direction, Disks, Fault, Journal, Kind, Mark, Record, RelocateError, Result, SECTOR_LEN, Title,
+    encode_body, is_title, list, name, overwritten, sealed,
+};
 
 impl Journal {
-    /// Refuses a journal of which a record, a mark or a block of the list is missing. One of its titles or bodies is.
-    pub(super) fn check_whole(&self, disks: &mut Disks<'_>) -> Result<(), RelocateError> {
+    /// Refuses a journal without one of its titles or bodies if a record, a mark or a block of the list is missing, too.
+    pub(super) fn check_whole(&self, disks: &mut Disks<'_>) -> Result<()> {
         let mut is_whole = self.is_list_whole(disks)?;
         for slot in [0, 1] {
             is_whole &= self.record(disks, slot)?.is_some();
         }
-        for mark in [Mark::Turned, Mark::Undone] {
+        for mark in Mark::ALL {
             self.mark(disks, mark)?;
         }
-        if is_whole { Ok(()) } else { Err(RelocateError::Damaged(OVERWRITTEN.to_owned())) }
+        if is_whole { Ok(()) } else { Err(overwritten()) }
     }
 
-    /// Replaces, durably, what a crash has torn while it was written, or what else is missing, before anything that
-    /// the journal is needed for: so the next crash finds both titles, and leaves something in one of the slots.
-    pub(crate) fn heal(&self, disks: &mut Disks<'_>) -> Result<(), RelocateError> {
+    /// Replaces, durably, what a crash has torn or what else is missing, so that the next crash finds both titles, and
+    /// leaves something in one of the slots.
+    pub(crate) fn heal(&self, disks: &mut Disks<'_>) -> Result<()> {
         self.complete(disks)?;
         self.heal_records(disks)
     }
 
     /// Writes both bodies and then both titles, durably, where they are not there yet, and reads them back.
-    pub(super) fn complete(&self, disks: &mut Disks<'_>) -> Result<(), RelocateError> {
-        let body = self.body(disks)?;
-        let title = Title { body: body.len() as u64, hash: hash(&body) }.encode();
+    pub(super) fn complete(&self, disks: &mut Disks<'_>) -> Result<()> {
+        let title = Title::of(&self.body(disks)?).encode();
         if name(self.layout.place, &title) != self.name {
-            return Err(RelocateError::Damaged("its header cannot be repeated".to_owned()));
+            return Err(RelocateError::damaged("its header cannot be repeated"));
         }
         self.put(disks, self.layout.bodies(), &self.padded_body(disks)?)?;
         self.put(disks, self.layout.titles(), &self.padded(&title))
     }
 
     /// Writes the bytes, durably, to each of these places that does not have them.
-    fn put(&self, disks: &mut Disks<'_>, places: [ByteOffset; 2], bytes: &[u8]) -> Result<(), RelocateError> {
-        let mut missing = Vec::new();
-        for at in places {
-            let mut found = vec![0; bytes.len()];
-            if disks.read(self.device, at, &mut found).is_err() || found != bytes {
-                missing.push(at);
-            }
-        }
+    fn put(&self, disks: &mut Disks<'_>, places: [ByteOffset; 2], bytes: &[u8]) -> Result<()> {
+        let mut missing = places.to_vec();
+        missing.retain(|at| !self.has(disks, *at, bytes));
         for at in &missing {
             disks.write(self.device, *at, bytes)?;
         }
@@ -58,8 +54,14 @@ impl Journal {
         missing.into_iter().try_for_each(|at| self.confirm(disks, at, bytes))
     }
 
+    /// Whether these bytes can be read at byte `at`.
+    fn has(&self, disks: &mut Disks<'_>, at: ByteOffset, bytes: &[u8]) -> bool {
+        let mut found = vec![0; bytes.len()];
+        disks.read(self.device, at, &mut found).is_ok() && found == bytes
+    }
+
     /// Replaces, durably, records and blocks of the list that a crash has torn.
-    pub(super) fn heal_records(&self, disks: &mut Disks<'_>) -> Result<(), RelocateError> {
+    fn heal_records(&self, disks: &mut Disks<'_>) -> Result<()> {
         let mut is_whole = true;
         for slot in [0, 1] {
             if self.record(disks, slot)?.is_none() {
@@ -68,41 +70,91 @@ impl Journal {
             }
         }
         for index in self.odd_blocks(disks)? {
-            self.clear_block(disks, index)?;
+            self.clear_blocks(disks, index, 1)?;
             is_whole = false;
         }
         if is_whole { Ok(()) } else { disks.flush() }
     }
 
     /// The body, in the sectors of its blocks.
-    pub(super) fn padded_body(&self, disks: &Disks<'_>) -> Result<Vec<u8>, RelocateError> {
-        let mut body = part::sealed(&self.body(disks)?, self.name);
+    fn padded_body(&self, disks: &Disks<'_>) -> Result<Vec<u8>> {
+        let mut body = sealed(&self.body(disks)?, self.name);
         body.resize(usize::try_from(self.layout.body).unwrap_or(usize::MAX), 0);
         Ok(body)
     }
 
-    fn body(&self, disks: &Disks<'_>) -> Result<Vec<u8>, RelocateError> {
-        let (start, len) = (self.layout.place.start().get(), self.layout.place.len().get());
-        Body { start, len, is_inside: disks.is_one(), job: self.job.clone() }.encode()
+    fn body(&self, disks: &Disks<'_>) -> Result<Vec<u8>> {
+        let place = self.layout.place;
+        encode_body((place.start().get(), place.len().get()), disks.is_one(), &self.job)
     }
 
     /// Writes that nothing is recorded, marked or listed.
-    pub(super) fn clear(&self, disks: &mut Disks<'_>) -> Result<(), RelocateError> {
-        for mark in [Mark::Turned, Mark::Undone] {
+    pub(super) fn clear(&self, disks: &mut Disks<'_>) -> Result<()> {
+        for mark in Mark::ALL {
             let block = self.padded(&mark.encode(None, self.name));
             for at in self.layout.mark(mark) {
                 disks.write(self.device, at, &block)?;
             }
         }
-        self.clear_list(disks)?;
+        self.clear_blocks(disks, 0, self.layout.list)?;
         [0, 1].into_iter().try_for_each(|slot| self.start(disks, slot))
     }
 
     /// Writes to a slot that it has no record.
-    fn start(&self, disks: &mut Disks<'_>, slot: u64) -> Result<(), RelocateError> {
+    fn start(&self, disks: &mut Disks<'_>, slot: u64) -> Result<()> {
         let record = Record { direction: Direction::Forward, number: slot, kind: Kind::Start };
         let block = self.padded(&record.encode(self.name));
         let both = block.repeat(usize::try_from(COPIES).unwrap_or(1));
         disks.write(self.device, self.layout.slot(slot), &both)
+    }
+
+    /// Removes the journal: the titles first, durably. What the windows left in the slots stays.
+    pub(crate) fn erase(&self, disks: &mut Disks<'_>) -> Result<()> {
+        if Fault::EraseRecordsFirst.is_planted() {
+            self.clear(disks)?;
+            disks.flush()?;
+        }
+        self.heal_records(disks)?;
+        self.erase_titles(disks)?;
+        let layout = self.layout;
+        let body = self.padded_body(disks)?;
+        for at in layout.bodies() {
+            if self.has(disks, at, &body) {
+                disks.write(self.device, at, &vec![0; body.len()])?;
+            }
+        }
+        let marks = Mark::ALL.into_iter().flat_map(|mark| layout.mark(mark));
+        let list = (0..layout.list).map(|index| layout.list(index));
+        let records = [0, 1].into_iter().flat_map(|slot| layout.records(slot));
+        let blocks: Vec<ByteOffset> = marks.chain(list).chain(records).collect();
+        self.erase_blocks(disks, &blocks)
+    }
+
+    /// Removes the titles, durably: what is left counts for nothing.
+    pub(crate) fn erase_titles(&self, disks: &mut Disks<'_>) -> Result<()> {
+        self.erase_blocks(disks, &self.layout.titles())
+    }
+
+    /// Removes blocks, durably, as far as they are this journal's: a partition may have been put over it since.
+    fn erase_blocks(&self, disks: &mut Disks<'_>, blocks: &[ByteOffset]) -> Result<()> {
+        for at in blocks {
+            let mut block = self.padded(&[]);
+            let is_read = disks.read(self.device, *at, &mut block).is_ok();
+            // What cannot be read may be overwritten all the same.
+            if !is_read || is_title(&block) || self.is_own(&block[..SECTOR_LEN]) {
+                // Another program may have written to the rest of the physical sector.
+                let end = if is_read { SECTOR_LEN } else { block.len() };
+                block[..end].fill(0);
+                disks.write(self.device, *at, &block)?;
+            }
+        }
+        disks.flush()
+    }
+
+    /// Whether a sector is a record, a mark or a part of the list of this journal.
+    fn is_own(&self, sector: &[u8]) -> bool {
+        Mark::ALL.iter().any(|mark| mark.decode(sector, self.name).is_some())
+            || Record::decode(sector, self.name).is_some()
+            || list::is_of(sector, self.name)
     }
 }

@@ -9,11 +9,11 @@ use straddle_units::{ByteOffset, ErrorKind};
 
 use super::machine::{Failing, Image, Machine};
 use super::shapes::{Decision, Final, Shape, World, shapes};
-use crate::relocate::bad::filler;
-use crate::relocate::engine::Verify;
-use crate::relocate::error::RelocateError;
+use crate::relocate::RelocateError;
+use crate::relocate::Sequence;
+use crate::relocate::Verify;
 use crate::relocate::fault::{Fault, plant};
-use crate::relocate::sequence::Sequence;
+use crate::relocate::filler;
 
 /// A job that is possible on a small disk.
 fn random_shape(random: &mut SplitMix64) -> Shape {
@@ -339,7 +339,7 @@ fn what_can_be_read_again_is_not_lost_on_the_way_back() {
                 });
                 let is_complete = matches!(ended.unwrap(), crate::relocate::Ended::Complete(_));
                 let forward = Sequence::forward(&world.job);
-                forward.written(if is_complete { forward.count() } else { windows })
+                forward.written(if is_complete { forward.count } else { windows })
             });
             machine.borrow_mut().unreadable = u32::MAX;
             let end = world.recover(&machine, Decision::Rollback).unwrap();

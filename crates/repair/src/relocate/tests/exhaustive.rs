@@ -10,7 +10,7 @@ use straddle_units::io::SplitMix64;
 use super::cases;
 use super::machine::{Epoch, Image, Outcome, key};
 use super::shapes::{Decision, Final, Shape, World, shapes};
-use crate::relocate::recovery::{Recovered, begin, open};
+use crate::relocate::{Recovered, begin, open};
 
 /// More outcomes than this of one epoch are sampled.
 const MAX_OUTCOMES: usize = 1 << 12;

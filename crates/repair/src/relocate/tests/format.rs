@@ -6,13 +6,11 @@ use straddle_units::io::SplitMix64;
 use straddle_units::{Boundary, ByteCount, ByteOffset, ErrorKind, Span};
 
 use super::shapes::{World, sectors, shapes, span};
-use crate::relocate::engine::Verify;
+use crate::relocate::Verify;
 use crate::relocate::fault::{Fault, plant};
-use crate::relocate::recovery::{
-    Ended, State, begin, inspect, is_latest, journal_len, journal_len_with, open,
-};
-use crate::relocate::search::search;
+use crate::relocate::search;
 use crate::relocate::{Disk, Disks, Job, Move, Parts, RelocateError};
+use crate::relocate::{Ended, State, begin, inspect, is_latest, journal_len, journal_len_with, open};
 
 /// A disk in memory that may refuse writes.
 struct Memory {

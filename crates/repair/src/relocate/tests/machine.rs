@@ -10,7 +10,7 @@ use straddle_units::io::SplitMix64;
 use straddle_units::{ByteCount, ByteOffset, Span};
 use xxhash_rust::xxh3::{Xxh3, Xxh3Builder};
 
-use crate::relocate::disk::{Disk, SECTOR};
+use crate::relocate::{Disk, SECTOR};
 
 /// What is on the disks: a number for the contents of each sector. Those of the journal's disk come last.
 pub(super) type Image = Vec<u32>;
@@ -332,7 +332,7 @@ impl Disk for SimDisk {
         let mut holes: Vec<Span> = Vec::new();
         for hole in (first..last).filter(is_zero).map(of) {
             match holes.last_mut().filter(|last| last.end() == hole.start()) {
-                Some(last) => *last = crate::relocate::sequence::hull(*last, hole).unwrap(),
+                Some(last) => *last = crate::relocate::hull(*last, hole).unwrap(),
                 None => holes.push(hole),
             }
         }

@@ -7,11 +7,11 @@ use std::rc::Rc;
 use straddle_units::{Boundary, ByteCount, ByteOffset, Span};
 
 use super::machine::{Image, Machine, SimDisk, Store};
-use crate::relocate::engine::Verify;
-use crate::relocate::error::RelocateError;
-use crate::relocate::job::{Job, Move, Parts};
-use crate::relocate::recovery::{Ended, Moved, Recovered, Unfinished, begin, journal_len, open};
+use crate::relocate::RelocateError;
+use crate::relocate::Verify;
 use crate::relocate::{Bad, Disks, SECTOR, Whereabouts, filler, inspect, is_latest};
+use crate::relocate::{Ended, Moved, Recovered, Unfinished, begin, journal_len, open};
+use crate::relocate::{Job, Move, Parts};
 
 /// A job in sectors.
 #[derive(Clone, Debug)]
