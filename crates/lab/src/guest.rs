@@ -1,10 +1,9 @@
 //! A Linux guest in virtual time, on modelled drives, or in the host's time ([`HostedJob`]).
 //!
 //! Invariants: a run in virtual time depends on its [`Job`] only. The guest is User-Mode Linux, an ordinary
-//! process. A library that is preloaded into it (`clock/`) provides its time, and its drives answer at the
-//! times that their models give. Nothing here waits for the host's clock, except for the limit after which a
-//! guest is considered hung. However a run ends, it leaves no process, socket or file behind. Whatever root
-//! in the guest does, nothing on the host changes except what the job names (`confine`).
+//! process; a library that is preloaded into it (`clock/`) provides its time. However a run ends, it leaves no
+//! process, socket or file behind. Whatever root in the guest does, nothing on the host changes except what the
+//! job names (`confine`).
 
 /// The functions that are available to a script of the lab.
 pub const LIBRARY: &str = include_str!("../init/lib.sh");
@@ -14,19 +13,16 @@ mod booted;
 mod confine;
 mod folder;
 mod host;
-mod hosted;
 mod job;
 mod link;
 mod machine;
 mod orphan;
-mod output;
 
 pub use folder::parent as run_folders;
 pub use host::Kernel;
-pub use hosted::run_hosted;
 pub use job::{
     Charges, Ended, GuestDrive, GuestError, HostedDrive, HostedEnded, HostedJob, Job, Limits, Measured,
     Partition, PartitionTable, Requests, Spent, Stream, Task, Watching,
 };
-pub use machine::{memory, processors, run};
+pub use machine::{memory, processors, run, run_hosted};
 pub use orphan::{Cleaned, RunFolder, remove_orphans};

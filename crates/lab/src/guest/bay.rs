@@ -1,23 +1,22 @@
-//! The bay: the guest's drives, each behind its own socket, and the clock that they share.
+//! The bay: the guest's drives, each with its own socket, and the clock that they share.
 
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixListener;
 
-use crate::media::virtio::Transport;
-use crate::media::{Cut, MediaError, Served, virtio};
-use crate::vhost::{BlockRequest, Connection, Kind, Received, Status};
 use straddle_units::io::{Completion, Counters, Nanos, Request, RequestId, Time};
 use straddle_units::{ByteCount, ByteOffset};
 
 use crate::guest::job::GuestError;
 use crate::guest::link::Answer;
+use crate::media::{Cut, MediaError, Served, virtio};
+use crate::vhost::{BlockRequest, Connection, Kind, Offer, Received, Status, VhostError};
 
-/// With segments no longer than the guest's page, the size of requests does not depend on which pages of its
+/// The guest's page. With segments no longer than that, the size of requests does not depend on which pages of its
 /// memory happen to be adjacent.
-const TRANSPORT: Transport = Transport { queues: 1, longest_segment: Some(4096), event_index: false };
+const LONGEST_SEGMENT: u32 = 4096;
 
 /// All drives of a guest.
 pub(crate) struct Bay {
@@ -28,16 +27,22 @@ pub(crate) struct Bay {
     cut_window: Nanos,
     /// When the power fails, once that is known.
     cut_at: Option<Time>,
-    is_cut: bool,
+    pub(crate) is_cut: bool,
     pub(crate) requests: u64,
     pub(crate) fingerprint: u64,
-    /// Reused for the data of every request.
-    buffer: Vec<u8>,
+    /// Reused for every request.
+    scratch: Scratch,
+}
+
+#[derive(Default)]
+struct Scratch {
+    data: Vec<u8>,
     done: Vec<Completion>,
     taken: Vec<BlockRequest>,
 }
 
 struct Slot {
+    drive: usize,
     listener: UnixListener,
     connection: Option<Connection>,
     served: Served,
@@ -54,24 +59,18 @@ impl Bay {
         cut: Option<Cut>,
         trace: Option<File>,
     ) -> std::io::Result<Self> {
-        let slot = |(listener, mut served): (UnixListener, Served)| {
+        let slot = |(drive, (listener, mut served)): (usize, (UnixListener, Served))| {
             if cut.is_some() {
                 served.keep_for_cut();
             }
-            Slot {
-                listener,
-                connection: None,
-                served,
-                outstanding: HashMap::new(),
-                ready: Vec::new(),
-                next_id: 0,
-            }
+            let (outstanding, ready) = (HashMap::new(), Vec::new());
+            Slot { drive, listener, connection: None, served, outstanding, ready, next_id: 0 }
         };
         let mut trace = trace.map(BufWriter::new);
         if let Some(trace) = &mut trace {
             writeln!(trace, "time_ns,op,offset,length,drive")?;
         }
-        let slots: Vec<Slot> = drives.into_iter().map(slot).collect();
+        let slots: Vec<Slot> = drives.into_iter().enumerate().map(slot).collect();
         let cut_window = slots.iter().map(|slot| slot.served.cut_window()).max().unwrap_or_default();
         Ok(Self {
             slots,
@@ -82,41 +81,38 @@ impl Bay {
             is_cut: false,
             requests: 0,
             fingerprint: 0xcbf2_9ce4_8422_2325,
-            buffer: Vec::new(),
-            done: Vec::new(),
-            taken: Vec::new(),
+            scratch: Scratch::default(),
         })
     }
 
     /// Returns the descriptors to wait for, in the order of the drives. [`Bay::receive`] takes an index into
     /// this list.
     pub(crate) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        use std::os::fd::AsFd;
         self.slots.iter().map(|slot| match &slot.connection {
             Some(connection) => connection.socket(),
             None => slot.listener.as_fd(),
         })
     }
 
-    /// Handles input from the guest's driver of this drive: a connection or a message.
+    /// Handles a connection or a message of the guest's driver of this drive.
     pub(crate) fn receive(&mut self, drive: usize) -> Result<(), GuestError> {
-        let Some(slot) = self.slots.get_mut(drive) else { return Ok(()) };
+        let slot = &mut self.slots[drive];
         let failed = |source| GuestError::Drive { drive, source };
         let Some(connection) = &mut slot.connection else {
-            let (socket, _) =
-                slot.listener.accept().map_err(GuestError::io("waiting for the guest's driver"))?;
-            slot.connection =
-                Some(Connection::new(socket, virtio::offer(&slot.served, TRANSPORT)).map_err(failed)?);
+            let accepted = slot.listener.accept();
+            let (socket, _) = accepted.map_err(GuestError::io("waiting for the guest's driver"))?;
+            let offer = Offer { longest_segment: Some(LONGEST_SEGMENT), ..virtio::offer(&slot.served) };
+            slot.connection = Some(Connection::new(socket, offer).map_err(failed)?);
             return Ok(());
         };
-        match connection.receive().map_err(failed)? {
-            Received::Settled | Received::Incomplete | Received::QueuesChanged => {}
-            // Outstanding requests are not waited for; their completions are discarded.
-            Received::Reset => slot.forget(),
-            Received::Gone => {
-                slot.connection = None;
-                slot.forget();
-            }
+        let received = connection.receive().map_err(failed)?;
+        if received == Received::Gone {
+            slot.connection = None;
+        }
+        if matches!(received, Received::Gone | Received::Reset) {
+            // Nobody waits for their completions.
+            slot.outstanding.clear();
+            slot.ready.clear();
         }
         Ok(())
     }
@@ -126,7 +122,7 @@ impl Bay {
         let mut raised = false;
         for drive in 0..self.slots.len() {
             self.take(drive, at)?;
-            raised |= self.signal(drive)?;
+            raised |= self.slots[drive].signal()?;
         }
         Ok(self.answer(at, raised))
     }
@@ -135,10 +131,9 @@ impl Bay {
     pub(crate) fn advance(&mut self, at: Time) -> Result<Answer, GuestError> {
         let at = self.cut_at.map_or(at, |cut| cut.min(at));
         let mut raised = false;
-        for drive in 0..self.slots.len() {
-            self.run(drive, at)?;
-            self.post(drive, at)?;
-            raised |= self.signal(drive)?;
+        for slot in &mut self.slots {
+            slot.advance(at, &mut self.scratch)?;
+            raised |= slot.signal()?;
         }
         if self.cut_at == Some(at) {
             self.lose_power()?;
@@ -161,23 +156,14 @@ impl Bay {
     pub(crate) fn wait(&mut self, until: Time) -> Result<Answer, GuestError> {
         loop {
             let Some(next) = self.next().filter(|next| *next <= until) else {
-                let now = if until == Time::NEVER { self.now() } else { until };
-                return Ok(self.answer(now, false));
+                let now = || self.slots.iter().map(|slot| slot.served.now()).max().unwrap_or(Time::ZERO);
+                return Ok(self.answer(if until == Time::NEVER { now() } else { until }, false));
             };
             let answer = self.advance(next)?;
-            if answer.raised || self.is_cut() {
+            if answer.raised || self.is_cut {
                 return Ok(answer);
             }
         }
-    }
-
-    fn now(&self) -> Time {
-        self.slots.iter().map(|slot| slot.served.now()).max().unwrap_or(Time::ZERO)
-    }
-
-    /// Whether the power has been cut.
-    pub(crate) const fn is_cut(&self) -> bool {
-        self.is_cut
     }
 
     pub(crate) fn counters(&self) -> Vec<Counters> {
@@ -189,24 +175,25 @@ impl Bay {
         if let Some(trace) = &mut self.trace {
             trace.flush().map_err(GuestError::io("writing the trace"))?;
         }
-        self.slots
-            .iter()
-            .try_for_each(|slot| slot.served.sync())
-            .map_err(GuestError::io("writing the contents"))
+        let mut slots = self.slots.iter();
+        slots.try_for_each(|slot| slot.served.sync()).map_err(GuestError::io("writing the contents"))
     }
 
     fn take(&mut self, drive: usize, at: Time) -> Result<(), GuestError> {
-        let Self {
-            slots, trace, cut, cut_window, cut_at, requests, fingerprint, buffer, done, taken, ..
-        } = self;
+        let Self { slots, trace, cut, cut_window, cut_at, requests, fingerprint, scratch, .. } = self;
         let slot = &mut slots[drive];
         let Some(connection) = &mut slot.connection else { return Ok(()) };
         // The guest waits for the answer, so there are never more requests than the rings hold.
-        connection.take(taken).map_err(|source| GuestError::Drive { drive, source })?;
-        for request in taken.drain(..) {
+        connection.take(&mut scratch.taken).map_err(|source| GuestError::Drive { drive, source })?;
+        for request in scratch.taken.drain(..) {
             *requests += 1;
             *cut_at = cut.and_then(|cut| cut.due(*requests, at, *cut_window)).or(*cut_at);
-            let name = name(request.kind);
+            let name = match request.kind {
+                Kind::Read => "read",
+                Kind::Write | Kind::WriteZeroes => "write",
+                Kind::Flush => "flush",
+                Kind::Discard => "discard",
+            };
             for number in [at.get(), name.len() as u64, request.offset, request.length] {
                 *fingerprint = (*fingerprint ^ number).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(17);
             }
@@ -215,54 +202,21 @@ impl Bay {
                 writeln!(trace, "{at},{name},{offset},{length},{drive}")
                     .map_err(GuestError::io("writing the trace"))?;
             }
-            let status = slot.submit(at, &request, buffer, done);
-            let id = RequestId(slot.next_id);
+            let (operation, payload) = virtio::submission(connection, &request, &mut scratch.data);
+            let (offset, length) = (ByteOffset::new(request.offset), ByteCount::new(request.length));
+            let submitted = Request::new(slot.next_id, operation, offset, length);
             slot.next_id += 1;
-            match status {
+            let now = at.max(slot.served.now());
+            match slot.served.submit(now, submitted, payload, &mut scratch.done) {
                 Ok(()) => {
-                    slot.outstanding.insert(id, request);
+                    slot.outstanding.insert(submitted.id, request);
                 }
-                Err(MediaError::Store(source)) => {
-                    return Err(GuestError::contents(drive, source));
-                }
+                Err(MediaError::Store(source)) => return Err(GuestError::contents(drive, source)),
                 Err(_) => slot.ready.push((at, request, Status::Error)),
             }
-            slot.collect(done);
+            collect(&mut slot.outstanding, &mut slot.ready, &mut scratch.done);
         }
         Ok(())
-    }
-
-    fn run(&mut self, drive: usize, at: Time) -> Result<(), GuestError> {
-        let slot = &mut self.slots[drive];
-        let failed = |source: std::io::Error| GuestError::contents(drive, source);
-        slot.served.advance(at.max(slot.served.now()), &mut self.done).map_err(failed)?;
-        slot.collect(&mut self.done);
-        Ok(())
-    }
-
-    /// Gives the guest the completions that are ready by `at`.
-    fn post(&mut self, drive: usize, at: Time) -> Result<(), GuestError> {
-        let slot = &mut self.slots[drive];
-        let due = slot.ready.iter().take_while(|(time, ..)| *time <= at).count();
-        for (_, request, status) in slot.ready.drain(..due) {
-            let Some(connection) = &mut slot.connection else { continue };
-            self.buffer.clear();
-            if status == Status::Ok {
-                let failed = |source: std::io::Error| GuestError::contents(drive, source);
-                virtio::answer(&slot.served, &request, &mut self.buffer).map_err(failed)?;
-            }
-            connection
-                .complete(&request, status, &self.buffer)
-                .map_err(|source| GuestError::Drive { drive, source })?;
-        }
-        Ok(())
-    }
-
-    fn signal(&mut self, drive: usize) -> Result<bool, GuestError> {
-        match &mut self.slots[drive].connection {
-            Some(connection) => connection.signal().map_err(|source| GuestError::Drive { drive, source }),
-            None => Ok(false),
-        }
     }
 
     /// Returns the time of the next completion of any drive, or of the power cut; `None` while neither is
@@ -277,54 +231,45 @@ impl Bay {
 }
 
 impl Slot {
-    fn submit(
-        &mut self,
-        at: Time,
-        request: &BlockRequest,
-        buffer: &mut Vec<u8>,
-        done: &mut Vec<Completion>,
-    ) -> Result<(), MediaError> {
-        let Some(connection) = &self.connection else { return Err(MediaError::Off) };
-        let (operation, payload) = virtio::submission(connection, request, buffer);
-        let request = Request::new(
-            self.next_id,
-            operation,
-            ByteOffset::new(request.offset),
-            ByteCount::new(request.length),
-        );
-        self.served.submit(at.max(self.served.now()), request, payload, done)
-    }
-
-    /// Moves the requests that the drive has completed to those that are ready for the guest.
-    fn collect(&mut self, done: &mut Vec<Completion>) {
-        for completion in done.drain(..) {
-            if let Some(request) = self.outstanding.remove(&completion.id) {
-                self.ready.push((completion.at, request, Status::Ok));
+    /// Advances the drive to `at`, and gives the guest the completions that are ready by then.
+    fn advance(&mut self, at: Time, scratch: &mut Scratch) -> Result<(), GuestError> {
+        let drive = self.drive;
+        let failed = |source: std::io::Error| GuestError::contents(drive, source);
+        self.served.advance(at.max(self.served.now()), &mut scratch.done).map_err(failed)?;
+        collect(&mut self.outstanding, &mut self.ready, &mut scratch.done);
+        let due = self.ready.iter().take_while(|(time, ..)| *time <= at).count();
+        for (_, request, status) in self.ready.drain(..due) {
+            let Some(connection) = &mut self.connection else { continue };
+            scratch.data.clear();
+            if status == Status::Ok {
+                virtio::answer(&self.served, &request, &mut scratch.data).map_err(failed)?;
             }
+            let completed = connection.complete(&request, status, &scratch.data);
+            completed.map_err(|source| GuestError::Drive { drive, source })?;
         }
+        Ok(())
     }
 
-    fn forget(&mut self) {
-        self.outstanding.clear();
-        self.ready.clear();
+    fn signal(&mut self) -> Result<bool, GuestError> {
+        let failed = |source: VhostError| GuestError::Drive { drive: self.drive, source };
+        self.connection.as_mut().map_or(Ok(false), |connection| connection.signal().map_err(failed))
     }
 
     fn next(&self) -> Option<Time> {
         let ready = self.ready.first().map(|(time, ..)| *time);
         let coming = (!self.outstanding.is_empty()).then(|| self.served.next_event()).flatten();
-        match (ready, coming) {
-            (Some(ready), Some(coming)) => Some(ready.min(coming)),
-            (ready, coming) => ready.or(coming),
-        }
+        ready.into_iter().chain(coming).min()
     }
 }
 
-const fn name(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Read => "read",
-        Kind::Write => "write",
-        Kind::Flush => "flush",
-        Kind::Discard => "discard",
-        Kind::WriteZeroes => "write",
+/// Moves the requests that the drive has completed to those that are ready for the guest.
+fn collect(
+    outstanding: &mut HashMap<RequestId, BlockRequest>,
+    ready: &mut Vec<(Time, BlockRequest, Status)>,
+    done: &mut Vec<Completion>,
+) {
+    for completion in done.drain(..) {
+        let request = outstanding.remove(&completion.id);
+        ready.extend(request.map(|request| (completion.at, request, Status::Ok)));
     }
 }

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code, reason = "the guest is confined between fork and exec")]
 
-use std::io::PipeReader;
+use std::io::{PipeReader, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
@@ -17,12 +17,11 @@ use crate::guest::confine::{self, Confinement, Writable};
 use crate::guest::folder::Folder;
 use crate::guest::host::{Kernel, Library};
 use crate::guest::job::{GuestError, Stream, Task};
-use crate::guest::output;
 
 /// The arguments with which every guest's kernel is started.
 const ARGUMENTS: &str = include_str!("../../init/arguments");
-/// The interval at which the host's time limit and `stop` are checked while the guest is silent.
-pub(crate) const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+/// At most this many bytes of a stream are kept. All of it is passed on.
+const MOST_KEPT: usize = 4 << 20;
 
 /// The guest's process and all processes that it has started. Dropping this ends them.
 pub(crate) struct Guest {
@@ -32,16 +31,16 @@ pub(crate) struct Guest {
     ended: Option<ExitStatus>,
 }
 
-/// What one kind of guest has and the other has not.
+/// What differs between guests in virtual time and in the host's.
 pub(crate) struct More<'a> {
-    pub(crate) library: Library,
+    pub(crate) library: &'static Library,
     pub(crate) arguments: &'a [&'a str],
     pub(crate) environment: &'a [(&'a str, String)],
     /// Files of the host that it may write.
     pub(crate) files: &'a [PathBuf],
 }
 
-/// What a guest has left of its streams, and how its kernel ended.
+/// What is left of a guest's streams, and how its kernel ended.
 pub(crate) struct Heard {
     /// The output that was kept: standard output followed by standard error.
     pub(crate) output: String,
@@ -76,16 +75,15 @@ impl Guest {
         more: &More<'_>,
     ) -> Result<Self, GuestError> {
         let (library, library_descriptor) = more.library.file()?;
-        let mut command = Command::new(kernel.path());
-        // The same name in every run and place, so that the stack has the same contents.
-        command.arg0("linux.uml");
-        // The arguments must be identical in every run: the kernel mixes them into its random numbers.
+        let mut command = Command::new(&kernel.path);
+        // The same name and arguments in every run: the name is on the stack, and the kernel mixes the arguments into
+        // its random numbers.
         command
+            .arg0("linux.uml")
             .arg(format!("mem={}K", task.memory >> 10))
             .args(ARGUMENTS.lines())
             .args((0..drives).map(|drive| format!("virtio_uml.device={}:2", socket(drive))))
-            .args(more.arguments);
-        command
+            .args(more.arguments)
             .env_clear()
             .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
             .env("HOME", ".")
@@ -94,9 +92,7 @@ impl Guest {
             // With lazy binding, the first call of a function would leave the current registers on the stack.
             .env("LD_BIND_NOW", "1")
             .envs(more.environment.iter().map(|(name, value)| (name, value)));
-        // A process group of its own: signals from the terminal go to us, and the whole group can be ended at
-        // once. The guest writes the script's errors to its standard input, so that the script's two outputs
-        // stay apart from each other and from the console.
+        // The guest writes the script's errors to its standard input, apart from its output and the console.
         let (errors, input) = std::io::pipe().map_err(GuestError::io("making a pipe"))?;
         if !task.unconfined {
             let failed = || GuestError::io("preparing the guest's confinement");
@@ -108,6 +104,7 @@ impl Guest {
         }
         let child = command
             .current_dir(folder.path())
+            // Of its own, so that signals from the terminal go to us, and all of it can be ended at once.
             .process_group(0)
             .stdin(input)
             .stdout(Stdio::piped())
@@ -119,13 +116,12 @@ impl Guest {
                     fix: "--unconfined lets the guest's root change everything that you can change here"
                         .into(),
                 },
-                _ => GuestError::io(format!("starting {}", kernel.path().display()))(error),
+                _ => GuestError::io(format!("starting {}", kernel.path.display()))(error),
             })?;
         Ok(Self { child, errors: Some(errors), ended: None })
     }
 
-    /// Passes the script's outputs on while `attend` runs, which ends the guest or sees its end, and then until
-    /// the guest's last process is gone.
+    /// Passes the script's outputs on while `attend` runs, and then until the guest's last process is gone.
     pub(crate) fn heard<T>(
         mut self,
         pass: &(dyn Fn(Stream, &[u8]) + Sync),
@@ -139,9 +135,9 @@ impl Guest {
         let (kept, kept_errors, console_kept) =
             (Mutex::new(Vec::new()), Mutex::new(Vec::new()), Mutex::new(Vec::new()));
         let attended = std::thread::scope(|scope| {
-            scope.spawn(|| output::drain(output, &kept, false, |piece| pass(Stream::Output, piece)));
-            scope.spawn(|| output::drain(errors, &kept_errors, false, |piece| pass(Stream::Error, piece)));
-            scope.spawn(|| output::drain(console, &console_kept, true, |_| ()));
+            scope.spawn(|| drain(output, &kept, false, |piece| pass(Stream::Output, piece)));
+            scope.spawn(|| drain(errors, &kept_errors, false, |piece| pass(Stream::Error, piece)));
+            scope.spawn(|| drain(console, &console_kept, true, |_| ()));
             let attended = attend(&self);
             // The streams end when the last process has exited.
             self.end();
@@ -216,6 +212,31 @@ fn writable(task: &Task, files: &[PathBuf], folder: &Folder) -> std::io::Result<
     Ok(Writable { folders, files })
 }
 
+/// Reads to the end and passes each piece to `pass` at once. Keeps the end of the stream if `keep_end`,
+/// otherwise the start.
+fn drain(mut from: impl Read, kept: &Mutex<Vec<u8>>, keep_end: bool, mut pass: impl FnMut(&[u8])) {
+    let mut piece = vec![0; 64 << 10];
+    loop {
+        match from.read(&mut piece) {
+            Ok(0) => return,
+            Ok(length) => {
+                let piece = &piece[..length];
+                pass(piece);
+                let Ok(mut kept) = kept.lock() else { return };
+                if keep_end || kept.len() < MOST_KEPT {
+                    kept.extend_from_slice(piece);
+                }
+                if keep_end && kept.len() > 2 * MOST_KEPT {
+                    let surplus = kept.len() - MOST_KEPT;
+                    kept.drain(..surplus);
+                }
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(_) => return,
+        }
+    }
+}
+
 /// Returns the name of a drive's socket in the run's folder.
 pub(crate) fn socket(drive: usize) -> String {
     format!("drive{drive}")
@@ -225,7 +246,9 @@ pub(crate) fn socket(drive: usize) -> String {
 mod tests {
     use std::os::unix::fs::symlink;
 
-    use super::{ARGUMENTS, writable};
+    use std::sync::Mutex;
+
+    use super::{ARGUMENTS, MOST_KEPT, drain, writable};
     use crate::guest::folder::{Folder, Setup};
     use crate::guest::job::tests::job;
 
@@ -259,5 +282,21 @@ mod tests {
     #[test]
     fn each_line_of_the_arguments_is_a_word() {
         assert!(ARGUMENTS.lines().all(|line| !line.is_empty() && !line.contains(char::is_whitespace)));
+    }
+
+    fn kept(stream: &[u8], keep_end: bool) -> Vec<u8> {
+        let (kept, mut passed) = (Mutex::new(Vec::new()), Vec::new());
+        drain(stream, &kept, keep_end, |piece| passed.extend_from_slice(piece));
+        assert!(passed == stream, "all of it is passed on");
+        kept.into_inner().unwrap()
+    }
+
+    #[test]
+    fn of_a_long_stream_the_start_or_the_end_is_kept() {
+        let long: Vec<u8> = (0..5 * MOST_KEPT).map(|at| at.to_le_bytes()[2]).collect();
+        let (start, end) = (kept(&long, false), kept(&long, true));
+        assert!(long.starts_with(&start) && (MOST_KEPT..2 * MOST_KEPT).contains(&start.len()));
+        assert!(long.ends_with(&end) && (MOST_KEPT..=2 * MOST_KEPT).contains(&end.len()));
+        assert_eq!((kept(b"short", false), kept(b"short", true)), (b"short".to_vec(), b"short".to_vec()));
     }
 }

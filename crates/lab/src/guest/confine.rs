@@ -1,9 +1,7 @@
-//! Confines a guest: it can write to its own folder and to what it was given, and nowhere else on this
-//! machine.
+//! Confines a guest: it can write to its own folder and to what it was given, and nowhere else on this machine.
 //!
-//! Root in a guest can make its kernel do anything, and that kernel is a process of the user who started it.
-//! So the process is confined before it executes any instruction of the guest, by as much of the following as
-//! this machine supports:
+//! Root in a guest can make its kernel do anything, and that kernel is a process of the user who started it. So the
+//! process is confined before it executes any instruction of the guest, by what this machine supports of:
 //!
 //! - a mount namespace in which everything except what the guest was given is read-only and without devices
 //!   (for users other than root inside a user namespace); of root's capabilities only those over files
@@ -14,8 +12,8 @@
 //!   Where only Landlock is available, which does not cover them, it also refuses changes of any file's mode,
 //!   owner, times or attributes.
 //!
-//! One of the first two is required. Invariants: the code between fork and exec takes no lock, and allocates nothing
-//! unless it fails; all that it needs is prepared before.
+//! One of the first two is required. The code between fork and exec takes no lock, and allocates nothing unless it
+//! fails; all that it needs is prepared before.
 
 #![allow(unsafe_code, reason = "system calls between fork and exec, for which there is no safe form")]
 

@@ -15,8 +15,7 @@ use rustix::fs::OFlags;
 use crate::guest::job::{GuestError, HostedJob, Job, Measured, Partition, Task};
 use crate::guest::orphan::RunFolder;
 
-/// The longest permitted path of the folder. The path of a socket is limited to 108 bytes, which must include
-/// the socket's name.
+/// The longest permitted path of the folder: that of a socket in it is limited to 108 bytes.
 const LONGEST_PATH: usize = 80;
 
 const INIT: &str = include_str!("../../init/init");
@@ -62,10 +61,7 @@ impl<'a> From<&'a HostedJob> for Setup<'a> {
     }
 }
 
-/// The folder, which is removed with everything in it when this is dropped.
-pub(crate) struct Folder {
-    folder: RunFolder,
-}
+pub(crate) struct Folder(RunFolder);
 
 impl Folder {
     pub(crate) fn new(setup: &Setup<'_>) -> Result<Self, GuestError> {
@@ -73,8 +69,7 @@ impl Folder {
         let failed = |source| {
             GuestError::io(format!("creating a directory for the guest in {}", parent.display()))(source)
         };
-        let folder = RunFolder::new(&parent).map_err(failed)?;
-        let this = Self { folder };
+        let this = Self(RunFolder::new(&parent).map_err(failed)?);
         let current = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
         for (name, text, executable) in [
             ("init", INIT.as_bytes(), true),
@@ -93,7 +88,7 @@ impl Folder {
     }
 
     pub(crate) fn path(&self) -> &Path {
-        self.folder.path()
+        self.0.path()
     }
 
     /// Creates a socket that the guest will connect to.
@@ -127,8 +122,7 @@ impl Folder {
     }
 }
 
-/// Reads a file that the guest has left. Its root may have put anything in its place: what is not a regular
-/// file, or is too long, is not read.
+/// Reads a file that the guest has left. Its root may have put anything there: only short regular files are read.
 fn read_left(path: &Path) -> Option<Vec<u8>> {
     let flags = (OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::NOCTTY).bits().cast_signed();
     let file = File::options().read(true).custom_flags(flags).open(path).ok()?;
@@ -161,8 +155,7 @@ fn shared<'a>(
 }
 
 /// Returns the table of what `mount` mounts besides the kernel's own file systems: /tmp, the writable host
-/// folder, and the host folders that the guest's own /dev, /run and /tmp would hide. Outer folders come
-/// first, because they would otherwise hide the inner ones.
+/// folder, and the host folders that the guest's own /dev, /run and /tmp would hide, outer folders first.
 fn folders(setup: &Setup<'_>, current: &Path) -> Vec<u8> {
     let all = ["/", "/dev", "/run", "/tmp"].map(Path::new);
     let own = if setup.is_tmp_own { &all[..] } else { &all[..3] };

@@ -1,7 +1,7 @@
 //! What the host provides: the guest's kernel, and the library that is preloaded into it.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -10,19 +10,10 @@ use rustix::fs::{MemfdFlags, SealFlags};
 
 use crate::guest::job::GuestError;
 
-/// What is preloaded into the guest's kernel.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Library {
-    /// The clock of a guest in virtual time.
-    Clock,
-    /// What a guest in the host's time needs: how its kernel traces its processes, and where its memory is.
-    RealTime,
-}
-
 /// The guest's kernel.
 #[derive(Clone, Debug)]
 pub struct Kernel {
-    path: PathBuf,
+    pub(crate) path: PathBuf,
 }
 
 impl Kernel {
@@ -40,10 +31,6 @@ impl Kernel {
         };
         found.map(|path| Self { path }).ok_or_else(missing)
     }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
 }
 
 fn search(name: &Path) -> Option<PathBuf> {
@@ -54,44 +41,41 @@ fn search(name: &Path) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|path| path.is_file())
 }
 
-impl Library {
-    fn contents(self) -> &'static [u8] {
-        match self {
-            Self::Clock => include_bytes!(concat!(env!("OUT_DIR"), "/clock.so")),
-            Self::RealTime => include_bytes!(concat!(env!("OUT_DIR"), "/real_time.so")),
-        }
-    }
+/// What is preloaded into the guest's kernel.
+pub(crate) struct Library {
+    contents: &'static [u8],
+    file: OnceLock<File>,
+}
 
+/// The clock of a guest in virtual time.
+pub(crate) static CLOCK_LIBRARY: Library =
+    Library { contents: include_bytes!(concat!(env!("OUT_DIR"), "/clock.so")), file: OnceLock::new() };
+/// What a guest in the host's time needs: how its kernel traces its processes, and where its memory is.
+pub(crate) static REAL_TIME_LIBRARY: Library =
+    Library { contents: include_bytes!(concat!(env!("OUT_DIR"), "/real_time.so")), file: OnceLock::new() };
+
+impl Library {
     /// Returns the library as a file that child processes can open, by this path and with this descriptor.
     /// The file has no name, so no mount can prevent its use.
-    pub(crate) fn file(self) -> Result<(PathBuf, BorrowedFd<'static>), GuestError> {
-        static FILES: [OnceLock<File>; 2] = [OnceLock::new(), OnceLock::new()];
-        let [clock, real_time] = &FILES;
-        let kept = match self {
-            Self::Clock => clock,
-            Self::RealTime => real_time,
+    pub(crate) fn file(&'static self) -> Result<(PathBuf, BorrowedFd<'static>), GuestError> {
+        let file = match self.file.get() {
+            Some(file) => file,
+            None => {
+                let made = self.make().map_err(GuestError::io("keeping the guest's clock in memory"))?;
+                self.file.get_or_init(|| made)
+            }
         };
-        if kept.get().is_none() {
-            let make = || {
-                // Deliberately not close-on-exec.
-                let mut file =
-                    File::from(rustix::fs::memfd_create("straddle-clock", MemfdFlags::ALLOW_SEALING)?);
-                file.write_all(self.contents())?;
-                // Guests inherit it, and the next guest is started with it.
-                rustix::fs::fcntl_add_seals(
-                    &file,
-                    SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE,
-                )?;
-                Ok(file)
-            };
-            let file = make().map_err(GuestError::io("keeping the guest's clock in memory"))?;
-            // Another thread may have set it first; either file will do.
-            let _ = kept.set(file);
-        }
-        let file = kept.get().ok_or_else(|| {
-            GuestError::io("keeping the guest's clock in memory")(std::io::ErrorKind::NotFound.into())
-        })?;
         Ok((PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd())), file.as_fd()))
+    }
+
+    fn make(&self) -> io::Result<File> {
+        // Deliberately not close-on-exec.
+        let mut file = File::from(rustix::fs::memfd_create("straddle-clock", MemfdFlags::ALLOW_SEALING)?);
+        file.write_all(self.contents)?;
+        // Guests inherit it, and the next guest is started with it.
+        let all = SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE;
+        rustix::fs::fcntl_add_seals(&file, all)?;
+        Ok(file)
     }
 }
 
@@ -151,8 +135,8 @@ pub(crate) fn diagnose(how: String, console: &str) -> GuestError {
         return GuestError::Host { what: (*what).into(), fix: (*fix).into() };
     }
     // The panic message is followed by a stack trace, which only kernel developers can read.
-    let (before, behind) = console.split_once(PANIC).unwrap_or((console, ""));
-    let why = behind.lines().next().unwrap_or_default().trim();
+    let (before, after) = console.split_once(PANIC).unwrap_or((console, ""));
+    let why = after.lines().next().unwrap_or_default().trim();
     let how = if why.is_empty() { how } else { format!("its kernel panicked: {why}") };
     let is_reporting = |line: &&str| !line.is_empty() && !line.contains("[<");
     let lines: Vec<&str> = before.lines().map(str::trim).filter(is_reporting).collect();

@@ -1,5 +1,6 @@
 //! The job that a guest runs, and its result.
 
+use std::error::Error;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use straddle_drive::Profile;
 use straddle_units::io::{Counters, Nanos, nanos};
 
 /// What a guest does, and what it has of the host.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Task {
     /// The script, with its `#!` line; it runs as root.
     pub script: String,
@@ -26,21 +27,19 @@ pub struct Task {
     pub input: Option<PathBuf>,
     /// A host folder, `$OUTPUT`, the only place on the host where the guest can write.
     pub output: Option<PathBuf>,
-    /// Run the guest unconfined, with all rights of its caller on the host, where the host has no means to
-    /// confine it.
+    /// Run the guest unconfined, with all rights of its caller on the host.
     pub unconfined: bool,
     /// The guest's memory in bytes. The host allocates it as it is touched.
     pub memory: u64,
-    /// The processor that the guest and its drives share. `None` leaves the choice to the host, which is
-    /// slower.
+    /// The processor that the guest and its drives share; the host's choice is slower.
     pub processor: Option<usize>,
-    /// Settings of the guest's kernel, made before the script runs: a file below /proc or /sys, and what is
-    /// written to it. A pattern (`/sys/block/vd*/queue/nr_requests`) stands for all files that match it.
+    /// Settings of the guest's kernel: files below /proc or /sys, or patterns of them
+    /// (`/sys/block/vd*/queue/nr_requests`), and what is written to them before the script runs.
     pub settings: Vec<(String, String)>,
 }
 
 /// A task for a guest in virtual time.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Job {
     /// What the guest does.
     pub task: Task,
@@ -56,7 +55,7 @@ pub struct Job {
     pub cut: Option<Cut>,
     /// Where to write every request, in the format that `straddle sim` reads.
     pub trace: Option<PathBuf>,
-    /// Where to write every event of the guest's kernel, one per line; used to find where two runs diverge.
+    /// Where to write every event of the guest's kernel, to find where two runs diverge.
     pub events: Option<PathBuf>,
     /// Who else sees the requests of the drives.
     pub watching: Option<Watching>,
@@ -77,7 +76,7 @@ impl fmt::Debug for Watching {
 pub struct HostedJob {
     /// What the guest does.
     pub task: Task,
-    /// Folders of the host that the guest sees at their own paths, although its own may cover those.
+    /// Folders of the host that the guest sees at their own paths.
     pub folders: Vec<PathBuf>,
     /// The drives, which the guest sees as `/dev/vda`, `/dev/vdb` and so on.
     pub drives: Vec<HostedDrive>,
@@ -187,8 +186,8 @@ impl Charges {
     }
 }
 
-impl std::fmt::Display for Charges {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for Charges {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { stop, clock, kick, compute_percent } = self;
         write!(
             f,
@@ -294,8 +293,7 @@ pub struct Spent {
 }
 
 impl Spent {
-    /// Returns the influences of the host because of which the next run may differ; empty where the run is
-    /// repeatable to the nanosecond.
+    /// Returns why the next run may differ; empty where the run is repeatable to the nanosecond.
     pub fn not_repeatable(&self) -> Vec<String> {
         let mut reasons = Vec::new();
         if !self.computed.is_zero() {
@@ -379,7 +377,7 @@ pub enum GuestError {
     #[error("the guest and drive {drive}")]
     Drive { drive: usize, source: crate::vhost::VhostError },
     #[error("drive {drive}")]
-    Contents { drive: usize, source: Box<dyn std::error::Error + Send + Sync> },
+    Contents { drive: usize, source: Box<dyn Error + Send + Sync> },
     #[error("the guest was stopped after {limit:?} of {whose} time: raise the limit if it needs longer")]
     Hung { limit: Duration, whose: &'static str },
     #[error("interrupted")]
@@ -394,10 +392,7 @@ straddle_units::error_kind! {
 }
 
 impl GuestError {
-    pub(crate) fn contents(
-        drive: usize,
-        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
-    ) -> Self {
+    pub(crate) fn contents(drive: usize, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::Contents { drive, source: source.into() }
     }
 
@@ -417,33 +412,12 @@ impl GuestError {
 pub(crate) mod tests {
     use std::time::Duration;
 
-    use super::{Charges, Job, Limits, Measured, Requests, Spent, Task};
+    use super::{Charges, Job, Measured, Requests, Spent, Task};
 
     /// A job without drives that does nothing.
     pub(crate) fn job() -> Job {
-        let task = Task {
-            script: "#!/bin/sh\n".into(),
-            arguments: Vec::new(),
-            library: String::new(),
-            environment: Vec::new(),
-            input: None,
-            output: None,
-            unconfined: false,
-            memory: 64 << 20,
-            processor: None,
-            settings: Vec::new(),
-        };
-        Job {
-            task,
-            drives: Vec::new(),
-            seed: 0,
-            charges: Charges::default(),
-            limits: Limits::default(),
-            cut: None,
-            trace: None,
-            events: None,
-            watching: None,
-        }
+        let task = Task { script: "#!/bin/sh\n".into(), memory: 64 << 20, ..Task::default() };
+        Job { task, ..Job::default() }
     }
 
     #[test]

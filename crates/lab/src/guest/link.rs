@@ -9,9 +9,6 @@ use straddle_units::io::Time;
 
 use crate::guest::job::Spent;
 
-const NEVER: u64 = u64::MAX;
-const REPORT_NUMBERS: usize = 12;
-
 /// A message of the clock, which waits for an answer to each except the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Message {
@@ -38,21 +35,14 @@ pub(crate) struct Answer {
 
 /// Reads one message; `None` where the guest is gone.
 pub(crate) fn receive(stream: &mut UnixStream) -> io::Result<Option<Message>> {
-    let mut numbers = [0; 2];
-    if !read_numbers(stream, &mut numbers)? {
-        return Ok(None);
-    }
-    let [kind, at] = numbers;
+    let Some([kind, at]) = numbers(stream)? else { return Ok(None) };
     let at = Time::from_nanos(at);
     Ok(Some(match kind {
         1 => Message::Kick(at),
         2 => Message::Advance(at),
         3 => Message::Wait(at),
         4 => {
-            let mut report = [0; REPORT_NUMBERS];
-            if !read_numbers(stream, &mut report)? {
-                return Ok(None);
-            }
+            let Some(report) = numbers(stream)? else { return Ok(None) };
             Message::Report(at, spent(report))
         }
         other => return Err(io::Error::other(format!("the clock sent a message of kind {other}"))),
@@ -61,17 +51,12 @@ pub(crate) fn receive(stream: &mut UnixStream) -> io::Result<Option<Message>> {
 
 /// Writes an answer.
 pub(crate) fn answer(stream: &mut UnixStream, answer: Answer) -> io::Result<()> {
-    let next = answer.next.map_or(NEVER, Time::get);
-    let mut bytes = [0; 24];
-    for (number, into) in
-        [answer.now.get(), next, u64::from(answer.raised)].into_iter().zip(bytes.chunks_mut(8))
-    {
-        into.copy_from_slice(&number.to_le_bytes());
-    }
-    stream.write_all(&bytes)
+    let next = answer.next.map_or(u64::MAX, Time::get);
+    let numbers = [answer.now.get(), next, answer.raised.into()].map(u64::to_le_bytes);
+    stream.write_all(numbers.as_flattened())
 }
 
-fn spent(report: [u64; REPORT_NUMBERS]) -> Spent {
+fn spent(report: [u64; 12]) -> Spent {
     let [
         _,
         clock_reads,
@@ -101,24 +86,19 @@ fn spent(report: [u64; REPORT_NUMBERS]) -> Spent {
     }
 }
 
-/// Fills `numbers`. Returns false where the stream ended before the first.
-fn read_numbers<const N: usize>(stream: &mut UnixStream, numbers: &mut [u64; N]) -> io::Result<bool> {
-    let mut bytes = [0; 8 * REPORT_NUMBERS];
-    let bytes = &mut bytes[..8 * N];
-    match stream.read_exact(bytes) {
-        Ok(()) => (),
+/// Reads numbers; `None` where the stream ended before the last.
+fn numbers<const N: usize>(stream: &mut UnixStream) -> io::Result<Option<[u64; N]>> {
+    let mut bytes = [[0; 8]; N];
+    match stream.read_exact(bytes.as_flattened_mut()) {
+        Ok(()) => Ok(Some(bytes.map(u64::from_le_bytes))),
         // A guest that was killed may leave an answer unread.
         Err(error)
             if matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset) =>
         {
-            return Ok(false);
+            Ok(None)
         }
-        Err(error) => return Err(error),
+        Err(error) => Err(error),
     }
-    for (number, bytes) in numbers.iter_mut().zip(bytes.chunks(8)) {
-        *number = bytes.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
-    }
-    Ok(true)
 }
 
 #[cfg(test)]

@@ -1,8 +1,7 @@
 //! The folders of runs, and the removal of those whose owner was killed.
 //!
-//! A run holds a lock on a file in its folder for as long as it lives, and no other process holds that lock.
-//! However the run ends, the system releases the lock. So a folder whose lock can be acquired has no owner,
-//! and the next run of the same user removes it.
+//! A run holds a lock on a file in its folder for as long as it lives. So a folder whose lock can be acquired has no
+//! owner, and the next run of the same user removes it.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -110,8 +109,7 @@ fn orphaned(path: &Path) -> Option<Option<File>> {
     }
 }
 
-/// Fails if something is mounted in the folder, because a file system mounted by a killed run must not be
-/// removed with it.
+/// Fails if something is mounted in the folder: it must not be removed with it.
 fn stays_on_one_device(path: &Path) -> io::Result<()> {
     let device = fs::symlink_metadata(path)?.dev();
     for entry in fs::read_dir(path)? {

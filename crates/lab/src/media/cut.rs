@@ -1,14 +1,12 @@
 //! Power cuts: when they come, and what remains of the data that was being written.
 //!
-//! Disks write sector after sector. When the power fails, the physical sectors before some point of the
-//! operation are written, those after it are not, and the one at that point is torn. A torn physical sector
-//! is lost as a whole. So where a drive was writing one logical sector of a larger physical sector, the
-//! neighbouring logical sectors are lost too, although the host did not write them and may have flushed them
-//! long ago. That is the danger of 512-byte emulation, which [`Tear::Garbage`] models. A real drive would
-//! report a torn sector as unreadable; here it reads as noise, because the contents have to fit a plain file.
+//! Disks write sector after sector. When the power fails, the physical sector under the head is torn, and lost as
+//! a whole: with 512-byte emulation also the neighbouring logical sectors, which the host did not write and may
+//! have flushed long ago. A real drive reports a torn sector as unreadable; here it reads as noise, because the
+//! contents have to fit a plain file.
 //!
-//! Disks with a media cache write partial sectors there first, and repair a torn sector from it. Flash is not
-//! written in place: for each unit either the old or the new version is mapped. Neither of them tears.
+//! Disks with a media cache write partial sectors there first, and repair a torn sector from it. Flash maps the
+//! old or the new version of a unit. Neither of them tears.
 
 use std::io;
 use std::ops::Range;
@@ -20,8 +18,8 @@ use straddle_units::io::{Nanos, SplitMix64, Time};
 use crate::media::store::Store;
 use crate::media::unsettled::{Fate, Unsettled};
 
-/// The longest time from a request to the power loss that it triggers, so that the request may be in any
-/// stage: a seek and some revolutions of a disk, a few programs of flash.
+/// The longest time from a request to the power loss that it triggers: a seek and some revolutions of a disk, a few
+/// programs of flash.
 const DISK_WINDOW: Nanos = Nanos::new(40_000_000);
 const FLASH_WINDOW: Nanos = Nanos::new(4_000_000);
 
@@ -40,8 +38,7 @@ pub struct Cut {
 /// What happens to the physical sector that a disk is writing when the power fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tear {
-    /// By the seed, it holds the old contents, the new ones, or noise. Noise fills all of its logical
-    /// sectors.
+    /// By the seed, it holds the old contents, the new ones, or noise in all of its logical sectors.
     #[default]
     Garbage,
     /// It holds the old contents or the new ones: the drive has the energy to finish the sector it has begun.
@@ -49,17 +46,12 @@ pub enum Tear {
 }
 
 impl Cut {
-    /// Returns when the power fails, if the last of `taken` requests, which came at `at`, decides it. Before any request,
-    /// that is at once.
+    /// Returns when the power fails, if the last of `taken` requests, which came at `at`, decides it: by the seed,
+    /// less than `window` later. Before any request, that is at once.
     pub fn due(&self, taken: u64, at: Time, window: Nanos) -> Option<Time> {
-        let delay = if taken == 0 { Nanos::ZERO } else { self.delay(window) };
-        (self.after == taken).then(|| at + delay)
-    }
-
-    /// Returns how long after its request the power fails, by the seed: less than `window`.
-    fn delay(&self, window: Nanos) -> Nanos {
         let draw = SplitMix64::new(self.seed ^ 0x5eed).next();
-        Nanos::new(draw.checked_rem(window.get()).unwrap_or(0))
+        let delay = if taken == 0 { 0 } else { draw.checked_rem(window.get()).unwrap_or(0) };
+        (self.after == taken).then(|| at + Nanos::new(delay))
     }
 }
 
@@ -76,12 +68,9 @@ pub(crate) const fn window(body: &Body) -> Nanos {
 pub(crate) enum Hazard {
     /// Everything that the drive has taken survives.
     None,
-    /// Data not yet stored is lost, and nothing is torn: a disk with a media cache.
-    Cached,
-    /// Data not yet stored is lost; each unit is old or new.
-    Flash,
-    /// Data not yet stored is lost; sectors are written in place. The fields are their size and the
-    /// firmware's shift, in bytes.
+    /// Data not yet stored is lost; each unit is old or new: flash, and a disk with a media cache.
+    Whole,
+    /// Data not yet stored is lost; sectors are written in place. Their size and the firmware's shift in bytes.
     Platters { physical: u64, shift: u64 },
 }
 
@@ -89,10 +78,10 @@ impl Hazard {
     pub(crate) fn of(profile: &Profile) -> Self {
         match &profile.body {
             Body::Ssd(ssd) if ssd.power_loss_protection() => Self::None,
-            Body::Ssd(_) => Self::Flash,
+            Body::Ssd(_) => Self::Whole,
             Body::Disk(disk) => match disk.protection {
                 Protection::NonVolatile => Self::None,
-                Protection::MediaCache { .. } => Self::Cached,
+                Protection::MediaCache { .. } => Self::Whole,
                 Protection::None => {
                     let sectors = profile.sectors;
                     Self::Platters { physical: sectors.physical, shift: sectors.firmware_offset }
@@ -113,9 +102,9 @@ pub(crate) fn apply(
     let mut random = SplitMix64::new(seed);
     match hazard {
         Hazard::None => {}
-        Hazard::Cached | Hazard::Flash => {
+        Hazard::Whole => {
             let spans: Vec<(Range<u64>, Fate)> =
-                unsettled.in_flight().iter().map(|span| (span.clone(), toss(&mut random))).collect();
+                unsettled.in_flight.iter().map(|span| (span.clone(), toss(&mut random))).collect();
             let fate = |offset: u64| {
                 let span = spans.iter().find(|(span, _)| span.contains(&offset));
                 span.map_or(Fate::Old, |(_, fate)| *fate)
@@ -123,7 +112,7 @@ pub(crate) fn apply(
             unsettled.roll_back(store, fate)?;
         }
         Hazard::Platters { physical, shift } => {
-            let torn = Torn::choose(unsettled.in_flight(), physical, shift, &mut random);
+            let torn = Torn::choose(&unsettled.in_flight, physical, shift, &mut random);
             let torn_fate = toss(&mut random);
             let fate = |offset: u64| match ((offset + shift) / physical).cmp(&torn.sector) {
                 std::cmp::Ordering::Less => Fate::New,

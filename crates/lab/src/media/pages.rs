@@ -1,7 +1,5 @@
-//! Contents in memory: pages of 4 KiB, of which only those exist that were written with other bytes than zeroes.
-//!
-//! A mapped file would take memory for what is only read, and a system call for each page that is freed; a file in
-//! memory takes a system call for each request.
+//! Contents in memory: pages of 4 KiB, of which only those exist that were written with other bytes than zeroes. A
+//! mapped file would take memory for what is only read, and a file in memory a system call for each request.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -14,6 +12,7 @@ const TABLE_BYTES: u64 = (PAGES * PAGE) as u64;
 type Page = Box<[u8; PAGE]>;
 
 /// A table of pages; absent ones are zeroes.
+#[derive(Debug)]
 struct PageTable {
     pages: Box<[Option<Page>]>,
     /// How many there are.
@@ -24,17 +23,11 @@ struct PageTable {
 const MANY: usize = 16 << 10;
 
 /// The contents of a drive, by the number of their table.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Pages {
     tables: HashMap<u64, PageTable>,
     /// How many pages were freed since memory was given back.
     freed: usize,
-}
-
-impl std::fmt::Debug for Pages {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Pages").field("tables", &self.tables.len()).finish()
-    }
 }
 
 /// A part of a span, within one page.
@@ -98,22 +91,21 @@ impl Pages {
         let whole = offset.div_ceil(TABLE_BYTES)..end / TABLE_BYTES;
         if whole.start >= whole.end {
             self.clear(offset, end);
-            self.give_back();
-            return;
-        }
-        self.clear(offset, whole.start * TABLE_BYTES);
-        self.clear(whole.end * TABLE_BYTES, end);
-        if whole.end - whole.start > self.tables.len() as u64 {
-            self.freed += self
-                .tables
-                .extract_if(|table, _| whole.contains(table))
-                .map(|(_, table)| table.used)
-                .sum::<usize>();
         } else {
-            self.freed +=
-                whole.filter_map(|table| self.tables.remove(&table)).map(|table| table.used).sum::<usize>();
+            self.clear(offset, whole.start * TABLE_BYTES);
+            self.clear(whole.end * TABLE_BYTES, end);
+            self.freed += if whole.end - whole.start > self.tables.len() as u64 {
+                let removed = self.tables.extract_if(|table, _| whole.contains(table));
+                removed.map(|(_, table)| table.used).sum::<usize>()
+            } else {
+                whole.filter_map(|table| self.tables.remove(&table)).map(|table| table.used).sum()
+            };
         }
-        self.give_back();
+        // The allocator would keep it.
+        if self.freed >= MANY {
+            self.freed = 0;
+            trim();
+        }
     }
 
     /// Clears the bytes from `start` to `end`, which lie in at most two tables.
@@ -131,14 +123,6 @@ impl Pages {
                     self.freed += 1;
                 }
             }
-        }
-    }
-
-    /// Gives memory back to the system, if much was freed: the allocator would keep it.
-    fn give_back(&mut self) {
-        if self.freed >= MANY {
-            self.freed = 0;
-            trim();
         }
     }
 

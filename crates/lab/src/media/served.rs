@@ -30,7 +30,7 @@ pub enum MediaError {
 
 straddle_units::error_kind!(MediaError: Failed);
 
-/// Sees the requests of a drive.
+/// Watches the requests of a drive.
 pub trait Watch: std::fmt::Debug + Send + Sync {
     /// The drive took a request.
     fn issued(&mut self, at: Time, request: &Request);
@@ -54,9 +54,8 @@ pub enum Payload<'a> {
 
 /// A modelled drive and its contents.
 ///
-/// When [`Served::submit`] returns, the data of a write are in the store, and so is the effect of a discard:
-/// zeroes in whole indirection units of a solid-state drive, everywhere on a disk. A discard takes effect on
-/// the medium at once, too: a power cut does not restore what was discarded.
+/// When [`Served::submit`] returns, the data of a write are in the store, and a discard has taken effect: zeroes
+/// in whole indirection units of a solid-state drive, everywhere on a disk. A power cut does not undo a discard.
 #[derive(Debug)]
 pub struct Served {
     drive: Drive,
@@ -64,7 +63,7 @@ pub struct Served {
     hazard: Hazard,
     cut_window: Nanos,
     volatile: bool,
-    /// The unit of discards, in bytes. A unit that is only partly discarded keeps its contents.
+    /// In bytes. A unit that is only partly discarded keeps its contents.
     discard_unit: u64,
     /// What a power cut would undo, if one may come.
     unsettled: Option<Unsettled>,
@@ -167,12 +166,12 @@ impl Served {
         Ok(())
     }
 
-    /// Reads what the host sees at `offset` now. To be called when a read completes.
+    /// Reads what the host sees now. To be called when a read completes.
     pub fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         self.store.read(offset, buffer)
     }
 
-    /// Returns the time of the next event; `None` while the drive is idle and will stay so.
+    /// The time of the next event; `None` while the drive is idle and will stay so.
     pub fn next_event(&self) -> Option<Time> {
         if self.is_cut {
             return None;
@@ -200,12 +199,12 @@ impl Served {
         }
     }
 
-    /// Returns the number of requests submitted and not yet completed; zero after a cut.
+    /// Requests submitted and not yet completed; zero after a cut.
     pub fn outstanding(&self) -> usize {
         if self.is_cut { 0 } else { self.drive.outstanding() }
     }
 
-    /// Returns the counters since power-on.
+    /// The counters since power-on.
     pub fn counters(&self) -> &Counters {
         self.drive.counters()
     }
@@ -231,12 +230,12 @@ impl Served {
         self.store.sync()
     }
 
-    /// Returns the time of a planned power cut, once it is known.
+    /// The time of a planned power cut, once it is known.
     pub const fn cut_at(&self) -> Option<Time> {
         self.cut_at
     }
 
-    /// Returns the longest time from a request to the power cut that it triggers.
+    /// The longest time from a request to the power cut that it triggers.
     pub const fn cut_window(&self) -> Nanos {
         self.cut_window
     }
@@ -246,7 +245,7 @@ impl Served {
         self.volatile
     }
 
-    /// Returns the unit of discards in bytes. A unit that is only partly discarded keeps its contents.
+    /// The unit of discards in bytes. A unit that is only partly discarded keeps its contents.
     pub const fn discard_unit(&self) -> u64 {
         self.discard_unit
     }
@@ -297,7 +296,7 @@ impl Served {
         if let Some(unsettled) = &mut self.unsettled {
             unsettled.discarded(first, after - first);
         }
-        self.store.discard(first, after - first)
+        self.store.zero(first, after - first)
     }
 
     /// Shows completions to the watcher.

@@ -1,7 +1,6 @@
-//! The contents of a drive: a sparse file, or memory.
+//! The contents of a drive: a sparse file, or memory. Bytes never written read as zeroes.
 //!
-//! Bytes never written read as zeroes. A file is locked while it is open, as by every part of the project that
-//! writes: two drives with the same contents would overwrite each other's data.
+//! A file is locked while it is open: two drives with the same contents would overwrite each other's data.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -150,11 +149,6 @@ impl Store {
                 }
             }
         }
-    }
-
-    /// Discards the span, which then reads as zeroes.
-    pub fn discard(&mut self, offset: u64, length: u64) -> io::Result<()> {
-        self.zero(offset, length)
     }
 
     /// Flushes what was written to the file system's own medium. Does nothing for memory.

@@ -1,10 +1,9 @@
 //! What a power cut would undo: for every sector whose last write is not yet durable, its contents on the
 //! medium.
 //!
-//! The store always holds what the host sees. When the host overwrites a sector, the sector's durable
-//! contents are saved here. When the model says that the sector has been stored, they are dropped. A write on
-//! the medium carries what the store held when the write began; that is copied only if the host overwrites it
-//! before the write ends.
+//! The store holds what the host sees. When the host overwrites a sector, its durable contents are saved here
+//! until the model says that the new ones are stored. A write on the medium carries what the store held when it
+//! began; that is copied only if the host overwrites it before the write ends.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -22,7 +21,7 @@ type Contents = Option<Box<[u8]>>;
 
 /// A sector whose contents differ from those on the medium.
 #[derive(Debug)]
-pub(crate) struct Sector {
+struct Sector {
     durable: Contents,
     on_its_way: OnItsWay,
 }
@@ -49,29 +48,17 @@ pub(crate) enum Fate {
 /// The sectors that differ from the medium, by number.
 #[derive(Debug)]
 pub(crate) struct Unsettled {
+    /// Bytes of a sector.
     sector: u64,
     sectors: BTreeMap<u64, Sector>,
-    /// The spans being written, in the order in which their writes began.
-    in_flight: Vec<Range<u64>>,
+    /// The spans, in bytes, being written to the medium, in the order in which their writes began.
+    pub(crate) in_flight: Vec<Range<u64>>,
     scratch: Vec<u8>,
-    settled: Vec<u64>,
 }
 
 impl Unsettled {
-    /// Creates the record, empty, for sectors of `sector` bytes.
     pub(crate) const fn new(sector: u64) -> Self {
-        Self {
-            sector,
-            sectors: BTreeMap::new(),
-            in_flight: Vec::new(),
-            scratch: Vec::new(),
-            settled: Vec::new(),
-        }
-    }
-
-    /// Returns the spans, in bytes, that are being written to the medium.
-    pub(crate) fn in_flight(&self) -> &[Range<u64>] {
-        &self.in_flight
+        Self { sector, sectors: BTreeMap::new(), in_flight: Vec::new(), scratch: Vec::new() }
     }
 
     /// To be called before the host overwrites the span.
@@ -103,8 +90,8 @@ impl Unsettled {
     /// To be called when the span was discarded, so that its old contents need not survive.
     pub(crate) fn discarded(&mut self, offset: u64, length: u64) {
         let numbers = self.numbers(offset, length);
-        self.settled.extend(self.sectors.range(numbers).map(|(number, _)| *number));
-        self.settle();
+        let settled = self.sectors.range(numbers).map(|(number, _)| *number).collect();
+        self.settle(settled);
     }
 
     /// Processes an event of the medium.
@@ -121,22 +108,22 @@ impl Unsettled {
                 {
                     self.in_flight.remove(index);
                 }
+                let mut settled = Vec::new();
                 for (number, sector) in self.sectors.range_mut(self.numbers(offset, length)) {
                     match std::mem::replace(&mut sector.on_its_way, OnItsWay::Nothing) {
                         OnItsWay::Nothing => {}
-                        OnItsWay::Current => self.settled.push(*number),
+                        OnItsWay::Current => settled.push(*number),
                         OnItsWay::Earlier(contents) => sector.durable = contents,
                     }
                 }
-                self.settle();
+                self.settle(settled);
             }
             // Discards take effect when they are submitted; see `Served`.
             MediaEvent::Discarded { .. } => {}
         }
     }
 
-    /// Makes the store hold what the medium holds. For sectors being written, `fate` decides, given the
-    /// sector's first byte.
+    /// Makes the store hold what the medium holds. For a sector being written, `fate` of its first byte decides.
     pub(crate) fn roll_back(
         &mut self,
         store: &mut Store,
@@ -166,8 +153,8 @@ impl Unsettled {
         offset / self.sector..(offset + length).div_ceil(self.sector)
     }
 
-    fn settle(&mut self) {
-        for number in self.settled.drain(..) {
+    fn settle(&mut self, numbers: Vec<u64>) {
+        for number in numbers {
             self.sectors.remove(&number);
         }
     }

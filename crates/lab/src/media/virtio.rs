@@ -11,20 +11,9 @@ use crate::media::served::{Payload, Served};
 /// The longest serial number in virtio-blk.
 const SERIAL_BYTES: usize = 20;
 
-/// The properties that depend on the guest, not on the drive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Transport {
-    /// The number of request queues.
-    pub queues: u16,
-    /// The longest segment in bytes; `None` leaves it to the guest.
-    pub longest_segment: Option<u32>,
-    /// Whether the guest may suppress interrupts (event index).
-    pub event_index: bool,
-}
-
-/// Describes the drive as a virtio device. A figure that does not fit its field is omitted. A volatile cache
-/// is reported if a power cut would lose data that the drive has acknowledged.
-pub fn offer(served: &Served, transport: Transport) -> Offer {
+/// Describes the drive as a virtio device with one queue; its owner sets what depends on the guest. A figure that
+/// does not fit its field is omitted. A volatile cache is reported if a power cut would lose acknowledged data.
+pub fn offer(served: &Served) -> Offer {
     let claims = served.claims();
     let narrow = |bytes: u64| u32::try_from(bytes).unwrap_or(0);
     Offer {
@@ -36,9 +25,9 @@ pub fn offer(served: &Served, transport: Transport) -> Offer {
         optimal_io: claims.optimal_io.map_or(0, narrow),
         discard_granularity: claims.discard_granularity.map(narrow),
         volatile_cache: served.has_volatile_cache(),
-        queues: transport.queues,
-        longest_segment: transport.longest_segment,
-        event_index: transport.event_index,
+        queues: 1,
+        longest_segment: None,
+        event_index: false,
         serial: claims.model.chars().filter(char::is_ascii).take(SERIAL_BYTES).collect(),
     }
 }

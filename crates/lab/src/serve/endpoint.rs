@@ -1,7 +1,6 @@
 //! Where clients connect: Unix sockets and TCP ports.
 //!
-//! A socket file that no process listens on is a leftover of a killed server, and is replaced. A socket that
-//! a process listens on is not replaced, and neither is a file of any other kind.
+//! The socket file of a killed server is replaced. One that a process listens on, or another file, is not.
 
 use std::fmt;
 use std::fs;
@@ -52,7 +51,7 @@ impl FromStr for Endpoint {
     fn from_str(text: &str) -> Result<Self, String> {
         if let Some(path) = text.strip_prefix("unix:") {
             return if path.is_empty() {
-                Err("no path after unix:".to_owned())
+                Err("no path after unix:".into())
             } else {
                 Ok(Self::Unix(path.into()))
             };
@@ -81,7 +80,7 @@ pub(crate) enum Listener {
     Tcp { listener: TcpListener, address: SocketAddr },
 }
 
-/// The file of a Unix socket, which is removed when this is dropped, if it is still the same file.
+/// The file of a Unix socket, which is removed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     path: PathBuf,
@@ -90,13 +89,9 @@ pub(crate) struct SocketFile {
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        // There is nobody left to report an error to. A file that remains is replaced by the next server.
+        // A file that remains is replaced by the next server.
         let _ = self.identity.map(|own| own.remove(&self.path));
     }
-}
-
-fn identity(path: &Path) -> Option<FileId> {
-    fs::symlink_metadata(path).ok().map(|metadata| FileId::of(&metadata))
 }
 
 impl Endpoint {
@@ -106,7 +101,8 @@ impl Endpoint {
         match self {
             Self::Unix(path) => {
                 let listener = self.bind(path)?;
-                let file = SocketFile { path: path.clone(), identity: identity(path) };
+                let identity = fs::symlink_metadata(path).ok().map(|metadata| FileId::of(&metadata));
+                let file = SocketFile { path: path.clone(), identity };
                 listener.set_nonblocking(true).map_err(failed)?;
                 Ok(Listener::Unix { listener, file })
             }
@@ -168,7 +164,7 @@ impl Listener {
         }
     }
 
-    /// Returns the address as a URI for NBD clients.
+    /// The address as a URI for NBD clients.
     pub(crate) fn nbd_uri(&self) -> String {
         match self {
             Self::Unix { file, .. } => format!("nbd+unix:///?socket={}", file.path.display()),

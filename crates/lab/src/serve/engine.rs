@@ -1,20 +1,18 @@
 //! The drive and its clock, to which every transport submits its requests.
 //!
-//! Invariants: it knows no transport. A job names its owner, and the tag that the owner gave it.
-//! It is handed back when the model has completed it and the wall clock has reached that time.
+//! Invariants: it knows no transport. A job names its owner and the owner's tag for it, and is handed back when
+//! the model has completed it and the wall clock has reached that time.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::media::{MediaError, Payload, Served};
 use straddle_units::io::{Completion, Latency, Nanos, Operation, Request, Time};
 use straddle_units::{ByteCount, ByteOffset};
 
-use crate::serve::clock::{Clock, Pace};
-
-/// Longer writes of zeroes are submitted in pieces of this size, one after another, because what a power cut
-/// would undo is kept in memory, and so that other clients get their turn in between.
+/// Longer writes of zeroes are submitted in pieces of this size, because what a power cut would undo is kept in
+/// memory, and so that other clients get their turn in between.
 const LONGEST_ZEROES: u64 = 4 << 20;
 /// The length of the pieces of a discard, which costs less.
 const LONGEST_DISCARD: u64 = 128 << 20;
@@ -23,30 +21,62 @@ const MOST_EVENTS: usize = 4096;
 /// How often the drive's own activity (emptying its cache) is processed while no request is outstanding.
 const IDLE: Nanos = Nanos::new(1_000_000);
 
+/// How the drive's time passes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Pace {
+    /// This many times as fast as the wall's time; 1 is a real drive.
+    Real(f64),
+    /// Without waiting: a completion is sent as soon as it is known, and the drive's time moves only with its
+    /// requests.
+    NoDelay,
+}
+
+/// The drive's time, from the wall's.
+#[derive(Clone, Debug)]
+struct Clock {
+    start: Instant,
+    /// How many times as fast as the wall's.
+    speed: f64,
+}
+
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "never negative, it saturates, and it is exact to the nanosecond for a hundred days"
+)]
+impl Clock {
+    fn now(&self) -> Time {
+        Time::from_nanos((self.start.elapsed().as_nanos() as f64 * self.speed) as u64)
+    }
+
+    /// Returns the wall's time for this much of the drive's time.
+    fn wall(&self, time: Nanos) -> Duration {
+        Duration::from_nanos((time.get() as f64 / self.speed).ceil() as u64)
+    }
+}
+
 /// A request of a transport.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Job {
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Job {
     /// The client that it belongs to.
-    pub owner: u64,
+    pub(crate) owner: u64,
     /// The client's tag for it.
-    pub tag: u64,
-    /// The operation.
-    pub operation: Operation,
+    pub(crate) tag: u64,
+    pub(crate) operation: Operation,
     /// First byte; zero for a flush.
-    pub offset: u64,
+    pub(crate) offset: u64,
     /// Number of bytes; zero for a flush.
-    pub length: u64,
+    pub(crate) length: u64,
 }
 
 /// A job that has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Finished {
-    /// The job.
-    pub job: Job,
-    /// Whether it failed.
-    pub failed: bool,
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Finished {
+    pub(crate) job: Job,
+    pub(crate) failed: bool,
     /// The time at which, by the model, the client should learn of it.
-    pub due: Time,
+    due: Time,
 }
 
 /// The remainder of a job that is submitted in pieces.
@@ -59,49 +89,40 @@ struct Rest {
 
 /// A drive in the wall's time.
 #[derive(Debug)]
-pub struct Engine {
-    served: Served,
+pub(crate) struct Engine {
+    pub(crate) served: Served,
     clock: Option<Clock>,
-    /// Jobs at the drive, indexed by the id of the drive's request.
-    jobs: Vec<Option<(Job, Option<Rest>)>>,
-    unused: Vec<usize>,
+    /// Jobs at the drive, by the number of the drive's request, each with what must follow.
+    jobs: HashMap<u64, (Job, Option<Rest>)>,
+    next: u64,
     /// Jobs of which one piece is done and another must follow.
     unfinished: VecDeque<(Job, Rest)>,
     done: Vec<Completion>,
-    lateness: Latency,
+    /// How much later than the model's time completions were handed to their clients, in the wall's time.
+    pub(crate) lateness: Latency,
 }
 
 impl Engine {
     /// Creates the engine and starts its clock.
-    pub fn new(served: Served, pace: Pace) -> Self {
+    pub(crate) fn new(served: Served, pace: Pace) -> Self {
         let clock = match pace {
-            Pace::Real(speed) => Some(Clock::new(speed)),
+            Pace::Real(speed) => Some(Clock { start: Instant::now(), speed }),
             Pace::NoDelay => None,
         };
-        let (jobs, unused, done) = (Vec::new(), Vec::new(), Vec::new());
-        let unfinished = VecDeque::new();
-        Self { served, clock, jobs, unused, unfinished, done, lateness: Latency::new() }
-    }
-
-    /// Returns the drive.
-    pub const fn served(&self) -> &Served {
-        &self.served
-    }
-
-    /// Returns the drive, to cut its power.
-    pub const fn served_mut(&mut self) -> &mut Served {
-        &mut self.served
-    }
-
-    /// Returns how much later than the model's time completions were handed to their clients, in the wall's
-    /// time.
-    pub const fn lateness(&self) -> &Latency {
-        &self.lateness
+        Self {
+            served,
+            clock,
+            jobs: HashMap::new(),
+            next: 0,
+            unfinished: VecDeque::new(),
+            done: Vec::new(),
+            lateness: Latency::new(),
+        }
     }
 
     /// Returns the number of jobs that have not ended.
-    pub fn outstanding(&self) -> usize {
-        self.jobs.len() - self.unused.len() + self.unfinished.len()
+    pub(crate) fn outstanding(&self) -> usize {
+        self.jobs.len() + self.unfinished.len()
     }
 
     fn now(&self) -> Time {
@@ -109,7 +130,7 @@ impl Engine {
     }
 
     /// Submits a job to the drive.
-    pub fn submit(&mut self, job: &Job, payload: Payload<'_>) -> Result<(), MediaError> {
+    pub(crate) fn submit(&mut self, job: &Job, payload: Payload<'_>) -> Result<(), MediaError> {
         self.submit_from(job, job.offset, job.length, payload)
     }
 
@@ -121,51 +142,43 @@ impl Engine {
         length: u64,
         payload: Payload<'_>,
     ) -> Result<(), MediaError> {
-        let unit = self.served.discard_unit();
-        let (first, rest) = match payload {
-            Payload::Zeroes => split(offset, length, LONGEST_ZEROES, 1, Payload::Zeroes),
-            Payload::KeptZeroes => split(offset, length, LONGEST_ZEROES, 1, Payload::KeptZeroes),
+        let (longest, unit, remains) = match payload {
+            Payload::Zeroes => (LONGEST_ZEROES, 1, Payload::Zeroes),
+            Payload::KeptZeroes => (LONGEST_ZEROES, 1, Payload::KeptZeroes),
             _ if job.operation == Operation::Discard => {
-                split(offset, length, LONGEST_DISCARD, unit, Payload::None)
+                (LONGEST_DISCARD, self.served.discard_unit(), Payload::None)
             }
-            _ => (length, None),
+            _ => (u64::MAX, 1, Payload::None),
         };
-        let number = self.unused.pop().unwrap_or_else(|| {
-            self.jobs.push(None);
-            self.jobs.len() - 1
-        });
-        let request =
-            Request::new(number as u64, job.operation, ByteOffset::new(offset), ByteCount::new(first));
-        let now = self.now();
-        match self.served.submit(now, request, payload, &mut self.done) {
-            Ok(()) => {
-                self.jobs[number] = Some((*job, rest));
-                Ok(())
-            }
-            Err(error) => {
-                self.unused.push(number);
-                Err(error)
-            }
-        }
+        let (first, rest) = split(offset, length, longest, unit, remains);
+        let request = Request::new(self.next, job.operation, ByteOffset::new(offset), ByteCount::new(first));
+        self.served.submit(self.now(), request, payload, &mut self.done)?;
+        self.jobs.insert(self.next, (*job, rest));
+        self.next += 1;
+        Ok(())
     }
 
     /// Processes everything that is due, and adds the jobs that ended to `finished`. At most one further
     /// piece of a split job is begun, so call this again after the clients have had their turn. An error
     /// comes from the store, at a power cut.
-    pub fn advance(&mut self, finished: &mut Vec<Finished>) -> io::Result<()> {
+    pub(crate) fn advance(&mut self, finished: &mut Vec<Finished>) -> io::Result<()> {
         if let Some((job, rest)) = self.unfinished.pop_front()
             && self.submit_from(&job, rest.offset, rest.length, rest.payload).is_err()
         {
             finished.push(Finished { job, failed: true, due: self.now() });
         }
-        match &self.clock {
-            Some(_) => {
-                let now = self.now();
-                self.served.advance(now, &mut self.done)?;
-            }
-            None => self.run()?,
+        if self.clock.is_some() {
+            self.served.advance(self.now(), &mut self.done)?;
+        } else {
+            self.run()?;
         }
-        self.hand_back(finished);
+        for completion in self.done.drain(..) {
+            match self.jobs.remove(&completion.id.0) {
+                Some((job, Some(rest))) => self.unfinished.push_back((job, rest)),
+                Some((job, None)) => finished.push(Finished { job, failed: false, due: completion.at }),
+                None => {}
+            }
+        }
         Ok(())
     }
 
@@ -184,21 +197,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Hands back jobs that have ended. Jobs with a remainder are queued.
-    fn hand_back(&mut self, finished: &mut Vec<Finished>) {
-        for completion in self.done.drain(..) {
-            let number = usize::try_from(completion.id.0).unwrap_or(usize::MAX);
-            let Some((job, rest)) = self.jobs.get_mut(number).and_then(Option::take) else { continue };
-            self.unused.push(number);
-            match rest {
-                Some(rest) => self.unfinished.push_back((job, rest)),
-                None => finished.push(Finished { job, failed: false, due: completion.at }),
-            }
-        }
-    }
-
     /// Records that these completions have been sent now.
-    pub fn sent(&mut self, finished: &[Finished]) {
+    pub(crate) fn sent(&mut self, finished: &[Finished]) {
         let Some(clock) = &self.clock else { return };
         let now = clock.now();
         for Finished { due, .. } in finished {
@@ -208,7 +208,7 @@ impl Engine {
     }
 
     /// Returns how long nothing will happen without a new request; `None` for ever.
-    pub fn pause(&self) -> Option<Duration> {
+    pub(crate) fn pause(&self) -> Option<Duration> {
         if !self.unfinished.is_empty() && !self.served.is_cut() {
             return Some(Duration::ZERO);
         }

@@ -1,10 +1,8 @@
-//! The server's half of the NBD protocol, as bytes in and bytes out.
+//! The server's half of the NBD protocol, as bytes in and bytes out: it does no I/O and knows no drive.
 //!
-//! Invariants: it does no I/O and knows no drive. A [`Session`] is given the bytes from the
-//! client. It returns [`Wanted`] requests and collects the bytes to be sent. It implements the fixed newstyle
-//! negotiation with EXPORT_NAME, GO, INFO, LIST and ABORT, and answers with simple replies. TLS, structured
-//! replies and, with them, block status are refused as the protocol specifies. A client that violates the
-//! protocol is disconnected. A client that requests what the drive cannot do gets an error, and may continue.
+//! It implements the fixed newstyle negotiation with EXPORT_NAME, GO, INFO, LIST and ABORT, and answers with
+//! simple replies. TLS, structured replies and, with them, block status are refused as the protocol specifies. A
+//! client that violates the protocol is disconnected. One that requests what the drive cannot do gets an error.
 //!
 //! Source: the NBD project's doc/proto.md.
 
@@ -19,7 +17,7 @@ pub use negotiation::Violation;
 pub use request::{Kind, errno};
 pub use session::{Session, Wanted};
 
-/// The largest read or write in bytes, which every client must be able to respect.
+/// The largest read or write in bytes.
 pub const LARGEST_REQUEST: u32 = 32 << 20;
 
 /// The description of an export.
@@ -52,8 +50,7 @@ mod flag {
 }
 
 impl Export {
-    /// Returns the transmission flags. All connections share one drive and one cache, so a flush on one is a
-    /// flush on all.
+    /// Returns the transmission flags. All connections share one cache, so a flush on one is a flush on all.
     fn flags(&self) -> u16 {
         let always = flag::HAS_FLAGS
             | flag::SEND_FLUSH

@@ -1,10 +1,9 @@
 //! The server: one thread that waits for clients and for the drive.
 //!
-//! Invariants: it never waits for one client. A request is not handed from thread to thread. A
-//! slow client fills its own buffer, and is not read from until it has emptied it.
+//! Invariants: it never waits for one client. A slow client fills its own buffer, and is not read from until it
+//! has emptied it.
 
 mod client;
-mod export;
 mod limits;
 mod poller;
 
@@ -13,20 +12,16 @@ use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use crate::media::virtio::{self, Transport};
-use crate::media::{Served, Tear};
-use crate::vhost::{Connection, Offer};
-use client::{Client, ControlClient, Gone, NbdClient, VhostClient};
-use export::export;
 use straddle_drive::Profile;
 
-use crate::serve::clock::Pace;
+use crate::media::{Served, Tear, virtio};
 use crate::serve::endpoint::{Endpoint, EndpointError, Listener, Stream};
-use crate::serve::engine::{Engine, Finished};
+use crate::serve::engine::{Engine, Finished, Pace};
 use crate::serve::nbd::Export;
 use crate::serve::signals::Signals;
 use crate::serve::summary::{Ending, Snapshot, Totals};
-
+use crate::vhost::{Connection, Offer};
+use client::{Client, ControlClient, Gone, NbdClient, VhostClient, export};
 use limits::{MOST_TURNED_AWAY, Rooms};
 use poller::{Event, Poller};
 
@@ -44,9 +39,6 @@ const DRAIN: Duration = Duration::from_secs(5);
 const SIGNAL: u64 = 0;
 const TIMER: u64 = 1;
 const LISTENERS: u64 = 16;
-
-/// The properties of a virtual machine's device that do not come from the drive's claims.
-const MACHINE: Transport = Transport { queues: 4, longest_segment: None, event_index: true };
 
 /// Where and how to serve.
 #[derive(Clone, Debug)]
@@ -93,8 +85,12 @@ enum Purpose {
     Control,
 }
 
-/// Whom the server lets in.
-struct Door {
+/// A drive with the server's clients.
+pub struct Server {
+    engine: Engine,
+    export: Export,
+    offer: Offer,
+    tear: Tear,
     listeners: Vec<(Purpose, Listener)>,
     max_clients: usize,
     /// Called when a client is turned away, and whether it has been called since there was room.
@@ -102,24 +98,6 @@ struct Door {
     is_full_reported: bool,
     /// Whether no connections are accepted, because there are no descriptors left for clients.
     is_deaf: bool,
-}
-
-/// Whom the server attends to.
-#[derive(Default)]
-struct Turn {
-    /// Clients with events that have not been handled yet.
-    touched: Vec<u64>,
-    /// Clients to serve again, after all others.
-    again: Vec<u64>,
-}
-
-/// A drive with the server's clients.
-pub struct Server {
-    engine: Engine,
-    export: Export,
-    offer: Offer,
-    tear: Tear,
-    door: Door,
     clients: HashMap<u64, Client>,
     next_client: u64,
     /// Room for large requests.
@@ -133,7 +111,10 @@ pub struct Server {
     busy: bool,
     ending: Option<(Ending, Instant)>,
     finished: Vec<Finished>,
-    turn: Turn,
+    /// Clients with events that have not been handled yet.
+    touched: Vec<u64>,
+    /// Clients to serve again, after all others.
+    again: Vec<u64>,
 }
 
 impl Server {
@@ -160,16 +141,14 @@ impl Server {
         }
         Ok(Self {
             export: export(profile),
-            offer: virtio::offer(&served, MACHINE),
+            offer: Offer { queues: 4, event_index: true, ..virtio::offer(&served) },
             engine: Engine::new(served, options.pace),
             tear: options.tear,
-            door: Door {
-                listeners,
-                max_clients: options.max_clients.into(),
-                on_full: None,
-                is_full_reported: false,
-                is_deaf: false,
-            },
+            listeners,
+            max_clients: options.max_clients.into(),
+            on_full: None,
+            is_full_reported: false,
+            is_deaf: false,
             clients: HashMap::new(),
             next_client: 1,
             rooms: Rooms::default(),
@@ -181,20 +160,21 @@ impl Server {
             busy: false,
             ending: None,
             finished: Vec::new(),
-            turn: Turn::default(),
+            touched: Vec::new(),
+            again: Vec::new(),
         })
     }
 
-    /// Returns the addresses for NBD clients. Port 0 is replaced by the assigned port.
+    /// The addresses for NBD clients. Port 0 is replaced by the assigned port.
     pub fn nbd_uris(&self) -> impl Iterator<Item = String> {
-        let nbd = self.door.listeners.iter().filter(|(purpose, _)| matches!(purpose, Purpose::Nbd));
+        let nbd = self.listeners.iter().filter(|(purpose, _)| matches!(purpose, Purpose::Nbd));
         nbd.map(|(_, listener)| listener.nbd_uri())
     }
 
     /// Calls `notify` when a client is turned away because the maximum is reached: once until there is room
     /// again.
     pub fn on_full(&mut self, notify: impl FnMut() + 'static) {
-        self.door.on_full = Some(Box::new(notify));
+        self.on_full = Some(Box::new(notify));
     }
 
     /// Serves until asked to end, or until the power is cut. Calls `report` once a second.
@@ -203,7 +183,7 @@ impl Server {
         let mut events = Vec::new();
         loop {
             let overdue = self.end_overdue();
-            let pause = if self.turn.touched.is_empty() { self.engine.pause() } else { Some(Duration::ZERO) };
+            let pause = if self.touched.is_empty() { self.engine.pause() } else { Some(Duration::ZERO) };
             let tick = report.is_some().then(|| next_tick.saturating_duration_since(Instant::now()));
             let until = self.ending.map(|(_, until)| until).into_iter().chain(overdue);
             let until = until.min().map(|until| until.saturating_duration_since(Instant::now()));
@@ -221,7 +201,7 @@ impl Server {
                 self.happened(event)?;
             }
             self.turn()?;
-            if self.engine.served().is_cut() {
+            if self.engine.served.is_cut() {
                 self.clients.clear();
                 return Ok(Ending::PowerCut);
             }
@@ -229,7 +209,7 @@ impl Server {
                 && ((self.engine.outstanding() == 0 && !self.owes()) || Instant::now() >= until)
             {
                 self.clients.clear();
-                self.engine.served().sync().map_err(ServerError::Store)?;
+                self.engine.served.sync().map_err(ServerError::Store)?;
                 return Ok(ending);
             }
             if let Some(report) = &mut report
@@ -241,16 +221,16 @@ impl Server {
         }
     }
 
-    /// Returns the current state.
+    /// The current state.
     pub fn snapshot(&self) -> Snapshot<'_> {
         Snapshot {
             elapsed: self.started.elapsed(),
             clients: self.clients.len(),
             outstanding: self.engine.outstanding(),
             totals: self.totals,
-            lateness: self.engine.lateness(),
-            counters: self.engine.served().counters(),
-            is_cut: self.engine.served().is_cut(),
+            lateness: &self.engine.lateness,
+            counters: self.engine.served.counters(),
+            is_cut: self.engine.served.is_cut(),
         }
     }
 
@@ -270,7 +250,7 @@ impl Server {
             token if token < 256 => self.accept(token)?,
             token => {
                 let id = token >> 8;
-                self.touch(id);
+                touch(&mut self.touched, id);
                 if let Err(gone) = self.read(id, event) {
                     self.let_go(id, gone);
                 }
@@ -287,22 +267,14 @@ impl Server {
             return;
         }
         self.ending = Some((ending, now + DRAIN));
-        for (_, listener) in self.door.listeners.drain(..) {
+        for (_, listener) in self.listeners.drain(..) {
             self.poller.remove(listener.as_fd());
         }
-        let mut ids = Vec::new();
         for (id, client) in &mut self.clients {
             if let Client::Nbd(client) = client {
-                client.end();
+                client.session.end();
             }
-            ids.push(*id);
-        }
-        ids.into_iter().for_each(|id| self.touch(id));
-    }
-
-    fn touch(&mut self, id: u64) {
-        if !self.turn.touched.contains(&id) {
-            self.turn.touched.push(id);
+            touch(&mut self.touched, *id);
         }
     }
 
@@ -330,11 +302,11 @@ impl Server {
     }
 
     fn is_full(&self) -> bool {
-        self.clients.len() - self.turned_away().count() >= self.door.max_clients
+        self.clients.len() - self.turned_away().count() >= self.max_clients
     }
 
-    /// Returns the client that has been connected longest of those that can be disconnected, those in their
-    /// handshake first.
+    /// Returns the client that has been connected longest of those that can be disconnected for another, those in
+    /// their handshake first.
     fn newcomer(&self) -> Option<u64> {
         let gives_way = |client: &Client| client.is_newcomer() && !client.is_turned_away();
         let newcomers = self.clients.iter().filter(|(_, client)| gives_way(client));
@@ -343,7 +315,7 @@ impl Server {
 
     fn accept(&mut self, token: u64) -> Result<(), ServerError> {
         let index = usize::try_from(token - LISTENERS).unwrap_or(usize::MAX);
-        let Some((purpose, listener)) = self.door.listeners.get(index) else { return Ok(()) };
+        let Some((purpose, listener)) = self.listeners.get(index) else { return Ok(()) };
         let purpose = *purpose;
         let stream = match listener.accept() {
             Ok(Some(stream)) => stream,
@@ -374,16 +346,16 @@ impl Server {
         self.poller.add(fd, id << 8, true, false)?;
         self.next_client += 1;
         self.clients.insert(id, client);
-        self.touch(id);
+        touch(&mut self.touched, id);
         Ok(())
     }
 
     /// Starts or stops waiting for clients.
     fn listen(&mut self, listens: bool) -> Result<(), ServerError> {
-        for (token, (_, listener)) in (LISTENERS..).zip(&self.door.listeners) {
+        for (token, (_, listener)) in (LISTENERS..).zip(&self.listeners) {
             self.poller.change(listener.as_fd(), token, listens, false)?;
         }
-        self.door.is_deaf = !listens;
+        self.is_deaf = !listens;
         Ok(())
     }
 
@@ -395,7 +367,7 @@ impl Server {
                 Some(Client::Vhost(Box::new(VhostClient::new(connection))))
             }
             (Purpose::Vhost, Stream::Tcp(_)) => None,
-            (Purpose::Nbd, stream) => Some(Client::Nbd(Box::new(NbdClient::new(stream)))),
+            (Purpose::Nbd, stream) => Some(Client::Nbd(Box::new(NbdClient::new(stream, None)))),
             (Purpose::Control, stream) => Some(Client::Control(ControlClient::new(stream))),
         }
     }
@@ -403,8 +375,8 @@ impl Server {
     /// Tells a client that there is no room for it, if its protocol allows that.
     fn turn_away(&mut self, purpose: Purpose, stream: Stream) -> Option<Client> {
         const REASON: &str = "the server's limit of clients is reached";
-        if !std::mem::replace(&mut self.door.is_full_reported, true)
-            && let Some(notify) = &mut self.door.on_full
+        if !std::mem::replace(&mut self.is_full_reported, true)
+            && let Some(notify) = &mut self.on_full
         {
             notify();
         }
@@ -415,7 +387,7 @@ impl Server {
             self.let_go(id, Gone::Left);
         }
         match purpose {
-            Purpose::Nbd => Some(Client::Nbd(Box::new(NbdClient::turned_away(stream, REASON)))),
+            Purpose::Nbd => Some(Client::Nbd(Box::new(NbdClient::new(stream, Some(REASON))))),
             Purpose::Control => {
                 let answer = serde_json::json!({ "error": REASON }).to_string();
                 // The client is disconnected in any case.
@@ -458,7 +430,7 @@ impl Server {
                 let Ok(seed) = seed.parse() else { return refused("the seed is not a whole number") };
                 let mut finished = Vec::new();
                 let cut = self.engine.advance(&mut finished).map_err(Into::into);
-                match cut.and_then(|()| self.engine.served_mut().cut(seed, self.tear)) {
+                match cut.and_then(|()| self.engine.served.cut(seed, self.tear)) {
                     Ok(()) => serde_json::json!({ "cut": true, "seed": seed }).to_string(),
                     Err(error) => refused(&error.to_string()),
                 }
@@ -471,10 +443,10 @@ impl Server {
     /// have waited for long enough.
     fn turn(&mut self) -> Result<(), ServerError> {
         for _ in 0..MOST_PASSES {
-            self.turn.again.clear();
+            self.again.clear();
             // Further clients get events while these are served.
             let mut index = 0;
-            while let Some(id) = self.turn.touched.get(index).copied() {
+            while let Some(id) = self.touched.get(index).copied() {
                 self.pump(id);
                 index += 1;
             }
@@ -483,7 +455,7 @@ impl Server {
             let finished = std::mem::take(&mut self.finished);
             finished.iter().for_each(|finished| self.deliver(finished));
             let mut index = 0;
-            while let Some(id) = self.turn.touched.get(index).copied() {
+            while let Some(id) = self.touched.get(index).copied() {
                 self.flush(id);
                 index += 1;
             }
@@ -491,9 +463,9 @@ impl Server {
             let idle = finished.is_empty();
             self.busy |= !idle;
             self.finished = finished;
-            if idle || self.engine.served().is_cut() {
-                self.turn.touched.clear();
-                self.turn.touched.append(&mut self.turn.again);
+            if idle || self.engine.served.is_cut() {
+                self.touched.clear();
+                self.touched.append(&mut self.again);
                 break;
             }
         }
@@ -509,35 +481,32 @@ impl Server {
             _ => Ok(false),
         };
         match result {
-            // The guest has queued further requests: serve the others first, and then this client again at
-            // once.
-            Ok(true) => self.turn.again.push(id),
+            // The guest has queued further requests: serve the others first, and then this client again.
+            Ok(true) => self.again.push(id),
             Ok(false) => self.assign_room(id),
             Err(gone) => self.let_go(id, gone),
         }
     }
 
-    /// Gives a client room for a large request if it needs it. Otherwise releases its room for the next
-    /// client.
+    /// Gives a client room for a large request if it needs it; otherwise passes its room on.
     fn assign_room(&mut self, id: u64) {
         let now = Instant::now();
         let Some(Client::Nbd(client)) = self.clients.get_mut(&id) else { return };
-        let (wants, mut next) = (client.wants_room(), None);
-        if wants {
-            client.set_room(self.rooms.ask(id, now));
+        if client.session.wants_room() {
+            client.has_room = self.rooms.ask(id, now);
         } else {
-            client.set_room(false);
-            next = self.rooms.leave(id, now);
+            client.has_room = false;
+            self.pass_room_on(id, now);
         }
-        self.admit(next);
     }
 
-    fn admit(&mut self, next: Option<u64>) {
-        let Some(id) = next else { return };
+    /// Gives the room of a client, if it has one, to the next.
+    fn pass_room_on(&mut self, id: u64, now: Instant) {
+        let Some(id) = self.rooms.leave(id, now) else { return };
         if let Some(Client::Nbd(client)) = self.clients.get_mut(&id) {
-            client.set_room(true);
+            client.has_room = true;
         }
-        self.touch(id);
+        touch(&mut self.touched, id);
     }
 
     fn deliver(&mut self, finished: &Finished) {
@@ -547,7 +516,7 @@ impl Server {
         } else {
             self.totals.requests.add(finished.job.operation, finished.job.length);
         }
-        self.touch(id);
+        touch(&mut self.touched, id);
         let result = match self.clients.get_mut(&id) {
             Some(Client::Nbd(client)) => {
                 client.complete(finished);
@@ -577,12 +546,17 @@ impl Server {
         if let Some(Client::Vhost(mut client)) = self.clients.remove(&id) {
             client.unwatch(&self.poller);
         }
-        let next = self.rooms.leave(id, Instant::now());
-        self.admit(next);
-        self.door.is_full_reported &= self.is_full();
-        if std::mem::take(&mut self.door.is_deaf) {
+        self.pass_room_on(id, Instant::now());
+        self.is_full_reported &= self.is_full();
+        if std::mem::take(&mut self.is_deaf) {
             // Where that fails, the server accepts no client until the next one disconnects.
-            self.door.is_deaf = self.listen(true).is_err();
+            self.is_deaf = self.listen(true).is_err();
         }
+    }
+}
+
+fn touch(touched: &mut Vec<u64>, id: u64) {
+    if !touched.contains(&id) {
+        touched.push(id);
     }
 }

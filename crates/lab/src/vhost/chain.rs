@@ -1,8 +1,5 @@
-//! Descriptor chains (Virtio 1.2, sections 2.7.5 and 2.7.6), which are followed to their end or found to be
-//! damaged.
-//!
-//! A chain that breaks a rule is not used at all, not even in part: its driver is faulty, and cannot use the
-//! device again before a reset.
+//! Descriptor chains (Virtio 1.2, sections 2.7.5 and 2.7.6). A chain that breaks a rule is not used, not even
+//! in part: its driver cannot use the device again before a reset.
 
 use virtio_queue::desc::split::Descriptor;
 use vm_memory::{Address, Bytes, GuestAddress, GuestMemoryMmap};
@@ -11,8 +8,7 @@ use crate::vhost::ring::LONGEST_RING;
 
 /// Size of `struct virtq_desc` in bytes.
 const DESCRIPTOR_BYTES: u32 = 16;
-/// The most descriptors of an indirect table. The standard allows as many as the ring has; Linux makes tables
-/// of 128 for any ring.
+/// The most descriptors of an indirect table. The standard allows as many as the ring has; Linux has 128.
 const LONGEST_TABLE: u32 = LONGEST_RING as u32;
 
 /// What is wrong with a ring, or with a chain in it.

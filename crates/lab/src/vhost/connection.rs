@@ -4,13 +4,15 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
+use virtio_queue::QueueT;
+
 use crate::vhost::chain::Damage;
 use crate::vhost::config::{CONFIG_BYTES, Offer, feature};
 use crate::vhost::memory::{Memory, Region};
 use crate::vhost::message::{self, Message, Progress, Receiver};
 use crate::vhost::notifier::Notifier;
-use crate::vhost::request::{self, BlockRequest, Status, Taken, Terms};
-use crate::vhost::ring::{Addresses, Ring};
+use crate::vhost::request::{self, BlockRequest, Status, Taken};
+use crate::vhost::ring::Ring;
 
 /// Requests of the protocol, by the names in its specification.
 mod code {
@@ -34,6 +36,10 @@ mod code {
     pub(super) const GET_CONFIG: u32 = 24;
     pub(super) const SET_CONFIG: u32 = 25;
     pub(super) const RESET_DEVICE: u32 = 34;
+
+    /// Those whose answer is a value.
+    pub(super) const WITH_ANSWER: [u32; 5] =
+        [GET_FEATURES, GET_PROTOCOL_FEATURES, GET_QUEUE_NUM, GET_CONFIG, GET_VRING_BASE];
 }
 
 /// The protocol features offered: multiple queues, acknowledged messages, the back channel (never used, but
@@ -64,13 +70,11 @@ pub enum VhostError {
 
 straddle_units::error_kind!(VhostError: Failed);
 
-/// The effect of a message.
+/// The effect of what was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
     /// Nothing that the owner needs to act on.
     Settled,
-    /// The message has begun, but is not complete.
-    Incomplete,
     /// A queue was started or stopped. Update the wait for [`Connection::kicks`], and call
     /// [`Connection::take`].
     QueuesChanged,
@@ -90,14 +94,14 @@ pub struct Connection {
     receiver: Receiver,
     memory: Memory,
     rings: Vec<Ring>,
-    /// Whether the guest has violated a rule: DEVICE_NEEDS_RESET.
+    /// Whether the guest has damaged a ring: no requests are taken until it resets the device.
     needs_reset: bool,
     /// Kept open, because closing it would tell the guest that the device is gone.
     channel_back: Option<OwnedFd>,
 }
 
 impl Connection {
-    /// Creates a device that is not set up yet, for the guest at the other end of `socket`.
+    /// Creates a device, not set up yet, for the guest at the other end of `socket`.
     pub fn new(socket: UnixStream, offer: Offer) -> Result<Self, VhostError> {
         let rings = (0..offer.queues.max(1)).map(|_| Ring::new()).collect::<Result<_, _>>()?;
         let config = offer.config();
@@ -108,39 +112,32 @@ impl Connection {
             features: 0,
             protocol: 0,
             receiver: Receiver::default(),
-            memory: Memory::none(),
+            memory: Memory::default(),
             rings,
             needs_reset: false,
             channel_back: None,
         })
     }
 
-    /// Returns a descriptor that is readable when [`Connection::receive`] has something to do.
+    /// Wait for this to be readable, then call [`Connection::receive`].
     pub fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 
-    /// Returns the queues in use, each with a descriptor that becomes readable when [`Connection::take`] has
-    /// something to do. It is never read, so wait for its edges (EPOLLET); reading a descriptor that others
-    /// read as well may block for ever.
+    /// The queues in use, each with a descriptor that becomes readable when [`Connection::take`] has
+    /// something to do. It is never read, so wait for its edges (EPOLLET).
     pub fn kicks(&self) -> impl Iterator<Item = (usize, BorrowedFd<'_>)> {
         self.rings.iter().enumerate().filter_map(|(index, ring)| Some((index, ring.kick()?)))
     }
 
     /// Whether a message has begun but is not complete.
-    pub const fn is_within_message(&self) -> bool {
-        self.receiver.is_within()
+    pub(crate) const fn is_within_message(&self) -> bool {
+        self.receiver.received > 0
     }
 
     /// Whether the guest has shared its memory.
-    pub fn is_set_up(&self) -> bool {
-        self.memory.is_there()
-    }
-
-    /// Whether the guest has damaged a ring. No requests are taken from any ring until the guest resets the
-    /// device.
-    pub const fn needs_reset(&self) -> bool {
-        self.needs_reset
+    pub(crate) fn is_set_up(&self) -> bool {
+        !self.memory.regions.is_empty()
     }
 
     /// Receives what is available of one message, without waiting, and executes it once it is complete.
@@ -148,17 +145,15 @@ impl Connection {
         let failed = |source| VhostError::Socket { doing: "receiving a message of the guest", source };
         let mut message = match self.receiver.receive(self.socket.as_fd()).map_err(failed)? {
             Progress::Message(message) => message,
-            Progress::Incomplete => return Ok(Received::Incomplete),
+            Progress::Incomplete => return Ok(Received::Settled),
             Progress::Gone => return Ok(Received::Gone),
         };
         let result = self.handle(&mut message);
-        let asks = message.needs_reply && self.protocol & REPLY_ACK != 0;
-        // Messages that request a value have been answered already.
-        let acknowledges = asks && !matches!(result, Ok((_, true)));
-        if acknowledges {
+        let is_answered = result.is_ok() && code::WITH_ANSWER.contains(&message.code);
+        if message.needs_reply && self.protocol & REPLY_ACK != 0 && !is_answered {
             self.reply(message.code, &u64::from(result.is_err()).to_le_bytes())?;
         }
-        result.map(|(received, _)| received)
+        result
     }
 
     /// Takes the requests out of all rings, in the order of the queues, from each at most as many as fit into
@@ -170,10 +165,8 @@ impl Connection {
             if self.needs_reset {
                 break;
             }
-            match self.take_from(queue, requests) {
-                Ok(more) => has_more |= more,
-                Err(damage) => return Err(self.fail(queue, damage)),
-            }
+            let taken = self.take_from(queue, requests);
+            has_more |= taken.map_err(|damage| self.fail(VhostError::Broken { queue, damage }))?;
         }
         self.check_memory()?;
         Ok(has_more)
@@ -181,39 +174,33 @@ impl Connection {
 
     fn take_from(&mut self, queue: usize, requests: &mut Vec<BlockRequest>) -> Result<bool, Damage> {
         let Self { rings, memory, offer, features, .. } = self;
-        let (Some(ring), memory) = (rings.get_mut(queue), &memory.map) else { return Ok(false) };
-        let terms = Terms { features: *features, serial: &offer.serial };
-        let indirect = *features & feature::RING_INDIRECT_DESC != 0;
-        for _ in 0..=ring.size() {
-            let Some(chain) = ring.pop(memory, indirect)? else {
-                if *features & feature::RING_EVENT_IDX == 0 || !ring.wants_kicks(memory)? {
+        let (ring, memory) = (&mut rings[queue], &memory.map);
+        let has = |feature: u64| *features & feature != 0;
+        for _ in 0..=ring.queue.size() {
+            let Some((head, chain)) = ring.pop(memory, has(feature::RING_INDIRECT_DESC))? else {
+                if !has(feature::RING_EVENT_IDX) || !ring.wants_kicks(memory)? {
                     return Ok(false);
                 }
                 continue;
             };
-            match request::take(chain, memory, queue, terms)? {
+            match request::take(head, &chain, memory, queue, *features, &offer.serial)? {
                 Taken::Request(request) => requests.push(request),
-                Taken::Answered { head, written } => ring.push(memory, head, written)?,
+                Taken::Answered(written) => ring.push(memory, head, written)?,
             }
         }
         Ok(true)
     }
 
-    /// Stops all queues, because the guest has damaged one.
-    fn fail(&mut self, queue: usize, damage: Damage) -> VhostError {
+    /// Stops all queues, because the guest has damaged one or lost its memory.
+    fn fail(&mut self, error: VhostError) -> VhostError {
         self.needs_reset = true;
         self.rings.iter_mut().for_each(Ring::fail);
         // Zeroes in place of lost memory may look like any damage.
-        if self.memory.is_lost() { VhostError::MemoryLost } else { VhostError::Broken { queue, damage } }
+        if self.memory.is_lost() { VhostError::MemoryLost } else { error }
     }
 
     fn check_memory(&mut self) -> Result<(), VhostError> {
-        if !self.memory.is_lost() {
-            return Ok(());
-        }
-        self.needs_reset = true;
-        self.rings.iter_mut().for_each(Ring::fail);
-        Err(VhostError::MemoryLost)
+        if self.memory.is_lost() { Err(self.fail(VhostError::MemoryLost)) } else { Ok(()) }
     }
 
     /// Copies the data of a write into `into`. Returns false where they lie outside the guest's memory.
@@ -221,8 +208,7 @@ impl Connection {
         request.fetch(&self.memory.map, into).is_some() && !self.memory.is_lost()
     }
 
-    /// Returns a request to the guest, with the data of a read. [`Connection::signal`] then informs the
-    /// guest.
+    /// Returns a request to the guest, with the data of a read. [`Connection::signal`] then informs it.
     pub fn complete(
         &mut self,
         request: &BlockRequest,
@@ -230,9 +216,9 @@ impl Connection {
         data: &[u8],
     ) -> Result<(), VhostError> {
         let written = request.finish(&self.memory.map, status, data);
-        let Some(ring) = self.rings.get_mut(request.queue) else { return Ok(()) };
-        let pushed = ring.push(&self.memory.map, request.head, written);
-        pushed.map_err(|damage| self.fail(request.queue, damage))?;
+        let queue = request.queue;
+        let pushed = self.rings[queue].push(&self.memory.map, request.head, written);
+        pushed.map_err(|damage| self.fail(VhostError::Broken { queue, damage }))?;
         self.check_memory()
     }
 
@@ -245,49 +231,52 @@ impl Connection {
         Ok(raised)
     }
 
-    /// Executes the message. The second value is true if it requested a value and has been answered.
-    fn handle(&mut self, message: &mut Message) -> Result<(Received, bool), VhostError> {
-        let settled = Ok((Received::Settled, false));
+    /// Executes the message.
+    fn handle(&mut self, message: &mut Message) -> Result<Received, VhostError> {
         match message.code {
-            code::GET_FEATURES => self.answer(message, self.offer.features()),
-            code::GET_PROTOCOL_FEATURES => self.answer(message, PROTOCOL_FEATURES),
-            code::GET_QUEUE_NUM => self.answer(message, self.rings.len() as u64),
-            code::GET_CONFIG => self.answer_config(message),
-            code::SET_FEATURES => self.set_features(message),
+            code::GET_FEATURES => self.answer(message, self.offer.features())?,
+            code::GET_PROTOCOL_FEATURES => self.answer(message, PROTOCOL_FEATURES)?,
+            code::GET_QUEUE_NUM => self.answer(message, self.rings.len() as u64)?,
+            code::GET_CONFIG => self.answer_config(message)?,
+            code::SET_FEATURES => {
+                self.features = wanted(message, "SET_FEATURES", self.offer.features())?;
+                let event_index = self.features & feature::RING_EVENT_IDX != 0;
+                self.rings.iter_mut().for_each(|ring| ring.queue.set_event_idx(event_index));
+            }
             code::SET_PROTOCOL_FEATURES => {
                 self.protocol = wanted(message, "SET_PROTOCOL_FEATURES", PROTOCOL_FEATURES)?;
-                settled
             }
-            code::SET_OWNER => settled,
+            code::SET_OWNER => {}
             // The only writable field of the configuration is the cache mode, which is not offered.
-            code::SET_CONFIG => Err(refused("SET_CONFIG", "nothing in the configuration can be changed")),
-            code::SET_BACKEND_REQ_FD => {
-                self.channel_back = message.fds.pop();
-                settled
+            code::SET_CONFIG => {
+                return Err(refused("SET_CONFIG", "nothing in the configuration can be changed"));
             }
-            code::SET_MEM_TABLE => {
-                self.set_memory(message)?;
-                settled
-            }
+            code::SET_BACKEND_REQ_FD => self.channel_back = message.fds.pop(),
+            code::SET_MEM_TABLE => self.set_memory(message)?,
             code::RESET_OWNER | code::RESET_DEVICE => {
                 self.rings.iter_mut().for_each(Ring::stop);
                 self.needs_reset = false;
-                Ok((Received::Reset, false))
+                return Ok(Received::Reset);
             }
-            _ => self.handle_ring(message),
+            _ => return self.handle_ring(message),
         }
+        Ok(Received::Settled)
     }
 
-    fn handle_ring(&mut self, message: &mut Message) -> Result<(Received, bool), VhostError> {
-        let settled = Ok((Received::Settled, false));
+    fn handle_ring(&mut self, message: &mut Message) -> Result<Received, VhostError> {
         // Messages with an eventfd have their ring in the low byte of a 64-bit number, the others in a 32-bit
         // index.
         match message.code {
-            code::SET_VRING_NUM => self.ring(message)?.set_size(message.u32(4)).and(settled),
+            code::SET_VRING_NUM => {
+                let size = u16::try_from(message.u32(4)).unwrap_or(u16::MAX);
+                self.ring(message)?.queue.try_set_size(size).map_err(VhostError::Ring)?;
+            }
             code::SET_VRING_BASE => {
+                // One number for both halves of the ring.
                 let base = u16::try_from(message.u32(4) & 0xffff).unwrap_or_default();
-                self.ring(message)?.set_base(base);
-                settled
+                let queue = &mut self.ring(message)?.queue;
+                queue.set_next_avail(base);
+                queue.set_next_used(base);
             }
             code::SET_VRING_ADDR => {
                 need(message, "SET_VRING_ADDR", 40)?;
@@ -296,58 +285,51 @@ impl Connection {
                 let (Some(descriptors), Some(used), Some(available)) = (descriptors, used, available) else {
                     return Err(refused("SET_VRING_ADDR", "the ring is outside the guest's memory"));
                 };
-                self.ring(message)?.place(Addresses { descriptors, available, used }).and(settled)
+                let queue = &mut self.ring(message)?.queue;
+                queue.try_set_desc_table_address(descriptors).map_err(VhostError::Ring)?;
+                queue.try_set_avail_ring_address(available).map_err(VhostError::Ring)?;
+                queue.try_set_used_ring_address(used).map_err(VhostError::Ring)?;
             }
             code::SET_VRING_KICK => {
                 let kick = notifier(message, "SET_VRING_KICK")?;
                 // Without protocol features no message enables a ring, so it starts enabled.
                 let enabled = self.features & feature::PROTOCOL_FEATURES == 0;
                 let ring = self.ring(message)?;
-                ring.start(kick);
+                ring.kick = kick;
+                ring.queue.set_ready(true);
                 ring.enabled |= enabled;
-                Ok((Received::QueuesChanged, false))
+                return Ok(Received::QueuesChanged);
             }
             code::SET_VRING_CALL => {
                 let call = notifier(message, "SET_VRING_CALL")?;
-                self.ring(message)?.set_call(call);
-                settled
+                self.ring(message)?.call = call;
             }
             code::SET_VRING_ERR => {
                 let error = notifier(message, "SET_VRING_ERR")?;
-                self.ring(message)?.set_error(error);
-                settled
+                self.ring(message)?.error = error;
             }
             code::SET_VRING_ENABLE => {
-                let enabled = message.u32(4) == 1;
-                self.ring(message)?.enabled = enabled;
-                Ok((Received::QueuesChanged, false))
+                self.ring(message)?.enabled = message.u32(4) == 1;
+                return Ok(Received::QueuesChanged);
             }
             code::GET_VRING_BASE => {
-                let index = message.u32(0);
                 let ring = self.ring(message)?;
-                let base = ring.base();
+                let base = ring.queue.next_avail();
                 ring.stop();
-                let mut payload = index.to_le_bytes().to_vec();
-                payload.extend_from_slice(&u32::from(base).to_le_bytes());
-                self.reply(message.code, &payload)?;
-                Ok((Received::Reset, true))
+                let payload = [message.u32(0), base.into()].map(u32::to_le_bytes);
+                self.reply(message.code, payload.as_flattened())?;
+                return Ok(Received::Reset);
             }
-            other => Err(refused(&format!("message {other}"), "it was not offered")),
+            other => return Err(refused(&format!("message {other}"), "it was not offered")),
         }
+        Ok(Received::Settled)
     }
 
     fn ring(&mut self, message: &Message) -> Result<&mut Ring, VhostError> {
         need(message, "a ring message", 8)?;
         let index = message.u32(0) & 0xff;
-        let ring = usize::try_from(index).ok().and_then(|index| self.rings.get_mut(index));
+        let ring = self.rings.get_mut(index as usize);
         ring.ok_or_else(|| refused("a ring message", &format!("there is no ring {index}")))
-    }
-
-    fn set_features(&mut self, message: &Message) -> Result<(Received, bool), VhostError> {
-        self.features = wanted(message, "SET_FEATURES", self.offer.features())?;
-        let event_index = self.features & feature::RING_EVENT_IDX != 0;
-        self.rings.iter_mut().for_each(|ring| ring.set_event_index(event_index));
-        Ok((Received::Settled, false))
     }
 
     /// Maps the guest's memory. User-Mode Linux always sends room for two regions; only the count in the
@@ -371,7 +353,7 @@ impl Connection {
         Ok(())
     }
 
-    fn answer_config(&self, message: &Message) -> Result<(Received, bool), VhostError> {
+    fn answer_config(&self, message: &Message) -> Result<(), VhostError> {
         const PREFIX: usize = 12;
         need(message, "GET_CONFIG", PREFIX)?;
         let (offset, size) = (message.u32(0), message.u32(4));
@@ -385,13 +367,11 @@ impl Connection {
         for (index, byte) in payload[PREFIX..PREFIX + size].iter_mut().enumerate() {
             *byte = offset.checked_add(index).and_then(|at| self.config.get(at)).copied().unwrap_or(0);
         }
-        self.reply(message.code, &payload)?;
-        Ok((Received::Settled, true))
+        self.reply(message.code, &payload)
     }
 
-    fn answer(&self, message: &Message, value: u64) -> Result<(Received, bool), VhostError> {
-        self.reply(message.code, &value.to_le_bytes())?;
-        Ok((Received::Settled, true))
+    fn answer(&self, message: &Message, value: u64) -> Result<(), VhostError> {
+        self.reply(message.code, &value.to_le_bytes())
     }
 
     fn reply(&self, code: u32, payload: &[u8]) -> Result<(), VhostError> {

@@ -1,13 +1,11 @@
 //! Keeps memory of the guest's readable, even if the guest removes it.
 //!
-//! The guest's memory is a file that the guest has open as well. When the guest truncates the file, access to
-//! the missing pages raises SIGBUS, which would end this process and so disconnect every other client. With a
-//! [`Guard`] the signal handler instead replaces the whole region by zeroes, and records that. The connection
-//! checks the record after each access, and fails. The same happens for a page that the system cannot provide
-//! (of a hugetlbfs file when there are no huge pages left), whatever the file's seals.
+//! The guest can truncate the file of its memory. Access to the missing pages then raises SIGBUS, which would end
+//! this process and so disconnect every other client. The handler replaces the region by zeroes and records
+//! that; the connection checks the record after each access, and fails. The same happens for a hugetlbfs page
+//! when there are no huge pages left, whatever the file's seals.
 //!
-//! The handler makes no calls but mmap(2) and sigaction(2), and accesses only atomics, because it may run at
-//! any point.
+//! The handler calls only mmap(2) and sigaction(2) and accesses only atomics, because it may run at any point.
 
 #![allow(
     unsafe_code,
@@ -17,8 +15,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// The number of regions guarded at a time: eight for each of the maximum number of clients, and those of a
-/// table that replaces another.
+/// Eight for each of the most clients, and those of a table that replaces another.
 const MAX_REGIONS: usize = 8 * (128 + 1);
 
 struct Slot {
@@ -41,13 +38,12 @@ static SLOTS: [Slot; MAX_REGIONS] = [const {
 /// The previous action for SIGBUS.
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 
-/// Guards a mapping. Must be dropped before the mapping.
+/// Guards a mapping. Must be dropped before it.
 #[derive(Debug)]
 pub(crate) struct Guard(usize);
 
 impl Guard {
-    /// Guards `length` bytes at `start`, which must be a mapping of their own. `None` where too many are
-    /// guarded already.
+    /// `length` bytes at `start` must be a mapping of their own. `None` if too many are guarded already.
     pub(crate) fn new(start: *mut u8, length: usize) -> Option<Self> {
         install();
         let index = SLOTS.iter().position(|slot| !slot.is_taken.swap(true, Ordering::AcqRel))?;
@@ -74,9 +70,8 @@ impl Drop for Guard {
 
 fn install() {
     BEFORE.get_or_init(|| {
-        // SAFETY: both are plain structures of the C library, for which all zeroes is a valid value. The
-        // handler has the form that SA_SIGINFO requires, and lives as long as the program. SA_ONSTACK uses
-        // the alternate stack where the thread has one.
+        // SAFETY: all zeroes is a valid sigaction. The handler has the form that SA_SIGINFO requires, and lives
+        // as long as the program.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             let mut before: libc::sigaction = std::mem::zeroed();
@@ -90,8 +85,8 @@ fn install() {
 
 extern "C" fn handle(_signal: libc::c_int, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
     // SAFETY: the kernel passes the siginfo_t of a SIGBUS, which has an address. The new mapping replaces one
-    // that this crate has made and that lives as long as its slot is set, with the same size and protection.
-    // errno belongs to the interrupted code and is restored.
+    // that lives as long as its slot is set, with the same size and protection. errno belongs to the
+    // interrupted code and is restored.
     unsafe {
         let (errno, address) = (*libc::__errno_location(), (*info).si_addr() as usize);
         for slot in &SLOTS {
@@ -108,8 +103,7 @@ extern "C" fn handle(_signal: libc::c_int, info: *mut libc::siginfo_t, _context:
                 return;
             }
         }
-        // Not a guarded region: restore the previous action, which handles the signal when the access is
-        // repeated.
+        // Not a guarded region: the previous action handles the signal when the access is repeated.
         match BEFORE.get() {
             Some(before) => libc::sigaction(libc::SIGBUS, before, std::ptr::null_mut()),
             None => libc::abort(),

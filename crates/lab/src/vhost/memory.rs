@@ -7,8 +7,8 @@ use vm_memory::{FileOffset, GuestAddress, GuestMemoryMmap, GuestRegionMmap, Mmap
 
 use crate::vhost::guard::Guard;
 
-/// The most memory that a guest may share, in bytes. Even with the maximum number of clients, half of this
-/// process's address space (128 TiB on x86-64) stays free, without which it could not even allocate.
+/// The most memory that a guest may share, in bytes. With the maximum number of clients, half of this process's
+/// address space (128 TiB on x86-64) stays free.
 const MOST_LENT: u64 = 256 << 30;
 
 /// A region of the guest's memory, as a message describes it.
@@ -24,18 +24,14 @@ pub(crate) struct Region {
 }
 
 /// All shared memory. Fields are dropped in their order, so the guards must come before the mappings.
+#[derive(Default)]
 pub(crate) struct Memory {
     guards: Vec<Guard>,
     pub(crate) map: GuestMemoryMmap,
-    regions: Vec<Region>,
+    pub(crate) regions: Vec<Region>,
 }
 
 impl Memory {
-    /// Creates the state without any memory.
-    pub(crate) fn none() -> Self {
-        Self { guards: Vec::new(), map: GuestMemoryMmap::new(), regions: Vec::new() }
-    }
-
     /// Maps the regions, each from its file. On failure returns what is wrong with them.
     pub(crate) fn map(regions: Vec<Region>, files: Vec<OwnedFd>) -> Result<Self, String> {
         let (mut mapped, mut guards) = (Vec::new(), Vec::new());
@@ -45,8 +41,7 @@ impl Memory {
         }
         for (index, (region, fd)) in regions.iter().zip(files).enumerate() {
             let Region { guest, length, offset, .. } = *region;
-            // Only files in memory have seals. Access to any other file may wait for a disk, a network or a
-            // program.
+            // Only files in memory have seals. Access to any other file may wait for a disk or a network.
             rustix::fs::fcntl_get_seals(&fd)
                 .map_err(|_| format!("region {index} is not a memfd, tmpfs or hugetlbfs file"))?;
             let size = usize::try_from(length).map_err(|_| "a region is too large".to_owned())?;
@@ -63,17 +58,11 @@ impl Memory {
             let region = region.ok_or("a region goes past the end of all addresses")?;
             let start = region.as_ptr();
             mapped.push(region);
-            // A seal against shrinking is not enough: if the system has no huge pages left, an access also
-            // raises SIGBUS.
+            // Needed even for a file that is sealed against shrinking: see `guard`.
             guards.push(Guard::new(start, size).ok_or("too many regions are mapped")?);
         }
         let map = GuestMemoryMmap::from_regions(mapped).map_err(|error| error.to_string())?;
         Ok(Self { guards, map, regions })
-    }
-
-    /// Whether the guest has shared its memory.
-    pub(crate) fn is_there(&self) -> bool {
-        !self.regions.is_empty()
     }
 
     /// Whether the guest has removed any of it, as far as accesses have shown.
@@ -82,9 +71,9 @@ impl Memory {
     }
 
     /// Converts an address of the guest's process to one of the guest.
-    pub(crate) fn guest_address(&self, user: u64) -> Option<u64> {
+    pub(crate) fn guest_address(&self, user: u64) -> Option<GuestAddress> {
         let holds = |region: &&Region| user.checked_sub(region.user).is_some_and(|far| far < region.length);
         let region = self.regions.iter().find(holds)?;
-        region.guest.checked_add(user - region.user)
+        region.guest.checked_add(user - region.user).map(GuestAddress)
     }
 }

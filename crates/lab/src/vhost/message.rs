@@ -21,7 +21,6 @@ const VERSION_MASK: u32 = 3;
 const REPLY: u32 = 1 << 2;
 const NEED_REPLY: u32 = 1 << 3;
 
-/// A received message.
 #[derive(Debug)]
 pub(crate) struct Message {
     pub(crate) code: u32,
@@ -31,24 +30,19 @@ pub(crate) struct Message {
 }
 
 impl Message {
-    /// Returns the little-endian number at `at` in the payload, or zero past its end. Callers check the
-    /// length first.
+    /// Returns the little-endian number at `at` in the payload, or zero past its end.
     pub(crate) fn u32(&self, at: usize) -> u32 {
         self.payload.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_le_bytes)
     }
 
-    /// As [`Message::u32`].
     pub(crate) fn u64(&self, at: usize) -> u64 {
         self.payload.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_le_bytes)
     }
 }
 
-/// The progress of receiving a message.
 #[derive(Debug)]
 pub(crate) enum Progress {
-    /// The complete message.
     Message(Message),
-    /// The message is not complete yet.
     Incomplete,
     /// The other side has closed the connection between two messages.
     Gone,
@@ -58,18 +52,13 @@ pub(crate) enum Progress {
 #[derive(Debug, Default)]
 pub(crate) struct Receiver {
     header: [u8; HEADER_BYTES],
-    /// The number of bytes received, of the header and then of the payload.
-    received: usize,
+    /// Bytes of the header and then of the payload.
+    pub(crate) received: usize,
     payload: Vec<u8>,
     fds: Vec<OwnedFd>,
 }
 
 impl Receiver {
-    /// Whether a message has begun but is not complete.
-    pub(crate) const fn is_within(&self) -> bool {
-        self.received > 0
-    }
-
     /// Receives what is available of the next message.
     pub(crate) fn receive(&mut self, socket: BorrowedFd<'_>) -> io::Result<Progress> {
         while self.received < HEADER_BYTES {
@@ -124,8 +113,7 @@ fn cut_off() -> io::Error {
     io::Error::new(io::ErrorKind::UnexpectedEof, "the connection ended within a message")
 }
 
-/// Answers `code` with `payload`. A socket has room for many answers that the guest has not read; if the
-/// guest lets it fill up, that is an error.
+/// Answers `code` with `payload`. It is an error if the guest lets its socket fill up with unread answers.
 pub(crate) fn reply(socket: BorrowedFd<'_>, code: u32, payload: &[u8]) -> io::Result<()> {
     let size = u32::try_from(payload.len()).map_err(io::Error::other)?;
     let mut bytes = Vec::with_capacity(HEADER_BYTES + payload.len());

@@ -1,8 +1,8 @@
 //! File descriptors from the guest, by which the two sides wake each other.
 //!
-//! Invariants: nothing here waits, whatever the guest does with its own copy of the descriptor.
-//! Only eventfds, pipes and Unix sockets (which User-Mode Linux calls pipes) are accepted: writing to or
-//! polling anything else may wait for a disk, a network, or a program of the guest's.
+//! Invariants: nothing here waits, whatever the guest does with its own copy of the descriptor. Only eventfds,
+//! pipes and Unix sockets (which User-Mode Linux calls pipes) are accepted: anything else may wait for a disk, a
+//! network, or a program of the guest's.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -13,7 +13,6 @@ use rustix::io::Errno;
 use rustix::net::sockopt::socket_domain;
 use rustix::net::{AddressFamily, SendFlags, send};
 
-/// An eventfd, a pipe or a socket.
 #[derive(Debug)]
 pub(crate) struct Notifier {
     fd: OwnedFd,

@@ -1,10 +1,10 @@
 //! Requests of the block device, as encoded in a descriptor chain (Virtio 1.2, section 5.2.6).
 
+use virtio_queue::desc::split::Descriptor;
 use vm_memory::{Address, Bytes, GuestAddress, GuestMemoryMmap};
 
 use crate::vhost::chain::Damage;
 use crate::vhost::config::{SECTOR, feature};
-use crate::vhost::ring::Chain;
 
 const HEADER_BYTES: usize = 16;
 const RANGE_BYTES: usize = 16;
@@ -27,25 +27,16 @@ pub enum Kind {
     WriteZeroes,
 }
 
-/// The result of a request.
+/// The result of a request, as the status byte has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 pub enum Status {
     /// The request was carried out.
-    Ok,
+    Ok = 0,
     /// The request failed.
-    Error,
+    Error = 1,
     /// The device does not support the request.
-    Unsupported,
-}
-
-impl Status {
-    const fn byte(self) -> u8 {
-        match self {
-            Self::Ok => 0,
-            Self::Error => 1,
-            Self::Unsupported => 2,
-        }
-    }
+    Unsupported = 2,
 }
 
 /// A request that the guest waits for.
@@ -75,38 +66,32 @@ pub(crate) enum Taken {
     /// The drive must carry it out.
     Request(BlockRequest),
     /// It is answered already: return the chain, with this number of bytes written to it.
-    Answered { head: u16, written: u32 },
-}
-
-/// What was reported to the driver, and what it has negotiated.
-#[derive(Clone, Copy)]
-pub(crate) struct Terms<'a> {
-    pub(crate) features: u64,
-    pub(crate) serial: &'a str,
+    Answered(u32),
 }
 
 /// Parses the chain. An invalid request is answered with an error where it has room for a status. Use of a
 /// feature that was not negotiated counts as damage.
 pub(crate) fn take(
-    chain: Chain,
+    head: u16,
+    chain: &[Descriptor],
     memory: &GuestMemoryMmap,
     queue: usize,
-    terms: Terms<'_>,
+    features: u64,
+    serial: &str,
 ) -> Result<Taken, Damage> {
-    let head = chain.head;
     let (mut readable, mut writable) = (Vec::new(), Vec::new());
-    for descriptor in chain.descriptors {
+    for descriptor in chain {
         let parts = if descriptor.is_write_only() { &mut writable } else { &mut readable };
         let length = usize::try_from(descriptor.len()).unwrap_or(usize::MAX);
         parts.push(Buffer { address: descriptor.addr(), length });
     }
     // The status is the last writable byte.
     let Some(status) = cut_last_byte(&mut writable) else {
-        return Ok(Taken::Answered { head, written: 0 });
+        return Ok(Taken::Answered(0));
     };
-    let answered = |status_byte: Status, data: u32| {
-        let written = if memory.write_obj(status_byte.byte(), status).is_ok() { data + 1 } else { 0 };
-        Ok(Taken::Answered { head, written })
+    let answered = |answer: Status, data: u32| {
+        let written = if memory.write_obj(answer as u8, status).is_ok() { data + 1 } else { 0 };
+        Ok(Taken::Answered(written))
     };
     let Some(header) = take_front::<HEADER_BYTES>(&mut readable, memory) else {
         return answered(Status::Error, 0);
@@ -116,7 +101,7 @@ pub(crate) fn take(
     let request = |kind, offset, data: Vec<Buffer>, length| {
         Ok(Taken::Request(BlockRequest { kind, offset, length, queue, head, status, data }))
     };
-    if let Some((_, name)) = needs(code).filter(|(bit, _)| terms.features & bit == 0) {
+    if let Some((_, name)) = needs(code).filter(|(bit, _)| features & bit == 0) {
         return Err(Damage::NotNegotiated(name));
     }
     match code {
@@ -128,7 +113,7 @@ pub(crate) fn take(
             }
         }
         4 => request(Kind::Flush, 0, Vec::new(), 0),
-        8 => match answer_serial(&writable, terms.serial, memory) {
+        8 => match answer_serial(&writable, serial, memory) {
             Some(written) => answered(Status::Ok, written),
             None => answered(Status::Error, 0),
         },
@@ -179,9 +164,8 @@ impl BlockRequest {
 
     /// Copies the data of a read to the guest's memory, and writes the status. Returns the number of bytes
     /// written.
-    pub(crate) fn finish(&self, memory: &GuestMemoryMmap, status: Status, data: &[u8]) -> u32 {
+    pub(crate) fn finish(&self, memory: &GuestMemoryMmap, mut status: Status, data: &[u8]) -> u32 {
         let mut written: u32 = 0;
-        let mut status = status;
         let mut rest = data;
         for part in if self.kind == Kind::Read && status == Status::Ok { &self.data[..] } else { &[] } {
             let (now, later) = rest.split_at(part.length.min(rest.len()));
@@ -192,7 +176,7 @@ impl BlockRequest {
             written = written.saturating_add(u32::try_from(now.len()).unwrap_or(u32::MAX));
             rest = later;
         }
-        match memory.write_obj(status.byte(), self.status) {
+        match memory.write_obj(status as u8, self.status) {
             Ok(()) => written.saturating_add(1),
             Err(_) => 0,
         }

@@ -19,32 +19,18 @@ const AVAILABLE_HEADER: u64 = 4;
 
 /// A request queue.
 pub(crate) struct Ring {
-    queue: Queue,
+    pub(crate) queue: Queue,
     pub(crate) enabled: bool,
     /// The guest signals this after it has added requests. It is never read; wait for its edges.
-    kick: Option<Notifier>,
+    pub(crate) kick: Option<Notifier>,
     /// Interrupts the guest. A pipe if the guest is User-Mode Linux.
-    call: Option<Notifier>,
+    pub(crate) call: Option<Notifier>,
     /// Tells the guest that the ring is broken.
-    error: Option<Notifier>,
+    pub(crate) error: Option<Notifier>,
     /// Whether there are completions that the guest has not been interrupted for.
-    pub(crate) owes_signal: bool,
+    owes_signal: bool,
     /// For each head, whether the device has its chain.
     in_use: Vec<bool>,
-}
-
-/// The addresses of a ring's parts in the guest's memory.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Addresses {
-    pub(crate) descriptors: u64,
-    pub(crate) available: u64,
-    pub(crate) used: u64,
-}
-
-/// A chain of descriptors.
-pub(crate) struct Chain {
-    pub(crate) head: u16,
-    pub(crate) descriptors: Vec<Descriptor>,
 }
 
 impl Ring {
@@ -52,37 +38,6 @@ impl Ring {
         let queue = Queue::new(LONGEST_RING).map_err(VhostError::Ring)?;
         let in_use = vec![false; LONGEST_RING.into()];
         Ok(Self { queue, enabled: false, kick: None, call: None, error: None, owes_signal: false, in_use })
-    }
-
-    pub(crate) fn set_size(&mut self, size: u32) -> Result<(), VhostError> {
-        let size = u16::try_from(size).unwrap_or(u16::MAX);
-        self.queue.try_set_size(size).map_err(VhostError::Ring)
-    }
-
-    pub(crate) fn size(&self) -> u16 {
-        self.queue.size()
-    }
-
-    pub(crate) fn place(&mut self, addresses: Addresses) -> Result<(), VhostError> {
-        let Addresses { descriptors, available, used } = addresses;
-        self.queue.try_set_desc_table_address(GuestAddress(descriptors)).map_err(VhostError::Ring)?;
-        self.queue.try_set_avail_ring_address(GuestAddress(available)).map_err(VhostError::Ring)?;
-        self.queue.try_set_used_ring_address(GuestAddress(used)).map_err(VhostError::Ring)
-    }
-
-    /// Sets the index of the next request. The protocol has one number for both halves of the ring.
-    pub(crate) fn set_base(&mut self, base: u16) {
-        self.queue.set_next_avail(base);
-        self.queue.set_next_used(base);
-    }
-
-    pub(crate) fn base(&self) -> u16 {
-        self.queue.next_avail()
-    }
-
-    pub(crate) fn start(&mut self, kick: Option<Notifier>) {
-        self.kick = kick;
-        self.queue.set_ready(true);
     }
 
     pub(crate) fn stop(&mut self) {
@@ -101,18 +56,6 @@ impl Ring {
         }
     }
 
-    pub(crate) fn set_call(&mut self, call: Option<Notifier>) {
-        self.call = call;
-    }
-
-    pub(crate) fn set_error(&mut self, error: Option<Notifier>) {
-        self.error = error;
-    }
-
-    pub(crate) fn set_event_index(&mut self, on: bool) {
-        self.queue.set_event_idx(on);
-    }
-
     pub(crate) fn kick(&self) -> Option<BorrowedFd<'_>> {
         self.kick.as_ref().filter(|_| self.enabled).map(AsFd::as_fd)
     }
@@ -121,8 +64,12 @@ impl Ring {
         self.enabled && self.queue.ready()
     }
 
-    /// Returns the next request in the ring; `None` when the ring is empty or not in use.
-    pub(crate) fn pop(&mut self, memory: &GuestMemoryMmap, indirect: bool) -> Result<Option<Chain>, Damage> {
+    /// Returns the head and the descriptors of the next request; `None` if the ring is empty or not in use.
+    pub(crate) fn pop(
+        &mut self,
+        memory: &GuestMemoryMmap,
+        indirect: bool,
+    ) -> Result<Option<(u16, Vec<Descriptor>)>, Damage> {
         if !self.is_live() {
             return Ok(None);
         }
@@ -146,8 +93,7 @@ impl Ring {
         }
         self.queue.set_next_avail(next.wrapping_add(1));
         let table = GuestAddress(self.queue.desc_table());
-        let descriptors = chain::follow(memory, table, size, head, indirect)?;
-        Ok(Some(Chain { head, descriptors }))
+        Ok(Some((head, chain::follow(memory, table, size, head, indirect)?)))
     }
 
     /// Enables kicks. Returns true if requests are already waiting: take them before waiting for a kick.

@@ -1,6 +1,4 @@
-//! A buffer of bytes that is filled at one end and consumed at the other.
-//!
-//! Memory is reused without clearing it, so a reply of a megabyte does not first cost a megabyte of zeroes.
+//! A buffer of bytes that is filled at one end and consumed at the other. Memory is reused without clearing it.
 
 /// Memory beyond this many bytes is freed when the buffer is empty.
 const KEPT: usize = 1 << 20;

@@ -11,8 +11,7 @@ const FIXED_NEWSTYLE: u32 = 1 << 0;
 const NO_ZEROES: u32 = 1 << 1;
 
 const OPTION_HEADER_BYTES: usize = 16;
-/// The maximum length of an option: more than the longest name (4096) with every kind of information. A
-/// client that sends more is malicious.
+/// The longest option: more than the longest name (4096) with every kind of information.
 const LONGEST_OPTION: u32 = 1 << 16;
 /// The padding at the end of EXPORT_NAME's reply, unless the client asked to omit it.
 const ZEROES: [u8; 124] = [0; 124];
@@ -43,7 +42,7 @@ mod info {
     pub(super) const BLOCK_SIZE: u16 = 3;
 }
 
-/// How a client violated the protocol, for which it is disconnected.
+/// A violation of the protocol, for which the client is disconnected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages document the variants")]
 pub enum Violation {
@@ -53,28 +52,26 @@ pub enum Violation {
     OptionMagic(u64),
     #[error("option {option} with {length} bytes")]
     LongOption { option: u32, length: u32 },
-    /// EXPORT_NAME for an export that does not exist or is refused. The protocol has no other way to report
-    /// that.
+    /// EXPORT_NAME for another export. The protocol has no other way to report that.
     #[error("there is no export by that name")]
     NoSuchExport,
     #[error("a request with magic {0:#x}")]
     RequestMagic(u32),
 }
 
-/// The stage of the negotiation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     /// The greeting is sent; the client's flags come next.
     Flags,
     /// Options come next.
-    Options { no_zeroes: bool },
+    Options {
+        no_zeroes: bool,
+    },
     /// Requests come next.
     Transmission,
-    /// The session has ended.
     Ended,
 }
 
-/// Writes the greeting.
 pub(super) fn greet(output: &mut Buffer) {
     output.push(&INIT_MAGIC.to_be_bytes());
     output.push(&OPTION_MAGIC.to_be_bytes());
@@ -149,7 +146,8 @@ fn options(
         }
         option::LIST if data.is_empty() => {
             let (name, description) = (export.name.as_bytes(), export.description.as_bytes());
-            answer(reply::SERVER, &[&length_of(name), name, description]);
+            let length = u32::try_from(name.len()).unwrap_or_default().to_be_bytes();
+            answer(reply::SERVER, &[&length, name, description]);
             answer(reply::ACK, &[]);
         }
         option::GO | option::INFO => match asked_name(data) {
@@ -171,8 +169,8 @@ fn options(
     goes_on
 }
 
-/// Parses the data of INFO and GO: name length, name, number of information types, and the types of 16 bits
-/// each.
+/// Parses the data of INFO and GO: length of the name, name, number of types of information, and those, 16 bits
+/// each. Returns the name and the types.
 fn asked_name(data: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = data.split_first_chunk::<4>()?;
     let length = usize::try_from(u32::from_be_bytes(*length)).ok()?;
@@ -195,10 +193,6 @@ fn tell(answer: &mut impl FnMut(u32, &[&[u8]]), export: &Export, wanted: &[u8]) 
     // Sent even if not requested: a client that does not know the sizes would send requests that are refused.
     let sizes = [export.minimum_block, export.preferred_block, LARGEST_REQUEST].map(u32::to_be_bytes);
     answer(reply::INFO, &[&info::BLOCK_SIZE.to_be_bytes(), sizes.as_flattened()]);
-}
-
-fn length_of(text: &[u8]) -> [u8; 4] {
-    u32::try_from(text.len()).unwrap_or_default().to_be_bytes()
 }
 
 fn respond(output: &mut Buffer, option: u32, code: u32, data: &[&[u8]]) {

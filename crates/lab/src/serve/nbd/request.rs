@@ -52,7 +52,7 @@ pub enum Kind {
     Trim,
 }
 
-/// A parsed header.
+/// A request's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) cookie: u64,
@@ -67,34 +67,28 @@ pub(super) struct Header {
 pub(super) enum Asked {
     /// A request for the drive.
     Request(Kind),
-    /// A request to be answered with this error.
+    /// To be answered with this error.
     Error(u32),
     Disconnect,
 }
 
-fn u16_at(bytes: &[u8; REQUEST_BYTES], at: usize) -> u16 {
-    u16::from_be_bytes([bytes[at], bytes[at + 1]])
-}
-
-fn u32_at(bytes: &[u8; REQUEST_BYTES], at: usize) -> u32 {
-    u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
-}
-
-fn u64_at(bytes: &[u8; REQUEST_BYTES], at: usize) -> u64 {
-    u64::from(u32_at(bytes, at)) << 32 | u64::from(u32_at(bytes, at + 4))
+fn field<const N: usize>(bytes: &[u8; REQUEST_BYTES], at: usize) -> [u8; N] {
+    std::array::from_fn(|index| bytes[at + index])
 }
 
 impl Header {
     /// The layout is magic, flags, type, cookie, offset, length: 32, 16, 16, 64, 64 and 32 bits.
     pub(super) fn parse(bytes: &[u8; REQUEST_BYTES], export: &Export) -> Result<Self, Violation> {
-        if u32_at(bytes, 0) != REQUEST_MAGIC {
-            return Err(Violation::RequestMagic(u32_at(bytes, 0)));
+        let magic = u32::from_be_bytes(field(bytes, 0));
+        if magic != REQUEST_MAGIC {
+            return Err(Violation::RequestMagic(magic));
         }
-        let (flags, code) = (u16_at(bytes, 4), u16_at(bytes, 6));
-        let (offset, length) = (u64_at(bytes, 16), u32_at(bytes, 24));
+        let [flags, code] = [4, 6].map(|at| u16::from_be_bytes(field(bytes, at)));
+        let [cookie, offset] = [8, 16].map(|at| u64::from_be_bytes(field(bytes, at)));
+        let length = u32::from_be_bytes(field(bytes, 24));
         let payload = if code == command::WRITE { length } else { 0 };
         let asked = asked(flags, code, offset, length, export);
-        Ok(Self { cookie: u64_at(bytes, 8), offset, length, payload, asked })
+        Ok(Self { cookie, offset, length, payload, asked })
     }
 }
 

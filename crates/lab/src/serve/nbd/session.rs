@@ -1,9 +1,8 @@
 //! One client: the bytes received, the requests outstanding, and the bytes to send.
 //!
-//! Memory is limited whatever the client does. It is read from only while it has less than [`MOST_OWED`]
-//! bytes of replies outstanding or not yet fetched, and fewer than [`MOST_IN_FLIGHT`] requests. Of those
-//! replies, only as many bytes are in memory as can soon be sent: the data of a read are fetched from the
-//! store when their turn comes.
+//! Memory is limited whatever the client does. It is read from only while it has less than [`MOST_OWED`] bytes
+//! of replies outstanding or unsent, and fewer than [`MOST_IN_FLIGHT`] requests. The data of a read are fetched
+//! from the store when they can soon be sent.
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,7 +14,7 @@ use crate::serve::nbd::{Export, Violation};
 
 /// The most requests of one client at a time.
 const MOST_IN_FLIGHT: usize = 1024;
-/// A client is not read from while the replies still to be sent to it reach this many bytes.
+/// The most bytes of replies to be sent to one client.
 const MOST_OWED: u64 = 64 << 20;
 /// Bytes read from the socket at a time.
 const READ_BYTES: usize = 256 << 10;
@@ -23,7 +22,7 @@ const READ_BYTES: usize = 256 << 10;
 const PIECE: usize = 256 << 10;
 /// A client is not read from while this many bytes of short replies are unsent.
 const MOST_UNSENT: usize = 1 << 20;
-/// Requests of more bytes than this count as large.
+/// Requests of more bytes than this are large.
 const LARGE: usize = 1 << 20;
 
 const REPLY_MAGIC: u32 = 0x6744_6698;
@@ -61,7 +60,7 @@ struct Due {
 pub struct Session {
     stage: Stage,
     /// Why this client cannot have the export.
-    refusal: Option<&'static str>,
+    pub(crate) refusal: Option<&'static str>,
     input: Buffer,
     output: Buffer,
     /// Replies to be sent after those in the output.
@@ -93,12 +92,12 @@ impl Session {
         }
     }
 
-    /// Creates the session of a client that only gets this error, whatever it requests.
+    /// Creates the session of a client that gets only this error, whatever it requests.
     pub fn refused(reason: &'static str) -> Self {
         Self { refusal: Some(reason), ..Self::new() }
     }
 
-    /// Returns the buffer for bytes from the client. Report their number with [`Session::received`].
+    /// The buffer for bytes from the client. Report their number with [`Session::received`].
     pub fn input(&mut self) -> &mut [u8] {
         let least = self.needed.saturating_sub(self.input.len()).max(READ_BYTES);
         self.input.room(least)
@@ -117,7 +116,7 @@ impl Session {
         self.needed > LARGE && self.input.len() < self.needed
     }
 
-    /// Returns the bytes to send. After [`Session::fill`] it is empty only if there is nothing to send.
+    /// The bytes to send. After [`Session::fill`] it is empty only if there is nothing to send.
     pub fn output(&self) -> &[u8] {
         self.output.filled()
     }
@@ -147,8 +146,8 @@ impl Session {
         self.stage = Stage::Ended;
     }
 
-    /// Returns the next request for the drive. Everything else is handled here. `None` when there is nothing
-    /// more to do until more bytes arrive or some are sent.
+    /// Returns the next request for the drive; `None` until more bytes arrive or some are sent. Everything else
+    /// is handled here.
     pub fn next(&mut self, export: &Export) -> Result<Option<Wanted<'_>>, Violation> {
         if self.needed <= LARGE {
             self.input.shrink();
@@ -197,8 +196,7 @@ impl Session {
         Wanted { cookie, kind, offset, length, data }
     }
 
-    /// Completes a request, with this error or 0. For a read, `read` is its first byte and its length; `None`
-    /// for other requests.
+    /// Completes a request, with this error or 0. For a read, `read` is its first byte and its length.
     pub fn complete(&mut self, cookie: u64, error: u32, read: Option<(u64, u32)>) {
         self.in_flight = self.in_flight.saturating_sub(1);
         let (offset, length) = read.unwrap_or_default();
@@ -213,8 +211,8 @@ impl Session {
         }
     }
 
-    /// Fetches the data to be sent next, with `read`, which gets the first byte and the buffer. It fails only
-    /// in the middle of a reply, where an error cannot be reported, so the client must be disconnected.
+    /// Fetches the data to be sent next by `read`, which gets the first byte and the buffer. An error in the
+    /// middle of a reply cannot be reported, so the client must be disconnected.
     pub fn fill(&mut self, mut read: impl FnMut(u64, &mut [u8]) -> io::Result<()>) -> io::Result<()> {
         while self.output.len() < PIECE {
             let Some(mut due) = self.due.pop_front() else { return Ok(()) };
@@ -223,8 +221,8 @@ impl Session {
                 self.reply(due.cookie, due.error);
             }
             let length = PIECE.min(due.left as usize);
-            match read_into(&mut self.output, length, due.offset, &mut read) {
-                Ok(()) => {}
+            match read(due.offset, &mut self.output.room(length)[..length]) {
+                Ok(()) => self.output.extend(length),
                 Err(error) if due.has_begun => return Err(error),
                 Err(_) => {
                     self.output.truncate(before);
@@ -266,19 +264,6 @@ impl Session {
             || self.owed >= MOST_OWED
             || self.output.len() >= MOST_UNSENT
     }
-}
-
-fn read_into(
-    output: &mut Buffer,
-    length: usize,
-    offset: u64,
-    read: &mut impl FnMut(u64, &mut [u8]) -> io::Result<()>,
-) -> io::Result<()> {
-    if length > 0 {
-        read(offset, &mut output.room(length)[..length])?;
-        output.extend(length);
-    }
-    Ok(())
 }
 
 impl Default for Session {

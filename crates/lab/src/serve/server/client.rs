@@ -1,22 +1,23 @@
-//! The clients, by the protocol they use. All of them submit jobs to the engine and get them back completed.
+//! The clients, by the protocol they use: they submit jobs to the engine and get them back completed.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
-use crate::media::{MediaError, Payload, virtio};
-use crate::vhost::{BlockRequest, Connection, Received, Status, VhostError};
+use straddle_drive::Profile;
 use straddle_units::io::Operation;
 
+use crate::media::{MediaError, Payload, virtio};
 use crate::serve::endpoint::Stream;
 use crate::serve::engine::{Engine, Finished, Job};
-use crate::serve::nbd::{Export, Kind, Session, Wanted, errno};
+use crate::serve::nbd::{Export, Kind, LARGEST_REQUEST, Session, Wanted, errno};
 use crate::serve::server::limits::{HANDSHAKE_TIME, MESSAGE_TIME};
 use crate::serve::server::poller::Poller;
 use crate::serve::summary::Totals;
+use crate::vhost::{self, BlockRequest, Connection, Received, Status, VhostError};
 
-/// Buffers larger than this are not kept from one request of a virtual machine to the next, in bytes.
+/// Larger buffers are not kept from one request of a virtual machine to the next, in bytes.
 const KEPT: usize = 1 << 20;
 /// The bytes of a virtual machine's data that may be at the drive at a time. A larger request goes alone.
 const MOST_DATA: u64 = 64 << 20;
@@ -32,7 +33,18 @@ pub(super) enum Gone {
     Broken,
 }
 
-/// A client of the drive, or of the server itself.
+impl From<io::Error> for Gone {
+    fn from(_: io::Error) -> Self {
+        Self::Left
+    }
+}
+
+impl From<VhostError> for Gone {
+    fn from(error: VhostError) -> Self {
+        if matches!(error, VhostError::Socket { .. }) { Self::Left } else { Self::Broken }
+    }
+}
+
 pub(super) enum Client {
     Nbd(Box<NbdClient>),
     Vhost(Box<VhostClient>),
@@ -40,25 +52,26 @@ pub(super) enum Client {
 }
 
 impl Client {
-    /// Whether it has not yet requested anything that only it can have, so that it can be disconnected in
-    /// favour of another. A client that has sent a request never is: NBD cannot ask a client to disconnect
-    /// and return, and a file system may be mounted on a connection that is idle now.
+    /// Whether it can be disconnected in favour of another, because it has not yet requested anything. A client
+    /// that has sent a request never is: NBD cannot ask it to return, and a file system may be mounted on it.
     pub(super) fn is_newcomer(&self) -> bool {
         match self {
-            Self::Nbd(client) => !client.has_asked && !client.wants_room() && !client.session.is_over(),
+            Self::Nbd(client) => {
+                !client.has_asked && !client.session.wants_room() && !client.session.is_over()
+            }
             Self::Vhost(client) => !client.connection.is_set_up(),
             Self::Control(_) => true,
         }
     }
 
-    /// Whether it has completed its protocol's handshake.
+    /// Whether it has completed its handshake.
     pub(super) fn is_introduced(&self) -> bool {
         matches!(self, Self::Nbd(client) if client.session.is_transmitting())
     }
 
     /// Whether it is connected only to receive the reply that there is no room.
     pub(super) fn is_turned_away(&self) -> bool {
-        matches!(self, Self::Nbd(client) if client.is_turned_away)
+        matches!(self, Self::Nbd(client) if client.session.refusal.is_some())
     }
 
     /// The time by which it must have completed its handshake or message.
@@ -74,48 +87,27 @@ impl Client {
 
 pub(super) struct NbdClient {
     pub(super) stream: Stream,
-    session: Session,
+    pub(super) session: Session,
     since: Instant,
-    is_turned_away: bool,
     /// Whether it has sent a request.
     has_asked: bool,
     /// Whether it may allocate the memory for a large request.
-    has_room: bool,
+    pub(super) has_room: bool,
     /// Whether the poller waits for it to become readable, and writable.
     interest: (bool, bool),
 }
 
 impl NbdClient {
-    pub(super) fn new(stream: Stream) -> Self {
-        Self::with(stream, Session::new(), false)
-    }
-
-    /// Creates a client that only receives the reason why it cannot be served.
-    pub(super) fn turned_away(stream: Stream, reason: &'static str) -> Self {
-        Self::with(stream, Session::refused(reason), true)
-    }
-
-    fn with(stream: Stream, session: Session, is_turned_away: bool) -> Self {
-        let since = Instant::now();
+    /// With a `refusal`, the client only receives that.
+    pub(super) fn new(stream: Stream, refusal: Option<&'static str>) -> Self {
         Self {
             stream,
-            session,
-            since,
-            is_turned_away,
+            session: refusal.map_or_else(Session::new, Session::refused),
+            since: Instant::now(),
             has_asked: false,
             has_room: false,
             interest: (true, false),
         }
-    }
-
-    /// Whether it is about to receive a large request.
-    pub(super) fn wants_room(&self) -> bool {
-        self.session.wants_room()
-    }
-
-    /// Sets whether it may receive a large request.
-    pub(super) const fn set_room(&mut self, has_room: bool) {
-        self.has_room = has_room;
     }
 
     fn is_ready(&self) -> bool {
@@ -127,11 +119,10 @@ impl NbdClient {
         if !self.is_ready() {
             return Ok(());
         }
-        match self.stream.read(self.session.input()) {
-            Ok(None) => Ok(()),
-            Ok(Some(0)) | Err(_) => Err(Gone::Left),
-            Ok(Some(bytes)) => {
-                self.session.received(bytes);
+        match self.stream.read(self.session.input())? {
+            Some(0) => Err(Gone::Left),
+            bytes => {
+                self.session.received(bytes.unwrap_or(0));
                 Ok(())
             }
         }
@@ -145,12 +136,7 @@ impl NbdClient {
         engine: &mut Engine,
         totals: &mut Totals,
     ) -> Result<(), Gone> {
-        loop {
-            let wanted = match self.session.next(export) {
-                Ok(Some(wanted)) => wanted,
-                Ok(None) => return Ok(()),
-                Err(_) => return Err(Gone::Broken),
-            };
+        while let Some(wanted) = self.session.next(export).map_err(|_| Gone::Broken)? {
             self.has_asked = true;
             let Wanted { cookie, kind, offset, length, data } = wanted;
             let (operation, payload) = translate(kind, data);
@@ -161,6 +147,7 @@ impl NbdClient {
                 self.session.complete(cookie, errno_of(&error), read);
             }
         }
+        Ok(())
     }
 
     /// Replies to a job.
@@ -174,15 +161,14 @@ impl NbdClient {
     /// Sends what can be sent, and updates what the poller waits for.
     pub(super) fn flush(&mut self, token: u64, poller: &Poller, engine: &Engine) -> Result<(), Gone> {
         loop {
-            let read = |offset: u64, buffer: &mut [u8]| engine.served().read(offset, buffer);
-            self.session.fill(read).map_err(|_| Gone::Left)?;
+            let read = |offset: u64, buffer: &mut [u8]| engine.served.read(offset, buffer);
+            self.session.fill(read)?;
             if self.session.output().is_empty() {
                 break;
             }
-            match self.stream.write(self.session.output()) {
-                Ok(Some(bytes)) => self.session.sent(bytes),
-                Ok(None) => break,
-                Err(_) => return Err(Gone::Left),
+            match self.stream.write(self.session.output())? {
+                Some(bytes) => self.session.sent(bytes),
+                None => break,
             }
         }
         if self.session.is_over() {
@@ -191,14 +177,9 @@ impl NbdClient {
         let interest = (self.is_ready(), !self.session.output().is_empty());
         if interest != self.interest {
             self.interest = interest;
-            poller.change(self.stream.as_fd(), token, interest.0, interest.1).map_err(|_| Gone::Left)?;
+            poller.change(self.stream.as_fd(), token, interest.0, interest.1)?;
         }
         Ok(())
-    }
-
-    /// Takes no more requests, because the server ends. Requests in flight are still answered.
-    pub(super) fn end(&mut self) {
-        self.session.end();
     }
 }
 
@@ -226,9 +207,9 @@ fn errno_of(error: &MediaError) -> u32 {
 /// A virtual machine.
 pub(super) struct VhostClient {
     pub(super) connection: Connection,
-    /// Copies of the descriptors that are waited for. The guest keeps its own open, so closing only one would
-    /// not end the wait.
-    kicks: Vec<(usize, OwnedFd)>,
+    /// Copies of the descriptors that are waited for. The guest keeps its own open, so closing one does not end
+    /// the wait.
+    kicks: Vec<OwnedFd>,
     requests: HashMap<u64, BlockRequest>,
     /// Requests taken from the rings but not yet submitted to the drive.
     waiting: VecDeque<BlockRequest>,
@@ -262,17 +243,17 @@ impl VhostClient {
         if source > 0 {
             return Ok(());
         }
-        let received = self.connection.receive().map_err(|error| gone(&error))?;
+        let received = self.connection.receive()?;
         let is_within = self.connection.is_within_message();
         self.within_message_since = is_within.then(|| self.within_message_since.unwrap_or_else(Instant::now));
         match received {
-            Received::Settled | Received::Incomplete => {}
-            Received::QueuesChanged => self.watch(base, poller).map_err(|_| Gone::Left)?,
+            Received::Settled => {}
+            Received::QueuesChanged => self.watch(base, poller)?,
             Received::Reset => {
                 self.requests.clear();
                 self.waiting.clear();
                 self.in_flight = 0;
-                self.watch(base, poller).map_err(|_| Gone::Left)?;
+                self.watch(base, poller)?;
             }
             Received::Gone => return Err(Gone::Left),
         }
@@ -284,13 +265,13 @@ impl VhostClient {
         for (queue, kick) in self.connection.kicks() {
             let kick = kick.try_clone_to_owned()?;
             poller.add_edges(&kick, base + 1 + queue as u64)?;
-            self.kicks.push((queue, kick));
+            self.kicks.push(kick);
         }
         Ok(())
     }
 
     pub(super) fn unwatch(&mut self, poller: &Poller) {
-        for (_, kick) in self.kicks.drain(..) {
+        for kick in self.kicks.drain(..) {
             poller.remove(&kick);
         }
     }
@@ -302,7 +283,7 @@ impl VhostClient {
         engine: &mut Engine,
         totals: &mut Totals,
     ) -> Result<bool, Gone> {
-        let has_more = self.connection.take(&mut self.taken).map_err(|error| gone(&error))?;
+        let has_more = self.connection.take(&mut self.taken)?;
         self.waiting.extend(self.taken.drain(..));
         // All data of a turn are copied in that turn, while other clients wait.
         let fits =
@@ -320,7 +301,7 @@ impl VhostClient {
                 }
                 Err(_) => {
                     totals.failed += 1;
-                    self.connection.complete(&request, Status::Error, &[]).map_err(|error| gone(&error))?;
+                    self.connection.complete(&request, Status::Error, &[])?;
                 }
             }
         }
@@ -339,34 +320,25 @@ impl VhostClient {
         let Some(request) = self.requests.remove(&finished.job.tag) else { return Ok(()) };
         self.in_flight = self.in_flight.saturating_sub(data(&request));
         let mut status = if finished.failed { Status::Error } else { Status::Ok };
-        if virtio::answer(engine.served(), &request, &mut self.data).is_err() {
+        if virtio::answer(&engine.served, &request, &mut self.data).is_err() {
             status = Status::Error;
         }
         let result = self.connection.complete(&request, status, &self.data);
         self.give_back();
-        result.map_err(|error| gone(&error))
+        Ok(result?)
     }
 
     pub(super) fn flush(&mut self) -> Result<(), Gone> {
-        self.connection.signal().map(|_| ()).map_err(|error| gone(&error))
+        self.connection.signal()?;
+        Ok(())
     }
 }
 
 /// Returns the bytes of data that a request transfers.
 const fn data(request: &BlockRequest) -> u64 {
     match request.kind {
-        crate::vhost::Kind::Read | crate::vhost::Kind::Write => request.length,
+        vhost::Kind::Read | vhost::Kind::Write => request.length,
         _ => 0,
-    }
-}
-
-fn gone(error: &VhostError) -> Gone {
-    match error {
-        VhostError::Socket { .. } => Gone::Left,
-        VhostError::Protocol { .. }
-        | VhostError::Ring(_)
-        | VhostError::Broken { .. }
-        | VhostError::MemoryLost => Gone::Broken,
     }
 }
 
@@ -384,10 +356,10 @@ impl ControlClient {
     /// Returns the commands that have arrived, one per line.
     pub(super) fn read(&mut self) -> Result<Vec<String>, Gone> {
         let mut bytes = [0; LONGEST_LINE];
-        match self.stream.read(&mut bytes) {
-            Ok(None) => return Ok(Vec::new()),
-            Ok(Some(0)) | Err(_) => return Err(Gone::Left),
-            Ok(Some(count)) => self.line.extend_from_slice(&bytes[..count]),
+        match self.stream.read(&mut bytes)? {
+            None => return Ok(Vec::new()),
+            Some(0) => return Err(Gone::Left),
+            Some(count) => self.line.extend_from_slice(&bytes[..count]),
         }
         let mut lines = Vec::new();
         while let Some(end) = self.line.iter().position(|byte| *byte == b'\n') {
@@ -400,9 +372,28 @@ impl ControlClient {
     /// Sends a line. A client that does not read it is disconnected.
     pub(super) fn answer(&self, mut line: String) -> Result<(), Gone> {
         line.push('\n');
-        match self.stream.write(line.as_bytes()) {
-            Ok(Some(bytes)) if bytes == line.len() => Ok(()),
+        match self.stream.write(line.as_bytes())? {
+            Some(bytes) if bytes == line.len() => Ok(()),
             _ => Err(Gone::Left),
         }
+    }
+}
+
+/// Describes the drive as an NBD export.
+pub(super) fn export(profile: &Profile) -> Export {
+    let claims = &profile.claims;
+    let narrow = |bytes: u64| u32::try_from(bytes).unwrap_or(LARGEST_REQUEST);
+    let minimum_block = narrow(claims.logical_sector);
+    // NBD has one preferred size, which must be a power of two. A drive may claim any size.
+    let preferred = narrow(claims.minimum_io.unwrap_or(0).max(claims.physical_sector));
+    let fits = preferred.is_power_of_two() && (minimum_block..=LARGEST_REQUEST).contains(&preferred);
+    Export {
+        name: profile.name.clone(),
+        description: profile.title.clone(),
+        size: claims.capacity,
+        minimum_block,
+        preferred_block: if fits { preferred } else { minimum_block },
+        rotational: claims.rotational,
+        trim: claims.discard_granularity.is_some(),
     }
 }

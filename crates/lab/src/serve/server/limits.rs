@@ -10,12 +10,12 @@ pub(super) const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 /// The time from the first to the last byte of a vhost-user message.
 pub(super) const MESSAGE_TIME: Duration = Duration::from_secs(1);
 
-/// The number of large requests that are received at the same time: 32 MiB each, 256 MiB in total.
+/// Large requests that are received at the same time: 32 MiB each, 256 MiB in total.
 const ROOMS: usize = 8;
 /// The time that a client may take to send one while others wait.
 const ROOM_TIME: Duration = Duration::from_secs(10);
 
-/// Room for large requests. A client holds room while one is being received; other clients wait.
+/// Room for large requests. A client holds it while one is being received; other clients wait.
 #[derive(Debug, Default)]
 pub(super) struct Rooms {
     holders: Vec<(u64, Instant)>,
@@ -25,7 +25,7 @@ pub(super) struct Rooms {
 impl Rooms {
     /// Asks for room. Returns whether the client has it; otherwise the client is queued.
     pub(super) fn ask(&mut self, client: u64, now: Instant) -> bool {
-        if self.holds(client) {
+        if self.holders.iter().any(|(holder, _)| *holder == client) {
             return true;
         }
         if self.holders.len() < ROOMS {
@@ -59,13 +59,9 @@ impl Rooms {
             oldest => (None, oldest.map(|(_, since)| *since + ROOM_TIME)),
         }
     }
-
-    fn holds(&self, client: u64) -> bool {
-        self.holders.iter().any(|(holder, _)| *holder == client)
-    }
 }
 
-/// Raises the limit of open files to the maximum: each client needs some, a virtual machine two dozen.
+/// Raises the limit of open files to the maximum: a virtual machine needs two dozen.
 pub(super) fn raise_open_files() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);

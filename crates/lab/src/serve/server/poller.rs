@@ -50,8 +50,7 @@ impl Poller {
         Ok(epoll::add(&self.epoll, source, epoll::EventData::new_u64(token), flags(read, write))?)
     }
 
-    /// Waits for the source to become readable, once per change (edge-triggered), so that it need not be
-    /// read.
+    /// Waits for the source to become readable, once per change (edge-triggered), so that it need not be read.
     pub(super) fn add_edges(&self, source: impl AsFd, token: u64) -> io::Result<()> {
         let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
         Ok(epoll::add(&self.epoll, source, epoll::EventData::new_u64(token), flags)?)
@@ -76,8 +75,7 @@ impl Poller {
         let value = after.map_or(Duration::ZERO, |after| after.max(Duration::from_nanos(1)));
         let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
         let spec = Itimerspec { it_interval: zero, it_value: timespec(value) };
-        rustix::time::timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &spec)?;
-        Ok(())
+        Ok(rustix::time::timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &spec).map(|_| ())?)
     }
 
     /// Takes the events that there are.
@@ -113,13 +111,10 @@ impl Poller {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
-        happened.extend(self.events.drain(..).map(|event| {
-            let flags = event.flags;
-            Event {
-                token: event.data.u64(),
-                readable: flags.contains(epoll::EventFlags::IN),
-                hung_up: flags.intersects(epoll::EventFlags::HUP | epoll::EventFlags::ERR),
-            }
+        happened.extend(self.events.drain(..).map(|event| Event {
+            token: event.data.u64(),
+            readable: { event.flags }.contains(epoll::EventFlags::IN),
+            hung_up: { event.flags }.intersects(epoll::EventFlags::HUP | epoll::EventFlags::ERR),
         }));
         Ok(())
     }
