@@ -197,13 +197,12 @@ fn job(arguments: &LabArguments) -> Result<Job> {
         script,
         arguments: words,
         library: straddle_lab::guest::LIBRARY.to_owned(),
-        environment: Vec::new(),
         input: arguments.input.as_deref().map(folder).transpose()?,
         output: arguments.output.as_deref().map(folder).transpose()?,
         unconfined: arguments.unconfined,
         memory: arguments.mem.get(),
         processor: processor(),
-        settings: Vec::new(),
+        ..Task::default()
     };
     Ok(Job {
         task,
@@ -212,9 +211,7 @@ fn job(arguments: &LabArguments) -> Result<Job> {
         charges: Charges::default().scaled(arguments.cpu),
         limits: Limits { guest: arguments.guest_timeout, host: arguments.timeout },
         cut: arguments.cut_after.map(|after| Cut { after, seed: arguments.seed, tear: tear(arguments.tear) }),
-        trace: None,
-        events: None,
-        watching: None,
+        ..Job::default()
     })
 }
 

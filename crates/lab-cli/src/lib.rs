@@ -101,7 +101,7 @@ mod tests {
         let cases: [(anyhow::Error, Exit); 4] = [
             (guest(closed()).into(), Exit::Failed),
             (machine(LabError::Guest(guest(closed()))).into(), Exit::Failed),
-            (machine(LabError::Interrupted).into(), Exit::INTERRUPTED),
+            (machine(LabError::Guest(GuestError::Interrupted)).into(), Exit::INTERRUPTED),
             (UsageError("of the shared ones".into()).into(), Exit::Usage),
         ];
         for (error, exit) in cases {

@@ -141,9 +141,9 @@ fn run_lab(
             for Planned { drive, .. } in &planned {
                 Profile::open(drive)?;
             }
-            let guests = Guests::new(straddle_lab::reproduce::lab::Charges::default(), HOST_LIMIT, &stop);
-            let guests = guests.context("the lab cannot run (--model-only works without it)")?;
-            Box::new(guests.unconfined(arguments.unconfined))
+            let charges = straddle_lab::reproduce::lab::Charges::default();
+            let guests = Guests::new(charges, HOST_LIMIT, &stop, arguments.unconfined);
+            Box::new(guests.context("the lab cannot run (--model-only works without it)")?)
         }
     };
     let inputs = Inputs {

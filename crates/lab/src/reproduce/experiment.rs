@@ -1,9 +1,5 @@
-//! Runs published experiments again.
-//!
-//! Invariants: an experiment is data (`experiments/*.toml`): who published what about which
-//! drive, and the workloads that gave those figures. Running one puts our figure beside each published one,
-//! and never changes either. Steps that need a kernel are only described here ([`LabStep`]); the lab runs
-//! them.
+//! Published experiments as data (`experiments/*.toml`): who published what about which drive, and the workloads
+//! that gave those figures. Running one puts our figure beside each published one, and never changes either.
 
 mod builtin;
 mod file;
@@ -16,19 +12,17 @@ mod reproduce;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use straddle_drive::ProfileError;
+use straddle_measure::bench::{RunError, Samples, Workload};
 
 pub use host::{Host, Key, Setting};
 pub use lab::{Direction, Input, LabArm, LabMeasure, LabPublished, LabStep, SECTOR, Statistic};
 pub use reproduce::{ArmOutcome, Compared, Judged, Outcome, Quantity, StepOutcome, Tally};
-
-use straddle_measure::bench::RunError;
-use straddle_measure::bench::Samples;
-use straddle_measure::bench::Workload;
 
 /// A published experiment.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,7 +31,7 @@ pub struct Experiment {
     pub name: String,
     /// The title of the publication.
     pub title: String,
-    /// Background that a reader should know, in sentences.
+    /// Background, in sentences.
     pub notes: Option<String>,
     /// Where it was published.
     pub sources: Vec<Source>,
@@ -83,8 +77,7 @@ pub struct Step {
     /// The workload; the arms shift it.
     #[serde(skip)]
     pub workload: Workload,
-    /// The measures reported for each arm: all that were published for any arm, or the elapsed time if none
-    /// was.
+    /// The measures reported for each arm: all that were published for any, or the elapsed time.
     #[serde(skip)]
     pub measures: Vec<Measure>,
     /// One or more arms.
@@ -153,7 +146,7 @@ pub enum Measure {
     SyncLatency,
 }
 
-/// Why an experiment fails.
+/// Why an experiment failed.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages document the variants")]
 pub enum ExperimentError {
@@ -186,26 +179,12 @@ impl Experiment {
         builtin::EXPERIMENTS.iter().map(|(name, _)| *name)
     }
 
-    /// Opens a shipped experiment by name, or a file if `name` has a slash or ends in `.toml`.
-    pub fn open(name: &str) -> Result<Self, ExperimentError> {
-        file::open(name)
-    }
-
-    /// Parses an experiment from the text of a file.
-    pub fn parse(name: &str, text: &str) -> Result<Self, ExperimentError> {
-        file::parse(name, text, None)
-    }
-
     /// Returns the modelled drives that it runs on, each once, in the order of the steps.
     pub fn drives(&self) -> Vec<&str> {
-        let of_steps = self.steps.iter().map(|step| step.drive.as_str());
-        let mut drives: Vec<&str> = Vec::new();
-        for drive in of_steps.chain(self.lab.iter().map(|step| step.drive.as_str())) {
-            if !drives.contains(&drive) {
-                drives.push(drive);
-            }
-        }
-        drives
+        let drives = self.steps.iter().map(|step| &step.drive);
+        let drives = drives.chain(self.lab.iter().map(|step| &step.drive)).map(String::as_str);
+        let mut seen = BTreeSet::new();
+        drives.filter(|drive| seen.insert(*drive)).collect()
     }
 
     /// Keeps only the steps that were published for this drive.

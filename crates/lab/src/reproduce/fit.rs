@@ -1,8 +1,6 @@
-//! Finds the fitted numbers of a modelled drive.
-//!
-//! A profile names its knobs with their bounds, and the experiments in which its drive was measured. A fit
-//! finds the values for which the worst error of our figures is smallest, over all arms and all ratios of two
-//! arms. It draws no random numbers, so it gives the same values on every machine.
+//! Finds the fitted numbers of a modelled drive: the values of a profile's knobs for which the worst error of our
+//! figures is smallest, over all arms and all ratios of two arms. It draws no random numbers, so it gives the same
+//! values on every machine.
 
 mod search;
 #[cfg(test)]
@@ -13,7 +11,7 @@ use serde::Serialize;
 use straddle_drive::{Profile, ProfileError, profile};
 use straddle_measure::bench::Progress;
 
-use crate::reproduce::experiment::{Experiment, ExperimentError, Judged, Measure, Quantity};
+use crate::reproduce::experiment::{Experiment, ExperimentError, Judged, Measure, Quantity, Step};
 use crate::reproduce::float;
 
 pub use search::{MARGIN, RESOLUTION};
@@ -79,7 +77,7 @@ pub struct Figure {
     pub after: f64,
 }
 
-/// Why a fit fails.
+/// Why a fit failed.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages document the variants")]
 pub enum FitError {
@@ -144,8 +142,8 @@ pub fn fit(drive: &str, progress: &mut dyn Progress) -> Result<Fit, FitError> {
 /// Returns what the search minimises: the worst error in steps of [`STEP`], and among equal ones the root
 /// mean square.
 fn score(figures: &[Judged]) -> f64 {
-    let errors = || figures.iter().map(Judged::error);
-    let worst = errors().map(f64::abs).fold(0.0, f64::max);
+    let errors = || figures.iter().map(|judged| judged.error().abs());
+    let worst = errors().fold(0.0, f64::max);
     let squares: f64 = errors().map(|error| error * error).sum();
     let mean = (squares / float(figures.len() as u64)).sqrt();
     STEP * ((worst / STEP).ceil() + mean.min(0.999))
@@ -190,8 +188,7 @@ impl<'a> Course<'a> {
             let name = specification.split(',').next().unwrap_or_default();
             name == drive || name == profile.name
         };
-        let published =
-            |step: &crate::reproduce::experiment::Step| step.arms.iter().any(|arm| !arm.published.is_empty());
+        let published = |step: &Step| step.arms.iter().any(|arm| !arm.published.is_empty());
         let open = |name: &String| {
             Ok(Experiment::open(name)?.with_steps(|step| is_ours(&step.drive) && published(step)))
         };
@@ -199,9 +196,8 @@ impl<'a> Course<'a> {
         Ok(Self { drive, knobs: &fit.knobs, experiments })
     }
 
-    /// Returns a quicker version for the search, which tries it hundreds of times. Only the first offset of
-    /// each arm remains and stands for the others. Each step becomes an experiment of its own, the shortest
-    /// first.
+    /// Returns a quicker version for the search: only the first offset of each arm, which stands for the others, and
+    /// each step as an experiment of its own, the shortest first.
     fn thinned(&self) -> Self {
         let mut parts: Vec<Experiment> = Vec::new();
         for experiment in &self.experiments {
@@ -215,8 +211,7 @@ impl<'a> Course<'a> {
         Self { drive: self.drive, knobs: self.knobs, experiments: parts }
     }
 
-    /// Returns the score of these values. Infinite as soon as the score is known to exceed `bound`, or if no
-    /// drive can have the values.
+    /// Returns the score of these values; infinite if it exceeds `bound`, or if no drive can have the values.
     fn score(&self, values: &[f64], bound: f64) -> f64 {
         let mut figures = Vec::new();
         for experiment in &self.experiments {

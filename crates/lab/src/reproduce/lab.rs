@@ -1,8 +1,5 @@
-//! The lab: a real Linux with real file systems on modelled drives, in virtual time.
-//!
-//! Invariants: everything is measured on the guest's clock, and the same job gives the same
-//! figures on every machine. The documented exception is [`Host`], which runs the same scripts on this
-//! machine's kernel and a real device.
+//! The lab: a real Linux with real file systems on modelled drives, in virtual time. The same job gives the same
+//! figures on every machine. [`Host`] runs the same scripts on this machine's kernel and a real device instead.
 
 mod compare;
 mod guests;

@@ -1,6 +1,5 @@
-//! What is not known of a drive: how its firmware writes a part of a physical sector.
-//!
-//! Invariants: a policy replaces the profile's own and changes no other number.
+//! What is not known of a drive: how its firmware writes a part of a physical sector. A policy replaces the
+//! profile's own and changes no other number.
 
 use std::collections::BTreeMap;
 
@@ -51,8 +50,8 @@ impl Band {
         self.values.iter().map(|(_, value)| *value).fold(f64::NEG_INFINITY, f64::max)
     }
 
-    /// Whether one of the policies gives a figure whose error, as this function has it, is at most `limit`. That the
-    /// published figure lies between two of them is not enough.
+    /// Whether one of the policies gives a figure whose error is at most `limit`. That the published figure lies
+    /// between two of them is not enough.
     pub fn explains(&self, error: impl Fn(f64) -> f64, limit: f64) -> bool {
         self.values.iter().any(|(_, value)| error(*value).abs() <= limit)
     }
@@ -76,11 +75,13 @@ fn by_policy<S: Serializer>(values: &[(RmwPolicy, f64)], to: S) -> Result<S::Ok,
     to.collect_map(values.iter().map(|(policy, value)| (policy, value)))
 }
 
-/// The policies that a drive may have; its own is one of them.
+/// The policies that a drive may have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policies {
-    own: RmwPolicy,
-    all: Vec<RmwPolicy>,
+    /// The policy of its profile, one of them.
+    pub own: RmwPolicy,
+    /// All of them.
+    pub all: Vec<RmwPolicy>,
 }
 
 impl Policies {
@@ -89,16 +90,6 @@ impl Policies {
         let Body::Disk(disk) = &profile.body else { return None };
         let all = profile.plausible_policies();
         all.contains(&disk.rmw).then_some(Self { own: disk.rmw, all })
-    }
-
-    /// The policy of its profile.
-    pub const fn own(&self) -> RmwPolicy {
-        self.own
-    }
-
-    /// All of them.
-    pub fn all(&self) -> &[RmwPolicy] {
-        &self.all
     }
 
     /// All but its own.
@@ -127,8 +118,8 @@ pub struct Choice {
     pub chosen: Option<RmwPolicy>,
 }
 
-/// Chooses a policy for each drive of the experiments, or for `only`, by one rule: the least worst error over the
-/// drive's published raw figures and their ratios. If a program reached the drive directly, only such figures decide.
+/// Chooses a policy for each drive of the experiments, or for `only`: the one with the least worst error over the
+/// drive's published figures and their ratios. If a program reached the drive directly, only such figures decide.
 pub fn choose(experiments: &[Experiment], only: Option<&str>) -> Result<Vec<Choice>, ExperimentError> {
     let mut drives: Vec<String> = Vec::new();
     let steps = || experiments.iter().flat_map(|experiment| &experiment.steps);
@@ -146,13 +137,12 @@ pub fn choose(experiments: &[Experiment], only: Option<&str>) -> Result<Vec<Choi
             source: Box::new(source),
         };
         let profile = Profile::open(&drive).map_err(failed)?;
-        let Some(policies) = Policies::of(&profile) else { continue };
-        let own = policies.own();
+        let Some(Policies { own, all }) = Policies::of(&profile) else { continue };
         let is_raw = |step: &Step| step.access == Access::Raw;
         let has_raw = steps().any(|step| base(&step.drive) == drive && is_raw(step));
         let mut worst = Vec::new();
         let mut figures = 0;
-        for &policy in policies.all() {
+        for policy in all {
             let mut errors = Vec::new();
             for experiment in experiments {
                 let part = experiment
@@ -170,8 +160,8 @@ pub fn choose(experiments: &[Experiment], only: Option<&str>) -> Result<Vec<Choi
     Ok(choices)
 }
 
-/// Returns the policy with the least worst error, unless all are equal to a thousandth. Of several that are equal, the
-/// drive's own.
+/// Returns the policy with the least worst error, or the drive's own if that is as good; `None` if all are equal to a
+/// thousandth.
 fn chosen(worst: &[(RmwPolicy, f64)], own: RmwPolicy) -> Option<RmwPolicy> {
     let least = worst.iter().min_by(|one, other| one.1.total_cmp(&other.1))?;
     let greatest = worst.iter().map(|(_, error)| *error).fold(0.0, f64::max);

@@ -30,8 +30,8 @@ struct Fixed;
 
 impl Machine for Fixed {
     fn run(&self, job: &Job) -> Result<Ended, LabError> {
-        let aligned = job.drives[0].start.unwrap_or(0).is_multiple_of(4096);
-        let factor = job.arguments.last().map_or(1.0, |variant| match variant.as_str() {
+        let aligned = job.drives[0].partition.start.unwrap_or(0).is_multiple_of(4096);
+        let factor = job.task.arguments.last().map_or(1.0, |variant| match variant.as_str() {
             "reiserfs" => 12.0,
             "xfs" => 0.6,
             _ => 2.0,
@@ -41,7 +41,7 @@ impl Machine for Fixed {
             let rest = line.strip_prefix("measure ").or_else(|| line.strip_prefix("measure_requests "))?;
             Some(rest.to_owned())
         };
-        let names: Vec<String> = job.script.lines().filter_map(measured).collect();
+        let names: Vec<String> = job.task.script.lines().filter_map(measured).collect();
         let names = names.iter().filter_map(|line| line.split_whitespace().next()).map(str::to_owned);
         let names = names.chain(["raw", "raw-sync", "file", "file-sync"].map(str::to_owned));
         let seconds = if aligned { 0.5 } else { 0.5 * factor };

@@ -14,7 +14,6 @@ embedded!(
     ["afd-2019", "desno-2010", "lulf-2010", "miller-2010", "pronk-2010", "smith-2010", "spectre256-2012"]
 );
 
-/// The hosts of the time.
 pub(super) const HOSTS: &str = include_str!("../../../../../experiments/hosts/presets.toml");
 
 embedded!(

@@ -45,14 +45,22 @@ struct StepFile {
     arms: Vec<Arm>,
 }
 
-pub(super) fn open(name: &str) -> Result<Experiment, ExperimentError> {
-    if name.contains('/') || name.ends_with(".toml") {
-        let path = Path::new(name);
-        return parse(name, &read(path)?, Some(path.parent().unwrap_or(Path::new(""))));
+impl Experiment {
+    /// Opens a shipped experiment by name, or a file if `name` has a slash or ends in `.toml`.
+    pub fn open(name: &str) -> Result<Self, ExperimentError> {
+        if name.contains('/') || name.ends_with(".toml") {
+            let path = Path::new(name);
+            return parse(name, &read(path)?, Some(path.parent().unwrap_or(Path::new(""))));
+        }
+        match builtin::EXPERIMENTS.iter().find(|(known, _)| *known == name) {
+            Some((_, text)) => Self::parse(name, text),
+            None => Err(ExperimentError::Unknown { name: name.to_owned(), known: Self::names().collect() }),
+        }
     }
-    match builtin::EXPERIMENTS.iter().find(|(known, _)| *known == name) {
-        Some((_, text)) => parse(name, text, None),
-        None => Err(ExperimentError::Unknown { name: name.to_owned(), known: Experiment::names().collect() }),
+
+    /// Parses an experiment from the text of a file.
+    pub fn parse(name: &str, text: &str) -> Result<Self, ExperimentError> {
+        parse(name, text, None)
     }
 }
 
@@ -67,7 +75,8 @@ pub(super) fn read(path: &Path) -> Result<String, ExperimentError> {
     std::fs::read_to_string(path).map_err(unreadable)
 }
 
-pub(super) fn parse(name: &str, text: &str, folder: Option<&Path>) -> Result<Experiment, ExperimentError> {
+/// Parses an experiment. `folder` is where scripts of a user's own are.
+fn parse(name: &str, text: &str, folder: Option<&Path>) -> Result<Experiment, ExperimentError> {
     let syntax = |error: toml::de::Error| ExperimentError::Syntax {
         name: name.to_owned(),
         message: error.to_string(),
@@ -83,10 +92,8 @@ pub(super) fn parse(name: &str, text: &str, folder: Option<&Path>) -> Result<Exp
     }
     let steps = file.steps.into_iter().map(|step| check.step(step, &file.drive));
     let steps: Vec<Step> = steps.collect::<Result<_, _>>()?;
-    let lab = file
-        .lab
-        .into_iter()
-        .map(|step| lab_file::steps(&check, step, &file.drive, file.host.as_ref(), folder));
+    let lab = file.lab.into_iter();
+    let lab = lab.map(|step| lab_file::steps(&check, step, &file.drive, file.host.as_ref(), folder));
     let lab: Vec<_> = lab.collect::<Result<Vec<_>, _>>()?.concat();
     let names = steps.iter().map(|step| &step.name).chain(lab.iter().map(|step| &step.name));
     check.unique("steps", names.map(String::as_str))?;

@@ -1,8 +1,6 @@
-//! The host of an experiment's time, as far as a guest's kernel or its drive can be set to be one.
-//!
-//! Invariants: every value has a source, and each is applied by a setting that Linux has itself,
-//! a mount option, or the number of requests that the drive is sent at once. What none of them reaches is not
-//! listed.
+//! The host of an experiment's time, as far as a guest's kernel or its drive can be set to be one. Every value has a
+//! source, and is applied by a setting that Linux has, a mount option, or the number of requests that the drive is
+//! sent at once.
 
 use std::collections::BTreeMap;
 
@@ -81,45 +79,32 @@ impl Host {
     }
 }
 
+/// Where the guest's kernel has the settings of its disks and of its memory.
+const QUEUE: &str = "/sys/block/vd[a-z]/queue/";
+const MEMORY: &str = "/proc/sys/vm/";
+
 impl Key {
+    /// Returns its name in files, the folder and the name of the kernel's files that take the value, if it is one of
+    /// the kernel's, and the values that make sense, for a number.
+    const fn row(self) -> (&'static str, Option<(&'static str, &'static str)>, Option<(i64, i64)>) {
+        match self {
+            Self::Scheduler => ("scheduler", Some((QUEUE, "scheduler")), None),
+            Self::NrRequests => ("nr_requests", Some((QUEUE, "nr_requests")), Some((4, 4096))),
+            Self::MaxSectorsKb => ("max_sectors_kb", Some((QUEUE, "max_sectors_kb")), Some((4, 1280))),
+            Self::ReadAheadKb => ("read_ahead_kb", Some((QUEUE, "read_ahead_kb")), Some((0, 1 << 20))),
+            Self::DirtyRatio => ("dirty_ratio", Some((MEMORY, "dirty_ratio")), Some((1, 100))),
+            Self::DirtyBackgroundRatio => {
+                ("dirty_background_ratio", Some((MEMORY, "dirty_background_ratio")), Some((1, 100)))
+            }
+            Self::QueueDepth => ("queue_depth", None, Some((1, 65_536))),
+            Self::Flushes => ("flushes", Some((QUEUE, "write_cache")), Some((0, 1))),
+            Self::Barriers => ("barriers", None, Some((0, 1))),
+        }
+    }
+
     /// Returns its name, as in files.
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::Scheduler => "scheduler",
-            Self::NrRequests => "nr_requests",
-            Self::MaxSectorsKb => "max_sectors_kb",
-            Self::ReadAheadKb => "read_ahead_kb",
-            Self::DirtyRatio => "dirty_ratio",
-            Self::DirtyBackgroundRatio => "dirty_background_ratio",
-            Self::QueueDepth => "queue_depth",
-            Self::Flushes => "flushes",
-            Self::Barriers => "barriers",
-        }
-    }
-
-    /// Returns the files of the guest's kernel that take the value, if it is one of the kernel's.
-    fn files(self) -> Option<String> {
-        match self {
-            Self::Scheduler | Self::NrRequests | Self::MaxSectorsKb | Self::ReadAheadKb => {
-                Some(format!("/sys/block/vd[a-z]/queue/{}", self.name()))
-            }
-            Self::DirtyRatio | Self::DirtyBackgroundRatio => Some(format!("/proc/sys/vm/{}", self.name())),
-            Self::Flushes => Some("/sys/block/vd[a-z]/queue/write_cache".to_owned()),
-            Self::QueueDepth | Self::Barriers => None,
-        }
-    }
-
-    /// Returns the values that make sense, for those that are numbers.
-    const fn range(self) -> Option<(i64, i64)> {
-        match self {
-            Self::Scheduler => None,
-            Self::NrRequests => Some((4, 4096)),
-            Self::MaxSectorsKb => Some((4, 1280)),
-            Self::ReadAheadKb => Some((0, 1 << 20)),
-            Self::DirtyRatio | Self::DirtyBackgroundRatio => Some((1, 100)),
-            Self::QueueDepth => Some((1, 65_536)),
-            Self::Flushes | Self::Barriers => Some((0, 1)),
-        }
+        self.row().0
     }
 }
 
@@ -132,20 +117,21 @@ impl Host {
     /// Returns a preset.
     pub fn preset(name: &str) -> Option<Self> {
         let values = presets().ok()?.remove(name)?;
-        HostFile { preset: None, values }
-            .host()
-            .ok()
-            .map(|host| Self { preset: Some(name.to_owned()), ..host })
+        let host = HostFile { preset: None, values }.host().ok()?;
+        Some(Self { preset: Some(name.to_owned()), ..host })
     }
 
     /// Returns the files of the guest's kernel, and what is written to each.
     pub fn files(&self) -> Vec<(String, String)> {
-        let value = |setting: &Setting| match (setting.key, setting.value.as_str()) {
-            (Key::Flushes, "0") => "write through".to_owned(),
-            (Key::Flushes, _) => "write back".to_owned(),
-            (_, value) => value.to_owned(),
+        let file = |setting: &Setting| {
+            let (folder, file) = setting.key.row().1?;
+            let value = match (setting.key, setting.value.as_str()) {
+                (Key::Flushes, "0") => "write through",
+                (Key::Flushes, _) => "write back",
+                (_, value) => value,
+            };
+            Some((format!("{folder}{file}"), value.to_owned()))
         };
-        let file = |setting: &Setting| Some((setting.key.files()?, value(setting)));
         self.settings.iter().filter_map(file).collect()
     }
 
@@ -154,7 +140,7 @@ impl Host {
         self.value(Key::QueueDepth)?.parse().ok()
     }
 
-    /// Returns the variables of the script's environment that the host is applied by.
+    /// Returns the variable of the script's environment by which the host is applied.
     pub fn environment(&self) -> Option<(String, String)> {
         self.value(Key::Barriers).map(|value| ("BARRIERS".to_owned(), value.to_owned()))
     }
@@ -185,7 +171,7 @@ impl HostFile {
 
 /// Returns a value as the kernel is given it.
 fn plain(key: Key, value: &toml::Value) -> Result<String, String> {
-    match (key.range(), value) {
+    match (key.row().2, value) {
         (None, toml::Value::String(name)) => {
             let plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
             let is_name = !name.is_empty() && name.chars().all(plain);

@@ -1,6 +1,4 @@
-//! The part of an experiment that needs a kernel: scripts that a guest runs on modelled drives.
-//!
-//! Invariants: it says what was done and what the published result was. It runs nothing.
+//! The part of an experiment that needs a kernel: scripts that a guest runs on modelled drives. It runs nothing.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -167,7 +165,7 @@ pub enum Statistic {
     Each,
 }
 
-/// Generated data that a script reads. The lab provides it.
+/// Generated data that a script reads.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Input {
@@ -180,8 +178,7 @@ pub enum Input {
         /// Number of folders.
         folders: u32,
     },
-    /// A tree of small files, `old`, and a version of it some days newer, `new`; `$TREE` is the path of their
-    /// folder in the input folder.
+    /// A tree of small files, `old`, and one some days newer, `new`; `$TREE` is the path of their folder there.
     Trees {
         /// Number of files in the old tree.
         files: u32,

@@ -13,7 +13,7 @@ use crate::guest::PartitionTable;
 
 /// Default memory of a guest.
 const MEMORY_MIB: u64 = 1024;
-/// Accepted memory of a guest: it does not run with less, and usual machines do not have more.
+/// Accepted memory of a guest.
 const MEMORY_RANGE_MIB: std::ops::RangeInclusive<u64> = 128..=65536;
 /// The first sector after a GPT: the protective MBR, the header and 32 sectors of entries.
 const FIRST_SECTOR: u64 = 34;
@@ -79,7 +79,7 @@ pub(super) struct DriveFile {
     published: Vec<LabPublished>,
 }
 
-/// Returns the steps of one entry, one per drive. `folder` is where scripts of a user's own experiment are.
+/// Returns the steps of one entry, one per drive. `folder` is where scripts of a user's own are.
 pub(super) fn steps(
     check: &Check<'_>,
     file: LabFile,

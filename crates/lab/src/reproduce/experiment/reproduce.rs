@@ -6,7 +6,7 @@ use serde::Serialize;
 use straddle_drive::{Profile, ProfileError};
 use straddle_measure::bench::{Host, Modelled, Samples, Silent, run};
 
-use super::{Experiment, ExperimentError, Measure, Published, Step};
+use super::{Arm, Experiment, ExperimentError, Measure, Published, Step};
 use crate::reproduce::float;
 use crate::reproduce::policy::{self, Band, Policies};
 
@@ -50,8 +50,7 @@ pub struct Compared {
     pub highest: f64,
     /// The published figure, if there is one.
     pub published: Option<Published>,
-    /// The cost relative to the aligned arm: ours, and as published. `None` for the aligned arm itself, or if
-    /// the step has none.
+    /// The cost relative to the aligned arm: ours, and as published. `None` for that arm, or if there is none.
     pub ratio: Option<(f64, Option<f64>)>,
     /// What the plausible policies of read-modify-write give for the figure, if they were run.
     pub band: Option<Band>,
@@ -98,9 +97,8 @@ pub struct Tally {
 }
 
 impl Experiment {
-    /// Runs every step, on `drive` if given, otherwise on the step's own drive. `open` opens profiles. The
-    /// steps run in parallel, each offset on a drive fresh from power-on, so the figures are the same on
-    /// every machine.
+    /// Runs every step, on `drive` if given, otherwise on the step's own. `open` opens profiles. The steps run in
+    /// parallel, each offset on a drive fresh from power-on, so the figures are the same on every machine.
     pub fn reproduce(
         &self,
         drive: Option<&str>,
@@ -115,14 +113,20 @@ impl Experiment {
             };
             profiles.push((name.to_owned(), open(name).map_err(failed)?));
         }
-        let runs = self.runs();
-        let samples: Result<Vec<Samples>, ExperimentError> = runs
-            .into_par_iter()
-            .map(|(step, arm, offset)| {
-                let (name, profile) = &profiles[step];
-                self.run_one(step, arm, offset, &mut Modelled::new(name, profile))
+        let mut runs = Vec::new();
+        for (step, drive) in self.steps.iter().zip(&profiles) {
+            for arm in &step.arms {
+                runs.extend(arm.offsets.iter().map(|offset| (step, arm, drive, *offset)));
+            }
+        }
+        let run_one = |(step, arm, (name, profile), offset): (&Step, &Arm, &(String, Profile), u64)| {
+            let mut target = Modelled::new(name, profile);
+            run(&mut target, &step.workload.at(offset), Host::default(), &mut Silent).map_err(|source| {
+                let (name, step, arm) = (self.name.clone(), step.name.clone(), arm.name.clone());
+                ExperimentError::Run { name, step, arm, source: Box::new(source) }
             })
-            .collect();
+        };
+        let samples = runs.into_par_iter().map(run_one).collect::<Result<Vec<Samples>, ExperimentError>>();
         let mut samples = samples?.into_iter();
         let steps = self.steps.iter().zip(profiles).map(|(step, (drive, profile))| {
             let runs =
@@ -132,15 +136,15 @@ impl Experiment {
         Ok(Outcome { steps: steps.collect() })
     }
 
-    /// Runs every step with each plausible policy of read-modify-write, and puts the bands into `outcome`, which
-    /// is that of [`Experiment::reproduce`] on the same drive. A drive on which they make no difference has no band.
+    /// Runs every step with each plausible policy of read-modify-write, and puts the bands into `outcome`, that of
+    /// [`Experiment::reproduce`] on the same drive. A drive on which they make no difference has no band.
     pub fn band(&self, drive: Option<&str>, outcome: &mut Outcome) -> Result<(), ExperimentError> {
         for (step, own) in self.steps.iter().zip(&mut outcome.steps) {
             let Some(policies) = Policies::of(&own.profile) else { continue };
             let part = Self { steps: vec![step.clone()], lab: Vec::new(), ..self.clone() };
             let mut with = Vec::new();
-            for &policy in policies.all() {
-                let other = if policy == policies.own() {
+            for policy in policies.all {
+                let other = if policy == policies.own {
                     own.arms.clone()
                 } else {
                     let open = |specification: &str| policy::open(specification, Some(policy), None);
@@ -158,35 +162,6 @@ impl Experiment {
             }
         }
         Ok(())
-    }
-
-    /// Returns every run as step, arm and offset, in order.
-    fn runs(&self) -> Vec<(usize, usize, u64)> {
-        let mut runs = Vec::new();
-        for (index, step) in self.steps.iter().enumerate() {
-            for (arm, offsets) in step.arms.iter().map(|arm| &arm.offsets).enumerate() {
-                runs.extend(offsets.iter().map(|offset| (index, arm, *offset)));
-            }
-        }
-        runs
-    }
-
-    fn run_one(
-        &self,
-        step: usize,
-        arm: usize,
-        offset: u64,
-        target: &mut Modelled,
-    ) -> Result<Samples, ExperimentError> {
-        let step = &self.steps[step];
-        run(target, &step.workload.at(offset), Host::default(), &mut Silent).map_err(|source| {
-            ExperimentError::Run {
-                name: self.name.clone(),
-                step: step.name.clone(),
-                arm: step.arms[arm].name.clone(),
-                source: Box::new(source),
-            }
-        })
     }
 }
 
@@ -240,8 +215,8 @@ impl Compared {
         self.ratio.and_then(|(ours, published)| published.map(|published| error(ours, published)))
     }
 
-    /// Whether a plausible policy gives the published value to within `limit`; `None` if there is no band or none was
-    /// published.
+    /// Whether a plausible policy gives the published value to within `limit`; `None` without a band or a published
+    /// value.
     pub fn is_explained(&self, limit: f64) -> Option<bool> {
         let published = self.published.as_ref()?.value;
         Some(self.band.as_ref()?.explains(|value| error(value, published), limit))

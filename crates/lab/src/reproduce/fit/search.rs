@@ -40,8 +40,7 @@ type Worst<'a> = dyn Fn(&[f64], f64) -> f64 + Sync + 'a;
 struct Search<'a> {
     knobs: &'a [Knob],
     worst: &'a Worst<'a>,
-    /// The smallest worst error so far. A point that is worse on its own can be neither the best nor one of
-    /// its neighbours.
+    /// The smallest worst error so far. A point that is worse on its own is neither the best nor beside it.
     least: f64,
     /// The errors computed so far, each with the bound up to which it was computed. The key is the bits of
     /// the values, which for positive numbers sort as the numbers do.

@@ -91,8 +91,8 @@ pub struct Readers {
     pub drive: f64,
 }
 
-/// A share of the kernel's writes below which reads do not count as the cause of slow writes: mke2fs, for one,
-/// looks at a few blocks before it writes, and a few writes of every program are less than a sector.
+/// The share of the kernel's writes below which reads do not count: mke2fs, for one, looks at a few blocks, and a few
+/// writes of every program are less than a sector.
 const FEW: f64 = 0.01;
 
 impl Readers {
@@ -105,8 +105,8 @@ impl Readers {
 }
 
 impl Comparison {
-    /// Returns our error as a share of the published figure. If each ratio has to lie in a range, the error
-    /// is relative to the end that is exceeded.
+    /// Returns our error as a share of the published figure. If each ratio has to lie in a range, it is relative to
+    /// the end that is exceeded.
     pub fn error(&self) -> Option<f64> {
         self.ours.map(|ours| self.error_of(ours))
     }
@@ -131,21 +131,28 @@ impl Comparison {
     }
 }
 
-/// Returns the figures of a step's cells with this policy, or with the drive's own. The time of a shortened part is multiplied by `scale`.
+/// Returns the cells of a variant on an arm that did not fail.
+fn measured(
+    cells: &[Cell],
+    variant: usize,
+    arm: usize,
+    policy: Option<RmwPolicy>,
+) -> impl Iterator<Item = &Cell> {
+    cells.iter().filter(move |cell| {
+        (cell.variant, cell.arm, cell.policy) == (variant, arm, policy) && cell.failure.is_none()
+    })
+}
+
+/// Returns the figures of a step's cells with this policy, or with the drive's own. The time of a shortened part is
+/// multiplied by `scale`.
 pub(crate) fn figures(step: &LabStep, cells: &[Cell], policy: Option<RmwPolicy>, scale: u32) -> Vec<Figure> {
     let mut figures = Vec::new();
     for (measure, wanted) in step.measures.iter().enumerate() {
         let times = if wanted.scaled { f64::from(scale) } else { 1.0 };
         for variant in 0..step.variants().len() {
             let seconds = |arm: usize| -> Vec<f64> {
-                let of = |cell: &&Cell| {
-                    (cell.variant, cell.arm, cell.policy) == (variant, arm, policy) && cell.failure.is_none()
-                };
-                let measured = cells.iter().filter(of).flat_map(|cell| &cell.ended.measures);
-                measured
-                    .filter(|found| found.name == wanted.name)
-                    .map(|found| found.seconds * times)
-                    .collect()
+                let found = measured(cells, variant, arm, policy).flat_map(|cell| &cell.ended.measures);
+                found.filter(|found| found.name == wanted.name).map(|found| found.seconds * times).collect()
             };
             let aligned = step.aligned().and_then(|arm| mean(&seconds(arm)));
             for arm in 0..step.arms.len() {
@@ -173,11 +180,8 @@ pub(crate) fn readers(step: &LabStep, cells: &[Cell]) -> Vec<Readers> {
     let mut readers = Vec::new();
     for variant in 0..step.variants().len() {
         for arm in 0..step.arms.len() {
-            let of = |cell: &&Cell| {
-                (cell.variant, cell.arm, cell.policy) == (variant, arm, None) && cell.failure.is_none()
-            };
             let (mut kernel, mut writes, mut drive) = (Vec::new(), Vec::new(), Vec::new());
-            for cell in cells.iter().filter(of) {
+            for cell in measured(cells, variant, arm, None) {
                 let is_raw = |name: &str| step.measures.iter().any(|known| known.raw && known.name == name);
                 let counted = cell.ended.measures.iter().filter(|found| is_raw(&found.name));
                 let counted: Vec<Requests> = counted.filter_map(|found| found.requests).collect();
@@ -236,8 +240,7 @@ fn variant(step: &LabStep, name: Option<&String>) -> Option<usize> {
     name.and_then(|name| step.variants.iter().position(|known| known == name))
 }
 
-/// Returns an arm's figure, unless only ratios can be compared, and its ratio to the aligned arm if that was
-/// published too.
+/// Returns an arm's figure, unless only ratios can be compared, and its ratio to the aligned arm if that was published.
 fn of_arm(
     step: &LabStep,
     figures: &[Figure],

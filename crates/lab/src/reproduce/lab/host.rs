@@ -1,7 +1,7 @@
 //! Runs jobs on this machine's own kernel and a real device: the same scripts and figures, in real time.
 //!
-//! Invariants: a device is used only if its owner has given it up by name and nothing else uses
-//! it. It stays locked from then on, and after each job nothing of it is mounted. One job runs at a time.
+//! Invariants: a device is used only if its owner has given it up by name and nothing else uses it. It stays locked
+//! from then on, and after each job nothing of it is mounted. One job runs at a time.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -13,16 +13,15 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::guest::LIBRARY;
 use rustix::fs::OFlags;
 use rustix::process::{Pid, Signal};
 use straddle_device::claim::{Claim, LockError, take};
 use straddle_device::live::Machine as LiveMachine;
 use straddle_units::io::Counters;
 
-use crate::guest::PartitionTable;
+use crate::guest::{GuestError, Measured, Partition, PartitionTable};
 use crate::reproduce::experiment::SECTOR;
-use crate::reproduce::lab::job::{Ended, Job, JobDrive, LabError, Machine, Measured};
+use crate::reproduce::lab::job::{Ended, Job, LabError, Machine};
 
 /// How long udev may take to create a partition's node, and what was killed to be gone.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -76,16 +75,16 @@ impl<'a> Host<'a> {
     }
 
     /// Creates the drive's only partition, which begins at byte `start`, and waits for its node.
-    fn partition_at(&self, start: u64, drive: &JobDrive) -> Result<PathBuf, LabError> {
+    fn partition_at(&self, start: u64, partition: Partition) -> Result<PathBuf, LabError> {
         let failure = |what: String| LabError::Failed(format!("{}: {what}", self.device.display()));
         if !start.is_multiple_of(self.sector) {
             return Err(failure(format!("byte {start} is inside a logical sector of {} bytes", self.sector)));
         }
         let first = start / self.sector;
         let ends_on_it = |size: &u64| start.checked_add(*size).is_some_and(|end| end <= self.size());
-        let size = drive.size.filter(ends_on_it).map(|size| format!(", size={}", size / self.sector));
+        let size = partition.size.filter(ends_on_it).map(|size| format!(", size={}", size / self.sector));
         let size = size.unwrap_or_default();
-        let script = match drive.table {
+        let script = match partition.table {
             PartitionTable::Gpt => format!("label: gpt\nfirst-lba: {}\nstart={first}{size}\n", first.min(34)),
             PartitionTable::Mbr => format!("label: dos\nstart={first}{size}, type=83\n"),
         };
@@ -166,7 +165,6 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // The script may have been stopped midway. Usually nothing is mounted any more.
         // What was killed in the middle of a write holds the file system until the write is over.
         in_time(|| {
             let mut umount = Command::new("umount");
@@ -209,30 +207,32 @@ impl Machine for Host<'_> {
         let failed = |source| LabError::Io { doing: "running the script".to_owned(), source };
         let _turn = self.turn.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if self.stop.load(Ordering::Relaxed) {
-            return Err(LabError::Interrupted);
+            return Err(GuestError::Interrupted.into());
         }
         let begun = Instant::now();
         let [drive] = &job.drives[..] else {
             return Err(LabError::Failed("a job for one device only".to_owned()));
         };
-        let partition = drive.start.map(|start| self.partition_at(start, drive)).transpose()?;
+        let partition = drive.partition;
+        let node = partition.start.map(|start| self.partition_at(start, partition)).transpose()?;
         let folder = Folder(crate::guest::RunFolder::new(&std::env::temp_dir()).map_err(failed)?);
         fs::create_dir(folder.join("mount")).map_err(failed)?;
-        for (name, text) in [("library", LIBRARY), ("script", &job.script), ("results", "")] {
+        let task = &job.task;
+        for (name, text) in [("library", &*task.library), ("script", &task.script), ("results", "")] {
             fs::write(folder.join(name), text).map_err(failed)?;
         }
         let output = fs::File::create(folder.join("output")).map_err(failed)?;
         let mut command = Command::new("bash");
-        command.arg(folder.join("script")).args(&job.arguments).envs(job.environment.iter().cloned());
+        command.arg(folder.join("script")).args(&task.arguments).envs(task.environment.iter().cloned());
         command
             .env("DISK", &self.device)
             .env("MNT", folder.join("mount"))
-            .env("RESULTS", folder.join("results"));
-        command.env("BASH_ENV", folder.join("library")).current_dir(folder.0.path());
-        command
-            .envs(partition.map(|node| ("PART", node)))
-            .envs(job.input.iter().map(|input| ("INPUT", input)));
-        command.envs(job.output.iter().map(|output| ("OUTPUT", output)));
+            .env("RESULTS", folder.join("results"))
+            .env("BASH_ENV", folder.join("library"))
+            .envs(node.map(|node| ("PART", node)))
+            .envs(task.input.iter().map(|input| ("INPUT", input)))
+            .envs(task.output.iter().map(|output| ("OUTPUT", output)));
+        command.current_dir(folder.0.path());
         command.stdin(Stdio::null()).stdout(output.try_clone().map_err(failed)?).stderr(output);
         // Of its own, so that what it runs ends with it.
         command.process_group(0);
@@ -243,7 +243,7 @@ impl Machine for Host<'_> {
             }
             if self.stop.load(Ordering::Relaxed) {
                 end(&mut child).map_err(failed)?;
-                return Err(LabError::Interrupted);
+                return Err(GuestError::Interrupted.into());
             }
             std::thread::sleep(MOMENT);
         };
@@ -251,9 +251,10 @@ impl Machine for Host<'_> {
             fs::read(folder.join(name)).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
         };
         let seconds = begun.elapsed().as_secs_f64();
+        let results = text("results").map_err(failed)?;
         Ok(Ended {
             status: status.code().unwrap_or(128),
-            measures: text("results").map_err(failed)?.lines().filter_map(measured).collect(),
+            measures: results.lines().filter_map(Measured::parse).map(Into::into).collect(),
             output: text("output").map_err(failed)?,
             virtual_seconds: seconds,
             wall_seconds: seconds,
@@ -262,9 +263,4 @@ impl Machine for Host<'_> {
             charges: format!("none: measured on {} in real time", self.device.display()),
         })
     }
-}
-
-fn measured(line: &str) -> Option<Measured> {
-    let crate::guest::Measured { name, value, requests } = crate::guest::Measured::parse(line)?;
-    Some(Measured { name, seconds: value, requests })
 }

@@ -1,7 +1,5 @@
-//! What the experiments' scripts read: generated data that is the same everywhere, or the user's own.
-//!
-//! Invariants: the data for a seed is the same to the byte on every machine. It is generated
-//! once, into a folder of the cache that appears complete or not at all.
+//! What the experiments' scripts read: generated data that is the same to the byte on every machine, or the user's
+//! own. It is generated once, into a folder of the cache that appears complete or not at all.
 
 mod tarball;
 mod text;
@@ -15,7 +13,7 @@ use straddle_measure::bench::Progress;
 
 use crate::reproduce::experiment::Input;
 
-/// Increased when the same numbers give different bytes, so that data in the cache is generated again.
+/// Increased when the same numbers give different bytes.
 const VERSION: u32 = 1;
 /// File in each folder that says what the folder holds; written last.
 const STAMP: &str = "stamp";
@@ -111,7 +109,7 @@ impl Inputs {
         fs::write(into.join(STAMP), stamp(key, size))
     }
 
-    /// Removes what processes left behind that were killed while they generated an input.
+    /// Removes what killed processes have left.
     fn sweep(&self) {
         for entry in fs::read_dir(&self.cache).into_iter().flatten().flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();

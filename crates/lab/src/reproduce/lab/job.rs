@@ -1,39 +1,24 @@
-//! What a guest has to do, and the result.
-//!
-//! Invariants: plain values. Code that makes jobs knows nothing of guests, and code that runs
-//! them knows nothing of experiments.
+//! What a guest has to do, and the result: plain values. Code that makes jobs knows nothing of guests, and code that
+//! runs them knows nothing of experiments.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::guest::{GuestError, Requests};
 use schemars::JsonSchema;
 use serde::Serialize;
 use straddle_drive::ProfileError;
 use straddle_drive::disk::RmwPolicy;
 use straddle_units::io::Counters;
 
-use crate::guest::PartitionTable;
+use crate::guest::{self, GuestError, Partition, Requests, Task};
 
 /// Work for one guest, from boot to halt.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Job {
+    /// What the guest does.
+    pub task: Task,
     /// The modelled drives; the first is `/dev/vda` in the guest, the second `/dev/vdb`.
     pub drives: Vec<JobDrive>,
-    /// The text of a bash script.
-    pub script: String,
-    /// The script's arguments.
-    pub arguments: Vec<String>,
-    /// Variables added to the script's environment.
-    pub environment: Vec<(String, String)>,
-    /// A folder of the host, read-only in the guest at `$INPUT`.
-    pub input: Option<PathBuf>,
-    /// A folder of the host, writable in the guest at `$OUTPUT`.
-    pub output: Option<PathBuf>,
-    /// Bytes of the guest's memory.
-    pub memory: u64,
-    /// Settings of the guest's kernel: files, and what is written to them.
-    pub settings: Vec<(String, String)>,
     /// Seed of everything random.
     pub seed: u64,
 }
@@ -43,13 +28,8 @@ pub struct Job {
 pub struct JobDrive {
     /// The drive, as after `drive:`.
     pub spec: String,
-    /// The byte at which its only partition starts; `None` for no table.
-    pub start: Option<u64>,
-    /// The partition's size in bytes. `None` for all remaining space, which it also takes on a drive that is
-    /// too small.
-    pub size: Option<u64>,
-    /// The table that lists the partition.
-    pub table: PartitionTable,
+    /// Its only partition, which takes all remaining space on a drive that is too small for its size.
+    pub partition: Partition,
     /// The policy of read-modify-write, instead of the profile's own.
     pub policy: Option<RmwPolicy>,
     /// How many requests the host sends to it at once, instead of as many as the profile takes.
@@ -68,6 +48,11 @@ pub struct Measured {
     pub requests: Option<Requests>,
 }
 
+impl From<guest::Measured> for Measured {
+    fn from(measured: guest::Measured) -> Self {
+        Self { name: measured.name, seconds: measured.value, requests: measured.requests }
+    }
+}
 /// The result of a job.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Ended {
@@ -97,18 +82,18 @@ pub trait Machine: Sync {
     /// Runs one job to its end. A failing script is not an error: see [`Ended::status`].
     fn run(&self, job: &Job) -> Result<Ended, LabError>;
 
-    /// The device of this machine on which it runs all jobs, instead of their modelled drives.
+    /// The device of this machine on which it runs all jobs, instead of on modelled drives.
     fn device(&self) -> Option<&Path> {
         None
     }
 }
 
-/// Why a job fails.
+/// Why a job failed.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages document the variants")]
 pub enum LabError {
     #[error(transparent)]
-    Guest(GuestError),
+    Guest(#[from] GuestError),
     #[error(transparent)]
     Drive(#[from] ProfileError),
     #[error("{doing}")]
@@ -117,13 +102,10 @@ pub enum LabError {
     Failed(String),
     #[error("{}: in use: {by}", path.display())]
     InUse { path: PathBuf, by: String },
-    #[error("interrupted")]
-    Interrupted,
 }
 
 straddle_units::error_kind! {
     LabError: Failed;
     Self::Guest(error) => error.kind(),
     Self::InUse { .. } => Refused,
-    Self::Interrupted => Interrupted,
 }

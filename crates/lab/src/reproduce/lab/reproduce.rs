@@ -1,8 +1,8 @@
 //! Runs the lab steps of published experiments.
 //!
-//! Invariants: a cell (one run of a variant on an arm) is a guest of its own on a drive fresh
-//! from power-on. Cells run in parallel, and nothing depends on their order. A failing script costs its cell;
-//! a guest that cannot be run ends everything.
+//! Invariants: a cell (one run of a variant on an arm) is a guest of its own on a drive fresh from power-on. Cells
+//! run in parallel, and nothing depends on their order. A failing script costs its cell; a guest that cannot be run
+//! ends everything.
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use straddle_drive::disk::RmwPolicy;
 use straddle_measure::bench::Progress;
 
-use straddle_drive::disk::RmwPolicy;
-
+use crate::guest::{LIBRARY, Partition, Task};
 use crate::reproduce::experiment::{LabStep, SECTOR};
 use crate::reproduce::lab::compare::{self, Comparison, Figure, Readers};
 use crate::reproduce::lab::input::{InputError, Inputs, Prepared};
@@ -42,8 +42,7 @@ pub struct Planned<'a> {
     pub step: &'a LabStep,
     /// The drive, as after `drive:`.
     pub drive: &'a str,
-    /// The policies of read-modify-write whose figures make a band, if there is to be one. The guests of the drive's own
-    /// are not run twice.
+    /// The policies of read-modify-write whose figures make a band, if there is to be one.
     pub policies: Option<&'a Policies>,
 }
 
@@ -60,8 +59,7 @@ pub struct StepOutcome {
     pub scale: u32,
     /// The cells, by variant, arm and run.
     pub cells: Vec<Cell>,
-    /// The figures with the drive's own policy, by measure, variant and arm, without those for which no cell
-    /// has a value.
+    /// The figures with the drive's own policy, by measure, variant and arm, as far as there are any.
     pub figures: Vec<Figure>,
     /// Who read before a write, by variant and arm, for steps whose programs write to the drive itself.
     pub readers: Vec<Readers>,
@@ -108,7 +106,7 @@ straddle_units::error_kind! {
 }
 
 /// A cell to be run.
-struct Task {
+struct Planning {
     step: usize,
     variant: usize,
     arm: usize,
@@ -129,79 +127,81 @@ pub fn reproduce(
         progress.tell("creating the input");
         prepared.push(step.input.as_ref().map(|input| inputs.prepare(input, progress)).transpose()?);
     }
-    let tasks: Vec<Task> = planned
-        .iter()
-        .zip(&prepared)
-        .enumerate()
-        .flat_map(|(index, (planned, input))| tasks(index, planned, input.as_ref(), settings))
-        .collect();
+    let mut tasks = Vec::new();
+    for (index, (planned, input)) in planned.iter().zip(&prepared).enumerate() {
+        tasks.extend(cells_of(index, planned, input.as_ref(), settings));
+    }
     let ended = run_all(machine, &tasks, settings.guests, progress).map_err(|(task, source)| {
         ReproduceError::Machine { step: planned[tasks[task].step].step.name.clone(), source }
     })?;
     let mut cells: Vec<Vec<Cell>> = planned.iter().map(|_| Vec::new()).collect();
-    for (Task { step, variant, arm, policy, job }, ended) in tasks.iter().zip(ended) {
-        let failure = failure(planned[*step].step, &ended);
-        let (variant, arm, policy) = (*variant, *arm, *policy);
-        cells[*step].push(Cell { variant, arm, policy, seed: job.seed, ended, failure });
+    for (Planning { step, variant, arm, policy, job }, ended) in tasks.into_iter().zip(ended) {
+        let failure = failure(planned[step].step, &ended);
+        cells[step].push(Cell { variant, arm, policy, seed: job.seed, ended, failure });
     }
-    let outcome = |((Planned { step, drive, policies }, input), cells): (
-        (&Planned<'_>, Option<Prepared>),
-        Vec<Cell>,
-    )| {
+    let mut outcomes = Vec::new();
+    for ((Planned { step, drive, policies }, input), cells) in planned.iter().zip(prepared).zip(cells) {
         let scale = if settings.full { 1 } else { step.scale };
         let figures = compare::figures(step, &cells, None, scale);
-        let with = |policies: &Policies| -> Vec<(RmwPolicy, Vec<Figure>)> {
-            let other = |policy| Some(policy).filter(|policy| *policy != policies.own());
-            let figures = |policy| (policy, compare::figures(step, &cells, other(policy), scale));
-            policies.all().iter().copied().map(figures).collect()
-        };
-        let compared = compare::banded(step, &figures, &policies.map(with).unwrap_or_default());
-        let readers = compare::readers(step, &cells);
-        let input = input.map(|input| input.description);
-        let (drive, device) = ((*drive).to_owned(), machine.device().map(Path::to_owned));
-        StepOutcome { drive, device, input, scale, cells, figures, readers, compared }
-    };
-    Ok(planned.iter().zip(prepared).zip(cells).map(outcome).collect())
+        let mut others = Vec::new();
+        for &policy in policies.iter().flat_map(|policies| &policies.all) {
+            let other = Some(policy).filter(|policy| policies.is_some_and(|all| all.own != *policy));
+            others.push((policy, compare::figures(step, &cells, other, scale)));
+        }
+        outcomes.push(StepOutcome {
+            drive: (*drive).to_owned(),
+            device: machine.device().map(Path::to_owned),
+            input: input.map(|input| input.description),
+            scale,
+            compared: compare::banded(step, &figures, &others),
+            readers: compare::readers(step, &cells),
+            figures,
+            cells,
+        });
+    }
+    Ok(outcomes)
 }
 
-/// Returns every run of a cell: with the drive's own policy, then with each of the others.
-fn each(planned: &Planned<'_>, runs: u32) -> impl Iterator<Item = (Option<RmwPolicy>, u32)> {
-    let others = planned.policies.into_iter().flat_map(Policies::others).map(Some);
-    std::iter::once(None).chain(others).flat_map(move |policy| (0..runs).map(move |run| (policy, run)))
-}
-
-/// Returns the cells of a step, in order.
-fn tasks(index: usize, planned: &Planned<'_>, input: Option<&Prepared>, settings: Settings) -> Vec<Task> {
+/// Returns the cells of a step, in order: those of an arm with the drive's own policy, then with each of the others.
+fn cells_of(
+    index: usize,
+    planned: &Planned<'_>,
+    input: Option<&Prepared>,
+    settings: Settings,
+) -> Vec<Planning> {
     let Planned { step, drive, .. } = planned;
     let scale = if settings.full { 1 } else { step.scale };
+    let runs = settings.runs.unwrap_or(step.runs);
+    let others = planned.policies.into_iter().flat_map(Policies::others).map(Some);
+    let policies: Vec<Option<RmwPolicy>> = std::iter::once(None).chain(others).collect();
     let mut tasks = Vec::new();
     for (variant, name) in step.variants().into_iter().enumerate() {
         for (arm, wanted) in step.arms.iter().enumerate() {
-            for (policy, run) in each(planned, settings.runs.unwrap_or(step.runs)) {
+            for (policy, run) in policies.iter().flat_map(|policy| (0..runs).map(move |run| (*policy, run))) {
                 let mut environment = vec![("SCALE".to_owned(), scale.to_string())];
                 environment.extend(step.host.environment());
                 environment.extend(input.map(|input| input.environment.clone()));
                 environment.extend(step.environment.iter().cloned());
                 let arguments = step.arguments.iter().chain(&wanted.arguments).cloned();
-                let job = Job {
-                    drives: vec![JobDrive {
-                        spec: (*drive).to_owned(),
-                        start: wanted.start_byte(),
-                        size: wanted.length().map(|sectors| sectors * SECTOR),
-                        table: step.table,
-                        policy,
-                        queue_depth: step.host.queue_depth(),
-                    }],
+                let task = Task {
                     script: step.script.clone(),
                     arguments: arguments.chain(name.map(str::to_owned)).collect(),
+                    library: LIBRARY.to_owned(),
                     environment,
                     input: input.map(|input| input.folder.clone()),
-                    output: None,
                     memory: step.memory,
                     settings: step.host.files(),
-                    seed: settings.seed.wrapping_add(u64::from(run)),
+                    ..Task::default()
                 };
-                tasks.push(Task { step: index, variant, arm, policy, job });
+                let partition = Partition {
+                    start: wanted.start_byte(),
+                    size: wanted.length().map(|sectors| sectors * SECTOR),
+                    table: step.table,
+                };
+                let spec = (*drive).to_owned();
+                let drives = vec![JobDrive { spec, partition, policy, queue_depth: step.host.queue_depth() }];
+                let job = Job { task, drives, seed: settings.seed.wrapping_add(u64::from(run)) };
+                tasks.push(Planning { step: index, variant, arm, policy, job });
             }
         }
     }
@@ -212,7 +212,7 @@ fn tasks(index: usize, planned: &Planned<'_>, input: Option<&Prepared>, settings
 /// its index.
 fn run_all(
     machine: &dyn Machine,
-    tasks: &[Task],
+    tasks: &[Planning],
     guests: NonZeroUsize,
     progress: &mut dyn Progress,
 ) -> Result<Vec<Ended>, (usize, LabError)> {

@@ -11,6 +11,7 @@ use straddle_drive::disk::RmwPolicy;
 use straddle_measure::bench::{Progress, Silent};
 use straddle_units::io::Counters;
 
+use crate::guest::Task;
 use crate::reproduce::experiment::{Experiment, Statistic};
 use crate::reproduce::lab::input::Inputs;
 use crate::reproduce::lab::{
@@ -66,11 +67,11 @@ impl Fixed {
 impl Machine for Fixed {
     fn run(&self, job: &Job) -> Result<Ended, LabError> {
         self.asked.lock().unwrap().push(job.clone());
-        let variant = job.arguments.last().unwrap().as_str();
+        let variant = job.task.arguments.last().unwrap().as_str();
         if variant == self.broken {
             return Err(LabError::Failed("no linux.uml".to_owned()));
         }
-        let aligned = job.drives[0].start == Some(40 * 512);
+        let aligned = job.drives[0].partition.start == Some(40 * 512);
         let ratio = match variant {
             _ if aligned => 1.0,
             "a" => 2.0,
@@ -124,9 +125,9 @@ fn every_cell_is_a_guest_with_its_arguments_start_and_seed() {
     let outcome = run(&machine, settings(2, false), &mut Silent).unwrap();
     let mut asked = machine.asked.into_inner().unwrap();
     assert_eq!((asked.len(), outcome.cells.len()), (12, 12));
-    asked.sort_by_key(|job| (job.arguments.clone(), job.drives[0].start, job.seed));
-    let Job { drives, arguments, environment, seed, memory, .. } = &asked[0];
-    assert_eq!((drives[0].spec.as_str(), drives[0].start), ("wd10ears", Some(34 * 512)));
+    asked.sort_by_key(|job| (job.task.arguments.clone(), job.drives[0].partition.start, job.seed));
+    let Job { drives, task: Task { arguments, environment, memory, .. }, seed } = &asked[0];
+    assert_eq!((drives[0].spec.as_str(), drives[0].partition.start), ("wd10ears", Some(34 * 512)));
     assert_eq!((arguments.join(" ").as_str(), *seed, *memory), ("first a", 1, 1 << 30));
     let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     assert_eq!(*environment, [pair("SCALE", "10"), pair("LAZY", "1")]);
@@ -167,7 +168,7 @@ fn policies_give_a_band_beside_the_drives_own_figure() {
     let machine = Fixed::new();
     let experiment = Experiment::parse("own", OWN).unwrap();
     let policies = Policies::of(&Profile::open("wd10ears").unwrap()).unwrap();
-    assert_eq!(policies.own(), RmwPolicy::Deferred);
+    assert_eq!(policies.own, RmwPolicy::Deferred);
     let planned = [Planned { step: &experiment.lab[0], drive: "wd10ears", policies: Some(&policies) }];
     let inputs = Inputs { cache: Path::new("/nowhere").to_owned(), seed: 1, tarball: None, trees: None };
     let outcome = reproduce(&machine, &planned, &inputs, settings(1, false), &mut Silent).unwrap().remove(0);

@@ -1,9 +1,8 @@
 //! A tarball like that of a kernel's sources.
 //!
-//! Linux 2.6.32 has about 30,500 files, 3.4 about 39,000. Most are a few thousand bytes long, some over a
-//! megabyte. The articles unpacked tarballs of 365 and 451 MiB. Sizes here are drawn from a log-normal
-//! distribution (sigma 1.4) and then scaled so that the total is as required. The order is folder by folder,
-//! as with `git archive`; a ustar header is enough for every entry.
+//! Linux 2.6.32 has about 30,500 files, 3.4 about 39,000. The articles unpacked tarballs of 365 and 451 MiB. Sizes
+//! are drawn from a log-normal distribution (sigma 1.4) and scaled to the total. The order is folder by folder, as
+//! with `git archive`; a ustar header is enough for every entry.
 
 use std::io::{self, Write};
 
@@ -12,8 +11,7 @@ use tar::{Builder, EntryType, Header};
 
 use super::text::Text;
 
-/// Quantiles of file size: out of 10,000 files, and the size in thousandths of the median. They are the
-/// log-normal quantiles exp(1.4 z).
+/// The log-normal quantiles exp(1.4 z): out of 10,000 files, and the size in thousandths of the median.
 const SIZES: [(u64, u64); 11] = [
     (0, 5),
     (100, 38),
@@ -31,8 +29,7 @@ const SIZES: [(u64, u64); 11] = [
 const DEPTH: usize = 9;
 /// The modification time of every entry: 13 February 2010, noon.
 const TIME: u64 = 1_266_062_400;
-/// tar's block. A header is one block, contents are padded to whole blocks, and two empty blocks end the
-/// archive.
+/// tar's block: a header is one, contents are padded to whole ones, and two empty ones end the archive.
 const BLOCK: u64 = 512;
 
 /// The contents of a tarball.
@@ -71,8 +68,7 @@ impl Plan {
         plan
     }
 
-    /// Chooses a folder for a file. Every second file goes to a tenth of the folders, since folders of
-    /// drivers are larger.
+    /// Chooses a folder for a file. Every second file goes to a tenth of the folders: those of drivers are larger.
     fn crowded(&self, random: &mut SplitMix64) -> usize {
         let len = self.folders.len();
         if random.once_in(2) { random.index(len.div_ceil(10)) } else { random.index(len) }

@@ -1,9 +1,8 @@
 //! A tree of many small files, like portage's, and a version of it some days newer.
 //!
-//! Every file takes at least one block of 4 KiB, as does every folder; the rest of the size goes to randomly
-//! chosen files. Categories hold packages, and packages hold a folder of patches. In the newer tree, 3 % of
-//! the files have other contents, 1 % are removed, and 1.5 % are new. Times are fixed, because rsync compares
-//! them.
+//! Every file and folder takes at least one block of 4 KiB; the rest of the size goes to randomly chosen files.
+//! Categories hold packages, and packages a folder of patches. In the newer tree, 3 % of the files have other
+//! contents, 1 % are removed, and 1.5 % are new. Times are fixed, because rsync compares them.
 
 use std::fs::{self, File, FileTimes};
 use std::io::{self, BufWriter, Write};
@@ -102,8 +101,7 @@ impl Plan {
                 out.flush()?;
                 date(out.get_ref(), if changed { LATER } else { TIME })?;
             }
-            // Set folder times last, because creating a file changes them. Otherwise the newer tree's folders
-            // would differ from the old one's.
+            // Last, because creating a file changes them. Otherwise the newer tree's folders would differ.
             for folder in self.folders.iter().map(|folder| root.join(folder)).chain([root.clone()]) {
                 date(&File::open(folder)?, TIME)?;
             }
