@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use straddle_drive::Profile;
 use straddle_lab::guest::{
-    Charges, Ended, GuestDrive, GuestError, Job, Kernel, Limits, Partition, Stream, Task, Watching,
+    Charges, Ended, GuestDrive, GuestError, Job, Kernel, Limits, Partition, Stream, Task,
 };
 use straddle_lab::media::Cut;
 use straddle_units::ByteCount;
@@ -60,7 +60,7 @@ pub(crate) fn run(arguments: &LabArguments) -> Result<Exit> {
     let recording = recording(arguments)?;
     if let Some(recording) = &recording {
         let recording = recording.clone();
-        job.watching = Some(Watching(Arc::new(move |index| recording.watch(index))));
+        job.watching = Some(Arc::new(move |index| recording.watch(index)));
     }
     arguments.store.iter().for_each(|path| note_unfinished(path));
     let stop = Arc::new(AtomicBool::new(false));

@@ -1,10 +1,9 @@
 /* Preloaded into User-Mode Linux: provides the guest's time.
  *
- * The guest's clock stands still unless it is moved here. It is moved in two ways only: by a fixed charge for each
- * thing that the guest does and, when the guest is idle, by a jump to the next event, which is the timer that the
- * guest has set or a completion of a drive. The drives are in another process; each message to it is answered
- * before the guest continues. So a run depends on nothing but its input: not on the speed of the host, nor on what
- * else runs there.
+ * The guest's clock is moved in two ways only: by a fixed charge for each thing that the guest does and, when the
+ * guest is idle, by a jump to the next event, which is the timer that the guest has set or a completion of a drive.
+ * The drives are in another process; each message to it is answered before the guest continues. So a run depends on
+ * nothing but its input.
  *
  * Interrupts are delivered when time moves, and at no other moment. All signals that the guest uses as interrupts
  * are blocked while a message is under way, because the interrupt is pending before the answer arrives, and its
@@ -36,7 +35,7 @@
 
 enum { KICK = 1, ADVANCE = 2, WAIT = 3, REPORT = 4 };
 
-/* The messages in both directions, little-endian, as src/link.rs reads and writes them. */
+/* The messages in both directions, little-endian, as src/guest/link.rs reads and writes them. */
 struct message {
 	uint64_t kind, at;
 };
@@ -148,12 +147,11 @@ static void charge(uint64_t cost)
 /* --- a guest that computes -------------------------------------------------------------------------------------- */
 
 /* A guest that computes does nothing that is charged for, so its clock would stand still. Therefore check at
- * intervals whether anything but processor time was used since the last check. How much processor time that is
- * depends on the host. So a single check decides nothing, and each counts for no more than the interval between two
- * checks, however long the host has delayed this process.
+ * intervals whether anything but processor time was used since the last check. The host decides how much that is. So
+ * each check counts for no more than the interval between two of them.
  *
- * A program is charged for the processor time that it used, in slices. The first slice is longer: computing for
- * less than that is free, and then a run does not depend on the host's speed.
+ * A program is charged for the processor time that it used, in slices. The first is longer: a run with less
+ * computing than that does not depend on the host's speed.
  *
  * A kernel that computes may be waiting for its next tick. Its RAID code does so in every boot: it measures five
  * routines by counting what each can do in 16 ticks. To distinguish it from a kernel that is merely busy, it must

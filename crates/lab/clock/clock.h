@@ -13,7 +13,7 @@
 /* The guest's time when it starts, to which the seed adds a phase. */
 #define POWER_ON SECOND
 
-/* The clock's counters, in the order in which src/link.rs reads them. */
+/* The clock's counters, in the order in which src/guest/link.rs reads them. */
 struct report {
 	uint64_t events;      /* everything that was charged for, and everything that moved time */
 	uint64_t clock_reads; /* of the guest's kernel */

@@ -1,9 +1,8 @@
 /* The guest's kernel and the files of the host. The numbers of files are those of the table (table.c).
  *
  * What changes from run to run although the files do not is hidden from the kernel: the times of access and of
- * inode changes, and the host's time at which the guest itself modified a file. The guest's memory is a file that
- * needs no file system. What the guest writes to the script's terminals waits for their readers, which takes none
- * of the guest's time.
+ * inode changes, and the host's time at which the guest itself modified a file. What the guest writes to the
+ * script's terminals waits for their readers, which takes none of the guest's time.
  */
 #define _GNU_SOURCE
 #include "table.h"
@@ -17,6 +16,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <time.h>
@@ -37,9 +37,8 @@ __attribute__((constructor)) static void start(void)
 
 /* --- when files were modified ------------------------------------------------------------------------------------- */
 
-/* A file that was modified on the host since the start was modified by the guest, at a time of its own. That
- * time is recorded by inode, as far as there is room; otherwise the time of power-on is shown. So the guest sees
- * none of the host's times. */
+/* A file that was modified since the start was modified by the guest, at a time of its own, which is recorded by
+ * inode as far as there is room; otherwise the time of power-on is shown. */
 #define MODIFIED (1 << 16)
 
 static struct {
@@ -101,10 +100,10 @@ int open_file(const char *name, int flags, mode_t mode)
 	return fd;
 }
 
-/* Creates a temporary file with a name. The file of that name stays empty, and the caller unlinks it. */
-static int make_temporary(char *name, const char *function)
+/* The file of that name stays empty, and the caller unlinks it. */
+int mkstemp(char *name)
 {
-	int (*next)(char *) = (int (*)(char *))dlsym(RTLD_NEXT, function);
+	int (*next)(char *) = (int (*)(char *))dlsym(RTLD_NEXT, "mkstemp");
 	int fd = next(name), memory = fd < 0 ? -1 : memfd_create("guest", MFD_CLOEXEC);
 	if (memory >= 0) {
 		dup2(memory, fd);
@@ -113,15 +112,7 @@ static int make_temporary(char *name, const char *function)
 	return fd;
 }
 
-int mkstemp(char *name)
-{
-	return make_temporary(name, "mkstemp");
-}
-
-int mkstemp64(char *name)
-{
-	return make_temporary(name, "mkstemp64");
-}
+int mkstemp64(char *name) __attribute__((alias("mkstemp")));
 
 int close_file(int fd)
 {
@@ -156,11 +147,8 @@ int dup2(int from, int to)
 
 ssize_t read(int fd, void *data, size_t length)
 {
-	if (fd >= 0 && fd == random_descriptor) {
-		for (size_t at = 0; at < length; at++)
-			((unsigned char *)data)[at] = next_random() >> 56;
-		return length;
-	}
+	if (fd >= 0 && fd == random_descriptor)
+		return getrandom(data, length, 0);
 	int descriptor = host_descriptor(fd);
 	return descriptor < 0 ? -1 : syscall(SYS_read, descriptor, data, length);
 }
@@ -174,7 +162,7 @@ ssize_t read(int fd, void *data, size_t length)
 
 ON_HOST(ssize_t, pread64, SYS_pread64, (int fd, void *data, size_t length, off64_t at), data, length, at)
 ON_HOST(off64_t, lseek64, SYS_lseek, (int fd, off64_t at, int whence), at, whence)
-ON_HOST(off_t, lseek, SYS_lseek, (int fd, off_t at, int whence), at, whence)
+off_t lseek(int fd, off_t at, int whence) __attribute__((alias("lseek64")));
 ON_HOST(int, fsync, SYS_fsync, (int fd))
 ON_HOST(int, fdatasync, SYS_fdatasync, (int fd))
 ON_HOST(int, fallocate64, SYS_fallocate, (int fd, int mode, off64_t at, off64_t length), mode, at, length)
@@ -302,31 +290,19 @@ int fstat64(int fd, struct stat64 *status)
 
 /* Readers of the terminals must not influence what the guest does. So writes block, and no interrupt reports
  * that there is room again. */
-static int control(int fd, int command, void *argument)
-{
-	int descriptor = host_descriptor(fd);
-	if (descriptor >= 0 && descriptor <= LAST_TERMINAL && command == F_SETFL)
-		argument = (void *)((long)argument & ~(O_ASYNC | O_NONBLOCK));
-	return descriptor < 0 ? -1 : syscall(SYS_fcntl, descriptor, command, argument);
-}
-
 int fcntl(int fd, int command, ...)
 {
 	va_list arguments;
 	va_start(arguments, command);
 	void *argument = va_arg(arguments, void *);
 	va_end(arguments);
-	return control(fd, command, argument);
+	int descriptor = host_descriptor(fd);
+	if (descriptor >= 0 && descriptor <= LAST_TERMINAL && command == F_SETFL)
+		argument = (void *)((long)argument & ~(O_ASYNC | O_NONBLOCK));
+	return descriptor < 0 ? -1 : syscall(SYS_fcntl, descriptor, command, argument);
 }
 
-int fcntl64(int fd, int command, ...)
-{
-	va_list arguments;
-	va_start(arguments, command);
-	void *argument = va_arg(arguments, void *);
-	va_end(arguments);
-	return control(fd, command, argument);
-}
+int fcntl64(int fd, int command, ...) __attribute__((alias("fcntl")));
 
 int epoll_ctl(int set, int operation, int fd, struct epoll_event *event)
 {

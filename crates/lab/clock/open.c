@@ -14,11 +14,4 @@ int open(const char *name, int flags, ...)
 	return open_file(name, flags, mode);
 }
 
-int open64(const char *name, int flags, ...)
-{
-	va_list arguments;
-	va_start(arguments, flags);
-	mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(arguments, mode_t) : 0;
-	va_end(arguments);
-	return open_file(name, flags, mode);
-}
+int open64(const char *name, int flags, ...) __attribute__((alias("open")));

@@ -1,4 +1,4 @@
-/* Two corrections to how User-Mode Linux traces its processes.
+/* Two corrections of how User-Mode Linux traces its processes.
  *
  * On processors with AMX the host requires the whole register state, 11 KB, when it is set. User-Mode Linux before
  * 6.13 has room for 2696 bytes, gets an error and dies in put_fp_registers(). So complete what it sets: the part

@@ -4,7 +4,6 @@ mod endpoint;
 mod engine;
 pub mod nbd;
 mod server;
-mod signals;
 mod summary;
 
 pub use endpoint::{Endpoint, EndpointError};

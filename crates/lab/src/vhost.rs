@@ -17,7 +17,6 @@ mod connection;
 mod guard;
 mod memory;
 mod message;
-mod notifier;
 mod request;
 mod ring;
 

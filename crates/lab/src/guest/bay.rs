@@ -18,7 +18,6 @@ use crate::vhost::{BlockRequest, Connection, Kind, Offer, Received, Status, Vhos
 /// memory happen to be adjacent.
 const LONGEST_SEGMENT: u32 = 4096;
 
-/// All drives of a guest.
 pub(crate) struct Bay {
     slots: Vec<Slot>,
     trace: Option<BufWriter<File>>,
@@ -94,7 +93,6 @@ impl Bay {
         })
     }
 
-    /// Handles a connection or a message of the guest's driver of this drive.
     pub(crate) fn receive(&mut self, drive: usize) -> Result<(), GuestError> {
         let slot = &mut self.slots[drive];
         let failed = |source| GuestError::Drive { drive, source };
@@ -141,7 +139,6 @@ impl Bay {
         Ok(self.answer(at, raised))
     }
 
-    /// Cuts the power of all drives at the same time.
     fn lose_power(&mut self) -> Result<(), GuestError> {
         self.is_cut = true;
         let Some(Cut { seed, tear, .. }) = self.cut else { return Ok(()) };
@@ -170,7 +167,6 @@ impl Bay {
         self.slots.iter().map(|slot| *slot.served.counters()).collect()
     }
 
-    /// Finishes the trace and flushes the contents to their files.
     pub(crate) fn finish(mut self) -> Result<(), GuestError> {
         if let Some(trace) = &mut self.trace {
             trace.flush().map_err(GuestError::io("writing the trace"))?;
@@ -262,7 +258,6 @@ impl Slot {
     }
 }
 
-/// Moves the requests that the drive has completed to those that are ready for the guest.
 fn collect(
     outstanding: &mut HashMap<RequestId, BlockRequest>,
     ready: &mut Vec<(Time, BlockRequest, Status)>,

@@ -18,7 +18,6 @@ use crate::guest::folder::Folder;
 use crate::guest::host::{Kernel, Library};
 use crate::guest::job::{GuestError, Stream, Task};
 
-/// The arguments with which every guest's kernel is started.
 const ARGUMENTS: &str = include_str!("../../init/arguments");
 /// At most this many bytes of a stream are kept. All of it is passed on.
 const MOST_KEPT: usize = 4 << 20;

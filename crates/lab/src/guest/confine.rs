@@ -18,7 +18,6 @@
 #![allow(unsafe_code, reason = "system calls between fork and exec, for which there is no safe form")]
 
 mod filter;
-mod landlock;
 
 use std::ffi::CString;
 use std::io;
@@ -26,7 +25,10 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use ::landlock::{RulesetCreated, RulesetStatus};
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreated,
+    RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
+};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::mount::{
     MountPropagationFlags, MoveMountFlags, OpenTreeFlags, mount_change, move_mount, open_tree,
@@ -41,19 +43,16 @@ const KEPT_CAPABILITIES: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::DAC_READ_SEARCH)
     .union(CapabilitySet::FOWNER);
 
-/// What the guest may write.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Writable {
     /// Folders, including everything in them.
     pub(crate) folders: Vec<PathBuf>,
-    /// Existing files.
     pub(crate) files: Vec<PathBuf>,
 }
 
 /// The error returned when this machine has no means to confine a guest.
 pub(crate) const NOTHING: i32 = libc::ENOTSUP;
 
-/// A prepared confinement.
 pub(crate) struct Confinement {
     home: CString,
     /// Outer ones first: each hides what is below it.
@@ -87,7 +86,7 @@ impl Confinement {
             is_read_only: !writable.folders.iter().any(|folder| folder == Path::new("/")),
             user_map: format!("{user} {user} 1").into_bytes(),
             group_map: format!("{group} {group} 1").into_bytes(),
-            landlock: Some(landlock::rules(writable, &null)?),
+            landlock: Some(landlock_rules(writable, &null)?),
             filter: Filter::new(false).map_err(io::Error::other)?,
             strict_filter: Filter::new(true).map_err(io::Error::other)?,
             kept_descriptor: u32::try_from(kept.as_raw_fd()).unwrap_or(u32::MAX),
@@ -153,7 +152,6 @@ impl Confinement {
 /// The most mounts needed: the run's folder, the output, the events, /dev/null.
 const MOST_MOUNTS: usize = 8;
 
-/// Makes all mounts read-only and without devices.
 fn make_read_only() -> io::Result<()> {
     let attr_set = libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NODEV;
     let attributes = libc::mount_attr { attr_set, attr_clr: 0, propagation: 0, userns_fd: 0 };
@@ -182,4 +180,28 @@ fn write_to(path: &std::ffi::CStr, bytes: &[u8]) -> io::Result<()> {
     let file = rustix::fs::open(path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
     rustix::io::write(&file, bytes)?;
     Ok(())
+}
+
+/// The version of Landlock whose rights are used, as far as the kernel has them: 4 forbids TCP, 6 signals and abstract
+/// sockets to processes outside.
+const VERSION: ABI = ABI::V6;
+
+/// Returns rules that forbid writing except to `writable` and to the file `null`.
+fn landlock_rules(writable: &Writable, null: &Path) -> io::Result<RulesetCreated> {
+    let refused = |error: RulesetError| io::Error::other(error);
+    let rules = Ruleset::default()
+        .handle_access(AccessFs::from_write(VERSION))
+        .and_then(|rules| rules.handle_access(AccessNet::from_all(VERSION)))
+        .and_then(|rules| rules.scope(Scope::from_all(VERSION)))
+        .and_then(Ruleset::create)
+        .map_err(refused)?;
+    let devices = AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev;
+    let in_folders = AccessFs::from_write(VERSION) & !devices;
+    let to_files = AccessFs::WriteFile | AccessFs::Truncate;
+    let folders = writable.folders.iter().map(|folder| (folder.as_path(), in_folders));
+    let files = writable.files.iter().map(PathBuf::as_path).chain([null]).map(|file| (file, to_files));
+    folders.chain(files).try_fold(rules, |rules, (path, access)| {
+        let place = PathFd::new(path).map_err(io::Error::other)?;
+        rules.add_rule(PathBeneath::new(place, access)).map_err(refused)
+    })
 }

@@ -29,7 +29,6 @@ const AGE: Duration = Duration::from_secs(1_700_000_000);
 /// The maximum size of a file that a guest leaves, in bytes.
 const MOST_LEFT: u64 = 16 << 20;
 
-/// Names within the folder.
 pub(crate) const CLOCK: &str = "clock";
 pub(crate) const EVENTS: &str = "events";
 /// Links to the host folders that the guest sees at their own paths.
@@ -37,7 +36,6 @@ const CURRENT: &str = "current";
 const INPUT: &str = "input";
 const OUTPUT: &str = "output";
 
-/// What a guest finds.
 pub(crate) struct Setup<'a> {
     task: &'a Task,
     /// Further host folders to read.
@@ -91,7 +89,6 @@ impl Folder {
         self.0.path()
     }
 
-    /// Creates a socket that the guest will connect to.
     pub(crate) fn listen(&self, name: &str) -> Result<UnixListener, GuestError> {
         UnixListener::bind(self.path().join(name)).map_err(GuestError::io("creating a socket for the guest"))
     }
@@ -101,12 +98,10 @@ impl Folder {
         String::from_utf8(read_left(&self.path().join("status"))?).ok()?.trim().parse().ok()
     }
 
-    /// Returns what the script has written to `$RESULTS`.
     pub(crate) fn results(&self) -> Vec<u8> {
         read_left(&self.path().join("results")).unwrap_or_default()
     }
 
-    /// Returns the script's measurements, from lines of a name and a number.
     pub(crate) fn measures(&self) -> Vec<Measured> {
         let text = String::from_utf8(self.results()).unwrap_or_default();
         text.lines().filter_map(Measured::parse).collect()

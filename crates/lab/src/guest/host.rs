@@ -41,7 +41,6 @@ fn search(name: &Path) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|path| path.is_file())
 }
 
-/// What is preloaded into the guest's kernel.
 pub(crate) struct Library {
     contents: &'static [u8],
     file: OnceLock<File>,

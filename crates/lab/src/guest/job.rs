@@ -39,7 +39,7 @@ pub struct Task {
 }
 
 /// A task for a guest in virtual time.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Job {
     /// What the guest does.
     pub task: Task,
@@ -62,14 +62,7 @@ pub struct Job {
 }
 
 /// Makes what sees the requests of a drive, by the drive's place in the job.
-#[derive(Clone)]
-pub struct Watching(pub Arc<dyn Fn(usize) -> Box<dyn Watch> + Send + Sync>);
-
-impl fmt::Debug for Watching {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Watching").finish_non_exhaustive()
-    }
-}
+pub type Watching = Arc<dyn Fn(usize) -> Box<dyn Watch> + Send + Sync>;
 
 /// A task for a guest in the host's time.
 #[derive(Clone, Debug)]

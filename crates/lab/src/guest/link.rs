@@ -22,14 +22,11 @@ pub(crate) enum Message {
     Report(Time, Spent),
 }
 
-/// The drives' answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
-    /// The guest's time now.
     pub(crate) now: Time,
     /// The time of the next completion; `None` while nothing is outstanding.
     pub(crate) next: Option<Time>,
-    /// Whether the guest was interrupted.
     pub(crate) raised: bool,
 }
 
@@ -49,7 +46,6 @@ pub(crate) fn receive(stream: &mut UnixStream) -> io::Result<Option<Message>> {
     }))
 }
 
-/// Writes an answer.
 pub(crate) fn answer(stream: &mut UnixStream, answer: Answer) -> io::Result<()> {
     let next = answer.next.map_or(u64::MAX, Time::get);
     let numbers = [answer.now.get(), next, answer.raised.into()].map(u64::to_le_bytes);

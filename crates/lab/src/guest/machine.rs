@@ -15,7 +15,7 @@ use crate::guest::bay::Bay;
 use crate::guest::booted::{Guest, More, on_processor, socket};
 use crate::guest::folder::{CLOCK, EVENTS, Folder, Setup};
 use crate::guest::host::{self, CLOCK_LIBRARY, Kernel, REAL_TIME_LIBRARY};
-use crate::guest::job::{Ended, GuestError, HostedEnded, HostedJob, Job, Spent, Stream, Watching};
+use crate::guest::job::{Ended, GuestError, HostedEnded, HostedJob, Job, Spent, Stream};
 use crate::guest::link::{self, Message};
 use crate::media::{Served, Store};
 
@@ -145,7 +145,7 @@ fn bay(job: &Job, folder: &Folder) -> Result<Bay, GuestError> {
             None => Store::memory(capacity),
         };
         let mut served = Served::new(&drive.profile, store, None);
-        if let Some(Watching(watching)) = &job.watching {
+        if let Some(watching) = &job.watching {
             served.watch(watching(number));
         }
         drives.push((folder.listen(&socket(number))?, served));
@@ -179,13 +179,11 @@ fn boot(kernel: &Kernel, job: &Job, folder: &Folder) -> Result<Guest, GuestError
     Guest::boot(kernel, &job.task, folder, job.drives.len(), &more)
 }
 
-/// The machine that a guest in virtual time runs on.
 struct Machine<'a> {
     job: &'a Job,
     bay: Bay,
     clock: UnixListener,
     started: Instant,
-    /// The guest's time.
     at: Time,
     spent: Spent,
 }
@@ -228,7 +226,6 @@ impl Machine<'_> {
         }
     }
 
-    /// Handles a message of the clock. Returns false where the power was cut or the guest is gone.
     fn answer(&mut self, stream: &mut UnixStream, message: Message) -> Result<bool, GuestError> {
         let answer = match message {
             Message::Kick(at) => self.bay.kick(at)?,

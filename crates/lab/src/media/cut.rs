@@ -55,7 +55,6 @@ impl Cut {
     }
 }
 
-/// Returns how long a request may be under way inside the drive.
 pub(crate) const fn window(body: &Body) -> Nanos {
     match body {
         Body::Disk(_) => DISK_WINDOW,

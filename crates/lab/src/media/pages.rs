@@ -30,13 +30,10 @@ pub(crate) struct Pages {
     freed: usize,
 }
 
-/// A part of a span, within one page.
 struct PagePart {
     table: u64,
     page: usize,
-    /// The bytes of the page.
     within: Range<usize>,
-    /// The bytes of the span.
     of_span: Range<usize>,
 }
 
@@ -61,7 +58,6 @@ fn parts(offset: u64, length: usize) -> impl Iterator<Item = PagePart> {
 }
 
 impl Pages {
-    /// Fills `buffer` with the bytes at `offset`.
     pub(crate) fn read(&self, offset: u64, buffer: &mut [u8]) {
         for part in parts(offset, buffer.len()) {
             let into = &mut buffer[part.of_span];
@@ -72,7 +68,6 @@ impl Pages {
         }
     }
 
-    /// Writes `data` at `offset`.
     pub(crate) fn write(&mut self, offset: u64, data: &[u8]) {
         for part in parts(offset, data.len()) {
             let table = self.tables.entry(part.table);
@@ -126,7 +121,6 @@ impl Pages {
         }
     }
 
-    /// Returns the number of pages that take memory.
     #[cfg(test)]
     fn count(&self) -> usize {
         let pages = self.tables.values().map(|table| table.pages.iter().flatten().count());

@@ -68,7 +68,6 @@ pub struct Served {
     /// What a power cut would undo, if one may come.
     unsettled: Option<Unsettled>,
     planned: Option<Cut>,
-    /// The number of requests taken.
     taken: u64,
     cut_at: Option<Time>,
     is_cut: bool,
@@ -258,7 +257,6 @@ impl Served {
         }
     }
 
-    /// Applies the request to the contents.
     fn take_payload(&mut self, request: &Request, payload: Payload<'_>) -> Result<(), MediaError> {
         let (offset, length) = (request.offset.get(), request.length.get());
         let brought = match payload {
@@ -299,7 +297,6 @@ impl Served {
         self.store.zero(first, after - first)
     }
 
-    /// Shows completions to the watcher.
     fn show(&mut self, done: Option<&[Completion]>) {
         if let Some(watch) = &mut self.watch {
             done.unwrap_or_default().iter().for_each(|completion| watch.completed(completion));

@@ -175,7 +175,6 @@ impl Store {
     }
 }
 
-/// Writes zeroes.
 fn fill(file: &File, offset: u64, length: u64) -> io::Result<()> {
     let zeroes = [0; PIECE];
     let (mut at, end) = (offset, offset + length);

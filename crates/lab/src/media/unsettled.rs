@@ -48,7 +48,6 @@ pub(crate) enum Fate {
 /// The sectors that differ from the medium, by number.
 #[derive(Debug)]
 pub(crate) struct Unsettled {
-    /// Bytes of a sector.
     sector: u64,
     sectors: BTreeMap<u64, Sector>,
     /// The spans, in bytes, being written to the medium, in the order in which their writes began.
@@ -94,7 +93,6 @@ impl Unsettled {
         self.settle(settled);
     }
 
-    /// Processes an event of the medium.
     pub(crate) fn happened(&mut self, event: MediaEvent) {
         match event {
             MediaEvent::Storing { offset, length, .. } => {

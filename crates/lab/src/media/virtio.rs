@@ -8,7 +8,6 @@ use straddle_units::io::Operation;
 
 use crate::media::served::{Payload, Served};
 
-/// The longest serial number in virtio-blk.
 const SERIAL_BYTES: usize = 20;
 
 /// Describes the drive as a virtio device with one queue; its owner sets what depends on the guest. A figure that

@@ -175,7 +175,6 @@ fn values(drive: &str, profile: &Profile, knobs: &[profile::Knob]) -> Result<Vec
     knobs.iter().map(value).collect()
 }
 
-/// What values are tried on.
 struct Course<'a> {
     drive: &'a str,
     knobs: &'a [profile::Knob],

@@ -6,12 +6,14 @@ use std::fmt;
 use std::fs;
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use rustix::io::Errno;
+use rustix::net::{SendFlags, SocketFlags};
 use straddle_device::FileId;
 
 /// An address to listen on.
@@ -75,9 +77,12 @@ impl fmt::Display for Endpoint {
 
 /// A listening socket. Its file is removed when it is dropped.
 #[derive(Debug)]
-pub(crate) enum Listener {
-    Unix { listener: UnixListener, file: SocketFile },
-    Tcp { listener: TcpListener, address: SocketAddr },
+pub(crate) struct Listener {
+    pub(crate) socket: OwnedFd,
+    /// The address as a URI for NBD clients. Port 0 is replaced by the assigned port.
+    pub(crate) nbd_uri: String,
+    /// `None` for TCP.
+    file: Option<SocketFile>,
 }
 
 /// The file of a Unix socket, which is removed when this is dropped.
@@ -102,9 +107,10 @@ impl Endpoint {
             Self::Unix(path) => {
                 let listener = self.bind(path)?;
                 let identity = fs::symlink_metadata(path).ok().map(|metadata| FileId::of(&metadata));
-                let file = SocketFile { path: path.clone(), identity };
+                let file = Some(SocketFile { path: path.clone(), identity });
                 listener.set_nonblocking(true).map_err(failed)?;
-                Ok(Listener::Unix { listener, file })
+                let nbd_uri = format!("nbd+unix:///?socket={}", path.display());
+                Ok(Listener { socket: listener.into(), nbd_uri, file })
             }
             Self::Tcp(address) => {
                 let addresses: Vec<SocketAddr> = address.to_socket_addrs().map_err(failed)?.collect();
@@ -117,8 +123,8 @@ impl Endpoint {
                     _ => failed(error),
                 })?;
                 listener.set_nonblocking(true).map_err(failed)?;
-                let address = listener.local_addr().map_err(failed)?;
-                Ok(Listener::Tcp { listener, address })
+                let nbd_uri = format!("nbd://{}", listener.local_addr().map_err(failed)?);
+                Ok(Listener { socket: listener.into(), nbd_uri, file: None })
             }
         }
     }
@@ -144,76 +150,41 @@ impl Endpoint {
 }
 
 impl Listener {
-    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Self::Unix { listener, .. } => listener.as_fd(),
-            Self::Tcp { listener, .. } => listener.as_fd(),
-        }
-    }
-
-    /// Returns the next client, if one is waiting.
+    /// Returns the next client, if one is waiting. Its stream does not block, and sends small replies at once.
     pub(crate) fn accept(&self) -> io::Result<Option<Stream>> {
-        let accepted = match self {
-            Self::Unix { listener, .. } => listener.accept().map(|(stream, _)| Stream::Unix(stream)),
-            Self::Tcp { listener, .. } => listener.accept().map(|(stream, _)| Stream::Tcp(stream)),
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let stream = match rustix::net::accept_with(&self.socket, flags) {
+            Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
+            stream => stream?,
         };
-        match accepted {
-            Ok(stream) => Ok(Some(stream)),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
-            Err(error) => Err(error),
+        if self.file.is_none() {
+            // Fails for a client that is gone already.
+            let _ = rustix::net::sockopt::set_tcp_nodelay(&stream, true);
         }
-    }
-
-    /// The address as a URI for NBD clients.
-    pub(crate) fn nbd_uri(&self) -> String {
-        match self {
-            Self::Unix { file, .. } => format!("nbd+unix:///?socket={}", file.path.display()),
-            Self::Tcp { address, .. } => format!("nbd://{address}"),
-        }
+        Ok(Some(Stream(stream)))
     }
 }
 
 /// The connection to a client.
 #[derive(Debug)]
-pub(crate) enum Stream {
-    Unix(UnixStream),
-    Tcp(std::net::TcpStream),
-}
+pub(crate) struct Stream(pub(crate) OwnedFd);
 
 impl Stream {
-    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Self::Unix(stream) => stream.as_fd(),
-            Self::Tcp(stream) => stream.as_fd(),
-        }
-    }
-
-    /// Makes the connection non-blocking, and sends small replies at once.
-    pub(crate) fn prepare(&self) -> io::Result<()> {
-        match self {
-            Self::Unix(stream) => stream.set_nonblocking(true),
-            Self::Tcp(stream) => {
-                stream.set_nodelay(true)?;
-                stream.set_nonblocking(true)
-            }
-        }
-    }
-
     /// Reads as many bytes as are available; `None` if there are none yet, 0 at the end.
     pub(crate) fn read(&self, into: &mut [u8]) -> io::Result<Option<usize>> {
-        progress(rustix::io::read(self.as_fd(), into))
+        progress(rustix::io::read(&self.0, into))
     }
 
     /// Writes as many bytes as possible; `None` if none can be written yet.
     pub(crate) fn write(&self, bytes: &[u8]) -> io::Result<Option<usize>> {
-        progress(rustix::net::send(self.as_fd(), bytes, rustix::net::SendFlags::NOSIGNAL))
+        progress(rustix::net::send(&self.0, bytes, SendFlags::NOSIGNAL))
     }
 }
 
 fn progress(result: rustix::io::Result<usize>) -> io::Result<Option<usize>> {
     match result {
         Ok(bytes) => Ok(Some(bytes)),
-        Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(None),
+        Err(Errno::AGAIN | Errno::INTR) => Ok(None),
         Err(error) => Err(error.into()),
     }
 }

@@ -70,7 +70,6 @@ pub(crate) struct Job {
     pub(crate) length: u64,
 }
 
-/// A job that has ended.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Finished {
     pub(crate) job: Job,
@@ -87,7 +86,6 @@ struct Rest {
     payload: Payload<'static>,
 }
 
-/// A drive in the wall's time.
 #[derive(Debug)]
 pub(crate) struct Engine {
     pub(crate) served: Served,
@@ -103,7 +101,6 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    /// Creates the engine and starts its clock.
     pub(crate) fn new(served: Served, pace: Pace) -> Self {
         let clock = match pace {
             Pace::Real(speed) => Some(Clock { start: Instant::now(), speed }),

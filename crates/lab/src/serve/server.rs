@@ -9,6 +9,7 @@ mod poller;
 
 use std::collections::HashMap;
 use std::io;
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -18,12 +19,11 @@ use crate::media::{Served, Tear, virtio};
 use crate::serve::endpoint::{Endpoint, EndpointError, Listener, Stream};
 use crate::serve::engine::{Engine, Finished, Pace};
 use crate::serve::nbd::Export;
-use crate::serve::signals::Signals;
 use crate::serve::summary::{Ending, Snapshot, Totals};
 use crate::vhost::{Connection, Offer};
 use client::{Client, ControlClient, Gone, NbdClient, VhostClient, export};
 use limits::{MOST_TURNED_AWAY, Rooms};
-use poller::{Event, Poller};
+use poller::{Event, Poller, Signals};
 
 /// The interval between reports.
 const TICK: Duration = Duration::from_secs(1);
@@ -135,9 +135,9 @@ impl Server {
         for (purpose, path) in sockets.chain(options.control.iter().map(|path| (Purpose::Control, path))) {
             listeners.push((purpose, Endpoint::Unix(path.clone()).listen(false)?));
         }
-        poller.add(&signals.pipe, SIGNAL, true, false)?;
+        poller.add(&signals.pipe, SIGNAL)?;
         for (token, (_, listener)) in (LISTENERS..).zip(&listeners) {
-            poller.add(listener.as_fd(), token, true, false)?;
+            poller.add(&listener.socket, token)?;
         }
         Ok(Self {
             export: export(profile),
@@ -168,7 +168,7 @@ impl Server {
     /// The addresses for NBD clients. Port 0 is replaced by the assigned port.
     pub fn nbd_uris(&self) -> impl Iterator<Item = String> {
         let nbd = self.listeners.iter().filter(|(purpose, _)| matches!(purpose, Purpose::Nbd));
-        nbd.map(|(_, listener)| listener.nbd_uri())
+        nbd.map(|(_, listener)| listener.nbd_uri.clone())
     }
 
     /// Calls `notify` when a client is turned away because the maximum is reached: once until there is room
@@ -268,7 +268,7 @@ impl Server {
         }
         self.ending = Some((ending, now + DRAIN));
         for (_, listener) in self.listeners.drain(..) {
-            self.poller.remove(listener.as_fd());
+            self.poller.remove(&listener.socket);
         }
         for (id, client) in &mut self.clients {
             if let Client::Nbd(client) = client {
@@ -339,37 +339,34 @@ impl Server {
             if self.is_full() { self.turn_away(purpose, stream) } else { self.welcome(purpose, stream) };
         let (id, Some(client)) = (self.next_client, client) else { return Ok(()) };
         let fd = match &client {
-            Client::Nbd(client) => client.stream.as_fd(),
+            Client::Nbd(client) => client.stream.0.as_fd(),
             Client::Vhost(client) => client.connection.socket(),
-            Client::Control(client) => client.stream.as_fd(),
+            Client::Control(client) => client.stream.0.as_fd(),
         };
-        self.poller.add(fd, id << 8, true, false)?;
+        self.poller.add(fd, id << 8)?;
         self.next_client += 1;
         self.clients.insert(id, client);
         touch(&mut self.touched, id);
         Ok(())
     }
 
-    /// Starts or stops waiting for clients.
     fn listen(&mut self, listens: bool) -> Result<(), ServerError> {
         for (token, (_, listener)) in (LISTENERS..).zip(&self.listeners) {
-            self.poller.change(listener.as_fd(), token, listens, false)?;
+            self.poller.change(&listener.socket, token, listens, false)?;
         }
         self.is_deaf = !listens;
         Ok(())
     }
 
     fn welcome(&self, purpose: Purpose, stream: Stream) -> Option<Client> {
-        stream.prepare().ok()?;
-        match (purpose, stream) {
-            (Purpose::Vhost, Stream::Unix(stream)) => {
-                let connection = Connection::new(stream, self.offer.clone()).ok()?;
-                Some(Client::Vhost(Box::new(VhostClient::new(connection))))
+        Some(match purpose {
+            Purpose::Nbd => Client::Nbd(Box::new(NbdClient::new(stream, None))),
+            Purpose::Control => Client::Control(ControlClient::new(stream)),
+            Purpose::Vhost => {
+                let connection = Connection::new(stream.0.into(), self.offer.clone()).ok()?;
+                Client::Vhost(Box::new(VhostClient::new(connection)))
             }
-            (Purpose::Vhost, Stream::Tcp(_)) => None,
-            (Purpose::Nbd, stream) => Some(Client::Nbd(Box::new(NbdClient::new(stream, None)))),
-            (Purpose::Control, stream) => Some(Client::Control(ControlClient::new(stream))),
-        }
+        })
     }
 
     /// Tells a client that there is no room for it, if its protocol allows that.
@@ -380,7 +377,6 @@ impl Server {
         {
             notify();
         }
-        stream.prepare().ok()?;
         if self.turned_away().count() >= MOST_TURNED_AWAY
             && let Some(id) = self.turned_away().min()
         {

@@ -10,9 +10,8 @@ use crate::vhost::chain::Damage;
 use crate::vhost::config::{CONFIG_BYTES, Offer, feature};
 use crate::vhost::memory::{Memory, Region};
 use crate::vhost::message::{self, Message, Progress, Receiver};
-use crate::vhost::notifier::Notifier;
 use crate::vhost::request::{self, BlockRequest, Status, Taken};
-use crate::vhost::ring::Ring;
+use crate::vhost::ring::{Notifier, Ring};
 
 /// Requests of the protocol, by the names in its specification.
 mod code {
@@ -130,12 +129,10 @@ impl Connection {
         self.rings.iter().enumerate().filter_map(|(index, ring)| Some((index, ring.kick()?)))
     }
 
-    /// Whether a message has begun but is not complete.
     pub(crate) const fn is_within_message(&self) -> bool {
         self.receiver.received > 0
     }
 
-    /// Whether the guest has shared its memory.
     pub(crate) fn is_set_up(&self) -> bool {
         !self.memory.regions.is_empty()
     }
@@ -231,7 +228,6 @@ impl Connection {
         Ok(raised)
     }
 
-    /// Executes the message.
     fn handle(&mut self, message: &mut Message) -> Result<Received, VhostError> {
         match message.code {
             code::GET_FEATURES => self.answer(message, self.offer.features())?,
@@ -380,7 +376,6 @@ impl Connection {
     }
 }
 
-/// Returns the descriptor that comes with a ring message, if there is one.
 fn notifier(message: &mut Message, name: &str) -> Result<Option<Notifier>, VhostError> {
     let fd = if message.u64(0) & NO_FD == 0 { message.fds.pop() } else { None };
     let notifier = fd.map(Notifier::new).transpose();

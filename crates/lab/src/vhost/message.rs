@@ -59,7 +59,6 @@ pub(crate) struct Receiver {
 }
 
 impl Receiver {
-    /// Receives what is available of the next message.
     pub(crate) fn receive(&mut self, socket: BorrowedFd<'_>) -> io::Result<Progress> {
         while self.received < HEADER_BYTES {
             let Some((read, fds)) = receive_with_fds(socket, &mut self.header[self.received..])? else {

@@ -61,7 +61,6 @@ struct Buffer {
     length: usize,
 }
 
-/// A parsed chain.
 pub(crate) enum Taken {
     /// The drive must carry it out.
     Request(BlockRequest),

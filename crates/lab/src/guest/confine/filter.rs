@@ -115,7 +115,6 @@ fn refused(is_strict: bool) -> Result<Rules, BackendError> {
     Ok(rules)
 }
 
-/// The condition that an argument has this bit.
 fn has(argument: u8, bit: u64) -> Result<SeccompCondition, BackendError> {
     SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(bit), bit)
 }

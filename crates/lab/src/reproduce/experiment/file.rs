@@ -10,7 +10,6 @@ use super::host::HostFile;
 use super::lab_file::{self, LabFile};
 use super::{Access, Arm, Experiment, ExperimentError, Measure, Published, Source, Step, builtin};
 
-/// The largest file accepted, in bytes.
 const LARGEST_FILE: u64 = 1 << 20;
 /// The default for the largest acceptable error: a fifth.
 const LIMIT_PERCENT: f64 = 20.0;
@@ -64,7 +63,6 @@ impl Experiment {
     }
 }
 
-/// Reads the text of an experiment or of its script.
 pub(super) fn read(path: &Path) -> Result<String, ExperimentError> {
     let unreadable = |source| ExperimentError::Unreadable { path: path.to_owned(), source };
     let size = std::fs::metadata(path).map_err(unreadable)?.len();

@@ -11,21 +11,15 @@ use super::lab::{Input, LabArm, LabMeasure, LabPublished, LabStep, SECTOR, Stati
 use super::{ExperimentError, builtin};
 use crate::guest::PartitionTable;
 
-/// Default memory of a guest.
 const MEMORY_MIB: u64 = 1024;
-/// Accepted memory of a guest.
 const MEMORY_RANGE_MIB: std::ops::RangeInclusive<u64> = 128..=65536;
 /// The first sector after a GPT: the protective MBR, the header and 32 sectors of entries.
 const FIRST_SECTOR: u64 = 34;
-/// The first sector after an MBR.
 const FIRST_SECTOR_MBR: u64 = 1;
-/// The most sectors that an MBR can count.
 const MOST_SECTORS_MBR: u64 = u32::MAX as u64;
-/// The most runs of a cell.
 const MOST_RUNS: u32 = 99;
 /// A partition begins at 16 TiB at most.
 const LAST_SECTOR: u64 = (16 << 40) / SECTOR;
-/// The most files or folders generated.
 const MOST_FILES: u32 = 2_000_000;
 /// The largest input generated, in MiB.
 const MOST_MEBIBYTES: u32 = 64 * 1024;
@@ -63,7 +57,6 @@ pub(super) struct LabFile {
     drives: Vec<DriveFile>,
 }
 
-/// What differs between drives.
 #[derive(Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct DriveFile {

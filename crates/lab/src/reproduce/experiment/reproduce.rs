@@ -199,7 +199,6 @@ fn compared(step: &Step, runs: Vec<Vec<Samples>>) -> Vec<ArmOutcome> {
     runs.into_iter().zip(figures).map(|(runs, figures)| ArmOutcome { runs, figures }).collect()
 }
 
-/// Returns the error of `ours`, as a share of the published figure.
 fn error(ours: f64, published: f64) -> f64 {
     ours / published - 1.0
 }

@@ -23,7 +23,6 @@ const STARTS: usize = 3;
 /// Points of the grid that are computed in parallel.
 const TOGETHER: usize = 16;
 
-/// The result of the search.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Found {
     pub(super) values: Vec<f64>,
@@ -76,18 +75,17 @@ fn points_each(knobs: usize) -> usize {
     (2..=GRID / 4).rev().find(fits).unwrap_or(2)
 }
 
+/// Returns every point with one of these positions along each axis.
+fn product(axes: impl Iterator<Item = Vec<f64>>) -> Vec<Point> {
+    axes.fold(vec![Point::new()], |points, axis| {
+        let longer = |point: &Point| axis.iter().map(|at| [&point[..], &[*at]].concat()).collect::<Vec<_>>();
+        points.iter().flat_map(longer).collect()
+    })
+}
+
 fn grid(knobs: usize, each: usize) -> Vec<Point> {
-    let mut points = vec![Vec::new()];
-    for _ in 0..knobs {
-        let longer = |point: &Point| {
-            let point = point.clone();
-            (0..each).map(move |index| {
-                [point.clone(), vec![float(index as u64) / float(each as u64 - 1)]].concat()
-            })
-        };
-        points = points.iter().flat_map(longer).collect();
-    }
-    points
+    let axis = (0..each).map(|index| float(index as u64) / float(each as u64 - 1)).collect();
+    product(std::iter::repeat_n(axis, knobs))
 }
 
 /// Rounds a value as a profile would have it: to three digits, and to a whole number if the knob requires
@@ -126,7 +124,6 @@ impl Search<'_> {
         all.iter().map(error).collect()
     }
 
-    /// Returns the best points of the grid.
     fn coarse(&mut self, grid: Vec<Point>, progress: &mut dyn Progress) -> Vec<Point> {
         let (mut best, mut done, all) = (Vec::<(f64, Point)>::new(), 0_u64, float(grid.len() as u64));
         for part in grid.chunks(TOGETHER) {
@@ -187,16 +184,8 @@ impl Search<'_> {
 
 /// Returns the points one step away along the axes and diagonals, within the bounds.
 fn neighbours(point: &Point, step: f64) -> Vec<Point> {
-    let mut points = vec![Vec::new()];
-    for at in point {
-        let longer = |head: &Point| {
-            let head = head.clone();
-            [-step, 0.0, step]
-                .into_iter()
-                .map(move |change| [head.clone(), vec![(at + change).clamp(0.0, 1.0)]].concat())
-        };
-        points = points.iter().flat_map(longer).collect();
-    }
+    let axes = point.iter().map(|at| [-step, 0.0, step].map(|change| (at + change).clamp(0.0, 1.0)).into());
+    let mut points = product(axes);
     points.retain(|other| other != point);
     points
 }

@@ -25,7 +25,6 @@ use crate::reproduce::lab::job::{Ended, Job, LabError, Machine};
 
 /// How long udev may take to create a partition's node, and what was killed to be gone.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Interval between checks.
 const MOMENT: Duration = Duration::from_millis(50);
 
 /// This machine, and the device given up to it.
@@ -133,7 +132,6 @@ impl LabError {
     }
 }
 
-/// Runs a tool on the device.
 fn run(program: &str, words: &[&str], input: &str, device: &Path) -> Result<(), LabError> {
     use std::io::Write;
     let doing = || format!("{}: {program}", device.display());

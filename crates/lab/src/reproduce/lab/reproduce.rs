@@ -17,6 +17,7 @@ use straddle_measure::bench::Progress;
 
 use crate::guest::{LIBRARY, Partition, Task};
 use crate::reproduce::experiment::{LabStep, SECTOR};
+use crate::reproduce::float;
 use crate::reproduce::lab::compare::{self, Comparison, Figure, Readers};
 use crate::reproduce::lab::input::{InputError, Inputs, Prepared};
 use crate::reproduce::lab::job::{Ended, Job, JobDrive, LabError, Machine};
@@ -105,8 +106,7 @@ straddle_units::error_kind! {
     Self::Machine { source, .. } => source.kind(),
 }
 
-/// A cell to be run.
-struct Planning {
+struct Pending {
     step: usize,
     variant: usize,
     arm: usize,
@@ -135,7 +135,7 @@ pub fn reproduce(
         ReproduceError::Machine { step: planned[tasks[task].step].step.name.clone(), source }
     })?;
     let mut cells: Vec<Vec<Cell>> = planned.iter().map(|_| Vec::new()).collect();
-    for (Planning { step, variant, arm, policy, job }, ended) in tasks.into_iter().zip(ended) {
+    for (Pending { step, variant, arm, policy, job }, ended) in tasks.into_iter().zip(ended) {
         let failure = failure(planned[step].step, &ended);
         cells[step].push(Cell { variant, arm, policy, seed: job.seed, ended, failure });
     }
@@ -168,7 +168,7 @@ fn cells_of(
     planned: &Planned<'_>,
     input: Option<&Prepared>,
     settings: Settings,
-) -> Vec<Planning> {
+) -> Vec<Pending> {
     let Planned { step, drive, .. } = planned;
     let scale = if settings.full { 1 } else { step.scale };
     let runs = settings.runs.unwrap_or(step.runs);
@@ -201,7 +201,7 @@ fn cells_of(
                 let spec = (*drive).to_owned();
                 let drives = vec![JobDrive { spec, partition, policy, queue_depth: step.host.queue_depth() }];
                 let job = Job { task, drives, seed: settings.seed.wrapping_add(u64::from(run)) };
-                tasks.push(Planning { step: index, variant, arm, policy, job });
+                tasks.push(Pending { step: index, variant, arm, policy, job });
             }
         }
     }
@@ -212,7 +212,7 @@ fn cells_of(
 /// its index.
 fn run_all(
     machine: &dyn Machine,
-    tasks: &[Planning],
+    tasks: &[Pending],
     guests: NonZeroUsize,
     progress: &mut dyn Progress,
 ) -> Result<Vec<Ended>, (usize, LabError)> {
@@ -237,13 +237,15 @@ fn run_all(
             });
         }
         drop(sender);
-        let mut done = Done { cells: 0, all: tasks.len(), seconds: 0.0 };
+        let (mut done, mut seconds, all) = (0_u64, 0.0_f64, tasks.len());
         loop {
-            done.show(progress);
+            let minutes = (seconds / 60.0).floor();
+            progress.tell(&format!("{done} of {all} guests, {minutes:.0} min of virtual time"));
+            progress.advance(float(done) / float(all.max(1) as u64));
             match receiver.recv_timeout(Duration::from_secs(1)) {
                 Ok((index, Ok(ended))) => {
-                    done.cells += 1;
-                    done.seconds += ended.virtual_seconds;
+                    done += 1;
+                    seconds += ended.virtual_seconds;
                     answers[index] = Some(ended);
                 }
                 Ok((index, Err(error))) => {
@@ -257,22 +259,6 @@ fn run_all(
     match failed {
         Some(failed) => Err(failed),
         None => Ok(answers.into_iter().flatten().collect()),
-    }
-}
-
-/// Progress of the run.
-struct Done {
-    cells: usize,
-    all: usize,
-    seconds: f64,
-}
-
-impl Done {
-    fn show(&self, progress: &mut dyn Progress) {
-        let number = |count: usize| u32::try_from(count).map_or(f64::INFINITY, f64::from);
-        let minutes = (self.seconds / 60.0).floor();
-        progress.tell(&format!("{} of {} guests, {minutes:.0} min of virtual time", self.cells, self.all));
-        progress.advance(number(self.cells) / number(self.all.max(1)));
     }
 }
 

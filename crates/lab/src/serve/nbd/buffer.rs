@@ -42,7 +42,6 @@ impl Buffer {
         self.end = (self.end + bytes).min(self.bytes.len());
     }
 
-    /// Appends `bytes`.
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.room(bytes.len())[..bytes.len()].copy_from_slice(bytes);
         self.extend(bytes.len());

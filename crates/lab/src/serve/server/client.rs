@@ -64,7 +64,6 @@ impl Client {
         }
     }
 
-    /// Whether it has completed its handshake.
     pub(super) fn is_introduced(&self) -> bool {
         matches!(self, Self::Nbd(client) if client.session.is_transmitting())
     }
@@ -114,7 +113,6 @@ impl NbdClient {
         self.session.is_ready() && (self.has_room || !self.session.wants_room())
     }
 
-    /// Reads what has arrived.
     pub(super) fn read(&mut self) -> Result<(), Gone> {
         if !self.is_ready() {
             return Ok(());
@@ -150,7 +148,6 @@ impl NbdClient {
         Ok(())
     }
 
-    /// Replies to a job.
     pub(super) fn complete(&mut self, finished: &Finished) {
         let Finished { job: Job { tag, operation, offset, length, .. }, failed, .. } = *finished;
         let error = if failed { errno::EIO } else { 0 };
@@ -177,7 +174,7 @@ impl NbdClient {
         let interest = (self.is_ready(), !self.session.output().is_empty());
         if interest != self.interest {
             self.interest = interest;
-            poller.change(self.stream.as_fd(), token, interest.0, interest.1)?;
+            poller.change(&self.stream.0, token, interest.0, interest.1)?;
         }
         Ok(())
     }
@@ -204,7 +201,6 @@ fn errno_of(error: &MediaError) -> u32 {
     }
 }
 
-/// A virtual machine.
 pub(super) struct VhostClient {
     pub(super) connection: Connection,
     /// Copies of the descriptors that are waited for. The guest keeps its own open, so closing one does not end
@@ -342,7 +338,6 @@ const fn data(request: &BlockRequest) -> u64 {
     }
 }
 
-/// A client that sends control commands.
 pub(super) struct ControlClient {
     pub(super) stream: Stream,
     line: Vec<u8>,

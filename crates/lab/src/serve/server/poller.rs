@@ -2,16 +2,17 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags};
+use signal_hook::{SigId, low_level};
 
 /// The most events taken from the system at a time.
 const EVENTS: usize = 64;
 
-/// An event of one source.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Event {
     pub(super) token: u64,
@@ -37,20 +38,16 @@ impl Poller {
             TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK,
         )?;
         let poller = Self { epoll, timer, armed: false, events: Vec::with_capacity(EVENTS) };
-        epoll::add(
-            &poller.epoll,
-            &poller.timer,
-            epoll::EventData::new_u64(timer_token),
-            epoll::EventFlags::IN,
-        )?;
+        poller.add(&poller.timer, timer_token)?;
         Ok(poller)
     }
 
-    pub(super) fn add(&self, source: impl AsFd, token: u64, read: bool, write: bool) -> io::Result<()> {
-        Ok(epoll::add(&self.epoll, source, epoll::EventData::new_u64(token), flags(read, write))?)
+    /// Waits for the source to become readable.
+    pub(super) fn add(&self, source: impl AsFd, token: u64) -> io::Result<()> {
+        Ok(epoll::add(&self.epoll, source, epoll::EventData::new_u64(token), epoll::EventFlags::IN)?)
     }
 
-    /// Waits for the source to become readable, once per change (edge-triggered), so that it need not be read.
+    /// The same once per change (edge-triggered), so that the source need not be read.
     pub(super) fn add_edges(&self, source: impl AsFd, token: u64) -> io::Result<()> {
         let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
         Ok(epoll::add(&self.epoll, source, epoll::EventData::new_u64(token), flags)?)
@@ -78,7 +75,6 @@ impl Poller {
         Ok(rustix::time::timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &spec).map(|_| ())?)
     }
 
-    /// Takes the events that there are.
     pub(super) fn poll(&mut self, happened: &mut Vec<Event>) -> io::Result<()> {
         self.take(Some(&timespec(Duration::ZERO)), happened)
     }
@@ -95,7 +91,6 @@ impl Poller {
         }
     }
 
-    /// Waits for events, for at most `most`.
     pub(super) fn wait(&mut self, most: Option<Duration>, happened: &mut Vec<Event>) -> io::Result<()> {
         // Whole milliseconds, which every kernel supports.
         let most = most.map(|most| {
@@ -131,5 +126,31 @@ fn timespec(duration: Duration) -> Timespec {
     Timespec {
         tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: duration.subsec_nanos().into(),
+    }
+}
+
+/// The signals that end the server, as bytes of a pipe.
+pub(super) struct Signals {
+    pub(super) pipe: UnixStream,
+    ids: Vec<SigId>,
+}
+
+impl Signals {
+    pub(super) fn watch(ending: &[i32]) -> io::Result<Self> {
+        let (pipe, sender) = UnixStream::pair()?;
+        pipe.set_nonblocking(true)?;
+        let mut signals = Self { pipe, ids: Vec::new() };
+        for signal in ending {
+            signals.ids.push(low_level::pipe::register(*signal, sender.try_clone()?)?);
+        }
+        Ok(signals)
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        for id in self.ids.drain(..) {
+            low_level::unregister(id);
+        }
     }
 }

@@ -25,17 +25,14 @@ const SIZES: [(u64, u64); 11] = [
     (9990, 75690),
     (10000, 300_000),
 ];
-/// The deepest level of folders.
 const DEPTH: usize = 9;
 /// The modification time of every entry: 13 February 2010, noon.
 const TIME: u64 = 1_266_062_400;
 /// tar's block: a header is one, contents are padded to whole ones, and two empty ones end the archive.
 const BLOCK: u64 = 512;
 
-/// The contents of a tarball.
 pub(crate) struct Plan {
     folders: Vec<Folder>,
-    /// Total bytes of all files.
     bytes: u64,
     seed: u64,
 }

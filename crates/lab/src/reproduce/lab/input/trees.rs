@@ -14,7 +14,6 @@ use straddle_units::io::SplitMix64;
 use super::tarball::share;
 use super::text::Text;
 
-/// Bytes of a file system's block.
 const BLOCK: u64 = 4096;
 /// Packages per category: portage had about 150 categories with 13,000 packages.
 const PACKAGES: usize = 90;
@@ -22,7 +21,6 @@ const PACKAGES: usize = 90;
 const TIME: u64 = 1_351_771_200;
 const LATER: u64 = TIME + 4 * 86_400;
 
-/// The contents of the trees.
 pub(crate) struct Plan {
     folders: Vec<PathBuf>,
     files: Vec<Planned>,
