@@ -23,7 +23,8 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-pub use rule::{About, Definition, Kind, Rule, Severity};
+pub(crate) use rule::{About, Definition};
+pub use rule::{Kind, Rule, Severity};
 
 /// Defines [`Code`], [`RULES`] and the names with which findings are made from one list.
 macro_rules! rules {
@@ -55,15 +56,11 @@ macro_rules! rules {
             )*)*
         }
 
-        $($(
-            const _: () =
-                assert!(matches!($subject::$name.code, Code::$code), "the definition has another code than its line");
-        )*)*
-
         mod list {
-            use super::rule::Rule;
+            use super::{Code, Rule};
 
-            $($(pub(super) static $name: Rule = Rule::listed(&super::$subject::$name);)*)*
+            $($(pub(super) static $name: Rule =
+                Rule { code: Code::$code, definition: &super::$subject::$name };)*)*
         }
 
         /// Every rule, in order of code.

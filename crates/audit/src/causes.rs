@@ -11,12 +11,11 @@ use straddle_device::DeviceKind;
 use straddle_units::Boundary;
 
 use crate::catalogue::Code;
-use crate::finding::{About, Cause, Finding, Fix, Kind, Place, Reported, Severity, Subject};
-use crate::findings::Findings;
+use crate::finding::{About, Cause, Finding, Findings, Fix, Kind, Place, Reported, Severity, Subject};
 use crate::{Context, layers};
 
 /// A target of a run and the findings on it.
-pub struct Seen<'a> {
+pub(crate) struct Seen<'a> {
     /// The target's name in the run.
     pub name: &'a str,
     /// The kernel's name of the target, if it is a device.
@@ -154,7 +153,7 @@ pub(crate) fn follow_down(seen: &mut [Seen<'_>]) {
             let own = f.follows.iter().any(|cause| cause.code == Code::LAYERS_CANCEL);
             f.reported == Reported::Here && !own && (is_shift(f) || is_phase(f) && is_shifted(f))
         };
-        for finding in seen[upper].findings.marked().iter_mut().filter(follows) {
+        for finding in seen[upper].findings.list.iter_mut().filter(follows) {
             finding.follows.clone_from(&causes);
             finding.unfixed();
         }

@@ -9,7 +9,7 @@ use straddle_layout::layer::{Facts, Layer, Lv, Pv};
 use straddle_layout::view::Piece;
 use straddle_units::{Boundary, ByteCount, ByteOffset, Span};
 
-use crate::names::called;
+use crate::way::called;
 
 /// The RAID level of an array that concatenates its members.
 const LINEAR: i32 = -1;
@@ -127,7 +127,7 @@ pub(crate) fn begins_elsewhere(layer: &Layer) -> bool {
 pub(crate) fn above_partition<'a>(
     table: &'a Layer,
     partition: &Partition,
-) -> impl Iterator<Item = &'a Layer> + use<'a> {
+) -> impl Iterator<Item = &'a Layer> + Clone + use<'a> {
     let start = partition.span.start();
     table.children.iter().filter(move |child| child.below.start() == start)
 }

@@ -22,11 +22,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod below;
 mod connected;
 mod examined;
 mod exception;
-mod gone;
 mod guest;
 mod in_use;
 mod joined;

@@ -1,9 +1,14 @@
-//! Findings and their fixes.
+//! Findings, their fixes, and the list that an audit makes of them.
+//!
+//! Invariants: a list of findings comes from [`run`](crate::run) only. None is removed, replaced or reordered
+//! afterwards, so that a verdict takes all of them into account.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use straddle_layout::{Partition, Role, Stack};
 use straddle_units::{Boundary, ByteCount, ByteOffset};
 
 use crate::catalogue::Code;
@@ -19,13 +24,6 @@ pub enum Subject {
     Disk,
     /// The partition with this number.
     Partition(u32),
-}
-
-impl Subject {
-    /// Whether it is the disk as a whole, or its table.
-    pub(crate) fn is_disk(&self) -> bool {
-        *self == Self::Disk
-    }
 }
 
 impl From<Subject> for Option<u32> {
@@ -79,22 +77,18 @@ pub struct Command {
 }
 
 impl Command {
-    /// A command that writes a table, and moves nothing.
     pub(crate) fn of_table(tool: &'static str, line: String) -> Self {
         Self { tool, line, effect: Effect::Table }
     }
 
-    /// A command that moves data with their entry.
     pub(crate) fn of_data(line: String) -> Self {
         Self { tool: "straddle", line, effect: Effect::Data }
     }
 
-    /// A command that makes or plans a copy.
     pub(crate) fn of_copy(line: String) -> Self {
         Self { tool: "straddle", line, effect: Effect::Copy }
     }
 
-    /// Any other command.
     pub(crate) fn other(tool: &'static str, line: String) -> Self {
         Self { tool, line, effect: Effect::Other }
     }
@@ -187,14 +181,13 @@ impl Fix {
         self.commands.iter().any(|command| command.effect != Effect::Other)
     }
 
-    /// Removes the commands and keeps the summary, for a target whose name contains characters that a
-    /// terminal would obey, even quoted.
+    /// Removes the commands and keeps the summary.
     pub(crate) fn without_commands(&mut self) {
         *self = Self::advice(std::mem::take(&mut self.summary));
     }
 }
 
-/// Another place where a finding shows, or where it is reported.
+/// A place where a finding shows, or where it is reported.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
     /// Another path on the same target, named by the partition or the device that it starts from.
@@ -240,11 +233,15 @@ pub struct Cause {
     /// Its rule's code.
     pub code: Code,
     /// The number of the partition; absent for findings on the whole disk.
-    #[serde(rename = "partition", skip_serializing_if = "Subject::is_disk")]
+    #[serde(rename = "partition", skip_serializing_if = "is_disk")]
     pub subject: Subject,
     /// Its target, if that is another target of the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
+}
+
+fn is_disk(subject: &Subject) -> bool {
+    *subject == Subject::Disk
 }
 
 impl Cause {
@@ -286,7 +283,6 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// A finding with only a rule, a subject and a message.
     pub(crate) fn new(rule: &'static Rule, subject: Subject, message: String) -> Self {
         Self {
             rule,
@@ -304,27 +300,23 @@ impl Finding {
         }
     }
 
-    /// A finding about the disk or its table.
     pub(crate) fn on_disk(rule: &'static Rule, at: Option<ByteOffset>, message: String) -> Self {
         Self { at, ..Self::new(rule, Subject::Disk, message) }
     }
 
-    /// A finding about a partition.
     pub(crate) fn on_partition(rule: &'static Rule, number: u32, at: ByteOffset, message: String) -> Self {
         Self { at: Some(at), ..Self::new(rule, Subject::Partition(number), message) }
     }
 
-    /// Whether what is written behind the place of the finding is misaligned. An end is only an end: what is
-    /// written before it is where the start puts it.
+    /// Whether what is written from there on is misaligned. An end misaligns nothing.
     pub fn misaligns(&self) -> bool {
         self.rule.kind == Kind::Alignment
             && self.rule.code != Code::END_STRADDLES
             && self.severity > Severity::Advice
     }
 
-    /// The misaligned start that it reports: one that shifts everything written behind it. `None` for other
-    /// findings, which cost writes nothing.
-    pub fn shifting_start(&self) -> Option<ByteOffset> {
+    /// The misaligned start that it reports; `None` for findings that cost writes nothing.
+    pub(crate) fn shifting_start(&self) -> Option<ByteOffset> {
         self.at.filter(|_| self.miss.is_some() && self.misaligns())
     }
 
@@ -338,34 +330,108 @@ impl Finding {
     pub fn sentence(&self) -> String {
         let mut text = self.message.clone();
         let mut targets = Vec::new();
+        let also = if self.severity == Severity::Advice { "also" } else { "also reached through" };
         for place in &self.also {
             match place {
-                Place::Way(way) if self.severity == Severity::Advice => {
-                    text.push_str(&format!("; also {way}"));
-                }
-                Place::Way(way) => text.push_str(&format!("; also reached through {way}")),
+                Place::Way(way) => text += &format!("; {also} {way}"),
                 Place::Target(name) => targets.push(name.as_str()),
             }
         }
         if !targets.is_empty() {
-            text.push_str(&format!("; also seen on {}", targets.join(", ")));
+            text += &format!("; also seen on {}", targets.join(", "));
         }
         text
     }
 
-    /// Its fixes: the one, and the other.
-    pub fn fixes_mut(&mut self) -> impl Iterator<Item = &mut Fix> {
+    /// Its fix and the alternative.
+    pub(crate) fn fixes(&self) -> impl Iterator<Item = &Fix> {
+        self.fix.iter().chain(&self.alternative)
+    }
+
+    pub(crate) fn fixes_mut(&mut self) -> impl Iterator<Item = &mut Fix> {
         self.fix.iter_mut().chain(&mut self.alternative)
     }
 
-    /// Removes its fixes.
     pub(crate) fn unfixed(&mut self) {
         (self.fix, self.alternative) = (None, None);
     }
 
-    /// This finding with `fix` as its fix.
     pub(crate) fn fixed_by(mut self, fix: Fix) -> Self {
         self.fix = Some(fix);
         self
+    }
+}
+
+/// Every finding on a target, wherever it is reported, with the partitions that were audited.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Findings {
+    /// Outside this module, findings are only marked, and added by an audit that knows more.
+    pub(crate) list: Vec<Finding>,
+    pub(crate) partitions: Vec<(u32, Part)>,
+}
+
+/// What a partition is to an audit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// An extended partition.
+    Container,
+    /// One whose contents are listed by a table that is not read.
+    Unread,
+    /// Any other.
+    Data,
+}
+
+impl Findings {
+    pub(crate) fn of(list: Vec<Finding>, partitions: &[Partition]) -> Self {
+        let part = |partition: &Partition| match partition.role {
+            Role::Extended => Part::Container,
+            _ if Stack::unread(partition).is_some() => Part::Unread,
+            _ => Part::Data,
+        };
+        let partitions = partitions.iter().map(|partition| (partition.number, part(partition))).collect();
+        Self { list, partitions }
+    }
+
+    pub(crate) fn has_commands(&self) -> bool {
+        self.iter().flat_map(Finding::fixes).any(|fix| !fix.commands.is_empty())
+    }
+
+    /// Removes the commands of the fixes that `would_harm`, and keeps their summaries. An alternative that would
+    /// is removed as a whole.
+    pub(crate) fn withhold_commands(&mut self, would_harm: impl Fn(&Fix) -> bool) {
+        for finding in &mut self.list {
+            finding.alternative.take_if(|fix| would_harm(fix));
+            finding.fix.iter_mut().filter(|fix| would_harm(fix)).for_each(Fix::without_commands);
+        }
+    }
+
+    /// Makes one command of those of each fix that is `wanted`: `joined` receives them as a list that stops at the
+    /// first failure.
+    pub(crate) fn join_commands(&mut self, wanted: impl Fn(&Fix) -> bool, joined: impl Fn(&str) -> String) {
+        for finding in &mut self.list {
+            for fix in finding.fixes_mut().filter(|fix| wanted(fix)) {
+                let lines: Vec<&str> = fix.commands.iter().map(|command| &command.line[..]).collect();
+                let line = joined(&lines.join(" && "));
+                fix.commands.truncate(1);
+                fix.commands.iter_mut().for_each(|command| command.line.clone_from(&line));
+            }
+        }
+    }
+}
+
+impl Deref for Findings {
+    type Target = [Finding];
+
+    fn deref(&self) -> &[Finding] {
+        &self.list
+    }
+}
+
+impl<'a> IntoIterator for &'a Findings {
+    type Item = &'a Finding;
+    type IntoIter = std::slice::Iter<'a, Finding>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.list.iter()
     }
 }

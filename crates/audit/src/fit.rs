@@ -428,11 +428,10 @@ fn of_length(context: &Context<'_>, subject: Subject, unfit: &Unfit<'_>) -> (Fix
         risk: Risk::Safe,
         caution: Some(caution(&device)),
     };
-    let number = match subject {
-        Subject::Partition(number) if unfit.path.len() == 2 => Some(number),
+    let partition = match subject {
+        Subject::Partition(number) if unfit.path.len() == 2 => context.partition(number),
         _ => None,
     };
-    let partition = context.stack.partitions.iter().find(|partition| Some(partition.number) == number);
     let is_whole = context.topology.physical.value().is_multiple_of(luks.sector_size);
     let placed = partition.filter(|_| is_whole).and_then(|partition| fix::relocate(context, partition));
     match placed.filter(|fix| !fix.commands.is_empty()) {

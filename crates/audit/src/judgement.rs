@@ -11,8 +11,7 @@ use serde::{Deserialize, Serialize};
 use straddle_layout::{Stack, TableKind};
 
 use crate::catalogue::Code;
-use crate::finding::{Finding, Kind, Reported, Severity, Subject};
-use crate::findings::{Findings, Part};
+use crate::finding::{Finding, Findings, Kind, Part, Reported, Severity, Subject};
 
 /// The verdict on one partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
@@ -238,7 +237,7 @@ fn partitions(findings: &Findings) -> BTreeMap<u32, OfPartition> {
         let own = found.get(&number).map_or(&[][..], Vec::as_slice);
         (number, of_partition(part, own, hopeless))
     };
-    findings.partitions().iter().map(judged).collect()
+    findings.partitions.iter().map(judged).collect()
 }
 
 fn of_partition(part: Part, own: &[Listed<'_>], hopeless: Option<Listed<'_>>) -> OfPartition {

@@ -4,19 +4,20 @@
 //! each boundary the walk tracks how far the layer below is already misaligned. The first misaligned layer is
 //! the culprit; layers above it that add nothing of their own are not reported again.
 
+mod filesystems;
+
 use straddle_device::DeviceKind;
 use straddle_device::topology::USUAL_PHYSICAL;
 use straddle_layout::layer::{Facts, Layer, Luks, Md};
 use straddle_layout::view::Piece;
-use straddle_layout::{Content, FsKind, Partition, Role, Stack, VolumeKind};
+use straddle_layout::{Content, Partition, Role, Stack, VolumeKind};
 use straddle_units::{Boundary, ByteCount, ByteOffset, Span};
 
 use crate::boundaries::{CHUNK, Named, named_boundaries};
 use crate::catalogue::{self as rules, Code};
 use crate::compensation::{self, Above};
-use crate::filesystems::FileSystemPlace;
 use crate::finding::{Finding, Fix, Miss, Rule, Subject};
-use crate::way::{self, Step, StepKind};
+use crate::way::{self, Step};
 use crate::{Context, Severity, moves, rebuild};
 
 /// The striped array that a layer stands on, and the layer's place in it.
@@ -33,7 +34,6 @@ struct Array {
 #[derive(Clone)]
 struct Place<'a> {
     context: &'a Context<'a>,
-    /// The partition, or the whole disk.
     subject: Subject,
     /// The layers from the drive up.
     path: Vec<Step>,
@@ -47,21 +47,19 @@ struct Place<'a> {
 }
 
 impl<'a> Place<'a> {
-    /// The whole disk.
     fn disk(context: &'a Context<'a>) -> Self {
-        Self {
-            context,
-            subject: Subject::Disk,
-            path: Vec::new(),
-            start: Some(ByteOffset::ZERO),
-            base: ByteOffset::ZERO,
-            array: None,
-        }
+        let (start, base) = (Some(ByteOffset::ZERO), ByteOffset::ZERO);
+        Self { context, subject: Subject::Disk, path: Vec::new(), start, base, array: None }
     }
 
-    /// The path from the drive to here, as shown to users: `partition 1 > md0 > LV vg/root`.
+    /// The path from the drive to here: `partition 1 > md0 > LV vg/root`.
     fn label(&self) -> String {
         way::label(&self.path)
+    }
+
+    fn finding(&self, rule: &'static Rule, at: Option<ByteOffset>, message: String, fix: Fix) -> Finding {
+        let layer = self.path.clone();
+        Finding { layer, at, fix: Some(fix), ..Finding::new(rule, self.subject, message) }
     }
 }
 
@@ -78,36 +76,33 @@ pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
 
 /// Reports once per array that volumes on it start off its stripe: the cause is one, the size of extents.
 fn once_per_array(findings: &mut Vec<Finding>) {
-    let is_md = |step: &Step| step.kind == StepKind::Layer(VolumeKind::Md.into());
-    let is_volume = |step: &Step| step.kind == StepKind::Layer(Content::LogicalVolume);
     let is_of_volume = |finding: &Finding| {
-        finding.rule.code == Code::OFF_ARRAY_STRIPE && finding.layer.last().is_some_and(is_volume)
+        finding.rule.code == Code::OFF_ARRAY_STRIPE
+            && finding.layer.last().is_some_and(|step| step.kind == Some(Content::LogicalVolume))
     };
     // The path up to the array; empty if that is the device itself.
-    let array = |finding: &Finding| {
-        let steps = finding.layer.iter().rposition(is_md).map_or(0, |at| at + 1);
-        finding.layer.iter().take(steps).cloned().collect::<Vec<Step>>()
-    };
+    fn array(finding: &Finding) -> &[Step] {
+        let is_md = |step: &Step| step.kind == Some(VolumeKind::Md.into());
+        &finding.layer[..finding.layer.iter().rposition(is_md).map_or(0, |at| at + 1)]
+    }
     let mut kept: Vec<(Finding, usize)> = Vec::new();
     for finding in std::mem::take(findings) {
         let is_same = |(first, _): &&mut (Finding, usize)| {
             is_of_volume(first) && first.subject == finding.subject && array(first) == array(&finding)
         };
-        let same = if is_of_volume(&finding) { kept.iter_mut().find(is_same) } else { None };
-        match same {
+        match kept.iter_mut().find(is_same).filter(|_| is_of_volume(&finding)) {
             Some((_, more)) => *more += 1,
             None => kept.push((finding, 0)),
         }
     }
-    let said = |(mut finding, more): (Finding, usize)| {
+    for (mut finding, more) in kept {
         match more {
             0 => {}
             1 => finding.message += "; so does one more volume",
             more => finding.message += &format!("; so do {more} more volumes"),
         }
-        finding
-    };
-    *findings = kept.into_iter().map(said).collect();
+        findings.push(finding);
+    }
 }
 
 fn check_partition(context: &Context<'_>, partition: &Partition, findings: &mut Vec<Finding>) {
@@ -137,35 +132,21 @@ pub(crate) fn misaligned(context: &Context<'_>, partition: &Partition) -> Vec<By
 fn check_layer(below: &Place<'_>, layer: &Layer, findings: &mut Vec<Finding>) {
     let mut place = below.clone();
     place.path.push(Step::of(layer));
-    match &layer.facts {
-        Facts::Table(table) => check_nested(&place, layer, table, findings),
-        _ => {
-            let above: Vec<&Layer> = layer.children.iter().collect();
-            check_pieces(&place, layer, &compensation::data(layer), &above, findings);
-            check_stripe(&place, layer, findings);
-        }
+    if let Facts::Table(table) = &layer.facts {
+        check_nested(&place, layer, table, findings);
+    } else {
+        check_pieces(&place, layer, &compensation::data(layer), layer.children.iter(), findings);
+        check_stripe(&place, layer, findings);
     }
     match &layer.facts {
         Facts::Md(md) => check_md(&place, layer, md, findings),
-        Facts::Luks(luks) => {
-            let sector = luks.sector_size;
-            // What is encrypted in sectors of 4 KiB costs on larger ones what every block of 4 KiB does.
-            let wanted = place.context.topology.physical.value().min(USUAL_PHYSICAL);
-            if sector != ByteCount::ZERO && sector < wanted {
-                findings.push(small_luks_sector(&place, layer, luks));
-            }
-        }
-        Facts::FileSystem(fs) => {
-            if let Some(kind) = layer.kind.file_system() {
-                crate::filesystems::check(&view(&place, layer, kind), fs, findings);
-            }
-        }
+        Facts::Luks(luks) => findings.extend(small_luks_sector(&place, layer, luks)),
+        Facts::FileSystem(fs) => filesystems::check(&place, layer, fs, findings),
         Facts::Pv(_) | Facts::Lv(_) | Facts::Mapped(_) | Facts::Table(_) | Facts::Opaque => {}
     }
     enter(&mut place, layer);
     for child in &layer.children {
-        let mut under = place.clone();
-        under.start = child.drive;
+        let mut under = Place { start: child.drive, ..place.clone() };
         if let Facts::Table(table) = &layer.facts {
             let on = table.partitions.iter().find(|partition| partition.span.start() == child.below.start());
             under.path.extend(on.map(|partition| Step::partition(partition.number)));
@@ -183,14 +164,16 @@ fn check_nested(place: &Place<'_>, layer: &Layer, table: &Stack, findings: &mut 
         let mut here = Place { base: ByteOffset::ZERO, ..place.clone() };
         here.path.push(Step::partition(partition.number));
         // Partitions on other members of an array are reported there.
+        let piece = compensation::nested(layer, partition);
         let reported = findings.len();
-        if let Some(piece) = compensation::nested(layer, partition) {
-            let above: Vec<&Layer> = compensation::above_partition(layer, partition).collect();
-            check_pieces(&here, layer, &[piece], &above, findings);
+        if let Some(piece) = piece {
+            let above = compensation::above_partition(layer, partition);
+            check_pieces(&here, layer, &[piece], above, findings);
         }
         // A partition that misses the sector also misses the stripe, so only the first is reported.
         if findings.len() == reported {
-            check_partition_stripe(&here, layer, partition, findings);
+            let on_drive = piece.map(|piece| piece.drive);
+            findings.extend(off_stripe(&here, layer, partition.span.start(), on_drive));
         }
     }
 }
@@ -229,20 +212,6 @@ fn space_start(layer: &Layer) -> ByteOffset {
         piece.below.checked_back(into).unwrap_or(piece.below)
     });
     first.unwrap_or(layer.below.start())
-}
-
-/// The position of a file system, as its rules need it.
-fn view<'a>(place: &Place<'a>, layer: &'a Layer, kind: FsKind) -> FileSystemPlace<'a> {
-    FileSystemPlace {
-        context: place.context,
-        subject: place.subject,
-        label: place.label(),
-        way: place.path.clone(),
-        kind,
-        start: place.start,
-        len: layer.below.len(),
-        array: place.array.map(|array| (array.chunk, array.stripe)),
-    }
 }
 
 /// The rule for a layer whose data starts inside a physical sector.
@@ -288,11 +257,11 @@ impl Skew {
 /// Checks each run of the space that a layer provides against each boundary of the drive. For each boundary,
 /// the first misaligned run is reported, unless everything in `above` makes up for it. If no run is
 /// misaligned, the first run that makes up for a misalignment below is reported.
-fn check_pieces(
+fn check_pieces<'l>(
     place: &Place<'_>,
     layer: &Layer,
     pieces: &[Piece],
-    above: &[&Layer],
+    above: impl Iterator<Item = &'l Layer> + Clone,
     findings: &mut Vec<Finding>,
 ) {
     let mut is_reported = false;
@@ -313,7 +282,7 @@ fn check_pieces(
         // Misalignment that a layer only inherits is reported at the culprit below it.
         let own: Vec<_> = skewed.filter(|(_, skew)| skew.own != ByteCount::ZERO).collect();
         if let Some((piece, skew)) = own.iter().find(|(_, skew)| skew.total != ByteCount::ZERO) {
-            let made_up = Above::of(above.iter().copied(), boundary);
+            let made_up = Above::of(above.clone(), boundary);
             if made_up.makes_up() {
                 continue;
             }
@@ -321,7 +290,7 @@ fn check_pieces(
             let mut finding = off(place, layer, piece, *skew, rule, miss);
             finding.severity = finding.severity.min(named.severity);
             if made_up.is_split() {
-                finding.message.push_str(&split(&made_up));
+                finding.message += &split(&made_up);
                 finding.fix = Some(split_fix(&made_up));
             }
             findings.push(finding);
@@ -419,19 +388,7 @@ fn cancels(place: &Place<'_>, layer: &Layer, piece: &Piece, skew: Skew, named: N
         named.name
     );
     let fix = Fix::advice(format!("leave both, or move both: the data on the {} is aligned", layer.kind));
-    finding(rules::LAYERS_CANCEL, place, Some(shown.drive), message, fix)
-}
-
-/// A finding at the path of `place`.
-fn finding(
-    rule: &'static Rule,
-    place: &Place<'_>,
-    at: Option<ByteOffset>,
-    message: String,
-    fix: Fix,
-) -> Finding {
-    let layer = place.path.clone();
-    Finding { layer, at, fix: Some(fix), ..Finding::new(rule, place.subject, message) }
+    place.finding(rules::LAYERS_CANCEL, Some(shown.drive), message, fix)
 }
 
 /// Adds findings about a RAID member's chunk size.
@@ -451,7 +408,7 @@ fn check_md(place: &Place<'_>, layer: &Layer, md: &Md, findings: &mut Vec<Findin
             size.get()
         );
         let fix = rebuild::larger_chunk(md.chunk, size);
-        findings.push(finding(rules::MD_CHUNK_SMALL, place, layer.drive, message, fix));
+        findings.push(place.finding(rules::MD_CHUNK_SMALL, layer.drive, message, fix));
     }
 }
 
@@ -467,18 +424,6 @@ fn check_stripe(place: &Place<'_>, layer: &Layer, findings: &mut Vec<Finding>) {
         _ => space_start(layer),
     };
     findings.extend(off_stripe(place, layer, start, layer.drive));
-}
-
-/// Checks a partition of a table inside the array against the stripe, whichever member its first byte is on.
-fn check_partition_stripe(
-    place: &Place<'_>,
-    table: &Layer,
-    partition: &Partition,
-    findings: &mut Vec<Finding>,
-) {
-    let start = partition.span.start();
-    let on_drive = compensation::nested(table, partition).map(|piece| piece.drive);
-    findings.extend(off_stripe(place, table, start, on_drive));
 }
 
 /// The finding that something misses the stripe of the array below, if it does. It starts at byte `start` of
@@ -506,17 +451,22 @@ fn off_stripe(
         size.get()
     );
     let fix = rebuild::on_boundary(&place.label(), layer, boundary);
-    Some(finding(rules::OFF_ARRAY_STRIPE, place, on_drive, message, fix))
+    Some(place.finding(rules::OFF_ARRAY_STRIPE, on_drive, message, fix))
 }
 
-fn small_luks_sector(place: &Place<'_>, layer: &Layer, luks: &Luks) -> Finding {
-    let physical = place.context.topology.physical.value().get();
+fn small_luks_sector(place: &Place<'_>, layer: &Layer, luks: &Luks) -> Option<Finding> {
+    let physical = place.context.topology.physical.value();
+    // On sectors of more than 4 KiB, encryption sectors of 4 KiB cost no more than any block of 4 KiB.
+    if luks.sector_size == ByteCount::ZERO || luks.sector_size >= physical.min(USUAL_PHYSICAL) {
+        return None;
+    }
     let message = format!(
-        "{}: its {}-byte encryption sector is smaller than the {physical}-byte physical sector: layers \
-         above it may write less than a physical sector, and each block takes more encryption calls",
+        "{}: its {}-byte encryption sector is smaller than the {}-byte physical sector: layers above it may \
+         write less than a physical sector, and each block takes more encryption calls",
         place.label(),
-        luks.sector_size.get()
+        luks.sector_size.get(),
+        physical.get()
     );
-    let fix = rebuild::larger_luks_sector(luks, layer.below.len(), place.context.topology.physical.value());
-    finding(rules::LUKS_SECTOR_SMALL, place, layer.drive, message, fix)
+    let fix = rebuild::larger_luks_sector(luks, layer.below.len(), physical);
+    Some(place.finding(rules::LUKS_SECTOR_SMALL, layer.drive, message, fix))
 }

@@ -1,18 +1,17 @@
 //! The audit: takes a topology and what is written on a device, and returns findings.
 //!
-//! Invariants: it is pure (no file, no clock, no environment), each rule is one function and one code,
-//! and the different boundaries (physical sector, minimum I/O, indirection unit, stripe, erase block, grain, atomic
-//! unit) are never mixed into one.
+//! Invariants: it is pure (no file, no clock, no environment), and the different boundaries (physical sector,
+//! minimum I/O, indirection unit, stripe, erase block, grain, atomic unit) are never mixed into one.
 //!
-//! The modules are listed in order of dependency, and none uses one that comes later; a test enforces this:
+//! The modules in order of dependency; none uses one that comes later, which a test enforces:
 //!
-//! - what a rule is and what it finds: catalogue, names, way, finding, findings
+//! - what a rule is and what it finds: catalogue, way, finding
 //! - the boundaries of a device: optimum, boundaries
 //! - what stands on it, and what that needs: shell, compensation, severity, hidden
 //! - fixes: reformat, rebuild, fix, moves
-//! - the rules: fit, filesystems, layers, placement, table, container, device, live
-//! - what the findings come to: causes, repeated, member, judgement
-//! - arithmetic and pictures for `explain`: efficiency, picture, rmw
+//! - the rules: fit, layers, placement, table, container, device
+//! - what the findings come to: causes, repeated, judgement
+//! - for `straddle explain`: explain
 //!
 //! The types hold what a verdict is about. Findings are read, and a verdict takes all of them:
 //!
@@ -76,28 +75,21 @@ mod causes;
 mod compensation;
 mod container;
 mod device;
-mod efficiency;
 pub mod examine;
-mod filesystems;
+mod explain;
 mod finding;
-mod findings;
 mod fit;
 mod fix;
 pub mod form;
 mod hidden;
 mod judgement;
 mod layers;
-mod live;
-mod member;
 mod moves;
-mod names;
 mod optimum;
-mod picture;
 mod placement;
 mod rebuild;
 mod reformat;
 mod repeated;
-mod rmw;
 mod severity;
 mod shell;
 mod table;
@@ -111,30 +103,25 @@ use std::sync::{Arc, LazyLock};
 use straddle_device::DeviceKind;
 use straddle_device::image::Container;
 use straddle_device::topology::Topology;
-use straddle_layout::Stack;
 use straddle_layout::live::Disagreement;
+use straddle_layout::{Partition, Stack};
 use straddle_units::{ByteCount, ByteOffset, Span};
 
 pub use boundaries::{ATOMIC_UNIT, GRAIN, named_boundaries};
-pub use catalogue::{About, Code, Definition, Kind, RULES, Rule, Severity, rule};
-pub use causes::Seen;
+pub use catalogue::{Code, Kind, RULES, Rule, Severity, rule};
 pub use container::Platform;
-pub use efficiency::{Format, format_efficiency};
-pub use finding::{Cause, Command, Effect, Finding, Fix, Miss, Place, Reason, Reported, Risk, Subject};
-pub use findings::Findings;
-pub use fit::{Misfit, Unfit, sectors_above, unfit};
+pub use explain::{Format, Io, LISTED, RmwCount, count_rmw, format_efficiency, picture};
+pub use finding::{
+    Cause, Command, Effect, Finding, Findings, Fix, Miss, Place, Reason, Reported, Risk, Subject,
+};
+pub use fit::{sectors_above, unfit};
 pub use fix::{can_shrink, shrinking};
 pub use judgement::{Judgement, OfPartition, Recognised, Status, Verdict};
-pub use member::unseen;
-pub use moves::{Journal as MoveJournal, Moves, Planned, PlannedCopy, ShrinkFirst, Stage, Unfinished, Ways};
-pub use names::called;
+pub use moves::{Journal as MoveJournal, Moves, Planned, PlannedCopy, ShrinkFirst, Stage, Unfinished};
 pub use optimum::{ALL_ONES, bogus_io_opt};
-pub use picture::picture;
 pub use placement::{OfStart, starts};
-pub use repeated::merge_targets;
-pub use rmw::{Io, LISTED, RmwCount, count_rmw};
 pub use shell::file_about;
-pub use way::{Step, StepKind};
+pub use way::{Step, called};
 
 /// The input of an audit.
 #[derive(Clone, Copy)]
@@ -146,10 +133,9 @@ pub struct Context<'a> {
     pub file: &'a str,
     /// Whether the commands work on an image file.
     pub is_image: bool,
-    /// The kind of device: it determines whether its first boundary can be moved, and what lists its
-    /// partitions.
+    /// The kind of device.
     pub kind: DeviceKind,
-    /// The size of its zones, if it is a zoned device: nothing is moved in place there.
+    /// The size of its zones; `None` if it is not a zoned device.
     pub zone: Option<ByteCount>,
     /// Its size in bytes.
     pub size: ByteCount,
@@ -175,8 +161,11 @@ pub struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    /// Returns what is known of a target of this name and its sectors and contents, and of nothing else: nothing is
-    /// known of its model, its container or moves, and all that no partition has counts as empty.
+    pub(crate) fn partition(&self, number: u32) -> Option<&'a Partition> {
+        self.stack.partitions.iter().find(|partition| partition.number == number)
+    }
+
+    /// A target of which no more is known. All unallocated space counts as empty.
     pub fn of(
         target: &'a str,
         kind: DeviceKind,
@@ -217,13 +206,8 @@ pub struct Exception {
 }
 
 impl Exception {
-    /// Whether it is about this finding.
-    pub fn covers(&self, finding: &Finding) -> bool {
-        let is_there = match (self.partition, finding.subject) {
-            (None, _) => true,
-            (Some(number), Subject::Partition(subject)) => number == subject,
-            (Some(_), Subject::Disk) => false,
-        };
+    pub(crate) fn covers(&self, finding: &Finding) -> bool {
+        let is_there = self.partition.is_none_or(|number| finding.subject == Subject::Partition(number));
         is_there && self.code == finding.rule.code
     }
 }
@@ -244,10 +228,8 @@ pub struct Asked {
 impl Asked {
     fn reported(&self, finding: &Finding) -> Reported {
         let code = finding.rule.code;
-        match finding.subject {
-            Subject::Partition(number) if self.partition.is_some_and(|asked| asked != number) => {
-                Reported::Outside
-            }
+        match Option::<u32>::from(finding.subject) {
+            Some(number) if self.partition.is_some_and(|asked| asked != number) => Reported::Outside,
             // Unreadable data is always reported: nothing is known about what was asked for.
             _ if finding.rule.kind == Kind::Unreadable => Reported::Here,
             _ if self.ignore.contains(&code) => Reported::NotAsked,
@@ -270,7 +252,7 @@ pub fn run(context: &Context<'_>) -> Findings {
     container::check(context, &mut findings);
     placement::check_whole_disk(context, &mut findings);
     // The marker of an unfinished move is where its journal has room.
-    let judged = |partition: &&straddle_layout::Partition| !straddle_layout::is_marker(partition);
+    let judged = |partition: &&Partition| !straddle_layout::is_marker(partition);
     for partition in context.stack.partitions.iter().filter(judged) {
         placement::check(context, partition, &mut findings);
         hidden::check(context, partition, &mut findings);
@@ -282,7 +264,6 @@ pub fn run(context: &Context<'_>) -> Findings {
     }
     layers::check(context, &mut findings);
     fit::check(context, &mut findings);
-    live::check(context, &mut findings);
     severity::contents(context, &mut findings);
     if context.stack.is_hybrid_iso() {
         // A tool that changes such an image's table changes the file system that contains it.
@@ -297,33 +278,30 @@ pub fn run(context: &Context<'_>) -> Findings {
     table::mend_first(context, &mut findings);
     if context.moves.unfinished.is_some() {
         // What looks unallocated has the data of the partitions that move: nothing else may be written first.
-        for finding in findings.iter_mut().filter(|finding| finding.rule.code != Code::UNFINISHED_MOVE) {
-            (finding.fix, finding.alternative) = (None, None);
-        }
+        let others = findings.iter_mut().filter(|finding| finding.rule.code != Code::UNFINISHED_MOVE);
+        others.for_each(Finding::unfixed);
     }
-    // The other fix is worth nothing without its commands.
     for finding in &mut findings {
         finding.alternative.take_if(|fix| fix.commands.is_empty());
     }
     sort(&mut findings);
     causes::suspect(context, &mut findings);
-    Findings::complete(findings, &context.stack.partitions)
+    Findings::of(findings, &context.stack.partitions)
 }
 
 fn sort(findings: &mut [Finding]) {
     findings.sort_by_key(|f| (f.subject, std::cmp::Reverse(f.severity), f.rule.code));
 }
 
-/// Adds the findings on contents that do not fit, where `context` knows more of the sectors below than it did in [`run`].
+/// Adds the findings on contents that do not fit sectors of which `context` knows more than it did in [`run`].
 pub(crate) fn fit_again(context: &Context<'_>, findings: &mut Findings) {
-    fit::check(context, findings.completed());
-    sort(findings.completed());
+    fit::check(context, &mut findings.list);
+    sort(&mut findings.list);
 }
 
-/// Determines for each finding on a target where it is reported. None is dropped: a verdict is about what is
-/// true.
+/// Determines for each finding on a target where it is reported. None is dropped.
 pub fn ask(findings: &mut Findings, asked: &Asked) {
-    let findings = findings.marked();
+    let findings = &mut findings.list[..];
     findings.iter_mut().for_each(|finding| finding.reported = asked.reported(finding));
     repeated::merge(findings);
     repeated::merge_advice(findings);

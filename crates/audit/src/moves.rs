@@ -312,7 +312,7 @@ fn commands(context: &Context<'_>, options: &str, in_file: bool) -> [Command; 2]
 /// none for the journal.
 fn shrink_first(context: &Context<'_>, number: u32) -> Option<Fix> {
     let ShrinkFirst { numbers, partition, to, options } = context.moves.shrink.as_ref()?;
-    let of = context.stack.partitions.iter().find(|p| p.number == *partition)?;
+    let of = context.partition(*partition)?;
     let shrink = shrinking(of.layer.as_ref()?, *to).filter(|_| numbers.contains(&number))?;
     let dir = if shrink.line.contains(" DIR ") { ", DIR with an empty directory" } else { "" };
     let caution = format!(
@@ -421,9 +421,8 @@ pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     }
     let Some(marker) = marker else { return };
     let start = marker.span.start();
-    let is_mbr = context.stack.partitions.iter().any(|partition| {
-        partition.number == marker.number && matches!(partition.kind, PartitionType::Mbr(_))
-    });
+    let of_marker = context.partition(marker.number);
+    let is_mbr = of_marker.is_some_and(|partition| matches!(partition.kind, PartitionType::Mbr(_)));
     let kind = if is_mbr {
         straddle_layout::MARKER_MBR.to_uppercase()
     } else {

@@ -113,7 +113,7 @@ type At = (usize, usize);
 
 /// Reports findings of several targets about the same thing once: at the target that is lowest in the stack,
 /// or else comes first.
-pub fn merge_targets(seen: &mut [Seen<'_>]) {
+pub(crate) fn merge_targets(seen: &mut [Seen<'_>]) {
     let mut repeats: BTreeMap<At, At> = BTreeMap::new();
     for upper in 0..seen.len() {
         for index in 0..seen[upper].findings.len() {
@@ -131,8 +131,8 @@ pub fn merge_targets(seen: &mut [Seen<'_>]) {
         }
         let culprit = seen[root.0].name.to_owned();
         let device = Place::Target(seen[from.0].device.unwrap_or(seen[from.0].name).to_owned());
-        seen[from.0].findings.marked()[from.1].reported = Reported::At(Place::Target(culprit));
-        let also = &mut seen[root.0].findings.marked()[root.1].also;
+        seen[from.0].findings.list[from.1].reported = Reported::At(Place::Target(culprit));
+        let also = &mut seen[root.0].findings.list[root.1].also;
         if !also.contains(&device) {
             also.push(device);
         }

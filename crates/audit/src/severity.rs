@@ -52,8 +52,7 @@ pub(crate) fn contents(context: &Context<'_>, findings: &mut [Finding]) {
     for finding in findings.iter_mut().filter(|f| is_placed.contains(&f.rule.code)) {
         let why = match finding.subject {
             Subject::Partition(number) if !finding.layer.is_empty() => {
-                let partition = context.stack.partitions.iter().find(|p| p.number == number);
-                partition.and_then(|partition| nothing_is_lost(context, partition))
+                context.partition(number).and_then(|partition| nothing_is_lost(context, partition))
             }
             Subject::Disk => match &context.stack.kind {
                 TableKind::Content(content) if content.is_only_read() => {

@@ -32,6 +32,12 @@ pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     findings.extend(problems.map(|problem| from_problem(context, problem)));
     check_mbr_reach(context, findings);
     check_past_reach(context, findings);
+    findings.extend(context.disagreements.iter().map(|differs| {
+        let at = differs.on_disk.drive.or(differs.live.drive);
+        Finding::on_disk(rules::VIEWS_DISAGREE, at, differs.to_string()).fixed_by(Fix::advice(
+            "have the kernel read the table again (partx -u, or reboot) before anything more is written",
+        ))
+    }));
 }
 
 /// The finding for a problem of the table.
@@ -285,8 +291,8 @@ fn rewrite(context: &Context<'_>) -> Option<Fix> {
 /// How large a disk would have to be for what this problem says is behind its end.
 fn recorded(context: &Context<'_>, problem: &Problem) -> Option<u64> {
     let end_of = |number: u32| {
-        let partition = context.stack.partitions.iter().find(|partition| partition.number == number)?;
-        Some(partition.span.end().get()).filter(|end| *end > context.size.get())
+        let end = context.partition(number)?.span.end().get();
+        (end > context.size.get()).then_some(end)
     };
     match problem {
         Problem::GptPastEnd { at } => at.get().checked_add(context.stack.block.get()),
@@ -339,7 +345,7 @@ fn regrow(context: &Context<'_>, number: u32, recorded: ByteCount) -> Option<Fix
     let is_cut_short =
         |problem: &Problem| matches!(problem, Problem::CutShort { number: Some(one), .. } if *one == number);
     context.stack.problems.iter().all(is_cut_short).then_some(())?;
-    let partition = context.stack.partitions.iter().find(|partition| partition.number == number)?;
+    let partition = context.partition(number)?;
     let needed = Span::new(partition.span.start(), recorded)?;
     context.stack.free_around(partition, context.size)?.contains(needed).then_some(())?;
     let commands = planned(context, &format!("{seen} --grow {number}={}", recorded.get()));

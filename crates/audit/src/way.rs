@@ -1,27 +1,16 @@
 //! The path from the disk to a layer, step by step.
 //!
-//! Invariants: a step is identified by its own structures (its UUID), and by its name only if
-//! that is not known. Nothing is parsed from the text shown to users.
+//! Invariants: a step is identified by its UUID, and by its name only if that is not known. Nothing is parsed
+//! from the text shown to users.
 
-use straddle_layout::layer::Layer;
+use straddle_layout::layer::{Facts, Layer, Md};
 use straddle_layout::{Content, VolumeKind};
-
-use crate::names::called;
-
-/// The kind of a step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StepKind {
-    /// A partition, of the disk or of a table inside another layer.
-    Partition,
-    /// A layer of this kind.
-    Layer(Content),
-}
 
 /// One step of a path: a partition, or a layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Its kind.
-    pub kind: StepKind,
+    /// The kind of the layer; `None` for a partition, of the disk or of a table inside another layer.
+    pub kind: Option<Content>,
     /// Its name in messages: `md raid5 host:0`.
     pub called: String,
     /// Its own name, or the partition's number; empty if it has none.
@@ -34,34 +23,31 @@ impl Step {
     /// A step for the partition with this number.
     pub fn partition(number: u32) -> Self {
         let called = format!("partition {number}");
-        Self { kind: StepKind::Partition, called, name: number.to_string(), uuid: String::new() }
+        Self { kind: None, called, name: number.to_string(), uuid: String::new() }
     }
 
     /// A step for `layer`.
     pub fn of(layer: &Layer) -> Self {
         let (name, uuid) = (layer.name.clone(), layer.uuid.clone());
-        Self { kind: StepKind::Layer(layer.kind), called: called(layer), name, uuid }
+        Self { kind: Some(layer.kind), called: called(layer), name, uuid }
     }
 
-    /// Whether it is a partition, of the disk or of a table inside another layer.
     pub(crate) fn is_partition(&self) -> bool {
-        self.kind == StepKind::Partition
+        self.kind.is_none()
     }
 
     /// Whether the two steps are the same thing, as far as is known.
     pub(crate) fn is(&self, other: &Self) -> bool {
-        if self.kind != other.kind {
-            return false;
-        }
-        match (self.uuid.as_str(), other.uuid.as_str()) {
+        let is_same = match (self.uuid.as_str(), other.uuid.as_str()) {
             ("", _) | (_, "") => self.name == other.name,
             (one, other) => one == other,
-        }
+        };
+        self.kind == other.kind && is_same
     }
 
     /// Whether several disks or partitions may form it, and its identity is known.
     pub(crate) fn is_shared(&self) -> bool {
-        matches!(self.kind, StepKind::Layer(Content::LogicalVolume | Content::Volume(VolumeKind::Md)))
+        matches!(self.kind, Some(Content::LogicalVolume | Content::Volume(VolumeKind::Md)))
             && !(self.uuid.is_empty() && self.name.is_empty())
     }
 }
@@ -69,4 +55,40 @@ impl Step {
 /// The path as shown to users: `partition 1 > PV vg > LV vg/root`.
 pub(crate) fn label(way: &[Step]) -> String {
     way.iter().map(|step| step.called.as_str()).collect::<Vec<_>>().join(" > ")
+}
+
+/// A layer's name in a path.
+pub fn called(layer: &Layer) -> String {
+    let what = match &layer.facts {
+        Facts::Md(md) => format!("md {}", level_name(md)),
+        Facts::Pv(_) => "PV".to_owned(),
+        Facts::Luks(luks) => format!("LUKS{}", luks.version),
+        Facts::Table(_) => "partition table".to_owned(),
+        _ => layer.kind.to_string(),
+    };
+    // Names come from the disk and are printed to terminals, so they are made printable.
+    let name = straddle_device::shown::printable(&layer.name);
+    if name.is_empty() { what } else { format!("{what} {name}") }
+}
+
+/// The array's level, such as `raid5` or `linear`.
+pub(crate) fn level_name(md: &Md) -> String {
+    match md.level {
+        -1 => "linear".to_owned(),
+        -4 => "multipath".to_owned(),
+        -5 => "faulty".to_owned(),
+        level => format!("raid{level}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_have_their_names() {
+        let level = |level| level_name(&Md { level, ..Md::default() });
+        assert_eq!(level(5), "raid5");
+        assert_eq!(level(-1), "linear");
+    }
 }

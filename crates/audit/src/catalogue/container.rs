@@ -1,9 +1,8 @@
 //! S07x: image containers.
 
-use super::{About, Code, Definition, Kind, Severity};
+use super::{About, Definition, Kind, Severity};
 
 pub(super) const CONTAINER_OFF: Definition = Definition {
-    code: Code::S070,
     severity: Severity::Error,
     kind: Kind::Alignment,
     about: About::Container,
@@ -23,7 +22,6 @@ pub(super) const CONTAINER_OFF: Definition = Definition {
 };
 
 pub(super) const CONTAINER_UNIT_SMALL: Definition = Definition {
-    code: Code::S071,
     severity: Severity::Advice,
     kind: Kind::Granularity,
     about: About::Container,
@@ -36,7 +34,6 @@ pub(super) const CONTAINER_UNIT_SMALL: Definition = Definition {
 };
 
 pub(super) const IMAGE_SIZE: Definition = Definition {
-    code: Code::S072,
     severity: Severity::Warning,
     kind: Kind::Alignment,
     about: About::Container,

@@ -1,9 +1,8 @@
 //! S02x: what the device reports about itself.
 
-use super::{About, Code, Definition, Kind, Severity};
+use super::{About, Definition, Kind, Severity};
 
 pub(super) const KERNEL_MISALIGNED: Definition = Definition {
-    code: Code::S020,
     severity: Severity::Error,
     kind: Kind::Alignment,
     about: About::Device,
@@ -22,7 +21,6 @@ pub(super) const KERNEL_MISALIGNED: Definition = Definition {
 };
 
 pub(super) const BOGUS_IO_OPT: Definition = Definition {
-    code: Code::S021,
     severity: Severity::Advice,
     kind: Kind::Device,
     about: About::Device,
@@ -47,7 +45,6 @@ pub(super) const BOGUS_IO_OPT: Definition = Definition {
 };
 
 pub(super) const KNOWN_LIAR: Definition = Definition {
-    code: Code::S022,
     severity: Severity::Advice,
     kind: Kind::Device,
     about: About::Device,
@@ -62,7 +59,6 @@ pub(super) const KNOWN_LIAR: Definition = Definition {
 };
 
 pub(super) const FIRMWARE_OFFSET: Definition = Definition {
-    code: Code::S023,
     severity: Severity::Advice,
     kind: Kind::Device,
     about: About::Device,
@@ -84,7 +80,6 @@ pub(super) const FIRMWARE_OFFSET: Definition = Definition {
 };
 
 pub(super) const SOURCES_DISAGREE: Definition = Definition {
-    code: Code::S024,
     severity: Severity::Advice,
     kind: Kind::Device,
     about: About::Device,
@@ -98,7 +93,6 @@ pub(super) const SOURCES_DISAGREE: Definition = Definition {
 };
 
 pub(super) const FASTER_FORMAT: Definition = Definition {
-    code: Code::S025,
     severity: Severity::Advice,
     kind: Kind::Device,
     about: About::Device,
@@ -120,7 +114,6 @@ pub(super) const FASTER_FORMAT: Definition = Definition {
 };
 
 pub(super) const LARGER_SECTOR: Definition = Definition {
-    code: Code::S026,
     severity: Severity::Advice,
     kind: Kind::Device,
     about: About::Device,
@@ -146,7 +139,6 @@ pub(super) const LARGER_SECTOR: Definition = Definition {
 };
 
 pub(super) const GUEST_SHOWN_SMALLER: Definition = Definition {
-    code: Code::S027,
     severity: Severity::Warning,
     kind: Kind::Device,
     about: About::Device,

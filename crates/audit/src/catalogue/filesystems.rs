@@ -1,9 +1,8 @@
 //! S06x: file systems.
 
-use super::{About, Code, Definition, Kind, Severity};
+use super::{About, Definition, Kind, Severity};
 
 pub(super) const LUKS_SECTOR_SMALL: Definition = Definition {
-    code: Code::S060,
     severity: Severity::Advice,
     kind: Kind::Granularity,
     about: About::Layer,
@@ -20,7 +19,6 @@ pub(super) const LUKS_SECTOR_SMALL: Definition = Definition {
 };
 
 pub(super) const FS_BLOCK_SMALL: Definition = Definition {
-    code: Code::S061,
     severity: Severity::Warning,
     kind: Kind::Granularity,
     about: About::FileSystem,
@@ -37,7 +35,6 @@ pub(super) const FS_BLOCK_SMALL: Definition = Definition {
 };
 
 pub(super) const FS_BLOCK_BELOW_UNIT: Definition = Definition {
-    code: Code::S062,
     severity: Severity::Advice,
     kind: Kind::Granularity,
     about: About::FileSystem,
@@ -53,7 +50,6 @@ pub(super) const FS_BLOCK_BELOW_UNIT: Definition = Definition {
 };
 
 pub(super) const DATA_AREA_OFF: Definition = Definition {
-    code: Code::S063,
     severity: Severity::Error,
     kind: Kind::Alignment,
     about: About::Layer,
@@ -70,7 +66,6 @@ pub(super) const DATA_AREA_OFF: Definition = Definition {
 };
 
 pub(super) const HINTS_CONTRADICT: Definition = Definition {
-    code: Code::S064,
     severity: Severity::Warning,
     kind: Kind::Layers,
     about: About::FileSystem,
@@ -86,7 +81,6 @@ pub(super) const HINTS_CONTRADICT: Definition = Definition {
 };
 
 pub(super) const ASHIFT_SMALL: Definition = Definition {
-    code: Code::S065,
     severity: Severity::Warning,
     kind: Kind::Granularity,
     about: About::FileSystem,
@@ -101,7 +95,6 @@ pub(super) const ASHIFT_SMALL: Definition = Definition {
 };
 
 pub(super) const PAGE_STRADDLES: Definition = Definition {
-    code: Code::S066,
     severity: Severity::Warning,
     kind: Kind::Alignment,
     about: About::Layer,
@@ -115,7 +108,6 @@ pub(super) const PAGE_STRADDLES: Definition = Definition {
 };
 
 pub(super) const PAGE_NOT_ATOMIC: Definition = Definition {
-    code: Code::S067,
     severity: Severity::Advice,
     kind: Kind::Atomicity,
     about: About::Layer,
@@ -135,7 +127,6 @@ pub(super) const PAGE_NOT_ATOMIC: Definition = Definition {
 };
 
 pub(super) const HIDDEN_SECTORS: Definition = Definition {
-    code: Code::S068,
     severity: Severity::Warning,
     kind: Kind::Layers,
     about: About::Placement,
@@ -158,7 +149,6 @@ pub(super) const HIDDEN_SECTORS: Definition = Definition {
 };
 
 pub(super) const UNFIT: Definition = Definition {
-    code: Code::S069,
     severity: Severity::Error,
     kind: Kind::Fit,
     about: About::FileSystem,

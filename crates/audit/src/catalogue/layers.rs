@@ -1,9 +1,8 @@
 //! S05x: layers on partitions, from RAID members to logical volumes.
 
-use super::{About, Code, Definition, Kind, Severity};
+use super::{About, Definition, Kind, Severity};
 
 pub(super) const MD_DATA_STRADDLES: Definition = Definition {
-    code: Code::S050,
     severity: Severity::Error,
     kind: Kind::Alignment,
     about: About::Layer,
@@ -21,7 +20,6 @@ pub(super) const MD_DATA_STRADDLES: Definition = Definition {
 };
 
 pub(super) const PV_DATA_STRADDLES: Definition = Definition {
-    code: Code::S051,
     severity: Severity::Error,
     kind: Kind::Alignment,
     about: About::Layer,
@@ -40,7 +38,6 @@ pub(super) const PV_DATA_STRADDLES: Definition = Definition {
 };
 
 pub(super) const LV_SEGMENT_STRADDLES: Definition = Definition {
-    code: Code::S052,
     severity: Severity::Error,
     kind: Kind::Alignment,
     about: About::Layer,
@@ -59,7 +56,6 @@ pub(super) const LV_SEGMENT_STRADDLES: Definition = Definition {
 };
 
 pub(super) const LUKS_PAYLOAD_STRADDLES: Definition = Definition {
-    code: Code::S053,
     severity: Severity::Error,
     kind: Kind::Alignment,
     about: About::Layer,
@@ -77,7 +73,6 @@ pub(super) const LUKS_PAYLOAD_STRADDLES: Definition = Definition {
 };
 
 pub(super) const PAYLOAD_STRADDLES: Definition = Definition {
-    code: Code::S054,
     severity: Severity::Error,
     kind: Kind::Alignment,
     about: About::Layer,
@@ -91,7 +86,6 @@ pub(super) const PAYLOAD_STRADDLES: Definition = Definition {
 };
 
 pub(super) const LAYER_OFF_UNIT: Definition = Definition {
-    code: Code::S055,
     severity: Severity::Warning,
     kind: Kind::Alignment,
     about: About::Layer,
@@ -106,7 +100,6 @@ pub(super) const LAYER_OFF_UNIT: Definition = Definition {
 };
 
 pub(super) const LAYERS_CANCEL: Definition = Definition {
-    code: Code::S056,
     severity: Severity::Advice,
     kind: Kind::Alignment,
     about: About::Layer,
@@ -122,7 +115,6 @@ pub(super) const LAYERS_CANCEL: Definition = Definition {
 };
 
 pub(super) const OFF_ARRAY_STRIPE: Definition = Definition {
-    code: Code::S057,
     severity: Severity::Warning,
     kind: Kind::Alignment,
     about: About::Layer,
@@ -139,7 +131,6 @@ pub(super) const OFF_ARRAY_STRIPE: Definition = Definition {
 };
 
 pub(super) const MD_CHUNK_SMALL: Definition = Definition {
-    code: Code::S058,
     severity: Severity::Warning,
     kind: Kind::Alignment,
     about: About::Layer,

@@ -1,9 +1,8 @@
 //! S08x: the running kernel, and unreadable bytes.
 
-use super::{About, Code, Definition, Kind, Severity};
+use super::{About, Definition, Kind, Severity};
 
 pub(super) const VIEWS_DISAGREE: Definition = Definition {
-    code: Code::S080,
     severity: Severity::Warning,
     kind: Kind::Layers,
     about: About::Kernel,
@@ -17,7 +16,6 @@ pub(super) const VIEWS_DISAGREE: Definition = Definition {
 };
 
 pub(super) const UNREADABLE: Definition = Definition {
-    code: Code::S081,
     severity: Severity::Error,
     kind: Kind::Unreadable,
     about: About::Medium,

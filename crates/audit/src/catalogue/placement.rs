@@ -1,9 +1,8 @@
 //! S00x: where partitions start and end.
 
-use super::{About, Code, Definition, Kind, Severity};
+use super::{About, Definition, Kind, Severity};
 
 pub(super) const START_STRADDLES: Definition = Definition {
-    code: Code::S001,
     severity: Severity::Error,
     kind: Kind::Alignment,
     about: About::Placement,
@@ -38,7 +37,6 @@ pub(super) const START_STRADDLES: Definition = Definition {
 };
 
 pub(super) const END_STRADDLES: Definition = Definition {
-    code: Code::S002,
     severity: Severity::Warning,
     kind: Kind::Alignment,
     about: About::Placement,
@@ -73,7 +71,6 @@ pub(super) const END_STRADDLES: Definition = Definition {
 };
 
 pub(super) const OFF_IO_MIN: Definition = Definition {
-    code: Code::S003,
     severity: Severity::Warning,
     kind: Kind::Alignment,
     about: About::Placement,
@@ -96,7 +93,6 @@ pub(super) const OFF_IO_MIN: Definition = Definition {
 };
 
 pub(super) const OFF_INDIRECTION_UNIT: Definition = Definition {
-    code: Code::S004,
     severity: Severity::Warning,
     kind: Kind::Alignment,
     about: About::Placement,
@@ -119,7 +115,6 @@ pub(super) const OFF_INDIRECTION_UNIT: Definition = Definition {
 };
 
 pub(super) const OFF_STRIPE: Definition = Definition {
-    code: Code::S005,
     severity: Severity::Warning,
     kind: Kind::Alignment,
     about: About::Placement,
@@ -140,7 +135,6 @@ pub(super) const OFF_STRIPE: Definition = Definition {
 };
 
 pub(super) const OFF_IO_OPT: Definition = Definition {
-    code: Code::S006,
     severity: Severity::Advice,
     kind: Kind::Alignment,
     about: About::Placement,
@@ -158,7 +152,6 @@ pub(super) const OFF_IO_OPT: Definition = Definition {
 };
 
 pub(super) const OFF_ERASE_BLOCK: Definition = Definition {
-    code: Code::S007,
     severity: Severity::Advice,
     kind: Kind::Alignment,
     about: About::Placement,
@@ -173,7 +166,6 @@ pub(super) const OFF_ERASE_BLOCK: Definition = Definition {
 };
 
 pub(super) const OFF_GRAIN: Definition = Definition {
-    code: Code::S008,
     severity: Severity::Advice,
     kind: Kind::Alignment,
     about: About::Placement,
@@ -189,7 +181,6 @@ pub(super) const OFF_GRAIN: Definition = Definition {
 };
 
 pub(super) const ATOMIC_LOST: Definition = Definition {
-    code: Code::S009,
     severity: Severity::Warning,
     kind: Kind::Alignment,
     about: About::Placement,
@@ -208,7 +199,6 @@ pub(super) const ATOMIC_LOST: Definition = Definition {
 };
 
 pub(super) const DOS_START: Definition = Definition {
-    code: Code::S010,
     severity: Severity::Advice,
     kind: Kind::Alignment,
     about: About::Placement,

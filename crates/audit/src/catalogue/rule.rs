@@ -96,12 +96,9 @@ pub enum About {
     Medium,
 }
 
-/// What defines a rule: its permanent code, and everything that `straddle explain` prints about it.
+/// The text of a rule, which `straddle explain` prints.
 #[derive(Debug, Serialize, JsonSchema)]
-#[schemars(rename = "Rule")]
 pub struct Definition {
-    /// The code, such as "S001"; never reused.
-    pub code: Code,
     /// How severe it is as a rule. A finding may have another severity.
     pub severity: Severity,
     /// The kind of its findings.
@@ -123,35 +120,20 @@ pub struct Definition {
     pub sources: &'static [&'static str],
 }
 
-/// A rule of the list [`super::RULES`], which alone makes rules. Its definition can be read:
-///
-/// ```
-/// let rule = straddle_audit::rule("S001").unwrap();
-/// assert_eq!(rule.code, straddle_audit::Code::S001);
-/// ```
-///
-/// It cannot be changed:
-///
-/// ```compile_fail,E0594
-/// fn change(rule: &mut straddle_audit::Rule) {
-///     rule.title = "something else";
-/// }
-/// ```
+/// What defines a rule: its permanent code, and everything that `straddle explain` prints about it.
 #[derive(Debug, Serialize, JsonSchema)]
-#[serde(transparent)]
-pub struct Rule(&'static Definition);
-
-impl Rule {
-    pub(in crate::catalogue) const fn listed(definition: &'static Definition) -> Self {
-        Self(definition)
-    }
+pub struct Rule {
+    /// The code, such as "S001"; never reused.
+    pub code: Code,
+    #[serde(flatten)]
+    pub(super) definition: &'static Definition,
 }
 
 impl Deref for Rule {
     type Target = Definition;
 
     fn deref(&self) -> &Definition {
-        self.0
+        self.definition
     }
 }
 

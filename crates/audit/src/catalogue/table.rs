@@ -1,9 +1,8 @@
 //! S03x and S04x: the partition table.
 
-use super::{About, Code, Definition, Kind, Severity};
+use super::{About, Definition, Kind, Severity};
 
 pub(super) const OTHER_SECTOR_SIZE: Definition = Definition {
-    code: Code::S030,
     severity: Severity::Error,
     kind: Kind::Table,
     about: About::Table,
@@ -24,7 +23,6 @@ pub(super) const OTHER_SECTOR_SIZE: Definition = Definition {
 };
 
 pub(super) const GPT_PRIMARY_DAMAGED: Definition = Definition {
-    code: Code::S031,
     severity: Severity::Error,
     kind: Kind::Table,
     about: About::Table,
@@ -37,7 +35,6 @@ pub(super) const GPT_PRIMARY_DAMAGED: Definition = Definition {
 };
 
 pub(super) const GPT_BACKUP_DAMAGED: Definition = Definition {
-    code: Code::S032,
     severity: Severity::Warning,
     kind: Kind::Table,
     about: About::Table,
@@ -50,7 +47,6 @@ pub(super) const GPT_BACKUP_DAMAGED: Definition = Definition {
 };
 
 pub(super) const GPT_UNUSABLE: Definition = Definition {
-    code: Code::S033,
     severity: Severity::Error,
     kind: Kind::Table,
     about: About::Table,
@@ -63,7 +59,6 @@ pub(super) const GPT_UNUSABLE: Definition = Definition {
 };
 
 pub(super) const GPT_BACKUP_MISPLACED: Definition = Definition {
-    code: Code::S034,
     severity: Severity::Warning,
     kind: Kind::Table,
     about: About::Table,
@@ -77,7 +72,6 @@ pub(super) const GPT_BACKUP_MISPLACED: Definition = Definition {
 };
 
 pub(super) const GPT_PAST_END: Definition = Definition {
-    code: Code::S035,
     severity: Severity::Error,
     kind: Kind::Table,
     about: About::Table,
@@ -90,7 +84,6 @@ pub(super) const GPT_PAST_END: Definition = Definition {
 };
 
 pub(super) const GPT_COPIES_DIFFER: Definition = Definition {
-    code: Code::S036,
     severity: Severity::Warning,
     kind: Kind::Table,
     about: About::Table,
@@ -103,7 +96,6 @@ pub(super) const GPT_COPIES_DIFFER: Definition = Definition {
 };
 
 pub(super) const PROTECTIVE_MBR: Definition = Definition {
-    code: Code::S037,
     severity: Severity::Error,
     kind: Kind::Table,
     about: About::Table,
@@ -120,7 +112,6 @@ pub(super) const PROTECTIVE_MBR: Definition = Definition {
 };
 
 pub(super) const HYBRID_DIFFERS: Definition = Definition {
-    code: Code::S038,
     severity: Severity::Warning,
     kind: Kind::Table,
     about: About::Table,
@@ -141,7 +132,6 @@ pub(super) const HYBRID_DIFFERS: Definition = Definition {
 };
 
 pub(super) const EBR_DAMAGED: Definition = Definition {
-    code: Code::S040,
     severity: Severity::Error,
     kind: Kind::Table,
     about: About::Table,
@@ -155,7 +145,6 @@ pub(super) const EBR_DAMAGED: Definition = Definition {
 };
 
 pub(super) const OVERLAP: Definition = Definition {
-    code: Code::S041,
     severity: Severity::Error,
     kind: Kind::Table,
     about: About::Table,
@@ -168,7 +157,6 @@ pub(super) const OVERLAP: Definition = Definition {
 };
 
 pub(super) const OUT_OF_RANGE: Definition = Definition {
-    code: Code::S042,
     severity: Severity::Error,
     kind: Kind::Table,
     about: About::Table,
@@ -181,7 +169,6 @@ pub(super) const OUT_OF_RANGE: Definition = Definition {
 };
 
 pub(super) const BAD_ENTRY: Definition = Definition {
-    code: Code::S043,
     severity: Severity::Warning,
     kind: Kind::Table,
     about: About::Table,
@@ -194,7 +181,6 @@ pub(super) const BAD_ENTRY: Definition = Definition {
 };
 
 pub(super) const TOO_MANY: Definition = Definition {
-    code: Code::S044,
     severity: Severity::Warning,
     kind: Kind::Table,
     about: About::Table,
@@ -207,7 +193,6 @@ pub(super) const TOO_MANY: Definition = Definition {
 };
 
 pub(super) const MBR_REACH: Definition = Definition {
-    code: Code::S045,
     severity: Severity::Warning,
     kind: Kind::Table,
     about: About::Table,
@@ -220,7 +205,6 @@ pub(super) const MBR_REACH: Definition = Definition {
 };
 
 pub(super) const PAST_2_32: Definition = Definition {
-    code: Code::S046,
     severity: Severity::Warning,
     kind: Kind::Table,
     about: About::Table,
@@ -235,7 +219,6 @@ pub(super) const PAST_2_32: Definition = Definition {
 };
 
 pub(super) const UNFINISHED_MOVE: Definition = Definition {
-    code: Code::S047,
     severity: Severity::Error,
     kind: Kind::Table,
     about: About::Table,
@@ -257,7 +240,6 @@ pub(super) const UNFINISHED_MOVE: Definition = Definition {
 };
 
 pub(super) const CUT_SHORT: Definition = Definition {
-    code: Code::S048,
     severity: Severity::Error,
     kind: Kind::Table,
     about: About::Table,
@@ -280,7 +262,6 @@ pub(super) const CUT_SHORT: Definition = Definition {
 };
 
 pub(super) const TABLE_INSIDE: Definition = Definition {
-    code: Code::S049,
     severity: Severity::Error,
     kind: Kind::Table,
     about: About::Table,

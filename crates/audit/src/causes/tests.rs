@@ -6,7 +6,6 @@ use straddle_units::{ByteCount, ByteOffset};
 
 use super::*;
 use crate::finding::{Command, Miss, Rule};
-use crate::way::StepKind;
 
 /// A finding with a fix of its own, on a 4096-byte boundary shifted by `phase`.
 fn finding(rule: &'static Rule, subject: Subject, at: u64, phase: u64) -> Finding {
@@ -100,7 +99,7 @@ fn what_shows_above_follows_from_every_partition_below() {
             let subject = Subject::Partition(*number);
             found[*disk].push(finding(rules::START_STRADDLES, subject, 32256, 0));
         }
-        let mut found = found.map(|list| Findings::complete(list, &[]));
+        let mut found = found.map(|list| Findings::of(list, &[]));
         let stands = [on(&[]), on(&[(1, "md0"), (2, "dm-0")]), on(&[(2, "md0")])];
         let mut seen: Vec<Seen<'_>> = names
             .iter()
@@ -138,16 +137,13 @@ fn what_shows_above_follows_from_every_partition_below() {
 #[test]
 fn what_shows_above_follows_from_all_that_is_off_below_or_from_nothing() {
     let of_pv = |rule| {
-        let pv = crate::way::Step {
-            kind: StepKind::Layer(VolumeKind::Pv.into()),
-            ..crate::way::Step::partition(1)
-        };
+        let pv = crate::way::Step { kind: Some(VolumeKind::Pv.into()), ..crate::way::Step::partition(1) };
         let layer = vec![crate::way::Step::partition(1), pv];
         Finding { layer, ..finding(rule, Subject::Partition(1), 7168, 0) }
     };
     let run = |on_sda: Vec<Finding>, on_sdb: Vec<Finding>, below: &[&str]| {
         let shown = vec![finding(rules::KERNEL_MISALIGNED, Subject::Disk, 0, 0)];
-        let mut found = [shown, on_sda, on_sdb].map(|list| Findings::complete(list, &[]));
+        let mut found = [shown, on_sda, on_sdb].map(|list| Findings::of(list, &[]));
         let volume = || BTreeSet::from(["dm-0".to_owned()]);
         let mut seen: Vec<Seen<'_>> = ["dm-0", "sda", "sdb"]
             .iter()

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::{Findings, Fix};
+use crate::{Finding, Findings, Fix};
 use straddle_device::image::Container;
 use straddle_device::shown::{is_hidden, quote_path};
 
@@ -18,8 +18,7 @@ pub(crate) fn prepare(
     findings: &mut Findings,
 ) -> Option<(String, Option<String>)> {
     let names_node = |fix: &Fix| fix.commands.iter().any(|command| command.line.contains(NODE));
-    let all = findings.iter().flat_map(|finding| finding.fix.iter().chain(&finding.alternative));
-    if !all.into_iter().any(names_node) {
+    if !findings.iter().flat_map(Finding::fixes).any(names_node) {
         return None;
     }
     if name.contains(is_hidden) {

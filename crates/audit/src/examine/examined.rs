@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use crate::{
-    Asked, Context, Effect, Finding, Findings, Fix, Judgement, Kind, Moves, Place, Reason, Recognised,
-    Reported,
+    Asked, Command, Context, Effect, Finding, Findings, Fix, Judgement, Kind, Moves, Place, Reason,
+    Recognised, Reported,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,6 @@ use straddle_layout::live::Disagreement;
 use straddle_layout::{Stack, TableKind};
 use straddle_units::{ByteCount, ByteOffset, MIB, Span};
 
-use crate::examine::gone::{gone, gone_soon};
 use crate::examine::{
     ExamineError, Examiner, Options, connected, exception, guest, in_use, member, object, read, recognised,
     sectors,
@@ -238,7 +237,7 @@ pub(crate) fn examine(
     let options = examiner.options();
     target.medium = target.medium.map(|medium| Box::new(Remembered::new(medium)) as Box<dyn Medium>);
     let mut stack = read::read(&mut target, &options.open)?;
-    if let Some(node) = gone(&target, options) {
+    if let Some(node) = read::gone(&target, options) {
         return Err(ExamineError::Gone(node.to_owned()));
     }
     if let Some(in_use) = in_use::stack(&target, examiner, &stack)? {
@@ -259,7 +258,7 @@ pub(crate) fn examine(
     let mut ready: Vec<String> = connect(&mut target, &local, &mut findings).into_iter().collect();
     // The device was removed between those reads, or was still in sysfs when the first of them failed.
     let has_failed = findings.iter().any(|finding| finding.rule.kind == Kind::Unreadable);
-    if has_failed && let Some(node) = gone_soon(&target, options) {
+    if has_failed && let Some(node) = read::gone_soon(&target, options) {
         return Err(ExamineError::Gone(node.to_owned()));
     }
     read_through(&mut target, &findings);
@@ -447,10 +446,9 @@ fn attach_live(target: &mut Target, examiner: &Examiner, stack: &mut Stack) -> V
 fn read_through(target: &mut Target, findings: &Findings) {
     let Some(through) = &target.through else { return };
     let (what, command) = (through.packing.a_file(), &through.command);
-    let fixes = findings.iter().flat_map(|finding| finding.fix.iter().chain(&finding.alternative));
-    let effects: Vec<Effect> = fixes.flat_map(|fix| &fix.commands).map(|command| command.effect).collect();
-    let is_copy = |effect: &Effect| *effect == Effect::Copy;
-    let unpack = match (effects.iter().any(is_copy), effects.iter().all(is_copy)) {
+    let commands = || findings.iter().flat_map(Finding::fixes).flat_map(|fix| &fix.commands);
+    let is_copy = |command: &Command| command.effect == Effect::Copy;
+    let unpack = match (commands().any(is_copy), commands().all(is_copy)) {
         (_, true) => String::new(),
         (false, _) => format!("; before running the commands below, unpack it: {command}"),
         (true, _) => {

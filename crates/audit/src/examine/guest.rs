@@ -248,9 +248,7 @@ pub(crate) fn withhold(target: &mut Target, findings: &mut Findings) {
         findings.withhold_commands(|_| true);
         Some("the guest uses this partition as a disk: change it in the guest".to_owned())
     } else {
-        let fixes = findings.iter().flat_map(|finding| finding.fix.iter().chain(&finding.alternative));
-        let has_commands = fixes.into_iter().any(|fix| !fix.commands.is_empty());
-        has_commands.then(|| {
+        findings.has_commands().then(|| {
             format!("before running a command below, make sure that the domain {domain} is shut off")
         })
     };

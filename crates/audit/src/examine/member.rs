@@ -1,20 +1,23 @@
 //! What can be judged of a disk that is a member of an array, or that has a table besides the content that
 //! fills it.
 
-use crate::{Findings, Fix, Recognised};
 use straddle_device::{DeviceKind, Target};
-use straddle_layout::{Beside, Content, Stack, TableKind, VolumeKind};
+use straddle_layout::layer::{Facts, Layer, Md};
+use straddle_layout::{Beside, Content, Role, Stack, TableKind, VolumeKind};
+use straddle_units::ByteOffset;
 
+use crate::compensation::nested;
 use crate::examine::{Alongside, Examined};
+use crate::way::level_name;
+use crate::{Findings, Fix, Recognised};
 
-/// Returns what there is to judge on `target`, which `content` marks as a member of an array that is not
-/// running.
+/// What there is to judge on `target`, which `content` marks as a member of an array that is not running.
 pub(crate) fn recognised(target: &Target, stack: &Stack, content: Content) -> Recognised {
-    let unseen = || {
-        let why = crate::unseen(stack)?;
-        Some(Recognised::Part(format!("{why}. {}", assemble(content, target.kind))))
-    };
-    rival(target, stack, content).map(Recognised::Nothing).or_else(unseen).unwrap_or(Recognised::Known)
+    if let Some(why) = rival(target, stack, content) {
+        return Recognised::Nothing(why);
+    }
+    let part = |why| Recognised::Part(format!("{why}. {}", assemble(content, target.kind)));
+    unseen(stack).map_or(Recognised::Known, part)
 }
 
 /// As [`recognised`], where the array runs as the devices `arrays`: what the member does not show is judged
@@ -31,7 +34,7 @@ pub(crate) fn of_running(stack: &Stack, arrays: &[String], alongside: &Alongside
     }
     let named: Vec<String> = arrays.iter().map(|array| format!("/dev/{array}")).collect();
     let part = |why| Recognised::Part(format!("{why}. Check {}", named.join(" or ")));
-    crate::unseen(stack).map_or(Recognised::Known, part)
+    unseen(stack).map_or(Recognised::Known, part)
 }
 
 /// Judges the members of arrays that do not show what the array holds with one that does.
@@ -63,25 +66,14 @@ fn assemble(content: Content, kind: DeviceKind) -> String {
     let how = match content {
         Content::Volume(VolumeKind::Md | VolumeKind::Isw | VolumeKind::Ddf) => "mdadm --assemble --scan",
         Content::Volume(VolumeKind::Drbd) => "drbdadm up all",
-        Content::Named(_) => "dmraid -ay",
-        // Content without members, for which nothing is assembled.
-        Content::Volume(
-            VolumeKind::Pv
-            | VolumeKind::Luks
-            | VolumeKind::Integrity
-            | VolumeKind::Verity
-            | VolumeKind::Bcache,
-        )
-        | Content::FileSystem(_)
-        | Content::LogicalVolume
-        | Content::Table
-        | Content::Live(_) => "dmraid -ay",
+        // Firmware RAID that is recognised by name only.
+        _ => "dmraid -ay",
     };
     format!("{disks} the array ({how}), and check that")
 }
 
-/// Returns why a target taken for `content` as a whole is not judged: it also has a table that contradicts
-/// this, and either may be left over.
+/// Why a target taken for `content` as a whole is not judged: it also has a table that contradicts this, and either
+/// may be left over.
 pub(crate) fn rival(target: &Target, stack: &Stack, content: Content) -> Option<String> {
     let table = straddle_layout::rival_table(target.medium.as_deref()?, stack).ok()??;
     let lists = match table.partition {
@@ -101,21 +93,19 @@ pub(crate) fn rival(target: &Target, stack: &Stack, content: Content) -> Option<
     ))
 }
 
-/// Returns why a target with a table is not judged: the whole of it also holds known content that the table
-/// does not touch, and nothing is recognised in a partition.
+/// Why a target with a table is not judged: the whole of it also holds known content that the table does not touch,
+/// and nothing is recognised in a partition.
 pub(crate) fn beside_table(stack: &Stack, beside: &[Beside]) -> Option<String> {
-    let rival = straddle_layout::rival_content(stack, beside)?;
+    let rival = straddle_layout::rival_content(stack, beside).filter(|rival| !rival.shows_partition)?;
     let (content, table) = (rival.content, rival.table);
     let lists = rival.partition.map_or_else(
         || "that cannot be read".to_owned(),
         |number| format!("that lists partition {number}, whose contents are unknown"),
     );
-    (!rival.shows_partition).then(|| {
-        format!(
-            "it holds {content}, and has a partition table ({table}) {lists}: one of the two is a leftover, \
-            and straddle cannot tell which. Clear the leftover (wipefs)"
-        )
-    })
+    Some(format!(
+        "it holds {content}, and has a partition table ({table}) {lists}: one of the two is a leftover, and \
+         straddle cannot tell which. Clear the leftover (wipefs)"
+    ))
 }
 
 /// Removes the commands that write a table or move data if there is other content on the disk outside every
@@ -126,4 +116,46 @@ pub(crate) fn spare(stack: &Stack, beside: &[Beside], findings: &mut Findings) {
         return;
     }
     findings.withhold_commands(Fix::writes_table);
+}
+
+/// Why the array's contents cannot be judged from the whole disk `stack`, one of its members: they start on
+/// another disk, or their place is unknown. `None` if they can be seen, and for a disk that is not a member.
+fn unseen(stack: &Stack) -> Option<String> {
+    let TableKind::Content(content) = stack.kind else { return None };
+    let layer = stack.layer.as_ref().filter(|_| content.is_array_member())?;
+    match &layer.facts {
+        Facts::Md(md) => unseen_of_md(layer, md),
+        Facts::Mapped(_) => None,
+        _ if shows_content(layer) => None,
+        _ => Some(format!("it is a member of an array ({content}) whose layout is unknown")),
+    }
+}
+
+fn unseen_of_md(layer: &Layer, md: &Md) -> Option<String> {
+    let level = level_name(md);
+    let shows_start = layer.space.iter().any(|piece| piece.span.start() == ByteOffset::ZERO);
+    if !shows_start && !shows_content(layer) {
+        let role = md.role.map(|role| format!("member {role} of {}", md.raid_disks));
+        let role = role.as_deref().unwrap_or("a member");
+        return Some(format!("it is {role} of an array ({level}) that starts on another member"));
+    }
+    let tables = layer.children.iter().filter_map(|child| match &child.facts {
+        Facts::Table(table) => Some((child, table)),
+        _ => None,
+    });
+    let mut listed = tables.flat_map(|(child, table)| table.partitions.iter().map(move |p| (child, p)));
+    if let Some((_, p)) = listed.find(|(child, p)| p.role != Role::Extended && nested(child, p).is_none()) {
+        return Some(format!("partition {} of its array ({level}) is on other members", p.number));
+    }
+    let is_unread = |child: &&Layer| child.facts == Facts::Opaque && child.kind.is_foreign_table();
+    let kind = layer.children.iter().find(is_unread)?.kind;
+    Some(format!("its array ({level}) has a partition table of type {kind}, which straddle does not read"))
+}
+
+/// Whether the layer is known to contain anything. A nested array is how it is built, not what it contains.
+fn shows_content(layer: &Layer) -> bool {
+    layer
+        .children
+        .iter()
+        .any(|child| !matches!(child.facts, Facts::Opaque | Facts::Md(_)) || shows_content(child))
 }

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::Seen;
+use crate::causes::Seen;
 use straddle_device::live::{LiveDevice, Machine};
 
-use crate::examine::{Examined, below};
+use crate::examine::Examined;
 
 /// Reports findings that several targets share at one of them only.
 pub(crate) fn merge(examined: &mut [&mut Examined], machine: &Machine) {
@@ -13,11 +13,11 @@ pub(crate) fn merge(examined: &mut [&mut Examined], machine: &Machine) {
     for one in examined {
         let (above, on) = all_above(machine, one);
         let below =
-            one.target.kernel_name.as_deref().map(|name| below::disks(machine, name)).unwrap_or_default();
+            one.target.kernel_name.as_deref().map(|name| disks_below(machine, name)).unwrap_or_default();
         let Examined { name, target, findings, .. } = &mut **one;
         seen.push(Seen { name, device: target.kernel_name.as_deref(), above, on, below, findings });
     }
-    crate::merge_targets(&mut seen);
+    crate::repeated::merge_targets(&mut seen);
 }
 
 /// Returns the names of the devices above a target or above one of its partitions, and those above each
@@ -43,4 +43,21 @@ fn add_holders(device: &LiveDevice, names: &mut BTreeSet<String>) {
         names.insert(holder.name.clone());
         add_holders(holder, names);
     }
+}
+
+/// Returns the kernel names of the disks beneath the device `name`: those that have no device below
+/// themselves.
+fn disks_below(machine: &Machine, name: &str) -> BTreeSet<String> {
+    let mut disks = BTreeSet::new();
+    let mut passed = BTreeSet::from([name.to_owned()]);
+    let mut left = vec![name.to_owned()];
+    while let Some(upper) = left.pop() {
+        let below = machine.layers(&upper).0.map(|device| device.below).unwrap_or_default();
+        let below: Vec<_> = below.into_iter().filter(|lower| lower.holds_data).collect();
+        if below.is_empty() && upper != name {
+            disks.insert(upper);
+        }
+        left.extend(below.into_iter().map(|lower| lower.device).filter(|lower| passed.insert(lower.clone())));
+    }
+    disks
 }

@@ -42,8 +42,7 @@ pub(crate) fn local_name(target: &Target, name: &str) -> String {
 /// remark ends.
 pub(crate) fn remark_copy(target: &mut Target, findings: &Findings) -> Option<String> {
     let address = target.address.as_ref()?;
-    let mut fixes = findings.iter().flat_map(|finding| finding.fix.iter().chain(&finding.alternative));
-    if !fixes.any(|fix| !fix.commands.is_empty()) {
+    if !findings.has_commands() {
         return None;
     }
     let command = address.fetch_command();

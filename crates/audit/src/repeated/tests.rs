@@ -4,9 +4,7 @@ use std::collections::BTreeSet;
 use straddle_layout::{Content, FsKind, VolumeKind};
 
 use super::*;
-use crate::finding::{Rule, Severity, Subject};
-use crate::findings::Findings;
-use crate::way::StepKind;
+use crate::finding::{Findings, Rule, Severity, Subject};
 
 /// A step from its text: `partition 2`, `md host:0`, `LV vg/a`, `PV vg`, `table`, or a file system; a UUID
 /// follows after `#`.
@@ -22,12 +20,7 @@ fn step(text: &str) -> Step {
         "xfs" => FsKind::Xfs.into(),
         _ => FsKind::Ext4.into(),
     };
-    Step {
-        kind: StepKind::Layer(kind),
-        called: text.to_owned(),
-        name: name.to_owned(),
-        uuid: uuid.to_owned(),
-    }
+    Step { kind: Some(kind), called: text.to_owned(), name: name.to_owned(), uuid: uuid.to_owned() }
 }
 
 fn way(steps: &[&str]) -> Vec<Step> {
@@ -126,7 +119,7 @@ fn what_the_kernel_hands_up_is_reported_at_the_lowest() {
         over.iter().map(|name| (*name).to_owned()).collect()
     };
     let shifted = || vec![Finding::on_disk(rules::KERNEL_MISALIGNED, None, String::new())];
-    let mut found = devices.map(|_| Findings::complete(shifted(), &[]));
+    let mut found = devices.map(|_| Findings::of(shifted(), &[]));
     let mut seen: Vec<Seen<'_>> = devices
         .iter()
         .zip(&mut found)
