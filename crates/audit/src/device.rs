@@ -14,19 +14,20 @@ use crate::optimum::bogus_io_opt;
 
 /// Adds all findings about the device.
 pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
-    check_kernel_misaligned(context, findings);
-    check_io_opt(context, findings);
-    check_quirk(context, findings);
-    check_firmware_offset(context, findings);
-    check_disagreement(context, findings);
+    findings.extend(kernel_misaligned(context));
+    findings.extend(stacked_io_opt(context));
+    findings.extend(bogus_optimum(context));
+    findings.extend(quirk(context));
+    findings.extend(firmware_offset(context));
+    findings.extend(disagreement(context));
     offered::check(context, findings);
-    check_shown(context, findings);
+    findings.extend(shown_smaller(context));
 }
 
-fn check_kernel_misaligned(context: &Context<'_>, findings: &mut Vec<Finding>) {
+fn kernel_misaligned(context: &Context<'_>) -> Option<Finding> {
     let figure = &context.topology.alignment_offset;
     if figure.value() != AlignmentOffset::Misaligned {
-        return;
+        return None;
     }
     let message = match figure.source() {
         Source::Derived(_) => {
@@ -41,27 +42,28 @@ fn check_kernel_misaligned(context: &Context<'_>, findings: &mut Vec<Finding>) {
     let fix = Fix::advice(
         "align the partitions or devices it is made of (check each of them), then recreate it on them",
     );
-    findings.push(Finding::on_disk(rules::KERNEL_MISALIGNED, None, message.to_owned()).fixed_by(fix));
+    Some(Finding::on_disk(rules::KERNEL_MISALIGNED, None, message.to_owned()).fixed_by(fix))
 }
 
-fn check_io_opt(context: &Context<'_>, findings: &mut Vec<Finding>) {
-    if let Some(StackedOptimum { member, size, physical }) = &context.topology.stacked_optimum {
-        let message = format!(
-            "the kernel reports alignment offset -1, but only because the optimal I/O size of {member}, {} \
-             bytes, is not a multiple of the {}-byte physical sector: the offsets of the devices below \
-             agree, and starts are checked against them",
-            size.get(),
-            physical.get()
-        );
-        let fix = Fix::advice(
-            "correct the size at its source (QEMU: opt_io_size=0), or leave it: tools read -1 as 0, so \
-             nothing becomes misaligned",
-        );
-        findings.push(Finding::on_disk(rules::BOGUS_IO_OPT, None, message).fixed_by(fix));
-    }
-    let (Some(why), Some(figure)) = (bogus_io_opt(context.topology), &context.topology.io_opt) else {
-        return;
-    };
+fn stacked_io_opt(context: &Context<'_>) -> Option<Finding> {
+    let StackedOptimum { member, size, physical } = context.topology.stacked_optimum.as_ref()?;
+    let message = format!(
+        "the kernel reports alignment offset -1, but only because the optimal I/O size of {member}, {} \
+         bytes, is not a multiple of the {}-byte physical sector: the offsets of the devices below \
+         agree, and starts are checked against them",
+        size.get(),
+        physical.get()
+    );
+    let fix = Fix::advice(
+        "correct the size at its source (QEMU: opt_io_size=0), or leave it: tools read -1 as 0, so \
+         nothing becomes misaligned",
+    );
+    Some(Finding::on_disk(rules::BOGUS_IO_OPT, None, message).fixed_by(fix))
+}
+
+fn bogus_optimum(context: &Context<'_>) -> Option<Finding> {
+    let why = bogus_io_opt(context.topology)?;
+    let figure = context.topology.io_opt.as_ref()?;
     let opt = figure.value();
     let message = format!(
         "the optimal I/O size, {} bytes ({}), is impossible: {why}. {}",
@@ -73,7 +75,7 @@ fn check_io_opt(context: &Context<'_>, findings: &mut Vec<Finding>) {
         "when partitioning, give starts in MiB (parted: unit MiB, or -a minimal) instead of using the \
          default",
     );
-    findings.push(Finding::on_disk(rules::BOGUS_IO_OPT, None, message).fixed_by(fix));
+    Some(Finding::on_disk(rules::BOGUS_IO_OPT, None, message).fixed_by(fix))
 }
 
 /// Describes the starts that parted (libparted/arch/linux.c) and LVM (`set_pe_align`) would derive from this
@@ -100,19 +102,22 @@ fn what_tools_make_of(context: &Context<'_>, opt: ByteCount) -> String {
     // LVM rounds 1 MiB up to the optimum (`set_pe_align`). From 2.03.31 on it ignores one whose count of 512-byte
     // sectors is not a multiple of 4 (lib/device/dev-type.c); 2.03.16 was tried with 33553920.
     let start = ByteOffset::new(MIB.checked_next_multiple_of(opt.get()).unwrap_or(opt.get()));
-    let lvm = format!("LVM would start its data at byte {start} ({})", judged(start));
-    let ignored = !KERNEL_SECTOR.blocks_floor(opt).get().is_multiple_of(4);
-    let lvm = if ignored { format!("{lvm}; LVM 2.03.31 and later ignore it") } else { lvm };
-    format!("With it, {parted}; {lvm}")
+    let ignored = match KERNEL_SECTOR.blocks_floor(opt).get().is_multiple_of(4) {
+        true => "",
+        false => "; LVM 2.03.31 and later ignore it",
+    };
+    let judged = judged(start);
+    format!("With it, {parted}; LVM would start its data at byte {start} ({judged}){ignored}")
 }
 
-fn check_quirk(context: &Context<'_>, findings: &mut Vec<Finding>) {
+fn quirk(context: &Context<'_>) -> Option<Finding> {
     let physical = &context.topology.physical;
-    let listed = [physical.source()].into_iter().chain(physical.others().iter().map(|claim| &claim.source));
-    let Some(Source::Quirk(pattern)) = listed.into_iter().find(|source| matches!(source, Source::Quirk(_)))
-    else {
-        return;
-    };
+    let sources =
+        std::iter::once(physical.source()).chain(physical.others().iter().map(|claim| &claim.source));
+    let pattern = sources.into_iter().find_map(|source| match source {
+        Source::Quirk(pattern) => Some(pattern),
+        _ => None,
+    })?;
     let claims: Vec<String> =
         physical.disagreeing().map(|claim| format!("{} says {}", claim.source, claim.value.get())).collect();
     let message = format!(
@@ -122,27 +127,23 @@ fn check_quirk(context: &Context<'_>, findings: &mut Vec<Finding>) {
         claims.join(", ")
     );
     let fix = Fix::advice("give starts in MiB: tools that trust the drive may misalign them");
-    findings.push(Finding::on_disk(rules::KNOWN_LIAR, None, message).fixed_by(fix));
+    Some(Finding::on_disk(rules::KNOWN_LIAR, None, message).fixed_by(fix))
 }
 
-fn check_firmware_offset(context: &Context<'_>, findings: &mut Vec<Finding>) {
+fn firmware_offset(context: &Context<'_>) -> Option<Finding> {
     let figure = &context.topology.alignment_offset;
-    let AlignmentOffset::Bytes(offset) = figure.value() else { return };
+    let AlignmentOffset::Bytes(offset) = figure.value() else { return None };
     if offset == ByteCount::ZERO {
-        return;
+        return None;
     }
-    let block = context.topology.logical.value();
-    let first = Lba::containing(ByteOffset::new(offset.get()), block);
+    let at = ByteOffset::new(offset.get());
+    let first = Lba::containing(at, context.topology.logical.value());
     let (because, summary) = reason_of_offset(context, offset);
     let message = format!(
-        "addresses are shifted: the first physical sector boundary is at byte {} (LBA {first}; {}){because}",
-        offset.get(),
+        "addresses are shifted: the first physical sector boundary is at byte {at} (LBA {first}; {}){because}",
         figure.source()
     );
-    findings.push(
-        Finding::on_disk(rules::FIRMWARE_OFFSET, Some(ByteOffset::new(offset.get())), message)
-            .fixed_by(Fix::advice(summary)),
-    );
+    Some(Finding::on_disk(rules::FIRMWARE_OFFSET, Some(at), message).fixed_by(Fix::advice(summary)))
 }
 
 /// The origin of an alignment offset, and advice on it. Only a drive has a jumper.
@@ -186,7 +187,7 @@ fn reason_of_offset(context: &Context<'_>, offset: ByteCount) -> (&'static str, 
     }
 }
 
-fn check_disagreement(context: &Context<'_>, findings: &mut Vec<Finding>) {
+fn disagreement(context: &Context<'_>) -> Option<Finding> {
     let physical = &context.topology.physical;
     let settled = |source: &Source| {
         matches!(
@@ -201,7 +202,7 @@ fn check_disagreement(context: &Context<'_>, findings: &mut Vec<Finding>) {
     };
     // Nothing is reported if the user declared the figure, or the list of misreporting drives corrected it.
     if settled(physical.source()) {
-        return;
+        return None;
     }
     let others: Vec<String> = physical
         .disagreeing()
@@ -209,7 +210,7 @@ fn check_disagreement(context: &Context<'_>, findings: &mut Vec<Finding>) {
         .map(|claim| format!("{} bytes according to {}", claim.value.get(), claim.source))
         .collect();
     if others.is_empty() {
-        return;
+        return None;
     }
     let message = format!(
         "the physical sector is {} bytes according to {}, but {}; {}",
@@ -218,16 +219,16 @@ fn check_disagreement(context: &Context<'_>, findings: &mut Vec<Finding>) {
         others.join(", "),
         physical.why().unwrap_or("the first")
     );
-    findings.push(Finding::on_disk(rules::SOURCES_DISAGREE, None, message));
+    Some(Finding::on_disk(rules::SOURCES_DISAGREE, None, message))
 }
 
 /// Compares the sectors that a guest is shown with those of what its disk is stored on.
-fn check_shown(context: &Context<'_>, findings: &mut Vec<Finding>) {
-    let Some(guest) = &context.topology.guest else { return };
-    let (Some(shown), Some(storage)) = (guest.shown, guest.storage) else { return };
-    let (Sectors { logical, physical }, Sectors { logical: below, physical: storage }) = (shown, storage);
+fn shown_smaller(context: &Context<'_>) -> Option<Finding> {
+    let guest = context.topology.guest.as_ref()?;
+    let Sectors { logical, physical } = guest.shown?;
+    let Sectors { logical: below, physical: storage } = guest.storage?;
     if physical >= storage {
-        return;
+        return None;
     }
     let Guest { domain, disk, .. } = guest;
     // Sectors that the storage does not even address are read and written again by the host.
@@ -253,5 +254,5 @@ fn check_shown(context: &Context<'_>, findings: &mut Vec<Finding>) {
         storage.get()
     ));
     let finding = Finding::on_disk(rules::GUEST_SHOWN_SMALLER, None, message).fixed_by(fix);
-    findings.push(Finding { severity, ..finding });
+    Some(Finding { severity, ..finding })
 }

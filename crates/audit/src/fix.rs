@@ -3,7 +3,6 @@
 //! A fix concerns one partition and leaves all others where they are; laying out a whole disk is a plan.
 
 mod caution;
-mod entry;
 mod room;
 mod shrink;
 mod swap;
@@ -14,10 +13,10 @@ use straddle_layout::{Partition, TableKind, Unclaimed};
 use straddle_units::{Boundary, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
 use self::caution::caution;
-use self::entry::Entry;
 pub use self::shrink::{can_shrink, shrinking};
 use crate::boundaries::{GRAIN, required};
 use crate::finding::{Command, Fix, Risk};
+use crate::shell::operand;
 use crate::{Context, severity};
 
 /// A new place for a partition.
@@ -30,19 +29,44 @@ struct Place {
 /// What the command of a fix does besides changing the entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum How {
-    /// Nothing.
     Entry,
     /// It makes the swap in it again.
     Swap,
-    /// It makes what is in it smaller first.
-    Shrink(shrink::First),
+    /// It shrinks the contents first, with this caution.
+    Shrink(&'static str),
+}
+
+/// The new form of a partition's entry.
+struct Entry<'a> {
+    context: &'a Context<'a>,
+    partition: &'a Partition,
+    start: Lba,
+    count: LbaCount,
+}
+
+impl Entry<'_> {
+    /// The sfdisk command for the new place, which preserves everything else.
+    fn sfdisk(&self) -> String {
+        self.line(&format!("start={}, size={}", self.start, self.count))
+    }
+
+    /// The sfdisk command for the new size. Pasted a second time, it does not restore a former start.
+    fn sfdisk_size(&self) -> String {
+        self.line(&format!("size={}", self.count))
+    }
+
+    fn line(&self, fields: &str) -> String {
+        let (number, target) = (self.partition.number, operand(self.context.target));
+        let size = explicit_sector_size(self.context).map(|size| format!("--sector-size {size} "));
+        format!("echo '{fields}' | sfdisk {}-N {number} {target}", size.unwrap_or_default())
+    }
 }
 
 /// The fix for everything that is wrong with the placement of `partition`; `None` if no place in the free
 /// space around it would do.
 pub(crate) fn relocate(context: &Context<'_>, partition: &Partition) -> Option<Fix> {
     let free = context.stack.free_around(partition, context.size)?;
-    // Places are for the start, and that is not what is to be aligned where clusters are off it.
+    // With clusters off the start, a new place for the start does not align them.
     let physical = context.topology.physical.value();
     let first = partition.layer.as_ref().and_then(|layer| layer.clusters(physical));
     let is_off = first.is_some_and(|first| !first.is_multiple_of(physical));
@@ -61,24 +85,22 @@ pub(crate) fn relocate(context: &Context<'_>, partition: &Partition) -> Option<F
              the size must not change; recreate the member in a partition of whole physical sectors",
         ));
     }
-    // What is not known may be found from its end, as the metadata of GELI.
+    // Unknown contents may be located from their end, as the metadata of GELI are.
     let is_unknown = partition.unclaimed == Unclaimed::All && !is_known(partition);
-    let places: Vec<Place> = find_places(context, partition, free)
+    let places = find_places(context, partition, free)
         .into_iter()
         .map(|place| as_long(context, partition, place))
         .filter(|place| !keeps || place.len == partition.span.len())
         .filter(|place| !is_unknown || place.len <= partition.span.len())
-        .filter(|place| !is_off || place.start == partition.span.start())
-        .collect();
-    let (blocked, places): (Vec<_>, Vec<_>) = places
-        .into_iter()
-        .map(|place| (in_the_way(context, partition, place), place))
-        .partition(|(byte, _)| byte.is_some());
-    let fixes: Vec<Fix> =
-        places.into_iter().filter_map(|(_, place)| put(context, partition, place, free)).collect();
-    if fixes.is_empty()
-        && let Some((Some(byte), _)) = blocked.first()
-    {
+        .filter(|place| !is_off || place.start == partition.span.start());
+    let (mut fixes, mut blocked) = (Vec::new(), None);
+    for place in places {
+        match in_the_way(context, partition, place) {
+            Some(byte) => blocked = blocked.or(Some(byte)),
+            None => fixes.extend(put(context, partition, place, free)),
+        }
+    }
+    if let Some(byte) = blocked.filter(|_| fixes.is_empty()) {
         return Some(Fix::advice(format!(
             "none in place: the partition would then cover byte {byte}, where there is data outside \
             partitions"
@@ -88,9 +110,8 @@ pub(crate) fn relocate(context: &Context<'_>, partition: &Partition) -> Option<F
     fixes.into_iter().rev().max_by_key(|fix| !fix.commands.is_empty())
 }
 
-/// Keeps the partition's length at a place to which it would be moved and grow to whole sectors, if its
-/// content does not use the last partial sector. The content may look for something at its end, as NTFS does
-/// for the copy of its boot sector.
+/// Keeps the partition's length at a new start where it would grow to whole sectors, if its content does not use the
+/// last partial sector. The content may look for something at its end, as NTFS does for the copy of its boot sector.
 fn as_long(context: &Context<'_>, partition: &Partition, place: Place) -> Place {
     let old = partition.span;
     let rest = old.len().remainder(context.topology.physical.value());
@@ -103,7 +124,7 @@ fn as_long(context: &Context<'_>, partition: &Partition, place: Place) -> Place 
     place
 }
 
-/// The first byte outside of `partition` that `place` covers and that is written: other programs do not look.
+/// The first written byte outside of `partition` that `place` covers: other programs do not look.
 fn in_the_way(context: &Context<'_>, partition: &Partition, place: Place) -> Option<ByteOffset> {
     // Without the disk's bytes there are no commands, and what the kernel lists is all that is known.
     let new = Span::new(place.start, place.len).filter(|_| context.stack.kind != TableKind::Kernel)?;
@@ -130,12 +151,12 @@ fn put(context: &Context<'_>, partition: &Partition, place: Place, free: Span) -
     let (how, command) = if remade.is_some() {
         (How::Swap, remade)
     } else if shrinks && !moves && is_known(partition) {
-        shrink::steps(&entry).map_or((How::Entry, None), |(first, line)| (How::Shrink(first), Some(line)))
+        shrink::steps(&entry).map_or((How::Entry, None), |(caution, line)| (How::Shrink(caution), Some(line)))
     } else if moves || shrinks && partition.unclaimed == Unclaimed::All {
         // The table alone would lead to other bytes than those that are in it, or to fewer.
         (How::Entry, None)
     } else {
-        (How::Entry, by_sfdisk.then(|| entry.sfdisk()))
+        (How::Entry, by_sfdisk.then(|| Command::of_table("sfdisk", entry.sfdisk())))
     };
     let commands: Vec<Command> = command.into_iter().collect();
     let risk = match moves || shrinks || partition.unclaimed == Unclaimed::All {
@@ -159,9 +180,7 @@ fn summary(partition: &Partition, place: Place, start: Lba, count: LbaCount) -> 
         (true, Ordering::Less) => format!("move it to LBA {start} and shrink it by {by} to {count} sectors"),
         (true, Ordering::Equal) => format!("move it to LBA {start} ({count} sectors)"),
         (true, Ordering::Greater) => format!("move it to LBA {start} and grow it by {by} to {count} sectors"),
-        (false, Ordering::Less) => {
-            format!("shrink it by {by} to {count} sectors")
-        }
+        (false, Ordering::Less) => format!("shrink it by {by} to {count} sectors"),
         (false, _) => format!("grow it by {by} to {count} sectors"),
     }
 }
@@ -175,8 +194,8 @@ fn exact(count: ByteCount) -> String {
     }
 }
 
-/// Finds places on every boundary that is costly to miss, the best first: on the 1 MiB grain with the size
-/// kept (later, then earlier), then without the grain, and finally with the size cut at both ends.
+/// Places on every boundary that is costly to miss, the best first: on the 1 MiB grain with the size kept (later,
+/// then earlier), then without the grain, and finally with the size cut at both ends.
 fn find_places(context: &Context<'_>, partition: &Partition, free: Span) -> Vec<Place> {
     let old = partition.span;
     let Some(required) = required(context.topology) else { return Vec::new() };
@@ -186,18 +205,15 @@ fn find_places(context: &Context<'_>, partition: &Partition, free: Span) -> Vec<
         let place = Place { start: start?, len };
         free.contains(Span::new(place.start, len)?).then_some(place)
     };
-    // If only the end is misaligned, the start stays, and the partition is extended into free space behind it
-    // or shortened.
+    // If only the end is misaligned, only that moves.
     if required.is_aligned(old.start()) {
         return fits(Some(old.start())).into_iter().chain(shrunk).collect();
     }
     let grain = Boundary::new(GRAIN, context.topology.phase()).and_then(|grain| required.meet(grain));
     let later = |all: Boundary| fits(all.ceil(old.start()));
     let earlier = |all: Boundary| fits(all.floor(old.start().min(free.end().checked_back(len)?)));
-    [grain.and_then(later), grain.and_then(earlier), later(required), earlier(required), shrunk]
-        .into_iter()
-        .flatten()
-        .collect()
+    let all = [grain.and_then(later), grain.and_then(earlier), later(required), earlier(required), shrunk];
+    all.into_iter().flatten().collect()
 }
 
 /// The partition's size rounded up to whole physical sectors.

@@ -1,14 +1,12 @@
 //! The verdict on a target from all of its findings.
 //!
-//! Invariants: it counts every finding, wherever it is reported ([`crate::Reported`]). Filtering
-//! by rule or partition changes only the status: not the verdict on a partition, and not the fact that
-//! something cannot be read.
+//! Invariants: it counts every finding, wherever it is reported. Filtering by rule or partition changes only the
+//! status: not the verdict on a partition, and not the fact that something cannot be read.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use straddle_layout::{Stack, TableKind};
 
 use crate::catalogue::Code;
 use crate::finding::{Finding, Findings, Kind, Part, Reported, Severity, Subject};
@@ -87,43 +85,21 @@ pub enum Recognised {
     Blank,
     /// Nothing that could be judged, and the reason.
     Nothing(String),
-    /// Known content of which only a part can be seen, and the reason. Findings in that part count; without
-    /// findings the target is not judged.
+    /// Known content of which only a part can be seen, and the reason. Without findings in that part the target is
+    /// not judged.
     Part(String),
 }
 
-impl Recognised {
-    /// What there is to judge in `stack`. For a target without table or content, `is_blank` tells whether all
-    /// places where they would be are zero, or why that is not known.
-    pub fn of(stack: &Stack, is_blank: impl FnOnce() -> Result<bool, String>) -> Self {
-        match stack.kind {
-            TableKind::Gpt | TableKind::HybridMbr | TableKind::Mbr | TableKind::Content(_) => Self::Known,
-            TableKind::Foreign(_) if !stack.partitions.is_empty() => Self::Known,
-            TableKind::Foreign(name) => Self::Nothing(format!(
-                "it has a partition table of type {name}, whose partitions are not read"
-            )),
-            TableKind::Kernel | TableKind::None if stack.layer.is_some() || !stack.partitions.is_empty() => {
-                Self::Known
-            }
-            TableKind::Kernel | TableKind::None => match is_blank() {
-                Ok(true) => Self::Blank,
-                Ok(false) => Self::Nothing("nothing on it is recognised".to_owned()),
-                Err(why) => Self::Nothing(why),
-            },
-        }
-    }
-}
-
-/// The result of all findings on a partition.
+/// The result of all findings on a partition. Findings are given by index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OfPartition {
     /// The verdict on its placement, without the layers on it.
     pub verdict: Verdict,
-    /// The finding that decides the verdict, as an index in the list of findings.
+    /// The finding that decides the verdict.
     pub decisive: Option<usize>,
-    /// The worst finding in the layers on it, as an index.
+    /// The worst finding in the layers on it.
     pub inside: Option<usize>,
-    /// The finding that a layer on it makes up for a misalignment below, as an index.
+    /// The finding that a layer on it compensates for a misalignment below.
     pub made_up: Option<usize>,
     /// How severely what is written in it is misaligned: by its start, or by that of a layer on it. `None` if
     /// it is not, or nothing is known of it.
@@ -144,10 +120,10 @@ pub struct Judgement {
 impl Judgement {
     /// Judges the findings on a target, after [`crate::ask`].
     pub fn of(findings: &Findings, recognised: Recognised) -> Self {
-        let counted = |f: &&Finding| matches!(f.reported, Reported::Here | Reported::At(_));
-        let worst = findings.iter().filter(counted).map(|f| f.severity).max();
-        let decisive = findings.iter().filter(counted).filter(|f| Some(f.severity) == worst);
-        let kinds: BTreeSet<Kind> = decisive.map(|f| f.rule.kind).collect();
+        let counted = || findings.iter().filter(|f| matches!(f.reported, Reported::Here | Reported::At(_)));
+        let worst = counted().map(|f| f.severity).max();
+        let kinds: BTreeSet<Kind> =
+            counted().filter(|f| Some(f.severity) == worst).map(|f| f.rule.kind).collect();
         let status = match (&recognised, worst) {
             (Recognised::Nothing(_), _) | (Recognised::Part(_), None | Some(Severity::Advice)) => {
                 Status::NotJudged
@@ -165,12 +141,7 @@ impl Judgement {
         Self {
             status,
             kinds: if not_judged.is_some() { Vec::new() } else { kinds.into_iter().collect() },
-            misaligned: findings
-                .iter()
-                .filter(counted)
-                .filter(|f| f.misaligns() && not_judged.is_none())
-                .map(|f| f.severity)
-                .max(),
+            misaligned: counted().filter(|f| f.misaligns() && not_judged.is_none()).map(|f| f.severity).max(),
             partitions: partitions(findings),
             is_unread: findings
                 .iter()
@@ -189,8 +160,7 @@ impl Judgement {
         &self.kinds
     }
 
-    /// How severely what is written on the target is misaligned, from the findings that were asked for; `None`
-    /// if it is not, or the target is not judged.
+    /// How severely what is written on the target is misaligned, from the findings that were asked for.
     pub const fn misaligned(&self) -> Option<Severity> {
         self.misaligned
     }
@@ -247,7 +217,8 @@ fn of_partition(part: Part, own: &[Listed<'_>], hopeless: Option<Listed<'_>>) ->
         let is_unfinished = f.rule.code == Code::UNFINISHED_MOVE;
         (is_unfinished, f.severity, f.rule.kind == Kind::Alignment, f.misaligns())
     };
-    let decisive = placed.chain(hopeless).first_max_by_key(weight);
+    // Of equals, `max_by_key` returns the last.
+    let decisive = placed.chain(hopeless).rev().max_by_key(weight);
     let inside = own.iter().copied().filter(|(_, f)| !f.layer.is_empty());
     let verdict = verdict(part, decisive.map(|(_, f)| f));
     let is_known = !matches!(verdict, Verdict::Container | Verdict::Unfinished);
@@ -256,7 +227,7 @@ fn of_partition(part: Part, own: &[Listed<'_>], hopeless: Option<Listed<'_>>) ->
         verdict,
         misaligned: off.map(|(_, f)| f.severity).max(),
         decisive: decisive.map(|(at, _)| at),
-        inside: inside.first_max_by_key(|(_, f)| f.severity).map(|(at, _)| at),
+        inside: inside.rev().max_by_key(|(_, f)| f.severity).map(|(at, _)| at),
         made_up: own.iter().find(|(_, f)| f.rule.code == Code::LAYERS_CANCEL).map(|(at, _)| *at),
     }
 }
@@ -284,15 +255,3 @@ fn verdict(part: Part, decisive: Option<&Finding>) -> Verdict {
         (Kind::Granularity | Kind::Device | Kind::Atomicity | Kind::Fit, _) => Verdict::AlignedWithAdvice,
     }
 }
-
-/// The first of the greatest items of an iterator.
-trait FirstMax: Iterator + Sized {
-    fn first_max_by_key<K: Ord>(self, key: impl Fn(&Self::Item) -> K) -> Option<Self::Item> {
-        self.fold(None, |best: Option<Self::Item>, item| match best {
-            Some(best) if key(&best) >= key(&item) => Some(best),
-            _ => Some(item),
-        })
-    }
-}
-
-impl<I: Iterator> FirstMax for I {}

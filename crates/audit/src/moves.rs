@@ -1,7 +1,5 @@
-//! What moving partitions comes to on a disk: a move that is not finished, or one that `straddle realign` can
-//! plan.
-//!
-//! Invariants: it decides nothing about moves. Crate `repair` has found the move, or made the plan.
+//! Moves of partitions: an unfinished one, or those that `straddle realign` can plan. Crate `repair` finds and plans
+//! them; here they become findings and fixes.
 
 use std::collections::BTreeSet;
 
@@ -17,20 +15,20 @@ use crate::shell::{file_about, operand};
 /// What is known about moves on a disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Moves {
-    /// The options that make other commands of this program see the disk as this run does, each after a space;
+    /// The options with which other commands of this program see the disk as this run does, each after a space;
     /// `None` if none do.
     pub options: Option<String>,
-    /// Whether one of them gives the sectors of the disk.
+    /// Whether one of these options gives the sectors of the disk.
     pub declares_sectors: bool,
     /// The move that has begun.
     pub unfinished: Option<Unfinished>,
     /// The move that `straddle realign` plans.
     pub planned: Option<Planned>,
-    /// What has to be smaller first, so that `straddle realign` can plan a move.
+    /// What has to be shrunk before `straddle realign` can plan a move.
     pub shrink: Option<ShrinkFirst>,
     /// The copy that `straddle realign --to` plans, where nothing can be moved in place.
     pub copy: Option<PlannedCopy>,
-    /// Why nothing may be moved in place, by whatever program, if that is not for want of room.
+    /// Why no program may move anything in place, other than for lack of room.
     pub refused: Option<String>,
     /// The first byte of data that rewriting the copies of a damaged GPT would destroy.
     pub in_the_way: Option<ByteOffset>,
@@ -54,12 +52,12 @@ impl Default for Moves {
     }
 }
 
-/// A move that has begun and is not finished.
+/// An unfinished move.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unfinished {
     /// The entry that marks the disk; `None` if it has no table.
     pub marker: Option<Marker>,
-    /// What its journal says.
+    /// Its journal.
     pub journal: Journal,
 }
 
@@ -68,15 +66,15 @@ pub struct Unfinished {
 pub enum Journal {
     /// In the space that the marker covers.
     Inside(Stage),
-    /// Not there: in a file.
+    /// In a file.
     InFile,
-    /// There, and it cannot be used.
+    /// On the disk, and damaged.
     Unusable(String),
     /// On a disk that another program has locked: it may change while it is read.
     Locked {
         /// Whether it is a copy to the disk.
         is_copy: bool,
-        /// How far a move is, as far as that could be read.
+        /// How far a move is, if that could be read.
         stage: Option<Stage>,
     },
     /// There is none: the marker is that of a copy to this disk.
@@ -91,12 +89,11 @@ pub enum Journal {
 }
 
 /// The commands that end an unfinished move or copy. A word in capitals is what only the user knows.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ways {
-    /// What completes it, if that is still possible.
-    pub forward: Option<String>,
-    /// What brings back the old layout.
-    pub back: Option<String>,
+pub(crate) struct Ways {
+    /// Completes it, if that is still possible.
+    forward: Option<String>,
+    /// Restores the old layout.
+    back: Option<String>,
 }
 
 impl Ways {
@@ -113,7 +110,6 @@ impl Ways {
     }
 }
 
-/// What is said of a disk that another program has locked.
 fn locked(is_copy: bool, stage: Option<Stage>) -> String {
     let what = if is_copy { "a copy to it" } else { "a move of its partitions" };
     let stage = stage.map_or_else(String::new, |stage| format!("; {}", stage.sentence()));
@@ -123,11 +119,10 @@ fn locked(is_copy: bool, stage: Option<Stage>) -> String {
     )
 }
 
-/// What is to be done about it.
 const WAIT: &str = "wait until straddle has finished, or end the other program, and check again";
 
 impl Journal {
-    /// Says what is unfinished, and what ends it, of the target `operand`, which is quoted for a shell.
+    /// What is unfinished on the target `operand`, which is quoted for a shell, and which commands end it.
     pub fn note(&self, operand: &str) -> String {
         let what = match self {
             Self::Locked { is_copy, stage } => return format!("{}; {WAIT}", locked(*is_copy, *stage)),
@@ -139,8 +134,7 @@ impl Journal {
         format!("{what}: {}", self.ways(operand).sentence())
     }
 
-    /// Returns the commands that end the move of the target `operand`, which is quoted for a shell.
-    pub fn ways(&self, operand: &str) -> Ways {
+    fn ways(&self, operand: &str) -> Ways {
         let resume = format!("straddle resume {operand}");
         let both = |options: &str| Ways {
             forward: Some(format!("{resume}{options}")),
@@ -184,13 +178,13 @@ pub enum Stage {
 /// A move that `straddle realign` plans.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Planned {
-    /// The partitions that move, and where to.
+    /// The partitions that move, with their new starts.
     pub places: Vec<(u32, Lba)>,
-    /// Those that become shorter, and by how much: by bytes that their contents do not use.
+    /// The partitions that lose bytes that their contents do not use, and how many.
     pub shorter: Vec<(u32, ByteCount)>,
-    /// Those that are placed for the data of a layer in them, and the byte of the drive where these begin now.
+    /// The partitions that move for the data of a layer in them, and the byte of the drive where these begin now.
     pub data: Vec<(u32, ByteOffset)>,
-    /// What has to be done by hand after the move, so that the disk starts again, by partition.
+    /// What has to be done by hand afterwards, so that the disk boots again, by partition.
     pub after: Vec<(u32, &'static str)>,
     /// The options that the plan needs, each after a space.
     pub options: String,
@@ -200,14 +194,14 @@ pub struct Planned {
     pub in_use: bool,
 }
 
-/// What has to be smaller before `straddle realign` has room for a move.
+/// What has to be shrunk before `straddle realign` has room for a move.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShrinkFirst {
     /// The partitions that have to move.
     pub numbers: Vec<u32>,
     /// The partition whose contents have to be smaller.
     pub partition: u32,
-    /// How many bytes of it they may use then.
+    /// How many bytes they may use then.
     pub to: ByteCount,
     /// The options that the plan needs, each after a space.
     pub options: String,
@@ -218,7 +212,7 @@ pub struct ShrinkFirst {
 pub struct PlannedCopy {
     /// The partitions that have to move.
     pub numbers: Vec<u32>,
-    /// Those that are placed for the data of a layer in them, and the byte of the drive where these begin.
+    /// The partitions that are placed for the data of a layer in them, and the byte of the drive where these begin.
     pub data: Vec<(u32, ByteOffset)>,
     /// The disk or image to copy.
     pub source: String,
@@ -255,30 +249,30 @@ fn ranges(numbers: impl Iterator<Item = u32>) -> String {
 /// The most partitions whose new places a fix names.
 const NAMED: usize = 4;
 
-/// The fix that moves partition `number`, if it is one that moves, or that makes room for the move first.
+/// The fix that moves partition `number`, or that makes room for the move first.
 pub(crate) fn fix(context: &Context<'_>, number: u32) -> Option<Fix> {
     let Some(planned) = &context.moves.planned else { return shrink_first(context, number) };
     planned.places.iter().find(|(moved, _)| *moved == number)?;
     let Planned { places, shorter, options, journal, in_use, .. } = planned;
     let to: Vec<String> =
         places.iter().map(|(number, to)| format!("partition {number} to LBA {to}")).collect();
-    let what = match to.as_slice() {
+    let summary = match to.as_slice() {
         [one] => format!("move {one}, with its data"),
         [first @ .., last] if to.len() <= NAMED => {
             format!("move {} and {last}, with their data", first.join(", "))
         }
-        _ => format!(
-            "move partitions {} to aligned starts, with their data",
-            ranges(places.iter().map(|(number, _)| *number))
-        ),
+        _ => {
+            let numbers = ranges(places.iter().map(|(number, _)| *number));
+            format!("move partitions {numbers} to aligned starts, with their data")
+        }
     };
-    let kept = file_about(context.target, "move.journal");
     let mut caution = "after a power cut, straddle resume continues without loss".to_owned();
     if let Some(size) = journal {
         caution += &format!(
-            "; the disk has no room for the journal ({} bytes): keep {kept} on another disk until the move \
-             is complete",
-            size.get()
+            "; the disk has no room for the journal ({} bytes): keep {} on another disk until the move is \
+             complete",
+            size.get(),
+            file_about(context.target, "move.journal")
         );
     }
     for (number, by) in shorter {
@@ -293,7 +287,7 @@ pub(crate) fn fix(context: &Context<'_>, number: u32) -> Option<Fix> {
                     volumes on it, or boot another system";
     }
     let commands = commands(context, options, journal.is_some()).into();
-    Some(Fix { summary: what, commands, risk: Risk::Backup, caution: Some(caution) })
+    Some(Fix { summary, commands, risk: Risk::Backup, caution: Some(caution) })
 }
 
 /// The commands that plan a move and make it, with the journal in a file if `in_file`.
@@ -308,8 +302,8 @@ fn commands(context: &Context<'_>, options: &str, in_file: bool) -> [Command; 2]
     .map(Command::of_data)
 }
 
-/// The fix that makes room for a move of partition `number`. Where contents leave no room for an aligned start, there is
-/// none for the journal.
+/// The fix that makes room for a move of partition `number`. The journal is in a file: there is no room for it on the
+/// disk either.
 fn shrink_first(context: &Context<'_>, number: u32) -> Option<Fix> {
     let ShrinkFirst { numbers, partition, to, options } = context.moves.shrink.as_ref()?;
     let of = context.partition(*partition)?;
@@ -322,19 +316,20 @@ fn shrink_first(context: &Context<'_>, number: u32) -> Option<Fix> {
         file_about(context.target, "move.journal"),
         after(context)
     );
-    let shrunk = format!("shrink the contents of partition {partition} (the first command)");
-    let ranges = ranges(numbers.iter().copied());
-    let moved =
-        if numbers.len() == 1 { format!("partition {ranges}") } else { format!("partitions {ranges}") };
+    let s = if numbers.len() == 1 { "" } else { "s" };
     Some(Fix {
-        summary: format!("{shrunk} to make room, then move {moved} to an aligned start, with all data"),
+        summary: format!(
+            "shrink the contents of partition {partition} (the first command) to make room, then move \
+             partition{s} {} to an aligned start, with all data",
+            ranges(numbers.iter().copied())
+        ),
         commands: std::iter::once(shrink).chain(commands(context, options, true)).collect(),
         risk: Risk::Backup,
         caution: Some(caution),
     })
 }
 
-/// What has to be done by hand after partitions moved, by whatever program, each after a semicolon.
+/// What has to be done by hand after partitions moved, each after a semicolon.
 pub(crate) fn after(context: &Context<'_>) -> String {
     let planned = context.moves.planned.as_ref();
     let mut said = BTreeSet::new();
@@ -370,9 +365,9 @@ pub(crate) fn copy(context: &Context<'_>, number: u32) -> Option<Fix> {
             .to_owned(),
     };
     let mut caution =
-        "the source is opened read-only; the copy has the same UUIDs, so do not use both at the same time"
+        "the source is opened read-only; the copy has the same UUIDs, so do not use both at the \
+                       same time; data outside of partitions is not copied"
             .to_owned();
-    caution += "; data outside of partitions is not copied";
     if let Some(why) = &context.moves.refused {
         caution += &format!("; not possible in place: {why}");
     }
@@ -398,43 +393,49 @@ pub(crate) fn copy(context: &Context<'_>, number: u32) -> Option<Fix> {
 /// Adds the finding of an unfinished move.
 pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     let Some(Unfinished { marker, journal }) = &context.moves.unfinished else { return };
-    if let Journal::Unmarked { stage, at } = journal {
-        let message = format!(
-            "the journal of an unfinished move of partitions starts at byte {at}, and there is no \
-             partition table: a power cut has torn it, or another program has removed it; {}",
-            stage.sentence()
-        );
-        findings.push(unfinished(context, journal, Some(*at), message));
-        return;
-    }
-    if *journal == Journal::Copy {
-        let message = "a copy to this disk is unfinished (marker in the first sector): it has no partition \
-                       table until all data is copied; the source is unchanged"
-            .to_owned();
-        findings.push(unfinished(context, journal, Some(ByteOffset::ZERO), message));
-        return;
-    }
-    if let Journal::Locked { is_copy, stage } = journal {
-        let at = marker.map(|marker| marker.span.start());
-        findings.push(unfinished(context, journal, at, locked(*is_copy, *stage)));
-        return;
-    }
-    let Some(marker) = marker else { return };
-    let start = marker.span.start();
-    let of_marker = context.partition(marker.number);
-    let is_mbr = of_marker.is_some_and(|partition| matches!(partition.kind, PartitionType::Mbr(_)));
-    let kind = if is_mbr {
-        straddle_layout::MARKER_MBR.to_uppercase()
-    } else {
-        straddle_layout::MARKER_GUID.to_owned()
-    };
-    let said = match journal {
-        Journal::Inside(stage) => format!("its journal starts at byte {start}: {}", stage.sentence()),
-        Journal::InFile => {
-            format!("there is no journal at byte {start}: it is in the file given with --journal")
+    let (at, message) = match (journal, marker) {
+        (Journal::Unmarked { stage, at }, _) => {
+            let message = format!(
+                "the journal of an unfinished move of partitions starts at byte {at}, and there is no \
+                 partition table: a power cut has torn it, or another program has removed it; {}",
+                stage.sentence()
+            );
+            (Some(*at), message)
         }
-        Journal::Locked { .. } | Journal::Copy | Journal::Unmarked { .. } => "it has no journal".to_owned(),
-        Journal::Unusable(why) => format!("the journal at byte {start} cannot be used: {why}"),
+        (Journal::Copy, _) => {
+            let message = "a copy to this disk is unfinished (marker in the first sector): it has no partition \
+                           table until all data is copied; the source is unchanged";
+            (Some(ByteOffset::ZERO), message.to_owned())
+        }
+        (Journal::Locked { is_copy, stage }, _) => {
+            (marker.map(|marker| marker.span.start()), locked(*is_copy, *stage))
+        }
+        (_, None) => return,
+        (Journal::Inside(stage), Some(marker)) => {
+            let said = format!("its journal starts at byte {}: {}", marker.span.start(), stage.sentence());
+            of_marker(context, *marker, &said)
+        }
+        (Journal::InFile, Some(marker)) => {
+            let start = marker.span.start();
+            let said = format!("there is no journal at byte {start}: it is in the file given with --journal");
+            of_marker(context, *marker, &said)
+        }
+        (Journal::Unusable(why), Some(marker)) => {
+            let said = format!("the journal at byte {} cannot be used: {why}", marker.span.start());
+            of_marker(context, *marker, &said)
+        }
+    };
+    let (fix, alternative) = fixes_of(context, journal);
+    let finding = Finding::on_disk(rules::UNFINISHED_MOVE, at, message).fixed_by(fix);
+    findings.push(Finding { alternative, ..finding });
+}
+
+/// The place and the message for a move of which the table has the marker; `said` is about its journal.
+fn of_marker(context: &Context<'_>, marker: Marker, said: &str) -> (Option<ByteOffset>, String) {
+    let of_marker = context.partition(marker.number);
+    let kind = match of_marker.is_some_and(|entry| matches!(entry.kind, PartitionType::Mbr(_))) {
+        true => straddle_layout::MARKER_MBR.to_uppercase(),
+        false => straddle_layout::MARKER_GUID.to_owned(),
     };
     let copies = marker.only_in.map_or_else(String::new, |at| {
         format!("; only the GPT copy at byte {at}, which was not written completely, has this entry")
@@ -444,7 +445,7 @@ pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
          the old nor the new partitions; {said}{copies}",
         marker.number
     );
-    findings.push(unfinished(context, journal, Some(start), message));
+    (Some(marker.span.start()), message)
 }
 
 impl Stage {
@@ -466,58 +467,41 @@ impl Stage {
     }
 }
 
-/// What ends the move, and what brings back the old layout. Each command is on a line of its own: broken in the middle,
-/// the start of one may do something else.
+/// The fix that ends the move, and the one that restores the old layout. Each command is on a line of its own: broken
+/// in the middle, the start of one may do something else.
 fn fixes_of(context: &Context<'_>, journal: &Journal) -> (Fix, Option<Fix>) {
-    let Ways { forward, back } = journal.ways(&operand(context.target));
-    let fix = |summary: &str, line: Option<String>, caution: Option<String>| Fix {
-        summary: summary.to_owned(),
-        commands: line.map(|line| Command::other("straddle", line)).into_iter().collect(),
-        risk: Risk::Safe,
-        caution,
+    let target = operand(context.target);
+    let Ways { forward, back } = journal.ways(&target);
+    let fix = |summary: &str, line: Option<String>| {
+        let commands = line.map(|line| Command::other("straddle", line)).into_iter().collect();
+        Fix { commands, ..Fix::advice(summary) }
     };
-    let back_to = |how: &str, line| fix(&format!("restore the old layout{how}"), line, None);
     match journal {
         Journal::Inside(_) | Journal::Unmarked { .. } if forward.is_some() => {
-            (fix("resume the move", forward, None), Some(back_to("", back)))
+            (fix("resume the move", forward), Some(fix("restore the old layout", back)))
         }
         Journal::Inside(_) | Journal::Unmarked { .. } => {
-            (fix("complete the rollback, which cannot be undone", back, None), None)
+            (fix("complete the rollback, which cannot be undone", back), None)
         }
-        Journal::InFile => (
-            fix(
-                "resume the move, with its journal file in place of FILE; if no move was started, another \
-                 program uses this partition type: change the type",
-                forward,
-                None,
-            ),
-            Some(back_to(", with the same file", back)),
-        ),
-        Journal::Copy => (
-            fix(
-                "to complete it, repeat the command that started the copy, with the same PLAN and SOURCE; or \
-                use the disk for something else",
-                forward,
-                None,
-            ),
-            None,
-        ),
-        Journal::Locked { .. } => (fix(WAIT, None, None), None),
+        Journal::InFile => {
+            let resume = "resume the move, with its journal file in place of FILE; if no move was started, \
+                          another program uses this partition type: change the type";
+            (fix(resume, forward), Some(fix("restore the old layout, with the same file", back)))
+        }
+        Journal::Copy => {
+            let repeat = "to complete it, repeat the command that started the copy, with the same PLAN and \
+                          SOURCE; or use the disk for something else";
+            (fix(repeat, forward), None)
+        }
+        Journal::Locked { .. } => (Fix::advice(WAIT), None),
         Journal::Unusable(_) => {
             let summary = format!(
-                "write nothing to this disk, and make a copy of it as it is; straddle resume {} refuses \
-                 until the journal can be read",
-                operand(context.target)
+                "write nothing to this disk, and make a copy of it as it is; straddle resume {target} \
+                 refuses until the journal can be read"
             );
-            (fix(&summary, None, None), None)
+            (Fix::advice(summary), None)
         }
     }
-}
-
-/// The finding, with its fixes.
-fn unfinished(context: &Context<'_>, journal: &Journal, at: Option<ByteOffset>, message: String) -> Finding {
-    let (fix, alternative) = fixes_of(context, journal);
-    Finding { alternative, ..Finding::on_disk(rules::UNFINISHED_MOVE, at, message).fixed_by(fix) }
 }
 
 /// The fix for a badly placed partition of a zoned device. Zones are written from their start on, and kernels of

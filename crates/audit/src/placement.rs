@@ -28,46 +28,45 @@ const DOS_START: Lba = Lba::new(63);
 
 /// Adds all findings about the placement of `partition`.
 pub(crate) fn check(context: &Context<'_>, partition: &Partition, findings: &mut Vec<Finding>) {
-    // An extended partition holds one-sector structures, which cannot straddle: it is never misaligned. Nor is one whose
-    // data begin where a table says that is not read.
+    // An extended partition holds one-sector structures, which cannot straddle; the data of the other kind begin where
+    // a table says that is not read.
     if partition.role == Role::Extended || Stack::unread(partition).is_some() {
         return;
     }
     let mut found = Vec::new();
     let stays = check_start(context, partition, &mut found);
-    check_end(context, partition, &mut found);
-    check_atomic(context, partition, &mut found);
-    check_dos_start(context, partition, &mut found);
+    found.extend(end(context, partition));
+    found.extend(atomic(context, partition));
+    found.extend(dos_start(context, partition));
     check_in_doubt(context, partition, &mut found);
     severity::placement(context, partition, &mut found);
-    let curable = |f: &&Finding| f.severity > Severity::Advice && f.fix.is_none();
-    let fix = match stays {
+    let curable = |f: &Finding| f.severity > Severity::Advice && f.fix.is_none();
+    let fix = if stays {
         // A new start would misalign data that is now aligned.
-        true => Some(Fix::advice(
+        Some(Fix::advice(
             "leave its start where it is: the data in it is aligned there. If only the end is misaligned, \
              end it earlier",
-        )),
-        false if reaches_past_end(context, partition) => {
-            Some(Fix::advice("fix S042 first: the partition reaches past the disk's end"))
-        }
-        false if found.iter().any(|f| curable(&f)) => {
-            let fix = fix(context, partition);
-            if fix.as_ref().is_some_and(realigns) {
-                leave_ends(&mut found);
-            }
-            fix
-        }
-        false => None,
+        ))
+    } else if reaches_past_end(context, partition) {
+        Some(Fix::advice("fix S042 first: the partition reaches past the disk's end"))
+    } else if found.iter().any(curable) {
+        fix(context, partition)
+    } else {
+        None
     };
-    if let Some(fix) = fix {
-        for finding in found.iter_mut().filter(|f| curable(&&**f)) {
-            finding.fix = Some(fix.clone());
-        }
+    let realigns = fix.iter().flat_map(|fix| &fix.commands).any(|command| command.tool == "straddle");
+    for finding in found.iter_mut().filter(|f| curable(f)) {
+        finding.fix = match finding.rule.code {
+            // A move keeps the partition's length.
+            Code::END_STRADDLES if realigns => {
+                Some(Fix::advice("move its start first, and check again: the end moves with it"))
+            }
+            _ => fix.clone(),
+        };
     }
     findings.append(&mut found);
 }
 
-/// Whether the disk ends before the partition does.
 fn reaches_past_end(context: &Context<'_>, partition: &Partition) -> bool {
     partition.span.end().get() > context.size.get()
 }
@@ -82,40 +81,26 @@ fn fix(context: &Context<'_>, partition: &Partition) -> Option<Fix> {
         return copy.or_else(|| Some(Fix::advice(format!("none in place: {why}"))));
     }
     let here = fix::relocate(context, partition);
-    // What is swapped out is not worth a move: the swap is made again where it belongs.
-    let remakes = |fix: &Fix| fix.commands.iter().any(|command| command.effect == Effect::Swap);
-    if here.as_ref().is_some_and(remakes) {
+    // Swapped-out pages are not worth a move: the swap is made again where it belongs.
+    if here.iter().flat_map(|fix| &fix.commands).any(|command| command.effect == Effect::Swap) {
         return here;
     }
     moves::fix(context, partition.number).or(copy).or(here)
 }
 
-/// Whether a fix is a plan of `straddle realign`.
-fn realigns(fix: &Fix) -> bool {
-    fix.commands.iter().any(|command| command.tool == "straddle")
-}
-
-/// A move keeps the partition's length.
-fn leave_ends(found: &mut [Finding]) {
-    let is_end = |f: &&mut Finding| f.rule.code == Code::END_STRADDLES && f.severity > Severity::Advice;
-    for finding in found.iter_mut().filter(is_end) {
-        finding.fix = Some(Fix::advice("move its start first, and check again: the end moves with it"));
-    }
-}
-
-/// What a partition's start comes to.
+/// The verdict on a partition's start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OfStart {
     /// It is misaligned, and costs something: it has to move.
     Moves,
-    /// It may be misaligned, and stays all the same, because of this.
+    /// It stays even if it is misaligned, for this reason.
     Stays(String),
-    /// It is on every boundary of the drive that is more than advice. The data of layers on it that are
-    /// misaligned all the same begin at these bytes of the drive.
+    /// It is on every boundary of the drive that is more than advice. Misaligned data of layers on it begin at
+    /// these bytes of the drive.
     OnBoundary(Vec<ByteOffset>),
 }
 
-/// What the starts of the partitions come to, by number.
+/// The verdicts on the starts of the partitions, by number.
 pub fn starts(context: &Context<'_>) -> Vec<(u32, OfStart)> {
     let placed = |p: &&Partition| p.role != Role::Extended && !straddle_layout::is_marker(p);
     let partitions = context.stack.partitions.iter().filter(placed);
@@ -128,7 +113,7 @@ fn of_start(context: &Context<'_>, partition: &Partition) -> OfStart {
     }
     let mut found = Vec::new();
     let stays = check_start(context, partition, &mut found);
-    check_atomic(context, partition, &mut found);
+    found.extend(atomic(context, partition));
     found.retain(|finding| finding.severity > Severity::Advice);
     if stays {
         return OfStart::Stays("its contents are aligned there".to_owned());
@@ -140,9 +125,11 @@ fn of_start(context: &Context<'_>, partition: &Partition) -> OfStart {
         return OfStart::Stays(why);
     }
     if found.iter().all(|finding| finding.fix.is_some()) {
-        let why = "it is a member of an array that starts on another disk, and the contents of that array \
-                   may be aligned";
-        return OfStart::Stays(why.to_owned());
+        return OfStart::Stays(
+            "it is a member of an array that starts on another disk, and the contents of that array may be \
+             aligned"
+                .to_owned(),
+        );
     }
     OfStart::Moves
 }
@@ -159,15 +146,14 @@ pub(crate) fn check_whole_disk(context: &Context<'_>, findings: &mut Vec<Finding
         return;
     }
     let mut message = format!(
-        "{name} fills the disk from byte 0, {} bytes past a {}-byte physical sector boundary: each {}-byte \
-         block lies across two physical sectors",
+        "{name} fills the disk from byte 0, {} bytes past a {size}-byte physical sector boundary: each \
+         {size}-byte block lies across two physical sectors",
         past.get(),
-        boundary.size().get(),
-        boundary.size().get()
+        size = boundary.size().get()
     );
     let mut fix = Fix::advice("put it into a partition that starts on a physical sector boundary");
     if above.is_split() {
-        message.push_str(&split(&above));
+        message += &split(&above);
         fix = split_fix(&above);
     }
     findings.push(Finding {
@@ -187,8 +173,7 @@ fn check_start(context: &Context<'_>, partition: &Partition, found: &mut Vec<Fin
         if past == ByteCount::ZERO {
             continue;
         }
-        let is_physical = named.rule.code == Code::START_STRADDLES;
-        off_physical |= is_physical;
+        off_physical |= named.rule.code == Code::START_STRADDLES;
         // A start that misses the physical sector also misses every coarser grain; the advice would only
         // repeat that.
         let is_advice = named.severity == Severity::Advice;
@@ -207,7 +192,7 @@ fn check_start(context: &Context<'_>, partition: &Partition, found: &mut Vec<Fin
         let mut message = start_message(context, partition, &named, past);
         let mut fix = None;
         if above.is_split() && !is_advice {
-            message.push_str(&split(&above));
+            message += &split(&above);
             fix = Some(split_fix(&above));
         }
         let mut severity = named.severity;
@@ -223,7 +208,7 @@ fn check_start(context: &Context<'_>, partition: &Partition, found: &mut Vec<Fin
         }
         if !is_advice && partition.layer.as_ref().is_some_and(compensation::begins_elsewhere) {
             severity = Severity::Warning;
-            message.push_str(ALONE);
+            message += ALONE;
             fix = Some(Fix::advice(
                 "leave it where it is, and check the assembled array: a move may misalign its contents",
             ));
@@ -254,44 +239,40 @@ fn asked_of_starts(topology: &Topology) -> Option<Boundary> {
 fn start_message(context: &Context<'_>, partition: &Partition, named: &Named, past: ByteCount) -> String {
     let (start, size) = (partition.span.start(), named.boundary.size());
     let place = format!("starts at byte {start} (LBA {})", partition.start);
-    let past = past.get();
-    if named.rule.code == Code::START_STRADDLES && partition.span.len() < size {
-        format!("{place}, {past} bytes past a {}-byte physical sector boundary", size.get())
-    } else if named.rule.code == Code::START_STRADDLES
-        && outgrows_blocks(size)
-        && ByteCount::new(past).is_multiple_of(USUAL_PHYSICAL)
-    {
-        format!(
-            "{place}, {past} bytes past a {}-byte physical sector boundary: a larger write spans one \
-             sector more; a write of 4096 bytes costs the same at any start",
+    let off_physical =
+        format!("{place}, {} bytes past a {}-byte physical sector boundary", past.get(), size.get());
+    match named.rule.code {
+        Code::START_STRADDLES if partition.span.len() < size => off_physical,
+        Code::START_STRADDLES if outgrows_blocks(size) && past.is_multiple_of(USUAL_PHYSICAL) => {
+            off_physical
+                + ": a larger write spans one sector more; a write of 4096 bytes costs the same at any start"
+        }
+        Code::START_STRADDLES => {
+            format!("{off_physical}: each {}-byte block lies across two physical sectors", size.get())
+        }
+        Code::OFF_GRAIN => {
+            let physical = context.topology.physical.value().get();
+            let usual = Boundary::multiples_of(USUAL_PHYSICAL);
+            let hidden = match usual.is_some_and(|usual| !usual.is_aligned(start)) {
+                true => "; if the disk hides 4096-byte sectors, it straddles them",
+                false => "",
+            };
+            format!("{place}: aligned to the {physical}-byte physical sector, but not to 1 MiB{hidden}")
+        }
+        _ => format!(
+            "{place}, {} bytes past a multiple of the {} ({} bytes)",
+            past.get(),
+            named.name,
             size.get()
-        )
-    } else if named.rule.code == Code::START_STRADDLES {
-        format!(
-            "{place}, {past} bytes past a {size}-byte physical sector boundary: each {size}-byte block lies \
-             across two physical sectors",
-            size = size.get()
-        )
-    } else if named.rule.code == Code::OFF_GRAIN {
-        let physical = context.topology.physical.value().get();
-        let hidden = match Boundary::multiples_of(USUAL_PHYSICAL) {
-            Some(usual) if !usual.is_aligned(start) => {
-                "; if the disk hides 4096-byte sectors, it straddles them"
-            }
-            _ => "",
-        };
-        format!("{place}: aligned to the {physical}-byte physical sector, but not to 1 MiB{hidden}")
-    } else {
-        format!("{place}, {past} bytes past a multiple of the {} ({} bytes)", named.name, size.get())
+        ),
     }
 }
 
 /// The largest block of a block device's page cache: a page, 4 KiB on most machines.
 const LARGEST_BLOCK: u64 = 4096;
 
-/// Returns the size of the blocks in which Linux' page cache reads and writes a partition of this length that is
-/// not mounted: the largest power of two, from the logical sector to a page, that divides it (`set_init_blocksize`
-/// in the kernel's block/bdev.c). Programs that use the partition itself without `O_DIRECT` meet it.
+/// The size of the blocks in which Linux' page cache accesses a partition of this length that is not mounted: the
+/// largest power of two, from the logical sector to a page, that divides it (`set_init_blocksize`, block/bdev.c).
 fn soft_block_size(len: ByteCount, logical: BlockSize) -> u64 {
     let mut block = logical.bytes().get();
     while block < LARGEST_BLOCK && len.get() & block == 0 {
@@ -300,19 +281,17 @@ fn soft_block_size(len: ByteCount, logical: BlockSize) -> u64 {
     block
 }
 
-fn check_end(context: &Context<'_>, partition: &Partition, found: &mut Vec<Finding>) {
-    let Some(physical) = context.topology.physical_boundary() else { return };
+fn end(context: &Context<'_>, partition: &Partition) -> Option<Finding> {
+    let physical = context.topology.physical_boundary()?;
     let (end, len) = (partition.span.end(), partition.span.len());
     let past = physical.past(end);
     let rest = len.remainder(physical.size());
     // If start and end are misaligned by the same amount, the size is whole: moving the start fixes both. In a sector of
     // more than 4 KiB, the last block of 4 KiB costs what the others do.
-    if past.is_multiple_of(USUAL_PHYSICAL) || rest == ByteCount::ZERO {
-        return;
-    }
+    let costs_nothing = past.is_multiple_of(USUAL_PHYSICAL) || rest == ByteCount::ZERO;
     // Nothing is written past the disk's end; that is a finding of its own.
-    if end.get() > context.size.get() {
-        return;
+    if costs_nothing || reaches_past_end(context, partition) {
+        return None;
     }
     let (size, rest_bytes) = (physical.size().get(), rest.get());
     let why = if rest == past {
@@ -329,19 +308,19 @@ fn check_end(context: &Context<'_>, partition: &Partition, found: &mut Vec<Findi
         "ends at byte {end}, {} bytes past a {size}-byte physical sector boundary: {why}{soft}",
         past.get()
     );
-    found.push(Finding {
+    Some(Finding {
         miss: Some(Miss { name: "physical sector", boundary: physical, past }),
         ..Finding::on_partition(rules::END_STRADDLES, partition.number, end, message)
-    });
+    })
 }
 
-fn check_atomic(context: &Context<'_>, partition: &Partition, found: &mut Vec<Finding>) {
-    let Some(figure) = &context.topology.atomic else { return };
-    let Some(boundary) = figure.value().start_boundary() else { return };
+fn atomic(context: &Context<'_>, partition: &Partition) -> Option<Finding> {
+    let figure = context.topology.atomic.as_ref()?;
+    let boundary = figure.value().start_boundary()?;
     let start = partition.span.start();
     let past = boundary.past(start);
     if past == ByteCount::ZERO {
-        return;
+        return None;
     }
     let lost = match figure.source() {
         Source::Nvme(_) => "blocks cross the drive's atomic boundary, and a power cut may tear them",
@@ -352,14 +331,14 @@ fn check_atomic(context: &Context<'_>, partition: &Partition, found: &mut Vec<Fi
         past.get(),
         boundary.size().get()
     );
-    found.push(Finding {
+    Some(Finding {
         miss: Some(Miss { name: ATOMIC_UNIT, boundary, past }),
         ..Finding::on_partition(rules::ATOMIC_LOST, partition.number, start, message)
-    });
+    })
 }
 
-/// Checks a start against 4096 bytes on a disk that reports 512 and may hide more, if it was partitioned by a tool
-/// that knew nothing of them: from sector 63. In doubt 4096 is assumed, unless the user or a probe says otherwise.
+/// Checks a start against 4096 bytes on a disk that reports 512 and may hide more, if it has a partition at sector 63.
+/// In doubt 4096 is assumed, unless the user or a probe says otherwise.
 fn check_in_doubt(context: &Context<'_>, partition: &Partition, found: &mut Vec<Finding>) {
     let said = matches!(
         context.topology.physical.source(),
@@ -367,7 +346,7 @@ fn check_in_doubt(context: &Context<'_>, partition: &Partition, found: &mut Vec<
     );
     let is_old_style = context.stack.partitions.iter().any(|partition| partition.start == DOS_START);
     let Some(hides) = context.topology.may_hide.filter(|_| said && is_old_style) else { return };
-    // No drive is so small, but a virtual disk.
+    // Only virtual disks are smaller.
     let is_in_doubt = hides == Hides::Host || context.size >= SMALLEST_IN_DOUBT;
     let Some(boundary) = Boundary::multiples_of(USUAL_PHYSICAL).filter(|_| is_in_doubt) else { return };
     let start = partition.span.start();
@@ -376,7 +355,7 @@ fn check_in_doubt(context: &Context<'_>, partition: &Partition, found: &mut Vec<
     if past == ByteCount::ZERO || is_member || Above::of(&partition.layer, boundary).makes_up() {
         return;
     }
-    // What it says of hidden sectors is said here.
+    // It would say the same of hidden sectors.
     found.retain(|finding| finding.rule.code != Code::OFF_GRAIN);
     for finding in found.iter_mut().filter(|finding| finding.rule.code == Code::DOS_START) {
         finding.message =
@@ -416,21 +395,18 @@ fn check_in_doubt(context: &Context<'_>, partition: &Partition, found: &mut Vec<
     });
 }
 
-fn check_dos_start(context: &Context<'_>, partition: &Partition, found: &mut Vec<Finding>) {
+fn dos_start(context: &Context<'_>, partition: &Partition) -> Option<Finding> {
     if partition.start != DOS_START || context.stack.block != KERNEL_SECTOR {
-        return;
+        return None;
     }
-    let aligned = context
-        .topology
-        .physical_boundary()
-        .is_some_and(|physical| physical.is_aligned(partition.span.start()));
-    let message = if aligned {
-        "starts at sector 63, as DOS partitions did, and is aligned on this drive".to_owned()
-    } else {
-        "starts at sector 63 (after one DOS track), the default of partitioning tools before about 2010"
-            .to_owned()
+    let start = partition.span.start();
+    let message = match context.topology.physical_boundary() {
+        Some(physical) if physical.is_aligned(start) => {
+            "starts at sector 63, as DOS partitions did, and is aligned on this drive"
+        }
+        _ => "starts at sector 63 (after one DOS track), the default of partitioning tools before about 2010",
     };
-    found.push(Finding::on_partition(rules::DOS_START, partition.number, partition.span.start(), message));
+    Some(Finding::on_partition(rules::DOS_START, partition.number, start, message.to_owned()))
 }
 
 #[cfg(test)]

@@ -1,8 +1,7 @@
 //! How much a missed boundary matters, given what is written there.
 //!
-//! Invariants: it lowers the severity of a finding on placement, never raises it, and says why.
-//! It does not touch damage to a table. A verdict is about data that will be written: what is written once,
-//! or never, loses nothing.
+//! Invariants: it only lowers the severity of findings on placement, and says why. A verdict is about data that will
+//! be written: what is written once, or never, loses nothing.
 
 use straddle_layout::layer::{Facts, FileSystem, Layer, Md};
 use straddle_layout::{Content, FsKind, Partition, PartitionType, Role, TableKind, Unclaimed, types};
@@ -38,8 +37,8 @@ pub(crate) fn placement(context: &Context<'_>, partition: &Partition, found: &mu
             lower(finding, why);
         } else if finding.rule.code == Code::END_STRADDLES {
             match tail(context, partition) {
-                Tail::Unused(why) => lower(finding, &why),
-                Tail::Written(why) => finding.message += &format!("; {why}"),
+                (true, why) => lower(finding, &why),
+                (false, why) => finding.message += &format!("; {why}"),
             }
         }
     }
@@ -110,9 +109,8 @@ pub(crate) fn nothing_is_lost(context: &Context<'_>, partition: &Partition) -> O
     }
 }
 
-/// Why a partition smaller than a physical sector is only advice: no start aligns both its ends, and it has
-/// no room for a file system. ChromeOS and Container-Optimized OS reserve places for partitions with
-/// single-block ones.
+/// Why a partition smaller than a physical sector is only advice: no start aligns both its ends, and it has no room for
+/// a file system. ChromeOS has such placeholders.
 fn is_too_small(context: &Context<'_>, partition: &Partition) -> Option<String> {
     let physical = context.topology.physical.value();
     let is_small = partition.span.len() < physical && partition.content.is_none();
@@ -137,48 +135,41 @@ fn is_boards_boot(context: &Context<'_>, partition: &Partition) -> bool {
         && all().any(|other| is(other, &MBR_LINUX))
 }
 
-/// Whether the last bytes of a partition, which fill a physical sector only in part, are used.
-enum Tail {
-    /// The partition's content leaves them unused; the reason.
-    Unused(String),
-    /// They, or the rest of their sector, are or may be written; the reason.
-    Written(String),
-}
-
-fn tail(context: &Context<'_>, partition: &Partition) -> Tail {
+/// Whether the content leaves the last bytes of a partition, which fill a physical sector only in part, and the rest of
+/// that sector unused; and why.
+fn tail(context: &Context<'_>, partition: &Partition) -> (bool, String) {
     if let Some(next) = sharing(context, partition) {
-        return Tail::Written(format!("partition {next} begins in the same sector"));
+        return (false, format!("partition {next} begins in the same sector"));
     }
-    let physical = context.topology.physical.value();
-    let rest = partition.span.len().remainder(physical);
+    let len = partition.span.len();
+    let rest = len.remainder(context.topology.physical.value());
     let Some(layer) = &partition.layer else {
         // Where only the kernel's list was read, nothing was looked for.
         let is_read = !matches!(context.stack.kind, TableKind::Kernel);
         return match partition.content {
-            None if partition.unclaimed == Unclaimed::Nothing && is_read => Tail::Unused(
-                "the partition is empty, and a file system of 4 KiB blocks leaves them unused".to_owned(),
-            ),
-            None => Tail::Written("its contents are unknown, and may use these bytes".to_owned()),
-            Some(name) => Tail::Written(format!("it is not known whether {name} uses these bytes")),
+            None if partition.unclaimed == Unclaimed::Nothing && is_read => {
+                let why = "the partition is empty, and a file system of 4 KiB blocks leaves them unused";
+                (true, why.to_owned())
+            }
+            None => (false, "its contents are unknown, and may use these bytes".to_owned()),
+            Some(name) => (false, format!("it is not known whether {name} uses these bytes")),
         };
     };
-    if leaves(layer, partition.span.len(), rest) {
-        if matches!(&layer.facts, Facts::Luks(luks) if luks.sector_size <= ByteCount::new(512)) {
-            let why =
-                "LUKS encrypts every 512 bytes separately, and a file system in it uses only whole blocks";
-            return Tail::Unused(why.to_owned());
+    let is_unused = leaves(layer, len, rest);
+    let why = match &layer.facts {
+        Facts::Luks(luks) if is_unused && luks.sector_size <= ByteCount::new(512) => {
+            "LUKS encrypts every 512 bytes separately, and a file system in it uses only whole blocks"
+                .to_owned()
         }
-        Tail::Unused(format!("the {} in it does not use these bytes", layer.kind))
-    } else {
-        Tail::Written(match &layer.facts {
-            Facts::Luks(luks) if luks.is_refused(partition.span.len()) => format!(
-                "LUKS with {}-byte sectors does not use these bytes, and cannot be opened on a device that \
-                 has them",
-                luks.sector_size.get()
-            ),
-            _ => format!("the {} in it may use these bytes", layer.kind),
-        })
-    }
+        _ if is_unused => format!("the {} in it does not use these bytes", layer.kind),
+        Facts::Luks(luks) if luks.is_refused(len) => format!(
+            "LUKS with {}-byte sectors does not use these bytes, and cannot be opened on a device that has \
+             them",
+            luks.sector_size.get()
+        ),
+        _ => format!("the {} in it may use these bytes", layer.kind),
+    };
+    (is_unused, why)
 }
 
 /// The partition that begins in the physical sector in which this one ends.
@@ -231,16 +222,7 @@ const ZFS_LABEL: ByteCount = ByteCount::new(256 * 1024);
 fn allocates(kind: Content, fs: &FileSystem) -> Option<ByteCount> {
     let unit = match kind.file_system()? {
         FsKind::Zfs => ZFS_LABEL,
-        FsKind::Ext2
-        | FsKind::Ext3
-        | FsKind::Ext4
-        | FsKind::Jbd
-        | FsKind::Xfs
-        | FsKind::Btrfs
-        | FsKind::F2fs => fs.cluster.unwrap_or(fs.block),
-        FsKind::Nilfs2 | FsKind::Jfs | FsKind::Reiserfs | FsKind::Swap => fs.cluster.unwrap_or(fs.block),
-        FsKind::Vfat | FsKind::Exfat | FsKind::Ntfs => fs.cluster.unwrap_or(fs.block),
-        FsKind::Iso9660 | FsKind::Squashfs | FsKind::Erofs => fs.cluster.unwrap_or(fs.block),
+        _ => fs.cluster.unwrap_or(fs.block),
     };
     Some(unit).filter(|unit| *unit != ByteCount::ZERO)
 }

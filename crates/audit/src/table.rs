@@ -5,7 +5,7 @@ use straddle_layout::{Damage, Problem, Role, TableKind};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, LbaCount, Span};
 
 use crate::Context;
-use crate::catalogue as rules;
+use crate::catalogue::{self as rules, Code};
 use crate::finding::{About, Command, Effect, Finding, Fix, Risk, Rule, Severity, Subject};
 use crate::shell::{file_about, operand};
 
@@ -15,9 +15,9 @@ const ENTRY_BYTES: u64 = 128;
 /// If the disk extends beyond an MBR's reach by no more than this, it is not worth reporting.
 const NEGLIGIBLE: ByteCount = ByteCount::new(1 << 20);
 
-/// Adds all findings about the table.
+/// Adds all findings about the table, and about the kernel's view of it.
 pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
-    // The partitions of an ISO image that is also a disk image are windows on a single file system.
+    // The partitions of a hybrid ISO image are windows on a single file system.
     let by_design = |problem: &&Problem| {
         context.stack.is_hybrid_iso()
             && matches!(
@@ -40,7 +40,6 @@ pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     }));
 }
 
-/// The finding for a problem of the table.
 fn from_problem(context: &Context<'_>, problem: &Problem) -> Finding {
     let (rule, at) = rule_of(problem);
     let subject = match problem {
@@ -56,12 +55,8 @@ fn from_problem(context: &Context<'_>, problem: &Problem) -> Finding {
         return beside_mbr(at);
     }
     if matches!(problem, Problem::GptBackupMisplaced { .. }) && context.stack.is_hybrid_iso() {
-        let finding = Finding::new(
-            rule,
-            subject,
-            format!("{problem}; harmless here: it is an ISO 9660 image on a larger medium"),
-        );
-        return Finding { at: Some(at), severity: Severity::Advice, ..finding };
+        let message = format!("{problem}; harmless here: it is an ISO 9660 image on a larger medium");
+        return Finding { severity: Severity::Advice, ..Finding::on_disk(rule, Some(at), message) };
     }
     let (fix, alternative) = fix_of(context, problem);
     Finding { at: Some(at), fix: Some(fix), alternative, ..Finding::new(rule, subject, problem.to_string()) }
@@ -77,8 +72,8 @@ fn beside_mbr(at: ByteOffset) -> Finding {
         "remove the leftover table: sgdisk --zap removes the GPT and keeps the MBR; if the GPT is the right \
          one, load it with gdisk, which writes the protective MBR",
     );
-    let finding = Finding::new(rules::PROTECTIVE_MBR, Subject::Disk, message);
-    Finding { at: Some(at), fix: Some(fix), severity: Severity::Warning, ..finding }
+    let finding = Finding::on_disk(rules::PROTECTIVE_MBR, Some(at), message).fixed_by(fix);
+    Finding { severity: Severity::Warning, ..finding }
 }
 
 /// The rule that a problem breaks, and the offset at which it shows.
@@ -108,7 +103,7 @@ fn rule_of(problem: &Problem) -> (&'static Rule, ByteOffset) {
     }
 }
 
-/// The fix for a problem, and another one if other programs have one: the rule's, if there is no more specific one.
+/// The fix for a problem, and an alternative by another program.
 fn fix_of(context: &Context<'_>, problem: &Problem) -> (Fix, Option<Fix>) {
     if let Some(fix) = cut_off(context, problem) {
         return (fix, None);
@@ -116,36 +111,32 @@ fn fix_of(context: &Context<'_>, problem: &Problem) -> (Fix, Option<Fix>) {
     if let Some(at) = context.moves.in_the_way.filter(|_| is_of_copies(problem) && has_copy(context)) {
         return (in_the_way(context, at), None);
     }
-    match problem {
-        copies if is_of_copies(copies) && has_copy(context) => match (rewrite(context), by_sgdisk(context)) {
-            (Some(fix), other) => (fix, other),
-            (None, Some(fix)) => (fix, None),
-            (None, None) => (
-                Fix::advice(
-                    "fix the other findings on the table first, then rewrite the protective MBR and both \
-                     copies from the good one (straddle plan --repair --relocate-backup)",
-                ),
-                None,
-            ),
-        },
-        Problem::OtherBlockSize { table, device, .. } => other_size(context, *table, *device),
-        Problem::CutShort { number: None, .. } => (
-            Fix::advice(
-                "if the contents are in use, copy the whole disk or image again; if they are leftovers, \
-                remove them with wipefs",
-            ),
-            None,
+    if is_of_copies(problem) && has_copy(context) {
+        let (own, other) = (rewrite(context), by_sgdisk(context));
+        let advice = "fix the other findings on the table first, then rewrite the protective MBR and both copies from \
+                      the good one (straddle plan --repair --relocate-backup)";
+        return match own {
+            Some(own) => (own, other),
+            None => (other.unwrap_or_else(|| Fix::advice(advice)), None),
+        };
+    }
+    let of_rule = |rule: &Rule| Fix::advice(as_clause(rule.fix));
+    let fix = match problem {
+        Problem::OtherBlockSize { table, device, .. } => return other_size(context, *table, *device),
+        Problem::CutShort { number: None, .. } => Fix::advice(
+            "if the contents are in use, copy the whole disk or image again; if they are leftovers, \
+             remove them with wipefs",
         ),
         Problem::CutShort { number: Some(number), recorded, .. } => {
-            let advice = || Fix::advice(as_clause(rules::CUT_SHORT.fix));
-            (regrow(context, *number, *recorded).unwrap_or_else(advice), None)
+            regrow(context, *number, *recorded).unwrap_or_else(|| of_rule(rules::CUT_SHORT))
         }
-        Problem::ProtectiveWithoutGpt { .. } => (Fix::advice(as_clause(rules::GPT_UNUSABLE.fix)), None),
-        _ => (Fix::advice(as_clause(rule_of(problem).0.fix)), None),
-    }
+        Problem::ProtectiveWithoutGpt { .. } => of_rule(rules::GPT_UNUSABLE),
+        _ => of_rule(rule_of(problem).0),
+    };
+    (fix, None)
 }
 
-/// The advice where something else lies in a place of the table, from byte `at` on.
+/// The advice if byte `at`, in a place of the table, is written.
 fn in_the_way(context: &Context<'_>, at: ByteOffset) -> Fix {
     // The array of the first copy begins in block 2.
     let array = ByteOffset::new(2 * context.stack.block.get());
@@ -180,7 +171,7 @@ fn as_clause(sentence: &str) -> String {
     }
 }
 
-/// Whether the table was read from a backup copy that is right for this disk.
+/// Whether the table was read from a copy that is right for this disk.
 fn has_copy(context: &Context<'_>) -> bool {
     let is_none =
         |problem: &Problem| matches!(problem, Problem::GptUnusable { .. } | Problem::GptPastEnd { .. });
@@ -202,46 +193,41 @@ fn is_read_alike(context: &Context<'_>) -> bool {
     has_copy(context) && !context.stack.problems.iter().any(is_other)
 }
 
-/// Removes the commands that change a table, if their tools read it differently or not at all.
+/// Removes the commands that change a table, if their tools read it differently or not at all, and the fixes that
+/// another finding has to go before.
 pub(crate) fn mend_first(context: &Context<'_>, findings: &mut [Finding]) {
-    let is_alike = is_read_alike(context);
-    let is_grown = |problem: &Problem| matches!(problem, Problem::GptBackupMisplaced { .. });
-    if context.stack.problems.iter().any(is_grown) {
-        // What ends at the old end of the disk has room behind it then.
-        for finding in findings.iter_mut().filter(|finding| finding.rule.about == About::Placement) {
-            hold_back(
-                finding,
-                "move the backup GPT to the end of the disk first (S034) and check again: the space after \
-                 it can be used then",
-            );
-        }
+    let stack = context.stack;
+    if stack.problems.iter().any(|problem| matches!(problem, Problem::GptBackupMisplaced { .. })) {
+        // What ends at the old end of the disk has room after it then.
+        hold_back(
+            findings,
+            |finding| finding.rule.about == About::Placement,
+            "move the backup GPT to the end of the disk first (S034) and check again: the space after it can \
+             be used then",
+        );
     }
-    if context.stack.cut_short().next().is_some() {
+    if stack.cut_short().next().is_some() {
         // What looks like free space may be data.
-        let is_of_size = |finding: &&mut Finding| {
-            [rules::CUT_SHORT.code, rules::GPT_PAST_END.code, rules::OUT_OF_RANGE.code]
-                .contains(&finding.rule.code)
-        };
-        for finding in findings.iter_mut().filter(|finding| !is_of_size(finding)) {
-            hold_back(
-                finding,
-                "fix S048 first and check again: contents reach past the end of their partition",
-            );
-        }
+        let of_size = [Code::CUT_SHORT, Code::GPT_PAST_END, Code::OUT_OF_RANGE];
+        hold_back(
+            findings,
+            |finding| !of_size.contains(&finding.rule.code),
+            "fix S048 first and check again: contents reach past the end of their partition",
+        );
     }
     let is_inside = |problem: &Problem| matches!(problem, Problem::TableInside { .. });
-    if !context.stack.is_hybrid_iso() && context.stack.problems.iter().any(is_inside) {
+    if !stack.is_hybrid_iso() && stack.problems.iter().any(is_inside) {
         // Tools write the table where it is: into a partition.
-        for finding in findings.iter_mut() {
-            hold_back(finding, "fix S049 first and check again: the table itself is inside a partition");
-        }
+        let advice = "fix S049 first and check again: the table itself is inside a partition";
+        hold_back(findings, |_| true, advice);
     }
+    let is_alike = is_read_alike(context);
     for fix in findings.iter_mut().flat_map(Finding::fixes_mut) {
-        if context.stack.has_long_entries {
-            // Commands of other tools remain; sgdisk does not read long entries.
+        if stack.has_long_entries {
+            // sgdisk does not read long entries.
             fix.commands.retain(|command| command.tool != "sgdisk");
         }
-        // What mends it reads it as this program does.
+        // straddle's own commands read the table as this program does.
         let mends = fix.commands.iter().all(|one| one.tool == "straddle" || one.effect == Effect::Other);
         if !is_alike && !mends && fix.writes_table() {
             fix.without_commands();
@@ -250,13 +236,14 @@ pub(crate) fn mend_first(context: &Context<'_>, findings: &mut [Finding]) {
     }
 }
 
-/// Puts `advice` in the place of a fix that writes the table or says where a partition belongs: another finding has to go
-/// before it.
-fn hold_back(finding: &mut Finding, advice: &str) {
-    finding.alternative = None;
-    let is_placed = finding.rule.about == About::Placement;
-    if let Some(fix) = finding.fix.as_mut().filter(|fix| is_placed || fix.writes_table()) {
-        *fix = Fix::advice(advice);
+/// Puts `advice` in the place of fixes that write the table or say where a partition belongs.
+fn hold_back(findings: &mut [Finding], waits: impl Fn(&Finding) -> bool, advice: &str) {
+    for finding in findings.iter_mut().filter(|finding| waits(finding)) {
+        finding.alternative = None;
+        let is_placed = finding.rule.about == About::Placement;
+        if let Some(fix) = finding.fix.as_mut().filter(|fix| is_placed || fix.writes_table()) {
+            *fix = Fix::advice(advice);
+        }
     }
 }
 
@@ -270,8 +257,8 @@ pub(crate) fn planned(context: &Context<'_>, options: &str) -> Vec<Command> {
     lines.map(|line| Command::of_table("straddle", line)).into()
 }
 
-/// The fix that has the GPT written from its good copy; `None` if the table has other problems, with which no
-/// plan is made, or the plan would not be for what this run sees.
+/// The fix that rewrites the GPT from its good copy; `None` if the table has other problems, with which no plan is
+/// made, or the plan would not be for what this run sees.
 fn rewrite(context: &Context<'_>) -> Option<Fix> {
     let is_mended = |problem: &Problem| is_of_copies(problem) || problem.damage() == Damage::Hybrid;
     let seen = context.moves.options.as_ref()?;
@@ -288,7 +275,7 @@ fn rewrite(context: &Context<'_>) -> Option<Fix> {
     })
 }
 
-/// How large a disk would have to be for what this problem says is behind its end.
+/// The size of a disk that has all of what this problem says is past the end.
 fn recorded(context: &Context<'_>, problem: &Problem) -> Option<u64> {
     let end_of = |number: u32| {
         let end = context.partition(number)?.span.end().get();
@@ -304,25 +291,22 @@ fn recorded(context: &Context<'_>, problem: &Problem) -> Option<u64> {
     }
 }
 
-/// The fix for a raw image of which the end is missing: with its size, all that it records is in place again. It is said
-/// once, for the first such problem.
+/// The fix for a raw image of which the end is missing: its former size. Only the first such problem has it.
 fn cut_off(context: &Context<'_>, problem: &Problem) -> Option<Fix> {
     let problems = &context.stack.problems;
     recorded(context, problem).filter(|_| context.is_image && context.container.is_none())?;
     let is_gpt = |one: &&Problem| matches!(one, Problem::GptPastEnd { .. });
-    let first = problems
-        .iter()
-        .find(is_gpt)
-        .or_else(|| problems.iter().find(|one| recorded(context, one).is_some()))?;
+    let is_recorded = |one: &&Problem| recorded(context, one).is_some();
+    let first = problems.iter().find(is_gpt).or_else(|| problems.iter().find(is_recorded))?;
     if first != problem {
         return Some(Fix::advice(format!("see {}: the end of the image is missing", rule_of(first).0.code)));
     }
     let size = problems.iter().filter_map(|one| recorded(context, one)).max()?;
-    let has_all = problems.iter().all(|one| is_gpt(&one) || recorded(context, one).is_none());
+    let has_all = problems.iter().all(|one| is_gpt(&one) || !is_recorded(&one));
     let again = if has_all { "" } else { "copy the whole image again; if the original is gone, " };
     let mut commands =
         vec![Command::other("truncate", format!("truncate -s {size} {}", operand(context.target)))];
-    let is_alone = problems.iter().all(|one| recorded(context, one).is_some());
+    let is_alone = problems.iter().all(|one| is_recorded(&one));
     let seen = context.moves.options.as_ref().filter(|_| is_alone && is_gpt(&first));
     commands.extend(seen.into_iter().flat_map(|seen| planned(context, &format!("{seen} --repair"))));
     let then = if seen.is_some() { ", and write the backup GPT" } else { "" };
@@ -380,8 +364,8 @@ fn by_sgdisk(context: &Context<'_>) -> Option<Fix> {
     })
 }
 
-/// The fixes for a table that counts in sectors of another size than the device has: the one that has it rewritten, if a plan
-/// does that, and the one that reads what it lists without a write.
+/// The fixes for a table that counts in sectors of another size than the device has: its conversion, and a way to
+/// read what it lists without a write.
 fn other_size(context: &Context<'_>, table: BlockSize, device: BlockSize) -> (Fix, Option<Fix>) {
     let way = format!(
         "connect the disk as it was when it was partitioned (with {table}-byte sectors, probably behind an \
@@ -442,8 +426,7 @@ fn as_it_was(context: &Context<'_>, table: BlockSize, summary: String) -> Fix {
 
 fn check_mbr_reach(context: &Context<'_>, findings: &mut Vec<Finding>) {
     let Some(reach) = reach(context) else { return };
-    // A disk that an MBR can address to its end has nothing beyond its reach. A partition that begins before that may end
-    // behind it.
+    // A partition may end past the reach.
     let ends = context.stack.partitions.iter().map(|partition| ByteCount::new(partition.span.end().get()));
     let used = ends.max().unwrap_or_default().max(reach);
     let beyond = context.size.saturating_sub(used);
@@ -462,8 +445,8 @@ fn check_mbr_reach(context: &Context<'_>, findings: &mut Vec<Finding>) {
         risk: Risk::Backup,
         caution: Some("a BIOS boot loader needs a BIOS boot partition, and has to be reinstalled".to_owned()),
     };
-    findings
-        .push(Finding::on_disk(rules::MBR_REACH, Some(ByteOffset::new(used.get())), message).fixed_by(fix));
+    let at = ByteOffset::new(used.get());
+    findings.push(Finding::on_disk(rules::MBR_REACH, Some(at), message).fixed_by(fix));
 }
 
 /// How much of the disk its MBR can address, if it has one.

@@ -18,14 +18,14 @@ const LISTED: usize = 16;
 /// Adds the findings about better sectors.
 pub(super) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     match &context.topology.formats {
-        Some(Formats::Nvme(formats)) => faster(context, formats, findings),
-        Some(formats @ (Formats::Ata(_) | Formats::Scsi(_))) => larger(context, formats, findings),
+        Some(Formats::Nvme(formats)) => findings.extend(faster(context, formats)),
+        Some(formats @ (Formats::Ata(_) | Formats::Scsi(_))) => findings.extend(larger(context, formats)),
         None => {}
     }
 }
 
-fn faster(context: &Context<'_>, formats: &LbaFormats, findings: &mut Vec<Finding>) {
-    let Some((current, (place, faster))) = formats.current().zip(formats.faster()) else { return };
+fn faster(context: &Context<'_>, formats: &LbaFormats) -> Option<Finding> {
+    let (current, (place, faster)) = formats.current().zip(formats.faster())?;
     let message = format!(
         "it is formatted with {}-byte sectors, for which the drive reports {} performance; with {}-byte \
          sectors it reports {} (its formats: {})",
@@ -55,7 +55,7 @@ fn faster(context: &Context<'_>, formats: &LbaFormats, findings: &mut Vec<Findin
              all other namespaces (nvme id-ctrl, fna)"
         ),
     };
-    findings.push(Finding::on_disk(rules::FASTER_FORMAT, None, message).fixed_by(Fix::advice(summary)));
+    Some(Finding::on_disk(rules::FASTER_FORMAT, None, message).fixed_by(Fix::advice(summary)))
 }
 
 fn size(format: LbaFormat) -> u64 {
@@ -82,9 +82,9 @@ fn listed(formats: &LbaFormats) -> String {
     shown.join("; ")
 }
 
-fn larger(context: &Context<'_>, formats: &Formats, findings: &mut Vec<Finding>) {
+fn larger(context: &Context<'_>, formats: &Formats) -> Option<Finding> {
     let topology = context.topology;
-    let Some(sector) = topology.larger_sector() else { return };
+    let sector = topology.larger_sector()?.get();
     let sizes: Vec<String> = formats.sizes().iter().map(|size| size.get().to_string()).collect();
     let message = format!(
         "it has {}-byte logical and {}-byte physical sectors, and can be set to {sector}-byte logical \
@@ -92,24 +92,22 @@ fn larger(context: &Context<'_>, formats: &Formats, findings: &mut Vec<Finding>)
         topology.logical.value().get(),
         topology.physical.value().get(),
         formats.source(),
-        sizes.join(", "),
-        sector = sector.get()
+        sizes.join(", ")
     );
     let target = operand(context.target);
     let (command, danger) = match formats {
         Formats::Scsi(_) => (
-            format!("sg_format --format --size={} {target}", sector.get()),
+            format!("sg_format --format --size={sector} {target}"),
             "It may take hours, and a drive that loses power during it has to be formatted again",
         ),
         Formats::Nvme(_) | Formats::Ata(_) => (
-            format!("hdparm --set-sector-size {} --please-destroy-my-drive {target}", sector.get()),
+            format!("hdparm --set-sector-size {sector} --please-destroy-my-drive {target}"),
             "The drive may refuse; do not do this through a USB bridge",
         ),
     };
     let summary = format!(
         "only if it is empty or backed up: {command}. THIS DESTROYS EVERYTHING ON IT. {danger}. A BIOS \
-         cannot boot from {}-byte sectors",
-        sector.get()
+         cannot boot from {sector}-byte sectors"
     );
-    findings.push(Finding::on_disk(rules::LARGER_SECTOR, None, message).fixed_by(Fix::advice(summary)));
+    Some(Finding::on_disk(rules::LARGER_SECTOR, None, message).fixed_by(Fix::advice(summary)))
 }

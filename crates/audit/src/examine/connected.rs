@@ -3,20 +3,18 @@
 use std::path::Path;
 
 use crate::{Finding, Findings, Fix};
-use straddle_device::image::Container;
+use straddle_device::Target;
 use straddle_device::shown::{is_hidden, quote_path};
 
 /// The device node that printed commands name for such an image.
 pub(crate) const NODE: &str = "/dev/nbd0";
 
-/// Has the commands that name [`NODE`] connect the image there first, and disconnect it, whatever becomes of them:
-/// they must not reach what another program has connected. Returns a remark if there are any. If the image cannot be
-/// written through the node, removes these commands and also returns how to convert the image instead.
-pub(crate) fn prepare(
-    name: &str,
-    container: &Container,
-    findings: &mut Findings,
-) -> Option<(String, Option<String>)> {
+/// Has the commands that name [`NODE`] connect the image there first, and disconnect it in any case: they must not
+/// reach what another program has connected. If the image cannot be written through the node, removes these commands
+/// and returns the one that converts the image instead. `local` is the image's path.
+pub(crate) fn prepare(target: &mut Target, local: &str, findings: &mut Findings) -> Option<String> {
+    let container = target.container.as_ref()?;
+    let name = target.through.as_ref().map_or(local, |through| &through.unpacked);
     let names_node = |fix: &Fix| fix.commands.iter().any(|command| command.line.contains(NODE));
     if !findings.iter().flat_map(Finding::fixes).any(names_node) {
         return None;
@@ -28,20 +26,21 @@ pub(crate) fn prepare(
     let (format, file) = (container.format.qemu_name(), quote_path(Path::new(name)));
     if container.is_written_once() {
         findings.withhold_commands(names_node);
-        let remark = format!(
-            "a {} image of type {} cannot be written to: convert it, and check the new image for the \
-             commands",
-            container.format, container.variant
-        );
         let made = quote_path(Path::new(&format!("{name}.qcow2")));
-        return Some((remark, Some(format!("qemu-img convert -f {format} -O qcow2 {file} {made}"))));
+        let line = format!("qemu-img convert -f {format} -O qcow2 {file} {made}");
+        target.remarks.push(format!(
+            "a {} image of type {} cannot be written to: convert it, and check the new image for the \
+             commands: {line}",
+            container.format, container.variant
+        ));
+        return Some(line);
     }
     let connect = format!("qemu-nbd -c {NODE} -f {format} {file}");
     findings
         .join_commands(names_node, |lines| format!("{connect} && (trap 'qemu-nbd -d {NODE}' EXIT; {lines})"));
-    let remark = format!(
+    target.remarks.push(format!(
         "the commands below connect the image as {NODE} (as root, with the kernel module nbd) and \
          disconnect it; if {NODE} is in use, they do nothing"
-    );
-    Some((remark, None))
+    ));
+    None
 }

@@ -18,10 +18,10 @@ use crate::examine::{
     sectors,
 };
 
-/// As far is looked for data in the way of a move: the moves that other programs are given are short.
+/// The longest span in which data are looked for: commands of other programs move partitions by less.
 const LOOK: ByteCount = ByteCount::new(64 * MIB);
 
-/// What the entries of a GPT take as a rule, behind two logical sectors.
+/// The usual size of the entries of a GPT, which follow two logical sectors.
 const ENTRIES: usize = 16 << 10;
 /// The smallest logical sector.
 const SECTOR: usize = 512;
@@ -97,7 +97,7 @@ impl std::fmt::Display for CostSource {
 
 /// Prices positions on a drive, by its model or by a measurement.
 pub trait Price: Send + Sync {
-    /// Returns the cost of what is written behind a start at `at`; `None` if the drive has no such position.
+    /// The cost of what is written from byte `at` on; `None` if the drive has no such position.
     fn price(&self, at: ByteOffset) -> Option<Cost>;
 }
 
@@ -112,7 +112,7 @@ impl Examined {
         &self.target
     }
 
-    /// What the target holds; for a partition, only that partition.
+    /// What the target holds; if a partition was asked for, only that.
     pub fn stack(&self) -> &Stack {
         &self.stack
     }
@@ -157,12 +157,12 @@ impl Examined {
         self.judgement.not_judged()
     }
 
-    /// Why it holds nothing to judge, if it holds nothing: it is blank, or its table has no partitions.
+    /// Why there is nothing to judge, if it is blank or its table has no partitions.
     pub fn nothing_to_judge(&self) -> Option<&'static str> {
         self.nothing
     }
 
-    /// Whether all of what it holds can be seen on it and is judged.
+    /// Whether all of its contents are seen and judged.
     pub(crate) fn is_seen(&self) -> bool {
         self.unseen.is_none() && self.not_judged().is_none()
     }
@@ -170,10 +170,9 @@ impl Examined {
     /// Judges it as a whole, because the target `other` shows what it does not show itself.
     pub(crate) fn judge_with(&mut self, other: &str) {
         let Some(unseen) = self.unseen.take() else { return };
-        self.target.remarks.retain(|remark| *remark != unseen);
-        self.target
-            .remarks
-            .push(format!("the array is checked at {other}, the member that shows its contents"));
+        let remarks = &mut self.target.remarks;
+        remarks.retain(|remark| *remark != unseen);
+        remarks.push(format!("the array is checked at {other}, the member that shows its contents"));
         self.judgement = Judgement::of(&self.findings, Recognised::Known);
     }
 
@@ -200,10 +199,8 @@ impl Examined {
 
     /// The findings reported at this target, each with its cost.
     pub fn reported(&self) -> impl Iterator<Item = (&Finding, Option<&Cost>)> {
-        let listed = self.findings.iter().zip(&self.costs);
-        listed
-            .filter(|(finding, _)| finding.reported == Reported::Here)
-            .map(|(finding, cost)| (finding, cost.as_ref()))
+        let listed = self.findings.iter().zip(self.costs.iter().map(Option::as_ref));
+        listed.filter(|(finding, _)| finding.reported == Reported::Here)
     }
 
     /// The findings that do not count, each with its reason.
@@ -214,8 +211,8 @@ impl Examined {
         })
     }
 
-    /// Returns what to know of the target besides its findings, and where those findings are reported that
-    /// another target shows as well.
+    /// What to know of the target besides its findings, and where the findings are reported that another target
+    /// shows as well.
     pub fn remarks(&self) -> Vec<String> {
         let elsewhere = self.findings.iter().filter_map(|finding| match &finding.reported {
             Reported::At(Place::Target(name)) => {
@@ -237,9 +234,7 @@ pub(crate) fn examine(
     let options = examiner.options();
     target.medium = target.medium.map(|medium| Box::new(Remembered::new(medium)) as Box<dyn Medium>);
     let mut stack = read::read(&mut target, &options.open)?;
-    if let Some(node) = read::gone(&target, options) {
-        return Err(ExamineError::Gone(node.to_owned()));
-    }
+    read::check_there(&target, options, 1)?;
     if let Some(in_use) = in_use::stack(&target, examiner, &stack)? {
         stack = in_use;
     }
@@ -255,11 +250,11 @@ pub(crate) fn examine(
     let mut findings = audit(examiner, (&name, &local), &target, &stack, &disagreements);
     member::spare(&stack, &beside, &mut findings);
     guest::withhold(&mut target, &mut findings);
-    let mut ready: Vec<String> = connect(&mut target, &local, &mut findings).into_iter().collect();
-    // The device was removed between those reads, or was still in sysfs when the first of them failed.
+    let mut ready: Vec<String> = connected::prepare(&mut target, &local, &mut findings).into_iter().collect();
+    // The device may have been removed between those reads.
     let has_failed = findings.iter().any(|finding| finding.rule.kind == Kind::Unreadable);
-    if has_failed && let Some(node) = read::gone_soon(&target, options) {
-        return Err(ExamineError::Gone(node.to_owned()));
+    if has_failed {
+        read::check_there(&target, options, 6)?;
     }
     read_through(&mut target, &findings);
     ready.extend(object::remark_copy(&mut target, &findings));
@@ -269,7 +264,7 @@ pub(crate) fn examine(
     if !matches!(stack.kind, TableKind::Foreign(_) | TableKind::Kernel | TableKind::None)
         && matches!(recognised, Recognised::Nothing(_))
     {
-        // Whatever a command writes for the one that is left over would overwrite the other.
+        // What a command writes for the leftover overwrites the other.
         findings.withhold_commands(|_| true);
     }
     let unseen = match &recognised {
@@ -324,8 +319,8 @@ fn nothing(recognised: &Recognised, stack: &Stack) -> Option<&'static str> {
     }
 }
 
-/// Why the sectors in which the table counts are in doubt, if others explain it better; otherwise a remark names them.
-/// In doubt no command writes: it might write into data.
+/// Why the sectors in which the table counts are in doubt, if others explain it better; otherwise that is a remark. In
+/// doubt no command writes: it might write into data.
 fn doubted(doubt: sectors::Doubt, target: &mut Target, findings: &mut Findings) -> Option<String> {
     findings.withhold_commands(Fix::writes_table);
     if doubt.is_likelier {
@@ -335,17 +330,7 @@ fn doubted(doubt: sectors::Doubt, target: &mut Target, findings: &mut Findings) 
     None
 }
 
-/// Has the commands for an image that is not raw connect it, with a remark; returns the one that converts it instead.
-fn connect(target: &mut Target, local: &str, findings: &mut Findings) -> Option<String> {
-    let file = target.through.as_ref().map_or(local, |through| &through.unpacked);
-    let (remark, line) = connected::prepare(file, target.container.as_ref()?, findings)?;
-    let ending = line.as_ref().map(|line| format!(": {line}")).unwrap_or_default();
-    target.remarks.push(remark + &ending);
-    line
-}
-
-/// Returns every finding, with where it is reported. The names are that of the target, and that of the file that
-/// commands are for.
+/// Returns every finding. `name` is the target's, `local` that of the file that commands are for.
 fn audit(
     examiner: &Examiner,
     (name, local): (&str, &str),
@@ -392,7 +377,7 @@ fn asked(options: &Options, name: &str, target: &Target) -> Asked {
     Asked { only, ignore, exceptions, partition: target.partition }
 }
 
-/// Returns the first byte of a span that is written, or its first byte if that cannot be seen, or is too far to look.
+/// The first byte of a span that is written; its first byte if that is not known.
 fn first_written(target: &Target, stack: &Stack, span: Span) -> Option<ByteOffset> {
     // Of an object on a server a copy is checked again ([`object::remark_copy`]).
     if target.address.is_some() {
@@ -403,7 +388,7 @@ fn first_written(target: &Target, stack: &Stack, span: Span) -> Option<ByteOffse
     medium.map_or(unknown, |medium| written_in(medium, stack, span).unwrap_or(unknown))
 }
 
-/// The same, without what an earlier copy of the GPT of this disk has left there.
+/// The same, without the remains of an earlier copy of this disk's GPT.
 fn written_in(medium: &dyn Medium, stack: &Stack, span: Span) -> Result<Option<ByteOffset>, ReadError> {
     let mut own = Vec::new();
     if stack.kind == TableKind::Gpt {

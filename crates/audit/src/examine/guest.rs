@@ -97,7 +97,9 @@ impl Examiner {
         open.format = Some(disk.format);
         // Where contents of a file that is gone are needed, reading them returns the error.
         open.allow_backing.extend(disk.backing.iter().filter(|path| path.is_file()).cloned());
-        let opened = straddle_device::open(&disk.path, &undeclared(&open))?;
+        let undeclared =
+            straddle_device::Options { assume: Assume::default(), logical: None, ..open.clone() };
+        let opened = straddle_device::open(&disk.path, &undeclared)?;
         let is_file = opened.kind == DeviceKind::Image;
         let mut target = as_given(opened, disk, &open)?;
         let topology = &mut target.topology;
@@ -144,11 +146,6 @@ impl Examiner {
         }
         Some(Sectors { logical: holder.logical, physical: holder.physical })
     }
-}
-
-/// The options for opening a disk before anything is declared of it.
-fn undeclared(open: &straddle_device::Options) -> straddle_device::Options {
-    straddle_device::Options { assume: Assume::default(), logical: None, ..open.clone() }
 }
 
 /// Returns a device as the guest is given it: a partition as a disk, and the disk in an image.
@@ -229,28 +226,32 @@ impl Medium for Part {
 }
 
 /// Withholds commands that would write to a disk while its guest does, or that count in other sectors than its
-/// guest; and remarks what to observe.
+/// guest, and remarks that.
 pub(crate) fn withhold(target: &mut Target, findings: &mut Findings) {
     let Some(guest) = &target.topology.guest else { return };
     let domain = &guest.domain;
     let is_counted_differently = target.kind != DeviceKind::Image
         && guest.shown.zip(guest.storage).is_some_and(|(shown, storage)| shown.logical != storage.logical);
-    let remark = if guest.is_running {
-        findings.withhold_commands(|_| true);
+    let withheld = if guest.is_running {
         Some(format!(
             "the domain {domain} is running: data that its guest has not written back is not seen, and \
              commands that change the disk are not shown"
         ))
     } else if is_counted_differently {
-        findings.withhold_commands(|_| true);
         Some("the guest and the host use different sector sizes: change the disk in the guest".to_owned())
     } else if target.kind != DeviceKind::Image && target.kernel_name.is_none() {
-        findings.withhold_commands(|_| true);
         Some("the guest uses this partition as a disk: change it in the guest".to_owned())
     } else {
-        findings.has_commands().then(|| {
+        None
+    };
+    let remark = match withheld {
+        Some(why) => {
+            findings.withhold_commands(|_| true);
+            Some(why)
+        }
+        None => findings.has_commands().then(|| {
             format!("before running a command below, make sure that the domain {domain} is shut off")
-        })
+        }),
     };
     target.remarks.extend(remark);
 }

@@ -1,4 +1,4 @@
-//! Reading what a target holds, and telling devices that are unplugged meanwhile.
+//! Reading what a target holds, and devices that are unplugged meanwhile.
 
 use std::path::Path;
 use std::thread;
@@ -8,7 +8,7 @@ use straddle_device::shown::with_causes;
 use straddle_device::{ReadError, Target};
 use straddle_layout::{Problem, Stack, TableKind};
 
-use crate::examine::{Options, sectors};
+use crate::examine::{ExamineError, Options, sectors};
 
 /// Reads what a target holds: its table, or the kernel's list of partitions if the table cannot be read or is
 /// of a kind that only the kernel knows.
@@ -36,22 +36,18 @@ pub(crate) fn read(target: &mut Target, options: &straddle_device::Options) -> R
     }
 }
 
-/// Returns the device's node if the kernel no longer has the device.
-pub(crate) fn gone<'a>(target: &'a Target, options: &Options) -> Option<&'a Path> {
-    let name = target.kernel_name.as_ref().filter(|_| options.open.sysroot.is_none())?;
-    let is_there = Path::new("/sys/block").join(name).exists();
-    target.node.as_deref().filter(|_| !is_there)
-}
-
-/// As [`gone`], for a device whose reads fail: retries for half a second, as the kernel may still be removing
-/// it.
-pub(crate) fn gone_soon<'a>(target: &'a Target, options: &Options) -> Option<&'a Path> {
-    const PAUSE: Duration = Duration::from_millis(100);
-    target.kernel_name.as_ref().filter(|_| options.open.sysroot.is_none())?;
-    (0..5).find_map(|_| {
-        gone(target, options).or_else(|| {
-            thread::sleep(PAUSE);
-            None
-        })
-    })
+/// Refuses a device that the kernel no longer has. After a failed read, it may be removed a little later: it is
+/// looked for `times`, each a tenth of a second after the last.
+pub(crate) fn check_there(target: &Target, options: &Options, times: u32) -> Result<(), ExamineError> {
+    let name = target.kernel_name.as_ref().filter(|_| options.open.sysroot.is_none());
+    let Some((name, node)) = name.zip(target.node.as_ref()) else { return Ok(()) };
+    for time in 0..times {
+        if time > 0 {
+            thread::sleep(Duration::from_millis(100));
+        }
+        if !Path::new("/sys/block").join(name).exists() {
+            return Err(ExamineError::Gone(node.clone()));
+        }
+    }
+    Ok(())
 }

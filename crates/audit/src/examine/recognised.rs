@@ -12,7 +12,15 @@ use crate::examine::{Examiner, in_use, member};
 /// How many contents a remark names.
 const NAMED: usize = 8;
 
-/// Returns what the target holds besides what `stack` describes.
+/// Counts what is more than a remark names.
+fn first_of(named: &mut Vec<String>) {
+    if named.len() > NAMED {
+        let more = named.split_off(NAMED).len();
+        named.push(format!("{more} more"));
+    }
+}
+
+/// What the target holds besides what `stack` describes.
 pub(crate) fn beside(target: &Target, stack: &Stack) -> Vec<Beside> {
     if matches!(stack.kind, TableKind::Kernel | TableKind::None) {
         return Vec::new();
@@ -21,7 +29,6 @@ pub(crate) fn beside(target: &Target, stack: &Stack) -> Vec<Beside> {
     found.and_then(Result::ok).unwrap_or_default()
 }
 
-/// Describes each item in a sentence.
 pub(crate) fn remarks_beside(target: &Target, stack: &Stack, found: &[Beside]) -> Vec<String> {
     let is_of_member = matches!(stack.kind, TableKind::Content(content) if content.is_array_member());
     let rival = || target.medium.as_deref().map(|medium| straddle_layout::rival_table(medium, stack));
@@ -51,10 +58,7 @@ pub(crate) fn remark_by_name(target: &Target, stack: &Stack) -> Option<String> {
         let place = || format!(" (partition {})", partition.number);
         by_name(partition.content, partition.layer.as_ref(), place, &mut named);
     }
-    if named.len() > NAMED {
-        let more = named.split_off(NAMED).len();
-        named.push(format!("{more} more"));
-    }
+    first_of(&mut named);
     let (verb, checked) = match named.len() {
         0 => return None,
         1 => ("is", "its start is checked, its contents are not"),
@@ -70,23 +74,19 @@ fn by_name(
     place: impl Fn() -> String,
     named: &mut Vec<String>,
 ) {
-    let mut kinds = Vec::new();
+    let is_by_name = |kind: &Content| {
+        matches!(
+            kind,
+            Content::Named(Named { class: Class::Member | Class::FileSystem | Class::Optical, .. })
+        )
+    };
     let mut layers: Vec<&Layer> = layer.into_iter().collect();
+    let mut kinds: Vec<Content> = content.filter(|_| layers.is_empty()).into_iter().collect();
     while let Some(layer) = layers.pop() {
         kinds.push(layer.kind);
         layers.extend(&layer.children);
     }
-    if kinds.is_empty() {
-        kinds.extend(content);
-    }
-    for kind in kinds {
-        if matches!(
-            kind,
-            Content::Named(Named { class: Class::Member | Class::FileSystem | Class::Optical, .. })
-        ) {
-            named.push(format!("{kind}{}", place()));
-        }
-    }
+    named.extend(kinds.iter().filter(|kind| is_by_name(kind)).map(|kind| format!("{kind}{}", place())));
 }
 
 /// Names what lists data on the target and is not read, so that these data are not judged.
@@ -109,10 +109,7 @@ fn not_read(target: &Target, stack: &Stack) -> Option<String> {
         [one] => found.push(format!("partition {one} is part of a Windows dynamic disk (LDM)")),
         all => found.push(format!("partitions {} are parts of a Windows dynamic disk (LDM)", all.join(", "))),
     }
-    if found.len() > NAMED {
-        let more = found.split_off(NAMED).len();
-        found.push(format!("{more} more"));
-    }
+    first_of(&mut found);
     (!found.is_empty())
         .then(|| format!("{}: straddle does not read its list of partitions", found.join(", ")))
 }
@@ -125,8 +122,7 @@ fn in_layer(layer: &Layer) -> Option<&'static str> {
     }
 }
 
-/// Returns what there is to judge on the target; `beside` is what it holds besides, and `unsure` why its sectors are in
-/// doubt.
+/// What there is to judge on the target; `beside` is what it holds besides, and `unsure` why its sectors are in doubt.
 pub(crate) fn all(
     target: &Target,
     stack: &Stack,
@@ -144,17 +140,15 @@ pub(crate) fn all(
     }
 }
 
-/// Returns whether there is anything on the target that could be judged.
 fn recognised(target: &Target, stack: &Stack, beside: &[Beside], examiner: &Examiner) -> Recognised {
     match (target.kind, &stack.kind) {
-        // A modelled device holds nothing; the device itself is what was asked about.
+        // A modelled drive holds nothing; it is itself what was asked about.
         (DeviceKind::Modelled, _) => Recognised::Known,
         // The kernel lists those of a loop device only if that was asked for.
         (DeviceKind::Loop, TableKind::Kernel) if target.medium.is_none() && stack.partitions.is_empty() => {
             let why = "its bytes cannot be read, and the kernel lists no partitions of this loop device";
             Recognised::Nothing(why.to_owned())
         }
-        // What uses a disk without partitions begins at its first byte.
         (_, TableKind::Kernel) if target.medium.is_none() => Recognised::Known,
         (_, TableKind::Content(content)) if content.is_array_member() => {
             match in_use::arrays(target, examiner, *content).as_slice() {
@@ -170,7 +164,20 @@ fn recognised(target: &Target, stack: &Stack, beside: &[Beside], examiner: &Exam
         {
             member::beside_table(stack, beside).map_or(Recognised::Known, Recognised::Nothing)
         }
-        _ => Recognised::of(stack, || is_blank(target)),
+        (_, TableKind::Gpt | TableKind::HybridMbr | TableKind::Mbr | TableKind::Content(_)) => {
+            Recognised::Known
+        }
+        (_, TableKind::Foreign(name)) if stack.partitions.is_empty() => Recognised::Nothing(format!(
+            "it has a partition table of type {name}, whose partitions are not read"
+        )),
+        (_, TableKind::Kernel | TableKind::None) if stack.layer.is_none() && stack.partitions.is_empty() => {
+            match is_blank(target) {
+                Ok(true) => Recognised::Blank,
+                Ok(false) => Recognised::Nothing("nothing on it is recognised".to_owned()),
+                Err(why) => Recognised::Nothing(why),
+            }
+        }
+        (_, TableKind::Foreign(_) | TableKind::Kernel | TableKind::None) => Recognised::Known,
     }
 }
 

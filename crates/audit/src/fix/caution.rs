@@ -7,7 +7,7 @@ use crate::Context;
 use crate::finding::Command;
 
 /// The caution for every command that changes a table and leaves the data where it is.
-pub(super) const TABLE_ONLY: &str = "this changes only the table: use it for an empty partition, or restore \
+const TABLE_ONLY: &str = "this changes only the table: use it for an empty partition, or restore \
      the data from a backup afterwards";
 
 /// The caution where a table that has to be corrected keeps a partition from being moved.
@@ -53,8 +53,8 @@ pub(super) fn caution(
     } else if commands.is_empty() {
         say("there is no command for this: back up the contents, recreate the partition like this, and \
              restore them");
-    } else if let How::Shrink(first) = how {
-        say(first.caution());
+    } else if let How::Shrink(caution) = how {
+        say(caution);
     } else if moves || shrinks {
         say(TABLE_ONLY);
     }

@@ -1,44 +1,20 @@
 //! Fixes that shrink a partition with content: first the content, if it extends past the new end, then the entry.
 //!
-//! Invariants: the steps are one line joined by `&&`, so that none is done unless those before it
-//! succeeded. A line that is pasted with DEVICE in it fails at its first step and changes nothing. A line
-//! that is pasted twice does nothing the second time.
+//! Invariants: the steps are one line joined by `&&`. Pasted with DEVICE in it, it fails at its first step and changes
+//! nothing; pasted twice, it does nothing the second time.
 
 use straddle_layout::layer::{Facts, Layer};
 use straddle_layout::{Content, FsKind, VolumeKind};
 use straddle_units::{ByteCount, KIB, MIB};
 
-use super::entry::Entry;
-use super::swap;
+use super::{Entry, swap};
 use crate::finding::Command;
 
-/// What is done before the partition becomes smaller.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum First {
-    /// Nothing: the tail is unused.
-    Nothing,
-    /// What is in it is shrunk, unmounted.
-    Unmounted,
-    /// What is in it is shrunk while it is mounted.
-    Mounted,
-}
-
-impl First {
-    /// The caution for such a line.
-    pub(super) const fn caution(self) -> &'static str {
-        match self {
-            Self::Nothing => UNUSED,
-            Self::Unmounted => ORDER,
-            Self::Mounted => ORDER_MOUNTED,
-        }
-    }
-}
-
-/// The caution for such a line.
+/// The caution if the contents are shrunk first.
 const ORDER: &str = "first the contents are shrunk (replace DEVICE with the partition, unmounted), then \
                      the partition; if one step fails, the rest are not run";
 
-/// The caution if the content is shrunk while it is mounted.
+/// The caution if the contents are shrunk while they are mounted.
 const ORDER_MOUNTED: &str = "first the contents are shrunk (replace DEVICE with the partition, DIR with an empty directory to \
      mount it on), then the partition; if one step fails, the rest are not run";
 
@@ -51,18 +27,21 @@ const BTRFS_LEAST: ByteCount = ByteCount::new(256 * MIB);
 /// The size of a PV is a multiple of this, whatever its disk's sectors are.
 const PV_GRAIN: ByteCount = ByteCount::new(4096);
 
-/// The line that shrinks the content of a partition, and then the partition to the size of `entry`. `None` if no tool
-/// can do this.
-pub(super) fn steps(entry: &Entry<'_>) -> Option<(First, Command)> {
+/// The line that shrinks the content of a partition, and then the partition to the size of `entry`, with its caution.
+/// `None` if no tool can do this.
+pub(super) fn steps(entry: &Entry<'_>) -> Option<(&'static str, Command)> {
     let layer = entry.partition.layer.as_ref()?;
     let len = entry.count.to_bytes(entry.context.stack.block)?;
-    // What leaves the tail unused needs not be made smaller first.
-    let (first, content) = match layer.used(entry.partition.span.len()).is_some_and(|used| used <= len) {
-        true => (First::Nothing, String::new()),
-        false if way(layer.kind) == Way::Btrfs => (First::Mounted, first_step(layer, len)? + " && "),
-        false => (First::Unmounted, first_step(layer, len)? + " && "),
+    let is_unused = layer.used(entry.partition.span.len()).is_some_and(|used| used <= len);
+    let (caution, content) = match way(layer.kind) {
+        _ if is_unused => (UNUSED, String::new()),
+        Way::Btrfs => (ORDER_MOUNTED, shrinking(layer, len)?.line + " && "),
+        Way::Resize2fs | Way::Ntfsresize | Way::Mkswap | Way::ResizeReiserfs => {
+            (ORDER, shrinking(layer, len)?.line + " && ")
+        }
+        Way::Fatresize | Way::Pvresize | Way::NilfsResize | Way::Never | Way::Unknown => return None,
     };
-    Some((first, Command::of_table("sfdisk", content + &entry.sfdisk_size().line)))
+    Some((caution, Command::of_table("sfdisk", content + &entry.sfdisk_size())))
 }
 
 /// How contents are made smaller.
@@ -152,15 +131,6 @@ pub fn shrinking(layer: &Layer, to: ByteCount) -> Option<Command> {
         Way::Never | Way::Unknown => return None,
     };
     Some(Command::other(tool, line))
-}
-
-/// The command that shrinks `layer`, if one line can shrink it and then the partition.
-fn first_step(layer: &Layer, len: ByteCount) -> Option<String> {
-    let is_one = matches!(
-        way(layer.kind),
-        Way::Resize2fs | Way::Btrfs | Way::Ntfsresize | Way::Mkswap | Way::ResizeReiserfs
-    );
-    shrinking(layer, len).filter(|_| is_one).map(|command| command.line)
 }
 
 #[cfg(test)]

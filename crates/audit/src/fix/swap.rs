@@ -1,5 +1,4 @@
-//! Moving a swap partition: its pages are worthless when it is not in use, so the swap is recreated at the
-//! new place.
+//! Moving a swap partition: unused swap has no contents, so it is recreated at the new place.
 //!
 //! Invariants: the line begins with a command that fails unless DEVICE is swap space, and sfdisk
 //! refuses a disk with a partition in use. The UUID and the label, by which the swap is found, are preserved.
@@ -7,7 +6,7 @@
 use straddle_layout::Partition;
 use straddle_layout::layer::{Facts, Layer};
 
-use super::entry::Entry;
+use super::Entry;
 use crate::finding::{Command, Effect};
 use crate::shell::{operand, quote};
 
@@ -18,7 +17,6 @@ const PAGE: u64 = 4096;
 pub(super) const ORDER: &str = "run swapoff first, and do not hibernate in between: the swap area is \
     recreated with the same UUID, so fstab still finds it; a resume_offset= must be updated";
 
-/// The swap space in a partition, if it contains one.
 pub(super) fn of(partition: &Partition) -> Option<&Layer> {
     partition.layer.as_ref().filter(|layer| layer.kind.is_swap())
 }
@@ -26,7 +24,7 @@ pub(super) fn of(partition: &Partition) -> Option<&Layer> {
 /// The line that changes the entry and recreates the swap; on an image through a loop device over its new place. `None` if
 /// the UUID or label that the swap is found by is not fully known.
 pub(super) fn remake(layer: &Layer, entry: &Entry<'_>) -> Option<Command> {
-    let (kept, sfdisk) = (kept(layer)?, entry.sfdisk().line);
+    let (kept, sfdisk) = (kept(layer)?, entry.sfdisk());
     let line = match entry.context.is_image {
         false => format!("swaplabel DEVICE && {sfdisk} && mkswap {kept}DEVICE"),
         true => {
@@ -42,8 +40,8 @@ pub(super) fn remake(layer: &Layer, entry: &Entry<'_>) -> Option<Command> {
     Some(Command { tool: "sfdisk", line, effect: Effect::Swap })
 }
 
-/// The options with which mkswap makes the swap again with the page size, label and UUID that it has, each before a
-/// space; `None` if they are not fully known.
+/// The options with which mkswap preserves page size, label and UUID, each before a space; `None` if they are not fully
+/// known.
 pub(super) fn kept(layer: &Layer) -> Option<String> {
     let Facts::FileSystem(fs) = &layer.facts else { return None };
     if layer.name.contains(straddle_device::shown::is_hidden) {
@@ -62,7 +60,7 @@ pub(super) fn kept(layer: &Layer) -> Option<String> {
 
 /// Formats 32 hexadecimal digits as a UUID with dashes.
 pub(super) fn dashed(digits: &str) -> Option<String> {
-    let group = |range| digits.get(range);
-    let groups = [group(0..8)?, group(8..12)?, group(12..16)?, group(16..20)?, group(20..32)?];
+    let groups = [0..8, 8..12, 12..16, 16..20, 20..32].into_iter().map(|range| digits.get(range));
+    let groups: Vec<&str> = groups.collect::<Option<_>>()?;
     (digits.len() == 32).then(|| groups.join("-"))
 }
