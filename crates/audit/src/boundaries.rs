@@ -1,9 +1,6 @@
 //! The boundaries of a device, each with its name and the rule that a misaligned start breaks.
-//!
-//! Invariants: boundaries are never mixed; a boundary that another one already covers is not
-//! listed again.
 
-use straddle_device::topology::{Source, Topology, USUAL_PHYSICAL};
+use straddle_device::topology::{Figure, Source, Topology, USUAL_PHYSICAL};
 use straddle_units::{Boundary, ByteCount, MIB};
 
 use crate::catalogue::{self as rules, Code, Rule, Severity};
@@ -26,18 +23,17 @@ pub struct Named {
     pub boundary: Boundary,
     /// The rule that a start off this boundary breaks.
     pub rule: &'static Rule,
-    /// The severity of a start that misses it: the rule's, or less where the boundary is only a hint, or larger than blocks.
+    /// The severity of a start that misses it.
     pub severity: Severity,
 }
 
-/// Whether no block that every system mounts fills a unit of this size: each is a read-modify-write then, wherever it lies,
-/// however small it is, and whatever the unit is called. Only larger writes gain by a start on it.
+/// Whether a unit is larger than any block that every system mounts: each block is a read-modify-write then, wherever it
+/// lies. Only larger writes gain by a start on it.
 pub(crate) fn outgrows_blocks(unit: ByteCount) -> bool {
     unit > USUAL_PHYSICAL
 }
 
-/// What it costs that writes of `size` bytes do not fill a unit: those of 4 KiB and more cost what every block does there,
-/// smaller ones could be larger.
+/// The severity of writes of `size` bytes that do not fill a unit: those of less than 4 KiB could be larger.
 pub(crate) fn severity_of_writes(size: ByteCount) -> Severity {
     if size < USUAL_PHYSICAL { Severity::Warning } else { Severity::Advice }
 }
@@ -58,8 +54,7 @@ pub fn named_boundaries(topology: &Topology) -> Vec<Named> {
             named.push(Named { name, boundary, rule, severity });
         }
     };
-    let value =
-        |figure: &Option<straddle_device::topology::Figure<ByteCount>>| figure.as_ref().map(|f| f.value());
+    let value = |figure: &Option<Figure<ByteCount>>| figure.as_ref().map(Figure::value);
     let physical = topology.physical.value();
     // An optimal I/O size that cannot be true is not a boundary.
     let io_opt = crate::optimum::boundary(topology);
@@ -74,8 +69,8 @@ pub fn named_boundaries(topology: &Topology) -> Vec<Named> {
     named
 }
 
-/// The boundary that a good start is on: all boundaries whose rules are more than advice, and that of the
-/// atomic unit, combined. `None` if they contradict each other.
+/// The boundary of a good start: all that are more than advice, and that of the atomic unit, combined. `None` if they
+/// contradict each other.
 pub(crate) fn required(topology: &Topology) -> Option<Boundary> {
     let atomic = topology.atomic.as_ref().and_then(|figure| figure.value().start_boundary());
     let costly = named_boundaries(topology).into_iter().filter(|named| named.severity > Severity::Advice);

@@ -1,9 +1,8 @@
 //! One cause, one fix: a finding that merely follows from another one refers to it, and has no fix of its
 //! own.
 //!
-//! Invariants: a finding that follows stays a finding, with its code and its severity, and counts
-//! in every verdict. Only a reported finding can be a cause, so that its fix is reported somewhere. In doubt
-//! a finding stands on its own.
+//! Invariants: a finding that follows counts in every verdict. Only a reported finding can be a cause, so that its fix
+//! is reported somewhere. In doubt a finding stands on its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,20 +13,19 @@ use crate::catalogue::Code;
 use crate::finding::{About, Cause, Finding, Findings, Fix, Kind, Place, Reported, Severity, Subject};
 use crate::{Context, layers};
 
-/// A target of a run and the findings on it.
+/// A target of a run and the findings on it. Devices are named as the kernel does.
 pub(crate) struct Seen<'a> {
     /// The target's name in the run.
-    pub name: &'a str,
-    /// The kernel's name of the target, if it is a device.
-    pub device: Option<&'a str>,
-    /// The kernel's names of the devices that stand on the target or on one of its partitions.
-    pub above: BTreeSet<String>,
-    /// The kernel's names of the devices that stand on each partition, by partition number.
-    pub on: BTreeMap<u32, BTreeSet<String>>,
-    /// The kernel's names of the disks that the target stands on.
-    pub below: BTreeSet<String>,
-    /// The findings on the target.
-    pub findings: &'a mut Findings,
+    pub(crate) name: &'a str,
+    /// The target's own device.
+    pub(crate) device: Option<&'a str>,
+    /// The devices that stand on the target or on one of its partitions.
+    pub(crate) above: BTreeSet<String>,
+    /// The devices that stand on each partition, by its number.
+    pub(crate) on: BTreeMap<u32, BTreeSet<String>>,
+    /// The disks that the target stands on.
+    pub(crate) below: BTreeSet<String>,
+    pub(crate) findings: &'a mut Findings,
 }
 
 /// Determines which findings on a target follow from which others, provided that both end up reported.
@@ -51,7 +49,7 @@ pub(crate) fn suspect(context: &Context<'_>, findings: &mut [Finding]) {
             finding.follows = vec![cause.clone()];
         }
     }
-    // The user of such a device can fix what it stands on; a shift made by a drive itself cannot be changed.
+    // Only the shift of such a device can be fixed, in what it stands on.
     if !matches!(context.kind, DeviceKind::Md | DeviceKind::DeviceMapper | DeviceKind::Loop) {
         return;
     }
@@ -102,13 +100,15 @@ pub(crate) fn settle(findings: &mut [Finding]) {
     wait_for_the_move(findings);
 }
 
-/// Removes the commands that change an image which is to be converted: what they do to it after the conversion
-/// is not in the new image.
+fn has_commands(finding: &Finding) -> bool {
+    finding.fix.as_ref().is_some_and(|fix| !fix.commands.is_empty())
+}
+
+/// Removes the commands that change an image which is to be converted: they would change the old one.
 fn wait_for_the_conversion(findings: &mut [Finding]) {
-    let has_commands = |f: &Finding| f.fix.as_ref().is_some_and(|fix| !fix.commands.is_empty());
-    let is_conversion = |f: &&Finding| f.rule.about == About::Container && has_commands(f);
-    let first = findings.iter().filter(|f| f.reported == Reported::Here).find(is_conversion);
-    let Some(code) = first.map(|finding| finding.rule.code) else { return };
+    let is_conversion =
+        |f: &&Finding| f.rule.about == About::Container && f.reported == Reported::Here && has_commands(f);
+    let Some(code) = findings.iter().find(is_conversion).map(|finding| finding.rule.code) else { return };
     for finding in findings.iter_mut().filter(|f| f.rule.about != About::Container && has_commands(f)) {
         let Some(fix) = &mut finding.fix else { continue };
         fix.without_commands();
@@ -120,30 +120,27 @@ fn wait_for_the_conversion(findings: &mut [Finding]) {
     }
 }
 
-/// Replaces the fix of a boot sector by advice if the partition is to be moved: its commands name bytes at
-/// the present place, which hold something else after the move.
+/// Replaces the fix of a boot sector by advice if the partition is to be moved: its commands are for the present place.
 fn wait_for_the_move(findings: &mut [Finding]) {
     let moves = |f: &&Finding| {
         f.reported == Reported::Here
             && f.rule.about == About::Placement
             && f.rule.code != Code::HIDDEN_SECTORS
-            && f.fix.as_ref().is_some_and(|fix| !fix.commands.is_empty())
+            && has_commands(f)
     };
     let moved: Vec<Cause> = findings.iter().filter(moves).map(Cause::of).collect();
-    for finding in findings.iter_mut().filter(|f| f.rule.code == Code::HIDDEN_SECTORS) {
+    let waits = |f: &&mut Finding| f.rule.code == Code::HIDDEN_SECTORS && has_commands(f);
+    for finding in findings.iter_mut().filter(waits) {
         let Some(cause) = moved.iter().find(|cause| cause.subject == finding.subject) else { continue };
-        if finding.fix.as_ref().is_some_and(|fix| !fix.commands.is_empty()) {
-            finding.fix = Some(Fix::advice(format!(
-                "fix {} first and check again, because the move changes where the boot sectors are. If the \
-                 partition stays, check --only {} prints the commands for its present start",
-                cause.code, finding.rule.code
-            )));
-        }
+        finding.fix = Some(Fix::advice(format!(
+            "fix {} first and check again, because the move changes where the boot sectors are. If the \
+             partition stays, check --only {} prints the commands for its present start",
+            cause.code, finding.rule.code
+        )));
     }
 }
 
-/// Determines which findings on a device follow from the disks and partitions of other targets below it, and
-/// from layers on those.
+/// Determines which findings on a device follow from other targets below it, and from layers on those.
 pub(crate) fn follow_down(seen: &mut [Seen<'_>]) {
     for upper in 0..seen.len() {
         let Some(causes) = below(seen, upper).filter(|causes| !causes.is_empty()) else { continue };
@@ -160,8 +157,8 @@ pub(crate) fn follow_down(seen: &mut [Seen<'_>]) {
     }
 }
 
-/// All misalignments below the target `upper`. `None` if one of them is not reported or may be on a disk that
-/// was not examined: the finding above would then remain even after the others are fixed.
+/// All misalignments below the target `upper`. `None` if one of them is not reported or may be on a disk that was not
+/// examined: fixing the others would not be enough.
 fn below(seen: &[Seen<'_>], upper: usize) -> Option<Vec<Cause>> {
     let device = seen[upper].device?;
     let is_seen = |disk: &String| seen.iter().any(|lower| lower.device == Some(disk));
@@ -196,7 +193,6 @@ fn cause_of(seen: &[Seen<'_>], lower: usize, finding: &Finding) -> Option<Cause>
     }
 }
 
-/// Whether the missed boundary is that of a device with shifted addresses.
 fn is_phase(finding: &Finding) -> bool {
     finding.miss.is_some_and(|miss| miss.boundary.phase().get() != 0)
 }
@@ -205,8 +201,7 @@ fn is_phase(finding: &Finding) -> bool {
 const LAYER_STARTS: [Code; 4] =
     [Code::MD_DATA_STRADDLES, Code::PV_DATA_STRADDLES, Code::LUKS_PAYLOAD_STRADDLES, Code::PAYLOAD_STRADDLES];
 
-/// Whether a finding reports a misaligned start of something that others stand on: a disk, a partition, or a
-/// layer's data.
+/// Whether a finding reports a misaligned start of a disk, a partition, or a layer's data.
 fn is_off(finding: &Finding) -> bool {
     let is_start = match finding.rule.about {
         About::Placement => finding.rule.kind == Kind::Alignment && finding.rule.code != Code::END_STRADDLES,

@@ -1,8 +1,7 @@
 //! Whether the layers on a misaligned start make up for it.
 //!
-//! Invariants: a start is judged by the data that is written above it. LVM and cryptsetup follow
-//! the kernel's alignment offset by default, so on a misaligned partition their data is aligned, and moving
-//! the partition would misalign it. If nothing stands on a start, the start itself is judged.
+//! A start is judged by the data on it. LVM and cryptsetup follow the kernel's alignment offset by default: on a
+//! misaligned partition their data is aligned, and moving the partition would misalign it.
 
 use straddle_layout::Partition;
 use straddle_layout::layer::{Facts, Layer, Lv, Pv};
@@ -31,12 +30,10 @@ impl Above {
         above
     }
 
-    /// Whether there is data above and all of it is on the boundary.
     pub(crate) fn makes_up(&self) -> bool {
         !self.back.is_empty() && self.off.is_empty()
     }
 
-    /// Whether some of the data above is on the boundary and some is not.
     pub(crate) fn is_split(&self) -> bool {
         !self.back.is_empty() && !self.off.is_empty()
     }
@@ -54,13 +51,9 @@ impl Above {
             }
             _ => false,
         };
-        if first.is_some_and(fills) {
-            self.back.push(called(layer));
-            return;
-        }
         let pieces = data(layer);
         let is_on = |piece: &Piece| boundary.skew(piece.span.start(), piece.drive) == ByteCount::ZERO;
-        if !pieces.is_empty() && pieces.iter().all(is_on) {
+        if first.is_some_and(fills) || !pieces.is_empty() && pieces.iter().all(is_on) {
             self.back.push(called(layer));
             return;
         }
@@ -111,9 +104,7 @@ impl Above {
     }
 }
 
-/// Whether this disk alone cannot show what is on a layer: an array whose first bytes, and with them the
-/// signature of its contents, lie on another member. LVM and cryptsetup follow an array's alignment offset as
-/// they do a disk's.
+/// Whether a layer is an array whose first bytes, and with them the signature of its contents, lie on another member.
 pub(crate) fn begins_elsewhere(layer: &Layer) -> bool {
     let Facts::Md(md) = &layer.facts else { return false };
     let is_spread = md.level == LINEAR || md.stripe().is_some();
@@ -123,7 +114,6 @@ pub(crate) fn begins_elsewhere(layer: &Layer) -> bool {
         && layer.space.iter().all(|piece| piece.span.start() != ByteOffset::ZERO)
 }
 
-/// The layers on one partition of a table inside another layer.
 pub(crate) fn above_partition<'a>(
     table: &'a Layer,
     partition: &Partition,
@@ -145,8 +135,7 @@ pub(crate) fn nested(table: &Layer, partition: &Partition) -> Option<Piece> {
     })
 }
 
-/// The runs of a volume. All pieces of a striped segment are misaligned by the same amount as the start of
-/// its part on this disk, so each segment is one run.
+/// The runs of a volume. All pieces of a striped segment are misaligned by as much as its start: each is one run.
 fn of_segments(lv: &Lv, space: &[Piece]) -> Vec<Piece> {
     let mut pieces: Vec<Piece> = Vec::new();
     for piece in space {
@@ -166,8 +155,7 @@ fn of_segments(lv: &Lv, space: &[Piece]) -> Vec<Piece> {
     pieces
 }
 
-/// The runs of a PV's space, made relative to its first extent: the space itself is relative to the PV's
-/// first byte, the extents to the first extent.
+/// The runs of a PV's space, which is relative to the PV's first byte, made relative to its first extent.
 fn from_first_extent(layer: &Layer, pv: &Pv) -> Vec<Piece> {
     let counted = |piece: &Piece| {
         let start = piece.span.start().checked_since(pv.data_start)?;
@@ -177,9 +165,8 @@ fn from_first_extent(layer: &Layer, pv: &Pv) -> Vec<Piece> {
     layer.space.iter().filter_map(counted).collect()
 }
 
-/// Where a layer's data lies: the runs of its space, for a physical volume from the first extent on. All
-/// chunks of a striped RAID member are misaligned by the same amount as its first, which may hold parity. The
-/// same holds for a member without known runs, such as a spare.
+/// The runs of a layer's data, for a physical volume from the first extent on. All chunks of a striped RAID member are
+/// misaligned by as much as the first, and so is a member without known runs, such as a spare.
 pub(crate) fn data(layer: &Layer) -> Vec<Piece> {
     match &layer.facts {
         Facts::Pv(pv) => from_first_extent(layer, pv),

@@ -15,7 +15,7 @@ use crate::finding::{Command, Finding, Fix, Miss, Risk, Severity};
 use crate::shell::operand;
 use crate::table;
 
-/// A platform that takes images of certain formats and sizes only.
+/// A platform that accepts only images of certain formats and sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Platform {
     /// Microsoft Azure: fixed VHDs of whole MiB.
@@ -34,12 +34,11 @@ impl Platform {
         })
     }
 
-    /// Whether it takes this format; raw is `None`.
     fn takes(self, container: Option<&Container>) -> bool {
-        match (self, container) {
-            (Self::Azure, Some(container)) => container.format == Format::Vhd && container.variant == "fixed",
-            (Self::Gce, container) => container.is_none(),
-            (Self::Azure, None) => false,
+        let is_fixed = |one: &Container| one.format == Format::Vhd && one.variant == "fixed";
+        match self {
+            Self::Azure => container.is_some_and(is_fixed),
+            Self::Gce => container.is_none(),
         }
     }
 
@@ -79,10 +78,9 @@ impl FromStr for Platform {
     }
 }
 
-/// Adds all findings about the image as a whole.
 pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     if context.kind == DeviceKind::Image {
-        // What nobody recognises may be no disk.
+        // An unrecognised file may be no disk.
         if context.stack.kind != TableKind::None {
             check_size(context, findings);
         }
@@ -104,8 +102,8 @@ pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Compares the size with the sectors that the image is meant for, as they are declared or as its table counts, and with
-/// 512 bytes in any case. An assumed physical sector does not count: 512e takes every sector of 512 bytes.
+/// Compares the size with the sectors that the image is meant for, declared or of its table, and with 512 bytes. An
+/// assumed physical sector does not count: 512e takes every sector of 512 bytes.
 fn check_size(context: &Context<'_>, findings: &mut Vec<Finding>) {
     let (logical, physical) = (context.topology.logical.value().bytes(), &context.topology.physical);
     let (unit, name, severity, effect) =
@@ -137,7 +135,7 @@ fn check_size(context: &Context<'_>, findings: &mut Vec<Finding>) {
     findings.push(Finding { miss, severity, ..finding.fixed_by(grow(context, ByteCount::new(MIB))) });
 }
 
-/// What the image has more than a multiple of `unit`, which is `called` so, and a sentence on it.
+/// How far the image's size is past a multiple of `unit`, which is `called` so, and that as a sentence.
 fn past_multiple(
     context: &Context<'_>,
     unit: ByteCount,
@@ -153,7 +151,6 @@ fn past_multiple(
     (past != ByteCount::ZERO).then_some((boundary, past, message))
 }
 
-/// Compares format and size with what a platform takes.
 fn for_platform(context: &Context<'_>, platform: Platform) -> Option<Finding> {
     let unit = platform.unit();
     let is_taken = platform.takes(context.container);
@@ -178,7 +175,7 @@ fn for_platform(context: &Context<'_>, platform: Platform) -> Option<Finding> {
     Some(Finding { severity, ..Finding::on_disk(rules::IMAGE_SIZE, None, message).fixed_by(fix) })
 }
 
-/// Returns how the image becomes a multiple of `unit` long. Only a raw one keeps a size to the byte in every tool.
+/// How the image becomes a multiple of `unit` long. Only a raw one keeps its exact size in every tool.
 fn grow(context: &Context<'_>, unit: ByteCount) -> Fix {
     let size = context.size.get().checked_next_multiple_of(unit.get()).unwrap_or(context.size.get());
     let file = operand(context.file);
@@ -202,8 +199,8 @@ fn grow(context: &Context<'_>, unit: ByteCount) -> Fix {
     Fix::advice(format!("make the image longer: {how}truncate -s {size} {raw}{backup}{convert}"))
 }
 
-/// Checks the guest's blocks against the physical sectors of the host's disk. As far as is known, these are
-/// the same sectors that the guest's layout is checked against.
+/// Checks the guest's blocks against the physical sectors of the host's disk, which are assumed to be those that the
+/// guest's layout is checked against.
 fn check_placement(context: &Context<'_>, container: &Container, findings: &mut Vec<Finding>) {
     let physical = context.topology.physical.value();
     let Some(placed) = container.placement.first_below(physical) else { return };
@@ -226,21 +223,17 @@ fn check_placement(context: &Context<'_>, container: &Container, findings: &mut 
     findings.push(Finding { miss, ..finding.fixed_by(convert(context, "qcow2")) });
 }
 
-/// A fix that converts the image to another format.
 fn convert(context: &Context<'_>, format: &str) -> Fix {
-    let target = operand(context.file);
+    let (target, new) = (operand(context.file), operand(&format!("{}.new", context.file)));
+    let line = format!("qemu-img convert -O {format} {target} {new}");
     Fix {
         summary: "convert the image to a format that keeps blocks aligned (raw, qcow2, VHDX, or a fixed VHD)"
             .to_owned(),
-        commands: vec![Command::other(
-            "qemu-img",
-            format!("qemu-img convert -O {format} {target} {}", operand(&format!("{}.new", context.file))),
-        )],
+        commands: vec![Command::other("qemu-img", line)],
         risk: Risk::Safe,
         caution: Some(format!(
-            "shut down the guest first; the file {} is overwritten if it exists, and the guest's \
-             configuration has to name it afterwards",
-            operand(&format!("{}.new", context.file))
+            "shut down the guest first; the file {new} is overwritten if it exists, and the guest's \
+             configuration has to name it afterwards"
         )),
     }
 }

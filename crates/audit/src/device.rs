@@ -12,7 +12,6 @@ use crate::catalogue as rules;
 use crate::finding::{Finding, Fix, Severity};
 use crate::optimum::bogus_io_opt;
 
-/// Adds all findings about the device.
 pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     findings.extend(kernel_misaligned(context));
     findings.extend(stacked_io_opt(context));

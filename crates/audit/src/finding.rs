@@ -166,7 +166,6 @@ impl From<Fix> for FixForm {
 }
 
 impl Fix {
-    /// A fix that no single command can make.
     pub(crate) fn advice(summary: impl Into<String>) -> Self {
         Self { summary: summary.into(), commands: Vec::new(), risk: Risk::Safe, caution: None }
     }
@@ -181,7 +180,6 @@ impl Fix {
         self.commands.iter().any(|command| command.effect != Effect::Other)
     }
 
-    /// Removes the commands and keeps the summary.
     pub(crate) fn without_commands(&mut self) {
         *self = Self::advice(std::mem::take(&mut self.summary));
     }
@@ -343,7 +341,6 @@ impl Finding {
         text
     }
 
-    /// Its fix and the alternative.
     pub(crate) fn fixes(&self) -> impl Iterator<Item = &Fix> {
         self.fix.iter().chain(&self.alternative)
     }
@@ -370,14 +367,11 @@ pub struct Findings {
     pub(crate) partitions: Vec<(u32, Part)>,
 }
 
-/// What a partition is to an audit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// An extended partition.
     Container,
     /// One whose contents are listed by a table that is not read.
     Unread,
-    /// Any other.
     Data,
 }
 

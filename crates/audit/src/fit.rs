@@ -1,8 +1,7 @@
 //! What contents need of the logical sectors of what they are on.
 //!
-//! Invariants: it is the only place where that is decided, for `check` and for `plan --convert-table`.
-//! Contents that do not fit are not used there, however they are aligned. Where a layer does not fit, nothing is
-//! said of what is on it.
+//! Invariants: it alone decides that, for `check` and for `plan --convert-table`. Where a layer does not fit, nothing
+//! is said of what is on it.
 //!
 //! Linux reads and writes nothing smaller than a logical sector:
 //!
@@ -47,7 +46,6 @@ use crate::{fix, reformat};
 /// Who does not use contents that do not fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// Linux, which uses nothing smaller than a sector.
     Linux,
     /// Windows, which wants the drive's sectors in FAT, exFAT and NTFS.
     Windows,
@@ -55,14 +53,14 @@ pub(crate) enum Refusal {
     Length,
     /// Linux, as the cache that it is to be used with has larger blocks.
     Cache,
-    /// Databases, which write around the page cache.
+    /// Databases, which write with `O_DIRECT`.
     Page,
 }
 
 /// Why a layer does not fit the sectors of what it is on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Misfit {
-    pub(crate) refusal: Refusal,
+    refusal: Refusal,
     /// What does not fit, and who refuses it, as the end of a sentence.
     why: String,
 }
@@ -73,17 +71,15 @@ impl std::fmt::Display for Misfit {
     }
 }
 
-/// A layer that does not fit, with the path that leads to it.
+/// A layer that does not fit.
 #[derive(Clone, Debug)]
 pub struct Unfit<'a> {
-    /// The layer.
     pub layer: &'a Layer,
-    /// Why it does not fit.
     pub misfit: Misfit,
     /// The steps from the partition or the disk to the layer, which is the last one.
-    pub(crate) path: Vec<Step>,
+    path: Vec<Step>,
     /// The layer below whose sectors are larger than the drive's.
-    pub(crate) larger: Option<String>,
+    larger: Option<String>,
 }
 
 /// Returns the layers that do not fit, `layer` or above it, where `layer` is on sectors of size `sectors`.
@@ -120,7 +116,7 @@ impl<'a> Walk<'a, '_> {
             return;
         }
         let provided = sectors_above(layer, sectors);
-        let grown = (provided > sectors).then(|| path.last().map(|step| step.called.clone())).flatten();
+        let grown = path.last().filter(|_| provided > sectors).map(|step| step.called.clone());
         let larger = grown.as_deref().or(larger);
         for child in &layer.children {
             let mut under = path.clone();
@@ -133,7 +129,6 @@ impl<'a> Walk<'a, '_> {
     }
 }
 
-/// Why `layer` by itself does not fit sectors of size `sectors`, if it does not.
 fn misfit(layer: &Layer, sectors: BlockSize) -> Option<Misfit> {
     let kind = layer.kind;
     let not =
@@ -142,14 +137,12 @@ fn misfit(layer: &Layer, sectors: BlockSize) -> Option<Misfit> {
         Facts::FileSystem(fs) => file_system(kind, fs, sectors),
         Facts::Luks(luks) if luks.is_refused(layer.below.len().floor_to(BlockSize::B512.bytes())) => {
             let rest = luks.uses(layer.below.len()).and_then(|used| layer.below.len().checked_sub(used));
-            Some(Misfit {
-                refusal: Refusal::Length,
-                why: format!(
-                    "its device ends {} bytes into a {}-byte encryption sector: cryptsetup does not open it",
-                    rest.unwrap_or_default().get(),
-                    luks.sector_size.get()
-                ),
-            })
+            let why = format!(
+                "its device ends {} bytes into a {}-byte encryption sector: cryptsetup does not open it",
+                rest.unwrap_or_default().get(),
+                luks.sector_size.get()
+            );
+            Some(Misfit { refusal: Refusal::Length, why })
         }
         Facts::Luks(luks) => starts("its payload", luks.payload?, sectors).map(not("open")),
         Facts::Md(md) => {
@@ -157,12 +150,10 @@ fn misfit(layer: &Layer, sectors: BlockSize) -> Option<Misfit> {
         }
         Facts::Pv(pv) => starts("its first extent", pv.data_start, sectors).map(not("activate")),
         Facts::Lv(lv) => {
-            let ends = |at: ByteOffset, len| at.checked_add(len).unwrap_or(at);
             let of = |segment: &straddle_layout::layer::Segment| {
                 let at = segment.on_pv?;
-                let is_linear = segment.stripes <= 1;
-                let end = || starts("the end of a segment", ends(at, segment.span.len()), sectors);
-                starts("a segment", at, sectors).or_else(|| end().filter(|_| is_linear))
+                let end = at.checked_add(segment.span.len()).filter(|_| segment.stripes <= 1);
+                starts("a segment", at, sectors).or_else(|| starts("the end of a segment", end?, sectors))
             };
             lv.segments.iter().find_map(of).map(not("activate"))
         }
@@ -182,7 +173,6 @@ fn misfit(layer: &Layer, sectors: BlockSize) -> Option<Misfit> {
     }
 }
 
-/// Why a bcache of such blocks is not attached to a cache, if it is not.
 fn of_cache(block: ByteCount, cache: ByteCount) -> Option<Misfit> {
     (block < cache).then(|| Misfit {
         refusal: Refusal::Cache,
@@ -204,50 +194,41 @@ fn file_system(kind: Content, fs: &FileSystem, sectors: BlockSize) -> Option<Mis
         return Some(linux(format!("{what}: Linux does not mount it here")));
     };
     let ashift = fs.ashift.map(|shift| ByteCount::new(1_u64.checked_shl(shift).unwrap_or(u64::MAX)));
-    let units: [(&str, Option<ByteCount>); 2] = match kind {
-        FsKind::Xfs => [("sectors", fs.sector), ("log sectors", fs.log_sector)],
-        FsKind::Vfat | FsKind::Exfat => [("sectors", fs.sector), ("", None)],
-        FsKind::Ntfs => [("clusters", fs.cluster), ("", None)],
-        FsKind::Zfs => [("smallest writes", ashift), ("", None)],
-        FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4 | FsKind::Jbd => [("blocks", Some(fs.block)), ("", None)],
-        FsKind::Btrfs | FsKind::F2fs | FsKind::Nilfs2 => [("blocks", Some(fs.block)), ("", None)],
-        FsKind::Jfs | FsKind::Reiserfs => [("blocks", Some(fs.block)), ("", None)],
-        FsKind::Iso9660 | FsKind::Squashfs | FsKind::Erofs => [("blocks", Some(fs.block)), ("", None)],
-        FsKind::Swap => [("pages", Some(fs.block)), ("", None)],
+    let mount = "Linux does not mount it here";
+    let (unit, size, verb) = match kind {
+        FsKind::Xfs | FsKind::Vfat | FsKind::Exfat => ("sectors", fs.sector, mount),
+        FsKind::Ntfs => ("clusters", fs.cluster, mount),
+        FsKind::Zfs => ("smallest writes", ashift, "ZFS does not write to it here"),
+        FsKind::Swap => ("pages", Some(fs.block), "Linux does not use it here"),
+        FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4 | FsKind::Jbd => ("blocks", Some(fs.block), mount),
+        FsKind::Btrfs | FsKind::F2fs | FsKind::Nilfs2 => ("blocks", Some(fs.block), mount),
+        FsKind::Jfs | FsKind::Reiserfs => ("blocks", Some(fs.block), mount),
+        FsKind::Iso9660 | FsKind::Squashfs | FsKind::Erofs => ("blocks", Some(fs.block), mount),
     };
-    let verb = match kind {
-        FsKind::Zfs => "ZFS does not write to it here",
-        FsKind::Swap => "Linux does not use it here",
-        _ => "Linux does not mount it here",
-    };
-    let too_small = units.into_iter().find_map(|(what, size)| small(what, size?, sectors));
-    if let Some(what) = too_small {
+    let of_log = || small("log sectors", fs.log_sector.filter(|_| kind == FsKind::Xfs)?, sectors);
+    if let Some(what) = size.and_then(|size| small(unit, size, sectors)).or_else(of_log) {
         return Some(linux(format!("{what}: {verb}")));
     }
     let other = fs.sector.filter(|sector| kind.has_boot_sector() && *sector != sectors.bytes())?;
-    Some(Misfit {
-        refusal: Refusal::Windows,
-        why: format!(
-            "its sectors are {} bytes, but the logical sector is {sectors}: Windows does not mount it here \
-             (Linux does)",
-            other.get()
-        ),
-    })
+    let why = format!(
+        "its sectors are {} bytes, but the logical sector is {sectors}: Windows does not mount it here \
+         (Linux does)",
+        other.get()
+    );
+    Some(Misfit { refusal: Refusal::Windows, why })
 }
 
-/// Why databases with such pages do not use a file system, if they do not: they write around the page cache.
+/// Why databases with such pages cannot use a file system, if they cannot: they write around the page cache.
 fn page(layer: &Layer, sectors: BlockSize, page: Option<ByteCount>) -> Option<Misfit> {
     let is_one =
         matches!(layer.facts, Facts::FileSystem(_)) && !layer.kind.is_swap() && !layer.kind.is_only_read();
     let page = page.filter(|page| is_one && *page < sectors.bytes())?;
-    Some(Misfit {
-        refusal: Refusal::Page,
-        why: format!(
-            "a page of {} bytes is smaller than the {sectors}-byte logical sector: Linux refuses to write \
-             it here with O_DIRECT",
-            page.get()
-        ),
-    })
+    let why = format!(
+        "a page of {} bytes is smaller than the {sectors}-byte logical sector: Linux refuses to write it here \
+         with O_DIRECT",
+        page.get()
+    );
+    Some(Misfit { refusal: Refusal::Page, why })
 }
 
 /// What is smaller than a sector; a size of zero is not known.
@@ -257,24 +238,22 @@ fn small(what: &str, size: ByteCount, sectors: BlockSize) -> Option<String> {
     })
 }
 
-/// What does not begin on a sector.
 fn starts(what: &str, at: ByteOffset, sectors: BlockSize) -> Option<String> {
     (!at.get().is_multiple_of(sectors.get()))
         .then(|| format!("{what} is at byte {at}, inside a {sectors}-byte logical sector"))
 }
 
-/// Adds a finding for each layer that does not fit, in the place of those that the same cause has.
+/// Adds a finding for each layer that does not fit, and removes those with the same cause.
 pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     let disk = context.stack.layer.iter().map(|layer| (Subject::Disk, layer, None));
     let partitions = context.stack.partitions.iter().filter_map(|partition| {
         let step = Some(Step::partition(partition.number));
         Some((Subject::Partition(partition.number), partition.layer.as_ref()?, step))
     });
+    let sectors = context.topology.logical.value();
     for (subject, layer, step) in disk.chain(partitions) {
         let mut found = Vec::new();
-        let below: Vec<Step> = step.into_iter().collect();
-        let sectors = context.topology.logical.value();
-        Walk { page: context.page, found: &mut found }.layer(layer, sectors, &below, None);
+        Walk { page: context.page, found: &mut found }.layer(layer, sectors, step.as_slice(), None);
         for unfit in found {
             add(context, subject, layer, unfit, findings);
         }
@@ -288,24 +267,25 @@ fn add(context: &Context<'_>, subject: Subject, root: &Layer, unfit: Unfit<'_>, 
         Facts::Table(table) => table.block > sectors,
         _ => false,
     };
-    let is_windows = unfit.misfit.refusal == Refusal::Windows;
     // An image without a declared sector size may be that of a drive with such sectors.
     if is_for_larger && *context.topology.logical.source() == Source::Assumed {
         return;
     }
-    let severity = if is_for_larger && is_windows { Severity::Warning } else { Severity::Error };
+    let severity = match unfit.misfit.refusal {
+        Refusal::Windows if is_for_larger => Severity::Warning,
+        _ => Severity::Error,
+    };
     let on = unfit.larger.as_ref().map_or(String::new(), |layer| format!(" ({layer} has such sectors)"));
     let message = format!("{}: {}{on}", way::label(&unfit.path), unfit.misfit);
-    let (fix, alternative) = fixes(context, subject, &unfit);
-    let (layer, at) = (unfit.path.clone(), unfit.layer.drive);
-    if findings
-        .iter()
-        .any(|other| other.rule == rules::UNFIT && other.subject == subject && other.layer == layer)
-    {
+    let is_known =
+        |other: &Finding| other.rule == rules::UNFIT && other.subject == subject && other.layer == unfit.path;
+    if findings.iter().any(is_known) {
         return;
     }
-    let finding = Finding::new(rules::UNFIT, subject, message);
-    let mut finding = Finding { severity, layer, at, fix: Some(fix), alternative, ..finding };
+    let (fix, alternative) = fixes(context, subject, &unfit);
+    let (layer, at) = (unfit.path, unfit.layer.drive);
+    let finding = Finding::new(rules::UNFIT, subject, message).fixed_by(fix);
+    let mut finding = Finding { severity, layer, at, alternative, ..finding };
     let same = [
         Code::LUKS_SECTOR_SMALL,
         Code::FS_BLOCK_SMALL,
@@ -332,78 +312,62 @@ fn add(context: &Context<'_>, subject: Subject, root: &Layer, unfit: Unfit<'_>, 
     findings.push(finding);
 }
 
-/// The sectors that everything fits.
 const FITS_ALL: BlockSize = BlockSize::B512;
 
-/// The fix that keeps the data, and the one that makes the file system again.
+/// The fix that keeps the data, and the one that recreates the file system.
 fn fixes(context: &Context<'_>, subject: Subject, unfit: &Unfit<'_>) -> (Fix, Option<Fix>) {
-    let layer = unfit.layer;
     let sectors = context.topology.logical.value();
     match unfit.misfit.refusal {
-        Refusal::Length => return of_length(context, subject, unfit),
-        Refusal::Page => {
-            return (
-                Fix::advice(format!("use pages of {sectors} bytes or more, or a drive with smaller sectors")),
-                None,
+        Refusal::Length => of_length(context, subject, unfit),
+        Refusal::Page => (
+            Fix::advice(format!("use pages of {sectors} bytes or more, or a drive with smaller sectors")),
+            None,
+        ),
+        Refusal::Cache => (
+            Fix::advice(
+                "use a cache on a device with 512-byte sectors (make-bcache --block 512 -C), or copy the \
+                 contents to a new backing device with the cache's block size (make-bcache --block)",
+            ),
+            None,
+        ),
+        Refusal::Windows => {
+            let own = match &unfit.layer.facts {
+                Facts::FileSystem(fs) => fs.sector.unwrap_or_default().get(),
+                _ => FITS_ALL.get(),
+            };
+            let advice = format!(
+                "use a drive or an adapter with {own}-byte logical sectors, or copy the files under Linux to \
+                 a new file system"
             );
+            (Fix::advice(advice), again(context, unfit))
         }
-        Refusal::Cache => {
-            return (
-                Fix::advice(
-                    "use a cache on a device with 512-byte sectors (make-bcache --block 512 -C), or copy \
-                     the contents to a new backing device with the cache's block size (make-bcache \
-                     --block)",
-                ),
-                None,
-            );
-        }
-        Refusal::Linux | Refusal::Windows => {}
+        Refusal::Linux => smaller_sectors(context, unfit),
     }
-    if unfit.misfit.refusal == Refusal::Windows {
-        let own = match &layer.facts {
-            Facts::FileSystem(fs) => fs.sector.unwrap_or_default().get(),
-            _ => FITS_ALL.get(),
-        };
-        return (
-            Fix::advice(format!(
-                "use a drive or an adapter with {own}-byte logical sectors, or copy the files under Linux \
-                 to a new file system"
-            )),
-            again(context, unfit),
-        );
-    }
+}
+
+fn smaller_sectors(context: &Context<'_>, unfit: &Unfit<'_>) -> (Fix, Option<Fix>) {
     let is_stacked = matches!(context.kind, DeviceKind::Md | DeviceKind::DeviceMapper);
     let first = match &unfit.larger {
-        Some(layer) => {
-            format!("recreate {layer} with 512-byte sectors, on disks with such sectors")
-        }
+        Some(layer) => format!("recreate {layer} with 512-byte sectors, on disks with such sectors"),
         None if is_stacked => {
             "put it on devices with 512-byte logical sectors (lsblk -o NAME,LOG-SEC)".to_owned()
         }
         None => "use a drive, an adapter or a virtual disk with 512-byte logical sectors".to_owned(),
     };
-    let (options, then) = match &layer.facts {
+    let (options, then) = match &unfit.layer.facts {
         Facts::FileSystem(_) => ("", "copy the files to a new file system"),
         Facts::Table(_) => ("--partscan ", "copy what the partitions hold"),
         _ => {
-            return (
-                Fix::advice(format!("{first}, or a loop device that has them (losetup --sector-size 512)")),
-                None,
-            );
+            let advice = format!("{first}, or a loop device that has them (losetup --sector-size 512)");
+            return (Fix::advice(advice), None);
         }
     };
-    let device = device(context, unfit, layer.below.len());
-    let line = format!("losetup --find --show {options}--sector-size {FITS_ALL} {device}");
-    let fix = Fix {
-        summary: format!("{first}; or read it through a loop device that has them, and {then}"),
-        commands: vec![Command::other("losetup", line)],
-        risk: Risk::Safe,
-        caution: Some(caution(&device)),
-    };
-    (fix, again(context, unfit))
+    let options = format!("{options}--sector-size {FITS_ALL} ");
+    let summary = format!("{first}; or read it through a loop device that has them, and {then}");
+    (by_loop(context, unfit, &options, unfit.layer.below.len(), summary), again(context, unfit))
 }
 
-/// The fix that makes a file system again, for the sectors of what it is on.
+/// The fix that recreates a file system for the sectors of what it is on.
 fn again(context: &Context<'_>, unfit: &Unfit<'_>) -> Option<Fix> {
     let kind = unfit.layer.kind.file_system()?;
     let Facts::FileSystem(fs) = &unfit.layer.facts else { return None };
@@ -418,16 +382,11 @@ fn again(context: &Context<'_>, unfit: &Unfit<'_>) -> Option<Fix> {
 fn of_length(context: &Context<'_>, subject: Subject, unfit: &Unfit<'_>) -> (Fix, Option<Fix>) {
     let Facts::Luks(luks) = &unfit.layer.facts else { return (Fix::advice("make it longer"), None) };
     let used = luks.uses(unfit.layer.below.len()).unwrap_or_default();
-    let device = device(context, unfit, used);
-    let by_loop = Fix {
-        summary: format!(
-            "make its device a multiple of {} bytes long; a loop device of that length opens it as it is",
-            luks.sector_size.get()
-        ),
-        commands: vec![Command::other("losetup", format!("losetup --find --show {device}"))],
-        risk: Risk::Safe,
-        caution: Some(caution(&device)),
-    };
+    let summary = format!(
+        "make its device a multiple of {} bytes long; a loop device of that length opens it as it is",
+        luks.sector_size.get()
+    );
+    let by_loop = by_loop(context, unfit, "", used, summary);
     let partition = match subject {
         Subject::Partition(number) if unfit.path.len() == 2 => context.partition(number),
         _ => None,
@@ -440,28 +399,27 @@ fn of_length(context: &Context<'_>, subject: Subject, unfit: &Unfit<'_>) -> (Fix
     }
 }
 
-/// The operand of losetup for the first `len` bytes of what a layer is on, and the options before it.
-fn device(context: &Context<'_>, unfit: &Unfit<'_>, len: ByteCount) -> String {
+/// The fix by a loop device with these options over the first `len` bytes of what a layer is on.
+fn by_loop(context: &Context<'_>, unfit: &Unfit<'_>, options: &str, len: ByteCount, summary: String) -> Fix {
     let is_first = unfit.path.iter().filter(|step| !step.is_partition()).count() == 1;
     let known = unfit.layer.drive.filter(|_| is_first && !context.target.contains(is_hidden));
-    let Some(start) = known else {
-        let limit = unfit.layer.below.len() != len;
-        return format!(
-            "{}{DEVICE}",
-            if limit { format!("--sizelimit {} ", len.get()) } else { String::new() }
-        );
+    let limit = format!("--sizelimit {} ", len.get());
+    let (place, device, replace) = match known {
+        Some(ByteOffset::ZERO) if len == context.size => (String::new(), operand(context.target), ""),
+        Some(start) => (format!("--offset {start} {limit}"), operand(context.target), ""),
+        // The device of a layer that this program does not name.
+        None => {
+            let limit = if unfit.layer.below.len() == len { String::new() } else { limit };
+            (limit, "DEVICE".to_owned(), "; replace DEVICE with the device it is on")
+        }
     };
-    let whole = start == ByteOffset::ZERO && len == context.size;
-    let place = if whole { String::new() } else { format!("--offset {start} --sizelimit {} ", len.get()) };
-    format!("{place}{}", operand(context.target))
-}
-
-/// Stands for the device of a layer that this program does not name.
-const DEVICE: &str = "DEVICE";
-
-fn caution(device: &str) -> String {
-    let replace = if device.ends_with(DEVICE) { "; replace DEVICE with the device it is on" } else { "" };
-    format!("it prints the loop device, which losetup --detach removes{replace}")
+    let line = format!("losetup --find --show {options}{place}{device}");
+    Fix {
+        summary,
+        commands: vec![Command::other("losetup", line)],
+        risk: Risk::Safe,
+        caution: Some(format!("it prints the loop device, which losetup --detach removes{replace}")),
+    }
 }
 
 #[cfg(test)]

@@ -19,7 +19,6 @@ use crate::finding::{Command, Fix, Risk};
 use crate::shell::operand;
 use crate::{Context, severity};
 
-/// A new place for a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Place {
     start: ByteOffset,

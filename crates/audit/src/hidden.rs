@@ -1,7 +1,5 @@
-//! The position recorded in a boot sector: NTFS, FAT and exFAT store the number of sectors before them.
-//!
-//! Invariants: only file systems on a partition of the disk itself are judged, because only there
-//! is the correct number known.
+//! The position recorded in a boot sector: NTFS, FAT and exFAT store the number of sectors before them. It is judged
+//! only on partitions of the disk itself, where the correct number is known.
 
 use straddle_layout::layer::{Facts, FileSystem};
 use straddle_layout::{FsKind, Partition, Role, TableKind};
@@ -24,7 +22,6 @@ fn in_boot_sector(partition: &Partition) -> Option<(FsKind, &FileSystem)> {
     }
 }
 
-/// Adds findings about boot sectors that record another position than their own.
 pub(crate) fn check(context: &Context<'_>, partition: &Partition, findings: &mut Vec<Finding>) {
     let Some((kind, fs)) = in_boot_sector(partition) else { return };
     let Some((hidden, sector)) = fs.hidden_sectors.zip(fs.sector) else { return };
@@ -46,20 +43,18 @@ pub(crate) fn check(context: &Context<'_>, partition: &Partition, findings: &mut
         was moved or copied{}",
         if boots { ", and Windows does not boot from it" } else { "" }
     );
-    let mut finding =
-        Finding::on_partition(rules::HIDDEN_SECTORS, partition.number, partition.span.start(), message);
-    finding.severity = if boots { Severity::Warning } else { Severity::Advice };
-    finding.fix = Some(fix(context, partition, kind, fs, start));
-    findings.push(finding);
+    let severity = if boots { Severity::Warning } else { Severity::Advice };
+    let at = partition.span.start();
+    let finding = Finding::on_partition(rules::HIDDEN_SECTORS, partition.number, at, message);
+    let finding = finding.fixed_by(fix(context, partition, kind, fs, start));
+    findings.push(Finding { severity, ..finding });
 }
 
-/// A position in sectors, if it is a whole number of them.
 fn count(at: ByteOffset, sector: ByteCount) -> Option<u64> {
     (sector != ByteCount::ZERO && at.get().is_multiple_of(sector.get())).then(|| at.get() / sector.get())
 }
 
-/// The distance of a logical partition from its own EBR, which is what DOS and Windows record there. Zero for
-/// other partitions.
+/// The distance of a logical partition from its own EBR, which DOS and Windows record; zero for other partitions.
 fn behind_record(context: &Context<'_>, partition: &Partition, sector: ByteCount) -> u64 {
     let Role::Logical { ebr } = partition.role else { return 0 };
     let ebr = ebr.to_bytes(context.stack.block);
@@ -67,7 +62,7 @@ fn behind_record(context: &Context<'_>, partition: &Partition, sector: ByteCount
     behind.and_then(|behind| count(ByteOffset::new(behind.get()), sector)).unwrap_or(0)
 }
 
-/// Instead of commands that write to a file system that a hibernated system has in memory.
+/// Instead of commands that write to a file system which a hibernated system has in memory.
 pub(crate) const ASLEEP: &str = "it holds a hibernated system: start it and shut it down first (Windows: \
      shutdown /s /f /t 0), then check again";
 

@@ -186,7 +186,6 @@ impl Judgement {
     }
 }
 
-/// A finding with its index in the list.
 type Listed<'a> = (usize, &'a Finding);
 
 fn partitions(findings: &Findings) -> BTreeMap<u32, OfPartition> {

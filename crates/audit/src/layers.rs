@@ -52,7 +52,6 @@ impl<'a> Place<'a> {
         Self { context, subject: Subject::Disk, path: Vec::new(), start, base, array: None }
     }
 
-    /// The path from the drive to here: `partition 1 > md0 > LV vg/root`.
     fn label(&self) -> String {
         way::label(&self.path)
     }
@@ -214,7 +213,6 @@ fn space_start(layer: &Layer) -> ByteOffset {
     first.unwrap_or(layer.below.start())
 }
 
-/// The rule for a layer whose data starts inside a physical sector.
 fn start_rule(layer: &Layer) -> &'static Rule {
     match layer.facts {
         Facts::Md(_) => rules::MD_DATA_STRADDLES,
@@ -225,7 +223,6 @@ fn start_rule(layer: &Layer) -> &'static Rule {
     }
 }
 
-/// The start of a run in the space of the layer below.
 fn own_offset(place: &Place<'_>, piece: &Piece) -> ByteOffset {
     let own = piece.below.checked_since(place.base).unwrap_or(ByteCount::ZERO);
     ByteOffset::new(own.get())
@@ -234,7 +231,6 @@ fn own_offset(place: &Place<'_>, piece: &Piece) -> ByteOffset {
 /// How far a run of a layer's space is misaligned, split by origin.
 #[derive(Clone, Copy)]
 struct Skew {
-    /// The total.
     total: ByteCount,
     /// The part inherited from the layers below.
     inherited: ByteCount,
@@ -243,7 +239,6 @@ struct Skew {
 }
 
 impl Skew {
-    /// Computes the skew of `piece`; `own` is its start in the space of the layer below.
     fn of(piece: &Piece, own: ByteOffset, boundary: Boundary) -> Self {
         let pure = Boundary::multiples_of(boundary.size());
         Self {
@@ -301,7 +296,6 @@ fn check_pieces<'l>(
     }
 }
 
-/// The part of a message that says that only some of the data above makes up for the misalignment.
 pub(crate) fn split(above: &Above) -> String {
     format!("; {} above compensates for it, {} does not", above.back.join(", "), above.off.join(", "))
 }
@@ -391,7 +385,6 @@ fn cancels(place: &Place<'_>, layer: &Layer, piece: &Piece, skew: Skew, named: N
     place.finding(rules::LAYERS_CANCEL, Some(shown.drive), message, fix)
 }
 
-/// Adds findings about a RAID member's chunk size.
 fn check_md(place: &Place<'_>, layer: &Layer, md: &Md, findings: &mut Vec<Finding>) {
     if md.stripe().is_none() {
         return;

@@ -90,9 +90,7 @@ pub enum Journal {
 
 /// The commands that end an unfinished move or copy. A word in capitals is what only the user knows.
 pub(crate) struct Ways {
-    /// Completes it, if that is still possible.
     forward: Option<String>,
-    /// Restores the old layout.
     back: Option<String>,
 }
 
@@ -246,7 +244,6 @@ fn ranges(numbers: impl Iterator<Item = u32>) -> String {
     runs.iter().map(run).collect::<Vec<_>>().join(", ")
 }
 
-/// The most partitions whose new places a fix names.
 const NAMED: usize = 4;
 
 /// The fix that moves partition `number`, or that makes room for the move first.
@@ -290,7 +287,6 @@ pub(crate) fn fix(context: &Context<'_>, number: u32) -> Option<Fix> {
     Some(Fix { summary, commands, risk: Risk::Backup, caution: Some(caution) })
 }
 
-/// The commands that plan a move and make it, with the journal in a file if `in_file`.
 fn commands(context: &Context<'_>, options: &str, in_file: bool) -> [Command; 2] {
     let target = operand(context.target);
     let (plan, kept) = (file_about(context.target, "move.json"), file_about(context.target, "move.journal"));
@@ -390,7 +386,6 @@ pub(crate) fn copy(context: &Context<'_>, number: u32) -> Option<Fix> {
     })
 }
 
-/// Adds the finding of an unfinished move.
 pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     let Some(Unfinished { marker, journal }) = &context.moves.unfinished else { return };
     let (at, message) = match (journal, marker) {

@@ -23,7 +23,6 @@ const MPT3SAS: u64 = 0xFF_F000;
 /// data members.
 const LEAST_ONES: u32 = 8;
 
-/// The largest number of one bits in a count: the kernel keeps a size in 32 bits.
 const MOST_ONES: u32 = 32;
 
 /// A size one physical sector short of a power of two is accepted below this: it may belong to an array with
@@ -80,9 +79,8 @@ pub fn bogus_io_opt(topology: &Topology) -> Option<String> {
     }
 }
 
-/// Finds a count of all one bits in some unit, as `(count, unit)`, if `opt` is one or a stacked device's
-/// multiple of one. Such a count in 512-byte sectors, rounded down to a larger sector, is a count with fewer
-/// one bits.
+/// A count of all one bits in some unit, as `(count, unit)`, if `opt` is one or a stacked device's multiple of one.
+/// Rounded down to a larger sector, a count of 512-byte sectors has fewer one bits.
 fn count_of_ones(opt: u64, physical: u64) -> Option<(u64, u64)> {
     let shift = opt.trailing_zeros();
     let (odd, unit) = (opt.checked_shr(shift)?, 1_u64.checked_shl(shift)?);

@@ -16,7 +16,6 @@ use crate::{Context, Severity, moves, severity};
 /// cmd/zpool/os/linux/zpool_vdev_os.c).
 const SMALLEST_IN_DOUBT: ByteCount = ByteCount::new(160_000_000_000);
 
-/// The name of the boundary of a disk that may hide its sectors.
 const IN_DOUBT: &str = "doubtful sector";
 
 /// Appended to findings on a member that does not show what is on its array.
@@ -26,7 +25,6 @@ const ALONE: &str = "; it is a member of an array that starts on another disk, a
 /// The start that DOS gave the first partition: after one track of 63 sectors.
 const DOS_START: Lba = Lba::new(63);
 
-/// Adds all findings about the placement of `partition`.
 pub(crate) fn check(context: &Context<'_>, partition: &Partition, findings: &mut Vec<Finding>) {
     // An extended partition holds one-sector structures, which cannot straddle; the data of the other kind begin where
     // a table says that is not read.

@@ -1,8 +1,5 @@
-//! How to recreate a layer with its data on a boundary.
-//!
-//! Invariants: the figures in a command put the layer's own data on the given boundary, whatever
-//! its size. What one command cannot do alone (an array of several members, a group of several volumes) is
-//! described in words.
+//! How to recreate a layer with its data on a boundary. What one command cannot do alone (an array of several members, a
+//! group of several volumes) is described in words.
 
 use straddle_layout::layer::{Facts, Layer, Luks};
 use straddle_layout::{Content, VolumeKind};
@@ -10,19 +7,15 @@ use straddle_units::{Boundary, ByteCount, ByteOffset, KIB, MIB};
 
 use crate::finding::{Command, Fix, Risk};
 
-/// The default data offset of LUKS2 in cryptsetup.
 const LUKS2_DATA: ByteOffset = ByteOffset::new(16 * MIB);
 
-/// The default extent of vgcreate, and the unit of which an extent that is not a power of two must be a
-/// multiple.
+/// The default extent of vgcreate, and the unit of extents that are not a power of two.
 const EXTENT: ByteOffset = ByteOffset::new(4 * MIB);
 const EXTENT_GRAIN: ByteCount = ByteCount::new(128 * KIB);
 
-/// The default chunk of mdadm.
 const CHUNK: ByteCount = ByteCount::new(512 * KIB);
 
-/// The fix that puts a layer's data on `boundary`: an option of the tool that creates the layer, or moving
-/// what lies below.
+/// The fix that puts a layer's data on `boundary`.
 pub(crate) fn on_boundary(label: &str, layer: &Layer, boundary: Boundary) -> Fix {
     let pure = Boundary::multiples_of(boundary.size());
     // The smallest multiple of the boundary that is at least `least`: with it the layer adds no misalignment.
@@ -84,7 +77,6 @@ fn destroying(tool: &'static str, line: String) -> Fix {
     }
 }
 
-/// The fix for a chunk that is not a multiple of `unit`.
 pub(crate) fn larger_chunk(chunk: ByteCount, unit: ByteCount) -> Fix {
     if chunk == CHUNK || !CHUNK.is_multiple_of(unit) {
         return Fix::advice(format!(

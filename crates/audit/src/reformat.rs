@@ -1,7 +1,5 @@
-//! The commands that recreate a file system with another block size.
-//!
-//! Invariants: a command is given only if its result is what was asked for and differs from the
-//! present state, so that losing all data at least has that benefit.
+//! The commands that recreate a file system with another block size. A command is given only if its result is what was
+//! asked for and differs from the present state.
 
 use straddle_layout::FsKind;
 use straddle_layout::layer::FileSystem;
@@ -96,8 +94,8 @@ fn xfs(fs: &FileSystem, sector: u64) -> String {
     format!("mkfs.xfs -f -s size={sector} -b size={block} {stripes}DEVICE")
 }
 
-/// The fix for a file system on `len` bytes whose units are smaller than the logical sectors of what it is on. Not for exFAT:
-/// mkfs.exfat 1.2.0 takes the sectors of the device, which an image has not.
+/// The fix for a file system on `len` bytes whose units are smaller than the logical sectors of what it is on. Not for
+/// exFAT: mkfs.exfat 1.2.0 takes the device's sectors, and an image has none.
 pub(crate) fn for_sectors(kind: FsKind, fs: &FileSystem, len: ByteCount, sectors: BlockSize) -> Option<Fix> {
     let bytes = sectors.get();
     let cluster = fs.cluster.unwrap_or(fs.block).max(sectors.bytes());
@@ -120,12 +118,10 @@ pub(crate) fn for_sectors(kind: FsKind, fs: &FileSystem, len: ByteCount, sectors
     Some(remake(Command::other("mkfs", line)))
 }
 
-/// The command for a FAT file system with clusters of `cluster` bytes, aligned to their own size.
 pub(crate) fn fat(fs: &FileSystem, len: ByteCount, cluster: ByteCount) -> Option<Command> {
     fat_in(fs, len, fs.sector.unwrap_or(ByteCount::new(512)).get().max(512), cluster)
 }
 
-/// The same, with sectors of `sector` bytes.
 fn fat_in(fs: &FileSystem, len: ByteCount, sector: u64, cluster: ByteCount) -> Option<Command> {
     let sectors = cluster.get() / sector;
     let aligns = len.get() / sector > FAT_UNALIGNED_SECTORS;

@@ -1,8 +1,7 @@
 //! One cause, one finding: what is reached by several paths, or from several targets of a run, is reported
 //! once.
 //!
-//! Invariants: it only determines where a finding is reported ([`Reported`]), and lists there the
-//! other places where it shows. None is dropped, so that verdicts and statuses count all of them. Findings
+//! Invariants: it only determines where a finding is reported, and lists there the other places where it shows. Findings
 //! about a member or a physical volume concern that one alone: only findings about the same thing are merged.
 
 use std::collections::hash_map::Entry;
@@ -25,13 +24,12 @@ fn is_of_shared(finding: &Finding) -> bool {
     finding.rule.about == About::FileSystem || finding.rule.code == Code::OFF_ARRAY_STRIPE
 }
 
-/// Whether both findings report the same about one such thing.
 fn is_one_thing(one: &Finding, other: &Finding) -> bool {
     one.rule == other.rule && is_of_shared(one) && shared(&one.layer, &other.layer).is_some()
 }
 
-/// Of several findings about one file system, or one place in an array, on one target, reports the worst, or among equals the first, and
-/// lists there the paths by which the others were found.
+/// Of several findings on one target about one file system, or one place in an array, reports the first of the worst,
+/// and lists the paths of the others there.
 pub(crate) fn merge(findings: &mut [Finding]) {
     // Findings about the same thing have the same rule and the same last step.
     let mut alike: HashMap<(Code, String), Vec<usize>> = HashMap::new();
@@ -56,8 +54,8 @@ pub(crate) fn merge(findings: &mut [Finding]) {
     }
 }
 
-/// Of several pieces of advice that say the same about file systems on one target, such as that all write less than an
-/// indirection unit, reports the first, and lists the others there.
+/// Of several pieces of advice that say the same about file systems on one target, reports the first, and lists the
+/// others there.
 pub(crate) fn merge_advice(findings: &mut [Finding]) {
     let mut first: HashMap<(Code, String), usize> = HashMap::new();
     for index in 0..findings.len() {
@@ -79,18 +77,13 @@ pub(crate) fn merge_advice(findings: &mut [Finding]) {
     }
 }
 
-/// Marks the finding `index` as reported at the finding `first`.
 fn report_at(findings: &mut [Finding], index: usize, first: usize) {
-    let ways = [first, index].map(|at| branch(&findings[at].layer, shared_with(findings, first, index)));
-    let [there, here] = ways.map(Place::Way);
+    let shared = shared(&findings[first].layer, &findings[index].layer).unwrap_or(0);
+    let [there, here] = [first, index].map(|at| Place::Way(branch(&findings[at].layer, shared)));
     findings[index].reported = Reported::At(there);
     if findings[index].layer != findings[first].layer && !findings[first].also.contains(&here) {
         findings[first].also.push(here);
     }
-}
-
-fn shared_with(findings: &[Finding], first: usize, index: usize) -> usize {
-    shared(&findings[first].layer, &findings[index].layer).unwrap_or(0)
 }
 
 /// The origin of a path whose last `shared` steps are common to another path: its last partition before
@@ -108,7 +101,6 @@ impl Seen<'_> {
     }
 }
 
-/// A finding of a run: the index of the target, and its index in the target's findings.
 type At = (usize, usize);
 
 /// Reports findings of several targets about the same thing once: at the target that is lowest in the stack,

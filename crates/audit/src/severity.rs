@@ -19,7 +19,6 @@ const MBR_ESP: u8 = 0xEF;
 const MBR_FATS: [u8; 3] = [0x0B, 0x0C, 0x0E];
 const MBR_LINUX: [u8; 2] = [0x83, 0x8E];
 
-/// The largest partition that is taken for the boot partition of a board.
 const BOARD_BOOT_MOST: ByteCount = ByteCount::new(1 << 30);
 
 /// A boot partition's FAT may have any cluster size, because only updates of the boot loader write to it.
@@ -67,7 +66,6 @@ pub(crate) fn contents(context: &Context<'_>, findings: &mut [Finding]) {
     }
 }
 
-/// Reduces a finding to advice, for the given reason.
 fn lower(finding: &mut Finding, why: &str) {
     finding.severity = Severity::Advice;
     finding.message += &format!("; harmless here: {why}");

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-/// Quotes a word if necessary.
 pub(crate) use straddle_device::shown::quote;
 
 /// The most bytes of a target's name in that of a file: names have 255 at most.
@@ -20,7 +19,6 @@ pub fn file_about(target: &str, what: &str) -> String {
     operand(&format!("{name}.{what}"))
 }
 
-/// The target's name as a command's operand.
 pub(crate) fn operand(target: &str) -> String {
     straddle_device::shown::quote_path(Path::new(target))
 }

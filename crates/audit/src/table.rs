@@ -9,8 +9,7 @@ use crate::catalogue::{self as rules, Code};
 use crate::finding::{About, Command, Effect, Finding, Fix, Risk, Rule, Severity, Subject};
 use crate::shell::{file_about, operand};
 
-/// The size of an entry of a GPT.
-const ENTRY_BYTES: u64 = 128;
+const GPT_ENTRY_BYTES: u64 = 128;
 
 /// If the disk extends beyond an MBR's reach by no more than this, it is not worth reporting.
 const NEGLIGIBLE: ByteCount = ByteCount::new(1 << 20);
@@ -62,7 +61,6 @@ fn from_problem(context: &Context<'_>, problem: &Problem) -> Finding {
     Finding { at: Some(at), fix: Some(fix), alternative, ..Finding::new(rule, subject, problem.to_string()) }
 }
 
-/// The finding for a GPT beside an MBR that does not announce it.
 fn beside_mbr(at: ByteOffset) -> Finding {
     let message = format!(
         "the MBR (byte {at}) lists partitions and has no protective entry, although both copies of the GPT \
@@ -140,7 +138,7 @@ fn fix_of(context: &Context<'_>, problem: &Problem) -> (Fix, Option<Fix>) {
 fn in_the_way(context: &Context<'_>, at: ByteOffset) -> Fix {
     // The array of the first copy begins in block 2.
     let array = ByteOffset::new(2 * context.stack.block.get());
-    let room = at.checked_since(array).map_or(0, |room| room.get() / ENTRY_BYTES);
+    let room = at.checked_since(array).map_or(0, |room| room.get() / GPT_ENTRY_BYTES);
     let most = context.stack.partitions.iter().map(|partition| u64::from(partition.number)).max();
     let is_in_first = context.stack.usable.is_some_and(|usable| at < usable.start());
     let smaller = if is_in_first && most.is_some_and(|most| most <= room) {
@@ -449,7 +447,6 @@ fn check_mbr_reach(context: &Context<'_>, findings: &mut Vec<Finding>) {
     findings.push(Finding::on_disk(rules::MBR_REACH, Some(at), message).fixed_by(fix));
 }
 
-/// How much of the disk its MBR can address, if it has one.
 fn reach(context: &Context<'_>) -> Option<ByteCount> {
     (context.stack.kind == TableKind::Mbr)
         .then(|| LbaCount::new(mbr::LBAS).to_bytes(context.stack.block))

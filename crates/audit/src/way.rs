@@ -36,7 +36,6 @@ impl Step {
         self.kind.is_none()
     }
 
-    /// Whether the two steps are the same thing, as far as is known.
     pub(crate) fn is(&self, other: &Self) -> bool {
         let is_same = match (self.uuid.as_str(), other.uuid.as_str()) {
             ("", _) | (_, "") => self.name == other.name,
@@ -71,7 +70,6 @@ pub fn called(layer: &Layer) -> String {
     if name.is_empty() { what } else { format!("{what} {name}") }
 }
 
-/// The array's level, such as `raid5` or `linear`.
 pub(crate) fn level_name(md: &Md) -> String {
     match md.level {
         -1 => "linear".to_owned(),

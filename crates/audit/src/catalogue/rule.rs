@@ -77,9 +77,7 @@ impl fmt::Display for Kind {
 /// What a rule examines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum About {
-    /// The device.
     Device,
-    /// The partition table.
     Table,
     /// Where a partition, or the content of a whole disk, starts and ends.
     Placement,
@@ -88,11 +86,8 @@ pub enum About {
     /// A file system by itself, wherever its parts lie: the finding is the same by every path that leads to
     /// it.
     FileSystem,
-    /// The image format around the disk.
     Container,
-    /// The running kernel.
     Kernel,
-    /// Whether the bytes can be read.
     Medium,
 }
 

@@ -12,10 +12,8 @@ use crate::catalogue as rules;
 use crate::finding::{Finding, Fix};
 use crate::shell::operand;
 
-/// How many formats are listed.
 const LISTED: usize = 16;
 
-/// Adds the findings about better sectors.
 pub(super) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     match &context.topology.formats {
         Some(Formats::Nvme(formats)) => findings.extend(faster(context, formats)),

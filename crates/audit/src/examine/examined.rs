@@ -23,7 +23,6 @@ const LOOK: ByteCount = ByteCount::new(64 * MIB);
 
 /// The usual size of the entries of a GPT, which follow two logical sectors.
 const ENTRIES: usize = 16 << 10;
-/// The smallest logical sector.
 const SECTOR: usize = 512;
 
 /// A target with everything found on it. Only [`Examiner`] makes one, and nothing changes it.
@@ -42,9 +41,7 @@ pub struct Examined {
     costs: Vec<Option<Cost>>,
     exceptions: BTreeSet<usize>,
     judgement: Judgement,
-    /// Why only a part of its contents can be seen.
     unseen: Option<String>,
-    /// Why it holds nothing to judge.
     nothing: Option<&'static str>,
     ready: Vec<String>,
     is_unread: bool,
@@ -225,7 +222,6 @@ impl Examined {
     }
 }
 
-/// Reads and audits an open target.
 pub(crate) fn examine(
     examiner: &Examiner,
     name: String,

@@ -86,7 +86,6 @@ fn plain(name: &str) -> &str {
     name.trim_start_matches("./")
 }
 
-/// Returns the exceptions for the target of this name.
 pub(crate) fn on(exceptions: &[TargetException], target: &str) -> Vec<Exception> {
     exceptions.iter().filter(|one| one.is_for(target)).map(|one| one.exception.clone()).collect()
 }

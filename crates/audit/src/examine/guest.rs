@@ -204,7 +204,6 @@ fn partition_as_disk(mut target: Target) -> Target {
     }
 }
 
-/// A part of a medium.
 struct Part {
     medium: Box<dyn Medium>,
     start: ByteOffset,

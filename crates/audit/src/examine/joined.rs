@@ -12,7 +12,6 @@ use crate::fit;
 
 const BCACHE: Content = Content::Volume(VolumeKind::Bcache);
 
-/// What the targets of a run show together.
 #[derive(Default)]
 struct Joined {
     /// The largest sectors below each array and each logical volume, by its UUID.

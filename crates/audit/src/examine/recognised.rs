@@ -114,7 +114,6 @@ fn not_read(target: &Target, stack: &Stack) -> Option<String> {
         .then(|| format!("{}: straddle does not read its list of partitions", found.join(", ")))
 }
 
-/// The name of a table in a layer that is not read.
 fn in_layer(layer: &Layer) -> Option<&'static str> {
     match layer.kind {
         kind if kind.is_foreign_table() => Some(kind.name()),
@@ -181,7 +180,6 @@ fn recognised(target: &Target, stack: &Stack, beside: &[Beside], examiner: &Exam
     }
 }
 
-/// What the files that straddle writes have near their beginning.
 const OF_STRADDLE: &[u8] = b"\"straddle\": \"";
 
 /// Whether a target on which nothing is recognised is blank; an error says why that is unknown.

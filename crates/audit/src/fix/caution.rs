@@ -10,7 +10,6 @@ use crate::finding::Command;
 const TABLE_ONLY: &str = "this changes only the table: use it for an empty partition, or restore \
      the data from a backup afterwards";
 
-/// The caution where a table that has to be corrected keeps a partition from being moved.
 const TABLE_FIRST: &str = "fix the partition table first, and check again";
 
 /// What to do with a partition in which nothing is recognised, and for which there is no command.
@@ -23,7 +22,6 @@ fn without_command(partition: &Partition) -> &'static str {
     }
 }
 
-/// The caution for a fix: a table is not its data, and tools have limits.
 pub(super) fn caution(
     context: &Context<'_>,
     partition: &Partition,

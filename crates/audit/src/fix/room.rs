@@ -52,7 +52,6 @@ fn is_in_order(context: &Context<'_>) -> bool {
     sorted(false) && sorted(true) && extended_is_last
 }
 
-/// A partition's span, and the free space around it.
 struct Room<'a> {
     context: &'a Context<'a>,
     old: Span,
@@ -71,7 +70,6 @@ impl Room<'_> {
         self.context.stack.usable.map_or(ByteOffset::new(GRAIN.max(io_opt).get()), Span::start)
     }
 
-    /// Whether there are more than `blocks` blocks between two offsets.
     fn is_gap(&self, from: ByteOffset, to: ByteOffset, blocks: u64) -> bool {
         to.checked_since(from).is_some_and(|gap| gap.get() > blocks * self.block().get())
     }

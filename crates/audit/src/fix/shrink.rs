@@ -18,7 +18,6 @@ const ORDER: &str = "first the contents are shrunk (replace DEVICE with the part
 const ORDER_MOUNTED: &str = "first the contents are shrunk (replace DEVICE with the partition, DIR with an empty directory to \
      mount it on), then the partition; if one step fails, the rest are not run";
 
-/// The caution if only the partition has to shrink.
 const UNUSED: &str = "the contents do not use the bytes that are cut off; close or unmount it first";
 
 /// The smallest size to which a Btrfs device can be shrunk (`btrfs_ioctl_resize`, fs/btrfs/ioctl.c).
@@ -55,9 +54,7 @@ enum Way {
     Pvresize,
     ResizeReiserfs,
     NilfsResize,
-    /// Not at all.
     Never,
-    /// Not known.
     Unknown,
 }
 

@@ -13,7 +13,6 @@ use crate::shell::{operand, quote};
 /// The page size of most machines, for which mkswap needs no option.
 const PAGE: u64 = 4096;
 
-/// The caution for the line.
 pub(super) const ORDER: &str = "run swapoff first, and do not hibernate in between: the swap area is \
     recreated with the same UUID, so fstab still finds it; a resume_offset= must be updated";
 
@@ -58,7 +57,6 @@ pub(super) fn kept(layer: &Layer) -> Option<String> {
     Some(format!("{page}{label}--uuid {} ", dashed(&layer.uuid)?))
 }
 
-/// Formats 32 hexadecimal digits as a UUID with dashes.
 pub(super) fn dashed(digits: &str) -> Option<String> {
     let groups = [0..8, 8..12, 12..16, 16..20, 20..32].into_iter().map(|range| digits.get(range));
     let groups: Vec<&str> = groups.collect::<Option<_>>()?;

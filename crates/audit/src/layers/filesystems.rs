@@ -11,7 +11,6 @@ use crate::catalogue::{self as rules, Severity};
 use crate::finding::{Command, Finding, Fix, Miss, Risk, Rule};
 use crate::{Context, hidden, moves, reformat};
 
-/// Adds all findings about one file system.
 pub(super) fn check(place: &Place<'_>, layer: &Layer, fs: &FileSystem, findings: &mut Vec<Finding>) {
     let Some(kind) = layer.kind.file_system() else { return };
     let len = layer.below.len();
@@ -199,10 +198,8 @@ fn hints_fix(kind: FsKind, fs: &FileSystem, chunk: Option<ByteCount>, stripe: Op
     }
 }
 
-/// The largest ashift that OpenZFS supports.
 const MAX_ASHIFT: u32 = 16;
 
-/// A ZFS whose smallest write is less than a physical sector or an indirection unit.
 fn small_ashift(place: &Place<'_>, fs: &FileSystem) -> Option<Finding> {
     let size = fs.ashift.and_then(|ashift| 1_u64.checked_shl(ashift)).map(ByteCount::new)?;
     let topology = place.context.topology;
@@ -256,7 +253,6 @@ fn check_page(place: &Place<'_>, kind: FsKind, fs: &FileSystem, findings: &mut V
     }
 }
 
-/// The reasons why pages straddle units of the drive, if they do.
 fn straddling(place: &Place<'_>, page: ByteCount) -> Vec<String> {
     let topology = place.context.topology;
     let unit = topology.indirection_unit.as_ref().map(Figure::value);
@@ -279,7 +275,6 @@ fn straddling(place: &Place<'_>, page: ByteCount) -> Vec<String> {
     reasons
 }
 
-/// The reasons why a page may be torn by a power failure, if it may.
 fn not_atomic(place: &Place<'_>, fs: &FileSystem, page: ByteCount) -> Vec<String> {
     let mut reasons = Vec::new();
     let allocation = fs.cluster.unwrap_or(fs.block);
