@@ -125,30 +125,21 @@ fn check_size(context: &Context<'_>, findings: &mut Vec<Finding>) {
         } else {
             return;
         };
-    let Some((boundary, past, too_long)) =
-        past_multiple(context, unit, &format!("the {}-byte {name}", unit.get()))
-    else {
-        return;
-    };
-    let (miss, end) = (Some(Miss { name, boundary, past }), ByteOffset::new(context.size.get()));
+    let called = format!("the {}-byte {name}", unit.get());
+    let Some((miss, too_long)) = past_multiple(context, unit, &called) else { return };
+    let end = ByteOffset::new(context.size.get());
     let finding = Finding::on_disk(rules::IMAGE_SIZE, Some(end), format!("{too_long}: {effect}"));
-    findings.push(Finding { miss, severity, ..finding.fixed_by(grow(context, ByteCount::new(MIB))) });
+    let finding = finding.missing(Miss { name, ..miss }).fixed_by(grow(context, ByteCount::new(MIB)));
+    findings.push(Finding { severity, ..finding });
 }
 
-/// How far the image's size is past a multiple of `unit`, which is `called` so, and that as a sentence.
-fn past_multiple(
-    context: &Context<'_>,
-    unit: ByteCount,
-    called: &str,
-) -> Option<(Boundary, ByteCount, String)> {
-    let boundary = Boundary::multiples_of(unit)?;
-    let past = boundary.past(ByteOffset::new(context.size.get()));
-    let message = format!(
-        "the image has {} bytes, {} more than a multiple of {called}",
-        context.size.get(),
-        past.get()
-    );
-    (past != ByteCount::ZERO).then_some((boundary, past, message))
+/// How far the image's size is past a multiple of `unit`, and that as a sentence, in which the unit is `called` so.
+fn past_multiple(context: &Context<'_>, unit: ByteCount, called: &str) -> Option<(Miss, String)> {
+    let size = context.size.get();
+    let miss = Miss::of("sector", Boundary::multiples_of(unit)?, ByteOffset::new(size))?;
+    let past = miss.past.get();
+    let message = format!("the image has {size} bytes, {past} more than a multiple of {called}");
+    Some((miss, message))
 }
 
 fn for_platform(context: &Context<'_>, platform: Platform) -> Option<Finding> {
@@ -160,7 +151,7 @@ fn for_platform(context: &Context<'_>, platform: Platform) -> Option<Finding> {
     );
     let demand = platform.demand();
     let too_long = past_multiple(context, unit, &unit.get().to_string());
-    let (severity, message, fix) = if let Some((.., too_long)) = too_long {
+    let (severity, message, fix) = if let Some((_, too_long)) = too_long {
         (Severity::Error, format!("{demand}: {too_long} (format: {format})"), grow(context, unit))
     } else if !is_taken {
         let summary = format!("convert it: {} {} NEW", platform.conversion(), operand(context.file));
@@ -218,9 +209,9 @@ fn check_placement(context: &Context<'_>, container: &Container, findings: &mut 
         past.get(),
         physical.get()
     );
-    let miss = Some(Miss { name: "physical sector of the host", boundary, past });
     let finding = Finding::on_disk(rules::CONTAINER_OFF, Some(placed.host), message);
-    findings.push(Finding { miss, ..finding.fixed_by(convert(context, "qcow2")) });
+    let finding = finding.missing(Miss { name: "physical sector of the host", boundary, past });
+    findings.push(finding.fixed_by(convert(context, "qcow2")));
 }
 
 fn convert(context: &Context<'_>, format: &str) -> Fix {

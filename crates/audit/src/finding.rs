@@ -49,6 +49,14 @@ pub struct Miss {
     pub past: ByteCount,
 }
 
+impl Miss {
+    /// Returns how far `at` misses the boundary of this name; `None` if it does not.
+    pub(crate) fn of(name: &'static str, boundary: Boundary, at: ByteOffset) -> Option<Self> {
+        let past = boundary.past(at);
+        (past != ByteCount::ZERO).then_some(Self { name, boundary, past })
+    }
+}
+
 /// What a command does to the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
@@ -351,6 +359,11 @@ impl Finding {
 
     pub(crate) fn unfixed(&mut self) {
         (self.fix, self.alternative) = (None, None);
+    }
+
+    pub(crate) fn missing(mut self, miss: Miss) -> Self {
+        self.miss = Some(miss);
+        self
     }
 
     pub(crate) fn fixed_by(mut self, fix: Fix) -> Self {

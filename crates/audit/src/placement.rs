@@ -4,10 +4,10 @@ use straddle_device::topology::{Hides, Source, Topology, USUAL_PHYSICAL};
 use straddle_layout::{Partition, Role, Stack, TableKind};
 use straddle_units::{BlockSize, Boundary, ByteCount, ByteOffset, KERNEL_SECTOR, Lba};
 
-use crate::boundaries::{ATOMIC_UNIT, Named, named_boundaries, outgrows_blocks};
+use crate::boundaries::{ATOMIC_UNIT, named_boundaries, outgrows_blocks};
 use crate::catalogue::{self as rules, Code};
 use crate::compensation::{self, Above};
-use crate::finding::{Effect, Finding, Fix, Miss};
+use crate::finding::{Effect, Finding, Fix, Miss, Rule};
 use crate::fix;
 use crate::layers::{self, split, split_fix};
 use crate::{Context, Severity, moves, severity};
@@ -137,29 +137,24 @@ fn of_start(context: &Context<'_>, partition: &Partition) -> OfStart {
 pub(crate) fn check_whole_disk(context: &Context<'_>, findings: &mut Vec<Finding>) {
     let TableKind::Content(name) = &context.stack.kind else { return };
     let Some(named) = named_boundaries(context.topology).into_iter().next() else { return };
-    let boundary = named.boundary;
-    let past = boundary.past(ByteOffset::ZERO);
-    let above = Above::of(&context.stack.layer, boundary);
-    if past == ByteCount::ZERO || above.makes_up() {
+    let Some(miss) = Miss::of("physical sector", named.boundary, ByteOffset::ZERO) else { return };
+    let above = Above::of(&context.stack.layer, named.boundary);
+    if above.makes_up() {
         return;
     }
     let mut message = format!(
         "{name} fills the disk from byte 0, {} bytes past a {size}-byte physical sector boundary: each \
          {size}-byte block lies across two physical sectors",
-        past.get(),
-        size = boundary.size().get()
+        miss.past.get(),
+        size = miss.boundary.size().get()
     );
     let mut fix = Fix::advice("put it into a partition that starts on a physical sector boundary");
     if above.is_split() {
         message += &split(&above);
         fix = split_fix(&above);
     }
-    findings.push(Finding {
-        severity: named.severity,
-        miss: Some(Miss { name: "physical sector", boundary, past }),
-        fix: Some(fix),
-        ..Finding::on_disk(rules::START_STRADDLES, Some(ByteOffset::ZERO), message)
-    });
+    let finding = Finding::on_disk(rules::START_STRADDLES, Some(ByteOffset::ZERO), message).missing(miss);
+    findings.push(Finding { severity: named.severity, ..finding.fixed_by(fix) });
 }
 
 /// Checks the start; returns whether it has to stay where it is, because a layer on it makes up for it.
@@ -167,10 +162,7 @@ fn check_start(context: &Context<'_>, partition: &Partition, found: &mut Vec<Fin
     let start = partition.span.start();
     let (mut off_physical, mut stays) = (false, false);
     for named in named_boundaries(context.topology) {
-        let past = named.boundary.past(start);
-        if past == ByteCount::ZERO {
-            continue;
-        }
+        let Some(miss) = Miss::of(named.name, named.boundary, start) else { continue };
         off_physical |= named.rule.code == Code::START_STRADDLES;
         // A start that misses the physical sector also misses every coarser grain; the advice would only
         // repeat that.
@@ -187,7 +179,7 @@ fn check_start(context: &Context<'_>, partition: &Partition, found: &mut Vec<Fin
         if above.makes_up() && !is_advice {
             continue;
         }
-        let mut message = start_message(context, partition, &named, past);
+        let mut message = start_message(context, partition, named.rule, &miss);
         let mut fix = None;
         if above.is_split() && !is_advice {
             message += &split(&above);
@@ -211,12 +203,8 @@ fn check_start(context: &Context<'_>, partition: &Partition, found: &mut Vec<Fin
                 "leave it where it is, and check the assembled array: a move may misalign its contents",
             ));
         }
-        found.push(Finding {
-            severity,
-            miss: Some(Miss { name: named.name, boundary: named.boundary, past }),
-            fix,
-            ..Finding::on_partition(named.rule, partition.number, start, message)
-        });
+        let finding = Finding::on_partition(named.rule, partition.number, start, message).missing(miss);
+        found.push(Finding { severity, fix, ..finding });
     }
     stays
 }
@@ -234,12 +222,12 @@ fn asked_of_starts(topology: &Topology) -> Option<Boundary> {
     topology.boundary_of(alignment).filter(|_| is_said && is_more)
 }
 
-fn start_message(context: &Context<'_>, partition: &Partition, named: &Named, past: ByteCount) -> String {
-    let (start, size) = (partition.span.start(), named.boundary.size());
+fn start_message(context: &Context<'_>, partition: &Partition, rule: &Rule, miss: &Miss) -> String {
+    let (start, size, past) = (partition.span.start(), miss.boundary.size(), miss.past);
     let place = format!("starts at byte {start} (LBA {})", partition.start);
     let off_physical =
         format!("{place}, {} bytes past a {}-byte physical sector boundary", past.get(), size.get());
-    match named.rule.code {
+    match rule.code {
         Code::START_STRADDLES if partition.span.len() < size => off_physical,
         Code::START_STRADDLES if outgrows_blocks(size) && past.is_multiple_of(USUAL_PHYSICAL) => {
             off_physical
@@ -260,7 +248,7 @@ fn start_message(context: &Context<'_>, partition: &Partition, named: &Named, pa
         _ => format!(
             "{place}, {} bytes past a multiple of the {} ({} bytes)",
             past.get(),
-            named.name,
+            miss.name,
             size.get()
         ),
     }
@@ -282,8 +270,8 @@ fn soft_block_size(len: ByteCount, logical: BlockSize) -> u64 {
 fn end(context: &Context<'_>, partition: &Partition) -> Option<Finding> {
     let physical = context.topology.physical_boundary()?;
     let (end, len) = (partition.span.end(), partition.span.len());
-    let past = physical.past(end);
-    let rest = len.remainder(physical.size());
+    let miss = Miss::of("physical sector", physical, end)?;
+    let (past, rest) = (miss.past, len.remainder(physical.size()));
     // If start and end are misaligned by the same amount, the size is whole: moving the start fixes both. In a sector of
     // more than 4 KiB, the last block of 4 KiB costs what the others do.
     let costs_nothing = past.is_multiple_of(USUAL_PHYSICAL) || rest == ByteCount::ZERO;
@@ -306,33 +294,23 @@ fn end(context: &Context<'_>, partition: &Partition) -> Option<Finding> {
         "ends at byte {end}, {} bytes past a {size}-byte physical sector boundary: {why}{soft}",
         past.get()
     );
-    Some(Finding {
-        miss: Some(Miss { name: "physical sector", boundary: physical, past }),
-        ..Finding::on_partition(rules::END_STRADDLES, partition.number, end, message)
-    })
+    Some(Finding::on_partition(rules::END_STRADDLES, partition.number, end, message).missing(miss))
 }
 
 fn atomic(context: &Context<'_>, partition: &Partition) -> Option<Finding> {
     let figure = context.topology.atomic.as_ref()?;
-    let boundary = figure.value().start_boundary()?;
     let start = partition.span.start();
-    let past = boundary.past(start);
-    if past == ByteCount::ZERO {
-        return None;
-    }
+    let miss = Miss::of(ATOMIC_UNIT, figure.value().start_boundary()?, start)?;
     let lost = match figure.source() {
         Source::Nvme(_) => "blocks cross the drive's atomic boundary, and a power cut may tear them",
         _ => "the kernel silently disables the device's atomic writes for it",
     };
     let message = format!(
         "starts at byte {start}, {} bytes past a multiple of {} bytes: {lost}",
-        past.get(),
-        boundary.size().get()
+        miss.past.get(),
+        miss.boundary.size().get()
     );
-    Some(Finding {
-        miss: Some(Miss { name: ATOMIC_UNIT, boundary, past }),
-        ..Finding::on_partition(rules::ATOMIC_LOST, partition.number, start, message)
-    })
+    Some(Finding::on_partition(rules::ATOMIC_LOST, partition.number, start, message).missing(miss))
 }
 
 /// Checks a start against 4096 bytes on a disk that reports 512 and may hide more, if it has a partition at sector 63.
@@ -348,9 +326,9 @@ fn check_in_doubt(context: &Context<'_>, partition: &Partition, found: &mut Vec<
     let is_in_doubt = hides == Hides::Host || context.size >= SMALLEST_IN_DOUBT;
     let Some(boundary) = Boundary::multiples_of(USUAL_PHYSICAL).filter(|_| is_in_doubt) else { return };
     let start = partition.span.start();
-    let past = boundary.past(start);
+    let Some(miss) = Miss::of(IN_DOUBT, boundary, start) else { return };
     let is_member = partition.layer.as_ref().is_some_and(compensation::begins_elsewhere);
-    if past == ByteCount::ZERO || is_member || Above::of(&partition.layer, boundary).makes_up() {
+    if is_member || Above::of(&partition.layer, boundary).makes_up() {
         return;
     }
     // It would say the same of hidden sectors.
@@ -379,18 +357,15 @@ fn check_in_doubt(context: &Context<'_>, partition: &Partition, found: &mut Vec<
         "starts at byte {start} (LBA {}). {says}: assumed to straddle, {} bytes past a 4096-byte boundary, \
          unless {unless}",
         partition.start,
-        past.get()
+        miss.past.get()
     );
     let fix = Fix::advice(format!(
         "find out: {find_out}. If the disk has 4096-byte sectors, move the partition with straddle realign \
         DISK --assume 512e; if not, check it with --assume 512n"
     ));
-    found.push(Finding {
-        severity: Severity::Warning,
-        miss: Some(Miss { name: IN_DOUBT, boundary, past }),
-        fix: Some(fix),
-        ..Finding::on_partition(rules::START_STRADDLES, partition.number, start, message)
-    });
+    let finding = Finding::on_partition(rules::START_STRADDLES, partition.number, start, message);
+    let finding = finding.missing(miss).fixed_by(fix);
+    found.push(Finding { severity: Severity::Warning, ..finding });
 }
 
 fn dos_start(context: &Context<'_>, partition: &Partition) -> Option<Finding> {

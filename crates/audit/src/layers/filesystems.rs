@@ -99,19 +99,19 @@ fn data_area(place: &Place<'_>, kind: FsKind, fs: &FileSystem, len: ByteCount) -
     let boundary = place.context.topology.physical_boundary()?;
     let (data, start) = fs.data_start.zip(place.start)?;
     let at = start.checked_add(ByteCount::new(data.get()))?;
-    let (past, inherited) = (boundary.past(at), boundary.past(start));
+    let miss = Miss::of("physical sector", boundary, at)?;
     // Smaller clusters that fill the sector straddle nowhere; if the whole file system is misaligned, that is
     // reported already.
     let cluster = fs.cluster.unwrap_or(fs.block);
-    let fills = cluster < boundary.size() && past.is_multiple_of(cluster);
-    if past == ByteCount::ZERO || inherited != ByteCount::ZERO || fills {
+    let fills = cluster < boundary.size() && miss.past.is_multiple_of(cluster);
+    if fills || !boundary.is_aligned(start) {
         return None;
     }
     let message = format!(
         "{}: it starts on a physical sector, but its first cluster is at byte {data} of it (byte {at} of \
          the disk), {} bytes past a {}-byte boundary: each cluster spans one sector more than it needs",
         place.label(),
-        past.get(),
+        miss.past.get(),
         boundary.size().get()
     );
     let remade = match kind {
@@ -125,8 +125,7 @@ fn data_area(place: &Place<'_>, kind: FsKind, fs: &FileSystem, len: ByteCount) -
     let fix = moves::of_data(place.context, at)
         .or(remade)
         .unwrap_or_else(|| Fix::advice("recreate the file system with a tool that aligns its data area"));
-    let miss = Some(Miss { name: "physical sector", boundary, past });
-    Some(Finding { miss, ..place.finding(rules::DATA_AREA_OFF, Some(at), message, fix) })
+    Some(place.finding(rules::DATA_AREA_OFF, Some(at), message, fix).missing(miss))
 }
 
 /// Stripe hints that contradict the array below, or the hints of the device.
