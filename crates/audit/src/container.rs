@@ -7,7 +7,7 @@ use straddle_device::DeviceKind;
 use straddle_device::image::{Container, Format};
 use straddle_device::topology::Source;
 use straddle_layout::TableKind;
-use straddle_units::{Boundary, ByteCount, ByteOffset, KERNEL_SECTOR, MIB};
+use straddle_units::{Boundary, ByteCount, ByteOffset, GIB, KERNEL_SECTOR, MIB};
 
 use crate::Context;
 use crate::catalogue as rules;
@@ -24,14 +24,33 @@ pub enum Platform {
     Gce,
 }
 
+/// What a platform accepts.
+struct Demand {
+    name: &'static str,
+    unit: u64,
+    sentence: &'static str,
+    /// The command of `qemu-img` that converts to the format.
+    conversion: &'static str,
+}
+
 impl Platform {
     const ALL: [Self; 2] = [Self::Azure, Self::Gce];
 
-    fn unit(self) -> ByteCount {
-        ByteCount::new(match self {
-            Self::Azure => MIB,
-            Self::Gce => 1024 * MIB,
-        })
+    const fn demand(self) -> Demand {
+        match self {
+            Self::Azure => Demand {
+                name: "azure",
+                unit: MIB,
+                sentence: "Azure accepts only fixed VHDs of a whole number of MiB",
+                conversion: "qemu-img convert -O vpc -o subformat=fixed,force_size",
+            },
+            Self::Gce => Demand {
+                name: "gce",
+                unit: GIB,
+                sentence: "Google Compute Engine accepts only a raw disk.raw of a whole number of GiB",
+                conversion: "qemu-img convert -O raw",
+            },
+        }
     }
 
     fn takes(self, container: Option<&Container>) -> bool {
@@ -41,29 +60,11 @@ impl Platform {
             Self::Gce => container.is_none(),
         }
     }
-
-    fn demand(self) -> &'static str {
-        match self {
-            Self::Azure => "Azure accepts only fixed VHDs of a whole number of MiB",
-            Self::Gce => "Google Compute Engine accepts only a raw disk.raw of a whole number of GiB",
-        }
-    }
-
-    /// Returns the command of `qemu-img` that converts to its format.
-    fn conversion(self) -> &'static str {
-        match self {
-            Self::Azure => "qemu-img convert -O vpc -o subformat=fixed,force_size",
-            Self::Gce => "qemu-img convert -O raw",
-        }
-    }
 }
 
 impl fmt::Display for Platform {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Azure => "azure",
-            Self::Gce => "gce",
-        })
+        f.pad(self.demand().name)
     }
 }
 
@@ -71,10 +72,9 @@ impl FromStr for Platform {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let named = Self::ALL.into_iter().find(|platform| platform.to_string().eq_ignore_ascii_case(text));
-        named.ok_or_else(|| {
-            format!("unknown platform: use {}", Self::ALL.map(|platform| platform.to_string()).join(" or "))
-        })
+        let named = Self::ALL.into_iter().find(|platform| platform.demand().name.eq_ignore_ascii_case(text));
+        let names = Self::ALL.map(|platform| platform.demand().name);
+        named.ok_or_else(|| format!("unknown platform: use {}", names.join(" or ")))
     }
 }
 
@@ -143,18 +143,17 @@ fn past_multiple(context: &Context<'_>, unit: ByteCount, called: &str) -> Option
 }
 
 fn for_platform(context: &Context<'_>, platform: Platform) -> Option<Finding> {
-    let unit = platform.unit();
-    let is_taken = platform.takes(context.container);
+    let Demand { unit, sentence: demand, conversion, .. } = platform.demand();
+    let unit = ByteCount::new(unit);
     let format = context.container.map_or_else(
         || "raw".to_owned(),
         |container| format!("{} ({})", container.format, container.variant),
     );
-    let demand = platform.demand();
     let too_long = past_multiple(context, unit, &unit.get().to_string());
     let (severity, message, fix) = if let Some((_, too_long)) = too_long {
         (Severity::Error, format!("{demand}: {too_long} (format: {format})"), grow(context, unit))
-    } else if !is_taken {
-        let summary = format!("convert it: {} {} NEW", platform.conversion(), operand(context.file));
+    } else if !platform.takes(context.container) {
+        let summary = format!("convert it: {conversion} {} NEW", operand(context.file));
         (
             Severity::Advice,
             format!("{demand}: the size is right, but the format is {format}"),
@@ -176,7 +175,7 @@ fn grow(context: &Context<'_>, unit: ByteCount) -> Fix {
     };
     let has_backup = matches!(context.stack.kind, TableKind::Gpt | TableKind::HybridMbr);
     let convert = match context.platform {
-        Some(platform @ Platform::Azure) => format!("; then {} {raw} NEW.vhd", platform.conversion()),
+        Some(platform @ Platform::Azure) => format!("; then {} {raw} NEW.vhd", platform.demand().conversion),
         _ => String::new(),
     };
     let seen = context.moves.options.as_ref().filter(|_| context.stack.problems.is_empty());

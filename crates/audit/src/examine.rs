@@ -1,8 +1,7 @@
 //! The library's entry point: takes a target and options, and returns everything that is known of the target.
 //!
 //! Invariants: it alone decides the sector size in which a table counts, which of two possible
-//! contents of a disk counts, and what the running kernel adds. Commands and other programs translate
-//! [`Examined`]; they decide nothing. It writes nothing.
+//! contents of a disk counts, and what the running kernel adds. It writes nothing.
 //!
 //! ```
 //! # let folder = tempfile::tempdir()?;
@@ -135,8 +134,8 @@ straddle_units::error_kind! {
 }
 
 impl ExamineError {
-    /// Returns why the target was not judged, if it is one that could be examined but is not: it is of a kind that is
-    /// not read, sleeps and was to be left asleep, or is out of reach. `None` if examining it failed.
+    /// Why the target was not judged: it is of a kind that is not read, was left asleep, or is out of reach. `None` if
+    /// examining it failed.
     pub fn not_judged(&self) -> Option<String> {
         match self {
             Self::Open(error @ (OpenError::NotRead { .. } | OpenError::Whole { .. })) => {

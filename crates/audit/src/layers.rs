@@ -249,9 +249,9 @@ impl Skew {
     }
 }
 
-/// Checks each run of the space that a layer provides against each boundary of the drive. For each boundary,
-/// the first misaligned run is reported, unless everything in `above` makes up for it. If no run is
-/// misaligned, the first run that makes up for a misalignment below is reported.
+/// Checks each run of a layer's space against each boundary of the drive. For each boundary, the first misaligned run
+/// is reported, unless everything in `above` compensates for it; otherwise, once, the first that compensates for a
+/// misalignment below.
 fn check_pieces<'l>(
     place: &Place<'_>,
     layer: &Layer,
@@ -313,8 +313,7 @@ pub(crate) fn split_fix(above: &Above) -> Fix {
     ))
 }
 
-/// The part of a run from the first whole-block offset on, for blocks of the boundary's size: the byte at
-/// which a block begins is the misaligned one. If no block begins in the run, the run itself.
+/// The part of a run from its first block on, for blocks of the boundary's size; the run itself if none begins in it.
 fn first_block(piece: &Piece, boundary: Boundary) -> Piece {
     let Piece { span, below, drive } = *piece;
     let later = || {

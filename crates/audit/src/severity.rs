@@ -88,23 +88,24 @@ pub(crate) fn nothing_is_lost(context: &Context<'_>, partition: &Partition) -> O
     if let Some(why) = is_too_small(context, partition) {
         return Some(why);
     }
-    let kind = types::name(&partition.kind).unwrap_or("");
-    let of_gpt = matches!(partition.kind, PartitionType::Guid(_));
-    let mbr = |kind| partition.kind == PartitionType::Mbr(kind);
-    let is_prep = (of_gpt && kind == "PowerPC PReP boot") || mbr(MBR_PREP);
-    let is_firmwares = (of_gpt && matches!(kind, "EFI System" | "Linux extended boot")) || mbr(MBR_ESP);
-    if (of_gpt && matches!(kind, "BIOS boot" | "FreeBSD boot")) || is_prep {
-        (partition.content.is_none()).then(|| "it holds only a boot loader, which is written once".to_owned())
-    } else if of_gpt && kind == "Microsoft reserved" {
-        (partition.content.is_none()).then(|| "a Microsoft reserved partition stores no data".to_owned())
-    } else if of_gpt && kind == "Microsoft LDM metadata" {
-        Some("it holds only the database of the dynamic disk".to_owned())
-    } else if is_firmwares {
-        (matches!(partition.content, None | Some(FAT)))
-            .then(|| "only firmware reads it, and only updates of the boot loader write to it".to_owned())
-    } else {
-        None
-    }
+    let kind = match partition.kind {
+        PartitionType::Guid(_) => types::name(&partition.kind).unwrap_or(""),
+        PartitionType::Mbr(MBR_PREP) => "PowerPC PReP boot",
+        PartitionType::Mbr(MBR_ESP) => "EFI System",
+        _ => "",
+    };
+    let why = match (kind, partition.content) {
+        ("BIOS boot" | "FreeBSD boot" | "PowerPC PReP boot", None) => {
+            "it holds only a boot loader, which is written once"
+        }
+        ("Microsoft reserved", None) => "a Microsoft reserved partition stores no data",
+        ("Microsoft LDM metadata", _) => "it holds only the database of the dynamic disk",
+        ("EFI System" | "Linux extended boot", None | Some(FAT)) => {
+            "only firmware reads it, and only updates of the boot loader write to it"
+        }
+        _ => return None,
+    };
+    Some(why.to_owned())
 }
 
 /// Why a partition smaller than a physical sector is only advice: no start aligns both its ends, and it has no room for
@@ -121,8 +122,7 @@ fn is_too_small(context: &Context<'_>, partition: &Partition) -> Option<String> 
     })
 }
 
-/// Whether it is the boot partition of a board such as the Raspberry Pi: a small FAT, the first partition of
-/// an MBR, with a Linux partition after it.
+/// Whether it is the boot partition of a board such as the Raspberry Pi: a small FAT, first on an MBR disk with Linux.
 fn is_boards_boot(context: &Context<'_>, partition: &Partition) -> bool {
     let all = || context.stack.partitions.iter();
     let is = |partition: &Partition, kinds: &[u8]| matches!(partition.kind, PartitionType::Mbr(kind) if kinds.contains(&kind));
@@ -198,8 +198,7 @@ pub(crate) fn leaves(layer: &Layer, len: ByteCount, rest: ByteCount) -> bool {
     }
 }
 
-/// How far the array's data reaches into a member, from the member's start: whole chunks, if there are
-/// chunks.
+/// How far the array's data, in whole chunks, reaches into a member.
 fn uses(md: &Md) -> Option<ByteCount> {
     let odd = if md.chunk == ByteCount::ZERO { ByteCount::ZERO } else { md.data_size.remainder(md.chunk) };
     let whole = md.data_size.get().checked_sub(odd.get()).filter(|size| *size != 0).map(ByteCount::new)?;
@@ -210,12 +209,10 @@ fn uses(md: &Md) -> Option<ByteCount> {
 /// block size.
 const ZFS_LABEL: ByteCount = ByteCount::new(256 * 1024);
 
-/// The allocation unit of a file system: a smaller rest at its end is never allocated. `None` if it is not
-/// known.
+/// The allocation unit of a file system, if it is known: a smaller rest at its end is never allocated.
 ///
-/// It must stay a separate function: when inlined into the loop over findings, LLVM 22 (rustc 1.95) reads
-/// `cluster` or `block` before it is known that there is a file system, at an address formed from a byte that
-/// is meaningless in that case.
+/// Not inlined: in the loop over findings, LLVM 22 (rustc 1.95) reads `cluster` or `block` before it is known that
+/// there is a file system, at an address formed from a meaningless byte.
 #[inline(never)]
 fn allocates(kind: Content, fs: &FileSystem) -> Option<ByteCount> {
     let unit = match kind.file_system()? {

@@ -411,8 +411,8 @@ fn written_in(medium: &dyn Medium, stack: &Stack, span: Span) -> Result<Option<B
     Ok(None)
 }
 
-/// Attaches the kernel's view of a device to what was read from it; returns where the two differ. The
-/// kernel of the host does not see what a guest writes to its disk.
+/// Attaches the kernel's view of a device to what was read from it; returns where they differ. The host's kernel does
+/// not see what a guest writes to its disk.
 fn attach_live(target: &mut Target, examiner: &Examiner, stack: &mut Stack) -> Vec<Disagreement> {
     let name = target.kernel_name.as_ref().filter(|_| target.topology.guest.is_none());
     let Some(name) = name else { return Vec::new() };
@@ -422,8 +422,7 @@ fn attach_live(target: &mut Target, examiner: &Examiner, stack: &mut Stack) -> V
     disagreements
 }
 
-/// Remarks that a compressed image was read through its compression, and how to unpack it if commands are
-/// printed for it.
+/// Remarks that an image was read through its compression, and how to unpack it for the commands.
 fn read_through(target: &mut Target, findings: &Findings) {
     let Some(through) = &target.through else { return };
     let (what, command) = (through.packing.a_file(), &through.command);

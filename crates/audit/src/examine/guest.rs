@@ -34,25 +34,17 @@ pub struct GuestDisk {
     pub shown: Option<Sectors>,
 }
 
-/// A disk of a virtual machine, as far as it can be examined.
+/// A disk of a virtual machine. Its name is that of the target: `domain:web/vda`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FoundDisk {
     /// It can be examined.
     Here(GuestDisk),
-    /// It cannot be read from this host, for this reason.
-    OutOfReach {
-        /// The name of the disk: `domain:web/vda`.
-        name: String,
-        /// Why not.
-        why: String,
-    },
-    /// There is nothing to examine, for this reason.
-    NoDisk {
-        /// The name of the disk.
-        name: String,
-        /// Why not.
-        why: &'static str,
-    },
+    /// It cannot be read from this host.
+    #[allow(missing_docs, reason = "their names say it")]
+    OutOfReach { name: String, why: String },
+    /// There is nothing to examine.
+    #[allow(missing_docs, reason = "their names say it")]
+    NoDisk { name: String, why: &'static str },
 }
 
 /// Returns the disks of a domain, in its order.

@@ -1,5 +1,5 @@
-//! What stands on several targets of a run, such as the disks of an array or of a volume group: one disk alone does not
-//! show the sectors of the others.
+//! What stands on several targets of a run, such as an array or a volume group: one disk does not show the sectors of
+//! the others.
 
 use std::collections::BTreeMap;
 
