@@ -1,9 +1,8 @@
 //! Workloads and statistics.
 //!
-//! Invariants: it knows a target only through the [`Target`] trait, never by its implementation.
-//! It knows nothing of published figures, scripts or guests. A workload is a value; the same workload on a
-//! target of the same size sends the same requests. Nothing here reads a clock: time is the target's. Memory
-//! does not grow with the number of requests, and no ratio is given without its uncertainty.
+//! It knows a target only through the [`Target`] trait, and reads no clock: time is the target's. A workload
+//! is a value; the same workload on a target of the same size sends the same requests. Memory does not grow
+//! with the number of requests, and no ratio is given without its uncertainty.
 
 pub mod fio;
 mod interval;

@@ -212,7 +212,7 @@ pub(crate) struct RealArguments {
 
 /// Takes a pattern by its name, with its usual parameters.
 fn patterns() -> impl TypedValueParser<Value = Pattern> {
-    let named = |pattern: &Pattern| PossibleValue::new(pattern.name()).help(pattern.about());
+    let named = |pattern: &Pattern| PossibleValue::new(pattern.name).help(pattern.about);
     PossibleValuesParser::new(Pattern::ALL.iter().map(named))
         .try_map(|name| Pattern::named(&name).ok_or("unknown workload"))
 }
@@ -348,7 +348,7 @@ fn show(bench: &Bench<'_>, arguments: &BenchArguments) -> Result<()> {
 /// Returns the workload of the options, with its own defaults for what they leave out. An option that the
 /// workload has no use for is an error, not ignored.
 fn workload(arguments: &BenchArguments, pattern: Pattern, target: &TargetSpec) -> Result<Workload> {
-    let (modelled, random) = (target.is_modelled(), pattern.is_random());
+    let (modelled, random) = (target.is_modelled(), pattern.is_random);
     let given = Parameters {
         stride: arguments.stride.map(ByteCount::get),
         // The published program's modulus suits disks of its time. On a real target, choose from all blocks.

@@ -1,8 +1,7 @@
 //! Runs a workload with fio: writes its job file, and reads its output.
 //!
-//! Invariants: a workload that fio cannot run as we do is refused, not approximated. Results
-//! contain only what fio measured; nothing is invented for what it does not report. Source: fio's own
-//! documentation (HOWTO, "job file parameters", "JSON output").
+//! A workload that fio cannot run as we do is refused, not approximated, and nothing is invented that fio
+//! does not report. Source: fio's HOWTO, "job file parameters" and "JSON output".
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -13,7 +12,7 @@ use straddle_units::io::Nanos;
 
 use crate::bench::samples::{Samples, Stop, float};
 use crate::bench::sweep::{Arm, Sweep};
-use crate::bench::workload::{Parameters, Pattern, Places, RANDOM_BLOCKS, Sync, Workload, WorkloadError};
+use crate::bench::workload::{Parameters, Pattern, Places, Sync, Workload, WorkloadError};
 
 /// What a job file needs besides the workload.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,9 +33,6 @@ pub struct Job<'a> {
 
 /// The seconds of an arm that nothing else ends.
 const SECONDS: f64 = 10.0;
-
-/// The first line of every job file of [`emit`].
-const FIRST_LINE: &str = "; fio does not restore what it overwrites.";
 
 /// Why there is no job file, or no result.
 #[derive(Debug, thiserror::Error)]
@@ -63,8 +59,8 @@ straddle_units::error_kind! {
 
 /// Returns the job file of a run, with one job for each arm, run one after another.
 pub fn emit(workload: &Workload, job: &Job<'_>) -> Result<String, FioError> {
-    // fio splits names at colons, treats what begins with a semicolon or a hash as a comment, replaces `$NAME` and
-    // `${NAME}`, and drops blanks at the ends.
+    // fio splits names at colons, takes semicolons and hashes for comments, replaces `$NAME` and `${NAME}`,
+    // and drops blanks at the ends.
     let is_changed = job.target.trim() != job.target
         || job
             .target
@@ -74,12 +70,12 @@ pub fn emit(workload: &Workload, job: &Job<'_>) -> Result<String, FioError> {
     }
     let rw = rw(workload)?;
     let count = count(workload, job)?;
-    let Parameters { sync, fsync_each, .. } = workload.pattern.parameters();
+    let Parameters { sync, fsync_each, .. } = workload.pattern.parameters;
     let flushed_each = if sync == Some(Sync::Flush) { Some(1) } else { fsync_each.filter(|each| *each > 0) };
     if workload.queue_depth > 1 && flushed_each.is_some() {
         return Err(FioError::Workload("a flush after each write at a queue depth over 1"));
     }
-    let mut text = format!("{FIRST_LINE}\n");
+    let mut text = "; fio does not restore what it overwrites.\n".to_owned();
     if workload.writes() {
         text += "; If the file is shorter than the jobs need, fio removes it.\n";
     }
@@ -101,16 +97,16 @@ pub fn emit(workload: &Workload, job: &Job<'_>) -> Result<String, FioError> {
     if let Some(each) = flushed_each {
         set("fdatasync", &each);
     }
-    if workload.pattern.ends_with_fsync() {
+    if workload.pattern.ends_with_fsync {
         set("end_fsync", &1);
     }
-    if workload.pattern.is_random() {
+    if workload.pattern.is_random {
         // A block may be chosen twice, as in our runs.
         set("norandommap", &1);
         set("randseed", &workload.seed(job.sector).unwrap_or(1).max(1));
     }
     set("size", &job.bytes);
-    if let Some(count) = count.filter(|_| workload.pattern.is_random()) {
+    if let Some(count) = count.filter(|_| workload.pattern.is_random) {
         // Otherwise fio ends after as many bytes as it chooses from.
         set("io_size", &count.saturating_mul(workload.size));
     }
@@ -138,22 +134,21 @@ pub fn emit(workload: &Workload, job: &Job<'_>) -> Result<String, FioError> {
 
 /// fio's name for the kind of requests.
 fn rw(workload: &Workload) -> Result<String, FioError> {
-    Ok(match workload.pattern {
-        Pattern::RandomWrite { .. } => "randwrite".to_owned(),
-        Pattern::StridedWrite { stride, .. } => {
-            let gap = stride.checked_sub(workload.size);
-            match gap.ok_or(FioError::Workload("a stride below the size of a request"))? {
-                0 => "write".to_owned(),
-                gap => format!("write:{gap}"),
-            }
-        }
-        Pattern::SequentialWrite { .. } | Pattern::Dd {} => "write".to_owned(),
-        Pattern::RandomRead { .. } => "randread".to_owned(),
-        Pattern::SequentialRead {} => "read".to_owned(),
+    let random = workload.pattern.is_random;
+    let kind = match (workload.writes(), random) {
+        (true, true) => "randwrite",
+        (true, false) => "write",
+        (false, true) => "randread",
+        (false, false) => "read",
+    };
+    let gap = if random { Some(0) } else { workload.stride().checked_sub(workload.size) };
+    Ok(match gap.ok_or(FioError::Workload("a stride below the size of a request"))? {
+        0 => kind.to_owned(),
+        gap => format!("{kind}:{gap}"),
     })
 }
 
-/// A time as fio reads it: of a number of seconds it takes the whole ones, and zero has no end.
+/// A time as fio reads it: it truncates seconds, and zero means no end.
 fn milliseconds(seconds: f64) -> String {
     let time = Nanos::from_seconds(seconds).unwrap_or_default().get().div_ceil(1_000_000);
     format!("{}ms", time.max(1))
@@ -173,7 +168,7 @@ fn seconds(text: &str) -> Option<f64> {
     digits.parse::<f64>().ok().map(|number| number * factor)
 }
 
-/// The number of requests of each arm; `None` if it ends by time. Without a number that was asked for, no more than fit.
+/// The number of requests of each arm; `None` if it ends by time. A default is limited to what fits.
 fn count(workload: &Workload, job: &Job<'_>) -> Result<Option<u64>, FioError> {
     let program = |workload: &Workload| workload.program(ByteCount::new(job.bytes), job.sector);
     if workload.count.is_some() {
@@ -320,8 +315,7 @@ fn arm<'a>(job: &OneJob, sector: u64, option: &dyn Fn(&str) -> Option<&'a str>) 
 }
 
 impl Times {
-    /// Fills `latency` from the bins, if fio was asked for them (json+), and otherwise from the percentiles,
-    /// each with its share of the `count` requests.
+    /// Fills `latency` from the bins, if fio was asked for them (json+), or else from the percentiles.
     fn fill(&self, count: u64, latency: &mut straddle_units::io::Latency) {
         let number = |text: &String| text.parse::<u64>().ok();
         for (nanos, times) in &self.bins {
@@ -357,15 +351,20 @@ fn workload<'a>(size: u64, option: &dyn Fn(&str) -> Option<&'a str>) -> Option<W
     let mut kind = option("rw").or_else(|| option("readwrite"))?.split(':');
     let (kind, gap) = (kind.next()?, kind.next().map_or(Some(0), bytes)?);
     let ends_with_fsync = option("end_fsync").is_some_and(|value| value != "0");
-    let pattern = match kind {
-        "randwrite" => Pattern::RandomWrite { blocks: RANDOM_BLOCKS, seed: None, sync },
-        "randread" => Pattern::RANDOM_READ,
-        "write" if gap > 0 => Pattern::StridedWrite { stride: size.checked_add(gap)?, sync },
-        "write" if ends_with_fsync && fsync_each == 0 => Pattern::DD,
-        "write" => Pattern::SequentialWrite { fsync_each },
-        "read" => Pattern::SEQUENTIAL_READ,
+    let own = Parameters::default();
+    let (pattern, own) = match kind {
+        "randwrite" => (Pattern::RANDOM_WRITE, Parameters { sync: Some(sync), ..own }),
+        "randread" => (Pattern::RANDOM_READ, own),
+        "write" if gap > 0 => {
+            let stride = Some(size.checked_add(gap)?);
+            (Pattern::STRIDED_WRITE, Parameters { stride, sync: Some(sync), ..own })
+        }
+        "write" if ends_with_fsync && fsync_each == 0 => (Pattern::DD, own),
+        "write" => (Pattern::SEQUENTIAL_WRITE, Parameters { fsync_each: Some(fsync_each), ..own }),
+        "read" => (Pattern::SEQUENTIAL_READ, own),
         _ => return None,
     };
+    let pattern = pattern.with(own).ok()?;
     Some(Workload { count, seconds, size, queue_depth, ..pattern.into() })
 }
 
@@ -390,13 +389,14 @@ mod tests {
         Job { target: "/tmp/x", offsets: &[0, 1], sector: 512, direct: true, bytes: 8 << 20, runtime: None }
     }
 
+    fn flushed() -> Workload {
+        let sync = Parameters { sync: Some(Sync::Flush), ..Parameters::default() };
+        Pattern::RANDOM_WRITE.with(sync).unwrap().into()
+    }
+
     #[test]
     fn each_arm_is_a_job_at_its_offset() {
-        let text = emit(
-            &Pattern::RandomWrite { blocks: RANDOM_BLOCKS, seed: None, sync: Sync::Flush }.into(),
-            &job(),
-        )
-        .unwrap();
+        let text = emit(&flushed(), &job()).unwrap();
         for line in
             ["rw=randwrite", "bs=4096", "fdatasync=1", "number_ios=1000", "[offset-1]\nstonewall\noffset=512"]
         {
@@ -421,7 +421,7 @@ mod tests {
 
     #[test]
     fn offsets_keep_their_unit_to_fio_and_back() {
-        let workload = Pattern::RandomWrite { blocks: RANDOM_BLOCKS, seed: None, sync: Sync::Flush }.into();
+        let workload = flushed();
         for (sector, offset) in [(512, "512"), (4096, "4096")] {
             let text = emit(&workload, &Job { sector, ..job() }).unwrap();
             assert!(text.contains(&format!("[offset-1]\nstonewall\noffset={offset}\n")), "{text}");

@@ -1,11 +1,10 @@
 //! Compares two arms by paired rounds: an estimate of the difference, its interval, and whether it may be
 //! chance.
 //!
-//! The times of a disk are skewed, have outliers of a hundred times the median, and drift. So no distribution
-//! is assumed here. The logarithms of the two times of a round are subtracted, and the estimate is the median
-//! of all pairwise means of these differences (J. L. Hodges and E. L. Lehmann, 1963). The interval contains
-//! every difference that Wilcoxon's signed-rank test would not reject. Its coverage is exact for any
-//! symmetric distribution, from six rounds on; a bootstrap of so few values is too narrow.
+//! The times of a disk are skewed, have outliers of a hundred times the median, and drift, so no distribution
+//! is assumed. The estimate is the median of all pairwise means of the differences of logarithms (J. L.
+//! Hodges and E. L. Lehmann, 1963); the interval contains every difference that Wilcoxon's signed-rank test
+//! would not reject. Its coverage is exact for any symmetric distribution, from six rounds on.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -42,8 +41,7 @@ impl Interval {
     }
 }
 
-/// Above this many differences the normal distribution replaces the exact one, from which it differs only in
-/// the fourth digit.
+/// Above this, the normal distribution replaces the exact one, from which it differs in the fourth digit.
 const EXACT: usize = 64;
 
 /// Returns the centre of `differences`, and the interval that contains it with a probability of 1 - `alpha`.

@@ -1,8 +1,8 @@
 //! Whether the writes of a run have reached the medium, and the runs that reach that of an SSD.
 //!
-//! An SSD takes writes into its buffer at the speed of the link. What they cost shows once the buffer is full: in
-//! time, and in wear, the bytes written to flash for each byte of the host. So on a modelled SSD random writes are
-//! those of the drive's own unit, many at a time, and begin behind a full buffer.
+//! An SSD takes writes into its buffer at the speed of the link. What they cost, in time and in wear, shows
+//! once the buffer is full. So on a modelled SSD random writes are those of its own unit, many at a time,
+//! behind a full buffer.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -12,10 +12,10 @@ use straddle_units::io::Counters;
 
 use crate::bench::samples::float;
 use crate::bench::target::Target;
-use crate::bench::workload::{Pattern, Workload};
+use crate::bench::workload::Workload;
 
-/// The random writes of a run on an SSD: several hundred times what its dies program at a time, so that a ratio has
-/// two digits.
+/// The random writes of a run on an SSD: several hundred times what its dies program at a time, for two
+/// digits.
 const SSD_WRITES: u64 = 50_000;
 /// Random writes that are outstanding on an SSD. One at a time, the host is slower than flash.
 const SSD_DEPTH: u32 = 32;
@@ -77,7 +77,7 @@ impl Reached {
             return None;
         }
         let medium = end.medium - start.medium;
-        // The buffer of a disk is not looked into: what has not come out of it is in it.
+        // The buffer of a disk is not looked into: what has not come out is in it.
         let Some(grown) = end.buffered.zip(start.buffered).map(|(end, start)| end.saturating_sub(start))
         else {
             return Some(if end.factor(start) < ABSORBED { Self::Buffer } else { Self::Steady });
@@ -131,8 +131,8 @@ impl Workload {
     /// The workload with the defaults for this drive: random writes of an SSD's unit that keep its flash busy.
     #[must_use]
     pub fn on(self, profile: &Profile) -> Self {
-        match (&profile.body, self.pattern) {
-            (Body::Ssd(ssd), Pattern::RandomWrite { .. }) => {
+        match &profile.body {
+            Body::Ssd(ssd) if self.pattern.is_random && self.writes() => {
                 let size = self.size.max(ssd.indirection_unit());
                 Self { size, count: Some(SSD_WRITES), queue_depth: SSD_DEPTH, ..self }
             }
@@ -144,7 +144,7 @@ impl Workload {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::{Arm, Host, Modelled, Parameters, Silent, Sweep, warm_sweep};
+    use crate::bench::{Arm, Host, Modelled, Parameters, Pattern, Silent, Sweep, warm_sweep};
 
     fn random(size: u64, drive: &Profile) -> Workload {
         let usual = Workload::from(Pattern::RANDOM_WRITE).on(drive);
@@ -235,7 +235,7 @@ mod tests {
             let own = places(&workload);
             for run in WarmUp::Runs(3).runs(&workload, capacity, 512) {
                 let shared = places(&run).intersection(&own).count();
-                assert!(shared <= 1, "{}: {shared} of {}", pattern.name(), own.len());
+                assert!(shared <= 1, "{}: {shared} of {}", pattern.name, own.len());
             }
         }
     }

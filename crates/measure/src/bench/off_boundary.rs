@@ -3,9 +3,7 @@
 use straddle_drive::Profile;
 use straddle_drive::profile::Body;
 
-use crate::bench::{
-    Arm, Host, Modelled, Pattern, RANDOM_BLOCKS, Silent, Sweep, Sync, WarmUp, Workload, warm_sweep,
-};
+use crate::bench::{Arm, Host, Modelled, Pattern, Silent, Sweep, WarmUp, Workload, warm_sweep};
 
 /// Writes per workload on a disk: enough for two digits, in a few milliseconds.
 const COUNT: u64 = 400;
@@ -26,18 +24,15 @@ pub struct OffBoundary {
 }
 
 impl OffBoundary {
-    /// Runs the workloads on a boundary of the drive `name` and `past` bytes past it, with writes of `size` bytes.
+    /// Runs the workloads on a boundary of the drive `name` and `past` bytes after it, with writes of `size` bytes.
     /// `None` if the drive has no such position or takes no such writes.
     pub fn modelled(name: &str, profile: &Profile, past: u64, size: Option<u64>) -> Option<Self> {
-        let random = Pattern::RandomWrite { blocks: RANDOM_BLOCKS, seed: Some(SEED), sync: Sync::None };
         let counted = |pattern: Pattern| {
             let workload = Workload { count: Some(COUNT), ..pattern.into() };
             Workload { size: size.unwrap_or(workload.size), ..workload }
         };
-        let workload = match size {
-            Some(_) => counted(random),
-            None => counted(random).on(profile),
-        };
+        let random = counted(Pattern::RANDOM_WRITE).seeded(SEED);
+        let workload = if size.is_some() { random } else { random.on(profile) };
         let size = workload.size;
         let compared = compared(name, profile, &workload, past)?;
         let random_write = ratio(&compared, |arm| Some(arm.seconds_per_request()))?;
@@ -55,7 +50,7 @@ impl OffBoundary {
     }
 }
 
-/// Runs the workload on a boundary and `past` bytes past it.
+/// Runs the workload on a boundary and `past` bytes after it.
 fn compared(name: &str, profile: &Profile, workload: &Workload, past: u64) -> Option<Sweep> {
     let logical = profile.claims.logical_sector;
     let first = profile.first_boundary();

@@ -1,10 +1,7 @@
-//! The C library's `random()`, so that a program's blocks are the same as when its figures were published.
-//!
-//! This is glibc's default generator: additive feedback over 31 words (`TYPE_3`, x³¹ + x³ + 1), of which the
-//! lowest bit is dropped. The words are filled by a linear congruential generator, and the first 310 outputs
-//! are discarded (stdlib/random_r.c).
+//! The C library's `random()`, so that a program's blocks are the same as when its figures were published:
+//! glibc's default generator (stdlib/random_r.c), additive feedback over 31 words (`TYPE_3`, x³¹ + x³ + 1),
+//! seeded by a linear congruential generator.
 
-/// The number of words of state.
 const DEGREE: usize = 31;
 /// The distance between the two words that are added.
 const SEPARATION: usize = 3;
@@ -30,8 +27,7 @@ impl GlibcRandom {
         // The C code keeps the words in int32_t, so seeds from 2³¹ on are negative there.
         let mut word = i64::from(seed.cast_signed());
         for place in state.iter_mut().skip(1) {
-            // `%` truncates towards zero, as Schrage's method in C does. Negative results are made positive
-            // again.
+            // `%` truncates towards zero, as Schrage's method in C does.
             word = (word * MULTIPLIER) % MODULUS;
             if word < 0 {
                 word += MODULUS;

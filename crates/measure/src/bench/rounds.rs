@@ -1,10 +1,9 @@
 //! Runs the same workload at several offsets in turns, so that anything that changes meanwhile changes all of
 //! them.
 //!
-//! Invariants: no arm has an advantage over another. A round gives every arm two turns, first in
-//! an order drawn for the round, then in the reverse order (A B B A), so that a steady drift cancels. All
-//! turns of a round are in the same region, but each at places of its own, because what one arm has just
-//! written is in the drive's cache. Arms are compared within rounds only.
+//! A round gives every arm two turns, first in an order drawn for the round, then in the reverse order (A B B
+//! A), so that a steady drift cancels. All turns of a round are in the same region, but each at places of its
+//! own, because what one arm has just written is in the drive's cache. Arms are compared within rounds only.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -17,7 +16,7 @@ use crate::bench::sweep::{Arm, Sweep};
 use crate::bench::target::{Target, TargetError};
 use crate::bench::workload::{Workload, WorkloadError};
 
-/// The fewest rounds after which a ratio is considered known.
+/// The fewest rounds after which a ratio counts as known.
 pub const FEWEST_ROUNDS: usize = 10;
 
 /// The most rounds; further ones add no information.
@@ -29,8 +28,7 @@ const PILOT: u64 = 4;
 /// The most latencies that are kept of one turn.
 const KEPT: u64 = 1 << 16;
 
-/// The distance between the places in a region at which a sequence may begin, in bytes. No relevant boundary
-/// is larger.
+/// The distance in bytes between places where a sequence may begin. No relevant boundary is larger.
 const GRAIN: u64 = 1 << 20;
 
 /// How to measure in turns.
@@ -126,8 +124,7 @@ struct Rounds<'a> {
     course: Vec<f64>,
 }
 
-/// Runs `workload` at every offset of `order` in turns, until the ratios are known or the time limit is
-/// reached.
+/// Runs `workload` at every offset of `order` in turns, until the ratios are known or the time is over.
 pub fn rounds(
     target: &mut dyn Target,
     workload: &Workload,
@@ -200,8 +197,8 @@ impl<'a> Rounds<'a> {
     }
 
     /// Determines how many requests give a turn of the wanted length, or a shorter one that leaves time for
-    /// enough rounds, and warms up the target. The median of the arms' times is used, because one arm may
-    /// have met a stall that has nothing to do with its requests.
+    /// enough rounds, and warms up the target. Takes the median of the arms, because one may have met a
+    /// stall.
     fn pilot(&mut self) -> Result<u64, RunError> {
         let most = self.most().max(1);
         let turns = float((2 * self.arms.len() * (FEWEST_ROUNDS + FEWEST_ROUNDS / 4)) as u64);
@@ -244,11 +241,11 @@ impl<'a> Rounds<'a> {
         order.iter().chain(order.iter().rev()).copied().collect()
     }
 
-    /// Returns the number of requests of a sequence that fit into half of the smallest region, so that it can
-    /// begin anywhere in the first half.
+    /// Returns the requests of a sequence that fit into half of the smallest region: it begins in the first
+    /// half.
     fn most(&self) -> u64 {
         let room = self.order.regions.iter().map(|region| region.len().get()).min().unwrap_or(0);
-        if self.workload.pattern.is_random() {
+        if self.workload.pattern.is_random {
             return u64::from(u32::MAX);
         }
         (room / 2).checked_div(self.workload.stride()).unwrap_or(0)
@@ -301,9 +298,8 @@ impl<'a> Rounds<'a> {
         // Otherwise the next arm would pay for what is in the drive's cache at the end of a turn.
         program.fsync_last |= workload.writes() && !program.flush_each;
         if !program.fsync_last {
-            // Otherwise a turn would end with the queue running empty, and a short turn at a high queue depth
-            // would consist mostly of that. Not with a final flush, which would flush the requests of the
-            // tail as well.
+            // Keeps the queue full to the end, or a short turn at a high queue depth would mostly be its
+            // running empty. Not before a final flush, which would flush the requests of the tail as well.
             program.tail = u64::from(program.depth) - 1;
         }
         let (began, mut latencies) = (self.target.now(), Vec::new());
@@ -315,10 +311,10 @@ impl<'a> Rounds<'a> {
         Ok((turn, samples))
     }
 
-    /// Returns where in a region a turn begins: for a sequence, any place with room for it; for random
-    /// requests, the region's start, because they choose their own places.
+    /// Returns where in a region a turn begins: a sequence at any place with room for it, random requests at
+    /// the start, because they choose their own places.
     fn place(&mut self, from: u64, length: u64, requests: u64) -> u64 {
-        if self.workload.pattern.is_random() {
+        if self.workload.pattern.is_random {
             return from;
         }
         let most = self.arms.iter().map(|arm| arm.workload.offset).max().unwrap_or(0);

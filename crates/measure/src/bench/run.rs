@@ -1,7 +1,7 @@
 //! Runs a workload on a target.
 
 use serde::{Deserialize, Serialize};
-use straddle_units::io::{Completion, Latency, Nanos, Operation, Request, Time};
+use straddle_units::io::{Completion, Nanos, Request, Time};
 use straddle_units::{ByteCount, ByteOffset};
 
 use crate::bench::medium::Mark;
@@ -9,12 +9,12 @@ use crate::bench::samples::{Batches, Samples, Stop, float};
 use crate::bench::target::{Target, TargetError, complete};
 use crate::bench::workload::{Program, Workload, WorkloadError};
 
-/// The properties of the host that affect the measurement.
+/// The host as it affects the measurement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Host {
-    /// Nanoseconds from the end of a request to the next submission: system call, copying, the program
-    /// itself. Only for modelled targets, because on a real host this time passes anyway.
+    /// Nanoseconds from the end of a request to the next submission. Only for modelled targets: on a real
+    /// host this time passes anyway.
     pub overhead_ns: u64,
 }
 
@@ -78,8 +78,7 @@ pub(crate) fn run_program(
     let mut engine = Engine::new(target, program, host, raw);
     let ran = engine.run(progress);
     ran.map_err(|source| RunError::Target { index: engine.failed(&source), source })?;
-    let (stop, mut samples) = (engine.stop, engine.samples());
-    samples.stop = stop;
+    let mut samples = engine.samples();
     samples.counters = target.counters().zip(before).map(|(after, before)| after.since(&before));
     Ok(samples)
 }
@@ -104,14 +103,10 @@ struct Engine<'a> {
     slots: Vec<Slot>,
     free: Vec<usize>,
     submitted: u64,
-    done: u64,
-    flushes: u64,
     /// Writes since the last fsync.
     unsynced: u64,
-    stop: Stop,
-    stopped: bool,
-    latency: Latency,
-    flush_latency: Latency,
+    stop: Option<Stop>,
+    samples: Samples,
     batches: Batches,
     raw: Option<&'a mut Vec<Nanos>>,
 }
@@ -123,48 +118,36 @@ impl<'a> Engine<'a> {
         host: Host,
         raw: Option<&'a mut Vec<Nanos>>,
     ) -> Self {
-        let (start, depth) = (target.now(), usize::try_from(program.depth).unwrap_or(usize::MAX));
+        let start = target.now();
         let batches = Batches::from(start, Mark::of(target));
+        // One for each outstanding request, but no more than there are requests, whatever the queue depth.
+        let depth = u64::from(program.depth).min(program.count.unwrap_or(u64::MAX)).min(1 << 16);
+        let slots = vec![Slot::default(); usize::try_from(depth).unwrap_or_default()];
         Self {
             target,
+            program,
             overhead: Nanos::new(host.overhead_ns),
             start,
             end: start,
-            slots: Vec::new(),
-            free: Vec::new(),
+            free: (0..slots.len()).rev().collect(),
+            slots,
             submitted: 0,
-            done: 0,
-            flushes: 0,
             unsynced: 0,
-            stop: Stop::Count,
-            stopped: false,
-            latency: Latency::new(),
-            flush_latency: Latency::new(),
+            stop: None,
+            samples: Samples::none(),
             batches,
             raw,
-            program,
         }
-        .with_slots(depth)
-    }
-
-    /// Creates one slot for each outstanding request, but no more than there are requests, whatever the queue
-    /// depth.
-    fn with_slots(mut self, depth: usize) -> Self {
-        let most = self.program.count.and_then(|count| usize::try_from(count).ok()).unwrap_or(usize::MAX);
-        let depth = depth.min(most).min(1 << 16);
-        self.slots = vec![Slot::default(); depth];
-        self.free = (0..depth).rev().collect();
-        self
     }
 
     fn run(&mut self, progress: &mut dyn Progress) -> Result<(), TargetError> {
         loop {
             self.fill()?;
-            if self.outstanding() > 0 {
+            if self.free.len() < self.slots.len() {
                 let completion = self.target.wait()?;
                 if self.is_tail() {
                     // A request of the tail only kept the queue full, and is not counted.
-                    self.give_back(completion);
+                    self.free.extend(self.slot(&completion));
                     continue;
                 }
                 self.end = completion.at;
@@ -175,7 +158,7 @@ impl<'a> Engine<'a> {
             } else if self.fsync_due() {
                 self.fsync()?;
                 self.pause();
-            } else if self.stopped || self.is_tail() {
+            } else if self.stop.is_some() || self.is_tail() {
                 break;
             }
         }
@@ -187,7 +170,7 @@ impl<'a> Engine<'a> {
 
     /// Submits requests as long as the queue, the limits and a due fsync permit.
     fn fill(&mut self) -> Result<(), TargetError> {
-        while !self.stopped && !self.fsync_due() && !self.is_tail() {
+        while self.stop.is_none() && !self.fsync_due() && !self.is_tail() {
             let Some(&slot) = self.free.last() else { return Ok(()) };
             let Some(offset) = self.next_place() else { return Ok(()) };
             self.free.pop();
@@ -216,44 +199,41 @@ impl<'a> Engine<'a> {
         } else {
             Stop::End
         };
-        (self.stop, self.stopped) = (stop, true);
+        self.stop = Some(stop);
         None
     }
 
     /// Processes a completion. Returns whether it completes a request, including its flush.
     fn complete(&mut self, completion: Completion) -> Result<bool, TargetError> {
-        let slot = usize::try_from(completion.id.0).unwrap_or(usize::MAX);
         // An id that was never assigned is an error of the target, and is ignored.
-        let Some(state) = self.slots.get_mut(slot) else { return Ok(false) };
+        let Some(slot) = self.slot(&completion) else { return Ok(false) };
+        let state = &mut self.slots[slot];
         if let Some(since) = state.flushing {
-            self.flush_latency.record(completion.at.since(since));
-            self.flushes += 1;
+            self.samples.flush_latency.record(completion.at.since(since));
+            self.samples.flushes += 1;
         } else if self.program.flush_each {
             state.flushing = Some(self.target.now());
             self.target.submit(Request::flush(id(slot)))?;
             return Ok(false);
         }
         let latency = completion.at.since(state.started);
-        self.latency.record(latency);
+        self.samples.latency.record(latency);
         if let Some(raw) = &mut self.raw {
             raw.push(latency);
         }
         self.batches.record(completion.at, || Mark::of(self.target));
-        self.done += 1;
+        self.samples.requests += 1;
         self.free.push(slot);
         Ok(true)
     }
 
-    /// Whether all requests that count are done, and those outstanding are the tail.
-    fn is_tail(&self) -> bool {
-        self.program.tail > 0 && self.program.count.is_some_and(|count| self.done >= count)
+    fn slot(&self, completion: &Completion) -> Option<usize> {
+        usize::try_from(completion.id.0).ok().filter(|slot| *slot < self.slots.len())
     }
 
-    fn give_back(&mut self, completion: Completion) {
-        let slot = usize::try_from(completion.id.0).unwrap_or(usize::MAX);
-        if slot < self.slots.len() {
-            self.free.push(slot);
-        }
+    /// Whether all requests that count are done, and those outstanding are the tail.
+    fn is_tail(&self) -> bool {
+        self.program.tail > 0 && self.program.count.is_some_and(|count| self.samples.requests >= count)
     }
 
     fn fsync_due(&self) -> bool {
@@ -262,11 +242,10 @@ impl<'a> Engine<'a> {
 
     fn fsync(&mut self) -> Result<(), TargetError> {
         let started = self.target.now();
-        let completion =
-            complete(self.target, Request::new(0, Operation::Flush, ByteOffset::ZERO, ByteCount::ZERO))?;
-        self.flush_latency.record(completion.at.since(started));
+        let completion = complete(self.target, Request::flush(0))?;
+        self.samples.flush_latency.record(completion.at.since(started));
         self.end = completion.at;
-        self.flushes += 1;
+        self.samples.flushes += 1;
         self.unsynced = 0;
         Ok(())
     }
@@ -280,8 +259,7 @@ impl<'a> Engine<'a> {
         // An fsync has no slot.
         let owned =
             request.filter(|request| request.operation == self.program.operation || self.program.flush_each);
-        let slot = owned.and_then(|request| usize::try_from(request.id.0).ok());
-        let slot = slot.and_then(|slot| self.slots.get(slot));
+        let slot = owned.and_then(|request| self.slots.get(usize::try_from(request.id.0).ok()?));
         slot.map_or(self.submitted.saturating_sub(1), |slot| slot.index)
     }
 
@@ -291,12 +269,9 @@ impl<'a> Engine<'a> {
         }
     }
 
-    fn outstanding(&self) -> usize {
-        self.slots.len() - self.free.len()
-    }
-
     fn share(&self) -> f64 {
-        let of_count = self.program.count.map_or(0.0, |count| float(self.done) / float(count));
+        let done = float(self.samples.requests);
+        let of_count = self.program.count.map_or(0.0, |count| done / float(count));
         let elapsed = self.end.since(self.start).seconds();
         let of_time = self.program.time.map_or(0.0, |time| elapsed / time.seconds());
         of_count.max(of_time).min(1.0)
@@ -304,16 +279,12 @@ impl<'a> Engine<'a> {
 
     fn samples(self) -> Samples {
         Samples {
-            requests: self.done,
-            bytes: self.done * self.program.size,
-            flushes: self.flushes,
+            bytes: self.samples.requests * self.program.size,
             elapsed: self.end.since(self.start),
-            stop: self.stop,
+            stop: self.stop.unwrap_or(Stop::Count),
             relative_error: self.batches.relative_error(),
             reached: self.batches.reached(),
-            latency: self.latency,
-            flush_latency: self.flush_latency,
-            counters: None,
+            ..self.samples
         }
     }
 }

@@ -11,8 +11,8 @@ const BATCHES: usize = 64;
 /// The fewest batches from which the spread is estimated.
 const FEWEST: usize = 8;
 
-/// Estimates the spread of a rate from the durations of equal batches of requests, which unlike single
-/// requests hardly depend on each other (the method of batch means).
+/// Estimates the spread of a rate by the method of batch means: equal batches of requests hardly depend on
+/// each other, unlike single requests.
 #[derive(Clone, Debug)]
 pub(crate) struct Batches {
     lengths: Vec<u64>,
@@ -124,8 +124,7 @@ impl Samples {
         }
     }
 
-    /// Adds another run of the same arm. The spread from its batches is dropped, because rounds give a better
-    /// one.
+    /// Adds another run of the same arm. The spread from batches is dropped: rounds give a better one.
     pub(crate) fn join(&mut self, other: &Self) {
         self.counters = match self.counters {
             None if self.requests == 0 => other.counters,

@@ -10,21 +10,20 @@ use crate::bench::samples::{Samples, float};
 use crate::bench::target::Target;
 use crate::bench::workload::Workload;
 
-/// Arms whose ratio is closer to 1 than this are called equal even if there is no spread: no published figure
-/// is more exact.
+/// Arms whose ratio is closer to 1 than this are equal, even without spread: no published figure is more
+/// exact.
 const EQUAL: f64 = 0.01;
 
 /// The number of standard errors by which two arms may differ by chance, when the best and the worst of many
 /// are picked.
 const STANDARD_ERRORS: f64 = 3.0;
 
-/// The significance level with which the 95 % interval is computed. Rounds continue until the interval is
-/// narrow, which favours intervals that are narrow by chance. The lower level compensates for that, as the
-/// tests measure on targets with a known ratio.
+/// The significance level of the 95 % interval. It is lower, because rounds continue until the interval is
+/// narrow, which favours intervals that are narrow by chance; by tests on targets with a known ratio.
 const DOUBT: f64 = 0.045;
 
-/// The significance level at which a difference is claimed. It is smaller, because stopping as soon as a
-/// difference shows finds differences too often.
+/// The significance level at which a difference is claimed. It is smaller still, because stopping as soon as
+/// a difference shows finds differences too often.
 const CLAIM: f64 = 0.030;
 
 /// One arm of a sweep.
@@ -82,12 +81,13 @@ pub struct Ratio {
     /// Its 95 % interval; absent if it is not known.
     #[serde(flatten)]
     pub interval: Option<Interval>,
+    /// Whether it may be 1, given that it was picked from all pairs of arms.
     #[serde(skip)]
     one: bool,
 }
 
 impl Ratio {
-    /// Whether it may be 1, given that it was picked from all pairs of arms.
+    /// Whether it may be 1.
     pub const fn is_one(&self) -> bool {
         self.one
     }
@@ -123,9 +123,9 @@ impl Ratio {
         let rounds = pairs(&arm.rounds(), &to.rounds());
         let interval = centre(&rounds, DOUBT).map(Interval::exponentials);
         let value = interval.map(|interval| interval.value).or(median(&rounds).map(f64::exp)).unwrap_or(1.0);
-        // The best and the worst of many arms are picked, so this applies C. Bonferroni's correction for the
-        // number of pairs. A drift moves a round's two turns in opposite directions, so the turns are
-        // symmetric even without averaging, and there are twice as many of them.
+        // C. Bonferroni's correction for the number of pairs, because the best and the worst of many arms are
+        // picked. A drift moves a round's two turns in opposite directions, so the turns are symmetric even
+        // without averaging, and there are twice as many of them.
         let picked = float((arms * arms.saturating_sub(1) / 2).max(1) as u64);
         let sure = centre(&pairs(&arm.turns, &to.turns), CLAIM / picked).map(Interval::exponentials);
         let holds_one = |interval: Option<Interval>| interval.is_none_or(|interval| interval.holds(1.0));
@@ -186,8 +186,8 @@ impl Sweep {
         !self.worst_ratio().is_one()
     }
 
-    /// Returns the smallest difference from the fastest arm, as a fraction, that each other one would have shown, had it
-    /// been there; `None` if too few samples were taken to know. It is 0 where the times are the same.
+    /// Returns the smallest difference from the fastest arm, as a fraction, that each other arm would have
+    /// shown; `None` if too few samples were taken to know.
     pub fn detectable(&self) -> Option<f64> {
         let of = |arm: &Arm| {
             let ratio = self.ratio(arm);
@@ -225,8 +225,7 @@ pub fn sweep<T: Target>(
     warm_sweep(fresh, workload, offsets, host, WarmUp::Runs(0), progress)
 }
 
-/// Runs `workload` at each of `offsets` as [`sweep`] does, each after a warm-up on the same target, which does not
-/// count.
+/// Runs [`sweep`] with a warm-up on the same target before each run, which does not count.
 pub fn warm_sweep<T: Target>(
     mut fresh: impl FnMut() -> T,
     workload: &Workload,
@@ -259,7 +258,6 @@ struct Part<'a> {
 
 impl Progress for Part<'_> {
     fn advance(&mut self, share: f64) {
-        let float = |number: usize| crate::bench::samples::float(number as u64);
-        self.whole.advance((float(self.index) + share) / float(self.of));
+        self.whole.advance((float(self.index as u64) + share) / float(self.of as u64));
     }
 }

@@ -1,9 +1,6 @@
-//! The measured target, behind a small trait.
-//!
-//! A target takes requests and has a clock. On a modelled drive the clock is virtual and stands still between
-//! calls. On a real device it is the wall clock, and requests may fail.
+//! The measured target, behind a small trait. A modelled drive has virtual time, which stands still between
+//! calls; a real device has the wall clock, and its requests may fail.
 
-use std::collections::VecDeque;
 use std::io;
 
 use schemars::JsonSchema;
@@ -60,7 +57,9 @@ pub trait Target {
     fn pause(&mut self, length: Nanos);
 
     /// Returns the internal counters since power-on, if it has any.
-    fn counters(&self) -> Option<Counters>;
+    fn counters(&self) -> Option<Counters> {
+        None
+    }
 
     /// Returns the bytes in an SSD's write buffer that flash does not hold yet, if that is known.
     fn buffered(&self) -> Option<ByteCount> {
@@ -111,8 +110,7 @@ pub struct Modelled {
     description: Description,
     drive: Drive,
     /// Completions that have not been waited for yet.
-    done: VecDeque<Completion>,
-    scratch: Vec<Completion>,
+    done: Vec<Completion>,
 }
 
 impl Modelled {
@@ -120,16 +118,12 @@ impl Modelled {
     pub fn new(name: &str, profile: &Profile) -> Self {
         let description =
             Description { name: name.to_owned(), title: profile.title.clone(), clock: Clock::Virtual };
-        Self { description, drive: Drive::new(profile), done: VecDeque::new(), scratch: Vec::new() }
+        Self { description, drive: Drive::new(profile), done: Vec::new() }
     }
 
     /// Returns the drive itself.
     pub const fn drive(&self) -> &Drive {
         &self.drive
-    }
-
-    fn collect(&mut self) {
-        self.done.extend(self.scratch.drain(..));
     }
 }
 
@@ -151,8 +145,7 @@ impl Target for Modelled {
     }
 
     fn submit(&mut self, request: Request) -> Result<(), TargetError> {
-        let taken = self.drive.submit(self.drive.now(), request, &mut self.scratch);
-        self.collect();
+        let taken = self.drive.submit(self.drive.now(), request, &mut self.done);
         taken.map_err(|source| TargetError::Refused { request, source })
     }
 
@@ -165,15 +158,13 @@ impl Target for Modelled {
             let Some(event) = self.drive.next_event() else {
                 return Err(TargetError::Stalled { outstanding, now: self.drive.now() });
             };
-            self.drive.advance(event, &mut self.scratch);
-            self.collect();
+            self.drive.advance(event, &mut self.done);
         }
-        self.done.pop_front().ok_or(TargetError::Idle)
+        Ok(self.done.remove(0))
     }
 
     fn pause(&mut self, length: Nanos) {
-        self.drive.advance(self.drive.now() + length, &mut self.scratch);
-        self.collect();
+        self.drive.advance(self.drive.now() + length, &mut self.done);
     }
 
     fn counters(&self) -> Option<Counters> {

@@ -1,13 +1,12 @@
 //! Workloads as values, which can be saved, read, shown and run again with the same requests.
 //!
 //! Sizes and offsets are in bytes. `start` is where the workload's area begins, such as a partition. `offset`
-//! is the distance of every request from its place in that area, and is what a sweep varies. Without `count`
-//! and `seconds` a default applies; with both, the first limit that is reached ends the run.
+//! is the distance of every request from its place in that area, and is what a sweep varies.
 
 mod pattern;
 mod program;
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 pub use pattern::{ForeignParameter, Parameters, Pattern, RANDOM_BLOCKS, Sync};
 pub(crate) use program::{Places, Program};
@@ -17,13 +16,13 @@ pub(crate) use program::{Places, Program};
 const ROOM: u64 = 1 << 20;
 
 /// A workload: a pattern of requests, and the parameters that all patterns have.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "Form")]
 pub struct Workload {
     /// The pattern of the requests.
-    #[serde(flatten)]
     pub pattern: Pattern,
-    /// The number of requests. See [`Pattern::usual_limits`] if neither this nor `seconds` is given.
+    /// The number of requests. With `seconds` too, the first limit that is reached ends the run; without
+    /// either, the pattern's own applies.
     pub count: Option<u64>,
     /// The longest time on the target, in seconds.
     pub seconds: Option<f64>,
@@ -39,13 +38,13 @@ pub struct Workload {
 
 impl From<Pattern> for Workload {
     fn from(pattern: Pattern) -> Self {
-        let size = pattern.usual_size();
+        let size = pattern.usual_size;
         Self { pattern, count: None, seconds: None, size, start: 0, offset: 0, queue_depth: 1 }
     }
 }
 
-/// A workload as it is in files: flat. It is parsed as one table and not as a flattened enum, so that errors
-/// keep their line, and a misspelt name is answered with all valid ones.
+/// A workload as it is in files: one flat table rather than a flattened enum, so that errors keep their line,
+/// and a misspelt name is answered with all valid ones.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Form {
@@ -63,34 +62,26 @@ struct Form {
     fsync_each: Option<u64>,
 }
 
-/// An error in a workload file.
-#[derive(Debug, thiserror::Error)]
-enum FormError {
-    #[error("unknown workload `{kind}`, expected one of {}", names())]
-    Kind { kind: String },
-    #[error(transparent)]
-    Parameter(#[from] ForeignParameter),
-}
-
-fn names() -> String {
-    Pattern::ALL.iter().map(|pattern| format!("`{}`", pattern.name())).collect::<Vec<_>>().join(", ")
-}
-
 impl TryFrom<Form> for Workload {
-    type Error = FormError;
+    type Error = String;
 
-    fn try_from(form: Form) -> Result<Self, FormError> {
+    fn try_from(form: Form) -> Result<Self, String> {
         let Form { kind, count, seconds, size, start, offset, queue_depth, .. } = form;
         let Form { stride, blocks, seed, sync, fsync_each, .. } = form;
-        let pattern = Pattern::named(&kind).ok_or(FormError::Kind { kind })?;
-        let pattern = pattern.with(Parameters { stride, blocks, seed, sync, fsync_each })?;
+        let unknown = || {
+            let names: Vec<String> = Pattern::ALL.iter().map(|known| format!("`{}`", known.name)).collect();
+            format!("unknown workload `{kind}`, expected one of {}", names.join(", "))
+        };
+        let pattern = Pattern::named(&kind).ok_or_else(unknown)?;
+        let pattern = pattern.with(Parameters { stride, blocks, seed, sync, fsync_each });
+        let pattern = pattern.map_err(|error| error.to_string())?;
         let usual = Self::from(pattern);
         Ok(Self {
             count,
             seconds,
             size: size.unwrap_or(usual.size),
-            start: start.unwrap_or(usual.start),
-            offset: offset.unwrap_or(usual.offset),
+            start: start.unwrap_or(0),
+            offset: offset.unwrap_or(0),
             queue_depth: queue_depth.unwrap_or(usual.queue_depth),
             ..usual
         })
@@ -116,7 +107,7 @@ straddle_units::error_kind!(WorkloadError: Usage);
 impl Workload {
     /// Returns the name of its pattern, as in files and on the command line.
     pub const fn name(&self) -> &'static str {
-        self.pattern.name()
+        self.pattern.name
     }
 
     /// Returns the workload with every request `offset` bytes from its place.
@@ -129,23 +120,23 @@ impl Workload {
     /// this seed.
     #[must_use]
     pub(crate) fn turn(&self, start: u64, count: u64, seed: u32) -> Self {
-        // A pattern without random places has no seed.
-        let seeded = Parameters { seed: Some(seed), ..Parameters::default() };
-        let pattern = self.pattern.with(seeded).unwrap_or(self.pattern);
-        Self { pattern, start, count: Some(count), seconds: None, ..self.clone() }
+        Self { start, count: Some(count), seconds: None, ..self.seeded(seed) }
     }
 
-    /// Returns the workload at other places, for warm-up `run` before it: with another seed, or as a sequence in the
-    /// second half of the target's rest. On the same places, a drive would find what it holds already.
+    /// Returns the workload with this seed, if its places are random.
+    pub(crate) fn seeded(&self, seed: u32) -> Self {
+        let seed = Parameters { seed: Some(seed), ..Parameters::default() };
+        Self { pattern: self.pattern.with(seed).unwrap_or(self.pattern), ..self.clone() }
+    }
+
+    /// Returns the workload for warm-up `run` at other places, where the drive holds nothing of them yet: with
+    /// another seed, or as a sequence in the second half of the target's rest.
     #[must_use]
     pub(crate) fn elsewhere(&self, run: u32, capacity: u64, sector: u64) -> Self {
         /// 2^32 over the golden ratio: the seeds of all runs differ.
         const STEP: u32 = 0x9E37_79B9;
         if let Some(seed) = self.seed(sector) {
-            let seed = seed.wrapping_add(STEP.wrapping_mul(run.wrapping_add(1)));
-            let seeded = Parameters { seed: Some(seed), ..Parameters::default() };
-            let pattern = self.pattern.with(seeded).unwrap_or(self.pattern);
-            return Self { pattern, ..self.clone() };
+            return self.seeded(seed.wrapping_add(STEP.wrapping_mul(run.wrapping_add(1))));
         }
         let half = capacity.saturating_sub(self.start) / 2;
         let needed = self.count.unwrap_or(1).saturating_mul(self.stride()).saturating_add(self.offset + ROOM);
@@ -155,24 +146,24 @@ impl Workload {
 
     /// Whether it writes.
     pub const fn writes(&self) -> bool {
-        self.pattern.writes()
+        self.pattern.writes
     }
 
     /// Whether it has the target flush its cache, after writes or at the end.
     pub fn flushes(&self) -> bool {
-        let Parameters { sync, fsync_each, .. } = self.pattern.parameters();
-        sync == Some(Sync::Flush) || fsync_each.is_some_and(|each| each > 0) || self.pattern.ends_with_fsync()
+        let Parameters { sync, fsync_each, .. } = self.pattern.parameters;
+        sync == Some(Sync::Flush) || fsync_each.is_some_and(|each| each > 0) || self.pattern.ends_with_fsync
     }
 
     /// Whether it writes, and ends without waiting until the writes are on the medium.
     pub fn is_volatile(&self) -> bool {
-        let waits = self.pattern.parameters().sync.is_some_and(|sync| sync != Sync::None);
+        let waits = self.pattern.parameters.sync.is_some_and(|sync| sync != Sync::None);
         self.writes() && !waits && !self.flushes()
     }
 
     /// Returns the distance in bytes between the starts of consecutive requests of a sequence.
     pub fn stride(&self) -> u64 {
-        self.pattern.parameters().stride.unwrap_or(self.size)
+        self.pattern.parameters.stride.unwrap_or(self.size)
     }
 
     /// Returns the seed that is used on a target with this logical sector size; `None` where nothing is
@@ -180,23 +171,22 @@ impl Workload {
     pub fn seed(&self, logical_sector: u64) -> Option<u32> {
         let sectors = self.offset / logical_sector.max(1);
         // The argument of the C program was cut to 32 bits as well.
-        let usual = || u32::try_from(sectors & u64::from(u32::MAX)).unwrap_or(0);
-        self.pattern.is_random().then(|| self.pattern.parameters().seed.unwrap_or_else(usual))
+        let usual = u32::try_from(sectors & u64::from(u32::MAX)).unwrap_or(0);
+        self.pattern.is_random.then(|| self.pattern.parameters.seed.unwrap_or(usual))
     }
 
     /// Returns the number of blocks to choose from on a target of this size, if they are random: as many as
-    /// requested, or as fit. The last MiB is left free, so that the number is the same for all small offsets.
+    /// requested, or as fit. It is the same for all small offsets.
     pub fn blocks(&self, capacity: u64) -> Option<u64> {
-        let blocks = self.pattern.parameters().blocks?;
+        let blocks = self.pattern.parameters.blocks?;
         let room = capacity.saturating_sub(self.start).saturating_sub(self.offset.max(ROOM));
         Some(blocks.min(room.checked_div(self.size).unwrap_or(0)))
     }
 
-    /// Returns the number of requests and the time in seconds after which the run ends, with the defaults
-    /// filled in.
+    /// Returns the number of requests and the seconds after which the run ends, with the defaults.
     pub const fn limits(&self) -> (Option<u64>, Option<f64>) {
         match (self.count, self.seconds) {
-            (None, None) => self.pattern.usual_limits(),
+            (None, None) => self.pattern.usual_limits,
             limits => limits,
         }
     }

@@ -184,7 +184,7 @@ pub(crate) fn workload(workload: &Workload, capacity: u64) -> WorkloadReport {
         start_bytes: workload.start,
         blocks: workload.blocks(capacity),
         queue_depth: workload.queue_depth,
-        parameters: workload.pattern.parameters(),
+        parameters: workload.pattern.parameters,
     }
 }
 

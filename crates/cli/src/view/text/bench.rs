@@ -112,7 +112,7 @@ pub(crate) fn headline(bench: &Bench<'_>) -> String {
 fn described(bench: &Bench<'_>) -> String {
     let workload = bench.workload;
     let (count, seconds) = workload.limits();
-    let Parameters { stride, blocks, seed, sync, fsync_each } = workload.pattern.parameters();
+    let Parameters { stride, blocks, seed, sync, fsync_each } = workload.pattern.parameters;
     let amount = match (count, seconds) {
         // The rounds give the number of requests per turn.
         _ if bench.turns.is_some() => String::new(),
@@ -132,7 +132,7 @@ fn described(bench: &Bench<'_>) -> String {
         }
         Some(0) | None => {}
     }
-    if workload.pattern.ends_with_fsync() {
+    if workload.pattern.ends_with_fsync {
         text += ", one fsync at the end";
     }
     match (blocks, bench.target.clock) {
@@ -162,7 +162,7 @@ fn described(bench: &Bench<'_>) -> String {
 
 fn notes(bench: &Bench<'_>) -> Vec<String> {
     let mut notes = Vec::new();
-    let asked = bench.workload.pattern.parameters().blocks;
+    let asked = bench.workload.pattern.parameters.blocks;
     let asked = asked.filter(|_| bench.target.clock == Clock::Virtual);
     if let Some((asked, used)) =
         asked.zip(bench.workload.blocks(bench.capacity)).filter(|(asked, used)| used < asked)

@@ -10,7 +10,7 @@ use crate::bench::Sync;
 use crate::bench::run::Silent;
 use crate::bench::target::{Clock, Description};
 use crate::bench::tests::Mock;
-use crate::bench::workload::{Pattern, RANDOM_BLOCKS};
+use crate::bench::workload::{Parameters, Pattern};
 
 const MILLISECOND: f64 = 1e6;
 
@@ -123,7 +123,8 @@ fn order(offsets: &[u64], seed: u64) -> Order {
 }
 
 fn flushed() -> Workload {
-    Pattern::RandomWrite { blocks: RANDOM_BLOCKS, seed: None, sync: Sync::Flush }.into()
+    let sync = Parameters { sync: Some(Sync::Flush), ..Parameters::default() };
+    Pattern::RANDOM_WRITE.with(sync).unwrap().into()
 }
 
 fn measured(target: &mut dyn Target, workload: &Workload, order: &Order) -> Measured {
