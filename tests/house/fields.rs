@@ -20,8 +20,7 @@ const LARGER: &[(&str, usize)] = &[
     ("drive/src/ssd/parameters.rs Layout", 14),
     ("measure/src/probe/report.rs Report", 16),
     // State.
-    ("measure/src/bench/run.rs Engine", 17),
-    ("drive/src/ssd.rs Ssd", 17),
+    ("drive/src/ssd.rs Ssd", 16),
     ("drive/src/ssd/buffer.rs Buffer", 14),
     ("drive/src/ssd/collect.rs Collector", 15),
     ("measure/src/probe/session.rs Session", 14),

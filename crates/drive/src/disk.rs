@@ -1,9 +1,9 @@
 //! A disk: the controller's queue and caches over the moving parts.
 //!
-//! Invariants: the mechanism does one operation at a time and cannot be interrupted, except that
-//! reading ahead stops at once. Every write goes through the write buffer; the modes differ in when the write
-//! completes (when the drive has the data, or when the medium has it). A flush is not queued: earlier
-//! commands end first, later ones wait.
+//! The mechanism does one operation at a time and cannot be interrupted, except that reading ahead stops at
+//! once. Every write goes through the write buffer; the modes differ in when the write completes (when the
+//! drive has the data, or when the medium has it). A flush is not queued: earlier commands end first, later
+//! ones wait.
 
 mod buffer;
 mod destager;
@@ -11,7 +11,6 @@ mod firmware;
 mod geometry;
 mod host;
 mod intake;
-mod kept;
 mod link;
 mod mechanism;
 mod media_cache;
@@ -40,18 +39,17 @@ pub use spindle::{Angle, Spindle};
 use straddle_units::ByteCount;
 use straddle_units::io::{Completion, Counters, Request, RequestId, Time};
 
-use crate::event::MediaEvent;
+use crate::drive::Record;
 use crate::interface::{Interface, Sectors};
 use buffer::WriteBuffer;
 use destager::Destager;
 use intake::Intake;
-use kept::Kept;
 use link::Link;
 use mechanism::Mechanism;
 use media_cache::MediaCache;
 use partial_log::PartialLog;
 use queue::Queue;
-use read_cache::ReadCache;
+use read_cache::{Kept, ReadCache};
 
 /// A modelled disk. Its parameters must come from a checked profile.
 #[derive(Clone, Debug)]
@@ -67,9 +65,8 @@ pub(crate) struct Disk {
     memory: Memory,
     reads: Reads,
     mechanism: Mechanism,
-    /// The operation in progress.
     busy: Option<Busy>,
-    record: Record,
+    pub(crate) record: Record,
 }
 
 /// What the firmware does, whatever its state.
@@ -84,6 +81,13 @@ struct Rules {
     appends_only: bool,
     /// Whether writes take their sectors as they pass.
     writes_on_arrival: bool,
+}
+
+impl Rules {
+    /// The first physical sector of the bytes from `start` to `end`, and the one after the last.
+    fn sectors(&self, start: u64, end: u64) -> (u64, u64) {
+        (start >> self.shift, ((end - 1) >> self.shift) + 1)
+    }
 }
 
 /// The areas of the medium to which writes go before their place.
@@ -130,7 +134,6 @@ struct Read {
     after_write: bool,
 }
 
-/// The mechanism's current operation and when it ends.
 #[derive(Clone, Copy, Debug)]
 struct Busy {
     end: Time,
@@ -172,16 +175,7 @@ enum Took {
     Logged,
 }
 
-/// The counters and the recorded media events.
-#[derive(Clone, Debug)]
-struct Record {
-    counters: Counters,
-    /// Recorded only after [`Disk::watch_media`].
-    media_events: Option<Vec<MediaEvent>>,
-}
-
 impl Disk {
-    /// A disk that has just been switched on.
     pub(crate) fn new(parameters: &DiskParameters, interface: Interface, sectors: Sectors) -> Self {
         let physical = sectors.physical;
         let shift = physical.trailing_zeros();
@@ -236,7 +230,7 @@ impl Disk {
 
     pub(crate) fn next_event(&self) -> Option<Time> {
         let end = self.busy.map_or(self.destager.wake, |busy| busy.end);
-        let next = self.queue.next().min(end).min(self.intake.entry());
+        let next = self.queue.next().min(end).min(self.intake.entry);
         (next != Time::NEVER).then_some(next)
     }
 
@@ -246,7 +240,7 @@ impl Disk {
             if self.busy.is_some_and(|busy| busy.end <= next) {
                 self.finish();
                 self.start_next();
-            } else if self.intake.entry() <= next {
+            } else if self.intake.entry <= next {
                 self.admit();
                 self.start_next();
             } else if self.queue.next() <= next {
@@ -266,14 +260,13 @@ impl Disk {
         while let Some(request) = self.queue.take_held() {
             self.take(request);
         }
-        // A flush may end with data in the buffer that is safe elsewhere; that data is now put in place. After
-        // the last command, the drive begins to be idle.
+        // A flush may end with data in the buffer that is safe elsewhere and is now put in place. After the
+        // last command, the drive begins to be idle.
         if flushed || self.queue.has_flush() || (self.queue.outstanding() == 0 && self.has_work()) {
             self.start_next();
         }
     }
 
-    /// Whether there is anything to do without a command.
     fn has_work(&self) -> bool {
         !self.buffer.is_empty() || self.has_logged()
     }
@@ -286,19 +279,6 @@ impl Disk {
         self.queue.outstanding()
     }
 
-    pub(crate) fn counters(&self) -> &Counters {
-        &self.record.counters
-    }
-
-    pub(crate) fn watch_media(&mut self) {
-        self.record.media_events.get_or_insert_default();
-    }
-
-    pub(crate) fn take_media_events(&mut self) -> Vec<MediaEvent> {
-        self.record.media_events.as_mut().map(std::mem::take).unwrap_or_default()
-    }
-
-    /// Whether the write cache must be emptied now, whatever other work is waiting.
     fn pressed(&self) -> bool {
         self.intake.waits_for_room()
             || !self.intake.through.is_empty()

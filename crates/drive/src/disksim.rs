@@ -1,10 +1,9 @@
 //! DiskSim 4.0's parameter sets as profiles: drives that were measured in the laboratory, request by request.
 //!
-//! Invariants: the parameters are read as DiskSim's reference manual defines them, and nothing is fitted to
-//! a trace. A parameter that the model cannot represent is an error that names it. It is never dropped
-//! silently, unless it cannot matter to a drive that is given one request at a time. A set is a `.parv`
-//! with the bus, the `.diskspecs` file that it sources (without a `.parv`, the one of that name), the `.model`
-//! that this sources, and the `.seek` table that the `.model` names.
+//! The parameters are read as DiskSim's reference manual defines them. A parameter that the model cannot
+//! represent is an error that names it, unless it cannot matter to a drive that is given one request at a
+//! time. A set is a `.parv` with the bus, the `.diskspecs` file that it sources (without a `.parv`, the one
+//! of that name), the `.model` that this sources, and the `.seek` table that the `.model` names.
 
 mod controller;
 mod fields;
@@ -47,8 +46,8 @@ pub enum ImportError {
 
 straddle_units::error_kind!(ImportError: Usage);
 
-/// Imports the drive of `stem.parv`, or of `stem.diskspecs` if there is no such file. Calls `read` with the name of each file of the set to get its text,
-/// which has at most [`LARGEST_FILE`] bytes.
+/// Imports the drive of `stem.parv`, or of `stem.diskspecs` if there is no such file. `read` returns the text
+/// of a file of the set, which has at most [`LARGEST_FILE`] bytes.
 pub fn import(stem: &str, read: &dyn Fn(&str) -> io::Result<String>) -> Result<Profile, ImportError> {
     let folder = Folder { read };
     let parv = format!("{stem}.parv");
@@ -59,11 +58,11 @@ pub fn import(stem: &str, read: &dyn Fn(&str) -> io::Result<String>) -> Result<P
     let (model_file, model) = folder.sourced(&specs, "Model")?;
     let model = Fields::new(&model_file, &model);
 
-    let layout = layout::read(&model)?;
-    let mechanics = mechanics::read(&model, &folder, layout.geometry.cylinders())?;
+    let geometry = layout::read(&model)?;
+    let mechanics = mechanics::read(&model, &folder, geometry.cylinders())?;
     let bus = folder.bus(parv.as_deref())?;
     let controller = controller::read(&specs, bus)?;
-    let held = layout.geometry.sectors();
+    let held = geometry.sectors();
     let claimed = u64::from(model.whole("Block count", 1, u32::MAX)?);
     if claimed > held {
         return Err(model.impossible("Block count", format!("the zones hold only {held}")));
@@ -87,7 +86,7 @@ pub fn import(stem: &str, read: &dyn Fn(&str) -> io::Result<String>) -> Result<P
         name,
         sectors: Sectors { physical: BLOCK, firmware_offset: 0 },
         interface: controller.interface,
-        body: Body::Disk(Box::new(controller.disk(layout.geometry, mechanics))),
+        body: Body::Disk(Box::new(controller.disk(geometry, mechanics))),
         fit: None,
         figures: Vec::new(),
         variants: Vec::new(),
@@ -95,7 +94,6 @@ pub fn import(stem: &str, read: &dyn Fn(&str) -> io::Result<String>) -> Result<P
     }))
 }
 
-/// The folder that a parameter set is in.
 struct Folder<'a> {
     read: &'a dyn Fn(&str) -> io::Result<String>,
 }
@@ -121,7 +119,6 @@ impl Folder<'_> {
         syntax::blocks(&text).map_err(|error| refused(file, error))
     }
 
-    /// Returns the block of kind `kind` in `file`.
     fn block(&self, file: &str, kind: &str) -> Result<Block, ImportError> {
         let blocks = self.blocks(file)?;
         let found = blocks.into_iter().find(|block| block.kind == kind);
@@ -150,7 +147,7 @@ impl Folder<'_> {
     }
 
     /// Returns the drive's block and the file that contains it: the `.parv` itself, the first file with a
-    /// drive that it sources, or, without either, the `.diskspecs` of the same name.
+    /// drive that it sources, or the `.diskspecs` of the same name.
     fn specs(&self, stem: &str, parv: Option<&str>) -> Result<(String, Block), ImportError> {
         let kind = "disksim_disk";
         if let Some(parv) = parv {
@@ -170,8 +167,7 @@ impl Folder<'_> {
         Ok((file, block))
     }
 
-    /// Returns the times of the slowest bus that the `.parv` puts between host and drive, or zero without
-    /// such a file.
+    /// Returns the times of the slowest bus that the `.parv` puts between host and drive; zero without one.
     fn bus(&self, parv: Option<&str>) -> Result<Bus, ImportError> {
         let Some(file) = parv else { return Ok(Bus::default()) };
         let blocks = self.blocks(file)?;

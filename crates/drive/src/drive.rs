@@ -3,9 +3,30 @@
 use straddle_units::io::{Completion, Counters, Operation, Refusal, Request, Time};
 
 use crate::disk::Disk;
-use crate::event::MediaEvent;
 use crate::profile::{Body, Claims, Profile};
 use crate::ssd::Ssd;
+
+/// A change to what the medium holds, for code that keeps the contents. Spans are byte offsets as the host
+/// counts them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the time, the first byte and the number of bytes")]
+pub enum MediaEvent {
+    /// The drive begins to store the span. The data that its buffer holds now is what will be on the medium
+    /// at the matching [`MediaEvent::Stored`].
+    Storing { at: Time, offset: u64, length: u64 },
+    /// The span is durable, with the data that it had at the matching [`MediaEvent::Storing`].
+    Stored { at: Time, offset: u64, length: u64 },
+    /// The span was discarded and no longer has contents.
+    Discarded { at: Time, offset: u64, length: u64 },
+}
+
+/// The counters and the recorded media events.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Record {
+    pub(crate) counters: Counters,
+    /// Recorded only after [`Drive::watch_media`].
+    pub(crate) media_events: Option<Vec<MediaEvent>>,
+}
 
 /// A modelled drive, switched on at [`Time::ZERO`].
 #[derive(Clone, Debug)]
@@ -99,25 +120,26 @@ impl Drive {
     /// The counters since power-on.
     pub fn counters(&self) -> &Counters {
         match &self.body {
-            Kind::Disk(disk) => disk.counters(),
-            Kind::Ssd(ssd) => ssd.counters(),
+            Kind::Disk(disk) => &disk.record.counters,
+            Kind::Ssd(ssd) => &ssd.record.counters,
+        }
+    }
+
+    fn media_events(&mut self) -> &mut Option<Vec<MediaEvent>> {
+        match &mut self.body {
+            Kind::Disk(disk) => &mut disk.record.media_events,
+            Kind::Ssd(ssd) => &mut ssd.record.media_events,
         }
     }
 
     /// Starts recording what becomes durable; [`Drive::take_media_events`] returns it.
     pub fn watch_media(&mut self) {
-        match &mut self.body {
-            Kind::Disk(disk) => disk.watch_media(),
-            Kind::Ssd(ssd) => ssd.watch_media(),
-        }
+        self.media_events().get_or_insert_default();
     }
 
     /// The media events since the last call, in order; empty unless [`Drive::watch_media`] was called.
     pub fn take_media_events(&mut self) -> Vec<MediaEvent> {
-        match &mut self.body {
-            Kind::Disk(disk) => disk.take_media_events(),
-            Kind::Ssd(ssd) => ssd.take_media_events(),
-        }
+        self.media_events().as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// Whether [`Drive::submit`] would accept the request at `at`.

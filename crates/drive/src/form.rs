@@ -1,13 +1,10 @@
 //! What `drive list --json` and `drive show --json` print.
 
 use crate::Profile;
-use crate::disk::{Angle, DiskParameters, Protection, RmwPolicy, Zone};
+use crate::disk::{DiskParameters, Protection, RmwPolicy, Zone};
 use crate::profile::{Body, Claims, Figure, Fit};
 use schemars::JsonSchema;
 use serde::Serialize;
-
-/// Bytes per megabyte, the unit of transfer rates.
-const MEGABYTE: f64 = 1e6;
 
 /// What `straddle drive list --json` and `straddle drive show --json` print.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -120,8 +117,7 @@ pub struct ZoneReport {
 impl DrivesReport {
     /// Reports the drives, in full or only with what `list` shows.
     pub fn of(profiles: &[Profile], full: bool) -> Self {
-        let drives = profiles.iter().map(|profile| drive(profile, full)).collect();
-        Self { drives }
+        Self { drives: profiles.iter().map(|profile| drive(profile, full)).collect() }
     }
 }
 
@@ -201,21 +197,17 @@ pub fn zones(disk: &DiskParameters, physical: u64) -> Vec<ZoneReport> {
 fn rate(zone: &Zone, disk: &DiskParameters, physical: u64) -> f64 {
     let surfaces = f64::from(disk.geometry.surfaces());
     let width = f64::from(disk.geometry.width().min(zone.tracks));
-    let turns = |angle: Angle| angle.revolutions();
-    let skews = surfaces * (width - 1.0) * turns(zone.track_skew)
-        + (surfaces - 1.0) * turns(zone.head_skew)
-        + turns(zone.serpentine_skew);
-    let bytes = surfaces * width * f64::from(zone.sectors_per_track) * sector(physical);
+    let skews = surfaces * (width - 1.0) * zone.track_skew.revolutions()
+        + (surfaces - 1.0) * zone.head_skew.revolutions()
+        + zone.serpentine_skew.revolutions();
+    let physical = u32::try_from(physical).map_or(0.0, f64::from);
+    let bytes = surfaces * width * f64::from(zone.sectors_per_track) * physical;
     bytes / ((surfaces * width + skews) * disk.spindle.revolution().seconds())
-}
-
-fn sector(physical: u64) -> f64 {
-    u32::try_from(physical).map_or(0.0, f64::from)
 }
 
 impl ZoneReport {
     /// Returns the rate in MB/s.
     pub fn megabytes(&self) -> f64 {
-        self.bytes_per_second / MEGABYTE
+        self.bytes_per_second / 1e6
     }
 }

@@ -2,10 +2,8 @@
 //!
 //! A profile is TOML. Any value may be written plainly or as `{ value = …, source = "…" }`; the shipped ones
 //! give every number a source, or `fitted`. `base` names a profile to start from. `[variants."jumper=on"]`
-//! holds the changes made by the option in `drive:NAME,jumper=on`. Values are checked once, here: the code
-//! below this module can rely on every figure being possible.
-//!
-//! Invariants: a [`Profile`] is possible. Only this crate makes one, after checking it.
+//! holds the changes made by the option in `drive:NAME,jumper=on`. Values are checked once, here: only this
+//! crate makes a [`Profile`], and the code below relies on every figure being possible.
 
 mod builtin;
 mod file;
@@ -14,9 +12,8 @@ mod read;
 mod source;
 mod start;
 
-use std::fmt;
 use std::ops::Deref;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 pub use crate::interface::{Interface, Sectors};
 pub use source::Figure;
@@ -137,7 +134,7 @@ pub struct Knob {
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages document the variants")]
 pub enum ProfileError {
-    #[error("there is no modelled drive {name:?}; `straddle drive list` lists them{}", Suggest(suggestion.as_deref()))]
+    #[error("there is no modelled drive {name:?}; `straddle drive list` lists them{}", suggested(suggestion.as_deref()))]
     Unknown { name: String, suggestion: Option<String> },
     #[error("cannot read the profile {}", path.display())]
     Unreadable { path: PathBuf, source: std::io::Error },
@@ -147,7 +144,7 @@ pub enum ProfileError {
     Elsewhere { path: PathBuf, folder: PathBuf },
     #[error("profile {name}: {message}")]
     Syntax { name: String, message: String },
-    #[error("the drive {name} has no option {option:?}; its options are {}", Listed(known))]
+    #[error("the drive {name} has no option {option:?}; its options are {}", listed(known))]
     UnknownOption { name: String, option: String, known: Vec<String> },
     #[error("profile {name}: its bases form a loop")]
     Circular { name: String },
@@ -163,20 +160,12 @@ pub enum ProfileError {
 
 straddle_units::error_kind!(ProfileError: Usage);
 
-struct Suggest<'a>(Option<&'a str>);
-
-impl fmt::Display for Suggest<'_> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.map_or(Ok(()), |name| write!(formatter, " (did you mean {name}?)"))
-    }
+fn suggested(name: Option<&str>) -> String {
+    name.map_or_else(String::new, |name| format!(" (did you mean {name}?)"))
 }
 
-struct Listed<'a>(&'a [String]);
-
-impl fmt::Display for Listed<'_> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.is_empty() { formatter.write_str("none") } else { formatter.write_str(&self.0.join(", ")) }
-    }
+fn listed(names: &[String]) -> String {
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
 
 impl Deref for Profile {
@@ -198,35 +187,10 @@ impl Profile {
         builtin::PROFILES.iter().map(|(name, _)| *name)
     }
 
-    /// Opens the drive of `specification`, the part of a target after `drive:`. It is the name of a shipped
-    /// profile, in any case, or, if it has a slash or ends in `.toml`, a file, followed by options, each after a
-    /// comma: `wd10ears,jumper=on`.
-    pub fn open(specification: &str) -> Result<Self, ProfileError> {
-        Self::open_with(specification, &[])
-    }
-
     /// Whether `specification` is that of a shipped profile, apart from its options.
     pub fn is_shipped(specification: &str) -> bool {
         let (name, _) = parts(specification);
         Self::names().any(|known| known.eq_ignore_ascii_case(name))
-    }
-
-    /// As [`Profile::open`], for a specification that others may have written: a profile that is
-    /// a file must be in `folder` or below it.
-    pub fn open_below(folder: &Path, specification: &str) -> Result<Self, ProfileError> {
-        let (name, options) = parts(specification);
-        file::open_below(folder, name, &options)
-    }
-
-    /// As [`Profile::open`], with some numbers replaced. They are named by path, as in [`Knob`].
-    pub fn open_with(specification: &str, replaced: &[(&str, f64)]) -> Result<Self, ProfileError> {
-        let (name, options) = parts(specification);
-        file::open(name, &options, replaced)
-    }
-
-    /// Parses a profile from text. It reads no file: its `base`, if any, must be a shipped profile.
-    pub fn parse(name: &str, text: &str, options: &[&str]) -> Result<Self, ProfileError> {
-        file::parse(name, text, options)
     }
 
     /// The first offset, as the host counts, at which a physical sector or indirection unit begins.
@@ -237,12 +201,11 @@ impl Profile {
 
     /// The drive's own units, and where they begin.
     pub fn boundary(&self) -> Option<Boundary> {
-        let Sectors { physical, .. } = self.values.sectors;
-        Boundary::new(ByteCount::new(physical), ByteCount::new(self.first_boundary()))
+        Boundary::new(ByteCount::new(self.sectors.physical), ByteCount::new(self.first_boundary()))
     }
 
-    /// The unit that the drive claims to write in: a disk's physical sector. An SSD reports its indirection
-    /// unit as the preferred minimum I/O (NVMe NPWG), not as a physical sector.
+    /// The unit that the drive claims to write in: a disk's physical sector; the preferred minimum I/O of an
+    /// SSD (NVMe NPWG), which is where it reports its indirection unit.
     pub fn claimed_unit(&self) -> u64 {
         match self.body {
             Body::Disk(_) => self.claims.physical_sector,
@@ -278,9 +241,8 @@ impl Profile {
         }
     }
 
-    /// The policies for partial sectors that this drive may follow, each an option `rmw=NAME` of its target:
-    /// those that published figures suggest, and its own. Empty where no request can cover a physical sector
-    /// in part.
+    /// The policies for partial sectors that this drive may follow, each an option `rmw=NAME`: those that
+    /// published figures suggest, and its own. Empty where no request can cover a physical sector in part.
     pub fn plausible_policies(&self) -> Vec<RmwPolicy> {
         let Body::Disk(disk) = &self.values.body else { return Vec::new() };
         if self.sectors.physical <= self.claims.logical_sector {

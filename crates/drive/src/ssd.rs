@@ -3,15 +3,13 @@
 //! Nothing is written in place. The mapping table counts in *indirection units*; a write of less than a unit
 //! makes the drive read the rest of the unit first, unless the host sends it in time. Overwritten data
 //! becomes stale where it lies. Garbage collection moves what is still valid in a block, and then the block
-//! is erased. Invariants: every byte that is programmed is counted once, either for the host
-//! (whole units, and the padding of a page that had to be programmed before it was full) or for garbage
-//! collection; and every unit is mapped to exactly one valid slot, or none.
+//! is erased. Every byte that is programmed is counted once, either for the host (whole units, and the
+//! padding of a page) or for garbage collection; and every unit is mapped to exactly one valid slot, or none.
 //!
 //! Not modelled: wear and bad blocks, read retries, planes as such (a page may stand for those of all
 //! planes), program suspension, a second register in a die, an SLC cache, the flash that holds the mapping
 //! table itself, reading ahead, a link that carries both directions at once, and power states. The mapping
-//! table changes when a program begins, not when it ends; the only visible effect is on the time of an
-//! erasure.
+//! table changes when a program begins, not when it ends; that shows only in the time of an erasure.
 
 mod agenda;
 mod blocks;
@@ -28,9 +26,9 @@ mod tests;
 
 pub use parameters::{FlashError, FlashFile, SsdParameters};
 
-use straddle_units::io::{Completion, Counters, Request, Time};
+use straddle_units::io::{Completion, Request, Time};
 
-use crate::event::MediaEvent;
+use crate::drive::{MediaEvent, Record};
 use crate::interface::Interface;
 
 use agenda::{Agenda, Lane};
@@ -44,14 +42,12 @@ use mapping::Mapping;
 use nand::{Nand, Work};
 use parameters::Layout;
 
-/// Narrows a number that the checked parameters keep below 2^32.
 #[allow(clippy::cast_possible_truncation, reason = "the parameters are checked so that it fits")]
 const fn narrow(value: u64) -> u32 {
     debug_assert!(value <= u32::MAX as u64);
     value as u32
 }
 
-/// A solid-state drive. Its parameters must come from a checked profile.
 #[derive(Clone, Debug)]
 pub(crate) struct Ssd {
     layout: Layout,
@@ -69,16 +65,14 @@ pub(crate) struct Ssd {
     mapping: Mapping,
     blocks: Blocks,
     groups: Groups,
-    /// Scratch space for the units of a new group, kept to avoid an allocation per group.
+    /// Scratch space for the units of a new group.
     units: Vec<Option<Unit>>,
     collector: Collector,
     nand: Nand,
-    counters: Counters,
-    media_events: Option<Vec<MediaEvent>>,
+    pub(crate) record: Record,
 }
 
 impl Ssd {
-    /// A drive that has just been switched on.
     pub(crate) fn new(parameters: &SsdParameters, interface: Interface) -> Self {
         let layout = parameters.layout;
         let units = parameters.buffer_units;
@@ -98,12 +92,10 @@ impl Ssd {
             units: Vec::new(),
             collector: Collector::new(&layout),
             nand: Nand::new(&layout, parameters.timing),
-            counters: Counters::default(),
-            media_events: None,
+            record: Record::default(),
         }
     }
 
-    /// Accepts a request; the caller has already processed all events due before `at`.
     pub(crate) fn submit(&mut self, at: Time, request: Request) {
         self.now = at.get();
         self.host.waiting.push_back(request);
@@ -130,19 +122,7 @@ impl Ssd {
 
     /// Bytes of the units in the buffer, including those being programmed.
     pub(crate) fn buffered_bytes(&self) -> u64 {
-        u64::from(self.buffer.used()) << self.layout.unit_shift
-    }
-
-    pub(crate) const fn counters(&self) -> &Counters {
-        &self.counters
-    }
-
-    pub(crate) fn watch_media(&mut self) {
-        self.media_events.get_or_insert_default();
-    }
-
-    pub(crate) fn take_media_events(&mut self) -> Vec<MediaEvent> {
-        self.media_events.as_mut().map(std::mem::take).unwrap_or_default()
+        u64::from(self.buffer.used) << self.layout.unit_shift
     }
 
     fn happen(&mut self, lane: Lane, value: u32, done: &mut Vec<Completion>) {
@@ -152,7 +132,7 @@ impl Ssd {
             Lane::ReadReady => return self.read_on(value),
             Lane::Link => return self.arrived(),
             Lane::Age => return self.aged(),
-            Lane::Sense => return self.nand.sensed(Die::new(value), self.now, &mut self.agenda),
+            Lane::Sense => return self.nand.want_channel(Die::new(value), self.now, &mut self.agenda),
             Lane::Channel => self.nand.carried(value, self.now, &mut self.agenda),
             Lane::Program | Lane::Erase => self.nand.over(Die::new(value), self.now, &mut self.agenda),
         };
@@ -167,7 +147,7 @@ impl Ssd {
     }
 
     fn note(&mut self, event: impl FnOnce() -> MediaEvent) {
-        if let Some(events) = &mut self.media_events {
+        if let Some(events) = &mut self.record.media_events {
             events.push(event());
         }
     }

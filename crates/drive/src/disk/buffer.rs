@@ -12,14 +12,12 @@ use straddle_units::io::Time;
 use crate::disk::geometry::{Geometry, Position};
 use crate::disk::intake::Write;
 
-/// Stands for no physical sector.
 pub(super) const NONE: u64 = u64::MAX;
 /// The number of consecutive whole physical sectors by which a stream of writes is recognised.
 const STREAM_SECTORS: u64 = 16;
 /// How many sectors' worth of partial sectors waiting for their rest do not count as bytes in the buffer.
 const KEPT_SECTORS: u64 = 16;
 
-/// A span of data waiting to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Extent {
     pub(super) end: u64,
@@ -39,12 +37,10 @@ pub(super) struct Extent {
     pub(super) place: Position,
 }
 
-/// What an extent needs next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// Only a part of this physical sector is in the buffer: it must be read first.
     ReadEdge(u64),
-    /// The extent can be written.
     Write,
 }
 
@@ -77,8 +73,7 @@ impl WriteBuffer {
         self.extents.len() - self.shared
     }
 
-    /// How many pairs of neighbours would share a segment: an extent from `start` to `end` with the one
-    /// before it, and with the one after it.
+    /// How many segments an extent from `start` to `end` would share with its two neighbours.
     fn sharing(&self, start: u64, end: u64) -> usize {
         let Some(shift) = self.segment_shift else { return 0 };
         let before = self.extents.range(..start).next_back();
@@ -87,16 +82,13 @@ impl WriteBuffer {
             + usize::from(after.is_some_and(|(&next, _)| next >> shift == (end - 1) >> shift))
     }
 
-    /// How many pairs across the gap from `start` to `end` share a segment: 1 if the extents on both sides
-    /// do, otherwise 0.
+    /// 1 if the extents on both sides of the gap from `start` to `end` share a segment, otherwise 0.
     fn across(&self, start: u64, end: u64) -> usize {
         let Some(shift) = self.segment_shift else { return 0 };
         let before = self.extents.range(..start).next_back();
         let after = self.extents.range(end..).next();
-        let shared = before
-            .zip(after)
-            .is_some_and(|((_, left), (&right, _))| (left.end - 1) >> shift == right >> shift);
-        usize::from(shared)
+        let both = before.zip(after);
+        usize::from(both.is_some_and(|((_, left), (&right, _))| (left.end - 1) >> shift == right >> shift))
     }
 
     /// Inserts an extent that touches no other.
@@ -116,7 +108,6 @@ impl WriteBuffer {
         self.put(start, part);
     }
 
-    /// Removes the extent at `start`.
     fn pull(&mut self, start: u64) -> Option<Extent> {
         let extent = self.extents.remove(&start)?;
         self.bytes -= extent.end - start;
@@ -139,8 +130,7 @@ impl WriteBuffer {
         self.bytes
     }
 
-    /// The bytes that count against the buffer's size. A few partial sectors that wait for their rest are
-    /// exempt.
+    /// The bytes that count against the buffer's size: not a few partial sectors that wait for their rest.
     pub(super) fn weight(&self) -> u64 {
         self.bytes - self.kept.min(KEPT_SECTORS << self.shift)
     }
@@ -178,8 +168,8 @@ impl WriteBuffer {
         (from < end).then_some((from, end))
     }
 
-    /// Which partial sectors stay behind when nothing is urgent; the extent's `place` is that of the
-    /// operation on the rest.
+    /// Which partial sectors stay behind when nothing is urgent; `place` is that of the operation on the
+    /// rest.
     fn usually_left(&self, start: u64, extent: &Extent) -> [bool; 2] {
         let partial = self.partial(start, extent);
         let left = [partial[0] && extent.coming[0], partial[1] && (extent.coming[1] || extent.streamed)];
@@ -200,8 +190,7 @@ impl WriteBuffer {
         self.located(start, extent, left, geometry)
     }
 
-    /// Records that a write of the span waits for room and will bring the rest of its neighbours' partial
-    /// sectors.
+    /// Records that a write that waits for room will bring the rest of its neighbours' partial sectors.
     pub(super) fn note_waiting(&mut self, start: u64, end: u64, geometry: &Geometry) {
         let before = self.extents.range(..start).next_back();
         let before =
@@ -218,28 +207,23 @@ impl WriteBuffer {
         }
     }
 
-    /// Whether any byte of the span is in the buffer.
     pub(super) fn overlaps(&self, start: u64, end: u64) -> bool {
         self.extents.range(..end).next_back().is_some_and(|(_, extent)| extent.end > start)
     }
 
-    /// Whether every byte of the span is in the buffer.
     pub(super) fn covers(&self, start: u64, end: u64) -> bool {
         self.extents.range(..=start).next_back().is_some_and(|(_, extent)| extent.end >= end)
     }
 
-    /// Whether a write of the span would join an extent in the buffer.
     pub(super) fn joins(&self, start: u64, end: u64) -> bool {
         self.extents.range(..=end).next_back().is_some_and(|(_, extent)| extent.end >= start)
     }
 
-    /// The start of the first extent with a byte in the span.
     pub(super) fn first_within(&self, start: u64, end: u64) -> Option<u64> {
         let before = self.extents.range(..=start).next_back().filter(|(_, extent)| extent.end > start);
         before.or_else(|| self.extents.range(start..end).next()).map(|(&first, _)| first)
     }
 
-    /// The extent that begins at `start`.
     pub(super) fn get(&self, start: u64) -> Option<Extent> {
         self.extents.get(&start).copied()
     }
@@ -247,16 +231,11 @@ impl WriteBuffer {
     /// Collects the spans that are not in the media cache; returns how many of its sectors they would take.
     pub(super) fn unlogged(&self, spans: &mut Vec<(u64, u64)>) -> u64 {
         spans.clear();
-        spans.extend(
-            self.extents
-                .iter()
-                .filter(|(_, extent)| !extent.logged)
-                .map(|(&start, extent)| (start, extent.end)),
-        );
+        let unlogged = self.extents.iter().filter(|(_, extent)| !extent.logged);
+        spans.extend(unlogged.map(|(&start, extent)| (start, extent.end)));
         spans.iter().map(|(start, end)| ((end - 1) >> self.shift) - (start >> self.shift) + 1).sum()
     }
 
-    /// Records that everything is in the media cache.
     pub(super) fn mark_logged(&mut self) {
         self.extents.values_mut().for_each(|extent| extent.logged = true);
     }
@@ -290,8 +269,7 @@ impl WriteBuffer {
                 break;
             }
             self.pull(other);
-            // When more than four parts merge, some reads are forgotten and repeated. That is rare, and never
-            // wrong.
+            // With more than four parts, some reads are forgotten and repeated: rare, and never wrong.
             if let Some(pair) = known[..8].get_mut(2 * parts..2 * parts + 2) {
                 pair.copy_from_slice(&extent.known);
             }
@@ -325,7 +303,6 @@ impl WriteBuffer {
         [unread(head_partial, head), unread(tail_partial, tail)]
     }
 
-    /// What the part of the extent from `start` to `end` needs next.
     pub(super) fn step(&self, start: u64, end: u64, extent: &Extent) -> Step {
         let missing = if self.reads_apart { self.missing(start, end, &extent.known) } else { [None; 2] };
         missing.into_iter().flatten().next().map_or(Step::Write, Step::ReadEdge)
@@ -376,7 +353,7 @@ impl WriteBuffer {
     }
 
     /// Takes out the extent at `start`, from byte `from` up to byte `limit`, together with the neighbours
-    /// that share a physical sector with that part: one pass writes them all. Stores the result in `taken`.
+    /// that share a physical sector with that part, to be written in one pass.
     pub(super) fn take(&mut self, start: u64, from: u64, limit: u64, taken: &mut Taken, geometry: &Geometry) {
         taken.spans.clear();
         taken.missing.clear();
@@ -398,8 +375,7 @@ impl WriteBuffer {
         while let Some(from) = next {
             let Some(mut extent) = self.pull(from) else { break };
             if extent.end > limit && limit > from {
-                // An extent whose rest a waiting write brings is the end of a stream, however short the
-                // stream was so far.
+                // An extent whose rest a waiting write brings is the end of a stream, however short.
                 let streamed = extent.streamed || (extent.coming[1] && extent.end - limit <= self.mask());
                 let coming = [false, extent.coming[1]];
                 self.put_part(limit, Extent { coming, streamed, ..extent }, geometry);
@@ -417,7 +393,6 @@ impl WriteBuffer {
         }
     }
 
-    /// Drops the data inside the span.
     pub(super) fn discard(&mut self, start: u64, end: u64, geometry: &Geometry) {
         while let Some((&from, &extent)) = self.extents.range(..end).next_back() {
             if extent.end <= start {
@@ -438,7 +413,6 @@ impl WriteBuffer {
 /// The data that one operation writes, in one pass over whole physical sectors.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Taken {
-    /// The spans, in order.
     pub(super) spans: Vec<(u64, u64)>,
     /// The physical sectors of which only a part is in the buffer, in order.
     pub(super) missing: Vec<u64>,

@@ -1,7 +1,5 @@
-//! The details of how a drive's firmware handles each command, where they have been measured.
-//!
-//! Invariants: everything here is optional. The default is the plain controller that a data sheet
-//! implies: one overhead for reads and one for writes.
+//! The details of how a drive's firmware handles each command, where they have been measured. The default is
+//! the plain controller that a data sheet implies: one overhead for reads and one for writes.
 
 use straddle_units::io::Nanos;
 
@@ -32,8 +30,7 @@ pub struct History {
 }
 
 impl History {
-    /// The time after a write, or after a read.
-    pub const fn after(&self, write: bool) -> Nanos {
+    pub(crate) const fn after(&self, write: bool) -> Nanos {
         if write { self.after_write } else { self.after_read }
     }
 }

@@ -51,7 +51,7 @@ pub struct Zone {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Geometry {
     zones: Vec<Placed>,
-    /// The first sector of each zone, in a vector of their own for a fast search.
+    /// The first sector of each zone, for a fast search.
     starts: Vec<u64>,
     surfaces: u32,
     width: u32,
@@ -83,14 +83,12 @@ struct Stretch {
     at: u64,
 }
 
-/// A zone with values computed from it once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Placed {
     zone: Zone,
     first_sector: u64,
     first_cylinder: u32,
-    /// 2^64 divided by the sectors of a track: a sector's number times this, shifted right by 32, is its
-    /// angle.
+    /// 2^64 divided by the sectors of a track: times a sector's number, shifted right by 32, its angle.
     step: u64,
     /// Tracks of a serpentine, on all surfaces together.
     serpentine_tracks: u32,
@@ -178,8 +176,8 @@ impl Geometry {
     }
 
     /// The same disk, with defective sectors replaced: each is a position along all tracks, a number of
-    /// sectors, and the position of their replacements. Returns `None` if a sector has no address, is
-    /// replaced twice, or if a replacement has an address of its own.
+    /// sectors, and the position of their replacements. `None` if a sector has no address or is replaced
+    /// twice, or if a replacement has an address of its own.
     pub fn with_replacements(mut self, replaced: &[(u64, u64, u64)]) -> Option<Self> {
         let addressed = |at: u64| self.along(self.address(at)).0 == at && self.address(at) < self.sectors;
         let mut moved = Vec::with_capacity(replaced.len());
@@ -198,9 +196,8 @@ impl Geometry {
         Some(self)
     }
 
-    /// The same tracks, with addresses only for these parts: each is a position counted along all tracks and
-    /// a number of sectors, in track order. The sectors between the parts are spare, defective, or reserved
-    /// by the drive.
+    /// The same tracks, with addresses only for these parts, in track order: each is a position along all
+    /// tracks and a number of sectors. Those between are spare, defective, or reserved.
     pub fn with_addresses(
         mut self,
         parts: impl IntoIterator<Item = (u64, u64)>,
@@ -230,7 +227,7 @@ impl Geometry {
         (self.address(begin), self.address(begin + u64::from(place.sectors_per_track)).min(self.sectors))
     }
 
-    /// The first address behind the cylinder of `sector`.
+    /// The first address after the cylinder of `sector`.
     pub fn cylinder_end(&self, sector: u64) -> u64 {
         let cylinder = self.place(sector).cylinder;
         let mut next = self.track(sector).1;
@@ -299,8 +296,7 @@ impl Geometry {
         self.zones.iter().map(|placed| (placed.first_sector, &placed.zone))
     }
 
-    /// The place of physical sector `sector`. A sector past the end is placed on a continuation of the last
-    /// zone, without a panic.
+    /// The place of physical sector `sector`; past the end, on a continuation of the last zone.
     pub fn place(&self, sector: u64) -> Position {
         if self.runs.is_empty() && self.moved.is_empty() {
             return self.place_along(sector);
@@ -349,8 +345,7 @@ impl Placed {
         let backward = geometry.direction == Direction::Alternating && surface % 2 == 1;
         let across = if backward { width - 1 - along } else { along };
         let zone = &self.zone;
-        let descending = geometry.order != SurfaceOrder::Ascending
-            && width == 1
+        let descending = width == 1
             && match geometry.order {
                 SurfaceOrder::Ascending => false,
                 SurfaceOrder::AlternatingInZone => serpentine % 2 == 1,

@@ -4,10 +4,9 @@ use straddle_units::io::{Operation, Request, RequestId, Time};
 
 use crate::disk::buffer::NONE;
 use crate::disk::{Disk, Read, RmwReads};
-use crate::event::MediaEvent;
+use crate::drive::MediaEvent;
 
 impl Disk {
-    /// Takes a command from the link at the current time.
     pub(super) fn take(&mut self, request: Request) {
         let start = request.offset.get() + self.rules.firmware_offset;
         let end = start + request.length.get();
@@ -21,7 +20,7 @@ impl Disk {
             }
             Operation::Discard => {
                 self.record.counters.host_discards += 1;
-                self.buffer.discard(start, end, self.mechanism.geometry());
+                self.buffer.discard(start, end, &self.mechanism.geometry);
                 self.retire(start, end);
                 if !self.is_write_in_flight() {
                     self.release_durable();
@@ -42,8 +41,7 @@ impl Disk {
         self.record.counters.host_read_bytes += end - start;
         let (hit, ready) = self.link.read_terms(self.now);
         let after_write = self.link.note_read();
-        let (first, last) =
-            (start >> self.rules.shift, (end + (1 << self.rules.shift) - 1) >> self.rules.shift);
+        let (first, last) = self.rules.sectors(start, end);
         if self.busy.is_none() {
             self.read_ahead_until(self.now);
         }
@@ -76,14 +74,14 @@ impl Disk {
                 && self.destager.in_flight.spans.iter().any(|span| span.0 <= start && end <= span.1))
     }
 
-    /// Whether the read cache holds the sectors; a hit lets reading ahead continue behind them.
+    /// Whether the read cache holds the sectors; a hit lets reading ahead continue after them.
     pub(super) fn in_read_cache(&mut self, first: u64, end: u64) -> bool {
         if self.memory.reads.is_off() {
             return false;
         }
         let Some(segment) = self.memory.reads.find(first, end) else { return false };
         let (_, moves) = self.link.read_terms(self.now);
-        let (idle, geometry) = (self.busy.is_none(), self.mechanism.geometry());
+        let (idle, geometry) = (self.busy.is_none(), &self.mechanism.geometry);
         self.memory.reads.hit(segment, end, (self.now, moves), idle, geometry);
         if self.logs.partial.is_some() {
             self.clip_read_ahead();
@@ -91,7 +89,6 @@ impl Disk {
         true
     }
 
-    /// Sends data from the cache to the host, from `ready` on.
     pub(super) fn send(&mut self, id: RequestId, ready: Time, bytes: u64) {
         let known = self.link.send(ready, bytes);
         self.complete(id, known);
@@ -99,7 +96,7 @@ impl Disk {
 
     /// Advances reading ahead as far as it gets until `until`.
     pub(super) fn read_ahead_until(&mut self, until: Time) {
-        if let Some(stream) = self.memory.reads.stream() {
+        if let Some(stream) = self.memory.reads.stream {
             let counters = &mut self.record.counters;
             let (at, next) = self.mechanism.read_ahead(stream.at, stream.next, stream.limit, until, counters);
             self.memory.reads.stream_to(at, next);
@@ -116,10 +113,10 @@ impl Disk {
             || (request.operation.forces_unit_access() && !self.destager.non_volatile)
             || (partial && self.destager.rmw.is_immediate());
         let write = self.link.receive(self.now, request.id, start, end, durable);
-        self.intake.push(write);
+        self.intake.waiting.push_back(write);
         self.admit();
-        if !self.intake.waiting().is_empty() {
-            self.buffer.note_waiting(start, end, self.mechanism.geometry());
+        if !self.intake.waiting.is_empty() {
+            self.buffer.note_waiting(start, end, &self.mechanism.geometry);
         }
         self.start_next();
     }
@@ -133,15 +130,17 @@ impl Disk {
             }
             let arrived = self.intake.enter(self.now);
             let memory = self.in_memory(write.start, write.end);
-            self.note_written(
-                write.start >> self.rules.shift,
-                (write.end + (1 << self.rules.shift) - 1) >> self.rules.shift,
-            );
-            let (waiting, geometry) = (self.intake.waiting(), self.mechanism.geometry());
+            let (first, end) = self.rules.sectors(write.start, write.end);
+            if self.memory.reads.rules.drops_whole {
+                // The write ends the reading ahead.
+                self.read_ahead_until(self.now);
+            }
+            self.memory.reads.note_written(first, end);
+            let (waiting, geometry) = (&self.intake.waiting, &self.mechanism.geometry);
             if self.buffer.insert((write.start, write.end), self.now, memory, waiting, geometry) {
                 self.record.counters.merged_writes += 1;
             }
-            if self.memory.reads.stream().is_some_and(|stream| stream.next < stream.limit) {
+            if self.memory.reads.stream.is_some_and(|stream| stream.next < stream.limit) {
                 self.read_ahead_until(self.now);
             }
             if !write.durable {
@@ -165,14 +164,5 @@ impl Disk {
         };
         [start >> self.rules.shift, (end - 1) >> self.rules.shift]
             .map(|edge| if known(edge) { edge } else { NONE })
-    }
-
-    /// Updates the read cache for a write from sector `first` to `end` that is now in the buffer.
-    fn note_written(&mut self, first: u64, end: u64) {
-        if self.memory.reads.rules().drops_whole {
-            // The write ends the reading ahead.
-            self.read_ahead_until(self.now);
-        }
-        self.memory.reads.note_written(first, end);
     }
 }

@@ -27,11 +27,11 @@ pub(super) struct Write {
 #[derive(Clone, Debug)]
 pub(super) struct Intake {
     /// Writes not yet in the buffer.
-    waiting: VecDeque<Write>,
+    pub(super) waiting: VecDeque<Write>,
     /// When the first of them can enter; [`Time::NEVER`] if it waits for room.
-    entry: Time,
+    pub(super) entry: Time,
     /// When the data of the last admitted write had arrived.
-    arrived: Time,
+    pub(super) arrived: Time,
     /// Writes in the buffer for which the host waits for the medium.
     pub(super) through: Vec<Write>,
 }
@@ -42,12 +42,7 @@ impl Intake {
         Self { waiting, entry: Time::NEVER, arrived: Time::ZERO, through }
     }
 
-    pub(super) fn push(&mut self, write: Write) {
-        self.waiting.push_back(write);
-    }
-
-    /// The first waiting write, if its time to enter has come; whether there is room is for the caller to
-    /// check.
+    /// The first waiting write, if its time to enter has come; the caller checks for room.
     pub(super) fn first(&mut self, now: Time) -> Option<Write> {
         self.entry = Time::NEVER;
         let write = *self.waiting.front()?;
@@ -67,21 +62,6 @@ impl Intake {
             }
         }
         self.arrived
-    }
-
-    /// When the next write can enter; [`Time::NEVER`] if none can before there is room.
-    pub(super) const fn entry(&self) -> Time {
-        self.entry
-    }
-
-    /// When the data of the last admitted write had arrived.
-    pub(super) const fn arrived(&self) -> Time {
-        self.arrived
-    }
-
-    /// The writes not yet in the buffer.
-    pub(super) const fn waiting(&self) -> &VecDeque<Write> {
-        &self.waiting
     }
 
     /// Whether a write's data has arrived but the buffer has no room for it.

@@ -57,7 +57,6 @@ pub(super) struct Coming {
 struct WriteTerms {
     /// When the first byte can go over the link.
     data: Time,
-    /// When the heads can move.
     moves: Time,
     /// From the last byte until the link is free.
     freed: Nanos,
@@ -70,20 +69,17 @@ struct WriteTerms {
 pub(super) struct Link {
     interface: Interface,
     times: Option<CommandTimes>,
-    /// Whether writes complete before they are on the medium; the drive then does not release the link during
-    /// a write.
+    /// Whether writes complete before they are on the medium; the link is then kept during a write.
     writes_behind: bool,
     shift: u32,
-    /// When the link is free again.
     free: Time,
     /// Whether the last command was a write; `written_until` is where the last write ended.
     after_write: bool,
     written_until: u64,
-    coming: Coming,
+    pub(super) coming: Coming,
 }
 
 impl Link {
-    /// A free link to a drive with physical sectors of `1 << shift` bytes.
     pub(super) fn new(
         interface: Interface,
         times: Option<CommandTimes>,
@@ -102,14 +98,8 @@ impl Link {
         }
     }
 
-    /// Whether the times of the commands were measured.
     pub(super) const fn is_measured(&self) -> bool {
         self.times.is_some()
-    }
-
-    /// What the mechanism waits for when it writes.
-    pub(super) const fn coming(&self) -> &Coming {
-        &self.coming
     }
 
     /// When the host receives the completion of a command without data that ends now.
@@ -170,8 +160,7 @@ impl Link {
         }
     }
 
-    /// Receives a write from `start` to `end` that arrives now: computes when its data arrives and what
-    /// follows.
+    /// Receives a write from `start` to `end` that arrives now.
     pub(super) fn receive(&mut self, now: Time, id: RequestId, start: u64, end: u64, durable: bool) -> Write {
         let terms = self.write_terms(now, start, durable);
         let sent = terms.data.max(self.free);
@@ -193,7 +182,6 @@ impl Link {
         Write { id, start, end, arrived, enters, durable, status: terms.status }
     }
 
-    /// The transfer time of a write's bytes.
     fn write_transfer(&self, bytes: u64) -> Nanos {
         match &self.times {
             None => self.interface.transfer(bytes),
@@ -201,8 +189,7 @@ impl Link {
         }
     }
 
-    /// Sends a read's data that is in the cache, from `ready` on; returns when the host receives the
-    /// completion.
+    /// Sends cached data of a read, from `ready` on; returns when the host receives the completion.
     pub(super) fn send(&mut self, ready: Time, bytes: u64) -> Time {
         self.free = ready.max(self.free) + self.interface.transfer(bytes);
         self.free + self.read_completion()
@@ -215,7 +202,7 @@ impl Link {
             Some(times) => self.measured_sent(times, read, cached, end, mechanism),
             None => {
                 let last = self.interface.transfer(read.bytes.min(1 << self.shift));
-                let began = mechanism.began().max(self.free).max(read.ready);
+                let began = mechanism.began.max(self.free).max(read.ready);
                 (end + last).max(began + self.interface.transfer(read.bytes))
             }
         };
@@ -231,7 +218,7 @@ impl Link {
         mechanism: &Mechanism,
     ) -> Time {
         let each = self.interface.transfer(1 << self.shift);
-        let pieces = mechanism.pieces();
+        let pieces = &mechanism.pieces;
         let held_back = |disconnects: Disconnects| {
             !disconnects.sends_any_hit && cached < disconnects.wanted(read.end - read.first)
         };

@@ -1,5 +1,4 @@
-//! The arm and the platters: where the heads are, and how long it takes to move them and to pass over
-//! sectors.
+//! The arm and the platters: where the heads are, and how long it takes to move them and pass over sectors.
 
 mod measured;
 
@@ -11,7 +10,6 @@ use crate::disk::parameters::DiskParameters;
 use crate::disk::seek::SeekCurve;
 use crate::disk::spindle::{Angle, Spindle};
 
-/// What the heads do while sectors pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pass {
     Read,
@@ -30,37 +28,34 @@ pub struct HeadTimes {
     pub write_lead: Nanos,
 }
 
-/// Within this angle, a sector that has just passed counts as still there: times are rounded to whole
-/// nanoseconds.
+/// Within this angle, a sector that has just passed counts as still there: times are whole nanoseconds.
 const SAME_ANGLE: u32 = 2048;
 
-/// The moving parts.
 #[derive(Clone, Debug)]
 pub(super) struct Mechanism {
-    geometry: Geometry,
+    pub(super) geometry: Geometry,
     seek: SeekCurve,
-    /// The curve of writes, without their settling.
+    /// Without the settling of writes.
     write_seek: SeekCurve,
     spindle: Spindle,
     heads: HeadTimes,
     cylinder: u32,
     surface: u32,
-    /// The sector that comes next under the heads; `ended` is when the one before it had passed.
+    /// The sector that comes next under the heads, and when the one before it had passed.
     next: u64,
     ended: Time,
     /// When the last pass began, after the seek and the rotational wait.
-    began: Time,
+    pub(super) began: Time,
     /// How long the last pass waited for its first sector to come round.
     waited: Nanos,
     /// The parts in which the last pass read, each with the time at which its first sector had been read.
-    pieces: Vec<Piece>,
+    pub(super) pieces: Vec<Piece>,
     physical: u64,
 }
 
 impl Mechanism {
     pub(super) fn new(parameters: &DiskParameters, physical: u64) -> Self {
         let DiskParameters { geometry, seek, write_seek, spindle, heads, .. } = parameters.clone();
-        // A curve of their own includes the settling, which is added again.
         let write_seek = match write_seek {
             Some(curve) => curve.shortened(heads.write_settle),
             None => seek.clone(),
@@ -82,10 +77,6 @@ impl Mechanism {
         }
     }
 
-    pub(super) const fn geometry(&self) -> &Geometry {
-        &self.geometry
-    }
-
     pub(super) fn place(&self, sector: u64) -> Position {
         self.geometry.place(sector)
     }
@@ -99,14 +90,8 @@ impl Mechanism {
         (at == self.ended && self.next != u64::MAX).then_some(self.next)
     }
 
-    /// The sector after the last one that passed.
     pub(super) const fn last_end(&self) -> u64 {
         self.next
-    }
-
-    /// When the first sector of the last pass came under the heads.
-    pub(super) const fn began(&self) -> Time {
-        self.began
     }
 
     /// The times from `at` until the heads can begin at `place`: the move and the wait.
@@ -203,8 +188,8 @@ impl Mechanism {
         at
     }
 
-    /// Continues reading from `next` until `until` or sector `limit`. Returns when the next sector will begin
-    /// to pass, and that sector.
+    /// Continues reading from `next` until `until` or sector `limit`. Returns when the next sector begins to
+    /// pass, and that sector.
     pub(super) fn read_ahead(
         &mut self,
         at: Time,
@@ -235,8 +220,7 @@ impl Mechanism {
         (at, sector)
     }
 
-    /// The time for `count` sectors, at most a track: the product is below 2^20 sectors times 2^32
-    /// nanoseconds.
+    /// The time for `count` sectors, at most a track: below 2^20 sectors times 2^32 nanoseconds.
     fn sectors_time(&self, place: &Position, count: u64) -> Nanos {
         Nanos::new(count * self.revolution().get() / u64::from(place.sectors_per_track))
     }

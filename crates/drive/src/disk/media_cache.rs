@@ -1,15 +1,14 @@
 //! The media cache: a reserved area of the platters, used as a ring, to which a flush writes all pending data
 //! in one pass.
 //!
-//! Invariants: an entry is live until each of its bytes is in place, in a later entry, or
-//! discarded; no live entry is overwritten. Space is reclaimed from the oldest entry on, so a live entry also
-//! keeps the space of later ones.
+//! An entry is live until each of its bytes is in place, in a later entry, or discarded; no live entry is
+//! overwritten. Space is reclaimed from the oldest entry on, so a live entry also keeps the space of later
+//! ones.
 
 use std::collections::{BTreeMap, VecDeque};
 
 #[derive(Clone, Debug)]
 pub(super) struct MediaCache {
-    /// Its first physical sector.
     first: u64,
     /// Physical sectors that it holds.
     sectors: u64,
@@ -45,7 +44,6 @@ struct Live {
 }
 
 impl MediaCache {
-    /// An empty area of `sectors` physical sectors, beginning at `first`.
     pub(super) fn new(first: u64, sectors: u64) -> Self {
         let (entries, live) = (VecDeque::new(), BTreeMap::new());
         Self { first, sectors, next: 0, entries, oldest: 0, live }
@@ -54,7 +52,7 @@ impl MediaCache {
     /// Begins an entry of `sectors` sectors for these spans of bytes. Returns the physical sector at which it
     /// is written, or `None` if there is no room.
     pub(super) fn append(&mut self, spans: &[(u64, u64)], sectors: u64) -> Option<u64> {
-        // The entry's room is found first: the entries that it replaces are needed until it is written.
+        // The entries that this one replaces are needed until it is written.
         let from = self.room(sectors)?;
         for &(start, end) in spans {
             self.retire(start, end);
@@ -121,7 +119,6 @@ impl MediaCache {
         Some((self.first + entry.from, entry.spans.len() as u64))
     }
 
-    /// Marks the span as in place, or no longer needed.
     pub(super) fn retire(&mut self, start: u64, end: u64) {
         while let Some((&from, &live)) = self.live.range(..end).next_back() {
             if live.end <= start {

@@ -7,12 +7,11 @@ use crate::disk::mechanism::Pass;
 use crate::disk::read_cache::continues;
 use crate::disk::rest::{Next, Patience};
 use crate::disk::{Busy, Disk, Position, Read, Took, Work};
-use crate::event::MediaEvent;
+use crate::drive::MediaEvent;
 
 /// The longest time for which a read or a write that a host waits for may be passed over: 1 s.
 const LONGEST_WAIT: Nanos = Nanos::new(1_000_000_000);
 
-/// The operation to begin.
 #[derive(Clone, Copy, Debug)]
 enum Choice {
     Read(usize),
@@ -32,9 +31,8 @@ struct Best {
 /// When and why to look again at an extent that was passed over.
 #[derive(Clone, Copy, Debug)]
 struct Again {
-    /// The time of the next look.
     at: Time,
-    /// Whether at least one extent waits for the rest of a sector.
+    /// Whether an extent waits for the rest of a sector.
     rest: bool,
 }
 
@@ -51,7 +49,6 @@ impl Default for Best {
 }
 
 impl Disk {
-    /// Begins the next operation if the mechanism is free and there is one.
     pub(super) fn start_next(&mut self) {
         if self.busy.is_some() {
             return;
@@ -93,11 +90,10 @@ impl Disk {
         }
     }
 
-    /// Chooses the operation with the shortest positioning time, unless one has waited too long.
+    /// The operation with the shortest positioning time, unless one has waited too long.
     fn choose(&mut self) -> Option<Choice> {
-        let overdue = self.overdue();
-        if overdue.is_some() {
-            return overdue;
+        if let Some(overdue) = self.overdue() {
+            return Some(overdue);
         }
         let mut best = Best::default();
         let stream = self.memory.reads.streamed();
@@ -131,7 +127,7 @@ impl Disk {
         if self.queue.outstanding() > 0 {
             return Some(Time::NEVER);
         }
-        Some(self.queue.active() + time).filter(|from| self.now < *from)
+        Some(self.queue.active + time).filter(|from| self.now < *from)
     }
 
     /// The operation that a host has waited for too long: a read, a write to the medium, or a write to a full
@@ -139,8 +135,7 @@ impl Disk {
     fn overdue(&mut self) -> Option<Choice> {
         // Nothing has waited for longer than the drive is on.
         let too_long_ago = self.now.checked_back(LONGEST_WAIT)?;
-        // The bound is never later than the oldest read, and cheap to keep: most of the time no read has to
-        // be looked at.
+        // A bound that is cheap to keep: most of the time no read has to be looked at.
         if self.reads.none_before < too_long_ago {
             if let Some(index) = self.reads.waiting.iter().position(|read| read.ready < too_long_ago) {
                 return Some(Choice::Read(index));
@@ -159,7 +154,6 @@ impl Disk {
         None
     }
 
-    /// Compares one more operation with the best so far.
     #[inline]
     fn weigh(&self, best: &mut Best, choice: Choice, place: &Position, setup: Nanos, pass: Pass) {
         if !self.mechanism.is_near(place, best.reach) {
@@ -184,7 +178,7 @@ impl Disk {
             self.destager.wake = again.at;
             let hurry = match patience {
                 Patience::Likely => self.intake.waits_for_room(),
-                Patience::Known | Patience::None => self.intake.entry() == Time::NEVER,
+                Patience::Known | Patience::None => self.intake.entry == Time::NEVER,
             };
             match patience.less() {
                 Some(less) if hurry && again.rest => patience = less,
@@ -240,12 +234,11 @@ impl Disk {
     /// Whether an extent, or one beyond it, may be within `reach`: except within a serpentine, tracks are in
     /// address order.
     fn may_be_near(&self, extent: &Extent, reach: u32) -> bool {
-        self.mechanism.is_near(&extent.place, reach.saturating_add(self.mechanism.geometry().width()))
+        self.mechanism.is_near(&extent.place, reach.saturating_add(self.mechanism.geometry.width()))
     }
 
     fn begin_read(&mut self, index: usize) {
         let read = self.reads.waiting.swap_remove(index);
-        // Sectors already in the cache need not be read again.
         let partial = self.memory.reads.goes_on(&read, self.now);
         self.record.counters.cache_hits += u64::from(partial.is_some());
         let (first, at) = partial.unwrap_or((read.first, self.now.max(read.ready)));
@@ -266,7 +259,7 @@ impl Disk {
             self.mechanism.pass(at, first, count, Pass::Read, &mut self.record.counters)
         };
         self.memory.reads.end_stream();
-        let keeps = self.memory.reads.rules().keeps_passed && partial.is_none();
+        let keeps = self.memory.reads.rules.keeps_passed && partial.is_none();
         let passed = if keeps { self.mechanism.passed_before(first) } else { 0 };
         self.busy = Some(Busy {
             end,
@@ -292,13 +285,13 @@ impl Disk {
             return;
         }
         let limit = self.limit(&extent, &next);
-        self.buffer.take(start, next.from, limit, &mut self.destager.in_flight, self.mechanism.geometry());
+        self.buffer.take(start, next.from, limit, &mut self.destager.in_flight, &self.mechanism.geometry);
         let (Some(&(first, _)), Some(&(_, end))) =
             (self.destager.in_flight.spans.first(), self.destager.in_flight.spans.last())
         else {
             return;
         };
-        let (first, end) = (first >> self.rules.shift, ((end - 1) >> self.rules.shift) + 1);
+        let (first, end) = self.rules.sectors(first, end);
         let chained =
             follows == Some(first) && self.destager.in_flight.missing.is_empty() && self.has_arrived();
         let begin = if chained { self.now } else { self.write_begins() };
@@ -312,7 +305,7 @@ impl Disk {
     /// own data, unless the arrival time of each sector is known.
     pub(super) fn write_begins(&self) -> Time {
         let begin = self.now + self.destager.cache.setup;
-        match self.link.coming() {
+        match self.link.coming {
             coming if coming.supply.is_some() => begin.max(coming.moves),
             _ => begin.max(self.intake.all_arrived()),
         }
@@ -348,7 +341,7 @@ impl Disk {
                 at = self.mechanism.pass(at, sector, 1, Pass::Read, &mut self.record.counters);
             }
         }
-        let coming = self.link.coming();
+        let coming = &self.link.coming;
         if let (Some(supply), true) = (&coming.supply, next < end) {
             at = self.mechanism.write_supplied(
                 at,
@@ -376,22 +369,16 @@ impl Disk {
     pub(super) fn announce(&mut self, event: impl Fn(Time, u64, u64) -> MediaEvent) {
         if let Some(events) = &mut self.record.media_events {
             let offset = self.rules.firmware_offset;
-            events.extend(
-                self.destager
-                    .in_flight
-                    .spans
-                    .iter()
-                    .map(|&(start, end)| event(self.now, start - offset, end - start)),
-            );
+            let spans = self.destager.in_flight.spans.iter();
+            events.extend(spans.map(|&(start, end)| event(self.now, start - offset, end - start)));
         }
     }
 
-    /// Ends the current operation, at the current time.
     pub(super) fn finish(&mut self) {
         let Some(Busy { work, .. }) = self.busy.take() else { return };
         match work {
             Work::Read { read, cached, passed, took } => self.finish_read(&read, cached, passed, took),
-            Work::Edge { sector } => self.buffer.sector_read(sector, self.mechanism.geometry()),
+            Work::Edge { sector } => self.buffer.sector_read(sector, &self.mechanism.geometry),
             Work::Write => {
                 self.announce(|at, offset, length| MediaEvent::Stored { at, offset, length });
                 self.forget_written();
@@ -410,13 +397,14 @@ impl Disk {
         }
     }
 
-    /// Drops from the read cache what is stale: sectors that were read after the data in flight had arrived.
+    /// Drops what is stale from the read cache: sectors that were read after the data in flight had arrived.
     pub(super) fn forget_written(&mut self) {
-        if self.memory.reads.rules().keeps_written {
+        if self.memory.reads.rules.keeps_written {
             return;
         }
         for &(start, end) in &self.destager.in_flight.spans {
-            self.memory.reads.forget(start >> self.rules.shift, ((end - 1) >> self.rules.shift) + 1);
+            let (first, end) = self.rules.sectors(start, end);
+            self.memory.reads.forget(first, end);
         }
     }
 
@@ -432,7 +420,8 @@ impl Disk {
         if self.rules.rmw_reads.kept_written > 0
             && let (Some((start, _)), Some((_, end))) = (spans.first(), spans.last())
         {
-            self.memory.written.keep(start >> self.rules.shift, ((end - 1) >> self.rules.shift) + 1);
+            let (first, end) = self.rules.sectors(*start, *end);
+            self.memory.written.keep(first, end);
         }
     }
 
@@ -464,7 +453,7 @@ impl Disk {
         if took == Took::Both {
             return;
         }
-        self.memory.reads.begin_stream(segment, end, self.now, self.mechanism.geometry());
+        self.memory.reads.begin_stream(segment, end, self.now, &self.mechanism.geometry);
         if self.logs.partial.is_some() {
             self.clip_read_ahead();
         }
@@ -497,8 +486,7 @@ impl Disk {
         }
     }
 
-    /// Writes everything not yet safe to the media cache. Returns false if it does not fit, or if there is no
-    /// media cache.
+    /// Writes everything not yet safe to the media cache. Returns false if there is none or it does not fit.
     fn log_pending(&mut self) -> bool {
         let Some(cache) = &mut self.logs.media else { return false };
         let sectors = self.buffer.unlogged(&mut self.destager.in_flight.spans);

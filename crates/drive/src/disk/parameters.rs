@@ -126,7 +126,6 @@ pub enum Protection {
 }
 
 impl RmwPolicy {
-    /// All policies, with their names in a profile.
     const NAMES: [(Self, &str); 6] = [
         (Self::ImmediateSerial, "immediate-serial"),
         (Self::ImmediateMerged, "immediate-merged"),

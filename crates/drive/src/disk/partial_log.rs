@@ -1,10 +1,10 @@
 //! The log of partial sectors: parts of physical sectors are written to an area of the platters, many in one
 //! pass, instead of being read, changed and written in place.
 //!
-//! Invariants: a part is in the log from the moment it is written there until it is in place,
-//! overwritten or discarded; a read gets it from there. Parts are put in place while the drive is idle, one
-//! sector at a time, so that a read waits for one of them at most. If the log has no room, partial sectors are
-//! read and written in place, as if there were no log.
+//! A part is in the log from the moment it is written there until it is in place, overwritten or discarded; a
+//! read gets it from there. Parts are put in place while the drive is idle, one sector at a time, so that a
+//! read waits for one of them at most. If the log has no room, partial sectors are read and written in place,
+//! as if there were no log.
 
 use std::collections::VecDeque;
 
@@ -16,7 +16,7 @@ use crate::disk::media_cache::MediaCache;
 use crate::disk::parameters::LogParameters;
 use crate::disk::rest::Patience;
 use crate::disk::{Busy, Disk, Read, Took, Work};
-use crate::event::MediaEvent;
+use crate::drive::MediaEvent;
 
 /// The largest number of parts that one pass writes.
 const BATCH: usize = 64;
@@ -25,8 +25,7 @@ const BATCH: usize = 64;
 pub(super) struct PartialLog {
     pub(super) area: MediaCache,
     idle: Nanos,
-    /// Sectors whose parts have been read from the log and are to be put in place, in the order of their
-    /// addresses.
+    /// Sectors whose parts have been read from the log and are to be put in place, by address.
     moving: VecDeque<u64>,
 }
 
@@ -48,7 +47,7 @@ pub(super) struct Fragments {
 
 impl Disk {
     /// Writes the partial sectors of the extent at `start`, and of those after it, to the log. Returns false
-    /// if there is no log, or no room in it, or no partial sector.
+    /// if there is no partial sector, no log, or no room in it.
     #[cold]
     pub(super) fn log_partial(&mut self, start: u64, patience: Patience) -> bool {
         if self.logs.partial.is_none() {
@@ -76,7 +75,7 @@ impl Disk {
         };
         for index in 0..self.destager.in_flight.spans.len() {
             let (start, end) = self.destager.in_flight.spans[index];
-            self.buffer.discard(start, end, self.mechanism.geometry());
+            self.buffer.discard(start, end, &self.mechanism.geometry);
         }
         self.announce(|at, offset, length| MediaEvent::Storing { at, offset, length });
         self.record.counters.destages += 1;
@@ -95,7 +94,6 @@ impl Disk {
         }
     }
 
-    /// Ends the write to the log.
     #[cold]
     pub(super) fn finish_partial(&mut self) {
         self.announce(|at, offset, length| MediaEvent::Stored { at, offset, length });
@@ -147,14 +145,14 @@ impl Disk {
     /// Ends reading ahead before the first sector of which a part is in the log.
     #[cold]
     pub(super) fn clip_read_ahead(&mut self) {
-        let (Some(log), Some(stream)) = (&self.logs.partial, self.memory.reads.stream()) else { return };
+        let (Some(log), Some(stream)) = (&self.logs.partial, self.memory.reads.stream) else { return };
         let from = stream.next << self.rules.shift;
         if let Some((first, ..)) = log.area.live_within(from, stream.limit << self.rules.shift).next() {
             self.memory.reads.clip_stream(first >> self.rules.shift);
         }
     }
 
-    /// Puts a sector of the log in place, or reads the parts of the next ones, if the drive has been idle for
+    /// Puts a sector of the log in place, or reads the parts of the next ones, if the drive has been idle
     /// long enough or the log is nearly full.
     #[cold]
     pub(super) fn put_in_place(&mut self) {
@@ -202,7 +200,6 @@ impl Disk {
         self.busy = Some(Busy { end, work });
     }
 
-    /// Records that the parts of `sector` are in place.
     #[cold]
     pub(super) fn finish_in_place(&mut self, sector: u64) {
         if let Some(log) = &mut self.logs.partial {

@@ -5,15 +5,13 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use straddle_units::io::{Completion, Request, RequestId, Time};
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Queue {
-    /// The queue depth: how many commands the drive accepts at a time.
     depth: u32,
     /// When the host last submitted a request or received a completion.
-    active: Time,
+    pub(super) active: Time,
     /// Commands not yet taken: the queue is full, or a flush is in progress.
     held: VecDeque<Request>,
-    /// Commands taken and not yet completed.
     taken: u32,
     flush: Option<Flush>,
     done: BinaryHeap<Reverse<(Time, u64, RequestId)>>,
@@ -29,15 +27,7 @@ struct Flush {
 
 impl Queue {
     pub(super) fn new(depth: u32) -> Self {
-        Self {
-            depth,
-            active: Time::ZERO,
-            held: VecDeque::new(),
-            taken: 0,
-            flush: None,
-            done: BinaryHeap::new(),
-            completions: 0,
-        }
+        Self { depth, ..Self::default() }
     }
 
     /// Accepts a request at `at`; returns it if the drive takes it now, `None` if it is held back.
@@ -61,15 +51,10 @@ impl Queue {
         Some(request)
     }
 
-    pub(super) const fn active(&self) -> Time {
-        self.active
-    }
-
     pub(super) fn outstanding(&self) -> usize {
         self.taken as usize + self.held.len()
     }
 
-    /// When the host receives the next completion.
     pub(super) fn next(&self) -> Time {
         self.done.peek().map_or(Time::NEVER, |Reverse((at, _, _))| *at)
     }

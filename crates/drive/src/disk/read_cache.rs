@@ -1,7 +1,8 @@
-//! The read cache: a few segments, each a run of sectors that were read, replaced least recently used first;
-//! and reading ahead into one of them.
+//! What the drive has in memory of the platters: the read cache, a few segments that are replaced least
+//! recently used first, with reading ahead into one of them; and what was written last.
 
 use std::cmp::Reverse;
+use std::collections::VecDeque;
 
 use straddle_units::io::Time;
 
@@ -10,7 +11,6 @@ use crate::disk::firmware::{ReadAheadEnd, ReadOn, SegmentRules};
 use crate::disk::geometry::Geometry;
 use crate::disk::parameters::ReadCacheParameters;
 
-/// A run of physical sectors that the cache holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Segment {
     pub(super) start: u64,
@@ -23,10 +23,9 @@ pub(super) struct ReadCache {
     segments: Vec<Segment>,
     /// Capacity of a segment, in sectors.
     size: u64,
-    rules: SegmentRules,
-    /// How many sectors are read ahead.
+    pub(super) rules: SegmentRules,
     read_ahead: u64,
-    stream: Option<Stream>,
+    pub(super) stream: Option<Stream>,
     tick: u64,
 }
 
@@ -48,15 +47,6 @@ impl ReadCache {
         Self { segments, size, rules, read_ahead, stream: None, tick: 0 }
     }
 
-    pub(super) const fn rules(&self) -> SegmentRules {
-        self.rules
-    }
-
-    pub(super) const fn stream(&self) -> Option<Stream> {
-        self.stream
-    }
-
-    /// Ends reading ahead: the heads go elsewhere.
     pub(super) const fn end_stream(&mut self) {
         self.stream = None;
     }
@@ -68,7 +58,6 @@ impl ReadCache {
         }
     }
 
-    /// Whether a segment holds the sector.
     pub(super) fn holds(&self, sector: u64) -> bool {
         self.segments.iter().any(|segment| (segment.start..segment.end).contains(&sector))
     }
@@ -82,8 +71,7 @@ impl ReadCache {
         }
     }
 
-    /// Starts reading ahead into `segment` behind a read that ends now at sector `end`, if the drive reads
-    /// ahead.
+    /// Starts reading ahead into `segment` after a read that ends now at sector `end`.
     pub(super) fn begin_stream(&mut self, segment: usize, end: u64, now: Time, geometry: &Geometry) {
         if self.read_ahead > 0 {
             let limit = self.limit(self.get(segment).start, end, geometry);
@@ -107,8 +95,8 @@ impl ReadCache {
         limit.min(all).max(end.min(all))
     }
 
-    /// Handles a hit up to `end` in `segment`, now: lets reading ahead continue as far as the firmware
-    /// allows. The heads could move for the read at `moves`; `idle` says that they are free.
+    /// Handles a hit up to `end` in `segment`: reading ahead continues as far as the firmware allows. The
+    /// heads could move for the read at `moves`; `idle` says that they are free.
     pub(super) fn hit(
         &mut self,
         segment: usize,
@@ -137,8 +125,7 @@ impl ReadCache {
         }
     }
 
-    /// For a read of which the cache holds the beginning: the sector at which to continue, and from when, if
-    /// the heads are free now.
+    /// For a read of which the cache holds the beginning: the sector at which to continue, and from when.
     pub(super) fn goes_on(&self, read: &Read, now: Time) -> Option<(u64, Time)> {
         let from = now.max(read.ready);
         if let Some(stream) = self.stream.filter(|_| continues(self.streamed(), read)) {
@@ -207,26 +194,19 @@ impl ReadCache {
         Some(index)
     }
 
-    /// Keeps the written sectors from `start` to `end` in place of the oldest segment, which it returns.
-    fn keep_written(&mut self, start: u64, end: u64) -> Option<usize> {
-        let index = self.oldest(start)?;
-        self.extend(index, end);
-        self.touch(index);
-        Some(index)
-    }
-
-    /// Updates the cache for a write from sector `first` to `end` that is now in the buffer. If the write
-    /// ends reading ahead, the caller has already advanced that to now.
+    /// Updates the cache for a write from sector `first` to `end` that is now in the buffer. Reading ahead
+    /// has been advanced to now if the write ends it.
     pub(super) fn note_written(&mut self, first: u64, end: u64) {
         if self.rules.drops_whole {
             self.stream = None;
         }
         self.forget(first, end);
-        if self.rules.keeps_written {
-            let given_up = self.keep_written(first, end);
-            if self.stream.is_some_and(|stream| Some(stream.segment) == given_up) {
-                self.stream = None;
-            }
+        if self.rules.keeps_written
+            && let Some(index) = self.oldest(first)
+        {
+            self.extend(index, end);
+            self.touch(index);
+            self.stream = self.stream.filter(|stream| stream.segment != index);
         }
     }
 
@@ -265,4 +245,40 @@ impl ReadCache {
 /// Whether the read begins inside what was read ahead and continues at the stream's next sector.
 pub(super) fn continues(streamed: Option<(u64, u64, u64)>, read: &Read) -> bool {
     streamed.is_some_and(|(start, reach, next)| start <= read.first && read.first < reach && read.end > next)
+}
+
+const RUNS: usize = 256;
+
+/// Sectors that the drive has written and still has in memory, which equal those on the platters: a partial write to
+/// one of them need not read it. Runs of physical sectors, the newest last.
+#[derive(Clone, Debug)]
+pub(super) struct Kept {
+    runs: VecDeque<(u64, u64)>,
+    sectors: u64,
+    /// The largest number of sectors that are kept.
+    capacity: u64,
+}
+
+impl Kept {
+    pub(super) const fn new(capacity: u64) -> Self {
+        Self { runs: VecDeque::new(), sectors: 0, capacity }
+    }
+
+    /// Keeps the sectors from `first` to `end`, which have been written.
+    pub(super) fn keep(&mut self, first: u64, end: u64) {
+        if self.capacity == 0 {
+            return;
+        }
+        let first = first.max(end.saturating_sub(self.capacity));
+        self.runs.push_back((first, end));
+        self.sectors += end - first;
+        while self.sectors > self.capacity || self.runs.len() > RUNS {
+            let Some((first, end)) = self.runs.pop_front() else { return };
+            self.sectors -= end - first;
+        }
+    }
+
+    pub(super) fn holds(&self, sector: u64) -> bool {
+        self.runs.iter().rev().any(|&(first, end)| (first..end).contains(&sector))
+    }
 }

@@ -1,10 +1,10 @@
 //! How a partly written physical sector waits for its rest, when that is on its way.
 //!
-//! Invariants: in a stream of misaligned writes, the end of one and the start of the next make a
-//! whole sector, and nothing has to be read for it. So a partial sector stays in the buffer while its rest is
-//! known to come (a write that waits for room brings it) or likely to come (it ends a stream). It never holds
-//! up other work: a flush, or a host that waits for the medium, ends waiting for what is only likely, and all
-//! waiting ends where nothing else can be done.
+//! In a stream of misaligned writes, the end of one and the start of the next make a whole sector, and
+//! nothing has to be read for it. So a partial sector stays in the buffer while its rest is known to come (a
+//! write that waits for room brings it) or likely to come (it ends a stream). It never holds up other work: a
+//! flush, or a host that waits for the medium, ends waiting for what is only likely, and all waiting ends
+//! where nothing else can be done.
 
 use straddle_units::io::Time;
 
@@ -12,7 +12,6 @@ use crate::disk::Disk;
 use crate::disk::buffer::Extent;
 use crate::disk::geometry::Position;
 
-/// What partial sectors wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Patience {
     /// For a rest that is likely to come.
@@ -43,7 +42,6 @@ pub(super) struct Next {
 }
 
 impl Disk {
-    /// How patient partial sectors are now.
     pub(super) fn patience(&self) -> Patience {
         if self.intake.through.is_empty() && !self.queue.has_flush() {
             Patience::Likely
@@ -60,29 +58,28 @@ impl Disk {
         }
         let left = self.left_behind(start, extent, patience);
         let (from, end) = self.buffer.body(start, extent, left)?;
-        Some(Next { from, end, place: self.buffer.place(start, extent, left, self.mechanism.geometry()) })
+        Some(Next { from, end, place: self.buffer.place(start, extent, left, &self.mechanism.geometry) })
     }
 
     /// Which of the two partial sectors of an extent wait for their rest.
     fn left_behind(&self, start: u64, extent: &Extent, patience: Patience) -> [bool; 2] {
         let partial = self.buffer.partial(start, extent);
-        let known = patience != Patience::None && !self.intake.waiting().is_empty();
+        let known = patience != Patience::None && !self.intake.waiting.is_empty();
         let likely =
             patience == Patience::Likely && extent.streamed && self.now < self.expected_until(extent);
         [partial[0] && known && extent.coming[0], partial[1] && (likely || (known && extent.coming[1]))]
     }
 
     /// Until when the rest of a stream's last sector is likely to come: while the host is busy with the
-    /// drive, and for at least two revolutions. When the table is nearly full, only for those two
-    /// revolutions.
+    /// drive, but for at least two revolutions, or exactly those when the table is nearly full.
     pub(super) fn expected_until(&self, extent: &Extent) -> Time {
-        let least = extent.touched.max(self.intake.arrived())
+        let least = extent.touched.max(self.intake.arrived)
             + self.mechanism.revolution()
             + self.mechanism.revolution();
         if self.destager.is_table_full(&self.buffer) {
             least
         } else {
-            least.max(self.queue.active() + self.destager.cache.idle)
+            least.max(self.queue.active + self.destager.cache.idle)
         }
     }
 

@@ -49,8 +49,7 @@ pub enum SeekError {
 straddle_units::error_kind!(SeekError: Usage);
 
 impl SeekCurve {
-    /// A curve through measured points (distance in tracks, milliseconds), with straight lines between them.
-    /// Beyond the last point its time stays the same.
+    /// A curve through measured points (distance in tracks, milliseconds), constant after the last.
     pub fn from_table(points: &[(u32, f64)], longest: u32) -> Result<Self, SeekError> {
         let first = points.first().ok_or(SeekError::Order { index: 0 })?;
         let mut before = (0, 0.0);
@@ -120,21 +119,23 @@ impl SeekCurve {
         let nanos = |distance: u32| (milliseconds(distance) * 1e6).round() as u32;
         let near = (0..=NEAR).map(|distance| if distance == 0 { 0 } else { nanos(clamp(distance, longest)) });
         let knots = longest as usize / STEP + 2;
-        // The last knots may lie beyond the longest distance, which then lies on the line to them.
         let knot = |knot: usize| if knot == 0 { 0 } else { nanos(clamp(knot * STEP, u32::MAX)) };
         let far =
             (0..knots).map(|index| (knot(index), knot(index + 1).wrapping_sub(knot(index)).cast_signed()));
-        let curve = Self { near: near.collect(), far: far.collect(), reach: Vec::new(), longest };
-        let reach = curve.reaches();
-        Self { reach, ..curve }
+        Self { near: near.collect(), far: far.collect(), reach: Vec::new(), longest }.with_reach()
     }
 
-    fn reaches(&self) -> Vec<u32> {
+    /// Distances between which the times are on straight lines.
+    fn knots(&self) -> impl Iterator<Item = u32> {
+        let longest = self.longest;
+        let knots = (0..=NEAR).chain((NEAR..=longest as usize + STEP).step_by(STEP));
+        knots.map(move |knot| clamp(knot, longest))
+    }
+
+    fn with_reach(mut self) -> Self {
         let mut reach = vec![0];
-        // Between two knots the time lies between theirs, so the knots determine the reach of a time to
-        // within one step.
-        let knots = (0..=NEAR).chain((NEAR..=self.longest as usize + STEP).step_by(STEP));
-        for distance in knots.map(|knot| clamp(knot, self.longest)) {
+        // The knots determine the reach of a time to within one step.
+        for distance in self.knots() {
             let slot = usize::try_from(self.time(distance).get() >> REACH_SHIFT).unwrap_or(0);
             if reach.len() <= slot {
                 reach.resize(slot + 1, 0);
@@ -145,7 +146,8 @@ impl SeekCurve {
         for slot in 1..reach.len() {
             reach[slot] = reach[slot].max(reach[slot - 1]);
         }
-        reach
+        self.reach = reach;
+        self
     }
 
     /// A distance beyond which no seek takes less than `time`; some shorter seeks may take more.
@@ -154,7 +156,6 @@ impl SeekCurve {
         self.reach.get(slot).copied().unwrap_or(self.longest)
     }
 
-    /// The curve with every time shorter by `time`.
     pub(super) fn shortened(&self, time: Nanos) -> Self {
         let time = u32::try_from(time.get()).unwrap_or(u32::MAX);
         let near = self.near.iter().map(|nanos| nanos.saturating_sub(time)).collect();
@@ -162,16 +163,12 @@ impl SeekCurve {
         let far = knots.map(
             |(knot, &(low, more))| if knot == 0 { (low, more) } else { (low.saturating_sub(time), more) },
         );
-        let curve = Self { near, far: far.collect(), reach: Vec::new(), longest: self.longest };
-        let reach = curve.reaches();
-        Self { reach, ..curve }
+        Self { near, far: far.collect(), reach: Vec::new(), longest: self.longest }.with_reach()
     }
 
     /// A distance over which this curve takes less time than `other`, if there is one.
     pub fn undercuts(&self, other: &Self) -> Option<u32> {
-        let knots = (1..=NEAR).chain((NEAR..=self.longest as usize + STEP).step_by(STEP));
-        let mut distances = knots.map(|distance| clamp(distance, self.longest));
-        distances.find(|&distance| self.time(distance) < other.time(distance))
+        self.knots().skip(1).find(|&distance| self.time(distance) < other.time(distance))
     }
 
     fn rising(&self) -> Result<(), SeekError> {
@@ -182,12 +179,8 @@ impl SeekCurve {
             let distance = clamp(distance, self.longest);
             let time = self.time(distance);
             if time < before.1 {
-                return Err(SeekError::Falling {
-                    shorter: before.0,
-                    slower: before.1,
-                    longer: distance,
-                    faster: time,
-                });
+                let (shorter, slower) = before;
+                return Err(SeekError::Falling { shorter, slower, longer: distance, faster: time });
             }
             before = (distance, time);
         }

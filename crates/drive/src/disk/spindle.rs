@@ -28,7 +28,6 @@ impl Angle {
         f64::from(self.0) / 4_294_967_296.0
     }
 
-    /// This angle plus `times` times `step`.
     pub(super) const fn advanced(self, step: Self, times: u32) -> Self {
         Self(self.0.wrapping_add(step.0.wrapping_mul(times)))
     }

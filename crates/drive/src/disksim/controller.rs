@@ -19,7 +19,6 @@ use crate::interface::Interface;
 /// controller.
 const BEGINS_WITH: u32 = 10;
 
-/// All parameters of a drive except its mechanics.
 pub(super) struct Controller {
     pub(super) interface: Interface,
     read_cache: ReadCacheParameters,
@@ -95,17 +94,14 @@ pub(super) fn read(specs: &Fields<'_>, bus: Bus) -> Result<Controller, ImportErr
     })
 }
 
-/// Converts the milliseconds that a block takes, on the drive or the bus, whichever is slower, to nanoseconds
-/// per mebibyte.
+/// Converts the milliseconds of a block, on the drive or the bus, whichever is slower, to ns per MiB.
 fn per_mib(specs: &Fields<'_>, bus: f64) -> Result<u64, ImportError> {
     let key = "Bulk sector transfer time";
     let block = specs.milliseconds(key)?.max(bus);
-    // A link that takes no time is one that takes almost none.
     let time = Nanos::from_millis(block * 2048.0).map(|time| time.get().max(1));
     time.ok_or_else(|| specs.impossible(key, "must be a time"))
 }
 
-/// The largest number of sectors read ahead.
 fn read_ahead(specs: &Fields<'_>, size: u32) -> Result<u32, ImportError> {
     if specs.whole("Buffer continuous read", 0, 4)? == 0 {
         return Ok(0);

@@ -1,11 +1,10 @@
-//! Access to a block's pairs by key, with checks of their values.
+//! A block's pairs by key, with checks of their values.
 
 use straddle_units::io::Nanos;
 
 use super::ImportError;
 use super::syntax::{Block, Located, Value};
 
-/// A block and the file that contains it, for errors.
 #[derive(Clone, Copy)]
 pub(super) struct Fields<'a> {
     file: &'a str,
@@ -21,7 +20,6 @@ impl<'a> Fields<'a> {
         self.file
     }
 
-    /// The block's own name.
     pub(super) fn name(&self) -> &'a str {
         &self.block.name
     }
@@ -39,7 +37,6 @@ impl<'a> Fields<'a> {
         self.find(key).ok_or_else(missing)
     }
 
-    /// Returns the error that the value of `key` is not possible.
     pub(super) fn impossible(&self, key: &str, reason: impl Into<String>) -> ImportError {
         let (line, value) = self.find(key).map_or((self.block.line, "nothing".to_owned()), |located| {
             let value = match &located.value {
@@ -55,7 +52,6 @@ impl<'a> Fields<'a> {
         ImportError::Value { file, line, key, value, reason }
     }
 
-    /// The block that is the value of `key`.
     pub(super) fn block(&self, key: &str) -> Result<Fields<'a>, ImportError> {
         match &self.get(key)?.value {
             Value::Block(block) => Ok(Fields { file: self.file, block }),
@@ -84,7 +80,6 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A whole number from `low` to `high`.
     pub(super) fn whole(&self, key: &str, low: u32, high: u32) -> Result<u32, ImportError> {
         let number = self.number(key)?;
         whole(number)
@@ -111,7 +106,6 @@ impl<'a> Fields<'a> {
         Nanos::from_millis(milliseconds).ok_or_else(|| self.impossible(key, "must be a time"))
     }
 
-    /// A list of numbers.
     pub(super) fn numbers(&self, key: &str) -> Result<Vec<f64>, ImportError> {
         let number = |located: &Located| match located.value {
             Value::Number(number) => Ok(number),
@@ -120,7 +114,6 @@ impl<'a> Fields<'a> {
         self.list(key)?.iter().map(number).collect()
     }
 
-    /// A list of whole numbers.
     pub(super) fn wholes(&self, key: &str) -> Result<Vec<u64>, ImportError> {
         let numbers = self.numbers(key)?.into_iter().map(|number| whole(number).map(u64::from));
         numbers

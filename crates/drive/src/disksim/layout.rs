@@ -2,7 +2,7 @@
 //!
 //! Within a zone, addresses are assigned along the tracks. Some sectors have none: the management area at the
 //! start of the zone, spares, and defects that were slipped. Sparing schemes differ in where the spares are
-//! and how far a slip shifts the addresses behind it.
+//! and how far a slip shifts the addresses after it.
 
 use super::ImportError;
 use super::fields::Fields;
@@ -14,34 +14,16 @@ const MOST_CYLINDERS: u32 = 1 << 18;
 /// The largest number of parts with addresses, as a long list of defects or spares on each track would make.
 const MOST_PARTS: usize = 1 << 19;
 
-/// The layout.
-pub(super) struct Layout {
-    pub(super) geometry: Geometry,
-}
-
-/// Where the spares are, and how far a slip shifts the addresses behind it.
+/// Where the spares are, and how far a slip shifts the addresses after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sparing {
     /// Slips and spares are whole tracks; the spares are at the zone's end.
     Tracks,
-    /// Each region of `size` sectors has spares at its end or front; a slip shifts addresses only within its
-    /// region.
-    Regions { size: u64, at_front: bool },
-    /// As [`Sparing::Regions`], but a slip shifts all addresses up to the zone's end.
-    ToEnd { size: u64, at_front: bool },
+    /// Each region of `size` sectors has spares at its end or front. A slip shifts addresses only within its
+    /// region, or, with `to_end`, all addresses up to the zone's end.
+    Regions { size: u64, at_front: bool, to_end: bool },
 }
 
-impl Sparing {
-    /// Sectors per region that has spares of its own.
-    fn region(self, track: u32) -> u64 {
-        match self {
-            Self::Tracks => u64::from(track),
-            Self::Regions { size, .. } | Self::ToEnd { size, .. } => size,
-        }
-    }
-}
-
-/// A zone as described in the file.
 struct Band {
     first_cylinder: u32,
     last_cylinder: u32,
@@ -54,7 +36,6 @@ struct Band {
 }
 
 impl Band {
-    /// Sectors on all of its tracks.
     fn sectors(&self, surfaces: u32) -> u64 {
         u64::from(self.last_cylinder - self.first_cylinder + 1)
             * u64::from(surfaces)
@@ -62,7 +43,7 @@ impl Band {
     }
 }
 
-pub(super) fn read(model: &Fields<'_>) -> Result<Layout, ImportError> {
+pub(super) fn read(model: &Fields<'_>) -> Result<Geometry, ImportError> {
     let surfaces = model.whole("Number of data surfaces", 1, 64)?;
     let layout = model.block("Layout Model")?;
     let scheme = "LBN-to-PBN mapping scheme";
@@ -87,7 +68,11 @@ pub(super) fn read(model: &Fields<'_>) -> Result<Layout, ImportError> {
             zones.push(gap);
         }
         let sparing = sparing(&layout, surfaces, band.sectors_per_track, band.sectors(surfaces))?;
-        if band.sectors(surfaces) / sparing.region(band.sectors_per_track) > MOST_PARTS as u64 {
+        let region = match sparing {
+            Sparing::Tracks => u64::from(band.sectors_per_track),
+            Sparing::Regions { size, .. } => size,
+        };
+        if band.sectors(surfaces) / region > MOST_PARTS as u64 {
             return Err(layout.impossible("Sparing scheme used", "too many locations with spares"));
         }
         addresses(&band, sparing, along, surfaces, &mut parts);
@@ -106,11 +91,10 @@ pub(super) fn read(model: &Fields<'_>) -> Result<Layout, ImportError> {
     }
     let geometry = Geometry::new(&zones, surfaces, 1, Direction::Forward).map_err(refused)?;
     let geometry = geometry.with_addresses(parts).map_err(refused)?.with_order(order);
-    let geometry = geometry.with_replacements(&replaced).ok_or_else(|| {
+    geometry.with_replacements(&replaced).ok_or_else(|| {
         let reason = "a defect must have an address, and its replacement must have none";
         layout.impossible("Zones", reason)
-    })?;
-    Ok(Layout { geometry })
+    })
 }
 
 fn band(fields: &Fields<'_>, cylinder: u32) -> Result<(Band, Zone), ImportError> {
@@ -155,19 +139,15 @@ fn sparing(
     let track = u64::from(sectors_per_track);
     let cylinder = track * u64::from(surfaces);
     let scheme = layout.whole("Sparing scheme used", 0, 10)?;
-    Ok(match scheme {
-        0 => Sparing::Regions { size: zone, at_front: false },
-        1 => Sparing::Tracks,
-        2 | 5 => Sparing::Regions { size: cylinder, at_front: scheme == 5 },
-        3 => Sparing::Regions { size: track, at_front: false },
-        4 | 6 | 7 => Sparing::ToEnd { size: cylinder, at_front: scheme == 6 },
-        8 => {
-            let cylinders = layout.whole("Rangesize for sparing", 1, MOST_CYLINDERS)?;
-            Sparing::Regions { size: cylinder * u64::from(cylinders), at_front: false }
-        }
-        9 => Sparing::Regions { size: zone, at_front: false },
-        _ => Sparing::ToEnd { size: zone, at_front: false },
-    })
+    let size = match scheme {
+        1 => return Ok(Sparing::Tracks),
+        2 | 4..=7 => cylinder,
+        3 => track,
+        8 => cylinder * u64::from(layout.whole("Rangesize for sparing", 1, MOST_CYLINDERS)?),
+        _ => zone,
+    };
+    let (at_front, to_end) = (matches!(scheme, 5 | 6), matches!(scheme, 4 | 6 | 7 | 10));
+    Ok(Sparing::Regions { size, at_front, to_end })
 }
 
 /// Collects the parts of a zone that have addresses. The zone begins at `along`, counted over all tracks.
@@ -182,31 +162,21 @@ fn addresses(band: &Band, sparing: Sparing, along: u64, surfaces: u32, parts: &m
             let good = tracks.saturating_sub(band.spares);
             own.region(0, tracks, good, slips(), track);
         }
-        Sparing::Regions { size, at_front } => {
-            let mut slips = band.slips.as_slice();
-            for start in (0..zone).step_by(usize::try_from(size).unwrap_or(usize::MAX)) {
-                let end = (start + size).min(zone);
-                let inside = slips.partition_point(|&slip| slip < end);
-                let good = (end - start).saturating_sub(band.spares);
-                // Each slip at the front uses up one of the spares before the first address.
-                let slipped = slips[..inside].len() as u64;
-                let front = if at_front { band.spares.saturating_sub(slipped).min(end - start) } else { 0 };
-                own.region(start + front, end, good, slips[..inside].iter().copied(), 1);
-                slips = &slips[inside..];
-                if own.parts.len() > MOST_PARTS {
-                    return;
-                }
-            }
-        }
-        Sparing::ToEnd { size, at_front } => {
-            // Each region keeps the same number of spares, whatever is shifted over them.
+        Sparing::Regions { size, at_front, to_end } => {
             let mut slips = band.slips.as_slice();
             for start in (0..zone).step_by(usize::try_from(size).unwrap_or(usize::MAX)) {
                 let end = (start + size).min(zone);
                 let inside = slips.partition_point(|&slip| slip < end);
                 let spares = band.spares.min(end - start);
-                let (from, to) = if at_front { (start + spares, end) } else { (start, end - spares) };
-                own.region(from, to, u64::MAX, slips[..inside].iter().copied(), 1);
+                let (from, to, most) = if to_end {
+                    // Each region keeps the same number of spares, whatever is shifted over them.
+                    if at_front { (start + spares, end, u64::MAX) } else { (start, end - spares, u64::MAX) }
+                } else {
+                    // Each slip at the front uses up one of the spares before the first address.
+                    let front = if at_front { band.spares.saturating_sub(inside as u64) } else { 0 };
+                    (start + front.min(end - start), end, end - start - spares)
+                };
+                own.region(from, to, most, slips[..inside].iter().copied(), 1);
                 slips = &slips[inside..];
                 if own.parts.len() > MOST_PARTS {
                     return;
@@ -216,7 +186,6 @@ fn addresses(band: &Band, sparing: Sparing, along: u64, surfaces: u32, parts: &m
     }
 }
 
-/// Collects the parts with addresses of one zone.
 struct Parts<'a> {
     parts: &'a mut Vec<(u64, u64)>,
     base: u64,
@@ -225,8 +194,7 @@ struct Parts<'a> {
 }
 
 impl Parts<'_> {
-    /// Adds the units from `start` to `end` except the slips, at most `most` of them; a unit has `unit`
-    /// sectors.
+    /// Adds at most `most` of the units from `start` to `end`, without the slips; a unit has `unit` sectors.
     fn region(&mut self, start: u64, end: u64, most: u64, slips: impl Iterator<Item = u64>, unit: u64) {
         let (mut from, mut left) = (start, most);
         for slip in slips.chain(std::iter::once(end)) {

@@ -6,7 +6,6 @@ use super::fields::Fields;
 use super::{Folder, ImportError};
 use crate::disk::{HeadTimes, SeekCurve, Spindle};
 
-/// The moving parts.
 pub(super) struct Mechanics {
     pub(super) spindle: Spindle,
     pub(super) seek: SeekCurve,
@@ -75,8 +74,8 @@ fn table(fields: &Fields<'_>, folder: &Folder<'_>) -> Result<(String, Points), I
     Ok((file.to_owned(), points))
 }
 
-/// Ruemmler and Wilkes's two-part curve: proportional to the square root of the distance at first, then
-/// linear. The first ten distances may be given one by one.
+/// Ruemmler and Wilkes's curve: proportional to the square root of the distance, then linear. The first ten
+/// distances may be given one by one.
 fn equation(fields: &Fields<'_>, kind: &str, longest: u32) -> Result<Points, ImportError> {
     let key = "HPL seek equation values";
     let values = fields.numbers(key)?;

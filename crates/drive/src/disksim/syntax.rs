@@ -1,17 +1,12 @@
-//! DiskSim's parameter syntax: blocks of `key = value` pairs, lists, comments, and `source FILE` in place of a value.
-//!
-//! Invariants: any text gives either a tree or an error with its line. Depth and size are
-//! bounded, so that hostile input can exhaust neither the stack nor the memory.
+//! DiskSim's parameter syntax: blocks of `key = value` pairs, lists, comments, and `source FILE` in place of
+//! a value. Any text gives a tree or an error with its line; depth and size are bounded.
 
 use std::fmt;
 
-/// The deepest nesting of blocks and lists.
 const DEEPEST: usize = 32;
 
-/// The value of a key.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Value {
-    /// A number, whole or not.
     Number(f64),
     /// Any other words, such as the name of an option or a file.
     Word(String),
@@ -23,14 +18,12 @@ pub(super) enum Value {
     Block(Block),
 }
 
-/// A value and the line it begins on.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Located {
     pub(super) line: usize,
     pub(super) value: Value,
 }
 
-/// A block: its kind, and its pairs in file order.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Block {
     pub(super) kind: String,
@@ -39,7 +32,6 @@ pub(super) struct Block {
     pub(super) pairs: Vec<(String, Located)>,
 }
 
-/// A syntax error and its line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SyntaxError {
     pub(super) line: usize,
@@ -61,7 +53,6 @@ impl fmt::Display for Token<'_> {
     }
 }
 
-/// The tokens of a text, each with its line.
 struct Tokens<'a> {
     tokens: Vec<(usize, Token<'a>)>,
     next: usize,
@@ -212,8 +203,7 @@ impl<'a> Tokens<'a> {
     }
 }
 
-/// Parses the blocks of a file. Its other statements (`instantiate`, `topology`, `source`) describe how
-/// DiskSim connects the parts, and are skipped.
+/// Parses the blocks of a file, and skips its other statements (`instantiate`, `topology`, `source`).
 pub(super) fn blocks(text: &str) -> Result<Vec<Block>, SyntaxError> {
     let mut tokens = Tokens::of(text);
     let mut blocks = Vec::new();
@@ -235,8 +225,7 @@ pub(super) fn blocks(text: &str) -> Result<Vec<Block>, SyntaxError> {
     Ok(blocks)
 }
 
-/// The files that a file's own `source FILE` statements name, each with its line. Those inside blocks are
-/// values and not among them.
+/// The files that a file's own `source FILE` statements name, outside blocks, each with its line.
 pub(super) fn sources(text: &str) -> Result<Vec<(usize, String)>, SyntaxError> {
     let mut tokens = Tokens::of(text);
     let mut named = Vec::new();

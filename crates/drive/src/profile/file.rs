@@ -1,6 +1,6 @@
-//! Finds a profile's file, merges it with its bases and options, parses it, and checks that its values are
-//! possible.
+//! Finds a profile's file, merges it with its bases and options, parses it, and checks its values.
 
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -9,21 +9,19 @@ use straddle_units::io::Nanos;
 use toml::{Table, Value};
 
 use super::keys::{File, GeometryFile, InterfaceFile, ReadCacheFile, RmwFile, SeekFile, WriteCacheFile};
-use super::{Body, Claims, Interface, Profile, ProfileError, Sectors, Values, builtin, read, source};
+use super::{Body, Claims, Interface, Profile, ProfileError, Sectors, Values, builtin, parts, read, source};
 use crate::disk::{
     Angle, DiskParameters, Firmware, Geometry, HeadTimes, LogParameters, Protection, ReadCacheParameters,
     RmwPolicy, RmwReads, SeekCurve, Spindle, WriteCacheParameters, Zone,
 };
 use crate::ssd::{FlashFile, SsdParameters};
 
-/// The longest chain of bases.
 const LONGEST_CHAIN: usize = 8;
 /// The option that any disk accepts: another policy for partial sectors.
 const POLICY_OPTION: &str = "rmw=";
 /// The log of partial sectors where a profile does not give its size, in bytes. Assumed.
 const LOG_BYTES: u64 = 64 << 20;
 
-/// The text of a profile and where it came from, for resolving its bases and for errors.
 struct Text {
     name: String,
     text: String,
@@ -34,7 +32,6 @@ struct Text {
 /// Finds the text of a base by its name and that of the profile that names it.
 type Find = fn(&str, &str) -> Result<Text, ProfileError>;
 
-/// A file or a shipped profile.
 fn find(name: &str) -> Result<Text, ProfileError> {
     if !is_file(name) {
         return shipped(name);
@@ -42,8 +39,8 @@ fn find(name: &str) -> Result<Text, ProfileError> {
     Ok(Text { name: name.to_owned(), text: read::text(name)?, file: Some(name.into()) })
 }
 
-/// A file in the folder of the profile `of` or below it, or a shipped profile: others may have written the profile, so it
-/// leads to nothing else.
+/// A file in the folder of the profile `of` or below it, or a shipped profile: others may have written the
+/// profile.
 fn find_below(name: &str, of: &str) -> Result<Text, ProfileError> {
     if !is_file(name) {
         return shipped(name);
@@ -57,12 +54,10 @@ fn text_below(folder: &Path, name: &str) -> Result<Text, ProfileError> {
     Ok(Text { name: path.to_string_lossy().into_owned(), text, file: Some(path) })
 }
 
-/// A shipped profile. No file is read.
 fn find_shipped(name: &str, _: &str) -> Result<Text, ProfileError> {
     if is_file(name) { Err(ProfileError::NotShipped { base: name.to_owned() }) } else { shipped(name) }
 }
 
-/// Whether a name is that of a file.
 fn is_file(name: &str) -> bool {
     name.contains('/') || name.ends_with(".toml")
 }
@@ -74,7 +69,7 @@ fn shipped(name: &str) -> Result<Text, ProfileError> {
     }
 }
 
-/// The shipped name that shares the longest prefix with `name`, if that prefix is long enough to suggest it.
+/// The shipped name that shares the longest prefix with `name`, if it is long enough to suggest.
 fn nearest(name: &str) -> Option<String> {
     let alike = |(left, right): &(char, char)| left.eq_ignore_ascii_case(right);
     let shared = |known: &str| known.chars().zip(name.chars()).take_while(alike).count();
@@ -82,20 +77,33 @@ fn nearest(name: &str) -> Option<String> {
     (shared(best) >= 3).then(|| best.to_owned())
 }
 
-pub(super) fn open(name: &str, options: &[&str], replaced: &[(&str, f64)]) -> Result<Profile, ProfileError> {
-    let text = find(name)?;
-    from_text(&text, options, replaced, find_below)
-}
+impl Profile {
+    /// Opens the drive of `specification`, the part of a target after `drive:`. It is the name of a shipped
+    /// profile, in any case, or, if it has a slash or ends in `.toml`, a file, followed by options, each after a
+    /// comma: `wd10ears,jumper=on`.
+    pub fn open(specification: &str) -> Result<Self, ProfileError> {
+        Self::open_with(specification, &[])
+    }
 
-/// Opens a profile that is shipped, or a file in `folder` or below it.
-pub(super) fn open_below(folder: &Path, name: &str, options: &[&str]) -> Result<Profile, ProfileError> {
-    let text = if is_file(name) { text_below(folder, name)? } else { shipped(name)? };
-    from_text(&text, options, &[], find_below)
-}
+    /// As [`Profile::open`], with some numbers replaced. They are named by path, as in [`Knob`](super::Knob).
+    pub fn open_with(specification: &str, replaced: &[(&str, f64)]) -> Result<Self, ProfileError> {
+        let (name, options) = parts(specification);
+        from_text(&find(name)?, &options, replaced, find_below)
+    }
 
-pub(super) fn parse(name: &str, text: &str, options: &[&str]) -> Result<Profile, ProfileError> {
-    let text = Text { name: name.to_owned(), text: text.to_owned(), file: None };
-    from_text(&text, options, &[], find_shipped)
+    /// As [`Profile::open`], for a specification that others may have written: a profile that is
+    /// a file must be in `folder` or below it.
+    pub fn open_below(folder: &Path, specification: &str) -> Result<Self, ProfileError> {
+        let (name, options) = parts(specification);
+        let text = if is_file(name) { text_below(folder, name)? } else { shipped(name)? };
+        from_text(&text, &options, &[], find_below)
+    }
+
+    /// Parses a profile from text. It reads no file: its `base`, if any, must be a shipped profile.
+    pub fn parse(name: &str, text: &str, options: &[&str]) -> Result<Self, ProfileError> {
+        let text = Text { name: name.to_owned(), text: text.to_owned(), file: None };
+        from_text(&text, options, &[], find_shipped)
+    }
 }
 
 fn from_text(
@@ -139,7 +147,7 @@ fn from_text(
     Ok(Profile::of_checked(Values { figures, variants: known, files, ..values }))
 }
 
-/// The table of a profile over those of its bases; adds the files that they were read from.
+/// The table of a profile over those of its bases; adds the files read.
 fn merged(
     Text { name, text, file }: &Text,
     find: Find,
@@ -170,7 +178,6 @@ fn merged(
     }
 }
 
-/// Checks one profile; every error names it.
 struct Check<'a> {
     name: &'a str,
 }
@@ -181,7 +188,13 @@ impl Check<'_> {
         ProfileError::Impossible { name, key, value: value.to_string(), reason: reason.into() }
     }
 
-    fn within(&self, key: &str, value: u64, low: u64, high: u64) -> Result<u64, ProfileError> {
+    fn within<T: Copy + PartialOrd + Display>(
+        &self,
+        key: &str,
+        value: T,
+        low: T,
+        high: T,
+    ) -> Result<T, ProfileError> {
         let reason = || format!("must be {low} to {high}");
         if (low..=high).contains(&value) { Ok(value) } else { Err(self.impossible(key, value, reason())) }
     }
@@ -224,7 +237,6 @@ impl Check<'_> {
         }
         let ssd = SsdParameters::new(flash, file.claims.capacity);
         let ssd = ssd.map_err(|source| ProfileError::Flash { name: self.name.to_owned(), source })?;
-        // The indirection unit is the smallest unit that can be written without a read-modify-write.
         let sectors = Sectors { physical: ssd.indirection_unit(), firmware_offset: 0 };
         Ok((sectors, Body::Ssd(Box::new(ssd))))
     }
@@ -258,14 +270,13 @@ impl Check<'_> {
             return Err(self.impossible("interface.link_mb_s", rate, "must be 0.1 to 1000000"));
         }
         let per_mib = Nanos::from_seconds(1_048_576.0 / (rate * 1e6)).unwrap_or(Nanos::ZERO);
-        let depth = self.within("interface.queue_depth", u64::from(file.queue_depth), 1, 65_536)?;
         Ok(Interface {
+            queue_depth: self.within("interface.queue_depth", file.queue_depth, 1, 65_536)?,
             nanos_per_mib: per_mib.get(),
             read_overhead: self.time("interface.read_overhead_us", file.read_overhead_us / 1e3)?,
             write_overhead: self.time("interface.write_overhead_us", file.write_overhead_us / 1e3)?,
             completion_overhead: self
                 .time("interface.completion_overhead_us", file.completion_overhead_us / 1e3)?,
-            queue_depth: u32::try_from(depth).unwrap_or(1),
         })
     }
 
@@ -325,8 +336,8 @@ impl Check<'_> {
         })
     }
 
-    /// The physical sectors behind those of the host, for a media cache or a log: how many are wanted, and
-    /// how many there must be.
+    /// The physical sectors after those of the host, for a media cache or a log: how many are wanted, and how
+    /// many there must be.
     fn area(&self, rmw: &RmwFile, physical: u64) -> Result<(u64, u64), ProfileError> {
         let media_cache = rmw.media_cache_bytes.unwrap_or(0);
         let media_cache = self.within("rmw.media_cache_bytes", media_cache, 0, 1 << 40)? / physical;
@@ -343,29 +354,29 @@ impl Check<'_> {
     }
 
     fn read_cache(&self, file: &ReadCacheFile, physical: u64) -> Result<ReadCacheParameters, ProfileError> {
-        let segments = self.within("read_cache.segments", u64::from(file.segments), 0, 4096)?;
+        let segments = self.within("read_cache.segments", file.segments, 0, 4096)?;
         self.within("read_cache.segment_bytes", file.segment_bytes, 0, 1 << 32)?;
         self.within("read_cache.read_ahead_bytes", file.read_ahead_bytes, 0, file.segment_bytes)?;
         Ok(ReadCacheParameters {
-            segments: u32::try_from(segments).unwrap_or(0),
+            segments,
             segment_sectors: file.segment_bytes / physical,
             read_ahead: file.read_ahead_bytes / physical,
         })
     }
 
     fn write_cache(&self, file: &WriteCacheFile) -> Result<WriteCacheParameters, ProfileError> {
-        let extents = self.within("write_cache.extents", u64::from(file.extents), 1, 1 << 20)?;
+        let extents = self.within("write_cache.extents", file.extents, 1, 1 << 20)?;
         let segment = match file.segment_bytes {
             0 => None,
             bytes => Some(self.power_of_two("write_cache.segment_bytes", bytes, 4096, 1 << 30)?),
         };
-        let window = self.within("write_cache.window", u64::from(file.window), 1, 4096)?;
+        let window = self.within("write_cache.window", file.window, 1, 4096)?;
         Ok(WriteCacheParameters {
             enabled: file.enabled,
             size: ByteCount::new(self.within("write_cache.bytes", file.bytes, 4096, 1 << 36)?),
-            extents: usize::try_from(extents).unwrap_or(1),
+            extents: extents as usize,
             segment: segment.map(ByteCount::new),
-            window: usize::try_from(window).unwrap_or(1),
+            window: window as usize,
             setup: self.time("write_cache.setup_us", file.setup_us / 1e3)?,
             idle: self.time("write_cache.idle_ms", file.idle_ms)?,
         })
@@ -429,8 +440,7 @@ impl Check<'_> {
         let inner = self.within("geometry.inner_sectors_per_track", u64::from(inner), 1, outer)?;
         let count = self.within("geometry.zone_count", u64::from(file.zone_count.unwrap_or(16)), 1, 4096)?;
         let surfaces = self.within("geometry.surfaces", u64::from(file.surfaces), 1, 64)?;
-        // The outermost and the innermost zone have the given densities; the density falls linearly between
-        // them.
+        // The density falls linearly from the outermost zone to the innermost.
         let steps = (count - 1).max(1);
         let density = |zone: u64| outer - ((outer - inner) * 2 * zone + steps) / (2 * steps);
         let per_step: u64 = (0..count).map(density).sum::<u64>() * surfaces;
@@ -459,8 +469,7 @@ impl Check<'_> {
     ) -> Result<Geometry, ProfileError> {
         let refused = |source| ProfileError::Geometry { name: self.name.to_owned(), source };
         let revolution = spindle.revolution().seconds();
-        // The default skew where none was measured: enough for a sequential write to reach the next track in
-        // time, plus 5 %.
+        // By default enough for a sequential write to reach the next track in time, plus 5 %.
         let enough = |time: Nanos| (time + heads.write_settle).seconds() * 1.05 / revolution;
         let track = file.track_skew_revolutions.unwrap_or_else(|| enough(curve.time(1)));
         let back = curve.time(file.serpentine_tracks.saturating_sub(1)).max(heads.head_switch);

@@ -1,5 +1,4 @@
-//! The keys of a profile's file, as serde reads them. What they mean and which values are possible is in
-//! `file.rs`.
+//! The keys of a profile's file, as serde reads them; `file.rs` checks them.
 
 use serde::Deserialize;
 

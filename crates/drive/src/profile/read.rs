@@ -13,14 +13,13 @@ use super::ProfileError;
 /// The largest profile, in bytes.
 const LARGEST_FILE: u64 = 1 << 20;
 
-/// The text of the file `name`.
 pub(super) fn text(name: &str) -> Result<String, ProfileError> {
     let path = Path::new(name);
     let unreadable = |source| ProfileError::Unreadable { path: path.to_owned(), source };
     text_of(open(path).map_err(unreadable)?, path)
 }
 
-/// The text of the file `path`, if it is in `folder` or below it, wherever links lead, also if they change meanwhile.
+/// The text of the file `path`, if it is in `folder` or below it, wherever links lead.
 pub(super) fn text_below(folder: &Path, path: &Path) -> Result<String, ProfileError> {
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let unreadable = |source| ProfileError::Unreadable { path: path.to_owned(), source };
@@ -32,7 +31,7 @@ pub(super) fn text_below(folder: &Path, path: &Path) -> Result<String, ProfileEr
     text_of(file, path)
 }
 
-/// Opens a file that has a size: a pipe or a device may have no end, nor may a file of the kernel in /proc or /sys.
+/// Opens a file that has a size: pipes, devices and files in /proc or /sys may have no end.
 fn open(path: &Path) -> io::Result<File> {
     // A pipe without a writer is not waited for.
     let flags = OFlags::NONBLOCK.bits().cast_signed();

@@ -47,7 +47,7 @@ fn strip_value(path: String, value: &mut Value, figures: &mut Vec<Figure>) {
     }
 }
 
-/// A value as written in the file; for a list too long to print, the number of its values.
+/// A value as written in the file; of a long list, the number of its values.
 fn written(value: &Value) -> String {
     match value {
         Value::Array(list) if list.len() > 4 => format!("{} entries", list.len()),

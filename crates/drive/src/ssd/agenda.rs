@@ -6,7 +6,6 @@
 
 use std::collections::VecDeque;
 
-/// The kinds of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lane {
     /// The host receives a completion.
@@ -48,14 +47,12 @@ const LATEST: u64 = (u64::MAX >> LANE_BITS) - 1;
 /// The key of an empty lane.
 const EMPTY: u64 = u64::MAX;
 
-/// All events to come: each has a time and a number, which is a command, a die or a channel, depending on the
-/// lane.
+/// Each event has a time and the number of a command, a die or a channel, depending on the lane.
 #[derive(Clone, Debug)]
 pub(super) struct Agenda {
     lanes: [VecDeque<(u64, u32)>; LANES.len()],
     /// The key of each lane's first event: its time, with the lane in the low bits.
     heads: [u64; LANES.len()],
-    /// The smallest key in `heads`.
     next: u64,
 }
 
@@ -89,13 +86,11 @@ impl Agenda {
         self.next = self.next.min(key);
     }
 
-    /// The time and the lane of the next event.
     pub(super) fn next(&self) -> Option<(u64, Lane)> {
         let lane = LANES.get((self.next & ((1 << LANE_BITS) - 1)) as usize)?;
         Some((self.next >> LANE_BITS, *lane))
     }
 
-    /// Removes the first event of the lane, and returns its number.
     pub(super) fn pop(&mut self, lane: Lane) -> Option<u32> {
         let events = &mut self.lanes[lane as usize];
         let event = events.pop_front();
@@ -104,7 +99,6 @@ impl Agenda {
         event.map(|event| event.1)
     }
 
-    /// Removes all events of the lane.
     pub(super) fn clear(&mut self, lane: Lane) {
         self.lanes[lane as usize].clear();
         self.heads[lane as usize] = EMPTY;
@@ -116,7 +110,6 @@ impl Agenda {
     }
 }
 
-/// The key of an event: its time, with the lane in the low bits.
 const fn key(lane: Lane, at: u64) -> u64 {
     (at << LANE_BITS) | lane as u64
 }

@@ -11,7 +11,6 @@ use crate::ssd::index::{Slot, Superblock, Unit};
 use crate::ssd::narrow;
 use crate::ssd::parameters::Layout;
 
-/// The source of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stream {
     /// Data from the host.
@@ -54,7 +53,6 @@ struct Open {
     next_group: u32,
 }
 
-/// All superblocks.
 #[derive(Clone, Debug)]
 pub(super) struct Blocks {
     layout: Layout,
@@ -91,7 +89,6 @@ impl Blocks {
         blocks
     }
 
-    /// The number of free superblocks.
     pub(super) fn free(&self) -> usize {
         self.free.len()
     }
@@ -101,8 +98,8 @@ impl Blocks {
         self.open[stream as usize].map_or(0, |open| self.layout.groups - open.next_group)
     }
 
-    /// Takes the next group of the stream and returns its first slot. If necessary it opens a free
-    /// superblock, provided that `keep` of them remain free.
+    /// Takes the next group of the stream and returns its first slot. Opens a free superblock if necessary,
+    /// provided that `keep` of them remain free.
     pub(super) fn allocate(&mut self, stream: Stream, keep: usize) -> Option<Slot> {
         if self.open_groups(stream) == 0 {
             if let Some(full) = self.open[stream as usize].take() {
@@ -134,7 +131,6 @@ impl Blocks {
         }
     }
 
-    /// The number of valid units among the slots of a group.
     pub(super) fn valid_in_group(&self, first_slot: Slot) -> u32 {
         let (superblock, place) = self.layout.split(first_slot);
         let slots = self.layout.slots_per_group();
@@ -147,12 +143,10 @@ impl Blocks {
         }
     }
 
-    /// Removes up to `most` valid units from a group of a victim, where they become stale. Writes them to the
-    /// beginning of `into`, which has room for a group, and returns their number.
+    /// Removes up to `most` valid units from a group of a victim into `into`; returns their number.
     pub(super) fn take_group(&mut self, first_slot: Slot, most: u32, into: &mut [Option<Unit>]) -> u32 {
         let (index, place) = self.layout.split(first_slot);
-        // Which slots are stale follows no pattern, so the loop has no branch on it: mispredictions would
-        // cost time.
+        // Which slots are stale follows no pattern, so a branch on it would be mispredicted.
         let mut taken = 0;
         for entry in self.entries(index, place, self.layout.slots_per_group()) {
             let take = entry.is_some() & (taken < most);
@@ -174,7 +168,6 @@ impl Blocks {
         self.change(index, |valid| valid + count);
     }
 
-    /// Marks the contents of the slot as stale.
     pub(super) fn invalidate(&mut self, slot: Slot) {
         let (index, place) = self.layout.split(slot);
         debug_assert!(self.unit_at(slot).is_some());
@@ -184,7 +177,6 @@ impl Blocks {
         self.change(index, |valid| valid - 1);
     }
 
-    /// The number of valid units in the superblock.
     pub(super) fn valid(&self, superblock: Superblock) -> u32 {
         self.superblocks[superblock.at()].valid
     }
@@ -203,7 +195,6 @@ impl Blocks {
         Some(index)
     }
 
-    /// Frees a victim that has been erased.
     pub(super) fn release(&mut self, superblock: Superblock) {
         debug_assert_eq!(self.superblocks[superblock.at()].state, State::Victim);
         debug_assert_eq!(self.superblocks[superblock.at()].valid, 0);

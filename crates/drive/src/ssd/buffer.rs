@@ -10,7 +10,6 @@ use crate::ssd::index::{EntryIndex, Unit};
 use crate::ssd::narrow;
 use crate::ssd::parameters::{Layout, SECTOR_BYTES};
 
-/// An entry's stage on its way to flash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     /// Not whole; waits for the host to write the rest of the unit.
@@ -19,7 +18,6 @@ pub(super) enum Stage {
     Reading,
     /// Whole; waits to be programmed.
     Ready,
-    /// Being programmed.
     Storing,
     /// Waits for an older entry of the same unit that is being programmed.
     Held,
@@ -46,18 +44,18 @@ pub(super) struct Entry {
     pub(super) waiters: Vec<u32>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct List {
     first: Option<EntryIndex>,
     last: Option<EntryIndex>,
     length: u32,
 }
 
-/// The buffer.
 #[derive(Clone, Debug)]
 pub(super) struct Buffer {
     layout: Layout,
-    room: u32,
+    /// Units for which there is unreserved room.
+    pub(super) room: u32,
     entries: Vec<Entry>,
     /// One bit per sector of each entry: whether the host has written it.
     bits: Vec<u64>,
@@ -67,16 +65,18 @@ pub(super) struct Buffer {
     bucket_shift: u32,
     partial: List,
     ready: List,
-    urgent_ready: u32,
-    reading: u32,
+    /// Ready units that a command waits for.
+    pub(super) urgent_ready: u32,
+    /// Units whose rest is being read.
+    pub(super) reading: u32,
     /// Entries that wait for an older one of their unit.
     held: u32,
-    used: u32,
+    /// Units in the buffer, including those being programmed.
+    pub(super) used: u32,
 }
 
 impl Buffer {
     pub(super) fn new(layout: Layout, units: u32) -> Self {
-        let list = List { first: None, last: None, length: 0 };
         let buckets = units.next_power_of_two().max(2);
         let sectors = layout.unit_bytes() / SECTOR_BYTES;
         Self {
@@ -88,8 +88,8 @@ impl Buffer {
             unused: Vec::new(),
             buckets: vec![None; buckets as usize],
             bucket_shift: 32 - buckets.trailing_zeros(),
-            partial: list,
-            ready: list,
+            partial: List::default(),
+            ready: List::default(),
             urgent_ready: 0,
             reading: 0,
             held: 0,
@@ -97,39 +97,12 @@ impl Buffer {
         }
     }
 
-    /// Units for which there is unreserved room.
-    pub(super) const fn room(&self) -> u32 {
-        self.room
-    }
-
-    /// Reserves room for `units`.
-    pub(super) fn reserve(&mut self, units: u32) {
-        self.room -= units;
-    }
-
-    /// Units in the buffer, including those being programmed.
-    pub(super) const fn used(&self) -> u32 {
-        self.used
-    }
-
-    /// Units that wait for the host to write their rest.
     pub(super) const fn partial(&self) -> u32 {
         self.partial.length
     }
 
-    /// Units whose rest is being read.
-    pub(super) const fn reading(&self) -> u32 {
-        self.reading
-    }
-
-    /// Units that are ready to be programmed.
     pub(super) const fn ready(&self) -> u32 {
         self.ready.length
-    }
-
-    /// Units that are ready to be programmed and that a command waits for.
-    pub(super) const fn urgent_ready(&self) -> u32 {
-        self.urgent_ready
     }
 
     pub(super) fn entry(&self, index: EntryIndex) -> &Entry {
@@ -154,7 +127,7 @@ impl Buffer {
     }
 
     /// Puts sectors `from..to` of a unit into the buffer, using reserved room. Returns the entry, and whether
-    /// the data joined an existing one; if so, the reserved room is released.
+    /// the data joined an existing one, which releases the room.
     pub(super) fn put(&mut self, unit: Unit, from: u32, to: u32, now: u64) -> (EntryIndex, bool) {
         let latest = self.find(unit);
         let open = latest.filter(|&index| self.entries[index.at()].stage != Stage::Storing);
@@ -226,10 +199,7 @@ impl Buffer {
     /// Removes an entry that is stored, or whose data is not needed. A newer entry of the unit, if any, can
     /// proceed.
     pub(super) fn remove(&mut self, index: EntryIndex, now: u64) {
-        let (unit, stage, urgent) = {
-            let entry = &self.entries[index.at()];
-            (entry.unit, entry.stage, entry.urgent)
-        };
+        let Entry { unit, stage, urgent, .. } = self.entries[index.at()];
         match stage {
             Stage::Partial | Stage::Ready => {
                 self.unlink(index);
@@ -270,7 +240,6 @@ impl Buffer {
         })
     }
 
-    /// Every entry in the buffer.
     pub(super) fn indexes(&self) -> impl Iterator<Item = EntryIndex> + '_ {
         self.buckets
             .iter()
@@ -300,8 +269,8 @@ impl Buffer {
             self.bits.resize(self.bits.len() + self.words, 0);
             EntryIndex::new(narrow(self.entries.len() as u64 - 1))
         });
-        // There is usually a single word, for which a call to fill memory would be slow.
         let (first, words) = (index.at() * self.words, self.words);
+        // With the usual single word, a call to fill memory would be slow.
         self.bits[first] = 0;
         if words > 1 {
             self.bits[first + 1..first + words].fill(0);
@@ -401,10 +370,7 @@ impl Buffer {
     }
 
     fn unlink(&mut self, index: EntryIndex) {
-        let (stage, previous, next) = {
-            let entry = &self.entries[index.at()];
-            (entry.stage, entry.previous, entry.next)
-        };
+        let Entry { stage, previous, next, .. } = self.entries[index.at()];
         let list = self.list(stage);
         list.length -= 1;
         if previous.is_none() {

@@ -3,7 +3,7 @@
 //! It begins when few superblocks are free. The valid units of the victim are read, packed into groups of a
 //! separate stream, and programmed; when the last one is durable the victim is erased. One free superblock is
 //! always reserved for it, so it can continue whatever the host does. While it works, the host may use only
-//! as much flash as it gains. That keeps the two in step, so that the host is not stopped abruptly.
+//! as much flash as it gains, so that the host is not stopped abruptly.
 
 use crate::ssd::blocks::Stream;
 use crate::ssd::index::{Die, Slot, Superblock, Unit};
@@ -14,7 +14,6 @@ use crate::ssd::{Ssd, narrow};
 /// Garbage collection begins when at most this number of superblocks is free or about to be.
 const FEW_FREE: usize = 2;
 
-/// A group of the victim that is being read.
 #[derive(Clone, Copy, Debug)]
 struct Read {
     first_slot: Slot,
@@ -42,8 +41,7 @@ struct Victim {
     blocks: u32,
 }
 
-/// The state of garbage collection.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Collector {
     victim: Option<Superblock>,
     next_group: u32,
@@ -57,7 +55,7 @@ pub(super) struct Collector {
     /// Units being read, for which room is reserved.
     reserved: u32,
     filling: Option<Filling>,
-    /// Scratch space for the units being moved, kept to avoid an allocation per group.
+    /// Scratch space for the units being moved.
     units: Vec<Option<Unit>>,
     victims: Vec<Victim>,
     /// Victims emptied, but not yet erased.
@@ -73,27 +71,14 @@ pub(super) struct Collector {
 impl Collector {
     pub(super) fn new(layout: &Layout) -> Self {
         Self {
-            victim: None,
-            next_group: 0,
-            valid_at_first: 0,
-            host_units: 0,
-            reads: Vec::new(),
-            unused: Vec::new(),
-            reading: 0,
-            reserved: 0,
-            filling: None,
             units: vec![None; layout.slots_per_group() as usize],
             victims: vec![Victim::default(); layout.superblocks as usize],
-            emptied: 0,
-            erasing: 0,
-            host_blocked: false,
-            host_waits: false,
+            ..Self::default()
         }
     }
 }
 
 impl Ssd {
-    /// Whether the host has been refused a group since garbage collection last made progress.
     pub(super) const fn host_waits(&self) -> bool {
         self.collector.host_waits
     }
@@ -127,7 +112,7 @@ impl Ssd {
         slot
     }
 
-    /// Continues garbage collection, and perhaps the host, after an event that they may have waited for.
+    /// Continues garbage collection, and the host if it waited for that.
     pub(super) fn collect_on(&mut self) {
         self.collect();
         if std::mem::take(&mut self.collector.host_waits) {
@@ -135,7 +120,6 @@ impl Ssd {
         }
     }
 
-    /// Does whatever garbage collection can do now.
     fn collect(&mut self) {
         loop {
             let Some(victim) = self.collector.victim else {
@@ -149,7 +133,7 @@ impl Ssd {
                 break;
             }
             if self.blocks.valid(victim) > 0 {
-                // Units for which there was no room are read again; the loop ends as long as there is none.
+                // Units for which there was no room are read again; without any room, the loop ends.
                 self.collector.next_group = 0;
                 continue;
             }
@@ -161,7 +145,6 @@ impl Ssd {
         self.pad_if_stuck();
     }
 
-    /// Handles the end of reading a page of the victim.
     pub(super) fn victim_read(&mut self, index: u32) {
         let read = &mut self.collector.reads[index as usize];
         read.pages -= 1;
@@ -176,7 +159,6 @@ impl Ssd {
         self.collect_on();
     }
 
-    /// Records that some of the victim's units are durable in their new place.
     pub(super) fn moved(&mut self, victim: Superblock, units: u32) {
         let state = &mut self.collector.victims[victim.at()];
         debug_assert_eq!(state.blocks, 0, "erased before what was in it is durable");
@@ -184,9 +166,8 @@ impl Ssd {
         self.erase_if_durable(victim);
     }
 
-    /// Handles the end of a die's erasing its block of the superblock.
     pub(super) fn block_erased(&mut self, superblock: Superblock) {
-        self.counters.erases += 1;
+        self.record.counters.erases += 1;
         let victim = &mut self.collector.victims[superblock.at()];
         victim.blocks -= 1;
         if victim.blocks > 0 {
@@ -201,7 +182,7 @@ impl Ssd {
 
     fn needs_collection(&self) -> bool {
         let few = self.blocks.free() + self.collector.emptied <= FEW_FREE;
-        // If emptied victims wait for their last units' group to fill up, other victims have to fill it.
+        // Other victims have to fill the group for which the last units of emptied victims wait.
         few || (self.collector.filling.is_some() && self.collector.host_blocked && self.is_collection_idle())
     }
 
@@ -260,12 +241,8 @@ impl Ssd {
         self.collector.reading += 1;
         self.collector.reserved += room;
         let bytes = self.layout.page_bytes.min(room << self.layout.unit_shift);
-        let first = self.layout.first_page(first_slot);
-        for page in first..first + self.layout.pages_per_group {
-            self.counters.media_read_bytes += u64::from(bytes);
-            let (die, work) = (self.nand.die_of(page), Work::CollectRead { read: index });
-            self.nand.push(die, work, bytes, self.now, &mut self.agenda);
-        }
+        self.record.counters.media_read_bytes += u64::from(bytes) * u64::from(self.layout.pages_per_group);
+        self.push_pages(first_slot, Work::CollectRead { read: index }, bytes);
     }
 
     /// Units that can be moved and for which no room is reserved yet.
@@ -277,8 +254,8 @@ impl Ssd {
         (filling + open).saturating_add(free).saturating_sub(self.collector.reserved)
     }
 
-    /// Packs the units still valid in a group of a victim, up to `room` of them, into groups of the collected
-    /// stream. Each group is programmed as soon as it is full.
+    /// Packs up to `room` units still valid in a group of a victim into groups of the collected stream, each
+    /// of which is programmed as soon as it is full.
     fn move_group(&mut self, from: Slot, mut room: u32) {
         let (victim, _) = self.layout.split(from);
         let per_group = self.layout.slots_per_group();

@@ -7,7 +7,7 @@
 
 use straddle_units::io::Time;
 
-use crate::event::MediaEvent;
+use crate::drive::MediaEvent;
 use crate::ssd::agenda::Lane;
 use crate::ssd::blocks::Stream;
 use crate::ssd::buffer::Stage;
@@ -16,7 +16,6 @@ use crate::ssd::nand::Work;
 use crate::ssd::parameters::SECTOR_BYTES;
 use crate::ssd::{Ssd, narrow};
 
-/// Units that are programmed together.
 #[derive(Clone, Debug)]
 pub(super) struct Group {
     pub(super) stream: Stream,
@@ -63,7 +62,6 @@ impl Groups {
 }
 
 impl Ssd {
-    /// Programs the units that should be programmed and can be.
     pub(super) fn destage(&mut self) {
         let per_group = self.layout.slots_per_group();
         self.read_rests();
@@ -77,18 +75,18 @@ impl Ssd {
         }
     }
 
-    /// Programs the pages of a group.
     pub(super) fn program(&mut self, group: u32, first_slot: Slot) {
-        let stream = {
-            let group = &mut self.groups.groups[group as usize];
-            group.pages = self.layout.pages_per_group;
-            group.stream
-        };
-        self.groups.in_flight[stream as usize] += 1;
+        let programmed = &mut self.groups.groups[group as usize];
+        programmed.pages = self.layout.pages_per_group;
+        self.groups.in_flight[programmed.stream as usize] += 1;
+        self.push_pages(first_slot, Work::Program { group }, self.layout.page_bytes);
+    }
+
+    /// Queues the work for each page of a group, with `bytes` to transfer for each.
+    pub(super) fn push_pages(&mut self, first_slot: Slot, work: Work, bytes: u32) {
         let first = self.layout.first_page(first_slot);
         for page in first..first + self.layout.pages_per_group {
-            let (die, work) = (self.nand.die_of(page), Work::Program { group });
-            self.nand.push(die, work, self.layout.page_bytes, self.now, &mut self.agenda);
+            self.nand.push(self.nand.die_of(page), work, bytes, self.now, &mut self.agenda);
         }
     }
 
@@ -101,17 +99,17 @@ impl Ssd {
         let stream = group.stream;
         self.groups.in_flight[stream as usize] -= 1;
         let bytes = self.layout.group_bytes();
-        self.counters.media_write_bytes += bytes;
-        // The vectors are returned, to avoid an allocation per group.
+        self.record.counters.media_write_bytes += bytes;
+        // The vectors are put back, to avoid an allocation per group.
         match stream {
             Stream::Host => {
-                self.counters.unit_write_bytes += bytes;
+                self.record.counters.unit_write_bytes += bytes;
                 let mut entries = std::mem::take(&mut self.groups.groups[index as usize].entries);
                 entries.drain(..).for_each(|(entry, _)| self.stored(entry));
                 self.groups.groups[index as usize].entries = entries;
             }
             Stream::Collected => {
-                self.counters.gc_write_bytes += bytes;
+                self.record.counters.gc_write_bytes += bytes;
                 let mut victims = std::mem::take(&mut self.groups.groups[index as usize].victims);
                 victims.drain(..).for_each(|(victim, units)| self.moved(victim, units));
                 self.groups.groups[index as usize].victims = victims;
@@ -150,18 +148,13 @@ impl Ssd {
     pub(super) fn aged(&mut self) {
         self.age_timer = false;
         self.destage();
-        let oldest = self
-            .buffer
-            .first_partial()
-            .map(|(_, since)| since)
-            .into_iter()
-            .chain(self.buffer.ready_since())
-            .min();
-        let next =
-            oldest.map(|since| since.saturating_add(self.destage_after)).filter(|&next| next > self.now);
-        if self.buffer.used() > 0 {
+        if self.buffer.used > 0 {
+            let partial = self.buffer.first_partial().map(|(_, since)| since);
+            let oldest = partial.into_iter().chain(self.buffer.ready_since()).min();
+            let due = |since: u64| since.saturating_add(self.destage_after);
+            let next = oldest.map(due).filter(|&next| next > self.now).unwrap_or(due(self.now));
             self.age_timer = true;
-            self.agenda.push(Lane::Age, next.unwrap_or(self.now.saturating_add(self.destage_after)), 0);
+            self.agenda.push(Lane::Age, next, 0);
         }
     }
 
@@ -175,8 +168,8 @@ impl Ssd {
     }
 
     fn must_pad(&self) -> bool {
-        let last = self.buffer.partial() == 0 && self.buffer.reading() == 0;
-        self.buffer.urgent_ready() > 0
+        let last = self.buffer.partial() == 0 && self.buffer.reading == 0;
+        self.buffer.urgent_ready > 0
             || (last && (self.host.is_flushing() || self.is_stuck()))
             || self.buffer.ready_since().is_some_and(|since| self.is_old(since))
     }
@@ -185,13 +178,13 @@ impl Ssd {
     fn read_rests(&mut self) {
         let per_group = self.layout.slots_per_group();
         while let Some((index, since)) = self.buffer.first_partial() {
-            let coming = self.buffer.ready() + self.buffer.reading();
+            let coming = self.buffer.ready() + self.buffer.reading;
             let must = self.host.is_flushing()
                 || self.buffer.entry(index).urgent
                 || self.buffer.partial() > self.partial_limit
                 || (coming < per_group && self.is_stuck())
                 || self.is_old(since);
-            if !must || self.buffer.reading() >= self.layout.window * per_group {
+            if !must || self.buffer.reading >= self.layout.window * per_group {
                 return;
             }
             let Some(slot) = self.mapping.get(self.buffer.entry(index).unit) else {
@@ -199,16 +192,12 @@ impl Ssd {
                 continue;
             };
             let unit_bytes = self.layout.unit_bytes();
-            self.counters.rmw_reads += 1;
-            self.counters.rmw_read_bytes += unit_bytes;
-            self.counters.media_read_bytes += unit_bytes;
+            self.record.counters.rmw_reads += 1;
+            self.record.counters.rmw_read_bytes += unit_bytes;
+            self.record.counters.media_read_bytes += unit_bytes;
             self.buffer.begin_reading(index, self.layout.pages_per_group);
             let bytes = self.layout.page_bytes.min(narrow(unit_bytes));
-            let first = self.layout.first_page(slot);
-            for page in first..first + self.layout.pages_per_group {
-                let (die, work) = (self.nand.die_of(page), Work::UnitRead { entry: index });
-                self.nand.push(die, work, bytes, self.now, &mut self.agenda);
-            }
+            self.push_pages(slot, Work::UnitRead { entry: index }, bytes);
         }
     }
 
@@ -218,7 +207,7 @@ impl Ssd {
         let mut entries = std::mem::take(&mut self.groups.groups[group as usize].entries);
         let mut units = std::mem::take(&mut self.units);
         units.clear();
-        // Each step runs over all of them before the next one, so that their cache misses overlap.
+        // One step after the other over all of them, so that their cache misses overlap.
         while units.len() < most as usize
             && let Some(entry) = self.buffer.take_ready()
         {
@@ -235,7 +224,7 @@ impl Ssd {
         }
         self.groups.groups[group as usize].entries = entries;
         self.units = units;
-        self.counters.destages += 1;
+        self.record.counters.destages += 1;
         self.program(group, first_slot);
     }
 
@@ -250,16 +239,15 @@ impl Ssd {
             }
             self.buffer.entry_mut(index).waiters = waiters;
         }
-        if self.buffer.used() == 0 && self.age_timer {
+        if self.buffer.used == 0 && self.age_timer {
             self.age_timer = false;
             self.agenda.clear(Lane::Age);
         }
     }
 
-    /// Reports the sectors of an entry that the host wrote. With power-loss protection they were reported on
-    /// arrival.
+    /// Reports the sectors that the host wrote of an entry; with power-loss protection, that was on arrival.
     fn note_runs(&mut self, index: EntryIndex, event: impl Fn(Time, u64, u64) -> MediaEvent) {
-        let Some(events) = &mut self.media_events else { return };
+        let Some(events) = &mut self.record.media_events else { return };
         if self.power_loss_protection {
             return;
         }

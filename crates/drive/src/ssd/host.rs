@@ -1,14 +1,14 @@
 //! The host side: commands, the link, and the path into the buffer.
 //!
-//! Commands beyond the queue depth wait in order. A flush or a discard is not queued, as in ATA: it begins
-//! when the commands before it have ended, and those after it begin when it has ended. The link carries one
-//! piece at a time, in either direction; a write waits for room in the buffer before its data is sent.
+//! A flush or a discard is not queued, as in ATA: it begins when the commands before it have ended, and those
+//! after it begin when it has ended. The link carries one piece at a time, in either direction; a write waits
+//! for room in the buffer before its data is sent.
 
 use std::collections::VecDeque;
 
 use straddle_units::io::{Completion, Operation, Request, RequestId, Time};
 
-use crate::event::MediaEvent;
+use crate::drive::MediaEvent;
 use crate::interface::Interface;
 use crate::ssd::agenda::Lane;
 use crate::ssd::buffer::Stage;
@@ -48,12 +48,10 @@ struct Piece {
     end: u64,
 }
 
-/// The host's commands.
 #[derive(Clone, Debug)]
 pub(super) struct Host {
     interface: Interface,
     command_time: u64,
-    /// Commands not yet taken.
     pub(super) waiting: VecDeque<Request>,
     commands: Vec<Command>,
     unused: Vec<u32>,
@@ -199,7 +197,7 @@ impl Ssd {
 
     /// Ends the flush, if the buffer holds nothing that could be lost.
     pub(super) fn flushed(&mut self) {
-        if (self.power_loss_protection || self.buffer.used() == 0)
+        if (self.power_loss_protection || self.buffer.used == 0)
             && let Some(index) = self.host.flush.take()
         {
             self.complete(index, self.now);
@@ -210,7 +208,7 @@ impl Ssd {
     pub(super) fn feed(&mut self) {
         let piece = PIECE_BYTES.max(self.layout.unit_bytes());
         while let Some(&index) = self.host.writers.front() {
-            let room = self.buffer.room();
+            let room = self.buffer.room;
             if room == 0 {
                 return;
             }
@@ -227,14 +225,13 @@ impl Ssd {
                 self.host.writers.pop_front();
             }
             let units = ((end - 1) >> self.layout.unit_shift) + 1 - first;
-            self.buffer.reserve(narrow(units));
+            self.buffer.room -= narrow(units);
             self.host.pieces.push_back(Piece { command: index, start, end });
             let arrival = self.host.send(end - start, self.now);
             self.agenda.push(Lane::Link, arrival, index);
         }
     }
 
-    /// Handles the arrival of a piece of a write.
     pub(super) fn arrived(&mut self) {
         let Some(Piece { command: index, start, end }) = self.host.pieces.pop_front() else { return };
         let command = *self.host.command(index);
@@ -285,10 +282,9 @@ impl Ssd {
         self.agenda.push(Lane::Completion, at, index);
     }
 
-    /// Delivers a completion to the host.
     pub(super) fn finish(&mut self, index: u32, done: &mut Vec<Completion>) {
         let Command { id, operation, bytes, flash, buffer, joined, .. } = *self.host.command(index);
-        let counters = &mut self.counters;
+        let counters = &mut self.record.counters;
         match operation {
             Operation::Read => {
                 counters.host_reads += 1;
@@ -314,8 +310,7 @@ impl Ssd {
     pub(super) fn read_on(&mut self, index: u32) {
         let window = (READ_PAGES_PER_DIE * self.layout.dies).max(self.layout.pages_per_group);
         let mut command = *self.host.command(index);
-        // Data that needs no flash goes to the host at once; the last page stays open, as the next unit may
-        // lie in it too.
+        // Data that needs no flash goes to the host at once; the last page stays open, for the next unit.
         let mut at_once = 0;
         let mut open: Option<PageRead> = None;
         while command.next < command.end && command.pending < window {
@@ -328,7 +323,7 @@ impl Ssd {
             command.buffer |= buffered;
             let Some(slot) = slot else {
                 if let Some(unit) =
-                    self.mapping.unmapped_until(part.unit).filter(|_| !buffered && self.buffer.used() == 0)
+                    self.mapping.unmapped_until(part.unit).filter(|_| !buffered && self.buffer.used == 0)
                 {
                     command.next = command.end.min(u64::from(unit.get()) << self.layout.unit_shift);
                 }
@@ -365,8 +360,8 @@ impl Ssd {
         let mut at = start;
         while at < end {
             let page_end = end.min((at / page_bytes + 1) * page_bytes);
-            // If a unit has several pages, this selects the page; if a page has several units, the offset in
-            // the unit is less than a page.
+            // Selects the page of a unit that has several; otherwise the offset in the unit is less than a
+            // page.
             let page = self.layout.first_page(slot) + narrow((at & inside) / page_bytes);
             let bytes = narrow(page_end - at);
             let carried = narrow(page_end.next_multiple_of(codeword) - at / codeword * codeword);
@@ -387,13 +382,12 @@ impl Ssd {
 
     fn start_page_read(&mut self, command: u32, read: Option<PageRead>) {
         if let Some(PageRead { page, bytes, carried, .. }) = read {
-            self.counters.media_read_bytes += u64::from(carried);
+            self.record.counters.media_read_bytes += u64::from(carried);
             let (die, work) = (self.nand.die_of(page), Work::HostRead { command, bytes });
             self.nand.push(die, work, carried, self.now, &mut self.agenda);
         }
     }
 
-    /// Handles the arrival of a page for a read.
     pub(super) fn page_read(&mut self, index: u32, bytes: u32) {
         let link_end = self.host.send(u64::from(bytes), self.now);
         let command = self.host.command(index);
@@ -411,8 +405,7 @@ impl Ssd {
         let Command { bytes, end, .. } = *self.host.command(index);
         let Layout { unit_shift: shift, capacity, .. } = self.layout;
         let first = (end - bytes).div_ceil(self.layout.unit_bytes());
-        // The drive's last unit may be cut short by the capacity; its existing part then counts as the whole
-        // unit.
+        // The existing part of a last unit that the capacity cuts short counts as a whole one.
         let after = if end == capacity { self.layout.units.into() } else { end >> shift };
         if first < after {
             let (first, after) = (narrow(first), narrow(after));
@@ -431,7 +424,7 @@ impl Ssd {
     }
 
     fn buffered(&self, first: u32, after: u32) -> Vec<EntryIndex> {
-        if after - first <= self.buffer.used() {
+        if after - first <= self.buffer.used {
             (first..after).filter_map(|unit| self.buffer.find(Unit::new(unit))).collect()
         } else {
             let inside = |index: &EntryIndex| (first..after).contains(&self.buffer.entry(*index).unit.get());

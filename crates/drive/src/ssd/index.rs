@@ -1,7 +1,5 @@
-//! Indexes of things in the drive, each with its own type, so that they cannot be confused.
-//!
-//! Each is stored plus one: an `Option` of it is no larger than the number, and absence is stored as zero,
-//! also in the maps.
+//! Indexes of things in the drive, each of its own type. Each is stored plus one: an `Option` of it is no
+//! larger than the number, and absence is zero, also in the maps.
 
 use std::num::NonZeroU32;
 
@@ -17,13 +15,11 @@ macro_rules! index {
             pub(super) const fn new(number: u32) -> Self {
                 match NonZeroU32::new(number.wrapping_add(1)) {
                     Some(kept) => Self(kept),
-                    // Unreachable because the layout is checked. A fallback number here would make each use
-                    // more expensive.
+                    // The layout is checked. A fallback number would make each use more expensive.
                     None => unreachable!(),
                 }
             }
 
-            /// The number of this index.
             #[inline]
             pub(super) const fn get(self) -> u32 {
                 self.0.get() - 1
@@ -32,11 +28,9 @@ macro_rules! index {
     };
 }
 
-/// Indexes of elements of a vector.
 macro_rules! place {
     ($($name:ident)*) => {$(
         impl $name {
-            /// The position in the vector.
             #[inline]
             pub(super) const fn at(self) -> usize {
                 self.get() as usize

@@ -1,7 +1,5 @@
-//! The forward map: which slot of the flash holds each indirection unit.
-//!
-//! It grows in chunks as units are written. On a drive that starts full, an untouched chunk stands for units
-//! written in order, so filling the drive beforehand costs nothing.
+//! The forward map from units to slots. It grows in chunks as units are written. On a drive that starts full,
+//! an untouched chunk stands for units written in order, so filling the drive beforehand costs nothing.
 
 use crate::ssd::index::{Slot, Unit};
 use crate::ssd::narrow;
@@ -13,7 +11,6 @@ const CHUNK: u32 = 1 << CHUNK_SHIFT;
 
 type Chunk = Box<[Option<Slot>]>;
 
-/// The map from units to slots.
 #[derive(Clone, Debug)]
 pub(super) struct Mapping {
     chunks: Vec<Option<Chunk>>,
@@ -28,7 +25,6 @@ impl Mapping {
         Self { chunks, layout, in_order: preconditioned }
     }
 
-    /// The slot of the unit, if it is mapped.
     pub(super) fn get(&self, unit: Unit) -> Option<Slot> {
         match &self.chunks[unit.at() >> CHUNK_SHIFT] {
             Some(chunk) => chunk[unit.at() & (CHUNK as usize - 1)],
@@ -36,7 +32,6 @@ impl Mapping {
         }
     }
 
-    /// Maps the unit to the slot.
     pub(super) fn set(&mut self, unit: Unit, slot: Slot) {
         *self.entry(unit) = Some(slot);
     }

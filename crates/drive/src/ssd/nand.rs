@@ -2,8 +2,7 @@
 //!
 //! A die does one operation at a time; a channel carries the data of one die at a time. Reads for the host go
 //! before all other work waiting at a die. The other work is done in the order in which it came, so that a
-//! page is never read before it is programmed nor erased before it is read. Suspending a program for a read
-//! and a second register are not modelled.
+//! page is never read before it is programmed nor erased before it is read.
 
 use std::collections::VecDeque;
 
@@ -12,19 +11,28 @@ use crate::ssd::index::{Die, EntryIndex, Superblock};
 use crate::ssd::narrow;
 use crate::ssd::parameters::{Layout, Timing};
 
-/// A die's operation, and what it is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
     /// Reads for a command of the host, which gets `bytes` of the page.
-    HostRead { command: u32, bytes: u32 },
+    HostRead {
+        command: u32,
+        bytes: u32,
+    },
     /// Reads the rest of a unit of which the buffer holds a part.
-    UnitRead { entry: EntryIndex },
+    UnitRead {
+        entry: EntryIndex,
+    },
     /// Reads units that garbage collection moves.
-    CollectRead { read: u32 },
-    /// Programs a page of a group.
-    Program { group: u32 },
+    CollectRead {
+        read: u32,
+    },
+    Program {
+        group: u32,
+    },
     /// Erases this die's block of a superblock.
-    Erase { superblock: Superblock },
+    Erase {
+        superblock: Superblock,
+    },
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -49,7 +57,6 @@ struct Channel {
     waiting: VecDeque<Die>,
 }
 
-/// All dies and channels.
 #[derive(Clone, Debug)]
 pub(super) struct Nand {
     timing: Timing,
@@ -83,11 +90,6 @@ impl Nand {
         } else {
             self.dies[die.at()].others.push_back(job);
         }
-    }
-
-    /// Handles a page's arrival in the die's register.
-    pub(super) fn sensed(&mut self, die: Die, now: u64, agenda: &mut Agenda) {
-        self.want_channel(die, now, agenda);
     }
 
     /// Handles the end of the channel's transfer; returns the operation that this ends, if any.
@@ -125,7 +127,8 @@ impl Nand {
         }
     }
 
-    fn want_channel(&mut self, die: Die, now: u64, agenda: &mut Agenda) {
+    /// Takes the die's channel, or waits for it.
+    pub(super) fn want_channel(&mut self, die: Die, now: u64, agenda: &mut Agenda) {
         let channel = self.dies[die.at()].channel;
         if self.channels[channel as usize].serves.is_none() {
             self.carry(die, now, agenda);

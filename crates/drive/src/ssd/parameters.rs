@@ -1,7 +1,5 @@
-//! The parameters of a solid-state drive: read from a profile, checked once, and converted to whole numbers.
-//!
-//! The code below this module can rely on every figure being possible: the drive fits its tables, garbage
-//! collection can always make room, and the model's own size stays bounded.
+//! The parameters of a solid-state drive: read from a profile, and checked once. The drive fits its tables,
+//! garbage collection can always make room, and the model's own size stays bounded.
 
 use serde::Deserialize;
 use straddle_units::io::Nanos;
@@ -13,30 +11,18 @@ use crate::ssd::narrow;
 const UNIT_BYTES: (u64, u64) = (512, 1 << 20);
 /// The unit in which the buffer tracks written data, in bytes.
 pub(super) const SECTOR_BYTES: u64 = 512;
-/// Smallest and largest number of dies.
-const DIES: (u64, u64) = (1, 4096);
-/// Smallest and largest number of pages in an erase block.
-const PAGES_PER_BLOCK: (u64, u64) = (1, 1 << 16);
 /// Largest write buffer, in bytes and in units.
 const BUFFER_BYTES: u64 = 1 << 32;
 const BUFFER_UNITS: u64 = 1 << 20;
-/// Spare flash as a fraction of the capacity. Below 0.01, garbage collection writes a hundred bytes to make
-/// room for one.
-const OVER_PROVISIONING: (f64, f64) = (0.01, 4.0);
 /// Times of flash operations, in microseconds.
 const OPERATION_US: (f64, f64) = (0.001, 1e7);
-/// Speed of a channel, in megabytes per second.
-const CHANNEL_MB_S: (f64, f64) = (1.0, 1e5);
-/// How long data stays in the buffer, in milliseconds.
-const DESTAGE_AFTER_MS: (f64, f64) = (1.0, 1e6);
 /// Largest number of superblocks of a drive, and of indirection units in a superblock.
 const SUPERBLOCKS: u64 = 1 << 20;
 const SLOTS_PER_SUPERBLOCK: u64 = 1 << 22;
-/// Superblocks needed beyond the capacity: one open for the host, one open for garbage collection, one kept
-/// free for garbage collection, and one more, so that some superblock always holds stale data.
+/// Superblocks needed beyond the capacity: one open for the host and one for garbage collection, one kept
+/// free for the latter, and one more, so that some superblock always holds stale data.
 const SPARE_SUPERBLOCKS: u64 = 4;
-/// The unit of error correction: no transfer over the channel is smaller. Typical of LDPC codes in drives
-/// since 2015, not measured.
+/// The unit of error correction, the smallest transfer over the channel. Typical of LDPC codes since 2015.
 const CODEWORD_BYTES: u64 = 4096;
 
 /// The `[flash]` section of a profile, as it is written there.
@@ -75,15 +61,13 @@ pub struct FlashFile {
     #[serde(default)]
     pub command_us: f64,
     /// How long data may stay in the buffer without another reason to write it.
-    #[serde(default = "FlashFile::default_destage_after_ms")]
+    #[serde(default = "default_destage_after_ms")]
     pub destage_after_ms: f64,
 }
 
-impl FlashFile {
-    /// 100 ms: typical of idle timers, not measured.
-    const fn default_destage_after_ms() -> f64 {
-        100.0
-    }
+/// Typical of idle timers, not measured.
+const fn default_destage_after_ms() -> f64 {
+    100.0
 }
 
 /// A value with which the flash parameters do not form a possible drive.
@@ -157,7 +141,6 @@ pub(super) struct Timing {
 }
 
 impl Layout {
-    /// Bytes of an indirection unit.
     pub(super) const fn unit_bytes(&self) -> u64 {
         1 << self.unit_shift
     }
@@ -177,12 +160,10 @@ impl Layout {
         self.slot(Superblock::new(unit.get() / self.slots), unit.get() % self.slots)
     }
 
-    /// The slot at a place in a superblock.
     pub(super) const fn slot(&self, superblock: Superblock, place: u32) -> Slot {
         Slot::new((superblock.get() << self.slot_shift) | place)
     }
 
-    /// Splits a slot into its superblock and its place there.
     pub(super) const fn split(&self, slot: Slot) -> (Superblock, u32) {
         (Superblock::new(slot.get() >> self.slot_shift), slot.get() & ((1 << self.slot_shift) - 1))
     }
@@ -206,13 +187,12 @@ impl SsdParameters {
             read: operation("read_us", raw.read_us)?,
             program: operation("program_us", raw.program_us)?,
             erase: operation("erase_us", raw.erase_us)?,
-            channel_nanos_per_mib: nanos("channel_mb_s", raw.channel_mb_s, CHANNEL_MB_S, |rate| {
-                Nanos::from_seconds(MIB / (rate * 1e6))
+            channel_nanos_per_mib: nanos("channel_mb_s", raw.channel_mb_s, (1.0, 1e5), |rate| {
+                Nanos::from_seconds(f64::from(1 << 20) / (rate * 1e6))
             })?,
             command: nanos("command_us", raw.command_us, (0.0, OPERATION_US.1), Nanos::from_micros)?,
         };
-        let destage_after =
-            nanos("destage_after_ms", raw.destage_after_ms, DESTAGE_AFTER_MS, Nanos::from_millis)?;
+        let destage_after = nanos("destage_after_ms", raw.destage_after_ms, (1.0, 1e6), Nanos::from_millis)?;
         Ok(Self {
             layout,
             timing,
@@ -233,11 +213,6 @@ impl SsdParameters {
         (self.buffer_units as u64) << self.layout.unit_shift
     }
 
-    /// Bytes that the host can address.
-    pub const fn capacity(&self) -> u64 {
-        self.layout.capacity
-    }
-
     /// Whether the buffer's contents survive a power cut.
     pub const fn power_loss_protection(&self) -> bool {
         self.power_loss_protection
@@ -248,10 +223,11 @@ impl Layout {
     fn new(raw: &FlashFile, capacity: u64) -> Result<Self, FlashError> {
         let unit = power_of_two("indirection_unit_bytes", raw.indirection_unit_bytes)?;
         let page = power_of_two("page_bytes", raw.page_bytes)?;
-        let dies = within("dies", raw.dies, DIES)?;
+        let dies = within("dies", raw.dies, (1, 4096))?;
         let channels = within("channels", raw.channels, (1, dies))?;
-        let pages_per_block = within("pages_per_block", raw.pages_per_block, PAGES_PER_BLOCK)?;
-        within("over_provisioning", raw.over_provisioning, OVER_PROVISIONING)?;
+        let pages_per_block = within("pages_per_block", raw.pages_per_block, (1, 1 << 16))?;
+        // With less than 0.01, garbage collection writes a hundred bytes to make room for one.
+        within("over_provisioning", raw.over_provisioning, (0.01, 4.0))?;
         let pages_per_group = (unit / page).max(1);
         let per_group = (page / unit).max(1);
         let groups = dies * pages_per_block / pages_per_group;
@@ -307,9 +283,6 @@ impl Layout {
     }
 }
 
-const MIB: f64 = 1_048_576.0;
-
-/// A fraction in whole millionths; it is known to be at most [`OVER_PROVISIONING`].
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0.01 to 4")]
 fn per_million(fraction: f64) -> u64 {
     (fraction * 1e6).round() as u64
@@ -322,7 +295,6 @@ fn power_of_two(key: &'static str, value: u64) -> Result<u64, FlashError> {
     is_possible.then_some(value).ok_or_else(|| FlashError::new(key, value, reason()))
 }
 
-/// Returns a number that is in the range.
 fn within<T: Copy + PartialOrd + ToString>(
     key: &'static str,
     value: T,

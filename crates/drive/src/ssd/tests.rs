@@ -6,7 +6,7 @@ mod keeper;
 mod property;
 mod speed;
 
-use straddle_units::io::{Nanos, Operation, RequestId};
+use straddle_units::io::{Counters, Nanos, Operation, RequestId};
 use straddle_units::{ByteCount, ByteOffset};
 
 use super::index::{Slot, Superblock};
@@ -108,7 +108,7 @@ impl Bench {
     }
 
     fn counters(&self) -> Counters {
-        self.ssd.counters
+        self.ssd.record.counters
     }
 }
 
@@ -132,7 +132,7 @@ impl Ssd {
             valid += counted;
         }
         assert_eq!(valid, mapped, "every valid slot belongs to one unit");
-        let counters = &self.counters;
+        let counters = &self.record.counters;
         assert_eq!(counters.media_write_bytes, counters.unit_write_bytes + counters.gc_write_bytes);
     }
 

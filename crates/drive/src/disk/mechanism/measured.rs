@@ -7,21 +7,14 @@ use crate::disk::geometry::Position;
 use crate::disk::link::{Piece, Supply};
 
 impl Mechanism {
-    /// The parts in which the last [`Mechanism::read_pieces`] read the sectors.
-    pub(in crate::disk) fn pieces(&self) -> &[Piece] {
-        &self.pieces
-    }
-
-    /// How many sectors directly before `first` passed under the heads while they waited for the last pass to
-    /// begin.
+    /// How many sectors directly before `first` passed while the heads waited for the last pass to begin.
     pub(in crate::disk) fn passed_before(&self, first: u64) -> u64 {
         let place = self.place(first);
         self.sectors_within(&place, self.waited).min(u64::from(place.sector))
     }
 
-    /// Reads `count` sectors from `first` and records when each arrived. With `on_arrival`, the heads may
-    /// land in the middle of a track's part: reading begins there, and the part is complete when its
-    /// beginning has come round.
+    /// Reads `count` sectors from `first` and records when each arrived. With `on_arrival`, reading may begin
+    /// in the middle of a track's part, which is complete when its beginning has come round.
     pub(in crate::disk) fn read_pieces(
         &mut self,
         at: Time,
@@ -61,8 +54,7 @@ impl Mechanism {
         at
     }
 
-    /// How many sectors at the beginning of a part have passed when the heads land in its middle; 0 if they
-    /// land outside.
+    /// How many sectors of a part have passed when the heads land in its middle; 0 if they land outside.
     fn skipped(&self, landed: Time, place: &Position, run: u64) -> u64 {
         let gone = self.revolution().saturating_sub(self.wait(landed, place));
         let skipped = self.sectors_within(place, gone) + 1;
@@ -70,8 +62,7 @@ impl Mechanism {
     }
 
     /// Writes `count` sectors from `first`, each only when its data has arrived, and the first not before
-    /// `lands`. With `on_arrival`, a track's part of which all data has arrived when the heads land in its middle
-    /// is written from there on, and is complete when its beginning has come round.
+    /// `lands`. With `on_arrival`, a track's part of which all data has arrived may be begun in its middle.
     #[allow(clippy::too_many_arguments, reason = "the terms of one write")]
     pub(in crate::disk) fn write_supplied(
         &mut self,

@@ -35,7 +35,7 @@ fn a_flush_waits_until_everything_is_programmed() {
     let counters = bench.counters();
     // A whole page is programmed for one unit: the padding counts.
     assert_eq!((counters.unit_write_bytes, counters.media_write_bytes), (PAGE, PAGE));
-    assert_eq!(bench.ssd.buffer.used(), 0);
+    assert_eq!(bench.ssd.buffer.used, 0);
     assert!(bench.flush() < PROGRAM, "nothing is left to flush");
 }
 
@@ -85,15 +85,24 @@ fn capacitors_spare_the_waiting() {
 #[test]
 fn the_buffer_drains_by_itself() {
     let mut bench = Bench::new(&full(coarse()), CAPACITY);
-    bench.ssd.watch_media();
+    bench.ssd.record.media_events.get_or_insert_default();
     bench.write(512, 512);
     bench.write(1 << 20, 16384);
     bench.idle();
     assert!(bench.now.since(Time::ZERO) >= Nanos::from_millis(100.0).unwrap());
     let counters = bench.counters();
     assert_eq!((counters.rmw_reads, counters.unit_write_bytes), (1, 2 * 16384));
-    assert_eq!(bench.ssd.buffer.used(), 0);
-    let stored: u64 = bench.ssd.take_media_events().iter().map(stored_bytes).sum();
+    assert_eq!(bench.ssd.buffer.used, 0);
+    let stored: u64 = bench
+        .ssd
+        .record
+        .media_events
+        .as_mut()
+        .map(std::mem::take)
+        .unwrap_or_default()
+        .iter()
+        .map(stored_bytes)
+        .sum();
     assert_eq!(stored, 512 + 16384, "exactly what the host wrote");
 }
 
@@ -159,13 +168,13 @@ fn parts_of_a_unit_meet_in_the_buffer() {
 fn the_last_unit_may_be_cut_off() {
     let capacity = CAPACITY - 8192;
     let mut bench = Bench::new(&full(coarse()), capacity);
-    bench.ssd.watch_media();
+    bench.ssd.record.media_events.get_or_insert_default();
     let start = capacity / 16384 * 16384;
     bench.write(start, capacity - start);
     bench.flush();
     assert_eq!(bench.counters().rmw_reads, 0, "there is nothing else in it");
     bench.run(Operation::Discard, start, capacity - start);
-    let at = bench.ssd.take_media_events();
+    let at = bench.ssd.record.media_events.as_mut().map(std::mem::take).unwrap_or_default();
     assert!(
         matches!(at.last(), Some(MediaEvent::Discarded { offset, length: 8192, .. }) if *offset == start)
     );
@@ -175,15 +184,15 @@ fn the_last_unit_may_be_cut_off() {
 #[test]
 fn a_discard_takes_whole_units_only() {
     let mut bench = Bench::new(&full(coarse()), CAPACITY);
-    bench.ssd.watch_media();
+    bench.ssd.record.media_events.get_or_insert_default();
     let units = bench.ssd.mapped();
     bench.run(Operation::Discard, 0, 16384 - 512);
     bench.run(Operation::Discard, 512, 16384);
     assert_eq!(bench.ssd.mapped(), units);
-    assert!(bench.ssd.take_media_events().is_empty());
+    assert!(bench.ssd.record.media_events.as_mut().map(std::mem::take).unwrap_or_default().is_empty());
     bench.run(Operation::Discard, 16384 - 512, 2 * 16384 + 1024);
     assert_eq!(bench.ssd.mapped(), units - 2);
-    let events = bench.ssd.take_media_events();
+    let events = bench.ssd.record.media_events.as_mut().map(std::mem::take).unwrap_or_default();
     assert!(matches!(events[..], [MediaEvent::Discarded { offset: 16384, length: 32768, .. }]), "{events:?}");
     bench.ssd.assert_consistent();
     // Discarded units are answered from the mapping table. Kept ones come from flash, including a partly

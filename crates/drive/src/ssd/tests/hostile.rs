@@ -106,7 +106,7 @@ fn the_section_of_a_profile_reads() {
     let file: FlashFile = toml::from_str(text).unwrap();
     assert!(!file.power_loss_protection && !file.preconditioned);
     let parameters = SsdParameters::new(&file, 32 << 30).unwrap();
-    assert_eq!((parameters.indirection_unit(), parameters.capacity()), (4096, 32 << 30));
+    assert_eq!((parameters.indirection_unit(), parameters.layout.capacity), (4096, 32 << 30));
     assert!(toml::from_str::<FlashFile>(&format!("{text}colour = 1\n")).is_err());
 }
 

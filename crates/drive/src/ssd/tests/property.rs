@@ -107,7 +107,7 @@ fn request(id: u64, drive: &Built, (_, operation, place, length): Step) -> Reque
 fn run(drive: &Built, steps: &[Step]) -> (Vec<Completion>, Counters) {
     let parameters = SsdParameters::new(&drive.file, drive.capacity).unwrap();
     let mut ssd = Ssd::new(&parameters, drive.interface);
-    ssd.watch_media();
+    ssd.record.media_events.get_or_insert_default();
     let mut keeper = Keeper::new(drive.capacity, drive.file.power_loss_protection);
     let (mut seen, mut submitted, mut now) = (Vec::new(), Vec::new(), Time::ZERO);
     for (step, id) in steps.iter().zip(0..) {
@@ -121,7 +121,7 @@ fn run(drive: &Built, steps: &[Step]) -> (Vec<Completion>, Counters) {
         assert_eq!(ssd.outstanding(), submitted.len() - seen.len());
     }
     pass(&mut ssd, &mut keeper, Time::NEVER, &mut seen);
-    assert_eq!((ssd.outstanding(), ssd.next_event(), ssd.buffer.used()), (0, None, 0));
+    assert_eq!((ssd.outstanding(), ssd.next_event(), ssd.buffer.used), (0, None, 0));
     keeper.assert_all_stored();
     ssd.assert_consistent();
     for pair in seen.windows(2) {
@@ -134,7 +134,7 @@ fn run(drive: &Built, steps: &[Step]) -> (Vec<Completion>, Counters) {
         assert!(completion.at >= at + drive.interface.transfer(bytes), "faster than the link");
     }
     assert_eq!(seen.len(), steps.len());
-    (seen, ssd.counters)
+    (seen, ssd.record.counters)
 }
 
 /// Advances to `until`, one event at a time.
@@ -145,7 +145,7 @@ fn pass(ssd: &mut Ssd, keeper: &mut Keeper, until: Time, seen: &mut Vec<Completi
         before = next.get();
         let first = seen.len();
         ssd.advance(next, seen);
-        keeper.see(&ssd.take_media_events());
+        keeper.see(&ssd.record.media_events.as_mut().map(std::mem::take).unwrap_or_default());
         seen[first..].iter().for_each(|completion| keeper.complete(completion.id));
         keeper.assert_survives();
         events += 1;

@@ -32,7 +32,7 @@ fn random_writes_to_a_full_drive() {
         id += 1;
     };
     (0..32).for_each(|_| submit(&mut ssd, Time::ZERO));
-    let (mut best, mut before) = (0.0_f64, ssd.counters);
+    let (mut best, mut before) = (0.0_f64, ssd.record.counters);
     for round in 0..30 {
         let (begun, mut completed) = (std::time::Instant::now(), 0_u32);
         while completed < 500_000 {
@@ -45,15 +45,15 @@ fn random_writes_to_a_full_drive() {
         }
         let rate = f64::from(completed) / begun.elapsed().as_secs_f64() / 1e6;
         let (host, collected) = (
-            ssd.counters.host_write_bytes - before.host_write_bytes,
-            ssd.counters.gc_write_bytes - before.gc_write_bytes,
+            ssd.record.counters.host_write_bytes - before.host_write_bytes,
+            ssd.record.counters.gc_write_bytes - before.gc_write_bytes,
         );
         #[allow(clippy::cast_precision_loss, reason = "a figure to print")]
         let per_byte = collected as f64 / host as f64;
         println!(
             "round {round}: {rate:.3} million writes a second, {per_byte:.2} bytes collected for each written"
         );
-        before = ssd.counters;
+        before = ssd.record.counters;
         if round >= 20 {
             best = best.max(rate);
         }
