@@ -27,12 +27,10 @@ impl OffBoundary {
     /// Runs the workloads on a boundary of the drive `name` and `past` bytes after it, with writes of `size` bytes.
     /// `None` if the drive has no such position or takes no such writes.
     pub fn modelled(name: &str, profile: &Profile, past: u64, size: Option<u64>) -> Option<Self> {
-        let counted = |pattern: Pattern| {
-            let workload = Workload { count: Some(COUNT), ..pattern.into() };
-            Workload { size: size.unwrap_or(workload.size), ..workload }
-        };
-        let random = counted(Pattern::RANDOM_WRITE).seeded(SEED);
-        let workload = if size.is_some() { random } else { random.on(profile) };
+        let counted = |pattern: Pattern| Workload { count: Some(COUNT), ..pattern.into() };
+        let sized = |workload: Workload| Workload { size: size.unwrap_or(workload.size), ..workload };
+        let workload = sized(counted(Pattern::RANDOM_WRITE).seeded(SEED).on(profile));
+        let sequential = sized(counted(Pattern::SEQUENTIAL_WRITE));
         let size = workload.size;
         let compared = compared(name, profile, &workload, past)?;
         let random_write = ratio(&compared, |arm| Some(arm.seconds_per_request()))?;
@@ -42,7 +40,7 @@ impl OffBoundary {
                 Some(Self { size, random_write, sequential_write: None, wear })
             }
             Body::Disk(_) => {
-                let sequential = self::compared(name, profile, &counted(Pattern::SEQUENTIAL_WRITE), past)?;
+                let sequential = self::compared(name, profile, &sequential, past)?;
                 let sequential_write = Some(ratio(&sequential, |arm| Some(arm.seconds_per_request()))?);
                 Some(Self { size, random_write, sequential_write, wear: None })
             }
