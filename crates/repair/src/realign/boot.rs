@@ -1,7 +1,7 @@
 //! Boot code that lists sectors of the disk: GRUB, LILO and SYSLINUX.
 //!
-//! Invariants: bytes are a boot loader's only if its fixed parts are there. Reading and
-//! calculating only; `recorded` and `payload` write what changes.
+//! Invariants: bytes are a boot loader's only if its fixed parts are there. Nothing is written here: `recorded` and
+//! `payload` write what changes.
 //!
 //! GRUB's boot image records the first sector of the core image; that sector lists the others. Both count
 //! 512-byte sectors from the start of the disk. The core image's Reed-Solomon code does not cover its first
@@ -22,7 +22,7 @@ use crate::fingerprint::bytes_of;
 pub(super) const SECTOR: u64 = 512;
 pub(super) const SECTOR_LEN: usize = 512;
 
-/// How many bytes of a BIOS boot partition are looked at: the usual size of one.
+/// The bytes of a BIOS boot partition that are read: its usual size.
 const CORE: usize = 1 << 20;
 
 /// The first instruction, over the BIOS parameter block to `LOCAL(after_BPB)`.
@@ -59,34 +59,28 @@ const OLD: (&[u8], usize) = (&[0xEB, 0x4C, 0x90], 0x5C);
 const LILO: (usize, &[u8]) = (6, b"LILO");
 const SYSLINUX: (usize, [&[u8]; 2]) = (3, [b"EXTLINUX", b"SYSLINUX"]);
 /// BPB_HiddSec.
-const HIDDEN: usize = 28;
-
-/// The boot code of a disk and of its partitions.
+pub(super) const HIDDEN: usize = 28;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Loaders {
     grubs: Vec<Seen>,
     has_lilo: bool,
     /// The start of a partition, and the hidden sectors that SYSLINUX adds.
     syslinux: Vec<(ByteOffset, u64)>,
-    /// The starts of BIOS boot partitions that hold nothing.
     empty: Vec<ByteOffset>,
     /// Whether the disk's first sector has boot code, and not zeros.
-    has_code: bool,
+    pub(super) has_code: bool,
 }
 
 /// A boot image of GRUB, and what its core image lists.
 #[derive(Clone, Debug)]
 struct Seen {
-    /// Where the boot image is.
     at: ByteOffset,
-    /// The first sector of the core image.
     core: u64,
     /// The first sectors and numbers of sectors of the rest; `None` if that is not understood.
     pieces: Option<Vec<(u64, u16)>>,
 }
 
 impl Loaders {
-    /// Reads the boot code of the disk and of its partitions.
     pub(super) fn read(medium: &dyn Medium, stack: &Stack) -> Result<Self, ReadError> {
         let mut found = Self::default();
         let starts = stack.partitions.iter().map(|partition| partition.span.start());
@@ -120,17 +114,12 @@ impl Loaders {
         Ok(found)
     }
 
-    /// Whether there is boot code in the disk's first sector.
-    pub(super) const fn has_code(&self) -> bool {
-        self.has_code
-    }
-
     /// Whether the partition that starts at `start` is a BIOS boot partition that holds nothing.
     pub(super) fn is_empty(&self, start: ByteOffset) -> bool {
         self.empty.contains(&start)
     }
 
-    /// What of the boot code is wrong when `partition` starts at `to`.
+    /// What the boot code records of `partition`, which is to start at `to`.
     pub(super) fn references(&self, partition: &Partition, to: ByteOffset) -> Vec<Reference> {
         let from = partition.span;
         let grubs = self.grubs.iter().filter(|grub| grub.is_in(from));
@@ -148,8 +137,7 @@ impl Loaders {
             && *recorded != 0
             && kind.is_none_or(|kind| !kind.has_boot_sector())
         {
-            let start = to.get();
-            let correct = start.is_multiple_of(SECTOR).then_some(start / SECTOR);
+            let correct = to.get().is_multiple_of(SECTOR).then_some(to.get() / SECTOR);
             let correct = correct.filter(|sectors| u32::try_from(*sectors).is_ok());
             found.push(Reference::Syslinux { recorded: *recorded, correct });
         }
@@ -158,14 +146,13 @@ impl Loaders {
 }
 
 impl Seen {
-    /// Whether any of the core image is in these bytes.
     fn is_in(&self, span: Span) -> bool {
         let pieces = self.pieces.iter().flatten().copied();
         pieces.chain([(self.core, 1)]).any(|(at, count)| piece(at, count).is_none_or(|p| p.overlaps(span)))
     }
 
-    /// Returns what changes when the partition `from` starts at `to`; `None` if other parts of the disk take
-    /// part in it, if the core image is not understood, or if the new sectors cannot be counted.
+    /// Returns what changes when the partition `from` starts at `to`; `None` if the loader is also elsewhere on the disk,
+    /// if the core image is not understood, or if the new sectors cannot be counted.
     fn moved(&self, from: Span, to: ByteOffset) -> Option<Reference> {
         let in_partition = self.at == from.start();
         let pieces = self.pieces.as_ref()?;
@@ -204,13 +191,11 @@ fn sector(medium: &dyn Medium, at: ByteOffset) -> Result<Option<Vec<u8>>, ReadEr
     span.map(|span| bytes_of(medium, span)).transpose()
 }
 
-/// The bytes of a piece of the core image.
 fn piece(at: u64, sectors: u16) -> Option<Span> {
     let start = ByteOffset::new(at.checked_mul(SECTOR)?);
     Span::new(start, ByteCount::new(u64::from(sectors) * SECTOR))
 }
 
-/// Whether this is GRUB's boot image.
 pub(super) fn is_boot_image(sector: &[u8]) -> bool {
     has(sector, 0, JUMP)
         && le16(sector, KERNEL_ADDRESS.0) == KERNEL_ADDRESS.1
@@ -225,7 +210,7 @@ pub(super) fn entry_at(index: usize) -> Option<usize> {
 }
 
 /// The list in the first sector of a core image: first sector and number of sectors of each piece. `None` if
-/// this is not such a sector, or if the pieces are not loaded one behind the other.
+/// this is not such a sector, or if the pieces are not loaded one after the other.
 pub(super) fn pieces(core: &[u8]) -> Option<Vec<(u64, u16)>> {
     let messages = position(core, CORE_MESSAGES).filter(|_| has(core, 0, CORE_START))?;
     let code_end = messages.checked_add(CORE_MESSAGES.len())?;

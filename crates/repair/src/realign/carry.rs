@@ -1,8 +1,8 @@
 //! Carrying out a plan to realign: the marker, the moves, the boot sectors, the new table.
 //!
 //! Invariants: the new table is written only when all data are in their new places, durably, and the old one only when
-//! they are in their old ones. In between the table has a marker. What comes next is decided by the journal and the table
-//! on the disk, never by what was done before; so every step can be repeated after an interruption.
+//! they are in their old ones. In between the table has a marker. The journal and the table on the disk alone decide the
+//! next step; so every step can be repeated after an interruption.
 //!
 //! ```
 //! # use std::ops::ControlFlow;
@@ -18,37 +18,37 @@
 
 use std::io;
 
-use crate::relocate::{
-    Bad, Disks, Ended, FileAccess, Job, Recovered, RelocateError, State, Verify, begin, inspect, open,
-};
 use straddle_device::Medium;
 use straddle_layout::read_all;
 use straddle_units::{ByteCount, Span};
 
 use super::boot::Loaders;
+use super::chosen;
 use super::media::Carrier;
 use super::payload::{Payload, Table};
 use super::recorded::{self, Which, record};
 use super::unallocated::clear;
 use super::{
-    Ending, Journal, JournalPlace, Look, MoveError, Realign, RealignError, Reference, inner, logical, refer,
+    Ending, Journal, JournalPlace, Look, MoveError, Realign, RealignError, Reference, logical, refer,
     without_unclaimed,
 };
 use crate::apply::{Expected, check_kernel, recognise, tell_kernel};
 use crate::plan::{Change, Entry, Format};
+use crate::relocate::{
+    Bad, Disks, Ended, FileAccess, Job, Recovered, RelocateError, State, Verify, begin, inspect, open,
+};
 use crate::target::{Disk, Target};
 
 /// Receives the progress, and may stop the moves at a safe point.
 pub type Watch<'w> = crate::relocate::Watch<'w>;
 
-/// Receives the list of what could not be read, and keeps it: the journal, which has it too, is erased next.
+/// Receives the list of what could not be read, and saves it: the journal, which has it too, is erased next.
 pub type Listing<'l> = &'l mut dyn FnMut(&[Bad]) -> io::Result<()>;
 
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The table that was aimed at counts, with its data. The list has what could not be read, and where (`to`) its
-    /// filler is now.
+    /// The table is active, and the data are in their places, except what could not be read, with the places of fillers.
     Complete(Vec<Bad>),
     /// It was stopped at a safe point.
     Paused,
@@ -62,7 +62,7 @@ pub struct Run<'a> {
     pub(super) payload: Payload,
     /// Whether it was begun here, and not found.
     pub(super) is_new: bool,
-    /// Whether the disk had no table, nor anything else that fills it: the journal alone says that there is a move.
+    /// Whether the disk had no table, nor contents that fill it: the journal alone says that there is a move.
     pub(super) has_no_table: bool,
     /// Whether the user asks to go on although something has written to the data.
     pub(super) insists: bool,
@@ -73,49 +73,22 @@ pub struct Run<'a> {
 }
 
 impl Realign {
-    /// Checks this plan against `target` and its contents, and writes the journal, named `id`. No data move
-    /// yet.
-    ///
-    /// # Errors
-    ///
-    /// [`MoveError`]; nothing was written, except perhaps to the journal's place. A journal's file that was made
-    /// for this move is removed.
+    /// Checks this plan against `target` and its contents, and writes the journal, named `id`. No data move yet. After an
+    /// error nothing was written, except perhaps to the journal's place, and a new journal's file is removed.
     pub fn begin<'a>(
         &self,
         target: &'a mut Target<'_>,
         journal: JournalPlace,
         id: [u8; 16],
     ) -> Result<Run<'a>, MoveError> {
-        let (place, payload, job) = match self.prepare(target, &journal, id) {
-            Ok(prepared) => prepared,
-            Err(error) => {
-                journal.discard();
-                return Err(error);
-            }
-        };
-        let disk: &mut dyn Disk = target;
-        let mut run = Run {
-            disk,
-            journal,
-            place,
-            payload,
-            is_new: true,
-            has_no_table: false,
-            insists: false,
-            owns_space: true,
-            verify: Verify::Read,
-            skips_bad: false,
-        };
-        match run.write_journal(job) {
-            Ok(()) => Ok(run),
-            Err(error) => {
-                run.journal.discard();
-                Err(error)
-            }
-        }
+        let prepared = self.prepare(target, &journal, id).inspect_err(|_| journal.discard());
+        let (place, payload, job) = prepared?;
+        let mut run = Run::of(target, journal, place, payload);
+        run.write_journal(job).inspect_err(|_| run.journal.discard())?;
+        Ok(run)
     }
 
-    /// Checks this plan against `disk` and its contents; returns where the journal is, and what it holds.
+    /// Checks this plan against `disk` and its contents; returns the place, the payload and the job of the journal.
     fn prepare(
         &self,
         disk: &dyn Disk,
@@ -125,7 +98,7 @@ impl Realign {
         let stack = recognise(disk, &self.plan)?;
         self.check_contents(disk)?;
         self.check_tails(disk, Look::Whole)?;
-        self.check_unallocated(disk, None, Look::Whole)?;
+        self.check_unallocated(disk, Look::Whole)?;
         check_kernel(disk)?;
         let place = match (journal, self.journal) {
             (JournalPlace::File(file), _) => Span::first(file.size),
@@ -139,13 +112,8 @@ impl Realign {
         Ok((place, payload, job))
     }
 
-    /// Whether the table of `target` is the one that this plan leads to.
-    pub fn is_done(&self, target: &Target<'_>) -> Result<bool, MoveError> {
-        self.is_listed(target)
-    }
-
-    /// Whether the table that counts on `disk` is the one that this plan leads to.
-    pub(super) fn is_listed(&self, disk: &dyn Medium) -> Result<bool, MoveError> {
+    /// Whether the table on `disk` is the one that this plan leads to.
+    pub(crate) fn is_done(&self, disk: &dyn Medium) -> Result<bool, MoveError> {
         let stack = straddle_layout::read_stack(disk, Some(self.plan.block()), None)?;
         let entries = &self.plan.table.partitions;
         let is_there = |entry: &Entry| {
@@ -154,9 +122,8 @@ impl Realign {
         Ok(stack.partitions.len() == entries.len() && entries.iter().all(is_there))
     }
 
-    /// Checks that the partitions are as the plan found them, and that what refers to their places can be
-    /// corrected.
-    pub(super) fn check_contents(&self, disk: &dyn Medium) -> Result<(), MoveError> {
+    /// Checks that the partitions are as in the plan, and that what refers to their places can be corrected.
+    fn check_contents(&self, disk: &dyn Medium) -> Result<(), MoveError> {
         let mut stack = read_all(disk, Some(self.plan.block()), None)?;
         if self.wipes {
             stack = without_unclaimed(&stack);
@@ -172,13 +139,9 @@ impl Realign {
         if let Some((number, what)) = refer::immovable(&stack, is_moved) {
             return Err(MoveError::Partition { number, what });
         }
-        let block = self.plan.block();
-        let format = self.plan.table.format;
-        for entry in &self.plan.table.partitions {
+        let (block, format) = (self.plan.block(), self.plan.table.format);
+        for entry in logical::moving(&self.plan) {
             let Change::Moved { from, .. } = entry.change else { continue };
-            if !logical::moves(entry) {
-                continue;
-            }
             let number = entry.number;
             let partition = stack.partitions.iter().find(|p| p.start == from && p.number == number);
             let differs = |what| MoveError::Partition { number, what };
@@ -188,7 +151,7 @@ impl Realign {
             if refer::used(partition, block) > span.len() {
                 return Err(differs("its used area has changed since the plan was made: plan again"));
             }
-            let anchor = inner::anchor(partition, self.plan.grain, block);
+            let anchor = chosen::anchor(partition, self.plan.grain, block);
             // The grain of the plan may be coarser than the one that chose what is aligned.
             if self.anchor(number) != ByteCount::ZERO
                 && anchor.is_none_or(|anchor| anchor.offset != self.anchor(number))
@@ -217,11 +180,11 @@ impl Realign {
     }
 }
 
-/// Why nothing moves under a hibernated system.
+/// Why nothing moves while a system is hibernated.
 pub(crate) const ASLEEP: &str = "it holds a hibernated system, which would write to the old location: start \
      it and shut it down first (Windows: shutdown /s /f /t 0, or powercfg /h off)";
 
-/// Why a reference to the old place stands in the way; `None` if it is corrected, or only worth a remark.
+/// Why a reference to the old place prevents a move; `None` if it is corrected, or only worth a note.
 pub(crate) fn obstacle(reference: &Reference) -> Option<&'static str> {
     match reference {
         Reference::Hibernation => Some(ASLEEP),
@@ -240,20 +203,29 @@ pub(crate) fn obstacle(reference: &Reference) -> Option<&'static str> {
 }
 
 impl<'a> Run<'a> {
+    /// A move that begins, with its journal at `place`.
+    pub(super) fn of(disk: &'a mut dyn Disk, journal: JournalPlace, place: Span, payload: Payload) -> Self {
+        Self {
+            disk,
+            journal,
+            place,
+            payload,
+            is_new: true,
+            has_no_table: false,
+            insists: false,
+            owns_space: true,
+            verify: Verify::Read,
+            skips_bad: false,
+        }
+    }
+
     /// Writes the journal of a new move, where nothing is.
     fn write_journal(&mut self, job: Job) -> Result<(), MoveError> {
+        use RelocateError::{Job, Occupied, Place};
         self.clear_place()?;
         let begun = self.with_disks(|disks, place| begin(disks, place, job).map(drop));
-        let is_begun = !matches!(
-            begun,
-            Err(MoveError::Moves(
-                RelocateError::Job(_) | RelocateError::Place(_) | RelocateError::Occupied(_)
-            ))
-        );
-        if begun.is_err()
-            && is_begun
-            && let Some(place) = self.place_on_disk()
-        {
+        let is_untouched = matches!(begun, Ok(()) | Err(MoveError::Moves(Job(_) | Place(_) | Occupied(_))));
+        if let Some(place) = self.place_on_disk().filter(|_| !is_untouched) {
             // A later move is to find the space empty.
             let _ = clear(self.disk, place);
         }
@@ -290,18 +262,15 @@ impl<'a> Run<'a> {
         Ok(matches!(self.state()?, State::RollingBack | State::Back))
     }
 
-    /// Completes the move: moves what is left, corrects boot sectors, and writes the new table.
-    ///
-    /// # Errors
-    ///
-    /// [`MoveError`]; the journal is kept, so that [`find`](Self::find) goes on from there. But for
-    /// [`ApplyError::Kernel`](crate::apply::ApplyError::Kernel): the move is complete, and the kernel does not use the table yet.
+    /// Completes the move: moves what is left, corrects boot sectors, and writes the new table. After an error the journal
+    /// is kept for [`find`](Self::find), except after [`ApplyError::Kernel`](crate::apply::ApplyError::Kernel): the move is
+    /// complete, and the kernel does not use the table yet.
     pub fn finish(self, watch: Watch<'_>) -> Result<Outcome, MoveError> {
         self.finish_listing(watch, &mut |_| Ok(()))
     }
 
-    /// The same; hands the list of what could not be read, which may be empty, to `list` when all data are in
-    /// their new places and the table still has the marker. If that fails, the move is not finished.
+    /// The same; `list` receives what could not be read, or an empty list, when all data are in their new places and the
+    /// table still has the marker. If that fails, the move is not finished.
     pub fn finish_listing(mut self, watch: Watch<'_>, list: Listing<'_>) -> Result<Outcome, MoveError> {
         let state = self.state()?;
         self.check(&state, false)?;
@@ -323,7 +292,7 @@ impl<'a> Run<'a> {
         }
         list(&bad).map_err(MoveError::List)?;
         self.payload.write(self.disk, Table::New).map_err(|error| {
-            let is_listed = matches!(self.payload.realign.is_listed(self.disk), Ok(true));
+            let is_listed = matches!(self.payload.realign.is_done(self.disk), Ok(true));
             match self.payload.realign.plan.table.format {
                 Format::Gpt if is_listed => error.after(Ending::OneCopy),
                 Format::Mbr if is_listed => error.after(Ending::Unsettled),
@@ -337,16 +306,12 @@ impl<'a> Run<'a> {
         Ok(Outcome::Complete(bad))
     }
 
-    /// Brings back the old layout, contents included.
-    ///
-    /// # Errors
-    ///
-    /// [`MoveError::Complete`] if the new table counts already; otherwise as [`finish`](Self::finish).
+    /// Restores the old layout and its contents. The error is [`MoveError::Complete`] if the new table is active already.
     pub fn roll_back(self, watch: Watch<'_>) -> Result<Outcome, MoveError> {
         self.roll_back_listing(watch, &mut |_| Ok(()))
     }
 
-    /// The same; hands over the list of what could not be read as [`finish_listing`](Self::finish_listing).
+    /// The same, with a list of what could not be read as in [`finish_listing`](Self::finish_listing).
     pub fn roll_back_listing(mut self, watch: Watch<'_>, list: Listing<'_>) -> Result<Outcome, MoveError> {
         let state = self.state()?;
         self.check(&state, true)?;
@@ -364,11 +329,10 @@ impl<'a> Run<'a> {
             self.record(Which::Old)?;
         }
         let (verify, skips_bad) = (self.verify, self.skips_bad);
-        let beside = self.payload.new_records();
+        let besides = self.payload.new_records();
         let ended = self.with_disks(|disks, place| {
             let Some(found) = open(disks, place)? else { return Ok(None) };
-            let ended = found.rollback((&beside, skips_bad), verify, watch)?;
-            Ok(match ended {
+            Ok(match found.rollback((&besides, skips_bad), verify, watch)? {
                 Ended::Complete(back) => Some(back.bad().to_vec()),
                 Ended::Paused => None,
             })
@@ -390,8 +354,7 @@ impl<'a> Run<'a> {
         Ok(Outcome::Complete(bad))
     }
 
-    /// What could not be read, with the place where its filler is when all data are back: what was found on the
-    /// way forward went back to where it was.
+    /// What could not be read, with the place of its filler after a rollback.
     fn after_rollback(&self, bad: Bad) -> Bad {
         let is_forward = self.payload.realign.moves.iter().any(|one| {
             let skipped = bad.from.start().checked_since(one.from.start());
@@ -414,42 +377,38 @@ impl<'a> Run<'a> {
                     }
                 }
                 Some(Recovered::Moved(mut moved)) => Some(moved.bad()),
-                Some(Recovered::Turned(_) | Recovered::Back(_)) | None => {
-                    return Err(RelocateError::Damaged("its state has changed in the meantime".to_owned()));
-                }
+                Some(Recovered::Turned(_) | Recovered::Back(_)) | None => return Err(changed_meanwhile()),
             })
         })
     }
 
-    /// Writes the marker.
     fn enter_marked(&mut self) -> Result<(), MoveError> {
         self.payload.write(self.disk, Table::Marked).map_err(|error| {
             let is_old = matches!(self.payload.table(self.disk), Ok(Some(Table::Old)));
             if is_old { error.after(Ending::NotMarked) } else { error }
         })?;
-        // The kernel must not go on with the old partitions. It may refuse; then nothing has them open.
+        // The kernel must not use the old partitions. It may refuse; then nothing has them open.
         let _ = self.disk.reread_table();
         Ok(())
     }
 
-    /// Records the starts of partitions in their boot sectors. All data are in their new places.
+    /// Records the starts of partitions in their boot sectors, with all data in their new places.
     fn record(&mut self, which: Which) -> Result<(), MoveError> {
         record(self.disk, &self.payload.realign.plan, &self.payload.realign.references, which)
     }
 
-    /// Whether the table has the marker, as it has had since it was first written: the copy of a GPT that counts loses it
-    /// last.
+    /// Whether the table has the marker: the copy of a GPT that counts loses it last.
     fn has_marker(&self) -> Result<bool, MoveError> {
         Ok(!matches!(self.payload.table(self.disk)?, Some(Table::Old | Table::New)))
     }
 
-    /// Removes the journal of a move whose end is durable.
+    /// Removes the journal of a move that is complete and durable.
     fn end(&mut self, is_back: bool) -> Result<(), MoveError> {
         let removed = self.with_disks(|disks, place| match open(disks, place)? {
             Some(Recovered::Moved(moved)) => moved.erase(),
             Some(Recovered::Back(back)) => back.erase(),
             None => Ok(()),
-            Some(_) => Err(RelocateError::Damaged("its state has changed in the meantime".to_owned())),
+            Some(_) => Err(changed_meanwhile()),
         });
         removed.map_err(|error| {
             error.after(if is_back { Ending::BackWithJournal } else { Ending::CompleteWithJournal })
@@ -460,7 +419,6 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Removes the journal's file.
     fn close(self) -> Result<(), MoveError> {
         match self.journal {
             JournalPlace::File(file) => file.remove(),
@@ -468,7 +426,6 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Where the journal is, if it is on the disk itself.
     pub(super) fn place_on_disk(&self) -> Option<Span> {
         matches!(self.journal, JournalPlace::Inside).then_some(self.place)
     }
@@ -480,6 +437,10 @@ impl<'a> Run<'a> {
         let place = self.place;
         with_disks(self.disk, &mut self.journal, |disks| use_them(disks, place))
     }
+}
+
+fn changed_meanwhile() -> RelocateError {
+    RelocateError::damaged("its state has changed in the meantime")
 }
 
 pub(super) fn with_disks<T>(

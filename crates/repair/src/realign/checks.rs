@@ -1,32 +1,29 @@
 //! Whether a journal may be followed.
 //!
-//! Invariants: before the first write, the table on the disk is the one that the journal's state leaves, or
-//! that one with a torn sector, and the data are where the journal says: a file may be a journal of another disk, or an
-//! older copy of the right one. As long as the old table counts, the disk may be in use: then there is only a way back, which
-//! removes the journal. A table that another program has written is overwritten only by
-//! [`Run::restore_table`], which saves it first.
+//! Invariants: before the first write, the table on the disk is the one that the journal's state leaves, or that one with
+//! a torn sector, and the data are where the journal says: a file may be a journal of another disk, or an older copy of
+//! the right one. As long as the old table counts, the disk may be in use: then there is only a way back, which removes
+//! the journal. Only [`Run::restore_table`] overwrites the table of another program, and saves it first.
 
 use std::path::Path;
 
-use crate::relocate::{State, Whereabouts, is_latest};
 use straddle_device::Medium;
 
-use super::MoveError;
-use super::carry::Run;
 use super::payload::Table;
 use super::witness::Testimony;
+use super::{MoveError, Run};
 use crate::apply::BackedUp;
 use crate::encode::Step;
 use crate::foresee::After;
+use crate::relocate::{State, Whereabouts, is_latest};
 
-/// Data are not as the journal has them.
 const OLDER: &str = "the data was moved or written to since this copy of the journal was made: give the \
                      latest one. If this is the latest, --restore-table FILE resumes the move";
 
 impl Run<'_> {
     /// Checks that the disk has the table that a move in this state leaves, with the data where the journal says, and
-    /// restores sectors of the table that a power cut or a kill has torn. Otherwise the journal is that of another disk,
-    /// or of this one at another time, or another program has written a table: nothing is written then.
+    /// restores sectors of the table that a power cut or a kill has torn. Writes nothing if the journal is that of another
+    /// disk or time, or another program has written a table.
     pub(super) fn check(&mut self, state: &State, goes_back: bool) -> Result<(), MoveError> {
         let torn = self.torn(state)?;
         let steps = torn.as_deref().unwrap_or_default();
@@ -40,18 +37,18 @@ impl Run<'_> {
         }
     }
 
-    /// What restores the sectors of the table that a power cut or a kill has torn; `None` if it is not a torn table of
-    /// the move. It has the marker then, or the old table if no data have moved.
+    /// What restores a table of the move that a power cut or a kill has torn: to the marker, or to the old table if no data
+    /// have moved. `None` if it is not one.
     fn torn(&self, state: &State) -> Result<Option<Vec<Step>>, MoveError> {
         let (disk, payload) = (&*self.disk, &self.payload);
         let fits = |steps: &[Step]| self.fits(&After { medium: disk, steps }, state);
-        // What cannot be read is torn for certain, and what is beside a copy of the GPT that the move has left, or all
-        // that is there in place of a table while one was written. A table that lists something is not torn.
+        // Certainly torn is what cannot be read, and what is in place of a table while one was written. Otherwise a copy of
+        // the GPT must be as the move left it. A table that lists something is not torn.
         let is_written = matches!(state, State::NotBegun | State::Moved | State::Back);
         let (is_certain, is_read) = match payload.table(disk) {
             Err(MoveError::Changed(_)) => (self.has_no_table && is_written, true),
             Err(MoveError::Read(_)) => (true, false),
-            // What no table changes is torn where it shares a physical sector with data.
+            // What is the same in all tables is torn where it shares a physical sector with data.
             Ok(_) if !payload.has_rest(disk) => (false, true),
             _ => return Ok(None),
         };
@@ -77,18 +74,13 @@ impl Run<'_> {
         if !self.payload.has_rest(medium) {
             return Ok(false);
         }
-        // The marker is durable before anything moves, and counts until all is moved or back.
-        Ok(match state {
-            State::NotBegun | State::Back => found != Some(Table::New),
-            State::Moving { .. } | State::RollingBack => found == Some(Table::Marked),
-            State::Moved => found != Some(Table::Old),
-        })
+        let possible = Table::possible(state);
+        Ok(found.map_or(possible.len() > 1, |table| possible.contains(&table)))
     }
 
     /// Checks that the data are where the journal says. What `steps` write counts as written.
     fn check_data(&mut self, state: &State, goes_back: bool, steps: &[Step]) -> Result<(), MoveError> {
-        let disk = &After { medium: &*self.disk, steps };
-        let table = self.payload.table(disk)?;
+        let table = self.payload.table(&After { medium: &*self.disk, steps })?;
         let is_over = match state {
             // The data are in use again, and nothing is written to them.
             State::Moved => table == Some(Table::New),
@@ -116,13 +108,10 @@ impl Run<'_> {
         }
     }
 
-    /// Puts the table of the move back, with the marker if data have moved, after saving what that overwrites in a new
-    /// file at `backup`, which `undo` takes. False, and no file, if the table is the move's, or torn. From now on the journal is
-    /// followed although another program has written to the data.
-    ///
-    /// # Errors
-    ///
-    /// [`MoveError`]. If a write fails, or the power, it can be repeated with another file.
+    /// Restores the table of the move, with the marker if data have moved, after saving what that overwrites in a new file
+    /// at `backup`, for `undo`. False, and no file, if the table is the move's, or torn. From now on the journal is followed
+    /// although another program has written to the data.
+    /// After a failed write or a power cut it can be repeated with another file.
     pub fn restore_table(&mut self, backup: &Path) -> Result<bool, MoveError> {
         self.insists = true;
         let state = self.state()?;
@@ -142,11 +131,7 @@ impl Run<'_> {
         Ok(true)
     }
 
-    /// Refuses to go on with a move whose rollback has begun, before anything is written.
-    ///
-    /// # Errors
-    ///
-    /// [`MoveError::Turned`]. If the journal cannot be read.
+    /// Refuses to resume a move whose rollback has begun ([`MoveError::Turned`]), before anything is written.
     pub fn check_course(&mut self, goes_back: bool) -> Result<(), MoveError> {
         if self.is_turned()? && !goes_back { Err(MoveError::Turned) } else { Ok(()) }
     }

@@ -1,24 +1,25 @@
-//! Which partitions are realigned.
+//! Which partitions are realigned, and what in them is aligned.
 //!
-//! Invariants: a partition that is named moves to a boundary of the plan. If none is named, the audit
-//! decides: what costs nothing where it is stays there.
+//! Invariants: a partition that is named moves to a boundary of the plan. If none is named, the audit decides: what costs
+//! nothing where it is stays there. If the data of a layer begin off a boundary wherever their partition starts, and the
+//! format of the layer cannot move them, the partition is placed so that the data are aligned. If it can, that way is
+//! named, and the partition moves only if it is asked for or starts off a boundary itself.
 
 use straddle_audit::{Context, OfStart};
 use straddle_device::DeviceKind;
 use straddle_device::topology::USUAL_PHYSICAL;
-use straddle_units::{Boundary, ByteOffset, Span};
+use straddle_layout::layer::{Facts, Layer};
+use straddle_layout::{Partition, Role, Stack};
+use straddle_units::{BlockSize, Boundary, ByteCount, ByteOffset, KIB, MIB, Span};
 
-use super::inner::{self, Anchor};
 use super::{RealignError, Wanted};
 use crate::grain::Grain;
 use crate::guid::Seed;
 use crate::plan::{Base, Entry, Situation, Slot, span_of};
 use crate::request::Request;
 
-/// Why a partition stays whose layers make up for its start.
 const ALIGNED_INSIDE: &str = "its contents are aligned there";
 
-/// A partition that is to be aligned, and the start that was requested for it.
 pub(super) struct Chosen {
     pub(super) entry: Entry,
     pub(super) start: Option<ByteOffset>,
@@ -26,12 +27,11 @@ pub(super) struct Chosen {
 }
 
 impl Chosen {
-    /// The boundary of its starts.
     pub(super) fn grain(&self, grain: Boundary) -> Boundary {
-        self.anchor.as_ref().map_or(grain, |anchor| inner::starts(grain, anchor.offset))
+        self.anchor.as_ref().map_or(grain, |anchor| starts(grain, anchor.offset))
     }
 
-    /// Where its data begin that are to be aligned, if it starts at `at`.
+    /// Where the data to be aligned begin, if it starts at `at`.
     fn data(&self, at: ByteOffset) -> Option<ByteOffset> {
         at.checked_add(self.anchor.as_ref()?.offset)
     }
@@ -42,10 +42,9 @@ impl Chosen {
     }
 }
 
-/// The partitions of a table, by what becomes of them if none is named.
+/// The partitions of a table, if none is named.
 #[derive(Default)]
 struct Sorted {
-    /// Those that have to move.
     moves: Vec<Chosen>,
     /// Those that start on a boundary, and whose layers are to be aligned in their own way.
     inside: Vec<Chosen>,
@@ -53,16 +52,14 @@ struct Sorted {
     stays: Vec<(u32, String)>,
 }
 
-/// The partitions that have to move if none is named, with the byte of the drive where the data of a layer begin
-/// for which one is placed.
+/// The partitions that have to move if none is named, with where the data that are to be aligned begin on the drive.
 pub fn must_move(situation: &Situation<'_>) -> Result<Vec<(u32, Option<ByteOffset>)>, RealignError> {
     let block = situation.block();
     let data = |one: &Chosen| one.data(span_of(&one.entry, block)?.start());
     Ok(sort(situation)?.moves.iter().map(|one| (one.entry.number, data(one))).collect())
 }
 
-/// The partitions that start off a boundary of 4096 bytes or of the drive and stay if they are not named, with
-/// the reason.
+/// The partitions that start off a boundary and stay if they are not named, with the reason.
 pub fn staying(situation: &Situation<'_>) -> Result<Vec<(u32, String)>, RealignError> {
     Ok(sort(situation)?.stays)
 }
@@ -74,18 +71,14 @@ fn sort(situation: &Situation<'_>) -> Result<Sorted, RealignError> {
     Ok(sorted(&base, &Wanted::default(), fine.start))
 }
 
-/// What the audit says of the starts of all partitions.
-fn judged(situation: &Situation<'_>) -> Vec<(u32, OfStart)> {
-    straddle_audit::starts(&Context {
+/// Sorts the partitions by the audit; a grain that is asked for counts as a boundary of the drive.
+fn sorted(base: &Base<'_>, wanted: &Wanted, grain: Boundary) -> Sorted {
+    let situation = base.situation();
+    let block = situation.block();
+    let judged = straddle_audit::starts(&Context {
         written: &|span| Some(span.start()),
         ..Context::of("", DeviceKind::Other, situation.size(), situation.topology, situation.stack)
-    })
-}
-
-/// Sorts the partitions by the audit's account; a grain that is asked for counts as a boundary of the drive.
-fn sorted(base: &Base<'_>, wanted: &Wanted, grain: Boundary) -> Sorted {
-    let judged = judged(base.situation());
-    let block = base.situation().block();
+    });
     let mut sorted = Sorted::default();
     for entry in base.table().partitions.iter().filter(|entry| entry.slot != Slot::Extended) {
         let one = one(base, entry, None, grain);
@@ -114,7 +107,7 @@ fn sorted(base: &Base<'_>, wanted: &Wanted, grain: Boundary) -> Sorted {
             }
             OfStart::OnBoundary(_) if one.anchor.is_some() => stays(ALIGNED_INSIDE),
             OfStart::OnBoundary(_) => {
-                let physical = base.situation().topology.physical.value().get();
+                let physical = situation.topology.physical.value().get();
                 let why = format!("its start is aligned for this drive's {physical}-byte sectors");
                 let is_small = physical < USUAL_PHYSICAL.get();
                 stays(&if is_small { why + "; use --assume 512e if it hides larger ones" } else { why });
@@ -126,12 +119,11 @@ fn sorted(base: &Base<'_>, wanted: &Wanted, grain: Boundary) -> Sorted {
 
 fn one(base: &Base<'_>, entry: &Entry, start: Option<ByteOffset>, grain: Boundary) -> Chosen {
     let block = base.situation().block();
-    let anchor = base.partition(entry.number).and_then(|found| inner::anchor(found, grain, block));
+    let anchor = base.partition(entry.number).and_then(|found| anchor(found, grain, block));
     Chosen { entry: entry.clone(), start, anchor }
 }
 
-/// Returns the partitions to move: those that are named or have a requested start, or else those that have to
-/// move.
+/// Returns the partitions to move: those named or with a requested start, or else those that have to move.
 pub(super) fn chosen(
     base: &mut Base<'_>,
     wanted: &Wanted,
@@ -164,7 +156,7 @@ pub(super) fn chosen(
     Ok(found)
 }
 
-/// Returns the partitions that have to move, and notes what becomes of the others.
+/// Returns the partitions that have to move, and notes why the others stay.
 fn unnamed(base: &mut Base<'_>, wanted: &Wanted, grain: Boundary) -> Result<Vec<Chosen>, RealignError> {
     let Sorted { moves, inside, stays } = sorted(base, wanted, grain);
     for one in inside {
@@ -179,4 +171,96 @@ fn unnamed(base: &mut Base<'_>, wanted: &Wanted, grain: Boundary) -> Result<Vec<
         base.note(format!("partition {number} stays: {why}"));
     }
     Ok(moves)
+}
+
+/// The data of a partition that are to be aligned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Anchor {
+    /// Their offset in the partition.
+    pub(super) offset: ByteCount,
+    pub(super) what: &'static str,
+    /// How the format itself can align them.
+    pub(super) way: Option<String>,
+}
+
+/// Returns where the data of a partition begin, if that is not a multiple of `grain`, but one of `block`.
+pub(super) fn anchor(partition: &Partition, grain: Boundary, block: BlockSize) -> Option<Anchor> {
+    let start = partition.span.start();
+    let mut found: Option<Anchor> = None;
+    let mut next = partition.layer.as_ref();
+    while let Some(layer) = next {
+        let Some((own, what)) = begins(layer) else { break };
+        let offset = layer.drive?.checked_add(own)?.checked_since(start)?;
+        let is_own = !own.is_multiple_of(grain.size());
+        let (what, way) = match found {
+            Some(earlier) if !is_own => (earlier.what, earlier.way),
+            _ => (what, way(layer)),
+        };
+        found = Some(Anchor { offset, what, way });
+        next = layer.children.first().filter(|_| layer.children.len() == 1 && is_through(layer));
+    }
+    found.filter(|anchor| {
+        !anchor.offset.is_multiple_of(grain.size()) && anchor.offset.is_multiple_of(block.bytes())
+    })
+}
+
+/// The offset of data that are off `grain` and that their format cannot align, so that the partition is placed for them.
+pub(crate) fn anchor_offset(partition: &Partition, grain: Boundary, block: BlockSize) -> Option<ByteCount> {
+    anchor(partition, grain, block).filter(|anchor| anchor.way.is_none()).map(|anchor| anchor.offset)
+}
+
+/// The offset of a layer's data in it, and their name.
+fn begins(layer: &Layer) -> Option<(ByteCount, &'static str)> {
+    match &layer.facts {
+        Facts::Luks(luks) => Some((ByteCount::new(luks.payload?.get()), "encrypted payload")),
+        Facts::Pv(pv) => Some((ByteCount::new(pv.data_start.get()), "first physical extent")),
+        Facts::Md(md) => Some((md.data_offset, "part of the array's data")),
+        Facts::Mapped(mapped) => Some((ByteCount::new(mapped.payload?.get()), "payload")),
+        Facts::Table(table) => Some((first_inside(table)?, "first partition inside")),
+        Facts::FileSystem(_) => Some((layer.clusters(USUAL_PHYSICAL)?, "first cluster")),
+        Facts::Lv(_) | Facts::Opaque => None,
+    }
+}
+
+/// The start of the first partition of a table inside another layer, if one place aligns them all.
+fn first_inside(table: &Stack) -> Option<ByteCount> {
+    let partitions = table.partitions.iter().filter(|partition| partition.role != Role::Extended);
+    let mut starts = partitions.map(|partition| ByteCount::new(partition.span.start().get()));
+    let first = starts.next()?;
+    let past = first.remainder(USUAL_PHYSICAL);
+    starts.all(|start| start.remainder(USUAL_PHYSICAL) == past).then_some(first)
+}
+
+/// Whether what a layer provides is on the partition in one run.
+fn is_through(layer: &Layer) -> bool {
+    match &layer.facts {
+        Facts::Md(md) => md.level == 1,
+        Facts::Luks(_) | Facts::Mapped(_) => true,
+        _ => false,
+    }
+}
+
+/// How the format of a layer moves its data; `None` if it cannot.
+fn way(layer: &Layer) -> Option<String> {
+    match &layer.facts {
+        Facts::Pv(_) => Some(
+            "make another physical volume with pvcreate --dataalignment 1m, and move the extents there \
+             (vgextend, pvmove, vgreduce)"
+                .to_owned(),
+        ),
+        // Levels that can be reshaped (mdadm(8), --data-offset).
+        Facts::Md(md) if [4, 5, 6, 10].contains(&md.level) => {
+            let offset = md.data_offset.get().next_multiple_of(MIB) / KIB;
+            Some(format!("mdadm --grow --data-offset={offset}K on the array, if its members have room"))
+        }
+        _ => None,
+    }
+}
+
+/// The boundary of starts of a partition whose data begin at this offset.
+pub(crate) fn starts(grain: Boundary, offset: ByteCount) -> Boundary {
+    let size = grain.size();
+    let back = offset.remainder(size);
+    let phase = grain.phase().checked_add(size).and_then(|phase| phase.checked_sub(back));
+    phase.and_then(|phase| Boundary::new(size, phase.remainder(size))).unwrap_or(grain)
 }

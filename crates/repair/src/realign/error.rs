@@ -1,12 +1,16 @@
-//! Why partitions cannot be moved.
+//! Why partitions cannot be moved, and why data were not moved, or not all.
 
 use std::fmt;
+use std::io;
+use std::path::PathBuf;
 
-use crate::relocate::RelocateError;
+use straddle_device::ReadError;
 use straddle_layout::Content;
 use straddle_units::{ByteCount, ByteOffset};
 
+use crate::apply::ApplyError;
 use crate::error::PlanError;
+use crate::relocate::RelocateError;
 
 /// A partition whose contents would make room by being smaller.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,7 +74,7 @@ pub enum RealignError {
     Start { number: u32, start: ByteOffset, why: String },
     #[error(
         "{} no room at an aligned start: {} more bytes are needed; shrink {}",
-        numbered(.numbers), .missing.get(), alternatives(.shrink)
+        numbered(.numbers), .missing.get(), joined(.shrink, ", or ")
     )]
     MustShrink { numbers: Vec<u32>, missing: ByteCount, shrink: Vec<Shrink> },
     #[error("{} no room at an aligned start: {} more bytes are needed", numbered(.numbers), .missing.get())]
@@ -105,7 +109,7 @@ pub enum RealignError {
 }
 
 impl RealignError {
-    /// Whether the disk has no places for all partitions, so that another one may.
+    /// Whether the disk has no room for all partitions, so that another one may have.
     pub const fn lacks_room(&self) -> bool {
         matches!(
             self,
@@ -117,7 +121,7 @@ impl RealignError {
         )
     }
 
-    /// Whether it is not so with [`Wanted::wipe`](super::Wanted::wipe).
+    /// Whether [`Wanted::wipe`](super::Wanted::wipe) allows it.
     pub(super) const fn is_given_up_by_wipe(&self) -> bool {
         matches!(self, Self::Unclaimed { .. } | Self::Occupied { .. })
     }
@@ -133,14 +137,161 @@ straddle_units::error_kind! {
 
 /// Lists partitions in words, followed by the verb.
 fn numbered(numbers: &[u32]) -> String {
-    let list: Vec<String> = numbers.iter().map(u32::to_string).collect();
     match numbers {
         [number] => format!("partition {number} has"),
-        _ => format!("partitions {} have", list.join(", ")),
+        _ => format!("partitions {} have", joined(numbers, ", ")),
     }
 }
 
-fn alternatives(shrink: &[Shrink]) -> String {
-    let list: Vec<String> = shrink.iter().map(Shrink::to_string).collect();
-    list.join(", or ")
+fn joined(list: &[impl ToString], between: &str) -> String {
+    list.iter().map(ToString::to_string).collect::<Vec<_>>().join(between)
+}
+
+/// What is active after a step failed, when there is nothing to resume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages document the variants")]
+pub enum Ending {
+    #[error("no data was moved, and the old table is active")]
+    NotMarked,
+    #[error(
+        "all data was moved, and one copy of the new table is active; 'straddle plan --repair' writes the \
+         other one"
+    )]
+    OneCopy,
+    #[error(
+        "all data was moved and the new table was written, but perhaps not flushed: if a power cut loses it, \
+        'straddle resume' writes it again"
+    )]
+    Unsettled,
+    #[error(
+        "the move is complete, and the new table is active; only the journal, which is no longer needed, \
+         could not be removed"
+    )]
+    CompleteWithJournal,
+    #[error(
+        "the old layout and its contents are restored; only the journal, which is no longer needed, could \
+         not be removed"
+    )]
+    BackWithJournal,
+}
+
+/// Why data were not moved, or not all.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+#[allow(missing_docs, reason = "the messages document the variants")]
+pub enum MoveError {
+    #[error(transparent)]
+    Plan(#[from] RealignError),
+    #[error(transparent)]
+    Apply(#[from] ApplyError),
+    #[error(transparent)]
+    Moves(#[from] RelocateError),
+    #[error("cannot read the disk")]
+    Read(#[from] ReadError),
+    #[error("nothing was written: partition {number}: {what}")]
+    Partition { number: u32, what: &'static str },
+    #[error(
+        "byte {0} is not as the journal records it: another program has written it, or the journal belongs \
+        to another disk"
+    )]
+    Changed(ByteOffset),
+    #[error(
+        "nothing was written: the table has changed since the move stopped: another program has written \
+         it, or the journal belongs to another disk"
+    )]
+    OtherTable,
+    #[error("{ending}")]
+    Ended { ending: Ending, source: Box<Self> },
+    #[error("all data was moved, but the list of unreadable areas cannot be saved")]
+    List(#[source] io::Error),
+    #[error(
+        "nothing was written: the disk has no room for the journal ({} bytes): give a file on another disk \
+         with --journal",
+        .0.get()
+    )]
+    NeedsJournal(ByteCount),
+    #[error("{}: cannot be used for the journal", path.display())]
+    JournalFile { path: PathBuf, source: io::Error },
+    #[error(
+        "{}: nothing was written: the file exists, and may be the journal of an unfinished move. Do not \
+        remove it: run 'straddle resume' with this --journal, which resumes the move or says what the file \
+        is",
+        .0.display()
+    )]
+    JournalExists(PathBuf),
+    #[error(
+        "no unfinished move: it is complete, was rolled back, or never began. Only if another program has \
+         overwritten the table of a move: --restore-table FILE searches the whole disk for its journal"
+    )]
+    Nothing,
+    #[error("{0}")]
+    NoJournal(NoJournal),
+    #[error("nothing was written: the journal belongs to another disk, or to another move of this one: {0}")]
+    Foreign(String),
+    #[error(
+        "nothing was written: no data was moved. --rollback removes the journal, and restores the table if \
+         it is lost; then apply the plan again"
+    )]
+    NotBegun,
+    #[error("nothing was written: a rollback was started; complete it with --rollback")]
+    Turned,
+    #[error(
+        "nothing was written: the new table is already active, and the move can no longer be rolled back"
+    )]
+    Complete,
+}
+
+/// Where a journal is not, and what to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages document the variants")]
+pub enum NoJournal {
+    /// On the disk.
+    #[error("its journal is in a file: give it with --journal")]
+    Elsewhere,
+    /// On the disk, which has the marker of a copy.
+    #[error("a copy to it is unfinished: run the same 'straddle apply' again")]
+    Copy,
+    /// In the file, and the disk has a marker or no table.
+    #[error(
+        "nothing was written: the file given with --journal holds no journal, but a move of this disk was \
+        started. Its journal is in another file, with the only copy of the data being moved: give that file, \
+        and delete nothing"
+    )]
+    Begun,
+    /// In the file, and the disk has a table without a marker.
+    #[error(
+        "nothing was written: the file given with --journal holds no journal: 'apply' was stopped before \
+         it moved anything, or after it was done. 'straddle check' shows where the partitions are; remove \
+         the file, and apply the plan again if they were not moved"
+    )]
+    NotBegun,
+    #[error("no unfinished move: its table has no marker, and the disk has no journal that is still needed")]
+    Anywhere,
+}
+
+impl MoveError {
+    /// This error, with what is active in spite of it.
+    pub(super) fn after(self, ending: Ending) -> Self {
+        Self::Ended { ending, source: Box::new(self) }
+    }
+}
+
+straddle_units::error_kind! {
+    MoveError: Refused;
+    Self::Plan(error) => error.kind(),
+    Self::Apply(error) => error.kind(),
+    Self::Moves(error) => error.kind(),
+    Self::Ended { source, .. } => source.kind(),
+    Self::NoJournal(NoJournal::Anywhere)
+    | Self::Read(_)
+    | Self::List(_)
+    | Self::JournalFile { .. }
+    | Self::Nothing => Failed,
+    Self::NoJournal(_) | Self::NeedsJournal(_) => Usage,
+}
+
+impl From<PlanError> for MoveError {
+    fn from(error: PlanError) -> Self {
+        Self::Plan(error.into())
+    }
 }

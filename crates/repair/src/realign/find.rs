@@ -1,14 +1,21 @@
 //! Finding the journal of an unfinished move: by the marker in the table, by its own signature, or in a file.
+//!
+//! Invariants: it only reads. A journal that is over counts for nothing: the table lists all that it would have moved,
+//! or has, where that is.
 
-use crate::relocate::{Verify, inspect};
-use straddle_device::{MemoryMedium, ReadError};
-use straddle_layout::{Problem, Stack, read_stack};
-use straddle_units::{ByteCount, ByteOffset, Span};
+use straddle_audit::{MoveJournal, Unfinished};
+use straddle_device::{Medium, MemoryMedium, ReadError};
+use straddle_layout::format::mbr;
+use straddle_layout::{Problem, Role, Stack, TableKind, read_stack};
+use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
 
-use super::carry::{Run, with_disks};
-use super::journals::{anywhere, is_in_use};
+use super::carry::with_disks;
+use super::media::Reading;
 use super::payload::Payload;
-use super::{JournalFile, JournalPlace, MoveError, NoJournal};
+use super::survey::{journal_at, stage};
+use super::{JournalFile, JournalPlace, MoveError, NoJournal, Run, room};
+use crate::plan::{Change, Entry};
+use crate::relocate::{Disks, State, inspect, named_within, search};
 use crate::target::{Disk, Target};
 
 /// Finds the journal on the disk: where the marker is, or, if there is no table or `is_whole`, anywhere.
@@ -34,27 +41,22 @@ fn journal_of(disk: &dyn Disk, stack: &Stack, is_whole: bool) -> Result<Span, Mo
     }
 }
 
-/// Returns a place that was counted in 512-byte sectors as if it were in 4096-byte ones.
-pub(super) fn in_large_sectors(place: Span) -> Option<Span> {
-    let start = ByteCount::new(place.start().get()).checked_mul(8)?;
-    Span::new(ByteOffset::new(start.get()), place.len().checked_mul(8)?)
+/// Returns a place that was counted in 512-byte sectors as if it were in 4096-byte ones, if the disk has it.
+pub(super) fn in_large_sectors(medium: &dyn Medium, place: Span) -> Option<Span> {
+    let start = place.start().get().checked_mul(8)?;
+    let place = Span::new(ByteOffset::new(start), place.len().checked_mul(8)?)?;
+    Span::first(medium.len()).contains(place).then_some(place)
 }
 
 impl<'a> Run<'a> {
-    /// Finds the unfinished move of a disk: by the marker in its table, or in the file that holds its journal.
-    ///
-    /// # Errors
-    ///
-    /// [`MoveError::Nothing`] if there is none; and if the journal is not this disk's. Nothing was written.
+    /// Finds the unfinished move of a disk: by the marker in its table, or in the file that holds its journal. The error
+    /// is [`MoveError::Nothing`] if there is none.
     pub fn find(target: &'a mut Target<'_>, file: Option<JournalFile>) -> Result<Self, MoveError> {
         Self::found(target, file, false)
     }
 
-    /// The same; if another program has written the table, all of the disk is searched for the journal.
-    ///
-    /// # Errors
-    ///
-    /// As [`find`](Self::find); [`NoJournal::Anywhere`] if there is none.
+    /// The same; if another program has written the table, all of the disk is searched for the journal. The error is
+    /// [`NoJournal::Anywhere`] if there is none.
     pub fn search(target: &'a mut Target<'_>, file: Option<JournalFile>) -> Result<Self, MoveError> {
         Self::found(target, file, true)
     }
@@ -89,9 +91,7 @@ impl<'a> Run<'a> {
         let mut found = with_disks(disk, &mut journal, |disks| inspect(disks, place))?;
         if found.is_none() && is_inside && disk.identity().sector.is_none() {
             // An MBR does not say in which sectors it counts, and an image has none of its own.
-            place = in_large_sectors(place)
-                .filter(|place| Span::first(disk.len()).contains(*place))
-                .unwrap_or(place);
+            place = in_large_sectors(disk, place).unwrap_or(place);
             found = with_disks(disk, &mut journal, |disks| inspect(disks, place))?;
         }
         let has_begun = || has_no_table || !matches!(straddle_layout::marker(disk, stack), Ok(None));
@@ -110,17 +110,112 @@ impl<'a> Run<'a> {
         if job != payload.realign.job(job.id, job.payload.clone())? {
             return Err(MoveError::Foreign("its moves are not those of its plan".to_owned()));
         }
-        Ok(Self {
-            disk,
-            journal,
-            place,
-            payload,
-            is_new: false,
-            has_no_table,
-            insists: false,
-            owns_space: !has_no_table,
-            verify: Verify::Read,
-            skips_bad: false,
-        })
+        let run = Self::of(disk, journal, place, payload);
+        Ok(Self { is_new: false, has_no_table, owns_space: !has_no_table, ..run })
     }
+}
+
+/// The sectors of a GPT's backup, at the end of the disk.
+pub(super) const GPT_BACKUP: u64 = 33;
+/// The largest physical sector in which a last title is looked for.
+const LARGEST_BLOCK: u64 = 16 << 10;
+
+/// Whether the disk has a table, or contents that fill it.
+pub(super) fn is_in_use(stack: &Stack) -> bool {
+    !matches!(stack.kind, TableKind::None | TableKind::Kernel) || !stack.partitions.is_empty()
+}
+
+/// Finds the unfinished move of a disk whose table is lost, by its journal, where journals usually end.
+pub fn unmarked(medium: &dyn Medium, stack: &Stack) -> Option<Unfinished> {
+    if is_in_use(stack) {
+        return None;
+    }
+    let place = usual(medium, stack)?;
+    let (job, state) = journal_at(medium, place).ok()??;
+    Some(Unfinished {
+        marker: None,
+        journal: MoveJournal::Unmarked { stage: stage(&job, state), at: place.start() },
+    })
+}
+
+/// Searches all of a disk for a journal that counts, the usual places first.
+fn anywhere(medium: &dyn Medium, stack: &Stack) -> Option<Span> {
+    let search = || search(Disks::one(&mut Reading(medium)), |place| counts(medium, place, stack));
+    usual(medium, stack).or_else(search)
+}
+
+/// The place of a journal that counts and ends where journals usually do.
+fn usual(medium: &dyn Medium, stack: &Stack) -> Option<Span> {
+    let mut places = ends(medium.len(), stack).into_iter().flat_map(|end| at_end(medium, end));
+    places.find(|place| counts(medium, *place, stack))
+}
+
+/// Whether the journal at `place` may be that of an unfinished move: also one that cannot be used, and one of a move that
+/// has not begun if the table is lost.
+fn counts(medium: &dyn Medium, place: Span, stack: &Stack) -> bool {
+    match journal_at(medium, place) {
+        Ok(Some((_, State::NotBegun))) if is_in_use(stack) => false,
+        Ok(Some((job, state))) => Payload::decode(&job.payload).is_ok_and(|it| !is_over(&it, state, stack)),
+        Ok(None) => false,
+        Err(_) => true,
+    }
+}
+
+/// The places that journals which end at a byte name as their own, whether or not the rest of them is there.
+fn at_end(medium: &dyn Medium, end: ByteOffset) -> Vec<Span> {
+    let start = ByteOffset::new(end.get().saturating_sub(LARGEST_BLOCK));
+    let bytes = Span::between(start, end);
+    bytes.map_or_else(Vec::new, |bytes| named_within(Disks::one(&mut Reading(medium)), bytes))
+}
+
+/// Whether a journal with a title at one of the ends of `place` may be that of a move that is not over.
+pub(super) fn has_needed(medium: &dyn Medium, place: Span) -> bool {
+    let first = place.start().checked_add(BlockSize::B512.bytes());
+    let named = first.into_iter().chain([place.end()]).flat_map(|end| at_end(medium, end));
+    named.into_iter().any(|place| {
+        let found = journal_at(medium, place);
+        matches!(found, Ok(Some((_, State::Moving { .. } | State::RollingBack))))
+    })
+}
+
+/// Where journals usually end: before the end of the disk, and before what the table lists.
+fn ends(size: ByteCount, stack: &Stack) -> Vec<ByteOffset> {
+    let end = size.get();
+    let mut ends = vec![end];
+    for block in [BlockSize::B512, BlockSize::B4096].map(|block| block.get()) {
+        ends.extend(end.checked_sub(GPT_BACKUP * block));
+        ends.push(mbr::LBAS * block);
+    }
+    ends.extend(room::nominal_ends(size).map(ByteOffset::get));
+    ends.extend(stack.usable.map(|usable| usable.end().get()));
+    for partition in &stack.partitions {
+        ends.push(partition.span.start().get());
+        if let Role::Logical { ebr } = partition.role {
+            ends.extend(ebr.to_bytes(stack.block).map(ByteOffset::get));
+        }
+    }
+    ends.retain(|at| *at <= end && at.is_multiple_of(512));
+    // A journal ends with a physical sector.
+    ends.extend(ends.clone().iter().flat_map(|at| [4096, LARGEST_BLOCK].map(|block| at / block * block)));
+    ends.sort_unstable();
+    ends.dedup();
+    ends.into_iter().rev().map(ByteOffset::new).collect()
+}
+
+/// Whether the move of a journal never began, or is over: the table lists all that it would have moved, or has.
+pub(super) fn is_over(payload: &Payload, state: State, stack: &Stack) -> bool {
+    let plan = &payload.realign.plan;
+    let place = |entry: &Entry| match state {
+        State::NotBegun | State::Back => {
+            plan.span(plan.before.iter().find(|old| old.number == entry.number)?)
+        }
+        State::Moved => plan.span(entry),
+        State::Moving { .. } | State::RollingBack => None,
+    };
+    let is_listed = |entry: &&Entry| {
+        stack.partitions.iter().any(|part| part.number == entry.number && Some(part.span) == place(entry))
+    };
+    let entries = plan.table.partitions.iter();
+    let moved: Vec<&Entry> = entries.filter(|entry| matches!(entry.change, Change::Moved { .. })).collect();
+    !moved.is_empty() && moved.iter().all(is_listed)
 }

@@ -3,10 +3,8 @@
 //! A drive that emulates sectors of 512 bytes writes a physical sector of 4096 bytes for one of them. If the
 //! power fails meanwhile, all eight may be lost: the table, a boot sector, and what is beside them.
 //!
-//! Invariants: a physical sector is restored only if nothing in it is what it may be. What another
-//! program has changed is never overwritten: it changes a part.
-
-use std::collections::BTreeMap;
+//! Invariants: a physical sector is restored only if none of its sectors is what it may be. Another program changes
+//! only some of them, so what it has written is never overwritten.
 
 use serde::{Deserialize, Serialize};
 use straddle_device::Medium;
@@ -20,7 +18,6 @@ use crate::fingerprint::bytes_of;
 use crate::foresee::lay_over;
 use crate::plan::{Change, Entry, Slot, former};
 
-/// What is compared as a whole.
 const UNIT: usize = 512;
 /// The partition table of an MBR, with its signature.
 const ENTRIES: std::ops::Range<usize> = 446..512;
@@ -31,12 +28,12 @@ const MAX_PHYSICAL: ByteCount = ByteCount::new(4096);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Guard {
-    at: u64,
+    pub(super) at: u64,
     #[serde(with = "hexadecimal")]
-    was: Vec<u8>,
+    pub(super) was: Vec<u8>,
     /// Bytes of it that may be anything: from, and to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    free: Vec<(usize, usize)>,
+    pub(super) free: Vec<(usize, usize)>,
 }
 
 impl Guard {
@@ -57,11 +54,9 @@ impl Guard {
         boot_blocks(realign).into_iter().filter_map(|block| Self::after(disk, realign, block)).collect()
     }
 
-    /// Guards the physical sectors of extended boot records, given by their places and bytes, as they are when
-    /// all data are in their new places (`is_new`) or in their old ones. The data are in the old ones now.
-    ///
-    /// What has no data of partitions that move, and none of logical ones, is guarded only against a sector
-    /// that cannot be read: other partitions may be in use meanwhile.
+    /// Guards the physical sectors of extended boot records, given by their places and bytes, as they are when all data
+    /// are in their new places (`is_new`) or in their old ones. The data are in the old ones now. The rest of a sector,
+    /// which may be in use, is guarded only against one that cannot be read.
     pub(super) fn of_records(
         disk: &dyn Medium,
         realign: &Realign,
@@ -87,9 +82,8 @@ impl Guard {
         let mut was = bytes_of(disk, block).ok()?;
         let mut kept = Vec::new();
         for entry in &plan.table.partitions {
-            let Some((new, inside)) = plan.span(entry).and_then(|new| Some((new, block.common(new)?))) else {
-                continue;
-            };
+            let new = plan.span(entry);
+            let Some((new, inside)) = new.zip(new.and_then(|new| block.common(new))) else { continue };
             match origin(realign, entry) {
                 Some(old) => {
                     let skipped = inside.start().checked_since(new.start())?;
@@ -125,24 +119,10 @@ impl Guard {
         Some(Self { at: at.get(), was, free })
     }
 
-    /// Keeps these bytes.
-    pub(super) fn of_bytes(at: ByteOffset, was: Vec<u8>) -> Self {
-        Self { at: at.get(), was, free: Vec::new() }
-    }
-
-    pub(super) const fn at(&self) -> u64 {
-        self.at
-    }
-
-    pub(super) fn bytes(&self) -> &[u8] {
-        &self.was
-    }
-
     pub(super) fn span(&self) -> Option<Span> {
         Span::new(ByteOffset::new(self.at), ByteCount::new(self.was.len() as u64))
     }
 
-    /// Its bytes with these over them.
     fn with(&self, changes: &[(u64, &[u8])]) -> Vec<u8> {
         let mut bytes = self.was.clone();
         for (at, change) in changes {
@@ -151,8 +131,8 @@ impl Guard {
         bytes
     }
 
-    /// What restores the physical sector if it is torn: if it cannot be read, or none of its sectors is what it is
-    /// with one of `states` over it. It then has the first of them.
+    /// Restores the physical sector to the first of `states` if it is torn: if it cannot be read, or none of its sectors is
+    /// as in one of them.
     pub(super) fn mended(&self, disk: &dyn Medium, states: &[Vec<(u64, &[u8])>]) -> Option<Step> {
         let at = ByteOffset::new(self.at);
         let states: Vec<Vec<u8>> = states.iter().map(|changes| self.with(changes)).collect();
@@ -218,19 +198,11 @@ fn origin(realign: &Realign, entry: &Entry) -> Option<Span> {
 
 /// The physical sectors that `spans` have parts of, on a disk of this size.
 fn blocks_of(size: ByteCount, blocks: Boundary, spans: impl Iterator<Item = Span>) -> Vec<Span> {
-    let found: BTreeMap<u64, Span> = spans.flat_map(|span| around(size, blocks, span)).collect();
-    found.into_values().collect()
-}
-
-/// The physical sectors that `span` has a part of, by their first byte.
-fn around(size: ByteCount, blocks: Boundary, span: Span) -> Vec<(u64, Span)> {
-    let all = Span::first(size);
-    let mut found = Vec::new();
-    let mut next = blocks.floor(span.start());
-    while let Some(start) = next.filter(|start| *start < span.end() && blocks.size() <= MAX_PHYSICAL) {
-        let block = Span::new(start, blocks.size()).filter(|block| all.contains(*block));
-        found.extend(block.map(|block| (start.get(), block)));
-        next = start.checked_add(blocks.size());
-    }
+    let around = |span: Span| Span::between(blocks.floor(span.start())?, blocks.ceil(span.end())?);
+    let spans = spans.filter(|_| blocks.size() <= MAX_PHYSICAL).filter_map(around);
+    let found = spans.flat_map(|span| span.pieces(blocks.size()));
+    let mut found: Vec<Span> = found.filter(|block| Span::first(size).contains(*block)).collect();
+    found.sort_unstable_by_key(|block| block.start());
+    found.dedup();
     found
 }

@@ -1,18 +1,16 @@
 //! The extended boot records of logical partitions that move, and their container.
 //!
-//! Invariants: every logical partition has a record of its own before it, in a sector that no
-//! partition has. A partition that stays keeps its record. The container keeps its place as far as the
-//! partitions leave it, and nothing but logical partitions is in it. Numbers follow the chain, whose order is
-//! kept.
+//! Invariants: every logical partition has a record of its own before it, in a sector that no partition has. A partition
+//! that stays keeps its record. The container keeps its place if it can, and nothing but logical partitions is in it.
+//! Numbers follow the chain, whose order is kept.
 
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
 use super::RealignError;
 use super::places::Ground;
-use crate::plan::{Change, Entry, Records, Slot, span_of};
+use crate::plan::{Change, Entry, Plan, Records, Slot, span_of};
 
-/// What partitions that stay take, if logical ones move: the records of logical ones as well, but not the
-/// container.
+/// The bytes of partitions that stay, if logical ones move: with the records of logical ones, without the container.
 pub(super) fn fixed(kept: &[&Entry], all: &[Entry], block: BlockSize) -> Vec<Span> {
     let mut spans = Vec::new();
     for entry in kept {
@@ -35,7 +33,6 @@ fn sector(at: Lba, block: BlockSize) -> Option<Span> {
     Span::of_blocks(at, LbaCount::new(1), block)
 }
 
-/// A partition of the new table.
 struct Placed {
     number: u32,
     span: Span,
@@ -48,13 +45,11 @@ struct Placed {
 pub(super) struct Chain {
     placed: Vec<Placed>,
     container: Entry,
-    block: BlockSize,
     ground: Ground,
 }
 
 impl Chain {
-    /// Returns the logical partitions of `entries` with the new places of those that move; `None` if none of
-    /// them moves.
+    /// The partitions of `entries` with these new places; `None` if no logical one moves.
     pub(super) fn of(entries: &[Entry], places: &[(u32, Span)], ground: Ground) -> Option<Self> {
         let block = ground.block;
         let container = entries.iter().find(|entry| entry.slot == Slot::Extended)?.clone();
@@ -69,7 +64,7 @@ impl Chain {
             placed.push(Placed { number: entry.number, span, record, moves: to.is_some() });
         }
         let moves = placed.iter().any(|one| one.record.is_some() && one.moves);
-        moves.then_some(Self { placed, container, block, ground })
+        moves.then_some(Self { placed, container, ground })
     }
 
     fn logical(&self) -> impl Iterator<Item = &Placed> {
@@ -83,17 +78,9 @@ impl Chain {
         Span::between(start, end)
     }
 
-    /// A partition that is none of the logical ones, but among them.
-    fn intruder(&self) -> Option<u32> {
-        let reach = self.reach()?;
-        let is_in = |one: &&Placed| one.record.is_none() && one.span.overlaps(reach);
-        self.placed.iter().find(is_in).map(|one| one.number)
-    }
-
-    /// Where the container starts if it need not change: no other partition is there, or between it and the
-    /// logical ones.
+    /// Where the container starts if that need not change: no other partition is between that and the logical ones.
     fn kept_start(&self) -> Option<ByteOffset> {
-        let start = self.container.start.to_bytes(self.block)?;
+        let start = self.container.start.to_bytes(self.ground.block)?;
         let reach = self.reach().filter(|reach| start < reach.start())?;
         let room = Span::between(start, reach.end())?;
         let is_free = |one: &Placed| one.record.is_some() || !one.span.overlaps(room);
@@ -102,25 +89,29 @@ impl Chain {
 
     /// Chooses a sector for every record, and the place of the container.
     pub(super) fn records(&self) -> Result<Records, RealignError> {
-        if let Some(number) = self.intruder() {
-            return Err(RealignError::Mixed(number));
+        let is_among = |one: &&Placed| {
+            one.record.is_none() && self.reach().is_some_and(|reach| one.span.overlaps(reach))
+        };
+        if let Some(one) = self.placed.iter().find(is_among) {
+            return Err(RealignError::Mixed(one.number));
         }
+        let block = self.ground.block;
         let kept_start = self.kept_start();
         let mut taken: Vec<Span> = self.placed.iter().map(|one| one.span).collect();
-        let first = kept_start.and_then(|start| sector(Lba::containing(start, self.block), self.block));
+        let first = kept_start.and_then(|start| sector(Lba::containing(start, block), block));
         let mut at: Vec<(u32, Lba)> = Vec::new();
         let is_first = |ebr: Lba| ebr == self.container.start && kept_start.is_some();
         for one in self.logical() {
             let stays = one.record.filter(|ebr| !one.moves || is_first(*ebr));
             at.extend(stays.map(|ebr| (one.number, ebr)));
         }
-        taken.extend(first.into_iter().chain(at.iter().filter_map(|(_, ebr)| sector(*ebr, self.block))));
+        taken.extend(first.into_iter().chain(at.iter().filter_map(|(_, ebr)| sector(*ebr, block))));
         let mut waiting: Vec<&Placed> =
             self.logical().filter(|one| !at.iter().any(|(number, _)| *number == one.number)).collect();
         waiting.sort_by_key(|one| one.span.start());
         for one in waiting {
             let place = self.before(one.span.start(), &taken).ok_or(RealignError::Logical(one.number))?;
-            taken.extend(sector(place, self.block));
+            taken.extend(sector(place, block));
             at.push((one.number, place));
         }
         at.sort_unstable();
@@ -129,7 +120,7 @@ impl Chain {
             // The first record is where the container starts.
             (None, Some((number, first))) => {
                 let is_lowest = at.iter().all(|(_, ebr)| ebr >= first)
-                    && self.logical().all(|one| Lba::containing(one.span.start(), self.block) > *first);
+                    && self.logical().all(|one| Lba::containing(one.span.start(), block) > *first);
                 if !is_lowest {
                     return Err(RealignError::Logical(*number));
                 }
@@ -141,37 +132,36 @@ impl Chain {
         Ok(Records { at, extended })
     }
 
-    /// Returns the sector for the record of a partition that starts at `start`: at best in a physical sector
-    /// of its own.
+    /// The sector for the record of a partition that starts at `start`, at best in a physical sector of its own.
     fn before(&self, start: ByteOffset, taken: &[Span]) -> Option<Lba> {
-        let lone =
-            start.checked_back(self.ground.physical.size()).filter(|at| self.ground.physical.is_aligned(*at));
-        let room = |at: ByteOffset| Span::between(at, start);
+        let Ground { free, physical, block, .. } = self.ground;
+        let lone = start.checked_back(physical.size()).filter(|at| physical.is_aligned(*at));
         let is_free = |at: &ByteOffset| {
-            room(*at).is_some_and(|room| {
-                self.ground.free.contains(room) && !taken.iter().any(|span| span.overlaps(room))
-            })
+            Span::between(*at, start)
+                .is_some_and(|room| free.contains(room) && !taken.iter().any(|span| span.overlaps(room)))
         };
-        let next = start.checked_back(self.block.bytes());
-        let at = lone.filter(is_free).or_else(|| next.filter(is_free))?;
-        Lba::from_bytes_exact(at, self.block)
+        let next = start.checked_back(block.bytes());
+        Lba::from_bytes_exact(lone.filter(is_free).or_else(|| next.filter(is_free))?, block)
     }
 
-    /// Returns the container from this start on. It keeps its end if no other partition is there.
+    /// The container from this start on. It keeps its end if no other partition is there.
     fn extent(&self, start: Lba) -> Option<(u32, Lba, LbaCount)> {
         let reach = self.reach()?;
-        let end = self.container.end().to_bytes(self.block)?;
+        let end = self.container.end().to_bytes(self.ground.block)?;
         let rest = Span::between(reach.end(), end);
         let is_free = |rest: &Span| self.placed.iter().all(|one| !one.span.overlaps(*rest));
         let end = rest.filter(is_free).map_or(reach.end(), Span::end);
-        let end = Lba::from_bytes_exact(end, self.block)?;
+        let end = Lba::from_bytes_exact(end, self.ground.block)?;
         Some((self.container.number, start, end.checked_since(start)?))
     }
 }
 
-/// Whether the data of this entry are to move.
 pub(super) fn moves(entry: &Entry) -> bool {
     matches!(entry.change, Change::Moved { .. }) && entry.slot != Slot::Extended
+}
+
+pub(super) fn moving(plan: &Plan) -> impl Iterator<Item = &Entry> {
+    plan.table.partitions.iter().filter(|entry| moves(entry))
 }
 
 /// How many bytes before its start a partition must have for itself: its record, if it is a logical one.

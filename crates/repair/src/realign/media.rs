@@ -1,16 +1,16 @@
-//! What moves write to: the target and the file of a journal.
+//! What moves read and write: the target, and the file of a journal.
 
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use crate::relocate::{FileAccess, journal_len};
 use straddle_device::claim::{self, Claim};
 use straddle_device::{FileId, Medium, ReadError};
 use straddle_units::{ByteCount, ByteOffset, Span};
 
 use super::{MoveError, Realign};
+use crate::relocate::{Device, FileAccess, RelocateError, journal_len};
 use crate::target::Disk;
 
 /// Where the journal of a move is.
@@ -26,7 +26,7 @@ pub enum JournalPlace {
 #[derive(Debug)]
 pub struct JournalFile {
     pub(super) file: File,
-    /// Without symbolic links: what they lead to is the journal, and they are the user's.
+    /// Of a file that was found, without symbolic links: these stay.
     path: PathBuf,
     pub(super) size: ByteCount,
     /// Whether it was made for a move that has not begun.
@@ -36,11 +36,10 @@ pub struct JournalFile {
 
 impl JournalPlace {
     /// Removes the file that was made for a move that cannot begin.
-    pub(super) fn discard(self) {
+    pub(super) fn discard(&self) {
         if let Self::File(file) = self
             && file.is_new
         {
-            // The error that is reported counts for more.
             let _ = file.remove();
         }
     }
@@ -49,7 +48,7 @@ impl JournalPlace {
 impl JournalFile {
     /// Makes a new file for the journal of `realign`. A file that exists is refused.
     pub fn create(path: &Path, realign: &Realign) -> Result<Self, MoveError> {
-        let failed = |source| MoveError::JournalFile { path: path.to_owned(), source };
+        let failed = |source| failed(path, source);
         let payload = vec![0; crate::relocate::LARGEST_PAYLOAD];
         let len = journal_len(&realign.job([0; 16], payload)?)?;
         // It will hold data of the disk, which not everybody may read.
@@ -69,10 +68,9 @@ impl JournalFile {
         Ok(Self { is_new: true, ..Self::of(file, path)? })
     }
 
-    /// Opens the file of an unfinished move. Of a symbolic link, the file that it leads to is the journal: that
-    /// one is removed in the end, and the link stays.
+    /// Opens the file of an unfinished move.
     pub fn open(path: &Path) -> Result<Self, MoveError> {
-        let failed = |source| MoveError::JournalFile { path: path.to_owned(), source };
+        let failed = |source| failed(path, source);
         let path = &std::fs::canonicalize(path).map_err(failed)?;
         if !std::fs::metadata(path).map_err(failed)?.is_file() {
             return Err(failed(io::Error::other("it is not a regular file")));
@@ -82,22 +80,23 @@ impl JournalFile {
     }
 
     fn of(file: File, path: &Path) -> Result<Self, MoveError> {
-        let failed = |source| MoveError::JournalFile { path: path.to_owned(), source };
-        let claim = claim::take(&file, path).map_err(|error| failed(io::Error::other(error)))?;
-        let size = FileAccess::new(&file).size().map_err(failed)?;
+        let claim = claim::take(&file, path).map_err(|error| failed(path, io::Error::other(error)))?;
+        let size = FileAccess::new(&file).size().map_err(|source| failed(path, source))?;
         Ok(Self { file, path: path.to_owned(), size, is_new: false, _claim: claim })
     }
 
-    /// Removes the file of a move that is complete. Another file that has its name now stays; the journal has no
-    /// contents any more.
-    pub(super) fn remove(self) -> Result<(), MoveError> {
-        let failed = |source| MoveError::JournalFile { path: self.path.clone(), source };
-        FileId::remove_open(&self.file, &self.path).map_err(failed)
+    /// Removes the file of a move that is complete. Another file that has its name now stays.
+    pub(super) fn remove(&self) -> Result<(), MoveError> {
+        FileId::remove_open(&self.file, &self.path).map_err(|source| failed(&self.path, source))
     }
 }
 
-/// Gives a new file this length, with space for all of it: with zeros where the file system cannot reserve space
-/// (FAT, exFAT, NTFS-3G, NFS before 4.2).
+fn failed(path: &Path, source: io::Error) -> MoveError {
+    MoveError::JournalFile { path: path.to_owned(), source }
+}
+
+/// Allocates a new file of this length; by zeros where the file system cannot reserve space (FAT, exFAT, NTFS-3G, NFS
+/// before 4.2).
 fn reserve(mut file: &File, len: ByteCount) -> io::Result<()> {
     use rustix::fs::{FallocateFlags, fallocate};
     use rustix::io::Errno;
@@ -109,12 +108,41 @@ fn reserve(mut file: &File, len: ByteCount) -> io::Result<()> {
     }
 }
 
-/// Reads a medium as the engine reads a disk.
-pub(super) fn read(medium: &dyn Medium, at: ByteOffset, bytes: &mut [u8]) -> io::Result<()> {
+pub(super) fn write(disk: &mut dyn Disk, at: ByteOffset, bytes: &[u8]) -> Result<(), MoveError> {
+    let (device, len) = (Device::Data, ByteCount::new(bytes.len() as u64));
+    Ok(disk.write_at(at, bytes).map_err(|source| RelocateError::Write { device, at, len, source })?)
+}
+
+pub(super) fn flush(disk: &mut dyn Disk) -> Result<(), MoveError> {
+    Ok(disk.flush().map_err(|source| RelocateError::Flush { device: Device::Data, source })?)
+}
+
+fn read(medium: &dyn Medium, at: ByteOffset, bytes: &mut [u8]) -> io::Result<()> {
     medium.read_at(at, bytes).map_err(|error| match error {
         ReadError::Io { source, .. } => source,
         error => io::Error::other(error),
     })
+}
+
+/// A medium, as a journal is read from it.
+pub(super) struct Reading<'m>(pub(super) &'m dyn Medium);
+
+impl crate::relocate::Disk for Reading<'_> {
+    fn size(&self) -> ByteCount {
+        self.0.len()
+    }
+
+    fn read(&mut self, at: ByteOffset, bytes: &mut [u8]) -> io::Result<()> {
+        read(self.0, at, bytes)
+    }
+
+    fn write(&mut self, _: ByteOffset, _: &[u8]) -> io::Result<()> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
 }
 
 /// A target, as data are moved on it.

@@ -1,18 +1,19 @@
 //! The order in which partitions move to their new places.
 //!
-//! Invariants: a move overwrites nothing but what it moves itself and what is nobody's. What can arrive does. If all of
-//! the partitions that are left wait for one another, some make detours through free space: of the ends of each free space,
-//! and of a limited number of states, those that move the fewest bytes.
+//! Invariants: a move overwrites nothing but its own source and unallocated space. What can arrive does. If all of the
+//! partitions that are left wait for one another, some make detours through the ends of free spaces: of a limited number
+//! of states, those that move the fewest bytes.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use crate::relocate::Move;
 use straddle_units::{ByteCount, ByteOffset, Span};
 
+use super::RealignError;
 use super::places::Ground;
+use crate::relocate::Move;
 
-/// A partition's way: as many bytes as it keeps, and their new place.
+/// The bytes that a partition keeps, and their new place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Trip {
     pub(super) number: u32,
@@ -26,18 +27,8 @@ impl Trip {
     }
 }
 
-/// Partitions that wait for one another, and no free space for a detour.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Deadlock {
-    pub(super) numbers: Vec<u32>,
-    /// The largest free space when none of them can move.
-    pub(super) largest: ByteCount,
-    /// How many bytes it lacks.
-    pub(super) missing: ByteCount,
-}
-
-/// Returns the moves in an order that works.
-pub(super) fn order(trips: &[Trip], fixed: &[Span], ground: &Ground) -> Result<Vec<Move>, Deadlock> {
+/// Returns the moves in an order that works; or [`RealignError::Blocked`].
+pub(super) fn order(trips: &[Trip], fixed: &[Span], ground: &Ground) -> Result<Vec<Move>, RealignError> {
     let (mut moves, mut waiting, mut taken) = (Vec::new(), trips.to_vec(), fixed.to_vec());
     let can_arrive = |trip: &Trip, waiting: &[Trip]| {
         let is_free =
@@ -58,8 +49,8 @@ pub(super) fn order(trips: &[Trip], fixed: &[Span], ground: &Ground) -> Result<V
     Ok(moves)
 }
 
-/// Describes what is left when no partition can move to its place any more.
-fn deadlock(waiting: &[Trip], taken: &[Span], ground: &Ground) -> Deadlock {
+/// The error if no partition can move any more.
+fn deadlock(waiting: &[Trip], taken: &[Span], ground: &Ground) -> RealignError {
     let lens = || waiting.iter().map(|trip| trip.from.len());
     let gaps = ground.free.gaps(waiting.iter().map(|trip| trip.from).chain(taken.iter().copied()));
     let largest = gaps.into_iter().map(Span::len).max().unwrap_or_default();
@@ -69,10 +60,10 @@ fn deadlock(waiting: &[Trip], taken: &[Span], ground: &Ground) -> Deadlock {
     let missing = needed.checked_sub(largest).filter(|missing| *missing != ByteCount::ZERO);
     // Beginning and end of a gap need not be those of a physical sector.
     let missing = missing.unwrap_or(ground.physical.size());
-    Deadlock { numbers: waiting.iter().map(|trip| trip.number).collect(), largest, missing }
+    RealignError::Blocked { numbers: waiting.iter().map(|trip| trip.number).collect(), largest, missing }
 }
 
-/// How many states of a single partition are looked at. Each costs the square of their number.
+/// The most states of a single partition that are tried. The cost of each is the square of the number of partitions.
 const MOST_STATES: usize = 2_000_000;
 
 /// Where each partition starts.
@@ -108,7 +99,6 @@ fn detours(trips: &[Trip], fixed: &[Span], ground: &Ground) -> Option<Vec<Move>>
     None
 }
 
-/// The moves that are possible in a state.
 fn steps(trips: &[Trip], state: &State, fixed: &[Span], ground: &Ground) -> Vec<(usize, ByteOffset)> {
     let span = |index: usize, at: ByteOffset| Span::new(at, trips[index].from.len());
     let mut found = Vec::new();
@@ -134,7 +124,6 @@ fn ends(gap: Span, len: ByteCount, ground: &Ground) -> impl Iterator<Item = Byte
     fits.map(|(first, _)| first).into_iter().chain(last)
 }
 
-/// Follows the steps back to the first state.
 fn moves(trips: &[Trip], known: &BTreeMap<State, (u64, Option<Step>)>, mut state: State) -> Vec<Move> {
     let mut moves = Vec::new();
     while let Some((_, Some((index, was)))) = known.get(&state) {

@@ -1,28 +1,28 @@
-//! What the journal of the moves keeps for this crate: the plan, and the table before, while and after data move.
+//! The payload of the journal: the plan, and the table before, while and after data move.
 //!
-//! Invariants: the three tables are known, byte for byte, before anything is written, and each is restored or
-//! completed only where the disk holds one of them. Extended boot records count only while the table lists their container,
-//! which the marker hides: until then anything may be in their sectors. So all of a chain's are durable before the table that leads to them is.
+//! Invariants: the three tables are known, byte for byte, before anything is written, and each is restored or completed
+//! only where the disk holds one of them. Extended boot records count only while the table lists their container, which
+//! the marker hides. So all of a chain's are durable before the table that leads to them is.
 
-mod copies;
-pub(super) mod restore;
+mod restore;
 
-use crate::relocate::{State, Whereabouts};
 use serde::{Deserialize, Serialize};
 use straddle_device::Medium;
 use straddle_layout::Stack;
 use straddle_layout::format::mbr;
-use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
+use straddle_units::{ByteCount, ByteOffset, MIB, Span};
 
 use super::guard::Guard;
-use super::validate::invalid;
+use super::media::{flush, write};
+use super::stored::invalid;
 use super::witness::{self, Testimony, Witness};
 use super::{Journal, MoveError, Realign, RealignError, Reference, boot, logical};
 use crate::document::hexadecimal;
 use crate::encode::{Laid, Step, chains, encode};
 use crate::fingerprint::{bytes_of, holds};
 use crate::foresee::{lay_over, lay_steps};
-use crate::plan::{Change, former};
+use crate::plan::{Change, Entry, former};
+use crate::relocate::{RelocateError, State, Whereabouts};
 use crate::target::Disk;
 
 /// A power cut leaves each unit of this size either old or new, never mixed.
@@ -32,11 +32,9 @@ const UNIT: usize = 512;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Table {
-    /// The old one.
     Old,
-    /// The one that marks the disk while data move.
+    /// The one with the marker, while data move.
     Marked,
-    /// The new one.
     New,
 }
 
@@ -53,6 +51,20 @@ struct Place {
     new: Vec<u8>,
     /// Whether everything is flushed after it.
     flush: bool,
+}
+
+impl Table {
+    const ALL: [Self; 3] = [Self::Old, Self::Marked, Self::New];
+
+    /// The tables that a move in this state may have left: the marker is durable before anything moves, and counts until
+    /// all is moved or back.
+    pub(super) fn possible(state: &State) -> &'static [Self] {
+        match state {
+            State::NotBegun | State::Back => &[Self::Old, Self::Marked],
+            State::Moving { .. } | State::RollingBack => &[Self::Marked],
+            State::Moved => &[Self::Marked, Self::New],
+        }
+    }
 }
 
 impl Place {
@@ -85,7 +97,6 @@ impl Record {
     }
 }
 
-/// A plan, with the tables that lead to it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Payload {
@@ -100,7 +111,6 @@ pub(super) struct Payload {
     old_guards: Vec<Guard>,
     /// The sectors of a GPT that are the same in all three tables.
     rest: Vec<Guard>,
-    /// Of the data that move.
     witnesses: Vec<Witness>,
 }
 
@@ -116,7 +126,12 @@ impl Payload {
         let (mut enter, finish) = (encode(&marked, disk, stack)?, encode(&realign.plan, disk, stack)?);
         name_run(&mut enter, id);
         let mut places: Vec<Place> = Vec::new();
-        let records = records(realign, disk, stack)?;
+        let record =
+            |of: Table, laid: Laid| laid.into_iter().map(move |(at, bytes)| Record { at, of, bytes });
+        let records: Vec<Record> = match chains(&realign.plan, disk, stack)? {
+            Some([old, new]) => record(Table::Old, old).chain(record(Table::New, new)).collect(),
+            None => Vec::new(),
+        };
         if !records.is_empty() {
             // The MBR alone decides, and may be the same before and after.
             let old = bytes_of(disk, Span::first(realign.plan.block().bytes()))?;
@@ -144,7 +159,7 @@ impl Payload {
         let new_guards = Guard::of_records(disk, realign, &records_of(Table::New), true);
         let old_guards = Guard::of_records(disk, realign, &records_of(Table::Old), false);
         let rest = restore::rest(disk, stack, &places, realign)?;
-        // The table, and what records where partitions begin, with the physical sectors around.
+        // The table, and what records where partitions begin, in whole physical sectors.
         let of_boot = [&guards, &boot_guards, &new_guards, &old_guards, &rest].into_iter().flatten();
         let tables = places.iter().filter_map(Place::span).chain(records.iter().filter_map(Record::span));
         let besides: Vec<Span> = tables.chain(of_boot.filter_map(Guard::span)).collect();
@@ -160,9 +175,8 @@ impl Payload {
                 lay_over(&mut covered, *at, &place.marked, place.at);
             }
             if covered != *new {
-                let why =
-                    format!("the marker changes byte {at} of the table, which the new table leaves as it is");
-                return Err(invalid(why).into());
+                let why = "of the table, which the new table leaves as it is";
+                return Err(invalid(format!("the marker changes byte {at} {why}")).into());
             }
         }
         Ok(payload)
@@ -180,26 +194,17 @@ impl Payload {
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, RealignError> {
         let payload: Self = serde_json::from_slice(bytes).map_err(|error| invalid(error.to_string()))?;
         let disk = Span::first(payload.realign.plan.disk.size);
-        let fits = |span: Option<Span>| {
-            span.is_some_and(|span| {
-                disk.contains(span) && span.len().is_multiple_of(ByteCount::new(UNIT as u64))
-            })
-        };
+        let unit = ByteCount::new(UNIT as u64);
+        let fits = |span: Span| disk.contains(span) && span.len().is_multiple_of(unit);
         let is_one = |place: &Place| {
             let len = place.old.len();
-            fits(place.span()) && [place.marked.len(), place.new.len()] == [len, len]
+            place.span().is_some_and(fits) && [place.marked.len(), place.new.len()] == [len, len]
         };
-        if let Some(place) = payload.places.iter().find(|place| !is_one(place)) {
-            return Err(invalid(format!(
-                "the bytes of the table at byte {} contradict each other",
-                place.at
-            )));
+        if let Some(Place { at, .. }) = payload.places.iter().find(|place| !is_one(place)) {
+            return Err(invalid(format!("the bytes of the table at byte {at} contradict each other")));
         }
-        if let Some(record) = payload.records.iter().find(|record| !fits(record.span())) {
-            return Err(invalid(format!(
-                "the extended boot record at byte {} is not on the disk",
-                record.at
-            )));
+        if let Some(Record { at, .. }) = payload.records.iter().find(|one| !one.span().is_some_and(fits)) {
+            return Err(invalid(format!("the extended boot record at byte {at} is not on the disk")));
         }
         let guards =
             [&payload.guards, &payload.boot_guards, &payload.new_guards, &payload.old_guards, &payload.rest];
@@ -209,53 +214,53 @@ impl Payload {
         Ok(payload)
     }
 
-    /// What restores the physical sectors of the table that a power cut has torn. They have the marker then, or the old
-    /// table if no data have moved.
+    /// What restores torn physical sectors of the table: to the marker, or to the old table if no data have moved.
     pub(super) fn mended(&self, disk: &dyn Medium, state: &State) -> Vec<Step> {
         let of = |table| self.places.iter().map(|place| (place.at, place.of(table))).collect();
-        let mut tables = [Table::Marked, Table::Old, Table::New];
-        if *state == State::NotBegun {
+        let mut tables = Table::ALL;
+        if *state != State::NotBegun {
             tables.swap(0, 1);
         }
         let states: [Vec<_>; 3] = tables.map(of);
         self.guards.iter().filter_map(|guard| guard.mended(disk, &states)).collect()
     }
 
-    /// Writes them, durably.
     pub(super) fn mend(&self, disk: &mut dyn Disk, mended: &[Step]) -> Result<(), MoveError> {
         for step in mended {
             let Step::Write { at, new, .. } = step else { continue };
-            let at = ByteOffset::new(*at);
-            disk.write_at(at, new).map_err(|source| MoveError::write(at, new.len(), source))?;
+            write(disk, ByteOffset::new(*at), new)?;
         }
-        disk.flush().map_err(MoveError::flush)
+        flush(disk)
     }
 
-    /// Restores the physical sectors of boot sectors and of new extended boot records that a power cut has torn,
-    /// durably. All data are in their new places.
+    /// Restores torn boot sectors and new extended boot records, durably, when all data are in their new places.
     pub(super) fn mend_new(&self, disk: &mut dyn Disk) -> Result<(), MoveError> {
-        let guards = self.boot_guards.iter().chain(&self.new_guards);
-        let torn: Vec<Step> = guards.filter_map(|guard| guard.mended(disk, &[Vec::new()])).collect();
-        self.mend(disk, &torn)
+        self.mend_guards(disk, self.boot_guards.iter().chain(&self.new_guards))
     }
 
-    /// The same of the old extended boot records. All data are in their old places.
+    /// Restores torn old extended boot records, durably, when all data are in their old places.
     pub(super) fn mend_old(&self, disk: &mut dyn Disk) -> Result<(), MoveError> {
-        let guards = self.old_guards.iter();
+        self.mend_guards(disk, self.old_guards.iter())
+    }
+
+    fn mend_guards<'g>(
+        &self,
+        disk: &mut dyn Disk,
+        guards: impl Iterator<Item = &'g Guard>,
+    ) -> Result<(), MoveError> {
         let torn: Vec<Step> = guards.filter_map(|guard| guard.mended(disk, &[Vec::new()])).collect();
         self.mend(disk, &torn)
     }
 
-    /// Returns which of the tables the disk holds; `None` if it is between two of them. Refuses a disk that
-    /// holds something else.
+    /// Which of the tables the disk holds; `None` if it is between two of them. An error if it holds something else.
     pub(super) fn table(&self, disk: &dyn Medium) -> Result<Option<Table>, MoveError> {
-        let mut possible = vec![Table::Old, Table::Marked, Table::New];
+        let mut possible = Table::ALL.to_vec();
         for place in &self.places {
             let mut found = vec![0; place.old.len()];
             disk.read_at(ByteOffset::new(place.at), &mut found)?;
             for (index, unit) in found.chunks(UNIT).enumerate() {
                 let of = |table: &Table| &place.of(*table)[index * UNIT..][..unit.len()];
-                if ![Table::Old, Table::Marked, Table::New].iter().any(|table| of(table) == unit) {
+                if !Table::ALL.iter().any(|table| of(table) == unit) {
                     let at = place.at.saturating_add((index * UNIT) as u64);
                     return Err(MoveError::Changed(ByteOffset::new(at)));
                 }
@@ -267,41 +272,37 @@ impl Payload {
         }
         // Only here do the records count.
         let mut odd = None;
-        for table in possible {
-            match self.odd_record(disk, table)? {
-                None => return Ok(Some(table)),
-                Some(at) => odd = odd.or(Some(at)),
+        'tables: for table in possible {
+            for record in self.records_of(table) {
+                let at = ByteOffset::new(record.at);
+                if !holds(disk, at, &record.bytes)? {
+                    odd = odd.or(Some(at));
+                    continue 'tables;
+                }
             }
+            return Ok(Some(table));
         }
-        odd.map_or(Ok(None), |at| Err(MoveError::Changed(ByteOffset::new(at))))
+        odd.map_or(Ok(None), |at| Err(MoveError::Changed(at)))
     }
 
-    /// Where a record of this table should be, and something else is.
-    fn odd_record(&self, disk: &dyn Medium, table: Table) -> Result<Option<u64>, MoveError> {
-        for record in self.records.iter().filter(|record| record.of == table) {
-            if !holds(disk, ByteOffset::new(record.at), &record.bytes)? {
-                return Ok(Some(record.at));
-            }
-        }
-        Ok(None)
+    /// The extended boot records of a table, the first of the chain first.
+    fn records_of(&self, table: Table) -> impl DoubleEndedIterator<Item = &Record> {
+        self.records.iter().filter(move |record| record.of == table)
     }
 
-    /// Where the new extended boot records are, which may be written before the new table counts.
+    /// The places of the new extended boot records, which may be written before the new table.
     pub(super) fn new_records(&self) -> Vec<Span> {
-        let of = self.records.iter().filter(|record| record.of == Table::New);
-        of.filter_map(Record::span).collect()
+        self.records_of(Table::New).filter_map(Record::span).collect()
     }
 
-    /// Writes one of the tables, durably, and reads it back. The copy of a GPT that counts is the first to get
-    /// the marker and the last to lose it, so that the marker is found as long as the copies differ. What a later
-    /// write leads to is read back before that: a write that is lost must not make a table count that is
-    /// missing.
+    /// Writes one of the tables, durably, and reads it back. The copy of a GPT that counts is the first to get the marker
+    /// and the last to lose it, so that the marker is found as long as the copies differ. What a later write leads to is
+    /// read back before that: a lost write must not make a table count that is missing.
     pub(super) fn write(&self, disk: &mut dyn Disk, table: Table) -> Result<(), MoveError> {
         self.table(disk)?;
         let mut pieces = Pieces { disk, written: Vec::new() };
         // The last of the chain first, so that no link leads to a record that is not written yet.
-        let records = self.records.iter().filter(|record| record.of == table);
-        for record in records.rev() {
+        for record in self.records_of(table).rev() {
             pieces.write(record.at, &record.bytes)?;
         }
         pieces.settle()?;
@@ -325,7 +326,7 @@ impl Payload {
             _ => {
                 let place = self.places.first().and_then(Place::span);
                 let place = place.unwrap_or(Span::first(ByteCount::new(UNIT as u64)));
-                Err(MoveError::differs(place.start(), place.len()))
+                Err(RelocateError::Changed { at: place.start(), len: place.len() }.into())
             }
         }
     }
@@ -335,15 +336,8 @@ impl Payload {
     }
 }
 
-/// The extended boot records before and after the moves, if logical partitions move.
-fn records(realign: &Realign, disk: &dyn Medium, stack: &Stack) -> Result<Vec<Record>, MoveError> {
-    let Some([old, new]) = chains(&realign.plan, disk, stack)? else { return Ok(Vec::new()) };
-    let of = |laid: Laid, of: Table| laid.into_iter().map(move |(at, bytes)| Record { at, of, bytes });
-    Ok(of(old, Table::Old).chain(of(new, Table::New)).collect())
-}
-
-/// Puts the name of the run into the entry that marks an MBR, where the cylinders, heads and sectors are that nobody
-/// reads: with the same plan, two runs have the same marker otherwise. In a GPT the entry has it as its GUID.
+/// Puts the name of the run into the marker's entry of an MBR, in place of cylinders, heads and sectors: otherwise two
+/// runs of a plan would have the same marker. In a GPT it is the entry's GUID.
 fn name_run(enter: &mut [Step], id: [u8; 16]) {
     let mbr = enter.iter_mut().find_map(|step| match step {
         Step::Write { at: 0, new, .. } => Some(new),
@@ -358,8 +352,8 @@ fn name_run(enter: &mut [Step], id: [u8; 16]) {
     }
 }
 
-/// Lets the new table come with GRUB's boot image that finds its core image in its new place. The image is
-/// in the disk's first sector, in which an MBR is, and which a new GPT may not change.
+/// Adds GRUB's boot image to the new table, with the new place of its core image. The boot image is in the disk's first
+/// sector, with an MBR, which a new GPT may not change.
 fn name_core(
     realign: &Realign,
     disk: &dyn Medium,
@@ -392,38 +386,32 @@ fn laid(bytes: &[u8], at: u64, steps: &[Step]) -> Vec<u8> {
     bytes
 }
 
-/// Returns what the marker covers: the journal, or else part of the first partition's new place. No file
-/// system is recognised in it: it starts neither where one was nor where one will be.
+/// Returns what the marker covers: the journal, or else part of the first partition's new place, from a byte at which no
+/// partition starts or started, so that no file system is recognised in it.
 fn marker(realign: &Realign) -> Result<Span, RealignError> {
     if let Journal::Inside(place) = realign.journal {
         return Ok(place);
     }
     let (plan, block) = (&realign.plan, realign.plan.block());
-    let entries = || plan.table.partitions.iter();
-    let starts: Vec<ByteOffset> = entries()
-        .flat_map(|entry| {
-            let was = match entry.change {
-                Change::Moved { from, sectors } => former(from, sectors, block).map(Span::start),
-                _ => None,
-            };
-            plan.span(entry).map(Span::start).into_iter().chain(was)
-        })
-        .collect();
-    let moving = entries().find(|entry| logical::moves(entry));
-    let place = moving.and_then(|entry| plan.span(entry));
+    let starts = |entry: &Entry| {
+        let was = match entry.change {
+            Change::Moved { from, sectors } => former(from, sectors, block),
+            _ => None,
+        };
+        [plan.span(entry), was]
+    };
+    let starts = plan.table.partitions.iter().flat_map(starts).flatten().map(Span::start);
+    let starts: Vec<ByteOffset> = starts.collect();
+    let place = logical::moving(plan).next().and_then(|entry| plan.span(entry));
     let place = place.ok_or_else(|| invalid("nothing moves"))?;
-    marker_in(place, block, &starts).ok_or_else(|| invalid("the partition is too small to be marked"))
-}
-
-/// Returns the rest of `place` from a byte at which nothing starts.
-fn marker_in(place: Span, block: BlockSize, starts: &[ByteOffset]) -> Option<Span> {
-    let skipped = ByteCount::new(straddle_units::MIB).min(ByteCount::new(place.len().get() / 2));
+    let skipped = ByteCount::new(MIB).min(ByteCount::new(place.len().get() / 2));
     let mut start = place.start().checked_add(skipped.floor_to(block.bytes()));
     while let Some(at) = start.filter(|at| starts.contains(at)) {
         start = at.checked_add(block.bytes());
     }
     let span = start.and_then(|start| Span::between(start, place.end()));
-    span.filter(|span| !span.is_empty())
+    let span = span.filter(|span| !span.is_empty());
+    span.ok_or_else(|| invalid("the partition is too small to be marked"))
 }
 
 /// Pieces of a table that are written, and not read back yet.
@@ -437,7 +425,7 @@ impl<'a> Pieces<'a> {
     fn write(&mut self, at: u64, bytes: &'a [u8]) -> Result<(), MoveError> {
         let at = ByteOffset::new(at);
         if !holds(self.disk, at, bytes)? {
-            self.disk.write_at(at, bytes).map_err(|source| MoveError::write(at, bytes.len(), source))?;
+            write(self.disk, at, bytes)?;
         }
         self.written.push((at, bytes));
         Ok(())
@@ -448,12 +436,12 @@ impl<'a> Pieces<'a> {
         if self.written.is_empty() {
             return Ok(());
         }
-        self.disk.flush().map_err(MoveError::flush)?;
+        flush(self.disk)?;
         for (at, bytes) in self.written.drain(..) {
             let len = ByteCount::new(bytes.len() as u64);
             Span::new(at, len).into_iter().for_each(|span| self.disk.drop_cache(span));
             if !holds(self.disk, at, bytes)? {
-                return Err(MoveError::differs(at, len));
+                return Err(RelocateError::Changed { at, len }.into());
             }
         }
         Ok(())

@@ -1,15 +1,13 @@
 //! New places for partitions.
 //!
-//! Invariants: partitions that do not move are never in the way of one that does, no two new
-//! places overlap, nor do they the bytes before a place that belong to it, every start is aligned, and a partition gives up no more of its tail than its contents
-//! leave unused. Arithmetic only: nothing is known here of tables and contents.
+//! Invariants: no new place overlaps a partition that stays, another new place, or the bytes before it that belong to it;
+//! every start is aligned; and a partition gives up no more of its tail than its contents leave unused. Arithmetic only:
+//! nothing is known here of tables and contents.
 
 use straddle_units::{BlockSize, Boundary, ByteCount, ByteOffset, Span};
 
-/// How many times a partition is tried at a place before the search for places is given up.
+/// The number of tries after which the search for places is given up.
 const MOST_TRIES: usize = 50_000;
-
-/// The space in which partitions are placed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ground {
     /// The bytes that partitions may have.
@@ -20,17 +18,14 @@ pub(super) struct Ground {
     pub(super) physical: Boundary,
 }
 
-/// A partition that moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Item {
     pub(super) number: u32,
-    /// Where it is.
     pub(super) at: Span,
-    /// How much of it, from its start, must be kept; not more than it has.
+    /// The bytes from its start that must be kept; not more than it has.
     pub(super) need: ByteCount,
-    /// How many bytes before its start it must have for itself.
+    /// The bytes before its start that belong to it.
     pub(super) lead: ByteCount,
-    /// The boundary of its start.
     pub(super) grain: Boundary,
 }
 
@@ -42,25 +37,23 @@ impl Item {
     }
 }
 
-/// Why there are no new places.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NoRoom {
-    /// The partitions between two that do not move, in order.
+    /// The partitions between two that stay, in order.
     pub(super) numbers: Vec<u32>,
-    /// For each of them that would make room by being smaller, by how many bytes its contents must be.
+    /// Those of them that would make room if their contents were smaller, and by how many bytes.
     pub(super) shrink: Vec<(u32, ByteCount)>,
-    /// How many more bytes there would have to be between the two.
+    /// The bytes that are missing between the two.
     pub(super) missing: ByteCount,
 }
 
-/// A run of partitions in a gap between those that do not move.
+/// The partitions in a gap between those that stay.
 struct Run {
     gap: Span,
     /// Indices of items, in the order of their places.
     items: Vec<usize>,
 }
 
-/// Whether partitions may pass one another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Passing {
     /// If there is no room otherwise.
@@ -76,15 +69,9 @@ pub(super) fn find(
     ground: &Ground,
     passing: Passing,
 ) -> Result<Vec<Span>, NoRoom> {
-    let mut runs: Vec<Run> = ground
-        .free
-        .gaps(fixed.iter().copied())
-        .into_iter()
-        .map(|gap| Run { gap, items: Vec::new() })
-        .collect();
-    let mut order: Vec<usize> = (0..items.len()).collect();
-    order.sort_by_key(|index| items[*index].at.start());
-    for index in order {
+    let gaps = ground.free.gaps(fixed.iter().copied());
+    let mut runs: Vec<Run> = gaps.into_iter().map(|gap| Run { gap, items: Vec::new() }).collect();
+    for index in by_start(items) {
         let at = items[index].at.start();
         match runs.iter_mut().min_by_key(|run| distance(run.gap, at)) {
             Some(run) => run.items.push(index),
@@ -116,6 +103,13 @@ pub(super) fn find(
     Ok(placed.into_iter().flatten().collect())
 }
 
+/// The indices of all items, in the order of their places.
+fn by_start(items: &[Item]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..items.len()).collect();
+    order.sort_by_key(|index| items[*index].at.start());
+    order
+}
+
 fn assign(placed: &mut [Option<Span>], indices: &[usize], spans: Vec<Span>) {
     for (index, span) in indices.iter().zip(spans) {
         placed[*index] = Some(span);
@@ -125,8 +119,7 @@ fn assign(placed: &mut [Option<Span>], indices: &[usize], spans: Vec<Span>) {
 /// The distance between a byte and the nearest one of a gap.
 fn distance(gap: Span, at: ByteOffset) -> ByteCount {
     let before = gap.start().checked_since(at);
-    let behind = at.checked_since(gap.end());
-    before.or(behind).unwrap_or_default()
+    before.or(at.checked_since(gap.end())).unwrap_or_default()
 }
 
 /// Moves one partition of a crowded run to the nearest room elsewhere; `None` if that does not help.
@@ -158,9 +151,7 @@ fn relieve(
 fn rearrange(items: &[Item], runs: &[Run], ground: &Ground) -> Option<Vec<Span>> {
     let gaps: Vec<Span> = runs.iter().map(|run| run.gap).collect();
     let mut search = Rearrangement { items, gaps: &gaps, orders: Vec::new(), left: MOST_TRIES };
-    let mut waiting: Vec<usize> = (0..items.len()).collect();
-    waiting.sort_by_key(|index| items[*index].at.start());
-    if !search.fill(&mut waiting) {
+    if !search.fill(&mut by_start(items)) {
         return None;
     }
     let mut placed = vec![None; items.len()];
@@ -176,7 +167,7 @@ struct Rearrangement<'a> {
     gaps: &'a [Span],
     /// The partitions in each gap up to the present one.
     orders: Vec<Vec<usize>>,
-    /// How many more tries there are.
+    /// The number of tries that are left.
     left: usize,
 }
 
@@ -187,15 +178,15 @@ impl Rearrangement<'_> {
         }
         let Some(gap) = self.gaps.get(self.orders.len()).copied() else { return false };
         self.orders.push(Vec::new());
-        let is_found = self.go_on(waiting, gap, gap.start());
+        let is_found = self.fill_from(waiting, gap, gap.start());
         if !is_found {
             self.orders.pop();
         }
         is_found
     }
 
-    /// Fills the rest of a gap from byte `at` on, and the gaps behind it.
-    fn go_on(&mut self, waiting: &mut Vec<usize>, gap: Span, at: ByteOffset) -> bool {
+    /// Fills the rest of a gap from byte `at` on, and the gaps after it.
+    fn fill_from(&mut self, waiting: &mut Vec<usize>, gap: Span, at: ByteOffset) -> bool {
         for place in 0..waiting.len() {
             if self.left == 0 {
                 return false;
@@ -209,7 +200,7 @@ impl Rearrangement<'_> {
             if let Some(order) = self.orders.last_mut() {
                 order.push(index);
             }
-            if self.go_on(waiting, gap, end) {
+            if self.fill_from(waiting, gap, end) {
                 return true;
             }
             if let Some(order) = self.orders.last_mut() {
@@ -297,26 +288,24 @@ fn starts(items: &[Item], run: &[usize], lens: &[ByteCount], gap: Span) -> Optio
     Some(starts)
 }
 
-/// Says what would have to be smaller.
 fn no_room(items: &[Item], run: &[usize], gap: Span, ground: &Ground) -> NoRoom {
-    let fits = |items: &[Item]| pack(items, run, gap, ground).is_some();
+    let bytes = |blocks: u64| ByteCount::new(blocks.saturating_mul(ground.block.get()));
     let mut shrink = Vec::new();
     for index in run {
         let item = items[*index];
-        let with = |less: u64| -> Option<Vec<Item>> {
-            let less = ByteCount::new(less.checked_mul(ground.block.get())?);
-            let mut changed = items.to_vec();
-            changed[*index].need = item.need.checked_sub(less).filter(|need| *need != ByteCount::ZERO)?;
-            Some(changed)
+        let fits = |less: u64| {
+            let need = item.need.checked_sub(bytes(less)).filter(|need| *need != ByteCount::ZERO);
+            need.is_some_and(|need| {
+                let mut changed = items.to_vec();
+                changed[*index].need = need;
+                pack(&changed, run, gap, ground).is_some()
+            })
         };
         let most = ground.block.blocks_floor(item.need).get().saturating_sub(1);
-        if let Some(least) = least(most, |less| with(less).is_some_and(|items| fits(&items))) {
-            shrink.push((item.number, ByteCount::new(least.saturating_mul(ground.block.get()))));
-        }
+        shrink.extend(least(most, fits).map(|least| (item.number, bytes(least))));
     }
     let wider = |more: u64| {
-        let more = ByteCount::new(more.saturating_mul(ground.block.get()));
-        let gap = gap.len().checked_add(more).and_then(|len| Span::new(gap.start(), len));
+        let gap = gap.len().checked_add(bytes(more)).and_then(|len| Span::new(gap.start(), len));
         gap.is_some_and(|gap| pack(items, run, gap, ground).is_some())
     };
     let padded = |item: &Item| item.lead.get().saturating_add(ground.grain.size().get());
@@ -326,7 +315,7 @@ fn no_room(items: &[Item], run: &[usize], gap: Span, ground: &Ground) -> NoRoom 
     NoRoom {
         numbers: run.iter().map(|index| items[*index].number).collect(),
         shrink,
-        missing: ByteCount::new(missing.saturating_mul(ground.block.get())),
+        missing: bytes(missing),
     }
 }
 

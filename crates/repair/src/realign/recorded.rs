@@ -1,9 +1,9 @@
 //! The boot sectors of NTFS, FAT, exFAT and SYSLINUX, which record where their partition starts, and the sectors
 //! that GRUB lists.
 //!
-//! Invariants: what is written, what is guarded against torn physical sectors and what the journal
-//! has room for are one list, [`sites`]. Only the recorded start changes, and for exFAT the checksum over it. A
-//! sector that records neither the old start nor the new one is refused.
+//! Invariants: what is written, what is guarded against torn physical sectors and what the journal has room for is one
+//! list, [`sites`]. Only the recorded start changes, and for exFAT the checksum. A sector that records neither the old
+//! start nor the new one is refused.
 //!
 //! Offsets: BPB_HiddSec at byte 28 of the boot sector of FAT (Microsoft, FAT specification) and of NTFS;
 //! PartitionOffset at byte 64 of exFAT's, whose 11 first sectors are under the checksum in the 12th, without
@@ -13,29 +13,25 @@ use straddle_device::Medium;
 use straddle_layout::FsKind;
 use straddle_units::{ByteCount, ByteOffset, Span};
 
+use super::media::{flush, write};
 use super::{MoveError, Reference, boot};
 use crate::fingerprint::bytes_of;
 use crate::plan::Plan;
+use crate::relocate::RelocateError;
 use crate::target::Disk;
 
 /// The sectors of exFAT's boot region that are under its checksum, and those with the checksum itself.
 const EXFAT_SUMMED: usize = 11;
 const EXFAT_REGION: u64 = EXFAT_SUMMED as u64 + 1;
-/// BPB_HiddSec.
-const HIDDEN: usize = 28;
 /// PartitionOffset.
 const OFFSET: usize = 64;
-
-/// Which start is to be recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Which {
-    /// That of the place where the partition was.
     Old,
-    /// That of its new place.
     New,
 }
 
-/// Bytes of a partition that are written at once, because numbers in them depend on its place.
+/// Bytes of a partition that are written at once, with numbers that depend on its place.
 pub(crate) struct Site {
     /// Where they are in the partition.
     offset: ByteCount,
@@ -44,16 +40,13 @@ pub(crate) struct Site {
     numbers: Vec<Number>,
 }
 
-/// What the bytes of a [`Site`] are.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
-    /// A boot sector.
     BootSector,
     /// The boot region of exFAT, with sectors of this size in bytes.
     Exfat(usize),
     /// The first sector of GRUB's core image, with a list of this number of pieces.
     GrubCore(usize),
-    /// GRUB's boot image.
     GrubImage,
 }
 
@@ -65,7 +58,7 @@ struct Number {
     new: u64,
 }
 
-/// Returns everything in a partition that `reference` has changed; `None` if that cannot be recorded.
+/// Returns everything in a partition that changes because of `reference`; `None` if that cannot be recorded.
 pub(crate) fn sites(reference: &Reference) -> Option<Vec<Site>> {
     let sector = ByteCount::new(boot::SECTOR);
     match reference {
@@ -78,19 +71,20 @@ pub(crate) fn sites(reference: &Reference) -> Option<Vec<Site>> {
                         let form = Form::Exfat(usize::try_from(sector.get()).ok()?);
                         Site { offset, len, form, numbers: number(OFFSET, 8)? }
                     }
-                    _ => Site { offset, len, form: Form::BootSector, numbers: number(HIDDEN, 4)? },
+                    _ => Site { offset, len, form: Form::BootSector, numbers: number(boot::HIDDEN, 4)? },
                 })
             };
             [ByteOffset::ZERO].into_iter().chain(copies.iter().copied()).map(site).collect()
         }
         Reference::Syslinux { recorded, correct } => {
-            let numbers = vec![Number { at: HIDDEN, len: 4, old: *recorded, new: (*correct)? }];
+            let numbers = vec![Number { at: boot::HIDDEN, len: 4, old: *recorded, new: (*correct)? }];
             Some(vec![Site { offset: ByteCount::ZERO, len: sector, form: Form::BootSector, numbers }])
         }
         // A boot image in the first sector of the disk is part of the table.
         Reference::Grub { in_partition, core, recorded, correct, pieces } => {
             let listed = pieces.iter().enumerate().map(|(index, old)| {
-                let new = shifted(*old, *recorded, *correct)?;
+                let new =
+                    u64::try_from(i128::from(*old) + i128::from(*correct) - i128::from(*recorded)).ok()?;
                 Some(Number { at: boot::entry_at(index)?, len: 8, old: *old, new })
             });
             let (offset, form) = (ByteCount::new(core.get()), Form::GrubCore(pieces.len()));
@@ -111,11 +105,10 @@ pub(super) fn copy_len(kind: FsKind, sector: ByteCount) -> Option<ByteCount> {
     sector.get().checked_mul(sectors).map(ByteCount::new)
 }
 
-/// Checks, before anything is written, that a start can be recorded wherever `reference` has it; `place` is where the
-/// partition is.
+/// Checks that a start can be recorded wherever `reference` has it, for a partition at `place`.
 pub(crate) fn check(medium: &dyn Medium, place: Span, reference: &Reference) -> Result<(), MoveError> {
     for site in sites(reference).ok_or_else(|| MoveError::Changed(place.start()))? {
-        // What lies behind the end of the contents is left behind.
+        // What lies after the end of the contents does not move.
         let Some(span) = site.span(place.start()).filter(|span| place.contains(*span)) else { continue };
         let found = bytes_of(medium, span)?;
         site.recorded(&found, Which::New).ok_or(MoveError::Changed(span.start()))?;
@@ -123,63 +116,49 @@ pub(crate) fn check(medium: &dyn Medium, place: Span, reference: &Reference) -> 
     Ok(())
 }
 
-/// Records the starts of the partitions of `plan` wherever `references` have them, durably, and reads them back. All
-/// data are in their new places.
+/// Records the starts of partitions, whose data are in their new places, durably, and reads them back.
 pub(crate) fn record(
     disk: &mut dyn Disk,
     plan: &Plan,
     references: &[(u32, Reference)],
     which: Which,
 ) -> Result<(), MoveError> {
-    let places = references
-        .iter()
-        .filter_map(|(number, reference)| Some((plan.span(plan.table.entry(*number)?)?, reference)));
-    places.clone().try_for_each(|(place, reference)| write(disk, place, reference, which))?;
-    disk.flush().map_err(MoveError::flush)?;
+    let places =
+        references.iter().filter_map(|(number, one)| Some((plan.span(plan.table.entry(*number)?)?, one)));
+    let mut written = Vec::new();
     for (place, reference) in places {
-        if !is_recorded(disk, place, reference, which)? {
-            return Err(MoveError::differs(place.start(), ByteCount::new(boot::SECTOR)));
+        let unrecordable = || MoveError::Changed(place.start());
+        for site in sites(reference).ok_or_else(unrecordable)? {
+            // Nothing outside the partition is written.
+            let span = site.span(place.start()).filter(|span| place.contains(*span));
+            let span = span.ok_or_else(unrecordable)?;
+            let found = bytes_of(disk, span)?;
+            let bytes = site.recorded(&found, which).ok_or(MoveError::Changed(span.start()))?;
+            if bytes != found {
+                write(disk, span.start(), &bytes)?;
+            }
+            written.push((place, span, site));
         }
     }
-    Ok(())
-}
-
-/// Records the start of a partition wherever `reference` has it; `place` is where its bytes are now.
-fn write(disk: &mut dyn Disk, place: Span, reference: &Reference, which: Which) -> Result<(), MoveError> {
-    let unrecordable = || MoveError::Changed(place.start());
-    for site in sites(reference).ok_or_else(unrecordable)? {
-        // Nothing outside the partition is written.
-        let span = site.span(place.start()).filter(|span| place.contains(*span)).ok_or_else(unrecordable)?;
-        let found = bytes_of(disk, span)?;
-        let bytes = site.recorded(&found, which).ok_or(MoveError::Changed(span.start()))?;
-        if bytes != found {
-            disk.write_at(span.start(), &bytes)
-                .map_err(|source| MoveError::write(span.start(), bytes.len(), source))?;
-        }
-    }
-    Ok(())
-}
-
-/// Whether the medium has the start of a partition wherever `reference` has it.
-fn is_recorded(disk: &dyn Disk, place: Span, reference: &Reference, which: Which) -> Result<bool, MoveError> {
-    for site in sites(reference).unwrap_or_default() {
-        let span = site.span(place.start()).ok_or(MoveError::Changed(place.start()))?;
+    flush(disk)?;
+    for (place, span, site) in written {
         disk.drop_cache(span);
         let found = bytes_of(disk, span)?;
         if site.recorded(&found, which).as_ref() != Some(&found) {
-            return Ok(false);
+            let (at, len) = (place.start(), ByteCount::new(boot::SECTOR));
+            return Err(RelocateError::Changed { at, len }.into());
         }
     }
-    Ok(true)
+    Ok(())
 }
 
 impl Site {
-    /// Its bytes on the disk, if the partition starts at byte `start`.
+    /// Its place on the disk, if the partition starts at byte `start`.
     pub(crate) fn span(&self, start: ByteOffset) -> Option<Span> {
         Span::new(start.checked_add(self.offset)?, self.len)
     }
 
-    /// Those of its bytes that change.
+    /// The places of what changes in it.
     pub(super) fn fields(&self, start: ByteOffset) -> Vec<Span> {
         let sum = match self.form {
             Form::Exfat(sector) => Some((sector.saturating_mul(EXFAT_SUMMED), sector)),
@@ -224,12 +203,4 @@ impl Site {
 fn checksum(bytes: &[u8]) -> u32 {
     let summed = bytes.iter().enumerate().filter(|(at, _)| ![106, 107, 112].contains(at));
     summed.fold(0_u32, |sum, (_, byte)| sum.rotate_right(1).wrapping_add(u32::from(*byte)))
-}
-
-/// What `sector` becomes when `from` becomes `to`.
-fn shifted(sector: u64, from: u64, to: u64) -> Option<u64> {
-    match to.checked_sub(from) {
-        Some(up) => sector.checked_add(up),
-        None => sector.checked_sub(from.checked_sub(to)?),
-    }
 }

@@ -1,7 +1,7 @@
 //! What refers to the place of a partition, and is wrong or needs a look after a move.
 //!
-//! Invariants: it says what can be seen on the disk. What cannot be seen, such as a Windows that is
-//! hibernated on another disk or in an encrypted volume, is not reported.
+//! Only what can be seen on the disk is reported: not a Windows that is hibernated on another disk or in an encrypted
+//! volume.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -87,7 +87,6 @@ pub enum Reference {
     Zones,
 }
 
-/// The name of a file system with a boot sector.
 mod with_boot_sector {
     use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
     use straddle_layout::FsKind;
@@ -123,8 +122,7 @@ impl Reference {
     }
 }
 
-/// Returns what refers to the place of `partition`, which is to start at byte `start`. Without `loaders`, boot
-/// loaders are to be installed again.
+/// Returns what refers to the place of `partition`, which is to start at `start`. Without `loaders`, those are reinstalled.
 pub(crate) fn references(
     partition: &Partition,
     entry: &Entry,
@@ -140,9 +138,9 @@ pub(crate) fn references(
     let is_recorded = |one: &Reference| !matches!(one, Reference::BootSector { recorded: 0, .. });
     let sector = ByteCount::new(partition.span.len().get().checked_div(partition.count.get()).unwrap_or(0));
     let keeps = sector.checked_mul(entry.sectors.get()).unwrap_or_default();
-    let behind = behind_record(partition, entry, start, block);
-    found.extend(boot_sector(partition, start, behind, keeps).filter(is_recorded));
-    if format == Format::Mbr && entry.bootable && loaders.is_none_or(Loaders::has_code) {
+    let distances = from_record(partition, entry, start, block);
+    found.extend(boot_sector(partition, start, distances, keeps).filter(is_recorded));
+    if format == Format::Mbr && entry.bootable && loaders.is_none_or(|loaders| loaders.has_code) {
         found.push(Reference::ActivePartition);
     }
     if format == Format::Mbr && kind.is_some_and(FsKind::has_boot_sector) {
@@ -168,9 +166,8 @@ pub(crate) fn references(
     found
 }
 
-/// Returns the number of a partition that holds a hibernated system, in whatever layer. Such a system has the
-/// table and all file systems in memory, so that nothing on the disk may move, wherever its image is. What fills the
-/// disk counts as partition 1.
+/// Returns the number of a partition that holds a hibernated system, in any layer. Such a system has the table and all
+/// file systems in memory, so nothing on the disk may move. Contents that fill the disk count as partition 1.
 pub fn hibernated(stack: &Stack) -> Option<u32> {
     let in_partition = stack.partitions.iter().find(|one| is_hibernated(one)).map(|one| one.number);
     let is_whole = matches!(stack.kind, TableKind::Content(content) if content.is_hibernated());
@@ -178,18 +175,14 @@ pub fn hibernated(stack: &Stack) -> Option<u32> {
     in_partition.or(in_whole.then_some(1))
 }
 
-/// How to move what a machine reads when it starts.
+/// How to move what a machine needs to boot.
 pub const ELSEWHERE: &str = "boot from another medium, and use 'straddle realign' there";
-
-/// Why a Windows dynamic disk is left as it is.
 const DYNAMIC: &str = "it is part of a Windows dynamic disk, whose database records where all volumes are: \
                        leave it, or convert it to a basic disk in Windows";
-
-/// Why a partition with a table that only other systems read stays.
 const OWN_TABLE: &str = "a table in it may list its partitions by their position on the disk: leave it, or move it with its \
      own system";
 
-/// Why one of these partitions cannot move, whichever place is free, with its number.
+/// Why one of these partitions cannot move anywhere, with its number.
 pub(crate) fn immovable(stack: &Stack, moves: impl Fn(u32) -> bool) -> Option<(u32, &'static str)> {
     if let Some(number) = stack.dynamic() {
         return Some((number, DYNAMIC));
@@ -209,7 +202,7 @@ fn has_hibernated(layer: &Layer) -> bool {
 }
 
 /// The distance of a logical partition from its extended boot record, before and after the move.
-fn behind_record(
+fn from_record(
     partition: &Partition,
     entry: &Entry,
     start: ByteOffset,
@@ -222,20 +215,19 @@ fn behind_record(
     Some((before, start.checked_since(is.to_bytes(block)?)?))
 }
 
-/// Returns the boot sector of a partition that is to start at byte `start`, whatever it records; `behind` are
-/// its distances from an extended boot record. Only `keeps` bytes of the partition move; what was left behind
-/// them by a larger file system does not.
+/// Returns the boot sector of a partition that is to start at byte `start`, whatever it records. `distances` are those
+/// of [`from_record`]. Only `keeps` bytes of the partition move, not what a larger file system left after them.
 pub(crate) fn boot_sector(
     partition: &Partition,
     start: ByteOffset,
-    behind: Option<(ByteCount, ByteCount)>,
+    distances: Option<(ByteCount, ByteCount)>,
     keeps: ByteCount,
 ) -> Option<Reference> {
     let layer = partition.layer.as_ref()?;
     let kind = layer.kind.file_system()?;
     let Facts::FileSystem(fs) = &layer.facts else { return None };
     let (recorded, sector) = fs.hidden_sectors.zip(fs.sector)?;
-    let start = match behind {
+    let start = match distances {
         // DOS and Windows record the distance of a logical partition from its record.
         Some((was, is)) if Some(was.get()) == recorded.checked_mul(sector.get()) => is,
         _ => ByteCount::new(start.get()),
@@ -245,14 +237,14 @@ pub(crate) fn boot_sector(
     let correct = correct.filter(fits);
     let len = copy_len(kind, sector)?;
     let ends = |at: &ByteOffset| at.checked_add(len).is_some_and(|end| end.get() <= keeps.get());
-    // What records another start already stays as it is: it is not known whose.
+    // A copy that records another start stays as it is.
     let is_stale = |at: &ByteOffset| fs.stale_copies.contains(at);
     let copies = fs.boot_copies.iter().copied().filter(ends).filter(|at| !is_stale(at)).collect();
     Some(Reference::BootSector { kind, recorded, correct, sector, copies })
 }
 
-/// How many bytes of a partition, from its start, its contents use, in whole sectors of `block`: all, if that
-/// is not known, or if there is something behind them.
+/// The bytes of a partition, from its start, that its contents use, in whole sectors of `block`: all, if that is not
+/// known, or if there is something after them.
 pub(crate) fn used(partition: &Partition, block: BlockSize) -> ByteCount {
     let len = partition.span.len();
     let known = partition.layer.as_ref().filter(|_| partition.unclaimed == Unclaimed::Nothing);

@@ -1,24 +1,24 @@
 //! Room for the journal.
 //!
-//! Invariants: a journal on the disk itself is where neither the old table nor the new one has a
-//! partition, where no move goes to, and where nothing is, unless that is given up.
+//! Invariants: a journal on the disk itself is where neither the old table nor the new one has a partition, where no
+//! move goes, and where no data are, except with [`Wanted::wipe`](super::Wanted::wipe).
 
 use std::cmp::Reverse;
 
-use crate::relocate::{Job, LARGEST_PAYLOAD, Move, journal_len_with};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use straddle_device::{Medium, ReadError};
-use straddle_units::{BlockSize, ByteCount, ByteOffset, KIB, MIB, Span};
+use straddle_units::{ByteCount, ByteOffset, KIB, MIB, Span};
 
-use super::debris::Debris;
-use super::unallocated::Look;
+use super::find::GPT_BACKUP;
+use super::stored::invalid;
+use super::unallocated::{Debris, Look};
 use super::{Realign, RealignError, guard, witness};
 use crate::error::PlanError;
 use crate::plan::{Entry, Format, Slot, span_of};
+use crate::relocate::{Job, LARGEST_PAYLOAD, journal_len_with};
 
-/// The window of moves of which none needs a copy in the journal: there are fewer ways between the old place, the
-/// new one and the journal.
+/// The window of moves of which none needs a copy in the journal: a long one saves seeks.
 const DIRECT: ByteCount = ByteCount::new(64 * MIB);
 /// The largest window with copies: a longer one is hardly faster.
 pub(super) const MAX_WINDOW: ByteCount = ByteCount::new(16 * MIB);
@@ -26,11 +26,11 @@ pub(super) const MAX_WINDOW: ByteCount = ByteCount::new(16 * MIB);
 const SMALLER: [ByteCount; 4] =
     [ByteCount::new(4 * MIB), ByteCount::new(MIB), ByteCount::new(256 * KIB), ByteCount::new(64 * KIB)];
 /// A journal in the middle of free space ends at a multiple of a power of two, where it can be found whatever the
-/// table lists: of at least this, and at this number of places of a disk at most.
+/// table lists: of at least this, and at most at this number of places.
 const STEP: u64 = MIB;
 const PLACES: u64 = 32;
-/// How many bytes the three tables take in the journal, beside the plan itself, in hexadecimal, with the physical
-/// sectors around them: two copies of a GPT of 128 entries, or an MBR; and at least.
+/// The bytes of the three tables in the journal, in hexadecimal, with the physical sectors around them: two copies of a
+/// GPT of 128 entries, or an MBR; and at least.
 const TABLES: (usize, usize) = (320 << 10, 16 << 10);
 const LEAST: usize = 64 << 10;
 /// A physical sector of 4096 bytes.
@@ -57,38 +57,38 @@ pub enum Journal {
 impl Realign {
     /// Chooses the window, and the place for a journal that also holds this plan.
     pub(super) fn find_journal(&mut self, medium: &dyn Medium, look: Look) -> Result<(), RealignError> {
-        let json = serde_json::to_vec(self);
-        let json = json.map_err(|error| super::validate::invalid(error.to_string()))?;
+        let json = serde_json::to_vec(self).map_err(|error| invalid(error.to_string()))?;
         let is_gpt = self.plan.table.format == Format::Gpt;
         let is_logical = |entry: &&Entry| !is_gpt && entry.number > 4;
         let logical = self.plan.table.partitions.iter().filter(is_logical).count();
         let tables = if is_gpt { TABLES.0 } else { TABLES.1 + logical * RECORDS };
+        let block_len = usize::try_from(self.plan.block().get()).unwrap_or(0);
         // Two records of each logical partition, old and new.
-        let records = self.plan.table.partitions.len().saturating_mul(in_memory(self.plan.block()) * 8);
+        let records = self.plan.table.partitions.len().saturating_mul(block_len * 8);
         let records = if self.plan.moves_logical() { records } else { 0 };
         let tables = (tables + guard::boot_blocks(self).len() * GUARD).max(LEAST).saturating_add(records);
         let tables = tables.saturating_add(witness::most_bytes(self.moves.len()));
         let payload = json.len().saturating_add(tables).min(LARGEST_PAYLOAD);
-        let bare = |one: &Self| one.job([0; 16], Vec::new());
-        let shortest = self.moves.iter().map(|one| ByteCount::new(distance(one))).min().unwrap_or_default();
+        let distances = self.moves.iter().map(|one| one.from.start().get().abs_diff(one.to.get()));
+        let shortest = ByteCount::new(distances.min().unwrap_or_default());
         let block = self.blocks.size();
         let mut debris = Debris::of(medium, self.plan.block());
         let (mut largest, mut data) = (None, None);
         for most in [DIRECT, MAX_WINDOW].into_iter().chain(SMALLER).filter(|most| *most >= block) {
             self.0.window = Job::window(shortest, block, most);
-            let job = bare(self)?;
+            let job = self.job([0; 16], Vec::new())?;
             if self.window > MAX_WINDOW && job.windows().0 > 0 {
                 continue;
             }
             let needed = journal_len_with(&job, payload)?;
             for place in self.places(needed) {
-                match self.data_under_journal(&mut debris, medium, place, look) {
+                match self.data_under_journal(&mut debris, place, look) {
                     Ok(None) => {
                         self.0.journal = Journal::Inside(place);
                         return Ok(());
                     }
-                    // Neither is it where something cannot be read.
                     Ok(Some(at)) => data = data.or(Some(at)),
+                    // It is not put where something cannot be read either.
                     Err(ReadError::Io { .. }) => {}
                     Err(error) => return Err(PlanError::from(error).into()),
                 }
@@ -98,34 +98,28 @@ impl Realign {
         if let Some((window, needed)) = largest {
             self.0.window = window;
             self.0.journal = Journal::Elsewhere { needed };
-            let note = data.map(|at| {
-                format!(
-                    "the journal would overwrite data at byte {at}, outside partitions: --wipe allows that"
-                )
-            });
+            let why = "outside partitions: --wipe allows that";
+            let note = data.map(|at| format!("the journal would overwrite data at byte {at}, {why}"));
             self.0.plan = self.plan.clone().noting(note.into_iter());
         }
         Ok(())
     }
 
-    /// Returns the places of this size in free space, those nearest to the moves first: heads travel between
-    /// both for each window, and the outer tracks are the fast ones.
+    /// Returns the places of this size in free space, those nearest to the moves first, which saves seeks.
     fn places(&self, needed: ByteCount) -> Vec<Span> {
-        let ends = self.moves.iter().flat_map(|one| [Some(one.from), one.destination()]).flatten();
-        let (from, to) = ends
-            .fold((u64::MAX, 0), |(from, to), span| (from.min(span.start().get()), to.max(span.end().get())));
-        let far = |place: &Span| {
-            let (before, after) =
-                (place.start().get().saturating_sub(to), from.saturating_sub(place.end().get()));
-            before.max(after)
-        };
+        let spans = || self.moves.iter().flat_map(|one| one.spans());
+        let from = spans().map(|span| span.start().get()).min().unwrap_or(u64::MAX);
+        let to = spans().map(|span| span.end().get()).max().unwrap_or(0);
+        let far =
+            |place: &Span| place.start().get().saturating_sub(to).max(from.saturating_sub(place.end().get()));
         let mut found = Vec::new();
         for gap in self.unallocated() {
             let size = self.plan.disk.size;
             let within = |end: &ByteOffset| *end > gap.start() && *end < gap.end();
             let nominal = nominal_ends(size).filter(within);
-            // At the very end a backup GPT would lie over it, if another program converts the table.
-            let before_backup = gap.end().checked_back(self.backup()).filter(within);
+            // At the very end a backup GPT would overwrite it, if another program converts the table.
+            let backup = ByteCount::new(GPT_BACKUP * self.plan.block().get());
+            let before_backup = gap.end().checked_back(backup).filter(within);
             let is_last = self.plan.table.format == Format::Mbr && gap.end().get() == size.get();
             let lasting = nominal.chain(before_backup.filter(|_| is_last)).map(|end| (false, end));
             for (is_listed, end) in lasting.chain([(true, gap.end())]) {
@@ -138,11 +132,6 @@ impl Realign {
         }
         found.sort_by_key(|(is_listed, far, rank, _)| (*is_listed, *far, *rank));
         found.into_iter().map(|(.., place)| place).collect()
-    }
-
-    /// What a backup GPT takes of the end of the disk.
-    fn backup(&self) -> ByteCount {
-        ByteCount::new(super::journals::GPT_BACKUP * self.plan.block().get())
     }
 
     /// The bytes that are unallocated before, while and after the data move.
@@ -162,12 +151,4 @@ impl Realign {
 pub(super) fn nominal_ends(size: ByteCount) -> impl Iterator<Item = ByteOffset> {
     let step = size.get().div_ceil(PLACES).checked_next_power_of_two().unwrap_or(u64::MAX).max(STEP);
     (1..=size.get() / step).filter_map(move |count| count.checked_mul(step)).map(ByteOffset::new)
-}
-
-fn distance(one: &Move) -> u64 {
-    one.from.start().get().abs_diff(one.to.get())
-}
-
-fn in_memory(block: BlockSize) -> usize {
-    usize::try_from(block.get()).unwrap_or(0)
 }

@@ -1,28 +1,22 @@
 //! What an audit says about moves: one that is not finished, and the one that can be planned.
 
-use std::io;
-
-use crate::relocate::{Disks, Job, RelocateError, State, inspect};
 use straddle_audit::{MoveJournal, Planned, Stage, Unfinished};
 use straddle_device::shown::with_causes;
 use straddle_device::{Medium, ReadError};
 use straddle_layout::{Content, Stack};
-use straddle_units::{ByteCount, ByteOffset, Span};
+use straddle_units::{ByteCount, Span};
 
 use super::carry::obstacle;
 use super::find::in_large_sectors;
-use super::media::read;
+use super::media::Reading;
 use super::refer::immovable;
 use super::unallocated::Look;
-use super::{Journal, Realign, RealignError, Wanted, hibernated, logical, make_looking};
+use super::{Journal, RealignError, Wanted, hibernated, logical, make_looking};
 use crate::plan::Situation;
+use crate::relocate::{Disks, Job, RelocateError, State, inspect};
 
-/// Finds the unfinished move of a disk, or the unfinished copy to it, by the marker in its table, and reads how
-/// far a move is. [`unmarked`](super::unmarked) finds a move without a table.
-///
-/// # Errors
-///
-/// If the table cannot be read. A journal that cannot be read is [`MoveJournal::Unusable`].
+/// Finds the unfinished move of a disk, or the unfinished copy to it, by the marker in its table, and reads how far a move
+/// is. [`unmarked`](super::unmarked) finds a move without a table.
 pub fn unfinished(medium: &dyn Medium, stack: &Stack) -> Result<Option<Unfinished>, ReadError> {
     let Some(marker) = straddle_layout::marker(medium, stack)? else { return Ok(None) };
     let found = |journal| Ok(Some(Unfinished { marker: Some(marker), journal }));
@@ -30,10 +24,7 @@ pub fn unfinished(medium: &dyn Medium, stack: &Stack) -> Result<Option<Unfinishe
         return found(MoveJournal::Copy);
     }
     // An MBR does not say in which sectors it counts.
-    let elsewhere = || {
-        let place = in_large_sectors(marker.span).filter(|place| Span::first(medium.len()).contains(*place));
-        place.and_then(|place| journal_at(medium, place).ok().flatten())
-    };
+    let elsewhere = || journal_at(medium, in_large_sectors(medium, marker.span)?).ok().flatten();
     found(match journal_at(medium, marker.span).map(|found| found.or_else(elsewhere)) {
         Ok(None) => MoveJournal::InFile,
         Ok(Some((job, state))) => MoveJournal::Inside(stage(&job, state)),
@@ -46,16 +37,12 @@ pub(super) fn journal_at(medium: &dyn Medium, place: Span) -> Result<Option<(Job
     inspect(Disks::one(&mut Reading(medium)), place)
 }
 
-/// What is to be done before anything moves.
 const ASLEEP_FIRST: &str = "holds a hibernated system, which would write to the old location: start it and shut it down (Windows: \
      shutdown /s /f /t 0, or powercfg /h off), then check again";
-
-/// How far the move of a journal is.
 pub(super) fn stage(job: &Job, state: State) -> Stage {
-    let total = job.moves.iter().fold(0_u64, |sum, one| sum.saturating_add(one.from.len().get()));
     match state {
         State::NotBegun => Stage::NotBegun,
-        State::Moving { done } => Stage::Moving { done, total: ByteCount::new(total) },
+        State::Moving { done } => Stage::Moving { done, total: job.total() },
         State::Moved => Stage::Moved,
         State::RollingBack => Stage::RollingBack,
         State::Back => Stage::Back,
@@ -73,9 +60,8 @@ pub enum Unplanned {
     Other,
 }
 
-/// Plans to move the partitions that have to move. `options` are those that the command needs for the same topology. What
-/// `is_remote` is fetched first, and whether space is empty is looked at then; on other targets the journal's space is
-/// looked at when the moves are planned to be carried out.
+/// Plans to move the partitions that have to move. `options` are those that the command needs for the same topology.
+/// Whether space on a target that `is_remote` is empty is looked at when it is fetched.
 pub fn planned(
     situation: &Situation<'_>,
     options: &str,
@@ -109,13 +95,13 @@ pub fn planned(
     if let Some((number, what)) = blocked {
         return Err(Unplanned::Refused(format!("partition {number}: {what}")));
     }
-    let places = moved(&realign).collect();
+    let places = logical::moving(&realign.plan).map(|entry| (entry.number, entry.start)).collect();
     let shorter = realign.trims().iter().map(|trim| (trim.number, trim.by)).collect();
-    let data = realign.anchors.iter().filter_map(|(number, offset)| {
+    let data = |(number, offset): &(u32, ByteCount)| {
         let partition = situation.stack.partitions.iter().find(|p| p.number == *number)?;
         Some((*number, partition.span.start().checked_add(*offset)?))
-    });
-    let data = data.collect();
+    };
+    let data = realign.anchors.iter().filter_map(data).collect();
     let after = realign.references.iter().filter_map(|(number, what)| Some((*number, what.afterwards()?)));
     let after = after.collect();
     let journal = match realign.journal {
@@ -124,34 +110,6 @@ pub fn planned(
     };
     let options = options.to_owned();
     Ok(Planned { places, shorter, data, after, options, journal, in_use })
-}
-
-/// The partitions that move, with their new starts.
-fn moved(realign: &Realign) -> impl Iterator<Item = (u32, straddle_units::Lba)> {
-    // An extended partition has no data of its own.
-    let moves = |entry: &&crate::plan::Entry| logical::moves(entry);
-    realign.plan.table.partitions.iter().filter(moves).map(|entry| (entry.number, entry.start))
-}
-
-/// A medium, as a journal is read from it.
-pub(super) struct Reading<'m>(pub(super) &'m dyn Medium);
-
-impl crate::relocate::Disk for Reading<'_> {
-    fn size(&self) -> ByteCount {
-        self.0.len()
-    }
-
-    fn read(&mut self, at: ByteOffset, bytes: &mut [u8]) -> io::Result<()> {
-        read(self.0, at, bytes)
-    }
-
-    fn write(&mut self, _: ByteOffset, _: &[u8]) -> io::Result<()> {
-        Err(io::ErrorKind::ReadOnlyFilesystem.into())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Err(io::ErrorKind::ReadOnlyFilesystem.into())
-    }
 }
 
 fn is_swap(stack: &Stack, number: u32) -> bool {

@@ -1,33 +1,45 @@
-//! What moves and their journal write over besides the partitions that move.
+//! What moves and their journal overwrite besides the partitions that move.
 //!
 //! Invariants: space that no partition has, and in which there are data, is written only with consent:
 //! [`Wanted::wipe`](super::Wanted::wipe). That is checked where the plan is made, where of long spans the ends and
-//! samples are read, and again, of all bytes, where it is carried out.
+//! samples are read, and again, of all bytes, where it is carried out. A sector is debris, and not data, only if it says
+//! itself what it is: a copy of a GPT that is whole, or the header of one, in its own place, and the GPT that counts is
+//! the same one and names another; or a part of a journal in its own place that no move needs.
 
+use straddle_device::fields::{has, le64};
 use straddle_device::{Medium, ReadError};
+use straddle_layout::format::gpt::{SIGNATURE, header};
 use straddle_layout::layer::Facts;
 use straddle_layout::view::View;
-use straddle_layout::{is_erased, read_layers};
+use straddle_layout::{Role, gpt_copy, is_erased, is_gpt_header, read_layers, read_stack};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, KIB, MIB, Span};
 
-use super::debris::Debris;
-use super::{Realign, RealignError, Trim};
+use super::find::{has_needed, is_over};
+use super::media::{Carrier, Reading};
+use super::payload::Payload;
+use super::survey::journal_at;
+use super::{MoveError, Realign, RealignError, Run, Trim};
+use crate::error::PlanError;
+use crate::fingerprint::bytes_of;
 use crate::lost;
 use crate::plan::{Slot, span_of};
+use crate::relocate::{Device, Disks, RelocateError, forget, place_around};
 use crate::target::Disk;
 
-/// What is read at once.
 const PIECE: ByteCount = ByteCount::new(MIB);
-
 /// For a plan, a span up to this is read as a whole; of a longer one half of it at each end.
 const WHOLE: u64 = 64 * MIB;
-
 /// The number of samples between the ends, and the size of each.
 const SAMPLES: u64 = 512;
 const SAMPLE: ByteCount = ByteCount::new(4 * KIB);
-
+/// What [`Look::Ends`] reads of each end of the journal's place.
+const END: ByteCount = ByteCount::new(64 * KIB);
 /// The unit in which data are found.
 const SECTOR: usize = 512;
+/// The largest distance of a GPT's header from its entries: 1024 of them, and a sector of 4096 bytes.
+const NEAR: u64 = 132 * KIB;
+/// The most that is cleared after a move. If there is more, a later move there needs consent.
+const MOST_CLEARED: ByteCount = ByteCount::new(KIB * MIB);
 
 /// How much is read of what a move writes over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,48 +50,35 @@ pub(crate) enum Look {
     Ends,
 }
 
-/// What [`Look::Ends`] reads of each end.
-const END: ByteCount = ByteCount::new(64 * KIB);
-
 impl Realign {
-    /// Refuses data where the moves go, outside of the present partitions and of a `journal` that is there already.
-    pub(super) fn check_unallocated(
-        &self,
-        medium: &dyn Medium,
-        journal: Option<Span>,
-        look: Look,
-    ) -> Result<(), RealignError> {
+    /// Refuses data where the moves go, outside of the present partitions.
+    pub(super) fn check_unallocated(&self, medium: &dyn Medium, look: Look) -> Result<(), RealignError> {
         if self.wipes {
             return Ok(());
         }
-        let claimed: Vec<Span> = self.claimed().into_iter().chain(journal).collect();
+        let claimed = self.claimed();
         let mut debris = Debris::of(medium, self.plan.block());
         let is_nothing = &mut |at, sector: &[u8]| debris.has(at, sector);
-        for span in self.written().into_iter().flat_map(|span| span.gaps(claimed.clone())) {
-            if let Some(at) = first_data(medium, looked_at(span, look), is_nothing)
-                .map_err(crate::error::PlanError::from)?
-            {
+        // The table's own sectors, and the journal, are checked elsewhere.
+        let written = self.moves.iter().filter_map(|one| one.destination()).chain(self.plan.new_records());
+        for span in written.flat_map(|span| span.gaps(claimed.clone())) {
+            let found = first_data(medium, looked_at(span, look), is_nothing).map_err(PlanError::from)?;
+            if let Some(at) = found.or_else(|| self.deleted(medium, span)) {
                 return Err(RealignError::Occupied { at });
-            }
-            if let Some(deleted) = self.deleted(medium, span) {
-                return Err(RealignError::Occupied { at: deleted.start() });
             }
         }
         Ok(())
     }
 
-    /// Refuses data in what partitions lose of their ends. That nothing lies behind the end of the contents is known of
-    /// some KiB only.
+    /// Refuses data in what partitions lose of their ends.
     pub(super) fn check_tails(&self, medium: &dyn Medium, look: Look) -> Result<(), RealignError> {
         let block = self.plan.block();
         for Trim { number, by } in self.trims().into_iter().filter(|_| !self.wipes) {
             let entry = self.plan.before.iter().find(|entry| entry.number == number);
-            let old = entry.and_then(|entry| span_of(entry, block));
-            let Some(old) = old else { continue };
-            let Some(tail) = old.end().checked_back(by).and_then(|start| Span::new(start, by)) else {
-                continue;
-            };
-            if has_data(medium, (old, tail), block, look).map_err(crate::error::PlanError::from)? {
+            let Some(old) = entry.and_then(|entry| span_of(entry, block)) else { continue };
+            let tail = old.end().checked_back(by).and_then(|start| Span::new(start, by));
+            let Some(tail) = tail else { continue };
+            if has_data(medium, (old, tail), block, look).map_err(PlanError::from)? {
                 return Err(RealignError::Unclaimed { number });
             }
         }
@@ -93,33 +92,24 @@ impl Realign {
         place: Span,
     ) -> Result<Vec<Span>, RealignError> {
         let mut debris = Debris::of(medium, self.plan.block());
-        match self.data_under_journal(&mut debris, medium, place, Look::Whole) {
-            Ok(Some(at)) => Err(RealignError::Occupied { at }),
-            Ok(None) => Ok(debris.journals().collect()),
-            Err(error) => Err(crate::error::PlanError::from(error).into()),
+        match self.data_under_journal(&mut debris, place, Look::Whole).map_err(PlanError::from)? {
+            Some(at) => Err(RealignError::Occupied { at }),
+            None => Ok(debris.journals().collect()),
         }
     }
 
-    /// Contents that reach into `span` and that no partition has: they may hold zeros there.
-    fn deleted(&self, medium: &dyn Medium, span: Span) -> Option<Span> {
+    /// Where contents begin that reach into `span` and that no partition has: they may hold zeros there.
+    fn deleted(&self, medium: &dyn Medium, span: Span) -> Option<ByteOffset> {
         let disk = Span::first(self.plan.disk.size);
         let gap = disk.gaps(self.claimed()).into_iter().find(|gap| gap.overlaps(span))?;
         let found = lost::reaching(medium, gap, span, self.plan.block());
-        found.first().map(|(contents, _)| *contents)
-    }
-
-    /// What the moves write, but for the journal and for the sectors of the table that are always its own.
-    fn written(&self) -> Vec<Span> {
-        let ends = self.moves.iter().filter_map(|one| one.destination());
-        let records = self.plan.new_records();
-        ends.chain(records).collect()
+        found.first().map(|(contents, _)| contents.start())
     }
 
     /// The first data that a journal here would destroy.
     pub(super) fn data_under_journal(
         &self,
         debris: &mut Debris<'_>,
-        medium: &dyn Medium,
         place: Span,
         look: Look,
     ) -> Result<Option<ByteOffset>, ReadError> {
@@ -131,20 +121,20 @@ impl Realign {
             // All of it is cleared in the end.
             Look::Ends | Look::Whole => place.pieces(PIECE).collect(),
         };
-        // Most places with data show it at once.
+        let medium = debris.medium;
         let found = first_data(medium, parts, &mut |at, sector| debris.has(at, sector))?;
-        Ok(found.or_else(|| self.deleted(medium, place).map(Span::start)))
+        Ok(found.or_else(|| self.deleted(medium, place)))
     }
 
-    /// What the present table accounts for.
-    pub(super) fn claimed(&self) -> Vec<Span> {
+    /// The partitions and extended boot records of the present table.
+    fn claimed(&self) -> Vec<Span> {
         let block = self.plan.block();
         let listed = self.plan.before.iter().filter(|entry| entry.slot != Slot::Extended);
         listed.filter_map(|entry| span_of(entry, block)).chain(self.plan.old_records()).collect()
     }
 }
 
-/// Writes zeros to `span`, or makes a hole of it.
+/// Punches a hole, or writes zeros.
 pub(super) fn clear(disk: &mut dyn Disk, span: Span) -> std::io::Result<()> {
     if disk.punch(span).is_ok() {
         return disk.flush();
@@ -156,16 +146,11 @@ pub(super) fn clear(disk: &mut dyn Disk, span: Span) -> std::io::Result<()> {
     disk.flush()
 }
 
-/// The bytes of an NTFS boot sector by which it is recognised: the manufacturer's name.
-const NTFS: (std::ops::Range<usize>, &[u8]) = (3..11, b"NTFS    ");
+/// The OEM name in an NTFS boot sector, of which ntfsresize leaves a copy.
+const NTFS: (usize, &[u8]) = (3, b"NTFS    ");
 
-/// Whether a sector is a copy of NTFS's boot sector, which ntfsresize leaves behind.
-fn is_boot_copy(sector: &[u8]) -> bool {
-    sector.get(NTFS.0) == Some(NTFS.1)
-}
-
-/// The first byte of a sector that holds data: it is not erased, nor is it nothing by the caller's account.
-pub(super) fn first_data(
+/// The first byte of a sector that holds data: that is not erased, nor nothing by the caller's account.
+fn first_data(
     medium: &dyn Medium,
     parts: Vec<Span>,
     is_nothing: &mut dyn FnMut(ByteOffset, &[u8]) -> bool,
@@ -195,7 +180,8 @@ pub(crate) fn has_data(
     if layer.is_some_and(|layer| matches!(layer.facts, Facts::Luks(luks) if tail.len() < luks.sector_size)) {
         return Ok(false);
     }
-    Ok(first_data(medium, looked_at(tail, look), &mut |_, sector| is_boot_copy(sector))?.is_some())
+    let is_boot_copy = &mut |_, sector: &[u8]| has(sector, NTFS.0, NTFS.1);
+    Ok(first_data(medium, looked_at(tail, look), is_boot_copy)?.is_some())
 }
 
 /// The parts of a span that are read: all, or both ends and samples.
@@ -218,4 +204,140 @@ pub(crate) fn ends(span: Span, len: ByteCount) -> impl Iterator<Item = Span> {
     let head = Span::new(span.start(), span.len().min(len));
     let rest = span.len().saturating_sub(len).min(len);
     head.into_iter().chain(span.end().checked_back(rest).and_then(|start| Span::new(start, rest)))
+}
+
+pub(super) struct Debris<'m> {
+    medium: &'m dyn Medium,
+    /// The sectors in which its table counts.
+    block: BlockSize,
+    /// Copies of the GPT.
+    known: Vec<Span>,
+    /// The places of journals, and whether none of it is needed.
+    journals: Vec<(Span, bool)>,
+}
+
+impl<'m> Debris<'m> {
+    pub(super) fn of(medium: &'m dyn Medium, block: BlockSize) -> Self {
+        Self { medium, block, known: Vec::new(), journals: Vec::new() }
+    }
+
+    pub(super) fn has(&mut self, at: ByteOffset, bytes: &[u8]) -> bool {
+        if let Some(place) = place_around(Disks::one(&mut Reading(self.medium)), at, bytes) {
+            return self.is_left(place);
+        }
+        let Some(sector) = Span::new(at, ByteCount::new(SECTOR as u64)) else { return false };
+        let is_in = |known: &[Span]| known.iter().any(|span| span.contains(sector));
+        if !is_in(&self.known) {
+            let found = self.table(sector);
+            self.known.extend(found.into_iter().flatten());
+        }
+        is_in(&self.known)
+    }
+
+    /// The places of the journals that were found, of which none is needed.
+    pub(super) fn journals(&self) -> impl Iterator<Item = Span> {
+        self.journals.iter().filter(|(_, is_left)| *is_left).map(|(place, _)| *place)
+    }
+
+    /// Whether what is left of the journal at `place` is not needed.
+    fn is_left(&mut self, place: Span) -> bool {
+        if let Some((_, is_left)) = self.journals.iter().find(|(known, _)| *known == place) {
+            return *is_left;
+        }
+        let is_left = match journal_at(self.medium, place) {
+            Ok(None) => true,
+            Ok(Some((job, state))) => read_stack(self.medium, Some(self.block), None).is_ok_and(|stack| {
+                // A partition may have been put over it since.
+                let mut parts = stack.partitions.iter().filter(|part| part.role != Role::Extended);
+                !parts.any(|part| part.span.overlaps(place))
+                    && Payload::decode(&job.payload).is_ok_and(|payload| is_over(&payload, state, &stack))
+            }),
+            Err(_) => false,
+        };
+        self.journals.push((place, is_left));
+        is_left
+    }
+
+    /// The copy of a GPT that this sector is in.
+    fn table(&self, sector: Span) -> Option<Vec<Span>> {
+        let size = self.medium.len().get();
+        let from = sector.start().get().saturating_sub(NEAR);
+        let to = sector.end().get().saturating_add(NEAR).min(size);
+        let around = Span::new(ByteOffset::new(from), ByteCount::new(to.checked_sub(from)?))?;
+        let bytes = bytes_of(self.medium, around).ok()?;
+        let sectors = (from..).step_by(SECTOR).map(ByteOffset::new).zip(bytes.chunks(SECTOR));
+        let headers = sectors.filter(|(_, bytes)| has(bytes, 0, SIGNATURE)).map(|(at, _)| at);
+        let mut headers = headers.filter(|at| !self.counts(*at));
+        headers.find_map(|at| match gpt_copy(self.medium, at) {
+            Some([head, array]) => {
+                (head.contains(sector) || array.contains(sector)).then(|| vec![head, array])
+            }
+            // Its entries were overwritten.
+            None => (at == sector.start() && is_gpt_header(self.medium, at)).then(|| vec![sector]),
+        })
+    }
+
+    /// Whether the header at byte `at` may count: it is the first of a GPT, or the backup that the first names, whatever
+    /// else that says; or no valid first header is of the same GPT, and this may be the only copy.
+    fn counts(&self, at: ByteOffset) -> bool {
+        let bytes_at = |at| bytes_of(self.medium, Span::new(at, ByteCount::new(SECTOR as u64))?).ok();
+        let Some(own) = bytes_at(at) else { return true };
+        let guid = header::DISK_GUID..header::DISK_GUID + 16;
+        let mut is_copy = false;
+        for block in [BlockSize::B512, BlockSize::B4096] {
+            let first = ByteOffset::new(block.get());
+            let Some(head) = bytes_at(first) else { continue };
+            if at == first || le64(&head, header::ALTERNATE_LBA).checked_mul(block.get()) == Some(at.get()) {
+                return true;
+            }
+            is_copy |= is_gpt_header(self.medium, first) && head.get(guid.clone()) == own.get(guid.clone());
+        }
+        !is_copy
+    }
+}
+
+impl Run<'_> {
+    /// Refuses data where the journal goes, or clears them with [`Wanted::wipe`](super::Wanted::wipe), and the titles of
+    /// journals that nothing needs: a later search is to find this journal only. What a move that is not over needs stays.
+    pub(super) fn clear_place(&mut self) -> Result<(), MoveError> {
+        let Some(place) = self.place_on_disk() else { return Ok(()) };
+        let realign = &self.payload.realign;
+        for old in realign.check_journal_place(self.disk, place)? {
+            forget(Disks::one(&mut Carrier(self.disk)), old)?;
+        }
+        if !realign.wipes || has_needed(self.disk, place) {
+            return Ok(());
+        }
+        let (device, at, len) = (Device::Data, place.start(), ByteCount::ZERO);
+        Ok(clear(self.disk, place).map_err(|source| RelocateError::Write { device, at, len, source })?)
+    }
+
+    /// Clears what the move has written in unallocated space, as far as possible, so that a later one finds it empty.
+    pub(super) fn clear_space(&mut self, is_back: bool) {
+        let realign = &self.payload.realign;
+        let plan = &realign.plan;
+        let new = plan.table.partitions.iter().filter(|entry| entry.slot != Slot::Extended);
+        let new = new.filter_map(|entry| plan.span(entry)).chain(plan.new_records());
+        let taken: Vec<Span> = if is_back { realign.claimed() } else { new.collect() };
+        let is_free = |start: ByteOffset, end: ByteOffset| {
+            let span = Span::between(start, end);
+            span.is_some_and(|span| {
+                plan.movable_space().contains(span) && !taken.iter().any(|taken| taken.overlaps(span))
+            })
+        };
+        // A physical sector that is in part a partition's stays: a write of it could be torn.
+        let whole = |span: Span| {
+            let (start, end) = (realign.blocks.floor(span.start()), realign.blocks.ceil(span.end()));
+            let start =
+                start.filter(|start| is_free(*start, span.start())).or(realign.blocks.ceil(span.start()))?;
+            let end = end.filter(|end| is_free(span.end(), *end)).or(realign.blocks.floor(span.end()))?;
+            Span::between(start, end)
+        };
+        let written = realign.moves.iter().filter_map(|one| one.destination());
+        let written = written.flat_map(|span| span.gaps(taken.iter().copied())).filter_map(whole);
+        let written = written.filter(|span| span.len() <= MOST_CLEARED);
+        for span in written.chain(self.place_on_disk()).collect::<Vec<_>>() {
+            let _ = clear(self.disk, span);
+        }
+    }
 }

@@ -1,10 +1,7 @@
-//! A few sectors of the data that move, as they were before. They tell the disk of a journal from another one, and an older
-//! copy of a journal from the latest one.
-//!
-//! Invariants: it only reads. Of what a window in flight may have left in two places nothing is asked: the
-//! engine compares that.
+//! A few sectors of the data that move, as they were before. They distinguish the disk of a journal from another one, and
+//! the latest copy of a journal from an older one. What a window in flight may have left in two places is not compared
+//! here: the engine does that.
 
-use crate::relocate::{Move, Whereabouts};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use straddle_device::Medium;
@@ -12,12 +9,12 @@ use straddle_device::hex::encode as hex;
 use straddle_units::{ByteCount, ByteOffset, Span};
 
 use super::{Realign, guard};
+use crate::relocate::{Move, Whereabouts};
 
-/// How many are spread over all that moves: each costs a read when the move begins.
+/// The number of witnesses between the ends of moves: each costs a read when the move begins.
 const SPREAD: u64 = 64;
-/// How far one is looked for. Btrfs begins 64 KiB behind its start.
+/// How far one is searched for, and the last one of a move. Btrfs begins 64 KiB after its start.
 const REACH: u64 = 128 << 10;
-/// The same of the last one.
 const LAST: u64 = 4 << 20;
 /// A sector is written as a whole or not at all.
 const SECTOR: usize = 512;
@@ -25,8 +22,6 @@ const SECTOR: usize = 512;
 const KEPT: usize = 8;
 /// The bytes of a witness as JSON, at most.
 const LONGEST: usize = 64;
-
-/// A sector that moves.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Witness {
@@ -41,8 +36,8 @@ pub(super) fn most_bytes(moves: usize) -> usize {
     LONGEST.saturating_mul(usize::try_from(SPREAD).unwrap_or(0).saturating_add(3 * moves))
 }
 
-/// Takes the first and the last sector of each move that hold more than one value, and some between, as far as they can be
-/// read: the first window of a move changes one of the two. None is where the move writes something else, `besides`.
+/// Takes the first and the last sector of each move that hold more than one value, as its first window changes one of
+/// the two, and some between, as far as they can be read. None is in `besides`, where the move writes something else.
 pub(super) fn take(disk: &dyn Medium, realign: &Realign, besides: &[Span]) -> Vec<Witness> {
     let fields = guard::fields(realign);
     let moves = &realign.moves;
@@ -66,7 +61,7 @@ pub(super) fn take(disk: &dyn Medium, realign: &Realign, besides: &[Span]) -> Ve
     let step = (total / SPREAD).next_multiple_of(SECTOR as u64).max(SECTOR as u64);
     let mut found: Vec<Witness> = Vec::new();
     for (index, one) in moves.iter().enumerate() {
-        // What makes a detour is missing yet.
+        // The second half of a detour.
         let is_second = |earlier: &Move| earlier.destination().is_some_and(|place| place.overlaps(one.from));
         if moves[..index].iter().any(is_second) {
             continue;
@@ -89,8 +84,7 @@ fn moved(one: &Move, at: u64) -> Option<ByteOffset> {
     one.to.checked_add(ByteCount::new(skipped))
 }
 
-/// The hash of a sector that is at byte `at` before the moves, without those of the `fields` that are in it: a move
-/// changes what records where its partition begins.
+/// The hash of a sector that is at byte `at` before the moves, without `fields`, which a move changes.
 fn hash(sector: &[u8], at: u64, fields: &[Span]) -> String {
     let mut sector = sector.to_vec();
     for field in fields {
@@ -101,7 +95,6 @@ fn hash(sector: &[u8], at: u64, fields: &[Span]) -> String {
     hex(&Sha256::digest(&sector)[..KEPT])
 }
 
-/// What the witnesses say of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Testimony {
     /// All that can be read are there, or none can be read.
@@ -112,7 +105,6 @@ pub(super) enum Testimony {
     Absent,
 }
 
-/// Looks whether the witnesses are where the journal says.
 pub(super) fn testimony(
     disk: &dyn Medium,
     (realign, witnesses): (&Realign, &[Witness]),

@@ -1,21 +1,23 @@
-//! The marker, written over a table that another program wrote since.
+//! Restoring a table: the marker over a table that another program has written, and a torn copy of a GPT.
 //!
-//! Invariants: what the steps overwrite is what the disk holds now, so that a backup of it is
-//! complete; and when all of them are written, the disk has the marker whatever it had before.
+//! Invariants: what the steps overwrite is what the disk holds now, so that a backup of it is complete; and when all of
+//! them are written, the disk has the table whatever it had before. A copy of a GPT is torn only where the move writes,
+//! in one physical sector, and only if its checksums say so; and the other copy must be whole and one that the move
+//! leaves in its state.
 
 use straddle_device::Medium;
 use straddle_layout::format::mbr;
-use straddle_layout::{Stack, TableKind};
+use straddle_layout::{Problem, Stack, TableKind};
 use straddle_units::{ByteCount, ByteOffset, Span};
 
-use super::super::guard::Guard;
-use super::{Payload, Place, Table, UNIT};
-use crate::encode::Step;
-use crate::fingerprint::{bytes_of, structures};
-use crate::realign::{Journal, MoveError, Realign};
+use super::{Guard, MoveError, Payload, Place, Step, Table, UNIT, bytes_of, holds};
+use crate::fingerprint::structures;
+use crate::plan::Format;
+use crate::realign::{Journal, Realign};
+use crate::relocate::State;
 
-/// The sectors of the GPT on the disk, with its protective MBR, that are in none of `places`: they are the same in
-/// all three tables. What moves, or holds the journal, is none of them, whatever a header says.
+/// The sectors of the GPT on the disk, with its protective MBR, that are in none of `places`: they are the same in all
+/// three tables. Without what moves and the journal, whatever a header says.
 pub(super) fn rest(
     disk: &dyn Medium,
     stack: &Stack,
@@ -26,13 +28,11 @@ pub(super) fn rest(
         return Ok(Vec::new());
     }
     let mut rest = Vec::new();
-    let journal = match realign.journal {
-        Journal::Inside(place) => Some(place),
-        Journal::Elsewhere { .. } => None,
-    };
-    let moved = realign.moves.iter().flat_map(|one| [Some(one.from), one.destination()]);
-    let taken = moved.chain([journal]).chain(places.iter().map(Place::span));
-    let taken: Vec<Span> = taken.flatten().collect();
+    let mut taken: Vec<Span> = realign.moves.iter().flat_map(|one| one.spans()).collect();
+    taken.extend(places.iter().filter_map(Place::span));
+    if let Journal::Inside(place) = realign.journal {
+        taken.push(place);
+    }
     for (_, span) in structures(disk, stack, stack.block)? {
         let bytes = bytes_of(disk, span)?;
         let mut at = span.start();
@@ -49,18 +49,26 @@ pub(super) fn rest(
         }
         rest.extend(run);
     }
-    Ok(rest.into_iter().map(|(at, bytes)| Guard::of_bytes(at, bytes)).collect())
+    let guard = |(at, was): (ByteOffset, Vec<u8>)| Guard { at: at.get(), was, free: Vec::new() };
+    Ok(rest.into_iter().map(guard).collect())
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    /// The one at the start of the disk, with the protective MBR.
+    Primary,
+    Backup,
 }
 
 impl Payload {
     /// Whether what is the same in all three tables is on the disk, as far as it can be read. Of the first sector
     /// only the entries count: a boot loader may have been installed.
     pub(in crate::realign) fn has_rest(&self, disk: &dyn Medium) -> bool {
-        self.rest.iter().all(|rest| {
-            let skipped = if rest.at() == 0 { mbr::ENTRIES_AT } else { 0 };
-            let mut found = vec![0; rest.bytes().len()];
-            let is_read = disk.read_at(ByteOffset::new(rest.at()), &mut found).is_ok();
-            !is_read || found.get(skipped..) == rest.bytes().get(skipped..)
+        self.rest.iter().all(|Guard { at, was, .. }| {
+            let skipped = if *at == 0 { mbr::ENTRIES_AT } else { 0 };
+            let mut found = vec![0; was.len()];
+            let is_read = disk.read_at(ByteOffset::new(*at), &mut found).is_ok();
+            !is_read || found.get(skipped..) == was.get(skipped..)
         })
     }
 
@@ -70,9 +78,9 @@ impl Payload {
         disk: &dyn Medium,
         table: Table,
     ) -> Result<Vec<Step>, MoveError> {
-        let rest = self.rest.iter().map(|rest| (rest.at(), rest.bytes()));
-        // Nothing has moved if the old table is restored: the places of its records are theirs.
-        let records = self.records.iter().rev().filter(|record| table == Table::Old && record.of == table);
+        let rest = self.rest.iter().map(|rest| (rest.at, rest.was.as_slice()));
+        // Nothing has moved if the old table is restored: its records go where they were.
+        let records = self.records_of(table).rev().filter(|_| table == Table::Old);
         let records = records.map(|record| (record.at, record.bytes.as_slice()));
         let places = self.places.iter().rev().map(|place| (place.at, place.of(table)));
         let mut steps = Vec::new();
@@ -86,5 +94,86 @@ impl Payload {
             }
         }
         Ok(steps)
+    }
+
+    /// Which copy byte `at` belongs to; `None` if to neither, or if the table is not a GPT.
+    fn side(&self, at: u64) -> Option<Side> {
+        let (plan, block) = (&self.realign.plan, self.realign.plan.block());
+        if plan.table.format != Format::Gpt {
+            return None;
+        }
+        let usable = [plan.table.first_usable, plan.table.last_usable].map(|lba| lba.to_bytes(block));
+        match usable {
+            [Some(first), _] if at < first.get() => Some(Side::Primary),
+            [_, Some(last)] if at > last.get() => Some(Side::Backup),
+            _ => None,
+        }
+    }
+
+    /// Whether `steps` write to one copy only, and the other one is what a move in this state leaves.
+    pub(in crate::realign) fn leaves_a_copy(&self, disk: &dyn Medium, steps: &[Step], state: &State) -> bool {
+        let sides = steps.iter().filter_map(|step| match step {
+            Step::Write { at, .. } => Some(self.side(*at)),
+            Step::Flush => None,
+        });
+        let mut sides: Vec<Option<Side>> = sides.collect();
+        sides.dedup();
+        let [Some(torn)] = sides[..] else { return false };
+        let is_other = |place: &&Place| self.side(place.at).is_some_and(|side| side != torn);
+        let others: Vec<&Place> = self.places.iter().filter(is_other).collect();
+        let is = |table: &Table| {
+            let has = |place: &Place| holds(disk, ByteOffset::new(place.at), place.of(*table));
+            others.iter().all(|place| has(place).unwrap_or(false))
+        };
+        !others.is_empty() && Table::possible(state).iter().any(is)
+    }
+
+    /// Whether a table or data of the move are in the physical sector at `block`: a power cut may tear no other.
+    fn writes_to(&self, block: ByteOffset) -> bool {
+        let moves = self.realign.moves.iter().flat_map(|one| one.spans());
+        let mut written = moves.chain(self.places.iter().filter_map(Place::span));
+        let sector = Span::new(block, self.realign.blocks.size());
+        sector.is_some_and(|sector| written.any(|span| span.overlaps(sector)))
+    }
+
+    /// What restores the sectors of a damaged copy that hold none of the tables, all of them in one physical sector.
+    pub(in crate::realign) fn torn_part(&self, disk: &dyn Medium) -> Result<Option<Vec<Step>>, MoveError> {
+        let mut steps = Vec::new();
+        let (mut side, mut physical) = (None, None);
+        let tables = |place: &Place| vec![place.marked.clone(), place.old.clone(), place.new.clone()];
+        let places = self.places.iter().map(|place| (place.at, tables(place)));
+        // Of the first sector only the entries count.
+        let rest = self.rest.iter().filter(|rest| rest.at != 0);
+        let rest = rest.map(|rest| (rest.at, vec![rest.was.clone()]));
+        for (place, known) in places.chain(rest) {
+            let mut found = vec![0; known[0].len()];
+            disk.read_at(ByteOffset::new(place), &mut found)?;
+            for (index, unit) in found.chunks(UNIT).enumerate() {
+                let of = |table: &Vec<u8>| table[index * UNIT..][..unit.len()].to_vec();
+                if known.iter().any(|table| of(table) == unit) {
+                    continue;
+                }
+                let at = place.saturating_add((index * UNIT) as u64);
+                // The first sector also has boot code, of which nothing says whether it is torn.
+                let Some(found) = self.side(at).filter(|_| at != 0) else { return Ok(None) };
+                let block = self.realign.blocks.floor(ByteOffset::new(at));
+                let is_another =
+                    side.is_some_and(|side| side != found) || physical.is_some_and(|other| other != block);
+                if is_another || !block.is_some_and(|block| self.writes_to(block)) {
+                    return Ok(None);
+                }
+                (side, physical) = (Some(found), Some(block));
+                let (new, what) = (of(&known[0]), "a torn sector of the table".to_owned());
+                steps.push(Step::Write { at, old: unit.to_vec(), new, what });
+            }
+        }
+        let stack = straddle_layout::read_stack(disk, Some(self.realign.plan.block()), None)?;
+        let is_damaged = |problem: &Problem| match side {
+            Some(Side::Primary) => matches!(problem, Problem::GptPrimaryDamaged { .. }),
+            Some(Side::Backup) => matches!(problem, Problem::GptBackupDamaged { .. }),
+            None => false,
+        };
+        let is_torn = stack.kind == TableKind::Gpt && stack.problems.iter().any(is_damaged);
+        Ok(is_torn.then_some(steps))
     }
 }

@@ -6,6 +6,7 @@ use crate::relocate::Move;
 use straddle_units::io::SplitMix64;
 use straddle_units::{BlockSize, Boundary, ByteCount, ByteOffset, Span};
 
+use crate::realign::RealignError;
 use crate::realign::order::{Trip, order};
 use crate::realign::places::{Ground, Item, Passing, find};
 
@@ -255,8 +256,11 @@ fn partitions_pass_one_another_if_there_is_a_way() {
                 detours += u64::from(moves.len() > trips.len());
                 check_moves(&case, size, &places, &moves);
             }
-            Err(deadlock) => {
-                assert!(deadlock.numbers.len() > 1 && deadlock.missing > ByteCount::ZERO, "seed {seed}");
+            Err(error) => {
+                let RealignError::Blocked { numbers, missing, .. } = error else {
+                    panic!("seed {seed}: {error}")
+                };
+                assert!(numbers.len() > 1 && missing > ByteCount::ZERO, "seed {seed}");
                 blocks.add(any_order(&case, &trips));
             }
         }
