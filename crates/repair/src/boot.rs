@@ -3,7 +3,7 @@
 //!
 //! Invariants: a move is prepared only if everything that is read before it can go on, from the boot code to the
 //! initramfs, is in partitions that stay. Whatever fails before the first write lets the machine start as before; it
-//! never goes on with partitions in the kernel that the table does not have.
+//! never starts with partitions in the kernel that the table does not have.
 //!
 //! [`System::prepare`] installs the plan, the program and the hooks (`hooks/`) into the initramfs, all of them
 //! or none; [`System::cancel`] removes them. At the next start a hook has the program call
@@ -13,7 +13,6 @@ mod carry;
 mod error;
 mod hibernation;
 mod installed;
-mod needed;
 mod prepare;
 
 #[cfg(test)]
@@ -25,9 +24,8 @@ use std::path::{Path, PathBuf};
 pub use carry::{Console, Ended};
 pub use error::BootError;
 
-/// Where everything is that the initramfs needs, under the same path in both.
+/// The folder of what the initramfs needs, in both systems.
 const HOME: &str = "/var/lib/straddle/at-boot";
-/// What the last start did.
 const LOG: &str = "/run/initramfs/straddle.log";
 
 /// The running system, or its initramfs.
@@ -39,15 +37,9 @@ pub struct System {
 impl System {
     /// The one that this process runs in.
     pub fn running() -> Self {
-        Self::below(PathBuf::from("/"))
+        Self { root: PathBuf::from("/") }
     }
 
-    /// One whose files are below `root`, for tests. The disks and the kernel are still this machine's.
-    fn below(root: PathBuf) -> Self {
-        Self { root }
-    }
-
-    /// A file of it.
     fn path(&self, path: impl AsRef<Path>) -> PathBuf {
         let path = path.as_ref();
         self.root.join(path.strip_prefix("/").unwrap_or(path))
@@ -57,7 +49,7 @@ impl System {
         self.path(HOME)
     }
 
-    /// Returns what the last start did to one of `targets`, or to any disk if there are none.
+    /// What the last start did to one of `targets`, or to any disk if there are none.
     pub fn last(&self, targets: &[PathBuf]) -> Option<String> {
         let log = fs::read_to_string(self.path(LOG)).ok()?;
         let (disk, text) = log.split_once('\n')?;

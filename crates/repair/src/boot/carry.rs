@@ -1,7 +1,7 @@
 //! Carrying out a move that was prepared, in the initramfs.
 //!
-//! Invariants: whatever ends a move, the kernel lists the partitions that move where the table has
-//! them, or not at all if it has none; otherwise the machine starts again. How it ended is recorded.
+//! Invariants: whatever ends a move, the kernel lists the partitions that move where the table has them, or not at all;
+//! otherwise the machine reboots. How it ended is recorded.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -9,25 +9,22 @@ use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::Target;
-use crate::apply::ApplyError;
-use crate::realign::{JournalPlace, Listing, MoveError, Outcome, Realign, Run, Watch};
-use crate::{Depth, Present};
 use straddle_device::shown::with_causes;
 use straddle_device::sysfs::{Directory, partitions};
 use straddle_device::{Options, ioctl};
-use straddle_layout::Partition;
 
-use crate::boot::hibernation::suspected;
-use crate::boot::installed::write;
-use crate::boot::prepare::moving;
-use crate::boot::{BootError, LOG, System, sysfs_of};
+use super::hibernation::suspected;
+use super::installed::write;
+use super::prepare::moving;
+use super::{BootError, LOG, System, sysfs_of};
+use crate::apply::ApplyError;
+use crate::realign::{JournalPlace, Listing, MoveError, Outcome, Realign, Run, Watch};
+use crate::{Depth, Present, Target};
 
-/// The largest plan in bytes.
 const LARGEST_PLAN: u64 = 16 << 20;
-/// How often, and with what pauses, the kernel is asked to read a table that it does not have.
+/// How often, and with what pauses, the kernel is asked to reread the table.
 const REREADS: (u32, Duration) = (20, Duration::from_millis(500));
-/// How long the reason for starting again is shown.
+/// How long the reason for a reboot is shown.
 const PAUSE: Duration = Duration::from_secs(5);
 
 /// Receives what a move at boot has to say.
@@ -36,44 +33,35 @@ pub struct Console<'c> {
     pub watch: Watch<'c>,
     /// Receives the list of what could not be read.
     pub list: Listing<'c>,
-    /// Receives why the machine starts again, before it does.
+    /// Receives why the machine reboots, before it does.
     pub restart: &'c mut dyn FnMut(&str),
 }
 
-/// How a move at boot ended.
+/// How a move at boot ended. `unreadable` is the number of areas that could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the texts document the variants")]
 pub enum Ended {
-    /// The partitions were in their places already.
     AlreadyDone,
-    /// All data are in their places.
     Complete {
-        /// Whether an earlier start had begun it.
         is_resumed: bool,
-        /// How many areas could not be read.
         unreadable: usize,
     },
-    /// A rollback that had begun earlier is complete.
+    /// A rollback that had begun earlier.
     Back {
-        /// How many areas could not be read.
         unreadable: usize,
     },
-    /// It was stopped at a safe point.
     Paused,
 }
 
 impl fmt::Display for Ended {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::AlreadyDone => {
-                f.write_str("the partitions have been moved; --at-boot=cancel removes the hook")
-            }
-            Self::Complete { is_resumed: false, .. } => f.write_str("the move is complete"),
-            Self::Complete { is_resumed: true, .. } => {
-                f.write_str("the move is complete, after an interruption")
-            }
-            Self::Back { .. } => f.write_str("the old layout is restored"),
-            Self::Paused => f.write_str("interrupted at a safe point: the next boot resumes the move"),
-        }?;
+        f.write_str(match self {
+            Self::AlreadyDone => "the partitions have been moved; --at-boot=cancel removes the hook",
+            Self::Complete { is_resumed: false, .. } => "the move is complete",
+            Self::Complete { is_resumed: true, .. } => "the move is complete, after an interruption",
+            Self::Back { .. } => "the old layout is restored",
+            Self::Paused => "interrupted at a safe point: the next boot resumes the move",
+        })?;
         match self {
             Self::Complete { unreadable, .. } | Self::Back { unreadable } if *unreadable > 0 => {
                 write!(f, "; areas that could not be read: {unreadable}")
@@ -84,12 +72,8 @@ impl fmt::Display for Ended {
 }
 
 impl System {
-    /// Resumes an unfinished move of `disk`, or begins the one that was prepared, whose journal is named `id`.
-    /// Starts the machine again if the kernel does not list what the table has then.
-    ///
-    /// # Errors
-    ///
-    /// [`BootError::NotMoved`] if nothing was written, and others if something was.
+    /// Resumes an unfinished move of `disk`, or begins the one that was prepared, whose journal is named `id`. Reboots
+    /// if the kernel does not list what the table has then. The error is [`BootError::NotMoved`] if nothing was written.
     pub fn carry_out(
         &self,
         disk: &Path,
@@ -102,11 +86,7 @@ impl System {
             None => ended.map_err(|error| BootError::NotMoved(Box::new(error))),
             Some(realign) => agree_or_restart(disk, &realign, &ended, console).and(ended),
         };
-        let text = match &ended {
-            Ok(ended) => ended.to_string(),
-            Err(error) => with_causes(error),
-        };
-        let log = format!("{}\n{text}\n", disk.display());
+        let log = format!("{}\n{}\n", disk.display(), described(&ended));
         let recorded = write(&self.path(LOG), log.as_bytes(), 0o644);
         ended.and_then(|ended| recorded.map(|()| ended))
     }
@@ -124,8 +104,8 @@ impl System {
         match Run::find(&mut target, None) {
             Ok(mut run) => {
                 let realign = begun.insert(run.realign().clone()).clone();
-                let is_back =
-                    run.is_turned().map_err(|error| BootError::Unfinished(Box::new(error.into())))?;
+                let unfinished = |error: MoveError| BootError::Unfinished(Box::new(error.into()));
+                let is_back = run.is_turned().map_err(unfinished)?;
                 let outcome = finished(run, is_back, console);
                 return ended(outcome, &realign, &target, (true, is_back));
             }
@@ -153,6 +133,10 @@ impl System {
     }
 }
 
+fn described(ended: &Result<Ended, BootError>) -> String {
+    ended.as_ref().map_or_else(|error| with_causes(error), Ended::to_string)
+}
+
 fn finished(run: Run<'_>, is_back: bool, console: &mut Console<'_>) -> Result<Outcome, MoveError> {
     match is_back {
         true => run.roll_back_listing(console.watch, console.list),
@@ -160,7 +144,7 @@ fn finished(run: Run<'_>, is_back: bool, console: &mut Console<'_>) -> Result<Ou
     }
 }
 
-/// What the end of a run means, of a move that was resumed or not, forth or back.
+/// How a move ended that was resumed or not, and back or not.
 fn ended(
     outcome: Result<Outcome, MoveError>,
     realign: &Realign,
@@ -174,7 +158,7 @@ fn ended(
     match outcome {
         Ok(Outcome::Complete(bad)) => Ok(complete(bad.len())),
         Ok(Outcome::Paused) => Ok(Ended::Paused),
-        // The table is written, and the kernel is asked again.
+        // The table is written, and the kernel is asked again later.
         Err(MoveError::Apply(ApplyError::Kernel(_))) => Ok(complete(0)),
         Err(error) => {
             let is_done = matches!(realign.is_done(target), Ok(true));
@@ -184,7 +168,7 @@ fn ended(
     }
 }
 
-/// Starts the machine again if the kernel and the table disagree. `ended` is how the move ended.
+/// Reboots if the kernel and the table disagree. `ended` is how the move ended.
 fn agree_or_restart(
     disk: &Path,
     realign: &Realign,
@@ -192,33 +176,25 @@ fn agree_or_restart(
     console: &mut Console<'_>,
 ) -> Result<(), BootError> {
     let Err(error) = agree(disk, realign) else { return Ok(()) };
-    let ended = match ended {
-        Ok(ended) => ended.to_string(),
-        Err(error) => with_causes(error),
-    };
-    (console.restart)(&format!("{ended}; {}", with_causes(&error)));
+    (console.restart)(&format!("{}; {}", described(ended), with_causes(&error)));
     std::thread::sleep(PAUSE);
-    // Going on would mount partitions that are elsewhere by now.
+    // A boot would mount partitions that are elsewhere by now.
     fs::write("/proc/sysrq-trigger", "b").map_err(BootError::NoRestart)?;
     Err(error)
 }
 
-/// Makes sure that the kernel lists the partitions that move where the table has them, or not at all if it
-/// has none.
+/// Has the kernel list the partitions that move where the table has them, or not at all if it has none.
 fn agree(disk: &Path, realign: &Realign) -> Result<(), BootError> {
     let Some(sys) = sysfs_of(disk) else { return Ok(()) };
     let moving = moving(realign);
     for _ in 0..REREADS.0 {
         let present = Present::to_change(disk, &Options::default(), Depth::Contents)?;
-        let start = |p: &Partition| (p.number, p.span.start().get());
-        let partitions_of_table = present.stack().partitions.iter().map(start);
-        let mut table: Vec<(u32, u64)> =
-            partitions_of_table.filter(|(number, _)| moving.contains(number)).collect();
+        let table = present.stack().partitions.iter().map(|p| (p.number, p.span.start()));
+        let mut table: Vec<_> = table.filter(|(number, _)| moving.contains(number)).collect();
         table.sort_unstable();
         let listed = partitions(&Directory::new(sys.clone()));
-        let listed = listed.iter().map(|p| (p.number, p.span.start().get()));
-        let listed: Vec<(u32, u64)> = listed.filter(|(number, _)| moving.contains(number)).collect();
-        if table == listed {
+        let listed = listed.iter().map(|p| (p.number, p.span.start()));
+        if listed.filter(|(number, _)| moving.contains(number)).eq(table) {
             return Ok(());
         }
         if let Ok(file) = File::open(disk) {

@@ -1,7 +1,7 @@
 //! Whether a hibernated system waits to be resumed.
 //!
-//! Invariants: a hibernated system has the old table and open file systems in memory, and would
-//! write to the old places. If it cannot be ruled out that there is one, nothing may be moved.
+//! Invariants: a hibernated system has the old table and open file systems in memory, and would write to the old places.
+//! Unless it is certain that there is none, nothing is moved.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -9,13 +9,14 @@ use std::path::{Path, PathBuf};
 
 use straddle_layout::{HIBERNATION_REACH, is_hibernation};
 
-use crate::boot::System;
+use super::System;
 
 /// Why something may be hibernated; `None` if nothing is.
 pub(crate) fn suspected(system: &System) -> Option<String> {
+    let list = |folder: &str| fs::read_dir(system.path(folder)).into_iter().flatten().flatten();
     let commands = fs::read_to_string(system.path("/proc/cmdline")).unwrap_or_default();
-    let more = fs::read_dir(system.path("/etc/cmdline.d")).into_iter().flatten().flatten();
-    let more: Vec<String> = more.filter_map(|entry| fs::read_to_string(entry.path()).ok()).collect();
+    let more = list("/etc/cmdline.d").filter_map(|entry| fs::read_to_string(entry.path()).ok());
+    let more: Vec<String> = more.collect();
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     // initramfs-tools exports these to its scripts.
     let settings = Settings::of(&format!("{commands} {}", more.join(" ")));
@@ -27,19 +28,17 @@ pub(crate) fn suspected(system: &System) -> Option<String> {
     if settings.is_off {
         return None;
     }
+
     const HELP: &str = "add noresume to the kernel's command line";
-    let variables = fs::read_dir(system.path("/sys/firmware/efi/efivars")).into_iter().flatten().flatten();
-    let mut names = variables.map(|entry| entry.file_name());
+    let mut names = list("/sys/firmware/efi/efivars").map(|entry| entry.file_name());
     if names.any(|name| name.to_string_lossy().starts_with("HibernateLocation-")) {
-        return Some(format!(
-            "the firmware records a hibernated system: resume it and shut it down, or {HELP}"
-        ));
+        let what = "the firmware records a hibernated system";
+        return Some(format!("{what}: resume it and shut it down, or {HELP}"));
     }
     if settings.has_offset {
         return Some(format!("a system may be hibernated in a swap file: {HELP}"));
     }
-    let devices = fs::read_dir(system.path("/sys/class/block")).into_iter().flatten().flatten();
-    let mut devices = devices.map(|entry| Path::new("/dev").join(entry.file_name()));
+    let mut devices = list("/sys/class/block").map(|entry| Path::new("/dev").join(entry.file_name()));
     if let Some(device) = devices.find(|device| is_suspended(&system.path(device)) == Some(true)) {
         return Some(format!("{} holds a hibernated system: resume it and shut it down", device.display()));
     }
@@ -50,7 +49,6 @@ pub(crate) fn suspected(system: &System) -> Option<String> {
     Some(format!("a system may be hibernated in {device}, which cannot be read yet: {HELP}"))
 }
 
-/// What the kernel's command line says.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Settings {
     is_off: bool,

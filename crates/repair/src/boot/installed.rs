@@ -1,7 +1,7 @@
 //! What is installed: the plan, the program, and the hooks of the program that makes the initramfs.
 //!
-//! Invariants: it replaces and removes only files of its own, which say so in their second line. A
-//! file is written whole or not at all.
+//! Invariants: only files of its own, which say so in their second line, are replaced and removed. A file is written
+//! whole or not at all.
 
 use std::fs;
 use std::io::{self, Write};
@@ -9,7 +9,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::boot::{BootError, System};
+use super::{BootError, System};
 
 /// Every hook has this line.
 const OURS: &str = "# Installed by 'straddle realign --at-boot'; '--at-boot=cancel' removes it.";
@@ -54,16 +54,12 @@ pub(crate) const GENERATORS: [Generator; 2] = [
 ];
 
 impl Generator {
-    /// The one of this system.
     pub(crate) fn find(system: &System) -> Option<&'static Self> {
         GENERATORS.iter().find(|one| one.path(system).is_some())
     }
 
-    pub(crate) fn is_here(&self, system: &System) -> bool {
-        self.path(system).is_some()
-    }
-
-    fn path(&self, system: &System) -> Option<PathBuf> {
+    /// The path of the program, if it is installed.
+    pub(crate) fn path(&self, system: &System) -> Option<PathBuf> {
         ["/usr/sbin", "/usr/bin", "/sbin", "/bin"]
             .iter()
             .map(|folder| system.path(folder).join(self.program))

@@ -1,24 +1,21 @@
 //! Preparing a move, and cancelling it.
 //!
-//! Invariants: nothing is installed unless the machine can start while its partitions are being moved;
-//! what is installed in part is removed again.
+//! Invariants: nothing is installed unless the machine can start while its partitions are being moved; what cannot be
+//! found out counts as needed for that. What is installed in part is removed again.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::boot::installed::{GENERATORS, Generator, write};
-use crate::boot::needed::check_boot_files;
-use crate::boot::{BootError, HOME, System, sysfs_of};
+use super::installed::{GENERATORS, Generator, write};
+use super::{BootError, HOME, System, sysfs_of};
 use crate::realign::{ASLEEP, ELSEWHERE, Journal, Realign, Reference, hibernated, starts_grub};
 use crate::{Change, Present};
 
 impl System {
     /// Installs what moves the partitions of `disk` at the next boot: `realign`, made from what is `present`
-    /// there, and `program`, which the hooks run with the arguments `realign DISK --at-boot=now`.
-    ///
-    /// # Errors
-    ///
-    /// [`BootError`]; nothing is prepared, but for [`BootError::MayMove`].
+    /// there, and `program`, which the hooks run with the arguments `realign DISK --at-boot=now`. After an error nothing
+    /// is prepared, except for [`BootError::MayMove`].
     pub fn prepare(
         &self,
         disk: &Path,
@@ -31,11 +28,9 @@ impl System {
         self.install(&stable_name(disk), realign, program)
     }
 
-    /// Installs everything, or nothing if the initramfs can be made without it. What is prepared for another disk stays.
+    /// Installs everything, or nothing if the initramfs can be made without it.
     pub(crate) fn install(&self, disk: &Path, realign: &Realign, program: &Path) -> Result<(), BootError> {
-        if let Some(other) = self.prepared().filter(|other| !is_same(other, disk)) {
-            return Err(BootError::AnotherDisk(other));
-        }
+        self.check_disk(disk)?;
         let generator = Generator::find(self).ok_or(BootError::NoGenerator)?;
         generator.check(self)?;
         let plan = realign.to_json().map_err(BootError::Store)? + "\n";
@@ -54,7 +49,7 @@ impl System {
             },
         };
         let removed = generator.remove(self);
-        // It may have made the initramfs of one kernel before it failed at another's.
+        // The generator may have made the initramfs of one kernel before it failed at another's.
         if is_made && removed.and_then(|_| generator.run(self)).is_err() {
             return Err(BootError::MayMove { command: generator.command(), source: Box::new(error) });
         }
@@ -62,41 +57,31 @@ impl System {
         Err(BootError::Removed(Box::new(error)))
     }
 
-    /// The disk for which a move is prepared.
-    fn prepared(&self) -> Option<PathBuf> {
-        let name = fs::read_to_string(self.home().join("disk")).ok()?;
-        Some(PathBuf::from(name.trim_end_matches('\n')))
+    /// Refuses if a move of another disk is prepared.
+    fn check_disk(&self, disk: &Path) -> Result<(), BootError> {
+        let Ok(name) = fs::read_to_string(self.home().join("disk")) else { return Ok(()) };
+        let prepared = PathBuf::from(name.trim_end_matches('\n'));
+        let real = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        if real(&prepared) == real(disk) { Ok(()) } else { Err(BootError::AnotherDisk(prepared)) }
     }
 
-    /// Removes what [`prepare`](Self::prepare) installed.
-    ///
-    /// # Errors
-    ///
-    /// [`BootError::NotPrepared`], [`BootError::AnotherDisk`], or why something of it is still there: then it has to be
-    /// cancelled again.
+    /// Removes what [`prepare`](Self::prepare) installed. After an error other than [`BootError::NotPrepared`] and
+    /// [`BootError::AnotherDisk`], it has to be cancelled again.
     pub fn cancel(&self, disk: &Path) -> Result<(), BootError> {
         let home = self.home();
         if !home.exists() {
             return Err(BootError::NotPrepared);
         }
-        if let Some(other) = self.prepared().filter(|other| !is_same(other, disk)) {
-            return Err(BootError::AnotherDisk(other));
-        }
+        self.check_disk(disk)?;
         for generator in &GENERATORS {
-            // The hooks may be gone, and still be in an initramfs: as long as the plan is there, none was made without
-            // them.
-            if generator.remove(self)? || generator.is_here(self) {
+            // The hooks may be gone, and still be in an initramfs.
+            if generator.remove(self)? || generator.path(self).is_some() {
                 generator.run(self)?;
             }
         }
         let failed = |source| BootError::File { path: HOME.into(), what: "remove", source };
         fs::remove_dir_all(home).map_err(failed)
     }
-}
-
-fn is_same(one: &Path, other: &Path) -> bool {
-    let real = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    real(one) == real(other)
 }
 
 /// Checks that the machine can start while the partitions are being moved, as far as the disk shows it.
@@ -127,7 +112,8 @@ fn check_start(realign: &Realign, present: &Present, sys: &Path) -> Result<(), B
     check_boot_files(sys, &moving(realign))
 }
 
-pub(crate) fn moving(realign: &Realign) -> Vec<u32> {
+/// The numbers of the entries that move.
+pub(super) fn moving(realign: &Realign) -> Vec<u32> {
     let entries = realign.plan.table.partitions.iter();
     entries.filter(|entry| matches!(entry.change, Change::Moved { .. })).map(|entry| entry.number).collect()
 }
@@ -136,8 +122,119 @@ pub(crate) fn moving(realign: &Realign) -> Vec<u32> {
 fn stable_name(disk: &Path) -> PathBuf {
     let real = fs::canonicalize(disk).unwrap_or_else(|_| disk.to_owned());
     let names = fs::read_dir("/dev/disk/by-id").into_iter().flatten().flatten().map(|entry| entry.path());
-    let mut same: Vec<PathBuf> =
-        names.filter(|name| fs::canonicalize(name).is_ok_and(|found| found == real)).collect();
-    same.sort();
-    same.into_iter().next().unwrap_or(real)
+    let same = names.filter(|name| fs::canonicalize(name).is_ok_and(|found| found == real));
+    same.min().unwrap_or(real)
+}
+
+/// Where a boot loader's files are.
+const FOLDERS: [&str; 5] = ["/boot", "/boot/grub", "/boot/grub2", "/boot/efi", "/efi"];
+
+/// Refuses a boot loader's folder in one of these partitions of a disk, whose folder in sysfs is `disk`.
+fn check_boot_files(disk: &Path, moving: &[u32]) -> Result<(), BootError> {
+    let listed = partitions(disk);
+    for folder in FOLDERS.map(PathBuf::from).into_iter().filter(|path| path.exists()) {
+        let Some(below) = below(&folder) else { return Err(BootError::Unknown(folder)) };
+        let holds = |(number, device): &&(u32, Number)| moving.contains(number) && below.contains(device);
+        if let Some((number, _)) = listed.iter().find(holds) {
+            return Err(BootError::BootFiles { folder, number: *number });
+        }
+    }
+    Ok(())
+}
+
+/// The number of a device, as the kernel prints it: `8:1`.
+type Number = String;
+fn attribute(folder: &Path, name: &str) -> Option<String> {
+    Some(fs::read_to_string(folder.join(name)).ok()?.trim().to_owned())
+}
+
+/// The partitions of a whole disk: their numbers in the table, and as devices.
+fn partitions(disk: &Path) -> Vec<(u32, Number)> {
+    let entries = fs::read_dir(disk).into_iter().flatten().flatten();
+    let partition = |entry: fs::DirEntry| {
+        let number = attribute(&entry.path(), "partition")?.parse().ok()?;
+        Some((number, attribute(&entry.path(), "dev")?))
+    };
+    entries.filter_map(partition).collect()
+}
+
+/// The devices below all mappings and arrays that hold the file system of `path`; `None` if that is unknown.
+fn below(path: &Path) -> Option<BTreeSet<Number>> {
+    let path = fs::canonicalize(path).ok()?;
+    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let (number, kind, source) = mount_of(&mounts, &path)?;
+    let tops = match kind {
+        "btrfs" => btrfs_devices(source)?,
+        _ if number.starts_with("0:") => vec![number_of(Path::new(source))?],
+        _ => vec![number.to_owned()],
+    };
+    let mut found = BTreeSet::new();
+    for top in tops {
+        leaves(&top, &mut found)?;
+    }
+    Some(found)
+}
+
+/// The device number, type and source of the last mount that holds `path` (proc(5), mountinfo).
+fn mount_of<'a>(mounts: &'a str, path: &Path) -> Option<(&'a str, &'a str, &'a str)> {
+    let mount = |line: &'a str| {
+        let (fields, rest) = line.split_once(" - ")?;
+        let mut fields = fields.split(' ').skip(2);
+        let (number, point) = (fields.next()?, fields.nth(1)?);
+        let mut rest = rest.split(' ');
+        let (kind, source) = (rest.next()?, rest.next()?);
+        // Blanks and the like are in octal, so that a path with them matches no other.
+        path.starts_with(point).then_some((point.len(), (number, kind, source)))
+    };
+    mounts.lines().filter_map(mount).max_by_key(|(len, _)| *len).map(|(_, mount)| mount)
+}
+
+fn number_of(device: &Path) -> Option<Number> {
+    let name = fs::canonicalize(device).ok()?.file_name()?.to_owned();
+    attribute(&Path::new("/sys/class/block").join(name), "dev")
+}
+
+/// The devices of the Btrfs of which `source` is one.
+fn btrfs_devices(source: &str) -> Option<Vec<Number>> {
+    let name = fs::canonicalize(source).ok()?.file_name()?.to_owned();
+    let systems = fs::read_dir("/sys/fs/btrfs").ok()?.flatten();
+    let devices = systems.map(|system| system.path().join("devices")).find(|all| all.join(&name).exists())?;
+    let all = fs::read_dir(devices).ok()?.flatten();
+    all.map(|entry| attribute(&entry.path(), "dev")).collect()
+}
+
+fn leaves(number: &str, found: &mut BTreeSet<Number>) -> Option<()> {
+    let device = Path::new("/sys/dev/block").join(number);
+    let slaves: Vec<_> = fs::read_dir(device.join("slaves")).into_iter().flatten().flatten().collect();
+    if slaves.is_empty() {
+        found.insert(number.to_owned());
+        return device.exists().then_some(());
+    }
+    for slave in slaves {
+        leaves(&attribute(&slave.path(), "dev")?, found)?;
+    }
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use super::*;
+
+    const MOUNTS: &str = "\
+22 1 254:1 / / rw,noatime shared:1 - ext4 /dev/vda1 rw
+23 22 254:2 / /boot rw - ext4 /dev/vda2 rw
+24 22 0:22 /@home /home rw shared:3 master:1 - btrfs /dev/vdb1 rw
+25 23 254:3 / /boot rw - ext4 /dev/vda3 rw
+";
+
+    #[test]
+    fn the_innermost_and_last_mount_holds_a_path() {
+        let of = |path| mount_of(MOUNTS, Path::new(path)).unwrap();
+        assert_eq!(of("/etc"), ("254:1", "ext4", "/dev/vda1"));
+        assert_eq!(of("/bootstrap"), ("254:1", "ext4", "/dev/vda1"));
+        assert_eq!(of("/boot/grub"), ("254:3", "ext4", "/dev/vda3"));
+        assert_eq!(of("/home/x"), ("0:22", "btrfs", "/dev/vdb1"));
+    }
 }

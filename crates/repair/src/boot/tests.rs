@@ -29,7 +29,7 @@ struct Machine {
 impl Machine {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let system = System::below(folder.path().join("root"));
+        let system = System { root: folder.path().join("root") };
         fs::create_dir(&system.root).unwrap();
         let machine = Self { folder, system };
         let mut disk = vec![0; SECTORS * SECTOR];
