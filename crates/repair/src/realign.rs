@@ -1,20 +1,20 @@
 //! Plans to move misaligned partitions to aligned starts.
 //!
-//! Invariants: planning writes nothing; only a [`Run`], made by [`Realign::begin`] or found on a disk by [`Run::find`],
-//! writes. A [`Realign`] is always possible: its moves, made in their order, bring every partition to the place that its
-//! table lists, and overwrite nothing that is still needed. A partition that does not move keeps every bit of itself and
-//! of its entry.
+//! Invariants: planning writes nothing; only a [`Run`], made by [`Realign::begin`] or found on a disk by
+//! [`Run::find`], writes. A [`Realign`] is always possible: its moves, made in their order, bring every
+//! partition to the place that its table lists, and overwrite nothing that is still needed. A partition that
+//! does not move keeps every bit of itself and of its entry.
 //!
-//! Each partition goes to the nearest aligned start, before or after, where the others leave room. Their order is kept;
-//! if there is no room for all between two partitions that stay, one of them goes elsewhere. If there is no room on the
-//! grain of a new table, starts are on the boundaries that are more than advice. A partition gives up its unused tail only
-//! if nothing else makes room on the same grain.
+//! Each partition goes to the nearest aligned start, before or after, where the others leave room. Their
+//! order is kept; if there is no room for all between two partitions that stay, one of them goes elsewhere.
+//! If there is no room on the grain of a new table, starts are on the boundaries that are more than advice. A
+//! partition gives up its unused tail only if nothing else makes room on the same grain.
 //!
-//! Planning: `chosen` says what moves; `places` and `order` where to and in which order; `refer`, `boot` and `logical`
-//! what else changes; `room` finds a place for the journal; `stored` checks the whole; `unallocated` decides what is
-//! data. Carrying out: `carry`, with the media in `media`, the journal's payload in `payload`, recorded starts in
-//! `recorded`, and torn sectors in `guard`. Unfinished moves: `find` and `survey`; `checks`, with `witness`, decides
-//! whether a journal may be followed.
+//! Planning: `chosen` says what moves; `places` and `order` where to and in which order; `refer`, `boot` and
+//! `logical` what else changes; `room` finds a place for the journal; `stored` checks the whole;
+//! `unallocated` decides what is data. Carrying out: `carry`, with the media in `media`, the journal's
+//! payload in `payload`, recorded starts in `recorded`, and torn sectors in `guard`. Unfinished moves: `find`
+//! and `survey`; `checks`, with `witness`, decides whether a journal may be followed.
 //!
 //! A plan cannot be changed:
 //!
@@ -299,7 +299,7 @@ impl<'a> Search<'a> {
         chain.map(|chain| chain.records()).transpose()
     }
 
-    /// Returns the place of a partition whose start was requested. `places` are those found before, which are `fixed`.
+    /// The place of a partition whose start was requested. `places` are those found before, in `fixed`.
     fn requested(
         &self,
         item: Item,

@@ -1,10 +1,10 @@
 //! Moves spans of bytes on a disk, so that a crash at any moment loses none of them.
 //!
-//! Invariants: at every moment the disk and the journal together hold all data, whatever part of the writes since the
-//! last flush has become durable. Written are only destinations, the rest of the physical sectors at their ends (with
-//! what they hold), the journal, and, on the way back, sources. Tables, file systems and the identity of a disk are
-//! not known here: a journal is accepted on any disk of the size that it was made for. The caller must ensure that it
-//! is the disk of the job and that nothing else uses it.
+//! Invariants: at every moment the disk and the journal together hold all data, whatever part of the writes
+//! since the last flush has become durable. Written are only destinations, the rest of the physical sectors
+//! at their ends (with what they hold), the journal, and, on the way back, sources. Tables, file systems and
+//! the identity of a disk are not known here: a journal is accepted on any disk of the size that it was made
+//! for. The caller must ensure that it is the disk of the job and that nothing else uses it.
 //!
 //! A [`Job`] is a list of moves that are possible. [`begin`] writes its journal; [`open`] finds it after a
 //! crash or an error, in one of four states, whose types say what can be done: [`Unfinished`] resumes or
@@ -72,10 +72,10 @@
 //! - The write of `R(i)` began after the flush that followed `R(i-1)`, which made `D(i-2)` durable.
 //! - `R(i+1)` is not complete, so its flush is not, and nothing of `D(i+1)` was written. What may be missing
 //!   or torn is in `W(i-1)` and `W(i)`.
-//! - If `R(i-1)` is not complete any more, the write of `R(i+1)` to its slot had begun, after the flush
-//!   that followed `R(i)`, which made `D(i-1)` durable. Otherwise the journal has the bytes of `D(i-1)`, or they are
-//!   at `S(i-1)`, which neither `W(i-1)` nor `W(i)` overlaps. Writing them again is right, and harmless if
-//!   they were durable: what `D(i)` had changed of it is written again by `D(i)`.
+//! - If `R(i-1)` is not complete any more, the write of `R(i+1)` to its slot had begun, after the flush that
+//!   followed `R(i)`, which made `D(i-1)` durable. Otherwise the journal has the bytes of `D(i-1)`, or they
+//!   are at `S(i-1)`, which neither `W(i-1)` nor `W(i)` overlaps. Writing them again is right, and harmless
+//!   if they were durable: what `D(i)` had changed of it is written again by `D(i)`.
 //! - The same goes for `D(i)` and `S(i)`. If `S(i)` is direct and shares a physical sector with the ends of
 //!   `W(i-1)`, `D(i-1)` restores that before `S(i)` is read.
 //!
@@ -83,13 +83,13 @@
 //! the same records, and so the same claim. A record whose sector is whole but whose copy is not was not
 //! flushed: its window has not begun, and its source must match its hash. What does not match is an error.
 //!
-//! With [`Verify::Read`] every `W(i)` is read back after the flush that follows `R(i+1)`, while `D(i+1)` is written,
-//! and compared before anything is written to the slot of `R(i+2)`, which is that of `R(i)`. If `D(i+1)`
-//! overwrites part of `W(i)`, it waits for that. So when a difference is found the windows in flight are `i`
-//! and `i+1` at most, and the way back undoes both.
+//! With [`Verify::Read`] every `W(i)` is read back after the flush that follows `R(i+1)`, while `D(i+1)` is
+//! written, and compared before anything is written to the slot of `R(i+2)`, which is that of `R(i)`. If
+//! `D(i+1)` overwrites part of `W(i)`, it waits for that. So when a difference is found the windows in flight
+//! are `i` and `i+1` at most, and the way back undoes both.
 //!
-//! What the next window needs is read ahead by [`Disk::prefetch`], into a cache that later writes change. The engine
-//! itself reads `S(i)` after `D(i-1)`.
+//! What the next window needs is read ahead by [`Disk::prefetch`], into a cache that later writes change. The
+//! engine itself reads `S(i)` after `D(i-1)`.
 //!
 //! Before the end is recorded, everything is flushed once more, so that the record of the end means that all
 //! data are durable. With two disks both are flushed: `R(i)` before `D(i)`, and `D(i)` before `R(i+2)`.
@@ -100,15 +100,16 @@
 //! A mark makes the decision durable. Then `W(i)` and after it `W(i-1)`, as far as they are in flight and
 //! copied, get back what the journal has of them, in the order opposite to the writes. A direct window needs
 //! nothing: its source is intact, and by the last rule above it has not overwritten the source before it. The
-//! slots stay as they are until a second mark says, durably, that all this is done; so it can be repeated. What is
-//! then at its destination moves back like any other job, last window first, with records of its own
+//! slots stay as they are until a second mark says, durably, that all this is done; so it can be repeated.
+//! What is then at its destination moves back like any other job, last window first, with records of its own
 //! direction; the forward ones do not count any more.
 //!
 //! # Holes
 //!
-//! Where `S(i)` is a hole ([`Disk::holes`]) and reads as zeros, `W(i)` becomes one, in whole physical sectors,
-//! by [`Disk::punch`]. That is a write of the same zeros, and so changes nothing above. A window that is written again
-//! from the journal keeps the holes of its destination: an interruption costs the space of two windows at most.
+//! Where `S(i)` is a hole ([`Disk::holes`]) and reads as zeros, `W(i)` becomes one, in whole physical
+//! sectors, by [`Disk::punch`]. That is a write of the same zeros, and so changes nothing above. A window
+//! that is written again from the journal keeps the holes of its destination: an interruption costs the space
+//! of two windows at most.
 //!
 //! # What cannot be read
 //!
@@ -124,18 +125,19 @@
 //!   takes its place. Without room in the list an unreadable sector stops the job.
 //! - If a direct window cannot be read again after a crash, its destination may have all of it already. If
 //!   not, what is missing is listed and the filler written, as above.
-//! - The way back writes no filler where the bytes may still be: a physical sector in which something could not
-//!   be read is left as it is, if no window up to `done` and none of the two that may be in flight has `W(i)`
-//!   there. So it is what it was before the moves. Which sectors these are follows from the list, as it is when the
-//!   rollback begins, and from `done`, so every recovery leaves out the same: what is found on the way back is at a
-//!   destination, which was written, or shares a physical sector with what was moved and is not listed as moved.
+//! - The way back writes no filler where the bytes may still be: a physical sector in which something could
+//!   not be read is left as it is, if no window up to `done` and none of the two that may be in flight has
+//!   `W(i)` there. So it is what it was before the moves. Which sectors these are follows from the list, as
+//!   it is when the rollback begins, and from `done`, so every recovery leaves out the same: what is found on
+//!   the way back is at a destination, which was written, or shares a physical sector with what was moved and
+//!   is not listed as moved.
 //!
 //! # What it relies on
 //!
 //! A completed flush makes all earlier writes durable; a write changes no physical sector but those it
 //! covers; and nobody else writes to the disk or the journal. After a failed flush a cache may hold what the
-//! medium does not: [`open`] flushes, drops the caches ([`Disk::drop_cache`]) and reads again. A file that is made for
-//! a journal must be durable in its folder, and is best allocated, before [`begin`].
+//! medium does not: [`open`] flushes, drops the caches ([`Disk::drop_cache`]) and reads again. A file that is
+//! made for a journal must be durable in its folder, and is best allocated, before [`begin`].
 
 mod bad;
 mod disk;

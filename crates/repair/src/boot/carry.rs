@@ -1,7 +1,7 @@
 //! Carrying out a move that was prepared, in the initramfs.
 //!
-//! Invariants: whatever ends a move, the kernel lists the partitions that move where the table has them, or not at all;
-//! otherwise the machine reboots. How it ended is recorded.
+//! Invariants: whatever ends a move, the kernel lists the partitions that move where the table has them, or
+//! not at all; otherwise the machine reboots. How it ended is recorded.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -72,8 +72,9 @@ impl fmt::Display for Ended {
 }
 
 impl System {
-    /// Resumes an unfinished move of `disk`, or begins the one that was prepared, whose journal is named `id`. Reboots
-    /// if the kernel does not list what the table has then. The error is [`BootError::NotMoved`] if nothing was written.
+    /// Resumes an unfinished move of `disk`, or begins the one that was prepared, whose journal is named
+    /// `id`. Reboots if the kernel does not list what the table has then. The error is
+    /// [`BootError::NotMoved`] if nothing was written.
     pub fn carry_out(
         &self,
         disk: &Path,

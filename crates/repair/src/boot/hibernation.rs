@@ -1,7 +1,7 @@
 //! Whether a hibernated system waits to be resumed.
 //!
-//! Invariants: a hibernated system has the old table and open file systems in memory, and would write to the old places.
-//! Unless it is certain that there is none, nothing is moved.
+//! Invariants: a hibernated system has the old table and open file systems in memory, and would write to the
+//! old places. Unless it is certain that there is none, nothing is moved.
 
 use std::fs::{self, File};
 use std::io::Read;

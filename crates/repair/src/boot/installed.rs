@@ -1,7 +1,7 @@
 //! What is installed: the plan, the program, and the hooks of the program that makes the initramfs.
 //!
-//! Invariants: only files of its own, which say so in their second line, are replaced and removed. A file is written
-//! whole or not at all.
+//! Invariants: only files of its own, which say so in their second line, are replaced and removed. A file is
+//! written whole or not at all.
 
 use std::fs;
 use std::io::{self, Write};

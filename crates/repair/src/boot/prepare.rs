@@ -1,7 +1,7 @@
 //! Preparing a move, and cancelling it.
 //!
-//! Invariants: nothing is installed unless the machine can start while its partitions are being moved; what cannot be
-//! found out counts as needed for that. What is installed in part is removed again.
+//! Invariants: nothing is installed unless the machine can start while its partitions are being moved; what
+//! cannot be found out counts as needed for that. What is installed in part is removed again.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,8 +14,8 @@ use crate::{Change, Present};
 
 impl System {
     /// Installs what moves the partitions of `disk` at the next boot: `realign`, made from what is `present`
-    /// there, and `program`, which the hooks run with the arguments `realign DISK --at-boot=now`. After an error nothing
-    /// is prepared, except for [`BootError::MayMove`].
+    /// there, and `program`, which the hooks run with the arguments `realign DISK --at-boot=now`. After an
+    /// error nothing is prepared, except for [`BootError::MayMove`].
     pub fn prepare(
         &self,
         disk: &Path,
@@ -65,8 +65,8 @@ impl System {
         if real(&prepared) == real(disk) { Ok(()) } else { Err(BootError::AnotherDisk(prepared)) }
     }
 
-    /// Removes what [`prepare`](Self::prepare) installed. After an error other than [`BootError::NotPrepared`] and
-    /// [`BootError::AnotherDisk`], it has to be cancelled again.
+    /// Removes what [`prepare`](Self::prepare) installed. After an error other than
+    /// [`BootError::NotPrepared`] and [`BootError::AnotherDisk`], it has to be cancelled again.
     pub fn cancel(&self, disk: &Path) -> Result<(), BootError> {
         let home = self.home();
         if !home.exists() {

@@ -1,7 +1,7 @@
 //! Boot code that lists sectors of the disk: GRUB, LILO and SYSLINUX.
 //!
-//! Invariants: bytes are a boot loader's only if its fixed parts are there. Nothing is written here: `recorded` and
-//! `payload` write what changes.
+//! Invariants: bytes are a boot loader's only if its fixed parts are there. Nothing is written here:
+//! `recorded` and `payload` write what changes.
 //!
 //! GRUB's boot image records the first sector of the core image; that sector lists the others. Both count
 //! 512-byte sectors from the start of the disk. The core image's Reed-Solomon code does not cover its first
@@ -52,7 +52,8 @@ const ENTRY_SEGMENT: usize = 10;
 const FIRST_SEGMENT: u16 = 0x820;
 const SECTOR_SEGMENTS: u16 = 0x20;
 
-/// The jump over the parameter block of GRUB Legacy's stage 1, and the first sector of the next stage, 32 bits.
+/// The jump over the parameter block of GRUB Legacy's stage 1, and the first sector of the next stage, 32
+/// bits.
 const LEGACY: (&[u8], usize) = (&[0xEB, 0x48, 0x90], 0x44);
 /// The same of GRUB 1.9x, with 64 bits.
 const OLD: (&[u8], usize) = (&[0xEB, 0x4C, 0x90], 0x5C);
@@ -151,8 +152,8 @@ impl Seen {
         pieces.chain([(self.core, 1)]).any(|(at, count)| piece(at, count).is_none_or(|p| p.overlaps(span)))
     }
 
-    /// Returns what changes when the partition `from` starts at `to`; `None` if the loader is also elsewhere on the disk,
-    /// if the core image is not understood, or if the new sectors cannot be counted.
+    /// Returns what changes when the partition `from` starts at `to`; `None` if the loader is also elsewhere
+    /// on the disk, if the core image is not understood, or if the new sectors cannot be counted.
     fn moved(&self, from: Span, to: ByteOffset) -> Option<Reference> {
         let in_partition = self.at == from.start();
         let pieces = self.pieces.as_ref()?;

@@ -1,8 +1,8 @@
 //! Carrying out a plan to realign: the marker, the moves, the boot sectors, the new table.
 //!
-//! Invariants: the new table is written only when all data are in their new places, durably, and the old one only when
-//! they are in their old ones. In between the table has a marker. The journal and the table on the disk alone decide the
-//! next step; so every step can be repeated after an interruption.
+//! Invariants: the new table is written only when all data are in their new places, durably, and the old one
+//! only when they are in their old ones. In between the table has a marker. The journal and the table on the
+//! disk alone decide the next step; so every step can be repeated after an interruption.
 //!
 //! ```
 //! # use std::ops::ControlFlow;
@@ -48,7 +48,7 @@ pub type Listing<'l> = &'l mut dyn FnMut(&[Bad]) -> io::Result<()>;
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The table is active, and the data are in their places, except what could not be read, with the places of fillers.
+    /// The table is active, with its data, except what could not be read: that, with the places of fillers.
     Complete(Vec<Bad>),
     /// It was stopped at a safe point.
     Paused,
@@ -66,15 +66,16 @@ pub struct Run<'a> {
     pub(super) has_no_table: bool,
     /// Whether the user asks to go on although something has written to the data.
     pub(super) insists: bool,
-    /// Whether nothing but this move can have written to the journal's space on the disk, and to where data went.
+    /// Whether only this move can have written to the journal's space and to the new places.
     pub(super) owns_space: bool,
     pub(super) verify: Verify,
     pub(super) skips_bad: bool,
 }
 
 impl Realign {
-    /// Checks this plan against `target` and its contents, and writes the journal, named `id`. No data move yet. After an
-    /// error nothing was written, except perhaps to the journal's place, and a new journal's file is removed.
+    /// Checks this plan against `target` and its contents, and writes the journal, named `id`. No data move
+    /// yet. After an error nothing was written, except perhaps to the journal's place, and a new journal's
+    /// file is removed.
     pub fn begin<'a>(
         &self,
         target: &'a mut Target<'_>,
@@ -88,7 +89,7 @@ impl Realign {
         Ok(run)
     }
 
-    /// Checks this plan against `disk` and its contents; returns the place, the payload and the job of the journal.
+    /// Checks this plan against `disk`; returns the place, the payload and the job of the journal.
     fn prepare(
         &self,
         disk: &dyn Disk,
@@ -262,15 +263,16 @@ impl<'a> Run<'a> {
         Ok(matches!(self.state()?, State::RollingBack | State::Back))
     }
 
-    /// Completes the move: moves what is left, corrects boot sectors, and writes the new table. After an error the journal
-    /// is kept for [`find`](Self::find), except after [`ApplyError::Kernel`](crate::apply::ApplyError::Kernel): the move is
-    /// complete, and the kernel does not use the table yet.
+    /// Completes the move: moves what is left, corrects boot sectors, and writes the new table. After an
+    /// error the journal is kept for [`find`](Self::find), except after
+    /// [`ApplyError::Kernel`](crate::apply::ApplyError::Kernel): the move is complete, and the kernel does
+    /// not use the table yet.
     pub fn finish(self, watch: Watch<'_>) -> Result<Outcome, MoveError> {
         self.finish_listing(watch, &mut |_| Ok(()))
     }
 
-    /// The same; `list` receives what could not be read, or an empty list, when all data are in their new places and the
-    /// table still has the marker. If that fails, the move is not finished.
+    /// The same; `list` receives what could not be read, or an empty list, when all data are in their new
+    /// places and the table still has the marker. If that fails, the move is not finished.
     pub fn finish_listing(mut self, watch: Watch<'_>, list: Listing<'_>) -> Result<Outcome, MoveError> {
         let state = self.state()?;
         self.check(&state, false)?;
@@ -306,7 +308,7 @@ impl<'a> Run<'a> {
         Ok(Outcome::Complete(bad))
     }
 
-    /// Restores the old layout and its contents. The error is [`MoveError::Complete`] if the new table is active already.
+    /// Restores the old layout and its contents, unless the new table is active ([`MoveError::Complete`]).
     pub fn roll_back(self, watch: Watch<'_>) -> Result<Outcome, MoveError> {
         self.roll_back_listing(watch, &mut |_| Ok(()))
     }

@@ -1,9 +1,10 @@
 //! Whether a journal may be followed.
 //!
-//! Invariants: before the first write, the table on the disk is the one that the journal's state leaves, or that one with
-//! a torn sector, and the data are where the journal says: a file may be a journal of another disk, or an older copy of
-//! the right one. As long as the old table counts, the disk may be in use: then there is only a way back, which removes
-//! the journal. Only [`Run::restore_table`] overwrites the table of another program, and saves it first.
+//! Invariants: before the first write, the table on the disk is the one that the journal's state leaves, or
+//! that one with a torn sector, and the data are where the journal says: a file may be a journal of another
+//! disk, or an older copy of the right one. As long as the old table counts, the disk may be in use: then
+//! there is only a way back, which removes the journal. Only [`Run::restore_table`] overwrites the table of
+//! another program, and saves it first.
 
 use std::path::Path;
 
@@ -21,9 +22,9 @@ const OLDER: &str = "the data was moved or written to since this copy of the jou
                      latest one. If this is the latest, --restore-table FILE resumes the move";
 
 impl Run<'_> {
-    /// Checks that the disk has the table that a move in this state leaves, with the data where the journal says, and
-    /// restores sectors of the table that a power cut or a kill has torn. Writes nothing if the journal is that of another
-    /// disk or time, or another program has written a table.
+    /// Checks that the disk has the table that a move in this state leaves, with the data where the journal
+    /// says, and restores sectors of the table that a power cut or a kill has torn. Writes nothing if the
+    /// journal is that of another disk or time, or another program has written a table.
     pub(super) fn check(&mut self, state: &State, goes_back: bool) -> Result<(), MoveError> {
         let torn = self.torn(state)?;
         let steps = torn.as_deref().unwrap_or_default();
@@ -37,13 +38,13 @@ impl Run<'_> {
         }
     }
 
-    /// What restores a table of the move that a power cut or a kill has torn: to the marker, or to the old table if no data
-    /// have moved. `None` if it is not one.
+    /// What restores a table of the move that a power cut or a kill has torn: to the marker, or to the old
+    /// table if no data have moved. `None` if it is not one.
     fn torn(&self, state: &State) -> Result<Option<Vec<Step>>, MoveError> {
         let (disk, payload) = (&*self.disk, &self.payload);
         let fits = |steps: &[Step]| self.fits(&After { medium: disk, steps }, state);
-        // Certainly torn is what cannot be read, and what is in place of a table while one was written. Otherwise a copy of
-        // the GPT must be as the move left it. A table that lists something is not torn.
+        // Certainly torn is what cannot be read, and what is in place of a table while one was written.
+        // Otherwise a copy of the GPT must be as the move left it. A table that lists something is not torn.
         let is_written = matches!(state, State::NotBegun | State::Moved | State::Back);
         let (is_certain, is_read) = match payload.table(disk) {
             Err(MoveError::Changed(_)) => (self.has_no_table && is_written, true),
@@ -108,10 +109,10 @@ impl Run<'_> {
         }
     }
 
-    /// Restores the table of the move, with the marker if data have moved, after saving what that overwrites in a new file
-    /// at `backup`, for `undo`. False, and no file, if the table is the move's, or torn. From now on the journal is followed
-    /// although another program has written to the data.
-    /// After a failed write or a power cut it can be repeated with another file.
+    /// Restores the table of the move, with the marker if data have moved, after saving what that overwrites
+    /// in a new file at `backup`, for `undo`. False, and no file, if the table is the move's, or torn. From
+    /// now on the journal is followed although another program has written to the data. After a failed write
+    /// or a power cut it can be repeated with another file.
     pub fn restore_table(&mut self, backup: &Path) -> Result<bool, MoveError> {
         self.insists = true;
         let state = self.state()?;

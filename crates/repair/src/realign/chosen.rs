@@ -1,9 +1,10 @@
 //! Which partitions are realigned, and what in them is aligned.
 //!
-//! Invariants: a partition that is named moves to a boundary of the plan. If none is named, the audit decides: what costs
-//! nothing where it is stays there. If the data of a layer begin off a boundary wherever their partition starts, and the
-//! format of the layer cannot move them, the partition is placed so that the data are aligned. If it can, that way is
-//! named, and the partition moves only if it is asked for or starts off a boundary itself.
+//! Invariants: a partition that is named moves to a boundary of the plan. If none is named, the audit
+//! decides: what costs nothing where it is stays there. If the data of a layer begin off a boundary wherever
+//! their partition starts, and the format of the layer cannot move them, the partition is placed so that the
+//! data are aligned. If it can, that way is named, and the partition moves only if it is asked for or starts
+//! off a boundary itself.
 
 use straddle_audit::{Context, OfStart};
 use straddle_device::DeviceKind;
@@ -35,11 +36,6 @@ impl Chosen {
     fn data(&self, at: ByteOffset) -> Option<ByteOffset> {
         at.checked_add(self.anchor.as_ref()?.offset)
     }
-
-    /// Whether the format of a layer in it aligns the data itself.
-    fn has_way(&self) -> bool {
-        self.anchor.as_ref().is_some_and(|anchor| anchor.way.is_some())
-    }
 }
 
 /// The partitions of a table, if none is named.
@@ -52,7 +48,7 @@ struct Sorted {
     stays: Vec<(u32, String)>,
 }
 
-/// The partitions that have to move if none is named, with where the data that are to be aligned begin on the drive.
+/// The partitions that have to move if none is named, with where their data begin that are to be aligned.
 pub fn must_move(situation: &Situation<'_>) -> Result<Vec<(u32, Option<ByteOffset>)>, RealignError> {
     let block = situation.block();
     let data = |one: &Chosen| one.data(span_of(&one.entry, block)?.start());
@@ -102,8 +98,9 @@ fn sorted(base: &Base<'_>, wanted: &Wanted, grain: Boundary) -> Sorted {
             OfStart::OnBoundary(inside)
                 if is_asked || one.data(at).is_some_and(|data| inside.contains(&data)) =>
             {
-                let has_way = one.has_way() && grain.is_aligned(at);
-                if has_way { &mut sorted.inside } else { &mut sorted.moves }.push(one);
+                let has_way = one.anchor.as_ref().is_some_and(|anchor| anchor.way.is_some());
+                if has_way && grain.is_aligned(at) { &mut sorted.inside } else { &mut sorted.moves }
+                    .push(one);
             }
             OfStart::OnBoundary(_) if one.anchor.is_some() => stays(ALIGNED_INSIDE),
             OfStart::OnBoundary(_) => {
@@ -204,7 +201,7 @@ pub(super) fn anchor(partition: &Partition, grain: Boundary, block: BlockSize) -
     })
 }
 
-/// The offset of data that are off `grain` and that their format cannot align, so that the partition is placed for them.
+/// The offset of data that are off `grain` and that their format cannot align.
 pub(crate) fn anchor_offset(partition: &Partition, grain: Boundary, block: BlockSize) -> Option<ByteCount> {
     anchor(partition, grain, block).filter(|anchor| anchor.way.is_none()).map(|anchor| anchor.offset)
 }

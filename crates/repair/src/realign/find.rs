@@ -1,7 +1,7 @@
 //! Finding the journal of an unfinished move: by the marker in the table, by its own signature, or in a file.
 //!
-//! Invariants: it only reads. A journal that is over counts for nothing: the table lists all that it would have moved,
-//! or has, where that is.
+//! Invariants: it only reads. A journal that is over counts for nothing: the table lists all that it would
+//! have moved, or has, where that is.
 
 use straddle_audit::{MoveJournal, Unfinished};
 use straddle_device::{Medium, MemoryMedium, ReadError};
@@ -49,14 +49,14 @@ pub(super) fn in_large_sectors(medium: &dyn Medium, place: Span) -> Option<Span>
 }
 
 impl<'a> Run<'a> {
-    /// Finds the unfinished move of a disk: by the marker in its table, or in the file that holds its journal. The error
-    /// is [`MoveError::Nothing`] if there is none.
+    /// Finds the unfinished move of a disk: by the marker in its table, or in the file that holds its
+    /// journal. The error is [`MoveError::Nothing`] if there is none.
     pub fn find(target: &'a mut Target<'_>, file: Option<JournalFile>) -> Result<Self, MoveError> {
         Self::found(target, file, false)
     }
 
-    /// The same; if another program has written the table, all of the disk is searched for the journal. The error is
-    /// [`NoJournal::Anywhere`] if there is none.
+    /// The same; if another program has written the table, all of the disk is searched for the journal. The
+    /// error is [`NoJournal::Anywhere`] if there is none.
     pub fn search(target: &'a mut Target<'_>, file: Option<JournalFile>) -> Result<Self, MoveError> {
         Self::found(target, file, true)
     }
@@ -150,8 +150,8 @@ fn usual(medium: &dyn Medium, stack: &Stack) -> Option<Span> {
     places.find(|place| counts(medium, *place, stack))
 }
 
-/// Whether the journal at `place` may be that of an unfinished move: also one that cannot be used, and one of a move that
-/// has not begun if the table is lost.
+/// Whether the journal at `place` may be that of an unfinished move: also one that cannot be used, and one of
+/// a move that has not begun if the table is lost.
 fn counts(medium: &dyn Medium, place: Span, stack: &Stack) -> bool {
     match journal_at(medium, place) {
         Ok(Some((_, State::NotBegun))) if is_in_use(stack) => false,
@@ -202,7 +202,7 @@ fn ends(size: ByteCount, stack: &Stack) -> Vec<ByteOffset> {
     ends.into_iter().rev().map(ByteOffset::new).collect()
 }
 
-/// Whether the move of a journal never began, or is over: the table lists all that it would have moved, or has.
+/// Whether the move of a journal never began, or is over: the table lists all of it.
 pub(super) fn is_over(payload: &Payload, state: State, stack: &Stack) -> bool {
     let plan = &payload.realign.plan;
     let place = |entry: &Entry| match state {

@@ -3,8 +3,8 @@
 //! A drive that emulates sectors of 512 bytes writes a physical sector of 4096 bytes for one of them. If the
 //! power fails meanwhile, all eight may be lost: the table, a boot sector, and what is beside them.
 //!
-//! Invariants: a physical sector is restored only if none of its sectors is what it may be. Another program changes
-//! only some of them, so what it has written is never overwritten.
+//! Invariants: a physical sector is restored only if none of its sectors is what it may be. Another program
+//! changes only some of them, so what it has written is never overwritten.
 
 use serde::{Deserialize, Serialize};
 use straddle_device::Medium;
@@ -54,9 +54,9 @@ impl Guard {
         boot_blocks(realign).into_iter().filter_map(|block| Self::after(disk, realign, block)).collect()
     }
 
-    /// Guards the physical sectors of extended boot records, given by their places and bytes, as they are when all data
-    /// are in their new places (`is_new`) or in their old ones. The data are in the old ones now. The rest of a sector,
-    /// which may be in use, is guarded only against one that cannot be read.
+    /// Guards the physical sectors of extended boot records, given by their places and bytes, as they are
+    /// when all data are in their new places (`is_new`) or in their old ones. The data are in the old ones
+    /// now. The rest of a sector, which may be in use, is guarded only against one that cannot be read.
     pub(super) fn of_records(
         disk: &dyn Medium,
         realign: &Realign,
@@ -131,8 +131,8 @@ impl Guard {
         bytes
     }
 
-    /// Restores the physical sector to the first of `states` if it is torn: if it cannot be read, or none of its sectors is
-    /// as in one of them.
+    /// Restores the first of `states` if the sector is torn: if it is unreadable, or no part is as in one of
+    /// them.
     pub(super) fn mended(&self, disk: &dyn Medium, states: &[Vec<(u64, &[u8])>]) -> Option<Step> {
         let at = ByteOffset::new(self.at);
         let states: Vec<Vec<u8>> = states.iter().map(|changes| self.with(changes)).collect();

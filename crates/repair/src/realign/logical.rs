@@ -1,8 +1,8 @@
 //! The extended boot records of logical partitions that move, and their container.
 //!
-//! Invariants: every logical partition has a record of its own before it, in a sector that no partition has. A partition
-//! that stays keeps its record. The container keeps its place if it can, and nothing but logical partitions is in it.
-//! Numbers follow the chain, whose order is kept.
+//! Invariants: every logical partition has a record of its own before it, in a sector that no partition has.
+//! A partition that stays keeps its record. The container keeps its place if it can, and nothing but logical
+//! partitions is in it. Numbers follow the chain, whose order is kept.
 
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
@@ -10,7 +10,7 @@ use super::RealignError;
 use super::places::Ground;
 use crate::plan::{Change, Entry, Plan, Records, Slot, span_of};
 
-/// The bytes of partitions that stay, if logical ones move: with the records of logical ones, without the container.
+/// What partitions that stay take, if logical ones move: with records, without the container.
 pub(super) fn fixed(kept: &[&Entry], all: &[Entry], block: BlockSize) -> Vec<Span> {
     let mut spans = Vec::new();
     for entry in kept {
@@ -78,7 +78,7 @@ impl Chain {
         Span::between(start, end)
     }
 
-    /// Where the container starts if that need not change: no other partition is between that and the logical ones.
+    /// Where the container starts, if no other partition is between that and the logical ones.
     fn kept_start(&self) -> Option<ByteOffset> {
         let start = self.container.start.to_bytes(self.ground.block)?;
         let reach = self.reach().filter(|reach| start < reach.start())?;
@@ -132,7 +132,7 @@ impl Chain {
         Ok(Records { at, extended })
     }
 
-    /// The sector for the record of a partition that starts at `start`, at best in a physical sector of its own.
+    /// The sector for the record of a partition at `start`, at best in a physical sector of its own.
     fn before(&self, start: ByteOffset, taken: &[Span]) -> Option<Lba> {
         let Ground { free, physical, block, .. } = self.ground;
         let lone = start.checked_back(physical.size()).filter(|at| physical.is_aligned(*at));

@@ -95,8 +95,8 @@ fn failed(path: &Path, source: io::Error) -> MoveError {
     MoveError::JournalFile { path: path.to_owned(), source }
 }
 
-/// Allocates a new file of this length; by zeros where the file system cannot reserve space (FAT, exFAT, NTFS-3G, NFS
-/// before 4.2).
+/// Allocates a new file of this length; by zeros where the file system cannot reserve space (FAT, exFAT,
+/// NTFS-3G, NFS before 4.2).
 fn reserve(mut file: &File, len: ByteCount) -> io::Result<()> {
     use rustix::fs::{FallocateFlags, fallocate};
     use rustix::io::Errno;

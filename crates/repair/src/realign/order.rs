@@ -1,8 +1,8 @@
 //! The order in which partitions move to their new places.
 //!
-//! Invariants: a move overwrites nothing but its own source and unallocated space. What can arrive does. If all of the
-//! partitions that are left wait for one another, some make detours through the ends of free spaces: of a limited number
-//! of states, those that move the fewest bytes.
+//! Invariants: a move overwrites nothing but its own source and unallocated space. What can arrive does. If
+//! all of the partitions that are left wait for one another, some make detours through the ends of free
+//! spaces: of a limited number of states, those that move the fewest bytes.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -63,7 +63,7 @@ fn deadlock(waiting: &[Trip], taken: &[Span], ground: &Ground) -> RealignError {
     RealignError::Blocked { numbers: waiting.iter().map(|trip| trip.number).collect(), largest, missing }
 }
 
-/// The most states of a single partition that are tried. The cost of each is the square of the number of partitions.
+/// The most states of a single partition. The cost of each is the square of the number of partitions.
 const MOST_STATES: usize = 2_000_000;
 
 /// Where each partition starts.
@@ -72,7 +72,7 @@ type State = Vec<ByteOffset>;
 /// A move of a partition: its index, and where it was before.
 type Step = (usize, ByteOffset);
 
-/// Returns moves that bring all partitions to their places, as few bytes as possible; `None` if none are found.
+/// The moves of the fewest bytes that bring all partitions to their places; `None` if none are found.
 fn detours(trips: &[Trip], fixed: &[Span], ground: &Ground) -> Option<Vec<Move>> {
     let start: State = trips.iter().map(|trip| trip.from.start()).collect();
     let goal: State = trips.iter().map(|trip| trip.to).collect();

@@ -1,8 +1,9 @@
 //! The payload of the journal: the plan, and the table before, while and after data move.
 //!
-//! Invariants: the three tables are known, byte for byte, before anything is written, and each is restored or completed
-//! only where the disk holds one of them. Extended boot records count only while the table lists their container, which
-//! the marker hides. So all of a chain's are durable before the table that leads to them is.
+//! Invariants: the three tables are known, byte for byte, before anything is written, and each is restored or
+//! completed only where the disk holds one of them. Extended boot records count only while the table lists
+//! their container, which the marker hides. So all of a chain's are durable before the table that leads to
+//! them is.
 
 mod restore;
 
@@ -56,8 +57,8 @@ struct Place {
 impl Table {
     const ALL: [Self; 3] = [Self::Old, Self::Marked, Self::New];
 
-    /// The tables that a move in this state may have left: the marker is durable before anything moves, and counts until
-    /// all is moved or back.
+    /// The tables that a move in this state may have left: the marker is durable before anything moves, and
+    /// counts until all is moved or back.
     pub(super) fn possible(state: &State) -> &'static [Self] {
         match state {
             State::NotBegun | State::Back => &[Self::Old, Self::Marked],
@@ -214,7 +215,7 @@ impl Payload {
         Ok(payload)
     }
 
-    /// What restores torn physical sectors of the table: to the marker, or to the old table if no data have moved.
+    /// What restores torn sectors of the table: to the marker, or to the old table if no data have moved.
     pub(super) fn mended(&self, disk: &dyn Medium, state: &State) -> Vec<Step> {
         let of = |table| self.places.iter().map(|place| (place.at, place.of(table))).collect();
         let mut tables = Table::ALL;
@@ -233,7 +234,7 @@ impl Payload {
         flush(disk)
     }
 
-    /// Restores torn boot sectors and new extended boot records, durably, when all data are in their new places.
+    /// Restores torn boot sectors and new extended boot records, durably, after all moves.
     pub(super) fn mend_new(&self, disk: &mut dyn Disk) -> Result<(), MoveError> {
         self.mend_guards(disk, self.boot_guards.iter().chain(&self.new_guards))
     }
@@ -252,7 +253,7 @@ impl Payload {
         self.mend(disk, &torn)
     }
 
-    /// Which of the tables the disk holds; `None` if it is between two of them. An error if it holds something else.
+    /// Which table the disk holds; `None` if it is between two. An error if it holds something else.
     pub(super) fn table(&self, disk: &dyn Medium) -> Result<Option<Table>, MoveError> {
         let mut possible = Table::ALL.to_vec();
         for place in &self.places {
@@ -295,9 +296,10 @@ impl Payload {
         self.records_of(Table::New).filter_map(Record::span).collect()
     }
 
-    /// Writes one of the tables, durably, and reads it back. The copy of a GPT that counts is the first to get the marker
-    /// and the last to lose it, so that the marker is found as long as the copies differ. What a later write leads to is
-    /// read back before that: a lost write must not make a table count that is missing.
+    /// Writes one of the tables, durably, and reads it back. The copy of a GPT that counts is the first to
+    /// get the marker and the last to lose it, so that the marker is found as long as the copies differ. What
+    /// a later write leads to is read back before that: a lost write must not make a table count that is
+    /// missing.
     pub(super) fn write(&self, disk: &mut dyn Disk, table: Table) -> Result<(), MoveError> {
         self.table(disk)?;
         let mut pieces = Pieces { disk, written: Vec::new() };
@@ -336,8 +338,8 @@ impl Payload {
     }
 }
 
-/// Puts the name of the run into the marker's entry of an MBR, in place of cylinders, heads and sectors: otherwise two
-/// runs of a plan would have the same marker. In a GPT it is the entry's GUID.
+/// Puts the name of the run into the marker's entry of an MBR, in place of cylinders, heads and sectors:
+/// otherwise two runs of a plan would have the same marker. In a GPT it is the entry's GUID.
 fn name_run(enter: &mut [Step], id: [u8; 16]) {
     let mbr = enter.iter_mut().find_map(|step| match step {
         Step::Write { at: 0, new, .. } => Some(new),
@@ -352,8 +354,8 @@ fn name_run(enter: &mut [Step], id: [u8; 16]) {
     }
 }
 
-/// Adds GRUB's boot image to the new table, with the new place of its core image. The boot image is in the disk's first
-/// sector, with an MBR, which a new GPT may not change.
+/// Adds GRUB's boot image to the new table, with the new place of its core image. The boot image is in the
+/// disk's first sector, with an MBR, which a new GPT may not change.
 fn name_core(
     realign: &Realign,
     disk: &dyn Medium,
@@ -386,8 +388,8 @@ fn laid(bytes: &[u8], at: u64, steps: &[Step]) -> Vec<u8> {
     bytes
 }
 
-/// Returns what the marker covers: the journal, or else part of the first partition's new place, from a byte at which no
-/// partition starts or started, so that no file system is recognised in it.
+/// Returns what the marker covers: the journal, or else part of the first partition's new place, from a byte
+/// at which no partition starts or started, so that no file system is recognised in it.
 fn marker(realign: &Realign) -> Result<Span, RealignError> {
     if let Journal::Inside(place) = realign.journal {
         return Ok(place);

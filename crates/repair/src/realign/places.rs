@@ -1,8 +1,8 @@
 //! New places for partitions.
 //!
-//! Invariants: no new place overlaps a partition that stays, another new place, or the bytes before it that belong to it;
-//! every start is aligned; and a partition gives up no more of its tail than its contents leave unused. Arithmetic only:
-//! nothing is known here of tables and contents.
+//! Invariants: no new place overlaps a partition that stays, another new place, or the bytes before it that
+//! belong to it; every start is aligned; and a partition gives up no more of its tail than its contents leave
+//! unused. Arithmetic only: nothing is known here of tables and contents.
 
 use straddle_units::{BlockSize, Boundary, ByteCount, ByteOffset, Span};
 

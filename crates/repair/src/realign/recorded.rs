@@ -1,9 +1,9 @@
-//! The boot sectors of NTFS, FAT, exFAT and SYSLINUX, which record where their partition starts, and the sectors
-//! that GRUB lists.
+//! The boot sectors of NTFS, FAT, exFAT and SYSLINUX, which record where their partition starts, and the
+//! sectors that GRUB lists.
 //!
-//! Invariants: what is written, what is guarded against torn physical sectors and what the journal has room for is one
-//! list, [`sites`]. Only the recorded start changes, and for exFAT the checksum. A sector that records neither the old
-//! start nor the new one is refused.
+//! Invariants: what is written, what is guarded against torn physical sectors and what the journal has room
+//! for is one list, [`sites`]. Only the recorded start changes, and for exFAT the checksum. A sector that
+//! records neither the old start nor the new one is refused.
 //!
 //! Offsets: BPB_HiddSec at byte 28 of the boot sector of FAT (Microsoft, FAT specification) and of NTFS;
 //! PartitionOffset at byte 64 of exFAT's, whose 11 first sectors are under the checksum in the 12th, without

@@ -1,7 +1,7 @@
 //! What refers to the place of a partition, and is wrong or needs a look after a move.
 //!
-//! Only what can be seen on the disk is reported: not a Windows that is hibernated on another disk or in an encrypted
-//! volume.
+//! Only what can be seen on the disk is reported: not a Windows that is hibernated on another disk or in an
+//! encrypted volume.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -122,7 +122,7 @@ impl Reference {
     }
 }
 
-/// Returns what refers to the place of `partition`, which is to start at `start`. Without `loaders`, those are reinstalled.
+/// What refers to the place of `partition`, which is to be `start`. Without `loaders`, those are reinstalled.
 pub(crate) fn references(
     partition: &Partition,
     entry: &Entry,
@@ -166,8 +166,9 @@ pub(crate) fn references(
     found
 }
 
-/// Returns the number of a partition that holds a hibernated system, in any layer. Such a system has the table and all
-/// file systems in memory, so nothing on the disk may move. Contents that fill the disk count as partition 1.
+/// Returns the number of a partition that holds a hibernated system, in any layer. Such a system has the
+/// table and all file systems in memory, so nothing on the disk may move. Contents that fill the disk count
+/// as partition 1.
 pub fn hibernated(stack: &Stack) -> Option<u32> {
     let in_partition = stack.partitions.iter().find(|one| is_hibernated(one)).map(|one| one.number);
     let is_whole = matches!(stack.kind, TableKind::Content(content) if content.is_hibernated());
@@ -215,8 +216,9 @@ fn from_record(
     Some((before, start.checked_since(is.to_bytes(block)?)?))
 }
 
-/// Returns the boot sector of a partition that is to start at byte `start`, whatever it records. `distances` are those
-/// of [`from_record`]. Only `keeps` bytes of the partition move, not what a larger file system left after them.
+/// Returns the boot sector of a partition that is to start at byte `start`, whatever it records. `distances`
+/// are those of [`from_record`]. Only `keeps` bytes of the partition move, not what a larger file system left
+/// after them.
 pub(crate) fn boot_sector(
     partition: &Partition,
     start: ByteOffset,
@@ -243,8 +245,8 @@ pub(crate) fn boot_sector(
     Some(Reference::BootSector { kind, recorded, correct, sector, copies })
 }
 
-/// The bytes of a partition, from its start, that its contents use, in whole sectors of `block`: all, if that is not
-/// known, or if there is something after them.
+/// The bytes of a partition, from its start, that its contents use, in whole sectors of `block`: all, if that
+/// is not known, or if there is something after them.
 pub(crate) fn used(partition: &Partition, block: BlockSize) -> ByteCount {
     let len = partition.span.len();
     let known = partition.layer.as_ref().filter(|_| partition.unclaimed == Unclaimed::Nothing);

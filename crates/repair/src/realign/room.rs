@@ -1,7 +1,7 @@
 //! Room for the journal.
 //!
-//! Invariants: a journal on the disk itself is where neither the old table nor the new one has a partition, where no
-//! move goes, and where no data are, except with [`Wanted::wipe`](super::Wanted::wipe).
+//! Invariants: a journal on the disk itself is where neither the old table nor the new one has a partition,
+//! where no move goes, and where no data are, except with [`Wanted::wipe`](super::Wanted::wipe).
 
 use std::cmp::Reverse;
 
@@ -25,12 +25,12 @@ pub(super) const MAX_WINDOW: ByteCount = ByteCount::new(16 * MIB);
 /// The windows that are tried if there is less room. Every window costs a flush.
 const SMALLER: [ByteCount; 4] =
     [ByteCount::new(4 * MIB), ByteCount::new(MIB), ByteCount::new(256 * KIB), ByteCount::new(64 * KIB)];
-/// A journal in the middle of free space ends at a multiple of a power of two, where it can be found whatever the
-/// table lists: of at least this, and at most at this number of places.
+/// A journal in the middle of free space ends at a multiple of a power of two, where it can be found whatever
+/// the table lists: of at least this, and at most at this number of places.
 const STEP: u64 = MIB;
 const PLACES: u64 = 32;
-/// The bytes of the three tables in the journal, in hexadecimal, with the physical sectors around them: two copies of a
-/// GPT of 128 entries, or an MBR; and at least.
+/// The bytes of the three tables in the journal, in hexadecimal, with the physical sectors around them: two
+/// copies of a GPT of 128 entries, or an MBR; and at least.
 const TABLES: (usize, usize) = (320 << 10, 16 << 10);
 const LEAST: usize = 64 << 10;
 /// A physical sector of 4096 bytes.

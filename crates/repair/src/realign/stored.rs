@@ -1,5 +1,5 @@
-//! A plan to realign, as a value that is stored as it is, and the checks that every one must pass, wherever it comes
-//! from.
+//! A plan to realign, as a value that is stored as it is, and the checks that every one must pass, wherever
+//! it comes from.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -15,8 +15,8 @@ use super::{Journal, RealignError, Wanted, hibernated, logical, make_looking};
 use crate::plan::Situation;
 use crate::relocate::{Disks, Job, RelocateError, State, inspect};
 
-/// Finds the unfinished move of a disk, or the unfinished copy to it, by the marker in its table, and reads how far a move
-/// is. [`unmarked`](super::unmarked) finds a move without a table.
+/// Finds the unfinished move of a disk, or the unfinished copy to it, by the marker in its table, and reads
+/// how far a move is. [`unmarked`](super::unmarked) finds a move without a table.
 pub fn unfinished(medium: &dyn Medium, stack: &Stack) -> Result<Option<Unfinished>, ReadError> {
     let Some(marker) = straddle_layout::marker(medium, stack)? else { return Ok(None) };
     let found = |journal| Ok(Some(Unfinished { marker: Some(marker), journal }));
@@ -60,8 +60,8 @@ pub enum Unplanned {
     Other,
 }
 
-/// Plans to move the partitions that have to move. `options` are those that the command needs for the same topology.
-/// Whether space on a target that `is_remote` is empty is looked at when it is fetched.
+/// Plans to move the partitions that have to move. `options` are those that the command needs for the same
+/// topology. Whether space on a target that `is_remote` is empty is looked at when it is fetched.
 pub fn planned(
     situation: &Situation<'_>,
     options: &str,
@@ -73,13 +73,15 @@ pub fn planned(
     if let Some((number, why)) = immovable(situation.stack, |_| false) {
         return Err(Unplanned::Refused(format!("partition {number}: {why}")));
     }
+    let is_swap = |number| {
+        let mut partitions = situation.stack.partitions.iter();
+        partitions.any(|one| one.number == number && one.content.is_some_and(Content::is_swap))
+    };
     let wanted = Wanted { wipe: is_remote, ..Wanted::default() };
     let realign = match make_looking(situation, &wanted, Look::Ends) {
         Ok(realign) => realign,
         // A swap area is made again.
-        Err(RealignError::Unclaimed { number }) if is_swap(situation.stack, number) => {
-            return Err(Unplanned::Other);
-        }
+        Err(RealignError::Unclaimed { number }) if is_swap(number) => return Err(Unplanned::Other),
         Err(
             error @ (RealignError::Immovable { .. }
             | RealignError::Occupied { .. }
@@ -110,9 +112,4 @@ pub fn planned(
     };
     let options = options.to_owned();
     Ok(Planned { places, shorter, data, after, options, journal, in_use })
-}
-
-fn is_swap(stack: &Stack, number: u32) -> bool {
-    let mut partitions = stack.partitions.iter();
-    partitions.any(|partition| partition.number == number && partition.content.is_some_and(Content::is_swap))
 }

@@ -1,10 +1,11 @@
 //! What moves and their journal overwrite besides the partitions that move.
 //!
 //! Invariants: space that no partition has, and in which there are data, is written only with consent:
-//! [`Wanted::wipe`](super::Wanted::wipe). That is checked where the plan is made, where of long spans the ends and
-//! samples are read, and again, of all bytes, where it is carried out. A sector is debris, and not data, only if it says
-//! itself what it is: a copy of a GPT that is whole, or the header of one, in its own place, and the GPT that counts is
-//! the same one and names another; or a part of a journal in its own place that no move needs.
+//! [`Wanted::wipe`](super::Wanted::wipe). That is checked where the plan is made, where of long spans the
+//! ends and samples are read, and again, of all bytes, where it is carried out. A sector is debris, and not
+//! data, only if it says itself what it is: a copy of a GPT that is whole, or the header of one, in its own
+//! place, and the GPT that counts is the same one and names another; or a part of a journal in its own place
+//! that no move needs.
 
 use straddle_device::fields::{has, le64};
 use straddle_device::{Medium, ReadError};
@@ -277,8 +278,9 @@ impl<'m> Debris<'m> {
         })
     }
 
-    /// Whether the header at byte `at` may count: it is the first of a GPT, or the backup that the first names, whatever
-    /// else that says; or no valid first header is of the same GPT, and this may be the only copy.
+    /// Whether the header at byte `at` may count: it is the first of a GPT, or the backup that the first
+    /// names, whatever else that says; or no valid first header is of the same GPT, and this may be the only
+    /// copy.
     fn counts(&self, at: ByteOffset) -> bool {
         let bytes_at = |at| bytes_of(self.medium, Span::new(at, ByteCount::new(SECTOR as u64))?).ok();
         let Some(own) = bytes_at(at) else { return true };
@@ -297,8 +299,9 @@ impl<'m> Debris<'m> {
 }
 
 impl Run<'_> {
-    /// Refuses data where the journal goes, or clears them with [`Wanted::wipe`](super::Wanted::wipe), and the titles of
-    /// journals that nothing needs: a later search is to find this journal only. What a move that is not over needs stays.
+    /// Refuses data where the journal goes, or clears them with [`Wanted::wipe`](super::Wanted::wipe), and
+    /// the titles of journals that nothing needs: a later search is to find this journal only. What a move
+    /// that is not over needs stays.
     pub(super) fn clear_place(&mut self) -> Result<(), MoveError> {
         let Some(place) = self.place_on_disk() else { return Ok(()) };
         let realign = &self.payload.realign;
@@ -312,7 +315,7 @@ impl Run<'_> {
         Ok(clear(self.disk, place).map_err(|source| RelocateError::Write { device, at, len, source })?)
     }
 
-    /// Clears what the move has written in unallocated space, as far as possible, so that a later one finds it empty.
+    /// Clears what the move has written in unallocated space, so that a later one finds it empty.
     pub(super) fn clear_space(&mut self, is_back: bool) {
         let realign = &self.payload.realign;
         let plan = &realign.plan;

@@ -1,6 +1,6 @@
-//! A few sectors of the data that move, as they were before. They distinguish the disk of a journal from another one, and
-//! the latest copy of a journal from an older one. What a window in flight may have left in two places is not compared
-//! here: the engine does that.
+//! A few sectors of the data that move, as they were before. They distinguish the disk of a journal from
+//! another one, and the latest copy of a journal from an older one. What a window in flight may have left in
+//! two places is not compared here: the engine does that.
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -36,8 +36,9 @@ pub(super) fn most_bytes(moves: usize) -> usize {
     LONGEST.saturating_mul(usize::try_from(SPREAD).unwrap_or(0).saturating_add(3 * moves))
 }
 
-/// Takes the first and the last sector of each move that hold more than one value, as its first window changes one of
-/// the two, and some between, as far as they can be read. None is in `besides`, where the move writes something else.
+/// Takes the first and the last sector of each move that hold more than one value, as its first window
+/// changes one of the two, and some between, as far as they can be read. None is in `besides`, where the move
+/// writes something else.
 pub(super) fn take(disk: &dyn Medium, realign: &Realign, besides: &[Span]) -> Vec<Witness> {
     let fields = guard::fields(realign);
     let moves = &realign.moves;

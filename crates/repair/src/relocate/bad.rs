@@ -88,8 +88,9 @@ pub(crate) fn listed(bad: &[Span], from: Span, to: Span) -> Vec<Bad> {
     normal(bad.iter().map(of).collect())
 }
 
-/// The physical sectors at which something could not be read, and which none of the first `done` windows of `job` and of
-/// the two that may be in flight has written, nor what wrote to `others`. They hold what they held before the moves.
+/// The physical sectors at which something could not be read, and which none of the first `done` windows of
+/// `job` and of the two that may be in flight has written, nor what wrote to `others`. They hold what they
+/// held before the moves.
 pub(crate) fn untouched(job: &Job, done: u64, list: &[Bad], others: &[Span]) -> Vec<Span> {
     let forward = Sequence::forward(job);
     let (sources, written) = (forward.sources(done), forward.written(done.saturating_add(IN_FLIGHT)));
@@ -116,8 +117,8 @@ pub(crate) fn untouched(job: &Job, done: u64, list: &[Bad], others: &[Span]) -> 
     spans
 }
 
-/// The list when all `moves` are complete. A filler that was written where a later move began has moved with it:
-/// whether it was there already is seen by what is in the new place.
+/// The list when all `moves` are complete. A filler that was written where a later move began has moved with
+/// it: whether it was there already is seen by what is in the new place.
 pub(crate) fn settled(disks: &mut Disks<'_>, moves: &[Move], list: &[Bad]) -> Vec<Bad> {
     let mut settled = Vec::new();
     for bad in list {

@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use rustix::fs::{Advice, FallocateFlags, SeekFrom};
 use straddle_units::{ByteCount, ByteOffset, KIB, MIB, Span};
 
-use super::{Device, RelocateError};
+use super::{Device, RelocateError, Result};
 
 /// The smallest unit of a disk, in bytes.
 pub const SECTOR: u64 = 512;
@@ -16,7 +16,7 @@ pub(crate) const SECTOR_LEN: usize = 512;
 
 /// A disk: bytes that can be read and written, and a flush that makes them durable.
 ///
-/// A write may become durable at any time before the next flush, in part or not at all. Reads return it at once.
+/// A write may become durable before the next flush, in part or not at all. Reads return it at once.
 pub trait Disk {
     /// The number of bytes.
     fn size(&self) -> ByteCount;
@@ -30,8 +30,8 @@ pub trait Disk {
     /// Makes all writes durable.
     fn flush(&mut self) -> io::Result<()>;
 
-    /// Drops what is cached of `span`, so that it is read from the medium: after a failed flush a cache may hold
-    /// what was not written.
+    /// Drops what is cached of `span`, so that it is read from the medium: after a failed flush a cache may
+    /// hold what was not written.
     fn drop_cache(&mut self, _span: Span) {}
 
     /// Begins to read `span` into a cache, without waiting for it. Later reads see later writes.
@@ -60,8 +60,8 @@ impl<'a> Disks<'a> {
         Self { data: disk, journal: None }
     }
 
-    /// The journal is on another disk. The caller ensures that: whether the journal overlaps a move is only checked
-    /// on one disk.
+    /// The journal is on another disk. The caller ensures that: whether the journal overlaps a move is only
+    /// checked on one disk.
     pub fn two(data: &'a mut dyn Disk, journal: &'a mut dyn Disk) -> Self {
         Self { data, journal: Some(journal) }
     }
@@ -82,12 +82,7 @@ impl<'a> Disks<'a> {
     }
 
     /// Reads `bytes`; the error names the first sector that cannot be read.
-    pub(crate) fn read(
-        &mut self,
-        device: Device,
-        at: ByteOffset,
-        bytes: &mut [u8],
-    ) -> Result<(), RelocateError> {
+    pub(crate) fn read(&mut self, device: Device, at: ByteOffset, bytes: &mut [u8]) -> Result<()> {
         let disk = self.get(device);
         if disk.read(at, bytes).is_ok() {
             return Ok(());
@@ -99,24 +94,19 @@ impl<'a> Disks<'a> {
         Ok(())
     }
 
-    pub(crate) fn write(
-        &mut self,
-        device: Device,
-        at: ByteOffset,
-        bytes: &[u8],
-    ) -> Result<(), RelocateError> {
+    pub(crate) fn write(&mut self, device: Device, at: ByteOffset, bytes: &[u8]) -> Result<()> {
         let len = ByteCount::new(bytes.len() as u64);
         self.get(device).write(at, bytes).map_err(|source| RelocateError::Write { device, at, len, source })
     }
 
-    pub(crate) fn flush(&mut self) -> Result<(), RelocateError> {
+    pub(crate) fn flush(&mut self) -> Result<()> {
         if let Some(journal) = &mut self.journal {
             journal.flush().map_err(|source| RelocateError::Flush { device: Device::Journal, source })?;
         }
         self.data.flush().map_err(|source| RelocateError::Flush { device: Device::Data, source })
     }
 
-    pub(crate) fn settle(&mut self) -> Result<(), RelocateError> {
+    pub(crate) fn settle(&mut self) -> Result<()> {
         self.flush()?;
         for device in [Device::Data, Device::Journal] {
             let disk = self.get(device);
@@ -183,8 +173,8 @@ impl Disk for FileAccess<'_> {
         self.0.sync_data()
     }
 
-    /// Drops the page cache by posix_fadvise(2). Pages that are dirty, mapped or locked stay, and so does the cache
-    /// of a drive.
+    /// Drops the page cache by posix_fadvise(2). Pages that are dirty, mapped or locked stay, and so does the
+    /// cache of a drive.
     fn drop_cache(&mut self, span: Span) {
         self.advise(span.start().get(), span.len().get(), Advice::DontNeed);
     }

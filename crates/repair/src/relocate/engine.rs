@@ -1,5 +1,5 @@
-//! Writes the windows of one direction, one after the other. [`relocate`](crate::relocate) has the argument for the
-//! order of the writes.
+//! Writes the windows of one direction, one after the other. [`relocate`](crate::relocate) has the argument
+//! for the order of the writes.
 
 use std::ops::ControlFlow;
 
@@ -15,8 +15,8 @@ use super::{
 pub enum Verify {
     /// It is read again from the medium after the flush, and compared with what was read at its source.
     ///
-    /// That relies on [`Disk::drop_cache`](super::Disk::drop_cache). [`FileAccess`](super::FileAccess) drops the page
-    /// cache with posix_fadvise(2), not with `O_DIRECT`; the cache of a drive stays.
+    /// That relies on [`Disk::drop_cache`](super::Disk::drop_cache). [`FileAccess`](super::FileAccess) drops
+    /// the page cache with posix_fadvise(2), not with `O_DIRECT`; the cache of a drive stays.
     #[default]
     Read,
     /// It is not.
@@ -65,8 +65,8 @@ struct Written {
 }
 
 impl Run<'_, '_> {
-    /// Writes the windows from `first` on; those before are durable. Returns whether all are written, and the journal
-    /// says so; otherwise `watch` stopped it, and what was done is durable.
+    /// Writes the windows from `first` on; those before are durable. Returns whether all are written, and the
+    /// journal says so; otherwise `watch` stopped it, and what was done is durable.
     pub(crate) fn go(mut self, first: u64, watch: Watch<'_>) -> Result<bool> {
         let (count, direction) = (self.sequence.count, self.sequence.direction);
         let (is_back, total) = (direction == Direction::Back, ByteCount::new(self.sequence.bytes(count)));
@@ -134,8 +134,9 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// Reads what is needed to move a window to `buffer`, after the room for its record; returns whether that is its
-    /// source only. If some of it cannot be read, the journal gets a copy: it might be read the next time.
+    /// Reads what is needed to move a window to `buffer`, after the room for its record; returns whether that
+    /// is its source only. If some of it cannot be read, the journal gets a copy: it might be read the next
+    /// time.
     fn read(&mut self, window: Window, index: u64, buffer: &mut Vec<u8>) -> Result<bool> {
         let lead = self.journal.lead();
         let mut read = |spans: Vec<Span>| {

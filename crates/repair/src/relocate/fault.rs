@@ -4,13 +4,10 @@
 #[cfg_attr(not(test), allow(dead_code, reason = "only tests plant them"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// No flush between a record and its data.
     NoFlush,
-    /// The data are written before their record.
     DataFirst,
     /// No copy in the journal, however short the distance.
     ShortDirect,
-    /// All records go to one slot.
     OneSlot,
     /// The end is recorded together with the last data.
     EarlyEnd,
@@ -22,7 +19,6 @@ pub(crate) enum Fault {
     EarlyUndone,
     /// The rest of a physical sector is not written with its data.
     NoEdges,
-    /// The records go before the header.
     EraseRecordsFirst,
     /// A new journal leaves the records of an old one.
     StaleRecords,

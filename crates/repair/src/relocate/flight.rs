@@ -1,5 +1,5 @@
-//! The windows in flight, after a crash. [`relocate`](crate::relocate) has the argument for what is written again, and
-//! what is undone.
+//! The windows in flight, after a crash. [`relocate`](crate::relocate) has the argument for what is written
+//! again, and what is undone.
 
 use straddle_units::{ByteCount, ByteOffset, Span};
 
@@ -86,8 +86,8 @@ impl Flight {
         Ok(flight)
     }
 
-    /// Whether each sector that the windows in flight read, and do not write, is what was read. What cannot be read, or
-    /// could not be once, may be anything.
+    /// Whether each sector that the windows in flight read, and do not write, is what was read. What cannot
+    /// be read, or could not be once, may be anything.
     pub(crate) fn is_read_intact(&self, disks: &mut Disks<'_>, skip: &Skip) -> bool {
         let (written, sources) = self.copied();
         let is_written = |span: Span| written.iter().any(|(written, _)| written.overlaps(span));
@@ -163,10 +163,10 @@ impl Flight {
         self.unused.map_or(Ok(()), |(window, record)| check_intact(disks, window.from, &record, skip))
     }
 
-    /// Puts what is on the disk now, beside the destination in its first and last physical sector, into the `bytes` to be
-    /// written there: others' data, which their owners may have written since. Where the window's own part of the
-    /// sector is neither what was there before nor what was written, a power cut has torn the sector, and the journal's
-    /// copy is all there is.
+    /// Puts what is on the disk now, beside the destination in its first and last physical sector, into the
+    /// `bytes` to be written there: others' data, which their owners may have written since. Where the
+    /// window's own part of the sector is neither what was there before nor what was written, a power cut has
+    /// torn the sector, and the journal's copy is all there is.
     fn keep_beside(&self, disks: &mut Disks<'_>, journal: &Journal, window: Window, bytes: &mut [u8]) {
         let Window { to, written, .. } = window;
         if to == written {
@@ -189,8 +189,8 @@ impl Flight {
         }
     }
 
-    /// Restores what was there before the windows in flight, durably. Only what is needed is written: a sector that cannot
-    /// be written may be the reason for the rollback.
+    /// Restores what was there before the windows in flight, durably. Only what is needed is written: a
+    /// sector that cannot be written may be the reason for the rollback.
     pub(crate) fn undo(&self, disks: &mut Disks<'_>, journal: &Journal, skip: &Skip) -> Result<()> {
         let is_source = |span: Span| self.windows.iter().any(|one| one.window.from.overlaps(span));
         for Flying { window, copy, .. } in &self.windows {
@@ -235,8 +235,8 @@ fn is_one_of(disks: &mut Disks<'_>, sector: Span, possible: &Possible) -> bool {
     })
 }
 
-/// Checks that the bytes of a window at its source are what its record says. Those that cannot be read, now or before,
-/// may be anything.
+/// Checks that the bytes of a window at its source are what its record says. Those that cannot be read, now
+/// or before, may be anything.
 fn check_intact(disks: &mut Disks<'_>, from: Span, record: &Record, skip: &Skip) -> Result<()> {
     match record.moved().filter(|_| !skip.touches(from)).map(|moved| holds(disks, from, moved)) {
         Some(Ok(false)) => Err(changed(from)),

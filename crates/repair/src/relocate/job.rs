@@ -78,7 +78,7 @@ impl std::ops::Deref for Job {
 
 impl Job {
     /// Checks the parts.
-    pub fn new(parts: Parts) -> Result<Self, RelocateError> {
+    pub fn new(parts: Parts) -> Result<Self> {
         let refuse = |why: String| Err(RelocateError::Job(why));
         let (block, window, sector) = (parts.blocks.size(), parts.window, ByteCount::new(SECTOR));
         if !block.is_multiple_of(sector)
@@ -207,7 +207,7 @@ pub(crate) fn round_out(blocks: Boundary, size: ByteCount, span: Span) -> Span {
 }
 
 /// Follows the data through all moves: none is overwritten while it is needed.
-fn simulate(moves: &[Move]) -> Result<(), RelocateError> {
+fn simulate(moves: &[Move]) -> Result<()> {
     let refuse = |one: &Move, other: Span| {
         Err(RelocateError::Job(format!("{one:?} overwrites or moves part of the data at {other:?}")))
     };
@@ -267,7 +267,7 @@ impl From<Job> for Parts {
 impl TryFrom<Parts> for Job {
     type Error = RelocateError;
 
-    fn try_from(parts: Parts) -> Result<Self, RelocateError> {
+    fn try_from(parts: Parts) -> Result<Self> {
         Self::new(parts)
     }
 }

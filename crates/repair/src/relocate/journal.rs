@@ -13,15 +13,15 @@
 //! | some | body again |
 //! | 1 | title again |
 //!
-//! Titles come last and go first: the body is durable before a title is written, and the records are removed when
-//! the titles are durably gone. So a journal with a title is complete, and only something other than a crash damages
-//! it. All other sectors but those that the windows save have the journal's name: its place, and the hash of its
-//! title. So no sector of another journal in the same place is taken for one of this.
+//! Titles come last and go first: the body is durable before a title is written, and the records are removed
+//! when the titles are durably gone. So a journal with a title is complete, and only something other than a
+//! crash damages it. All other sectors but those that the windows save have the journal's name: its place,
+//! and the hash of its title. So no sector of another journal in the same place is taken for one of this.
 //!
-//! That nothing was recorded or marked is recorded too. A crash leaves at least one slot with a record, and one copy
-//! of each mark. So a journal without them was overwritten, and is not taken for one that has not begun. No crash
-//! damages a title or a body once both are there: if one is damaged, each record, mark and block of the list must be
-//! there.
+//! That nothing was recorded or marked is recorded too. A crash leaves at least one slot with a record, and
+//! one copy of each mark. So a journal without them was overwritten, and is not taken for one that has not
+//! begun. No crash damages a title or a body once both are there: if one is damaged, each record, mark and
+//! block of the list must be there.
 
 mod list;
 mod record;
@@ -40,8 +40,8 @@ use record::{sealed, sealed_len, unsealed};
 
 const HASH: usize = 16;
 
-/// An XXH3 of 128 bits, which detects crashes and faults, not forgery. SHA-256 without special instructions is slower
-/// than a disk.
+/// An XXH3 of 128 bits, which detects crashes and faults, not forgery. SHA-256 without special instructions
+/// is slower than a disk.
 pub(crate) type Hash = [u8; HASH];
 
 const MAGIC: &[u8; 16] = b"straddle-relocat";
@@ -298,7 +298,7 @@ impl Journal {
         Ok(Self { job, layout, device, name })
     }
 
-    /// The place that the journal whose first or last title is at `at` names as its own, if its body is intact.
+    /// The place that the journal with a title at `at` names as its own, if its body is intact.
     pub(crate) fn located(disks: &mut Disks<'_>, at: ByteOffset) -> Option<Span> {
         let device = disks.device_of_journal();
         let title = Title::read(disks, device, at).ok()?.filter(|title| title.body <= LONGEST_BODY)?;
@@ -337,8 +337,8 @@ impl Journal {
         self.block() * usize::try_from(COPIES).unwrap_or(usize::MAX)
     }
 
-    /// Writes a record; `bytes` has room for it in its first [`lead`](Self::lead) bytes, before what it describes.
-    /// Does not flush.
+    /// Writes a record; `bytes` has room for it in its first [`lead`](Self::lead) bytes, before what it
+    /// describes. Does not flush.
     pub(crate) fn append(&self, disks: &mut Disks<'_>, record: &Record, bytes: &mut [u8]) -> Result<()> {
         let block = self.padded(&record.encode(self.name));
         for copy in bytes[..self.lead()].chunks_mut(self.block()) {
@@ -425,8 +425,8 @@ impl Journal {
         }
     }
 
-    /// Sets a mark, durably. A crash tears one copy at most while the other one is there: one that is missing is written
-    /// first, and one that is set is not written again.
+    /// Sets a mark, durably. A crash tears one copy at most while the other one is there: one that is missing
+    /// is written first, and one that is set is not written again.
     pub(crate) fn set(&self, disks: &mut Disks<'_>, mark: Mark, done: u64) -> Result<()> {
         let block = self.padded(&mark.encode(Some(done), self.name));
         let copies = self.layout.mark(mark).map(|at| {

@@ -60,8 +60,9 @@ pub enum Recovered<'a> {
 }
 
 impl<'a> Recovered<'a> {
-    /// Moves everything back. Sectors that cannot be read are an error, or listed if the caller `skips_bad`. `besides` is
-    /// what the caller has written to, the same in every call: it is not taken for what it was before the moves.
+    /// Moves everything back. Sectors that cannot be read are an error, or listed if the caller `skips_bad`.
+    /// `besides` is what the caller has written to, the same in every call: it is not taken for what it was
+    /// before the moves.
     pub fn rollback(
         self,
         (besides, skips_bad): (&[Span], bool),
@@ -97,8 +98,8 @@ pub enum State {
     Back,
 }
 
-/// Writes the journal of a new job at `place`. After [`RelocateError::Place`] and [`RelocateError::Occupied`] nothing was
-/// written.
+/// Writes the journal of a new job at `place`. After [`RelocateError::Place`] and [`RelocateError::Occupied`]
+/// nothing was written.
 pub fn begin<'a>(mut disks: Disks<'a>, place: Span, job: Job) -> Result<Unfinished<'a>> {
     let journal = Journal::create(&mut disks, place, job)?;
     Ok(Unfinished(Held { disks, journal, skip: Skip::default() }))
@@ -106,8 +107,8 @@ pub fn begin<'a>(mut disks: Disks<'a>, place: Span, job: Job) -> Result<Unfinish
 
 /// Opens the journal at `place`; `None` if there is none. Writes nothing.
 ///
-/// Flushes both disks and drops their caches first, so that only what is durable counts. Another disk of the same size is
-/// not noticed.
+/// Flushes both disks and drops their caches first, so that only what is durable counts. Another disk of the
+/// same size is not noticed.
 pub fn open<'a>(mut disks: Disks<'a>, place: Span) -> Result<Option<Recovered<'a>>> {
     disks.settle()?;
     let Some(journal) = Journal::read(&mut disks, place)? else { return Ok(None) };
@@ -137,10 +138,10 @@ pub fn forget(mut disks: Disks<'_>, place: Span) -> Result<()> {
     }
 }
 
-/// Whether what the windows in flight were read from, according to the journal at `place`, is still as it was read,
-/// where they have not written. True if there is no journal. Changes nothing.
+/// Whether what the windows in flight were read from, according to the journal at `place`, is still as it was
+/// read, where they have not written. True if there is no journal. Changes nothing.
 ///
-/// No crash changes that, and the next window does: so it is not true of a journal that is older than the data.
+/// No crash changes that, and the next window does: so it is false for a journal older than the data.
 pub fn is_latest(mut disks: Disks<'_>, place: Span) -> Result<bool> {
     let disks = &mut disks;
     let Some(journal) = Journal::read(disks, place)? else { return Ok(true) };
@@ -264,12 +265,12 @@ impl<'a> Moved<'a> {
         self.0.rollback(&[], verify, watch)
     }
 
-    /// Removes the journal: from now on there is no way back. If a disk fails, [`open`] finds this state or no journal.
+    /// Removes the journal, and so the way back. If a disk fails, [`open`] finds this state or no journal.
     pub fn erase(mut self) -> Result<()> {
         self.0.journal.erase(&mut self.0.disks)
     }
 
-    /// What could not be read since the job began, with the places where the fillers are now, in ascending order.
+    /// What could not be read since the job began, with the present places of fillers, in ascending order.
     pub fn bad(&mut self) -> Vec<Bad> {
         let Held { disks, journal, skip } = &mut self.0;
         settled(disks, &journal.job.moves, &skip.list)

@@ -11,8 +11,8 @@ const PIECE: u64 = 4 * MIB;
 /// Titles that are followed to their bodies, which may be long: more are none of ours.
 const MAX_TITLES: usize = 32;
 
-/// Searches the journal's disk for a journal that `counts`, from its end on; returns its place. There may be others,
-/// left over from earlier moves.
+/// Searches the journal's disk for a journal that `counts`, from its end on; returns its place. There may be
+/// others, left over from earlier moves.
 ///
 /// Reads the whole disk if there is none. Skips sectors that cannot be read.
 pub fn search(mut disks: Disks<'_>, mut counts: impl FnMut(Span) -> bool) -> Option<Span> {
@@ -31,7 +31,7 @@ pub fn search(mut disks: Disks<'_>, mut counts: impl FnMut(Span) -> bool) -> Opt
     None
 }
 
-/// The places that journals with a title in these bytes name as their own, whether or not the rest of them is there.
+/// The places that journals with a title in these bytes name as their own, complete or not.
 pub fn named_within(mut disks: Disks<'_>, bytes: Span) -> Vec<Span> {
     named(&mut disks, bytes, &mut { MAX_TITLES })
 }
@@ -44,7 +44,7 @@ fn named(disks: &mut Disks<'_>, bytes: Span, left: &mut usize) -> Vec<Span> {
     titles.into_iter().skip(skipped).filter_map(|at| Journal::located(disks, at)).collect()
 }
 
-/// The place of the journal that `sector`, at byte `at`, is a part of. What the windows save is a part of none.
+/// The place of the journal that `sector`, at byte `at`, is a part of; `None` for what the windows save.
 pub fn place_around(mut disks: Disks<'_>, at: ByteOffset, sector: &[u8]) -> Option<Span> {
     let place = if is_title(sector) { Journal::located(&mut disks, at) } else { part_of(sector) };
     let sector = Span::new(at, ByteCount::new(sector.len() as u64))?;

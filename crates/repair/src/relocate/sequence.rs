@@ -1,8 +1,8 @@
 //! The windows that moves are cut into, in the order in which they are written.
 //!
-//! The grid that cuts them lies on the physical sectors of the disk, counted at the destination. So a write covers
-//! whole physical sectors, but for the two ends of a move: there the rest of the sector is read first and written
-//! with it.
+//! The grid that cuts them lies on the physical sectors of the disk, counted at the destination. So a write
+//! covers whole physical sectors, but for the two ends of a move: there the rest of the sector is read first
+//! and written with it.
 
 use straddle_units::{Boundary, ByteCount, ByteOffset, Span};
 

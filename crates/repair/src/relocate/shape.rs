@@ -10,8 +10,8 @@ use super::{
 /// What is read back at a time.
 const PIECE: usize = 1 << 20;
 
-/// What the journal has of a window that is copied are the bytes at `from` and those at `written`: as one span if
-/// they are adjacent or overlap, else one after the other.
+/// What the journal has of a window that is copied are the bytes at `from` and those at `written`: as one
+/// span if they are adjacent or overlap, else one after the other.
 impl Window {
     fn hull(&self) -> Option<Span> {
         let (from, written) = (self.from, self.written);

@@ -67,8 +67,8 @@ impl Whereabouts {
         Ok(Self { legs: legs(&spans), flying: flight.written(), bad })
     }
 
-    /// Where the sector is that was at byte `at` before the moves; `None` if that is not certain, or if it could not be
-    /// read once.
+    /// Where the sector is that was at byte `at` before the moves; `None` if that is not certain, or if it
+    /// could not be read once.
     pub fn of(&self, at: ByteOffset) -> Option<ByteOffset> {
         let span = |at| Span::new(at, ByteCount::new(SECTOR));
         let is_bad = |place: Span| {

@@ -1,9 +1,9 @@
 //! Restoring a table: the marker over a table that another program has written, and a torn copy of a GPT.
 //!
-//! Invariants: what the steps overwrite is what the disk holds now, so that a backup of it is complete; and when all of
-//! them are written, the disk has the table whatever it had before. A copy of a GPT is torn only where the move writes,
-//! in one physical sector, and only if its checksums say so; and the other copy must be whole and one that the move
-//! leaves in its state.
+//! Invariants: what the steps overwrite is what the disk holds now, so that a backup of it is complete; and
+//! when all of them are written, the disk has the table whatever it had before. A copy of a GPT is torn only
+//! where the move writes, in one physical sector, and only if its checksums say so; and the other copy must
+//! be whole and one that the move leaves in its state.
 
 use straddle_device::Medium;
 use straddle_layout::format::mbr;
@@ -16,8 +16,8 @@ use crate::plan::Format;
 use crate::realign::{Journal, Realign};
 use crate::relocate::State;
 
-/// The sectors of the GPT on the disk, with its protective MBR, that are in none of `places`: they are the same in all
-/// three tables. Without what moves and the journal, whatever a header says.
+/// The sectors of the GPT on the disk, with its protective MBR, that are in none of `places`: they are the
+/// same in all three tables. Without what moves and the journal, whatever a header says.
 pub(super) fn rest(
     disk: &dyn Medium,
     stack: &Stack,
@@ -61,8 +61,8 @@ enum Side {
 }
 
 impl Payload {
-    /// Whether what is the same in all three tables is on the disk, as far as it can be read. Of the first sector
-    /// only the entries count: a boot loader may have been installed.
+    /// Whether what is the same in all three tables is on the disk, as far as it can be read. Of the first
+    /// sector only the entries count: a boot loader may have been installed.
     pub(in crate::realign) fn has_rest(&self, disk: &dyn Medium) -> bool {
         self.rest.iter().all(|Guard { at, was, .. }| {
             let skipped = if *at == 0 { mbr::ENTRIES_AT } else { 0 };
@@ -128,7 +128,7 @@ impl Payload {
         !others.is_empty() && Table::possible(state).iter().any(is)
     }
 
-    /// Whether a table or data of the move are in the physical sector at `block`: a power cut may tear no other.
+    /// Whether the move writes to the physical sector at `block`: a power cut may tear no other.
     fn writes_to(&self, block: ByteOffset) -> bool {
         let moves = self.realign.moves.iter().flat_map(|one| one.spans());
         let mut written = moves.chain(self.places.iter().filter_map(Place::span));
@@ -136,7 +136,7 @@ impl Payload {
         sector.is_some_and(|sector| written.any(|span| span.overlaps(sector)))
     }
 
-    /// What restores the sectors of a damaged copy that hold none of the tables, all of them in one physical sector.
+    /// What restores the sectors of a damaged copy, in one physical sector, that hold none of the tables.
     pub(in crate::realign) fn torn_part(&self, disk: &dyn Medium) -> Result<Option<Vec<Step>>, MoveError> {
         let mut steps = Vec::new();
         let (mut side, mut physical) = (None, None);

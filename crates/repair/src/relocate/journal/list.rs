@@ -1,7 +1,8 @@
 //! The list of what could not be read.
 //!
-//! Each block has no entries first, and is written once after that, so that a torn one hides no other. It has a
-//! magic, the journal's name, a number of entries, the entries (where, how much, and where it was to go) and a hash.
+//! Each block has no entries first, and is written once after that, so that a torn one hides no other. It has
+//! a magic, the journal's name, a number of entries, the entries (where, how much, and where it was to go)
+//! and a hash.
 
 use straddle_units::{ByteCount, ByteOffset, Span};
 
@@ -46,7 +47,7 @@ impl Journal {
         Ok(skip)
     }
 
-    /// Whether nothing of the list is missing: as blocks are written in order, each is there up to one without entries.
+    /// Whether the list is whole: as blocks are written in order, each is there up to one without entries.
     pub(super) fn is_list_whole(&self, disks: &mut Disks<'_>) -> Result<bool> {
         let mut blocks = self.blocks(disks)?.into_iter();
         Ok(blocks.find(|found| found.as_ref().is_none_or(Vec::is_empty)).is_none_or(|found| found.is_some()))

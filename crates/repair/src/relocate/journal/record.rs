@@ -1,5 +1,6 @@
-//! Records, marks and bodies: sectors that begin with a magic and the journal's name, and have a hash of that and
-//! their contents. The rest of a sector is zeros. So no other program's bytes are taken for a part of a journal.
+//! Records, marks and bodies: sectors that begin with a magic and the journal's name, and have a hash of that
+//! and their contents. The rest of a sector is zeros. So no other program's bytes are taken for a part of a
+//! journal.
 
 use straddle_units::{ByteCount, ByteOffset, Span};
 
@@ -214,8 +215,8 @@ pub(super) fn unsealed(sectors: &[u8], len: usize) -> Vec<u8> {
     sectors.flat_map(|sector| &sector[LEAD..LEAD + TEXT]).take(len).copied().collect()
 }
 
-/// The place of the journal that this sector is a part of. Titles, what the windows save and lists that are not empty
-/// are not recognised.
+/// The place of the journal that this sector is a part of. Titles, what the windows save and lists that are
+/// not empty are not recognised.
 pub(crate) fn part_of(sector: &[u8]) -> Option<Span> {
     let magic = sector.first_chunk()?;
     let len = match magic {

@@ -1,8 +1,8 @@
 //! What every crash leaves of a journal, what is repaired of it, and how it is removed.
 //!
-//! Invariants: before anything is done that the journal is needed for, each part of it is there: both titles and
-//! bodies, a record in each slot, both copies of each mark, and every block of the list. When it is removed, the
-//! titles go first, durably; and only what is a journal's is overwritten.
+//! Invariants: before anything is done that the journal is needed for, each part of it is there: both titles
+//! and bodies, a record in each slot, both copies of each mark, and every block of the list. When it is
+//! removed, the titles go first, durably; and only what is a journal's is overwritten.
 
 use straddle_units::ByteOffset;
 
@@ -12,7 +12,7 @@ use super::{
 };
 
 impl Journal {
-    /// Refuses a journal without one of its titles or bodies if a record, a mark or a block of the list is missing, too.
+    /// Refuses a journal of which a record, a mark or a block of the list is missing besides a title or body.
     pub(super) fn check_whole(&self, disks: &mut Disks<'_>) -> Result<()> {
         let mut is_whole = self.is_list_whole(disks)?;
         for slot in [0, 1] {
@@ -24,8 +24,8 @@ impl Journal {
         if is_whole { Ok(()) } else { Err(overwritten()) }
     }
 
-    /// Replaces, durably, what a crash has torn or what else is missing, so that the next crash finds both titles, and
-    /// leaves something in one of the slots.
+    /// Replaces, durably, what a crash has torn or what else is missing, so that the next crash finds both
+    /// titles, and leaves something in one of the slots.
     pub(crate) fn heal(&self, disks: &mut Disks<'_>) -> Result<()> {
         self.complete(disks)?;
         self.heal_records(disks)
@@ -135,7 +135,7 @@ impl Journal {
         self.erase_blocks(disks, &self.layout.titles())
     }
 
-    /// Removes blocks, durably, as far as they are this journal's: a partition may have been put over it since.
+    /// Removes blocks, durably, if they are this journal's: a partition may have been put over it.
     fn erase_blocks(&self, disks: &mut Disks<'_>, blocks: &[ByteOffset]) -> Result<()> {
         for at in blocks {
             let mut block = self.padded(&[]);
