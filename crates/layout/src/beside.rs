@@ -52,10 +52,7 @@ impl Beside {
 
     /// The content, unless it is a partition table.
     pub fn content(&self) -> Option<Content> {
-        match self.what {
-            Neighbour::Table(_) => None,
-            Neighbour::Content(content) => Some(content),
-        }
+        if let Neighbour::Content(content) = self.what { Some(content) } else { None }
     }
 
     /// Whether it is a partition table.

@@ -33,12 +33,12 @@ const DATA_START: ByteOffset = ByteOffset::new(4 * MIB);
 /// Exponents outside this range are refused (`ASHIFT_MIN` and `ASHIFT_MAX`, include/sys/spa.h).
 const ASHIFT: std::ops::RangeInclusive<u64> = 9..=16;
 
-/// The list's header, `nvs_header_t`: encoding (1 is XDR, `NV_ENCODE_XDR`), byte order, two zeros. It is
-/// followed, as in each nested list, by version (0, `NV_VERSION`) and flags, 32 bits each.
+/// The list's header, `nvs_header_t`: encoding (`NV_ENCODE_XDR`), byte order, two zeros. It is followed, as in each
+/// nested list, by version (0) and flags, 32 bits each.
 const HEADER: usize = 4;
 const XDR: u8 = 1;
 const VERSION_AND_FLAGS: usize = 8;
-/// `NV_UNIQUE_NAME`, which is set in every label's list.
+/// Set in every label's list.
 const UNIQUE_NAME: u32 = 1;
 
 /// A pair: its encoded size and its size in memory, the length of its name, the name, the type, the number of

@@ -158,10 +158,11 @@ fn compare_layer(on_disk: &Layer, live: &Layer, found: &mut Vec<Disagreement>) {
     for child in &on_disk.children {
         // A layer without a partner was not set up, or is the kernel's own; a single child must match, unless
         // it is a logical volume.
-        let alone = <&[Layer; 1]>::try_from(same.children.as_slice()).ok().map(|[only]| only);
-        if let Some(partner) =
-            partner(child, &same.children).or(alone.filter(|_| child.kind != Content::LogicalVolume))
-        {
+        let only = match &same.children[..] {
+            [only] if child.kind != Content::LogicalVolume => Some(only),
+            _ => None,
+        };
+        if let Some(partner) = partner(child, &same.children).or(only) {
             compare_layer(child, partner, found);
         }
     }

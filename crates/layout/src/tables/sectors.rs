@@ -26,9 +26,10 @@ const REST: u64 = 4 * MIB;
 const LEAST_REST: u64 = 64 * 1024;
 /// ext's `s_block_group_nr`, 16 bits, as an offset from the file system's start: zero except in the copies.
 const EXT_GROUP: u64 = 1024 + 0x5A;
-/// Offsets of Btrfs's superblock, and of its record of its own position.
+/// Offsets of Btrfs's superblock, of its record of its own position, and of the size of this device.
 const BTRFS: u64 = 64 * 1024;
 const BTRFS_PLACE: u64 = BTRFS + 0x30;
+const BTRFS_SIZE: u64 = BTRFS + 0xD1;
 /// Possible offsets of a PV's label, and the offset of its device's size from there (`pv_header`).
 const LABELS: [u64; 4] = [0, 512, 1024, 1536];
 const PV_SIZE: u64 = 64;
@@ -175,7 +176,7 @@ fn show(reader: &Reader<'_>, entry: &Entry, span: Span, block: BlockSize) -> Sho
             return Shown::Else;
         }
     }
-    match figures.and_then(|figures| figures.extent).or_else(|| size_of_pv(content, &view)) {
+    match figures.and_then(|figures| figures.extent).or_else(|| recorded_size(content, &view)) {
         None => Shown::Something,
         Some(size) if fills(size, span.len()) => Shown::Whole,
         Some(size) if size < span.len() => Shown::Something,
@@ -195,14 +196,18 @@ fn is_copy(content: Content, view: &View<'_>) -> bool {
     }
 }
 
-/// The recorded size of a PV, which is not among its figures here. Other volumes record that of their payload or of the
-/// whole array.
-fn size_of_pv(content: Content, view: &View<'_>) -> Option<ByteCount> {
-    if content != Content::Volume(VolumeKind::Pv) {
-        return None;
-    }
-    let is_label = |at: &u64| number::<8>(view, *at).is_some_and(|label| label == *b"LABELONE");
-    let size = le64(&number::<8>(view, LABELS.into_iter().find(is_label)? + PV_SIZE)?, 0);
+/// The recorded size of contents whose figures do not have it: those of a PV, or of a Btrfs whose blocks are invalid.
+/// Other volumes record the size of their payload or of the whole array.
+fn recorded_size(content: Content, view: &View<'_>) -> Option<ByteCount> {
+    let at = match content {
+        Content::FileSystem(FsKind::Btrfs) => BTRFS_SIZE,
+        Content::Volume(VolumeKind::Pv) => {
+            let is_label = |at: &u64| number::<8>(view, *at).is_some_and(|label| label == *b"LABELONE");
+            LABELS.into_iter().find(is_label)? + PV_SIZE
+        }
+        _ => return None,
+    };
+    let size = le64(&number::<8>(view, at)?, 0);
     (size != 0).then(|| ByteCount::new(size))
 }
 

@@ -1,9 +1,6 @@
-//! Other mappings with a header: dm-integrity, dm-verity, bcache.
-//!
-//! Invariants: the payload is where the kernel computes it to be. Sources:
-//! drivers/md/dm-integrity.c (`calculate_journal_section_size`, `calculate_device_limits`,
-//! `get_data_sector`), cryptsetup's lib/verity/verity.c, include/uapi/linux/bcache.h and
-//! drivers/md/bcache/super.c (`read_super`).
+//! Other mappings with a header: dm-integrity, dm-verity, bcache. Sources: drivers/md/dm-integrity.c
+//! (`calculate_journal_section_size`, `calculate_device_limits`, `get_data_sector`), cryptsetup's
+//! lib/verity/verity.c, include/uapi/linux/bcache.h and drivers/md/bcache/super.c (`read_super`).
 
 use straddle_device::Medium;
 use straddle_device::fields::{byte, le16, le32, le64};
@@ -16,9 +13,8 @@ use crate::model::layer::{Facts, Mapped};
 use crate::model::view::MAX_PIECES;
 use crate::reader::Fault;
 
-/// `SB_SECTORS`: the length of dm-integrity's superblock, which is before the journal.
+/// The length of dm-integrity's superblock, which is before the journal.
 const SB_SECTORS: u64 = 8;
-/// `JOURNAL_BLOCK_SECTORS`, `JOURNAL_SECTOR_DATA`, `JOURNAL_MAC_PER_SECTOR`, `JOURNAL_ENTRY_ROUNDUP`.
 const JOURNAL_BLOCK_SECTORS: u64 = 8;
 const JOURNAL_SECTOR_DATA: u64 = SECTOR - 8;
 const JOURNAL_MAC_PER_SECTOR: u64 = 8;
@@ -26,7 +22,7 @@ const JOURNAL_ENTRY_ROUNDUP: u64 = 8;
 /// Runs of tags are padded to 8 sectors, or to 512 << 8 bytes by a bug that was kept for old volumes.
 const FIXED_PADDING: u64 = 8 * SECTOR;
 const OLD_PADDING: u64 = SECTOR << 8;
-/// `SB_FLAG_HAVE_JOURNAL_MAC`, `SB_FLAG_FIXED_PADDING`, `SB_FLAG_INLINE`.
+/// Flags of its superblock (`SB_FLAG_...`).
 const HAVE_JOURNAL_MAC: u32 = 0x1;
 const HAVE_FIXED_PADDING: u32 = 0x8;
 const INLINE: u32 = 0x20;

@@ -1,8 +1,5 @@
-//! How striped and RAID segments distribute a volume over their areas.
-//!
-//! Invariants: only what the kernel certainly does is computed; an unknown kind has no geometry.
-//! LVM's layout names are those of lib/metadata/segtype.h, their numbers those of drivers/md/raid5.h
-//! (`raid_types`, drivers/md/dm-raid.c).
+//! How striped and RAID segments distribute a volume over their areas. An unknown kind has no geometry. LVM's layout
+//! names are those of lib/metadata/segtype.h, their numbers those of `raid_types`, drivers/md/dm-raid.c.
 
 use straddle_device::live::{Geometry, Run as Spread};
 use straddle_units::ByteCount;

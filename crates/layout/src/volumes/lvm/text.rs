@@ -33,16 +33,15 @@ pub(super) struct SyntaxError {
     pub(super) expected: &'static str,
 }
 
-/// An iterator over the text's events. It ends after the first error.
+/// An iterator over the text's events. Callers stop at the first error.
 pub(super) struct Events<'a> {
     text: &'a str,
     at: usize,
-    failed: bool,
 }
 
 impl<'a> Events<'a> {
     pub(super) fn new(text: &'a str) -> Self {
-        Self { text, at: 0, failed: false }
+        Self { text, at: 0 }
     }
 
     fn rest(&self) -> &'a str {
@@ -155,11 +154,6 @@ impl<'a> Iterator for Events<'a> {
     type Item = Result<Event<'a>, SyntaxError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.failed {
-            return None;
-        }
-        let event = self.event();
-        self.failed = event.is_err();
-        event.transpose()
+        self.event().transpose()
     }
 }
