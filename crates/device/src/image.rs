@@ -47,7 +47,7 @@ use crate::shown::with_causes;
 use host::Host;
 pub use unpack::Packed;
 
-/// A file format that holds a disk. A new one also needs its magic in `Format::shows` and its reader in `open_as`.
+/// A file format that holds a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "the names are those of the formats")]
 pub enum Format {

@@ -46,73 +46,54 @@ impl On {
     }
 }
 
-#[derive(Default)]
-struct Said {
-    on: Vec<On>,
-    chunk: ByteCount,
-    stripes: u32,
-    block: Option<ByteCount>,
-}
-
 /// Parses a line; `None` when its bounds exceed 2^64.
 pub(crate) fn target(line: &TableLine) -> Option<DmTarget> {
     let span = Span::of_blocks(Lba::new(line.start), LbaCount::new(line.length), KERNEL_SECTOR)?;
     let words: Vec<&str> = line.parameters.split_whitespace().collect();
-    let said = said(&line.kind, &words, span).unwrap_or_default();
-    let kind = line.kind.clone();
-    Some(DmTarget {
-        span,
-        kind,
-        chunk: said.chunk,
-        stripes: said.stripes.max(1),
-        block: said.block,
-        on: said.on,
-    })
+    let (kind, chunk) = (line.kind.clone(), ByteCount::ZERO);
+    let bare = DmTarget { span, kind, chunk, stripes: 1, block: None, on: Vec::new() };
+    Some(parsed(&words, bare.clone()).unwrap_or(bare))
 }
 
-fn said(kind: &str, words: &[&str], span: Span) -> Option<Said> {
-    match kind {
-        "linear" | "flakey" | "dust" | "ebs" => Some(one(vec![shifted(words, 0, span)?])),
-        "delay" => delay(words, span),
-        "striped" => striped(words, span),
-        "crypt" => crypt(words, span),
-        "raid" => raid(words, span),
-        "verity" => verity(words, span),
-        "integrity" => integrity(words),
-        "mirror" => mirror(words, span),
+/// Adds what the parameters say to a target without them.
+fn parsed(words: &[&str], bare: DmTarget) -> Option<DmTarget> {
+    let span = bare.span;
+    let on = match bare.kind.as_str() {
+        "linear" | "flakey" | "dust" | "ebs" => vec![shifted(words, 0, span)?],
+        "delay" => delay(words, span)?,
+        "striped" => return striped(words, bare),
+        "crypt" => return crypt(words, bare),
+        "raid" => return raid(words, bare),
+        "verity" => return verity(words, bare),
+        "integrity" => return integrity(words, bare),
+        "mirror" => return mirror(words, bare),
         "multipath" => multipath(words, span),
         // The pool's own metadata says where each block is.
-        "thin" => Some(one(vec![On::data(device(words, 0)?, Vec::new())])),
+        "thin" => vec![On::data(device(words, 0)?, Vec::new())],
         "thin-pool" => {
             let on = vec![On::other(device(words, 0)?), On::data(device(words, 1)?, Vec::new())];
-            Some(Said { on, chunk: sectors(words, 2)?, ..Said::default() })
+            return Some(DmTarget { on, chunk: sectors(words, 2)?, ..bare });
         }
         "cache" => {
             let on = vec![On::other(device(words, 0)?), On::other(device(words, 1)?), same(words, 2, span)?];
-            Some(Said { on, chunk: sectors(words, 3)?, ..Said::default() })
+            return Some(DmTarget { on, chunk: sectors(words, 3)?, ..bare });
         }
-        "writecache" => Some(one(vec![same(words, 1, span)?, On::other(device(words, 2)?)])),
-        "era" => Some(one(vec![On::other(device(words, 0)?), same(words, 1, span)?])),
-        "clone" => {
-            Some(one(vec![On::other(device(words, 0)?), same(words, 1, span)?, On::other(device(words, 2)?)]))
-        }
-        "log-writes" => Some(one(vec![same(words, 0, span)?, On::other(device(words, 1)?)])),
-        "snapshot-origin" => Some(one(vec![same(words, 0, span)?])),
+        "writecache" => vec![same(words, 1, span)?, On::other(device(words, 2)?)],
+        "era" => vec![On::other(device(words, 0)?), same(words, 1, span)?],
+        "clone" => vec![On::other(device(words, 0)?), same(words, 1, span)?, On::other(device(words, 2)?)],
+        "log-writes" => vec![same(words, 0, span)?, On::other(device(words, 1)?)],
+        "snapshot-origin" => vec![same(words, 0, span)?],
         "snapshot" | "snapshot-merge" => {
             // Some chunks are the origin's, the others are in the copy-on-write store.
             let on = vec![On::data(device(words, 0)?, Vec::new()), On::other(device(words, 1)?)];
-            Some(Said { on, chunk: sectors(words, 3)?, ..Said::default() })
+            return Some(DmTarget { on, chunk: sectors(words, 3)?, ..bare });
         }
-        _ => Some(one(words
-            .iter()
-            .filter(|word| is_device(word))
-            .map(|word| On::data(word, Vec::new()))
-            .collect())),
-    }
-}
-
-fn one(on: Vec<On>) -> Said {
-    Said { on, ..Said::default() }
+        _ => {
+            let devices = words.iter().filter(|word| is_device(word));
+            devices.map(|word| On::data(word, Vec::new())).collect()
+        }
+    };
+    Some(DmTarget { on, ..bare })
 }
 
 fn is_device(word: &str) -> bool {
@@ -145,74 +126,73 @@ fn same(words: &[&str], index: usize, span: Span) -> Option<On> {
 }
 
 /// `DEVICE OFFSET DELAY [WRITE-DEVICE OFFSET DELAY [FLUSH-DEVICE OFFSET DELAY]]`
-fn delay(words: &[&str], span: Span) -> Option<Said> {
+fn delay(words: &[&str], span: Span) -> Option<Vec<On>> {
     let mut on = vec![shifted(words, 0, span)?];
     for index in [3, 6] {
         on.extend(shifted(words, index, span).filter(|on_device| !on.contains(on_device)));
     }
-    Some(one(on))
+    Some(on)
 }
 
 /// `NUMBER CHUNK [DEVICE OFFSET]…`
-fn striped(words: &[&str], span: Span) -> Option<Said> {
+fn striped(words: &[&str], bare: DmTarget) -> Option<DmTarget> {
     let stripes = u32::try_from(number(words, 0)?).ok()?;
     let chunk = sectors(words, 1)?;
     let geometry = Geometry { level: 0, layout: 0, chunk, disks: stripes };
     let mut on = Vec::new();
     for (role, pair) in (0..stripes).zip(words.get(2..)?.chunks_exact(2)) {
         let at = Lba::new(number(pair, 1)?).to_bytes(KERNEL_SECTOR)?;
-        on.push(On::data(device(pair, 0)?, geometry.runs(role, span, at).unwrap_or_default()));
+        on.push(On::data(device(pair, 0)?, geometry.runs(role, bare.span, at).unwrap_or_default()));
     }
-    Some(Said { on, chunk, stripes, block: None })
+    Some(DmTarget { on, chunk, stripes: stripes.max(1), ..bare })
 }
 
 /// `CIPHER KEY IV-OFFSET DEVICE OFFSET [NUMBER OPTION…]`
-fn crypt(words: &[&str], span: Span) -> Option<Said> {
-    let mut on = shifted(words, 3, span)?;
+fn crypt(words: &[&str], bare: DmTarget) -> Option<DmTarget> {
+    let on = vec![shifted(words, 3, bare.span)?];
     let options = words.get(6..).unwrap_or_default();
     // With an `integrity:` option the device below is a dm-integrity device, which also holds the tags.
     let size = options.iter().find_map(|option| option.strip_prefix("sector_size:")?.parse().ok());
-    on.holds_data = true;
-    Some(Said { on: vec![on], block: Some(ByteCount::new(size.unwrap_or(512))), ..Said::default() })
+    Some(DmTarget { on, block: Some(ByteCount::new(size.unwrap_or(512))), ..bare })
 }
 
 /// `DEVICE RESERVED-SECTORS TAG-SIZE MODE NUMBER OPTION…`. Data and tags may be interleaved.
-fn integrity(words: &[&str]) -> Option<Said> {
+fn integrity(words: &[&str], bare: DmTarget) -> Option<DmTarget> {
     let options = words.get(5..).unwrap_or_default();
     let block = options.iter().find_map(|option| option.strip_prefix("block_size:")?.parse().ok());
     let mut on = vec![On::data(device(words, 0)?, Vec::new())];
     let meta = options.iter().find_map(|option| option.strip_prefix("meta_device:"));
     on.extend(meta.filter(|meta| is_device(meta)).map(On::other));
-    Some(Said { on, block: Some(ByteCount::new(block.unwrap_or(512))), ..Said::default() })
+    Some(DmTarget { on, block: Some(ByteCount::new(block.unwrap_or(512))), ..bare })
 }
 
 /// `VERSION DATA-DEVICE HASH-DEVICE DATA-BLOCK HASH-BLOCK …`
-fn verity(words: &[&str], span: Span) -> Option<Said> {
-    let mut on = vec![same(words, 1, span)?];
+fn verity(words: &[&str], bare: DmTarget) -> Option<DmTarget> {
+    let mut on = vec![same(words, 1, bare.span)?];
     let hashes = device(words, 2)?;
     if hashes != on[0].device {
         on.push(On::other(hashes));
     }
-    Some(Said { on, block: Some(ByteCount::new(number(words, 3)?)), ..Said::default() })
+    Some(DmTarget { on, block: Some(ByteCount::new(number(words, 3)?)), ..bare })
 }
 
 /// `LOG NUMBER LOG-ARGUMENT… NUMBER [DEVICE OFFSET]…`
-fn mirror(words: &[&str], span: Span) -> Option<Said> {
+fn mirror(words: &[&str], bare: DmTarget) -> Option<DmTarget> {
     let arguments = usize::try_from(number(words, 1)?).ok()?;
     let rest = words.get(arguments.checked_add(2)?..)?;
     let copies = number(rest, 0)?;
     let logs = words.get(2..arguments + 2)?.iter().filter(|word| is_device(word)).map(|word| On::other(word));
     let mut on: Vec<On> = logs.collect();
     for (_, pair) in (0..copies).zip(rest.get(1..)?.chunks_exact(2)) {
-        on.push(shifted(pair, 0, span)?);
+        on.push(shifted(pair, 0, bare.span)?);
     }
-    Some(Said { on, stripes: u32::try_from(copies).ok()?, ..Said::default() })
+    Some(DmTarget { on, stripes: u32::try_from(copies).ok()?.max(1), ..bare })
 }
 
 /// Features, handlers and groups come first, each with arguments. Only devices have the form `major:minor`.
-fn multipath(words: &[&str], span: Span) -> Option<Said> {
+fn multipath(words: &[&str], span: Span) -> Vec<On> {
     let paths = words.iter().filter(|word| is_device(word));
-    Some(one(paths.map(|word| On::data(word, vec![Run::whole(span, ByteOffset::ZERO)])).collect()))
+    paths.map(|word| On::data(word, vec![Run::whole(span, ByteOffset::ZERO)])).collect()
 }
 
 /// Name, md's level and md's layout (`raid_types`, drivers/md/dm-raid.c).
@@ -244,7 +224,7 @@ const RAID_TYPES: [(&str, i32, u32); 23] = [
 
 /// `TYPE NUMBER PARAMETER… NUMBER [META-DEVICE DEVICE]…`, with `-` for a missing device, the chunk size
 /// first.
-fn raid(words: &[&str], span: Span) -> Option<Said> {
+fn raid(words: &[&str], bare: DmTarget) -> Option<DmTarget> {
     let (_, level, layout) = *RAID_TYPES.iter().find(|(name, ..)| Some(name) == words.first())?;
     let count = usize::try_from(number(words, 1)?).ok()?;
     let parameters = words.get(2..count.checked_add(2)?)?;
@@ -265,10 +245,10 @@ fn raid(words: &[&str], span: Span) -> Option<Said> {
     for (role, pair) in (0..disks).zip(words.get(count + 3..)?.chunks_exact(2)) {
         on.extend(device(pair, 0).map(On::other));
         let Some(data) = device(pair, 1) else { continue };
-        let runs = if moving { None } else { geometry.runs(role, span, ByteOffset::ZERO) };
+        let runs = if moving { None } else { geometry.runs(role, bare.span, ByteOffset::ZERO) };
         on.push(On::data(data, runs.unwrap_or_default()));
     }
-    Some(Said { on, chunk, stripes: disks, block: None })
+    Some(DmTarget { on, chunk, stripes: disks.max(1), ..bare })
 }
 
 /// As `raid10_format_to_md_layout` (drivers/md/dm-raid.c).

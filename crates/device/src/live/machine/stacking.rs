@@ -38,6 +38,10 @@ impl Limits {
         Self { logical, physical, io_min, io_opt: 0, alignment_offset: 0, is_misaligned: false }
     }
 
+    fn of_stacked(entry: &Entry) -> Self {
+        Self::empty(entry.directory.number("md/chunk_size").unwrap_or(0))
+    }
+
     /// The distance from byte `start` to the next boundary (`queue_limit_alignment_offset`).
     fn offset_at(&self, start: u64) -> u64 {
         let granularity = self.physical.max(self.io_min);
@@ -149,8 +153,7 @@ impl Machine {
     fn presumed_limits(&self, name: &str, depth: usize) -> Option<(Limits, Source)> {
         const BELOW: Source = Source::Derived("the sectors of the devices below");
         let entry = self.devices.get(name).filter(|_| depth < MAX_DEPTH)?;
-        let size = entry.directory.sectors("size")?;
-        let below = match self.describe(name, entry, size, &mut Vec::new()).0 {
+        let below = match self.kind(name, entry)? {
             LiveKind::Loop(file, offset) => match self.device_of_node(&file) {
                 Some(below) => vec![(below, offset.get())],
                 // Of a file it is known only that it begins on a sector, as of an image that is checked as a file.
@@ -164,13 +167,13 @@ impl Machine {
             },
             LiveKind::Disk => return self.presumed_disk(name, entry),
             LiveKind::Bcache => {
-                let below = self.bcache_lowers(&entry.directory, size);
+                let below = self.bcache_lowers(&entry.directory, entry.directory.sectors("size")?);
                 let data = below.into_iter().find(|lower| lower.holds_data)?;
                 vec![(data.device, data.runs.first()?.offset.get())]
             }
             kind => self.stands_on(kind)?,
         };
-        let mut limits = Limits::empty(entry.directory.number("md/chunk_size").unwrap_or(0));
+        let mut limits = Limits::of_stacked(entry);
         let mut source = BELOW;
         for (member, start) in below {
             let (disk, start) = self.disk_of(&member, start)?;
@@ -203,11 +206,10 @@ impl Machine {
     /// Whether the offsets below disagree although the kernel shows `shown`: Linux 6.12 drops the -1 wherever
     /// an offset remains (`blk_validate_limits`). True only where its computation gives exactly this offset.
     pub(crate) fn forgets_misalignment(&self, name: &str, shown: ByteCount) -> bool {
-        let entry = self.devices.get(name);
-        let members = entry.and_then(|entry| Some((entry, self.members(name, entry, 0)?)));
-        members.is_some_and(|(entry, members)| {
-            let chunk = entry.directory.number("md/chunk_size").unwrap_or(0);
-            let limits = stacked(&members, chunk, |limits| Limits { io_opt: 0, ..limits });
+        let Some(entry) = self.devices.get(name) else { return false };
+        self.members(name, entry, 0).is_some_and(|members| {
+            let limits =
+                stacked(Limits::of_stacked(entry), &members, |limits| Limits { io_opt: 0, ..limits });
             shown > ByteCount::ZERO && limits.is_misaligned && limits.alignment_offset == shown.get()
         })
     }
@@ -219,8 +221,8 @@ impl Machine {
         if let Some(disk) = &entry.disk {
             return self.shows_array(disk, depth + 1);
         }
-        let Some(size) = entry.directory.sectors("size") else { return false };
-        match self.describe(name, entry, size, &mut Vec::new()).0 {
+        let Some(kind) = self.kind(name, entry) else { return false };
+        match kind {
             LiveKind::Md(array) => array.chunk != ByteCount::ZERO,
             LiveKind::Dm(mapping) => {
                 mapping.targets.iter().flatten().any(|target| match target.kind.as_str() {
@@ -247,9 +249,8 @@ impl Machine {
     ) -> Option<(StackedOptimum, AlignmentOffset)> {
         let entry = self.devices.get(name).filter(|_| depth < MAX_DEPTH)?;
         let members = self.members(name, entry, depth)?;
-        let chunk = entry.directory.number("md/chunk_size").unwrap_or(0);
-        let with = stacked(&members, chunk, |limits| limits);
-        let without = stacked(&members, chunk, |limits| Limits { io_opt: 0, ..limits });
+        let with = stacked(Limits::of_stacked(entry), &members, |limits| limits);
+        let without = stacked(Limits::of_stacked(entry), &members, |limits| Limits { io_opt: 0, ..limits });
         if without.is_misaligned {
             return None;
         }
@@ -268,10 +269,13 @@ impl Machine {
         Some((cause, offset))
     }
 
+    fn kind(&self, name: &str, entry: &Entry) -> Option<LiveKind> {
+        Some(self.describe(name, entry, entry.directory.sectors("size")?, &mut Vec::new()).0)
+    }
+
     /// `None` where they are not all known.
     fn members(&self, name: &str, entry: &Entry, depth: usize) -> Option<Vec<Member>> {
-        let size = entry.directory.sectors("size")?;
-        let below = match self.describe(name, entry, size, &mut Vec::new()).0 {
+        let below = match self.kind(name, entry)? {
             LiveKind::Disk => {
                 paths_of(name, self.devices.keys()).into_iter().map(|path| (path.to_owned(), 0)).collect()
             }
@@ -339,8 +343,7 @@ impl Machine {
     }
 }
 
-fn stacked(members: &[Member], chunk: u64, change: impl Fn(Limits) -> Limits) -> Limits {
-    let mut limits = Limits::empty(chunk);
+fn stacked(mut limits: Limits, members: &[Member], change: impl Fn(Limits) -> Limits) -> Limits {
     for member in members {
         limits.stack_on(&change(member.limits), member.start);
     }
@@ -392,7 +395,7 @@ mod tests {
         ] {
             let members: Vec<Member> =
                 below.into_iter().map(|(limits, start)| member(limits, start)).collect();
-            let found = stacked(&members, chunk, |limits| limits);
+            let found = stacked(Limits::empty(chunk), &members, |limits| limits);
             assert_eq!((!found.is_misaligned).then_some(found.alignment_offset), expected);
         }
     }
@@ -408,11 +411,13 @@ mod tests {
         ] {
             let members = [member(disk(physical, io_opt, 0), 0)];
             assert_eq!(
-                stacked(&members, 0, |limits| limits).is_misaligned,
+                stacked(Limits::empty(0), &members, |limits| limits).is_misaligned,
                 misaligned,
                 "{physical} {io_opt}"
             );
-            assert!(!stacked(&members, 0, |limits| Limits { io_opt: 0, ..limits }).is_misaligned);
+            assert!(
+                !stacked(Limits::empty(0), &members, |limits| Limits { io_opt: 0, ..limits }).is_misaligned
+            );
         }
     }
 
