@@ -282,8 +282,7 @@ impl Account {
         self.span
     }
 
-    /// Returns the number of requests that were earlier than one before them, and were counted in a window as of
-    /// its time.
+    /// Returns the number of requests earlier than one before them, which a window counted as of its time.
     pub const fn late(&self) -> u64 {
         self.late
     }

@@ -1,5 +1,5 @@
-//! Traces in Apache Parquet. Only the columns that are asked for are read, a batch of rows at a time; a directory or row
-//! group that is too large is refused; a damaged file is an error, also where the library panics.
+//! Traces in Apache Parquet. Only the columns asked for are read, a batch of rows at a time; a damaged file is an error,
+//! also where the library panics.
 
 mod convert;
 mod file;

@@ -190,8 +190,7 @@ pub(crate) struct Places {
 }
 
 impl Columns {
-    /// Finds the columns of a table by their names, among the first `most`. `exponent` is the unit of a column of
-    /// times by its type.
+    /// Finds columns by their names among the first `most`. `exponent` is the unit of a column of times by its type.
     pub(crate) fn places(
         &self,
         names: &[&str],

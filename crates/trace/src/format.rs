@@ -35,14 +35,12 @@ pub(crate) trait Lines: fmt::Debug + Send {
         None
     }
 
-    /// Parses lines until the block is over or the sink is full. Provided here, so that each format has its own with
-    /// [`Self::quick`] inlined.
+    /// Parses lines until the block is over or the sink is full. Each format has its own, with [`Self::quick`] inlined.
     fn block(&mut self, block: &mut Block<'_>, sink: &mut Sink) -> Result<(), LineError> {
         text::parse(self, block, sink)
     }
 }
 
-/// A line that was read quickly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Quick<'a> {
     /// The place after its end.
@@ -71,9 +69,8 @@ pub(crate) struct Token<'a> {
     pub(crate) second: Option<usize>,
 }
 
-/// Defines `Format` and its methods from one list. Each entry gives the documentation, the variant, its name
-/// on the command line, its help text, and for a format of lines a test that recognises the first one and a
-/// function that makes the parser.
+/// Defines `Format` and its methods. Each entry gives the documentation, the variant, its name on the command line, its
+/// help text, and for a format of lines a test that recognises the first one and a function that makes the parser.
 macro_rules! formats {
     ($($(#[doc = $doc:literal])+ $variant:ident, $name:literal: $about:literal $(, $shows:expr, $lines:expr)?;)+) => {
         /// A trace file format.
@@ -100,7 +97,6 @@ macro_rules! formats {
                 }
             }
 
-            /// Whether the first line of a trace is in this format.
             fn shows(self, line: &str) -> bool {
                 match self {
                     $($(Self::$variant => $shows(line),)?)+
@@ -171,7 +167,7 @@ impl Format {
         Self::ALL.iter().copied().find(|format| format.name() == name)
     }
 
-    /// Returns the format that the first line of a trace is in, if any.
+    /// Returns the format of a trace with this first line.
     pub(crate) fn of_line(line: &str, how: &How) -> Option<Self> {
         if !how.columns.is_empty() {
             return Some(Self::Csv);
@@ -225,7 +221,6 @@ pub(crate) fn whole(column: &'static str, value: &str) -> Result<u64, LineError>
     value.parse().map_err(|_| wrong(column, value, "must be a whole number below 2^64"))
 }
 
-/// Parses a number of sectors as bytes.
 pub(crate) fn sectors(column: &'static str, value: &str) -> Result<u64, LineError> {
     scaled(column, value, SECTOR)
 }
@@ -235,10 +230,9 @@ pub(crate) fn scaled(column: &'static str, value: &str, unit: u64) -> Result<u64
     whole(column, value)?.checked_mul(unit).ok_or_else(|| wrong(column, value, "no disk is that large"))
 }
 
-/// The first fields of a line.
+/// The first fields of a line, and the number of all.
 pub(crate) struct Fields<'a, const N: usize> {
     fields: [&'a str; N],
-    /// The number of all.
     count: usize,
 }
 

@@ -71,8 +71,7 @@ impl PartialEq for Histogram {
 impl Eq for Histogram {}
 
 impl Histogram {
-    /// Counts a request by its first byte and its length in bytes. One of no bytes counts for nothing. False if
-    /// it would end past 2^64: it is not counted.
+    /// Counts a request by its first byte and its length in bytes; false if it would end past 2^64.
     #[inline]
     pub fn add(&mut self, offset: u64, length: u64) -> bool {
         let Some(end) = offset.checked_add(length) else { return false };
@@ -103,8 +102,7 @@ impl Histogram {
         self.counts.len() == 0
     }
 
-    /// Brings what the histogram holds near a request into the cache. Called for some requests before they are added,
-    /// so that the processor waits for memory once, and not once for each.
+    /// Brings the entry of a request into the cache, so that the processor waits for memory once for several requests.
     #[inline]
     pub(crate) fn touch(&self, offset: u64, length: u64) -> u64 {
         self.counts.touch(key(offset / SECTOR, (length / SECTOR).min(EXACT)))
@@ -170,8 +168,7 @@ impl Histogram {
         sizes.into_iter().map(size).collect()
     }
 
-    /// Returns the number of requests that do not begin and end on sectors. They are counted with the sectors
-    /// they touch.
+    /// Returns the number of requests that do not begin and end on sectors, counted with those they touch.
     pub const fn inexact(&self) -> u64 {
         self.inexact
     }

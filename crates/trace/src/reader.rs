@@ -118,8 +118,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Opens the files of one recording of blktrace, one for each processor; their requests are merged by time.
-    /// `name` is what the recording is called.
+    /// Opens the files of a recording by blktrace called `name`, one for each processor.
     pub fn merged(files: Vec<(String, Input<'a>)>, name: &str, how: &How) -> Result<Self, TraceError> {
         let stream = |(file, input): (String, Input<'a>)| match input.unpacked() {
             Ok(input) => Ok((file, input)),
@@ -143,7 +142,7 @@ impl<'a> Reader<'a> {
         Self { source, sink: Sink::new(), name: name.to_owned(), next: 0, ended: false, failed: None }
     }
 
-    /// Returns the names of the volumes in the order in which they occurred. A trace of one volume may give none.
+    /// Returns the names of the volumes by index. A trace of one volume may give none.
     pub fn volumes(&self) -> &[String] {
         self.sink.volumes.names()
     }
@@ -168,8 +167,7 @@ impl<'a> Reader<'a> {
         &self.name
     }
 
-    /// Reads up to the first line and returns the format: the one asked for, or the one that this line shows. `None`
-    /// if the trace is empty and no format was asked for.
+    /// Returns the format asked for, or that of the first line; `None` if the trace is empty.
     pub fn detect(&mut self) -> Result<Option<Format>, TraceError> {
         match self.failed.take() {
             Some(error) => Err(error),

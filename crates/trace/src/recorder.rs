@@ -136,8 +136,7 @@ pub struct Recorder<W> {
 }
 
 impl<W: Write> Recorder<W> {
-    /// Begins a recording of devices, by the kernel's numbers, in the order of the drives of `origin`. `start` is when
-    /// by its clock, and `since_epoch` by the calendar.
+    /// Begins a recording of devices, in the order of the drives of `origin`, at this time by its clock and since 1970.
     pub fn new(
         mut out: W,
         origin: Origin,
@@ -209,7 +208,7 @@ impl<W: Write> Recorder<W> {
         self.out.flush()
     }
 
-    /// Returns what it was written to. Events that were not written yet are given up, unless it is finished.
+    /// Returns what it was written to. Events not yet written are lost.
     pub fn into_inner(self) -> W {
         self.out
     }

@@ -84,8 +84,7 @@ pub(crate) fn number(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
     }
 }
 
-/// Reads a decimal number of units of ten to the power of `exponent` nanoseconds; returns nanoseconds and the place
-/// after it. Digits below a nanosecond are dropped.
+/// Reads a decimal number of units of 10^`exponent` ns; returns nanoseconds, cut to whole ones, and the place after it.
 #[inline]
 pub(crate) fn time(bytes: &[u8], at: usize, exponent: u32) -> Option<(u64, usize)> {
     let (whole, at) = number(bytes, at)?;

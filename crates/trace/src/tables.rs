@@ -1,7 +1,5 @@
-//! Tables counted by columns: Parquet files, and batches of Arrow columns in memory.
-//!
-//! No column is copied but a few thousand rows at a time, and a table that is wrong counts for nothing: its account
-//! exists only once all of it was read.
+//! Tables counted by columns: Parquet files, and batches of Arrow columns in memory. A table that is wrong counts for
+//! nothing.
 
 use arrow_array::RecordBatch;
 use arrow_schema::Schema;
@@ -16,8 +14,7 @@ use crate::record::{BATCH, is_empty};
 use crate::volumes::Volumes;
 
 impl Account {
-    /// Counts the rows of a trace that is a table, its row groups at the same time; false if it is none, or has times
-    /// that are wanted.
+    /// Counts a trace that is a table, its row groups at the same time; false if it is none, or its times are wanted.
     pub(crate) fn table(&mut self, trace: &mut Reader<'_>) -> Result<bool, TraceError> {
         let Some(table) = trace.columnar().filter(|table| !table.plan().is_timed()) else { return Ok(false) };
         let counted: Vec<_> = table.shares(rayon::current_num_threads()).into_par_iter().map(share).collect();

@@ -71,8 +71,7 @@ fn slowly<L: Lines + ?Sized>(lines: &mut L, block: &mut Block<'_>, sink: &mut Si
 }
 
 impl<'a> Block<'a> {
-    /// Returns the next line as text, without the blanks around it, and the place after it; no text if it is empty or a
-    /// comment.
+    /// Returns the next line, trimmed, and the place after it; `None` for one that is empty or a comment.
     fn next(&mut self) -> Result<(Option<&'a str>, usize), LineError> {
         let rest = self.bytes.get(self.at..self.end).unwrap_or_default();
         let length = memchr(b'\n', rest).unwrap_or(rest.len());

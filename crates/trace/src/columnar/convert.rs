@@ -26,8 +26,7 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    /// Returns the request of a row: its volume, which is `unnamed` if there is one only, what it is, its offset and its
-    /// length.
+    /// Returns the volume, operation, offset and length of a row. The volume is `unnamed` if there is one only.
     #[inline]
     pub(crate) fn request(&self, row: usize, unnamed: usize) -> Option<(usize, Operation, u64, u64)> {
         let operation = self.operations.get(row).copied().flatten()?;
@@ -109,7 +108,7 @@ impl Converter {
         Self { plan, operations, volumes, rows: Rows::default(), before }
     }
 
-    /// Makes [`Self::rows`] those of a batch, which has the columns that are read, and no other.
+    /// Makes [`Self::rows`] those of a batch, which has only the columns that are read.
     pub(crate) fn convert(&mut self, batch: &RecordBatch, volumes: &mut Volumes) -> Result<(), Problem> {
         self.rows.first = self.before + 1;
         self.before += batch.num_rows() as u64;

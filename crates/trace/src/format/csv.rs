@@ -145,8 +145,7 @@ fn rows(separator: char, places: &Places, names: Names) -> Rows {
     Rows { separator: u8::try_from(separator).unwrap_or(b','), roles, names }
 }
 
-/// Splits a line at separators that are not in quotes; at blanks, any number of them is one. A field is in quotes if
-/// it begins with them.
+/// Splits a line at separators outside of quotes, with which a field begins; any number of blanks is one.
 fn split(line: &str, separator: char) -> impl Iterator<Item = &str> {
     let mut rest = Some(line);
     std::iter::from_fn(move || {

@@ -1,16 +1,4 @@
 //! Traces of lines that are fields in a fixed order: those of servers and clouds, and the input of simulators.
-//!
-//! | trace | columns | units |
-//! |---|---|---|
-//! | MSR Cambridge | timestamp, host, disk, type, offset, size, response | 100 ns since 1601; bytes |
-//! | Alibaba 2020 | device, opcode, offset, length, timestamp | bytes; microseconds |
-//! | Tencent CBS | timestamp, offset, size, type, volume | seconds; sectors of 512 bytes |
-//! | SYSTOR '17 | a line of the columns' names: timestamp, response, type, LUN, offset, size | seconds with a point; bytes |
-//! | FIU | time, pid, process, lba, blocks, type, major, minor, md5 | nanoseconds; blocks of 512 bytes |
-//! | DiskSim | time, device, first sector, sectors, flags, of which bit 0 is a read | milliseconds with a point |
-//! | MQSim | time, device, first sector, sectors, type, of which 0 is a write | nanoseconds |
-//!
-//! A request of SYSTOR '17 whose type is blank is neither a read nor a write.
 
 use straddle_units::io::{Nanos, Operation};
 

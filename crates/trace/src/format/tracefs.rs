@@ -58,7 +58,7 @@ impl Lines for Tracefs {
         }
         let length = sectors("sectors", tail.get("sectors", 2)?)?;
         if length == 0 && head.get("rwbs", 1)?.starts_with('F') {
-            // A flush before a write, or as one of no bytes, has the write's letters, and its sector may be any number.
+            // A flush before a write has the write's letters, and any number as its sector.
             return Ok(Some(flush));
         }
         let offset = sectors("sector", tail.get("sector", 0)?)?;
