@@ -18,7 +18,7 @@ const LARGER: &[(&str, usize)] = &[
     ("drive/src/profile/keys.rs File", 14),
     ("drive/src/ssd/parameters.rs FlashFile", 15),
     ("drive/src/ssd/parameters.rs Layout", 14),
-    ("measure/src/probe/report.rs Report", 16),
+    ("measure/src/probe/report.rs Report", 15),
     // State.
     ("drive/src/ssd.rs Ssd", 16),
     ("drive/src/ssd/buffer.rs Buffer", 14),

@@ -1,10 +1,8 @@
 //! Finds out what a drive really does, by timing alone.
 //!
-//! Invariants: it knows a drive only as [`straddle_measure::bench::Surface`], that is by requests and the
-//! time they take. It reads no profile, no claim and no counter; claims are compared with the findings at the
-//! end. Every finding carries its evidence. If the evidence does not suffice or contradicts itself, the
-//! finding is that it cannot be determined. `docs/probe.md` says how each property is found and what can mislead
-//! the probe.
+//! It reads no profile, no claim and no counter; claims are compared with the findings at the end. Every
+//! finding carries its evidence. If that does not suffice or contradicts itself, the finding is that it
+//! cannot be determined. `docs/probe.md` says how each property is found and what can mislead the probe.
 
 mod behaviour;
 mod budget;
@@ -20,7 +18,5 @@ mod sustained;
 pub use budget::{Budget, ProbeError};
 pub use report::{Claims, Confidence, Finding, Report, Rmw, RmwCost, Rotation, WriteCache};
 pub use scan::{Contrast, PhaseScan};
-pub use session::Durable;
 pub use steps::probe;
-pub use survey::Survey;
 pub use sustained::Sustained;

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use serde::Deserialize;
-use straddle_units::ByteCount;
 use straddle_units::io::Nanos;
+use straddle_units::{ByteCount, parse_size};
 
 use crate::bench::samples::{Samples, Stop, float};
 use crate::bench::sweep::{Arm, Sweep};
@@ -132,7 +132,6 @@ pub fn emit(workload: &Workload, job: &Job<'_>) -> Result<String, FioError> {
     Ok(text)
 }
 
-/// fio's name for the kind of requests.
 fn rw(workload: &Workload) -> Result<String, FioError> {
     let random = workload.pattern.is_random;
     let kind = match (workload.writes(), random) {
@@ -291,7 +290,7 @@ fn arm<'a>(job: &OneJob, sector: u64, option: &dyn Fn(&str) -> Option<&'a str>) 
     let offset = option("offset").map_or(Some(0), bytes).ok_or_else(|| wrong("its offset".to_owned()))?;
     let size = done.io_bytes / done.total_ios;
     let workload = workload(size, option).ok_or_else(|| wrong("its kind of requests (rw)".to_owned()))?;
-    let mut samples = Samples::none();
+    let mut samples = Samples::default();
     (samples.requests, samples.bytes) = (done.total_ios, done.io_bytes);
     samples.stop = match (workload.count, workload.seconds) {
         (Some(count), _) if done.total_ios >= count => Stop::Count,
@@ -370,15 +369,7 @@ fn workload<'a>(size: u64, option: &dyn Fn(&str) -> Option<&'a str>) -> Option<W
 
 /// Parses fio's sizes: `4096`, `4k`, `2M`, with powers of 1024 unless configured otherwise.
 fn bytes(text: &str) -> Option<u64> {
-    let digits = text.trim_end_matches(|character: char| character.is_ascii_alphabetic());
-    let factor: u64 = match text[digits.len()..].to_ascii_lowercase().as_str() {
-        "" | "b" => 1,
-        "k" | "kb" | "ki" | "kib" => 1 << 10,
-        "m" | "mb" | "mi" | "mib" => 1 << 20,
-        "g" | "gb" | "gi" | "gib" => 1 << 30,
-        _ => return None,
-    };
-    digits.parse::<u64>().ok()?.checked_mul(factor)
+    parse_size(text.trim_end_matches(['b', 'B'])).ok().map(ByteCount::get)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //!
 //! An SSD takes writes into its buffer at the speed of the link. What they cost, in time and in wear, shows
 //! once the buffer is full. So on a modelled SSD random writes are those of its own unit, many at a time,
-//! behind a full buffer.
+//! with the buffer full.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -56,7 +56,6 @@ pub(crate) struct Mark {
 }
 
 impl Mark {
-    /// The present state of the target; `None` if it has no counters.
     pub(crate) fn of(target: &dyn Target) -> Option<Self> {
         let Counters { host_write_bytes: host, media_write_bytes: medium, .. } = target.counters()?;
         Some(Self { host, medium, buffered: target.buffered().map(straddle_units::ByteCount::get) })
@@ -77,7 +76,7 @@ impl Reached {
             return None;
         }
         let medium = end.medium - start.medium;
-        // The buffer of a disk is not looked into: what has not come out is in it.
+        // A disk does not tell the state of its buffer: it holds what has not come out.
         let Some(grown) = end.buffered.zip(start.buffered).map(|(end, start)| end.saturating_sub(start))
         else {
             return Some(if end.factor(start) < ABSORBED { Self::Buffer } else { Self::Steady });
@@ -113,7 +112,6 @@ impl WarmUp {
         }
     }
 
-    /// The workloads to run, for a target of this size.
     pub(crate) fn runs(self, workload: &Workload, capacity: u64, sector: u64) -> Vec<Workload> {
         match self {
             Self::Runs(runs) => (0..runs).map(|run| workload.elsewhere(run, capacity, sector)).collect(),

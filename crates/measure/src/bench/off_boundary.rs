@@ -15,7 +15,7 @@ const SEED: u32 = 1;
 pub struct OffBoundary {
     /// Bytes of each write: as given, or else 4096, or the indirection unit of an SSD if that is larger.
     pub size: u64,
-    /// How many times as long random writes take; on an SSD behind a full buffer.
+    /// How many times as long random writes take; on an SSD with its buffer full.
     pub random_write: f64,
     /// How many times as long sequential writes take, each followed by a flush; `None` on an SSD, which joins them.
     pub sequential_write: Option<f64>,
@@ -48,7 +48,6 @@ impl OffBoundary {
     }
 }
 
-/// Runs the workload on a boundary and `past` bytes after it.
 fn compared(name: &str, profile: &Profile, workload: &Workload, past: u64) -> Option<Sweep> {
     let logical = profile.claims.logical_sector;
     let first = profile.first_boundary();

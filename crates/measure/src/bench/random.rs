@@ -20,7 +20,6 @@ pub(crate) struct GlibcRandom {
 }
 
 impl GlibcRandom {
-    /// Creates the state after `srandom(seed)`.
     pub(crate) fn new(seed: u32) -> Self {
         let seed = if seed == 0 { 1 } else { seed };
         let mut state = [seed; DEGREE];

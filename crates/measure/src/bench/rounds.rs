@@ -112,7 +112,6 @@ pub struct Measured {
     pub course: Vec<f64>,
 }
 
-/// Measures as `order` specifies, on one target.
 struct Rounds<'a> {
     target: &'a mut dyn Target,
     workload: &'a Workload,
@@ -149,7 +148,7 @@ impl<'a> Rounds<'a> {
         let mut arms = Vec::with_capacity(order.offsets.len());
         for &offset in &order.offsets {
             let bytes = offset.checked_mul(target.logical_sector()).ok_or(RunError::Offset { offset })?;
-            let (workload, samples) = (workload.at(bytes), Samples::none());
+            let (workload, samples) = (workload.at(bytes), Samples::default());
             arms.push(Arm { offset, workload, samples, turns: Vec::new() });
         }
         if arms.is_empty() {

@@ -134,7 +134,7 @@ impl<'a> Engine<'a> {
             submitted: 0,
             unsynced: 0,
             stop: None,
-            samples: Samples::none(),
+            samples: Samples::default(),
             batches,
             raw,
         }
@@ -168,7 +168,6 @@ impl<'a> Engine<'a> {
         Ok(())
     }
 
-    /// Submits requests as long as the queue, the limits and a due fsync permit.
     fn fill(&mut self) -> Result<(), TargetError> {
         while self.stop.is_none() && !self.fsync_due() && !self.is_tail() {
             let Some(&slot) = self.free.last() else { return Ok(()) };
@@ -281,7 +280,7 @@ impl<'a> Engine<'a> {
         Samples {
             bytes: self.samples.requests * self.program.size,
             elapsed: self.end.since(self.start),
-            stop: self.stop.unwrap_or(Stop::Count),
+            stop: self.stop.unwrap_or_default(),
             relative_error: self.batches.relative_error(),
             reached: self.batches.reached(),
             ..self.samples

@@ -29,7 +29,6 @@ impl Batches {
         Self { lengths: Vec::with_capacity(BATCHES), marks, size: 1, filled: 0, since: start }
     }
 
-    /// Records that one more request was completed at `at`. `mark` gives the state of the target.
     pub(crate) fn record(&mut self, at: Time, mark: impl FnOnce() -> Option<Mark>) {
         self.filled += 1;
         if self.filled < self.size {
@@ -46,7 +45,6 @@ impl Batches {
         }
     }
 
-    /// Returns what the writes have reached; `None` if that is not known, or there are too few batches.
     pub(crate) fn reached(&self) -> Option<Reached> {
         if self.lengths.len() < FEWEST { None } else { Reached::of(&self.marks) }
     }
@@ -64,10 +62,11 @@ impl Batches {
 }
 
 /// Why a run ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Stop {
     /// All requests were completed.
+    #[default]
     Count,
     /// The time limit was reached.
     Time,
@@ -76,7 +75,7 @@ pub enum Stop {
 }
 
 /// The measurements of a run.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct Samples {
     /// The number of reads or writes done.
     pub requests: u64,
@@ -108,22 +107,6 @@ pub struct Samples {
 }
 
 impl Samples {
-    /// Creates empty measurements.
-    pub(crate) fn none() -> Self {
-        Self {
-            requests: 0,
-            bytes: 0,
-            flushes: 0,
-            elapsed: Nanos::ZERO,
-            stop: Stop::Count,
-            latency: Latency::new(),
-            flush_latency: Latency::new(),
-            relative_error: None,
-            reached: None,
-            counters: None,
-        }
-    }
-
     /// Adds another run of the same arm. The spread from batches is dropped: rounds give a better one.
     pub(crate) fn join(&mut self, other: &Self) {
         self.counters = match self.counters {

@@ -10,7 +10,7 @@ use crate::bench::target::{Modelled, Target, TargetError, complete};
 /// A probe writes only inside spans that it has passed to [`Surface::prepare`] before, and each write must
 /// restore exactly the previous contents. So an implementation on a real device has to
 /// - read each span from the device in `prepare` and keep the bytes until the probe is over; where spans
-/// overlap, the bytes read first are the right ones;
+///   overlap, the bytes read first are the right ones;
 /// - send those bytes with each write, and fail a write outside of them with [`TargetError::Failed`];
 /// - send writes, FUA writes and flushes to the drive as such, and report times without its own work.
 ///

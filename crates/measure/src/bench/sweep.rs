@@ -97,7 +97,6 @@ impl Ratio {
         self.interval.map(|interval| interval.relative_margin() * interval.value)
     }
 
-    /// Compares the time per request of two out of `arms` arms.
     fn of(arm: &Arm, to: &Arm, arms: usize) -> Self {
         if arm.turns.len().min(to.turns.len()) > 0 {
             return Self::of_rounds(arm, to, arms);
@@ -150,7 +149,6 @@ impl Sweep {
         &self.arms
     }
 
-    /// Returns the arms by value.
     pub(crate) fn into_arms(self) -> Vec<Arm> {
         self.arms
     }
@@ -249,7 +247,6 @@ pub fn warm_sweep<T: Target>(
     Sweep::new(arms).ok_or(RunError::NoOffsets)
 }
 
-/// Scales one arm's progress to its part of the whole.
 struct Part<'a> {
     whole: &'a mut dyn Progress,
     index: usize,

@@ -109,7 +109,6 @@ pub fn complete(target: &mut dyn Target, request: Request) -> Result<Completion,
 pub struct Modelled {
     description: Description,
     drive: Drive,
-    /// Completions that have not been waited for yet.
     done: Vec<Completion>,
 }
 
@@ -150,17 +149,11 @@ impl Target for Modelled {
     }
 
     fn wait(&mut self) -> Result<Completion, TargetError> {
-        while self.done.is_empty() {
-            let outstanding = self.drive.outstanding();
-            if outstanding == 0 {
-                return Err(TargetError::Idle);
-            }
-            let Some(event) = self.drive.next_event() else {
-                return Err(TargetError::Stalled { outstanding, now: self.drive.now() });
-            };
-            self.drive.advance(event, &mut self.done);
-        }
-        Ok(self.done.remove(0))
+        let next = self.drive.next_completion(&mut self.done);
+        next.ok_or_else(|| match self.drive.outstanding() {
+            0 => TargetError::Idle,
+            outstanding => TargetError::Stalled { outstanding, now: self.drive.now() },
+        })
     }
 
     fn pause(&mut self, length: Nanos) {

@@ -10,14 +10,12 @@ use crate::probe::session::{Durable, Session};
 use crate::probe::statistics::{median, quantile};
 use crate::probe::survey::Survey;
 
-/// Writes per measurement.
 const COUNT: usize = 12;
-/// Pauses between the writes of the two halves of a unit, in seconds, ascending.
+/// Seconds between the writes of the two halves of a unit, ascending.
 const DELAYS: [f64; 5] = [0.0, 0.001, 0.01, 0.1, 0.5];
 /// Without a write cache, a plain write takes more than this share of a durable one.
 const CACHED_SHARE: f64 = 0.5;
 
-/// Determines the write cache from the times of plain and durable writes.
 pub(crate) fn cache(survey: &Survey) -> Finding<WriteCache> {
     if survey.fua.is_empty() {
         return Finding::unknown("too few writes were measured");
@@ -40,7 +38,6 @@ pub(crate) fn cache(survey: &Survey) -> Finding<WriteCache> {
     }
 }
 
-/// Determines when partly written units are completed, and what that costs.
 pub(crate) fn rmw(session: &mut Session<'_>, survey: &Survey, proof: &Contrast) -> Step<Finding<RmwCost>> {
     session.tell("checking when partly written units are completed");
     let unit = proof.unit;
@@ -53,12 +50,11 @@ pub(crate) fn rmw(session: &mut Session<'_>, survey: &Survey, proof: &Contrast) 
         plain.push(session.one(Operation::Write, offset, length)?);
         session.one(Operation::Flush, 0, 0)?;
     }
-    let whole = median(&proof.whole);
-    let (one, two) = (median(&proof.short) - whole, median(&proof.off) - whole);
+    let [whole, off, _, short] = proof.times.each_ref().map(|times| median(times));
+    let (one, two) = (short - whole, off - whole);
     let taken = median(&plain);
     // Without a cache there is nothing to defer.
-    let waits =
-        median(&survey.plain) >= CACHED_SHARE * median(&survey.fua) || taken > median(&proof.off) / 2.0;
+    let waits = median(&survey.plain) >= CACHED_SHARE * median(&survey.fua) || taken > off / 2.0;
     let when = if waits { Rmw::Immediate } else { Rmw::Deferred };
     let why = format!(
         "a write across a boundary takes {:.0} µs without a flush, and with it {:.0} µs more than a whole unit",
@@ -68,8 +64,8 @@ pub(crate) fn rmw(session: &mut Session<'_>, survey: &Survey, proof: &Contrast) 
     Ok(Finding::of(RmwCost { when, one, two }, Confidence::High, why))
 }
 
-/// Determines how long half a unit waits for the other half: the longest delay at which a flush after both
-/// halves costs no more than after a whole unit.
+/// Determines how long half a unit waits for the other: the longest delay at which a flush after both halves
+/// costs no more than after a whole unit.
 pub(crate) fn merge(session: &mut Session<'_>, unit: Boundary) -> Step<Finding<f64>> {
     session.tell("checking how long a partly written unit waits for the rest");
     let size = unit.size().get();

@@ -27,7 +27,6 @@ impl Budget {
 }
 
 impl Default for Budget {
-    /// The defaults, anywhere on the target.
     fn default() -> Self {
         Self { max_write: Self::MAX_WRITE, max_time: Self::MAX_TIME, regions: None, seed: Self::SEED }
     }
@@ -50,16 +49,12 @@ straddle_units::error_kind! {
     Self::Target(error) => error.kind(),
 }
 
-/// Why one part of a probe ends early.
 #[derive(Debug)]
 pub(crate) enum Halt {
-    /// The write limit is reached.
     Written,
-    /// The time limit is reached.
     Time,
     /// The pieces of the regions are too small.
     Room,
-    /// The target fails.
     Target(TargetError),
 }
 
@@ -69,11 +64,9 @@ impl From<TargetError> for Halt {
     }
 }
 
-/// The result of one part of a probe.
 pub(crate) type Step<T> = Result<T, Halt>;
 
-/// Returns the result of a part, or the reason why there is none if the budget is spent or the probe was
-/// interrupted. Only a failing target is an error.
+/// Returns the result of a part, or why there is none if it ended early. Only a failing target is an error.
 pub(crate) fn within<T>(step: Step<T>) -> Result<Result<T, &'static str>, TargetError> {
     match step {
         Ok(value) => Ok(Ok(value)),

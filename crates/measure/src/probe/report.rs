@@ -6,7 +6,6 @@ use straddle_units::io::Nanos;
 use straddle_units::{Boundary, ByteCount};
 
 use crate::probe::scan::{Contrast, PhaseScan};
-use crate::probe::survey::Survey;
 use crate::probe::sustained::Sustained;
 
 /// How certain a finding is.
@@ -141,9 +140,6 @@ pub struct Report {
     /// The number of unflushed writes to different units that the cache takes before writes become slow.
     #[serde(rename = "cached_writes")]
     pub depth: Finding<u64>,
-    /// The times of single requests of each kind.
-    #[serde(skip)]
-    pub survey: Survey,
     /// The phase scans.
     pub scans: Vec<PhaseScan>,
     /// The proof of the unit by single writes, if there is one.
@@ -157,8 +153,8 @@ pub struct Report {
 }
 
 impl Report {
-    /// How many times as long a durable write off the boundaries takes; or, where the unit was found with the cache full,
-    /// a sustained one. `None` if that was not measured.
+    /// How many times as long a durable write off the boundaries takes, or a sustained one if these found the
+    /// unit. `None` if that was not measured.
     pub fn cost(&self) -> Option<f64> {
         let sustained = || self.sustained.as_ref().and_then(Sustained::cost);
         self.proof.as_ref().map(Contrast::ratio).or_else(sustained)

@@ -1,8 +1,7 @@
-//! Measures the rotation: whatever a drive does at one sector completes when that sector comes round.
-//!
-//! So the times between the completions of durable writes to one sector are whole revolutions, even with
-//! random pauses in between. If writes do not wait for the medium, reads of one sector show the same,
-//! provided that the read cache no longer holds it.
+//! Measures the rotation: whatever a drive does at one sector completes when that sector comes round, so the
+//! times between completions of durable writes to it are whole revolutions, even with random pauses in
+//! between. If writes do not wait for the medium, reads of one sector show the same, provided that the read
+//! cache no longer holds it.
 
 use straddle_units::io::Operation;
 
@@ -10,7 +9,6 @@ use crate::probe::budget::Step;
 use crate::probe::session::{Durable, Session};
 use crate::probe::statistics::{count, median};
 
-/// Intervals to measure.
 const INTERVALS: usize = 24;
 /// The periods searched, in seconds: 20000 to 2400 revolutions per minute.
 const PERIODS: (f64, f64) = (0.003, 0.025);
@@ -21,7 +19,6 @@ const LONGEST_PAUSE: f64 = 0.025;
 /// The coherence of a rotation is 1; that of a random series rarely exceeds 0.7.
 const COHERENT: f64 = 0.85;
 
-/// The period in a series of intervals, if there is one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Series {
     /// Seconds per revolution, if a period was found.
@@ -30,7 +27,6 @@ pub(crate) struct Series {
     pub(crate) coherence: f64,
 }
 
-/// Measures by durable writes of one sector.
 pub(crate) fn by_writes(session: &mut Session<'_>, how: Durable) -> Step<Series> {
     let (slot, length) = (session.slot(), session.logical);
     session.prepare(&[(slot, length)])?;
@@ -44,8 +40,8 @@ pub(crate) fn by_writes(session: &mut Session<'_>, how: Durable) -> Step<Series>
     Ok(series(&ends))
 }
 
-/// Measures by reads of one sector. Between them come enough other reads that it is read from the medium
-/// again. `usual` is the time of a read from the medium, in seconds.
+/// Measures by reads of one sector, with enough others between them that it is read from the medium again.
+/// `usual` is the seconds of a read from the medium.
 pub(crate) fn by_reads(session: &mut Session<'_>, usual: f64) -> Step<Series> {
     let slot = session.slot();
     for others in [8, 32, 128] {
@@ -83,8 +79,7 @@ fn series(ends: &[u64]) -> Series {
 /// Returns the longest period of which the intervals are whole multiples, and how well it fits.
 fn period(intervals: &[f64]) -> (f64, f64) {
     let longest = intervals.iter().copied().fold(PERIODS.1, f64::max);
-    // From one candidate to the next, the phase of the longest interval changes by a twentieth of a
-    // revolution.
+    // The phase of the longest interval changes by a twentieth of a revolution per candidate.
     let step = 0.05 / longest;
     let (mut frequency, mut candidates) = (1.0 / PERIODS.1, Vec::new());
     while frequency <= 1.0 / PERIODS.0 {
@@ -114,7 +109,7 @@ fn refined(intervals: &[f64], rough: f64) -> f64 {
 /// Returns the mean of all intervals taken as angles of the period: 1 if they are whole multiples.
 fn coherence(intervals: &[f64], period: f64) -> f64 {
     let angle = |interval: &f64| std::f64::consts::TAU * interval / period;
-    // Only the component along zero counts: it recognises whole multiples, not multiples plus a constant.
+    // Only the component along zero counts, so that multiples plus a constant do not fit.
     intervals.iter().map(|interval| angle(interval).cos()).sum::<f64>() / count(intervals.len().max(1))
 }
 

@@ -1,7 +1,7 @@
 //! A probe in progress: the target, the remaining budget, and where the next request goes.
 //!
-//! Invariants: every request of a probe is sent here. Nothing is written that was not prepared,
-//! nothing outside the regions, and nothing beyond the budget.
+//! Every request of a probe is sent here. Nothing is written that was not prepared, nothing outside the
+//! regions, and nothing beyond the budget.
 
 use std::collections::BTreeSet;
 
@@ -15,8 +15,8 @@ use crate::probe::budget::{Budget, Halt, Step};
 pub(crate) const LARGEST_UNIT: u64 = 64 << 10;
 /// Requests are placed within slots of this size, which begin at its multiples.
 pub(crate) const SLOT: u64 = 2 * LARGEST_UNIT;
-/// Slots in the window (1 GiB). That keeps seeks short and leaves room for what a cache may hold.
-pub(crate) const WINDOW: u64 = 8192;
+/// Slots in the window (1 GiB): seeks are short, and there is room for what a cache may hold.
+const WINDOW: u64 = 8192;
 /// Slots over which spread slots are distributed (16 GiB).
 const SPREAD: u64 = 131_072;
 /// The fewest slots (4 MiB). With fewer, every other write would meet an earlier one in the cache.
@@ -24,12 +24,9 @@ pub(crate) const LEAST_SLOTS: u64 = 32;
 /// Reads elsewhere after each preparation: more than a drive's read cache has segments.
 const DISPLACING: usize = 64;
 
-/// How a write is made durable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Durable {
-    /// By a flush of the cache after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Durable {
     Flush,
-    /// By force unit access.
     Fua,
 }
 
@@ -41,7 +38,6 @@ pub(crate) struct Shot {
     pub(crate) length: u64,
 }
 
-/// A probe in progress.
 pub(crate) struct Session<'a> {
     surface: &'a mut dyn Surface,
     budget: &'a Budget,
@@ -49,8 +45,8 @@ pub(crate) struct Session<'a> {
     pub(crate) random: SplitMix64,
     pub(crate) logical: u64,
     began: Time,
-    written: u64,
-    requests: u64,
+    pub(crate) written: u64,
+    pub(crate) requests: u64,
     /// The runs of whole slots: the first byte of each run, and its number of slots.
     runs: Vec<(u64, u64)>,
     /// All slots of the window, in order.
@@ -94,14 +90,6 @@ impl<'a> Session<'a> {
         })
     }
 
-    pub(crate) fn written(&self) -> u64 {
-        self.written
-    }
-
-    pub(crate) fn requests(&self) -> u64 {
-        self.requests
-    }
-
     pub(crate) fn elapsed(&self) -> Nanos {
         self.surface.now().since(self.began)
     }
@@ -110,12 +98,11 @@ impl<'a> Session<'a> {
         self.progress.tell(what);
     }
 
-    /// Returns the bytes that may still be written.
     pub(crate) fn left(&self) -> u64 {
         self.budget.max_write.saturating_sub(self.written)
     }
 
-    /// Returns the first byte of a slot; none is used again before all others have been.
+    /// Returns the first byte of a slot, none twice before all others.
     pub(crate) fn slot(&mut self) -> u64 {
         if self.next >= self.slots.len() {
             self.random.shuffle(&mut self.slots);
@@ -125,14 +112,13 @@ impl<'a> Session<'a> {
         self.slots[self.next - 1]
     }
 
-    /// Returns the first byte of a random slot after which the next 128 KiB are prepared too, if there is
-    /// one.
+    /// Returns the first byte of a random slot after which the next 128 KiB are prepared too.
     pub(crate) fn slot_and_next(&mut self) -> Option<u64> {
         let index = usize::try_from(self.random.below(self.followed.len() as u64)).unwrap_or(0);
         self.followed.get(index).copied()
     }
 
-    /// Restricts the slots in use to `count` neighbours within the window, and prepares them once and for all.
+    /// Restricts the slots in use to `count` neighbours within the window, and prepares them.
     pub(crate) fn narrow(&mut self, count: usize) -> Step<()> {
         let count = count.min(self.window.len());
         let first = self.random.below((self.window.len() - count) as u64 + 1);
@@ -141,8 +127,8 @@ impl<'a> Session<'a> {
         self.settle(SLOT)
     }
 
-    /// Spreads `count` slots over as much as [`SPREAD`] slots, and prepares each with the slot after it, once
-    /// and for all. Caches that track pieces larger than a slot then fill after fewer writes.
+    /// Spreads `count` slots over up to [`SPREAD`], and prepares each with the slot after it. Caches that
+    /// track pieces larger than a slot then fill after fewer writes.
     pub(crate) fn spread(&mut self, count: usize) -> Step<()> {
         let all: u64 = self.runs.iter().map(|run| run.1).sum();
         let over = all.min(SPREAD);
@@ -164,7 +150,6 @@ impl<'a> Session<'a> {
         self.settle(2 * SLOT)
     }
 
-    /// Prepares `length` bytes at each slot in use.
     fn settle(&mut self, length: u64) -> Step<()> {
         let spans: Vec<Span> = self.slots.iter().filter_map(|slot| span(*slot, length)).collect();
         self.surface.prepare(&spans)?;
@@ -193,7 +178,6 @@ impl<'a> Session<'a> {
         Ok(self.wait()?.at.since(sent).seconds())
     }
 
-    /// Sends a request and returns its id.
     pub(crate) fn send(&mut self, operation: Operation, offset: u64, length: u64) -> Step<RequestId> {
         if operation.is_write() {
             if self.written + length > self.budget.max_write {
@@ -216,7 +200,6 @@ impl<'a> Session<'a> {
         Ok(request.id)
     }
 
-    /// Waits for the next completion.
     pub(crate) fn wait(&mut self) -> Result<Completion, TargetError> {
         self.surface.wait()
     }
@@ -229,7 +212,6 @@ impl<'a> Session<'a> {
         self.surface.pause(Nanos::from_seconds(seconds).unwrap_or(Nanos::ZERO));
     }
 
-    /// Writes durably; returns the seconds it took.
     pub(crate) fn durable(&mut self, how: Durable, offset: u64, length: u64) -> Step<f64> {
         match how {
             Durable::Fua => self.one(Operation::WriteFua, offset, length),
@@ -247,11 +229,6 @@ impl<'a> Session<'a> {
         }
         let spans: Vec<Span> = spans.iter().filter_map(|&(offset, length)| span(offset, length)).collect();
         self.surface.prepare(&spans)?;
-        self.displace()
-    }
-
-    /// Reads other places until a read cache has dropped everything before.
-    pub(crate) fn displace(&mut self) -> Step<()> {
         for _ in 0..DISPLACING {
             let slot = self.slot();
             self.one(Operation::Read, slot, self.logical)?;
@@ -274,8 +251,8 @@ impl<'a> Session<'a> {
             .collect()
     }
 
-    /// Returns a random offset below 64 KiB, a multiple of the logical sector, that lies on a boundary of
-    /// `unit` or, if `aligned` is false, on none.
+    /// Returns a random offset below 64 KiB, of whole sectors, that lies on a boundary of `unit` or, if
+    /// `aligned` is false, on none.
     pub(crate) fn phase(&mut self, unit: Boundary, aligned: bool) -> u64 {
         self.phase_within(unit, aligned, LARGEST_UNIT)
     }
@@ -290,20 +267,31 @@ impl<'a> Session<'a> {
     }
 }
 
-pub(crate) fn span(offset: u64, length: u64) -> Option<Span> {
+/// The boundaries at `phase` and every `size` bytes after it.
+pub(crate) fn boundary(size: u64, phase: u64) -> Boundary {
+    Boundary::new(ByteCount::new(size), ByteCount::new(phase)).expect("at least a logical sector")
+}
+
+/// All units of two `step`s to `most` bytes, of each size with each phase, in steps.
+pub(crate) fn units(step: u64, most: u64) -> impl Iterator<Item = Boundary> {
+    let sizes = std::iter::successors(Some(2 * step), |size| Some(size * 2));
+    let sizes = sizes.take_while(move |size| *size <= most);
+    sizes.flat_map(move |size| (0..size / step).map(move |index| boundary(size, index * step)))
+}
+
+fn span(offset: u64, length: u64) -> Option<Span> {
     Span::new(ByteOffset::new(offset), ByteCount::new(length))
 }
 
 /// Returns the whole slots in the regions as runs: the first byte and the number of slots of each.
 fn runs(capacity: ByteCount, budget: &Budget) -> Vec<(u64, u64)> {
-    let Some(boundary) = Boundary::multiples_of(ByteCount::new(SLOT)) else { return Vec::new() };
     let regions = match &budget.regions {
         Some(regions) => regions.clone(),
         None => vec![Span::first(capacity)],
     };
     let whole = |region: &Span| {
-        let first = boundary.ceil(region.start())?.get();
-        let end = boundary.floor(region.end())?.get().min(capacity.get());
+        let first = boundary(SLOT, 0).ceil(region.start())?.get();
+        let end = boundary(SLOT, 0).floor(region.end())?.get().min(capacity.get());
         (first < end).then(|| (first, (end - first) / SLOT)).filter(|run| run.1 > 0)
     };
     regions.iter().filter_map(whole).collect()

@@ -1,13 +1,11 @@
-//! Statistics that outliers, drift and unusual distributions do not distort, mostly because they use order
-//! alone.
+//! Statistics that outliers, drift and unusual distributions do not distort.
 
 /// Returns the median of times. NaN without any, so that every comparison with it fails.
 pub(crate) fn median(values: &[f64]) -> f64 {
     crate::bench::median(values).unwrap_or(f64::NAN)
 }
 
-/// Returns the value below which `share` of the others lie, interpolated between neighbours; NaN for no
-/// values.
+/// Returns the value below which `share` of the others lie, interpolated; NaN for no values.
 pub(crate) fn quantile(values: &[f64], share: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -19,14 +17,12 @@ pub(crate) fn quantile(values: &[f64], share: f64) -> f64 {
     sorted[below] + (sorted[above] - sorted[below]) * (at - count(below))
 }
 
-/// Returns the mean; NaN for no values.
 pub(crate) fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / count(values.len())
 }
 
 /// Returns the Mann-Whitney test as a standard normal deviate: above zero if `high` tends to be above `low`.
-/// Ties count half; their effect on the variance is left out, which makes the test more conservative. Zero if
-/// either is empty.
+/// Ties count half; leaving their effect out of the variance makes the test more conservative.
 pub(crate) fn deviate(low: &[f64], high: &[f64]) -> f64 {
     if low.is_empty() || high.is_empty() {
         return 0.0;
@@ -48,7 +44,6 @@ pub(crate) fn deviate(low: &[f64], high: &[f64]) -> f64 {
     (above - few * many / 2.0) / (few * many * (few + many + 1.0) / 12.0).sqrt()
 }
 
-/// Converts a number of things for calculation.
 pub(crate) fn count(number: usize) -> f64 {
     u32::try_from(number).map_or(f64::MAX, f64::from)
 }

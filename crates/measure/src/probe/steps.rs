@@ -1,24 +1,22 @@
 //! The order of the measurements: from cheap to expensive, each using the results of those before it.
 
 use crate::bench::{Progress, Surface, TargetError};
+use straddle_units::Boundary;
 use straddle_units::io::{Nanos, Operation};
-use straddle_units::{Boundary, ByteCount};
 
 use crate::probe::behaviour;
 use crate::probe::budget::{Budget, ProbeError, Step, within};
 use crate::probe::report::{Claims, Confidence, Finding, Report, Rmw, RmwCost, Rotation};
 use crate::probe::rotation::{self, Series};
 use crate::probe::scan::{self, Scanned};
-use crate::probe::session::{Durable, LARGEST_UNIT, LEAST_SLOTS, SLOT, Session};
+use crate::probe::session::{Durable, LARGEST_UNIT, LEAST_SLOTS, SLOT, Session, boundary};
 use crate::probe::statistics::median;
 use crate::probe::survey::{self, Survey};
 use crate::probe::sustained::{Inferred, Search, Sustained};
 
 /// Slots in the arena on a drive without an arm: 4 MiB, written once.
 const ARENA: usize = 32;
-/// From this logical sector size on, there may be no larger unit to find.
 const LARGE_SECTOR: u64 = 4096;
-/// Writes and reads that are compared if no unit was found.
 const COMPARED: usize = 48;
 
 /// Probes the target. Its claims are only compared with the findings, at the end.
@@ -38,10 +36,21 @@ pub fn probe(
     };
     let needed = LEAST_SLOTS * SLOT;
     let session = Session::new(surface, budget, progress).ok_or(ProbeError::TooSmall { bytes, needed })?;
-    Ok(Probe::new(session).run(budget.seed, claims)?)
+    let probe = Probe {
+        session,
+        survey: Survey::default(),
+        aligned: Survey::default(),
+        how: None,
+        series: Series::default(),
+        scanned: Scanned::default(),
+        excess: None,
+        sustained: None,
+        inferred: Inferred::Nothing,
+        depth: None,
+    };
+    Ok(probe.run(budget.seed, claims)?)
 }
 
-/// A probe in progress, with what is known so far.
 struct Probe<'a> {
     session: Session<'a>,
     survey: Survey,
@@ -57,23 +66,7 @@ struct Probe<'a> {
     depth: Option<usize>,
 }
 
-impl<'a> Probe<'a> {
-    fn new(session: Session<'a>) -> Self {
-        let (survey, series, scanned) = (Survey::default(), Series::default(), Scanned::default());
-        Self {
-            session,
-            survey,
-            aligned: Survey::default(),
-            how: None,
-            series,
-            scanned,
-            excess: None,
-            sustained: None,
-            inferred: Inferred::Nothing,
-            depth: None,
-        }
-    }
-
+impl Probe<'_> {
     fn run(mut self, seed: u64, claims: Claims) -> Result<Report, TargetError> {
         let begun = within(self.begin())?;
         let rotation = self.rotation();
@@ -96,8 +89,8 @@ impl<'a> Probe<'a> {
         Ok(Report {
             seed,
             logical: self.session.logical,
-            written: self.session.written(),
-            requests: self.session.requests(),
+            written: self.session.written,
+            requests: self.session.requests,
             elapsed: self.session.elapsed(),
             unit,
             rotation,
@@ -105,7 +98,6 @@ impl<'a> Probe<'a> {
             rmw,
             merge,
             depth,
-            survey: self.survey,
             scans: self.scanned.scans,
             proof: self.scanned.proof,
             sustained: self.sustained,
@@ -113,16 +105,13 @@ impl<'a> Probe<'a> {
         })
     }
 
-    /// Determines how partly written units are handled.
     fn behaviour(
         &mut self,
         unit: &Finding<Boundary>,
     ) -> Result<(Finding<RmwCost>, Finding<f64>), TargetError> {
         let Some(found) = unit.value else {
-            return Ok((
-                Finding::unknown("the unit is not known"),
-                Finding::unknown("the unit is not known"),
-            ));
+            let why = "the unit is not known";
+            return Ok((Finding::unknown(why), Finding::unknown(why)));
         };
         if found.size().get() == self.session.logical {
             let cost = RmwCost { when: Rmw::None, one: 0.0, two: 0.0 };
@@ -138,7 +127,6 @@ impl<'a> Probe<'a> {
         Ok((rmw.unwrap_or_else(Finding::unknown), merge.unwrap_or_else(Finding::unknown)))
     }
 
-    /// Measures requests of each kind, and whether the medium rotates.
     fn begin(&mut self) -> Step<()> {
         survey::run(&mut self.session, &mut self.survey)?;
         self.how = self.survey.durable();
@@ -174,8 +162,7 @@ impl<'a> Probe<'a> {
         let Some(how) = self.how else {
             return self.sustain("neither writes nor flushes wait for the medium");
         };
-        let step = self.scan(how);
-        let found = match within(step)? {
+        let found = match within(self.scan(how))? {
             Err(why) => Finding::unknown(why),
             Ok(()) => self.judge(),
         };
@@ -185,8 +172,7 @@ impl<'a> Probe<'a> {
 
     /// Looks for the unit by sustained writes. `reason` says why single writes could not show it.
     fn sustain(&mut self, reason: &str) -> Result<Finding<Boundary>, TargetError> {
-        let step = self.series();
-        let spent = match within(step)? {
+        let spent = match within(self.series())? {
             Ok(()) => "sustained writes cost the same everywhere",
             Err(why) => why,
         };
@@ -224,8 +210,7 @@ impl<'a> Probe<'a> {
                 self.inferred = search.pairs()?;
             }
         } else {
-            // Filling a cache with whole sectors of 4096 bytes is expensive, but they need it and show the
-            // most.
+            // Filling a cache with whole sectors of 4096 bytes is expensive, but shows the most.
             if large {
                 self.inferred = search.runs(false)?;
             }
@@ -259,8 +244,7 @@ impl<'a> Probe<'a> {
         Ok(())
     }
 
-    /// Whether it is clear that no unit is larger than the sector, which saves the expensive search for large
-    /// ones.
+    /// Whether no unit is larger than the sector, which saves the expensive search for large ones.
     fn no_larger(&mut self, how: Durable) -> Step<bool> {
         if !self.survey.is_mechanical() {
             // Writing smaller sectors in order keeps the host busy rather than the drive.
@@ -276,7 +260,6 @@ impl<'a> Probe<'a> {
         Ok(excess.abs() < period / 2.0)
     }
 
-    /// Concludes from the phase scans.
     fn judge(&self) -> Finding<Boundary> {
         if let Some(proof) = &self.scanned.proof {
             let why = format!(
@@ -294,8 +277,7 @@ impl<'a> Probe<'a> {
         }
         let contradicted = "some offsets are faster, but not in the pattern of any unit";
         let Some(period) = self.series.period else {
-            // On flash, a unit above the largest size searched also makes all phases equal. Nothing tells the
-            // two apart.
+            // On flash, a unit above the largest size searched makes all phases equal too.
             let flat = "no offset is faster than another";
             return Finding::unknown(if self.scanned.contradicted { contradicted } else { flat });
         };
@@ -320,16 +302,11 @@ impl<'a> Probe<'a> {
         }
     }
 
-    /// Returns the finding that the unit is the logical sector.
     fn sector(&self, confidence: Confidence, why: String) -> Finding<Boundary> {
-        let unit = Boundary::multiples_of(ByteCount::new(self.session.logical));
-        unit.map_or_else(
-            || Finding::unknown("the logical sector is empty"),
-            |unit| Finding::of(unit, confidence, why),
-        )
+        Finding::of(boundary(self.session.logical, 0), confidence, why)
     }
 
-    /// Measures how much longer a durable write of one logical sector takes than a read of one, in seconds.
+    /// Returns how many seconds longer a durable write of one logical sector takes than a read of one.
     fn excess(&mut self, how: Durable) -> Step<f64> {
         let (mut reads, mut writes) = (Vec::new(), Vec::new());
         let places: Vec<(u64, u64)> = (0..COMPARED)

@@ -9,25 +9,23 @@ use crate::probe::statistics::{median, quantile};
 
 /// Requests per kind; twice as many reads.
 const COUNT: usize = 12;
-/// Seconds between writes to a disk. The idle time empties a small cache that a flush does not empty, so that
-/// no write waits for room.
+/// Seconds between writes to a disk: the idle time empties a cache that a flush does not, so that no write
+/// waits for room.
 const REST: f64 = 0.6;
-/// Bytes per write.
 const SIZE: u64 = 16_384;
-/// A read from a platter takes at least this many seconds: less than half a revolution of the fastest disk.
+/// Seconds that a read from a platter takes at least: under half a revolution of the fastest disk.
 pub(crate) const MECHANICAL: f64 = 0.0015;
 
 /// Seconds of single requests of each kind at random places.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Survey {
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Survey {
     /// Reads of one logical sector.
-    pub read: Vec<f64>,
+    pub(crate) read: Vec<f64>,
     /// Writes that may stay in the cache, each to an empty cache.
-    pub plain: Vec<f64>,
+    pub(crate) plain: Vec<f64>,
     /// Writes including the flush after them.
-    pub flushed: Vec<f64>,
-    /// Writes with force unit access.
-    pub fua: Vec<f64>,
+    pub(crate) flushed: Vec<f64>,
+    pub(crate) fua: Vec<f64>,
 }
 
 pub(crate) fn run(session: &mut Session<'_>, survey: &mut Survey) -> Step<()> {
@@ -45,8 +43,7 @@ pub(crate) fn run(session: &mut Session<'_>, survey: &mut Survey) -> Step<()> {
     writes(session, survey, &places)
 }
 
-/// Repeats the survey's writes with whole units, once the unit is known: some drives make only partly written
-/// units wait.
+/// Repeats the writes with whole units, once the unit is known: some drives make only partial units wait.
 pub(crate) fn of_units(session: &mut Session<'_>, before: &Survey, unit: Boundary) -> Step<Survey> {
     let mut survey = Survey { read: before.read.clone(), ..Survey::default() };
     session.tell("writes of whole units");
@@ -56,7 +53,6 @@ pub(crate) fn of_units(session: &mut Session<'_>, before: &Survey, unit: Boundar
     Ok(survey)
 }
 
-/// Writes in pairs, one followed by a flush and one with FUA.
 fn writes(session: &mut Session<'_>, survey: &mut Survey, places: &[(u64, u64)]) -> Step<()> {
     session.prepare(places)?;
     let rest = if survey.is_mechanical() { REST } else { 0.0 };
@@ -74,15 +70,15 @@ fn writes(session: &mut Session<'_>, survey: &mut Survey, places: &[(u64, u64)])
 }
 
 impl Survey {
-    /// Returns what makes writes wait for the medium. FUA is preferred: it means the write's own place, while
-    /// a flush may be satisfied elsewhere.
+    /// Returns what makes writes wait for the medium. FUA is preferred: a flush may be satisfied elsewhere
+    /// than at the write's own place.
     pub(crate) fn durable(&self) -> Option<Durable> {
         let waits = |times: &[f64]| {
             if !self.is_mechanical() {
                 return median(times) > 3.0 * self.cached();
             }
-            // Waiting for a sector to come round takes a different time on every request; a slow link always
-            // takes the same.
+            // Waiting for a sector to come round takes a different time on every request, a slow link the
+            // same.
             let read = median(&self.read);
             let spread = quantile(times, 0.75) - quantile(times, 0.25);
             median(times) > read / 4.0 && spread > read / 20.0
@@ -96,7 +92,6 @@ impl Survey {
         quantile(&self.plain, 0.25)
     }
 
-    /// Whether reads take as long as on a drive with moving parts.
     pub(crate) fn is_mechanical(&self) -> bool {
         median(&self.read) > MECHANICAL
     }

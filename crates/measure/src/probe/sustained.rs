@@ -1,53 +1,49 @@
 //! Sustained writes without a flush: a full cache shows what it hides otherwise.
 //!
-//! Once the cache is full, a write waits until the drive has made room, and so takes as long as the medium
-//! does. Two kinds of series show the unit. *Straddling*: writes of two logical sectors, one on either side
-//! of a point, change one unit, or two if the point is a boundary. They write few bytes, so that even a large
-//! cache can be filled. *Covering*: writes of the size of a unit at each phase, as in the phase scan. Series
-//! of the different kinds take turns, and only the end of each is measured: on a disk, a write waits for one
-//! that came a cache's depth before it, so that the part to skip is as long as the cache is deep.
+//! Once the cache is full, a write takes as long as the medium does. Two kinds of series show the unit.
+//! *Straddling*: writes of two logical sectors, one on either side of a point, change one unit, or two if the
+//! point is a boundary. They write few bytes, so that even a large cache can be filled. *Covering*: writes of
+//! the size of a unit at each phase, as in the phase scan. Series of the different kinds take turns, and only
+//! the end of each is measured: on a disk, a write waits for one that came a cache's depth before it.
 
 mod pairs;
 mod runs;
 
 use std::collections::BTreeMap;
 
-use straddle_units::io::{Nanos, Operation, Time};
-use straddle_units::{Boundary, ByteCount, ByteOffset};
+use straddle_units::io::{Nanos, Operation};
+use straddle_units::{Boundary, ByteOffset};
 
 use crate::probe::budget::{Halt, Step};
-use crate::probe::session::{LARGEST_UNIT, SLOT, Session};
+use crate::probe::session::{LARGEST_UNIT, SLOT, Session, boundary, units};
 use crate::probe::statistics::{count, mean, median, quantile};
 
 pub(crate) use pairs::Inferred;
 
 /// Slots in the arena on a disk (256 MiB) and on flash (1 GiB): more places than a cache holds writes.
 const ARENA: [usize; 2] = [2048, 8192];
-/// Series at most until two in a row agree, and the ratio below which they do.
+/// Series until two in a row agree, and the ratio below which they do.
 const WARMING: usize = 5;
 const AGREE: f64 = 1.2;
 /// Writes after which the cache is examined, one after another until it is full.
 const LENGTHS: [usize; 5] = [512, 1024, 2048, 4096, 8192];
 /// Writes that are averaged while the cache fills.
 const CHUNK: usize = 16;
-/// Writes per series on flash. Flash programs several hundred units at a time, and a series has to contain
-/// several of these bursts.
+/// Writes per series on flash: several times the several hundred units that it programs at a time.
 const BLOCK: usize = 1536;
-/// If a drive keeps up with every write, one read is sent after this many writes. It waits for what the drive
-/// is doing.
+/// Writes after which a read is sent, if a drive keeps up with every write: it waits for the drive.
 const READ_EACH: usize = 8;
 /// Writes measured at the end of a series on a disk.
 const MEASURED: usize = 256;
-/// The ratio from which a series is slower. Two units instead of one give 1.5 or 2, two sector reads instead
-/// of one give 1.5.
+/// The ratio from which a series is slower. Two units or sector reads instead of one give 1.5 or 2.
 const SLOWER: f64 = 1.3;
 /// The least ratio in a proof between every slow series and every fast one.
 const APART: f64 = 1.15;
-/// Rounds of a comparison, and of a proof by straddling writes. That exactly eight particular series of
-/// sixteen are the slower ones happens by chance once in 13000 times.
+/// Rounds of a comparison, and of a proof by straddling writes: that exactly eight given series of sixteen
+/// are the slower ones happens by chance once in 13000 times.
 const ROUNDS: usize = 2;
 const PROVED: usize = 4;
-/// The fewest writes of whole units whose time says anything: flash programs some hundred at a time.
+/// The fewest writes of whole units whose time says anything.
 const LEAST_WHOLE: usize = 256;
 /// Bytes per write of the covering series that look for the unit.
 const COVERED: u64 = 4096;
@@ -69,34 +65,37 @@ pub struct Sustained {
     pub half: Vec<f64>,
     /// If units are covered, series of writes that are one logical sector short: slow.
     pub short: Vec<f64>,
-    /// After straddling series: the seconds per write of whole units, on their boundaries and off them; `None` if there
-    /// was too little left to write, or the drive kept up with its host.
+    /// After straddling series: the seconds per write of whole units, on their boundaries and off them;
+    /// `None` if too little was left to write, or the drive kept up with its host.
     pub whole: Option<[f64; 2]>,
 }
 
-/// A kind of write: its places and its length.
 #[derive(Clone, Copy, Debug)]
 struct Kind {
     places: Places,
     length: u64,
-    /// Whether the place is the middle of the write rather than its beginning.
-    over: bool,
-    /// Whether places extend over a whole slot, so that a write at the last one continues into the next slot.
-    wide: bool,
+    placing: Placing,
 }
 
-/// Where writes of a kind begin; within 64 KiB unless the kind is wide.
 #[derive(Clone, Copy, Debug)]
 enum Places {
-    /// On boundaries.
     On(Boundary),
-    /// Off boundaries.
     Off(Boundary),
     /// Each after the one before.
     Next,
 }
 
-/// The search for the unit, with what it needs to know of the drive.
+/// How the place and the write lie to each other.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Placing {
+    /// The write begins there, in the first 64 KiB of a slot.
+    Within,
+    /// The write begins anywhere in a slot, and may continue into the next one.
+    Wide,
+    /// The place is the middle of the write.
+    Over,
+}
+
 pub(crate) struct Search<'a, 'b> {
     session: &'a mut Session<'b>,
     mechanical: bool,
@@ -111,7 +110,7 @@ pub(crate) struct Search<'a, 'b> {
     skipped: usize,
     /// A flush ends each series.
     flushes: bool,
-    /// The next place in order, and where its slot ends.
+    /// The next place in sequence, and where its slot ends.
     next: u64,
     next_end: u64,
     /// Covering writes cost the same at every phase.
@@ -130,8 +129,8 @@ impl<'a, 'b> Search<'a, 'b> {
         } else {
             session.narrow(ARENA[1])?
         }
-        // A disk that takes one write at a time into its cache fills it as fast as it can. Flash needs many
-        // to be busy.
+        // A disk that takes one write at a time fills its cache as fast as it can. Flash needs many to be
+        // busy.
         let depth = if mechanical { 1 } else { 32 };
         Ok(Self {
             session,
@@ -152,10 +151,8 @@ impl<'a, 'b> Search<'a, 'b> {
     /// Finds the unit by straddling writes, if units begin at byte 0 of the drive.
     pub(crate) fn straddling(&mut self) -> Step<Option<Sustained>> {
         let logical = self.session.logical;
-        let (Some(every), Some(finest)) = (boundary(LARGEST_UNIT, 0), boundary(2 * logical, 0)) else {
-            return Ok(None);
-        };
-        let (on, inside) = (self.over(Places::On(every)), self.over(Places::Off(finest)));
+        let on = self.over(Places::On(boundary(LARGEST_UNIT, 0)));
+        let inside = self.over(Places::Off(boundary(2 * logical, 0)));
         let full = self.fill()?;
         if !full && self.mechanical {
             return Ok(None);
@@ -175,19 +172,16 @@ impl<'a, 'b> Search<'a, 'b> {
             .collect();
         while sizes.len() > 1 {
             let middle = sizes.len() / 2;
-            // If the unit is in the smaller half, the odd multiples of that half's largest size are
-            // boundaries.
+            // If the unit is in the smaller half, the odd multiples of its largest size are boundaries.
             let size = sizes[middle - 1];
-            let Some(odd) = boundary(2 * size, size) else { return Ok(None) };
             self.series(on)?;
-            let seconds = self.series(self.over(Places::On(odd)))?;
-            sizes = if seconds > (fast * slow).sqrt() {
-                sizes[..middle].to_vec()
-            } else {
-                sizes[middle..].to_vec()
-            };
+            let seconds = self.series(self.over(Places::On(boundary(2 * size, size))))?;
+            let larger = sizes.split_off(middle);
+            if seconds <= (fast * slow).sqrt() {
+                sizes = larger;
+            }
         }
-        let Some(unit) = sizes.first().and_then(|size| boundary(*size, 0)) else { return Ok(None) };
+        let unit = boundary(sizes[0], 0);
         let mut proof = self.prove_straddling(unit)?;
         if proof.is_none() {
             // The series may have been too short for what the drive does at a time.
@@ -200,9 +194,9 @@ impl<'a, 'b> Search<'a, 'b> {
         Ok(proof)
     }
 
-    /// Measures the seconds per write of whole units on their boundaries and off them, with the cache full and what is
-    /// left to write. `across` is that of writes across a boundary, which change as many units as whole ones off the
-    /// boundaries, and stands for these if little is left.
+    /// Measures the seconds per write of whole units on their boundaries and off them, with what is left to
+    /// write. Writes across a boundary (`across`) change as many units as those off the boundaries, and stand
+    /// for them if little is left.
     fn whole(&mut self, unit: Boundary, across: f64) -> Step<Option<[f64; 2]>> {
         let size = unit.size().get();
         let most = usize::try_from(self.session.left() / size).unwrap_or(usize::MAX);
@@ -210,7 +204,7 @@ impl<'a, 'b> Search<'a, 'b> {
             return Ok(None);
         }
         let mut one = |places: Places, length: usize| -> Step<f64> {
-            let ends = self.write(Kind { places, length: size, over: false, wide: true }, length)?;
+            let ends = self.write(Kind { places, length: size, placing: Placing::Wide }, length)?;
             Ok(slope(&ends[length / 4..]))
         };
         if most < 2 * BLOCK {
@@ -246,8 +240,8 @@ impl<'a, 'b> Search<'a, 'b> {
     fn prove_straddling(&mut self, unit: Boundary) -> Step<Option<Sustained>> {
         let size = unit.size().get();
         // The odd multiples of the largest unit lie beyond the places used.
-        let odd = if size < LARGEST_UNIT { boundary(2 * size, size) } else { Some(unit) };
-        let (Some(half), Some(odd)) = (boundary(size, size / 2), odd) else { return Ok(None) };
+        let odd = if size < LARGEST_UNIT { boundary(2 * size, size) } else { unit };
+        let half = boundary(size, size / 2);
         let mut proof = Sustained::new(unit, true, self.length);
         for round in 0..PROVED {
             if !self.mechanical {
@@ -271,8 +265,8 @@ impl<'a, 'b> Search<'a, 'b> {
         Ok(proof.is_proof().then_some(proof))
     }
 
-    /// Finds the unit by covering writes at each phase of 4096 bytes, or of two sectors if those are larger.
-    /// It finds a unit up to that size, wherever it begins.
+    /// Finds a unit up to 4096 bytes, or two sectors if those are larger, wherever it begins, by covering
+    /// writes of that size at each phase.
     pub(crate) fn covering(&mut self) -> Step<Option<Sustained>> {
         let logical = self.session.logical;
         let covered = COVERED.max(2 * logical);
@@ -287,9 +281,8 @@ impl<'a, 'b> Search<'a, 'b> {
                 // Keep the faster of two: a drive that still has old writes to do far away is slower for a
                 // while.
                 if *time > limit {
-                    let Some(places) = boundary(covered, index * logical) else { return Ok(None) };
-                    let kind = Kind { places: Places::On(places), length: covered, over: false, wide: false };
-                    *time = self.series(kind)?.min(*time);
+                    let places = Places::On(boundary(covered, index * logical));
+                    *time = self.series(Kind::within(places, covered))?.min(*time);
                 }
             }
             let least = times.iter().copied().fold(f64::MAX, f64::min);
@@ -309,7 +302,7 @@ impl<'a, 'b> Search<'a, 'b> {
 
     fn prove_covering(&mut self, unit: Boundary) -> Step<Option<Sustained>> {
         let size = unit.size().get();
-        let Some(half) = boundary(size, unit.phase().get() + size / 2) else { return Ok(None) };
+        let half = boundary(size, unit.phase().get() + size / 2);
         let mut proof = Sustained::new(unit, false, self.length);
         for _ in 0..ROUNDS {
             let series = [
@@ -319,7 +312,7 @@ impl<'a, 'b> Search<'a, 'b> {
                 (Places::On(unit), size - self.session.logical),
             ];
             for ((places, length), index) in series.into_iter().zip(0..) {
-                let seconds = self.series(Kind { places, length, over: false, wide: false })?;
+                let seconds = self.series(Kind::within(places, length))?;
                 proof.push(index, seconds);
             }
         }
@@ -329,11 +322,10 @@ impl<'a, 'b> Search<'a, 'b> {
     /// Writes single sectors until the cache is full; returns whether it became full.
     fn fill(&mut self) -> Step<bool> {
         let logical = self.session.logical;
-        let Some(finest) = boundary(2 * logical, 0) else { return Ok(false) };
         if self.before.is_some() {
             return Ok(true);
         }
-        let kind = Kind { places: Places::Off(finest), length: logical, over: false, wide: false };
+        let kind = Kind::within(Places::Off(boundary(2 * logical, 0)), logical);
         let mut written = 0;
         for length in LENGTHS {
             self.session.tell(&format!("{length} sustained writes, until the cache is full"));
@@ -363,50 +355,34 @@ impl<'a, 'b> Search<'a, 'b> {
 
     /// Returns the kind for two logical sectors over a point.
     fn over(&self, places: Places) -> Kind {
-        Kind { places, length: 2 * self.session.logical, over: true, wide: false }
+        Kind { places, length: 2 * self.session.logical, placing: Placing::Over }
     }
 
     /// Returns the seconds per write at the end of a series, or per read if reads are measured.
     fn series(&mut self, kind: Kind) -> Step<f64> {
-        let (length, skipped) = (self.length, self.skipped.min(self.length - CHUNK));
-        if self.reading {
-            return Ok(mean(&self.mixed(kind, length)?[skipped / READ_EACH..]));
-        }
-        Ok(slope(&self.write(kind, length)?[skipped..]))
+        let skipped = self.skipped.min(self.length - CHUNK);
+        let (ends, reads) = self.send(kind, self.length, self.reading)?;
+        Ok(if self.reading { mean(&reads[skipped / READ_EACH..]) } else { slope(&ends[skipped..]) })
     }
 
     /// Writes `length` times; returns when each write completed, in nanoseconds.
     fn write(&mut self, kind: Kind, length: usize) -> Step<Vec<u64>> {
-        if kind.length * length as u64 > self.session.left() {
-            return Err(Halt::Written);
-        }
-        let mut ends = Vec::with_capacity(length);
-        let mut sent = 0;
-        while ends.len() < length {
-            if sent < length && sent - ends.len() < self.depth {
-                let offset = self.place(kind);
-                self.session.send(Operation::Write, offset, kind.length)?;
-                sent += 1;
-            } else {
-                ends.push(self.session.wait()?.at.get());
-            }
-        }
-        Ok(ends)
+        Ok(self.send(kind, length, false)?.0)
     }
 
-    /// Writes `length` times, with reads among the writes; returns the seconds of each read.
-    fn mixed(&mut self, kind: Kind, length: usize) -> Step<Vec<f64>> {
+    /// Writes `length` times, with reads among the writes if `reading`; returns when each write completed, in
+    /// nanoseconds, and the seconds of each read.
+    fn send(&mut self, kind: Kind, length: usize, reading: bool) -> Step<(Vec<u64>, Vec<f64>)> {
         if kind.length * length as u64 > self.session.left() {
             return Err(Halt::Written);
         }
-        let (mut reads, mut outstanding) = (BTreeMap::new(), 0);
-        let (mut times, mut sent) = (Vec::new(), 0);
-        let requests = length + length / READ_EACH;
+        let (mut ends, mut times) = (Vec::with_capacity(length), Vec::new());
+        let (mut reads, mut outstanding, mut sent) = (BTreeMap::new(), 0, 0);
+        let requests = length + if reading { length / READ_EACH } else { 0 };
         while sent < requests || outstanding > 0 {
             if sent < requests && outstanding < self.depth {
-                let at = self.session.now();
-                if sent % (READ_EACH + 1) == READ_EACH {
-                    let slot = self.session.slot();
+                if reading && sent % (READ_EACH + 1) == READ_EACH {
+                    let (at, slot) = (self.session.now(), self.session.slot());
                     let id = self.session.send(Operation::Read, slot, self.session.logical)?;
                     reads.insert(id, at);
                 } else {
@@ -417,10 +393,13 @@ impl<'a, 'b> Search<'a, 'b> {
             } else {
                 let done = self.session.wait()?;
                 outstanding -= 1;
-                times.extend(reads.remove(&done.id).map(|sent: Time| done.at.since(sent).seconds()));
+                match reads.remove(&done.id) {
+                    Some(sent) => times.push(done.at.since(sent).seconds()),
+                    None => ends.push(done.at.get()),
+                }
             }
         }
-        Ok(times)
+        Ok((ends, times))
     }
 
     fn place(&mut self, kind: Kind) -> u64 {
@@ -429,15 +408,21 @@ impl<'a, 'b> Search<'a, 'b> {
             Places::Off(unit) => (unit, false),
             Places::Next => return self.next_place(kind.length),
         };
-        if kind.wide
+        if kind.placing == Placing::Wide
             && let Some(slot) = self.session.slot_and_next()
         {
             return slot + self.session.phase_within(unit, aligned, SLOT);
         }
         let phase = self.session.phase(unit, aligned);
-        let slot = self.session.slot();
+        let place = self.session.slot() + phase;
         // Points are in the second half of a slot, so that the write begins in the slot.
-        if kind.over { slot + LARGEST_UNIT + phase - self.session.logical } else { slot + phase }
+        if kind.placing == Placing::Over { place + LARGEST_UNIT - self.session.logical } else { place }
+    }
+}
+
+impl Kind {
+    const fn within(places: Places, length: u64) -> Self {
+        Self { places, length, placing: Placing::Within }
     }
 }
 
@@ -456,10 +441,7 @@ impl Sustained {
     }
 
     fn push(&mut self, index: usize, seconds: f64) {
-        let times = [&mut self.dear, &mut self.cheap, &mut self.half, &mut self.short];
-        if let Some(times) = times.into_iter().nth(index) {
-            times.push(seconds);
-        }
+        [&mut self.dear, &mut self.cheap, &mut self.half, &mut self.short][index].push(seconds);
     }
 
     /// Whether every slow series is slower than every fast one, and the medians differ clearly.
@@ -468,7 +450,6 @@ impl Sustained {
         self.is_possible() && median(&slow) > SLOWER * median(&fast)
     }
 
-    /// Whether every slow series so far is slower than every fast one.
     fn is_possible(&self) -> bool {
         let (fast, slow) = self.sides();
         let slowest = fast.iter().copied().fold(0.0, f64::max);
@@ -511,17 +492,10 @@ fn slope(ends: &[u64]) -> f64 {
 /// Returns the unit, up to the size of the pattern, whose boundaries are exactly where the pattern is cheap,
 /// if there is one.
 fn pattern(cheap: &[bool], step: u64) -> Option<Boundary> {
-    let sizes = std::iter::successors(Some(2 * step), |size| Some(size * 2))
-        .take_while(|size| *size <= step * cheap.len() as u64);
-    let units = sizes.flat_map(|size| (0..size / step).filter_map(move |index| boundary(size, index * step)));
     let fits = |unit: &Boundary| {
         cheap.iter().zip(0..).all(|(cheap, index)| unit.is_aligned(ByteOffset::new(index * step)) == *cheap)
     };
-    units.into_iter().find(fits)
-}
-
-fn boundary(size: u64, phase: u64) -> Option<Boundary> {
-    Boundary::new(ByteCount::new(size), ByteCount::new(phase))
+    units(step, step * cheap.len() as u64).find(fits)
 }
 
 #[cfg(test)]
@@ -531,9 +505,9 @@ mod tests {
     #[test]
     fn a_pattern_is_that_of_one_unit_or_of_none() {
         let at = |cheap: [u8; 8]| pattern(&cheap.map(|cheap| cheap == 1), 512);
-        assert_eq!(at([0, 0, 0, 0, 0, 0, 0, 1]), boundary(4096, 3584));
-        assert_eq!(at([0, 1, 0, 0, 0, 1, 0, 0]), boundary(2048, 512));
-        assert_eq!(at([1, 0, 1, 0, 1, 0, 1, 0]), boundary(1024, 0));
+        assert_eq!(at([0, 0, 0, 0, 0, 0, 0, 1]), Some(boundary(4096, 3584)));
+        assert_eq!(at([0, 1, 0, 0, 0, 1, 0, 0]), Some(boundary(2048, 512)));
+        assert_eq!(at([1, 0, 1, 0, 1, 0, 1, 0]), Some(boundary(1024, 0)));
         assert_eq!(at([0, 1, 1, 1, 1, 1, 1, 1]), None);
         assert_eq!(at([1; 8]), None);
     }

@@ -10,20 +10,11 @@ use straddle_units::{Boundary, ByteCount, ByteOffset, Span};
 
 use crate::real::open::Opened;
 
-/// Areas start and end at multiples of this many bytes. No boundary of a drive is larger.
+/// Areas start and end at multiples of this many bytes; no boundary of a drive is larger.
 const GRAIN: u64 = 1 << 20;
 
-/// The smallest piece, in bytes: the workloads leave one grain of it free.
+/// The smallest piece, in bytes; the workloads leave one grain of it free.
 const LEAST: u64 = 2 * GRAIN;
-
-/// How much of a target is used, and in how many pieces.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Areas {
-    /// Number of pieces, spread evenly over the scope. 0 uses the whole scope, whatever `bytes` is.
-    pub regions: u32,
-    /// Bytes of all pieces together. Everything is used if there is less.
-    pub bytes: u64,
-}
 
 /// Why no area may be written.
 #[derive(Debug, thiserror::Error)]
@@ -77,14 +68,9 @@ pub(crate) fn free(opened: &Opened) -> Result<Vec<Span>, AreaError> {
     if target.partition.is_some() {
         return Err(AreaError::NoTable { path: path.clone(), holds: "it is a partition" });
     }
-    match stack.kind {
-        TableKind::Gpt | TableKind::Mbr => {}
-        _ => {
-            return Err(AreaError::NoTable {
-                path: path.to_owned(),
-                holds: "perhaps a file system, perhaps nothing",
-            });
-        }
+    if !matches!(stack.kind, TableKind::Gpt | TableKind::Mbr) {
+        let holds = "perhaps a file system, perhaps nothing";
+        return Err(AreaError::NoTable { path: path.clone(), holds });
     }
     if !stack.problems.is_empty() {
         return Err(AreaError::Damaged { path: path.to_owned() });
@@ -105,28 +91,27 @@ fn gaps(stack: &Stack, target: &Target) -> Vec<Span> {
     stack.free(target.size).into_iter().flat_map(|free| free.gaps(kept.iter().copied())).collect()
 }
 
-/// Pieces of the `given` spans, evenly spread, each starting and ending at a multiple of the grain. A small
-/// target is one piece.
-pub(crate) fn spread(given: &[Span], wanted: Areas) -> Vec<Span> {
+/// Pieces of the `given` spans, evenly spread, each starting and ending at a multiple of the grain: `regions`
+/// of them with `bytes` bytes together, or fewer where there is less; all of the spans for 0 regions.
+pub(crate) fn spread(given: &[Span], regions: u32, bytes: u64) -> Vec<Span> {
     let Some(grain) = Boundary::multiples_of(ByteCount::new(GRAIN)) else { return Vec::new() };
     let trimmed: Vec<Span> = given
         .iter()
         .filter_map(|span| {
-            let (start, end) = (grain.ceil(span.start())?, grain.floor(span.end())?);
-            Span::new(start, end.checked_since(start)?).filter(|span| span.len().get() >= 2 * GRAIN)
+            let whole = Span::between(grain.ceil(span.start())?, grain.floor(span.end())?)?;
+            Some(whole).filter(|span| span.len().get() >= LEAST)
         })
         .collect();
     let total: u64 = trimmed.iter().map(|span| span.len().get()).sum();
     if total == 0 {
         return Vec::new();
     }
-    if wanted.regions == 0 {
+    if regions == 0 {
         return trimmed;
     }
-    // A piece has at least two grains, of which the workloads leave one free. If `bytes` does not suffice,
-    // there are fewer pieces rather than more bytes.
-    let regions = u64::from(wanted.regions).min((wanted.bytes / (2 * GRAIN)).max(1));
-    let each = grains(wanted.bytes.min(total) / regions).max(2 * GRAIN);
+    // If `bytes` does not suffice, there are fewer pieces rather than more bytes.
+    let regions = u64::from(regions).min((bytes / LEAST).max(1));
+    let each = grains(bytes.min(total) / regions).max(LEAST);
     let mut areas: Vec<Span> = Vec::new();
     for region in 0..regions {
         // The offset at which the piece would start if the spans were joined into one.
@@ -139,7 +124,7 @@ pub(crate) fn spread(given: &[Span], wanted: Areas) -> Vec<Span> {
             let after = areas.last().map_or(ByteOffset::ZERO, |last| last.end());
             let start = ByteOffset::new(span.start().get() + at).max(after);
             let room = span.end().checked_since(start).map_or(0, ByteCount::get).min(each);
-            if room >= 2 * GRAIN {
+            if room >= LEAST {
                 areas.extend(Span::new(start, ByteCount::new(room)));
             }
             break;
@@ -164,7 +149,7 @@ mod tests {
 
     #[test]
     fn a_file_of_eight_mib_is_one_piece() {
-        let areas = spread(&[span(0, 8 << 20)], Areas { regions: 1, bytes: 256 << 20 });
+        let areas = spread(&[span(0, 8 << 20)], 1, 256 << 20);
         assert_eq!(areas, [span(0, 8 << 20)]);
     }
 
@@ -172,8 +157,8 @@ mod tests {
     fn no_more_is_used_than_was_asked_for() {
         for mib in 2..64 {
             for regions in 1..=16 {
-                let wanted = Areas { regions, bytes: mib << 20 };
-                let used: u64 = spread(&[span(0, 1 << 40)], wanted).iter().map(|area| area.len().get()).sum();
+                let areas = spread(&[span(0, 1 << 40)], regions, mib << 20);
+                let used: u64 = areas.iter().map(|area| area.len().get()).sum();
                 assert!(used <= mib << 20, "{mib} MiB in {regions} pieces take {used}");
                 assert!(regions > 1 || used == mib << 20);
             }
@@ -182,7 +167,7 @@ mod tests {
 
     #[test]
     fn pieces_reach_from_the_first_byte_to_the_last() {
-        let areas = spread(&[span(0, 1 << 40)], Areas { regions: 8, bytes: 256 << 20 });
+        let areas = spread(&[span(0, 1 << 40)], 8, 256 << 20);
         assert_eq!((areas.len(), areas[0]), (8, span(0, 32 << 20)));
         assert!(areas[7].end().get() > (1 << 40) - (8 << 20), "{:?}", areas[7]);
     }
@@ -200,7 +185,7 @@ mod tests {
                 given.extend(Span::new(ByteOffset::new(at + skip), ByteCount::new(length)));
                 at += skip + length;
             }
-            let areas = spread(&given, Areas { regions, bytes });
+            let areas = spread(&given, regions, bytes);
             for area in &areas {
                 prop_assert!(given.iter().any(|span| span.contains(*area)), "{area:?} of {given:?}");
                 prop_assert_eq!((area.start().get() % GRAIN, area.len().get() % GRAIN), (0, 0));

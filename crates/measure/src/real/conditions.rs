@@ -1,7 +1,5 @@
-//! Conditions under which the figures of a measurement may be misleading.
-//!
-//! Invariants: a warning is given only for a condition that was observed, and says what was
-//! observed.
+//! Conditions under which the figures of a measurement may be misleading. A warning is given only for a
+//! condition that was observed, and says what was observed.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -15,10 +13,9 @@ use straddle_units::io::Nanos;
 use crate::real::open::{Io, Kind, Opened};
 use crate::real::target::Real;
 
-/// Requests of other processes disturb a measurement if they exceed this share of all requests.
+/// The share of requests by other processes above which they disturb a measurement.
 const FOREIGN_SHARE: f64 = 0.05;
-/// The shortest time in which a disk can make a write durable: a twentieth of a revolution at 15,000
-/// revolutions per minute.
+/// The shortest time in which a disk can make a write durable: a twentieth of a revolution at 15,000 rpm.
 const TOO_SOON: Nanos = Nanos::new(200_000);
 /// In seconds. The duration of a shorter turn is mostly clock and scheduler noise.
 const SHORT_TURN: f64 = 0.05;
@@ -28,40 +25,32 @@ const DRIFT: f64 = 0.2;
 const NOISE: f64 = 0.25;
 /// Bytes of a page of memory on most machines, the largest block of a page cache.
 const PAGE: u64 = 4096;
-/// The value of `queue/rotational` for a rotating disk. The kernel does not report the revolutions per
-/// minute.
-const ROTATES: &str = "1";
-/// Its value for flash and other devices without an arm.
-const NEVER_ROTATES: &str = "0";
 
 /// What the kernel reports about the device under a target, before the measurement.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Before {
-    /// The device's directory in sysfs.
+    /// In sysfs.
     folder: Option<PathBuf>,
-    rotates: bool,
-    is_flash: bool,
+    /// Whether it rotates, by `queue/rotational`.
+    pub(crate) rotates: Option<bool>,
     write_back: bool,
-    /// Bytes of the device's logical sector; 0 if the kernel does not report it.
     logical: u64,
     discards: bool,
     thin: bool,
-    /// Requests that the device had completed.
     completed: u64,
     /// Whether the file has holes: ranges for which the file system has not allocated space yet.
     holes: bool,
 }
 
-/// What was observed while measuring.
-#[derive(Clone, Copy)]
 struct Conditions<'a> {
+    before: &'a Before,
     target: &'a Real,
     workload: &'a Workload,
     measured: &'a Measured,
 }
 
-/// Whether the device with this folder in sysfs is a thin volume of LVM. It stands on the internal device of its
-/// pool, to whose UUID LVM appends `-tpool` (`lib/activate/dev_manager.c`).
+/// Whether this is a thin volume of LVM: on the internal device of its pool, to whose UUID LVM appends
+/// `-tpool` (`lib/activate/dev_manager.c`).
 fn is_thin(folder: &Path) -> bool {
     let below = fs::read_dir(folder.join("slaves")).into_iter().flatten().flatten();
     below
@@ -70,7 +59,6 @@ fn is_thin(folder: &Path) -> bool {
 }
 
 impl Before {
-    /// Reads the state of the device under `opened`.
     pub(crate) fn look(opened: &Opened) -> Self {
         let Ok(metadata) = opened.file.metadata() else { return Self::default() };
         let number = if opened.kind == Kind::Block { metadata.rdev() } else { metadata.dev() };
@@ -82,8 +70,7 @@ impl Before {
         let Some(folder) = folder else { return Self { holes, ..Self::default() } };
         let text = |name: &str| fs::read_to_string(folder.join(name)).unwrap_or_default().trim().to_owned();
         Self {
-            rotates: text("queue/rotational") == ROTATES,
-            is_flash: text("queue/rotational") == NEVER_ROTATES,
+            rotates: text("queue/rotational").parse().ok().map(|flag: u32| flag == 1),
             write_back: text("queue/write_cache") == "write back",
             logical: text("queue/logical_block_size").parse().unwrap_or(0),
             discards: text("queue/discard_max_bytes").parse::<u64>().is_ok_and(|bytes| bytes > 0),
@@ -94,12 +81,6 @@ impl Before {
         }
     }
 
-    /// Whether the kernel reports a rotating disk.
-    pub(crate) const fn rotates(&self) -> bool {
-        self.rotates
-    }
-
-    /// What a probe measures on a file: no property of a drive alone.
     pub(crate) fn notes_on_file(&self, opened: &Opened) -> Vec<String> {
         if opened.kind != Kind::File {
             return Vec::new();
@@ -114,31 +95,32 @@ impl Before {
         notes
     }
 
-    /// The warnings that apply to the figures.
     pub(crate) fn warnings(&self, target: &Real, workload: &Workload, measured: &Measured) -> Vec<String> {
-        let seen = &Conditions { target, workload, measured };
+        let seen = Conditions { before: self, target, workload, measured };
         let all = [
-            self.page_cache(seen),
-            self.volatile(seen),
-            self.flash(seen),
-            self.too_soon(seen),
-            Self::short(seen),
-            Self::drift(seen),
-            Self::noise(seen),
-            self.foreign(seen),
-            self.unwritten(seen),
+            seen.page_cache(),
+            seen.volatile(),
+            seen.flash(),
+            seen.too_soon(),
+            seen.short(),
+            seen.drift(),
+            seen.noise(),
+            seen.foreign(),
+            seen.unwritten(),
         ];
         all.into_iter().flatten().collect()
     }
+}
 
-    fn page_cache(&self, seen: &Conditions<'_>) -> Option<String> {
-        let opened = seen.target.opened();
+impl Conditions<'_> {
+    fn page_cache(&self) -> Option<String> {
+        let opened = &self.target.opened;
         if opened.io != Io::Buffered {
             return None;
         }
-        Some(if seen.workload.writes() {
+        Some(if self.workload.writes() {
             let block = match opened.kind {
-                Kind::Block => soft_block_size(opened.size, self.logical),
+                Kind::Block => soft_block_size(opened.size, self.before.logical),
                 Kind::File => PAGE,
             };
             format!(
@@ -151,8 +133,8 @@ impl Before {
         })
     }
 
-    fn volatile(&self, seen: &Conditions<'_>) -> Option<String> {
-        (self.write_back && seen.workload.is_volatile()).then(|| {
+    fn volatile(&self) -> Option<String> {
+        (self.before.write_back && self.workload.is_volatile()).then(|| {
             "the drive's write cache is on and single writes were not flushed, so the latencies are the \
             cache's. The times and ratios hold, because each turn ends with a flush that is counted. --sync \
             flush measures single writes"
@@ -160,8 +142,8 @@ impl Before {
         })
     }
 
-    fn flash(&self, seen: &Conditions<'_>) -> Option<String> {
-        (self.is_flash && seen.workload.writes()).then(|| {
+    fn flash(&self) -> Option<String> {
+        (self.before.rotates == Some(false) && self.workload.writes()).then(|| {
             "this is an SSD: its buffer or SLC cache may have absorbed the writes before flash reached a \
             steady state, and the bytes written to flash (wear) are unknown. Equal times do not mean equal \
             wear (straddle bench drive:NAME models both)"
@@ -169,11 +151,14 @@ impl Before {
         })
     }
 
-    fn too_soon(&self, seen: &Conditions<'_>) -> Option<String> {
-        if !self.rotates || seen.target.opened().kind != Kind::Block || !seen.workload.writes() {
+    fn too_soon(&self) -> Option<String> {
+        if self.before.rotates != Some(true)
+            || self.target.opened.kind != Kind::Block
+            || !self.workload.writes()
+        {
             return None;
         }
-        let flushes = seen.measured.sweep.arms().iter().map(|arm| &arm.samples.flush_latency);
+        let flushes = self.measured.sweep.arms().iter().map(|arm| &arm.samples.flush_latency);
         let soonest =
             flushes.filter(|latency| latency.count() > 0).map(|latency| latency.quantile(0.5)).min()?;
         (soonest < TOO_SOON).then(|| {
@@ -184,10 +169,10 @@ impl Before {
         })
     }
 
-    fn short(seen: &Conditions<'_>) -> Option<String> {
-        let shortest = seen.measured.course.iter().copied().fold(f64::INFINITY, f64::min);
+    fn short(&self) -> Option<String> {
+        let shortest = self.measured.course.iter().copied().fold(f64::INFINITY, f64::min);
         #[allow(clippy::cast_precision_loss, reason = "a length of a turn")]
-        let turn = shortest * seen.measured.requests as f64;
+        let turn = shortest * self.measured.requests as f64;
         (turn < SHORT_TURN).then(|| {
             format!(
                 "a turn took only {:.1} ms: for better results use more requests (--count), or a larger \
@@ -197,8 +182,8 @@ impl Before {
         })
     }
 
-    fn drift(seen: &Conditions<'_>) -> Option<String> {
-        let course = &seen.measured.course;
+    fn drift(&self) -> Option<String> {
+        let course = &self.measured.course;
         let third = course.len() / 3;
         if third < 3 {
             return None;
@@ -215,8 +200,8 @@ impl Before {
         })
     }
 
-    fn noise(seen: &Conditions<'_>) -> Option<String> {
-        let course = &seen.measured.course;
+    fn noise(&self) -> Option<String> {
+        let course = &self.measured.course;
         let middle_turn = middle(course);
         let off: Vec<f64> = course.iter().map(|seconds| (seconds / middle_turn - 1.0).abs()).collect();
         let typical = middle(&off);
@@ -229,13 +214,12 @@ impl Before {
         })
     }
 
-    fn foreign(&self, seen: &Conditions<'_>) -> Option<String> {
-        let folder = self.folder.as_ref()?;
+    fn foreign(&self) -> Option<String> {
+        let folder = self.before.folder.as_ref()?;
         let after = completed(&fs::read_to_string(folder.join("stat")).ok()?);
-        let all = after.saturating_sub(self.completed);
-        let sent = seen.target.sent();
-        // Requests of the measurement may be split or merged on the way, so only twice as many are a sign of
-        // others.
+        let all = after.saturating_sub(self.before.completed);
+        let sent = self.target.sent;
+        // Our requests may be split or merged on the way, so only over twice as many are a sign of others.
         let foreign = all.saturating_sub(sent.saturating_mul(2));
         #[allow(clippy::cast_precision_loss, reason = "a share")]
         let share = foreign as f64 / all.max(1) as f64;
@@ -247,18 +231,18 @@ impl Before {
         })
     }
 
-    fn unwritten(&self, seen: &Conditions<'_>) -> Option<String> {
-        if self.holes {
+    fn unwritten(&self) -> Option<String> {
+        if self.before.holes {
             return Some(format!(
                 "{} has holes: writes to a hole allocate space first, and reads of one do not access the \
                  medium",
-                seen.target.opened().path.display()
+                self.target.opened.path.display()
             ));
         }
-        if self.thin {
+        if self.before.thin {
             return Some("a thin volume: first writes allocate space".to_owned());
         }
-        (seen.target.is_blank() && self.discards).then(|| {
+        (self.target.is_blank() && self.before.discards).then(|| {
             "the area contained only zeros, and the device supports discard: unmapped sectors may never be \
              read, not even for a read-modify-write"
                 .to_owned()

@@ -1,15 +1,15 @@
 //! Stores the previous contents of a target in a file elsewhere until the measurement is over.
 //!
-//! Invariants: nothing of the target is written before the journal holds it durably, and a journal is removed
-//! only when the target has been seen to hold its previous contents. A journal that fails its checks is not
-//! used. [`Kept`] is the proof of the former: it is made here only, from contents that were read
-//! ([`Pending`]) and are durable.
+//! Nothing of the target is written before the journal holds it durably ([`Kept`] is the proof, made here
+//! only), and a journal is removed only when the target has been seen to hold its previous contents. A
+//! journal that fails its checks is not used.
 //!
 //! A journal is one file, which is locked (flock) while its run lasts. It begins with a [`Header`] of
-//! [`HEADER`] bytes. Each area follows: a [`SavedArea`] of [`LINE`] bytes, and what was read there. Both are a
-//! line of JSON and a line with its SHA-256, padded with blanks. The lines of areas are written when all else
-//! is durable, so an area is in the journal as soon as its line is. Lines are sectors, which are not torn. The
-//! journal ends where zeroes, or nothing, are in the place of a line. Without any area, it was never used.
+//! [`HEADER`] bytes. Each area follows: a [`SavedArea`] of [`LINE`] bytes, and what was read there. Both are
+//! a line of JSON and a line with its SHA-256, padded with blanks. The lines of areas are written when all
+//! else is durable, so an area is in the journal as soon as its line is. Lines are sectors, which are not
+//! torn. The journal ends where zeroes, or nothing, are in the place of a line. Without any area, it was
+//! never used.
 
 mod restore;
 
@@ -34,7 +34,6 @@ use crate::real::target::{RealError, read_area};
 
 pub use restore::{LaterWrites, Restored, restore};
 
-/// The first bytes of every journal.
 const MAGIC: &[u8] = b"{\"straddle_journal\":4,";
 const PREFIX: &str = "straddle-";
 const SUFFIX: &str = ".journal";
@@ -71,7 +70,7 @@ straddle_units::error_kind! {
     Self::Open { source: OpenError::InUse { .. }, .. } => Refused,
 }
 
-/// Contents that were read from a target, and that no journal holds yet. Nothing writes them.
+/// Contents that were read from a target, and that no journal holds yet.
 #[derive(Default)]
 pub(crate) struct Pending(Vec<(Span, Memory)>);
 
@@ -90,13 +89,11 @@ impl Pending {
 }
 
 impl Kept {
-    /// The areas and their contents.
     pub(crate) fn into_areas(self) -> Vec<(Span, Memory)> {
         self.0
     }
 }
 
-/// The beginning of a journal: what it is of.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Header {
@@ -104,10 +101,8 @@ struct Header {
     target: PathBuf,
     size: u64,
     identity: FileId,
-    /// When the target was created, if it is a file and its file system records that: inode numbers are
-    /// reused.
+    /// When the target was created, if that is recorded for a file: inode numbers are reused.
     born: Option<Duration>,
-    /// The identity of the disk, if the target is a device.
     disk: Disk,
     /// A lower bound of the time of the first write, in seconds since 1970.
     began_unix_seconds: u64,
@@ -122,15 +117,13 @@ struct SavedArea {
     sha256: String,
 }
 
-/// What the kernel reports about a disk; empty for a file. The number of a device may later be given to
-/// another disk.
+/// What the kernel reports about a disk, as its number may later be given to another disk; empty for a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Disk {
     /// The drive's own name (WWID, or serial number); of a loop device, its file.
     name: Option<String>,
-    /// The id of the boot, and the disk's number among those attached since (`diskseq`, Linux 5.15 and
-    /// later).
+    /// The id of the boot, and the disk's number since then (`diskseq`, Linux 5.15 and later).
     attached: Option<(String, u64)>,
 }
 
@@ -151,7 +144,7 @@ impl Disk {
         Self { name, attached: boot.map(|boot| boot.trim().to_owned()).zip(sequence) }
     }
 
-    /// Whether `other` is certainly a different disk. One that has a name may be attached again.
+    /// Whether `other` is certainly a different disk. A disk that has a name may be attached again.
     fn differs(&self, other: &Self) -> bool {
         let attached = self.attached.as_ref().zip(other.attached.as_ref());
         match self.name.as_ref().zip(other.name.as_ref()) {
@@ -176,12 +169,11 @@ impl Header {
         })
     }
 
-    /// Whether the file or device that was found at `name` is the target. An unknown time does not exclude it.
+    /// Whether what was found at `name` is the target. An unknown time does not exclude it.
     fn is_of(&self, id: FileId, found: Option<Duration>) -> bool {
         id == self.identity && self.born.zip(found).is_none_or(|(then, now)| then == now)
     }
 
-    /// How the open target differs from the one that was measured.
     fn difference(&self, opened: &Opened) -> Option<String> {
         let born = opened.file.metadata().ok().as_ref().and_then(born);
         if !self.is_of(opened.id, born) || self.disk.differs(&Disk::of(opened)) {
@@ -191,7 +183,6 @@ impl Header {
     }
 }
 
-/// When a file was created, since 1970. `None` if that is not recorded.
 fn born(metadata: &Metadata) -> Option<Duration> {
     let created = metadata.created().ok().filter(|_| metadata.is_file())?;
     created.duration_since(UNIX_EPOCH).ok()
@@ -201,7 +192,7 @@ fn now() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
-/// A line of JSON and one with its sum, padded with blanks. `None` if there is too little room.
+/// A line of JSON and one with its checksum, padded with blanks. `None` if there is too little room.
 fn encoded(value: &impl Serialize, length: u64) -> Option<Vec<u8>> {
     let mut text = serde_json::to_vec(value).ok()?;
     let sum = hex(&Sha256::digest(&text));
@@ -223,16 +214,14 @@ fn decoded<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
 /// The journal of a running measurement. It stays until [`remove`](Self::remove) is called.
 #[derive(Debug)]
 pub(crate) struct Journal {
-    path: PathBuf,
+    pub(crate) path: PathBuf,
     file: Locked,
-    /// Where the next area goes.
     end: u64,
-    /// Whether a write to it failed. What it has of that is not known, so nothing more is added.
+    /// Whether a write to it failed. Its contents are then unknown, and nothing more is added.
     has_failed: bool,
 }
 
-/// A locked file. It is unlocked explicitly: a child process that is being started may have the open file for
-/// longer than this process.
+/// A locked file, unlocked explicitly: a child process may have the open file for longer than this process.
 #[derive(Debug)]
 struct Locked(File);
 
@@ -243,7 +232,6 @@ impl Drop for Locked {
 }
 
 impl Locked {
-    /// Locks `file`; `None` if another process has.
     fn of(file: File) -> io::Result<Option<Self>> {
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Some(Self(file))),
@@ -252,14 +240,12 @@ impl Locked {
         }
     }
 
-    /// Whether it has been removed.
     fn is_gone(&self) -> io::Result<bool> {
         Ok(self.0.metadata()?.nlink() == 0)
     }
 }
 
 impl Journal {
-    /// Makes an empty journal of `opened` in `folder`.
     pub(crate) fn make(folder: &Path, opened: &Opened) -> Result<Self, JournalError> {
         let failed = |path: &Path, what| {
             let path = path.to_owned();
@@ -290,7 +276,7 @@ impl Journal {
         }
     }
 
-    /// Adds what was read, durably. After an error, nothing more can be added.
+    /// Adds what was read, durably.
     pub(crate) fn add(&mut self, pending: Pending) -> Result<Kept, JournalError> {
         let failed = |source| JournalError::Io { path: self.path.clone(), what: "write", source };
         if self.has_failed {
@@ -326,11 +312,6 @@ impl Journal {
         Ok(at)
     }
 
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Removes the journal, as the target holds its previous contents.
     pub(crate) fn remove(self) -> Result<(), JournalError> {
         remove(&self.path)
     }
@@ -340,9 +321,9 @@ fn remove(path: &Path) -> Result<(), JournalError> {
     fs::remove_file(path).map_err(|source| JournalError::Io { path: path.to_owned(), what: "remove", source })
 }
 
-/// Returns the journals in `folder`, ordered by name. Empty if the folder does not exist; an error if it
-/// cannot be read. The user chooses the folder, so it may have files of other programs: only a file that
-/// begins as a journal does is one, or an empty one with its name, of a run that was killed at once.
+/// Returns the journals in `folder`, ordered by name; none if it does not exist. It may have files of other
+/// programs: only a file that begins as a journal does is one, or an empty one with its name, of a run that
+/// was killed at once.
 pub fn left(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -378,8 +359,8 @@ pub(crate) struct Unrestored {
     pub(crate) is_running: bool,
 }
 
-/// Finds a journal in `folder` whose target is what `path` names now. Its run did not end, or is still
-/// running. One without a readable header does not say which target it is of, and no run is refused for it.
+/// Finds a journal in `folder` whose target is what `path` names now. One without a readable header does not
+/// say which target it is of, and no run is refused for it.
 pub(crate) fn unrestored(path: &Path, folder: &Path) -> io::Result<Option<Unrestored>> {
     // A missing target is reported when it is opened.
     let Ok(metadata) = fs::metadata(path) else { return Ok(None) };
@@ -407,20 +388,18 @@ fn read(file: &File, at: u64, length: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Whether there is no line of an area.
 fn is_end(line: &[u8]) -> bool {
     line.iter().all(|byte| *byte == 0)
 }
 
-/// An area of the target, and where its contents are in the journal.
+/// An area of the target, and where its contents begin in the journal.
 #[derive(Debug)]
 struct Area {
     span: Span,
     at: u64,
 }
 
-/// Reads the areas of a journal, and checks all of their contents. The kind of the error is `InvalidData` if
-/// it is damaged.
+/// Reads the areas of a journal, and checks their contents: `InvalidData` if it is damaged.
 fn areas(file: &File, header: &Header) -> io::Result<Vec<Area>> {
     let length = file.metadata()?.len();
     let mut areas = Vec::new();

@@ -2,10 +2,9 @@
 
 use straddle_units::io::SplitMix64;
 
-/// The alignment of each piece, in bytes: a page, which is enough for every device.
+/// In bytes; enough for the direct I/O of every device.
 const PAGE: usize = 4096;
 
-/// A buffer that starts at a page boundary.
 pub(crate) struct Memory {
     bytes: Vec<u8>,
     from: usize,
@@ -13,7 +12,6 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// `length` zero bytes.
     pub(crate) fn new(length: usize) -> Self {
         let bytes = vec![0; length + PAGE];
         let from = bytes.as_ptr().align_offset(PAGE).min(PAGE);

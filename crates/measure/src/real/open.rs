@@ -26,25 +26,19 @@ pub enum Io {
     Buffered,
 }
 
-/// The type of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A regular file.
     File,
-    /// A block device.
     Block,
 }
 
-/// The intended use of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// Reading only.
     Read,
-    /// Writing to free space, while other processes may use partitions of the device. No process may use the
-    /// disk as a whole. A file must have no user at all.
+    /// Writing to free space, while other processes may use partitions of the device, but not the disk as a
+    /// whole. A file must have no user at all.
     Share,
-    /// Writing, while no other process may. A block device is claimed (`O_EXCL`), which fails if it is
-    /// mounted or held.
+    /// Writing, while no other process may. A block device is claimed (`O_EXCL`).
     Claim,
 }
 
@@ -80,8 +74,8 @@ straddle_units::error_kind! {
     Self::InUse { .. } | Self::NotRaw { .. } | Self::NotNamed { .. } | Self::Unfinished { .. } => Refused,
 }
 
-/// Returns the size of what is at `path` and the unit in which its offsets are counted, both in bytes: its smallest unit, or
-/// 512 in a file without direct I/O.
+/// Returns the size of what is at `path` and its smallest unit, or 512 in a file without direct I/O, in
+/// bytes.
 ///
 /// # Errors
 ///
@@ -97,22 +91,16 @@ pub fn extent(path: &Path, io: Io) -> Result<(u64, u64), OpenError> {
     }
 }
 
-/// An open target, as it was found.
 #[derive(Debug)]
 pub(crate) struct Opened {
-    /// The path as given.
     pub(crate) path: PathBuf,
-    /// The open file.
     pub(crate) file: File,
-    /// The type.
     pub(crate) kind: Kind,
     /// Identifies the file or device, whatever its name.
     pub(crate) id: FileId,
-    /// Its size in bytes.
     pub(crate) size: u64,
     /// The smallest unit that can be read, in bytes.
     pub(crate) sector: u64,
-    /// How data is transferred.
     pub(crate) io: Io,
     /// Locks that last as long as this.
     _claim: Claim,
@@ -147,7 +135,7 @@ impl Opened {
             let note = unfinished.journal.note(&straddle_device::shown::quote_path(path));
             return Err(OpenError::Unfinished { path: path.to_owned(), note });
         }
-        // If a FIFO has taken its place, this flag keeps the open from waiting for the other end.
+        // An open of a FIFO that has taken its place does not wait.
         let mut flags = OFlags::NONBLOCK;
         flags.set(OFlags::DIRECT, io == Io::Direct);
         flags.set(OFlags::EXCL, access == Access::Claim && kind == Kind::Block);
@@ -201,8 +189,8 @@ impl Opened {
         }
     }
 
-    /// Whether the file still has its length. A file that was cut short must not be extended by a write
-    /// beyond its end.
+    /// Whether the file still has its length. A write past the end of a file that was cut short would extend
+    /// it.
     pub(crate) fn is_whole(&self) -> bool {
         self.length() >= self.size
     }
@@ -223,15 +211,14 @@ impl Drop for Opened {
     }
 }
 
-/// The size of a file or device. For a device, `stat` does not report it.
+/// The size of a file or device, which `stat` does not report for a device.
 fn size(file: &File) -> io::Result<u64> {
     use std::io::{Seek, SeekFrom};
     let mut at_end = file;
     at_end.seek(SeekFrom::End(0))
 }
 
-/// The smallest unit that can be read. It is 512 bytes through the page cache. For direct I/O, it is found by
-/// trying what the file system or device accepts.
+/// The smallest unit that can be read: 512 bytes through the page cache; for direct I/O, found by trying.
 fn unit(file: &File, size: u64, io: Io) -> io::Result<u64> {
     if io == Io::Buffered {
         return Ok(UNITS[0]);

@@ -1,9 +1,8 @@
 //! Other processes that open the target while it is written: they have to wait, where the kernel supports
 //! that, or are detected.
 //!
-//! Invariants: it asks the kernel and reads nothing of the target, which would fill its caches. A
-//! process that writes to a layer below the target, or to a part of the target, counts as one that writes to
-//! the target.
+//! It asks the kernel and reads nothing of the target, which would fill its caches. A process that writes to
+//! a layer below the target, or to a part of the target, counts as one that writes to the target.
 
 use std::fs::{self, File, Metadata};
 use std::io;
@@ -21,13 +20,10 @@ use straddle_device::live::{Machine, sees_all_processes};
 
 use crate::real::open::{Access, Kind, Opened};
 
-/// The inotify events that are watched for.
 const WATCHED: WatchFlags = WatchFlags::OPEN.union(WatchFlags::CLOSE_WRITE);
 
-/// The result of a look for other processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
-    /// No writer.
     Nobody,
     /// A process that may write has opened the target since the previous look.
     Opened,
@@ -35,7 +31,6 @@ pub(crate) enum Seen {
     Writer,
 }
 
-/// Detects other processes that open the target after this process has.
 #[derive(Debug)]
 pub(crate) struct Others {
     queue: OwnedFd,
@@ -52,10 +47,9 @@ impl Others {
         let of_target = |error: Errno| (opened.path.clone(), error.into());
         let queue = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).map_err(of_target)?;
         let target = opened.file.metadata().map_err(|error| (opened.path.clone(), error))?;
-        // Watches the open file, whatever its path names now.
+        // The open file, whatever its path names now.
         let path = format!("/proc/self/fd/{}", opened.file.as_raw_fd());
         inotify::add_watch(&queue, path.as_str(), WATCHED).map_err(of_target)?;
-        // The other paths to the same bytes are watched as well.
         for (id, way) in Machine::read(None).other_ways(&target) {
             let watched = match fs::metadata(&way) {
                 Ok(found) if FileId::of(&found) == id => {
@@ -72,11 +66,10 @@ impl Others {
         Ok(Self { queue, access, target, path, wrote: false })
     }
 
-    /// The users of the target, whether they came before or after the watch began.
+    /// The users of the target, from before or after the watch began.
     fn users(&mut self) -> Vec<String> {
-        // To query the backing file of a loop device is to open the device, which raises events. So the
-        // queries come before the events are read. A close after writing is remembered; a process that opens
-        // the target from here on is found at the next look.
+        // To query the backing file of a loop device opens the device, which raises events, so they are read
+        // after. A process that opens the target from here on is found at the next look.
         let machine = Machine::read(None);
         self.wrote |= self.events().contains(ReadFlags::CLOSE_WRITE);
         if self.access == Access::Share && self.target.file_type().is_block_device() {
@@ -86,8 +79,8 @@ impl Others {
         }
     }
 
-    /// Checks that no other process uses the target so far. The error says which one does. Processes that
-    /// have opened and closed it already, this one included, count if they wrote.
+    /// Checks that no other process uses the target; the error says which. Processes that have opened and
+    /// closed it already count if they wrote.
     fn check_alone(&mut self) -> Result<(), String> {
         let wrote = || "another program has opened it for writing".to_owned();
         match self.users().into_iter().next() {
@@ -109,7 +102,6 @@ impl Others {
         }
     }
 
-    /// The events since the previous call.
     fn events(&self) -> ReadFlags {
         let mut buffer = [MaybeUninit::uninit(); 1024];
         let mut events = inotify::Reader::new(&self.queue, &mut buffer);
@@ -120,14 +112,12 @@ impl Others {
         seen
     }
 
-    /// Whether the process that opened it may write. The event does not say so, and not every process can be
-    /// examined: then it counts as one that may.
+    /// Whether the process that opened it may write; also if not every process can be examined.
     fn is_used(&mut self) -> bool {
         !self.users().is_empty() || !sees_all_processes()
     }
 }
 
-/// Protects the data of other processes from the moment it begins.
 #[derive(Debug)]
 pub(crate) struct Lookout {
     /// They proceed, and are detected; `None` if they wait until the target is released.
@@ -152,7 +142,6 @@ impl Lookout {
         Ok(Self { watched: (!is_kept).then_some(others), began, clear: began })
     }
 
-    /// Looks for processes that came since the previous look.
     pub(crate) fn look(&mut self, file: &File) -> Seen {
         let seen = match &mut self.watched {
             Some(others) => others.look(),
@@ -170,8 +159,7 @@ impl Lookout {
         self.watched.is_none()
     }
 
-    /// Whether a process that came since the last clear look still waits: the kernel makes none wait for longer
-    /// than a certain time.
+    /// Whether a process that was noticed since the last clear look still waits, which the kernel limits.
     pub(crate) fn has_made_wait(&self) -> bool {
         self.is_kept() && self.clear.elapsed().is_ok_and(|waited| waited < claim::waits_for())
     }

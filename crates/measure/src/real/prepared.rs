@@ -1,8 +1,8 @@
 //! A target made ready for a measurement: what may be written to it, and where.
 //!
-//! Invariants: what may be written is found here, not named by the caller. A target whose contents are lost was
-//! created here, or was named by two paths that lead to the same file. That the caller's user gave both paths
-//! is the caller's to ensure.
+//! What may be written is found here, not named by the caller. A target whose contents are lost was created
+//! here, or was named by two paths that lead to the same file. That the caller's user gave both paths is the
+//! caller's to ensure.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -16,7 +16,7 @@ use straddle_units::{Boundary, ByteCount, ByteOffset, Span};
 
 use crate::bench::{Description, Measured, Surface, Target, Workload};
 use crate::probe::Claims;
-use crate::real::area::{self, AreaError, Areas};
+use crate::real::area::{self, AreaError};
 use crate::real::conditions::Before;
 use crate::real::journal::unrestored;
 use crate::real::open::{Access, Io, Kind, OpenError, Opened};
@@ -24,7 +24,7 @@ use crate::real::others::Others;
 use crate::real::session::{Session, SessionError, Verdict};
 use crate::real::target::{Real, Settings, Writes};
 
-/// Regions used on a block device, unless the intent names a number; a file has one.
+/// Regions used on a block device by default; a file has one.
 const REGIONS: u32 = 8;
 
 /// The part of a target that a measurement may use. Its contents are preserved.
@@ -80,16 +80,12 @@ pub struct Intent<'a> {
 }
 
 impl Intent<'_> {
-    /// Opens the target. For writing, no other process may use it.
     fn open(&self) -> Result<Opened, OpenError> {
-        let path = self.path;
-        let access = match self.contents {
-            Contents::Read => Access::Read,
-            Contents::Made(made) => return made.open(self.io),
-            Contents::Overwritten(again) => return given_up(path, again, self.io),
-            Contents::Preserved(..) => self.access(),
-        };
-        Opened::open(path, access, self.io)
+        match self.contents {
+            Contents::Made(made) => made.open(self.io),
+            Contents::Overwritten(again) => given_up(self.path, again, self.io),
+            Contents::Read | Contents::Preserved(..) => Opened::open(self.path, self.access(), self.io),
+        }
     }
 
     fn access(&self) -> Access {
@@ -110,7 +106,7 @@ impl Intent<'_> {
             Contents::Preserved(Scope::Whole, _) => (vec![whole], self.bytes),
             Contents::Made(_) | Contents::Overwritten(_) => (vec![whole], u64::MAX),
         };
-        let areas = area::spread(&given, Areas { regions, bytes });
+        let areas = area::spread(&given, regions, bytes);
         match self.contents {
             _ if !areas.is_empty() => Ok(areas),
             Contents::Preserved(Scope::FreeSpace, _) => Err(AreaError::Full { path: opened.path.clone() }),
@@ -127,8 +123,7 @@ pub struct Made {
 }
 
 impl Made {
-    /// Creates a file of `size` bytes, which must not exist yet. All of it is written and flushed, so that no
-    /// request has to allocate blocks first.
+    /// Creates a file of `size` bytes, all written and flushed, so that no request has to allocate blocks.
     pub fn create(path: &Path, size: u64) -> io::Result<Self> {
         const BLOCK: usize = 1 << 20;
         let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
@@ -144,7 +139,6 @@ impl Made {
         Ok(made)
     }
 
-    /// Opens the file. Its name may be that of another one by now.
     fn open(&self, io: Io) -> Result<Opened, OpenError> {
         let opened = Opened::open(&self.path, Access::Claim, io)?;
         if opened.id == self.id { Ok(opened) } else { Err(OpenError::Replaced { path: self.path.clone() }) }
@@ -157,8 +151,8 @@ impl Drop for Made {
     }
 }
 
-/// Opens and locks `path`, whose contents the user gives up by naming the target again. This checks only
-/// that both paths lead to the same file or device; the caller must take `again` from the user.
+/// Opens and locks `path`, whose contents the user gives up by naming the target again. This checks only that
+/// both paths lead to the same file or device; the caller must take `again` from the user.
 fn given_up(path: &Path, again: &Path, io: Io) -> Result<Opened, OpenError> {
     let named = fs::metadata(again).ok().map(|found| FileId::of(&found));
     let is_same = |id| Some(id) == named;
@@ -169,7 +163,7 @@ fn given_up(path: &Path, again: &Path, io: Io) -> Result<Opened, OpenError> {
     if is_same(opened.id) { Ok(opened) } else { Err(OpenError::Replaced { path: path.to_owned() }) }
 }
 
-/// Checks that `again` names `path` too, and that nothing uses it: what is going to write over it is another program.
+/// Checks that `again` names `path` too, and that nothing uses it, before another program overwrites it.
 ///
 /// # Errors
 ///
@@ -178,8 +172,8 @@ pub fn check_given_up(path: &Path, again: &Path, io: Io) -> Result<(), OpenError
     given_up(path, again, io).map(drop)
 }
 
-/// What the device `target`, or the partition of it that was named, claims of its sectors, from its start: the
-/// physical sector; for an SSD that reports one, its indirection unit.
+/// What the device `target`, or its partition that was named, claims of its sectors, from its start: an SSD's
+/// indirection unit, if reported, or the physical sector.
 fn claims(target: &straddle_device::Target, before: &Before) -> Claims {
     let topology = &target.topology;
     let unit =
@@ -196,7 +190,7 @@ fn claims(target: &straddle_device::Target, before: &Before) -> Claims {
         ByteOffset::ZERO => Some(phase),
         start => Some(Boundary::new(unit, phase)?.to_next(start)),
     };
-    Claims { unit: Some(unit), phase: phase.and_then(seen), rotational: Some(before.rotates()) }
+    Claims { unit: Some(unit), phase: phase.and_then(seen), rotational: Some(before.rotates == Some(true)) }
 }
 
 /// A target that is ready.
@@ -225,7 +219,7 @@ impl Prepared {
         }
         let opened = intent.open()?;
         if !matches!(contents, Contents::Read) {
-            // Flushes earlier writes of other programs, so that they are not measured.
+            // Earlier writes of other programs are not measured.
             let unusable = |source| OpenError::Unusable { path: path.to_owned(), source };
             opened.file.sync_all().map_err(unusable)?;
         }
@@ -238,8 +232,8 @@ impl Prepared {
         };
         let regions = intent.areas(&opened)?;
         let before = Before::look(&opened);
-        // Once the session has begun, opening the device to examine it would look like another process. A file
-        // makes no claims.
+        // Before the session begins, as opening the device would look like another process. A file makes no
+        // claims.
         let examined = if opened.kind == Kind::Block { area::examine(&opened).ok() } else { None };
         let claims = examined.as_ref().map_or_else(Claims::default, |target| claims(target, &before));
         let notes = before.notes_on_file(&opened);
@@ -277,7 +271,7 @@ impl Prepared {
         self.claims
     }
 
-    /// What to know of figures that a probe measures on a file.
+    /// What to know of the figures of a probe.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
@@ -292,8 +286,7 @@ impl Prepared {
     }
 }
 
-/// A target that was measured. It accepts no more requests, since its journal, if it had one, may have been
-/// removed.
+/// A target that was measured. It accepts no more requests, as its journal may have been removed.
 pub struct Finished {
     real: Real,
     before: Before,
@@ -317,7 +310,7 @@ impl Finished {
 
     /// How data was transferred.
     pub fn io(&self) -> Io {
-        self.real.opened().io
+        self.real.opened.io
     }
 
     /// The warnings that apply to the figures that were measured.

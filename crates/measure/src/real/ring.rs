@@ -1,8 +1,8 @@
 //! Many requests at a time: io_uring.
 //!
-//! Invariants: it is the only one of the crate with `unsafe`. The kernel reads and writes the
-//! ring's memory while a request is on its way. So the ring owns that memory, nothing else reads it
-//! meanwhile, and neither is freed before every request has completed.
+//! The only module of the crate with `unsafe`. The kernel reads and writes the ring's memory while a request
+//! is in flight. So the ring owns that memory, nothing else reads it meanwhile, and neither is freed before
+//! every request has completed.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -16,7 +16,7 @@ use straddle_units::io::Operation;
 
 use crate::real::memory::Memory;
 
-/// A place in the ring's memory: the index of the piece, the first byte, and the number of bytes.
+/// A place in memory: the index of the piece, the first byte, and the number of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) piece: usize,
@@ -44,26 +44,24 @@ impl Place {
 pub(crate) struct Ring {
     ring: IoUring,
     memory: Vec<Memory>,
-    /// Whether the buffers are registered, which saves the kernel from mapping them for each request.
+    /// Whether the kernel has the buffers mapped for all requests.
     registered: bool,
-    on_their_way: usize,
+    in_flight: usize,
 }
 
-/// The index of the only registered file.
 const FILE: types::Fixed = types::Fixed(0);
 
 impl Ring {
-    /// Sets up a ring on `file` for `depth` requests at a time. It has no memory yet.
     pub(crate) fn new(file: &File, depth: u32) -> io::Result<Self> {
         let entries = depth.next_power_of_two().clamp(1, 32_768);
-        // Kernels before 6.1 lack these flags. They are not needed, so they are left out if refused.
+        // Kernels before 6.1 refuse these flags.
         let ring = IoUring::builder()
             .setup_single_issuer()
             .setup_coop_taskrun()
             .build(entries)
             .or_else(|_| IoUring::new(entries))?;
         ring.submitter().register_files(&[file.as_raw_fd()])?;
-        Ok(Self { ring, memory: Vec::new(), registered: false, on_their_way: 0 })
+        Ok(Self { ring, memory: Vec::new(), registered: false, in_flight: 0 })
     }
 
     /// Gives it the memory of its requests. Once it has some, more is ignored.
@@ -123,34 +121,34 @@ impl Ring {
         while unsafe { self.ring.submission().push(&entry) }.is_err() {
             self.ring.submit()?;
         }
-        self.on_their_way += 1;
+        self.in_flight += 1;
         Ok(())
     }
 
-    /// Waits for the next request to complete. Returns its id, and the number of bytes or the error. `None`
-    /// if no request is on its way.
+    /// Waits for the next request; returns its id and the number of bytes or the error. `None` if there is
+    /// none.
     pub(crate) fn wait(&mut self) -> io::Result<Option<(u64, io::Result<u32>)>> {
         loop {
             if let Some(done) = self.ring.completion().next() {
-                self.on_their_way -= 1;
+                self.in_flight -= 1;
                 let result = done.result();
                 let transferred = u32::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result));
                 return Ok(Some((done.user_data(), transferred)));
             }
-            if self.on_their_way == 0 {
+            if self.in_flight == 0 {
                 return Ok(None);
             }
             self.ring.submit_and_wait(1)?;
         }
     }
 
-    /// The ring's memory; `None` while requests are on their way.
+    /// The ring's memory; `None` while requests are in flight.
     pub(crate) fn memory(&self) -> Option<&[Memory]> {
-        (self.on_their_way == 0).then_some(&self.memory)
+        (self.in_flight == 0).then_some(&self.memory)
     }
 
-    /// Waits until no request is on its way. `of` receives the id and the result of each. Fails if the ring
-    /// itself is broken; the kernel ends its requests when it is closed.
+    /// Waits until no request is in flight; `of` receives the id and result of each. Fails if the ring itself
+    /// is broken; the kernel ends its requests when it is closed.
     pub(crate) fn drain(&mut self, mut of: impl FnMut(u64, io::Result<u32>)) -> io::Result<()> {
         loop {
             match self.wait() {
@@ -166,11 +164,11 @@ impl Ring {
 impl Drop for Ring {
     fn drop(&mut self) {
         let _ = self.drain(|_, _| {});
-        // The kernel frees a ring only some time after its process has ended. Until then the device would
-        // appear to be in use.
+        // The kernel frees a ring some time after its process ends; until then the device would appear in
+        // use.
         let _ = self.ring.submitter().unregister_files();
-        if self.on_their_way > 0 {
-            // The kernel may still write to this memory: leaking it is safer than freeing it.
+        if self.in_flight > 0 {
+            // The kernel may still write to this memory.
             std::mem::forget(std::mem::take(&mut self.memory));
         }
     }

@@ -12,17 +12,12 @@ use crate::real::ring::Place;
 
 pub(crate) struct Serial {
     file: File,
-    memory: Vec<Memory>,
+    pub(crate) memory: Vec<Memory>,
 }
 
 impl Serial {
     pub(crate) fn new(file: &File) -> io::Result<Self> {
         Ok(Self { file: file.try_clone()?, memory: Vec::new() })
-    }
-
-    /// Gives it the memory of its requests.
-    pub(crate) fn give(&mut self, memory: Vec<Memory>) {
-        self.memory = memory;
     }
 
     /// Carries out a request and returns the number of bytes.
@@ -39,14 +34,5 @@ impl Serial {
             }
         };
         u32::try_from(done).map_err(|_| Errno::INVAL.into())
-    }
-
-    /// Adds a piece of memory before the one with this index.
-    pub(crate) fn insert(&mut self, index: usize, memory: Memory) {
-        self.memory.insert(index, memory);
-    }
-
-    pub(crate) fn memory(&self) -> &[Memory] {
-        &self.memory
     }
 }

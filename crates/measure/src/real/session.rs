@@ -1,29 +1,29 @@
 //! Writes to a target whose contents are preserved.
 //!
-//! Invariants: a target whose contents are to stay is written only through a [`Session`], and
-//! only with the bytes that were read from it. A session requires a claimed target, a durable
-//! journal of the contents to be overwritten, and a watch for other processes, which is checked before each
-//! request. What was read becomes writable only as what the journal returns (`Pending`, `Kept`). It ends with a
-//! comparison, and removes its journal if nothing differs.
+//! Such a target is written only through a [`Session`], and only with the bytes that were read from it. A
+//! session requires a claimed target, a durable journal of the contents to be overwritten, and a watch for
+//! other processes, which is checked before each request. It ends with a comparison, and removes its journal
+//! if nothing differs.
 //!
 //! Where the kernel makes other processes wait before they can open the target (a lease on a file), nothing
-//! that they write can be lost. Elsewhere they may write while a request is on its way: [`Verdict`] says
+//! that they write can be lost. Elsewhere they may write while a request is in flight: [`Verdict`] says
 //! since when, and how many bytes may be lost at most.
 
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use crate::bench::{Description, Surface, Target, TargetError};
+use rustix::fs::{FallocateFlags, SeekFrom};
 use straddle_device::claim;
-use straddle_units::io::{Completion, Counters, Nanos, Operation, Request, Time};
-use straddle_units::{ByteCount, Span};
+use straddle_units::io::{Completion, Nanos, Operation, Request, Time};
+use straddle_units::{ByteCount, ByteOffset, Span};
 
 use crate::real::area::AreaError;
-use crate::real::holes;
 use crate::real::journal::{Journal, JournalError, Pending};
 use crate::real::moment::format_moment;
-use crate::real::open::OpenError;
+use crate::real::open::{Kind, OpenError, Opened};
 use crate::real::others::{Lookout, Others, Seen};
 use crate::real::prepared::Saved;
 use crate::real::target::{Real, RealError, Writes};
@@ -68,10 +68,9 @@ fn unrestored(journal: &Path, is_running: bool) -> String {
     }
 }
 
-/// Another process opened the target.
 #[derive(Clone, Copy, Debug)]
 struct Disturbance {
-    /// It may have written from this time on.
+    /// From when on it may have written.
     since: SystemTime,
     noticed: SystemTime,
     seen: Seen,
@@ -83,7 +82,6 @@ pub(crate) struct Session {
     journal: Journal,
     lookout: Lookout,
     disturbed: Option<Disturbance>,
-    /// The bytes of the largest write so far.
     largest: u64,
     /// The areas that may be prepared.
     areas: Vec<Span>,
@@ -92,7 +90,6 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Begins to store the contents of the areas in a journal in `folder`.
     pub(crate) fn begin(
         real: Real,
         others: Others,
@@ -100,14 +97,14 @@ impl Session {
         saved: Saved,
         folder: &Path,
     ) -> Result<Self, SessionError> {
-        let in_use = |by| OpenError::InUse { path: real.opened().path.clone(), by };
-        let lookout = Lookout::over(real.opened(), others).map_err(in_use)?;
-        let holes = holes::find(real.opened(), &areas);
+        let in_use = |by| OpenError::InUse { path: real.opened.path.clone(), by };
+        let lookout = Lookout::over(&real.opened, others).map_err(in_use)?;
+        let holes = holes(&real.opened, &areas);
         let mut pending = Pending::default();
         if saved == Saved::AtOnce {
             areas.iter().try_for_each(|area| real.read(*area, &mut pending))?;
         }
-        let mut journal = Journal::make(folder, real.opened())?;
+        let mut journal = Journal::make(folder, &real.opened)?;
         let kept = match journal.add(pending) {
             Ok(kept) => kept,
             Err(error) => {
@@ -120,31 +117,31 @@ impl Session {
         Ok(Self { real, journal, lookout, disturbed: None, largest: 0, areas, holes })
     }
 
-    /// Makes the holes again that zeroes were written into. The contents have just been compared. Where the file system
-    /// cannot, or another process has come, the zeroes stay.
+    /// Makes the holes again that zeroes were written into: a write of what is read from a hole allocates
+    /// space. The contents have just been compared. Where the file system cannot, or another process has
+    /// come, the zeroes stay.
     fn make_holes(&mut self) {
         for hole in std::mem::take(&mut self.holes) {
             for part in self.real.zeroes(hole) {
                 // A process that waits is let in after this, and has changed nothing.
                 let is_alone = if self.lookout.is_kept() {
-                    self.lookout.look(&self.real.opened().file) == Seen::Nobody
+                    self.lookout.look(&self.real.opened.file) == Seen::Nobody
                 } else {
                     self.is_alone()
                 };
-                if !is_alone || holes::make(&self.real.opened().file, part).is_err() {
+                if !is_alone || make_hole(&self.real.opened.file, part).is_err() {
                     return;
                 }
             }
         }
     }
 
-    /// Whether no other process has opened the target so far.
     fn is_alone(&mut self) -> bool {
         if self.disturbed.is_some() {
             return false;
         }
         let before = self.lookout.clear;
-        let seen = self.lookout.look(&self.real.opened().file);
+        let seen = self.lookout.look(&self.real.opened.file);
         if seen == Seen::Nobody {
             return true;
         }
@@ -153,10 +150,10 @@ impl Session {
         false
     }
 
-    /// Compares the contents with those that were kept, and unlocks the target, so that waiting processes
-    /// proceed. Returns the measured target, and what other processes did.
+    /// Compares the contents with those that were kept, and unlocks the target. Returns the measured target,
+    /// and what other processes did.
     pub(crate) fn end(mut self) -> Result<(Real, Verdict), SessionError> {
-        let journal = self.journal.path().to_owned();
+        let journal = self.journal.path.clone();
         let changed = self.real.changed().map_err(|source| {
             let journal = journal.clone();
             SessionError::Uncompared { journal, source }
@@ -168,17 +165,17 @@ impl Session {
             self.is_alone();
         }
         let has_waited = self.lookout.has_made_wait();
-        claim::unlock(&self.real.opened().file);
+        claim::unlock(&self.real.opened.file);
         if changed.is_empty() {
             // The last writes may still be in a cache of the kernel or the drive.
-            let flushed = self.real.opened().file.sync_all();
+            let flushed = self.real.opened.file.sync_all();
             if let Some(source) = self.real.take_unwritten().or(flushed.err()) {
                 return Err(SessionError::Unwritten { journal, source });
             }
             self.journal.remove()?;
         }
         let (began, disturbed) = (self.lookout.began, self.disturbed);
-        let path = self.real.opened().path.clone();
+        let path = self.real.opened.path.clone();
         let under_way = self.largest.saturating_mul(self.real.depth());
         Ok((self.real, Verdict { path, began, disturbed, has_waited, changed, journal, under_way }))
     }
@@ -235,8 +232,35 @@ impl Verdict {
     }
 }
 
-/// The greatest number of spans that are listed.
 const MOST_NAMED: usize = 4;
+
+/// The holes of a sparse file in these areas; none on a device.
+fn holes(opened: &Opened, areas: &[Span]) -> Vec<Span> {
+    let mut holes = Vec::new();
+    if opened.kind != Kind::File {
+        return holes;
+    }
+    for area in areas {
+        let (mut at, end) = (area.start().get(), area.end().get());
+        while let Ok(hole) = rustix::fs::seek(&opened.file, SeekFrom::Hole(at)) {
+            if hole >= end {
+                break;
+            }
+            // After the last data, there is an error.
+            at = rustix::fs::seek(&opened.file, SeekFrom::Data(hole)).unwrap_or(end).min(end);
+            holes.extend(Span::between(ByteOffset::new(hole), ByteOffset::new(at)));
+            if at <= hole {
+                break;
+            }
+        }
+    }
+    holes
+}
+
+fn make_hole(file: &File, hole: Span) -> io::Result<()> {
+    let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    Ok(rustix::fs::fallocate(file, mode, hole.start().get(), hole.len().get())?)
+}
 
 /// Describes spans by their byte ranges.
 pub fn describe_spans(spans: &[Span]) -> String {
@@ -282,10 +306,6 @@ impl Target for Session {
 
     fn pause(&mut self, length: Nanos) {
         self.real.pause(length);
-    }
-
-    fn counters(&self) -> Option<Counters> {
-        self.real.counters()
     }
 }
 

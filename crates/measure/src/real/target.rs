@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::bench::{Clock, Description, Surface, Target, TargetError};
 use rustix::io::Errno;
-use straddle_units::io::{Completion, Counters, Nanos, Operation, Request, RequestId, Time};
+use straddle_units::io::{Completion, Nanos, Operation, Request, RequestId, Time};
 use straddle_units::{ByteCount, ByteOffset, Span};
 
 use crate::real::journal::{Kept, Pending};
@@ -17,15 +17,11 @@ use crate::real::open::Opened;
 use crate::real::ring::{Place, Ring};
 use crate::real::serial::Serial;
 
-/// What is written to a target.
 pub(crate) enum Writes {
-    /// Nothing: the target is only read.
     Nothing,
-    /// The previous contents of areas, in ascending order, which a journal holds. Only these areas are
-    /// written.
+    /// The previous contents of areas, in ascending order, which a journal holds. Only these are written.
     Kept(Kept),
-    /// Random bytes from this seed, anywhere in these areas. The target was made for the measurement, or its
-    /// contents were given up.
+    /// Random bytes from this seed, anywhere in these areas of a target made for it or given up.
     Random(Vec<Span>, u64),
 }
 
@@ -54,8 +50,7 @@ pub enum RealError {
 
 straddle_units::error_kind!(RealError: Failed);
 
-/// The least size of the buffer of random bytes, from which all writes are made. It is larger if the largest
-/// request is.
+/// The least size of the buffer of random bytes from which all writes are made.
 const RANDOM: usize = 1 << 20;
 
 enum Engine {
@@ -63,37 +58,34 @@ enum Engine {
     Ring(Box<Ring>),
 }
 
-/// A file or device that is being measured.
 pub(crate) struct Real {
     description: Description,
-    opened: Opened,
+    pub(crate) opened: Opened,
     engine: Engine,
-    /// Where writes are allowed, in ascending order. With kept contents, there is one piece of memory per
-    /// area, in the same order.
+    /// Where writes are allowed, in ascending order; with kept contents, one piece of memory per area.
     areas: Vec<Span>,
     kept: bool,
-    /// Nothing is written. Each request on its way has its own place in memory for what it reads.
+    /// Nothing is written, and each outstanding request has its own place in memory.
     only_read: bool,
-    /// The bytes of the largest request.
     largest: usize,
     begun: Instant,
     stop: Arc<AtomicBool>,
-    /// The requests on their way, by id. The caller's ids are below the queue depth.
+    /// The outstanding requests, by id: these are below the queue depth.
     requests: Vec<Option<Request>>,
     done: VecDeque<Completion>,
-    /// Number of requests that were sent, for comparison with the device's own count.
-    sent: u64,
+    /// Requests that were sent, to compare with the device's own count.
+    pub(crate) sent: u64,
     unwritten: Option<io::Error>,
 }
 
-/// Differences are reported in sectors of this many bytes.
+/// The unit in which differences are reported.
 const SECTOR: usize = 512;
 /// Bytes that are read at once when contents are read or compared.
 const CHUNK: usize = 1 << 20;
 
 impl Real {
-    /// Sets up the engine for `opened`. There are no requests before [`with`](Self::with) gives it memory. Once
-    /// `stop` is true, they are refused ([`TargetError::Interrupted`]).
+    /// Sets up the engine for `opened`, which takes requests after [`with`](Self::with). Once `stop` is true,
+    /// they are refused ([`TargetError::Interrupted`]).
     pub(crate) fn new(
         opened: Opened,
         title: String,
@@ -134,34 +126,23 @@ impl Real {
             Writes::Kept(kept) => kept.into_areas().into_iter().unzip(),
             Writes::Random(areas, seed) => (areas, vec![Memory::random(self.largest.max(RANDOM), seed)]),
         };
-        // The last piece receives what is read. If nothing is written, each request has its own place in it.
+        // The last piece receives what is read.
         let places = if self.only_read { self.requests.len() } else { 1 };
         memory.push(Memory::new(self.largest.saturating_mul(places)));
         match &mut self.engine {
-            Engine::Serial(serial) => serial.give(memory),
+            Engine::Serial(serial) => serial.memory = memory,
             Engine::Ring(ring) => ring.give(memory),
         }
         self.begun = Instant::now();
         self
     }
 
-    /// The target.
-    pub(crate) const fn opened(&self) -> &Opened {
-        &self.opened
-    }
-
-    /// The number of requests that may be on their way.
     pub(crate) fn depth(&self) -> u64 {
         self.requests.len() as u64
     }
 
-    /// Requests that were sent so far.
-    pub(crate) const fn sent(&self) -> u64 {
-        self.sent
-    }
-
-    /// Whether every byte that was read beforehand is zero. Such sectors may have been discarded or never
-    /// written, and a drive may answer without reading its medium.
+    /// Whether every byte that was read beforehand is zero. A drive may answer for discarded or never written
+    /// sectors without reading its medium.
     pub(crate) fn is_blank(&self) -> bool {
         self.kept
             && self.memory().is_some_and(|memory| {
@@ -173,18 +154,16 @@ impl Real {
     pub(crate) fn zeroes(&self, span: Span) -> Vec<Span> {
         let pieces = if self.kept { self.memory().unwrap_or_default() } else { &[] };
         let part = |(area, piece): (&Span, &Memory)| {
-            let start = area.start().max(span.start());
-            let part = Span::new(start, area.end().min(span.end()).checked_since(start)?)?;
-            let from = usize::try_from(start.checked_since(area.start())?.get()).ok()?;
-            let to = from.checked_add(usize::try_from(part.len().get()).ok()?)?;
-            let bytes = piece.bytes().get(from..to)?;
+            let part = area.common(span)?;
+            let from = usize::try_from(part.start().checked_since(area.start())?.get()).ok()?;
+            let bytes = piece.bytes().get(from..)?.get(..usize::try_from(part.len().get()).ok()?)?;
             bytes.iter().all(|byte| *byte == 0).then_some(part)
         };
         self.areas.iter().zip(pieces).filter_map(part).collect()
     }
 
-    /// Returns where the areas differ from what was read from them, in ascending order. The measurement has
-    /// written only what it read, so another program has made each difference. It is not reverted.
+    /// Returns where the areas differ from what was read from them, in ascending order. Another program has
+    /// made each difference, and none is reverted.
     pub(crate) fn changed(&mut self) -> Result<Vec<Span>, RealError> {
         self.drain();
         let on_their_way = || RealError::OnTheirWay;
@@ -192,7 +171,7 @@ impl Real {
         let mut changed = Vec::new();
         for (area, piece) in self.areas.iter().zip(pieces) {
             let start = area.start().get();
-            // A part that was cut off counts as changed, also if the file shrinks during the comparison.
+            // A part that was cut off counts as changed, also during the comparison.
             let reaches = || self.opened.length().saturating_sub(start).min(area.len().get());
             let mut there = reaches();
             while let Some(rest) = Span::new(area.start(), ByteCount::new(there)) {
@@ -217,7 +196,6 @@ impl Real {
         self.unwritten.take()
     }
 
-    /// Waits until nothing is on its way.
     fn drain(&mut self) {
         let Self { engine: Engine::Ring(ring), requests, unwritten, .. } = self else { return };
         let ended = ring.drain(|id, done| {
@@ -230,8 +208,7 @@ impl Real {
         }
     }
 
-    /// Reads what of `span` is not kept yet into `pending`. It can be written once a journal holds it
-    /// ([`admit`](Self::admit)).
+    /// Reads what of `span` is not kept yet into `pending`; it is writable once a journal holds it.
     pub(crate) fn read(&self, span: Span, pending: &mut Pending) -> Result<(), RealError> {
         pending.read(&self.opened, span, &self.areas)
     }
@@ -243,7 +220,7 @@ impl Real {
         };
         for (span, memory) in kept.into_areas() {
             let index = self.areas.partition_point(|area| area.start() < span.start());
-            serial.insert(index, memory);
+            serial.memory.insert(index, memory);
             self.areas.insert(index, span);
         }
         Ok(())
@@ -251,7 +228,7 @@ impl Real {
 
     fn memory(&self) -> Option<&[Memory]> {
         match &self.engine {
-            Engine::Serial(serial) => Some(serial.memory()),
+            Engine::Serial(serial) => Some(&serial.memory),
             Engine::Ring(ring) => ring.memory(),
         }
     }
@@ -268,7 +245,7 @@ impl Real {
         Ok(())
     }
 
-    /// Where the bytes of a request are in memory. An error if the request may not be sent.
+    /// Where the bytes of a request are in memory; an error if it may not be sent.
     fn places(&self, request: &Request) -> io::Result<Vec<Place>> {
         match request.operation {
             Operation::Flush => return Ok(Vec::new()),
@@ -312,7 +289,6 @@ fn since(begun: Instant) -> Time {
     Time::from_nanos(u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// Takes the request with this id from those on their way.
 fn taken(requests: &mut [Option<Request>], id: u64) -> Option<Request> {
     usize::try_from(id).ok().and_then(|id| requests.get_mut(id)).and_then(Option::take)
 }
@@ -336,7 +312,7 @@ fn completed(
     })
 }
 
-/// Checks that all bytes were transferred. Fewer are an error: the target has shrunk or is full.
+/// Checks that all bytes were transferred: the target may have shrunk or be full.
 fn whole(done: u32, request: &Request) -> io::Result<()> {
     if request.operation == Operation::Flush || u64::from(done) == request.length.get() {
         Ok(())
@@ -405,7 +381,7 @@ impl Target for Real {
                     continue;
                 }
                 Err(source) => {
-                    // What comes of those on their way is not known.
+                    // The results of the outstanding requests are not known.
                     self.unwritten.get_or_insert_with(|| io::Error::new(source.kind(), source.to_string()));
                     return Err(TargetError::Failed { request: Request::flush(0), source });
                 }
@@ -419,10 +395,6 @@ impl Target for Real {
     fn pause(&mut self, length: Nanos) {
         std::thread::sleep(Duration::from_nanos(length.get()));
     }
-
-    fn counters(&self) -> Option<Counters> {
-        None
-    }
 }
 
 /// Nothing has to be kept of a target that is only read, or given up.
@@ -432,8 +404,7 @@ impl Surface for Real {
     }
 }
 
-/// Adds the sectors, the first at byte `start`, in which two readings of the same place differ. Adjacent ones
-/// become one span.
+/// Adds the sectors, the first at byte `start`, in which two readings of the same place differ.
 pub(crate) fn differing(start: u64, now: &[u8], then: &[u8], spans: &mut Vec<Span>) {
     if now == then {
         return;
@@ -460,7 +431,6 @@ pub(crate) fn add(spans: &mut Vec<Span>, start: u64, length: u64) {
     spans.extend(Span::new(ByteOffset::new(from), ByteCount::new(length)));
 }
 
-/// Reads a whole area.
 pub(crate) fn read_area(opened: &Opened, area: Span) -> Result<Memory, RealError> {
     use std::os::unix::fs::FileExt;
     let (start, length) = (area.start().get(), area.len().get());

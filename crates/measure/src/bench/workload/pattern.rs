@@ -34,7 +34,6 @@ pub struct Pattern {
     pub ends_with_fsync: bool,
     /// Its parameters.
     pub parameters: Parameters,
-    /// The default size of a request in bytes.
     pub(super) usual_size: u64,
     /// The default limits: the number of requests, or the seconds.
     pub(super) usual_limits: (Option<u64>, Option<f64>),
@@ -139,7 +138,6 @@ impl Pattern {
         Ok(self)
     }
 
-    /// Whether it has the parameter with this name.
     fn has(self, parameter: &str) -> bool {
         parameter == "seed" && self.is_random || self.parameters.named().contains(&(parameter, true))
     }

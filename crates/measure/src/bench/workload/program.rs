@@ -6,7 +6,6 @@ use straddle_units::io::{Nanos, Operation};
 use super::{ROOM, Sync, Workload, WorkloadError};
 use crate::bench::random::GlibcRandom;
 
-/// A checked workload that is being run.
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
     pub(crate) operation: Operation,
@@ -24,7 +23,6 @@ pub(crate) struct Program {
     pub(crate) tail: u64,
 }
 
-/// The offsets at which requests begin.
 #[derive(Clone, Debug)]
 pub(crate) enum Places {
     Random { generator: GlibcRandom, blocks: u64, size: u64, first: u64 },
@@ -32,7 +30,6 @@ pub(crate) enum Places {
 }
 
 impl Places {
-    /// Returns the next place; `None` at the end of the target.
     pub(crate) fn next(&mut self) -> Option<u64> {
         match self {
             Self::Random { generator, blocks, size, first } => {

@@ -1,40 +1,34 @@
-//! Pairs of sectors behind a disk's protected cache: they find a unit of any size and place, with two sectors
+//! Pairs of sectors with a disk's protected cache full: they find a unit of any size and place, with two sectors
 //! written per pair.
 //!
-//! Sectors in one unit are completed in one operation, because the unit is read once and written once.
-//! Sectors in two units take two. So a pair of sectors half a unit apart takes one operation or two,
-//! depending on whether a boundary lies between them. Compare pairs that begin at the multiples of a size
-//! with pairs that begin half that size later. If the size is the unit, exactly one of the two kinds has a
-//! boundary in between, wherever units begin. If the unit is smaller, pairs half a size apart always have
-//! one; if it is larger, one kind sometimes has. So, going down from the largest size, the first difference
-//! shows the unit. If there is none at any size, the sector is the unit: the drive was busy with the medium
-//! all the time, because the cache was full.
+//! Sectors in one unit are completed in one operation, sectors in two units take two. So compare pairs of
+//! sectors half a size apart that begin at the multiples of the size with pairs that begin half a size later.
+//! If the size is the unit, exactly one of the two kinds has a boundary in between, wherever units begin. If
+//! the unit is smaller, pairs always have one; if it is larger, one kind sometimes has. So, going down from
+//! the largest size, the first difference shows the unit. If there is none at any size, the sector is the
+//! unit: with the cache full, the drive was busy with the medium all the time.
 
 use straddle_units::Boundary;
 use straddle_units::io::Operation;
 
 use crate::probe::budget::{Halt, Step};
-use crate::probe::session::{LARGEST_UNIT, SLOT};
+use crate::probe::session::{LARGEST_UNIT, SLOT, boundary};
 use crate::probe::statistics::median;
-use crate::probe::sustained::{APART, MEASURED, PROVED, SLOWER, Search, Sustained, boundary, slope};
+use crate::probe::sustained::{APART, MEASURED, PROVED, SLOWER, Search, Sustained, slope};
 
 /// Rounds in which two kinds are compared, and the most if they are neither equal nor clearly different.
 const ROUNDS: usize = 2;
 const MOST_ROUNDS: usize = 8;
 
-/// Two sectors, in one unit or in two.
 #[derive(Clone, Copy, Debug)]
 struct Pair {
-    /// The first sector begins at one of these.
     places: Boundary,
-    /// The second begins this many bytes later.
+    /// The bytes from the beginning of the first sector to that of the second.
     apart: u64,
 }
 
-/// The conclusion from pairs of all sizes.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Inferred {
-    /// The unit is larger than the sector.
     Unit(Sustained),
     /// No unit is larger than the sector.
     Flat,
@@ -58,10 +52,7 @@ impl Search<'_, '_> {
             if ratio > SLOWER {
                 let split = if near > far { 0 } else { size / 2 };
                 let first = self.first_boundary(size, split, (near * far).sqrt())?;
-                return match boundary(size, first % size) {
-                    Some(unit) => self.prove_pairs(unit),
-                    None => Ok(Inferred::Nothing),
-                };
+                return self.prove_pairs(boundary(size, first));
             }
             if ratio > APART {
                 return Ok(Inferred::Nothing);
@@ -71,8 +62,8 @@ impl Search<'_, '_> {
         Ok(if self.covered { Inferred::Flat } else { Inferred::Nothing })
     }
 
-    /// Measures the seconds per pair of pairs that begin at the multiples of `size`, and of pairs that begin
-    /// half of it later, until the two are equal or clearly different. Medians are used, because a drive that
+    /// Returns the seconds per pair of pairs that begin at the multiples of `size` and of pairs that begin
+    /// half of it later, once the two are equal or clearly different. Takes medians, because a drive that
     /// still has old writes to do far away is slower for a while.
     fn kinds(&mut self, size: u64) -> Step<(f64, f64)> {
         let (mut near, mut far) = (Vec::new(), Vec::new());
@@ -102,9 +93,7 @@ impl Search<'_, '_> {
 
     fn prove_pairs(&mut self, unit: Boundary) -> Step<Inferred> {
         let (size, phase, logical) = (unit.size().get(), unit.phase().get(), self.session.logical);
-        let at = |size: u64, phase: u64, apart: u64| {
-            boundary(size, phase % size).map(|places| Pair { places, apart })
-        };
+        let at = |size: u64, phase: u64, apart: u64| Pair { places: boundary(size, phase), apart };
         let half = size / 2;
         // Large sectors are expensive.
         let measured = if logical < 4096 { MEASURED } else { MEASURED / 2 };
@@ -119,7 +108,6 @@ impl Search<'_, '_> {
                 (at(size, phase + size - logical, half), 3),
             ];
             for (pair, index) in kinds {
-                let Some(pair) = pair else { return Ok(Inferred::Nothing) };
                 let seconds = self.pair_series(pair, measured)?;
                 proof.push(index, seconds);
                 if !proof.is_possible() {
@@ -132,10 +120,7 @@ impl Search<'_, '_> {
 
     /// Measures pairs that are half of `size` apart and begin `phase` after its multiples.
     fn halves(&mut self, size: u64, phase: u64) -> Step<f64> {
-        match boundary(size, phase % size) {
-            Some(places) => self.pair_series(Pair { places, apart: size / 2 }, MEASURED / 2),
-            None => Ok(f64::NAN),
-        }
+        self.pair_series(Pair { places: boundary(size, phase), apart: size / 2 }, MEASURED / 2)
     }
 
     /// Returns the seconds per pair of the `measured` pairs at the end of a series.

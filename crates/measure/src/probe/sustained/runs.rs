@@ -1,8 +1,7 @@
-//! Runs of sectors on flash: what a byte costs, in order and elsewhere.
+//! Runs of sectors on flash: what a byte costs, in sequence and elsewhere.
 //!
-//! Flash programs whole units, so a unit that is written in part costs as much as a whole one, or more. If
-//! the unit is larger than a sector, two sectors that begin at an odd one are at most half of what is
-//! programmed for them. Written in order, every sector costs only its own bytes. If both cost the same per
+//! If the unit is larger than a sector, two sectors that begin at an odd one are at most half of what is
+//! programmed for them, while sectors in sequence cost only their own bytes. If both cost the same per
 //! sector, and the drive is slower than its host, the sector is the unit. Otherwise the unit is the size of
 //! runs that are cheap on their boundaries and expensive half their length off them, both off the even
 //! boundaries and off the odd ones. If the unit were smaller, they would be cheap there too; if it were
@@ -12,24 +11,21 @@ use straddle_units::Boundary;
 use straddle_units::io::Operation;
 
 use crate::probe::budget::Step;
-use crate::probe::session::SLOT;
+use crate::probe::session::{SLOT, boundary};
 use crate::probe::statistics::{count, median, quantile};
 use crate::probe::sustained::{
-    CHUNK, Inferred, Kind, LARGEST_UNIT, Places, SLOWER, Search, Sustained, boundary, slope,
+    CHUNK, Inferred, Kind, LARGEST_UNIT, Places, Placing, SLOWER, Search, Sustained, slope,
 };
 
-/// Sectors per series.
 const SECTORS: usize = 512;
-/// Sectors per write in order. It keeps commands few, so that their number is not the limit.
-const TOGETHER: u64 = 8;
-/// Sectors in a short and a long burst. A flush also waits for what is in progress, so the cost is how much
-/// longer the long burst takes than the short one.
+/// Sectors per write in sequence: few commands, so that their number is not the limit.
+const TOGETHER: usize = 8;
+/// Sectors in a short and a long burst. The difference leaves out that a flush waits for what is in progress.
 const BURSTS: [usize; 2] = [128, 896];
-/// Rounds of a comparison.
 const ROUNDS: usize = 3;
 /// Bytes written at most to fill the cache.
 const FILLING: u64 = 20 << 20;
-/// Cost ratio below which a sector is not part of a larger unit, which would make it 2 or more.
+/// Cost ratio below which a sector is not part of a larger unit, which would make it at least 2.
 const WHOLE: f64 = 1.7;
 
 impl Search<'_, '_> {
@@ -38,11 +34,11 @@ impl Search<'_, '_> {
         self.flushes = flushes;
         let bound = flushes || self.fill_in_order()?;
         let logical = self.session.logical;
-        let Some(pairs) = boundary(2 * logical, 0) else { return Ok(Inferred::Nothing) };
+        let pairs = boundary(2 * logical, 0);
         self.session.tell("sectors in sequence, and pairs at random positions");
         let (mut order, mut alone) = (Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
-            order.push(self.run_cost(TOGETHER * logical, Places::Next)?);
+            order.push(self.run_cost(TOGETHER as u64 * logical, Places::Next)?);
             if !bound || median(&order) < SLOWER * self.unhindered {
                 break;
             }
@@ -64,9 +60,7 @@ impl Search<'_, '_> {
         }
         let mut size = 2 * self.session.logical;
         while size <= LARGEST_UNIT {
-            let (Some(unit), Some(half)) = (boundary(size, 0), boundary(size, size / 2)) else {
-                return Ok(Inferred::Nothing);
-            };
+            let (unit, half) = (boundary(size, 0), boundary(size, size / 2));
             self.session.tell(&format!("runs of {size} bytes, aligned and misaligned"));
             let (off, on) = (self.run_cost(size, Places::On(half))?, self.run_cost(size, Places::On(unit))?);
             if off > SLOWER * on
@@ -83,10 +77,7 @@ impl Search<'_, '_> {
         let size = unit.size().get();
         // Half a run off the even boundaries, and half a run off the odd ones: in a larger unit, one of the
         // two kinds lies inside.
-        let (Some(even), Some(odd)) = (boundary(2 * size, size / 2), boundary(2 * size, size / 2 + size))
-        else {
-            return Ok(None);
-        };
+        let (even, odd) = (boundary(2 * size, size / 2), boundary(2 * size, size / 2 + size));
         let mut proof = Sustained::new(unit, false, SECTORS);
         for _ in 0..ROUNDS {
             let kinds = [(Places::On(even), 2), (Places::On(unit), 1), (Places::On(odd), 2)];
@@ -105,14 +96,14 @@ impl Search<'_, '_> {
     /// Writes sectors in order until each write has to wait; returns whether it came to that.
     fn fill_in_order(&mut self) -> Step<bool> {
         let logical = self.session.logical;
-        let kind = Kind { places: Places::Next, length: TOGETHER * logical, over: false, wide: false };
+        let kind = Kind::within(Places::Next, TOGETHER as u64 * logical);
         let mut written = 0;
         self.session.tell("sectors in sequence, until the cache is full");
         while written < FILLING {
-            let together = usize::try_from(TOGETHER).unwrap_or(1);
-            let ends = self.write(kind, SECTORS / together)?;
-            self.note_unhindered(&ends, together);
-            if slope(&ends[ends.len() / 2..]) / count(together) > SLOWER * self.unhindered {
+            let ends = self.write(kind, SECTORS / TOGETHER)?;
+            let chunks: Vec<f64> = ends.windows(CHUNK + 1).step_by(CHUNK).map(slope).collect();
+            self.unhindered = self.unhindered.min(quantile(&chunks, 0.1) / count(TOGETHER));
+            if slope(&ends[ends.len() / 2..]) / count(TOGETHER) > SLOWER * self.unhindered {
                 return Ok(true);
             }
             written += SECTORS as u64 * logical;
@@ -123,7 +114,7 @@ impl Search<'_, '_> {
     /// Returns the seconds per sector of runs of `length` bytes.
     fn run_cost(&mut self, length: u64, places: Places) -> Step<f64> {
         let sectors = usize::try_from(length / self.session.logical).unwrap_or(1).max(1);
-        let kind = Kind { places, length, over: false, wide: true };
+        let kind = Kind { places, length, placing: Placing::Wide };
         if !self.flushes {
             let ends = self.write(kind, SECTORS / sectors)?;
             let measured = &ends[ends.len() / 4..];
@@ -134,8 +125,7 @@ impl Search<'_, '_> {
             let began = self.session.now();
             let ends = self.write(kind, burst / sectors)?;
             if times.is_empty() {
-                // The short burst fits into the cache. A host that is slow for a while is slow in both
-                // bursts.
+                // The short burst fits into the cache. A slow host is slow in both bursts.
                 self.unhindered = slope(&ends) / count(sectors);
             }
             self.session.one(Operation::Flush, 0, 0)?;
@@ -144,13 +134,7 @@ impl Search<'_, '_> {
         Ok((times[1] - times[0]) / count(BURSTS[1] - BURSTS[0]))
     }
 
-    /// Notes the seconds per sector while nothing delays it.
-    fn note_unhindered(&mut self, ends: &[u64], sectors: usize) {
-        let chunks: Vec<f64> = ends.windows(CHUNK + 1).step_by(CHUNK).map(slope).collect();
-        self.unhindered = self.unhindered.min(quantile(&chunks, 0.1) / count(sectors));
-    }
-
-    /// Returns the next place in order: on to the end of a slot, then at the start of another.
+    /// Returns the next place in sequence: on to the end of a slot, then at the start of another.
     pub(super) fn next_place(&mut self, length: u64) -> u64 {
         if self.next + length > self.next_end {
             self.next = self.session.slot();

@@ -1,11 +1,11 @@
 //! Restores the previous contents of a target whose run did not end.
 //!
-//! Invariants: a target is written only after everything that the journal holds has been compared
-//! with it. Where the bytes differ, it is written only if the owner says so: a run writes only the previous
-//! contents, so different bytes come from another program. (A sector that was torn by a power cut while the
-//! same bytes were written to it is either intact or unreadable.) What is unreadable or equal is written and
-//! flushed: a write of the run may have failed, and a cache below the target hides that. It is written only
-//! while no other process has opened the target, and reported as restored only after all was read again.
+//! A target is written only after everything that the journal holds has been compared with it. Where the
+//! bytes differ, it is written only if the owner says so: a run writes only the previous contents, so
+//! different bytes come from another program. (A sector that was torn by a power cut while the same bytes
+//! were written to it is either intact or unreadable.) What is unreadable or equal is written and flushed: a
+//! write of the run may have failed, and a cache below the target hides that. It is written only while no
+//! other process has opened the target, and reported as restored only after all was read again.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -47,8 +47,7 @@ pub enum Restored {
         /// Bytes that differed or could not be read.
         bytes: u64,
     },
-    /// Another program has written to the target since the run. Its data was left alone, and the journal is
-    /// kept.
+    /// Another program has written to the target since the run. That was left alone, and the journal is kept.
     Changed {
         /// The target.
         target: PathBuf,
@@ -61,7 +60,7 @@ pub enum Restored {
         /// The earliest time of the run's first write, as text.
         began: String,
     },
-    /// The journal was never complete, so nothing had been written to the target. It has been removed.
+    /// The journal was never complete: nothing had been written to the target. It has been removed.
     Incomplete,
     /// The run to which the journal belongs is still running, or another process restores it.
     Running,
@@ -114,8 +113,8 @@ pub fn restore(path: &Path, later: LaterWrites) -> Result<Restored, JournalError
     Ok(restored)
 }
 
-/// Opens the target past the page cache, if possible: that has nothing of a page with one bad sector, cannot
-/// write a part of such a page, and keeps a page whose write has failed as if it had been written.
+/// Opens the target past the page cache, if possible: the cache fails a whole page for one bad sector, and
+/// keeps a page whose write has failed as if it had been written.
 fn open(header: &Header) -> Result<Opened, OpenError> {
     match Opened::open(&header.target, Access::Claim, Io::Direct) {
         Err(OpenError::NoDirect { path }) => Opened::open(&path, Access::Claim, Io::Buffered),
@@ -123,7 +122,6 @@ fn open(header: &Header) -> Result<Opened, OpenError> {
     }
 }
 
-/// Renames a damaged journal, so that it is kept and does not hinder later runs.
 fn set_aside(path: &Path, what: String) -> JournalError {
     let (path, renamed) = (path.to_owned(), path.with_extension("damaged"));
     match fs::rename(&path, &renamed) {
@@ -132,14 +130,12 @@ fn set_aside(path: &Path, what: String) -> JournalError {
     }
 }
 
-/// Where the target differs from the journal, or may.
 #[derive(Default)]
 struct Found {
-    /// Other contents, written by another program.
     foreign: Vec<Span>,
-    /// What the drive cannot read, in areas where nothing is foreign.
+    /// Unreadable, in areas where nothing is foreign.
     unreadable: Vec<Span>,
-    /// What it cannot read in the others: the journal may not hold the latest contents.
+    /// Unreadable, in the others: the journal may not hold the latest contents.
     beside: Vec<Span>,
 }
 
@@ -154,10 +150,9 @@ struct Restoring<'a> {
 }
 
 impl Restoring<'_> {
-    /// Compares everything, writes what is to be written, and compares again.
     fn run(mut self) -> Result<Restored, JournalError> {
         let mut before = self.compare()?;
-        // Data that another process writes from here on is its own, and the comparison no longer holds.
+        // The comparison no longer holds if another process writes from here on.
         self.nobody_came("compared", 0)?;
         let mut bytes: u64 = before.unreadable.iter().map(|span| span.len().get()).sum();
         if self.later == LaterWrites::Overwrite {
@@ -187,7 +182,6 @@ impl Restoring<'_> {
         Ok(Restored::Changed { target, spans: left.foreign, unreadable: left.beside, bytes, began })
     }
 
-    /// Compares all areas. Writes nothing.
     fn compare(&self) -> Result<Found, JournalError> {
         let mut found = Found::default();
         for area in self.areas {
@@ -208,7 +202,6 @@ impl Restoring<'_> {
         Ok(found)
     }
 
-    /// What the journal holds of a piece of an area.
     fn saved(&self, area: &Area, piece: Span) -> io::Result<Memory> {
         let mut memory = Memory::new(usize::try_from(piece.len().get()).unwrap_or(0));
         let at = area.at + (piece.start().get() - area.span.start().get());
@@ -216,8 +209,8 @@ impl Restoring<'_> {
         Ok(memory)
     }
 
-    /// Adds where a piece of the target differs from `then`, or cannot be read. Of a piece that cannot be read
-    /// at once, each unit is read by itself.
+    /// Adds where a piece of the target differs from `then`, or cannot be read: then each unit is read by
+    /// itself.
     fn compare_piece(
         &self,
         piece: Span,
@@ -262,8 +255,8 @@ impl Restoring<'_> {
         self.opened.file.read_exact_at(bytes, at)
     }
 
-    /// Writes a piece of an area and flushes it, without what another program has written, if that stays, and
-    /// what cannot be read in an area with such data.
+    /// Writes a piece of an area and flushes it, except for foreign data that is to stay, and, in an area
+    /// with such data, what cannot be read.
     fn put_back(&mut self, area: &Area, piece: Span, is_foreign: bool) -> Result<(), JournalError> {
         let then = self.saved(area, piece).map_err(self.failed(piece))?;
         let (mut foreign, mut unreadable) = (Vec::new(), Vec::new());
@@ -275,10 +268,7 @@ impl Restoring<'_> {
             }
         }
         let unit = Boundary::multiples_of(ByteCount::new(self.opened.sector));
-        let whole = |span: Span| {
-            let (start, end) = (unit?.floor(span.start())?, unit?.ceil(span.end())?);
-            Span::new(start, end.checked_since(start)?)
-        };
+        let whole = |span: Span| Span::between(unit?.floor(span.start())?, unit?.ceil(span.end())?);
         let kept = foreign.into_iter().filter_map(whole);
         for span in piece.gaps(kept) {
             self.nobody_came("restored", CHUNK.get())?;
@@ -291,8 +281,8 @@ impl Restoring<'_> {
         Ok(())
     }
 
-    /// Fails if another program has opened the target while it was `done`. At most `under_way` bytes were on
-    /// their way then.
+    /// Fails if another program has opened the target while it was `done`, with at most `under_way` bytes on
+    /// their way.
     fn nobody_came(&mut self, done: &str, under_way: u64) -> Result<(), JournalError> {
         if self.lookout.look(&self.opened.file) == Seen::Nobody {
             return Ok(());
@@ -329,7 +319,6 @@ fn in_use(opened: &Opened, journal: &Path, by: String) -> JournalError {
     JournalError::Open { path: journal.to_owned(), source }
 }
 
-/// Whether the error means that the drive could not read the bytes.
 fn is_unreadable(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::IO | Errno::ILSEQ | Errno::NODATA))
 }

@@ -46,7 +46,7 @@ impl Case {
 
     /// The path of a journal whose run died.
     fn dead(&self) -> PathBuf {
-        self.written().path().to_owned()
+        self.written().path.clone()
     }
 
     fn change(&self, at: u64) {
@@ -161,7 +161,7 @@ fn a_journal_that_was_being_added_to_has_what_it_had() {
     add(&mut journal, &opened, &[span(0, 4096)]);
     let first = usize::try_from(journal.end).unwrap();
     add(&mut journal, &opened, &[span(8192, 4096), span(16384, 4096), span(24576, 4096)]);
-    let path = journal.path().to_owned();
+    let path = journal.path.clone();
     drop((journal, opened));
     let whole = fs::read(&path).unwrap();
     let at = |index: usize| first + index * (512 + 4096);
@@ -241,7 +241,7 @@ fn a_running_measurement_keeps_its_journal() {
     let journal = case.written();
     assert_eq!(case.restored(LaterWrites::Overwrite).unwrap(), Restored::Running);
     assert!(unrestored(&case.target, &case.journals()).unwrap().unwrap().is_running);
-    let path = journal.path().to_owned();
+    let path = journal.path.clone();
     assert!(path.exists());
     journal.remove().unwrap();
     assert_eq!(restore(&path, LaterWrites::Keep).unwrap(), Restored::Gone);

@@ -34,7 +34,7 @@ fn keeping(path: &Path, io: Io, areas: &[Span], depth: u32, stop: &Arc<AtomicBoo
     let real = bare(path, io, depth, stop);
     let mut pending = Pending::default();
     areas.iter().for_each(|area| real.read(*area, &mut pending).unwrap());
-    let mut journal = Journal::make(&path.with_extension("journals"), real.opened()).unwrap();
+    let mut journal = Journal::make(&path.with_extension("journals"), &real.opened).unwrap();
     let kept = journal.add(pending).unwrap();
     (real.with(Writes::Kept(kept)), journal)
 }
@@ -259,7 +259,7 @@ fn no_write_grows_the_file_whatever_its_areas_are() {
                 .unwrap_err();
             assert!(error.to_string().contains(&offset.to_string()), "{error}");
         }
-        assert_eq!((real.sent(), fs::metadata(&path).unwrap().len()), (0, SIZE));
+        assert_eq!((real.sent, fs::metadata(&path).unwrap().len()), (0, SIZE));
         real.submit(Request::new(0, Operation::Write, ByteOffset::new(SIZE - 4096), ByteCount::new(4096)))
             .unwrap();
         real.wait().unwrap();
@@ -280,7 +280,7 @@ fn nothing_is_sent_when_it_is_to_end() {
         real.submit(Request::new(1, Operation::Read, ByteOffset::ZERO, ByteCount::new(4096))),
         Err(TargetError::Interrupted)
     ));
-    assert_eq!(real.sent(), 1);
+    assert_eq!(real.sent, 1);
 }
 
 #[test]
