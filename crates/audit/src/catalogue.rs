@@ -1,13 +1,10 @@
 //! The rules: the list of their codes and, by subject in the modules below, the text that `straddle explain`
-//! prints for each.
-//!
-//! A code never changes its meaning. New rules take new numbers: S00x placement, S02x the device, S03x and
+//! prints for each. A code never changes its meaning. New rules take new numbers: S00x placement, S02x the device, S03x and
 //! S04x the table, S05x and S06x layers and file systems, S07x image containers, S08x the running kernel.
 //!
-//! Invariants: a rule is a line of the list, a definition, and a place that finds it. The compiler
-//! rejects a line without a definition, a definition without a line or under another code, and a rule that no
-//! finding is made with. Findings are made with the names listed here ([`START_STRADDLES`]) and compared by
-//! code ([`Code::START_STRADDLES`]), so that a comparison does not count as a use.
+//! A rule is a line of the list, a definition, and a place that finds it; the compiler rejects one without the others.
+//! Findings are made with the names listed here ([`START_STRADDLES`]) and compared by code
+//! ([`Code::START_STRADDLES`]), so that a comparison does not count as a use.
 
 mod container;
 mod device;

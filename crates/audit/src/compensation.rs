@@ -79,8 +79,7 @@ impl Above {
         }
     }
 
-    /// Replaces the entries added to `off` since it had `since` entries by the name of the volume or
-    /// partition that contains them.
+    /// Replaces the entries of `off` from `since` on by the name of the volume or partition that contains them.
     fn name_off(&mut self, since: usize, name: impl Fn() -> String) {
         if self.off.len() > since {
             self.off.truncate(since);
@@ -122,8 +121,7 @@ pub(crate) fn above_partition<'a>(
     table.children.iter().filter(move |child| child.below.start() == start)
 }
 
-/// The first run of a partition of a nested table that lies on this drive, in the partition's own space;
-/// `None` if none does.
+/// The first run on this drive of a partition of a nested table, in the partition's own space.
 pub(crate) fn nested(table: &Layer, partition: &Partition) -> Option<Piece> {
     table.space.iter().find_map(|piece| {
         let below = piece.span.start().max(partition.span.start());

@@ -403,8 +403,7 @@ impl Findings {
         self.iter().flat_map(Finding::fixes).any(|fix| !fix.commands.is_empty())
     }
 
-    /// Removes the commands of the fixes that `would_harm`, and keeps their summaries. An alternative that would
-    /// is removed as a whole.
+    /// Removes the commands of fixes that `would_harm`, and alternatives that would.
     pub(crate) fn withhold_commands(&mut self, would_harm: impl Fn(&Fix) -> bool) {
         for finding in &mut self.list {
             finding.alternative.take_if(|fix| would_harm(fix));
@@ -412,8 +411,7 @@ impl Findings {
         }
     }
 
-    /// Makes one command of those of each fix that is `wanted`: `joined` receives them as a list that stops at the
-    /// first failure.
+    /// Makes one command of those of each fix that is `wanted`; `joined` receives them joined by `&&`.
     pub(crate) fn join_commands(&mut self, wanted: impl Fn(&Fix) -> bool, joined: impl Fn(&str) -> String) {
         for finding in &mut self.list {
             for fix in finding.fixes_mut().filter(|fix| wanted(fix)) {

@@ -25,8 +25,7 @@ use crate::{Context, Severity, moves, rebuild};
 struct Array {
     chunk: ByteCount,
     stripe: Option<ByteCount>,
-    /// The offset in the array's space at which the device begins that the present layer's `below` is
-    /// relative to.
+    /// Where the device that the present layer's `below` is relative to begins in the array's space.
     at: ByteOffset,
 }
 
@@ -116,8 +115,8 @@ fn check_partition(context: &Context<'_>, partition: &Partition, findings: &mut 
     check_layer(&place, layer, findings);
 }
 
-/// The bytes of the drive at which the misaligned data of layers on a partition begin, where all that is on
-/// them is misaligned with them.
+/// The bytes of the drive at which misaligned data of layers on a partition begin, if all that is on them is misaligned
+/// too.
 pub(crate) fn misaligned(context: &Context<'_>, partition: &Partition) -> Vec<ByteOffset> {
     let mut findings = Vec::new();
     check_partition(context, partition, &mut findings);
@@ -155,8 +154,7 @@ fn check_layer(below: &Place<'_>, layer: &Layer, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Checks the partitions of a table inside another layer: each adds its start to the offset, whatever is on
-/// it.
+/// Checks the partitions of a table inside another layer: each adds its start to the offset.
 fn check_nested(place: &Place<'_>, layer: &Layer, table: &Stack, findings: &mut Vec<Finding>) {
     // An extended partition's own structures are single sectors, and cannot straddle.
     for partition in table.partitions.iter().filter(|partition| partition.role != Role::Extended) {
@@ -201,8 +199,7 @@ fn enter(place: &mut Place<'_>, layer: &Layer) {
     }
 }
 
-/// Where byte 0 of a layer's space lies on the device below. In a striped array, its first run may belong to
-/// a later byte.
+/// Where byte 0 of a layer's space lies on the device below. The first run may belong to a later byte.
 fn space_start(layer: &Layer) -> ByteOffset {
     let data = compensation::data(layer);
     let first = data.first().filter(|_| matches!(layer.facts, Facts::Lv(_))).or(layer.space.first());
@@ -404,8 +401,7 @@ fn check_md(place: &Place<'_>, layer: &Layer, md: &Md, findings: &mut Vec<Findin
     }
 }
 
-/// Checks the start of a layer's space against the stripe of the array that it stands on, in the array's own
-/// space.
+/// Checks the start of a layer's space against the stripe of the array below, in the array's own space.
 fn check_stripe(place: &Place<'_>, layer: &Layer, findings: &mut Vec<Finding>) {
     let Some(first) = layer.space.first() else { return };
     let start = match &layer.facts {
@@ -418,8 +414,7 @@ fn check_stripe(place: &Place<'_>, layer: &Layer, findings: &mut Vec<Finding>) {
     findings.extend(off_stripe(place, layer, start, layer.drive));
 }
 
-/// The finding that something misses the stripe of the array below, if it does. It starts at byte `start` of
-/// the device that `below` is relative to.
+/// The finding that something at byte `start` of the device below misses the stripe of the array, if it does.
 fn off_stripe(
     place: &Place<'_>,
     layer: &Layer,

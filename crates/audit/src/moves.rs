@@ -88,7 +88,7 @@ pub enum Journal {
     },
 }
 
-/// The commands that end an unfinished move or copy. A word in capitals is what only the user knows.
+/// The commands that end an unfinished move or copy, by completing it and by restoring the old layout.
 pub(crate) struct Ways {
     forward: Option<String>,
     back: Option<String>,
@@ -499,9 +499,8 @@ fn fixes_of(context: &Context<'_>, journal: &Journal) -> (Fix, Option<Fix>) {
     }
 }
 
-/// The fix for a badly placed partition of a zoned device. Zones are written from their start on, and kernels of
-/// 2019 and before ignore a partition that does not begin and end with a zone (`part_zone_aligned`,
-/// block/partition-generic.c).
+/// The fix for a badly placed partition of a zoned device. Kernels of 2019 and before ignore a partition that does not
+/// begin and end with a zone (`part_zone_aligned`, block/partition-generic.c).
 pub(crate) fn between_zones(zone: ByteCount) -> Fix {
     let place = if zone == ByteCount::ZERO {
         "at the start of a zone".to_owned()

@@ -19,18 +19,15 @@ pub const ALL_ONES: u64 = 65_535 * 512;
 /// 32,767 sectors of 512 bytes, rounded down to 4096.
 const MPT3SAS: u64 = 0xFF_F000;
 
-/// A count with at least this many one bits (255 units) does not come from an array: that would need as many
-/// data members.
+/// A count with at least this many one bits (255 units) is not from an array, which would need as many data members.
 const LEAST_ONES: u32 = 8;
 
 const MOST_ONES: u32 = 32;
 
-/// A size one physical sector short of a power of two is accepted below this: it may belong to an array with
-/// small chunks.
+/// A size one physical sector short of a power of two is accepted below this: the chunks of an array may be small.
 const LEAST_SHORT: u64 = 64 << 10;
 
-/// No device gains from a single I/O larger than this (256 MiB). Larger figures are multiples of bogus ones,
-/// including multiples that overflowed 32 bits.
+/// No device gains from a larger I/O (256 MiB). Larger figures are multiples of bogus ones, overflowed or not.
 const LARGEST_OPTIMUM: u64 = 256 << 20;
 
 /// The optimal I/O size as a boundary, if it is a property of the device.

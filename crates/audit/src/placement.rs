@@ -209,10 +209,9 @@ fn check_start(context: &Context<'_>, partition: &Partition, found: &mut Vec<Fin
     stays
 }
 
-/// The boundary that the drive itself prefers for where writes begin (NVMe NPWA), if it differs from the
-/// granularity that it prefers for their sizes (NPWG) and is more than a block, which is also what a drive
-/// reports that leaves the field 0. NPWG is a multiple of NPWA (NVM Command Set specification, Identify
-/// Namespace).
+/// The boundary that the drive prefers for where writes begin (NVMe NPWA), if it is less than that for their sizes
+/// (NPWG), a multiple of it, and more than a block, which a drive that leaves the field 0 reports (NVM Command Set
+/// specification, Identify Namespace).
 fn asked_of_starts(topology: &Topology) -> Option<Boundary> {
     let unit = topology.indirection_unit.as_ref()?;
     let claims = || unit.others().iter();

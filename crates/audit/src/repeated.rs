@@ -86,8 +86,7 @@ fn report_at(findings: &mut [Finding], index: usize, first: usize) {
     }
 }
 
-/// The origin of a path whose last `shared` steps are common to another path: its last partition before
-/// those.
+/// The last partition of a path before its last `shared` steps, which another path has too.
 fn branch(way: &[Step], shared: usize) -> String {
     let own = way.get(..way.len().saturating_sub(shared)).unwrap_or_default();
     let from = own.iter().rev().find(|step| step.is_partition()).or(own.first()).or(way.first());
@@ -103,8 +102,7 @@ impl Seen<'_> {
 
 type At = (usize, usize);
 
-/// Reports findings of several targets about the same thing once: at the target that is lowest in the stack,
-/// or else comes first.
+/// Reports findings of several targets about the same thing once: at the lowest target in the stack, or the first.
 pub(crate) fn merge_targets(seen: &mut [Seen<'_>]) {
     let mut repeats: BTreeMap<At, At> = BTreeMap::new();
     for upper in 0..seen.len() {

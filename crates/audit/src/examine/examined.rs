@@ -144,11 +144,6 @@ impl Examined {
         self.is_unread
     }
 
-    /// Whether the target is an image.
-    pub fn is_image(&self) -> bool {
-        self.target.kind == DeviceKind::Image
-    }
-
     /// Why the target is not judged, if it is not.
     pub fn not_judged(&self) -> Option<&str> {
         self.judgement.not_judged()
@@ -187,11 +182,6 @@ impl Examined {
             (None, None) => Recognised::Known,
         };
         self.judgement = Judgement::of(&self.findings, recognised);
-    }
-
-    /// The kinds of the findings that decide the exit status, in order.
-    pub fn kinds(&self) -> &[Kind] {
-        self.judgement.kinds()
     }
 
     /// The findings reported at this target, each with its cost.

@@ -20,8 +20,8 @@ pub(crate) fn recognised(target: &Target, stack: &Stack, content: Content) -> Re
     unseen(stack).map_or(Recognised::Known, part)
 }
 
-/// As [`recognised`], where the array runs as the devices `arrays`: what the member does not show is judged
-/// at one of these, if that is examined in the same run.
+/// As [`recognised`], where the array runs as the devices `arrays`: one of these shows the rest, if it is examined in
+/// the same run.
 pub(crate) fn of_running(stack: &Stack, arrays: &[String], alongside: &Alongside) -> Recognised {
     let is_examined = match alongside {
         Alongside::Everything => true,
@@ -108,8 +108,8 @@ pub(crate) fn beside_table(stack: &Stack, beside: &[Beside]) -> Option<String> {
     ))
 }
 
-/// Removes the commands that write a table or move data if there is other content on the disk outside every
-/// partition: they would overwrite it. `plan` refuses such disks for the same reason.
+/// Removes the commands that write a table or move data if other content on the disk is outside every partition: they
+/// would overwrite it. `plan` refuses such disks too.
 pub(crate) fn spare(stack: &Stack, beside: &[Beside], findings: &mut Findings) {
     let is_harmed = |found: &Beside| !found.is_table() && !found.is_covered && !found.is_optical();
     if matches!(stack.kind, TableKind::Content(_)) || !beside.iter().any(is_harmed) {

@@ -20,8 +20,7 @@ pub(crate) fn merge(examined: &mut [&mut Examined], machine: &Machine) {
     crate::repeated::merge_targets(&mut seen);
 }
 
-/// Returns the names of the devices above a target or above one of its partitions, and those above each
-/// partition by number.
+/// The names of the devices above a target or one of its partitions, and those above each partition by number.
 fn all_above(machine: &Machine, examined: &Examined) -> (BTreeSet<String>, BTreeMap<u32, BTreeSet<String>>) {
     let target = &examined.target;
     let above = |name: &str| {
@@ -45,8 +44,7 @@ fn add_holders(device: &LiveDevice, names: &mut BTreeSet<String>) {
     }
 }
 
-/// Returns the kernel names of the disks beneath the device `name`: those that have no device below
-/// themselves.
+/// The names of the disks beneath the device `name`: those that have no device below themselves.
 fn disks_below(machine: &Machine, name: &str) -> BTreeSet<String> {
     let mut disks = BTreeSet::new();
     let mut passed = BTreeSet::from([name.to_owned()]);

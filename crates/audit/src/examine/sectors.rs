@@ -78,8 +78,7 @@ pub(crate) struct Doubt {
     pub(crate) is_likelier: bool,
 }
 
-/// Returns why a table might count in sectors of another size than is assumed, if there is too little evidence to conclude
-/// that. A size stated by the kernel or the user is not in question.
+/// Why a table might count in sectors of another size than is assumed, if there is too little evidence to conclude that.
 pub(crate) fn in_question(target: &Target, stack: &Stack) -> Option<Doubt> {
     let medium = target.medium.as_deref().filter(|_| are_assumed(target))?;
     let OtherSectors { size, evidence } = straddle_layout::other_sectors(medium, stack).ok()??;

@@ -40,8 +40,7 @@ pub(super) fn sfdisk_finds_it(
     }
 }
 
-/// Whether libfdisk, which examines partitions and the gaps beside them by number, logical ones last, meets
-/// them in disk order.
+/// Whether libfdisk meets partitions and gaps in disk order: it examines them by number, logical ones last.
 fn is_in_order(context: &Context<'_>) -> bool {
     let of = |logical: bool| {
         context.stack.partitions.iter().filter(move |p| matches!(p.role, Role::Logical { .. }) == logical)
@@ -63,8 +62,7 @@ impl Room<'_> {
         self.context.stack.block.bytes()
     }
 
-    /// The first byte that sfdisk would use on its own: the first usable byte of a GPT, else 1 MiB or a
-    /// larger optimal I/O size.
+    /// The first byte that sfdisk uses by default: a GPT's first usable byte, else 1 MiB or a larger optimal I/O size.
     fn first(&self) -> ByteOffset {
         let io_opt = self.context.topology.io_opt.as_ref().map_or(ByteCount::ZERO, |figure| figure.value());
         self.context.stack.usable.map_or(ByteOffset::new(GRAIN.max(io_opt).get()), Span::start)
@@ -95,8 +93,7 @@ impl Room<'_> {
         is_seen && (is_last || !is_tail) && self.is_gap(self.old.end(), self.free.end(), SMALL_GAP)
     }
 
-    /// Between logical partitions libfdisk sees a gap only from this offset on, counted from the end of the
-    /// previous partition.
+    /// Where a gap between logical partitions begins for libfdisk; `from` is the end of the previous partition.
     fn logical_lead(&self, from: ByteOffset) -> Option<ByteOffset> {
         from.checked_add(ByteCount::new(self.first().get()))
     }

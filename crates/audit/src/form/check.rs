@@ -186,7 +186,7 @@ impl TargetReport {
         Self {
             target: name.to_owned(),
             status: judgement.status(),
-            kinds: audited.kinds().to_vec(),
+            kinds: judgement.kinds().to_vec(),
             misaligned: judgement.misaligned(),
             reason: audited.not_judged().or(audited.nothing_to_judge()).map(str::to_owned),
             error: None,

@@ -6,11 +6,11 @@ use std::fmt::Write;
 use anstyle::Style;
 use straddle_audit::examine::Examined;
 use straddle_audit::{Code, Finding, Kind, Reason, Reported, Severity, Subject};
-use straddle_device::Traffic;
 use straddle_device::identify::RotationRate;
 use straddle_device::topology::{
     AlignmentOffset, AtomicWrites, Figure, Guest, SectorFormat, Sectors, Source, Topology,
 };
+use straddle_device::{DeviceKind, Traffic};
 use straddle_layout::{Problem, Role, Stack, TableKind};
 use straddle_units::{BlockSize, ByteCount};
 use textwrap::core::display_width;
@@ -219,7 +219,7 @@ fn worst(audited: &Examined) -> (&'static str, String) {
     let judgement = audited.judgement();
     let listed = || audited.reported().map(|(finding, _)| finding).filter(|f| f.severity > Severity::Advice);
     let severity = if judgement.status() == Status::Error { Severity::Error } else { Severity::Warning };
-    if audited.kinds() == [Kind::Alignment]
+    if judgement.kinds() == [Kind::Alignment]
         && let Some(place) = misaligned(audited, severity)
     {
         let cost = listed().filter(|f| f.misaligns()).find_map(|f| consequence(audited, f));
@@ -230,7 +230,7 @@ fn worst(audited: &Examined) -> (&'static str, String) {
     let of = listed().filter(|f| f.severity == severity).min_by_key(|f| rank(f));
     let what = of.map_or_else(
         // It is reported at another target.
-        || audited.kinds().iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+        || judgement.kinds().iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
         |f| match f.subject {
             Subject::Disk if f.layer.is_empty() => f.rule.title.to_owned(),
             _ => match f.rule.title.strip_prefix("partition ") {
@@ -313,7 +313,7 @@ fn heading(audited: &Examined, verbose: bool, sizes: bool) -> String {
     let bytes = if verbose { format!(" ({} bytes)", target.size.get()) } else { String::new() };
     let kind = match &target.container {
         Some(container) => format!(" {} image ({})", container.format, container.variant),
-        None if audited.is_image() => " image".to_owned(),
+        None if target.kind == DeviceKind::Image => " image".to_owned(),
         None => String::new(),
     };
     let through = target.through.as_ref().map(|through| format!(" in {}", through.packing.a_file()));

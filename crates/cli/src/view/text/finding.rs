@@ -108,7 +108,7 @@ fn is_verdict(audited: &Examined, finding: &Finding) -> bool {
         Subject::Disk => None,
     };
     let decisive = of.and_then(|of| audited.findings().get(of.decisive?));
-    let is_shown = audited.kinds() == [Kind::Alignment] && decisive == Some(finding);
+    let is_shown = audited.judgement().kinds() == [Kind::Alignment] && decisive == Some(finding);
     is_shown && finding.miss.is_some() && finding.also.is_empty()
 }
 
