@@ -7,7 +7,6 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::Mutex;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal};
@@ -131,22 +130,20 @@ impl Guest {
             return Err(GuestError::io("reading the guest's output")(std::io::ErrorKind::BrokenPipe.into()));
         };
         // One thread reads each output, so the order of writes to the two depends on the host's scheduling.
-        let (kept, kept_errors, console_kept) =
-            (Mutex::new(Vec::new()), Mutex::new(Vec::new()), Mutex::new(Vec::new()));
-        let attended = std::thread::scope(|scope| {
-            scope.spawn(|| drain(output, &kept, false, |piece| pass(Stream::Output, piece)));
-            scope.spawn(|| drain(errors, &kept_errors, false, |piece| pass(Stream::Error, piece)));
-            scope.spawn(|| drain(console, &console_kept, true, |_| ()));
+        let (attended, [output, errors, console]) = std::thread::scope(|scope| {
+            let output = scope.spawn(|| drain(output, false, |piece| pass(Stream::Output, piece)));
+            let errors = scope.spawn(|| drain(errors, false, |piece| pass(Stream::Error, piece)));
+            let console = scope.spawn(|| drain(console, true, |_| ()));
             let attended = attend(&self);
             // The streams end when the last process has exited.
             self.end();
-            attended
+            let kept = [output, errors, console]
+                .map(|kept| kept.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+            (attended, kept)
         });
-        let text = |bytes: Mutex<Vec<u8>>| {
-            String::from_utf8_lossy(&bytes.into_inner().unwrap_or_default()).into_owned()
-        };
-        let output = text(kept) + &text(kept_errors);
-        Ok((attended, Heard { output, console: text(console_kept), how: self.how() }))
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let (output, console) = (text(&output) + &text(&errors), text(&console));
+        Ok((attended, Heard { output, console, how: self.how() }))
     }
 
     fn pid(&self) -> Option<Pid> {
@@ -182,17 +179,13 @@ impl Guest {
     }
 
     fn how(&self) -> String {
-        match self.ended {
-            Some(status) => match (status.code(), status.signal()) {
-                (Some(code), _) => format!("its kernel exited with {code}"),
-                (None, Some(9)) => {
-                    "its kernel was killed, perhaps because this machine ran out of memory".into()
-                }
-                (None, Some(7)) => "this machine had no memory left for it".into(),
-                (None, Some(signal)) => format!("its kernel was killed by signal {signal}"),
-                (None, None) => "its kernel stopped".into(),
-            },
-            None => "its kernel has ended".into(),
+        let Some(status) = self.ended else { return "its kernel has ended".into() };
+        match (status.code(), status.signal()) {
+            (Some(code), _) => format!("its kernel exited with {code}"),
+            (None, Some(9)) => "its kernel was killed, perhaps because this machine ran out of memory".into(),
+            (None, Some(7)) => "this machine had no memory left for it".into(),
+            (None, Some(signal)) => format!("its kernel was killed by signal {signal}"),
+            (None, None) => "its kernel stopped".into(),
         }
     }
 }
@@ -211,27 +204,22 @@ fn writable(task: &Task, files: &[PathBuf], folder: &Folder) -> std::io::Result<
     Ok(Writable { folders, files })
 }
 
-/// Reads to the end and passes each piece to `pass` at once. Keeps the end of the stream if `keep_end`,
-/// otherwise the start.
-fn drain(mut from: impl Read, kept: &Mutex<Vec<u8>>, keep_end: bool, mut pass: impl FnMut(&[u8])) {
-    let mut piece = vec![0; 64 << 10];
+/// Reads to the end and passes each piece to `pass` at once. Returns the end of the stream if `keep_end`, otherwise
+/// the start.
+fn drain(mut from: impl Read, keep_end: bool, mut pass: impl FnMut(&[u8])) -> Vec<u8> {
+    let (mut buffer, mut kept) = (vec![0; 64 << 10], Vec::new());
     loop {
-        match from.read(&mut piece) {
-            Ok(0) => return,
-            Ok(length) => {
-                let piece = &piece[..length];
-                pass(piece);
-                let Ok(mut kept) = kept.lock() else { return };
-                if keep_end || kept.len() < MOST_KEPT {
-                    kept.extend_from_slice(piece);
-                }
-                if keep_end && kept.len() > 2 * MOST_KEPT {
-                    let surplus = kept.len() - MOST_KEPT;
-                    kept.drain(..surplus);
-                }
-            }
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(_) => return,
+        let piece = match from.read(&mut buffer) {
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+            Ok(0) | Err(_) => return kept,
+            Ok(length) => &buffer[..length],
+        };
+        pass(piece);
+        if keep_end || kept.len() < MOST_KEPT {
+            kept.extend_from_slice(piece);
+        }
+        if keep_end && kept.len() > 2 * MOST_KEPT {
+            kept.drain(..kept.len() - MOST_KEPT);
         }
     }
 }
@@ -244,8 +232,6 @@ pub(crate) fn socket(drive: usize) -> String {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;
-
-    use std::sync::Mutex;
 
     use super::{ARGUMENTS, MOST_KEPT, drain, writable};
     use crate::guest::folder::{Folder, Setup};
@@ -284,10 +270,10 @@ mod tests {
     }
 
     fn kept(stream: &[u8], keep_end: bool) -> Vec<u8> {
-        let (kept, mut passed) = (Mutex::new(Vec::new()), Vec::new());
-        drain(stream, &kept, keep_end, |piece| passed.extend_from_slice(piece));
+        let mut passed = Vec::new();
+        let kept = drain(stream, keep_end, |piece| passed.extend_from_slice(piece));
         assert!(passed == stream, "all of it is passed on");
-        kept.into_inner().unwrap()
+        kept
     }
 
     #[test]

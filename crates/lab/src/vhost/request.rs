@@ -100,7 +100,13 @@ pub(crate) fn take(
     let request = |kind, offset, data: Vec<Buffer>, length| {
         Ok(Taken::Request(BlockRequest { kind, offset, length, queue, head, status, data }))
     };
-    if let Some((_, name)) = needs(code).filter(|(bit, _)| features & bit == 0) {
+    let needed = match code {
+        4 => Some((feature::FLUSH, "VIRTIO_BLK_F_FLUSH")),
+        11 => Some((feature::DISCARD, "VIRTIO_BLK_F_DISCARD")),
+        13 => Some((feature::WRITE_ZEROES, "VIRTIO_BLK_F_WRITE_ZEROES")),
+        _ => None,
+    };
+    if let Some((_, name)) = needed.filter(|(bit, _)| features & bit == 0) {
         return Err(Damage::NotNegotiated(name));
     }
     match code {
@@ -133,16 +139,6 @@ pub(crate) fn take(
             }
         }
         _ => answered(Status::Unsupported, 0),
-    }
-}
-
-/// Returns the feature that a kind of request requires, and its name.
-const fn needs(code: u32) -> Option<(u64, &'static str)> {
-    match code {
-        4 => Some((feature::FLUSH, "VIRTIO_BLK_F_FLUSH")),
-        11 => Some((feature::DISCARD, "VIRTIO_BLK_F_DISCARD")),
-        13 => Some((feature::WRITE_ZEROES, "VIRTIO_BLK_F_WRITE_ZEROES")),
-        _ => None,
     }
 }
 

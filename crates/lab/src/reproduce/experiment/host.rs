@@ -79,25 +79,27 @@ impl Host {
     }
 }
 
-/// Where the guest's kernel has the settings of its disks and of its memory.
-const QUEUE: &str = "/sys/block/vd[a-z]/queue/";
-const MEMORY: &str = "/proc/sys/vm/";
-
 impl Key {
-    /// Returns its name in files, the folder and the name of the kernel's files that take the value, if it is one of
-    /// the kernel's, and the values that make sense, for a number.
-    const fn row(self) -> (&'static str, Option<(&'static str, &'static str)>, Option<(i64, i64)>) {
+    /// Returns its name in files, the kernel's files that take the value, if it is one of the kernel's, and the values
+    /// that make sense, for a number.
+    const fn row(self) -> (&'static str, Option<&'static str>, Option<(i64, i64)>) {
         match self {
-            Self::Scheduler => ("scheduler", Some((QUEUE, "scheduler")), None),
-            Self::NrRequests => ("nr_requests", Some((QUEUE, "nr_requests")), Some((4, 4096))),
-            Self::MaxSectorsKb => ("max_sectors_kb", Some((QUEUE, "max_sectors_kb")), Some((4, 1280))),
-            Self::ReadAheadKb => ("read_ahead_kb", Some((QUEUE, "read_ahead_kb")), Some((0, 1 << 20))),
-            Self::DirtyRatio => ("dirty_ratio", Some((MEMORY, "dirty_ratio")), Some((1, 100))),
+            Self::Scheduler => ("scheduler", Some("/sys/block/vd[a-z]/queue/scheduler"), None),
+            Self::NrRequests => {
+                ("nr_requests", Some("/sys/block/vd[a-z]/queue/nr_requests"), Some((4, 4096)))
+            }
+            Self::MaxSectorsKb => {
+                ("max_sectors_kb", Some("/sys/block/vd[a-z]/queue/max_sectors_kb"), Some((4, 1280)))
+            }
+            Self::ReadAheadKb => {
+                ("read_ahead_kb", Some("/sys/block/vd[a-z]/queue/read_ahead_kb"), Some((0, 1 << 20)))
+            }
+            Self::DirtyRatio => ("dirty_ratio", Some("/proc/sys/vm/dirty_ratio"), Some((1, 100))),
             Self::DirtyBackgroundRatio => {
-                ("dirty_background_ratio", Some((MEMORY, "dirty_background_ratio")), Some((1, 100)))
+                ("dirty_background_ratio", Some("/proc/sys/vm/dirty_background_ratio"), Some((1, 100)))
             }
             Self::QueueDepth => ("queue_depth", None, Some((1, 65_536))),
-            Self::Flushes => ("flushes", Some((QUEUE, "write_cache")), Some((0, 1))),
+            Self::Flushes => ("flushes", Some("/sys/block/vd[a-z]/queue/write_cache"), Some((0, 1))),
             Self::Barriers => ("barriers", None, Some((0, 1))),
         }
     }
@@ -124,13 +126,13 @@ impl Host {
     /// Returns the files of the guest's kernel, and what is written to each.
     pub fn files(&self) -> Vec<(String, String)> {
         let file = |setting: &Setting| {
-            let (folder, file) = setting.key.row().1?;
+            let file = setting.key.row().1?;
             let value = match (setting.key, setting.value.as_str()) {
                 (Key::Flushes, "0") => "write through",
                 (Key::Flushes, _) => "write back",
                 (_, value) => value,
             };
-            Some((format!("{folder}{file}"), value.to_owned()))
+            Some((file.to_owned(), value.to_owned()))
         };
         self.settings.iter().filter_map(file).collect()
     }
