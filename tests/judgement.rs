@@ -175,7 +175,12 @@ fn a_filter_changes_no_verdict_on_an_image() {
         "label: gpt\nstart=2048, size=2048\nstart=4097, size=2047\nstart=6144, size=2001\nstart=8200, size=800\n",
     );
     // An odd end matters where something is that may use it.
-    fs::OpenOptions::new().write(true).open(dir.join("gpt")).unwrap().write_all_at(b"data", 6144 * 512).unwrap();
+    fs::OpenOptions::new()
+        .write(true)
+        .open(dir.join("gpt"))
+        .unwrap()
+        .write_all_at(b"data", 6144 * 512)
+        .unwrap();
     script("dos", "label: dos\nstart=63, size=4000\nstart=8192, size=4096, type=5\nstart=8193, size=1000\n");
     let overlapping = script("overlapping", "label: dos\nstart=2048, size=4096\nstart=8192, size=4096\n");
     let file = fs::OpenOptions::new().write(true).open(&overlapping).unwrap();
