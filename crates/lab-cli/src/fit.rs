@@ -99,7 +99,6 @@ impl<'a> FitReport<'a> {
     }
 }
 
-/// Returns the knobs before and after, and the error of every figure.
 fn described(fit: &Fit) -> String {
     let title = printable(&format!("{}: {}", fit.drive, fit.title));
     let mut text = format!("{}\n{}\n", paint(style::HEADING, &wrap(&title, "")), wrap(&summary(fit), "  "));
@@ -166,14 +165,13 @@ fn value(figure: &Figure, value: f64) -> String {
 
 fn summary(fit: &Fit) -> String {
     let tried = plural(fit.evaluations, "set");
-    let (before, after) = (fit.worst_before() * 100.0, fit.worst_after() * 100.0);
+    let [before, after, nearby, margin] =
+        [fit.worst_before(), fit.worst_after(), fit.worst_nearby, MARGIN].map(|share| share * 100.0);
     if fit.knobs.is_empty() {
         return format!("The largest error is {after:.1} %.");
     }
     format!(
-        "The largest error is {after:.1} % ({before:.1} % before the fit). With each knob varied by {:.0} %, \
-        it is at most {:.1} %. {tried} of values tried.",
-        MARGIN * 100.0,
-        fit.worst_nearby * 100.0
+        "The largest error is {after:.1} % ({before:.1} % before the fit). With each knob varied by \
+        {margin:.0} %, it is at most {nearby:.1} %. {tried} of values tried."
     )
 }

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use straddle_drive::Profile;
 use straddle_lab::guest::{
-    Charges, Ended, GuestDrive, GuestError, Job, Kernel, Limits, Partition, Stream, Task,
+    self, Charges, Ended, GuestDrive, GuestError, Job, Kernel, Limits, Partition, Stream, Task, Watching,
 };
 use straddle_lab::media::Cut;
 use straddle_units::ByteCount;
@@ -29,7 +29,7 @@ use straddle_cli::view::json::Document;
 use straddle_cli::view::text::wrap;
 use straddle_cli::{output, output_file};
 
-/// Scripts for a line of bash, and for a command given as words, which may be a function of the library.
+/// Scripts for a line of bash, and for words, of which the first may be a function of the library.
 const LINE: &str = "#!/bin/bash\n";
 const WORDS: &str = "#!/bin/bash\nif declare -F \"$1\" >/dev/null; then \"$@\"; else exec \"$@\"; fi\n";
 
@@ -38,7 +38,8 @@ pub(crate) fn run(arguments: &LabArguments) -> Result<Exit> {
         return clean();
     }
     let mut job = job(arguments)?;
-    note_read(arguments);
+    arguments.command.iter().map(Path::new).filter(|word| word.is_file()).for_each(output_file::note_read);
+    arguments.input.iter().for_each(|folder| output_file::note_read(folder));
     let stores: Vec<&Path> = arguments.store.iter().map(PathBuf::as_path).collect();
     if let Some(folder) = arguments.output.as_ref().and_then(|folder| folder.canonicalize().ok()) {
         let named = [&arguments.trace, &arguments.events, &arguments.record].into_iter().flatten();
@@ -81,7 +82,7 @@ pub(crate) fn run(arguments: &LabArguments) -> Result<Exit> {
             lost.get_or_insert(error);
         }
     };
-    let ended = straddle_lab::guest::run(&Kernel::find()?, &job, &pass, &stop);
+    let ended = guest::run(&Kernel::find()?, &job, &pass, &stop);
     let is_interrupted = matches!(ended, Err(GuestError::Interrupted));
     if ended.is_ok() || is_interrupted {
         let kept = recording.map(Modelled::finish).into_iter();
@@ -113,12 +114,6 @@ pub(crate) fn run(arguments: &LabArguments) -> Result<Exit> {
     Ok(Exit::Command(u8::try_from(ended.status).unwrap_or(u8::MAX)))
 }
 
-/// Notes the files that the guest is given: the words of its command, and what is in its input.
-fn note_read(arguments: &LabArguments) {
-    arguments.command.iter().map(Path::new).filter(|word| word.is_file()).for_each(output_file::note_read);
-    arguments.input.iter().for_each(|folder| output_file::note_read(folder));
-}
-
 /// A file that the guest's library writes, and where it goes at the end.
 struct Aside<'a> {
     path: &'a Path,
@@ -131,11 +126,8 @@ impl<'a> Aside<'a> {
         let Some(path) = path else { return Ok(None) };
         let out = OutputFile::begin(path, stores)?;
         let written = NamedTempFile::with_prefix("straddle-").with_context(|| {
-            format!(
-                "{}: cannot create its temporary file in {}",
-                path.display(),
-                std::env::temp_dir().display()
-            )
+            let folder = std::env::temp_dir();
+            format!("{}: cannot create its temporary file in {}", path.display(), folder.display())
         })?;
         Ok(Some(Self { path, out, written }))
     }
@@ -154,21 +146,20 @@ fn recording(arguments: &LabArguments) -> Result<Option<Modelled>> {
     if [&arguments.trace, &arguments.events].contains(&&arguments.record) {
         return Err(UsageError("--record: must not be the same file as --trace or --events".into()).into());
     }
-    let mut drives: Vec<(String, String, &Profile)> = Vec::new();
-    for (letter, drive) in ('a'..='z').zip(&arguments.drive) {
-        drives.push((format!("vd{letter}"), drive.to_string(), &*drive.profile));
-    }
+    let drives = ('a'..='z').zip(&arguments.drive);
+    let drives = drives.map(|(letter, drive)| (format!("vd{letter}"), drive.to_string(), &*drive.profile));
+    let drives: Vec<(String, String, &Profile)> = drives.collect();
     let stores: Vec<&Path> = arguments.store.iter().map(PathBuf::as_path).collect();
     Modelled::begin(path, &drives, &stores).map(Some)
 }
 
 /// Removes what killed runs left behind.
 fn clean() -> Result<Exit> {
-    let mut parents = vec![straddle_lab::guest::run_folders(), std::env::temp_dir()];
+    let mut parents = vec![guest::run_folders(), std::env::temp_dir()];
     parents.dedup();
     let (mut removed, mut is_clean) = (0, true);
     for parent in parents {
-        let cleaned = straddle_lab::guest::remove_orphans(&parent);
+        let cleaned = guest::remove_orphans(&parent);
         removed += cleaned.removed.len();
         for (path, error) in cleaned.left {
             is_clean = false;
@@ -189,14 +180,19 @@ fn write_through(mut stream: impl Write, piece: &[u8]) -> std::io::Result<()> {
 
 fn job(arguments: &LabArguments) -> Result<Job> {
     let (script, words) = script(&arguments.command)?;
-    check_memory(arguments.mem)?;
+    // Linux touches memory in proportion to its size at once.
+    let here = guest::memory();
+    if arguments.mem.get() > here {
+        let message = format!("--mem: {}, but this machine has {}", arguments.mem, ByteCount::new(here));
+        return Err(UsageError(message).into());
+    }
     if arguments.events.is_some() && arguments.events == arguments.trace {
         return Err(UsageError("--events and --trace: they must be different files".into()).into());
     }
     let task = Task {
         script,
         arguments: words,
-        library: straddle_lab::guest::LIBRARY.to_owned(),
+        library: guest::LIBRARY.to_owned(),
         input: arguments.input.as_deref().map(folder).transpose()?,
         output: arguments.output.as_deref().map(folder).transpose()?,
         unconfined: arguments.unconfined,
@@ -213,16 +209,6 @@ fn job(arguments: &LabArguments) -> Result<Job> {
         cut: arguments.cut_after.map(|after| Cut { after, seed: arguments.seed, tear: tear(arguments.tear) }),
         ..Job::default()
     })
-}
-
-/// Refuses more memory than this machine has: Linux touches memory in proportion to its size at once.
-fn check_memory(wanted: ByteCount) -> Result<()> {
-    let here = straddle_lab::guest::memory();
-    if wanted.get() <= here {
-        return Ok(());
-    }
-    let message = format!("--mem: {wanted}, but this machine has {}", ByteCount::new(here));
-    Err(UsageError(message).into())
 }
 
 fn drives(arguments: &LabArguments) -> Result<Vec<GuestDrive>> {
@@ -261,14 +247,13 @@ fn folder(path: &Path) -> Result<PathBuf> {
     if path.is_dir() { Ok(path) } else { Err(anyhow::anyhow!(failure())) }
 }
 
-/// Returns one of the processors, chosen by process id, so that several of these processes do not share one.
+/// Chooses a processor by process id, so that several of these processes do not share one.
 fn processor() -> Option<usize> {
-    let processors = straddle_lab::guest::processors();
+    let processors = guest::processors();
     let number = usize::try_from(std::process::id()).ok()?;
     processors.get(number.checked_rem(processors.len())?).copied()
 }
 
-/// Returns the script to run, and its arguments.
 fn script(command: &[String]) -> Result<(String, Vec<String>)> {
     let Some((first, rest)) = command.split_first() else {
         return Err(UsageError("no command is given".into()).into());
@@ -380,12 +365,8 @@ fn of_drive(drive: &GuestDrive, counters: &Counters) -> String {
         ByteCount::new(counters.media_write_bytes),
     );
     if counters.revolution > 0 {
-        let _ = write!(
-            text,
-            ", {} seeks, {:.1} revolutions waited",
-            counters.seeks,
-            counters.revolutions_waited()
-        );
+        let waited = counters.revolutions_waited();
+        let _ = write!(text, ", {} seeks, {waited:.1} revolutions waited", counters.seeks);
     }
     text
 }

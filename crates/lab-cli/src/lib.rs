@@ -1,6 +1,5 @@
 //! What `straddle-lab` does: modelled drives under a Linux guest, served to other programs, and in published experiments.
-//!
-//! `straddle` starts it. Arguments, exit codes and output are those of `straddle_cli`; the law of that crate applies.
+//! Arguments, exit codes and output are those of `straddle_cli`.
 
 mod fit;
 mod lab;
@@ -48,11 +47,8 @@ pub fn run(arguments: &Arguments) -> Result<Exit> {
 }
 
 /// The errors that this program knows.
-pub const ERRORS: Errors = Errors { kind_of: either, name_of };
-
-fn either(cause: &(dyn Error + 'static)) -> Option<ErrorKind> {
-    kind_of(cause).or_else(|| (exit::ERRORS.kind_of)(cause))
-}
+pub const ERRORS: Errors =
+    Errors { kind_of: |cause| kind_of(cause).or_else(|| (exit::ERRORS.kind_of)(cause)), name_of };
 
 fn name_of<'a>(cause: &'a (dyn Error + 'static)) -> Option<&'a str> {
     match cause.downcast_ref() {

@@ -24,18 +24,14 @@ pub(crate) fn tear(name: TearName) -> Tear {
     }
 }
 
+/// The recorder, and whether all was written so far; `None` once it has ended.
+type Shared = Arc<Mutex<Option<(Recorder<Whole>, io::Result<()>)>>>;
+
 /// The recording of modelled drives, which each of them adds to.
 #[derive(Clone, Debug)]
 pub(crate) struct Modelled {
-    shared: Arc<Mutex<Shared>>,
+    shared: Shared,
     path: PathBuf,
-}
-
-#[derive(Debug)]
-struct Shared {
-    /// `None` once it has ended.
-    recorder: Option<Recorder<Whole>>,
-    failed: Option<io::Error>,
 }
 
 impl Modelled {
@@ -60,8 +56,7 @@ impl Modelled {
         let since_epoch = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
         let recorder = Recorder::new(out, origin, &numbers, Nanos::ZERO, since_epoch)
             .with_context(|| format!("{}: cannot write", path.display()))?;
-        let shared = Arc::new(Mutex::new(Shared { recorder: Some(recorder), failed: None }));
-        Ok(Self { shared, path: path.to_owned() })
+        Ok(Self { shared: Arc::new(Mutex::new(Some((recorder, Ok(()))))), path: path.to_owned() })
     }
 
     /// Returns what sees the requests of the drive at this place.
@@ -72,12 +67,8 @@ impl Modelled {
 
     /// Ends the recording: what the drives do from now on is not in it.
     pub(crate) fn finish(self) -> Result<()> {
-        let (recorder, failed) = {
-            let mut shared = locked(&self.shared);
-            (shared.recorder.take(), shared.failed.take())
-        };
-        let Some(mut recorder) = recorder else { return Ok(()) };
-        let finished = failed.map_or_else(|| recorder.finish(0), Err);
+        let Some((mut recorder, written)) = locked(&self.shared).take() else { return Ok(()) };
+        let finished = written.and_then(|()| recorder.finish(0));
         let kept = recorder.into_inner().keep();
         finished.and(kept).with_context(|| format!("{}: cannot write", self.path.display()))
     }
@@ -88,24 +79,22 @@ fn number(index: usize) -> u32 {
     (LOCAL << 20).saturating_add(u32::try_from(index).unwrap_or(u32::MAX))
 }
 
-fn locked(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
+fn locked(shared: &Shared) -> MutexGuard<'_, Option<(Recorder<Whole>, io::Result<()>)>> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Records one drive.
 #[derive(Debug)]
 struct Watching {
-    shared: Arc<Mutex<Shared>>,
+    shared: Shared,
     device: u32,
     outstanding: HashMap<RequestId, Happened>,
 }
 
 impl Watching {
     fn add(&self, happened: Happened) {
-        let Shared { recorder, failed } = &mut *locked(&self.shared);
         // After an error nothing more is written, so that the file ends where it was whole.
-        if let (Some(recorder), None) = (recorder, &failed) {
-            *failed = recorder.add(happened).err();
+        if let Some((recorder, written @ Ok(()))) = &mut *locked(&self.shared) {
+            *written = recorder.add(happened);
         }
     }
 }

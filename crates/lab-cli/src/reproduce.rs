@@ -14,9 +14,8 @@ use anyhow::{Context, Result};
 use straddle_drive::Profile;
 use straddle_lab::reproduce::experiment::Experiment;
 use straddle_lab::reproduce::lab::input::Inputs;
-use straddle_lab::reproduce::lab::{Guests, Host, Machine, Planned, Settings, StepOutcome};
-use straddle_lab::reproduce::policy;
-use straddle_lab::reproduce::policy::Policies;
+use straddle_lab::reproduce::lab::{self, Charges, Guests, Host, Machine, Planned, Settings};
+use straddle_lab::reproduce::policy::{self, Policies};
 
 use crate::reproduce::json::{ReproduceReport, Reproduced, ReproducedExperiment, Way};
 use straddle_cli::args::{ReproduceArguments, SchemaOf};
@@ -39,14 +38,17 @@ pub(crate) fn run(arguments: &ReproduceArguments) -> Result<Exit> {
         named => named.iter().map(String::as_str).collect(),
     };
     let experiments = names.iter().map(|name| Experiment::open(name)).collect::<Result<Vec<_>, _>>()?;
+    let drive = arguments.drive.as_ref().map(|drive| drive.specification.as_str());
     if arguments.list {
-        return list(&experiments, arguments.json);
+        show(arguments, ReproduceReport::listed(&experiments), || text::list(&experiments))?;
+        return Ok(Exit::Success);
     }
     if arguments.policies {
-        return policies(&experiments, arguments);
+        let choices = policy::choose(&experiments, drive)?;
+        show(arguments, ReproduceReport::chosen(&choices), || text::policies(&choices))?;
+        return Ok(Exit::Success);
     }
     let begun = Instant::now();
-    let drive = arguments.drive.as_ref().map(|drive| drive.specification.as_str());
     let mut experiments: Vec<ReproducedExperiment> =
         experiments.into_iter().map(|experiment| chosen(experiment, drive)).collect();
     if arguments.on.is_some() {
@@ -69,11 +71,8 @@ pub(crate) fn run(arguments: &ReproduceArguments) -> Result<Exit> {
     }
     let way = Way { settings, command: command(&names, arguments) };
     let reproduced = Reproduced { experiments, way, wall: begun.elapsed() };
-    if arguments.json {
-        Document::of(SchemaOf::Reproduce, ReproduceReport::of(&reproduced)).print()?;
-    } else {
-        output::print(&text::outcomes(&reproduced, arguments.verbose))?;
-    }
+    let report = ReproduceReport::of(&reproduced);
+    show(arguments, report, || text::outcomes(&reproduced, arguments.verbose))?;
     if let Some(path) = &arguments.html {
         output_file::write(path, html::page(&reproduced).as_bytes(), &[])?;
     }
@@ -82,7 +81,7 @@ pub(crate) fn run(arguments: &ReproduceArguments) -> Result<Exit> {
     Ok(if misses.is_empty() { Exit::Success } else { Exit::Failed })
 }
 
-/// Keeps only what was published for the drive, or everything if nothing was.
+/// Keeps the steps published for this drive, or all if none was.
 fn chosen(experiment: Experiment, drive: Option<&str>) -> ReproducedExperiment {
     let published_of = drive.filter(|drive| experiment.drives().contains(drive));
     let judged = drive.is_none() || published_of.is_some();
@@ -141,8 +140,7 @@ fn run_lab(
             for Planned { drive, .. } in &planned {
                 Profile::open(drive)?;
             }
-            let charges = straddle_lab::reproduce::lab::Charges::default();
-            let guests = Guests::new(charges, HOST_LIMIT, &stop, arguments.unconfined);
+            let guests = Guests::new(Charges::default(), HOST_LIMIT, &stop, arguments.unconfined);
             Box::new(guests.context("the lab cannot run (--model-only works without it)")?)
         }
     };
@@ -152,9 +150,7 @@ fn run_lab(
         tarball: arguments.tarball.clone(),
         trees: arguments.tree.clone(),
     };
-    let outcomes =
-        straddle_lab::reproduce::lab::reproduce(&*machine, &planned, &inputs, settings, &mut Bar::new());
-    let outcomes: Vec<StepOutcome> = outcomes?;
+    let outcomes = lab::reproduce(&*machine, &planned, &inputs, settings, &mut Bar::new())?;
     let mut outcomes = outcomes.into_iter();
     for reproduced in experiments {
         reproduced.lab = Some(outcomes.by_ref().take(reproduced.experiment.lab.len()).collect());
@@ -176,7 +172,6 @@ fn given_up<'a>(
     Ok(Box::new(Host::new(path, stop)?))
 }
 
-/// Returns the folder in which generated inputs are cached.
 fn cache(arguments: &ReproduceArguments) -> Result<PathBuf> {
     let set = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let usual = || set("XDG_CACHE_HOME").or_else(|| std::env::home_dir().map(|home| home.join(".cache")));
@@ -192,11 +187,9 @@ fn command(names: &[&str], arguments: &ReproduceArguments) -> String {
     let mut words = vec!["straddle reproduce".to_owned()];
     words.extend(names.iter().map(|name| output::quote_path(Path::new(name))));
     let path = |path: &PathBuf| output::quote_path(path);
+    let drive = arguments.drive.as_ref().map(|drive| straddle_device::shown::quote(&drive.specification));
     let valued = [
-        (
-            "--drive",
-            arguments.drive.as_ref().map(|drive| straddle_device::shown::quote(&drive.specification)),
-        ),
+        ("--drive", drive),
         ("--on", arguments.on.as_ref().map(path)),
         ("--destroy-data", arguments.destroy_data.as_ref().map(path)),
         ("--runs", arguments.runs.map(|runs| runs.to_string())),
@@ -216,23 +209,10 @@ fn command(names: &[&str], arguments: &ReproduceArguments) -> String {
     words.join(" ")
 }
 
-/// Chooses a policy for each drive of the experiments, or for the one that was asked for.
-fn policies(experiments: &[Experiment], arguments: &ReproduceArguments) -> Result<Exit> {
-    let only = arguments.drive.as_ref().map(|drive| drive.specification.as_str());
-    let choices = policy::choose(experiments, only)?;
-    if arguments.json {
-        Document::of(SchemaOf::Reproduce, ReproduceReport::chosen(&choices)).print()?;
-    } else {
-        output::print(&text::policies(&choices))?;
-    }
-    Ok(Exit::Success)
-}
-
-fn list(experiments: &[Experiment], json: bool) -> Result<Exit> {
-    if json {
-        Document::of(SchemaOf::Reproduce, ReproduceReport::listed(experiments)).print()?;
-    } else {
-        output::print(&text::list(experiments))?;
-    }
-    Ok(Exit::Success)
+fn show(
+    arguments: &ReproduceArguments,
+    report: ReproduceReport<'_>,
+    text: impl FnOnce() -> String,
+) -> Result<()> {
+    if arguments.json { Document::of(SchemaOf::Reproduce, report).print() } else { output::print(&text()) }
 }

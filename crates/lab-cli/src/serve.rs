@@ -17,8 +17,7 @@ use straddle_units::io::{Latency, Nanos, Requests};
 use crate::recording::{Modelled, tear};
 use straddle_cli::args::{SchemaOf, ServeArguments};
 use straddle_cli::exit::{Exit, UsageError};
-use straddle_cli::output;
-use straddle_cli::output::printable;
+use straddle_cli::output::{self, printable};
 use straddle_cli::progress::ending;
 use straddle_cli::target::note_unfinished;
 use straddle_cli::view::json::Document;
@@ -35,8 +34,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<Exit> {
     let cut =
         arguments.cut_after.map(|after| Cut { after, seed: arguments.seed, tear: tear(arguments.tear) });
     let nbd = arguments.nbd.iter().map(|text| endpoint("--nbd", text)).collect::<Result<_, _>>()?;
-    let control = arguments.control.as_deref().map(|text| endpoint("--control", text)).transpose()?;
-    let control = control.map(|endpoint| match endpoint {
+    let control = arguments.control.as_deref().map(|text| match endpoint("--control", text)? {
         Endpoint::Unix(path) => Ok(path),
         Endpoint::Tcp(address) => Err(UsageError(format!("--control: {address}: not unix:PATH"))),
     });
@@ -70,11 +68,17 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<Exit> {
     }
     let ending = ended?;
     let snapshot = server.snapshot();
-    let serve = Serve { target: &drive.to_string(), profile, ending, snapshot };
+    let report = ServeReport {
+        target: &drive.to_string(),
+        title: &profile.title,
+        ending,
+        snapshot: &snapshot,
+        lateness_histogram: classes(snapshot.lateness),
+    };
     if arguments.json {
-        Document::of(SchemaOf::Serve, ServeReport::of(&serve)).print()?;
+        Document::of(SchemaOf::Serve, report).print()?;
     } else {
-        output::print(&summary(&serve))?;
+        output::print(&summary(&report))?;
     }
     if ending == Ending::PowerCut {
         output::complain("the power was cut: only data on the medium is left");
@@ -116,27 +120,6 @@ fn announce(arguments: &ServeArguments, profile: &Profile, server: &Server) {
     }
 }
 
-/// The upper bounds of the histogram's classes in nanoseconds: 1, 2 and 5 times each power of ten, from 10 µs
-/// up to 1 s.
-const BOUNDS: [u64; 16] = [
-    10_000,
-    20_000,
-    50_000,
-    100_000,
-    200_000,
-    500_000,
-    1_000_000,
-    2_000_000,
-    5_000_000,
-    10_000_000,
-    20_000_000,
-    50_000_000,
-    100_000_000,
-    200_000_000,
-    500_000_000,
-    1_000_000_000,
-];
-
 /// What `straddle serve --json` prints.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct ServeReport<'a> {
@@ -154,52 +137,34 @@ pub(crate) struct ServeReport<'a> {
 
 /// A class of the histogram: replies up to a lateness, and above that of the class before.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct Class {
+struct Class {
     /// The upper bound in nanoseconds; absent for the last class, which has none.
     #[serde(rename = "at_most_ns", skip_serializing_if = "Option::is_none")]
-    pub(crate) bound: Option<Nanos>,
+    bound: Option<Nanos>,
     /// The number of replies.
-    pub(crate) replies: u64,
+    replies: u64,
 }
 
-/// The end of serving a drive, to be reported.
-pub(crate) struct Serve<'a> {
-    pub(crate) target: &'a str,
-    pub(crate) profile: &'a Profile,
-    pub(crate) ending: Ending,
-    pub(crate) snapshot: Snapshot<'a>,
-}
-
-/// Returns the non-empty classes of a histogram, in ascending order.
+/// Returns the classes of a histogram that are not empty: their bounds are 1, 2 and 5 times each power of ten, from 10 µs
+/// up to 1 s.
 fn classes(latency: &Latency) -> Vec<Class> {
     let mut below = 0;
-    let bounds = BOUNDS.map(|bound| Some(Nanos::new(bound))).into_iter().chain([None]);
+    let bounds = (4..9).flat_map(|power| [1, 2, 5].map(|digit| digit * 10_u64.pow(power)));
+    let bounds = bounds.chain([1_000_000_000]).map(|bound| Some(Nanos::new(bound))).chain([None]);
     let class = |bound: Option<Nanos>| {
         let within = bound.map_or(latency.count(), |bound| latency.count_within(bound));
-        let count = within.saturating_sub(below);
+        let replies = within.saturating_sub(below);
         below = within.max(below);
-        Class { bound, replies: count }
+        Class { bound, replies }
     };
     bounds.map(class).filter(|class| class.replies > 0).collect()
-}
-
-impl<'a> ServeReport<'a> {
-    pub(crate) fn of(serve: &'a Serve<'a>) -> Self {
-        Self {
-            target: serve.target,
-            title: &serve.profile.title,
-            ending: serve.ending,
-            snapshot: &serve.snapshot,
-            lateness_histogram: classes(serve.snapshot.lateness),
-        }
-    }
 }
 
 /// Characters of the longest bar.
 const BAR: u64 = 40;
 
 /// Returns the current state, with the rates since `before`.
-pub(crate) fn line(now: &Snapshot<'_>, before: Option<(Duration, Totals)>) -> String {
+fn line(now: &Snapshot<'_>, before: Option<(Duration, Totals)>) -> String {
     let (since, earlier) = before.unwrap_or_default();
     let seconds = now.elapsed.saturating_sub(since).as_secs_f64();
     let (requests, earlier) = (now.totals.requests, earlier.requests);
@@ -220,16 +185,16 @@ pub(crate) fn line(now: &Snapshot<'_>, before: Option<(Duration, Totals)>) -> St
     line
 }
 
-pub(crate) fn summary(serve: &Serve<'_>) -> String {
-    let snapshot = &serve.snapshot;
+fn summary(report: &ServeReport<'_>) -> String {
+    let snapshot = report.snapshot;
     let (totals, counters) = (snapshot.totals, snapshot.counters);
     let requests = totals.requests;
-    let ending = match serve.ending {
+    let ending = match report.ending {
         Ending::Signal => "ended by a signal",
         Ending::Quit => "ended by command",
         Ending::PowerCut => "ended by a power cut",
     };
-    let (title, target) = (printable(&serve.profile.title), printable(serve.target));
+    let (title, target) = (printable(report.title), printable(report.target));
     let mut text = format!(
         "{title} ({target}), served for {:.1} s, {ending}: {} reads ({}), {} writes ({}), {} flushes, {} discards",
         snapshot.elapsed.as_secs_f64(),
@@ -259,27 +224,25 @@ pub(crate) fn summary(serve: &Serve<'_>) -> String {
     let _ = write!(text, "\n{}\n", wrap(&inside, ""));
     let late = snapshot.lateness;
     if late.count() > 0 {
-        let shares = [0.5, 0.9, 0.99, 0.999].map(|share| late.quantile(share).to_string());
-        let [p50, p90, p99, p999] = shares;
+        let [p50, p90, p99, p999] = [0.5, 0.9, 0.99, 0.999].map(|share| late.quantile(share));
         let figures = format!(
             "replies later than the model's time: mean {}, p50 {p50}, p90 {p90}, p99 {p99}, p99.9 {p999}, \
             max {}",
             late.mean(),
             late.max()
         );
-        let _ = write!(text, "{}\n{}", wrap(&figures, ""), histogram(serve));
+        let _ = write!(text, "{}\n{}", wrap(&figures, ""), histogram(&report.lateness_histogram));
     }
     text
 }
 
-fn histogram(serve: &Serve<'_>) -> String {
-    let classes = classes(serve.snapshot.lateness);
+fn histogram(classes: &[Class]) -> String {
     let most = classes.iter().map(|class| class.replies).max().unwrap_or(1);
     let mut text = String::new();
-    for Class { bound, replies: count } in classes {
+    for Class { bound, replies } in classes {
         let bound = bound.map_or("more".to_owned(), |bound| format!("<= {bound}"));
-        let bar = "#".repeat(usize::try_from((count * BAR).div_ceil(most)).unwrap_or_default());
-        let _ = writeln!(text, "  {bound:>12}  {count:>10}  {bar}");
+        let bar = "#".repeat(usize::try_from((replies * BAR).div_ceil(most)).unwrap_or_default());
+        let _ = writeln!(text, "  {bound:>12}  {replies:>10}  {bar}");
     }
     text
 }

@@ -9,14 +9,14 @@ use serde::Serialize;
 use straddle_drive::Profile;
 use straddle_drive::disk::RmwPolicy;
 use straddle_lab::reproduce::experiment::{
-    Arm, ArmOutcome, Compared, Experiment, Measure, Outcome, Published, Source, Step, StepOutcome, Tally,
+    Arm, ArmOutcome, Compared, Experiment, LabStep, Measure, Outcome, Published, Source, Step, StepOutcome,
+    Tally,
 };
-use straddle_lab::reproduce::lab::Settings;
+use straddle_lab::reproduce::lab::{Settings, StepOutcome as LabOutcome};
 use straddle_lab::reproduce::policy::{Band, Choice};
 
 use crate::reproduce::json::lab::LabStepReport;
 
-/// A run of several experiments.
 pub(crate) struct Reproduced {
     pub(crate) experiments: Vec<ReproducedExperiment>,
     pub(crate) way: Way,
@@ -31,12 +31,11 @@ pub(crate) struct ReproducedExperiment {
     /// The results of the steps that need only a drive, if they were run.
     pub(crate) outcome: Option<Outcome>,
     /// The results of the steps that need a kernel, if they were run, in the order of the experiment.
-    pub(crate) lab: Option<Vec<straddle_lab::reproduce::lab::StepOutcome>>,
+    pub(crate) lab: Option<Vec<LabOutcome>>,
 }
 
 /// How the experiments were run.
 pub(crate) struct Way {
-    /// The settings of the lab.
     pub(crate) settings: Settings,
     /// The command that repeats the run.
     pub(crate) command: String,
@@ -202,12 +201,14 @@ impl BandReport {
 }
 
 impl<'a> ReproduceReport<'a> {
-    /// Reports experiments that were run.
     pub(crate) fn of(reproduced: &'a Reproduced) -> Self {
         let (judged, within) = reproduced.verdict();
         let Tally { requests, seconds } = reproduced.tally();
+        let run = |run: &'a ReproducedExperiment| {
+            report(&run.experiment, run.outcome.as_ref(), run.lab.as_deref(), run.limit())
+        };
         Self {
-            experiments: reproduced.experiments.iter().map(run_report).collect(),
+            experiments: reproduced.experiments.iter().map(run).collect(),
             policies: None,
             summary: Some(Summary {
                 judged,
@@ -226,7 +227,6 @@ impl<'a> ReproduceReport<'a> {
         Self { experiments, policies: None, summary: None }
     }
 
-    /// Reports the policies chosen for drives.
     pub(crate) fn chosen(choices: &'a [Choice]) -> Self {
         Self { experiments: Vec::new(), policies: Some(choices), summary: None }
     }
@@ -257,11 +257,7 @@ impl ReproducedExperiment {
     }
 
     /// Returns the lab steps that were run.
-    pub(crate) fn lab_steps(
-        &self,
-    ) -> impl Iterator<
-        Item = (&straddle_lab::reproduce::experiment::LabStep, &straddle_lab::reproduce::lab::StepOutcome),
-    > {
+    pub(crate) fn lab_steps(&self) -> impl Iterator<Item = (&LabStep, &LabOutcome)> {
         self.experiment.lab.iter().zip(self.lab.iter().flatten())
     }
 
@@ -276,15 +272,10 @@ impl ReproducedExperiment {
     }
 }
 
-fn run_report(reproduced: &ReproducedExperiment) -> ExperimentReport<'_> {
-    let ReproducedExperiment { experiment, outcome, lab, .. } = reproduced;
-    report(experiment, outcome.as_ref(), lab.as_deref(), reproduced.limit())
-}
-
 fn report<'a>(
     experiment: &'a Experiment,
     outcome: Option<&'a Outcome>,
-    lab: Option<&'a [straddle_lab::reproduce::lab::StepOutcome]>,
+    lab: Option<&'a [LabOutcome]>,
     limit: Option<f64>,
 ) -> ExperimentReport<'a> {
     let steps = experiment.steps.iter().enumerate().map(|(index, step)| {

@@ -4,6 +4,8 @@ pub(crate) mod lab;
 
 use std::fmt::Write;
 
+use anstyle::Style;
+use comfy_table::Table;
 use straddle_lab::reproduce::experiment::{
     Arm, Compared, Experiment, Judged, Measure, Outcome, Quantity, Source, StepOutcome,
 };
@@ -24,8 +26,8 @@ pub(crate) fn list(experiments: &[Experiment]) -> String {
         text += &sources(experiment);
         for step in &experiment.steps {
             let arms = plural(step.arms.len(), "arm");
-            let line = format!("{}: {} ({arms}) on {}", step.name, step.title, step.drive);
-            let _ = writeln!(text, "{}", wrap(&printable(&line), "  "));
+            let listed = format!("{}: {} ({arms}) on {}", step.name, step.title, step.drive);
+            text += &line(&listed, "  ", Style::new());
         }
         experiment.lab.iter().for_each(|step| text += &lab::listed(step));
         text.push('\n');
@@ -53,8 +55,8 @@ fn outcome(reproduced: &ReproducedExperiment, is_verbose: bool) -> String {
     }
     let limit = reproduced.limit();
     if let Some(outcome) = outcome.as_ref().filter(|outcome| !outcome.steps.is_empty()) {
-        for line in drives(outcome).iter().filter(|_| is_verbose) {
-            let _ = writeln!(text, "{}", wrap(line, "  "));
+        if is_verbose {
+            text += &drives(outcome);
         }
         text.push('\n');
         text += &table(experiment, outcome, limit, is_verbose);
@@ -74,14 +76,16 @@ fn outcome(reproduced: &ReproducedExperiment, is_verbose: bool) -> String {
     text
 }
 
+fn line(text: &str, indent: &str, style: Style) -> String {
+    format!("{}\n", paint(style, &wrap(&printable(text), indent)))
+}
+
 fn note(notes: &str) -> String {
-    let notes = notes.split_whitespace().collect::<Vec<_>>().join(" ");
-    format!("{}\n", paint(style::FAINT, &wrap(&printable(&notes), "  ")))
+    line(&notes.split_whitespace().collect::<Vec<_>>().join(" "), "  ", style::FAINT)
 }
 
 fn title(experiment: &Experiment) -> String {
-    let title = format!("{}: {}", printable(&experiment.name), printable(&experiment.title));
-    format!("{}\n", paint(style::HEADING, &wrap(&title, "")))
+    line(&format!("{}: {}", experiment.name, experiment.title), "", style::HEADING)
 }
 
 fn sources(experiment: &Experiment) -> String {
@@ -89,60 +93,63 @@ fn sources(experiment: &Experiment) -> String {
     for Source { author, year, title, address } in &experiment.sources {
         let author = author.as_deref().map_or(String::new(), |author| format!("{author}, "));
         let address = address.as_deref().map_or(String::new(), |address| format!(", {address}"));
-        let line = printable(&format!("published: {author}{year}: {title}{address}"));
-        let _ = writeln!(text, "{}", wrap(&line, "  "));
+        text += &line(&format!("published: {author}{year}: {title}{address}"), "  ", Style::new());
     }
     text
 }
 
 /// Describes the modelled drives and their fitted numbers, one line per drive.
-fn drives(outcome: &Outcome) -> Vec<String> {
+fn drives(outcome: &Outcome) -> String {
     let mut lines: Vec<String> = Vec::new();
     for StepOutcome { drive, profile, .. } in &outcome.steps {
         let fitted: Vec<String> = fitted(profile).map(|fitted| fitted.to_string()).collect();
         let fitted = if fitted.is_empty() { "no number fitted".to_owned() } else { fitted.join(", ") };
-        let line = printable(&format!("modelled: drive:{drive}, {}; {fitted}", profile.title));
-        if !lines.contains(&line) {
-            lines.push(line);
+        let described =
+            line(&format!("modelled: drive:{drive}, {}; {fitted}", profile.title), "  ", Style::new());
+        if !lines.contains(&described) {
+            lines.push(described);
         }
     }
-    lines
+    lines.concat()
 }
 
 /// Returns each step's title over its arms, with the same columns for all steps.
 fn table(experiment: &Experiment, outcome: &Outcome, limit: Option<f64>, is_verbose: bool) -> String {
     let mut table = plain_table(&HEADINGS);
-    let mut kinds = Vec::new();
+    let mut styles = Vec::new();
     for (step, outcome) in experiment.steps.iter().zip(&outcome.steps) {
         for (arm, outcome) in step.arms.iter().zip(&outcome.arms) {
             for (index, figure) in outcome.figures.iter().enumerate() {
                 let outside = limit.is_some_and(|limit| is_outside(figure, limit));
                 table.add_row(row(arm, figure, index == 0, limit, is_verbose));
-                kinds.push(match (outside, figure.published.is_some() && limit.is_some()) {
+                styles.push(match (outside, figure.published.is_some() && limit.is_some()) {
                     (true, _) => style::ERROR,
                     (false, true) => style::GOOD,
-                    (false, false) => anstyle::Style::new(),
+                    (false, false) => Style::new(),
                 });
             }
         }
     }
     right(&mut table, 1..HEADINGS.len() - 1);
-    let table = trimmed(&table);
-    let mut lines = table.lines();
-    let mut text = lines.next().map(|line| format!("{}\n", paint(style::FAINT, line))).unwrap_or_default();
-    let mut rows = lines.zip(kinds);
+    let mut rows = painted(&table, styles);
+    let mut text = rows.next().unwrap_or_default();
     for (step, outcome) in experiment.steps.iter().zip(&outcome.steps) {
-        let _ = writeln!(text, "{}", wrap(&printable(&step.title), "  "));
+        text += &line(&step.title, "  ", Style::new());
         for deviation in step.deviations.iter().filter(|_| is_verbose) {
-            let line = wrap(&printable(&format!("differs: {deviation}")), "    ");
-            let _ = writeln!(text, "{}", paint(style::FAINT, &line));
+            text += &line(&format!("differs: {deviation}"), "    ", style::FAINT);
         }
         let count = outcome.arms.iter().map(|arm| arm.figures.len()).sum();
-        for (line, style) in rows.by_ref().take(count) {
-            let _ = writeln!(text, "{}", paint(style, line));
-        }
+        text.extend(rows.by_ref().take(count));
     }
     text
+}
+
+/// Returns a table's lines, the heading first, and each row in its style.
+fn painted(table: &Table, styles: Vec<Style>) -> impl Iterator<Item = String> {
+    let styles = std::iter::once(style::FAINT).chain(styles);
+    let lines = trimmed(table);
+    let lines = lines.lines().zip(styles).map(|(line, style)| format!("{}\n", paint(style, line)));
+    lines.collect::<Vec<_>>().into_iter()
 }
 
 /// Returns the row of a figure; if `is_verbose`, with the ranges of both.
@@ -170,10 +177,11 @@ fn row(arm: &Arm, figure: &Compared, first: bool, limit: Option<f64>, is_verbose
         published_ratio.unwrap_or_default(),
         figure.ratio_error().map(percent).unwrap_or_default(),
         match limit {
-            Some(limit) if is_outside(figure, limit) => "OUTSIDE".to_owned(),
-            Some(limit) if is_off(figure, limit) => "explained".to_owned(),
-            _ => String::new(),
-        },
+            Some(limit) if is_outside(figure, limit) => "OUTSIDE",
+            Some(limit) if is_off(figure, limit) => "explained",
+            _ => "",
+        }
+        .to_owned(),
     ]
 }
 
@@ -192,10 +200,8 @@ pub(crate) fn policies(choices: &[Choice]) -> String {
     }
     let mut table = plain_table(&["DRIVE", "FIGURES", "POLICY", "LARGEST ERROR", ""]);
     for choice in choices {
-        let mut first = [
-            printable(&choice.drive),
-            format!("{}{}", choice.figures, if choice.raw { "" } else { " (page cache)" }),
-        ];
+        let cached = if choice.raw { "" } else { " (page cache)" };
+        let mut first = [printable(&choice.drive), format!("{}{cached}", choice.figures)];
         for (policy, error) in &choice.worst {
             let marks =
                 [("chosen", choice.chosen == Some(*policy)), ("of the profile", choice.own == *policy)];
@@ -286,10 +292,8 @@ pub(crate) fn misses(reproduced: &Reproduced) -> Vec<String> {
         let experiment = &reproduced.experiment;
         let name = printable(&experiment.name);
         for (step, outcome) in reproduced.lab_steps() {
-            let failures = lab::failures(step, outcome);
-            misses.extend(
-                failures.into_iter().map(|failure| format!("{name}: {}: {failure}", printable(&step.name))),
-            );
+            let failures = lab::failures(step, outcome).into_iter();
+            misses.extend(failures.map(|failure| format!("{name}: {}: {failure}", printable(&step.name))));
         }
         let Some(limit) = reproduced.limit() else { continue };
         let miss = |what: &str, ours: f64, published: f64, unit: &str, error: f64| {

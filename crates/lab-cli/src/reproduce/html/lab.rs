@@ -7,7 +7,9 @@ use straddle_lab::reproduce::experiment::{Direction, LabStep};
 use straddle_lab::reproduce::lab::{Comparison, StepOutcome};
 
 use crate::reproduce::html::{COMPARED, compared, compared_cells, modelled};
-use crate::reproduce::text::lab::{failures, host, mean, named, of_lab, published, ran, whose};
+use crate::reproduce::text::lab::{
+    self as text, failures, host, mean, named, of_lab, place, published, ran, whose,
+};
 use straddle_cli::view::text::number;
 
 pub(super) fn step(step: &LabStep, outcome: &StepOutcome, limit: Option<f64>) -> String {
@@ -97,14 +99,8 @@ fn figures(step: &LabStep, outcome: &StepOutcome) -> String {
     headings.extend(step.arms.iter().map(|arm| arm.name.as_str()));
     headings.push("ratio");
     let mut table = Table::new("Modelled", &headings);
-    for (index, measure) in step.measures.iter().enumerate() {
-        let figures = || (0..step.arms.len()).map(|arm| outcome.figure(index, 0, arm));
-        let time =
-            |seconds: f64| format!("{} {}", number(measure.unit.of_seconds(seconds)), measure.unit.unit());
-        let mut cells: Vec<String> =
-            figures().map(|figure| figure.map_or_else(dash, |figure| time(figure.seconds))).collect();
-        cells.push(figures().flatten().find_map(|figure| figure.ratio).map_or_else(dash, number));
-        table.row(&measure.title, cells.into_iter().map(Cell::plain).collect());
+    for (title, cells) in text::figures(step, outcome) {
+        table.row(title, cells.into_iter().map(|cell| Cell::plain(cell.unwrap_or_else(dash))).collect());
     }
     table.html()
 }
@@ -159,39 +155,28 @@ fn readers(step: &LabStep, outcome: &StepOutcome) -> String {
     let headings = ["", "kernel reads", "kernel writes", "sectors read by the drive", "whose"];
     let mut table = Table::new("Read before write", &headings);
     for readers in &outcome.readers {
-        let variant = step.variants.get(readers.variant).map_or(String::new(), |name| format!("{name} "));
-        let count = |count: f64| Cell::plain(format!("{count:.0}"));
-        table.row(
-            &format!("{variant}{}", step.arms[readers.arm].name),
-            vec![
-                count(readers.kernel),
-                count(readers.writes),
-                count(readers.drive),
-                Cell::plain(whose(readers)),
-            ],
-        );
+        let counts = [readers.kernel, readers.writes, readers.drive].map(|count| format!("{count:.0}"));
+        let cells = counts.into_iter().chain([whose(readers)]).map(Cell::plain).collect();
+        table.row(&place(step, readers.variant, readers.arm), cells);
     }
     table.html()
 }
 
-/// Returns a table of what happened inside the drive of every guest.
 fn counters(step: &LabStep, outcome: &StepOutcome) -> String {
-    let mut table = Table::new(
-        "Inside the drives",
-        &[
-            "guest",
-            "seed",
-            "requests",
-            "MB read",
-            "MB written",
-            "flushes",
-            "read-modify-writes",
-            "seeks",
-            "revolutions waited",
-            "virtual s",
-            "wall s",
-        ],
-    );
+    let headings = [
+        "guest",
+        "seed",
+        "requests",
+        "MB read",
+        "MB written",
+        "flushes",
+        "read-modify-writes",
+        "seeks",
+        "revolutions waited",
+        "virtual s",
+        "wall s",
+    ];
+    let mut table = Table::new("Inside the drives", &headings);
     let megabytes = |bytes: u64| (bytes / 1_000_000).to_string();
     for cell in &outcome.cells {
         let variant = step.variants.get(cell.variant).map_or(String::new(), |variant| format!("{variant}, "));

@@ -2,31 +2,31 @@
 
 use std::fmt::Write;
 
+use anstyle::Style;
+use comfy_table::Table;
 use straddle_cli::target;
 use straddle_lab::reproduce::experiment::{LabStep, Setting, Statistic};
-use straddle_lab::reproduce::lab::{Comparison, Readers, StepOutcome};
+use straddle_lab::reproduce::lab::{Cell, Comparison, Readers, StepOutcome};
 
-use crate::reproduce::text::{band, measure, note};
+use crate::reproduce::text::{band, line, measure, note, painted};
 use straddle_cli::output::{paint, plural, printable, style};
 use straddle_cli::view::text::{duration, number, percent, plain_table, right, trimmed, wrap};
 
-/// Returns a step's line in the list of experiments.
 pub(super) fn listed(step: &LabStep) -> String {
     let guests = plural(step.variants().len() * step.arms.len() * step.runs as usize, "guest");
-    let line = format!("{}: {} (in the lab: {guests}) on {}", step.name, step.title, step.drive);
-    format!("{}\n", wrap(&printable(&line), "  "))
+    let listed = format!("{}: {} (in the lab: {guests}) on {}", step.name, step.title, step.drive);
+    line(&listed, "  ", Style::new())
 }
 
 /// Returns the line for a step that --model-only leaves out.
 pub(super) fn not_run(step: &LabStep) -> String {
-    let line = format!("needs the lab, not run: {}", step.title);
-    format!("{}\n", paint(style::FAINT, &wrap(&printable(&line), "  ")))
+    line(&format!("needs the lab, not run: {}", step.title), "  ", style::FAINT)
 }
 
 /// Returns a step's tables, below its title and notes and above what the run took.
 pub(super) fn outcome(step: &LabStep, outcome: &StepOutcome, limit: Option<f64>, is_verbose: bool) -> String {
-    let title = printable(&format!("{}: {} on {}", step.name, step.title, of_lab(outcome)));
-    let mut text = format!("{}\n", paint(style::HEADING, &wrap(&title, "  ")));
+    let title = format!("{}: {} on {}", step.name, step.title, of_lab(outcome));
+    let mut text = line(&title, "  ", style::HEADING);
     if is_verbose {
         let host = host(step).filter(|_| !outcome.is_real());
         let differs = step.deviations.iter().map(|deviation| format!("differs: {deviation}"));
@@ -50,13 +50,14 @@ pub(super) fn outcome(step: &LabStep, outcome: &StepOutcome, limit: Option<f64>,
         let _ = writeln!(text, "{}", paint(style::ERROR, &wrap(&failure, "  ")));
     }
     if is_verbose {
-        let _ = write!(text, "\n{}\n", paint(style::FAINT, &wrap(&printable(&ran(step, outcome)), "  ")));
+        text.push('\n');
+        text += &line(&ran(step, outcome), "  ", style::FAINT);
     }
     text
 }
 
 /// Aligns all columns of the table to the right, except the first.
-fn right_aligned(mut table: comfy_table::Table, columns: usize) -> String {
+fn right_aligned(mut table: Table, columns: usize) -> String {
     right(&mut table, 1..=columns);
     trimmed(&table) + "\n"
 }
@@ -72,19 +73,23 @@ pub(crate) fn host(step: &LabStep) -> Option<String> {
     })
 }
 
-/// Says for each arm whose read-modify-write it was.
 pub(crate) fn whose(readers: &Readers) -> String {
     let whose = readers.whose();
     if whose.is_empty() { "none".to_owned() } else { whose.join(", ") }
+}
+
+/// Names a variant on an arm.
+pub(crate) fn place(step: &LabStep, variant: usize, arm: usize) -> String {
+    let variant = step.variants.get(variant).map_or(String::new(), |name| format!("{name} "));
+    format!("{variant}{}", step.arms[arm].name)
 }
 
 /// Returns who read before a write: the kernel, or the drive.
 fn readers(step: &LabStep, outcome: &StepOutcome) -> String {
     let mut table = plain_table(&["    READ BEFORE WRITE", "BY KERNEL", "BY DRIVE", "WRITES", "WHOSE"]);
     for readers in &outcome.readers {
-        let variant = step.variants.get(readers.variant).map_or(String::new(), |name| format!("{name} "));
         table.add_row(vec![
-            format!("    {}", printable(&format!("{variant}{}", step.arms[readers.arm].name))),
+            format!("    {}", printable(&place(step, readers.variant, readers.arm))),
             format!("{:.0}", readers.kernel),
             format!("{:.0}", readers.drive),
             format!("{:.0}", readers.writes),
@@ -94,23 +99,29 @@ fn readers(step: &LabStep, outcome: &StepOutcome) -> String {
     right_aligned(table, 3)
 }
 
-/// Returns every arm's figures, one row per measure.
+/// Returns every measure's title, and its figures on each arm, then their ratio.
+pub(crate) fn figures<'a>(
+    step: &'a LabStep,
+    outcome: &'a StepOutcome,
+) -> impl Iterator<Item = (&'a str, Vec<Option<String>>)> {
+    step.measures.iter().enumerate().map(|(index, measure)| {
+        let figures = || (0..step.arms.len()).map(|arm| outcome.figure(index, 0, arm));
+        let shown = |seconds| format!("{} {}", number(measure.unit.of_seconds(seconds)), measure.unit.unit());
+        let ratio = figures().flatten().find_map(|figure| figure.ratio).map(number);
+        let cells = figures().map(|figure| figure.map(|figure| shown(figure.seconds)));
+        (measure.title.as_str(), cells.chain([ratio]).collect())
+    })
+}
+
 fn arms(step: &LabStep, outcome: &StepOutcome) -> String {
     let how = if outcome.is_real() { "    MEASURED" } else { "    MODELLED" };
     let mut header = vec![how.to_owned()];
     header.extend(step.arms.iter().map(|arm| printable(&arm.name).to_uppercase()));
     header.push("RATIO".to_owned());
     let mut table = plain_table(&header.iter().map(String::as_str).collect::<Vec<_>>());
-    for (index, measure) in step.measures.iter().enumerate() {
-        let mut row = vec![format!("    {}", printable(&measure.title))];
-        let figures = || (0..step.arms.len()).map(|arm| outcome.figure(index, 0, arm));
-        row.extend(figures().map(|figure| {
-            figure.map_or_else(dash, |figure| {
-                format!("{} {}", number(measure.unit.of_seconds(figure.seconds)), measure.unit.unit())
-            })
-        }));
-        row.push(figures().flatten().find_map(|figure| figure.ratio).map_or_else(dash, number));
-        table.add_row(row);
+    for (title, cells) in figures(step, outcome) {
+        let cells = cells.into_iter().map(|cell| cell.unwrap_or_else(dash));
+        table.add_row([format!("    {}", printable(title))].into_iter().chain(cells));
     }
     right_aligned(table, step.arms.len() + 1)
 }
@@ -125,11 +136,11 @@ fn ratios(step: &LabStep, outcome: &StepOutcome) -> String {
         for (variant, name) in step.variants.iter().enumerate() {
             let ratio = |measure| outcome.figure(measure, variant, arm)?.ratio.map(number);
             let ratios = (0..step.measures.len()).map(|measure| ratio(measure).unwrap_or_else(dash));
-            table.add_row([format!("    {}", printable(name))].into_iter().chain(ratios).collect::<Vec<_>>());
+            table.add_row([format!("    {}", printable(name))].into_iter().chain(ratios));
         }
         let mean = (0..step.measures.len()).map(|measure| mean(step, outcome, measure, arm));
         let mean = mean.map(|mean| mean.map_or_else(dash, number));
-        table.add_row(["    mean".to_owned()].into_iter().chain(mean).collect::<Vec<_>>());
+        table.add_row(["    mean".to_owned()].into_iter().chain(mean));
         text += &right_aligned(table, step.measures.len());
     }
     text
@@ -143,39 +154,30 @@ pub(crate) fn mean(step: &LabStep, outcome: &StepOutcome, measure: usize, arm: u
     Some(variants.map(ratio).sum::<Option<f64>>()? / f64::from(count))
 }
 
-/// Returns ours beside all published figures.
 fn comparisons(step: &LabStep, outcome: &StepOutcome, limit: Option<f64>) -> String {
     let mut table = plain_table(&["    COMPARED", "MODELLED", "PUBLISHED", "ERROR", "BAND", ""]);
+    let mut styles = Vec::new();
     for compared in &outcome.compared {
         let unit = compared.unit.map_or("", |unit| unit.unit());
         let value = |value: f64| format!("{} {unit}", number(value)).trim_end().to_owned();
-        let is_off = limit.is_some_and(|limit| !compared.is_within(limit));
-        let is_explained = limit.is_some_and(|limit| compared.is_explained(limit));
+        let (verdict, style) = match limit {
+            None => ("", Style::new()),
+            Some(limit) if compared.is_within(limit) => ("", style::GOOD),
+            Some(limit) if compared.is_explained(limit) => ("explained", style::GOOD),
+            Some(_) => ("OUTSIDE", style::ERROR),
+        };
+        styles.push(style);
         table.add_row(vec![
             format!("    {}", named(step, compared)),
             compared.ours.map_or_else(dash, value),
             published(compared),
             compared.error().map_or_else(dash, percent),
             compared.band.as_ref().map_or_else(dash, band),
-            match (is_off, is_explained) {
-                (true, false) => "OUTSIDE".to_owned(),
-                (true, true) => "explained".to_owned(),
-                (false, _) => String::new(),
-            },
+            verdict.to_owned(),
         ]);
     }
-    let table = right_aligned(table, 4);
-    let mut lines = table.lines();
-    let mut text = lines.next().map(|line| format!("{}\n", paint(style::FAINT, line))).unwrap_or_default();
-    for (line, compared) in lines.zip(&outcome.compared) {
-        let style = match limit.map(|limit| compared.is_within(limit) || compared.is_explained(limit)) {
-            Some(true) => style::GOOD,
-            Some(false) => style::ERROR,
-            None => anstyle::Style::new(),
-        };
-        let _ = writeln!(text, "{}", paint(style, line));
-    }
-    text
+    right(&mut table, 1..=4);
+    painted(&table, styles).collect()
 }
 
 pub(crate) fn published(compared: &Comparison) -> String {
@@ -215,10 +217,9 @@ pub(crate) fn named(step: &LabStep, compared: &Comparison) -> String {
 
 /// Returns a sentence for each guest that failed.
 pub(crate) fn failures(step: &LabStep, outcome: &StepOutcome) -> Vec<String> {
-    let sentence = |cell: &straddle_lab::reproduce::lab::Cell| {
-        let variant = step.variants.get(cell.variant).map_or(String::new(), |variant| format!("{variant} "));
+    let sentence = |cell: &Cell| {
         let failure = cell.failure.as_deref().unwrap_or_default();
-        printable(&format!("{variant}{}, seed {}: {failure}", step.arms[cell.arm].name, cell.seed))
+        printable(&format!("{}, seed {}: {failure}", place(step, cell.variant, cell.arm), cell.seed))
     };
     outcome.failed().map(sentence).collect()
 }
@@ -237,18 +238,10 @@ pub(crate) fn ran(step: &LabStep, outcome: &StepOutcome) -> String {
         let _ = write!(text, "; {input}");
     }
     if outcome.scale > 1 && step.measures.iter().any(|measure| measure.scaled) {
-        let scaled: Vec<&str> = step
-            .measures
-            .iter()
-            .filter(|measure| measure.scaled)
-            .map(|measure| measure.title.as_str())
-            .collect();
-        let _ = write!(
-            text,
-            "; {}: 1/{} of it was run, and the time multiplied",
-            scaled.join(", "),
-            outcome.scale
-        );
+        let scaled = step.measures.iter().filter(|measure| measure.scaled);
+        let titles: Vec<&str> = scaled.map(|measure| measure.title.as_str()).collect();
+        let (titles, scale) = (titles.join(", "), outcome.scale);
+        let _ = write!(text, "; {titles}: 1/{scale} of it was run, and the time multiplied");
     }
     if let Some(cell) = outcome.cells.first() {
         let _ = write!(text, "; processor time: {}", cell.ended.charges);
@@ -260,10 +253,7 @@ fn dash() -> String {
     "-".to_owned()
 }
 
-/// Returns what a lab step ran on, as a target.
 pub(crate) fn of_lab(outcome: &StepOutcome) -> String {
-    outcome
-        .device
-        .as_ref()
-        .map_or_else(|| target::modelled(&outcome.drive), |device| device.display().to_string())
+    let device = outcome.device.as_ref().map(|device| device.display().to_string());
+    device.unwrap_or_else(|| target::modelled(&outcome.drive))
 }
