@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use arrow_array::ffi_stream::RecordBatchStreamReader;
-use arrow_array::{RecordBatch, RecordBatchReader};
+use arrow_array::{RecordBatch, RecordBatchIterator, RecordBatchReader};
 use arrow_pyarrow::FromPyArrow;
-use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
+use arrow_schema::{DataType, Field, Schema};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 use straddle_trace::form::{Counted, TraceReport};
@@ -32,12 +32,6 @@ const USUAL: [u64; 6] = [4096, 8192, 16384, 32768, 65536, 1 << 20];
 #[pyclass(module = "straddle", skip_from_py_object)]
 pub(crate) struct Histogram {
     account: Account,
-}
-
-/// The batches of an object of Arrow's.
-enum Batches {
-    Stream(RecordBatchStreamReader),
-    One(Box<RecordBatch>),
 }
 
 #[pymethods]
@@ -184,7 +178,6 @@ impl Histogram {
     }
 }
 
-/// Returns the sectors of a unit of `bytes`.
 fn sectors(bytes: u64) -> PyResult<u64> {
     let sectors = UNITS.into_iter().find(|sectors| sectors * SECTOR == bytes);
     sectors.ok_or_else(|| {
@@ -192,18 +185,14 @@ fn sectors(bytes: u64) -> PyResult<u64> {
     })
 }
 
-/// Returns the map of columns.
 fn columns_of(columns: Option<&Bound<'_, PyAny>>) -> PyResult<Columns> {
     let Some(columns) = columns else { return Ok(Columns::default()) };
     let text = match columns.extract::<String>() {
         Ok(text) => text,
         Err(_) => {
             let parts: BTreeMap<String, String> = columns.extract()?;
-            parts
-                .iter()
-                .map(|(quantity, column)| format!("{quantity}={column}"))
-                .collect::<Vec<_>>()
-                .join(",")
+            let parts = parts.iter().map(|(quantity, column)| format!("{quantity}={column}"));
+            parts.collect::<Vec<_>>().join(",")
         }
     };
     if text.trim().is_empty() {
@@ -229,7 +218,7 @@ pub(crate) fn needed(names: Vec<String>, columns: Option<Bound<'_, PyAny>>) -> P
 }
 
 /// Returns the batches of an object, which is converted if it has none.
-fn batches(table: &Bound<'_, PyAny>) -> PyResult<Batches> {
+fn batches(table: &Bound<'_, PyAny>) -> PyResult<Box<dyn RecordBatchReader + Send>> {
     let py = table.py();
     let converted;
     let is_array = table.hasattr("__arrow_c_array__")?;
@@ -240,30 +229,16 @@ fn batches(table: &Bound<'_, PyAny>) -> PyResult<Batches> {
         &converted
     };
     if table.hasattr("__arrow_c_stream__")? {
-        return RecordBatchStreamReader::from_pyarrow_bound(table).map(Batches::Stream);
+        return Ok(Box::new(RecordBatchStreamReader::from_pyarrow_bound(table)?));
     }
-    RecordBatch::from_pyarrow_bound(table).map(|batch| Batches::One(Box::new(batch)))
+    let batch = RecordBatch::from_pyarrow_bound(table)?;
+    let schema = batch.schema();
+    Ok(Box::new(RecordBatchIterator::new([Ok(batch)], schema)))
 }
 
-impl Batches {
-    fn schema(&self) -> SchemaRef {
-        match self {
-            Self::Stream(stream) => stream.schema(),
-            Self::One(batch) => batch.schema(),
-        }
-    }
-
-    fn each(self) -> Box<dyn Iterator<Item = Result<RecordBatch, ArrowError>>> {
-        match self {
-            Self::Stream(stream) => Box::new(stream),
-            Self::One(batch) => Box::new(std::iter::once(Ok(*batch))),
-        }
-    }
-}
-
-fn count(batches: Batches, columns: &Columns, name: &str) -> PyResult<Account> {
+fn count(batches: Box<dyn RecordBatchReader + Send>, columns: &Columns, name: &str) -> PyResult<Account> {
     let mut tables = Tables::new(&batches.schema(), columns, name).map_err(|error| errors::input(&error))?;
-    for batch in batches.each() {
+    for batch in batches {
         let batch = batch.map_err(|error| errors::input(&error))?;
         tables.count(&batch).map_err(|error| errors::input(&error))?;
     }

@@ -1,8 +1,7 @@
 //! The Python module `straddle._straddle`: histograms of block traces, audits, drives.
 //!
-//! Invariants: it translates. Arguments become options, a library is called once without the lock
-//! of the interpreter, and its answer becomes Python's values, through the JSON that the command line prints
-//! as well.
+//! Arguments become options, a library is called once without the lock of the interpreter, and its answer becomes
+//! Python's values, through the JSON that the command line prints.
 
 mod audit;
 mod drives;
