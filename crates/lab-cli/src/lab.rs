@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use straddle_drive::Profile;
 use straddle_lab::guest::{
-    self, Charges, Ended, GuestDrive, GuestError, Job, Kernel, Limits, Partition, Stream, Task, Watching,
+    self, Charges, Ended, GuestDrive, GuestError, Job, Kernel, Limits, Partition, Stream, Task,
 };
 use straddle_lab::media::Cut;
 use straddle_units::ByteCount;
