@@ -491,7 +491,7 @@ fn notes(run: &Run) -> Vec<String> {
     let mut said: Vec<String> =
         said.map(|(count, what, how)| format!("{}: {how}.", plural(count, what))).collect();
     let counted = &replayed.counters;
-    if counted.media_write_bytes < counted.host_write_bytes / 2 {
+    if counted.merged_writes == 0 && counted.media_write_bytes < counted.host_write_bytes / 2 {
         said.push(format!(
             "{} of {} written had reached the medium at the end: a longer trace shows what writing the rest \
              costs.",

@@ -1,4 +1,4 @@
-//! Workloads as values, which can be saved, read, shown and run again with the same requests.
+//! Workloads as values, which can be run again with the same requests.
 //!
 //! Sizes and offsets are in bytes. `start` is where the workload's area begins, such as a partition. `offset`
 //! is the distance of every request from its place in that area, and is what a sweep varies.

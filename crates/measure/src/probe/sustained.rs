@@ -181,7 +181,8 @@ impl<'a, 'b> Search<'a, 'b> {
                 sizes = larger;
             }
         }
-        let unit = boundary(sizes[0], 0);
+        let Some(size) = sizes.first() else { return Ok(None) };
+        let unit = boundary(*size, 0);
         let mut proof = self.prove_straddling(unit)?;
         if proof.is_none() {
             // The series may have been too short for what the drive does at a time.

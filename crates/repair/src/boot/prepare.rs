@@ -144,6 +144,7 @@ fn check_boot_files(disk: &Path, moving: &[u32]) -> Result<(), BootError> {
 
 /// The number of a device, as the kernel prints it: `8:1`.
 type Number = String;
+
 fn attribute(folder: &Path, name: &str) -> Option<String> {
     Some(fs::read_to_string(folder.join(name)).ok()?.trim().to_owned())
 }

@@ -61,6 +61,7 @@ const LILO: (usize, &[u8]) = (6, b"LILO");
 const SYSLINUX: (usize, [&[u8]; 2]) = (3, [b"EXTLINUX", b"SYSLINUX"]);
 /// BPB_HiddSec.
 pub(super) const HIDDEN: usize = 28;
+
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Loaders {
     grubs: Vec<Seen>,

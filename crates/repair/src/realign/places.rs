@@ -8,6 +8,7 @@ use straddle_units::{BlockSize, Boundary, ByteCount, ByteOffset, Span};
 
 /// The number of tries after which the search for places is given up.
 const MOST_TRIES: usize = 50_000;
+
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ground {
     /// The bytes that partitions may have.

@@ -25,6 +25,7 @@ const EXFAT_SUMMED: usize = 11;
 const EXFAT_REGION: u64 = EXFAT_SUMMED as u64 + 1;
 /// PartitionOffset.
 const OFFSET: usize = 64;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Which {
     Old,

@@ -175,7 +175,7 @@ impl Realign {
         let (mut kept, mut numbers, mut travelling) = (Vec::new(), Vec::new(), Vec::new());
         for entry in &self.plan.table.partitions {
             let number = entry.number;
-            let uncounted = || invalid(format!("partition {number} ends past 2^64 bytes bytes"));
+            let uncounted = || invalid(format!("partition {number} ends past 2^64 bytes"));
             let after = span_of(entry, block).ok_or_else(uncounted)?;
             if entry.slot == Slot::Extended && self.plan.moves_logical() {
                 continue;

@@ -22,6 +22,7 @@ const SECTOR: usize = 512;
 const KEPT: usize = 8;
 /// The bytes of a witness as JSON, at most.
 const LONGEST: usize = 64;
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Witness {

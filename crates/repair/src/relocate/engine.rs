@@ -38,6 +38,7 @@ pub struct Progress {
 
 /// Receives the progress after each window, and may stop the run there.
 pub type Watch<'w> = &'w mut dyn FnMut(Progress) -> ControlFlow<()>;
+
 pub(crate) struct Run<'r, 'd> {
     pub(crate) disks: &'r mut Disks<'d>,
     pub(crate) journal: &'r Journal,

@@ -54,6 +54,7 @@ pub(crate) const COPIES: u64 = 2;
 const MARKS: u64 = 2 * COPIES;
 /// The longest body: a payload and the most moves.
 const LONGEST_BODY: u64 = (LARGEST_PAYLOAD * 2 + MOST_MOVES * 128 + 4096) as u64;
+
 #[derive(Default)]
 pub(crate) struct Hasher(Xxh3);
 

@@ -56,6 +56,7 @@ fn a_request_past_the_last_byte_is_an_error_with_its_line() {
     let error = Account::new().read(reader, None).unwrap_err();
     assert_eq!(error.to_string(), "t:2 (byte 10)");
 }
+
 #[test]
 fn times_in_any_order_have_their_span_and_the_late_ones_are_counted() {
     let window = Window { within: Nanos::new(1000), units: vec![8], start: 0 };

@@ -36,6 +36,7 @@ fn formats_are_distinguished() {
         assert_eq!(Format::named(format.name()), Some(*format));
     }
 }
+
 /// Lines of each format that is read quickly, and what makes its parser.
 fn parsers() -> Vec<(Box<dyn Lines>, &'static str)> {
     let how = |columns: &str| How { columns: columns.parse().unwrap(), ..How::default() };

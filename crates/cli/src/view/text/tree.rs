@@ -68,14 +68,13 @@ pub(crate) fn bar_line((size, largest): (u64, u64), mut partitions: Vec<(u32, Sp
     // Draw the largest first, so that partitions smaller than a cell are drawn over them, not under them.
     partitions.sort_by_key(|(_, span)| std::cmp::Reverse(span.len()));
     let mut single = BTreeSet::new();
+    let end = cells(size, largest).max(1);
     for (number, span) in partitions {
         let mark = char::from_digit(number % 36, 36).unwrap_or('?');
-        let mut first = cells(span.start().get(), largest);
+        let mut first = cells(span.start().get(), largest).min(end - 1);
         let mut last = cells(span.end().get(), largest);
         if last <= first + 1 {
-            while !single.insert(first) {
-                first += 1;
-            }
+            first = (first..end).chain((0..first).rev()).find(|cell| single.insert(*cell)).unwrap_or(first);
             last = first + 1;
         }
         for cell in first..last {
@@ -84,7 +83,7 @@ pub(crate) fn bar_line((size, largest): (u64, u64), mut partitions: Vec<(u32, Sp
             }
         }
     }
-    line.truncate(usize::try_from(cells(size, largest).max(1)).unwrap_or(usize::MAX));
+    line.truncate(usize::try_from(end).unwrap_or(usize::MAX));
     line.into_iter().collect()
 }
 

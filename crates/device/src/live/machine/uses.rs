@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, Metadata};
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use super::{Entry, Machine, number_of, sysfs, text_of};
@@ -399,7 +399,7 @@ fn add(list: &mut Vec<(FileId, PathBuf)>, id: FileId, path: &Path) -> bool {
 }
 
 fn id_of_path(path: &Path) -> Option<FileId> {
-    fs::metadata(path).ok().map(|metadata| FileId::of(&metadata))
+    fs::metadata(path).ok().filter(|metadata| metadata.ino() != 0).map(|metadata| FileId::of(&metadata))
 }
 
 /// Whether another thread of ours has just forked this process in order to start a program.

@@ -53,6 +53,7 @@ impl From<guest::Measured> for Measured {
         Self { name: measured.name, seconds: measured.value, requests: measured.requests }
     }
 }
+
 /// The result of a job.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Ended {

@@ -10,6 +10,7 @@ use crate::relocate::{Fault, SECTOR, SECTOR_LEN};
 const RECORD: &[u8; 8] = b"relorec1";
 const MARKS: [&[u8; 8]; 2] = [b"reloturn", b"reloundo"];
 const BODY: &[u8; 8] = b"relobody";
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
     Forward,
