@@ -8,10 +8,11 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use serde::{Deserialize, Serialize};
-use straddle_audit::examine::{Cost, CostSource, Price};
+use straddle_audit::examine::{Cost, CostSource, Examined, Price};
 use straddle_device::Assume;
-use straddle_device::topology::{Figure, Topology};
+use straddle_device::topology::Figure;
 use straddle_drive::Profile;
+use straddle_layout::Partition;
 use straddle_measure::bench::{Modelled, OffBoundary, Target, TargetError, complete};
 use straddle_measure::probe::{Report, Rotation};
 use straddle_repair::realign::{Estimate, Journal, Realign};
@@ -182,24 +183,29 @@ impl Pricing {
         Self { size: size.map(ByteCount::get), ..self }
     }
 
-    /// Says that a target is not judged by the unit of this drive, if it is not: a start that is off that unit alone has no
-    /// finding, and so no cost.
-    pub(crate) fn unjudged(&self, topology: &Topology) -> Option<String> {
-        let boundary = self.drive.boundary()?;
+    /// Names a partition that misses only the unit of this drive: that is not a finding, and so has no cost.
+    pub(crate) fn unjudged(&self, examined: &Examined) -> Option<String> {
+        let (boundary, topology) = (self.drive.boundary()?, &examined.target().topology);
         let (unit, known) = (boundary.size(), topology.physical_boundary()?);
         let figures = [topology.io_min.as_ref(), topology.indirection_unit.as_ref()];
         let mut sizes = figures.into_iter().flatten().map(Figure::value).chain([known.size()]);
         let is_judged = sizes.any(|size| size == unit) && (known.size() != unit || known == boundary);
-        (!is_judged).then(|| match &self.drive {
-            Known::Model(Drive { specification: name, .. }) => format!(
-                "note: --cost only adds to findings, and a start that misses only the unit of {name}, \
-                {unit}, is not a finding. To check against that unit: --assume drive:{name}"
-            ),
-            Known::Probe(_) => format!(
-                "note: --cost only adds to findings, and a start that misses only the measured unit, {unit}, \
-                is not a finding. To check against that unit: --measured FILE"
-            ),
-        })
+        let misses = |partition: &&Partition| !boundary.is_aligned(partition.span.start());
+        let missing = examined.stack().partitions.iter().filter(|_| !is_judged).find(misses)?;
+        let (drive, option) = match &self.drive {
+            Known::Model(Drive { specification, .. }) => (specification.as_str(), specification.as_str()),
+            Known::Probe(measured) => (measured.target.as_str(), "FILE"),
+        };
+        let option = if matches!(self.drive, Known::Model(_)) { "--assume " } else { "--measured " }
+            .to_owned()
+            + option;
+        Some(format!(
+            "note: {}: partition {} starts {} bytes past a {unit} boundary of {drive}. --cost adds costs to findings \
+             only; to check for that drive: {option}",
+            examined.name(),
+            missing.number,
+            boundary.past(missing.span.start()).get(),
+        ))
     }
 }
 

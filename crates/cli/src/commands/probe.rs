@@ -73,7 +73,7 @@ pub(crate) struct ProbeArguments {
     #[arg(long, value_name = "NUMBER", default_value_t = Budget::SEED)]
     pub(crate) seed: u64,
 
-    /// Also save the result to this new file, for 'straddle check --measured'.
+    /// Also save the result to this file, for 'straddle check --measured'.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) save: Option<PathBuf>,
 

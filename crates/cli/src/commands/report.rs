@@ -79,7 +79,7 @@ pub(crate) fn run(arguments: &ReportArguments) -> Result<Exit> {
         output::print(&described(&digest))?;
     }
     let has_findings = digest.tally.misaligned() + digest.tally.others > 0;
-    let is_complete = fleet.skipped.is_empty() && digest.tally.failed == 0;
+    let is_complete = fleet.skipped.is_empty() && digest.tally.failed + digest.tally.not_judged == 0;
     Ok(match (is_complete, has_findings) {
         (false, _) => Exit::Failed,
         (true, true) => Exit::Findings,
@@ -133,11 +133,13 @@ pub(crate) fn described(digest: &Digest<'_>) -> String {
         shown.into_iter().chain(tally.findings.counts().map(|count| count.to_string())).collect::<Vec<_>>()
     };
     let cost = |ratio: Option<f64>| ratio.map(number).unwrap_or_default();
-    let hosts =
-        digest.hosts.iter().filter(|row| row.tally.misaligned() + row.tally.others + row.tally.failed > 0);
-    let hosts = hosts.map(|row| {
-        let failed = (row.tally.failed > 0).then(|| format!("{} failed", row.tally.failed));
-        let findings: Vec<&str> = row.codes.iter().copied().chain(failed.as_deref()).collect();
+    let is_listed = |tally: &Tally| tally.misaligned() + tally.others + tally.failed + tally.not_judged > 0;
+    let hosts = digest.hosts.iter().filter(|row| is_listed(&row.tally)).map(|row| {
+        let unknown = [(row.tally.failed, "failed"), (row.tally.not_judged, "not judged")];
+        let unknown = unknown.iter().filter(|(count, _)| *count > 0);
+        let unknown: Vec<String> = unknown.map(|(count, what)| format!("{count} {what}")).collect();
+        let findings: Vec<&str> =
+            row.codes.iter().copied().chain(unknown.iter().map(String::as_str)).collect();
         [vec![row.host.to_owned()], of_tally(&row.tally), vec![cost(row.cost), findings.join(" ")]].concat()
     });
     let head = ["HOST", "DISKS", "MISALIGNED", "SHARE", "ERRORS", "WARNINGS", "ADVICE", "X TIME", "RULES"];

@@ -13,7 +13,7 @@ use straddle_lab::reproduce::experiment::{Experiment, Outcome, Source, StepOutco
 use straddle_lab::reproduce::policy::Band;
 
 use crate::reproduce::json::{Fitted, Reproduced, ReproducedExperiment, fitted};
-use crate::reproduce::text::{band as text_of_band, measure, misses};
+use crate::reproduce::text::{band as text_of_band, is_lab_left_out, measure, misses, nothing_compared};
 use straddle_cli::output::plural;
 use straddle_cli::target;
 use straddle_cli::view::text::{duration, number};
@@ -32,7 +32,7 @@ fn summary(reproduced: &Reproduced) -> String {
     let (judged, within) = reproduced.verdict();
     let tally = reproduced.tally();
     let verdict = match judged {
-        0 => "There are no published figures to compare with.".to_owned(),
+        0 => nothing_compared(reproduced.experiments.iter().any(is_lab_left_out)),
         _ => format!(
             "{within} of {judged} published figures and ratios are within the limits of their experiments."
         ),
@@ -182,21 +182,21 @@ fn again(reproduced: &Reproduced) -> String {
     let settings = reproduced.way.settings;
     let mut text = "<section>\n<h2 id=\"again\">How to run it again</h2>\n".to_owned();
     let _ = writeln!(text, "<pre>{}</pre>", escaped(&reproduced.way.command));
-    text += &paragraph(
-        &format!(
-            "Each part of the lab was run {}, with seeds from {} on; {} at once. On one machine, the same \
+    let lab = format!(
+        "Each part of the lab was run {}, with seeds from {} on; {} at once. On one machine, the same \
             seed gives the same requests. The guests run User-Mode Linux with a virtual clock, which \
             advances by the time of the modelled drives and by the processor charges listed with each part.",
-            match settings.runs {
-                None => "as often as its experiment requires".to_owned(),
-                Some(1) => "once".to_owned(),
-                Some(runs) => format!("{runs} times"),
-            },
-            settings.seed,
-            plural(settings.guests.get(), "guest"),
-        ),
-        "",
+        match settings.runs {
+            None => "as often as its experiment requires".to_owned(),
+            Some(1) => "once".to_owned(),
+            Some(runs) => format!("{runs} times"),
+        },
+        settings.seed,
+        plural(settings.guests.get(), "guest"),
     );
+    if reproduced.experiments.iter().any(|experiment| experiment.lab_steps().next().is_some()) {
+        text += &paragraph(&lab, "");
+    }
     let misses = misses(reproduced);
     if !misses.is_empty() {
         text += "<h3>Outside their limits</h3>\n<ul>\n";

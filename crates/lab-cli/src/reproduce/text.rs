@@ -234,11 +234,11 @@ fn is_outside(figure: &Compared, limit: f64) -> bool {
         || is_missed(figure.ratio_error(), figure.is_ratio_explained(limit))
 }
 
-fn is_lab_left_out(reproduced: &ReproducedExperiment) -> bool {
+pub(crate) fn is_lab_left_out(reproduced: &ReproducedExperiment) -> bool {
     reproduced.lab.is_none() && !reproduced.experiment.lab.is_empty()
 }
 
-fn nothing_compared(is_lab_left_out: bool) -> String {
+pub(crate) fn nothing_compared(is_lab_left_out: bool) -> String {
     match is_lab_left_out {
         true => "Not compared: the published figures are for the lab, which was not run.".to_owned(),
         false => "Not compared: no figures were published.".to_owned(),
