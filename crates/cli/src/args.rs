@@ -188,7 +188,7 @@ pub(crate) enum Command {
     Man {
         /// Command whose page to print [default: the main page].
         command: Option<String>,
-        /// Write all pages to this directory instead.
+        /// Write all pages to this directory.
         #[arg(long, value_name = "DIR")]
         dir: Option<PathBuf>,
     },
@@ -289,7 +289,7 @@ pub(crate) fn svg_file(text: &str) -> Result<PathBuf, String> {
 
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct SectorArguments {
-    /// Drive to align for, as for `check`.
+    /// Drive to align for, as in `straddle check --assume`.
     #[arg(long, value_name = "TOPOLOGY", value_parser = crate::target::assume)]
     pub(crate) assume: Option<Assume>,
 

@@ -39,8 +39,8 @@ Examples:
   straddle apply copy.json --from old.qcow2 --write new.img
                                           # from straddle realign --to
 
-Nothing is written unless the target is not in use and is the disk that the plan
-was made for, by its size, partition table and serial number, if it has one.
+Nothing is written if the target is in use, or if its size, partition table or
+serial number (if any) differs from that of the disk the plan was made for.
 
 Tables: every overwritten byte is saved in the backup first. After a power cut,
 the disk has either the old or the new table. Moves: every overwritten byte is
@@ -60,15 +60,15 @@ pub(crate) struct ApplyArguments {
         value_parser = local_targets(), required = true)]
     pub(crate) write: PathBuf,
 
-    /// Image format, if it is detected wrongly. `raw` treats the file itself as the disk.
+    /// Image format [default: detected]. `raw` treats the file itself as the disk.
     #[arg(long, value_name = "FORMAT", value_parser = <straddle_device::image::Format as std::str::FromStr>::from_str)]
     pub(crate) format: Option<straddle_device::image::Format>,
 
-    /// For plans of tables: save the overwritten bytes to this new file on another disk [default: PLAN.undo].
+    /// For table plans: save the overwritten bytes to this new file on another disk [default: PLAN.undo].
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) backup: Option<PathBuf>,
 
-    /// For plans of copies: disk or image to copy from. It is opened read-only.
+    /// For copy plans: disk or image to copy from, opened read-only.
     #[arg(long, value_name = "SOURCE", value_hint = clap::ValueHint::FilePath, value_parser = local_targets())]
     pub(crate) from: Option<PathBuf>,
 
@@ -76,7 +76,7 @@ pub(crate) struct ApplyArguments {
     #[arg(long, value_name = "FORMAT", requires = "from", value_parser = <straddle_device::image::Format as std::str::FromStr>::from_str)]
     pub(crate) from_format: Option<straddle_device::image::Format>,
 
-    /// With --from: also open this backing, parent or extent file if an image names it. Can be repeated.
+    /// With --from: allow opening this backing, parent or extent file if an image names it. Can be repeated.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath,
         value_parser = local_paths(), requires = "from")]
     pub(crate) allow_backing: Vec<PathBuf>,
@@ -84,7 +84,7 @@ pub(crate) struct ApplyArguments {
     #[command(flatten)]
     pub(crate) moves: MoveArguments,
 
-    /// For plans of tables: show what would be written, and write nothing.
+    /// For table plans: show what would be written, without writing it.
     #[arg(long)]
     pub(crate) dry_run: bool,
 }
@@ -115,7 +115,7 @@ pub(crate) struct UndoArguments {
         value_parser = local_targets(), required = true)]
     pub(crate) write: PathBuf,
 
-    /// Image format, if it is detected wrongly. `raw` treats the file itself as the disk.
+    /// Image format [default: detected]. `raw` treats the file itself as the disk.
     #[arg(long, value_name = "FORMAT", value_parser = <straddle_device::image::Format as std::str::FromStr>::from_str)]
     pub(crate) format: Option<straddle_device::image::Format>,
 

@@ -32,7 +32,7 @@ const EXAMPLES: &str = "\
 Examples:
   straddle bench wd10ears                 # random-write on a modelled drive
   straddle bench random-write wd10ears --sync flush   # each write flushed
-  straddle bench strided-write wd10ears,jumper=on     # offset 7 is aligned now
+  straddle bench strided-write wd10ears,jumper=on     # now offset 7 is aligned
   straddle bench sequential-write dell-6tb-7200-512e --offsets 0,4
   straddle bench random-read drive:./my-drive.toml --queue-depth 32
   straddle bench random-write wd10ears --json --svg ratio.svg
@@ -40,7 +40,7 @@ Examples:
   straddle bench random-write /dev/sdb    # unallocated space only
   straddle bench random-write /dev/sdb1 --used --offsets 0,1
                                           # unmounted; contents preserved
-  straddle bench random-read /dev/sdb --warmup 2      # 2 uncounted rounds first
+  straddle bench random-read /dev/sdb --warmup 2      # 2 warm-up rounds first
   straddle bench random-write disk.img --used         # contents preserved
   straddle bench --restore                # after a crash, restore the contents";
 
@@ -59,13 +59,14 @@ pub(crate) struct BenchArguments {
 
     /// Offsets to measure, in logical sectors past --start: an inclusive range (0..7), a list (0,1,7), or both.
     ///
-    /// On a modelled drive, each offset runs on a fresh drive. On a real one, the offsets take turns.
+    /// With a modelled drive, each offset is measured on a fresh instance. On a real drive, the offsets take
+    /// turns.
     #[arg(long, value_name = "LIST", default_value = "0..7")]
     pub(crate) offsets: Offsets,
 
-    /// Number of requests per run, or per turn on a real drive [default: 1000 for random-write and random-read, 50000
-    /// for random-write on a modelled SSD, 32768 for strided-write, 1024 for dd; the sequential workloads run for a
-    /// time].
+    /// Number of requests per run, or per turn on a real drive [default: 1000 for random-write and
+    /// random-read, 50000 for random-write on a modelled SSD, 32768 for strided-write, 1024 for dd; the
+    /// sequential workloads are limited by --time].
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: Option<u64>,
 
@@ -112,11 +113,11 @@ pub(crate) struct BenchArguments {
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=65536))]
     pub(crate) queue_depth: Option<u32>,
 
-    /// Number of uncounted warm-up runs at each offset, or of warm-up rounds on a real drive [default: 0; on a modelled
-    /// SSD, writes that fill its buffer twice].
+    /// Number of uncounted warm-up runs at each offset, or of warm-up rounds on a real drive [default: 0; on
+    /// a modelled SSD, enough writes to fill its buffer twice].
     ///
-    /// On a modelled drive, each run uses a different seed or different positions. On a real one, each round has two
-    /// turns of every offset. The turns that determine --count, and the warm-up, are not part of --runtime.
+    /// On a modelled drive, each run uses a different seed or different positions. On a real drive, each
+    /// round measures every offset twice. --runtime excludes the warm-up and the runs that choose --count.
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(..=10_000),
         conflicts_with_all = ["restore", "import_fio", "emit_fio"])]
     pub(crate) warmup: Option<u32>,
@@ -189,7 +190,8 @@ pub(crate) struct RealArguments {
 
     /// Restore the contents that interrupted runs of bench and probe saved, and exit.
     ///
-    /// Bytes that have changed since then are shown and left alone (status 4), and the journal is kept.
+    /// Bytes that have changed since are shown but not overwritten, the journal is kept, and the exit status
+    /// is 4.
     #[arg(long, conflicts_with_all = ["workload", "target"])]
     pub(crate) restore: bool,
 
@@ -199,13 +201,14 @@ pub(crate) struct RealArguments {
 
     /// Write a new fio job file for this run instead of running it.
     ///
-    /// fio overwrites the target from its first byte on: writing needs --destroy-data. The target must exist, and a
-    /// file must be as large as the workload needs. --runtime is the total time of all offsets.
+    /// fio overwrites the target from its first byte, so write workloads need --destroy-data. The target must
+    /// exist, and a file must be large enough for the workload. --runtime is the total time of all offsets.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, conflicts_with_all = ["restore", "import_fio",
         "used", "regions", "precision", "export", "journals", "svg", "json"])]
     pub(crate) emit_fio: Option<PathBuf>,
 
-    /// Show the results of such a job file, from fio's output with --output-format=json or json+.
+    /// Show the results of a job file written by --emit-fio, from fio's output (--output-format=json or
+    /// json+).
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, conflicts_with_all = ["workload", "target", "restore"])]
     pub(crate) import_fio: Option<PathBuf>,
 }

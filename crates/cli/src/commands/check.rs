@@ -50,13 +50,13 @@ Examples:
   straddle check https://host/vm.qcow2    # a few hundred KiB are fetched
   straddle check s3://bucket/vm.vhd gs://bucket/vm.vmdk az://box/vm.vhdx
   straddle check --domain all             # the disks of all libvirt guests
-  straddle check --domain ./web.xml       # those of one guest";
+  straddle check --domain ./web.xml       # the disks of one guest";
 
 /// The exit statuses of `check` and `map`.
 const CHECK_STATUSES: &[(u8, &str)] = &[
     (0, "no findings above advice (see --fail-on)"),
     (1, "findings were reported"),
-    (3, "a target could not be read or checked; outweighs 1"),
+    (3, "a target could not be read or checked; takes precedence over 1"),
 ];
 
 /// Examples for `map --help`.
@@ -91,9 +91,9 @@ pub(crate) struct CheckArguments {
     /// Check the disks of a libvirt domain as its guest sees them. NAME is a domain, an XML file, or all. Can be
     /// repeated.
     ///
-    /// Domains are looked up with virsh or, if it is not installed, in /etc/libvirt/qemu. The XML states the format
-    /// of each disk. Without <blockio>, QEMU shows 512-byte sectors. --assume and --measured describe the storage
-    /// below the disks. Drives with removable media are skipped.
+    /// Domains are looked up with virsh or, if it is not installed, in /etc/libvirt/qemu. The XML states the
+    /// format of each disk. Without <blockio>, the guest sees 512-byte sectors. --assume and --measured
+    /// describe the storage below the disks. Drives with removable media are skipped.
     #[arg(long = "domain", value_name = "NAME", value_hint = clap::ValueHint::FilePath,
         conflicts_with_all = ["targets", "all", "sysroot", "format"])]
     pub(crate) domains: Vec<String>,
@@ -129,8 +129,8 @@ pub(crate) struct CheckArguments {
     #[arg(long, short)]
     pub(crate) verbose: bool,
 
-    /// Check the target for this drive: 512n, 512e, 4kn, key=size[,key=size...], or a modelled drive.
-    /// Overrides what a device reports.
+    /// Assume this drive: 512n, 512e, 4kn, key=size[,key=size...], or a modelled drive. Overrides what a
+    /// device reports.
     ///
     /// The keys are logical, physical, offset, io-min, io-opt, iu, chunk, stripe, erase, atomic and
     /// atomic-boundary. TARGET=TOPOLOGY applies to one of several targets, and can be repeated.
@@ -142,7 +142,7 @@ pub(crate) struct CheckArguments {
     pub(crate) measured: Option<Assume>,
 
     /// Also report what each misalignment costs on this drive: a modelled drive, or a file saved by 'straddle
-    /// probe'. With --page, a modelled drive gets writes of that size.
+    /// probe'. With --page, a modelled drive is measured with writes of that size.
     #[arg(long, value_name = "DRIVE", value_parser = crate::measured::pricing)]
     pub(crate) cost: Option<Pricing>,
 
@@ -166,7 +166,7 @@ pub(crate) struct CheckArguments {
     #[arg(long, value_name = "FORMAT", value_parser = <straddle_device::image::Format as std::str::FromStr>::from_str)]
     pub(crate) format: Option<straddle_device::image::Format>,
 
-    /// Also open this backing, parent or extent file if an image names it. Can be repeated.
+    /// Allow opening this backing, parent or extent file if an image names it. Can be repeated.
     ///
     /// By default, no other file that an image names is opened.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath,
@@ -198,7 +198,7 @@ pub(crate) struct CheckArguments {
     #[arg(long, value_name = "CODE", value_delimiter = ',', value_parser = rule_code(), hide_possible_values = true)]
     pub(crate) ignore: Vec<Code>,
 
-    /// File of findings to ignore, with reasons, and of defaults for --assume, --page and --fail-on
+    /// Configuration file: findings to ignore, with reasons, and defaults for --assume, --page and --fail-on
     /// [default: .straddle.toml in the current directory, if it exists].
     ///
     /// Ignored findings are listed with their reasons. They do not affect the status or the exit status. Verdicts
@@ -210,8 +210,8 @@ pub(crate) struct CheckArguments {
     #[arg(long)]
     pub(crate) no_config: bool,
 
-    /// Accept a non-blank target with unknown contents, and a disk of a domain that cannot be read from this host.
-    /// Otherwise the exit status is 3.
+    /// Accept non-blank targets with unknown contents, and domain disks that this host cannot read. Without
+    /// this option, they cause exit status 3.
     #[arg(long)]
     pub(crate) allow_unknown: bool,
 

@@ -34,7 +34,8 @@ use crate::{output, output_file, target};
 
 #[derive(Debug, Args)]
 pub(crate) struct CopyArguments {
-    /// Copy everything to this other disk or image instead, aligned. The target is opened read-only.
+    /// Instead of moving in place, copy everything to this disk or image, with aligned starts. TARGET, the
+    /// source, is opened read-only.
     ///
     /// If the file does not exist, 'straddle apply' creates it as a sparse raw image.
     #[arg(long, value_name = "NEW", value_hint = clap::ValueHint::FilePath, value_parser = local_targets(),
@@ -46,7 +47,7 @@ pub(crate) struct CopyArguments {
     #[arg(long)]
     pub(crate) wipe: bool,
 
-    /// With --to: also open this backing, parent or extent file if an image names it. Can be repeated.
+    /// With --to: allow opening this backing, parent or extent file if an image names it. Can be repeated.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath,
         value_parser = local_paths(), requires = "to")]
     pub(crate) allow_backing: Vec<PathBuf>,

@@ -25,8 +25,8 @@ const EXPLAIN_EXAMPLES: &str = "\
 Examples:
   straddle explain                        # list all findings and topics
   straddle explain S001                   # a finding: why, cost, fix, sources
-  straddle explain fdisk windows-xp       # old tools, and how to use them right
-  straddle explain qlc                    # a term; other words are searched for
+  straddle explain fdisk windows-xp       # how to use old tools correctly
+  straddle explain qlc                    # a term, or any words to search for
   straddle explain \"GPT PMBR size mismatch (131071 != 196607)\"
   straddle explain WD10EARS               # a modelled drive
   straddle explain rmw --offset 63s       # the first block of an old partition";

@@ -97,13 +97,13 @@ pub struct LabArguments {
 
     /// Directory that the guest can write as $OUTPUT.
     ///
-    /// The guest, even its root, can write nothing else on this machine. It cannot create device nodes or
-    /// set-user-ID files there.
+    /// The guest, including its root user, can write nothing else on this machine. In this directory, it
+    /// cannot create device nodes or set-user-ID files.
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     pub output: Option<PathBuf>,
 
-    /// Run the guest even if neither namespaces nor Landlock can confine it. It can then change whatever you can
-    /// change on this machine.
+    /// Run the guest even if neither namespaces nor Landlock can confine it. It can then change anything on
+    /// this machine that you can.
     #[arg(long)]
     pub unconfined: bool,
 
@@ -130,12 +130,13 @@ pub struct LabArguments {
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = factor)]
     pub cpu: f64,
 
-    /// Cut the power of all drives shortly after this number of requests. --store then holds the contents of
-    /// the medium.
+    /// Cut the power of all drives shortly after this number of requests. The --store file then holds what
+    /// reached the medium.
     #[arg(long, value_name = "REQUESTS")]
     pub cut_after: Option<u64>,
 
-    /// Effect of a power cut on the physical sector that a disk is writing, with all its logical sectors.
+    /// Effect of a power cut on the physical sector that a disk is writing, including all its logical
+    /// sectors.
     #[arg(long, value_enum, value_name = "HOW", default_value_t = TearName::Garbage, requires = "cut_after")]
     pub tear: TearName,
 
@@ -197,7 +198,7 @@ impl Arguments {
 pub enum TearName {
     /// The whole sector may read as noise afterwards.
     Garbage,
-    /// The sector reads as before or as after the write.
+    /// The sector holds either the old or the new data.
     Nothing,
 }
 
@@ -245,7 +246,7 @@ Examples:
   straddle serve wd10ears --nbd unix:/tmp/disk --store disk.img --cut-after 1000
                                           # then disk.img holds the durable data
   straddle serve qlc-16k --nbd unix:/tmp/disk --control unix:/tmp/control
-  echo stats | nc -U /tmp/control         # also 'cut SEED' and 'quit'
+  echo stats | nc -U /tmp/control         # or 'cut SEED' or 'quit'
   straddle serve qlc-16k --nbd unix:/tmp/disk --record qlc.rec
                                           # then straddle trace qlc.rec";
 
@@ -313,7 +314,8 @@ pub struct ServeArguments {
 
     /// Maximum number of concurrent clients: NBD clients, virtual machines and control connections together.
     ///
-    /// At the limit, a new client replaces one that has not sent a request. If all have, it is rejected.
+    /// At the limit, a new client replaces one that has not sent a request. If there is none, the new client
+    /// is rejected.
     #[arg(long, value_name = "NUMBER", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=128))]
     pub max_clients: u16,
 
@@ -340,9 +342,9 @@ Examples:
                                           # one of its three drives, with charts
   straddle reproduce smith-2010 --runs 1  # one run instead of three
   straddle reproduce afd-2019 --bands     # with each plausible firmware
-  straddle reproduce --policies           # which firmware agrees best
+  straddle reproduce --policies           # which firmware fits best
   straddle reproduce lulf-2010 --drive wd20ears
-                                          # on another drive, without verdict
+                                          # on another drive, without a verdict
   straddle reproduce ./mine.toml --json   # an experiment of your own
   straddle reproduce smith-2010 --on /dev/sdb --destroy-data /dev/sdb
                                           # on a real disk; its data is lost";
@@ -405,8 +407,8 @@ pub struct ReproduceArguments {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
 
-    /// Run the lab's scripts on this block device with this machine's kernel instead, in real time, as root. All data
-    /// on the device is lost.
+    /// Run the lab's scripts on this block device instead, with this machine's kernel and in real time.
+    /// Requires root. All data on the device is lost.
     #[arg(long, value_name = "DEVICE", value_parser = local_targets(), requires = "destroy_data",
         conflicts_with_all = ["drive", "model_only", "list", "guests"])]
     pub on: Option<PathBuf>,

@@ -69,8 +69,8 @@ pub(crate) struct PlanArguments {
     #[arg(long, value_name = "NUMBER", value_delimiter = ',', value_parser = partition_number)]
     pub(crate) delete: Vec<u32>,
 
-    /// Grow a partition to SIZE, or into all the space that --add leaves. Only its entry changes, not its
-    /// contents. Can be repeated.
+    /// Grow a partition to SIZE, or into all the space that --add leaves free. Only its entry changes, not
+    /// its contents. Can be repeated.
     #[arg(long, value_name = "NUMBER[=SIZE]", value_parser = Grow::from_str)]
     pub(crate) grow: Vec<Grow>,
 
@@ -113,14 +113,14 @@ pub(crate) struct PlanArguments {
     #[arg(long)]
     pub(crate) allow_misaligned: bool,
 
-    /// Start partitions at multiples of this size instead of 1 MiB and the erase block. Boundaries of sectors
-    /// and units still apply.
+    /// Start partitions at multiples of this size instead of 1 MiB and the erase block. Sector and unit
+    /// boundaries still apply.
     #[arg(long, value_name = "BYTES", value_parser = positive_size)]
     pub(crate) grain: Option<ByteCount>,
 
-    /// Erase the first 68 KiB of new partitions. Allow a disk that holds more than a GPT or an MBR: a file system,
-    /// another kind of table, firmware RAID metadata, or data where the table is written, such as a boot loader. The
-    /// plan lists what is lost.
+    /// Erase the first 68 KiB of new partitions, and accept a disk that holds more than a GPT or an MBR: a
+    /// file system, another kind of table, firmware RAID metadata, or data where the table is written, such
+    /// as a boot loader. The plan lists what is lost.
     #[arg(long)]
     pub(crate) wipe: bool,
 
@@ -137,7 +137,7 @@ pub(crate) struct PlanArguments {
     #[arg(long, value_name = "BYTES", value_parser = block_size)]
     pub(crate) logical: Option<BlockSize>,
 
-    /// Image format, if it is detected wrongly. `raw` treats the file itself as the disk.
+    /// Image format [default: detected]. `raw` treats the file itself as the disk.
     #[arg(long, value_name = "FORMAT", value_parser = <straddle_device::image::Format as std::str::FromStr>::from_str)]
     pub(crate) format: Option<straddle_device::image::Format>,
 

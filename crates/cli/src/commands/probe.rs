@@ -52,7 +52,7 @@ pub(crate) struct ProbeArguments {
 
     /// Also probe areas that hold data. The target must not be in use.
     ///
-    /// Every write writes back the bytes that were read from the same location, as in unallocated space.
+    /// As in unallocated space, every write writes back the bytes that were read from the same location.
     #[arg(long)]
     pub(crate) used: bool,
 

@@ -77,12 +77,12 @@ pub(crate) struct RealignArguments {
     #[arg(long, value_name = "BYTES", value_parser = block_size)]
     pub(crate) logical: Option<BlockSize>,
 
-    /// Image format, if it is detected wrongly. `raw` treats the file itself as the disk.
+    /// Image format [default: detected]. `raw` treats the file itself as the disk.
     #[arg(long, value_name = "FORMAT", value_parser = <straddle_device::image::Format as std::str::FromStr>::from_str)]
     pub(crate) format: Option<straddle_device::image::Format>,
 
     /// Estimate the time on this modelled drive (see 'straddle drive list'). A file saved by 'straddle probe'
-    /// has no transfer rates, so the time stays unknown.
+    /// has no transfer rates, so it gives no estimate.
     #[arg(long, value_name = "DRIVE", value_parser = crate::measured::Known::parse)]
     pub(crate) drive: Option<crate::measured::Known>,
 
@@ -108,7 +108,7 @@ pub(crate) struct RealignArguments {
 pub(crate) enum AtBoot {
     /// Install the plan and a hook into the initramfs.
     Prepare,
-    /// Remove them.
+    /// Remove the plan and the hook.
     Cancel,
     /// Begin or resume the move, as the initramfs does.
     #[value(hide = true)]
@@ -134,7 +134,7 @@ pub(crate) struct MoveArguments {
     ]))]
     pub(crate) verify: Verify,
 
-    /// Skip sectors that cannot be read, and list them in this new file, a ddrescue map.
+    /// Skip unreadable sectors, and list them in this new file, a ddrescue map.
     #[arg(long, value_name = "MAP", value_hint = clap::ValueHint::FilePath)]
     pub(crate) skip_bad: Option<PathBuf>,
 }
@@ -150,10 +150,10 @@ Examples:
 
 Nothing is written if the table has changed since the move stopped. With
 --restore-table, that table is saved ('straddle undo' restores it), and the move
-continues or is rolled back. The whole disk is searched for the journal. Data of
-the move that the other program overwrote cannot be restored.
+continues or is rolled back. The whole disk is searched for the journal. Data
+that the other program overwrote cannot be restored.
 
-A sector of the table that a power cut has torn is restored from the journal.";
+A table sector torn by a power cut is restored from the journal.";
 
 #[derive(Debug, Args)]
 #[command(after_help = format!("{RESUME_EXAMPLES}\n\n{}", exit::help(MOVES)))]
@@ -166,15 +166,15 @@ pub(crate) struct ResumeArguments {
     #[arg(long)]
     pub(crate) rollback: bool,
 
-    /// If another program has written a table since then, save that table to this new file on another disk and
-    /// restore the marker of the move. Also accept a copied journal, and data that has been written to.
+    /// If another program has since written a table, save it to this new file on another disk, and restore
+    /// the marker of the move. Also accept a copy of the journal, and data that has changed since.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) restore_table: Option<PathBuf>,
 
     #[command(flatten)]
     pub(crate) moves: MoveArguments,
 
-    /// Image format, if it is detected wrongly. `raw` treats the file itself as the disk.
+    /// Image format [default: detected]. `raw` treats the file itself as the disk.
     #[arg(long, value_name = "FORMAT", value_parser = <straddle_device::image::Format as std::str::FromStr>::from_str)]
     pub(crate) format: Option<straddle_device::image::Format>,
 }

@@ -17,7 +17,7 @@ use crate::{exit, fleet, output, output_file};
 /// Examples for `report --help`.
 const EXAMPLES: &str = "\
 Examples:
-  straddle report reports/ --html fleet.html          # one page of all hosts
+  straddle report reports/ --html fleet.html          # one page for all hosts
   straddle report web1.json db1.json                  # a summary of two hosts
   ssh web1 straddle check --json | straddle report - reports/
   straddle report reports/ --json | jq '.hosts[].host'
@@ -30,7 +30,7 @@ collects the audits of all hosts.";
 const STATUSES: &[(u8, &str)] = &[
     (0, "no findings above advice"),
     (1, "findings were reported"),
-    (3, "an audit could not be read, or its target was not checked; outweighs 1"),
+    (3, "an unreadable audit or unchecked target; takes precedence over 1"),
 ];
 
 #[derive(Debug, Args)]
@@ -39,8 +39,8 @@ pub(crate) struct ReportArguments {
     /// Audits (output of 'straddle check --json'), directories with *.json files at any depth, or '-' for
     /// standard input.
     ///
-    /// The host is the one that the audit names or, if it names none, the file name. The last audit of a host
-    /// is used. A file can contain several audits. Files that cannot be read are skipped, and the status is
+    /// The host name comes from the audit or, if it has none, from the file name. The last audit of a host is
+    /// used. A file can contain several audits. Files that cannot be read are skipped, and the exit status is
     /// 3.
     #[arg(value_name = "FILE", required = true, value_hint = clap::ValueHint::AnyPath)]
     pub(crate) files: Vec<PathBuf>,

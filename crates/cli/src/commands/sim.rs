@@ -27,7 +27,7 @@ use crate::{exit, input, output};
 const EXAMPLES: &str = "\
 Examples:
   straddle sim web.csv --drive wd10ears             # at the recorded times
-  straddle sim web.csv --drive wd10ears --shift 512 # one sector late
+  straddle sim web.csv --drive wd10ears --shift 512 # one sector later
   straddle sim web.csv --drive wd10ears --compare   # both, side by side
   straddle sim web.csv --drive wd10ears --started-at 63s --compare
   straddle sim web.csv --drive wd10ears --shift 0,512,32256 --json
@@ -45,8 +45,8 @@ op (R, W, F, D), offset and length (bytes). Other columns are ignored:
 #[derive(Debug, Args)]
 #[command(after_help = format!("{EXAMPLES}\n\n{}", exit::help(crate::commands::trace::STATUSES)))]
 pub(crate) struct SimArguments {
-    /// Block trace to replay, also compressed (gzip, zstd, xz), or `-` for standard input. If there is no file NAME, it
-    /// stands for NAME.blktrace.0, NAME.blktrace.1 and so on.
+    /// Block trace to replay, optionally compressed (gzip, zstd, xz), or `-` for standard input. If no file
+    /// NAME exists, NAME.blktrace.0, NAME.blktrace.1 and so on are read.
     #[arg(value_name = "TRACE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) trace: PathBuf,
 
@@ -55,8 +55,7 @@ pub(crate) struct SimArguments {
     pub(crate) drive: target::Drive,
 
     /// Add this to every offset, as in a partition that starts there: bytes (31KiB), or 512-byte sectors
-    /// (63s). --started-at is the same option. Several values, separated by commas, each run on a fresh
-    /// drive.
+    /// (63s). --started-at is the same option. Separate several values by commas; each gets a fresh drive.
     #[arg(long, alias = "started-at", value_name = "OFFSET", value_delimiter = ',', value_parser = place)]
     pub(crate) shift: Vec<ByteCount>,
 

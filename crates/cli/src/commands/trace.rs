@@ -35,7 +35,7 @@ Examples:
   straddle trace msr/*.csv.gz --started-at 63s        # in a partition at 63
   straddle trace sdb.blkparse --best      # the start that costs least
   straddle trace web.csv --merge-within 10ms --html web.html
-                                          # also with a cache, as a page
+                                          # model a cache, write an HTML page
   straddle trace sda.blktrace.*           # one file for each processor
   straddle trace t.parquet --columns \\
       time=ts:us,op=is_write:false/true,offset=lba:sectors,length=bytes
@@ -46,9 +46,9 @@ Examples:
                                           # then straddle trace sdb.rec
 
 A write that covers part of a sector or unit makes the drive read, modify and
-rewrite it. Each request is counted alone. Caches merge requests, so the figures
-are upper bounds. --merge-within gives lower bounds: no cache that holds writes
-for at most that time writes less.";
+rewrite it. Each request is counted separately. Caches merge requests, so the
+figures are upper bounds. --merge-within gives lower bounds: no cache that holds
+writes for at most that time writes less.";
 
 /// The exit statuses of commands that read traces.
 pub(crate) const STATUSES: &[(u8, &str)] = &[(0, "success"), (3, "a trace could not be read")];
@@ -62,15 +62,15 @@ Examples:
   straddle trace record /dev/sdb1 --to sdb1.rec       # until Ctrl-C
   blkparse -i - < sdb.rec                 # every event
 
-Recording needs root and tracefs. The disk is not opened. Offsets are those on
-the disk, also for a partition. Arrays (md) and mappings (device-mapper) pass
-requests on: record the disks below them. Ctrl-C stops the recording and keeps
-what has been recorded.";
+Recording needs root and tracefs. The disk is not opened. Offsets are relative
+to the disk, even for a partition. Arrays (md) and mappings (device-mapper) have
+no queue of their own: record the disks below them. Ctrl-C stops the recording
+and keeps what has been recorded.";
 
 /// The exit statuses of `trace record`.
 const RECORD_STATUSES: &[(u8, &str)] = &[
-    (0, "recorded, also if ended by Ctrl-C"),
-    (2, "invalid command line, or a device that passes requests on"),
+    (0, "recording complete, or stopped with Ctrl-C"),
+    (2, "invalid command line, or a device without its own queue (md, device-mapper)"),
     (3, "no events, no output file, or the disk was removed (events are kept)"),
 ];
 
@@ -82,7 +82,7 @@ pub(crate) struct TraceArguments {
     #[command(subcommand)]
     pub(crate) action: Option<TraceAction>,
 
-    /// Block traces, also compressed (gzip, zstd, xz), or `-` for standard input.
+    /// Block traces, optionally compressed (gzip, zstd, xz), or `-` for standard input.
     ///
     /// Volumes with the same name in several files are one volume. NAME.blktrace.0, NAME.blktrace.1 and so on are one
     /// trace, which can be given as NAME.
@@ -111,7 +111,7 @@ pub(crate) struct TraceArguments {
     #[command(flatten)]
     pub(crate) source: SourceArguments,
 
-    /// Also convert the requests: to a table (parquet, csv), or to an I/O log of fio (fio or iolog) in a new file.
+    /// Also convert the requests to a new file: a table (parquet, csv), or an I/O log for fio (fio or iolog).
     #[arg(long, num_args = 2, value_names = ["FORMAT", "FILE"], value_hint = clap::ValueHint::FilePath)]
     pub(crate) to: Vec<PathBuf>,
 
@@ -146,7 +146,8 @@ pub(crate) enum TraceAction {
 #[derive(Debug, Args)]
 #[command(after_help = format!("{RECORD_EXAMPLES}\n\n{}", exit::help(RECORD_STATUSES)))]
 pub(crate) struct RecordArguments {
-    /// Disk, or partition. For a partition, its requests and the flushes of the whole disk are recorded.
+    /// Disk or partition to record. For a partition, its requests and the flushes of the whole disk are
+    /// recorded.
     #[arg(value_name = "DEVICE", value_hint = clap::ValueHint::FilePath, value_parser = local_targets())]
     pub(crate) device: PathBuf,
 
@@ -182,8 +183,8 @@ pub(crate) struct SourceArguments {
     #[arg(long, value_name = "MAP")]
     pub(crate) columns: Option<Columns>,
 
-    /// Event that counts as a request, in traces of events (blktrace, blkparse, tracefs). Arrays (md) and
-    /// mappings (device-mapper) have only queue events.
+    /// Event to count as a request, in event traces (blktrace, blkparse, tracefs). Arrays (md) and mappings
+    /// (device-mapper) have only queue events.
     #[arg(long, value_name = "EVENT", value_parser = events(), default_value = "issue")]
     pub(crate) event: Event,
 }
