@@ -9,11 +9,11 @@ pub(super) const CONTAINER_OFF: Definition = Definition {
     title: "image format misaligns guest blocks on the host",
     what: "The image's container stores the guest's blocks at host offsets that are not aligned to a \
            physical sector.",
-    why: "A dynamic VHD puts a 512-byte bitmap before each block; sparse VMDK and old VDI files start \
-          their data after headers of any length. Blocks that are aligned in the guest straddle on the host.",
-    cost: "Each 4 KiB write of the guest becomes two partial writes on the host: about 18 % longer runs \
-           were reported on NetApp's forum.",
-    fix: "Convert the image: to raw, qcow2 or VHDX, or to a fixed VHD.",
+    why: "A dynamic VHD puts a 512-byte bitmap before each block; sparse VMDK and old VDI files start their \
+          data after headers of any length. Blocks aligned in the guest straddle sectors on the host.",
+    cost: "Each 4 KiB guest write becomes two partial writes on the host. A thread on NetApp's forum \
+           reports runs about 18 % longer.",
+    fix: "Convert the image to raw, qcow2, VHDX or a fixed VHD.",
     sources: &[
         "Microsoft Virtual Hard Disk Image Format Specification, Block Allocation Table and Data Blocks",
         "VMware Virtual Disk Format 1.1, overHead",
@@ -38,14 +38,14 @@ pub(super) const IMAGE_SIZE: Definition = Definition {
     kind: Kind::Alignment,
     about: About::Container,
     title: "the size of the whole image does not fit its storage",
-    what: "The image's length is not a multiple of the sector of the storage it is meant for (--assume, \
-           --logical), of what a platform accepts (--for), or of 512 bytes.",
+    what: "The image's length is not a multiple of the sector size of the intended storage (--assume, \
+           --logical), of the unit that a platform requires (--for), or of 512 bytes.",
     why: "Image builders put the backup GPT, 33 sectors of 512 bytes, right after the last partition, or \
           copy a file system of any length; qemu-img rounds a VHD up to cylinders unless force_size is \
           given.",
-    cost: "The incomplete last sector cannot be reached. QEMU (7.2) refuses to open the image for writing \
-           without a cache on such storage, and fastboot refuses to send it. Azure and Google Compute \
-           Engine refuse the import.",
+    cost: "The incomplete last sector cannot be reached. QEMU (7.2) refuses to open the image for uncached \
+           writing on such storage, and fastboot refuses to send it. Azure and Google Compute Engine refuse \
+           the import.",
     fix: "Extend the image to a whole MiB, and move the backup GPT to its end (straddle plan --repair \
           --relocate-backup).",
     sources: &[

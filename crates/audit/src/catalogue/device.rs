@@ -8,14 +8,14 @@ pub(super) const KERNEL_MISALIGNED: Definition = Definition {
     about: About::Device,
     title: "the kernel calls the device misaligned",
     what: "The kernel reports alignment_offset -1 for the device or, on Linux 6.12, an offset computed from \
-        offsets that differ.",
+           members whose offsets differ.",
     why: "For a stacked device (md, device mapper) it means that its members have different alignment \
-          offsets, or that its data does not start on a physical sector: no start on it is aligned on all \
-          members. libblkid turns -1 into 0, so parted, fdisk, mkfs.xfs and cryptsetup notice nothing. The \
-          kernel also reports -1 if only the optimal I/O size of a device below is not a multiple of the \
-          physical sector; that is S021.",
-    cost: "As S001, on at least one member. Devices on top of a misaligned one inherit the -1: when \
-           several targets are checked, the lowest is reported, and lists the others.",
+          offsets, or that its data does not start on a physical sector, so no partition start is aligned \
+          on every member. libblkid turns -1 into 0, so parted, fdisk, mkfs.xfs and cryptsetup notice \
+          nothing. The kernel also reports -1 when the only problem is that an underlying device's optimal \
+          I/O size is not a multiple of the physical sector; that case is S021.",
+    cost: "As S001, on at least one member. Devices on top of a misaligned one inherit the -1: when several \
+           targets are checked, the finding is reported for the lowest and lists the others.",
     fix: "Align each member (check each of them), then recreate the stack on them.",
     sources: &["Linux block/blk-settings.c, blk_stack_limits", "util-linux libblkid/src/topology/topology.c"],
 };
@@ -29,11 +29,11 @@ pub(super) const BOGUS_IO_OPT: Definition = Definition {
            same rounded down to a larger sector (33550336), a multiple of 0xFFF000, or a size that is not \
            a multiple of the physical sector or the minimum I/O size.",
     why: "USB bridges fill the field with ones; some HBAs report their own transfer limit; md multiplies \
-          what its members report. parted 3.5 and LVM 2.03.16 (Debian 12) use it; LVM ignores 33553920 \
-          from 2.03.31 on. fdisk 2.38 ignores 33553920, and sizes that are not a multiple of the physical \
-          sector.",
-    cost: "By default, parted starts partitions at sector 65535, an odd one, and pvcreate starts the data \
-           of a physical volume at byte 33553920: see S001 and S051.",
+          what its members report. parted 3.5 and LVM 2.03.16 (Debian 12) use the value; LVM ignores \
+          33553920 from 2.03.31 on. fdisk 2.38 ignores 33553920, and sizes that are not a multiple of the \
+          physical sector.",
+    cost: "By default, parted starts partitions at sector 65535, an odd number, and pvcreate starts the \
+           data of a physical volume at byte 33553920: see S001 and S051.",
     fix: "Give starts in MiB, or align to the minimum (parted -a minimal); pvcreate --dataalignment 1m.",
     sources: &[
         "Linux drivers/scsi/sd.c, sd_validate_opt_xfer_size",
@@ -51,10 +51,10 @@ pub(super) const KNOWN_LIAR: Definition = Definition {
     title: "a drive known to misreport its sectors",
     what: "This model is known to have larger physical sectors than it reports.",
     why: "Early Advanced Format drives reported 512/512 for compatibility with old systems. straddle has a \
-          list of such models, with a source for each; its value overrides the drive's.",
+          list of such models, with a source for each; the value in the list overrides the drive's.",
     cost: "Tools that trust the drive may start partitions at any sector: parted's minimal alignment \
-           accepts every one.",
-    fix: "Give starts in MiB. If in doubt, treat every disk as having 4096-byte sectors: it never hurts.",
+           accepts all of them.",
+    fix: "Give starts in MiB. If in doubt, assume 4096-byte sectors on every disk; that never hurts.",
     sources: &["crates/device/src/quirks.toml, a source for each model"],
 };
 
@@ -85,8 +85,8 @@ pub(super) const SOURCES_DISAGREE: Definition = Definition {
     about: About::Device,
     title: "sources disagree about the physical sector",
     what: "The drive and the kernel report different physical sectors.",
-    why: "USB bridges and RAID controllers often pass on a different size than the drive's, or none. The \
-          larger one is used: what is aligned to it is aligned to both.",
+    why: "USB bridges and RAID controllers often report a different size than the drive, or none. The \
+          larger size is used: what is aligned to it is aligned to both.",
     cost: "Nothing by itself, but tools that read only the kernel's value may misalign partitions.",
     fix: "Give starts in MiB.",
     sources: &["ATA8-ACS, IDENTIFY DEVICE word 106", "SBC-4, READ CAPACITY (16)"],
@@ -144,15 +144,15 @@ pub(super) const GUEST_SHOWN_SMALLER: Definition = Definition {
     about: About::Device,
     title: "the guest sees smaller sectors than the storage has",
     what: "A virtual machine's disk reports smaller physical sectors than its storage has.",
-    why: "Unless libvirt's <blockio> states others, QEMU reports 512-byte logical and physical sectors to \
+    why: "Unless libvirt's <blockio> says otherwise, QEMU reports 512-byte logical and physical sectors to \
           the guest, whatever the disk is stored on. Programs in the guest choose their units accordingly: \
           cryptsetup creates LUKS2 with 512-byte sectors, or with 4096-byte sectors if it sees those.",
-    cost: "A read-modify-write for each small write: in the drive or, if the guest's logical sector is \
-           smaller than the host's, in the host (then it is a warning; otherwise advice). Partitions \
-           aligned to 1 MiB and blocks of 4 KiB cost nothing.",
+    cost: "A read-modify-write for each small write: in the drive (advice) or, if the guest's logical \
+           sector is smaller than the host's, in the host (a warning). Partitions aligned to 1 MiB and \
+           blocks of 4 KiB cost nothing.",
     fix: "Add <blockio logical_block_size='512' physical_block_size='4096'/> to the <disk> (virsh edit), \
-          shut the domain down and start it. Change the logical size only of new disks, because the \
-          partition table counts in it.",
+          shut the domain down and start it. Change the logical size of new disks only, because the \
+          partition table counts in logical sectors.",
     sources: &[
         "libvirt, Domain XML format, blockio",
         "QEMU hw/block/block.c, blkconf_blocksizes",

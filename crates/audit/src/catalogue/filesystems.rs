@@ -26,10 +26,11 @@ pub(super) const FS_BLOCK_SMALL: Definition = Definition {
     what: "The file system's block, sector or log sector is smaller than the physical sector.",
     why: "mkfs chooses the block size by the size of the device (1 KiB on small ext file systems) or by \
           what the device reports (XFS: 512-byte sectors on an image file or a drive that misreports).",
-    cost: "Each such write is a read-modify-write, however well it is aligned. It is only advice if only \
-        firmware reads the file system (an EFI system partition, the small FAT that a Raspberry Pi boots \
-        from). It is also advice for an ext or FAT file system below 512 MiB, for which mke2fs and mkfs.fat \
-        choose such blocks, and for blocks of 4 KiB or more, because not every system can mount larger ones.",
+    cost: "Each such write is a read-modify-write, however well it is aligned. The finding is advice if \
+           only firmware reads the file system (an EFI system partition, the small FAT that a Raspberry Pi \
+           boots from). It is also advice for an ext or FAT file system below 512 MiB, for which mke2fs and \
+           mkfs.fat choose such blocks, and for blocks of 4 KiB or more, because not every system can mount \
+           larger ones.",
     fix: "Recreate it with blocks and sectors of 4096 bytes.",
     sources: &["mke2fs(8), -b and mke2fs.conf", "mkfs.xfs(8), -s size"],
 };
@@ -42,10 +43,10 @@ pub(super) const FS_BLOCK_BELOW_UNIT: Definition = Definition {
     what: "The file system's block is a physical sector or more, but less than the SSD's indirection unit.",
     why: "An SSD with 16 KiB units reads and rewrites the rest of the unit for each isolated 4 KiB write; \
           its cache merges writes that arrive close together.",
-    cost: "Random small writes cost up to unit / block times the flash writes. It is a warning for blocks \
-           and sectors below 4 KiB, which could be larger.",
-    fix: "Use larger blocks if the file system has them (XFS with large block sizes, bigalloc clusters), \
-          or larger writes.",
+    cost: "Small random writes cause up to unit / block times as many flash writes. The finding is a \
+           warning for blocks and sectors below 4 KiB, which could be larger.",
+    fix: "Use larger blocks if the file system supports them (XFS with large block sizes, bigalloc \
+          clusters), or larger writes.",
     sources: &["NVM Express NVM Command Set specification, NPWG"],
 };
 
@@ -88,8 +89,8 @@ pub(super) const ASHIFT_SMALL: Definition = Definition {
     what: "The vdev's ashift is smaller than the physical sector or indirection unit.",
     why: "ZFS derives the ashift from what the drive reports when the vdev is created, and it cannot be \
           changed afterwards.",
-    cost: "Every small record is a read-modify-write. With ashift 12 or more it is only advice: blocks of 4 \
-           KiB cost the same as in any other file system on this drive.",
+    cost: "Every small record is a read-modify-write. With ashift 12 or more, the finding is only advice: \
+           blocks of 4 KiB cost the same as in any other file system on this drive.",
     fix: "Recreate the pool with -o ashift=12 (4 KiB), 13 (8 KiB) or 14 (16 KiB).",
     sources: &["zpoolprops(7), ashift", "OpenZFS issues 287 and 289"],
 };
@@ -117,9 +118,9 @@ pub(super) const PAGE_NOT_ATOMIC: Definition = Definition {
           system may split a page when it allocates it.",
     cost: "A power failure may leave half a page. Databases guard against that by writing everything \
            twice.",
-    fix: "Keep that protection on. If only the file system prevents atomic writes: use an ext4 with \
-          clusters the size of a page (mkfs.ext4 -b 4096 -O bigalloc -C 16384), which Linux 6.16 and later \
-          write atomically if the device can.",
+    fix: "Keep that protection on. If the file system is the only obstacle, use ext4 with page-sized \
+          clusters (mkfs.ext4 -b 4096 -O bigalloc -C 16384); Linux 6.16 and later write these atomically if \
+          the device can.",
     sources: &[
         "Linux Documentation/ABI/stable/sysfs-block, atomic_write_unit_max_bytes",
         "MySQL documentation, innodb_doublewrite",
@@ -135,8 +136,8 @@ pub(super) const HIDDEN_SECTORS: Definition = Definition {
            differs from the partition table's.",
     why: "Only mkfs and Windows' own tools write this field. A partition that is moved, or copied to \
           another disk, keeps the old value. The BIOS boot code uses it to find the rest of itself.",
-    cost: "Windows does not boot from the partition. It is a warning for the active partition of an MBR. \
-           For other partitions (data, EFI, exFAT) nothing reads the field, and it is only advice.",
+    cost: "Windows does not boot from the partition. The finding is a warning for the active partition of \
+           an MBR, and advice for other partitions (data, EFI, exFAT), where nothing reads the field.",
     fix: "With the partition unmounted, write its first sector number into the boot sector (four bytes at \
           byte 28) and into its copies. NTFS has them in the sector after the volume's last one, or in the \
           last sector of the cluster that starts there, and in the partition's last sector; FAT32 usually \

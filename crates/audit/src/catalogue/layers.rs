@@ -42,8 +42,8 @@ pub(super) const LV_SEGMENT_STRADDLES: Definition = Definition {
     kind: Kind::Alignment,
     about: About::Layer,
     title: "a logical volume's segment is misaligned",
-    what: "A segment of a logical volume is misaligned, although the physical volume's data is aligned. \
-           The same is reported for the data of a thin pool, the store of a snapshot, and a cache.",
+    what: "A segment of a logical volume is misaligned, although the physical volume's data is aligned. The \
+           rule also covers the data of a thin pool, the store of a snapshot, and a cache.",
     why: "If the extent size is not a multiple of the physical sector (vgcreate -s 1k), segments may start \
           anywhere. In a concatenation each segment starts where the one before ends; the kernel checks \
           only where segments start on their devices, and reports alignment offset 0.",
@@ -110,7 +110,7 @@ pub(super) const LAYERS_CANCEL: Definition = Definition {
     cost: "Nothing at present. Only the data matters, so S001 and S050 to S055 are not reported if all of it \
         is aligned. Moving only the partition, or recreating the layer with default offsets, would \
            misalign the data.",
-    fix: "Leave both or move both.",
+    fix: "Leave both layers where they are, or move both.",
     sources: &["LVM2 lib/metadata/metadata.c, set_pe_align_offset"],
 };
 

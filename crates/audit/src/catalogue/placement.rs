@@ -8,17 +8,19 @@ pub(super) const START_STRADDLES: Definition = Definition {
     about: About::Placement,
     title: "start straddles a physical sector",
     what: "The partition does not start on a physical sector, and no layer in it compensates for that. The \
-        finding is only a warning if the drive's sectors are in doubt: an ATA hard disk of 160 GB or more \
-        that reports 512-byte physical sectors and has a partition at sector 63. Many disks of 2010 to 2013 \
-        reported 512 and had 4096, and not all of them are known; straddle probe measures the sectors, and \
-        --assume declares them. It is also a warning if sectors are larger than 4 KiB: a block of 4 KiB is a \
-        read-modify-write wherever it is in such a sector, and only larger writes span one more, as with the \
-        indirection unit (S004).",
-    why: "File systems write blocks of 4 KiB, counted from the partition's start. If that start is inside \
-          a physical sector, every block has one part in one sector and the rest in the next. A drive can \
+           finding is only a warning if the drive's sectors are in doubt: an ATA hard disk of 160 GB or \
+           more that reports 512-byte physical sectors and has a partition at sector 63. Many disks of 2010 \
+           to 2013 reported 512 and had 4096, and not all of them are known; straddle probe measures the \
+           sectors, and --assume declares them. It is also a warning if sectors are larger than 4 KiB: a 4 \
+           KiB write is a read-modify-write at any offset, and misalignment adds a sector only to larger \
+           writes, as with the indirection unit (S004).",
+    why: "File systems write blocks of 4 KiB, counted from the partition's start. If that start is inside a \
+          physical sector, every block has one part in one sector and the rest in the next. A drive can \
           only write whole sectors, so for each block it must read both, modify a part of each, and write \
-          both back. The check takes the device's alignment offset into account, so it is also right for a \
-          drive whose first address is inside a physical sector. LVM and cryptsetup shift their data to compensate for a misaligned start that the kernel reports; if all data is aligned then, S056 is reported instead.",
+          both back. The check takes the device's alignment offset into account, so it is correct even for \
+          a drive whose first address is inside a physical sector. LVM and cryptsetup shift their data to \
+          compensate for a misaligned start that the kernel reports; if that aligns all data, S056 is \
+          reported instead.",
     cost: "Small writes: in published tests they take about 3 times as long on 5400 and 7200 rpm 512e \
            disks, and 62 times in the worst one (WD20EARS, 4 KiB writes at every 16 KiB: 19.5 s against \
            1217 s). Reads cost little. It costs nothing, and is only advice, in partitions that only an \
@@ -48,17 +50,17 @@ pub(super) const END_STRADDLES: Definition = Definition {
         that is 33 sectors before the disk's last one, which is seldom the end of a physical sector.",
     cost: "File systems with 4 KiB blocks do not use the tail and lose nothing. LUKS with 4096-byte sectors \
            does not use it either, but cannot be opened on such a device (\"Device size is not aligned to \
-           requested sector size\"): a partition that was grown has to be cut back. A write to the tail is a \
-           read-modify-write of a sector that the next partition shares. Until a file system is mounted, \
+           requested sector size\"): a partition that was grown has to be cut back. A write to the tail is \
+           a read-modify-write of a sector that the next partition shares. Until a file system is mounted, \
            Linux accesses a partition whose size is not a multiple of 4 KiB in blocks of 512, 1024 or 2048 \
            bytes. Writes by mkfs, dd or a database through the page cache then consist of more and smaller \
            segments: with 512-byte blocks, a request of 126 segments carries 63 KiB instead of 504, and may \
-           end inside a physical sector even if the start is aligned. It is only advice if the partition \
-           is empty, if the contents do not use the tail, as their header says (swap of whole pages, most \
-           file systems), or if the partition is smaller than a physical sector (ChromeOS has some of one \
-           block) and its contents are unknown. It is a warning if the contents write to the tail (md), \
-           cannot be opened with it (LUKS with 4096-byte sectors) or are unknown, or if the next partition \
-           starts in the same sector.",
+           end inside a physical sector even if the start is aligned. The finding is only advice if the \
+           partition is empty, if the contents, according to their header, do not use the tail (swap of \
+           whole pages, most file systems), or if the partition is smaller than a physical sector (ChromeOS \
+           has one-block partitions) and its contents are unknown. It is a warning if the contents write to \
+           the tail (md), cannot be opened with it (LUKS with 4096-byte sectors) or are unknown, or if the \
+           next partition starts in the same sector.",
     fix: "End the partition on a multiple of the physical sector. Cutting off the tail (less than a \
           physical sector) is safe for file systems with 4 KiB blocks, and for LUKS with 4096-byte \
           sectors.",
@@ -75,13 +77,13 @@ pub(super) const OFF_IO_MIN: Definition = Definition {
     kind: Kind::Alignment,
     about: About::Placement,
     title: "start is not aligned to the minimum I/O size",
-    what: "The start is on a physical sector, but not on a multiple of the device's minimum I/O size. It \
-           is only advice if that size is a hint: for a virtual disk, a Ceph image or another device that \
-           is not known to be an array, and for a thin pool, which reports its chunk.",
+    what: "The start is on a physical sector, but not on a multiple of the device's minimum I/O size. The \
+           finding is only advice if that size is a hint: for a virtual disk, a Ceph image or another \
+           device that is not known to be an array, and for a thin pool, which reports its chunk.",
     why: "minimum_io_size is the smallest request that the device serves without a penalty. It is larger \
           than the physical sector if the device is an array (the chunk) or maps in larger units. dm-thin \
-          allocates and copies whole chunks; writing a part of one reads nothing.",
-    cost: "Requests meant to cover one unit cover parts of two: two RAID members are accessed, and an SSD \
+          allocates and copies whole chunks; writing part of one reads nothing.",
+    cost: "Requests meant to cover one unit cover parts of two: a RAID accesses two members, and an SSD \
            reads and rewrites two units.",
     fix: "Start on a multiple of it; 1 MiB usually is one.",
     sources: &[
@@ -101,8 +103,8 @@ pub(super) const OFF_INDIRECTION_UNIT: Definition = Definition {
     why: "A drive that maps 16 KiB units must read a unit, modify it and write it elsewhere for each write \
           that covers only part of it. NVMe reports the unit as NPWG, which the kernel exports as \
           minimum_io_size and not as physical_block_size: a tool that looks only at the physical sector \
-          does not notice. NPWG is the preferred size of writes. A drive may report a smaller alignment \
-          for them (NPWA): a start aligned to that is only advice.",
+          does not notice. NPWG is the preferred size of writes. A drive may report a smaller alignment for \
+          them (NPWA): if the start is aligned to that, the finding is only advice.",
     cost: "Each 16 KiB database page becomes two partial units: twice the flash writes, and twice the \
            wear. For writes smaller than the unit: (offset in the unit + length, rounded up to the unit) / \
            length.",
@@ -119,9 +121,9 @@ pub(super) const OFF_STRIPE: Definition = Definition {
     kind: Kind::Alignment,
     about: About::Placement,
     title: "start is not aligned to the RAID chunk or stripe",
-    what: "The start is not on a multiple of the array's chunk (what one member holds before the next one \
-           follows) or of its full stripe. straddle recognises an array by md, by device mapper tables, or \
-           by a SCSI disk's I/O sizes.",
+    what: "The start is not on a multiple of the array's chunk (the amount on one member before the next \
+           follows) or of its full stripe. straddle recognises arrays from md, device-mapper tables, or a \
+           SCSI disk's I/O sizes.",
     why: "Writes meant to cover whole chunks or stripes then cover parts of two. RAID 5 and 6 must read \
           the rest of a partly written stripe to compute its parity.",
     cost: "Depends on the array and the workload, and is highest for sequential full-stripe writes: each \
@@ -158,7 +160,7 @@ pub(super) const OFF_ERASE_BLOCK: Definition = Definition {
     title: "start is not aligned to the erase block",
     what: "The start is not on a multiple of the flash erase block.",
     why: "Flash is erased in blocks of several MiB. SD cards and eMMC with simple controllers copy a whole \
-          block when a write covers part of it; SSDs remap, and it hardly matters.",
+          block when a write covers part of it; on SSDs, which remap, it hardly matters.",
     cost: "On cards: slower writes and more wear if the file system's first structures share an erase \
            block with the table. On SSDs: nothing measurable.",
     fix: "Start on a multiple of the erase block; 4 MiB covers most.",

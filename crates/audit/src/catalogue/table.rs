@@ -10,7 +10,7 @@ pub(super) const OTHER_SECTOR_SIZE: Definition = Definition {
     what: "The partition table counts in sectors of a different size than the device has now.",
     why: "Some USB enclosures present a 512-byte drive with 4096-byte sectors, and some controllers do the \
           reverse. The GPT header is in the second sector, so with the other size it is not found; an MBR \
-          is found, but every number in it means eight times as much, or an eighth.",
+          is found, but its numbers then stand for eight times as many bytes, or an eighth.",
     cost: "The partitions are missing or in the wrong places: data seems lost, and a \"repair\" overwrites \
         it.",
     fix: "Connect the drive as it was when it was partitioned; or copy the data off through a loop device \
@@ -105,9 +105,8 @@ pub(super) const PROTECTIVE_MBR: Definition = Definition {
     why: "One of them was overwritten: by wipefs, dd, or a boot loader.",
     cost: "No partition is found, or programs find different ones. The kernel reads a GPT only if there is \
            a protective MBR; without the GPT, the disk seems to hold one large unknown partition.",
-    fix: "Write the protective MBR again (straddle plan --repair). If there is no GPT, restore the table \
-          from a backup, or search for the partitions' contents. If there are two tables, remove the \
-          leftover one.",
+    fix: "Rewrite the protective MBR (straddle plan --repair). If there is no GPT, restore the table from a \
+          backup, or search for the partitions' contents. If there are two tables, remove the leftover one.",
     sources: &["UEFI specification 2.10, section 5.2.3", "Linux block/partitions/efi.c, is_pmbr_valid"],
 };
 
@@ -150,7 +149,7 @@ pub(super) const OVERLAP: Definition = Definition {
     about: About::Table,
     title: "partitions overlap",
     what: "Two partitions share blocks.",
-    why: "A table edited by hand, or tools that count in different units.",
+    why: "The table was edited by hand, or by tools that count in different units.",
     cost: "Writing to one destroys the other.",
     fix: "Determine which one is in use, and correct the other.",
     sources: &["UEFI specification 2.10, section 5.3.3"],
@@ -199,7 +198,7 @@ pub(super) const MBR_REACH: Definition = Definition {
     title: "the MBR cannot reach the disk's end",
     what: "The disk is larger than an MBR can address, and the rest is in no partition.",
     why: "MBR entries count sectors in 32 bits: 2 TiB with 512-byte sectors, 16 TiB with 4096-byte ones.",
-    cost: "The space after that cannot be used.",
+    cost: "The space past that limit cannot be used.",
     fix: "Use a GPT.",
     sources: &["Linux block/partitions/msdos.c"],
 };
@@ -232,10 +231,10 @@ pub(super) const UNFINISHED_MOVE: Definition = Definition {
           which. With either table, other programs could write to data that is still needed.",
     cost: "The partitions cannot be used until the move is finished. Nothing is lost: the move can be \
            completed or rolled back from the journal, and the source of a copy is unchanged.",
-    fix: "Run straddle resume TARGET, or straddle resume TARGET --rollback to restore the old layout. \
-          Until then, change nothing else on the disk. If another program has written the table, add \
-          --restore-table FILE, which saves that table first. To complete a copy, run the command that \
-          started it once more: straddle apply PLAN --from SOURCE --write TARGET.",
+    fix: "Run straddle resume TARGET, or straddle resume TARGET --rollback to restore the old layout. Until \
+          then, change nothing else on the disk. If another program has written the table, add \
+          --restore-table FILE, which saves that table first. To complete a copy, rerun the command that \
+          started it: straddle apply PLAN --from SOURCE --write TARGET.",
     sources: &["docs/realign.md"],
 };
 
@@ -244,8 +243,8 @@ pub(super) const CUT_SHORT: Definition = Definition {
     kind: Kind::Table,
     about: About::Table,
     title: "contents reach past the end of their partition",
-    what: "A file system, swap area, physical volume, LUKS container or array member records a size that is \
-           larger than the partition, or the disk, that it is in.",
+    what: "A file system, swap area, physical volume, LUKS container or array member records a size larger \
+           than that of the partition or disk that holds it.",
     why: "The partition was shrunk without shrinking its contents first, or the image was truncated or \
           copied to a smaller disk; or the superblock is a leftover of an earlier, larger partition with the \
           same start.",
