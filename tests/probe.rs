@@ -199,7 +199,8 @@ fn what_is_too_small_or_too_full_is_refused_with_its_own_figures() {
     let said = tools::output(Command::new(STRADDLE).args(["probe"]).arg(&image), "");
     let transcript = tools::transcript(&said);
     assert!(
-        said.status.code() == Some(4) && transcript.contains("no unallocated space of 2097152 bytes"),
+        said.status.code() == Some(4)
+            && transcript.contains("no unallocated area between the partitions has 2097152 bytes"),
         "{transcript}"
     );
 }

@@ -134,7 +134,7 @@ fn wait_for_the_move(findings: &mut [Finding]) {
         let Some(cause) = moved.iter().find(|cause| cause.subject == finding.subject) else { continue };
         finding.fix = Some(Fix::advice(format!(
             "fix {} first and check again, because the move changes where the boot sectors are. If the \
-             partition stays, check --only {} prints the commands for its present start",
+             partition is not moved, check --only {} prints the commands for its present start",
             cause.code, finding.rule.code
         )));
     }

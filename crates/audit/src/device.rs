@@ -83,7 +83,7 @@ fn what_tools_make_of(context: &Context<'_>, opt: ByteCount) -> String {
     let block = context.topology.logical.value();
     let grain = ByteCount::new(MIB);
     if grain.is_multiple_of(opt) {
-        return "Tools still align to 1 MiB, which it divides".to_owned();
+        return "Tools still align to 1 MiB, a multiple of it".to_owned();
     }
     let physical = context.topology.physical_boundary();
     let judged = |at: ByteOffset| match physical.map(|p| p.past(at)) {
@@ -237,7 +237,7 @@ fn shown_smaller(context: &Context<'_>) -> Option<Finding> {
         }
         false => (
             Severity::Advice,
-            "writes of the size that the guest takes for a sector are read-modify-writes in the drive",
+            "a write of one sector, as the guest sees it, is a read-modify-write in the drive",
         ),
     };
     let message = format!(
@@ -249,7 +249,7 @@ fn shown_smaller(context: &Context<'_>) -> Option<Finding> {
     let fix = Fix::advice(format!(
         "put <blockio logical_block_size='{logical}' physical_block_size='{}'/> into the <disk> of {disk} \
          (virsh edit), shut the domain down and start it; do not change the logical size, because the \
-         partition table counts in it",
+         partition table uses it",
         storage.get()
     ));
     let finding = Finding::on_disk(rules::GUEST_SHOWN_SMALLER, None, message).fixed_by(fix);

@@ -452,7 +452,7 @@ impl Stage {
             }
             Self::Moved => "all data has been moved, but the new table is not written yet".to_owned(),
             Self::RollingBack => "it is being rolled back".to_owned(),
-            Self::Back => "all data is back, but the old table is not written yet".to_owned(),
+            Self::Back => "all data has been moved back, but the old table is not written yet".to_owned(),
         }
     }
 

@@ -146,7 +146,7 @@ fn tail(context: &Context<'_>, partition: &Partition) -> (bool, String) {
         let is_read = !matches!(context.stack.kind, TableKind::Kernel);
         return match partition.content {
             None if partition.unclaimed == Unclaimed::Nothing && is_read => {
-                let why = "the partition looks empty, and a file system of 4 KiB blocks leaves them unused";
+                let why = "the partition looks empty, and a file system with 4 KiB blocks leaves them unused";
                 (true, why.to_owned())
             }
             None => (false, "its contents are unknown, and may use these bytes".to_owned()),

@@ -167,7 +167,7 @@ pub fn never_lists_partitions(name: &str, device: &dyn Attributes) -> Option<&'s
     const LOOP: &str = "the kernel lists no partitions on this loop device, because it was set up without \
                         losetup --partscan";
     const ZONED: &str = "the kernel lists no partitions on host-managed zoned devices";
-    const NEVER: &str = "the kernel lists no partitions on such a device";
+    const NEVER: &str = "the kernel lists no partitions on this kind of device";
     let is = |attribute: &str, value: &str| device.text(attribute).is_some_and(|text| text == value);
     match DeviceKind::of(name) {
         DeviceKind::DeviceMapper => return Some(MAPPED),

@@ -91,8 +91,8 @@ pub enum PlanError {
     #[error("partition {number}: {why}")]
     Name { number: u32, why: String },
     #[error(
-        "this changes {0} sectors of the present table, and a power cut between two of them would leave no \
-        table. Make the changes one at a time, with a plan for each"
+        "this changes {0} sectors of the present table, and a power cut between two writes would leave no \
+         table. Make the changes one at a time, with a plan for each"
     )]
     TwoSteps(usize),
     #[error(

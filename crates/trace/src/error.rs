@@ -54,8 +54,7 @@ pub enum LineError {
     #[error("it is not in the format {format}")]
     NotBinary { format: &'static str },
     #[error(
-        "a Parquet file has its directory at the end, so it cannot be read from a pipe or a compressed \
-         file"
+        "a Parquet file has its metadata in a footer, so it cannot be read from a pipe or a compressed file"
     )]
     Piped,
     #[error("the trace ends inside this record")]

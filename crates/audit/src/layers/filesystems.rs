@@ -293,10 +293,7 @@ fn not_atomic(place: &Place<'_>, fs: &FileSystem, page: ByteCount) -> Vec<String
     if let Some((start, boundary)) = place.start.zip(atomic.start_boundary())
         && !boundary.is_aligned(start)
     {
-        reasons.push(format!(
-            "it starts {} bytes past the boundary of atomic writes",
-            boundary.past(start).get()
-        ));
+        reasons.push(format!("it starts {} bytes past an atomic write boundary", boundary.past(start).get()));
     }
     reasons
 }

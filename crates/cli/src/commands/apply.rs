@@ -225,7 +225,7 @@ fn earlier(target: &Target<'_>, backup: &Path, operand: &Path) -> Option<String>
     }
     if let Some(path) = loaded.as_ref().ok().and_then(|loaded| loaded.elsewhere(target)) {
         return Some(format!(
-            "{name} is the backup of an apply to {}: give another file with --backup. Only if this is that \
+            "{name} is the backup of an apply to {}: give another file with --backup. If this is the same \
              disk under a new name: {undo} --was {}",
             output::printable(path),
             quote_path(Path::new(path))

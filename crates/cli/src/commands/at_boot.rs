@@ -28,7 +28,7 @@ pub(super) fn prepare(disk: &Path, realign: &Realign, present: &Present) -> Resu
     output::print(&format!(
         "{shown}: prepared: at the next boot, before the root file system is mounted, {bytes} of data in {moved} will be moved
   after a power cut, the next boot resumes the move; nothing else runs until it is done
-  if the disk has changed by then, nothing is written and the system boots as before
+  if the disk has changed before that, nothing is written and the system boots as before
   to see the result: straddle check {operand}
   to remove it: straddle realign {operand} --at-boot=cancel
 "

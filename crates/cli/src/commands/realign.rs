@@ -242,7 +242,7 @@ fn is_all(arguments: &RealignArguments) -> bool {
 /// Says that there is nothing to do. Nothing is saved or prepared.
 fn nothing(name: &str, situation: &Situation<'_>, is_json: bool) -> Result<Exit> {
     let staying = realign::staying(situation).unwrap_or_default();
-    let notes = staying.into_iter().map(|(number, why)| format!("partition {number} stays: {why}"));
+    let notes = staying.into_iter().map(|(number, why)| format!("partition {number} is not moved: {why}"));
     if is_json {
         output::print_json(&RealignOutput::Nothing(NothingReport::of(notes.collect())))?;
         return Ok(Exit::Success);

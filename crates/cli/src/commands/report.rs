@@ -109,7 +109,7 @@ fn merged(inputs: &[Input], skipped: Vec<Skipped>) -> Fleet {
     }
     if fleet.replaced > NAMED {
         let more = plural(fleet.replaced - NAMED, "more audit");
-        output::complain(&format!("{more}: replaced by a later one of the same host"));
+        output::complain(&format!("{more}: replaced by a later audit of the same host"));
     }
     fleet
 }
@@ -124,8 +124,8 @@ pub(crate) fn described(digest: &Digest<'_>) -> String {
         let _ = writeln!(text, "{}", wrap(&printable(&line), ""));
     }
     if digest.tally.misaligned() + digest.tally.others > 0 {
-        let next = "Next: the page (--html FILE) has the fix for each disk with its commands; straddle check prints \
-                    them on its host.";
+        let next = "Next: the page (--html FILE) shows the fix for each disk, with commands; straddle check \
+                    prints them on the disk's host.";
         let _ = writeln!(text, "{}", wrap(next, ""));
     }
     let of_tally = |tally: &Tally| {

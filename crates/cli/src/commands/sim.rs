@@ -482,7 +482,7 @@ fn notes(run: &Run) -> Vec<String> {
     let Replayed { off_sector, ignored, .. } = replayed;
     let said = [
         (late, "request", "out of order in time, replayed in the order of the trace"),
-        (*off_sector, "request", "not of whole 512-byte sectors, extended to them"),
+        (*off_sector, "request", "not whole 512-byte sectors, extended to them"),
         (replayed.wrapped, "request", "past the end of the drive, wrapped to its beginning"),
         (*ignored, "discard", "skipped: the drive has no such command"),
     ];

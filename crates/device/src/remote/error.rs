@@ -49,8 +49,8 @@ pub enum FetchError {
         source: io::Error,
     },
     #[error(
-        "this machine has no certificates to verify {host}: install ca-certificates, or set SSL_CERT_FILE \
-         to a file of certificates"
+        "this machine has no certificates to verify {host}: install ca-certificates, or set SSL_CERT_FILE to \
+         a certificate file"
     )]
     NoCertificates { host: String },
     #[error("{host} sent an invalid HTTP answer: {what}")]

@@ -120,8 +120,8 @@ impl Store {
 const fn hint(scheme: Scheme) -> &'static str {
     match scheme {
         Scheme::Gs => {
-            "set GOOGLE_APPLICATION_CREDENTIALS to a file of credentials, or GOOGLE_SKIP_SIGNATURE=true \
-             for public objects"
+            "set GOOGLE_APPLICATION_CREDENTIALS to a credentials file, or GOOGLE_SKIP_SIGNATURE=true for \
+             public objects"
         }
         Scheme::Az => {
             "set AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY, or AZURE_SKIP_SIGNATURE=true \

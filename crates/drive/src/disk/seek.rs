@@ -38,11 +38,11 @@ pub enum SeekError {
     #[error("{milliseconds} ms over {distance} tracks is not a possible seek time")]
     Time { distance: u32, milliseconds: f64 },
     #[error(
-        "{shorter} tracks take {slower} but {longer} tracks only {faster}: if only track-to-track, average \
-         and full stroke are given, the average is too close to one of the others"
+        "{shorter} tracks take {slower} but {longer} tracks only {faster}: if the curve is from \
+         track-to-track, average and full-stroke times, the average is too close to one of the others"
     )]
     Falling { shorter: u32, slower: Nanos, longer: u32, faster: Nanos },
-    #[error("the table's distances must increase from 1 or more: entry {index} does not")]
+    #[error("the distances must start at 1 or more and increase; entry {index} does not")]
     Order { index: usize },
 }
 

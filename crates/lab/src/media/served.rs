@@ -20,9 +20,9 @@ pub enum MediaError {
     Off,
     /// A write carries another number of bytes than it states, or another request carries bytes. Nothing has
     /// changed.
-    #[error("{brought} bytes of data for a request of {wanted} bytes")]
+    #[error("a request of {wanted} bytes carries {brought} bytes of data")]
     Payload { brought: u64, wanted: u64 },
-    #[error("no data was kept for a power cut")]
+    #[error("cannot cut the power: unflushed data is not being tracked")]
     NotKept,
     #[error("the store failed")]
     Store(#[from] io::Error),

@@ -15,21 +15,21 @@ const LONGEST_TABLE: u32 = LONGEST_RING as u32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages document the variants")]
 pub enum Damage {
-    #[error("{ahead} chains are announced in a ring of {size}")]
+    #[error("the ring announces {ahead} chains, but has {size} entries")]
     AvailableIndex { ahead: u16, size: u16 },
     #[error("chain {0} was submitted again before it was returned")]
     InUse(u16),
-    #[error("descriptor {index} of a table of {size}")]
+    #[error("descriptor index {index} is outside the table of {size}")]
     Index { index: u16, size: u32 },
     #[error("the chain is longer than its table of {0} descriptors")]
     Loop(u32),
     #[error("a readable descriptor follows a writable one")]
     Order,
-    #[error("an indirect table of {0} bytes in an invalid position")]
+    #[error("an indirect table of {0} bytes has an invalid length or position")]
     Table(u32),
     #[error("the chain has more than 4 GiB of data")]
     Long,
-    #[error("it is outside the guest's memory")]
+    #[error("an address is outside the guest's memory")]
     Outside,
     #[error("{0} was not negotiated")]
     NotNegotiated(&'static str),

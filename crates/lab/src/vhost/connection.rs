@@ -395,7 +395,7 @@ fn wanted(message: &Message, name: &str, offered: u64) -> Result<u64, VhostError
 fn need(message: &Message, name: &str, length: usize) -> Result<(), VhostError> {
     if message.payload.len() < length {
         let has = message.payload.len();
-        return Err(refused(name, &format!("{has} bytes, of at least {length}")));
+        return Err(refused(name, &format!("{has} bytes, but at least {length} are needed")));
     }
     Ok(())
 }

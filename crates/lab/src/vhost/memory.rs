@@ -37,7 +37,7 @@ impl Memory {
         let (mut mapped, mut guards) = (Vec::new(), Vec::new());
         let total = regions.iter().try_fold(0_u64, |sum, region| sum.checked_add(region.length));
         if total.is_none_or(|total| total > MOST_LENT) {
-            return Err(format!("it lends more than {MOST_LENT} bytes"));
+            return Err(format!("it shares more than {MOST_LENT} bytes"));
         }
         for (index, (region, fd)) in regions.iter().zip(files).enumerate() {
             let Region { guest, length, offset, .. } = *region;
@@ -49,13 +49,14 @@ impl Memory {
             let has = file.metadata().map_or(0, |file| file.len());
             if length == 0 || offset.checked_add(length).is_none_or(|end| end > has) {
                 return Err(format!(
-                    "region {index} cannot be mapped: bytes {offset} and {length} more, of {has}"
+                    "region {index} cannot be mapped: {length} bytes from byte {offset} on are not in its \
+                     file ({has} bytes)"
                 ));
             }
             let mapping = MmapRegion::from_file(FileOffset::new(file, offset), size)
                 .map_err(|error| format!("region {index} cannot be mapped: {error}"))?;
             let region = GuestRegionMmap::new(mapping, GuestAddress(guest));
-            let region = region.ok_or("a region goes past the end of all addresses")?;
+            let region = region.ok_or("a region extends past the last address")?;
             let start = region.as_ptr();
             mapped.push(region);
             // Needed even for a file that is sealed against shrinking: see `guard`.

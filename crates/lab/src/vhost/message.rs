@@ -109,7 +109,7 @@ fn invalid(what: String) -> io::Error {
 }
 
 fn cut_off() -> io::Error {
-    io::Error::new(io::ErrorKind::UnexpectedEof, "the connection ended within a message")
+    io::Error::new(io::ErrorKind::UnexpectedEof, "the connection ended in the middle of a message")
 }
 
 /// Answers `code` with `payload`. It is an error if the guest lets its socket fill up with unread answers.

@@ -137,7 +137,7 @@ fn compare_layer(on_disk: &Layer, live: &Layer, found: &mut Vec<Disagreement>) {
             && matches!(&live.facts, Facts::Md(md) if md.version == "external");
         if !is_external && matches!(live.facts, Facts::Md(_) | Facts::Pv(_) | Facts::Luks(_)) {
             let said = |layer: &Layer| Said { value: Value::Word(layer.kind.name()), drive: layer.drive };
-            Differences { on_disk, live, found }.push("what stands there", said(on_disk), said(live));
+            Differences { on_disk, live, found }.push("what is there", said(on_disk), said(live));
         }
         return;
     };

@@ -153,7 +153,7 @@ fn a_moved_payload_is_reported_with_both_bytes() {
     );
     let other = on_disk(VolumeKind::Md.into(), "", START, Facts::Md(Md::default()));
     let differences = compare(&other, &live);
-    assert_eq!((differences.len(), differences[0].figure.as_str()), (1, "what stands there"));
+    assert_eq!((differences.len(), differences[0].figure.as_str()), (1, "what is there"));
     // In this case the disk's view is kept.
     assert_eq!(merge(Some(other.clone()), Some(live)), Some(other));
 }

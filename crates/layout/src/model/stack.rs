@@ -200,7 +200,7 @@ pub enum Problem {
     #[error("the MBR is protective, but there is no GPT at byte {at} or at the end of the disk")]
     ProtectiveWithoutGpt { at: ByteOffset },
     /// There is a GPT and it was read, but no MBR entry protects it: Linux does not see it.
-    #[error("a GPT without a protective MBR entry (byte {at}): the kernel does not see it")]
+    #[error("the GPT has no protective MBR entry (byte {at}): the kernel does not see it")]
     NoProtectiveMbr { at: ByteOffset },
     #[error(
         "entry {slot} of the hybrid MBR (byte {at}) lists bytes {start} to {end}, which are not a \

@@ -42,7 +42,7 @@ pub enum FioError {
     Workload(&'static str),
     #[error("{0:?}: this name cannot be written in a job file")]
     Name(String),
-    #[error("it cannot run there")]
+    #[error("the job cannot run on that target")]
     Fit(#[from] WorkloadError),
     #[error("not fio's JSON (--output-format=json or json+)")]
     Json(#[from] serde_json::Error),

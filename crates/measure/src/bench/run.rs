@@ -43,7 +43,7 @@ pub enum RunError {
     Workload(#[from] WorkloadError),
     #[error("request {index} failed")]
     Target { index: u64, source: TargetError },
-    #[error("there is no offset to measure at")]
+    #[error("there is no offset to measure")]
     NoOffsets,
     #[error("offset {offset}: past the end of any target")]
     Offset { offset: u64 },

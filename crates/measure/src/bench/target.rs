@@ -77,7 +77,7 @@ pub enum TargetError {
     Failed { request: Request, source: io::Error },
     #[error("{outstanding} requests are outstanding at {now}, but the drive model has stopped")]
     Stalled { outstanding: usize, now: Time },
-    #[error("there is nothing to wait for")]
+    #[error("no request is outstanding")]
     Idle,
     #[error("interrupted")]
     Interrupted,

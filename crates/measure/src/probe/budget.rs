@@ -38,7 +38,7 @@ impl Default for Budget {
 pub enum ProbeError {
     #[error("{bytes} bytes are too few to probe: {needed} bytes are needed, in pieces of 128 KiB")]
     TooSmall { bytes: u64, needed: u64 },
-    #[error("a logical sector of {0} bytes")]
+    #[error("cannot probe a target with {0}-byte logical sectors")]
     Sector(u64),
     #[error("the target failed")]
     Target(#[from] TargetError),

@@ -27,7 +27,7 @@ pub enum AreaError {
     #[error("{path}: the partition table is damaged, or contents reach past their partition, so the \
         unallocated space is unknown (straddle check {command})", path = path.display(), command = quote_path(path))]
     Damaged { path: PathBuf },
-    #[error("{path}: no unallocated space of {LEAST} bytes, in whole MiB, between the partitions", path = path.display())]
+    #[error("{path}: no unallocated area between the partitions has {LEAST} bytes in whole MiB", path = path.display())]
     Full { path: PathBuf },
     #[error("{path}: it has {size} bytes, but at least {LEAST} bytes are needed", path = path.display())]
     TooSmall { path: PathBuf, size: u64 },

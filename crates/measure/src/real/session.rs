@@ -44,7 +44,7 @@ pub enum SessionError {
     Blind { path: PathBuf, what: PathBuf, source: io::Error },
     #[error(transparent)]
     Target(#[from] RealError),
-    #[error("cannot compare with the contents from before the run: the journal {journal} is kept", journal = journal.display())]
+    #[error("cannot compare the areas with their contents before the run: the journal {journal} is kept", journal = journal.display())]
     Uncompared { journal: PathBuf, source: RealError },
     #[error("a write or flush failed, so the journal {journal} is kept", journal = journal.display())]
     Unwritten { journal: PathBuf, source: io::Error },

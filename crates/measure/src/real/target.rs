@@ -40,7 +40,7 @@ pub struct Settings {
 pub enum RealError {
     #[error("{path}: cannot read {length} bytes at byte {offset}")]
     Read { path: String, offset: u64, length: u64, source: io::Error },
-    #[error("areas can be prepared for one request at a time only")]
+    #[error("areas can be prepared only with one request at a time")]
     Depth,
     #[error("the results of outstanding requests are unknown")]
     OnTheirWay,

@@ -122,8 +122,9 @@ impl Draft<'_> {
                 (Damage::End, _) if self.request.relocate_backup => {}
                 // The MBR is what counts, and the GPT beside it stays.
                 (Damage::Protection, _) if format == Format::Mbr => {
-                    self.notes
-                        .push("the complete GPT next to this MBR stays: sgdisk asks which to use".to_owned());
+                    self.notes.push(
+                        "the complete GPT next to this MBR is kept: sgdisk asks which to use".to_owned(),
+                    );
                 }
                 (Damage::Protection, _) if self.request.repair => {}
                 (Damage::Copies, _) => self.notes.push(format!("{problem}; this plan writes both copies")),
@@ -231,7 +232,7 @@ impl Draft<'_> {
         Ok(more.map(|more| {
             format!(
                 "; the backup GPT is in the way: --relocate-backup moves it to the end of the disk and makes \
-                {more} more usable"
+                 another {more} usable"
             )
         }))
     }

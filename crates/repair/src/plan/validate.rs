@@ -50,7 +50,7 @@ impl Plan {
         for entry in &self.table.partitions {
             if entry.change != Change::Kept {
                 let number = entry.number;
-                return Err(invalid(format!("it converts the table, and partition {number} does not stay")));
+                return Err(invalid(format!("it converts the table, but does not keep partition {number}")));
             }
             entry.validate_place(&self.table, block)?;
         }

@@ -165,7 +165,7 @@ fn unnamed(base: &mut Base<'_>, wanted: &Wanted, grain: Boundary) -> Result<Vec<
         base.note(format!("partition {number} starts on a boundary, but its {what} does not: {way}"));
     }
     for (number, why) in stays {
-        base.note(format!("partition {number} stays: {why}"));
+        base.note(format!("partition {number} is not moved: {why}"));
     }
     Ok(moves)
 }

@@ -191,8 +191,8 @@ pub enum MoveError {
     #[error("nothing was written: partition {number}: {what}")]
     Partition { number: u32, what: &'static str },
     #[error(
-        "byte {0} is not as the journal records it: another program has written it, or the journal belongs \
-        to another disk"
+        "byte {0} differs from the journal: another program has written it, or the journal belongs to \
+         another disk"
     )]
     Changed(ByteOffset),
     #[error(
@@ -220,8 +220,9 @@ pub enum MoveError {
     )]
     JournalExists(PathBuf),
     #[error(
-        "no unfinished move: it is complete, was rolled back, or never began. Only if another program has \
-         overwritten the table of a move: --restore-table FILE searches the whole disk for its journal"
+        "no unfinished move: it is complete, was rolled back, or never began. If another program has \
+         overwritten the table during a move, use --restore-table FILE, which searches the whole disk for \
+         its journal"
     )]
     Nothing,
     #[error("{0}")]

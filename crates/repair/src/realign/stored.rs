@@ -194,7 +194,7 @@ impl Realign {
             }
             let was = former(from, sectors, block).ok_or_else(uncounted)?;
             if after.len() > was.len() || after.start() == was.start() {
-                return Err(invalid(format!("partition {number} would grow, or stay")));
+                return Err(invalid(format!("partition {number} would grow, or would not move")));
             }
             travelling.push((Span::new(was.start(), after.len()).ok_or_else(uncounted)?, after));
         }
@@ -203,7 +203,7 @@ impl Realign {
             let to = one.destination().filter(|to| space.contains(*to));
             let to = to.ok_or_else(|| invalid("a move leaves the usable space"))?;
             if kept.iter().any(|span| span.overlaps(to)) {
-                return Err(invalid("a move overwrites a partition that stays"));
+                return Err(invalid("a move overwrites a partition that is not moved"));
             }
             let moved = travelling.iter_mut().find(|(at, _)| *at == one.from);
             moved.ok_or_else(|| invalid("a move does not belong to a partition"))?.0 = to;
@@ -222,7 +222,7 @@ impl Realign {
         if is_free && is_whole && place.len() >= needed {
             return Ok(());
         }
-        Err(invalid("its journal does not fit at its place"))
+        Err(invalid("its journal does not fit in its space"))
     }
 }
 

@@ -46,7 +46,7 @@ pub enum RelocateError {
         size = made.get()
     )]
     OtherSize { made: ByteCount, found: ByteCount },
-    #[error("the journal belongs to another disk or position: {0}")]
+    #[error("the journal is for another disk, or for another location on this one: {0}")]
     Foreign(String),
     #[error("the journal has format {0}, which this version does not support")]
     Version(u32),

@@ -26,9 +26,9 @@ pub enum RecordError {
     Denied { path: PathBuf, source: io::Error },
     #[error("{}: the kernel's buffers cannot be used", path.display())]
     Tracefs { path: PathBuf, source: io::Error },
-    #[error("{}: an unknown format", path.display())]
+    #[error("{}: unknown format", path.display())]
     Format { path: PathBuf, source: FormatError },
-    #[error("processor {processor}: an invalid page of the kernel's buffer")]
+    #[error("processor {processor}: invalid page in the kernel's buffer")]
     Page { processor: u32, source: PageError },
     #[error("the recording cannot be written")]
     Write(#[source] io::Error),
@@ -44,14 +44,14 @@ fn below(lower: &[String]) -> String {
 pub enum FormatError {
     #[error("it has no field {name}")]
     NoField { name: &'static str },
-    #[error("pages of more than {most} bytes")]
+    #[error("its pages are larger than {most} bytes")]
     Large { most: usize },
 }
 
 /// A page that is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PageError {
-    #[error("only {bytes} bytes")]
+    #[error("it has only {bytes} bytes")]
     Short { bytes: usize },
     #[error("it declares {bytes} bytes of events")]
     Long { bytes: u64 },

@@ -258,7 +258,7 @@ impl Watch for Watching<'_> {
                 interval.low,
                 interval.high
             ),
-            None => format!("round {} of {FEWEST_ROUNDS} at least", sofar.best().rounds().len()),
+            None => format!("round {} of at least {FEWEST_ROUNDS}", sofar.best().rounds().len()),
         };
         self.bar.tell(&line);
         if let (Some(export), None) = (&mut self.export, &self.failed) {
@@ -397,11 +397,11 @@ fn describe(journal: &Path, restored: &Restored, command: &str) -> (String, Exit
             };
             let text = format!(
                 "{target}: {} were written by another program after the run and were not restored; {bytes} \
-                 other bytes were.\n{beside}  The run started to write at {began}; data that another program \
-                 wrote there before the run ended may have been overwritten.\n  The journal is kept: \
-                 {name}\n  \
-                 To restore the contents from before the run: {command} --force (applies to every journal \
-                 in that directory); to keep the present contents: remove the journal (rm {}).\n",
+                 other bytes were restored.\n{beside}  The run started to write at {began}; data that \
+                 another program wrote there before the run ended may have been overwritten.\n  The journal \
+                 is kept: {name}\n  To restore the contents from before the run: {command} --force (applies \
+                 to every journal in that directory); to keep the present contents: remove the journal (rm \
+                 {}).\n",
                 describe_spans(spans),
                 quote_path(journal)
             );

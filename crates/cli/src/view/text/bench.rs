@@ -67,8 +67,8 @@ const LEGEND: [(&str, &str); 6] = [
 ];
 
 /// What is said in place of a verdict.
-const SINGLE: &str =
-    "Inconclusive: each offset ran once, one after the other. 'straddle bench' itself takes turns.";
+const SINGLE: &str = "Inconclusive: each offset ran once, one after the other. 'straddle bench' itself alternates between \
+     offsets.";
 
 /// Returns a sweep in full, for a terminal of `width` characters: the verdict, the table, and how it was measured.
 pub(crate) fn sweep(bench: &Bench<'_>, width: usize) -> String {

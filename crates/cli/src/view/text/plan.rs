@@ -386,7 +386,7 @@ pub(crate) fn copy(view: &CopyView<'_>) -> String {
     }
     for (number, offset) in &copy.anchors {
         let at = offset.get();
-        line(&format!("partition {number}: aligned by the data {at} bytes after its start"));
+        line(&format!("partition {number}: the data {at} bytes after its start is aligned instead"));
     }
     if view.reads_first {
         line(READS_FIRST);

@@ -66,7 +66,7 @@ pub(crate) fn headline(counted: &Counted<'_>) -> String {
     }
     let inexact = total.reads.inexact() + total.writes.inexact();
     if inexact > 0 {
-        let _ = write!(text, "; {inexact} not of whole 512-byte sectors, extended to them");
+        let _ = write!(text, "; {inexact} not whole 512-byte sectors, extended to them");
     }
     text
 }

@@ -46,16 +46,16 @@ mod info {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages document the variants")]
 pub enum Violation {
-    #[error("client flags {0:#x} were not offered")]
+    #[error("the client sent flags {0:#x}, which were not offered")]
     ClientFlags(u32),
-    #[error("an option with magic {0:#x}")]
+    #[error("an option has the wrong magic {0:#x}")]
     OptionMagic(u64),
-    #[error("option {option} with {length} bytes")]
+    #[error("option {option} is too long ({length} bytes)")]
     LongOption { option: u32, length: u32 },
     /// EXPORT_NAME for another export. The protocol has no other way to report that.
-    #[error("there is no export by that name")]
+    #[error("no export has that name")]
     NoSuchExport,
-    #[error("a request with magic {0:#x}")]
+    #[error("a request has the wrong magic {0:#x}")]
     RequestMagic(u32),
 }
 

@@ -36,9 +36,9 @@ pub(crate) enum Flaw {
     NoEntries,
     #[error("an array of {0} bytes is too large")]
     ArrayAbsurd(u64),
-    #[error("the array of entries is past the end of the disk")]
+    #[error("the entry array is past the end of the disk")]
     ArrayPastEnd,
-    #[error("the array of entries cannot be read: {0}")]
+    #[error("the entry array cannot be read: {0}")]
     ArrayUnreadable(Fault),
     #[error("the CRC of the entries is {stored:08x}, but should be {computed:08x}")]
     ArrayCrc { stored: u32, computed: u32 },

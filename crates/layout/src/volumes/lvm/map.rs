@@ -170,7 +170,7 @@ impl<'g> Mapper<'g> {
         match first {
             "thin" => remarks.push("thin: its pool maps its blocks, and straddle does not read that map"),
             "thin-pool" | "cache-pool" => remarks.push("a pool: its contents belong to its thin volumes"),
-            "snapshot" => remarks.push("a snapshot: only the changes since then are stored here"),
+            "snapshot" => remarks.push("a snapshot: only the changes since it was taken are stored here"),
             "cache" | "writecache" => remarks.push("cached: recent writes may be only in the cache"),
             _ if is_followed(first) && start.is_none() => {
                 remarks.push("it does not start on this physical volume: its contents are not visible here");
