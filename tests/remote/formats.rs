@@ -102,7 +102,7 @@ fn map_and_verbose_say_what_was_fetched() {
         let asked = server.asked().split_off(before);
         let sent: u64 = asked.iter().map(|asked| asked.sent).sum();
         let said =
-            format!("({sent} bytes) in {} requests, of an object of 64 MiB (67108864 bytes)", asked.len());
+            format!("({sent} bytes) in {} requests, from an object of 64 MiB (67108864 bytes)", asked.len());
         assert!(crate::tools::flat(&run.out).contains(&said), "{said}: {}", run.out);
         let quiet = ran(&mut straddle(dir.path()), &[verb, &server.url("/right/source.img")]);
         assert!(!quiet.out.contains("of an object of"), "{}", quiet.out);

@@ -166,7 +166,7 @@ fn misfit(layer: &Layer, sectors: BlockSize) -> Option<Misfit> {
             small.or_else(misplaced).map(not("activate")).or_else(|| of_cache(block, mapped.cache?))
         }
         Facts::Table(table) if table.block != sectors => Some(linux(format!(
-            "it counts in {}-byte sectors, but logical sectors are {} bytes: Linux finds no partitions here",
+            "its table uses {}-byte sectors, but logical sectors are {} bytes: Linux finds no partitions here",
             table.block, sectors
         ))),
         Facts::Table(_) | Facts::Opaque => None,

@@ -200,8 +200,8 @@ pub(crate) fn mend_first(context: &Context<'_>, findings: &mut [Finding]) {
         hold_back(
             findings,
             |finding| finding.rule.about == About::Placement,
-            "move the backup GPT to the end of the disk first (S034) and check again: the space after it can \
-             be used then",
+            "move the backup GPT to the end of the disk first (S034) and check again: the space after it \
+             then becomes usable",
         );
     }
     if stack.cut_short().next().is_some() {
@@ -458,8 +458,8 @@ fn check_past_reach(context: &Context<'_>, findings: &mut Vec<Finding>) {
     let past = |p: &&straddle_layout::Partition| p.span.end().get() > reach.get() && p.role != Role::Extended;
     for partition in context.stack.partitions.iter().filter(past) {
         let message = format!(
-            "ends at byte {}, past sector 2^32 (byte {}): systems that count sectors in 32 bits see a \
-             shorter partition, or overwrite the start of the disk",
+            "ends at byte {}, past sector 2^32 (byte {}): systems with 32-bit sector numbers see a shorter \
+             partition, or overwrite the start of the disk",
             partition.span.end(),
             reach.get()
         );

@@ -149,7 +149,9 @@ impl Copy {
         let is_over = |span: &Span| !room.contains(*span) || !source.contains(*span);
         let is_twice = self.lead.windows(2).any(|pair| pair[1].start() < pair[0].end());
         if is_twice || self.lead.iter().any(is_over) {
-            return Err(invalid("what it copies before the first partition does not exist, or does not fit"));
+            return Err(invalid(
+                "the data copied before the first partition does not exist, or does not fit",
+            ));
         }
         match self.references.iter().find(|(number, _)| plan.table.entry(*number).is_none()) {
             Some((number, _)) => Err(invalid(format!("there is no partition {number}"))),

@@ -52,8 +52,8 @@ pub enum ChangeError {
     #[error("it reports its own sector size: --logical applies to images only")]
     OwnSectors,
     #[error(
-        "its table may count in {1}-byte sectors instead of {0}-byte ones: only then does a partition start \
-        at known contents. Give --logical {1} or --logical {0}"
+        "its table may use {1}-byte sectors instead of {0}-byte ones: only with those does a partition start \
+         at known contents. Give --logical {1} or --logical {0}"
     )]
     InQuestion(BlockSize, BlockSize),
     #[error("it has {0}-byte sectors: a table in {1}-byte sectors would not be recognised")]

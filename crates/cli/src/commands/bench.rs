@@ -269,7 +269,7 @@ pub(crate) fn seconds(text: &str) -> Result<f64, String> {
 fn percent(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(percent) if (0.1..=100.0).contains(&percent) => Ok(percent),
-        _ => Err("not a number of percent from 0.1 to 100".to_owned()),
+        _ => Err("not a percentage from 0.1 to 100".to_owned()),
     }
 }
 

@@ -377,7 +377,7 @@ fn found(disk: &Detail<'_>) -> String {
         return escaped(why);
     }
     if disk.findings.is_empty() {
-        return "with another disk, where the finding is listed".to_owned();
+        return "listed with another disk".to_owned();
     }
     let each = |(code, title, partitions): &(&str, &str, Vec<u32>)| {
         let numbers: Vec<String> = partitions.iter().map(u32::to_string).collect();

@@ -38,7 +38,7 @@ pub enum FetchError {
     TimedOut { limit: Duration },
     #[error("{host} did not answer in time")]
     Slow { host: String },
-    #[error("more than {limit} would have to be fetched: download it, and check the file")]
+    #[error("reading it would fetch more than {limit}: download it, and check the file")]
     TooMuch { limit: ByteCount },
     #[error("unknown host {host}")]
     UnknownHost { host: String },

@@ -208,8 +208,8 @@ pub enum Problem {
     )]
     HybridDiffers { slot: u32, at: ByteOffset, start: ByteOffset, end: ByteOffset },
     #[error(
-        "the table (byte {at}) counts in {table}-byte sectors, but the disk has {device}-byte ones: other \
-         tools see no partition table, or a wrong one"
+        "the table (byte {at}) uses {table}-byte sectors, but the disk has {device}-byte ones: other tools \
+         see no partition table, or a wrong one"
     )]
     OtherBlockSize { table: BlockSize, device: BlockSize, at: ByteOffset },
     #[error(

@@ -136,8 +136,8 @@ impl Conditions<'_> {
     fn volatile(&self) -> Option<String> {
         (self.before.write_back && self.workload.is_volatile()).then(|| {
             "the drive's write cache is on and single writes were not flushed, so the latencies are the \
-            cache's. The times and ratios hold, because each turn ends with a flush that is counted. --sync \
-            flush measures single writes"
+             cache's. The times and ratios are valid, because each turn includes a final flush. --sync flush \
+             measures single writes"
                 .to_owned()
         })
     }
@@ -193,7 +193,7 @@ impl Conditions<'_> {
         (share.abs() > DRIFT).then(|| {
             format!(
                 "the same offset became {:.0} % {} during the run (heat, a filling cache, other load); the \
-                 offsets took turns, so their ratios hold",
+                 offsets alternated, so their ratios are valid",
                 share.abs() * 100.0,
                 if share > 0.0 { "slower" } else { "faster" }
             )

@@ -56,7 +56,7 @@ pub enum ApplyError {
         disk"
     )]
     Differs { what: String, at: u64 },
-    #[error("nothing was written: the changed table would not be read as planned: {0}")]
+    #[error("nothing was written: the changed table would be read differently than planned: {0}")]
     WouldDiffer(String),
     #[error(
         "nothing was written: undo would lose what was written to partition {partition} since the apply \

@@ -109,9 +109,7 @@ pub(crate) fn check_identity(disk: &dyn Disk, plan: &Plan) -> Result<(), ApplyEr
         return refuse(format!("the plan is for a disk of {wanted} bytes, but this disk has {size} bytes"));
     }
     if let Some(sector) = identity.sector.filter(|sector| *sector != block) {
-        return refuse(format!(
-            "the plan counts in {block}-byte sectors, but the disk has {sector}-byte sectors"
-        ));
+        return refuse(format!("the plan uses {block}-byte sectors, but the disk has {sector}-byte sectors"));
     }
     if planned.serial == identity.serial {
         return Ok(());

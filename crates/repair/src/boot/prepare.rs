@@ -96,7 +96,7 @@ fn check_start(realign: &Realign, present: &Present, sys: &Path) -> Result<(), B
     for (number, reference) in &realign.references {
         let what = match reference {
             Reference::ActivePartition if starts_grub(present.medium())? => continue,
-            Reference::ActivePartition => "the boot code of the disk starts it",
+            Reference::ActivePartition => "the disk's boot code starts it",
             Reference::Grub { .. } | Reference::GrubElsewhere | Reference::BiosBoot => {
                 "GRUB's core image is in it"
             }

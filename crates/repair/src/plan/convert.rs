@@ -171,8 +171,7 @@ fn check_sizes(stack: &Stack, new: BlockSize) -> Result<(), PlanError> {
     if old == new {
         let other = if new == BlockSize::B512 { BlockSize::B4096 } else { BlockSize::B512 };
         return Err(cannot(format!(
-            "it seems to count in {new}-byte sectors already; if it counts in others, give --logical \
-             {other}"
+            "it seems to use {new}-byte sectors already; if it uses others, give --logical {other}"
         )));
     }
     for size in [old, new] {

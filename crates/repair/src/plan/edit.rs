@@ -112,7 +112,7 @@ impl Draft<'_> {
         }
         if stack.block != self.block() {
             return unchangeable(format!(
-                "it counts in {}-byte sectors, but the disk has {}-byte ones (--convert-table)",
+                "it uses {}-byte sectors, but the disk has {}-byte ones (--convert-table)",
                 stack.block,
                 self.block()
             ));

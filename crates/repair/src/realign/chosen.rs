@@ -85,7 +85,7 @@ fn sorted(base: &Base<'_>, wanted: &Wanted, grain: Boundary) -> Sorted {
         let mut stays = |why: &str| sorted.stays.push((*number, why.to_owned()));
         if one.grain(grain).is_aligned(at) {
             if *verdict == OfStart::Moves {
-                stays("no start on this disk is on such a boundary");
+                stays("no start on this disk is on that boundary");
             } else if !grain.is_aligned(at) {
                 stays(ALIGNED_INSIDE);
             }

@@ -66,7 +66,7 @@ pub enum RealignError {
         logical partitions before it"
     )]
     Logical(u32),
-    #[error("primary partition {0} would be among the logical ones")]
+    #[error("primary partition {0} would lie among the logical partitions")]
     Mixed(u32),
     #[error("partition {0} is an extended partition, which has no data to align")]
     Container(u32),

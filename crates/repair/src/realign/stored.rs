@@ -201,7 +201,7 @@ impl Realign {
         let space = self.plan.movable_space();
         for one in &self.moves {
             let to = one.destination().filter(|to| space.contains(*to));
-            let to = to.ok_or_else(|| invalid("a move leaves the usable space"))?;
+            let to = to.ok_or_else(|| invalid("a move ends outside the usable space"))?;
             if kept.iter().any(|span| span.overlaps(to)) {
                 return Err(invalid("a move overwrites a partition that is not moved"));
             }

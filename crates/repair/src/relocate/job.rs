@@ -113,7 +113,7 @@ impl Job {
             }
             let disk = Span::first(parts.size);
             if !one.destination().is_some_and(|to| disk.contains(to)) || !disk.contains(one.from) {
-                return refuse(format!("{name} passes the end"));
+                return refuse(format!("{name} extends past the end of the disk"));
             }
         }
         simulate(&parts.moves)?;

@@ -465,7 +465,7 @@ fn check_place(disks: &mut Disks<'_>, place: Span, job: &Job) -> Result<()> {
     let block = job.blocks.size();
     let blocks = if disks.is_one() { Some(job.blocks) } else { Boundary::multiples_of(block) };
     if !blocks.is_some_and(|blocks| blocks.is_aligned(place.start()) && blocks.is_aligned(place.end())) {
-        return refuse("it does not begin and end with a physical sector");
+        return refuse("it does not begin and end on physical sector boundaries");
     }
     let needed = journal_len(job)?;
     if place.len() < needed {

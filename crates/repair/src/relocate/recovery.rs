@@ -160,7 +160,7 @@ fn state(disks: &mut Disks<'_>, journal: &Journal) -> Result<State> {
     let damaged = |what: &str| Err(RelocateError::damaged(what));
     let (turned, undone) = (journal.mark(disks, Mark::Turned)?, journal.mark(disks, Mark::Undone)?);
     match (turned, undone) {
-        (Some(done), _) if done > forward.count => damaged("more windows are moved than there are"),
+        (Some(done), _) if done > forward.count => damaged("more windows are marked as moved than exist"),
         // It was turned before anything had moved.
         (Some(0), None | Some(0)) if journal.records(disks, Direction::Forward)?.is_empty() => {
             Ok(State::Back)

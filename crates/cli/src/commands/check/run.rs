@@ -259,7 +259,7 @@ fn targets(arguments: &CheckArguments) -> Result<Vec<Subject>> {
         .context("cannot list the disks of this machine")?;
     found.remarks.iter().for_each(|remark| output::complain(&output::printable(remark)));
     if found.disks.is_empty() {
-        output::complain("no disk found; --all also looks at loop, ram and zram devices");
+        output::complain("no disk found; --all includes loop, ram and zram devices");
     }
     Ok(found.disks.into_iter().map(|disk| Subject::Local(TargetSpec::Path(disk))).collect())
 }

@@ -266,7 +266,7 @@ fn traffic_line(audited: &Examined) -> String {
     let Some(Traffic { requests, received, object }) = audited.target().traffic else { return String::new() };
     let fetched = ByteCount::new(received);
     let line = format!(
-        "fetched {fetched} ({received} bytes) in {}, of an object of {object} ({} bytes)",
+        "fetched {fetched} ({received} bytes) in {}, from an object of {object} ({} bytes)",
         plural(requests, "request"),
         object.get()
     );

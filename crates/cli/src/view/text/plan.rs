@@ -325,12 +325,12 @@ pub(super) fn words(reference: &Reference) -> String {
             "SYSLINUX's boot sector cannot record the new start: apply will refuse".to_owned()
         }
         Reference::EfiBootEntries => {
-            "boot entries of the firmware record its start: update them with efibootmgr if the firmware does \
-            not find it"
+            "firmware boot entries record its start: update them with efibootmgr if the firmware does not \
+             find it"
                 .to_owned()
         }
         Reference::Swap => {
-            "swap: a resume_offset= or resume= by offset on the kernel's command line must be renewed"
+            "swap: a resume_offset= or resume= by offset on the kernel's command line must be updated"
                 .to_owned()
         }
         Reference::Hibernation => "it holds a hibernated system: apply will refuse".to_owned(),

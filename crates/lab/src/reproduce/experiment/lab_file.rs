@@ -201,7 +201,7 @@ fn misplaced(arm: &LabArm, table: PartitionTable) -> Option<String> {
             Some(format!("a partition has 1 to {LAST_SECTOR} sectors"))
         }
         (Some(length), PartitionTable::Mbr) if start > MOST_SECTORS_MBR || length > MOST_SECTORS_MBR => {
-            Some(format!("an MBR counts to {MOST_SECTORS_MBR} sectors"))
+            Some(format!("an MBR can address at most {MOST_SECTORS_MBR} sectors"))
         }
         _ => None,
     }

@@ -64,7 +64,7 @@ fn a_partition_ends_where_the_article_says() {
     // Sectors 1 to 33 are free with an MBR, which counts to 2^32 - 1.
     assert_eq!(length("mbr", "{ name = \"at 34\", start = 1, sectors = 4294967295 }"), Some(4_294_967_295));
     let error = arms("mbr", "{ name = \"at 34\", start = 1, sectors = 4294967296 }").unwrap_err();
-    assert!(error.to_string().contains("an MBR counts to 4294967295 sectors"), "{error}");
+    assert!(error.to_string().contains("an MBR can address at most 4294967295 sectors"), "{error}");
 }
 
 #[test]
