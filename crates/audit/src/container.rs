@@ -119,8 +119,8 @@ fn check_size(context: &Context<'_>, findings: &mut Vec<Finding>) {
                 "a loop device leaves out the bytes after the last whole sector",
             )
         } else if *physical.source() == Source::Declared && !context.size.is_multiple_of(physical.value()) {
-            let effect = "tools that work in such sectors (QEMU without a cache on a 4Kn host, fastboot) \
-                      refuse it";
+            let effect = "tools that work in sectors of that size (QEMU without a cache on a 4Kn host, \
+                          fastboot) refuse it";
             (physical.value(), "physical sector", Severity::Advice, effect)
         } else {
             return;
@@ -200,7 +200,7 @@ fn check_placement(context: &Context<'_>, container: &Container, findings: &mut 
     let what = if boundary.past(placed.host) == past { "" } else { "so the guest's boundaries lie " };
     let message = format!(
         "{} ({}) keeps byte {} of the guest's disk at byte {} of the file, {what}{} bytes past a {}-byte \
-        boundary: blocks that are aligned in the guest straddle on the host",
+         boundary: blocks aligned in the guest straddle boundaries on the host",
         container.format,
         container.variant,
         placed.guest,

@@ -348,7 +348,7 @@ fn fixes(context: &Context<'_>, subject: Subject, unfit: &Unfit<'_>) -> (Fix, Op
 fn smaller_sectors(context: &Context<'_>, unfit: &Unfit<'_>) -> (Fix, Option<Fix>) {
     let is_stacked = matches!(context.kind, DeviceKind::Md | DeviceKind::DeviceMapper);
     let first = match &unfit.larger {
-        Some(layer) => format!("recreate {layer} with 512-byte sectors, on disks with such sectors"),
+        Some(layer) => format!("recreate {layer} with 512-byte sectors, on disks with 512-byte sectors"),
         None if is_stacked => {
             "put it on devices with 512-byte logical sectors (lsblk -o NAME,LOG-SEC)".to_owned()
         }

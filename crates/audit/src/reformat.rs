@@ -159,8 +159,8 @@ pub(crate) fn atomic(kind: FsKind, fs: &FileSystem, page: ByteCount) -> Option<F
     let is_cluster = bytes.is_power_of_two() && bytes > PAGE && fs.cluster.unwrap_or(fs.block) < page;
     let command = Command::other("mkfs", format!("mkfs.ext4 -b {PAGE} -O bigalloc -C {bytes} DEVICE"));
     (kind == FsKind::Ext4 && is_cluster).then(|| Fix {
-        summary: "recreate it with clusters the size of a page (bigalloc), which Linux 6.16 and later \
-                  write atomically if the device can"
+        summary: "recreate it with page-sized clusters (bigalloc), which Linux 6.16 and later write \
+                  atomically if the device can"
             .to_owned(),
         ..remake(command)
     })

@@ -153,5 +153,5 @@ pub(crate) fn is_cached(disks: &mut Disks<'_>, spans: &[Span], moved: Hash) -> R
 
 pub(crate) fn changed(span: Span) -> RelocateError {
     let (start, len) = (span.start(), span.len().get());
-    RelocateError::Damaged(format!("the {len} bytes at byte {start} are not as the journal records them"))
+    RelocateError::Damaged(format!("the {len} bytes at byte {start} differ from the journal"))
 }
