@@ -498,8 +498,7 @@ fn what_cannot_be_compared_is_kept_and_the_way_back_is_said() {
     let broken = output(&mut broken, "");
     let said = transcript(&broken);
     assert_eq!(broken.status.code(), Some(3), "{said}");
-    for word in
-        [&format!("{}: cannot restore its target, so the journal is kept", journal.display()), &command]
+    for word in [&format!("{}: cannot restore its target; the journal is kept", journal.display()), &command]
     {
         assert!(said.contains(word), "{word}: {said}");
     }

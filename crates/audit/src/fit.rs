@@ -383,8 +383,8 @@ fn of_length(context: &Context<'_>, subject: Subject, unfit: &Unfit<'_>) -> (Fix
     let Facts::Luks(luks) = &unfit.layer.facts else { return (Fix::advice("make it longer"), None) };
     let used = luks.uses(unfit.layer.below.len()).unwrap_or_default();
     let summary = format!(
-        "make the device's length a multiple of {} bytes; or open it unchanged through a loop device of such \
-         a length",
+        "make the device's length a multiple of {} bytes; or open it unchanged through a loop device of that \
+         length",
         luks.sector_size.get()
     );
     let by_loop = by_loop(context, unfit, "", used, summary);

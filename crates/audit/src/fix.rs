@@ -74,15 +74,14 @@ pub(crate) fn relocate(context: &Context<'_>, partition: &Partition) -> Option<F
     {
         if partition.unclaimed == Unclaimed::Tail {
             return Some(Fix::advice(
-                "none that keeps the contents: there is data after their recorded end, and its position may \
-                 be counted back from the partition's end, so the size must not change. If that data is a \
-                 leftover, shrink the partition",
+                "none that keeps the contents: data after their recorded end may be located relative to the \
+                 partition's end, so the size must not change. If that data is a leftover, shrink the \
+                 partition",
             ));
         }
         return Some(Fix::advice(
-            "none that keeps the contents: the position of the member's metadata is counted back from the \
-             partition's end, so the size must not change; recreate the member in a partition of whole \
-             physical sectors",
+            "none that keeps the contents: the member's metadata is located relative to the partition's end, \
+             so the size must not change; recreate the member in a partition of whole physical sectors",
         ));
     }
     // Unknown contents may be located from their end, as the metadata of GELI are.

@@ -193,12 +193,9 @@ impl Pricing {
         let misses = |partition: &&Partition| !boundary.is_aligned(partition.span.start());
         let missing = examined.stack().partitions.iter().filter(|_| !is_judged).find(misses)?;
         let (drive, option) = match &self.drive {
-            Known::Model(Drive { specification, .. }) => (specification.as_str(), specification.as_str()),
-            Known::Probe(measured) => (measured.target.as_str(), "FILE"),
+            Known::Model(Drive { specification, .. }) => (specification, format!("--assume {specification}")),
+            Known::Probe(measured) => (&measured.target, "--measured FILE".to_owned()),
         };
-        let option = if matches!(self.drive, Known::Model(_)) { "--assume " } else { "--measured " }
-            .to_owned()
-            + option;
         Some(format!(
             "note: {}: partition {} starts {} bytes past a {unit} boundary of {drive}. --cost adds costs to findings \
              only; to check for that drive: {option}",

@@ -125,7 +125,7 @@ pub(crate) fn described(digest: &Digest<'_>) -> String {
     }
     if digest.tally.misaligned() + digest.tally.others > 0 {
         let next = "Next: the page (--html FILE) shows the fix for each disk, with commands; straddle check \
-                    prints them on the disk's host.";
+                    prints them on its host.";
         let _ = writeln!(text, "{}", wrap(next, ""));
     }
     let of_tally = |tally: &Tally| {

@@ -25,7 +25,7 @@ pub enum Damage {
     Loop(u32),
     #[error("a readable descriptor follows a writable one")]
     Order,
-    #[error("an indirect table of {0} bytes has an invalid length or position")]
+    #[error("an indirect table has an invalid length ({0} bytes) or position")]
     Table(u32),
     #[error("the chain has more than 4 GiB of data")]
     Long,

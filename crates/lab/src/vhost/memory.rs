@@ -49,8 +49,8 @@ impl Memory {
             let has = file.metadata().map_or(0, |file| file.len());
             if length == 0 || offset.checked_add(length).is_none_or(|end| end > has) {
                 return Err(format!(
-                    "region {index} cannot be mapped: {length} bytes from byte {offset} on are not in its \
-                     file ({has} bytes)"
+                    "region {index} cannot be mapped: {length} bytes from byte {offset} exceed its file \
+                     ({has} bytes)"
                 ));
             }
             let mapping = MmapRegion::from_file(FileOffset::new(file, offset), size)

@@ -57,7 +57,7 @@ pub enum JournalError {
     Damaged { path: PathBuf, what: String, renamed: PathBuf },
     #[error("{path}: {target} is not the target of this journal: {what}", path = path.display(), target = target.display())]
     OtherTarget { path: PathBuf, target: PathBuf, what: String },
-    #[error("{path}: cannot restore its target, so the journal is kept", path = path.display())]
+    #[error("{path}: cannot restore its target; the journal is kept", path = path.display())]
     Open { path: PathBuf, source: OpenError },
     #[error("{target}: cannot restore {length} bytes at byte {offset}; the journal {path} is kept", path = path.display(), target = target.display())]
     PutBack { path: PathBuf, target: PathBuf, offset: u64, length: u64, source: io::Error },
