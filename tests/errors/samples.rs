@@ -340,6 +340,7 @@ fn of_guests() -> Vec<Sample> {
         sample(FitError::Experiment(drive())),
         sample(input()),
         sample(LabError::Drive(profile())),
+        sample(LabError::Guest(GuestError::Io { doing: text(), source: cause() })),
         sample(lab()),
         sample(ReproduceError::Input(input())),
         sample(ReproduceError::Machine { step: text(), source: lab() }),

@@ -59,10 +59,8 @@ pub(crate) fn run(arguments: &LabArguments) -> Result<Exit> {
     job.trace = trace.as_ref().map(|file| file.written.path().to_owned());
     job.events = events.as_ref().map(|file| file.written.path().to_owned());
     let recording = recording(arguments)?;
-    if let Some(recording) = &recording {
-        let recording = recording.clone();
-        job.watching = Some(Arc::new(move |index| recording.watch(index)));
-    }
+    job.watching =
+        recording.clone().map(|shared| Arc::new(move |index| shared.watch(index)) as guest::Watching);
     arguments.store.iter().for_each(|path| note_unfinished(path));
     let stop = Arc::new(AtomicBool::new(false));
     on_interrupt(&stop).context("cannot watch for Ctrl-C")?;

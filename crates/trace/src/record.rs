@@ -77,7 +77,7 @@ impl Sink {
         self.request(number, volume, (line.operation, line.offset, line.length), line.when)
     }
 
-    /// Takes a request of the volume with this index. One of no bytes that is no flush counts as a line without a request.
+    /// Takes a request of the volume with this index. Without bytes, it is a line without a request, unless it is a flush.
     #[inline]
     pub(crate) fn request(
         &mut self,

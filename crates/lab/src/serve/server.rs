@@ -91,13 +91,7 @@ pub struct Server {
     export: Export,
     offer: Offer,
     tear: Tear,
-    listeners: Vec<(Purpose, Listener)>,
-    max_clients: usize,
-    /// Called when a client is turned away, and whether it has been called since there was room.
-    on_full: Option<Box<dyn FnMut()>>,
-    is_full_reported: bool,
-    /// Whether no connections are accepted, because there are no descriptors left for clients.
-    is_deaf: bool,
+    door: Door,
     clients: HashMap<u64, Client>,
     next_client: u64,
     /// Room for large requests.
@@ -111,6 +105,23 @@ pub struct Server {
     busy: bool,
     ending: Option<(Ending, Instant)>,
     finished: Vec<Finished>,
+    turn: Turn,
+}
+
+/// Where clients come in.
+struct Door {
+    listeners: Vec<(Purpose, Listener)>,
+    max_clients: usize,
+    /// Called when a client is turned away, and whether it has been called since there was room.
+    on_full: Option<Box<dyn FnMut()>>,
+    is_full_reported: bool,
+    /// Whether no connections are accepted, because there are no descriptors left for clients.
+    is_deaf: bool,
+}
+
+/// Who is served next.
+#[derive(Default)]
+struct Turn {
     /// Clients with events that have not been handled yet.
     touched: Vec<u64>,
     /// Clients to serve again, after all others.
@@ -144,11 +155,13 @@ impl Server {
             offer: Offer { queues: 4, event_index: true, ..virtio::offer(&served) },
             engine: Engine::new(served, options.pace),
             tear: options.tear,
-            listeners,
-            max_clients: options.max_clients.into(),
-            on_full: None,
-            is_full_reported: false,
-            is_deaf: false,
+            door: Door {
+                listeners,
+                max_clients: options.max_clients.into(),
+                on_full: None,
+                is_full_reported: false,
+                is_deaf: false,
+            },
             clients: HashMap::new(),
             next_client: 1,
             rooms: Rooms::default(),
@@ -160,21 +173,20 @@ impl Server {
             busy: false,
             ending: None,
             finished: Vec::new(),
-            touched: Vec::new(),
-            again: Vec::new(),
+            turn: Turn::default(),
         })
     }
 
     /// The addresses for NBD clients. Port 0 is replaced by the assigned port.
     pub fn nbd_uris(&self) -> impl Iterator<Item = String> {
-        let nbd = self.listeners.iter().filter(|(purpose, _)| matches!(purpose, Purpose::Nbd));
+        let nbd = self.door.listeners.iter().filter(|(purpose, _)| matches!(purpose, Purpose::Nbd));
         nbd.map(|(_, listener)| listener.nbd_uri.clone())
     }
 
     /// Calls `notify` when a client is turned away because the maximum is reached: once until there is room
     /// again.
     pub fn on_full(&mut self, notify: impl FnMut() + 'static) {
-        self.on_full = Some(Box::new(notify));
+        self.door.on_full = Some(Box::new(notify));
     }
 
     /// Serves until asked to end, or until the power is cut. Calls `report` once a second.
@@ -183,7 +195,7 @@ impl Server {
         let mut events = Vec::new();
         loop {
             let overdue = self.end_overdue();
-            let pause = if self.touched.is_empty() { self.engine.pause() } else { Some(Duration::ZERO) };
+            let pause = if self.turn.touched.is_empty() { self.engine.pause() } else { Some(Duration::ZERO) };
             let tick = report.is_some().then(|| next_tick.saturating_duration_since(Instant::now()));
             let until = self.ending.map(|(_, until)| until).into_iter().chain(overdue);
             let until = until.min().map(|until| until.saturating_duration_since(Instant::now()));
@@ -250,7 +262,7 @@ impl Server {
             token if token < 256 => self.accept(token)?,
             token => {
                 let id = token >> 8;
-                touch(&mut self.touched, id);
+                touch(&mut self.turn.touched, id);
                 if let Err(gone) = self.read(id, event) {
                     self.let_go(id, gone);
                 }
@@ -267,14 +279,14 @@ impl Server {
             return;
         }
         self.ending = Some((ending, now + DRAIN));
-        for (_, listener) in self.listeners.drain(..) {
+        for (_, listener) in self.door.listeners.drain(..) {
             self.poller.remove(&listener.socket);
         }
         for (id, client) in &mut self.clients {
             if let Client::Nbd(client) = client {
                 client.session.end();
             }
-            touch(&mut self.touched, *id);
+            touch(&mut self.turn.touched, *id);
         }
     }
 
@@ -302,7 +314,7 @@ impl Server {
     }
 
     fn is_full(&self) -> bool {
-        self.clients.len() - self.turned_away().count() >= self.max_clients
+        self.clients.len() - self.turned_away().count() >= self.door.max_clients
     }
 
     /// Returns the client that has been connected longest of those that can be disconnected for another, those in
@@ -315,7 +327,7 @@ impl Server {
 
     fn accept(&mut self, token: u64) -> Result<(), ServerError> {
         let index = usize::try_from(token - LISTENERS).unwrap_or(usize::MAX);
-        let Some((purpose, listener)) = self.listeners.get(index) else { return Ok(()) };
+        let Some((purpose, listener)) = self.door.listeners.get(index) else { return Ok(()) };
         let purpose = *purpose;
         let stream = match listener.accept() {
             Ok(Some(stream)) => stream,
@@ -346,15 +358,15 @@ impl Server {
         self.poller.add(fd, id << 8)?;
         self.next_client += 1;
         self.clients.insert(id, client);
-        touch(&mut self.touched, id);
+        touch(&mut self.turn.touched, id);
         Ok(())
     }
 
     fn listen(&mut self, listens: bool) -> Result<(), ServerError> {
-        for (token, (_, listener)) in (LISTENERS..).zip(&self.listeners) {
+        for (token, (_, listener)) in (LISTENERS..).zip(&self.door.listeners) {
             self.poller.change(&listener.socket, token, listens, false)?;
         }
-        self.is_deaf = !listens;
+        self.door.is_deaf = !listens;
         Ok(())
     }
 
@@ -372,8 +384,8 @@ impl Server {
     /// Tells a client that there is no room for it, if its protocol allows that.
     fn turn_away(&mut self, purpose: Purpose, stream: Stream) -> Option<Client> {
         const REASON: &str = "the server's limit of clients is reached";
-        if !std::mem::replace(&mut self.is_full_reported, true)
-            && let Some(notify) = &mut self.on_full
+        if !std::mem::replace(&mut self.door.is_full_reported, true)
+            && let Some(notify) = &mut self.door.on_full
         {
             notify();
         }
@@ -439,10 +451,10 @@ impl Server {
     /// have waited for long enough.
     fn turn(&mut self) -> Result<(), ServerError> {
         for _ in 0..MOST_PASSES {
-            self.again.clear();
+            self.turn.again.clear();
             // Further clients get events while these are served.
             let mut index = 0;
-            while let Some(id) = self.touched.get(index).copied() {
+            while let Some(id) = self.turn.touched.get(index).copied() {
                 self.pump(id);
                 index += 1;
             }
@@ -451,7 +463,7 @@ impl Server {
             let finished = std::mem::take(&mut self.finished);
             finished.iter().for_each(|finished| self.deliver(finished));
             let mut index = 0;
-            while let Some(id) = self.touched.get(index).copied() {
+            while let Some(id) = self.turn.touched.get(index).copied() {
                 self.flush(id);
                 index += 1;
             }
@@ -460,8 +472,8 @@ impl Server {
             self.busy |= !idle;
             self.finished = finished;
             if idle || self.engine.served.is_cut() {
-                self.touched.clear();
-                self.touched.append(&mut self.again);
+                self.turn.touched.clear();
+                self.turn.touched.append(&mut self.turn.again);
                 break;
             }
         }
@@ -478,7 +490,7 @@ impl Server {
         };
         match result {
             // The guest has queued further requests: serve the others first, and then this client again.
-            Ok(true) => self.again.push(id),
+            Ok(true) => self.turn.again.push(id),
             Ok(false) => self.assign_room(id),
             Err(gone) => self.let_go(id, gone),
         }
@@ -502,7 +514,7 @@ impl Server {
         if let Some(Client::Nbd(client)) = self.clients.get_mut(&id) {
             client.has_room = true;
         }
-        touch(&mut self.touched, id);
+        touch(&mut self.turn.touched, id);
     }
 
     fn deliver(&mut self, finished: &Finished) {
@@ -512,7 +524,7 @@ impl Server {
         } else {
             self.totals.requests.add(finished.job.operation, finished.job.length);
         }
-        touch(&mut self.touched, id);
+        touch(&mut self.turn.touched, id);
         let result = match self.clients.get_mut(&id) {
             Some(Client::Nbd(client)) => {
                 client.complete(finished);
@@ -543,10 +555,10 @@ impl Server {
             client.unwatch(&self.poller);
         }
         self.pass_room_on(id, Instant::now());
-        self.is_full_reported &= self.is_full();
-        if std::mem::take(&mut self.is_deaf) {
+        self.door.is_full_reported &= self.is_full();
+        if std::mem::take(&mut self.door.is_deaf) {
             // Where that fails, the server accepts no client until the next one disconnects.
-            self.is_deaf = self.listen(true).is_err();
+            self.door.is_deaf = self.listen(true).is_err();
         }
     }
 }

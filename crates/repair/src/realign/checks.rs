@@ -21,6 +21,9 @@ use crate::relocate::{State, Whereabouts, is_latest};
 const OLDER: &str = "the data was moved or written to since this copy of the journal was made: give the \
                      latest one. If this is the latest, --restore-table FILE resumes the move";
 
+const COMPLETE: &str = "the new table is already active, so the move is complete, and this is an older copy of its \
+                        journal. Only if another program wrote that table: --restore-table FILE resumes the move";
+
 impl Run<'_> {
     /// Checks that the disk has the table that a move in this state leaves, with the data where the journal
     /// says, and restores sectors of the table that a power cut or a kill has torn. Writes nothing if the
@@ -29,7 +32,10 @@ impl Run<'_> {
         let torn = self.torn(state)?;
         let steps = torn.as_deref().unwrap_or_default();
         if !self.fits(&After { medium: &*self.disk, steps }, state)? {
-            return Err(MoveError::OtherTable);
+            return Err(match self.payload.table(&*self.disk) {
+                Ok(Some(Table::New)) => MoveError::Foreign(COMPLETE.to_owned()),
+                _ => MoveError::OtherTable,
+            });
         }
         self.check_data(state, goes_back, steps)?;
         match torn {

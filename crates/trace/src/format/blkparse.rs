@@ -74,7 +74,7 @@ impl Lines for Blkparse {
         let end = word_end(bytes, action)?;
         let line = |at| Some(at + memchr::memchr(b'\n', bytes.get(at..)?)? + 1);
         if *bytes.get(action..end)? != [self.action] {
-            // Without a decimal point the line is no event, which makes no difference.
+            // Without a decimal point the line is not an event, which makes no difference.
             return Some(Quick { next: line(end)?, request: None });
         }
         let letters = gap(bytes, end)?;

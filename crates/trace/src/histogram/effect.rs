@@ -94,9 +94,8 @@ impl Histogram {
         // Differences from the start before, which wrap around where a figure falls.
         let mut effects = vec![Effect { unit, ..Effect::default() }; starts];
         for (class, count) in self.unordered() {
-            let rest = unit - u64::from(class.length) % unit;
-            let mut changes =
-                [0, 1, rest, rest + 1].map(|a| (a + unit - u64::from(class.first) % unit) % unit);
+            let (over, first) = (u64::from(class.length) % unit, u64::from(class.first) % unit);
+            let mut changes = [0, 1, unit - over, unit - over + 1].map(|a| (a + unit - first) % unit);
             changes.sort_unstable();
             let mut before = Effect::default();
             for start in [0].into_iter().chain(changes) {
