@@ -246,7 +246,9 @@ fn a_backup_in_the_way_of_a_new_partition_is_named() {
         let (code, said) = run(&dir, &format!("plan disk --add {size}"));
         assert!(
             code != 0
-                && said.contains("--relocate-backup moves it to the end of the disk and makes 192 MiB more"),
+                && said.contains(
+                    "--relocate-backup moves it to the end of the disk and makes another 192 MiB usable"
+                ),
             "{size}: {said}"
         );
         assert_eq!(run(&dir, &format!("plan disk --add {size} --relocate-backup")).0, 0, "{size}");

@@ -36,12 +36,7 @@ pub(crate) fn placement(context: &Context<'_>, partition: &Partition, found: &mu
             lower(finding, why);
         } else if finding.rule.code == Code::END_STRADDLES {
             match tail(context, partition) {
-                (true, why) => {
-                    // An empty partition can still be made to end on a sector.
-                    let fix = finding.fix.clone().filter(|_| partition.layer.is_none());
-                    lower(finding, &why);
-                    finding.fix = fix;
-                }
+                (true, why) => lower(finding, &why),
                 (false, why) => finding.message += &format!("; {why}"),
             }
         }

@@ -307,9 +307,9 @@ impl Saved {
         let unread = || format!("{}: cannot read the plan", path.display());
         let metadata = fs::metadata(path).with_context(unread)?;
         if !metadata.is_file() || metadata.len() > LARGEST_PLAN {
-            let why = if metadata.is_file() { "larger than any plan" } else { "not a regular file" };
+            let why = if metadata.is_file() { "too large" } else { "not a regular file" };
             let text = format!(
-                "{}: {why}: give a file that 'straddle plan --save' or 'straddle realign --save' wrote",
+                "{}: not a plan ({why}): give a file that 'straddle plan --save' or 'straddle realign --save' wrote",
                 path.display()
             );
             return Err(UsageError(text).into());
