@@ -55,8 +55,8 @@ fn an_image_comes_with_the_command_that_connects_it() {
     }
     let dir = Dir::new("connect");
     let image = dir.image("raw.img", 32 << 20);
-    write_table(&image, 512, "label: dos\nstart=2048, size=40001, type=83\n");
-    shell("printf data | dd of=raw.img bs=512 seek=2048 conv=notrunc status=none", dir.path());
+    // The next partition begins in the sector in which the first one ends.
+    write_table(&image, 512, "label: dos\nstart=2048, size=40001, type=83\nstart=42049, size=1, type=83\n");
     let mut converted = 0;
     for format in ["qcow2", "vmdk", "vdi", "vpc", "vhdx", "qed", "parallels"] {
         shell(&format!("qemu-img convert -O {format} raw.img 'an image'"), dir.path());
@@ -100,11 +100,13 @@ fn no_command_reaches_what_another_program_has_connected() {
     }
     let dir = Dir::new("connected");
     let image = dir.image("raw.img", 64 << 20);
-    write_table(&image, 512, "label: dos\nstart=63, size=40000, type=83\nstart=60008, size=40001, type=83\n");
+    write_table(
+        &image,
+        512,
+        "label: dos\nstart=63, size=40000, type=83\nstart=60008, size=40001, type=83\nstart=100009, size=1, type=83\n",
+    );
     shell(
-        "mkfs.ext4 -q -E offset=32256 raw.img 20000k
-         printf data | dd of=raw.img bs=512 seek=60008 conv=notrunc status=none
-         qemu-img convert -O qcow2 raw.img 'an image'",
+        "mkfs.ext4 -q -E offset=32256 raw.img 20000k; qemu-img convert -O qcow2 raw.img 'an image'",
         dir.path(),
     );
     let report =
