@@ -78,9 +78,7 @@ pub(crate) fn run(arguments: &ReproduceArguments) -> Result<Exit> {
     }
     let misses = text::misses(&reproduced);
     misses.iter().for_each(|miss| output::complain(miss));
-    let is_nothing_compared = reproduced.verdict().0 == 0
-        && reproduced.experiments.iter().any(|it| it.judged && text::is_lab_left_out(it));
-    Ok(if misses.is_empty() && !is_nothing_compared { Exit::Success } else { Exit::Failed })
+    Ok(if misses.is_empty() { Exit::Success } else { Exit::Failed })
 }
 
 /// Keeps the steps published for this drive, or all if none was.

@@ -351,8 +351,8 @@ Examples:
 
 /// The exit statuses of `reproduce`.
 const REPRODUCE_STATUSES: &[(u8, &str)] = &[
-    (0, "every published figure was reproduced"),
-    (3, "a figure was not reproduced, none was compared, or a guest or disk failed"),
+    (0, "every published figure that was compared is reproduced"),
+    (3, "a figure was not reproduced, or a guest or disk failed"),
     (4, "refused for safety (--on)"),
 ];
 
