@@ -66,11 +66,11 @@ pub(crate) fn suspect(context: &Context<'_>, findings: &mut [Finding]) {
     }
 }
 
-/// Whether a page is whole units of the drive, or a part of one.
+/// Whether a page is whole units, or a part of one, of each kind that the drive has.
 fn fills_units(context: &Context<'_>) -> bool {
     let unit = context.topology.indirection_unit.as_ref().map(|figure| figure.value());
     let mut units = unit.into_iter().chain([context.topology.physical.value()]);
-    context.page.is_some_and(|page| units.all(|unit| page.is_multiple_of(unit) || unit.is_multiple_of(page)))
+    context.page.is_some_and(|page| units.all(|unit| layers::filesystems::is_whole(page, unit)))
 }
 
 /// Whether the finding reports that the device's own addresses are shifted, or cannot be aligned.

@@ -4,7 +4,7 @@
 //! each boundary the walk tracks how far the layer below is already misaligned. The first misaligned layer is
 //! the culprit; layers above it that add nothing of their own are not reported again.
 
-mod filesystems;
+pub(crate) mod filesystems;
 
 use straddle_device::DeviceKind;
 use straddle_device::topology::USUAL_PHYSICAL;

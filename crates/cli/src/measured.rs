@@ -190,8 +190,11 @@ impl Pricing {
         let figures = [topology.io_min.as_ref(), topology.indirection_unit.as_ref()];
         let mut sizes = figures.into_iter().flatten().map(Figure::value).chain([known.size()]);
         let is_judged = sizes.any(|size| size == unit) && (known.size() != unit || known == boundary);
+        if is_judged {
+            return None;
+        }
         let misses = |partition: &&Partition| !boundary.is_aligned(partition.span.start());
-        let missing = examined.stack().partitions.iter().filter(|_| !is_judged).find(misses)?;
+        let missing = examined.stack().partitions.iter().find(misses)?;
         let (drive, option) = match &self.drive {
             Known::Model(Drive { specification, .. }) => (specification, format!("--assume {specification}")),
             Known::Probe(measured) => (&measured.target, "--measured FILE".to_owned()),

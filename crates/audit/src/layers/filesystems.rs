@@ -252,6 +252,11 @@ fn check_page(place: &Place<'_>, kind: FsKind, fs: &FileSystem, findings: &mut V
     }
 }
 
+/// Whether a page is whole units, or a part of one.
+pub(crate) fn is_whole(page: ByteCount, unit: ByteCount) -> bool {
+    page.is_multiple_of(unit) || unit.is_multiple_of(page)
+}
+
 fn straddling(place: &Place<'_>, page: ByteCount) -> Vec<String> {
     let topology = place.context.topology;
     let unit = topology.indirection_unit.as_ref().map(Figure::value);
@@ -261,7 +266,7 @@ fn straddling(place: &Place<'_>, page: ByteCount) -> Vec<String> {
         let Some(boundary) = topology.boundary_of(size) else { continue };
         let past = boundary.past(start);
         // Pages that divide a unit lie in one each; that they do not fill it is a finding of its own.
-        if !page.is_multiple_of(size) && !size.is_multiple_of(page) {
+        if !is_whole(page, size) {
             reasons.push(format!(
                 "it is neither a multiple nor a divisor of the {name} of {} bytes",
                 size.get()
