@@ -144,6 +144,10 @@ pub(crate) fn described(digest: &Digest<'_>) -> String {
     });
     let head = ["HOST", "DISKS", "MISALIGNED", "SHARE", "ERRORS", "WARNINGS", "ADVICE", "X TIME", "RULES"];
     text += &table(&head, hosts, 1..8);
+    let clean = digest.hosts.iter().filter(|row| !is_listed(&row.tally)).count();
+    if clean > 0 {
+        let _ = writeln!(text, "  not listed: {} without findings", plural(clean, "host"));
+    }
     let models = digest.models.iter();
     let models = models.map(|row| [vec![row.model.to_owned()], of_tally(&row.tally)].concat());
     let head = ["MODEL", "DISKS", "MISALIGNED", "SHARE", "ERRORS", "WARNINGS", "ADVICE"];

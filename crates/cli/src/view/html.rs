@@ -395,7 +395,7 @@ fn found(disk: &Detail<'_>) -> String {
 fn next_step(disk: &Detail<'_>) -> String {
     let Some(Fix { summary, commands, risk, caution }) = disk.fix else {
         let step = match disk.unjudged {
-            Some(_) => "Correct that, and audit it again",
+            Some(_) => "Resolve this, then audit the disk again",
             None => "See the rule",
         };
         return step.to_owned();
