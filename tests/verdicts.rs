@@ -120,6 +120,10 @@ fn what_is_not_read_hides_nothing() {
 #[test]
 fn what_is_no_disk_is_not_judged() {
     let dir = Dir::new("no-disks");
+    shell("seq 2000 >list; head -c 4096 list >part", dir.path());
+    let reason = |name: &str| word(&judged(dir.path(), name, &[]).0, "reason");
+    assert!(reason("list").ends_with("it is probably not a disk image"), "{}", reason("list"));
+    assert_eq!(reason("part"), "nothing on it is recognised");
     for (name, needs, line) in NO_DISKS {
         if !present(needs) {
             continue;

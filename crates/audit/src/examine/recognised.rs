@@ -5,7 +5,7 @@ use straddle_device::shown::with_causes;
 use straddle_device::{DeviceKind, Target};
 use straddle_layout::layer::Layer;
 use straddle_layout::{Beside, Class, Content, Named, Neighbour, Partition, Stack, TableKind};
-use straddle_units::ByteOffset;
+use straddle_units::{ByteOffset, KERNEL_SECTOR};
 
 use crate::examine::{Examiner, in_use, member};
 
@@ -172,7 +172,14 @@ fn recognised(target: &Target, stack: &Stack, beside: &[Beside], examiner: &Exam
         (_, TableKind::Kernel | TableKind::None) if stack.layer.is_none() && stack.partitions.is_empty() => {
             match is_blank(target) {
                 Ok(true) => Recognised::Blank,
-                Ok(false) => Recognised::Nothing("nothing on it is recognised".to_owned()),
+                Ok(false) => Recognised::Nothing(match target.medium.as_deref().map(|medium| medium.len()) {
+                    Some(len) if !len.is_multiple_of(KERNEL_SECTOR.bytes()) => {
+                        "nothing on it is recognised, and its size is not a multiple of 512 bytes: it is \
+                         probably not a disk image"
+                            .to_owned()
+                    }
+                    _ => "nothing on it is recognised".to_owned(),
+                }),
                 Err(why) => Recognised::Nothing(why),
             }
         }
