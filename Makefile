@@ -112,17 +112,17 @@ statistics: setup
 
 # Plants bugs in the model of the drives, one at a time, and sees whether its tests notice. Takes an hour.
 planted: setup
-	$(CARGO) test -p straddle-drive --test drive planted:: -- --ignored --nocapture
+	$(CARGO) test -p straddle-drive --lib planted:: -- --ignored --nocapture
 
 # 200,000 states of each small move that crashes may lead to, each resumed and rolled back. Takes most of an hour, or more.
 moves: setup
-	$(CARGO) test -p straddle-repair --lib -- --ignored --nocapture
+	$(CARGO) test -p straddle-repair --lib relocate:: -- --ignored --nocapture
 
 # The program killed 500 times while it moves partitions, 100 power cuts under it in the lab, 10,000 moves with I/O errors. Takes an hour.
 kills: setup
 	KILLS=500 LAB_CUTS=100 $(CARGO) test -p straddle --test quick realign:: -- --nocapture
-	FAULTS=10000 $(CARGO) test -p straddle-repair --test repair faults:: -- --nocapture
-	MOVES=1000 TEARS=20 $(CARGO) test -p straddle-repair --test repair carry:: -- --nocapture
+	FAULTS=10000 $(CARGO) test -p straddle-repair --lib faults:: -- --nocapture
+	MOVES=1000 TEARS=20 $(CARGO) test -p straddle-repair --lib carry:: -- --nocapture
 
 # A thousand power cuts under six file systems. Takes a quarter of an hour, or two.
 cuts: setup
@@ -134,9 +134,9 @@ restores: setup
 
 # Power cuts under 5,000 series of changes to tables, and 2,000 random plans read back by other tools. Takes a quarter of an hour.
 plans: setup
-	CUTS=5000 $(CARGO) test -p straddle-repair --test repair power:: -- --nocapture
-	PLANS=2000 $(CARGO) test -p straddle-repair --test repair differential:: -- --nocapture
-	CONVERSIONS=2000 $(CARGO) test -p straddle-repair --test repair convert:: -- --nocapture
+	CUTS=5000 $(CARGO) test -p straddle-repair --lib power:: -- --nocapture
+	PLANS=2000 $(CARGO) test -p straddle-repair --lib differential:: -- --nocapture
+	CONVERSIONS=2000 $(CARGO) test -p straddle-repair --lib convert:: -- --nocapture
 
 # Each target for SECONDS_EACH seconds.
 fuzz: setup

@@ -5,7 +5,7 @@
 #   tests/guest/run -o DIR -e PROBE=/path/to/live_guest [-e STRADDLE=/path/to/straddle] \
 #       tests/guest/live.sh [STACK...]
 #
-# PROBE is the test executable of crates/layout/tests/layout/live_guest.rs. For each
+# PROBE is the test executable of crates/layout. For each
 # stack this leaves in DIR
 #   STACK.tree        the layers that PROBE sees on each partition, one per line
 #   STACK.compared    where the disk's bytes say something else, with both versions
@@ -24,7 +24,7 @@ modprobe -a loop dm-mod 2>/dev/null
 
 probe() { # tree NAME | compare DISK | fill NODE | verify DISK LAYER
 	local said
-	if said=$(PROBE_DO="$*" "$PROBE" --exact --ignored --nocapture --test-threads=1 live_guest::in_the_guest 2>&1); then
+	if said=$(PROBE_DO="$*" "$PROBE" --exact --ignored --nocapture --test-threads=1 tests::live_guest::in_the_guest 2>&1); then
 		sed -n 's/^.*PROBE: //p' <<<"$said"
 	else
 		printf '%s: probe %s failed\n%s\n' "$stack" "$*" "$said" >&2

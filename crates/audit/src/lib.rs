@@ -98,6 +98,12 @@ mod way;
 #[cfg(test)]
 mod order;
 
+#[cfg(test)]
+extern crate self as straddle_audit;
+#[cfg(test)]
+#[path = "../tests/audit/mod.rs"]
+mod tests;
+
 use std::sync::{Arc, LazyLock};
 
 use straddle_device::DeviceKind;

@@ -30,6 +30,12 @@ mod target;
 pub mod topology;
 mod watched;
 
+#[cfg(test)]
+extern crate self as straddle_device;
+#[cfg(test)]
+#[path = "../tests/device/mod.rs"]
+mod tests;
+
 pub use address::{Address, AddressError, Scheme};
 pub use assume::{Assume, AssumeError};
 pub use claim::FileId;

@@ -13,5 +13,11 @@ mod interface;
 pub mod profile;
 pub mod ssd;
 
+#[cfg(test)]
+extern crate self as straddle_drive;
+#[cfg(test)]
+#[path = "../tests/drive/mod.rs"]
+mod tests;
+
 pub use drive::{Drive, MediaEvent};
 pub use profile::{Profile, ProfileError};

@@ -5,3 +5,9 @@ pub mod media;
 pub mod reproduce;
 pub mod serve;
 pub mod vhost;
+
+#[cfg(test)]
+extern crate self as straddle_lab;
+#[cfg(test)]
+#[path = "../tests/lab/mod.rs"]
+mod tests;

@@ -16,6 +16,12 @@ mod tables;
 mod unclaimed;
 mod volumes;
 
+#[cfg(test)]
+extern crate self as straddle_layout;
+#[cfg(test)]
+#[path = "../tests/layout/mod.rs"]
+mod tests;
+
 pub use beside::{
     Beside, Neighbour, RivalContent, RivalTable, beside, member_marks, optical_extent, rival_content,
     rival_table,

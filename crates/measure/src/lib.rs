@@ -3,3 +3,9 @@
 pub mod bench;
 pub mod probe;
 pub mod real;
+
+#[cfg(test)]
+extern crate self as straddle_measure;
+#[cfg(test)]
+#[path = "../tests/measure/mod.rs"]
+mod tests;

@@ -35,6 +35,12 @@ mod request;
 mod sfdisk;
 mod target;
 
+#[cfg(test)]
+extern crate self as straddle_repair;
+#[cfg(test)]
+#[path = "../tests/repair/mod.rs"]
+mod tests;
+
 pub use document::{Document, SCHEMA};
 pub use encode::{Step, encode};
 pub use error::PlanError;

@@ -31,6 +31,12 @@ pub mod tracefs;
 mod volumes;
 mod write;
 
+#[cfg(test)]
+extern crate self as straddle_trace;
+#[cfg(test)]
+#[path = "../tests/trace/mod.rs"]
+mod tests;
+
 pub use account::{Account, Each, Share, Volume};
 pub use coalesce::{Coalesced, Window};
 pub use columns::{Columns, ColumnsError};

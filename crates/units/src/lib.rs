@@ -11,6 +11,12 @@ mod error_kind;
 pub mod io;
 mod size;
 
+#[cfg(test)]
+extern crate self as straddle_units;
+#[cfg(test)]
+#[path = "../tests/units/mod.rs"]
+mod tests;
+
 pub use block::{BlockSize, BlockSizeError, KERNEL_SECTOR, Lba, LbaCount};
 pub use boundary::{Boundary, Coverage};
 pub use bytes::{ByteCount, ByteOffset, Span};

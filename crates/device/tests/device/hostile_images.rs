@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "what these tests prepare works, or they fail")]
 
-use crate::common;
+use crate::tests::common;
 
 use std::fs;
 use std::path::Path;
@@ -142,7 +142,7 @@ fn changed_images_do_no_harm() {
         make_seeds(dir.path());
         // Runs this test again, in a process with little memory.
         let own = std::env::current_exe().unwrap();
-        let own_name = "hostile_images::changed_images_do_no_harm";
+        let own_name = "tests::hostile_images::changed_images_do_no_harm";
         let line = format!("ulimit -v {LIMIT} && exec \"$0\" --test-threads=1 --exact {own_name}");
         let mut command = Command::new("sh");
         command

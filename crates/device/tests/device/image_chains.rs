@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "what these tests prepare works, or they fail")]
 
-use crate::common;
+use crate::tests::common;
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, symlink};

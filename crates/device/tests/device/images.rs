@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "what these tests prepare works, or they fail")]
 
-use crate::common;
+use crate::tests::common;
 
 use std::collections::BTreeSet;
 use std::fs;

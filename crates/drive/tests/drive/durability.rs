@@ -9,7 +9,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::cast_possible_truncation, reason = "indexes of small disks")]
 
-use crate::common;
+use crate::tests::common;
 
 use std::collections::VecDeque;
 use std::ops::Range;

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "small disks")]
 
-use crate::common;
+use crate::tests::common;
 
 use common::config;
 use common::shape::{Shape, shapes};

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(unsafe_code, reason = "an allocator that counts is an unsafe trait")]
 
-use crate::common;
+use crate::tests::common;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use crate::common;
+use crate::tests::common;
 
 use common::shape::{Kept, Shape, shapes};
 use common::{Host, Run, SECTOR, config};

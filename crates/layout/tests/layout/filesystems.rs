@@ -3,7 +3,7 @@
 //!
 //! The ZFS labels were captured from real pools, with the output of zdb and blkid: see tests/zfs/capture.
 
-use crate::common;
+use crate::tests::common;
 
 use std::path::Path;
 use std::process::Command;

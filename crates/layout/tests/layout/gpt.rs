@@ -1,6 +1,6 @@
 //! GUID partition tables: both block sizes, both copies, and all disagreements between them.
 
-use crate::common;
+use crate::tests::common;
 
 use common::{Gpt, byte, counted, listed, mbr_entry, names, put, put_fat, put_xfs, read, read_as};
 use straddle_layout::{

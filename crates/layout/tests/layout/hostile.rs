@@ -1,6 +1,6 @@
 //! Any bytes give a result.
 
-use crate::common;
+use crate::tests::common;
 
 use common::{Gpt, mbr, mbr_entry, names, put, read, read_as, sign};
 use proptest::prelude::*;

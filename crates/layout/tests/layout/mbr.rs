@@ -2,7 +2,7 @@
 
 #![allow(clippy::cast_possible_truncation, reason = "the images are small and built here")]
 
-use crate::common;
+use crate::tests::common;
 
 use common::{
     NTFS, Synthetic, byte, listed, mbr, mbr_entry, names, put, put_fat, put_xfs, read, read_as, sign,

@@ -1,6 +1,6 @@
 //! Members of striped arrays, by their bytes alone: each shows its own chunks, whatever its role.
 
-use crate::common;
+use crate::tests::common;
 #[path = "common/volume.rs"]
 mod volume;
 

@@ -1,6 +1,6 @@
 //! Constructed signatures of contents for which no mkfs is available, and the names of types.
 
-use crate::common;
+use crate::tests::common;
 #[path = "common/volume.rs"]
 mod volume;
 

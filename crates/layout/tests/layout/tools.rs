@@ -2,7 +2,7 @@
 //!
 //! A missing tool skips its test with a message; under CI, where it must be installed, that is a failure.
 
-use crate::common;
+use crate::tests::common;
 
 use std::path::Path;
 

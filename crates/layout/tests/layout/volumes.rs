@@ -1,6 +1,6 @@
 //! Volumes made by tools in plain files, and constructed ones.
 
-use crate::common;
+use crate::tests::common;
 #[path = "common/volume.rs"]
 mod volume;
 

@@ -1,6 +1,6 @@
 //! Malformed volumes: whatever they contain, there is a result, soon and of bounded size.
 
-use crate::common;
+use crate::tests::common;
 #[path = "common/volume.rs"]
 mod volume;
 

@@ -5,7 +5,7 @@
 
 #[path = "apply/clones.rs"]
 mod clones;
-use crate::common;
+use crate::tests::common;
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -5,7 +5,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use crate::common;
+use crate::tests::common;
 
 use common::{Memory, Random, Reading, each_cut, plan_and_write, random_table, seeds, target, topology};
 use straddle_device::Medium;
@@ -236,7 +236,7 @@ fn what_cannot_be_said_exactly_is_refused() {
     let mut disk = Memory::new(64 << 20);
     plan_and_write(&mut disk, "512e", &table(Format::Gpt, &[(1, false), (2, false)])).unwrap();
     let pop = |json: &mut serde_json::Value| drop(json["table"]["partitions"].as_array_mut().unwrap().pop());
-    let plan = crate::common::edited(&conversion(&disk, BlockSize::B512).unwrap(), pop).unwrap();
+    let plan = crate::tests::common::edited(&conversion(&disk, BlockSize::B512).unwrap(), pop).unwrap();
     assert!(matches!(
         Prepared::of(&mut target(&mut disk), &plan),
         Err(ApplyError::Plan(PlanError::Invalid(_)))

@@ -4,7 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use crate::common;
+use crate::tests::common;
 #[path = "../../../../tests/tools/skip.rs"]
 mod skip;
 

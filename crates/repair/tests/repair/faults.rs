@@ -7,7 +7,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-use crate::common;
+use crate::tests::common;
 
 use std::collections::BTreeMap;
 use std::io;

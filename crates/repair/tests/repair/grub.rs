@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-use crate::common;
+use crate::tests::common;
 #[path = "../../../../tests/tools/skip.rs"]
 mod skip;
 

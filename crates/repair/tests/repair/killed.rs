@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use crate::support;
+use crate::tests::support;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader};
@@ -72,7 +72,7 @@ fn child(path: &Path, is_back: bool) {
 /// Runs a child on the file and kills it after a while.
 fn kill(path: &Path, is_back: bool, after: Duration) {
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "killed::a_killed_process_loses_nothing", "--nocapture"])
+        .args(["--exact", "tests::killed::a_killed_process_loses_nothing", "--nocapture"])
         .env(FILE, path)
         .env(BACK, if is_back { "1" } else { "0" })
         .stdout(Stdio::piped())

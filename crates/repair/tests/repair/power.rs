@@ -7,7 +7,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use crate::common;
+use crate::tests::common;
 
 use common::{
     Memory, Random, Reading, UNIT, block_of, each_cut, plan_and_back_up, plan_and_write, random_disk,

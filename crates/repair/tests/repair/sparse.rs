@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use crate::support;
+use crate::tests::support;
 
 use std::fs::{File, OpenOptions};
 use std::ops::ControlFlow;

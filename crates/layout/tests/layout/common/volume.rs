@@ -10,7 +10,7 @@ use straddle_layout::read_layers;
 use straddle_layout::view::View;
 use straddle_units::{ByteCount, ByteOffset, MIB, Span};
 
-use crate::common::put;
+use crate::tests::common::put;
 
 /// The layers on the whole of a medium.
 pub(crate) fn layers(medium: &dyn Medium) -> Option<Layer> {

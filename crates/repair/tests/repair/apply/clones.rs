@@ -9,7 +9,7 @@ use straddle_repair::apply::{ApplyError, Backup, LaterWrites, Prepared};
 use straddle_repair::{Format, Identity, Part, Request, Seed, Size, Target};
 use straddle_units::{ByteCount, ByteOffset};
 
-use crate::common::{self, Memory, Random, UNIT, block_of, plan_and_write, seeds, stack_of, target};
+use crate::tests::common::{self, Memory, Random, UNIT, block_of, plan_and_write, seeds, stack_of, target};
 
 const SIZE: u64 = 16 << 20;
 
@@ -151,7 +151,8 @@ fn a_copy_at_another_path_is_another_disk() {
             ..Identity::default()
         };
         let mut disk = Memory::new(super::SIZE);
-        let plan = crate::common::edited(&plan, |json| json["disk"]["serial"] = then.1.into()).unwrap();
+        let plan =
+            crate::tests::common::edited(&plan, |json| json["disk"]["serial"] = then.1.into()).unwrap();
         let undo = folder.path().join(index.to_string());
         let mut open = Target::simulated(&mut disk, identity(then));
         Prepared::of(&mut open, &plan).unwrap().back_up(&undo).unwrap().write().unwrap();

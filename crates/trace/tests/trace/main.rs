@@ -1,6 +1,0 @@
-//! The tests of this crate with real tools and files.
-
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-#![allow(clippy::duplicate_mod, reason = "several modules share a file of helpers")]
-
-mod captured;
