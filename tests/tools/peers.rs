@@ -6,6 +6,7 @@
 use std::fs::File;
 use std::io::{ErrorKind, IoSlice, Read, Write};
 use std::mem::MaybeUninit;
+use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
@@ -40,6 +41,13 @@ impl Neighbour {
         let mut reply = [0; 528];
         self.0.read_exact(&mut reply).expect("the server answers others");
         assert_eq!(reply[..8], [0x67, 0x44, 0x66, 0x98, 0, 0, 0, 0]);
+    }
+}
+
+impl Drop for Neighbour {
+    /// Closing it is not enough: a process that another test has just started may still have a copy.
+    fn drop(&mut self) {
+        let _ = self.0.shutdown(Shutdown::Both);
     }
 }
 
