@@ -97,7 +97,8 @@ fn test_counts_what_was_skipped_or_left_out() {
         return;
     }
     let ended = "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured\\n";
-    let bad = "test result: FAILED. 2 passed; 1 failed; 0 ignored; 0 measured\\n";
+    let bad = "test good ... ok\\ntest bad ... FAILED\\nwhy\\n\\
+               test result: FAILED. 2 passed; 1 failed; 0 ignored; 0 measured\\n";
     // The word is not written out here, because tests/cli.rs searches the sources for it.
     let skipped = format!("{}: no tool\\n{ended}", "SKIPPED");
     for (arguments, lines, ci, status, said) in [
@@ -117,6 +118,8 @@ fn test_counts_what_was_skipped_or_left_out() {
         assert_eq!(run.status.code(), Some(status), "{lines}: {}", transcript(&run));
         assert!(text(&run.stdout).contains(said), "{lines}: {}", transcript(&run));
         let printed = text(&run.stdout);
+        assert!(!printed.contains("test good"), "{printed}");
+        assert_eq!(printed.contains("test bad ... FAILED\nwhy\n"), lines == bad, "{printed}");
         // The documentation tests may have taken longer, by the clock's grain.
         let mut slowest = printed.lines().skip_while(|line| !line.starts_with("slowest programs"));
         let slowest = slowest.find(|line| line.ends_with("/made")).unwrap();
