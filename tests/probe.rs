@@ -157,9 +157,9 @@ fn in_a_guest_the_drive_is_found_and_not_its_claim() {
         \"$INPUT/straddle\" probe /dev/vda --json
         [ \"$before\" = \"$(sha256sum < /dev/vda1)\" ] || exit 90
     ";
-    for (drive, unit, phase, claimed) in
-        [("wd10ears", 4096, 0, 512), ("wd10ears,jumper=on", 4096, 3584, 512), ("qlc-64k", 65536, 0, 4096)]
-    {
+    let drives =
+        [("wd10ears,jumper=on", 4096, 3584, 512), ("wd10ears", 4096, 0, 512), ("qlc-64k", 65536, 0, 4096)];
+    for (drive, unit, phase, claimed) in tools::skip::cases(drives.into_iter(), 2) {
         let mut lab = std::process::Command::new(env!("CARGO_BIN_EXE_straddle"));
         lab.args(["lab", "--drive", drive, "--mem", "3GiB", "--input"]).arg(dir.path()).args(["--", script]);
         let output = lab.stdin(std::process::Stdio::null()).output().unwrap();

@@ -35,11 +35,12 @@ fn put(dir: &Dir, image: &Path, make: &str, start: u64, sectors: u64) {
 
 /// The severities of the findings of `code`, and the exit status.
 fn judged(image: &Path, code: &str) -> (Vec<String>, i32) {
-    let report = tools::check(image, &ARGS);
+    let output = tools::output(Command::new(STRADDLE).args(["check", "--json"]).args(ARGS).arg(image), "");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     let of = |f: &&Value| word(f, "code") == code;
-    let severities = list(&report, "findings").iter().filter(of).map(|f| word(f, "severity")).collect();
-    let status = tools::output(Command::new(STRADDLE).arg("check").args(ARGS).arg(image), "").status;
-    (severities, status.code().unwrap())
+    let findings = list(&report["targets"][0], "findings");
+    let severities = findings.iter().filter(of).map(|f| word(f, "severity")).collect();
+    (severities, output.status.code().unwrap())
 }
 
 #[test]

@@ -16,10 +16,10 @@ tree() {
 	local n
 	mkdir /mnt/folder
 	for n in 0 1 2 3 4 5 6 7 8 9; do
-		head -c $((n * n * 7001)) /dev/urandom >"/mnt/file $n"
+		head -c $((n * 7001)) /dev/urandom >"/mnt/file $n"
 		head -c $((n * 100)) /dev/urandom >"/mnt/folder/$n"
 	done
-	head -c 3000000 /dev/urandom >/mnt/folder/large
+	head -c 700000 /dev/urandom >/mnt/folder/large
 }
 
 # sums : the checksums of all files below /mnt

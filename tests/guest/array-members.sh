@@ -43,7 +43,7 @@ array() { # NAME LEVEL LAYOUT MEMBERS METADATA MIB START SECTORS
 failed=0
 while read -r name row; do
 	# shellcheck disable=SC2086  # words
-	! taken 3 || array "$name" $row || { echo "$name: not set up" >&2; failed=1; }
+	! taken 4 || array "$name" $row || { echo "$name: not set up" >&2; failed=1; }
 done <<-END
 	mirror-090     1      -               2 0.90 16 63   16384
 	mirror-10      1      -               2 1.0  16 63   16384

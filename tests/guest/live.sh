@@ -197,6 +197,7 @@ stack_lvm() {
 stack_md() {
 	local level layout members
 	while read -r level layout members; do
+		taken 3 || continue
 		four && md "$level" "$layout" "$members" || return
 		check_filled /dev/md0 md0 "level $level, layout $layout, $members members"
 		md_stop

@@ -74,7 +74,7 @@ stop() {
 md() {
 	local name count options
 	while read -r name count options; do
-		[ -n "$name" ] || continue
+		[ -n "$name" ] && taken 3 || continue
 		# shellcheck disable=SC2086  # several words
 		array "$name" $count $options && fs "$name" /dev/md0 && stop "$name" || say "$name"
 	done <<-'END'

@@ -89,7 +89,7 @@ md() {
 	local name level layout members offset
 	sdbg dev_size_mb=32 physblk_exp=3 add_host=4 per_host_store=1 || return
 	while read -r name level layout members offset; do
-		taken 3 || continue
+		taken 5 || continue
 		array "$name" "$level" "$layout" "$members" "$offset" || { echo "md $name: not set up" >&2; return 1; }
 	done <<-END
 		0            0  -                4 -

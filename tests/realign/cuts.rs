@@ -112,7 +112,7 @@ fn ext4_and_ntfs_survive_power_cuts_under_the_program() {
         println!("{:?}", Case::new(drive(seed)).cut(seed));
         return;
     }
-    let wanted = number("LAB_CUTS").unwrap_or(6);
+    let wanted = number("LAB_CUTS").unwrap_or(4);
     let (mut cuts, mut new, mut seed) = (0, 0, 0);
     let mut case = Case::new(drive(0));
     while cuts < wanted {

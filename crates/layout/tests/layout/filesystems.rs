@@ -8,7 +8,7 @@ use crate::tests::common;
 use std::path::Path;
 use std::process::Command;
 
-use common::tools::{Image, run, skipped};
+use common::tools::{Image, random_cases, run, skipped};
 use proptest::prelude::*;
 use straddle_device::{Medium, MemoryMedium};
 use straddle_layout::layer::{Facts, FileSystem};
@@ -537,7 +537,7 @@ fn changes() -> impl Strategy<Value = Vec<(usize, usize, u8)>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(3000))]
+    #![proptest_config(ProptestConfig::with_cases(random_cases(3000)))]
 
     #[test]
     fn changed_superblocks_never_panic(changes in changes(), cut in prop::option::of(0_usize..200_000)) {

@@ -58,7 +58,7 @@ fn every_truncation_of_a_table_is_read() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #![proptest_config(ProptestConfig::with_cases(common::tools::random_cases(2000)))]
 
     #[test]
     fn random_bytes_never_panic(

@@ -25,8 +25,9 @@ type Answer = Result<(), Box<dyn Error>>;
 
 const SECTOR: usize = 512;
 
-/// The number of devices that tests/guest/live.sh fills: ten, and an array of each of 29 layouts.
-const DEVICES_FILLED: usize = 39;
+/// The numbers of devices that tests/guest/live.sh fills, and of layouts of which it then fills arrays.
+const DEVICES: usize = 10;
+const LAYOUTS: usize = 29;
 
 /// Does in the guest what PROBE_DO says. Output lines are marked, as the harness prints its own among them.
 #[test]
@@ -223,6 +224,9 @@ fn the_kernel_the_tools_and_the_data_agree() -> Answer {
         .arg(&dir)
         .arg("-e")
         .arg(format!("PROBE={}", probe.display()));
+    if !skip::is_sampled() {
+        guest.args(["-e", "EVERY_CASE=1"]);
+    }
     let ran = guest.arg(root.join("tests/guest/live.sh")).output()?;
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
     let read =
@@ -232,7 +236,8 @@ fn the_kernel_the_tools_and_the_data_agree() -> Answer {
     let verified = read("verified");
     let count = |line: &str| line.split(' ').nth(1).and_then(|count| count.parse::<u64>().ok());
     let found = verified.lines().filter(|line| count(line).is_some_and(|count| count > 0)).count();
-    assert_eq!((found, verified.lines().count()), (DEVICES_FILLED, DEVICES_FILLED), "{verified}");
+    let filled = DEVICES + skip::taken(LAYOUTS, 3);
+    assert_eq!((found, verified.lines().count()), (filled, filled), "{verified}");
 
     // The offsets that the tools report add up to the positions of the file systems.
     let (tree, judges) = (read("full.tree"), read("full.judges"));

@@ -17,6 +17,11 @@ use straddle_units::{BlockSize, ByteCount};
 
 pub(crate) use skip::skipped;
 
+/// The number of random cases that are tried of `all`: a fifth, if a test tries a sample.
+pub(crate) fn random_cases(all: u32) -> u32 {
+    if skip::is_sampled() { all / 5 } else { all }
+}
+
 /// A sparse image that is removed when the test ends.
 pub(crate) struct Image(pub(crate) PathBuf);
 

@@ -46,9 +46,9 @@ impl Simulated for Losing {
 #[test]
 fn a_lost_write_of_a_table_is_noticed_before_the_next() {
     let shapes = [
-        Shape::new(Format::Mbr, 16_000, &[(63, 3_000), (3_063, 3_000)]),
-        Shape::new(Format::Gpt, 16_000, &[(2_049, 3_000), (5_100, 3_000)]),
-        Shape::with_logical(16_000, &[(63, 2_000)], (2_100, 9_000), &[(2_100, 2_163, 3_000)]),
+        Shape::new(Format::Mbr, 16_000, &[(63, 1_000), (1_063, 1_000)]),
+        Shape::new(Format::Gpt, 16_000, &[(2_049, 1_000), (3_100, 1_000)]),
+        Shape::with_logical(16_000, &[(63, 1_000)], (1_100, 3_000), &[(1_100, 1_163, 1_000)]),
     ];
     for shape in shapes {
         let (mut done, mut stopped, mut settled) = (0, 0, 0);
