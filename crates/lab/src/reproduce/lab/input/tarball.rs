@@ -1,6 +1,6 @@
 //! A tarball like that of a kernel's sources.
 //!
-//! Linux 2.6.32 has about 30,500 files, 3.4 about 39,000. The articles unpacked tarballs of 365 and 451 MiB. Sizes
+//! Linux 2.6.32 has about 30,500 files, 3.4 about 39,000. R. W. Smith's tarballs had 365 and 451 MiB. Sizes
 //! are drawn from a log-normal distribution (sigma 1.4) and scaled to the total. The order is folder by folder, as
 //! with `git archive`; a ustar header is enough for every entry.
 
