@@ -44,7 +44,7 @@ impl Pattern {
     /// `blocks`, the byte is `start` + block · `size` + `offset`.
     pub const RANDOM_WRITE: Self = Self {
         name: "random-write",
-        about: "4 KiB writes to random blocks: the program of the 2010 article that first showed the cost",
+        about: "4 KiB writes to random blocks: the program of T. Miller's article of 2010",
         writes: true,
         is_random: true,
         usual_limits: (Some(1000), None),
