@@ -4,7 +4,7 @@ use straddle_units::io::{Completion, Counters, Operation, Refusal, Request, Time
 
 use crate::disk::Disk;
 use crate::profile::{Body, Claims, Profile};
-use crate::ssd::Ssd;
+use crate::ssd::{Card, Ssd};
 
 /// A change to what the medium holds, for code that keeps the contents. Spans are byte offsets as the host
 /// counts them.
@@ -41,6 +41,7 @@ pub struct Drive {
 enum Kind {
     Disk(Box<Disk>),
     Ssd(Box<Ssd>),
+    Card(Box<Card>),
 }
 
 impl Drive {
@@ -48,7 +49,10 @@ impl Drive {
     pub fn new(profile: &Profile) -> Self {
         let body = match &profile.body {
             Body::Disk(disk) => Kind::Disk(Box::new(Disk::new(disk, profile.interface, profile.sectors))),
-            Body::Ssd(ssd) => Kind::Ssd(Box::new(Ssd::new(ssd, profile.interface))),
+            Body::Ssd(ssd) => match ssd.open_superblocks() {
+                Some(open) => Kind::Card(Box::new(Card::new(ssd, open, profile.interface))),
+                None => Kind::Ssd(Box::new(Ssd::new(ssd, profile.interface))),
+            },
         };
         let claims = profile.claims.clone();
         Self { logical_mask: claims.logical_sector - 1, claims, now: Time::ZERO, body }
@@ -71,6 +75,7 @@ impl Drive {
         match &mut self.body {
             Kind::Disk(disk) => disk.submit(at, request),
             Kind::Ssd(ssd) => ssd.submit(at, request),
+            Kind::Card(card) => card.submit(at, request),
         }
         Ok(())
     }
@@ -80,6 +85,7 @@ impl Drive {
         match &self.body {
             Kind::Disk(disk) => disk.next_event(),
             Kind::Ssd(ssd) => ssd.next_event(),
+            Kind::Card(card) => card.next_event(),
         }
     }
 
@@ -88,6 +94,7 @@ impl Drive {
         match &mut self.body {
             Kind::Disk(disk) => disk.advance(until, done),
             Kind::Ssd(ssd) => ssd.advance(until, done),
+            Kind::Card(card) => card.advance(until, done),
         }
         self.now = self.now.max(until);
     }
@@ -106,6 +113,7 @@ impl Drive {
         match &self.body {
             Kind::Disk(disk) => disk.outstanding(),
             Kind::Ssd(ssd) => ssd.outstanding(),
+            Kind::Card(card) => card.outstanding(),
         }
     }
 
@@ -114,6 +122,7 @@ impl Drive {
         match &self.body {
             Kind::Disk(_) => None,
             Kind::Ssd(ssd) => Some(ssd.buffered_bytes()),
+            Kind::Card(_) => Some(0),
         }
     }
 
@@ -122,6 +131,7 @@ impl Drive {
         match &self.body {
             Kind::Disk(disk) => &disk.record.counters,
             Kind::Ssd(ssd) => &ssd.record.counters,
+            Kind::Card(card) => &card.record.counters,
         }
     }
 
@@ -129,6 +139,7 @@ impl Drive {
         match &mut self.body {
             Kind::Disk(disk) => &mut disk.record.media_events,
             Kind::Ssd(ssd) => &mut ssd.record.media_events,
+            Kind::Card(card) => &mut card.record.media_events,
         }
     }
 

@@ -263,6 +263,15 @@ impl Profile {
         }
     }
 
+    /// The same drive; if it is an SSD, after random writes for so long that garbage collection is steady.
+    #[must_use]
+    pub fn steady(mut self) -> Self {
+        if let Body::Ssd(ssd) = &mut self.values.body {
+            ssd.start_steady();
+        }
+        self
+    }
+
     /// The same drive without `part` of its model, to show the effect of that part. An SSD has none of them.
     pub fn without(mut self, part: ModelPart) -> Self {
         if let Body::Disk(disk) = &mut self.values.body {

@@ -14,6 +14,7 @@
 mod agenda;
 mod blocks;
 mod buffer;
+mod card;
 mod collect;
 mod destage;
 mod host;
@@ -21,9 +22,11 @@ mod index;
 mod mapping;
 mod nand;
 mod parameters;
+mod start;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use card::Card;
 pub use parameters::{FlashError, FlashFile, SsdParameters};
 
 use straddle_units::io::{Completion, Request, Time};
@@ -86,8 +89,8 @@ impl Ssd {
             destage_after: parameters.destage_after,
             age_timer: false,
             power_loss_protection: parameters.power_loss_protection,
-            mapping: Mapping::new(layout, parameters.preconditioned),
-            blocks: Blocks::new(layout, parameters.preconditioned),
+            mapping: Mapping::new(layout, parameters.start),
+            blocks: Blocks::new(layout, parameters.start),
             groups: Groups::default(),
             units: Vec::new(),
             collector: Collector::new(&layout),

@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 use crate::ssd::index::{Slot, Superblock, Unit};
 use crate::ssd::narrow;
 use crate::ssd::parameters::Layout;
+use crate::ssd::start::{Start, SteadyState};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stream {
@@ -66,7 +67,7 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    pub(super) fn new(layout: Layout, preconditioned: bool) -> Self {
+    pub(super) fn new(layout: Layout, start: Start) -> Self {
         let empty =
             Contents { state: State::Free, valid: 0, previous: None, next: None, reverse: Reverse::Empty };
         let mut blocks = Self {
@@ -77,16 +78,42 @@ impl Blocks {
             free: VecDeque::new(),
             open: [None; 2],
         };
-        let full = if preconditioned { layout.units.div_ceil(layout.slots) } else { 0 };
-        for index in 0..full {
-            let first = index * layout.slots;
-            let superblock = &mut blocks.superblocks[index as usize];
-            superblock.valid = layout.slots.min(layout.units - first);
-            superblock.reverse = Reverse::InOrder(Unit::new(first));
-            blocks.seal(Superblock::new(index));
+        match start {
+            Start::Empty => {}
+            Start::InOrder => blocks.fill_in_order(),
+            Start::Steady => blocks.fill_steadily(),
         }
-        blocks.free.extend((full..layout.superblocks).map(Superblock::new));
+        for index in (0..layout.superblocks).map(Superblock::new) {
+            if blocks.valid(index) > 0 {
+                blocks.seal(index);
+            } else {
+                blocks.free.push_back(index);
+            }
+        }
         blocks
+    }
+
+    fn fill_in_order(&mut self) {
+        for (superblock, index) in
+            self.superblocks.iter_mut().zip(0..self.layout.units.div_ceil(self.layout.slots))
+        {
+            let first = index * self.layout.slots;
+            superblock.valid = self.layout.slots.min(self.layout.units - first);
+            superblock.reverse = Reverse::InOrder(Unit::new(first));
+        }
+    }
+
+    fn fill_steadily(&mut self) {
+        let steady = SteadyState::of(self.layout);
+        for (slot, unit) in steady.slots() {
+            let (superblock, place) = self.layout.split(slot);
+            if let [entry] = self.entries(superblock, place, 1) {
+                *entry = Some(unit);
+            }
+        }
+        for (superblock, valid) in steady.superblocks() {
+            self.superblocks[superblock.at()].valid = valid;
+        }
     }
 
     pub(super) fn free(&self) -> usize {

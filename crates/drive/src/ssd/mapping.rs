@@ -4,6 +4,7 @@
 use crate::ssd::index::{Slot, Unit};
 use crate::ssd::narrow;
 use crate::ssd::parameters::Layout;
+use crate::ssd::start::{Start, SteadyState};
 
 /// Entries in a chunk: 64 KiB of table.
 const CHUNK_SHIFT: u32 = 14;
@@ -20,9 +21,13 @@ pub(super) struct Mapping {
 }
 
 impl Mapping {
-    pub(super) fn new(layout: Layout, preconditioned: bool) -> Self {
+    pub(super) fn new(layout: Layout, start: Start) -> Self {
         let chunks = vec![None; layout.units.div_ceil(CHUNK) as usize];
-        Self { chunks, layout, in_order: preconditioned }
+        let mut mapping = Self { chunks, layout, in_order: start == Start::InOrder };
+        if start == Start::Steady {
+            SteadyState::of(layout).slots().for_each(|(slot, unit)| mapping.set(unit, slot));
+        }
+        mapping
     }
 
     pub(super) fn get(&self, unit: Unit) -> Option<Slot> {

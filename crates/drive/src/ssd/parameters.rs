@@ -6,6 +6,7 @@ use straddle_units::io::Nanos;
 
 use crate::ssd::index::{Slot, Superblock, Unit};
 use crate::ssd::narrow;
+use crate::ssd::start::Start;
 
 /// Smallest and largest indirection unit and flash page, in bytes.
 const UNIT_BYTES: (u64, u64) = (512, 1 << 20);
@@ -57,6 +58,12 @@ pub struct FlashFile {
     /// Whether the drive starts as if it had been written once from end to end.
     #[serde(default)]
     pub preconditioned: bool,
+    /// Whether it was then overwritten at random until garbage collection was steady.
+    #[serde(default)]
+    pub steady: bool,
+    /// On a memory card, which maps whole superblocks: the number of them that take writes at a time.
+    #[serde(default)]
+    pub open_superblocks: Option<u32>,
     /// Controller time per command, one command at a time; the highest command rate is its inverse.
     #[serde(default)]
     pub command_us: f64,
@@ -99,7 +106,8 @@ pub struct SsdParameters {
     pub(super) buffer_units: u32,
     pub(super) destage_after: u64,
     pub(super) power_loss_protection: bool,
-    pub(super) preconditioned: bool,
+    pub(super) start: Start,
+    pub(super) open_superblocks: Option<u32>,
 }
 
 /// The layout of the flash.
@@ -182,6 +190,13 @@ impl SsdParameters {
         let least = 2 * unit.max(u64::from(layout.page_bytes));
         let most = BUFFER_BYTES.min(BUFFER_UNITS * unit);
         within("buffer_bytes", raw.buffer_bytes, (least, most))?;
+        if let Some(open) = raw.open_superblocks {
+            within("open_superblocks", open, (1, 1024))?;
+            if raw.page_bytes != raw.indirection_unit_bytes {
+                let reason = "a memory card programs one page for each indirection unit";
+                return Err(FlashError::new("page_bytes", raw.page_bytes, reason));
+            }
+        }
         let operation = |key, value| nanos(key, value, OPERATION_US, Nanos::from_micros);
         let timing = Timing {
             read: operation("read_us", raw.read_us)?,
@@ -199,7 +214,12 @@ impl SsdParameters {
             buffer_units: narrow(raw.buffer_bytes >> layout.unit_shift),
             destage_after,
             power_loss_protection: raw.power_loss_protection,
-            preconditioned: raw.preconditioned,
+            start: match (raw.steady, raw.preconditioned) {
+                (true, _) => Start::Steady,
+                (false, true) => Start::InOrder,
+                (false, false) => Start::Empty,
+            },
+            open_superblocks: raw.open_superblocks,
         })
     }
 
@@ -211,6 +231,16 @@ impl SsdParameters {
     /// The size of the write buffer, in bytes.
     pub const fn buffer(&self) -> u64 {
         (self.buffer_units as u64) << self.layout.unit_shift
+    }
+
+    /// Makes the drive start in the steady state of random writes.
+    pub(crate) const fn start_steady(&mut self) {
+        self.start = Start::Steady;
+    }
+
+    /// The number of superblocks that take writes at a time, if the drive is a memory card.
+    pub(crate) const fn open_superblocks(&self) -> Option<u32> {
+        self.open_superblocks
     }
 
     /// Whether the buffer's contents survive a power cut.

@@ -1,6 +1,7 @@
 //! Small test drives, on which a few requests reach every part.
 
 mod behaviour;
+mod card;
 mod hostile;
 mod keeper;
 mod property;
@@ -28,6 +29,8 @@ fn small() -> FlashFile {
         over_provisioning: 0.25,
         power_loss_protection: false,
         preconditioned: false,
+        steady: false,
+        open_superblocks: None,
         command_us: 0.0,
         destage_after_ms: 100.0,
     }

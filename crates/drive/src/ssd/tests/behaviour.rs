@@ -354,6 +354,31 @@ fn a_full_drive_is_as_one_that_was_written_in_order() {
     written.ssd.assert_consistent();
 }
 
+/// The bytes programmed per byte of the host over random writes of a unit, after `before` other ones.
+#[allow(clippy::cast_precision_loss, reason = "a few GB")]
+fn amplification(file: &FlashFile, before: u64) -> f64 {
+    const WRITES: u64 = 40_000;
+    let mut bench = Bench::new(file, 4 * CAPACITY);
+    let mut random = SplitMix64::new(7);
+    let mut write = |bench: &mut Bench| bench.write(random.below(4 * CAPACITY / UNIT) * UNIT, UNIT);
+    (0..before).for_each(|_| _ = write(&mut bench));
+    bench.ssd.assert_consistent();
+    let start = bench.counters().media_write_bytes;
+    (0..WRITES).for_each(|_| _ = write(&mut bench));
+    bench.ssd.assert_consistent();
+    (bench.counters().media_write_bytes - start) as f64 / (WRITES * UNIT) as f64
+}
+
+#[test]
+fn a_steady_drive_is_as_one_after_long_random_writes() {
+    for over_provisioning in [0.1, 0.25, 0.6] {
+        let file = FlashFile { over_provisioning, ..full(small()) };
+        let reached = amplification(&file, 200_000);
+        let steady = amplification(&FlashFile { steady: true, ..file }, 0);
+        assert!((steady / reached - 1.0).abs() < 0.05, "{over_provisioning}: {steady}, not {reached}");
+    }
+}
+
 #[test]
 fn garbage_collection_keeps_every_unit() {
     for unit in [512, 4096, 16384, 65536] {

@@ -41,6 +41,7 @@ prop_compose! {
             over_provisioning,
             power_loss_protection: flags[0],
             preconditioned: flags[1],
+            steady: flags[1] && flags[2],
             command_us: if flags[2] { 5.0 } else { 0.0 },
             destage_after_ms,
             ..small()
@@ -201,7 +202,7 @@ proptest! {
 
     #[test]
     fn garbage_collection_conserves_the_map(drive in drives(), seed in any::<u64>(), size in 1_u64..6) {
-        let file = FlashFile { preconditioned: true, ..drive.file };
+        let file = FlashFile { preconditioned: true, steady: seed.is_multiple_of(2), ..drive.file };
         let unit = file.indirection_unit_bytes;
         {
             let mut bench = Bench::new(&file, drive.capacity);

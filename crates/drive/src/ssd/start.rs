@@ -1,0 +1,92 @@
+//! The state in which a drive starts, and the steady state of random writes.
+//!
+//! In that state, superblocks are collected about in the order in which they were filled, and each random
+//! write makes the same share of what is valid stale, wherever it lies. So the valid units of a superblock
+//! fall geometrically with its age (P. Desnoyers, "Analytic modeling of SSD write performance", SYSTOR 2012,
+//! for the choice of the oldest, which greedy choice approaches under uniform writes).
+
+use crate::ssd::index::{Slot, Superblock, Unit};
+use crate::ssd::narrow;
+use crate::ssd::parameters::Layout;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Start {
+    /// Nothing was ever written.
+    Empty,
+    /// Written once from end to end.
+    InOrder,
+    /// Full, and overwritten at random for so long that garbage collection is steady.
+    Steady,
+}
+
+/// Superblocks that hold no data in the steady state: two free ones, below which garbage collection begins,
+/// and one for the next writes.
+const UNUSED: u32 = 3;
+
+/// The units of each superblock in the steady state, the most recent first.
+pub(super) struct SteadyState {
+    layout: Layout,
+    /// Units in the superblocks up to and including each.
+    ends: Vec<u32>,
+    /// From one unit to the next in the order of slots; it has no factor in common with the number of units.
+    step: u64,
+}
+
+impl SteadyState {
+    pub(super) fn of(layout: Layout) -> Self {
+        let (units, slots) = (f64::from(layout.units), f64::from(layout.slots));
+        let count = layout.superblocks - UNUSED;
+        let held = |ratio: f64| {
+            let valid = std::iter::successors(Some(slots), |valid| Some(valid * ratio));
+            valid.take(count as usize).sum::<f64>()
+        };
+        let (mut low, mut high) = (0.0, 1.0);
+        for _ in 0..60 {
+            let middle = f64::midpoint(low, high);
+            if held(middle) < units { low = middle } else { high = middle }
+        }
+        let (mut valid, mut sum, mut ends) = (slots, 0.0, Vec::new());
+        for _ in 0..count {
+            sum += valid;
+            valid *= high;
+            ends.push(rounded(sum).min(layout.units));
+        }
+        ends.last_mut().into_iter().for_each(|last| *last = layout.units);
+        Self { layout, ends, step: spread(layout.units.into()) }
+    }
+
+    /// The superblocks with data, each with the number of its units.
+    pub(super) fn superblocks(&self) -> impl Iterator<Item = (Superblock, u32)> + '_ {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        (0..).zip(starts.zip(&self.ends)).map(|(index, (start, end))| (Superblock::new(index), end - start))
+    }
+
+    /// Each slot that holds a unit, and the unit.
+    pub(super) fn slots(&self) -> impl Iterator<Item = (Slot, Unit)> + '_ {
+        let slots = u64::from(self.layout.slots);
+        let places = self.superblocks().flat_map(move |(superblock, valid)| {
+            // The stale slots are spread evenly, as random writes leave them.
+            let until = move |place: u64| place * u64::from(valid) / slots;
+            let places = (0..slots).filter(move |&place| until(place + 1) > until(place));
+            places.map(move |place| self.layout.slot(superblock, narrow(place)))
+        });
+        let units = u64::from(self.layout.units);
+        places.zip(0_u64..).map(move |(slot, index)| (slot, Unit::new(narrow(index * self.step % units))))
+    }
+}
+
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a number of units")]
+fn rounded(units: f64) -> u32 {
+    units.round() as u32
+}
+
+/// A step that visits every unit once, and puts neighbours far apart: about the golden ratio of them.
+fn spread(units: u64) -> u64 {
+    let divisor = |mut a: u64, mut b: u64| {
+        while b > 0 {
+            (a, b) = (b, a % b);
+        }
+        a
+    };
+    (units * 618 / 1000..).find(|&step| step > 0 && divisor(step, units) == 1).unwrap_or(1)
+}
