@@ -158,9 +158,10 @@ enum Work {
     Partial,
     /// The read of parts to be put in place.
     Fetch,
-    /// The read and the write of a sector whose parts are put in place.
+    /// The read and the write of a sector whose parts are put in place, or of its band.
     PutInPlace {
-        sector: u64,
+        first: u64,
+        count: u64,
     },
 }
 

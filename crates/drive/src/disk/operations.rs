@@ -297,6 +297,7 @@ impl Disk {
         let begin = if chained { self.now } else { self.write_begins() };
         self.record.counters.destages += 1;
         self.announce(|at, offset, length| MediaEvent::Storing { at, offset, length });
+        self.written_in_place(end);
         let end = self.write_sectors(begin, first, end);
         self.busy = Some(Busy { end, work: Work::Write });
     }
@@ -389,7 +390,7 @@ impl Disk {
             }
             Work::Partial => self.finish_partial(),
             Work::Fetch => {}
-            Work::PutInPlace { sector } => self.finish_in_place(sector),
+            Work::PutInPlace { first, count } => self.finish_in_place(first, count),
             Work::Log => {
                 self.announce(|at, offset, length| MediaEvent::Stored { at, offset, length });
                 self.destager.in_flight.spans.clear();

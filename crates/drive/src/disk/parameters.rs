@@ -105,6 +105,8 @@ pub struct LogParameters {
     pub sectors: u64,
     /// How long the drive must have been idle before it puts logged sectors in place.
     pub idle: Nanos,
+    /// With shingled recording, the sectors of a band, of which no part can be written by itself.
+    pub band: Option<u64>,
 }
 
 /// What survives a power cut besides the platters.

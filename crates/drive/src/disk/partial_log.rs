@@ -5,6 +5,13 @@
 //! read gets it from there. Parts are put in place while the drive is idle, one sector at a time, so that a
 //! read waits for one of them at most. If the log has no room, partial sectors are read and written in place,
 //! as if there were no log.
+//!
+//! With shingled recording no part of a band can be written by itself, because its tracks overlap. Then all
+//! sectors go to the log, except those of a stream: what begins a band or follows the last write in place. To
+//! put a sector in place, the drive reads its band, with all parts of it that are in the log, and writes it
+//! as a whole; if the log has no room, at once (A. Aghayev and P. Desnoyers, "Skylight", FAST'15: persistent
+//! cache, static bands, cleaning while idle). A stream that ends inside a band costs nothing more, because
+//! it is not known how the firmware ends one.
 
 use std::collections::VecDeque;
 
@@ -27,12 +34,17 @@ pub(super) struct PartialLog {
     idle: Nanos,
     /// Sectors whose parts have been read from the log and are to be put in place, by address.
     moving: VecDeque<u64>,
+    /// Sectors of a band, if tracks are shingled.
+    band: Option<u64>,
+    /// The sector after the last write in place.
+    follows: u64,
 }
 
 impl PartialLog {
     pub(super) fn new(parameters: LogParameters) -> Self {
-        let LogParameters { first_sector, sectors, idle } = parameters;
-        Self { area: MediaCache::new(first_sector, sectors), idle, moving: VecDeque::new() }
+        let LogParameters { first_sector, sectors, idle, band } = parameters;
+        let area = MediaCache::new(first_sector, sectors);
+        Self { area, idle, moving: VecDeque::new(), band, follows: 0 }
     }
 }
 
@@ -71,7 +83,7 @@ impl Disk {
         let Some(log) = self.logs.partial.as_mut().filter(|_| count > 0) else { return false };
         let Some(first) = log.area.append(&self.destager.in_flight.spans, count) else {
             self.destager.in_flight.spans.clear();
-            return false;
+            return self.clean_at_once();
         };
         for index in 0..self.destager.in_flight.spans.len() {
             let (start, end) = self.destager.in_flight.spans[index];
@@ -88,10 +100,26 @@ impl Disk {
     /// Adds the parts of an extent that lie in partial sectors and do not wait for their rest.
     fn partial_spans(&self, start: u64, extent: &Extent, patience: Patience, spans: &mut Vec<(u64, u64)>) {
         let Some(next) = self.next_of(start, extent, patience) else { return };
+        if let Some(end) = self.band_end(next.from >> self.rules.shift) {
+            let (first, after) = self.rules.sectors(next.from, next.end);
+            let part = |sector: u64| {
+                let (from, until) = (sector << self.rules.shift, (sector + 1) << self.rules.shift);
+                (next.from.max(from), next.end.min(until))
+            };
+            spans.extend((first..after.min(end)).take(BATCH - spans.len()).map(part));
+            return;
+        }
         for sector in self.buffer.missing(next.from, next.end, &extent.known).into_iter().flatten() {
             let (first, end) = (sector << self.rules.shift, (sector + 1) << self.rules.shift);
             spans.push((next.from.max(first), next.end.min(end)));
         }
+    }
+
+    /// The end of the band of a sector that has to go to the log.
+    fn band_end(&self, sector: u64) -> Option<u64> {
+        let log = self.logs.partial.as_ref()?;
+        let into = sector % log.band?;
+        (into > 0 && sector != log.follows).then(|| sector - into + log.band.unwrap_or(0))
     }
 
     #[cold]
@@ -165,6 +193,17 @@ impl Disk {
             self.destager.wake = self.destager.wake.min(from);
             return;
         }
+        self.clean();
+    }
+
+    /// Makes room in the log of a shingled drive; false if the drive is another one or there is nothing to do.
+    fn clean_at_once(&mut self) -> bool {
+        self.logs.partial.as_ref().is_some_and(|log| log.band.is_some()) && self.clean()
+    }
+
+    /// Puts the next sector, or its band, in place, or reads the parts of the next ones.
+    fn clean(&mut self) -> bool {
+        let Some(log) = &mut self.logs.partial else { return false };
         let shift = self.rules.shift;
         let live = |area: &MediaCache, sector: u64| {
             area.live_within(sector << shift, (sector + 1) << shift).next().is_some()
@@ -179,16 +218,26 @@ impl Disk {
         let begin = self.now + self.destager.cache.setup;
         let (end, work) = match next {
             Some(sector) => {
-                let read = self.mechanism.pass(begin, sector, 1, Pass::Read, counters);
+                let count = log.band.unwrap_or(1);
+                let first = sector / count * count;
+                let count = count.min(self.mechanism.geometry.sectors() - first);
+                let mut read = self.mechanism.pass(begin, first, count, Pass::Read, counters);
+                if log.band.is_some() {
+                    // The parts of the sector itself have been read with those of its entry.
+                    let others = log.area.live_within(first << shift, (first + count) << shift);
+                    for (_, _, at) in others.filter(|(from, ..)| from >> shift != sector) {
+                        read = self.mechanism.pass(read, at, 1, Pass::Read, counters);
+                    }
+                }
                 counters.rmw_reads += 1;
-                counters.rmw_read_bytes += 1 << shift;
-                let end = self.mechanism.pass(read, sector, 1, Pass::Write, counters);
-                (end, Work::PutInPlace { sector })
+                counters.rmw_read_bytes += count << shift;
+                let end = self.mechanism.pass(read, first, count, Pass::Write, counters);
+                (end, Work::PutInPlace { first, count })
             }
             None => {
                 let Some((first, count)) = log.area.oldest(|start| log.moving.push_back(start >> shift))
                 else {
-                    return;
+                    return false;
                 };
                 log.moving.make_contiguous().sort_unstable();
                 let end = self.mechanism.pass(begin, first, count, Pass::Read, counters);
@@ -198,12 +247,20 @@ impl Disk {
         self.read_ahead_until(self.now);
         self.memory.reads.end_stream();
         self.busy = Some(Busy { end, work });
+        true
     }
 
     #[cold]
-    pub(super) fn finish_in_place(&mut self, sector: u64) {
+    pub(super) fn finish_in_place(&mut self, first: u64, count: u64) {
         if let Some(log) = &mut self.logs.partial {
-            log.area.retire(sector << self.rules.shift, (sector + 1) << self.rules.shift);
+            log.area.retire(first << self.rules.shift, (first + count) << self.rules.shift);
+        }
+    }
+
+    /// Records that a write in place ends at this sector.
+    pub(super) const fn written_in_place(&mut self, end: u64) {
+        if let Some(log) = &mut self.logs.partial {
+            log.follows = end;
         }
     }
 }

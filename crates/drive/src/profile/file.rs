@@ -326,6 +326,7 @@ impl Check<'_> {
                 first_sector,
                 sectors: area,
                 idle: self.time("rmw.log_idle_ms", rmw.log_idle_ms.unwrap_or(write_cache.idle_ms))?,
+                band: self.band(rmw, sectors.physical)?,
             }),
             protection: match (rmw.non_volatile_cache, rmw.media_cache_bytes) {
                 (true, _) => Protection::NonVolatile,
@@ -334,6 +335,18 @@ impl Check<'_> {
             },
             firmware: Firmware::default(),
         })
+    }
+
+    /// The sectors of a band, if the tracks are shingled.
+    fn band(&self, rmw: &RmwFile, physical: u64) -> Result<Option<u64>, ProfileError> {
+        let Some(band) = rmw.band_bytes else { return Ok(None) };
+        if rmw.policy != RmwPolicy::Logged {
+            return Err(self.impossible("rmw.band_bytes", band, "needs the policy logged"));
+        }
+        if !band.is_multiple_of(physical) {
+            return Err(self.impossible("rmw.band_bytes", band, "must be whole physical sectors"));
+        }
+        Ok(Some(self.within("rmw.band_bytes", band, physical, 1 << 30)? / physical))
     }
 
     /// The physical sectors after those of the host, for a media cache or a log: how many are wanted, and how

@@ -116,4 +116,5 @@ pub(super) struct RmwFile {
     pub(super) kept_written_bytes: u64,
     pub(super) log_bytes: Option<u64>,
     pub(super) log_idle_ms: Option<f64>,
+    pub(super) band_bytes: Option<u64>,
 }

@@ -6,6 +6,7 @@
 use crate::tests::common;
 #[path = "mechanics/partial.rs"]
 mod partial;
+mod shingled;
 
 use common::shape::{POLICIES, Shape};
 use common::{Host, Wish};

@@ -19,6 +19,8 @@ pub(crate) enum Kept {
     MediaCache(u64),
     /// Partial sectors in a log of this many bytes; this replaces the policy.
     Log(u64),
+    /// A log of this many bytes, and shingled bands of this many physical sectors.
+    Bands(u64, u64),
 }
 
 /// A small disk.
@@ -106,7 +108,7 @@ impl Shape {
     /// Physical sectors that the tracks must hold.
     fn needed(&self) -> u64 {
         let area = match self.kept {
-            Kept::MediaCache(bytes) | Kept::Log(bytes) => bytes / self.physical,
+            Kept::MediaCache(bytes) | Kept::Log(bytes) | Kept::Bands(bytes, _) => bytes / self.physical,
             Kept::Nothing | Kept::WriteCache => 0,
         };
         (self.capacity + self.firmware_offset).div_ceil(self.physical) + area
@@ -172,7 +174,7 @@ impl Shape {
             self.window,
             self.setup_us,
             self.idle_ms,
-            if matches!(self.kept, Kept::Log(_)) { "logged" } else { self.policy },
+            if matches!(self.kept, Kept::Log(_) | Kept::Bands(..)) { "logged" } else { self.policy },
         );
         if self.reads_from_cache || self.kept_written > 0 {
             let _ = writeln!(
@@ -189,6 +191,9 @@ impl Shape {
             }
             Kept::Log(bytes) => {
                 let _ = writeln!(text, "log_bytes = {bytes}");
+            }
+            Kept::Bands(bytes, sectors) => {
+                let _ = write!(text, "log_bytes = {bytes}\nband_bytes = {}\n", sectors * self.physical);
             }
         }
         text
@@ -249,6 +254,7 @@ pub(crate) fn shapes() -> impl Strategy<Value = Shape> {
         1 => Just(Kept::WriteCache),
         2 => (0_u64..300_000).prop_map(Kept::MediaCache),
         2 => (4096_u64..300_000).prop_map(Kept::Log),
+        2 => (4096_u64..300_000, 1_u64..40).prop_map(|(bytes, sectors)| Kept::Bands(bytes, sectors)),
     ];
     let memory = (any::<bool>(), prop_oneof![2 => Just(0_u64), 1 => 0_u64..300_000]);
     let rmw = (prop::sample::select(&POLICIES[..]), kept, memory);
