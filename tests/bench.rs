@@ -157,7 +157,7 @@ fn runs_that_end_after_a_time_are_compared_by_their_requests() {
 #[test]
 fn what_makes_no_difference_is_called_so() {
     let run = straddle(&["bench", "random-read", "drive:wd10ears"]);
-    assert!(run.out.starts_with("No difference between 8 offsets (above "), "{}", run.out);
+    assert!(run.out.starts_with("No difference between 8 offsets (one above "), "{}", run.out);
     let run = straddle(&["bench", "random-read", "drive:wd10ears", "--count", "10", "--offsets", "0,63"]);
     assert!(run.out.starts_with("Inconclusive: run longer (--count; differences below "), "{}", run.out);
     let run = straddle(&["bench", "random-write", "drive:wd10ears", "--offsets", "8,16,24", "--seed", "5"]);
@@ -432,7 +432,10 @@ fn a_run_that_stays_in_the_buffer_is_no_verdict_on_the_medium() {
     }
     // The host is slower than flash: no difference in time is none in wear.
     let text = said(&["--queue-depth", "1"]);
-    assert!(text.contains("Wear: offset 63 writes 2.00 times as many bytes to flash as offset 0"), "{text}");
+    assert!(
+        text.contains("Wear: at offset 63, 2.00 times as many bytes are written to flash as at offset 0"),
+        "{text}"
+    );
     let text = said(&["--count", "20000", "--warmup", "0"]);
     assert!(text.contains("Not a steady state"), "{text}");
     let text = said(&[]);

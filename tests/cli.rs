@@ -204,7 +204,7 @@ fn what_cannot_be_meant_is_refused() {
     for (page, hint) in [("16", "16KiB?"), ("4", "4KiB?"), ("0", ""), ("5000", ""), ("3MiB", "")] {
         let run = straddle(&["check", "--page", page, "/dev/null"]);
         assert!(
-            run.code == 2 && run.err.contains("a database page cannot have") && run.err.contains(hint),
+            run.code == 2 && run.err.contains("a database page cannot be") && run.err.contains(hint),
             "{}",
             run.err
         );
@@ -218,7 +218,7 @@ fn what_cannot_be_meant_is_refused() {
         ] {
             let run = straddle(&[command, &["--svg", path.to_str().unwrap()]].concat());
             assert!(
-                run.code == 2 && run.err.contains("only SVG can be drawn") && !path.exists(),
+                run.code == 2 && run.err.contains("only SVG is supported") && !path.exists(),
                 "{name}: {}",
                 run.err
             );

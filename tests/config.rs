@@ -284,8 +284,8 @@ fn a_mistake_is_named_with_its_line() {
         (entry(&format!("{right}\npartition = -1")), 5, "invalid value"),
         (entry("rule = \"S047\"\nreason = \"why\""), 3, "S047 cannot be ignored: an unfinished move"),
         (entry("rule = \"S081\"\nreason = \"why\""), 3, "S081 cannot be ignored"),
-        ("\n\npage = \"3000\"\n".to_owned(), 3, "a database page cannot have 3000 bytes"),
-        ("fail-on = \"never\"\n".to_owned(), 1, "fail-on takes advice, warning or error"),
+        ("\n\npage = \"3000\"\n".to_owned(), 3, "a database page cannot be 3000 bytes"),
+        ("fail-on = \"never\"\n".to_owned(), 1, "fail-on must be advice, warning or error"),
         ("assume = \"physical=3000\"\n".to_owned(), 1, "physical"),
         ("ignore = \n".to_owned(), 1, ""),
     ];

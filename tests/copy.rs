@@ -164,7 +164,7 @@ fn a_source_that_has_changed_since_the_plan_is_refused() {
             "mkswap -q 5 2>/dev/null; printf 'S1SUSPEND\\000' | dd of=5 bs=1 seek=4086 conv=notrunc status=none",
             "hibernated",
         ),
-        ("mkfs.ntfs -q -F -f -p 80127 -H 255 -S 63 5 >/dev/null 2>&1", "holds something else"),
+        ("mkfs.ntfs -q -F -f -p 80127 -H 255 -S 63 5 >/dev/null 2>&1", "have changed"),
     ] {
         let change = format!("{change}; dd if=5 of=xp.img bs=512 seek=80127 conv=notrunc status=none");
         shell(

@@ -166,7 +166,7 @@ fn a_disk_that_may_hide_its_sectors_is_in_doubt_from_sector_63() {
         let findings = list(&report["targets"][0], "findings");
         let found: Vec<&Value> = findings.iter().filter(|finding| word(finding, "code") == "S001").collect();
         let is_in_doubt = |finding: &Value| {
-            let is_in_doubt = word(finding, "message").contains("assumed to straddle");
+            let is_in_doubt = word(finding, "message").contains("assumed to be misaligned");
             assert_eq!(word(finding, "severity"), if is_in_doubt { "warning" } else { "error" }, "{finding}");
             is_in_doubt
         };
@@ -539,7 +539,7 @@ fn disks_are_listed_in_order_and_once() {
 #[test]
 fn a_card_reader_without_a_card_holds_no_medium() {
     let tree = Tree::new();
-    for (name, removable, reason) in [("sda", "1", "holds no medium"), ("nbd0", "0", "is empty (0 bytes)")] {
+    for (name, removable, reason) in [("sda", "1", "has no medium"), ("nbd0", "0", "is empty (0 bytes)")] {
         tree.disk(name, &[("size", "0"), ("removable", removable)]);
         let (report, status) = tree.check(name);
         assert_eq!((word(&report, "status").as_str(), status), ("failed", 3), "{report}");

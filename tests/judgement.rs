@@ -154,7 +154,7 @@ fn every_view_of_a_device_judges_it_the_same() {
     let (_, mapping) = whole.iter().find(|(name, _)| name.ends_with("dm-0")).unwrap();
     assert_eq!(judged(mapping), ("error".to_owned(), r#"["alignment"]"#.to_owned()), "{mapping}");
     assert_eq!(verdicts(mapping), [(1, "misaligned".to_owned())].into(), "{mapping}");
-    assert!(codes(mapping).is_empty() && mapping["notes"].to_string().contains("S020 is reported at"));
+    assert!(codes(mapping).is_empty() && mapping["notes"].to_string().contains("S020 is reported for"));
 }
 
 /// Tables that are aligned, misaligned, and damaged, each with the verdicts on their partitions.

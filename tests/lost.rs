@@ -118,7 +118,7 @@ fn refused_by_name(dir: &Dir, name: &str) {
     // Nothing is claimed of what was not looked at. Formats that are read, arrays, tables and images that are
     // only read have other words, or none.
     let words = seen.split_whitespace().collect::<Vec<_>>().join(" ");
-    let is_by_name = words.contains(&format!("{name} is recognised by name only"));
+    let is_by_name = words.contains(&format!("{name} is recognised only by name"));
     assert_eq!(is_by_name, BY_NAME.contains(&name), "{name}: {seen}");
     let planned = straddle_in(dir.path(), &[&["plan", "disk", "--wipe"][..], &PLAN].concat());
     assert_eq!(planned.status.code(), Some(0), "{name}: {}", transcript(&planned));

@@ -337,7 +337,7 @@ fn kept_until_settled(dir: &Dir, path: &Path, bytes: &[u8], cut: bool) {
     );
     assert!(fs::read(path).unwrap() == now && complete(dir) == 1, "{}", transcript(&shown));
     if !cut {
-        assert!(transcript(&shown).contains("The run started to write at 20"), "{}", transcript(&shown));
+        assert!(transcript(&shown).contains("The run started writing at 20"), "{}", transcript(&shown));
         let forced = restore(&["--force"]);
         assert_eq!(forced.status.code(), Some(0), "{}", transcript(&forced));
         assert!(fs::read(path).unwrap() == bytes && journals(dir).is_empty());
@@ -550,7 +550,7 @@ fn reads_that_fail_for_a_moment_do_not_cost_what_others_wrote() {
             let (done, _) = restore(Some((first, count)));
             assert!(fs::read(&path).unwrap() == theirs, "{first}, {count}: {}", transcript(&done));
             assert!(complete(&dir) > 0, "{first}, {count}: {}", transcript(&done));
-            beside += usize::from(transcript(&done).contains("cannot be read, and were not restored either"));
+            beside += usize::from(transcript(&done).contains("cannot be read and were not restored either"));
         }
     }
     assert!(beside > 0, "nothing was unreadable beside what they wrote");

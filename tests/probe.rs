@@ -24,7 +24,7 @@ fn a_lying_drive_with_its_jumper_is_seen_through() {
     assert!(!text.out.contains("\\u{"), "our own drawing is escaped: {}", text.out);
     let verdict = "MISREPORTS: claims 512-byte physical sectors, has 4096, the first at byte 3584. Align \
                    partitions to multiples of 4096 bytes plus 3584 (first aligned LBA: 7): 1 MiB is \
-                   misaligned, sector 63 of 512 bytes is aligned.";
+                   misaligned, and 512-byte sector 63 is aligned.";
     assert!(flat(&text.out).starts_with(verdict) && text.out.contains("5400 rpm"), "{}", text.out);
     assert!(text.out.lines().count() <= 18, "more than a screen: {}", text.out);
     let verbose = straddle(&["probe", "drive:wd10ears,jumper=on", "--verbose"]);

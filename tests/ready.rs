@@ -239,7 +239,7 @@ fn messages_say_what_is_meant() {
         (
             &["plan", "disk.img", "--table", "gpt", "--part", "1MiB,type=ext4"],
             2,
-            "(that is a file system: fs=)",
+            "(that is a file system: use fs=)",
         ),
         (&["plan", "disk.img", "--table", "gpt", "--part", "1MiB,start=40s"], 4, "; byte 1048576 is on one"),
         (

@@ -133,7 +133,7 @@ fn slack_behind_a_file_system_gives_way() {
         let (_, text) = program(dir.path(), &["check", "disk.img"]);
         let said = text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(
-            said.contains("partition 2 loses 512 bytes at its end, which its contents do not use"),
+            said.contains("the last 512 bytes of partition 2, which its contents do not use, are cut off"),
             "{make}: {text}"
         );
         let (status, text) = program(dir.path(), &["realign", "disk.img", "--save", "move.json"]);
@@ -435,7 +435,7 @@ fn the_backup_of_a_grown_disk_is_moved_first() {
     shell(dir.path(), &format!("{{ {make}; }} >/dev/null 2>&1"));
     let (status, text) = program(dir.path(), &["realign", "disk.img", "--save", "move.json"]);
     let said = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let (_, line) = said.split_once("to the end first: ").unwrap();
+    let (_, line) = said.split_once("to the end: ").unwrap();
     assert_eq!(status, 4, "{text}");
     tools::shell(&tools::pasted(line), dir.path());
     let (status, text) = program(dir.path(), &["realign", "disk.img", "--save", "move.json"]);

@@ -83,7 +83,7 @@ fn audits_are_counted() {
     assert!(said.contains("of 4 that were judged and hold data, 2 are misaligned (50.0 %)"), "{said}");
     assert!(
         said.contains("Cost, modelled on wd10ears")
-            && said.contains("3 of the audits name no host: their files' names are used")
+            && said.contains("3 of the audits name no host, so the names of the files are used")
             && said.contains("not listed: 1 host without findings"),
         "{said}"
     );
@@ -356,7 +356,7 @@ fn the_page_is_one_file_and_its_names_are_no_markup() {
     ] {
         assert!(page.contains(part), "{part}: {page}");
     }
-    assert!(page.contains("Modelled means"));
+    assert!(page.contains("Modelled costs"));
     if !std::env::split_paths(tools::PATH).any(|folder| folder.join("chromium").is_file()) {
         skipped("chromium is not installed");
         return;

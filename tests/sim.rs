@@ -148,9 +148,11 @@ fn what_a_drive_would_not_get_so_is_replayed_as_a_host_would_send_it() {
     let counted = json("trace", &["trace", &trace, "--unit", "4KiB", "--json"]);
     assert_eq!(counted["total"]["writes"]["off_sector_requests"], 2, "{counted}");
     let text = straddle(&["sim", &trace, "--drive", "wd10ears"]).out;
-    for says in
-        ["2 requests: out of order in time", "2 requests: not whole 512-byte sectors", "1 discard: skipped"]
-    {
+    for says in [
+        "2 requests: out of chronological order",
+        "2 requests: extended to whole 512-byte sectors",
+        "1 discard: skipped",
+    ] {
         assert!(text.contains(says), "{says}: {text}");
     }
     // Nothing waits for a time in the closed loop.

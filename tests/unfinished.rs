@@ -213,7 +213,10 @@ fn a_move_that_is_being_made_is_no_damage() {
     std::os::unix::fs::FileExt::write_all_at(&file, &[0xA5; 1 << 20], start).unwrap();
     for words in [&["check", NAME][..], &["map", NAME], &["check", NAME, "--json"]] {
         let said = flat(&transcript(&straddle_in(&dir, words)));
-        assert!(said.contains("another program has the disk locked"), "{words:?}: {said}");
+        assert!(
+            said.contains("another process, perhaps a running straddle, has locked the disk"),
+            "{words:?}: {said}"
+        );
         assert!(!said.contains("damaged") && !said.contains("straddle resume"), "{words:?}: {said}");
     }
     let found = check(&dir);
@@ -313,7 +316,7 @@ fn a_journal_elsewhere_or_damaged_is_said() {
     let again = straddle_in(&dir, &["apply", "move.json", "--write", NAME, "--journal", "journal"]);
     assert_eq!(again.status.code(), Some(4));
     assert!(
-        flat(&transcript(&again)).contains("Do not remove it: run 'straddle resume' with this --journal")
+        flat(&transcript(&again)).contains("Do not remove it: run 'straddle resume' with the same --journal")
     );
     fs::write(dir.join("empty"), [0; 4096]).unwrap();
     let again = straddle_in(&dir, &["apply", "move.json", "--write", NAME, "--journal", "empty"]);

@@ -225,7 +225,7 @@ fn parts_and_losses(out: &Path) {
     assert_eq!(text(out, "lost.rc"), "0\n");
     let later = straddle(&["trace", out.join("lost.rec").to_str().unwrap()]);
     assert_eq!(later.code, 0);
-    assert!(later.err.contains(&format!("{said} events were lost while it was recorded")), "{}", later.err);
+    assert!(later.err.contains(&format!("{said} events were lost during the recording")), "{}", later.err);
 }
 
 fn failures(out: &Path) {

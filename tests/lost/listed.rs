@@ -173,7 +173,7 @@ fn contents_on_a_gib_are_found_in_a_large_space() {
         shell(&make, dir.path());
         let (code, said) = run(&dir, "plan disk --add rest");
         assert!(
-            code == 4 && said.contains(&format!("at byte {}, perhaps from a deleted partition", mib << 20)),
+            code == 4 && said.contains(&format!("at byte {}, perhaps of a deleted partition", mib << 20)),
             "{mib}: {said}"
         );
         assert_eq!(run(&dir, "plan disk --add 4GiB").0, 0, "{mib}");
@@ -192,7 +192,7 @@ fn a_partition_beside_such_contents_or_round_them_is_planned() {
         ("--add 20MiB --start 45056s", "a multiple of"),
         (
             "--add 20MiB --start 2048s",
-            "partition 2 starts at existing contents, which it makes accessible: ext4 \"KEEPME\"",
+            "partition 2 starts at existing contents, and makes them accessible: ext4 \"KEEPME\"",
         ),
         ("--table gpt --part 20MiB", "partition 1: no known content"),
         ("--table gpt --part 8MiB", "outside partitions: ext4 \"KEEPME\""),
@@ -224,7 +224,9 @@ fn a_stray_byte_is_no_want_of_room() {
         shell("printf X | dd of=disk bs=1 seek=$((40063 * 512)) conv=notrunc status=none", dir.path());
         let (code, said) = run(&dir, "realign disk");
         assert!(
-            code == 4 && said.contains("at byte 20512256, outside partitions") && said.contains("--wipe"),
+            code == 4
+                && said.contains("at byte 20512256, which is in no partition")
+                && said.contains("--wipe"),
             "{said}"
         );
         assert!(!said.contains("shrink") && !said.contains("--to"), "{said}");
@@ -247,7 +249,7 @@ fn a_backup_in_the_way_of_a_new_partition_is_named() {
         assert!(
             code != 0
                 && said.contains(
-                    "--relocate-backup moves it to the end of the disk and makes another 192 MiB usable"
+                    "--relocate-backup moves it to the end of the disk, which makes another 192 MiB usable"
                 ),
             "{size}: {said}"
         );

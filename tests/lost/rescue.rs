@@ -103,7 +103,7 @@ fn what_an_mbr_cannot_say_in_smaller_sectors_a_gpt_can() {
         let said = straddle_in(&dir, &["plan", "disk", "--convert-table", "512", "--logical", "4096"]);
         let said = transcript(&said).split_whitespace().collect::<Vec<_>>().join(" ");
         let (_, line) =
-            said.split_once("at the same bytes: straddle plan DISK ").unwrap_or_else(|| panic!("{said}"));
+            said.split_once("at the same position: straddle plan DISK ").unwrap_or_else(|| panic!("{said}"));
         let line = line.split(" (exit").next().unwrap();
         let words = format!("plan disk {line} --save plan");
         let planned = straddle_in(&dir, &words.split(' ').collect::<Vec<_>>());

@@ -338,7 +338,7 @@ fn a_smaller_copy_loses_no_data() {
         let plan = ["realign", "disk.img", "--to", "new.img", "--save", "copy.json"];
         let (status, said) = run(&dir, &plan);
         assert_eq!(status, if is_there { 4 } else { 0 }, "{said}");
-        assert_eq!(said.contains("--wipe to omit it"), is_there, "{said}");
+        assert_eq!(said.contains("to omit it, use --wipe"), is_there, "{said}");
         assert_eq!(run(&dir, &[&plan[..], &["--wipe"]].concat()).0, 0);
     }
 }

@@ -132,7 +132,7 @@ fn a_wrong_answer_in_a_bucket_is_an_error() {
         ("ignores-ranges", "ignores ranges"),
         ("truncates", "sent 32768 bytes, but announced 65536"),
         ("long", "sent more bytes, but announced 65536"),
-        ("endless-header", "the header of its answer has more than 32768 bytes"),
+        ("endless-header", "the header of its answer is longer than 32768 bytes"),
         ("garbage", "sent an invalid HTTP answer"),
         ("redirects-to-file", "redirects a signed request"),
         ("changes", "it changed while it was being read (the server says so)"),

@@ -43,7 +43,7 @@ fn commands_that_write_refuse_servers() {
     }
     let backing = ran(&mut straddle(dir.path()), &["check", "--allow-backing", &url, "disk.img"]);
     assert_eq!(backing.code, 2, "{}", backing.all());
-    assert!(backing.err.contains("--allow-backing takes only local files"), "{}", backing.err);
+    assert!(backing.err.contains("--allow-backing accepts only local files"), "{}", backing.err);
     assert!(!backing.all().contains("SECRET"));
     assert_eq!(server.asked().len(), 0);
 }

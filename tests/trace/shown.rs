@@ -31,9 +31,10 @@ fn the_sentences_say_what_the_load_costs_and_whose_it_is() {
     // volume 7's, which begin 3584 bytes behind multiples of 32 KiB, each stays in one.
     for part in [
         "4 KiB sectors: 1.50 times the bytes now, 1.00 if aligned; 16 KiB units: 4.00, as if aligned.",
-        "50 % of the excess on 16 KiB units is from 4 KiB writes of volume 8.",
+        "50 % of the excess on 16 KiB units comes from 4 KiB writes of volume 8.",
         "On 4 KiB sectors, each write needs 1.00 read-modify-writes.",
-        "If volume 7 started 1 sector later, 0.0 % of its writes would be misaligned on 4 KiB sectors instead of 100.0 %.",
+        "If volume 7 started 1 sector later, 0.0 % of its writes would be misaligned on 4 KiB sectors, \
+         instead of 100.0 %.",
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }

@@ -114,8 +114,8 @@ fn wait_for_the_conversion(findings: &mut [Finding]) {
         fix.without_commands();
         finding.alternative = None;
         fix.summary += &format!(
-            ", after the conversion ({code}); check the new image for its commands (check --ignore {code} \
-            prints those for this image)"
+            ", after the conversion ({code}); then check the new image to get the commands (check --ignore \
+             {code} prints them for this image)"
         );
     }
 }
@@ -133,8 +133,9 @@ fn wait_for_the_move(findings: &mut [Finding]) {
     for finding in findings.iter_mut().filter(waits) {
         let Some(cause) = moved.iter().find(|cause| cause.subject == finding.subject) else { continue };
         finding.fix = Some(Fix::advice(format!(
-            "fix {} first and check again, because the move changes where the boot sectors are. If the \
-             partition is not moved, check --only {} prints the commands for its present start",
+            "fix {} first and check again, because moving the partition also moves its boot sectors. To \
+             leave the partition where it is, run check --only {}, which prints the commands for its present \
+             start",
             cause.code, finding.rule.code
         )));
     }

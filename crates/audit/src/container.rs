@@ -41,13 +41,14 @@ impl Platform {
             Self::Azure => Demand {
                 name: "azure",
                 unit: MIB,
-                sentence: "Azure accepts only fixed VHDs of a whole number of MiB",
+                sentence: "Azure accepts only fixed VHDs whose size is a whole number of MiB",
                 conversion: "qemu-img convert -O vpc -o subformat=fixed,force_size",
             },
             Self::Gce => Demand {
                 name: "gce",
                 unit: GIB,
-                sentence: "Google Compute Engine accepts only a raw disk.raw of a whole number of GiB",
+                sentence: "Google Compute Engine accepts only a raw image named disk.raw whose size is a \
+                           whole number of GiB",
                 conversion: "qemu-img convert -O raw",
             },
         }
@@ -91,7 +92,7 @@ pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     let physical = context.topology.physical.value();
     if container.block < physical && container.block != ByteCount::ZERO {
         let message = format!(
-            "{} ({}) allocates {} bytes at a time, less than the host's physical sector of {} bytes",
+            "{} ({}) allocates {} bytes at a time, less than the host's {}-byte physical sector",
             container.format,
             container.variant,
             container.block.get(),
@@ -108,19 +109,14 @@ fn check_size(context: &Context<'_>, findings: &mut Vec<Finding>) {
     let (logical, physical) = (context.topology.logical.value().bytes(), &context.topology.physical);
     let (unit, name, severity, effect) =
         if !context.size.is_multiple_of(logical) && logical > KERNEL_SECTOR.bytes() {
-            let effect = "its last, incomplete sector cannot be reached there, and QEMU does not open the \
-                image for writing without a cache";
+            let effect = "its incomplete last sector is inaccessible there, and QEMU does not open the image \
+                          for uncached writing";
             (logical, "logical sector", Severity::Warning, effect)
         } else if !context.size.is_multiple_of(logical) {
-            (
-                logical,
-                "sector",
-                Severity::Advice,
-                "a loop device leaves out the bytes after the last whole sector",
-            )
+            (logical, "sector", Severity::Advice, "a loop device omits the bytes after the last whole sector")
         } else if *physical.source() == Source::Declared && !context.size.is_multiple_of(physical.value()) {
-            let effect = "tools that work in sectors of that size (QEMU without a cache on a 4Kn host, \
-                          fastboot) refuse it";
+            let effect = "tools that use sectors of that size (QEMU without a cache on a 4Kn host, fastboot) \
+                          refuse it";
             (physical.value(), "physical sector", Severity::Advice, effect)
         } else {
             return;
@@ -138,7 +134,7 @@ fn past_multiple(context: &Context<'_>, unit: ByteCount, called: &str) -> Option
     let size = context.size.get();
     let miss = Miss::of("sector", Boundary::multiples_of(unit)?, ByteOffset::new(size))?;
     let past = miss.past.get();
-    let message = format!("the image has {size} bytes, {past} more than a multiple of {called}");
+    let message = format!("the image is {size} bytes long, {past} more than a multiple of {called}");
     Some((miss, message))
 }
 
@@ -182,11 +178,12 @@ fn grow(context: &Context<'_>, unit: ByteCount) -> Fix {
     if let (true, None, Some(seen)) = (has_backup, context.container, seen) {
         let mut commands = vec![Command::other("truncate", format!("truncate -s {size} {raw}"))];
         commands.extend(table::planned(context, &format!("{seen} --relocate-backup")));
-        let summary = format!("make the image {size} bytes long, and put the backup GPT at its end{convert}");
+        let summary =
+            format!("extend the image to {size} bytes, and move the backup GPT to its end{convert}");
         return Fix { summary, commands, risk: Risk::Backup, caution: None };
     }
-    let backup = if has_backup { "; check it again, and put the backup GPT at its end (S034)" } else { "" };
-    Fix::advice(format!("make the image longer: {how}truncate -s {size} {raw}{backup}{convert}"))
+    let backup = if has_backup { "; check it again, and move the backup GPT to its end (S034)" } else { "" };
+    Fix::advice(format!("extend the image: {how}truncate -s {size} {raw}{backup}{convert}"))
 }
 
 /// Checks the guest's blocks against the physical sectors of the host's disk, which are assumed to be those that the
@@ -197,10 +194,10 @@ fn check_placement(context: &Context<'_>, container: &Container, findings: &mut 
     let Some(boundary) = Boundary::multiples_of(physical) else { return };
     let past = boundary.skew(placed.guest, placed.host);
     // A container block smaller than the boundary may begin inside a sector of the guest.
-    let what = if boundary.past(placed.host) == past { "" } else { "so the guest's boundaries lie " };
+    let what = if boundary.past(placed.host) == past { "" } else { "so the guest's boundaries are " };
     let message = format!(
-        "{} ({}) keeps byte {} of the guest's disk at byte {} of the file, {what}{} bytes past a {}-byte \
-         boundary: blocks aligned in the guest straddle boundaries on the host",
+        "{} ({}) stores byte {} of the guest's disk at byte {} of the file, {what}{} bytes past a {}-byte \
+         boundary: blocks that are aligned in the guest straddle boundaries on the host",
         container.format,
         container.variant,
         placed.guest,
@@ -222,8 +219,8 @@ fn convert(context: &Context<'_>, format: &str) -> Fix {
         commands: vec![Command::other("qemu-img", line)],
         risk: Risk::Safe,
         caution: Some(format!(
-            "shut down the guest first; the file {new} is overwritten if it exists, and the guest's \
-             configuration has to name it afterwards"
+            "shut down the guest first, and change its configuration to use {new} afterwards; if that file \
+             exists, it is overwritten"
         )),
     }
 }

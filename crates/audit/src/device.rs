@@ -30,17 +30,16 @@ fn kernel_misaligned(context: &Context<'_>) -> Option<Finding> {
     }
     let message = match figure.source() {
         Source::Derived(_) => {
-            "the devices below this one have different alignment offsets. Linux 6.1 reports -1 for that, but \
-            this kernel reports an offset that is wrong for part of the data"
+            "the underlying devices have different alignment offsets. Linux 6.1 reports -1 in this case, but \
+             this kernel reports an offset that is wrong for part of the data"
         }
         _ => {
-            "the kernel reports alignment offset -1: the devices below this one have different alignment \
-             offsets, or its data does not start on their physical sectors"
+            "the kernel reports alignment offset -1: the underlying devices have different alignment \
+             offsets, or the data does not start on their physical sectors"
         }
     };
-    let fix = Fix::advice(
-        "align the partitions or devices it is made of (check each of them), then recreate it on them",
-    );
+    let fix =
+        Fix::advice("align the partitions or devices that it consists of (check each one), then recreate it");
     Some(Finding::on_disk(rules::KERNEL_MISALIGNED, None, message.to_owned()).fixed_by(fix))
 }
 
@@ -48,14 +47,14 @@ fn stacked_io_opt(context: &Context<'_>) -> Option<Finding> {
     let StackedOptimum { member, size, physical } = context.topology.stacked_optimum.as_ref()?;
     let message = format!(
         "the kernel reports alignment offset -1, but only because the optimal I/O size of {member}, {} \
-         bytes, is not a multiple of the {}-byte physical sector: the offsets of the devices below \
+         bytes, is not a multiple of the {}-byte physical sector: the offsets of the underlying devices \
          agree, and starts are checked against them",
         size.get(),
         physical.get()
     );
     let fix = Fix::advice(
-        "correct the size at its source (QEMU: opt_io_size=0), or leave it: tools read -1 as 0, so \
-         nothing becomes misaligned",
+        "correct the size where it is set (QEMU: opt_io_size=0), or leave it: tools read -1 as 0, so nothing \
+         becomes misaligned",
     );
     Some(Finding::on_disk(rules::BOGUS_IO_OPT, None, message).fixed_by(fix))
 }
@@ -71,8 +70,7 @@ fn bogus_optimum(context: &Context<'_>) -> Option<Finding> {
         what_tools_make_of(context, opt)
     );
     let fix = Fix::advice(
-        "when partitioning, give starts in MiB (parted: unit MiB, or -a minimal) instead of using the \
-         default",
+        "when partitioning, do not use the default: give starts in MiB (parted: unit MiB, or -a minimal)",
     );
     Some(Finding::on_disk(rules::BOGUS_IO_OPT, None, message).fixed_by(fix))
 }
@@ -106,7 +104,7 @@ fn what_tools_make_of(context: &Context<'_>, opt: ByteCount) -> String {
         false => "; LVM 2.03.31 and later ignore it",
     };
     let judged = judged(start);
-    format!("With it, {parted}; LVM would start its data at byte {start} ({judged}){ignored}")
+    format!("Given this size, {parted}; LVM would start its data at byte {start} ({judged}){ignored}")
 }
 
 fn quirk(context: &Context<'_>) -> Option<Finding> {
@@ -120,7 +118,7 @@ fn quirk(context: &Context<'_>) -> Option<Finding> {
     let claims: Vec<String> =
         physical.disagreeing().map(|claim| format!("{} says {}", claim.source, claim.value.get())).collect();
     let message = format!(
-        "{} (listed as {pattern}) has {}-byte physical sectors but does not say so: {}",
+        "{} (listed as {pattern}) has {}-byte physical sectors, but does not report them: {}",
         context.model.unwrap_or("this drive"),
         physical.value().get(),
         claims.join(", ")
@@ -154,27 +152,27 @@ fn reason_of_offset(context: &Context<'_>, offset: ByteCount) -> (&'static str, 
     let is_held = matches!(context.topology.alignment_offset.source(), Source::Derived(_));
     match context.kind {
         _ if is_held && context.topology.guest.is_some() => (
-            ": the partition or device on the host that holds the guest's disk is misaligned",
-            "align the partition on the host that holds it (check the host's disk)",
+            ": the guest's disk is stored on a misaligned partition or device of the host",
+            "align that partition on the host (check the host's disk)",
         ),
         DeviceKind::Loop => (
             ": this loop device starts at a misaligned offset of its file or device",
-            "set it up at an aligned offset (losetup -o) and recreate its contents; until then, use starts \
-            that this check reports as aligned",
+            "set it up again at an aligned offset (losetup -o), and recreate its contents; until then, use \
+             starts that this check reports as aligned",
         ),
         DeviceKind::Md | DeviceKind::DeviceMapper => (
-            ": the device below this one is misaligned",
-            "align the partitions or devices it is made of (check each of them) before putting more on it; \
-             until then, use starts that this check reports as aligned",
+            ": the underlying device is misaligned",
+            "align the partitions or devices that it consists of (check each one) before adding anything to \
+             it; until then, use starts that this check reports as aligned",
         ),
         DeviceKind::Scsi | DeviceKind::Image | DeviceKind::Modelled if at_63 => (
-            ": such an offset (the XP jumper of early WD drives) aligns sector 63 and misaligns every \
-            multiple of 1 MiB",
+            ": this offset (set by the XP jumper of early WD drives) aligns sector 63 and misaligns every \
+             multiple of 1 MiB",
             if matches!(context.stack.kind, TableKind::None) {
                 "remove the jumper (pins 7 and 8 on WD drives) before the disk is partitioned"
             } else {
-                "leave the jumper (pins 7 and 8 on WD drives) as it is while there is data on the disk, \
-                 because it shifts the address of every sector; use starts that this check reports as aligned"
+                "leave the jumper (pins 7 and 8 on WD drives) as it is while the disk holds data, because it \
+                 shifts the address of every sector; use starts that this check reports as aligned"
             },
         ),
         DeviceKind::Virtual => (
@@ -233,23 +231,22 @@ fn shown_smaller(context: &Context<'_>) -> Option<Finding> {
     // Sectors that the storage does not even address are read and written again by the host.
     let (severity, who) = match logical < below {
         true => {
-            (rules::GUEST_SHOWN_SMALLER.severity, "each smaller write is a read-modify-write on the host")
+            (rules::GUEST_SHOWN_SMALLER.severity, "the host does a read-modify-write for each smaller write")
         }
-        false => (
-            Severity::Advice,
-            "a write of one sector, as the guest sees it, is a read-modify-write in the drive",
-        ),
+        false => {
+            (Severity::Advice, "the drive does a read-modify-write for each write of a single guest sector")
+        }
     };
     let message = format!(
-        "the guest sees {logical}-byte logical and {}-byte physical sectors of {disk} (domain {domain}), but \
-        the storage has {below}-byte logical and {}-byte physical ones: {who}",
+        "{disk} of the domain {domain} has {logical}-byte logical and {}-byte physical sectors in the guest, \
+         but its storage has {below}-byte logical and {}-byte physical ones: {who}",
         physical.get(),
         storage.get()
     );
     let fix = Fix::advice(format!(
-        "put <blockio logical_block_size='{logical}' physical_block_size='{}'/> into the <disk> of {disk} \
-         (virsh edit), shut the domain down and start it; do not change the logical size, because the \
-         partition table uses it",
+        "add <blockio logical_block_size='{logical}' physical_block_size='{}'/> to the <disk> element of \
+         {disk} (virsh edit), then shut the domain down and start it again; do not change the logical size, \
+         because the partition table uses it",
         storage.get()
     ));
     let finding = Finding::on_disk(rules::GUEST_SHOWN_SMALLER, None, message).fixed_by(fix);

@@ -132,13 +132,13 @@ impl<'a> Walk<'a, '_> {
 fn misfit(layer: &Layer, sectors: BlockSize) -> Option<Misfit> {
     let kind = layer.kind;
     let not =
-        |verb: &'static str| move |what: String| linux(format!("{what}: Linux does not {verb} it here"));
+        |verb: &'static str| move |what: String| linux(format!("{what}, so Linux cannot {verb} it here"));
     match &layer.facts {
         Facts::FileSystem(fs) => file_system(kind, fs, sectors),
         Facts::Luks(luks) if luks.is_refused(layer.below.len().floor_to(BlockSize::B512.bytes())) => {
             let rest = luks.uses(layer.below.len()).and_then(|used| layer.below.len().checked_sub(used));
             let why = format!(
-                "its device ends {} bytes into a {}-byte encryption sector: cryptsetup does not open it",
+                "its device ends {} bytes into a {}-byte encryption sector, so cryptsetup cannot open it",
                 rest.unwrap_or_default().get(),
                 luks.sector_size.get()
             );
@@ -166,7 +166,8 @@ fn misfit(layer: &Layer, sectors: BlockSize) -> Option<Misfit> {
             small.or_else(misplaced).map(not("activate")).or_else(|| of_cache(block, mapped.cache?))
         }
         Facts::Table(table) if table.block != sectors => Some(linux(format!(
-            "its table uses {}-byte sectors, but logical sectors are {} bytes: Linux finds no partitions here",
+            "its table uses {}-byte sectors, but the logical sectors are {} bytes, so Linux finds no \
+             partitions",
             table.block, sectors
         ))),
         Facts::Table(_) | Facts::Opaque => None,
@@ -177,7 +178,7 @@ fn of_cache(block: ByteCount, cache: ByteCount) -> Option<Misfit> {
     (block < cache).then(|| Misfit {
         refusal: Refusal::Cache,
         why: format!(
-            "its blocks of {} bytes are smaller than the cache set's, {} bytes: Linux does not attach it",
+            "its {}-byte blocks are smaller than the cache set's {}-byte blocks, so Linux cannot attach it",
             block.get(),
             cache.get()
         ),
@@ -191,15 +192,15 @@ fn linux(why: String) -> Misfit {
 fn file_system(kind: Content, fs: &FileSystem, sectors: BlockSize) -> Option<Misfit> {
     let Some(kind) = kind.file_system() else {
         let what = small("blocks", fs.block, sectors)?;
-        return Some(linux(format!("{what}: Linux does not mount it here")));
+        return Some(linux(format!("{what}, so Linux cannot mount it here")));
     };
     let ashift = fs.ashift.map(|shift| ByteCount::new(1_u64.checked_shl(shift).unwrap_or(u64::MAX)));
-    let mount = "Linux does not mount it here";
+    let mount = "Linux cannot mount it here";
     let (unit, size, verb) = match kind {
         FsKind::Xfs | FsKind::Vfat | FsKind::Exfat => ("sectors", fs.sector, mount),
         FsKind::Ntfs => ("clusters", fs.cluster, mount),
-        FsKind::Zfs => ("smallest writes", ashift, "ZFS does not write to it here"),
-        FsKind::Swap => ("pages", Some(fs.block), "Linux does not use it here"),
+        FsKind::Zfs => ("smallest writes", ashift, "ZFS cannot write to it here"),
+        FsKind::Swap => ("pages", Some(fs.block), "Linux cannot use it here"),
         FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4 | FsKind::Jbd => ("blocks", Some(fs.block), mount),
         FsKind::Btrfs | FsKind::F2fs | FsKind::Nilfs2 => ("blocks", Some(fs.block), mount),
         FsKind::Jfs | FsKind::Reiserfs => ("blocks", Some(fs.block), mount),
@@ -211,8 +212,8 @@ fn file_system(kind: Content, fs: &FileSystem, sectors: BlockSize) -> Option<Mis
     }
     let other = fs.sector.filter(|sector| kind.has_boot_sector() && *sector != sectors.bytes())?;
     let why = format!(
-        "its sectors are {} bytes, but the logical sector is {sectors}: Windows does not mount it here \
-         (Linux does)",
+        "its sectors are {} bytes, but the logical sectors are {sectors}: Windows cannot mount it here \
+         (Linux can)",
         other.get()
     );
     Some(Misfit { refusal: Refusal::Windows, why })
@@ -224,8 +225,8 @@ fn page(layer: &Layer, sectors: BlockSize, page: Option<ByteCount>) -> Option<Mi
         matches!(layer.facts, Facts::FileSystem(_)) && !layer.kind.is_swap() && !layer.kind.is_only_read();
     let page = page.filter(|page| is_one && *page < sectors.bytes())?;
     let why = format!(
-        "a page of {} bytes is smaller than the {sectors}-byte logical sector: Linux refuses to write it here \
-         with O_DIRECT",
+        "a {}-byte page is smaller than the {sectors}-byte logical sector, so Linux refuses to write it with \
+         O_DIRECT",
         page.get()
     );
     Some(Misfit { refusal: Refusal::Page, why })
@@ -233,9 +234,8 @@ fn page(layer: &Layer, sectors: BlockSize, page: Option<ByteCount>) -> Option<Mi
 
 /// What is smaller than a sector; a size of zero is not known.
 fn small(what: &str, size: ByteCount, sectors: BlockSize) -> Option<String> {
-    (size != ByteCount::ZERO && size < sectors.bytes()).then(|| {
-        format!("its {what} of {} bytes are smaller than the {sectors}-byte logical sector", size.get())
-    })
+    (size != ByteCount::ZERO && size < sectors.bytes())
+        .then(|| format!("its {}-byte {what} are smaller than the {sectors}-byte logical sector", size.get()))
 }
 
 fn starts(what: &str, at: ByteOffset, sectors: BlockSize) -> Option<String> {
@@ -320,7 +320,7 @@ fn fixes(context: &Context<'_>, subject: Subject, unfit: &Unfit<'_>) -> (Fix, Op
     match unfit.misfit.refusal {
         Refusal::Length => of_length(context, subject, unfit),
         Refusal::Page => (
-            Fix::advice(format!("use pages of {sectors} bytes or more, or a drive with smaller sectors")),
+            Fix::advice(format!("use pages of at least {sectors} bytes, or a drive with smaller sectors")),
             None,
         ),
         Refusal::Cache => (
@@ -336,7 +336,7 @@ fn fixes(context: &Context<'_>, subject: Subject, unfit: &Unfit<'_>) -> (Fix, Op
                 _ => FITS_ALL.get(),
             };
             let advice = format!(
-                "use a drive or an adapter with {own}-byte logical sectors, or copy the files under Linux to \
+                "use a drive or an adapter with {own}-byte logical sectors, or, on Linux, copy the files to \
                  a new file system"
             );
             (Fix::advice(advice), again(context, unfit))
@@ -350,20 +350,21 @@ fn smaller_sectors(context: &Context<'_>, unfit: &Unfit<'_>) -> (Fix, Option<Fix
     let first = match &unfit.larger {
         Some(layer) => format!("recreate {layer} with 512-byte sectors, on disks with 512-byte sectors"),
         None if is_stacked => {
-            "put it on devices with 512-byte logical sectors (lsblk -o NAME,LOG-SEC)".to_owned()
+            "move it to devices with 512-byte logical sectors (lsblk -o NAME,LOG-SEC)".to_owned()
         }
         None => "use a drive, an adapter or a virtual disk with 512-byte logical sectors".to_owned(),
     };
     let (options, then) = match &unfit.layer.facts {
         Facts::FileSystem(_) => ("", "copy the files to a new file system"),
-        Facts::Table(_) => ("--partscan ", "copy what the partitions hold"),
+        Facts::Table(_) => ("--partscan ", "copy the contents of the partitions"),
         _ => {
-            let advice = format!("{first}, or a loop device that has them (losetup --sector-size 512)");
+            let advice =
+                format!("{first}, or use a loop device with such sectors (losetup --sector-size 512)");
             return (Fix::advice(advice), None);
         }
     };
     let options = format!("{options}--sector-size {FITS_ALL} ");
-    let summary = format!("{first}; or read it through a loop device that has them, and {then}");
+    let summary = format!("{first}; or read it through a loop device with such sectors, and {then}");
     (by_loop(context, unfit, &options, unfit.layer.below.len(), summary), again(context, unfit))
 }
 
@@ -383,8 +384,7 @@ fn of_length(context: &Context<'_>, subject: Subject, unfit: &Unfit<'_>) -> (Fix
     let Facts::Luks(luks) = &unfit.layer.facts else { return (Fix::advice("make it longer"), None) };
     let used = luks.uses(unfit.layer.below.len()).unwrap_or_default();
     let summary = format!(
-        "make the device's length a multiple of {} bytes; or open it unchanged through a loop device of that \
-         length",
+        "resize the device to a multiple of {} bytes; or open it unchanged through a loop device of that size",
         luks.sector_size.get()
     );
     let by_loop = by_loop(context, unfit, "", used, summary);
@@ -411,7 +411,7 @@ fn by_loop(context: &Context<'_>, unfit: &Unfit<'_>, options: &str, len: ByteCou
         // The device of a layer that this program does not name.
         None => {
             let limit = if unfit.layer.below.len() == len { String::new() } else { limit };
-            (limit, "DEVICE".to_owned(), "; replace DEVICE with the device it is on")
+            (limit, "DEVICE".to_owned(), "; replace DEVICE with the device that holds it")
         }
     };
     let line = format!("losetup --find --show {options}{place}{device}");
@@ -419,7 +419,9 @@ fn by_loop(context: &Context<'_>, unfit: &Unfit<'_>, options: &str, len: ByteCou
         summary,
         commands: vec![Command::other("losetup", line)],
         risk: Risk::Safe,
-        caution: Some(format!("it prints the loop device, which losetup --detach removes{replace}")),
+        caution: Some(format!(
+            "the command prints the name of the loop device; losetup --detach removes it{replace}"
+        )),
     }
 }
 

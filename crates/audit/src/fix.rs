@@ -74,14 +74,15 @@ pub(crate) fn relocate(context: &Context<'_>, partition: &Partition) -> Option<F
     {
         if partition.unclaimed == Unclaimed::Tail {
             return Some(Fix::advice(
-                "none that keeps the contents: data after their recorded end may be located relative to the \
-                 partition's end, so the size must not change. If that data is a leftover, shrink the \
-                 partition",
+                "none that keeps the contents: they are followed by data that may be found by its distance \
+                 from the partition's end, so the size must not change. If that data is a leftover, shrink \
+                 the partition",
             ));
         }
         return Some(Fix::advice(
-            "none that keeps the contents: the member's metadata is located relative to the partition's end, \
-             so the size must not change; recreate the member in a partition of whole physical sectors",
+            "none that keeps the contents: the member's metadata is found by its distance from the \
+             partition's end, so the size must not change; recreate the member in a partition that fills \
+             whole physical sectors",
         ));
     }
     // Unknown contents may be located from their end, as the metadata of GELI are.
@@ -101,8 +102,7 @@ pub(crate) fn relocate(context: &Context<'_>, partition: &Partition) -> Option<F
     }
     if let Some(byte) = blocked.filter(|_| fixes.is_empty()) {
         return Some(Fix::advice(format!(
-            "none in place: the partition would then cover byte {byte}, where there is data outside \
-            partitions"
+            "none in place: the partition would then cover data that is in no partition, at byte {byte}"
         )));
     }
     // A place for which there is a command is preferred.
@@ -139,7 +139,7 @@ fn put(context: &Context<'_>, partition: &Partition, place: Place, free: Span) -
         return None;
     }
     if context.stack.kind == TableKind::Kernel {
-        return Some(Fix::advice(format!("start it at LBA {start} with {count} sectors")));
+        return Some(Fix::advice(format!("recreate it at LBA {start} ({count} sectors)")));
     }
     let entry = Entry { context, partition, start, count };
     let old = partition.span;

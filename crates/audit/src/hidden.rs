@@ -39,9 +39,9 @@ pub(crate) fn check(context: &Context<'_>, partition: &Partition, findings: &mut
         && partition.attributes.bootable
         && kind.boots_from_recorded_start();
     let message = format!(
-        "its {kind} boot sector records sector {hidden} as its start, but it starts at sector {start}: it \
-        was moved or copied{}",
-        if boots { ", and Windows does not boot from it" } else { "" }
+        "its {kind} boot sector says that it starts at sector {hidden}, but it starts at sector {start}: it \
+         was moved or copied{}",
+        if boots { ", and Windows cannot boot from it" } else { "" }
     );
     let severity = if boots { Severity::Warning } else { Severity::Advice };
     let at = partition.span.start();
@@ -63,15 +63,15 @@ fn behind_record(context: &Context<'_>, partition: &Partition, sector: ByteCount
 }
 
 /// Instead of commands that write to a file system which a hibernated system has in memory.
-pub(crate) const ASLEEP: &str = "it holds a hibernated system: start it and shut it down first (Windows: \
-     shutdown /s /f /t 0), then check again";
+pub(crate) const ASLEEP: &str = "it holds a hibernated system: start that system and shut it down (Windows: \
+                                 shutdown /s /f /t 0), then check again";
 
 fn fix(context: &Context<'_>, partition: &Partition, kind: FsKind, fs: &FileSystem, start: u64) -> Fix {
     if fs.is_hibernated {
         return Fix::advice(ASLEEP);
     }
     let (Ok(number), true) = (u32::try_from(start), kind.boots_from_recorded_start()) else {
-        return Fix::advice("none needed: no reader of exFAT uses this field; mkfs.exfat rewrites it");
+        return Fix::advice("none needed: no exFAT driver uses this field; mkfs.exfat rewrites it");
     };
     let octal: String = number.to_le_bytes().iter().map(|byte| format!("\\{byte:03o}")).collect();
     let write = |sector: ByteOffset| {

@@ -96,8 +96,8 @@ fn once_per_array(findings: &mut Vec<Finding>) {
     for (mut finding, more) in kept {
         match more {
             0 => {}
-            1 => finding.message += "; so does one more volume",
-            more => finding.message += &format!("; so do {more} more volumes"),
+            1 => finding.message += "; the same goes for one more volume",
+            more => finding.message += &format!("; the same goes for {more} more volumes"),
         }
         findings.push(finding);
     }
@@ -294,7 +294,7 @@ fn check_pieces<'l>(
 }
 
 pub(crate) fn split(above: &Above) -> String {
-    format!("; {} above compensates for it, {} does not", above.back.join(", "), above.off.join(", "))
+    format!("; {} compensates for it, but {} does not", above.back.join(", "), above.off.join(", "))
 }
 
 /// The first words of a fix for a layer that must not be moved.
@@ -303,7 +303,7 @@ pub(crate) const STAYS: &str = "do not move it";
 /// The fix in that case: moving the layer below would only misalign the other part of the data.
 pub(crate) fn split_fix(above: &Above) -> Fix {
     Fix::advice(format!(
-        "{STAYS}: that would misalign {}. Recreate {} with its data on the boundary, and restore its \
+        "{STAYS}, because that would misalign {}. Recreate {} with its data on a boundary, and restore its \
          contents",
         above.back.join(", "),
         above.off.join(", ")
@@ -338,7 +338,7 @@ fn off(
             "this is the first misaligned layer on this device".to_owned()
         }
         (ByteCount::ZERO, _) => "this is the first misaligned layer".to_owned(),
-        (inherited, _) => format!("the layer below it is misaligned as well, by {} bytes", inherited.get()),
+        (inherited, _) => format!("the layer below is also misaligned, by {} bytes", inherited.get()),
     };
     let shown = first_block(piece, miss.boundary);
     let run = match shown.span.start().get() {
@@ -369,15 +369,15 @@ fn off(
 fn cancels(place: &Place<'_>, layer: &Layer, piece: &Piece, skew: Skew, named: Named) -> Finding {
     let shown = first_block(piece, named.boundary);
     let message = format!(
-        "{}: the layer below is misaligned by {} bytes, and this layer compensates for it: its data, at byte \
-         {} of the disk, is on a {}-byte {} boundary. Moving only one of the two would misalign it",
+        "{}: the layer below is misaligned by {} bytes, and this layer compensates for that: its data, at \
+         byte {} of the disk, is on a {}-byte {} boundary. Moving only one of them would misalign the data",
         place.label(),
         skew.inherited.get(),
         shown.drive,
         named.boundary.size().get(),
         named.name
     );
-    let fix = Fix::advice(format!("leave both, or move both: the data on the {} is aligned", layer.kind));
+    let fix = Fix::advice(format!("leave both, or move both: the data in the {} is aligned", layer.kind));
     place.finding(rules::LAYERS_CANCEL, Some(shown.drive), message, fix)
 }
 
@@ -391,7 +391,7 @@ fn check_md(place: &Place<'_>, layer: &Layer, md: &Md, findings: &mut Vec<Findin
     for (name, size) in wanted {
         let Some(size) = size.filter(|size| !md.chunk.is_multiple_of(*size)) else { continue };
         let message = format!(
-            "{}: its chunk of {} bytes is not a multiple of the {name} ({} bytes): chunks end inside one",
+            "{}: its {}-byte chunk is not a multiple of the {name} ({} bytes), so chunks end inside one",
             place.label(),
             md.chunk.get(),
             size.get()
@@ -449,7 +449,7 @@ fn small_luks_sector(place: &Place<'_>, layer: &Layer, luks: &Luks) -> Option<Fi
     }
     let message = format!(
         "{}: its {}-byte encryption sector is smaller than the {}-byte physical sector: layers above it may \
-         write less than a physical sector, and each block takes more encryption calls",
+         write less than a physical sector, and each block needs more encryption calls",
         place.label(),
         luks.sector_size.get(),
         physical.get()

@@ -275,8 +275,8 @@ pub fn run(context: &Context<'_>) -> Findings {
         // A tool that changes such an image's table changes the file system that contains it.
         for fix in findings.iter_mut().flat_map(Finding::fixes_mut) {
             if fix.writes_table() {
-                fix.summary += ": no command is given, because other tools break a hybrid ISO image; \
-                                recreate the partition there, and copy its contents back";
+                fix.summary += ": no command is printed, because other tools damage hybrid ISO images; \
+                                recreate the partition there by hand, and copy its contents back";
             }
             fix.without_commands();
         }

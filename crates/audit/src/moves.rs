@@ -101,8 +101,7 @@ impl Ways {
             (Some(forward), None) => format!("{forward} completes it"),
             (None, Some(back)) => format!("{back} completes the rollback"),
             (None, None) => {
-                "its journal cannot be used: write nothing to the disk, and make a copy of it as it is"
-                    .to_owned()
+                "its journal is unusable: write nothing to the disk, and copy it as it is".to_owned()
             }
         }
     }
@@ -112,12 +111,11 @@ fn locked(is_copy: bool, stage: Option<Stage>) -> String {
     let what = if is_copy { "a copy to it" } else { "a move of its partitions" };
     let stage = stage.map_or_else(String::new, |stage| format!("; {}", stage.sentence()));
     format!(
-        "{what} is unfinished, and another program has the disk locked, perhaps a straddle that is still \
-         running{stage}"
+        "{what} is unfinished, and another process, perhaps a running straddle, has locked the disk{stage}"
     )
 }
 
-const WAIT: &str = "wait until straddle has finished, or end the other program, and check again";
+const WAIT: &str = "wait until straddle has finished, or end the other process, and check again";
 
 impl Journal {
     /// What is unfinished on the target `operand`, which is quoted for a shell, and which commands end it.
@@ -263,18 +261,18 @@ pub(crate) fn fix(context: &Context<'_>, number: u32) -> Option<Fix> {
             format!("move partitions {numbers} to aligned starts, with their data")
         }
     };
-    let mut caution = "after a power cut, straddle resume continues without loss".to_owned();
+    let mut caution = "after a power cut, straddle resume continues without data loss".to_owned();
     if let Some(size) = journal {
         caution += &format!(
-            "; the disk has no room for the journal ({} bytes): keep {} on another disk until the move is \
-             complete",
+            "; the disk has no room for the journal ({} bytes): store {} on another disk, and keep it until \
+             the move is complete",
             size.get(),
             file_about(context.target, "move.journal")
         );
     }
     for (number, by) in shorter {
         caution += &format!(
-            "; partition {number} loses {} bytes at its end, which its contents do not use",
+            "; the last {} bytes of partition {number}, which its contents do not use, are cut off",
             by.get()
         );
     }
@@ -306,9 +304,9 @@ fn shrink_first(context: &Context<'_>, number: u32) -> Option<Fix> {
     let shrink = shrinking(of.layer.as_ref()?, *to).filter(|_| numbers.contains(&number))?;
     let dir = if shrink.line.contains(" DIR ") { ", DIR with an empty directory" } else { "" };
     let caution = format!(
-        "replace DEVICE with partition {partition}, unmounted{dir}; if the first command fails, stop: \
-         there is no room for the move; keep {} on another disk until the move is complete: after a power \
-         cut, straddle resume continues without loss{}",
+        "replace DEVICE with partition {partition}, unmounted{dir}; if the first command fails, stop: there \
+         is no room for the move; store {} on another disk, and keep it until the move is complete: after a \
+         power cut, straddle resume continues without data loss{}",
         file_about(context.target, "move.journal"),
         after(context)
     );
@@ -316,7 +314,7 @@ fn shrink_first(context: &Context<'_>, number: u32) -> Option<Fix> {
     Some(Fix {
         summary: format!(
             "shrink the contents of partition {partition} (the first command) to make room, then move \
-             partition{s} {} to an aligned start, with all data",
+             partition{s} {} to an aligned start, with the data",
             ranges(numbers.iter().copied())
         ),
         commands: std::iter::once(shrink).chain(commands(context, options, true)).collect(),
@@ -356,16 +354,16 @@ pub(crate) fn copy(context: &Context<'_>, number: u32) -> Option<Fix> {
         None if context.moves.refused.is_some() => {
             "copy the disk to another one, NEW, with aligned partitions".to_owned()
         }
-        None => "copy the disk to another one, NEW, with aligned partitions: this one has no room to align \
-                 them (straddle realign says how much is missing)"
+        None => "copy the disk to another one, NEW, with aligned partitions, because there is not enough \
+                 room to align them here (straddle realign says how much more is needed)"
             .to_owned(),
     };
     let mut caution =
-        "the source is opened read-only; the copy has the same UUIDs, so do not use both at the \
-                       same time; data outside of partitions is not copied"
+        "the source is opened read-only; the copy has the same UUIDs, so do not use both at the same time; \
+         data outside partitions is not copied"
             .to_owned();
     if let Some(why) = &context.moves.refused {
-        caution += &format!("; not possible in place: {why}");
+        caution += &format!("; the partitions cannot be moved in place: {why}");
     }
     if let Some(back) = back {
         caution += &format!("; {back} converts it back to {}", format.as_deref().unwrap_or_default());
@@ -391,8 +389,8 @@ pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     let (at, message) = match (journal, marker) {
         (Journal::Unmarked { stage, at }, _) => {
             let message = format!(
-                "the journal of an unfinished move of partitions starts at byte {at}, and there is no \
-                 partition table: a power cut has torn it, or another program has removed it; {}",
+                "the journal of an unfinished move of partitions starts at byte {at}, but there is no \
+                 partition table: a power cut tore it, or another program removed it; {}",
                 stage.sentence()
             );
             (Some(*at), message)
@@ -416,7 +414,7 @@ pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
             of_marker(context, *marker, &said)
         }
         (Journal::Unusable(why), Some(marker)) => {
-            let said = format!("the journal at byte {} cannot be used: {why}", marker.span.start());
+            let said = format!("the journal at byte {} is unusable: {why}", marker.span.start());
             of_marker(context, *marker, &said)
         }
     };
@@ -433,11 +431,11 @@ fn of_marker(context: &Context<'_>, marker: Marker, said: &str) -> (Option<ByteO
         false => straddle_layout::MARKER_GUID.to_owned(),
     };
     let copies = marker.only_in.map_or_else(String::new, |at| {
-        format!("; only the GPT copy at byte {at}, which was not written completely, has this entry")
+        format!("; only the GPT copy at byte {at}, which is incomplete, has this entry")
     });
     let message = format!(
         "entry {} of the table (type {kind}) is the marker of an unfinished move: the table lists neither \
-         the old nor the new partitions; {said}{copies}",
+         the old partitions nor the new ones; {said}{copies}",
         marker.number
     );
     (Some(marker.span.start()), message)
@@ -479,20 +477,20 @@ fn fixes_of(context: &Context<'_>, journal: &Journal) -> (Fix, Option<Fix>) {
             (fix("complete the rollback, which cannot be undone", back), None)
         }
         Journal::InFile => {
-            let resume = "resume the move, with its journal file in place of FILE; if no move was started, \
+            let resume = "resume the move (replace FILE with its journal file); if you started no move, \
                           another program uses this partition type: change the type";
             (fix(resume, forward), Some(fix("restore the old layout, with the same file", back)))
         }
         Journal::Copy => {
-            let repeat = "to complete it, repeat the command that started the copy, with the same PLAN and \
-                          SOURCE; or use the disk for something else";
+            let repeat = "to complete the copy, run the command that started it again, with the same PLAN \
+                          and SOURCE; or use the disk for something else";
             (fix(repeat, forward), None)
         }
         Journal::Locked { .. } => (Fix::advice(WAIT), None),
         Journal::Unusable(_) => {
             let summary = format!(
-                "write nothing to this disk, and make a copy of it as it is; straddle resume {target} \
-                 refuses until the journal can be read"
+                "write nothing to this disk, and copy it as it is; straddle resume {target} refuses until \
+                 the journal is readable"
             );
             (Fix::advice(summary), None)
         }

@@ -54,7 +54,7 @@ pub fn bogus_io_opt(topology: &Topology) -> Option<String> {
     let multiple_of = |unit: u64| opt.is_multiple_of(ByteCount::new(unit));
     if multiple_of(ALL_ONES) {
         let unit = if multiple_of(8 * ALL_ONES) { 4096 } else { 512 };
-        Some(format!("it is 65535 blocks of {unit} bytes, a 16-bit field of all ones"))
+        Some(format!("it is 65535 {unit}-byte blocks: a 16-bit field of all ones"))
     } else if multiple_of(MPT3SAS) {
         Some(
             "it is a multiple of 0xFFF000 bytes, the transfer limit of an HBA rather than a property of \

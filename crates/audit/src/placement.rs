@@ -19,8 +19,8 @@ const SMALLEST_IN_DOUBT: ByteCount = ByteCount::new(160_000_000_000);
 const IN_DOUBT: &str = "doubtful sector";
 
 /// Appended to findings on a member that does not show what is on its array.
-const ALONE: &str = "; it is a member of an array that starts on another disk, and the layers on that array \
-    may compensate for it";
+const ALONE: &str = "; it is a member of an array that starts on another disk, and the layers on the array \
+                     may compensate for this";
 
 /// The start that DOS gave the first partition: after one track of 63 sectors.
 const DOS_START: Lba = Lba::new(63);
@@ -42,8 +42,8 @@ pub(crate) fn check(context: &Context<'_>, partition: &Partition, findings: &mut
     let fix = if stays {
         // A new start would misalign data that is now aligned.
         Some(Fix::advice(
-            "leave its start where it is: the data in it is aligned there. If only the end is misaligned, \
-             end it earlier",
+            "do not change its start: the data in it is aligned. If only the end is misaligned, shorten the \
+             partition",
         ))
     } else if reaches_past_end(context, partition) {
         Some(Fix::advice("fix S042 first: the partition reaches past the disk's end"))
@@ -107,7 +107,7 @@ pub fn starts(context: &Context<'_>) -> Vec<(u32, OfStart)> {
 
 fn of_start(context: &Context<'_>, partition: &Partition) -> OfStart {
     if Stack::unread(partition).is_some() {
-        return OfStart::Stays("it holds a partition table that straddle does not read".to_owned());
+        return OfStart::Stays("it holds a partition table of an unsupported kind".to_owned());
     }
     let mut found = Vec::new();
     let stays = check_start(context, partition, &mut found);
@@ -144,11 +144,11 @@ pub(crate) fn check_whole_disk(context: &Context<'_>, findings: &mut Vec<Finding
     }
     let mut message = format!(
         "{name} fills the disk from byte 0, {} bytes past a {size}-byte physical sector boundary: each \
-         {size}-byte block lies across two physical sectors",
+         {size}-byte block spans two physical sectors",
         miss.past.get(),
         size = miss.boundary.size().get()
     );
-    let mut fix = Fix::advice("put it into a partition that starts on a physical sector boundary");
+    let mut fix = Fix::advice("move it to a partition that starts on a physical sector boundary");
     if above.is_split() {
         message += &split(&above);
         fix = split_fix(&above);
@@ -200,7 +200,8 @@ fn check_start(context: &Context<'_>, partition: &Partition, found: &mut Vec<Fin
             severity = Severity::Warning;
             message += ALONE;
             fix = Some(Fix::advice(
-                "leave it where it is, and check the assembled array: a move may misalign its contents",
+                "leave it where it is, and check the assembled array: moving it may misalign the array's \
+                 contents",
             ));
         }
         let finding = Finding::on_partition(named.rule, partition.number, start, message).missing(miss);
@@ -229,11 +230,10 @@ fn start_message(context: &Context<'_>, partition: &Partition, rule: &Rule, miss
     match rule.code {
         Code::START_STRADDLES if partition.span.len() < size => off_physical,
         Code::START_STRADDLES if outgrows_blocks(size) && past.is_multiple_of(USUAL_PHYSICAL) => {
-            off_physical
-                + ": a larger write spans one sector more; a write of 4096 bytes costs the same at any start"
+            off_physical + ": larger writes span one more sector; 4096-byte writes cost the same at any start"
         }
         Code::START_STRADDLES => {
-            format!("{off_physical}: each {}-byte block lies across two physical sectors", size.get())
+            format!("{off_physical}: each {}-byte block spans two physical sectors", size.get())
         }
         Code::OFF_GRAIN => {
             let physical = context.topology.physical.value().get();
@@ -286,7 +286,7 @@ fn end(context: &Context<'_>, partition: &Partition) -> Option<Finding> {
     };
     let blocks = soft_block_size(len, context.topology.logical.value());
     let soft = match blocks < LARGEST_BLOCK {
-        true => format!("; while it is not mounted, Linux accesses it in blocks of {blocks} bytes"),
+        true => format!("; while it is not mounted, Linux accesses it in {blocks}-byte blocks"),
         false => String::new(),
     };
     let message = format!(
@@ -302,7 +302,7 @@ fn atomic(context: &Context<'_>, partition: &Partition) -> Option<Finding> {
     let miss = Miss::of(ATOMIC_UNIT, figure.value().start_boundary()?, start)?;
     let lost = match figure.source() {
         Source::Nvme(_) => "blocks cross the drive's atomic boundary, and a power cut may tear them",
-        _ => "the kernel silently disables the device's atomic writes for it",
+        _ => "the kernel silently disables atomic writes for it",
     };
     let message = format!(
         "starts at byte {start}, {} bytes past a multiple of {} bytes: {lost}",
@@ -334,33 +334,33 @@ fn check_in_doubt(context: &Context<'_>, partition: &Partition, found: &mut Vec<
     found.retain(|finding| finding.rule.code != Code::OFF_GRAIN);
     for finding in found.iter_mut().filter(|finding| finding.rule.code == Code::DOS_START) {
         finding.message =
-            "starts at sector 63, as DOS partitions did: aligned if the disk has the sectors that it \
+            "starts at sector 63, as DOS partitions did; this is aligned if the disk has the sectors that it \
              reports"
                 .to_owned();
     }
     let (says, unless, find_out) = match hides {
         Hides::Drive => (
-            "The disk reports 512-byte physical sectors, but many disks of 2010 to 2013 that did so have \
-             4096-byte ones, and straddle does not know this model",
-            "a probe says 512",
+            "The disk reports 512-byte physical sectors, but many disks sold from 2010 to 2013 did so \
+             although they have 4096-byte ones, and straddle does not know this model",
+            "a probe finds 512-byte sectors",
             "straddle probe DISK --save drive.json, then straddle check --measured drive.json DISK",
         ),
         Hides::Host => (
-            "The virtual disk reports 512-byte physical sectors whatever the host's storage has (usually \
-            4096-byte ones)",
+            "Virtual disks report 512-byte physical sectors, whatever the host's storage has (usually \
+             4096-byte ones)",
             "its host's storage has 512-byte ones",
             "straddle check --domain on the host, or lsblk -t of the disk that holds the image",
         ),
     };
     let message = format!(
-        "starts at byte {start} (LBA {}). {says}: assumed to straddle, {} bytes past a 4096-byte boundary, \
-         unless {unless}",
+        "starts at byte {start} (LBA {}). {says}: assumed to be misaligned, {} bytes past a 4096-byte \
+         boundary, unless {unless}",
         partition.start,
         miss.past.get()
     );
     let fix = Fix::advice(format!(
-        "find out: {find_out}. If the disk has 4096-byte sectors, move the partition with straddle realign \
-        DISK --assume 512e; if not, check it with --assume 512n"
+        "to find out: {find_out}. If the disk has 4096-byte sectors, move the partition with straddle \
+         realign DISK --assume 512e; if not, check it with --assume 512n"
     ));
     let finding = Finding::on_partition(rules::START_STRADDLES, partition.number, start, message);
     let finding = finding.missing(miss).fixed_by(fix);

@@ -44,14 +44,14 @@ pub(crate) fn on_boundary(label: &str, layer: &Layer, boundary: Boundary) -> Fix
             let extent = multiple(EXTENT);
             if extent.is_power_of_two() || ByteCount::new(extent).is_multiple_of(EXTENT_GRAIN) {
                 Fix::advice(format!(
-                    "copy the volume into a group whose extents are multiples of {} bytes (vgcreate \
+                    "copy the volume to a group whose extent size is a multiple of {} bytes (vgcreate \
                      --physicalextentsize {}k --dataalignment {kib}k)",
                     boundary.size().get(),
                     extent / KIB
                 ))
             } else {
                 Fix::advice(format!(
-                    "none: LVM has no extents that are multiples of {} bytes",
+                    "none: LVM supports no extent size that is a multiple of {} bytes",
                     boundary.size().get()
                 ))
             }
@@ -60,32 +60,33 @@ pub(crate) fn on_boundary(label: &str, layer: &Layer, boundary: Boundary) -> Fix
             "recreate it with make-bcache --data-offset {sectors} -B, and restore its contents"
         )),
         Facts::Table(_) => Fix::advice(format!(
-            "move {label} to a multiple of {unit} bytes from the start of the device that holds its table"
+            "move {label} to a multiple of {unit} bytes, relative to the device that holds its table"
         )),
         Facts::Mapped(_) | Facts::FileSystem(_) | Facts::Opaque => {
-            Fix::advice(format!("recreate {label} with its data on a multiple of {unit} bytes"))
+            Fix::advice(format!("recreate {label} with its data at a multiple of {unit} bytes"))
         }
     }
 }
 
 fn destroying(tool: &'static str, line: String) -> Fix {
     Fix {
-        summary: "recreate the layer with its data on the boundary, and restore its contents".to_owned(),
+        summary: "recreate the layer with its data on a boundary, and restore its contents".to_owned(),
         commands: vec![Command::other(tool, line)],
         risk: Risk::Destroys,
-        caution: Some("replace DEVICE with the device that the layer is on".to_owned()),
+        caution: Some("replace DEVICE with the device that holds the layer".to_owned()),
     }
 }
 
 pub(crate) fn larger_chunk(chunk: ByteCount, unit: ByteCount) -> Fix {
     if chunk == CHUNK || !CHUNK.is_multiple_of(unit) {
         return Fix::advice(format!(
-            "recreate the array with a chunk that is a multiple of {} bytes, and restore its contents",
+            "recreate the array with a chunk size that is a multiple of {} bytes, and restore its contents",
             unit.get()
         ));
     }
     Fix::advice(
-        "back up, then reshape the array to a larger chunk (mdadm --grow --chunk=512 with --backup-file), which rewrites it",
+        "back up, then reshape the array to a larger chunk size (mdadm --grow --chunk=512 with \
+         --backup-file), which rewrites all of it",
     )
 }
 
@@ -104,9 +105,9 @@ pub(crate) fn larger_luks_sector(luks: &Luks, len: ByteCount, physical: ByteCoun
     }
     if !luks.is_plain {
         return Fix::advice(format!(
-            "none in place: cryptsetup does not change the sector size of a container that has an \
-             integrity profile or is being re-encrypted. Recreate the container with --sector-size \
-             {sector}, and restore its contents"
+            "none in place: cryptsetup cannot change the sector size of a container that has an integrity \
+             profile or is being re-encrypted. Recreate the container with --sector-size {sector}, and \
+             restore its contents"
         ));
     }
     // cryptsetup requires both to be whole sectors (`check_sector_size`, lib/luks2/luks2_reencrypt.c).
@@ -123,8 +124,8 @@ pub(crate) fn larger_luks_sector(luks: &Luks, len: ByteCount, physical: ByteCoun
     if rest != ByteCount::ZERO {
         return Fix::advice(format!(
             "cryptsetup refuses {sector}-byte sectors because the container's device ends inside one. Back \
-             up, make sure the contents do not use the last {0} bytes (shrink them if they do), close the \
-             container, and make the device {0} bytes smaller; check then prints the command",
+             up, make sure that the contents do not use the last {0} bytes (if they do, shrink them), close \
+             the container, and shrink the device by {0} bytes; check then prints the command",
             rest.get()
         ));
     }
@@ -136,9 +137,9 @@ pub(crate) fn larger_luks_sector(luks: &Luks, len: ByteCount, physical: ByteCoun
         )],
         risk: Risk::Backup,
         caution: Some(format!(
-            "open the container first. The file system in it must have blocks of at least {sector} bytes, \
-             or it cannot be mounted afterwards, and its size must be a multiple of {sector} bytes; \
-             replace DEVICE with the device the container is on"
+            "open the container first. The file system in it must have blocks of at least {sector} bytes, or \
+             it cannot be mounted afterwards, and its size must be a multiple of {sector} bytes; replace \
+             DEVICE with the device that holds the container"
         )),
     }
 }

@@ -36,7 +36,7 @@ pub(crate) fn with_block(kind: FsKind, fs: &FileSystem, len: ByteCount, wanted: 
     command(kind, fs, len, wanted).map_or_else(
         || {
             Fix::advice(format!(
-                "none by {}: a {kind} of this size with blocks of {} bytes cannot be {} on every system; \
+                "none with {}: a {kind} of this size with {}-byte blocks cannot be {} on every system; \
                  larger writes help",
                 if kind == FsKind::Swap { "mkswap" } else { "mkfs" },
                 wanted.get(),
@@ -160,7 +160,7 @@ pub(crate) fn atomic(kind: FsKind, fs: &FileSystem, page: ByteCount) -> Option<F
     let command = Command::other("mkfs", format!("mkfs.ext4 -b {PAGE} -O bigalloc -C {bytes} DEVICE"));
     (kind == FsKind::Ext4 && is_cluster).then(|| Fix {
         summary: "recreate it with page-sized clusters (bigalloc), which Linux 6.16 and later write \
-                  atomically if the device can"
+                  atomically if the device supports it"
             .to_owned(),
         ..remake(command)
     })
@@ -172,6 +172,6 @@ pub(crate) fn remake(command: Command) -> Fix {
         summary: "recreate the file system, and restore its contents".to_owned(),
         commands: vec![command],
         risk: Risk::Destroys,
-        caution: Some("replace DEVICE with the device it is on".to_owned()),
+        caution: Some("replace DEVICE with the device that holds it".to_owned()),
     }
 }

@@ -82,7 +82,7 @@ pub(crate) fn nothing_is_lost(context: &Context<'_>, partition: &Partition) -> O
     }
     if is_boards_boot(context, partition) {
         return Some(
-            "only firmware reads it, and only updates of the kernel and boot loader write to it".to_owned(),
+            "it is read only by firmware, and written only by kernel and boot loader updates".to_owned(),
         );
     }
     if let Some(why) = is_too_small(context, partition) {
@@ -96,12 +96,12 @@ pub(crate) fn nothing_is_lost(context: &Context<'_>, partition: &Partition) -> O
     };
     let why = match (kind, partition.content) {
         ("BIOS boot" | "FreeBSD boot" | "PowerPC PReP boot", None) => {
-            "it holds only a boot loader, which is written once"
+            "it holds only a boot loader, which is written only once"
         }
         ("Microsoft reserved", None) => "a Microsoft reserved partition stores no data",
-        ("Microsoft LDM metadata", _) => "it holds only the database of the dynamic disk",
+        ("Microsoft LDM metadata", _) => "it holds only the dynamic disk's database",
         ("EFI System" | "Linux extended boot", None | Some(FAT)) => {
-            "only firmware reads it, and only updates of the boot loader write to it"
+            "it is read only by firmware, and written only by boot loader updates"
         }
         _ => return None,
     };
@@ -146,23 +146,24 @@ fn tail(context: &Context<'_>, partition: &Partition) -> (bool, String) {
         let is_read = !matches!(context.stack.kind, TableKind::Kernel);
         return match partition.content {
             None if partition.unclaimed == Unclaimed::Nothing && is_read => {
-                let why = "the partition looks empty, and a file system with 4 KiB blocks leaves them unused";
+                let why = "the partition looks empty, and a file system with 4 KiB blocks would leave them \
+                           unused";
                 (true, why.to_owned())
             }
-            None => (false, "its contents are unknown, and may use these bytes".to_owned()),
+            None => (false, "its contents are unknown and may use these bytes".to_owned()),
             Some(name) => (false, format!("it is not known whether {name} uses these bytes")),
         };
     };
     let is_unused = leaves(layer, len, rest);
     let why = match &layer.facts {
         Facts::Luks(luks) if is_unused && luks.sector_size <= ByteCount::new(512) => {
-            "LUKS encrypts every 512 bytes separately, and a file system in it uses only whole blocks"
+            "LUKS encrypts each 512-byte sector separately, and a file system in it uses only whole blocks"
                 .to_owned()
         }
         _ if is_unused => format!("the {} in it does not use these bytes", layer.kind),
         Facts::Luks(luks) if luks.is_refused(len) => format!(
-            "LUKS with {}-byte sectors does not use these bytes, and cannot be opened on a device that has \
-             them",
+            "LUKS with {}-byte sectors does not use these bytes, and cannot be opened on a device that ends \
+             with them",
             luks.sector_size.get()
         ),
         _ => format!("the {} in it may use these bytes", layer.kind),

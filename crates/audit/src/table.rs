@@ -34,7 +34,7 @@ pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     findings.extend(context.disagreements.iter().map(|differs| {
         let at = differs.on_disk.drive.or(differs.live.drive);
         Finding::on_disk(rules::VIEWS_DISAGREE, at, differs.to_string()).fixed_by(Fix::advice(
-            "have the kernel read the table again (partx -u, or reboot) before anything more is written",
+            "make the kernel reread the table (partx -u, or reboot) before anything else is written",
         ))
     }));
 }
@@ -54,7 +54,7 @@ fn from_problem(context: &Context<'_>, problem: &Problem) -> Finding {
         return beside_mbr(at);
     }
     if matches!(problem, Problem::GptBackupMisplaced { .. }) && context.stack.is_hybrid_iso() {
-        let message = format!("{problem}; harmless here: it is an ISO 9660 image on a larger medium");
+        let message = format!("{problem}; this is harmless for an ISO 9660 image on a larger medium");
         return Finding { severity: Severity::Advice, ..Finding::on_disk(rule, Some(at), message) };
     }
     let (fix, alternative) = fix_of(context, problem);
@@ -64,11 +64,11 @@ fn from_problem(context: &Context<'_>, problem: &Problem) -> Finding {
 fn beside_mbr(at: ByteOffset) -> Finding {
     let message = format!(
         "the MBR (byte {at}) lists partitions and has no protective entry, although both copies of the GPT \
-        are intact: the kernel, parted and fdisk use the MBR, and sgdisk asks which to use"
+         are intact: the kernel, parted and fdisk use the MBR, and sgdisk asks which one to use"
     );
     let fix = Fix::advice(
-        "remove the leftover table: sgdisk --zap removes the GPT and keeps the MBR; if the GPT is the right \
-         one, load it with gdisk, which writes the protective MBR",
+        "remove the leftover table: if the MBR is the right one, sgdisk --zap removes the GPT; if the GPT \
+         is, load it with gdisk, which writes a protective MBR",
     );
     let finding = Finding::on_disk(rules::PROTECTIVE_MBR, Some(at), message).fixed_by(fix);
     Finding { severity: Severity::Warning, ..finding }
@@ -111,8 +111,8 @@ fn fix_of(context: &Context<'_>, problem: &Problem) -> (Fix, Option<Fix>) {
     }
     if is_of_copies(problem) && has_copy(context) {
         let (own, other) = (rewrite(context), by_sgdisk(context));
-        let advice = "fix the other findings on the table first, then rewrite the protective MBR and both copies from \
-                      the good one (straddle plan --repair --relocate-backup)";
+        let advice = "fix the other problems of the table first, then rewrite the protective MBR and both \
+                      copies of the GPT from the good one (straddle plan --repair --relocate-backup)";
         return match own {
             Some(own) => (own, other),
             None => (other.unwrap_or_else(|| Fix::advice(advice)), None),
@@ -122,7 +122,7 @@ fn fix_of(context: &Context<'_>, problem: &Problem) -> (Fix, Option<Fix>) {
     let fix = match problem {
         Problem::OtherBlockSize { table, device, .. } => return other_size(context, *table, *device),
         Problem::CutShort { number: None, .. } => Fix::advice(
-            "if the contents are in use, copy the whole disk or image again; if they are leftovers, \
+            "if the contents are in use, repeat the copy of the whole disk or image; if they are leftovers, \
              remove them with wipefs",
         ),
         Problem::CutShort { number: Some(number), recorded, .. } => {
@@ -142,13 +142,16 @@ fn in_the_way(context: &Context<'_>, at: ByteOffset) -> Fix {
     let most = context.stack.partitions.iter().map(|partition| u64::from(partition.number)).max();
     let is_in_first = context.stack.usable.is_some_and(|usable| at < usable.start());
     let smaller = if is_in_first && most.is_some_and(|most| most <= room) {
-        format!(", and only a GPT of at most {room} entries leaves it intact (sgdisk --resize-table={room})")
+        format!(
+            ", and only a GPT with at most {room} entries does not overwrite it (sgdisk \
+             --resize-table={room})"
+        )
     } else {
         String::new()
     };
     Fix::advice(format!(
-        "none is safe: a copy of the table would overwrite the data at byte {at}, perhaps a boot \
-        loader{smaller}; if that data is a leftover, straddle plan --repair --relocate-backup --wipe \
+        "none that is safe: a copy of the table would overwrite the data at byte {at}, perhaps a boot \
+         loader{smaller}; if that data is a leftover, straddle plan --repair --relocate-backup --wipe \
          overwrites it",
     ))
 }
@@ -200,8 +203,8 @@ pub(crate) fn mend_first(context: &Context<'_>, findings: &mut [Finding]) {
         hold_back(
             findings,
             |finding| finding.rule.about == About::Placement,
-            "move the backup GPT to the end of the disk first (S034) and check again: the space after it \
-             then becomes usable",
+            "first move the backup GPT to the end of the disk (S034), which makes the space after it usable, \
+             then check again",
         );
     }
     if stack.cut_short().next().is_some() {
@@ -210,13 +213,13 @@ pub(crate) fn mend_first(context: &Context<'_>, findings: &mut [Finding]) {
         hold_back(
             findings,
             |finding| !of_size.contains(&finding.rule.code),
-            "fix S048 first and check again: contents reach past the end of their partition",
+            "fix S048 (contents reach past the end of their partition) first, then check again",
         );
     }
     let is_inside = |problem: &Problem| matches!(problem, Problem::TableInside { .. });
     if !stack.is_hybrid_iso() && stack.problems.iter().any(is_inside) {
         // Tools write the table where it is: into a partition.
-        let advice = "fix S049 first and check again: the table itself is inside a partition";
+        let advice = "fix S049 (the table itself is inside a partition) first, then check again";
         hold_back(findings, |_| true, advice);
     }
     let is_alike = is_read_alike(context);
@@ -267,7 +270,7 @@ fn rewrite(context: &Context<'_>) -> Option<Fix> {
         commands,
         risk: Risk::Backup,
         caution: Some(
-            "check what the first command lists: the second one writes that, and prints how to revert it"
+            "review what the first command lists; the second one writes it, and prints how to revert it"
                 .to_owned(),
         ),
     })
@@ -301,7 +304,7 @@ fn cut_off(context: &Context<'_>, problem: &Problem) -> Option<Fix> {
     }
     let size = problems.iter().filter_map(|one| recorded(context, one)).max()?;
     let has_all = problems.iter().all(|one| is_gpt(&one) || !is_recorded(&one));
-    let again = if has_all { "" } else { "copy the whole image again; if the original is gone, " };
+    let again = if has_all { "" } else { "repeat the copy of the whole image; if the original is gone, " };
     let mut commands =
         vec![Command::other("truncate", format!("truncate -s {size} {}", operand(context.target)))];
     let is_alone = problems.iter().all(|one| is_recorded(&one));
@@ -309,12 +312,12 @@ fn cut_off(context: &Context<'_>, problem: &Problem) -> Option<Fix> {
     commands.extend(seen.into_iter().flat_map(|seen| planned(context, &format!("{seen} --repair"))));
     let then = if seen.is_some() { ", and write the backup GPT" } else { "" };
     Some(Fix {
-        summary: format!("{again}make it {size} bytes long again, as its contents record{then}"),
+        summary: format!("{again}extend it to the {size} bytes that its contents record{then}"),
         commands,
         risk: Risk::Backup,
         caution: (!has_all).then(|| {
-            "the missing part then reads as zeros: check the contents with the tool for their format \
-             before mounting them"
+            "the missing part then reads as zeros: before mounting the contents, check them with the tool \
+             for their format"
                 .to_owned()
         }),
     })
@@ -333,14 +336,14 @@ fn regrow(context: &Context<'_>, number: u32, recorded: ByteCount) -> Option<Fix
     let commands = planned(context, &format!("{seen} --grow {number}={}", recorded.get()));
     Some(Fix {
         summary: format!(
-            "if the contents of partition {number} are in use, grow it to their size; if they are leftovers \
-            of an earlier partition, remove them with wipefs"
+            "if the contents of partition {number} are in use, grow the partition to their size; if they are \
+             leftovers of an earlier partition, remove them with wipefs"
         ),
         commands,
         risk: Risk::Backup,
         caution: Some(
-            "check the contents with the tool for their format before mounting them: other data may have \
-            been written past the end in the meantime"
+            "before mounting the contents, check them with the tool for their format: other data may have \
+             been written past the end in the meantime"
                 .to_owned(),
         ),
     })
@@ -366,8 +369,8 @@ fn by_sgdisk(context: &Context<'_>) -> Option<Fix> {
 /// read what it lists without a write.
 fn other_size(context: &Context<'_>, table: BlockSize, device: BlockSize) -> (Fix, Option<Fix>) {
     let way = format!(
-        "connect the disk as it was when it was partitioned (with {table}-byte sectors, probably behind an \
-         enclosure or controller)"
+        "connect the disk as it was connected when it was partitioned (with {table}-byte sectors, probably \
+         in an enclosure or behind a controller)"
     );
     if [table, device].iter().any(|size| ![BlockSize::B512, BlockSize::B4096].contains(size)) {
         return (Fix::advice(way), None);
@@ -396,8 +399,8 @@ fn other_size(context: &Context<'_>, table: BlockSize, device: BlockSize) -> (Fi
         commands: planned(context, &format!("{seen} --convert-table {device}")),
         risk: Risk::Backup,
         caution: Some(
-            "afterwards the disk no longer works in its old enclosure or controller; the second command \
-             prints how to revert it"
+            "afterwards the table is no longer valid in the old enclosure or behind the old controller; the \
+             second command prints how to revert this"
                 .to_owned(),
         ),
     };
@@ -415,8 +418,8 @@ fn as_it_was(context: &Context<'_>, table: BlockSize, summary: String) -> Fix {
         commands: vec![Command::other("losetup", line)],
         risk: Risk::Safe,
         caution: Some(
-            "it prints the loop device; mount its partitions (loop0p1) read-only, and remove it with \
-             losetup --detach"
+            "the command prints the name of the loop device; mount its partitions (loop0p1) read-only, and \
+             remove it with losetup --detach"
                 .to_owned(),
         ),
     }
@@ -432,8 +435,8 @@ fn check_mbr_reach(context: &Context<'_>, findings: &mut Vec<Finding>) {
         return;
     }
     let message = format!(
-        "an MBR can address {reach} of this {} disk: the last {beyond} ({} bytes) are in no partition, and \
-         none can start there",
+        "an MBR can address only {reach} of this {} disk: the last {beyond} ({} bytes) are in no partition, \
+         and no partition can start there",
         context.size,
         beyond.get()
     );
@@ -441,7 +444,7 @@ fn check_mbr_reach(context: &Context<'_>, findings: &mut Vec<Finding>) {
         summary: "convert the table to GPT".to_owned(),
         commands: vec![Command::of_table("sgdisk", format!("sgdisk -g {}", operand(context.target)))],
         risk: Risk::Backup,
-        caution: Some("a BIOS boot loader needs a BIOS boot partition, and has to be reinstalled".to_owned()),
+        caution: Some("a BIOS boot loader needs a BIOS boot partition and must be reinstalled".to_owned()),
     };
     let at = ByteOffset::new(used.get());
     findings.push(Finding::on_disk(rules::MBR_REACH, Some(at), message).fixed_by(fix));

@@ -42,7 +42,7 @@ Examples:
 const STATUSES: &[(u8, &str)] = &[
     (0, "success; for check, map and report: no findings above advice"),
     (1, "findings were reported, or sectors could not be read (apply, resume)"),
-    (3, "a target could not be read or checked, or a figure was not reproduced"),
+    (3, "a target could not be read or checked, or a published figure was not reproduced"),
     (4, "refused for safety"),
 ];
 
@@ -169,7 +169,7 @@ pub(crate) enum Command {
     Drive(Box<DriveArguments>),
     /// Count the read-modify-writes of recorded I/O.
     Trace(Box<TraceArguments>),
-    /// Replay recorded I/O on a modelled drive, at any shift.
+    /// Replay recorded I/O on a modelled drive, optionally shifted.
     Sim(Box<SimArguments>),
     /// Serve a modelled drive over NBD or to virtual machines.
     Serve(Box<ServeArguments>),
@@ -281,7 +281,7 @@ pub(crate) fn svg_file(text: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(text);
     match path.extension().and_then(|extension| extension.to_str()) {
         Some(extension) if OTHERS.iter().any(|other| extension.eq_ignore_ascii_case(other)) => {
-            Err(format!("only SVG can be drawn: name the file {}", path.with_extension("svg").display()))
+            Err(format!("only SVG is supported: name the file {}", path.with_extension("svg").display()))
         }
         _ => Ok(path),
     }

@@ -128,7 +128,8 @@ impl Source<'_> {
             let words = text.split(',').map(|word| FailOn::from_str(word.trim(), false));
             let on: Result<Vec<_>, _> = words.collect();
             on.map_err(|_| {
-                "fail-on takes advice, warning or error, and optionally blank: \"warning,blank\"".to_owned()
+                "fail-on must be advice, warning or error, optionally with blank: \"warning,blank\""
+                    .to_owned()
             })
         };
         if let Some(on) = self.value(file.fail_on.as_ref(), fail_on)?.filter(|_| arguments.fail_on.is_empty())

@@ -41,7 +41,7 @@ pub(crate) fn warn(needed: Needed, file: &Path, target: &Path) {
         return;
     }
     output::complain(&format!(
-        "warning: {}: the {what} {kind}, and lost in a power failure or a restart: give {instead}",
+        "warning: {}: the {what} {kind}, where a power failure or a restart destroys it: give {instead}",
         file.display()
     ));
 }

@@ -46,12 +46,12 @@ pub(crate) fn trace(recording: &Recording, how: &How) -> anyhow::Result<Reader<'
 pub(crate) fn warn(name: &str, origin: Option<&Origin>) {
     let Some(origin) = origin else { return };
     if origin.is_cut_off() {
-        output::complain(&format!("{name}: the recording is truncated: later requests are missing"));
+        output::complain(&format!("{name}: the recording is truncated, so later requests are missing"));
     }
     if let Some(lost) = origin.lost_events.filter(|lost| *lost > 0) {
         let (events, were) = (output::plural(lost, "event"), if lost == 1 { "was" } else { "were" });
         output::complain(&format!(
-            "{name}: {events} {were} lost while it was recorded: requests are missing"
+            "{name}: {events} {were} lost during the recording, so requests are missing"
         ));
     }
 }
@@ -69,7 +69,7 @@ pub(crate) fn text_of(file: impl Read, largest: u64) -> io::Result<String> {
     if u64::try_from(read).is_ok_and(|read| read <= largest) {
         return Ok(text);
     }
-    let message = format!("it has more than {largest} bytes");
+    let message = format!("it is larger than {largest} bytes");
     Err(io::Error::new(io::ErrorKind::FileTooLarge, message))
 }
 

@@ -130,7 +130,7 @@ impl Known {
 /// Describes why the file does not exist; the user may have meant a modelled drive.
 fn missing(path: &str, error: &std::io::Error) -> String {
     let hint = if Drive::open(path).is_ok() {
-        format!("; a modelled drive is named {}", target::modelled(path))
+        format!("; to name a modelled drive, write {}", target::modelled(path))
     } else {
         String::new()
     };
@@ -151,7 +151,7 @@ pub(crate) fn load(path: &str) -> Result<Measured, String> {
     let measured: Measured = serde_json::from_str(&text)
         .map_err(|error| shown(&format!("not a file written by 'straddle probe --save' ({error})")))?;
     if measured.schema != SCHEMA {
-        return Err(shown(&format!("schema {}, but this version reads {SCHEMA}", measured.schema)));
+        return Err(shown(&format!("schema {}, but this version reads schema {SCHEMA}", measured.schema)));
     }
     Ok(measured)
 }
@@ -200,8 +200,8 @@ impl Pricing {
             Known::Probe(measured) => (&measured.target, "--measured FILE".to_owned()),
         };
         Some(format!(
-            "note: {}: partition {} starts {} bytes past a {unit} boundary of {drive}. --cost adds costs to findings \
-             only; to check for that drive: {option}",
+            "note: {}: partition {} starts {} bytes past a {unit} boundary of {drive}. --cost only adds \
+             costs to findings; to check alignment for that drive: {option}",
             examined.name(),
             missing.number,
             boundary.past(missing.span.start()).get(),
@@ -374,5 +374,5 @@ pub(crate) fn estimate_text(estimate: &Estimate) -> String {
         _ => "time unknown".to_owned(),
     };
     let (total, read, journal) = (bytes(written.saturating_add(*journal)), bytes(*read), bytes(*journal));
-    format!("{read} to read and {total} to write, {journal} of them to the journal: {time}")
+    format!("{read} to read and {total} to write, including {journal} to the journal: {time}")
 }

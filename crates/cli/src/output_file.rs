@@ -59,7 +59,9 @@ pub fn check(path: &Path, inputs: &[&Path]) -> Result<()> {
         Err(error) => return Err(error).with_context(failed),
     };
     if found.file_type().is_block_device() {
-        return Err(RefusedError(format!("{}: is a block device: give a file", path.display())).into());
+        return Err(
+            RefusedError(format!("{}: is a block device: give the name of a file", path.display())).into()
+        );
     }
     let read = READ.lock().map(|read| read.clone()).unwrap_or_default();
     let mut inputs = inputs.iter().copied().chain(read.iter().map(PathBuf::as_path));

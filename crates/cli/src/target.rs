@@ -86,7 +86,7 @@ impl TargetSpec {
         match self {
             Self::Modelled(drive) => Ok(drive),
             Self::Path(_) => Err(UsageError(format!(
-                "{self}: {command} works on modelled drives only (straddle drive list)"
+                "{self}: {command} works only on modelled drives (straddle drive list)"
             ))),
         }
     }
@@ -206,7 +206,7 @@ pub(crate) fn local_paths() -> impl TypedValueParser<Value = PathBuf> {
 pub(crate) fn backing_files() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(|path| {
         let shown = path.to_str().filter(|text| Address::parse(text).is_some()).map(Address::redacted);
-        let refused = |shown| UsageError(format!("{shown}: --allow-backing takes only local files"));
+        let refused = |shown| UsageError(format!("{shown}: --allow-backing accepts only local files"));
         shown.map_or(Ok(path), |shown| Err(refused(shown)))
     })
 }

@@ -56,13 +56,15 @@ impl Scheme {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages document the variants")]
 pub enum AddressError {
-    #[error("a URL cannot contain {0}: write it as {1}")]
+    #[error("a URL cannot contain {0}: write {1} instead")]
     Character(&'static str, &'static str),
     #[error("has no {0}: {1}")]
     Missing(&'static str, &'static str),
     #[error("a user name and password are {0}")]
     User(&'static str),
-    #[error("the host is not valid: give letters, digits, '-' and '.', and a port after ':' (IDNA: xn--...)")]
+    #[error(
+        "the host is not valid: use only letters, digits, '-' and '.', with a port after ':' (IDNA: xn--...)"
+    )]
     Host,
 }
 

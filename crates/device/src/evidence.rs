@@ -151,7 +151,7 @@ fn of_kernel<T: Copy + PartialEq>(
     (attribute, shown): (&'static str, Option<T>),
     (request, answered): (&'static str, Option<T>),
 ) -> Option<Figure<T>> {
-    const SAME: &str = "sysfs is preferred; both are the kernel's";
+    const SAME: &str = "both are from the kernel; sysfs is preferred";
     let mut figure = None;
     claim(&mut figure, shown, Source::Sysfs(attribute), SAME);
     claim(&mut figure, answered, Source::Ioctl(request), SAME);
@@ -208,8 +208,8 @@ pub(crate) fn alignment_offset(text: &str) -> Option<AlignmentOffset> {
 }
 
 fn identified_sectors(topology: &mut Topology, answers: &Answers) {
-    const BELONGS: &str = "it belongs to the physical sector that is used";
-    const KERNELS: &str = "the kernel's value is used, which other tools see too";
+    const BELONGS: &str = "it matches the physical sector that is used";
+    const KERNELS: &str = "the kernel's value is used, because other tools use it too";
     let mut compare = |physical: ByteCount, offset: Option<ByteCount>, sector: Source, shift: Source| {
         let offset = offset.map(AlignmentOffset::Bytes);
         let is_used = topology.physical.use_larger(physical, sector);
@@ -243,7 +243,7 @@ fn nvme_figures(topology: &mut Topology, nvme: &NvmeIdentifyNamespace) {
         unit_max,
         boundary: nvme.atomic_boundary_power_fail.unwrap_or(ByteCount::ZERO),
     });
-    const OFFERED: &str = "programs can use only what the kernel offers";
+    const OFFERED: &str = "programs can use only what the kernel supports";
     claim(&mut topology.atomic, atomic, Source::Nvme("NAWUPF and NABSPF"), OFFERED);
 }
 
@@ -256,7 +256,7 @@ fn optimum_of_the_drive(
     optimal: Option<ByteCount>,
     source: Source,
 ) {
-    const DROPPED: &str = "the kernel has discarded it, so no tool sees it";
+    const DROPPED: &str = "the kernel has discarded it, so tools do not see it";
     const MADE: &str = "tools read the kernel's value";
     let why = if topology.io_opt.is_none() && optimal.is_some() {
         let by_sysfs = device.number("queue/optimal_io_size") == Some(0);
@@ -364,7 +364,9 @@ fn array_figures(topology: &mut Topology, kind: DeviceKind, device: &dyn Attribu
                 let (disks, layout) = (device.number("md/raid_disks")?, device.number("md/layout"));
                 chunk.checked_mul(striped_data_members(level, disks, layout.unwrap_or(0))?)
             });
-            let how = Source::Derived("md/chunk_size times the data members of md/level and md/raid_disks");
+            let how = Source::Derived(
+                "md/chunk_size times the number of data members (from md/level and md/raid_disks)",
+            );
             claim(&mut topology.stripe, stripe, how, "");
         }
         DeviceKind::Scsi => stripe_of_sizes(topology),

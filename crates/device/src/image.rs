@@ -391,7 +391,7 @@ impl Image {
     fn new(format: Format, parts: Parts) -> Self {
         let Parts { files, map, below, variant, size, block, sectors, mut remarks } = parts;
         if let Below::Missing(Missing { role, name }) = &below {
-            remarks.push(format!("the {role} {name} is not opened: only the data in this file is known"));
+            remarks.push(format!("the {role} {name} is not opened, so only the data in this file is known"));
         }
         let (placement, fault) = Placement::sample(map.as_ref(), &files, size);
         // A file that is not opened is not damage. It is reported when its bytes are requested.

@@ -57,7 +57,9 @@ impl Directory {
         let metadata = node.metadata()?;
         let dev = number_text(metadata.rdev());
         if !metadata.file_type().is_block_device() || self.text("dev").is_some_and(|shown| shown != dev) {
-            return Err(io::Error::other("the device node is not the device that sysfs describes"));
+            return Err(io::Error::other(
+                "the device node does not belong to the device that sysfs describes",
+            ));
         }
         Ok(node)
     }

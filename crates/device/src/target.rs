@@ -38,11 +38,11 @@ pub enum OpenError {
     Io(#[source] io::Error),
     #[error("is {0}, not a block device or an image file")]
     NotATarget(&'static str),
-    #[error("is a directory, not a block device or an image file: give the files in it")]
+    #[error("is a directory, not a block device or an image file: give the files in the directory")]
     Directory,
     #[error("is empty (0 bytes): there is nothing to check")]
     Empty,
-    #[error("holds no medium, or an unreadable one")]
+    #[error("has no medium, or an unreadable one")]
     NoMedium,
     #[error("is {what}{}, which straddle does not read{}; --format raw treats the file itself as the disk", .within.map_or_else(String::new, |packed| format!(" in {packed}")), .command.as_ref().map_or_else(String::new, |line| format!(": {line}")))]
     NotRead {
@@ -303,9 +303,11 @@ pub fn closed(error: io::Error) -> io::Error {
     let hint = match error.kind() {
         io::ErrorKind::PermissionDenied if !rustix::process::geteuid().is_root() => "run as root",
         io::ErrorKind::PermissionDenied => {
-            "a container can read only the devices it was given: run straddle on the host"
+            "a container can read only the devices that it was given: run straddle on the host"
         }
-        io::ErrorKind::NotFound => "a container has only the devices it was given: run straddle on the host",
+        io::ErrorKind::NotFound => {
+            "a container has only the devices that it was given: run straddle on the host"
+        }
         _ => return error,
     };
     io::Error::new(error.kind(), format!("{error}; {hint}"))
@@ -347,7 +349,9 @@ fn open_captured(path: &Path, root: &Path) -> Result<Target, OpenError> {
             }
         }
         _ => {
-            remarks.push("no copy of the disk: showing the partitions that the kernel reported".to_owned());
+            remarks.push(
+                "there is no copy of the disk: showing the partitions that the kernel reported".to_owned(),
+            );
             None
         }
     };
@@ -413,10 +417,10 @@ fn judge_stacked_offset<'m>(
     name: &str,
     machine: &dyn Fn() -> &'m Machine,
 ) {
-    const OPTIMUM: &str = "the kernel's -1 refers to an optimal I/O size";
-    const AGREE: Source = Source::Derived("the offsets of the devices below, which agree");
-    const FORGOTTEN: &str = "the kernel's value is computed from offsets that differ";
-    const DIFFER: Source = Source::Derived("the offsets of the devices below, which differ");
+    const OPTIMUM: &str = "the kernel's -1 is about an optimal I/O size";
+    const AGREE: Source = Source::Derived("the offsets of the underlying devices, which agree");
+    const FORGOTTEN: &str = "the kernel computes its value from offsets that differ";
+    const DIFFER: Source = Source::Derived("the offsets of the underlying devices, which differ");
     let figure = &mut topology.alignment_offset;
     let is_stacked = matches!(kind, DeviceKind::Md | DeviceKind::DeviceMapper);
     match figure.value() {
@@ -436,8 +440,8 @@ fn judge_stacked_offset<'m>(
 
 /// Gives a device that stands on others the sectors that these are taken to have, where they are larger.
 fn presume<'m>(topology: &mut Topology, kind: DeviceKind, name: &str, machine: &dyn Fn() -> &'m Machine) {
-    const LOOP: &str = "a loop device does not pass on the sector sizes below it";
-    const BELOW: &str = "the kernel knows what the disks below report";
+    const LOOP: &str = "a loop device does not pass on the sector sizes of its file or device";
+    const BELOW: &str = "the kernel knows what the underlying disks report";
     let shown = topology.physical.value();
     let is_loop = kind == DeviceKind::Loop;
     let is_stacked = name.starts_with("bcache") || matches!(kind, DeviceKind::Md | DeviceKind::DeviceMapper);

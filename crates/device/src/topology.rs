@@ -429,7 +429,7 @@ impl Topology {
     /// Makes this the topology of a disk as a guest uses it: with the logical sector that its table counts
     /// in, and the larger physical one.
     pub fn show_to(&mut self, guest: Guest) {
-        const COUNTS: &str = "the guest's table uses the sectors that the guest sees";
+        const COUNTS: &str = "the guest's partition table uses the sectors that the guest sees";
         if let Some(Sectors { logical, physical }) = guest.shown {
             match self.logical.source() {
                 Source::Assumed => self.logical = Figure::new(logical, Source::Guest),

@@ -87,7 +87,8 @@ impl Walk {
         remarks: &mut Vec<String>,
     ) -> Option<Layer> {
         if place.depth >= MAX_DEPTH {
-            let limit = format!("more than {MAX_DEPTH} layers are stacked here: the upper ones are not read");
+            let limit =
+                format!("more than {MAX_DEPTH} layers are stacked here, so the upper ones are not read");
             remarks.push(limit);
             return None;
         }
@@ -182,7 +183,7 @@ impl Walk {
         let kind = kind.or_else(|| volumes::has_second_header(&front).then_some(VolumeKind::Luks.into()))?;
         if self.metadata == 0 {
             remarks.push(format!(
-                "this drive has more than {} of metadata: not all of it is read",
+                "this drive has more than {} of metadata, so not all of it is read",
                 ByteCount::new(MAX_METADATA)
             ));
             return Some(Inside::Other(kind));
@@ -301,7 +302,7 @@ impl Walk {
     fn map<'v>(&mut self, local: &View<'v>, space: &Space, remarks: &mut Vec<String>) -> View<'v> {
         let cuts = space.runs.len().saturating_mul(local.pieces().len());
         if cuts > self.cuts {
-            remarks.push("it is in too many pieces to follow".to_owned());
+            remarks.push("it has too many pieces to follow".to_owned());
             return local.map(space.len, []);
         }
         self.cuts -= cuts;
@@ -313,7 +314,7 @@ impl Walk {
         let kept = pieces.len().min(self.pieces);
         self.pieces -= kept;
         if kept < pieces.len() {
-            remarks.push(format!("it is in {} pieces, of which {kept} are listed", pieces.len()));
+            remarks.push(format!("it has {} pieces, of which {kept} are listed", pieces.len()));
         }
         let moved = |piece: &Piece| {
             let below = start.checked_add(ByteCount::new(piece.below.get()))?;
@@ -330,7 +331,7 @@ enum Inside {
 }
 
 fn too_many() -> String {
-    format!("more than {MAX_LAYERS} layers are on this drive: not all are listed")
+    format!("this drive has more than {MAX_LAYERS} layers, so not all are listed")
 }
 
 /// A medium that counts the bytes read from it.

@@ -292,7 +292,7 @@ fn physical_volume<'a>(
     let data_start = first.min().unwrap_or(ByteOffset::ZERO);
     let facts =
         Facts::Pv(Pv { vg: group.to_owned(), data_start, extent_size: ByteCount::ZERO, device_size: None });
-    let remark = "the kernel does not report where its extents start: the first byte in use is shown \
+    let remark = "the kernel does not report where the extents start, so the first byte in use is shown \
                   instead";
     Layer {
         name: group.to_owned(),

@@ -24,8 +24,8 @@ pub(crate) fn check(medium: &dyn Medium, stack: &Stack, new: BlockSize) -> Resul
         let Some(layer) = read_layers(&drive, partition.span, Some(stack.block)) else { continue };
         if is_empty_esp(&drive, partition, &layer) {
             notes.push(format!(
-                "partition {}: its FAT is empty and was made for {}-byte sectors: recreate it after the \
-                 conversion (mkfs.fat)",
+                "partition {}: its file system (FAT) is empty and was made for {}-byte sectors: recreate it \
+                 after the conversion (mkfs.fat)",
                 partition.number, stack.block
             ));
             continue;
@@ -66,7 +66,7 @@ fn check_layer(
     let mut unseen = |what: &str| {
         if layer.children.is_empty() {
             notes.push(format!(
-                "the contents of the {what} are not visible, and may depend on the sector size"
+                "the contents of the {what} are not visible and may depend on the sector size"
             ));
         }
     };
@@ -75,7 +75,7 @@ fn check_layer(
         Facts::Md(_) => unseen("RAID"),
         Facts::Lv(_) => unseen(&format!("logical volume {}", layer.name)),
         Facts::Mapped(_) => unseen(kind.name()),
-        Facts::Opaque => notes.push(format!("{kind} may not work with other sectors")),
+        Facts::Opaque => notes.push(format!("{kind} may not work with another sector size")),
         Facts::FileSystem(_) | Facts::Pv(_) | Facts::Table(_) => {}
     }
     layer.children.iter().try_for_each(|child| check_layer(child, sectors, notes))
@@ -90,8 +90,8 @@ fn check_luks(
     let (old, new) = (sectors_above(layer, old), sectors_above(layer, new));
     if new > old {
         return Err(format!(
-            "LUKS{} encrypts in {}-byte sectors: its mapping would have larger sectors, which its contents \
-            may not fit",
+            "LUKS{} encrypts in {}-byte sectors: its mapping would have larger sectors, with which its \
+             contents may not work",
             luks.version,
             luks.sector_size.get()
         ));

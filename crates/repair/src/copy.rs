@@ -119,7 +119,7 @@ impl Copy {
             return Err(invalid("it does not create a table"));
         }
         if !self.over.is_empty() && !self.wipes {
-            return Err(invalid("it overwrites what is on the new disk, without --wipe"));
+            return Err(invalid("it overwrites contents of the new disk without --wipe"));
         }
         let places: Vec<Span> = (entries.iter())
             .filter(|entry| entry.slot != Slot::Extended)
@@ -138,7 +138,7 @@ impl Copy {
             });
             if !goes_there || !source.contains(extent.from) || extent.from.is_empty() {
                 return Err(invalid(
-                    "it copies something that is not on the source, or that goes to no partition",
+                    "it copies something that is not on the source, or copies it to no partition",
                 ));
             }
         }
@@ -150,7 +150,7 @@ impl Copy {
         let is_twice = self.lead.windows(2).any(|pair| pair[1].start() < pair[0].end());
         if is_twice || self.lead.iter().any(is_over) {
             return Err(invalid(
-                "the data copied before the first partition does not exist, or does not fit",
+                "the data to copy before the first partition does not exist or does not fit",
             ));
         }
         match self.references.iter().find(|(number, _)| plan.table.entry(*number).is_none()) {

@@ -6,8 +6,9 @@ use straddle_units::{ByteCount, ByteOffset};
 use crate::plan::Format;
 
 /// What is said of a disk with an unfinished move.
-pub(crate) const UNFINISHED: &str = "a move of its partitions, or a copy to it, is unfinished: 'straddle \
-     check' prints the command that completes it (straddle resume, or straddle apply again)";
+pub(crate) const UNFINISHED: &str = "a move of its partitions or a copy to it is unfinished: 'straddle \
+                                     check' prints the command to complete it (straddle resume, or straddle \
+                                     apply again)";
 
 /// Why a request cannot become a plan, each as a sentence. Nothing was written.
 #[derive(Debug, thiserror::Error)]
@@ -36,15 +37,15 @@ pub enum PlanError {
     #[error("the disk {0}: use --wipe to overwrite it")]
     WouldDestroy(String),
     #[error(
-        "the table would overwrite data at byte {at}, outside partitions (perhaps a deleted partition or a \
-        boot loader): --wipe allows that"
+        "the table would overwrite data at byte {at}, which is in no partition (perhaps a deleted partition \
+         or a boot loader); --wipe allows this"
     )]
     Occupied { at: ByteOffset },
-    #[error("the new table would overwrite byte {at} of partition {number} ({content}): --wipe allows that")]
+    #[error("the new table would overwrite byte {at} of partition {number} ({content}); --wipe allows this")]
     OverPartition { number: u32, content: String, at: ByteOffset },
     #[error(
-        "partition {number} would cover {content} at byte {at}, perhaps from a deleted partition: --wipe \
-        allows that"
+        "partition {number} would cover {content} at byte {at}, perhaps of a deleted partition; --wipe \
+         allows this"
     )]
     Unlisted { number: u32, content: String, at: ByteOffset },
     #[error(
@@ -58,11 +59,11 @@ pub enum PlanError {
     #[error("type {id:x} is reserved for the table itself; use role=logical instead")]
     ReservedType { id: u8 },
     #[error(
-        "an MBR has room for 4 primary partitions, including the extended one: use role=logical for some, \
-         or --table gpt"
+        "an MBR has only 4 primary partitions, including the extended one: use role=logical for some, or \
+         --table gpt"
     )]
     TooManyPrimaries,
-    #[error("the table has room for {0} partitions")]
+    #[error("the table has room for only {0} partitions")]
     TableFull(u32),
     #[error("partition {number} does not fit: it needs {needed} ({} bytes), but only {free} ({} bytes) are \
         free", .needed.get(), .free.get())]
@@ -73,8 +74,8 @@ pub enum PlanError {
     #[error("partition {0} would be empty")]
     Empty(u32),
     #[error(
-        "partition {number}: byte {start} is {past} bytes past a boundary ({boundaries}); {} on one; \
-         --allow-misaligned accepts it",
+        "partition {number}: byte {start} is {past} bytes past a boundary ({boundaries}); {} on a boundary; \
+         --allow-misaligned accepts this start",
         around(*.before, *.after)
     )]
     Misaligned { number: u32, start: u64, past: u64, boundaries: String, before: u64, after: u64 },
@@ -91,13 +92,13 @@ pub enum PlanError {
     #[error("partition {number}: {why}")]
     Name { number: u32, why: String },
     #[error(
-        "this changes {0} sectors of the present table, and a power cut between two writes would leave no \
-         table. Make the changes one at a time, with a plan for each"
+        "this changes {0} sectors of the present table, so a power cut between two writes would leave no \
+         valid table. Make the changes one at a time, with a separate plan for each"
     )]
     TwoSteps(usize),
     #[error(
-        "the new table overwrites a record of the old one (byte {0}), and a power cut would leave no table. \
-        First write an empty table (--table mbr without --part), then plan again"
+        "the new table overwrites a record of the old one (byte {0}), so a power cut would leave no valid \
+         table. First write an empty table (--table mbr without --part), then plan again"
     )]
     InTheWay(u64),
     #[error("the plan moves the data of partition {0}: the table can be written only after the move")]
@@ -130,15 +131,15 @@ straddle_units::error_kind! {
 
 /// Names the boundaries on both sides of a start. A partition cannot start at byte 0.
 fn around(before: u64, after: u64) -> String {
-    if before == 0 { format!("byte {after} is") } else { format!("byte {before} or {after} is") }
+    if before == 0 { format!("byte {after} is") } else { format!("byte {before} or byte {after} is") }
 }
 
 /// A hint at the type or option that is meant by another program's name for a type.
 fn meant(text: &str) -> &'static str {
     match text.to_ascii_lowercase().as_str() {
         "efi" | "uefi" | "efi-system" => " (did you mean esp?)",
-        "ext4" | "xfs" | "btrfs" | "ext3" | "ext2" => " (that is a file system: fs=)",
-        "fat32" | "fat" | "vfat" | "ntfs" | "exfat" => " (that is a file system: fs=; its type is msdata)",
+        "ext4" | "xfs" | "btrfs" | "ext3" | "ext2" => " (that is a file system: use fs=)",
+        "fat32" | "fat" | "vfat" | "ntfs" | "exfat" => " (that is a file system: use fs=, with type=msdata)",
         "bios_grub" | "bios-boot" | "grub" => " (did you mean bios?)",
         _ => "",
     }

@@ -85,7 +85,7 @@ pub(crate) fn difference(stack: &Stack, table: &Table) -> Option<String> {
     let read = |entry: &&Entry| stack.partitions.iter().any(|found| is_it(found, entry));
     let missing = table.partitions.iter().find(|entry| !read(entry))?;
     let (number, start, sectors) = (missing.number, missing.start, missing.sectors);
-    Some(format!("it does not list the plan's partition {number} ({sectors} sectors from sector {start})"))
+    Some(format!("it does not list partition {number} of the plan ({sectors} sectors from sector {start})"))
 }
 
 #[cfg(test)]

@@ -58,9 +58,10 @@ impl Grain {
         let largest = ByteCount::new(size.get() / LARGEST_SHARE);
         for Candidate { name, boundary, source, at_end } in candidates(topology, asked) {
             let left_out = match grain.start.meet(boundary) {
-                None => Some("it has no common multiple with those above".to_owned()),
+                None => Some("it has no common multiple with the boundaries above".to_owned()),
                 Some(met) if met != grain.start && met.size() >= largest => Some(format!(
-                    "its common multiple with those above is {} ({} bytes), a quarter of the disk or more",
+                    "its common multiple with the boundaries above is {} ({} bytes), at least a quarter of \
+                     the disk",
                     met.size(),
                     met.size().get()
                 )),
@@ -78,7 +79,9 @@ impl Grain {
                 name: "alignment offset".to_owned(),
                 size: ByteCount::ZERO,
                 source: topology.alignment_offset.source().to_string(),
-                left_out: Some("the kernel reports -1: no start is aligned on all devices below".to_owned()),
+                left_out: Some(
+                    "the kernel reports -1: no start is aligned on all underlying devices".to_owned(),
+                ),
             });
         }
         if let (Some(why), Some(figure)) = (bogus_io_opt(topology), &topology.io_opt) {
@@ -124,7 +127,7 @@ fn candidates(topology: &Topology, asked: Option<ByteCount>) -> Vec<Candidate> {
     let asked = asked.and_then(|size| topology.boundary_of(size)).map(|boundary| Candidate {
         name: "grain",
         boundary,
-        source: "asked for".to_owned(),
+        source: "requested".to_owned(),
         at_end: false,
     });
     candidates.extend(asked);
@@ -198,7 +201,7 @@ mod tests {
         // Atomic writes count from byte 0; the physical sectors of this drive do not.
         let grain = grain("physical=4096,offset=3584,atomic=16KiB", 100 * GIB);
         let atomic = grain.considered.iter().find(|c| c.name == ATOMIC_UNIT).unwrap();
-        assert_eq!(atomic.left_out.as_deref(), Some("it has no common multiple with those above"));
+        assert_eq!(atomic.left_out.as_deref(), Some("it has no common multiple with the boundaries above"));
         assert_eq!((grain.start.size().get(), grain.start.phase().get()), (MIB, 3584));
     }
 

@@ -130,7 +130,7 @@ impl Choice<'_> {
         } else if io_opt == 0 {
             (io_min, format!("the minimum I/O size, {io_min} bytes"))
         } else {
-            (io_opt, format!("the optimal I/O size, {io_opt} bytes, which it trusts"))
+            (io_opt, format!("the optimal I/O size, {io_opt} bytes, which parted does not question"))
         };
         let aligned = self.whole(grain, self.from);
         // A start in percent is accepted within half a percent (`ped_unit_parse_custom`, libparted/unit.c).
@@ -138,12 +138,13 @@ impl Choice<'_> {
         let reach = (percent.div_ceil(self.block.get()) / 2).saturating_sub(1);
         let is_near = |at: ByteOffset| Lba::containing(at, self.block).get() <= reach;
         if self.is_front && !is_near(self.from) {
-            let rule = "none: at 0 %, the first free sector is more than half a percent of the disk away";
+            let rule = "none: the first free sector is more than half a percent of the disk away from 0 %";
             return (rule.to_owned(), None);
         }
         if self.is_front && !aligned.is_some_and(is_near) {
             let rule = format!(
-                "at 0 %, the first free sector: the next multiple of {why} is more than half a percent of the disk away"
+                "the first free sector, because the next multiple of {why} is more than half a percent of \
+                 the disk away from 0 %"
             );
             return (rule, Some(self.from));
         }
@@ -168,7 +169,7 @@ impl Choice<'_> {
         let mut rule = format!("multiples of {grain} bytes, the larger of 1 MiB and the I/O size");
         if self.size.get() <= grain.saturating_mul(4) {
             grain = physical;
-            rule = format!("multiples of the physical sector, {physical} bytes, on a disk this small");
+            rule = format!("multiples of the physical sector, {physical} bytes, on so small a disk");
         }
         (rule, self.whole(grain, self.from.max(ByteOffset::new(grain))))
     }
@@ -177,7 +178,7 @@ impl Choice<'_> {
     fn sgdisk(&self) -> Chosen {
         // If that is past the end of the disk, sgdisk takes the first free sector.
         let aligned = multiples(GRAIN.get(), self.from).filter(|at| at.get() < self.size.get());
-        ("multiples of 1 MiB, whatever the device says".to_owned(), aligned.or(Some(self.from)))
+        ("multiples of 1 MiB, whatever the device reports".to_owned(), aligned.or(Some(self.from)))
     }
 
     /// `context_place_partitions`, src/partition/repart.c; the first sector, 2048, is libfdisk's.
@@ -191,7 +192,7 @@ impl Choice<'_> {
         let (grain, rule) = if self.size.get() < WINDOWS_LARGE {
             (WINDOWS_SMALL_GRAIN, "multiples of 64 KiB, on a disk of less than 4 GB")
         } else {
-            (GRAIN.get(), "multiples of 1 MiB, whatever the device says")
+            (GRAIN.get(), "multiples of 1 MiB, whatever the device reports")
         };
         (rule.to_owned(), multiples(grain, self.from))
     }
@@ -200,9 +201,9 @@ impl Choice<'_> {
     fn cylinders(&self) -> Chosen {
         if self.is_front {
             let start = Lba::new(SECOND_TRACK).byte(KERNEL_SECTOR);
-            return ("the second track of 63 sectors".to_owned(), Some(start));
+            return ("the second track, with 63 sectors per track".to_owned(), Some(start));
         }
-        let rule = "cylinders of 255 heads and 63 sectors, 16065 sectors".to_owned();
+        let rule = "multiples of a cylinder (255 heads of 63 sectors: 16065 sectors)".to_owned();
         (rule, multiples(CYLINDER * KERNEL_SECTOR.get(), self.from))
     }
 }

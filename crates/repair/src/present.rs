@@ -49,11 +49,11 @@ pub enum ChangeError {
     Read(#[from] ReadError),
     #[error("its bytes cannot be read ({0})")]
     NoBytes(String),
-    #[error("it reports its own sector size: --logical applies to images only")]
+    #[error("it reports its own sector size: --logical applies only to images")]
     OwnSectors,
     #[error(
-        "its table may use {1}-byte sectors instead of {0}-byte ones: only with those does a partition start \
-         at known contents. Give --logical {1} or --logical {0}"
+        "its table may use {1}-byte sectors instead of {0}-byte ones, because only with {1}-byte sectors \
+         does a partition start at known contents. Give --logical {1} or --logical {0}"
     )]
     InQuestion(BlockSize, BlockSize),
     #[error("it has {0}-byte sectors: a table in {1}-byte sectors would not be recognised")]

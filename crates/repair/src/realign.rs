@@ -126,8 +126,8 @@ fn make_looking(situation: &Situation<'_>, wanted: &Wanted, look: Look) -> Resul
             continue;
         }
         base.note(format!(
-            "partition {number} is swap space; it moves too, so that a rollback restores everything, but \
-             recreating it is quicker (straddle check prints how)"
+            "partition {number} is swap space. It is moved as well, so that a rollback can restore \
+             everything, but recreating it is quicker (straddle check prints how)"
         ));
     }
     let is_chosen = |number| chosen.iter().any(|one| one.entry.number == number);
@@ -139,7 +139,7 @@ fn make_looking(situation: &Situation<'_>, wanted: &Wanted, look: Look) -> Resul
     }
     if wanted.wipe {
         base.note(
-            "data outside partitions, or after the recorded end of contents, may be overwritten (--wipe)"
+            "data outside partitions or after the recorded end of contents may be overwritten (--wipe)"
                 .to_owned(),
         );
     }
@@ -158,7 +158,7 @@ fn make_looking(situation: &Situation<'_>, wanted: &Wanted, look: Look) -> Resul
     }
     let (grain, starts) = (coarse.start.size(), fine.start.size());
     base.note(format!(
-        "there is no room to align all partitions to {grain}: new starts are aligned to {starts}"
+        "there is not enough room to align all partitions to {grain}, so new starts are aligned to {starts}"
     ));
     let second = attempt(&base, &fine);
     match (&first, &second) {
@@ -323,7 +323,7 @@ impl<'a> Search<'a> {
         let room = end.checked_since(start).unwrap_or_default().floor_to(block.bytes());
         if room < item.need {
             let (need, room) = (item.need.get(), room.get());
-            let room = format!("and only {room} are free there, up to byte {end}");
+            let room = format!("but only {room} are free there, up to byte {end}");
             return Err(refuse(format!("its contents need {need} bytes, {room}")));
         }
         let span = Span::new(start, item.at.len().min(room));
@@ -334,7 +334,7 @@ impl<'a> Search<'a> {
     fn obstacle_at(&self, item: Item, start: ByteOffset, places: &[Placed<'_>]) -> String {
         let Ground { free, block, .. } = self.ground;
         if start < free.start() {
-            return format!("the space for partitions begins at byte {}", free.start());
+            return format!("the space for partitions starts at byte {}", free.start());
         }
         if start >= free.end() {
             return format!("the space for partitions ends at byte {}", free.end());
@@ -349,7 +349,7 @@ impl<'a> Search<'a> {
         let stay = stay.filter_map(|entry| Some((entry.number, span_of(entry, block)?)));
         let placed = places.iter().map(|(_, other, to)| (other.number, *to));
         let Some((number, span)) = placed.chain(stay).find(|(_, span)| is_there(span)) else {
-            return "there is a record of the logical partitions, or the end of their extended partition"
+            return "a record of the logical partitions or the end of their extended partition is there"
                 .to_owned();
         };
         format!("it would overlap partition {number}, from byte {} to byte {}", span.start(), span.end())
@@ -390,18 +390,21 @@ fn shifted((one, item, to): &Placed<'_>, ground: &Ground) -> Shifted {
     let (from, start, size) = (item.at.start(), to.start(), ground.grain.size());
     let reason = match (one.start, &one.anchor) {
         (Some(_), _) => "as requested".to_owned(),
-        (None, None) => format!("the nearest {size} boundary that leaves room for all"),
+        (None, None) => format!("the nearest {size} boundary that leaves room for all partitions"),
         (None, Some(Anchor { what, .. })) => {
-            format!("the nearest start that leaves room for all and has its {what} on a {size} boundary")
+            format!(
+                "the nearest start that leaves room for all partitions and puts its {what} on a {size} \
+                 boundary"
+            )
         }
     };
     let mut why = vec![format!("its data moves from byte {from} to byte {start}, {reason}")];
     if let Some(less) = item.at.len().checked_sub(to.len()).filter(|less| *less != ByteCount::ZERO) {
-        why.push(format!("it loses its last {} bytes, which its contents do not use", less.get()));
+        why.push(format!("its last {} bytes, which its contents do not use, are cut off", less.get()));
     }
     if let Some(Anchor { offset, what, .. }) = &one.anchor {
         let at = offset.get();
-        why.push(format!("its {what}, {at} bytes after its start, is aligned instead of the start"));
+        why.push(format!("instead of its start, its {what} ({at} bytes later) is aligned"));
     }
     Shifted { number: item.number, to: *to, why }
 }

@@ -205,7 +205,7 @@ impl<'d> Target<'d> {
         if span.is_some_and(|span| span.gaps(places.iter().copied()).is_empty()) {
             return Ok(());
         }
-        Err(io::Error::other("this byte is outside the areas that the copy may write, and was not written"))
+        Err(io::Error::other("the copy may not write at this byte, so nothing was written there"))
     }
 }
 
@@ -219,8 +219,8 @@ impl Claimed {
             Some(code) if code == Errno::BUSY.raw_os_error() => {
                 let uses = Machine::read(None).uses(path);
                 let unknown =
-                    "the kernel refuses exclusive use: the disk or one of its partitions is mounted or in \
-                    use";
+                    "the kernel refuses exclusive access: the disk or one of its partitions is mounted or in \
+                     use";
                 TargetError::InUse(if uses.is_empty() { unknown.to_owned() } else { uses.join("; ") })
             }
             _ if is_device => TargetError::Io(straddle_device::closed(error)),

@@ -22,8 +22,8 @@ pub enum TraceError {
     #[error("{name}: cannot write the trace")]
     Write { name: String, source: WriteError },
     #[error(
-        "{name}: in a closed loop only one request is outstanding at a time; a queue depth of {depth} \
-         needs the open loop"
+        "{name}: in a closed loop, only one request is outstanding at a time; for a queue depth of {depth}, \
+         use the open loop"
     )]
     Depth { name: String, depth: u32 },
 }
@@ -48,7 +48,8 @@ impl TraceError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LineError {
     #[error(
-        "unknown trace format: the first line is neither a CSV header (time, op, offset, length) nor a line of any format in --format; for another table, give its columns with --columns"
+        "unknown trace format: the first line is neither a CSV header (time, op, offset, length) nor a line \
+         in any format of --format; for other tables, give the columns with --columns"
     )]
     Unknown,
     #[error("it is not in the format {format}")]
@@ -59,7 +60,7 @@ pub enum LineError {
     Piped,
     #[error("the trace ends inside this record")]
     Cut,
-    #[error("its first four bytes are {magic:#010x}, which is not a record of blktrace version 7")]
+    #[error("its first four bytes are {magic:#010x}, which do not start a record of blktrace version 7")]
     Magic { magic: u32 },
     #[error(transparent)]
     Columns(TableError),
@@ -78,8 +79,8 @@ pub enum LineError {
     #[error("not UTF-8 text: a binary file, or compressed with something other than gzip, zstd or xz")]
     NotText,
     #[error(
-        "byte {offset}, length {length}: past the end of the drive at byte {capacity}; --wrap wraps such \
-         requests around to the start"
+        "byte {offset}, length {length}: past the end of the drive at byte {capacity}; to wrap such requests \
+         around to the start, use --wrap"
     )]
     PastEnd { offset: u64, length: u64, capacity: u64 },
     #[error(transparent)]
@@ -135,7 +136,7 @@ pub enum WriteError {
     #[error(transparent)]
     Parquet(Box<dyn std::error::Error + Send + Sync>),
     #[error(
-        "fio's log must be in order of time, but request {line} is earlier than the one before it: sort \
+        "fio's log must be in chronological order, but request {line} is earlier than the previous one: sort \
          the trace"
     )]
     Backwards { line: u64 },

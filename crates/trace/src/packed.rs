@@ -59,7 +59,7 @@ impl<R: BufRead> Read for Zstd<R> {
             // The low half of the sum, where the frame has one (RFC 8878, 3.1.1).
             if frame.get_checksum_from_data().is_some_and(|low| u64::from(low) != sum.digest() & 0xffff_ffff)
             {
-                return Err(broken("the checksum of a frame of zstd is wrong"));
+                return Err(broken("the checksum of a zstd frame is wrong"));
             }
             self.frame = None;
         }

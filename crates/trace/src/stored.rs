@@ -139,7 +139,7 @@ impl Input<'_> {
         let length = usize::try_from(length).ok().filter(|length| *length <= LONGEST);
         let length = length.ok_or_else(|| self.wrong("the name of a volume is too long"))?;
         let name = self.bytes.get(self.at..).and_then(|rest| rest.get(..length));
-        let name = name.ok_or_else(|| self.wrong("it ends in the name of a volume"))?;
+        let name = name.ok_or_else(|| self.wrong("it ends inside the name of a volume"))?;
         let name = std::str::from_utf8(name).map_err(|_| self.wrong("the name of a volume is not text"))?;
         self.at += length;
         Ok(name.to_owned())
@@ -208,7 +208,7 @@ impl Input<'_> {
                 return Ok(number);
             }
         }
-        Err(self.wrong("a number with needless bytes"))
+        Err(self.wrong("a number with unnecessary bytes"))
     }
 
     fn byte(&mut self) -> Result<u8, StoredError> {

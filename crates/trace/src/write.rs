@@ -158,7 +158,7 @@ impl<W: Write> Fio<W> {
         let volume = if volume.is_empty() { "volume" } else { volume };
         if !self.names.contains(volume) {
             if volume.contains(|letter: char| letter.is_whitespace() || letter.is_control()) {
-                let why = "fio's log separates fields with blanks, so a name cannot contain one";
+                let why = "fio's log separates fields with blanks, so a name cannot contain blanks";
                 return Err(WriteError::Name { name: volume.to_owned(), why });
             }
             self.names.insert(volume.to_owned());

@@ -7,12 +7,13 @@ pub(super) const CONTAINER_OFF: Definition = Definition {
     kind: Kind::Alignment,
     about: About::Container,
     title: "image format misaligns guest blocks on the host",
-    what: "The image's container stores the guest's blocks at host offsets that are not aligned to a \
-           physical sector.",
-    why: "A dynamic VHD puts a 512-byte bitmap before each block; sparse VMDK and old VDI files start their \
-          data after headers of any length. Blocks aligned in the guest straddle sectors on the host.",
-    cost: "Each 4 KiB guest write becomes two partial writes on the host. A thread on NetApp's forum \
-           reports runs about 18 % longer.",
+    what: "The image format stores the guest's blocks at offsets of the file that are not on a physical \
+           sector boundary.",
+    why: "A dynamic VHD puts a 512-byte bitmap before each block; in sparse VMDK and old VDI files, the data \
+          follows headers of arbitrary length. Blocks that are aligned in the guest then straddle sectors on \
+          the host.",
+    cost: "Each 4 KiB guest write becomes two partial writes on the host. A user on NetApp's forum measured \
+           run times about 18 % longer.",
     fix: "Convert the image to raw, qcow2, VHDX or a fixed VHD.",
     sources: &[
         "Microsoft Virtual Hard Disk Image Format Specification, Block Allocation Table and Data Blocks",
@@ -25,11 +26,12 @@ pub(super) const CONTAINER_UNIT_SMALL: Definition = Definition {
     severity: Severity::Advice,
     kind: Kind::Granularity,
     about: About::Container,
-    title: "image format allocates in small units",
-    what: "The container's cluster or grain is smaller than the physical sector.",
-    why: "Small clusters (qcow2 allows 512 bytes) scatter parts of physical sectors over the file.",
-    cost: "A read-modify-write on the host for each newly written cluster.",
-    fix: "Convert with larger clusters (qemu-img convert -o cluster_size=64k).",
+    title: "image format allocates space in small units",
+    what: "The image format's cluster or grain is smaller than the physical sector.",
+    why: "Small clusters (qcow2 allows 512 bytes) scatter pieces smaller than a physical sector over the \
+          file.",
+    cost: "The host does a read-modify-write for each newly written cluster.",
+    fix: "Convert the image to one with larger clusters (qemu-img convert -o cluster_size=64k).",
     sources: &["QEMU docs/interop/qcow2.rst, cluster_bits"],
 };
 
@@ -37,17 +39,17 @@ pub(super) const IMAGE_SIZE: Definition = Definition {
     severity: Severity::Warning,
     kind: Kind::Alignment,
     about: About::Container,
-    title: "the size of the whole image does not fit its storage",
+    title: "the image's size does not suit its storage",
     what: "The image's length is not a multiple of the sector size of the intended storage (--assume, \
            --logical), of the unit that a platform requires (--for), or of 512 bytes.",
-    why: "Image builders put the backup GPT, 33 sectors of 512 bytes, right after the last partition, or \
-          copy a file system of any length; qemu-img rounds a VHD up to cylinders unless force_size is \
-          given.",
-    cost: "The incomplete last sector cannot be reached. QEMU (7.2) refuses to open the image for uncached \
+    why: "Some image builders write the backup GPT (33 sectors of 512 bytes) right after the last partition, \
+          or copy a file system of arbitrary length; qemu-img rounds the size of a VHD up to whole cylinders \
+          unless force_size is given.",
+    cost: "The incomplete last sector is inaccessible. QEMU (7.2) refuses to open the image for uncached \
            writing on such storage, and fastboot refuses to send it. Azure and Google Compute Engine refuse \
            the import.",
-    fix: "Extend the image to a whole MiB, and move the backup GPT to its end (straddle plan --repair \
-          --relocate-backup).",
+    fix: "Extend the image to a whole number of MiB, and move the backup GPT to its end (straddle plan \
+          --repair --relocate-backup).",
     sources: &[
         "QEMU block.c: 'Image size is not a multiple of request alignment'",
         "https://github.com/kubevirt/containerized-data-importer/pull/1873 (QEMU), https://github.com/pengutronix/genimage/pull/133 (fastboot)",

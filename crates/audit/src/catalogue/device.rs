@@ -7,16 +7,16 @@ pub(super) const KERNEL_MISALIGNED: Definition = Definition {
     kind: Kind::Alignment,
     about: About::Device,
     title: "the kernel calls the device misaligned",
-    what: "The kernel reports alignment_offset -1 for the device or, on Linux 6.12, an offset computed from \
-           members whose offsets differ.",
-    why: "For a stacked device (md, device mapper) it means that its members have different alignment \
-          offsets, or that its data does not start on a physical sector, so no partition start is aligned \
-          on every member. libblkid turns -1 into 0, so parted, fdisk, mkfs.xfs and cryptsetup notice \
-          nothing. The kernel also reports -1 when the only problem is that an underlying device's optimal \
+    what: "The kernel reports alignment_offset -1 for the device. Linux 6.12 may instead report an offset \
+           that it computed from members with different offsets.",
+    why: "For a stacked device (md, device mapper), -1 means that its members have different alignment \
+          offsets, or that its data does not start on a physical sector, so no partition start is aligned on \
+          every member. libblkid reports 0 instead of -1, so parted, fdisk, mkfs.xfs and cryptsetup do not \
+          notice. The kernel also reports -1 when the only problem is that an underlying device's optimal \
           I/O size is not a multiple of the physical sector; that case is S021.",
-    cost: "As S001, on at least one member. Devices on top of a misaligned one inherit the -1: when several \
-           targets are checked, the finding is reported for the lowest and lists the others.",
-    fix: "Align each member (check each of them), then recreate the stack on them.",
+    cost: "As S001, on at least one member. Devices on top of a misaligned one also report -1: if several \
+           targets are checked, the finding is reported for the lowest of them, and lists the others.",
+    fix: "Align each member (check each one), then recreate the stack.",
     sources: &["Linux block/blk-settings.c, blk_stack_limits", "util-linux libblkid/src/topology/topology.c"],
 };
 
@@ -28,10 +28,10 @@ pub(super) const BOGUS_IO_OPT: Definition = Definition {
     what: "The device reports an impossible optimal I/O size: 33553920 (65535 blocks of 512 bytes), the \
            same rounded down to a larger sector (33550336), a multiple of 0xFFF000, or a size that is not \
            a multiple of the physical sector or the minimum I/O size.",
-    why: "USB bridges fill the field with ones; some HBAs report their own transfer limit; md multiplies \
-          what its members report. parted 3.5 and LVM 2.03.16 (Debian 12) use the value; LVM ignores \
-          33553920 from 2.03.31 on. fdisk 2.38 ignores 33553920, and sizes that are not a multiple of the \
-          physical sector.",
+    why: "Some USB bridges fill the field with ones; some HBAs report their own transfer limit; md \
+          multiplies the values that its members report. parted 3.5 and LVM 2.03.16 (Debian 12) use the \
+          value; LVM ignores 33553920 from 2.03.31 on. fdisk 2.38 ignores 33553920 and any size that is not \
+          a multiple of the physical sector.",
     cost: "By default, parted starts partitions at sector 65535, an odd number, and pvcreate starts the \
            data of a physical volume at byte 33553920: see S001 and S051.",
     fix: "Give starts in MiB, or align to the minimum (parted -a minimal); pvcreate --dataalignment 1m.",
@@ -49,12 +49,12 @@ pub(super) const KNOWN_LIAR: Definition = Definition {
     kind: Kind::Device,
     about: About::Device,
     title: "a drive known to misreport its sectors",
-    what: "This model is known to have larger physical sectors than it reports.",
+    what: "Drives of this model have larger physical sectors than they report.",
     why: "Early Advanced Format drives reported 512/512 for compatibility with old systems. straddle has a \
-          list of such models, with a source for each; the value in the list overrides the drive's.",
-    cost: "Tools that trust the drive may start partitions at any sector: parted's minimal alignment \
-           accepts all of them.",
-    fix: "Give starts in MiB. If in doubt, assume 4096-byte sectors on every disk; that never hurts.",
+          list of such models, with a source for each; the listed value overrides the drive's.",
+    cost: "Tools that trust the drive may start partitions at any sector; parted's minimal alignment, for \
+           example, accepts them all.",
+    fix: "Give starts in MiB. If in doubt, assume 4096-byte sectors: that is safe on every disk.",
     sources: &["crates/device/src/quirks.toml, a source for each model"],
 };
 
@@ -64,15 +64,15 @@ pub(super) const FIRMWARE_OFFSET: Definition = Definition {
     about: About::Device,
     title: "the drive's addresses are shifted",
     what: "The first physical sector boundary is not at byte 0.",
-    why: "A jumper on early WD drives (pins 7 and 8, \"for Windows XP\") shifts every address by one \
-          sector, so that LBA 63 starts a physical sector; some RAID firmware does the same. Aligned \
-          starts are then 3584 bytes past a multiple of 4096. A mapping, an array or a loop device has \
-          such an offset if the device below it is misaligned.",
-    cost: "Nothing by itself, but tools that do not read alignment_offset misalign their partitions, and \
-           so does every image that is copied to the disk.",
+    why: "A jumper on early WD drives (pins 7 and 8, \"for Windows XP\") shifts every address by one sector, \
+          so that LBA 63 starts a physical sector; some RAID firmware does the same. Aligned starts are then \
+          3584 bytes past a multiple of 4096. A mapping, an array or a loop device has such an offset if its \
+          underlying device is misaligned.",
+    cost: "Nothing by itself. But tools that ignore alignment_offset misalign their partitions, and the \
+           partitions of any image copied to the disk are misaligned too.",
     fix: "On an empty drive, remove the jumper. On a drive with data, leave the jumper, because it shifts \
-          the address of every sector, and move the misaligned partitions (straddle realign). For a \
-          stacked device, align the devices it is made of.",
+          the address of every sector, and move the misaligned partitions (straddle realign). For a stacked \
+          device, align the devices that it consists of.",
     sources: &[
         "Documentation/ABI/stable/sysfs-block, alignment_offset",
         "ATA8-ACS, IDENTIFY DEVICE word 209",
@@ -85,8 +85,8 @@ pub(super) const SOURCES_DISAGREE: Definition = Definition {
     about: About::Device,
     title: "sources disagree about the physical sector",
     what: "The drive and the kernel report different physical sectors.",
-    why: "USB bridges and RAID controllers often report a different size than the drive, or none. The \
-          larger size is used: what is aligned to it is aligned to both.",
+    why: "USB bridges and RAID controllers often report a different size than the drive does, or none. \
+          straddle uses the larger size: a start aligned to it is aligned to both.",
     cost: "Nothing by itself, but tools that read only the kernel's value may misalign partitions.",
     fix: "Give starts in MiB.",
     sources: &["ATA8-ACS, IDENTIFY DEVICE word 106", "SBC-4, READ CAPACITY (16)"],
@@ -97,15 +97,15 @@ pub(super) const FASTER_FORMAT: Definition = Definition {
     kind: Kind::Device,
     about: About::Device,
     title: "the drive has a faster sector format",
-    what: "The NVMe namespace is formatted with one sector size, and the drive reports better performance \
-           for another.",
+    what: "The drive reports better performance for a sector size other than the one that the NVMe namespace \
+           is formatted with.",
     why: "A namespace lists the sector sizes it can be formatted with, each with its relative performance \
           (best, better, good, degraded). Many drives are shipped with 512-byte sectors for old systems \
           and perform better with 4096.",
-    cost: "It depends on the drive; measure it if it matters.",
-    fix: "If the namespace is empty or backed up: nvme format DEVICE --lbaf=N. IT DESTROYS EVERYTHING ON \
-          THE NAMESPACE and, on a controller that formats all namespaces at once (FNA bit 0), on the whole \
-          drive. Some controllers have no such command (OACS bit 1).",
+    cost: "This depends on the drive; if it matters, measure it.",
+    fix: "If the namespace is empty or backed up: nvme format DEVICE --lbaf=N. THIS DESTROYS EVERYTHING ON \
+          THE NAMESPACE and, if the controller formats all namespaces at once (FNA bit 0), on the whole \
+          drive. Some controllers do not support the command (OACS bit 1).",
     sources: &[
         "NVM Express NVM Command Set Specification, LBA Format Data Structure, Relative Performance",
         "NVM Express Base Specification, Identify Controller, OACS and FNA",
@@ -120,16 +120,15 @@ pub(super) const LARGER_SECTOR: Definition = Definition {
     title: "the drive can be set to larger sectors",
     what: "The drive's logical sectors are smaller than its physical sectors, and it can be set to larger \
            ones.",
-    why: "Many data-centre disks are sold as 512e and can be set to 4Kn: ATA drives list their sizes in \
-          the Sector Configuration log, SCSI and SAS drives in VPD page B4h. If logical and physical \
-          sectors are the same size, no partition can straddle, and the drive never has to read, modify \
-          and write a sector.",
-    cost: "Nothing, if everything on it is aligned and written in whole physical sectors. Otherwise as \
-           S001.",
+    why: "Many data-centre disks are sold as 512e and can be set to 4Kn: ATA drives list their sizes in the \
+          Sector Configuration log, SCSI and SAS drives in VPD page B4h. If logical and physical sectors \
+          have the same size, no partition can be misaligned, and the drive never needs a read-modify-write.",
+    cost: "Nothing, if everything on the drive is aligned and written in whole physical sectors. Otherwise \
+           the same as S001.",
     fix: "Only if the drive is empty or backed up: hdparm --set-sector-size 4096 --please-destroy-my-drive \
-          DEVICE, or sg_format --format --size=4096 DEVICE. IT DESTROYS EVERYTHING ON THE DRIVE. Leave the \
-          drive as it is if a BIOS boots from it, or if it is in an enclosure or behind a RAID controller \
-          that expects 512-byte sectors.",
+          DEVICE, or sg_format --format --size=4096 DEVICE. THIS DESTROYS EVERYTHING ON THE DRIVE. Do not do \
+          this if a BIOS boots from the drive, or if its enclosure or RAID controller expects 512-byte \
+          sectors.",
     sources: &[
         "ATA/ATAPI Command Set 4, Sector Configuration log and SET SECTOR CONFIGURATION EXT",
         "SBC-4, Supported Block Lengths And Protection Types VPD page",
@@ -145,14 +144,15 @@ pub(super) const GUEST_SHOWN_SMALLER: Definition = Definition {
     title: "the guest sees smaller sectors than the storage has",
     what: "A virtual machine's disk reports smaller physical sectors than its storage has.",
     why: "Unless libvirt's <blockio> says otherwise, QEMU reports 512-byte logical and physical sectors to \
-          the guest, whatever the disk is stored on. Programs in the guest choose their units accordingly: \
-          cryptsetup creates LUKS2 with 512-byte sectors, or with 4096-byte sectors if it sees those.",
-    cost: "A read-modify-write for each small write: in the drive (advice) or, if the guest's logical \
-           sector is smaller than the host's, in the host (a warning). Partitions aligned to 1 MiB and \
+          the guest, whatever the storage has. Programs in the guest choose their units accordingly: \
+          cryptsetup, for example, creates LUKS2 with 4096-byte sectors only if the disk reports such \
+          sectors.",
+    cost: "Each small write needs a read-modify-write: in the drive (advice) or, if the guest's logical \
+           sector is smaller than the host's, on the host (a warning). Partitions aligned to 1 MiB and \
            blocks of 4 KiB cost nothing.",
-    fix: "Add <blockio logical_block_size='512' physical_block_size='4096'/> to the <disk> (virsh edit), \
-          shut the domain down and start it. Change the logical size of new disks only, because the \
-          partition table counts in logical sectors.",
+    fix: "Add <blockio logical_block_size='512' physical_block_size='4096'/> to the <disk> element (virsh \
+          edit), then shut the domain down and start it again. Change the logical size only for new disks, \
+          because the partition table is in logical sectors.",
     sources: &[
         "libvirt, Domain XML format, blockio",
         "QEMU hw/block/block.c, blkconf_blocksizes",

@@ -7,9 +7,9 @@ pub(super) const VIEWS_DISAGREE: Definition = Definition {
     kind: Kind::Layers,
     about: About::Kernel,
     title: "the kernel's view differs from the disk",
-    what: "The kernel uses other partitions, mappings or RAID layouts than the disk records.",
-    why: "The table or the metadata was changed while in use, and the kernel still uses the old one.",
-    cost: "Data is written according to the old layout, and read according to the new one after the next \
+    what: "The partitions, mappings or RAID layouts that the kernel uses differ from those on the disk.",
+    why: "The table or the metadata was changed while in use, and the kernel still uses the old version.",
+    cost: "Data is written according to the old layout, but read according to the new one after the next \
            boot.",
     fix: "Reboot, or have the kernel reread the table (partx -u, blockdev --rereadpt), before anything else is written.",
     sources: &["partx(8)", "blockdev(8), --rereadpt"],
@@ -20,11 +20,11 @@ pub(super) const UNREADABLE: Definition = Definition {
     kind: Kind::Unreadable,
     about: About::Medium,
     title: "cannot be read",
-    what: "The drive returns errors where the table or the contents of a partition are.",
-    why: "A sector is bad, a cable or an enclosure fails, or the device below a mapping is gone. Since the \
+    what: "The drive returns errors when the table or the contents of a partition are read.",
+    why: "A sector is bad, a cable or enclosure is faulty, or the device below a mapping is gone. Since the \
           contents are unknown, their alignment is not checked.",
     cost: "Possibly data loss.",
-    fix: "First copy what can still be read (ddrescue). Then check the kernel's messages (dmesg) and the \
-          drive's health (smartctl -a).",
+    fix: "First save everything that is still readable (ddrescue). Then check the kernel's messages (dmesg) \
+          and the drive's health (smartctl -a).",
     sources: &["read(2), EIO", "ddrescue(1)"],
 };

@@ -7,15 +7,15 @@ pub(super) const OTHER_SECTOR_SIZE: Definition = Definition {
     kind: Kind::Table,
     about: About::Table,
     title: "table written for another logical sector size",
-    what: "The partition table counts in sectors of a different size than the device has now.",
+    what: "The partition table was written for a sector size that the device does not have now.",
     why: "Some USB enclosures present a 512-byte drive with 4096-byte sectors, and some controllers do the \
-          reverse. The GPT header is in the second sector, so with the other size it is not found; an MBR \
-          is found, but its numbers then stand for eight times as many bytes, or an eighth.",
-    cost: "The partitions are missing or in the wrong places: data seems lost, and a \"repair\" overwrites \
-        it.",
-    fix: "Connect the drive as it was when it was partitioned; or copy the data off through a loop device \
-          with the table's sectors (losetup --sector-size), which writes nothing; or convert the table in \
-          place (straddle plan --convert-table).",
+          reverse. The GPT header is in the second sector, so it is not found if the size is different; an \
+          MBR is found, but its sector numbers are then wrong by a factor of eight.",
+    cost: "Partitions are missing or at the wrong position: data seems lost, and a \"repair\" would \
+           overwrite it.",
+    fix: "Connect the drive as it was connected when it was partitioned; or copy the data through a loop \
+          device with the table's sector size (losetup --sector-size), which writes nothing; or convert the \
+          table in place (straddle plan --convert-table).",
     sources: &[
         "UEFI specification 2.10, section 5.3",
         "parted and util-linux issue trackers: disks moved out of enclosures",
@@ -29,7 +29,8 @@ pub(super) const GPT_PRIMARY_DAMAGED: Definition = Definition {
     title: "the primary GPT is damaged",
     what: "The primary GPT header or its entries fail their checks; the backup at the disk's end is good.",
     why: "A boot loader, an imaging tool or a table for another sector size overwrote the first sectors.",
-    cost: "The kernel uses the backup only with the parameter gpt; firmware may not find the ESP.",
+    cost: "The kernel uses the backup only if booted with the parameter gpt; firmware may not find the EFI \
+           system partition.",
     fix: "Rewrite the primary from the backup.",
     sources: &["UEFI specification 2.10, section 5.3.2", "Linux block/partitions/efi.c"],
 };
@@ -41,7 +42,7 @@ pub(super) const GPT_BACKUP_DAMAGED: Definition = Definition {
     title: "the backup GPT is damaged or missing",
     what: "The primary GPT is good, the backup is not.",
     why: "The end of the disk was overwritten (old RAID metadata, a shorter copy), or never written.",
-    cost: "Nothing, until the primary is damaged too.",
+    cost: "Nothing, unless the primary is damaged too.",
     fix: "Rewrite the backup from the primary.",
     sources: &["UEFI specification 2.10, section 5.3.2"],
 };
@@ -77,7 +78,7 @@ pub(super) const GPT_PAST_END: Definition = Definition {
     about: About::Table,
     title: "the GPT is for a larger disk",
     what: "The GPT was made for a larger disk than this one.",
-    why: "The image was truncated, or copied to a smaller disk.",
+    why: "The image was truncated or copied to a smaller disk.",
     cost: "Everything past the end is lost, including the backup GPT.",
     fix: "Copy the whole disk or image again.",
     sources: &["UEFI specification 2.10, section 5.3.2"],
@@ -90,8 +91,8 @@ pub(super) const GPT_COPIES_DIFFER: Definition = Definition {
     title: "the two GPTs list different partitions",
     what: "Primary and backup both pass their checks, but their entries differ.",
     why: "A tool was interrupted between writing the two, or writes only one.",
-    cost: "Nothing, until one is used in place of the other: then partitions appear or disappear.",
-    fix: "Decide which one is right (the primary is used), and rewrite the other from it.",
+    cost: "Nothing, until the backup is used instead of the primary: then partitions appear or disappear.",
+    fix: "Decide which one is correct (the primary is the one in use), and rewrite the other from it.",
     sources: &["UEFI specification 2.10, section 5.3.2"],
 };
 
@@ -103,8 +104,8 @@ pub(super) const PROTECTIVE_MBR: Definition = Definition {
     what: "There is a protective MBR without a GPT, or a GPT without a protective MBR; or an MBR with \
         partitions, but without a protective entry, precedes an intact GPT (a warning).",
     why: "One of them was overwritten: by wipefs, dd, or a boot loader.",
-    cost: "No partition is found, or programs find different ones. The kernel reads a GPT only if there is \
-           a protective MBR; without the GPT, the disk seems to hold one large unknown partition.",
+    cost: "No partition is found, or different programs find different ones. The kernel reads a GPT only if \
+           there is a protective MBR; without a GPT, the disk seems to hold one large unknown partition.",
     fix: "Rewrite the protective MBR (straddle plan --repair). If there is no GPT, restore the table from a \
           backup, or search for the partitions' contents. If there are two tables, remove the leftover one.",
     sources: &["UEFI specification 2.10, section 5.2.3", "Linux block/partitions/efi.c, is_pmbr_valid"],
@@ -115,14 +116,14 @@ pub(super) const HYBRID_DIFFERS: Definition = Definition {
     kind: Kind::Table,
     about: About::Table,
     title: "the hybrid MBR and the GPT list different partitions",
-    what: "An entry of a hybrid MBR does not have the start and size of any partition of the GPT.",
-    why: "A hybrid MBR is a second list of the same partitions, and most tools change only the GPT: when \
-          they move, grow or shrink a partition, they leave the MBR entry as it was.",
-    cost: "A system that reads the MBR (Windows in BIOS mode, a boot loader) reads and writes at the old \
-           location, and overwrites whatever is there now.",
-    fix: "Correct only that entry (sfdisk --label-nested dos -N ENTRY), or write a protective MBR if \
-          nothing needs the hybrid one (gdisk: x, n). Do not use sgdisk -h on a board that boots from this \
-          MBR: it rebuilds all entries, may change types and order, and drops the boot flag.",
+    what: "The start and size of a hybrid MBR's entry do not match any partition of the GPT.",
+    why: "A hybrid MBR is a second list of the same partitions. When most tools move, grow or shrink a \
+          partition, they change only the GPT and not the MBR entry.",
+    cost: "A system that uses the MBR (Windows in BIOS mode, a boot loader) reads and writes at the old \
+           position, and overwrites whatever is there now.",
+    fix: "Correct only that entry (sfdisk --label-nested dos -N ENTRY), or write a protective MBR if nothing \
+          needs the hybrid one (gdisk: x, n). Do not use sgdisk -h for a board that boots from this MBR: it \
+          rebuilds all entries, may change their types and order, and clears the boot flag.",
     sources: &[
         "sgdisk(8), --hybrid and --verify",
         "sfdisk(8), --label-nested",
@@ -138,8 +139,8 @@ pub(super) const EBR_DAMAGED: Definition = Definition {
     what: "An extended boot record links back to an earlier one or out of the extended partition, or is \
            not a valid record.",
     why: "Logical partitions form a linked list across the disk; one overwritten sector breaks it.",
-    cost: "The partitions after the break are not found, or each tool finds different ones.",
-    fix: "Restore the record (testdisk finds the partitions), or move to GPT.",
+    cost: "Partitions after the break are not found, or different tools find different ones.",
+    fix: "Restore the record (testdisk finds the partitions), or convert the table to a GPT.",
     sources: &["Linux block/partitions/msdos.c, parse_extended"],
 };
 
@@ -149,9 +150,9 @@ pub(super) const OVERLAP: Definition = Definition {
     about: About::Table,
     title: "partitions overlap",
     what: "Two partitions share blocks.",
-    why: "The table was edited by hand, or by tools that count in different units.",
+    why: "The table was edited by hand, or by tools that use different units.",
     cost: "Writing to one destroys the other.",
-    fix: "Determine which one is in use, and correct the other.",
+    fix: "Find out which one is in use, and correct the other.",
     sources: &["UEFI specification 2.10, section 5.3.3"],
 };
 
@@ -161,8 +162,9 @@ pub(super) const OUT_OF_RANGE: Definition = Definition {
     about: About::Table,
     title: "partition reaches past the disk's end",
     what: "A partition ends or starts after the disk's last block.",
-    why: "The image was truncated, or copied to a smaller disk.",
-    cost: "The kernel cuts the partition or drops it; the file system in it refuses to mount or fails later.",
+    why: "The image was truncated or copied to a smaller disk.",
+    cost: "The kernel truncates or ignores the partition; the file system in it cannot be mounted, or fails \
+           later.",
     fix: "Copy the whole disk or image again, or shrink the file system and the partition.",
     sources: &["Linux block/partitions/core.c, blk_add_partition"],
 };
@@ -173,7 +175,7 @@ pub(super) const BAD_ENTRY: Definition = Definition {
     about: About::Table,
     title: "a partition entry cannot be used",
     what: "An entry ends before it starts, or does not fit in 64 bits.",
-    why: "The table is damaged without a checksum error, or a faulty tool wrote it.",
+    why: "The table was damaged although its checksum is correct, or it was written by a faulty tool.",
     cost: "The partition is not listed.",
     fix: "Delete or correct the entry.",
     sources: &["UEFI specification 2.10, section 5.3.3"],
@@ -186,8 +188,8 @@ pub(super) const TOO_MANY: Definition = Definition {
     title: "more partitions than are listed",
     what: "The table holds more partitions than this audit lists.",
     why: "No real disk has that many; Linux itself stops at 256.",
-    cost: "Those not listed are not audited.",
-    fix: "Look at the table by hand.",
+    cost: "Partitions that are not listed are not audited.",
+    fix: "Inspect the table by hand.",
     sources: &["Linux include/linux/blkdev.h, DISK_MAX_PARTS"],
 };
 
@@ -195,9 +197,10 @@ pub(super) const MBR_REACH: Definition = Definition {
     severity: Severity::Warning,
     kind: Kind::Table,
     about: About::Table,
-    title: "the MBR cannot reach the disk's end",
-    what: "The disk is larger than an MBR can address, and the rest is in no partition.",
-    why: "MBR entries count sectors in 32 bits: 2 TiB with 512-byte sectors, 16 TiB with 4096-byte ones.",
+    title: "the MBR cannot address the end of the disk",
+    what: "The disk is larger than an MBR can address, and the space past the limit is in no partition.",
+    why: "MBR entries have 32-bit sector numbers, which reach 2 TiB with 512-byte sectors and 16 TiB with \
+          4096-byte ones.",
     cost: "The space past that limit cannot be used.",
     fix: "Use a GPT.",
     sources: &["Linux block/partitions/msdos.c"],
@@ -209,8 +212,8 @@ pub(super) const PAST_2_32: Definition = Definition {
     about: About::Table,
     title: "partition passes sector 2^32",
     what: "An MBR partition starts before sector 2^32 and ends after it.",
-    why: "Start and size are 32-bit numbers, and their sum can be larger; some systems compute the end in \
-          32 bits.",
+    why: "Start and size are 32-bit numbers. Their sum can be larger, but some systems compute the end in 32 \
+          bits.",
     cost: "Linux handles it; other systems see a shorter partition, or wrap around and overwrite the start \
            of the disk.",
     fix: "Use a GPT.",
@@ -223,12 +226,13 @@ pub(super) const UNFINISHED_MOVE: Definition = Definition {
     about: About::Table,
     title: "unfinished move or copy of partitions",
     what: "A move of this disk's partitions (straddle realign, straddle apply) was interrupted. The table \
-           has a marker in place of the moved partitions. If another program has written a new table \
-           since, straddle looks for the journal in its usual places: before the end of the disk, and before \
-           partitions. The same finding reports an interrupted copy to this disk (straddle realign --to, \
-           straddle apply --from): its first sector has a marker in place of the table.",
-    why: "Part of the data is still at its old location and part at the new one, and the journal records \
-          which. With either table, other programs could write to data that is still needed.",
+           has a marker in place of the moved partitions. If another program has written a new table since, \
+           straddle looks for the journal in its usual places: before the end of the disk, and before \
+           partitions. The finding is also reported for an interrupted copy to this disk (straddle realign \
+           --to, straddle apply --from): its first sector then has a marker in place of the table.",
+    why: "Part of the data is still at its old position and part at the new one; the journal records which. \
+          If the disk had the old or the new table, other programs could overwrite data that is still \
+          needed.",
     cost: "The partitions cannot be used until the move is finished. Nothing is lost: the move can be \
            completed or rolled back from the journal, and the source of a copy is unchanged.",
     fix: "Run straddle resume TARGET, or straddle resume TARGET --rollback to restore the old layout. Until \
@@ -245,12 +249,11 @@ pub(super) const CUT_SHORT: Definition = Definition {
     title: "contents reach past the end of their partition",
     what: "A file system, swap area, physical volume, LUKS container or array member records a size larger \
            than that of the partition or disk that holds it.",
-    why: "The partition was shrunk without shrinking its contents first, or the image was truncated or \
-          copied to a smaller disk; or the superblock is a leftover of an earlier, larger partition with the \
-          same start.",
+    why: "The partition was shrunk before its contents were, or the image was truncated or copied to a \
+          smaller disk; or the superblock is a leftover of an earlier, larger partition with the same start.",
     cost: "Its data may be in what looks like unallocated space, where a new partition, a move or a \
-        benchmark would destroy it. The kernel refuses to mount it, or fails at the end of the device. \
-        straddle writes nothing to such a disk.",
+           benchmark would destroy it. The kernel refuses to mount it, or accesses fail at the end of the \
+           device. straddle does not write to such a disk.",
     fix: "If the contents are in use, grow the partition to their size, or shrink them (on a copy). If they \
         are leftovers, remove them with wipefs.",
     sources: &[
@@ -267,10 +270,10 @@ pub(super) const TABLE_INSIDE: Definition = Definition {
     title: "the table's own structures are inside a partition",
     what: "The MBR, a copy of the GPT, or the extended boot record (EBR) of a logical partition is inside \
            a partition.",
-    why: "The table was edited by hand, or written by a faulty tool: old versions of fdisk put the record \
-          of a logical partition into the partition before it.",
-    cost: "Writing to the partition destroys the table: with an EBR, all logical partitions from there on \
-           are lost.",
+    why: "The table was edited by hand or written by a faulty tool: old versions of fdisk wrote the record \
+          of a logical partition inside the previous partition.",
+    cost: "Writing to the partition destroys the table; if an EBR is destroyed, this logical partition and \
+           all later ones are lost.",
     fix: "Save the table (sfdisk --dump) and back up the partition. Then shrink the partition and its \
           contents so that it ends before the structure, or recreate the table.",
     sources: &[

@@ -25,8 +25,8 @@ pub(super) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
 fn faster(context: &Context<'_>, formats: &LbaFormats) -> Option<Finding> {
     let (current, (place, faster)) = formats.current().zip(formats.faster())?;
     let message = format!(
-        "it is formatted with {}-byte sectors, for which the drive reports {} performance; with {}-byte \
-         sectors it reports {} (its formats: {})",
+        "it is formatted with {}-byte sectors, for which the drive reports {} performance; for {}-byte \
+         sectors it reports {} (supported formats: {})",
         size(current),
         current.performance,
         size(faster),
@@ -37,8 +37,8 @@ fn faster(context: &Context<'_>, formats: &LbaFormats) -> Option<Finding> {
     let command = format!("nvme format {target} --lbaf={place}");
     let summary = match formats.command {
         Some(FormatNvm { supported: false, .. }) => {
-            "leave it: the controller reports no command to format a namespace (Identify Controller, \
-             OACS); the vendor may have a tool for it"
+            "leave it: the controller does not support formatting a namespace (Identify Controller, OACS); \
+             the vendor may have a tool for this"
                 .to_owned()
         }
         Some(FormatNvm { all_namespaces: true, .. }) => format!(
@@ -96,11 +96,11 @@ fn larger(context: &Context<'_>, formats: &Formats) -> Option<Finding> {
     let (command, danger) = match formats {
         Formats::Scsi(_) => (
             format!("sg_format --format --size={sector} {target}"),
-            "It may take hours, and a drive that loses power during it has to be formatted again",
+            "It may take hours, and if the drive loses power meanwhile, it has to be formatted again",
         ),
         Formats::Nvme(_) | Formats::Ata(_) => (
             format!("hdparm --set-sector-size {sector} --please-destroy-my-drive {target}"),
-            "The drive may refuse; do not do this through a USB bridge",
+            "The drive may refuse; do not use this command through a USB bridge",
         ),
     };
     let summary = format!(

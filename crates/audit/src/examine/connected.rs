@@ -29,7 +29,7 @@ pub(crate) fn prepare(target: &mut Target, local: &str, findings: &mut Findings)
         let made = quote_path(Path::new(&format!("{name}.qcow2")));
         let line = format!("qemu-img convert -f {format} -O qcow2 {file} {made}");
         target.remarks.push(format!(
-            "a {} image of type {} cannot be written to: convert it, and check the new image for the \
+            "straddle cannot write to a {} image of type {}: convert it, then check the new image to get the \
              commands: {line}",
             container.format, container.variant
         ));
@@ -39,8 +39,8 @@ pub(crate) fn prepare(target: &mut Target, local: &str, findings: &mut Findings)
     findings
         .join_commands(names_node, |lines| format!("{connect} && (trap 'qemu-nbd -d {NODE}' EXIT; {lines})"));
     target.remarks.push(format!(
-        "the commands below connect the image as {NODE} (as root, with the kernel module nbd) and \
-         disconnect it; if {NODE} is in use, they do nothing"
+        "the commands below connect the image as {NODE} (this needs root and the kernel module nbd), and \
+         disconnect it afterwards; if {NODE} is in use, they do nothing"
     ));
     None
 }

@@ -164,7 +164,7 @@ impl Examined {
         let Some(unseen) = self.unseen.take() else { return };
         let remarks = &mut self.target.remarks;
         remarks.retain(|remark| *remark != unseen);
-        remarks.push(format!("the array is checked at {other}, the member that shows its contents"));
+        remarks.push(format!("the array is checked with {other}, the member that shows its contents"));
         self.judgement = Judgement::of(&self.findings, Recognised::Known);
     }
 
@@ -204,7 +204,7 @@ impl Examined {
         let elsewhere = self.findings.iter().filter_map(|finding| match &finding.reported {
             Reported::At(Place::Target(name)) => {
                 let layer = finding.layer.last().map_or(String::new(), |step| format!(" ({})", step.called));
-                Some(format!("{}{layer} is reported at {name}", finding.rule.code))
+                Some(format!("{}{layer} is reported for {name}", finding.rule.code))
             }
             _ => None,
         });
@@ -423,8 +423,8 @@ fn read_through(target: &mut Target, findings: &Findings) {
         (false, _) => format!("; before running the commands below, unpack it: {command}"),
         (true, _) => {
             format!(
-                "; straddle's own commands read it as it is; before running the others below, unpack it: \
-                 {command}"
+                "; straddle's own commands can read the image as it is; for the other commands below, unpack \
+                 it first: {command}"
             )
         }
     };

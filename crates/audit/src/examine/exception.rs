@@ -22,7 +22,7 @@ pub enum ExceptionError {
     UnknownRule(String),
     #[error("{0} cannot be ignored: an unfinished move has to be resumed or rolled back")]
     UnfinishedMove(Code),
-    #[error("{0} cannot be ignored: nothing is known about data that cannot be read")]
+    #[error("{0} cannot be ignored: nothing is known about unreadable data")]
     Unreadable(Code),
     #[error("the reason is empty")]
     NoReason,

@@ -225,8 +225,8 @@ pub(crate) fn withhold(target: &mut Target, findings: &mut Findings) {
         && guest.shown.zip(guest.storage).is_some_and(|(shown, storage)| shown.logical != storage.logical);
     let withheld = if guest.is_running {
         Some(format!(
-            "the domain {domain} is running: data that its guest has not written back is not seen, and \
-             commands that change the disk are not shown"
+            "the domain {domain} is running: data that its guest has not yet written to the disk is not \
+             checked, and commands that change the disk are not printed"
         ))
     } else if is_counted_differently {
         Some("the guest and the host use different sector sizes: change the disk in the guest".to_owned())

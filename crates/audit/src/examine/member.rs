@@ -84,7 +84,7 @@ pub(crate) fn rival(target: &Target, stack: &Stack, content: Content) -> Option<
     let (taken_for, or) = if content.is_array_member() {
         (format!("it is marked as a member of an array ({content})"), ", or start the array")
     } else {
-        (format!("it begins with {content}"), "")
+        (format!("it starts with {content}"), "")
     };
     Some(format!(
         "{taken_for}, and has a partition table ({}) {lists}: one of the two is a leftover, and straddle \

@@ -53,8 +53,8 @@ pub(crate) fn remark_copy(target: &mut Target, findings: &Findings) -> Option<St
     target.remarks.insert(
         0,
         format!(
-            "the commands below are for a local copy, which has to be checked again because unallocated \
-             space was not read; first, {how}"
+            "the commands below are for a local copy, which must be checked again because unallocated space \
+             was not read. First, {how}"
         ),
     );
     command

@@ -35,8 +35,8 @@ pub(crate) fn remarks_beside(target: &Target, stack: &Stack, found: &[Beside]) -
     let may_be_arrays = || is_of_member && matches!(rival(), Some(Ok(None)));
     let remark = |found: &Beside| match found.what {
         Neighbour::Table(name) if may_be_arrays() => format!(
-            "it also has a partition table ({name}), the array's own or a leftover: check the array to see \
-            its partitions"
+            "it also has a partition table ({name}), the array's own or a leftover: to see the partitions, \
+             check the array"
         ),
         Neighbour::Table(name) => format!("it also has a partition table ({name})"),
         Neighbour::Content(content) => format!("it also holds {content}"),
@@ -61,10 +61,10 @@ pub(crate) fn remark_by_name(target: &Target, stack: &Stack) -> Option<String> {
     first_of(&mut named);
     let (verb, checked) = match named.len() {
         0 => return None,
-        1 => ("is", "its start is checked, its contents are not"),
-        _ => ("are", "their starts are checked, their contents are not"),
+        1 => ("is", "its start is checked, but its contents are not"),
+        _ => ("are", "their starts are checked, but their contents are not"),
     };
-    Some(format!("{} {verb} recognised by name only: {checked}", named.join(", ")))
+    Some(format!("{} {verb} recognised only by name: {checked}", named.join(", ")))
 }
 
 /// Adds the name and place of such a content, and of those on its layers.
@@ -110,8 +110,7 @@ fn not_read(target: &Target, stack: &Stack) -> Option<String> {
         all => found.push(format!("partitions {} are parts of a Windows dynamic disk (LDM)", all.join(", "))),
     }
     first_of(&mut found);
-    (!found.is_empty())
-        .then(|| format!("{}: straddle does not read its list of partitions", found.join(", ")))
+    (!found.is_empty()).then(|| format!("{}: straddle cannot read its list of partitions", found.join(", ")))
 }
 
 fn in_layer(layer: &Layer) -> Option<&'static str> {
@@ -167,7 +166,7 @@ fn recognised(target: &Target, stack: &Stack, beside: &[Beside], examiner: &Exam
             Recognised::Known
         }
         (_, TableKind::Foreign(name)) if stack.partitions.is_empty() => Recognised::Nothing(format!(
-            "it has a partition table of type {name}, whose partitions are not read"
+            "it has a partition table of type {name}, which straddle cannot read"
         )),
         (_, TableKind::Kernel | TableKind::None) if stack.layer.is_none() && stack.partitions.is_empty() => {
             match is_blank(target) {
@@ -202,6 +201,6 @@ fn is_blank(target: &Target) -> Result<bool, String> {
         return Err("it is a file that straddle wrote (a plan, a backup or an audit), not a disk".to_owned());
     }
     straddle_layout::is_blank(medium.as_ref()).map_err(|error| {
-        format!("nothing on it is recognised, and part of it cannot be read: {}", with_causes(&error))
+        format!("nothing on it is recognised, and part of it is unreadable: {}", with_causes(&error))
     })
 }

@@ -85,13 +85,13 @@ pub(crate) fn in_question(target: &Target, stack: &Stack) -> Option<Doubt> {
     let assumed = stack.block;
     let why = match evidence {
         Evidence::Content(at) => format!(
-            "its table is assumed to use {assumed}-byte sectors; with {size}-byte sectors, a partition would \
-             start at byte {at}, where there are contents, perhaps leftovers. If the table uses those, give \
-             --logical {size}"
+            "its table is assumed to use {assumed}-byte sectors. With {size}-byte sectors, a partition would \
+             start at byte {at}, where there are contents, perhaps leftovers; if the table uses {size}-byte \
+             sectors, give --logical {size}"
         ),
         Evidence::End => format!(
-            "its table may use {assumed}-byte sectors or {size}-byte ones; with the latter, its last \
-             partition would end with the disk: give --logical {size} or --logical {assumed}"
+            "its table may use {assumed}-byte sectors or {size}-byte ones, with which its last partition \
+             would end at the end of the disk: give --logical {size} or --logical {assumed}"
         ),
     };
     Some(Doubt { why, is_likelier: evidence == Evidence::End })

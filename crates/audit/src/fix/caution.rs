@@ -7,18 +7,18 @@ use crate::Context;
 use crate::finding::Command;
 
 /// The caution for every command that changes a table and leaves the data where it is.
-const TABLE_ONLY: &str = "this changes only the table: use it for an empty partition, or restore \
-     the data from a backup afterwards";
+const TABLE_ONLY: &str = "this changes only the table: use it only if the partition is empty, or restore the \
+                          data from a backup afterwards";
 
 const TABLE_FIRST: &str = "fix the partition table first, and check again";
 
 /// What to do with a partition in which nothing is recognised, and for which there is no command.
 fn without_command(partition: &Partition) -> &'static str {
     if partition.unclaimed == Unclaimed::All {
-        "it holds unknown data, which a change of the table alone would lose; back it up, recreate the \
-         partition like this, and restore the data"
+        "the partition holds unknown data, which changing only the table would lose; back up the data, \
+         recreate the partition as described, and restore the data"
     } else {
-        "it is empty: delete the partition and recreate it like this"
+        "the partition is empty: delete it and recreate it as described"
     }
 }
 
@@ -45,25 +45,26 @@ pub(super) fn caution(
         }
     } else if commands.is_empty() && swap::of(partition).is_some() {
         say(
-            "swap has no contents after swapoff: recreate the partition there, with a swap area of the same \
-            UUID and label (mkswap --uuid --label)",
+            "swap holds no data after swapoff: recreate the partition at the new position, with a swap area \
+             that has the same UUID and label (mkswap --uuid --label)",
         );
     } else if commands.is_empty() {
-        say("there is no command for this: back up the contents, recreate the partition like this, and \
-             restore them");
+        say("there is no command for this: back up the contents, recreate the partition as described, and \
+             restore the contents");
     } else if let How::Shrink(caution) = how {
         say(caution);
     } else if moves || shrinks {
         say(TABLE_ONLY);
     }
     if !commands.is_empty() && explicit_sector_size(context).is_some() {
-        say("sfdisk has --sector-size since util-linux 2.41");
+        say("sfdisk supports --sector-size since util-linux 2.41");
     }
     if let Some(entry) = context.stack.in_hybrid(partition).filter(|_| !commands.is_empty()) {
         say(&format!(
-            "entry {entry} of the hybrid MBR keeps the old start and size: correct it afterwards (sfdisk \
-             --label-nested dos -N {entry}); do not use sgdisk -h, which rebuilds the hybrid MBR with \
-             other types, another order and no boot flag, so that a Raspberry Pi no longer boots"
+            "entry {entry} of the hybrid MBR keeps the old start and size: correct the entry afterwards \
+             (sfdisk --label-nested dos -N {entry}); do not use sgdisk -h, which rebuilds the hybrid MBR \
+             with different types, a different order and no boot flag, so that a Raspberry Pi cannot boot \
+             from it"
         ));
     }
     (!parts.is_empty()).then(|| parts.join("; "))

@@ -14,7 +14,8 @@ use crate::shell::{operand, quote};
 const PAGE: u64 = 4096;
 
 pub(super) const ORDER: &str = "run swapoff first, and do not hibernate in between: the swap area is \
-    recreated with the same UUID, so fstab still finds it; a resume_offset= must be updated";
+                                recreated with the same UUID, so fstab need not be changed; any \
+                                resume_offset= must be updated";
 
 pub(super) fn of(partition: &Partition) -> Option<&Layer> {
     partition.layer.as_ref().filter(|layer| layer.kind.is_swap())

@@ -77,7 +77,7 @@ fn small_units(place: &Place<'_>, kind: FsKind, fs: &FileSystem, len: ByteCount)
     let severity = if small.is_some() { Severity::Advice } else { severity_of_writes(size) };
     let fix = match (small, is_listed_right(place.context)) {
         (Some(how), _) => Fix::advice(format!(
-            "none needed for a file system this small; if you recreate it, {how} gives it larger blocks"
+            "none needed for a file system this small; to recreate it with larger blocks, use {how}"
         )),
         (None, true) if fs.is_hibernated => Fix::advice(hidden::ASLEEP),
         (None, true) => reformat::with_block(kind, fs, len, wanted),
@@ -108,8 +108,8 @@ fn data_area(place: &Place<'_>, kind: FsKind, fs: &FileSystem, len: ByteCount) -
         return None;
     }
     let message = format!(
-        "{}: it starts on a physical sector, but its first cluster is at byte {data} of it (byte {at} of \
-         the disk), {} bytes past a {}-byte boundary: each cluster spans one sector more than it needs",
+        "{}: it starts on a physical sector, but its first cluster is at byte {data} (byte {at} of the \
+         disk), {} bytes past a {}-byte boundary: each cluster spans one more sector than necessary",
         place.label(),
         miss.past.get(),
         boundary.size().get()
@@ -124,7 +124,7 @@ fn data_area(place: &Place<'_>, kind: FsKind, fs: &FileSystem, len: ByteCount) -
     // A move loses nothing.
     let fix = moves::of_data(place.context, at)
         .or(remade)
-        .unwrap_or_else(|| Fix::advice("recreate the file system with a tool that aligns its data area"));
+        .unwrap_or_else(|| Fix::advice("recreate the file system with a tool that aligns the data area"));
     Some(place.finding(rules::DATA_AREA_OFF, Some(at), message, fix).missing(miss))
 }
 
@@ -145,8 +145,8 @@ fn contradicting_hints(place: &Place<'_>, kind: FsKind, fs: &FileSystem) -> Opti
     }
     let shown = |size: Option<ByteCount>| size.map_or("unknown".to_owned(), |s| format!("{} bytes", s.get()));
     let message = format!(
-        "{}: with blocks of {} bytes, it expects a chunk of {} and a stripe of {}, but the array has {} \
-         and {}",
+        "{}: its block size is {} bytes, and it expects a chunk of {} and a stripe of {}, but the array has \
+         {} and {}",
         place.label(),
         fs.block.get(),
         shown(fs.stripe_unit),
@@ -172,19 +172,19 @@ fn hints_fix(kind: FsKind, fs: &FileSystem, chunk: Option<ByteCount>, stripe: Op
         FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4 => {
             let (unit, width) = (blocks(unit), blocks(stripe));
             let line = format!("tune2fs -E stride={unit},stripe_width={width} DEVICE");
-            (Command::other("tune2fs", line), "replace DEVICE with the device it is on")
+            (Command::other("tune2fs", line), "replace DEVICE with the device that holds it")
         }
         FsKind::Xfs if fs.stripe_unit != chunk => {
             return Fix::advice(
-                "recreate it if it matters: a mounted XFS accepts another chunk only if its first \
+                "none, except to recreate it: XFS accepts another chunk size at mount time only if its first \
                  structures would stay where they are, which is rare",
             );
         }
         FsKind::Xfs => {
             let (unit, width) = (unit.get() / 512, stripe.get() / 512);
             let line = format!("mount -o sunit={unit},swidth={width} DEVICE DIR");
-            let caution = "XFS remembers the values it was mounted with; replace DEVICE with the device it \
-                           is on, DIR with its mount point";
+            let caution = "XFS stores the values given at mount time; replace DEVICE with the device that \
+                           holds it, and DIR with its mount point";
             (Command::other("mount", line), caution)
         }
         _ => return Fix::advice("recreate the file system: mkfs takes the chunk and stripe from the device"),
@@ -209,7 +209,7 @@ fn small_ashift(place: &Place<'_>, fs: &FileSystem) -> Option<Finding> {
     }
     let ashift = wanted.get().max(512).next_power_of_two().ilog2();
     let message = format!(
-        "{}: its ashift of {} allows writes of {} bytes, smaller than the unit of {} bytes",
+        "{}: its ashift of {} allows {}-byte writes, which are smaller than the {}-byte unit",
         place.label(),
         fs.ashift.unwrap_or(0),
         size.get(),
@@ -221,7 +221,7 @@ fn small_ashift(place: &Place<'_>, fs: &FileSystem) -> Option<Finding> {
              create): the ashift of a vdev cannot be changed"
         ))
     } else {
-        Fix::advice("none: ZFS has no ashift that large; larger records help")
+        Fix::advice("none: ZFS does not support so large an ashift; larger records help")
     };
     let found = place.finding(rules::ASHIFT_SMALL, place.start, message, fix);
     Some(Finding { severity: severity_of_writes(size), ..found })
@@ -239,8 +239,9 @@ fn check_page(place: &Place<'_>, kind: FsKind, fs: &FileSystem, findings: &mut V
     };
     let straddles = straddling(place, page);
     if !straddles.is_empty() {
-        let fix =
-            Fix::advice("align every layer below to the unit, and use a page size that is a multiple of it");
+        let fix = Fix::advice(
+            "align every layer below to the unit, and use a page size that is a multiple of the unit",
+        );
         findings.push(place.finding(rules::PAGE_STRADDLES, place.start, sentence(straddles), fix));
     }
     let torn = not_atomic(place, fs, page);
@@ -284,7 +285,7 @@ fn not_atomic(place: &Place<'_>, fs: &FileSystem, page: ByteCount) -> Vec<String
     let allocation = fs.cluster.unwrap_or(fs.block);
     if !allocation.is_multiple_of(page) {
         reasons.push(format!(
-            "files are allocated {} bytes at a time, so a page may be split in two",
+            "files are allocated in units of {} bytes, so a page may be split in two",
             allocation.get()
         ));
     }
@@ -293,7 +294,7 @@ fn not_atomic(place: &Place<'_>, fs: &FileSystem, page: ByteCount) -> Vec<String
         return reasons;
     };
     if page > atomic.unit_max {
-        reasons.push(format!("the device writes at most {} bytes atomically", atomic.unit_max.get()));
+        reasons.push(format!("the device can write at most {} bytes atomically", atomic.unit_max.get()));
     }
     if let Some((start, boundary)) = place.start.zip(atomic.start_boundary())
         && !boundary.is_aligned(start)

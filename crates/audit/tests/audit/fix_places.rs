@@ -134,7 +134,7 @@ fn no_command_leaves_behind_what_is_not_known() {
                         f.fix.as_ref().is_some_and(|fix| {
                             fix.caution
                                 .as_deref()
-                                .is_some_and(|caution| caution.contains("it holds unknown data"))
+                                .is_some_and(|caution| caution.contains("the partition holds unknown data"))
                         })
                     };
                     if commands(&full).len() < commands(&empty).len() {

@@ -124,7 +124,8 @@ pub(crate) struct UndoArguments {
     #[arg(long, value_name = "PATH", value_hint = clap::ValueHint::FilePath, value_parser = local_targets())]
     pub(crate) was: Option<PathBuf>,
 
-    /// Revert the table even if a new or grown partition has been written to. Its contents are lost.
+    /// Revert the table even if a new or grown partition has been written to. The contents of that partition
+    /// are lost.
     #[arg(long)]
     pub(crate) force: bool,
 }
@@ -135,20 +136,20 @@ fn check_options(saved: &Saved, arguments: &ApplyArguments) -> Result<(), UsageE
     let of_tables = arguments.dry_run || arguments.backup.is_some();
     let refused = match saved {
         Saved::Copy(_) if of_tables || moves.journal.is_some() => {
-            "--dry-run, --backup and --journal do not apply to a copy, which leaves its source unchanged"
+            "--dry-run, --backup and --journal do not apply to copies, which leave the source unchanged"
         }
         Saved::Table(_) | Saved::Moves(_) if arguments.from.is_some() => {
-            "--from is only for plans of 'straddle realign --to'"
+            "--from applies only to plans made by 'straddle realign --to'"
         }
         Saved::Moves(_) if of_tables => {
-            "--dry-run and --backup are only for plans of 'straddle plan': 'straddle realign' shows what \
-             moves"
+            "--dry-run and --backup apply only to plans made by 'straddle plan'; 'straddle realign' shows \
+             what will be moved"
         }
         Saved::Table(_) if moves.journal.is_some() || moves.skip_bad.is_some() => {
-            "--journal and --skip-bad are only for plans of 'straddle realign'"
+            "--journal and --skip-bad apply only to plans made by 'straddle realign'"
         }
         Saved::Table(_) if moves.verify == Verify::None => {
-            "--verify none is only for plans of 'straddle realign': a table is always read back"
+            "--verify none applies only to plans made by 'straddle realign': a table is always read back"
         }
         Saved::Table(_) | Saved::Moves(_) | Saved::Copy(_) => return Ok(()),
     };
@@ -192,7 +193,7 @@ pub(crate) fn apply(arguments: &ApplyArguments) -> Result<Exit> {
     durability::warn(Needed::Backup, &backup_path, &arguments.write);
     if arguments.dry_run {
         output::print(&format!(
-            "{}nothing was written; without --dry-run the backup would be {}\n",
+            "{}nothing was written; without --dry-run, the backup would be {}\n",
             listing(prepared.steps()),
             output::printable(&backup_path.display().to_string())
         ))?;
@@ -225,8 +226,8 @@ fn earlier(target: &Target<'_>, backup: &Path, operand: &Path) -> Option<String>
     }
     if let Some(path) = loaded.as_ref().ok().and_then(|loaded| loaded.elsewhere(target)) {
         return Some(format!(
-            "{name} is the backup of an apply to {}: give another file with --backup. If this is the same \
-             disk under a new name: {undo} --was {}",
+            "{name} is the backup of an apply to {}: name another file with --backup. If that is the same \
+             disk under its old name: {undo} --was {}",
             output::printable(path),
             quote_path(Path::new(path))
         ));
@@ -234,22 +235,22 @@ fn earlier(target: &Target<'_>, backup: &Path, operand: &Path) -> Option<String>
     let progress = loaded.and_then(|backup| Ok(backup.progress(target)?));
     Some(match progress {
         Ok(Progress::Nothing) => format!(
-            "{name} is the backup of an earlier apply that left nothing on this disk: it failed before its \
-             first write, was reverted, or was for another, similar disk. Give another file with --backup, \
-             or move this one away: mv -n {quoted} {}",
+            "{name} is the backup of an earlier apply that has had no effect on this disk: it failed before \
+             its first write, was reverted, or was for another, similar disk. Name another file with \
+             --backup, or move this one away: mv -n {quoted} {}",
             quote_path(&with_ending(backup, "earlier"))
         ),
         Ok(Progress::Part { written, of }) => format!(
-            "{name} is the backup of an interrupted apply, which wrote {written} of {of} bytes; revert it \
-             first: {undo}"
+            "{name} is the backup of an interrupted apply, which wrote {written} of {of} bytes; first revert \
+             that: {undo}"
         ),
         Ok(Progress::Whole) => format!(
-            "{name} is the backup of an earlier, complete apply to this disk: keep it and give another \
-             file with --backup, or revert that apply: {undo}"
+            "{name} is the backup of an earlier, complete apply to this disk: keep it and name another file \
+             with --backup, or revert that apply: {undo}"
         ),
         Err(error) => format!(
-            "{name} exists, but is not a backup for this disk's contents ({error:#}): give another file \
-             with --backup, or move it away"
+            "{name} exists, but is not a backup for this disk's contents ({error:#}): name another file with \
+             --backup, or move this one away"
         ),
     })
 }
@@ -289,9 +290,9 @@ pub(crate) fn undo(arguments: &UndoArguments) -> Result<Exit> {
         let _ = Backup::retire(&arguments.backup);
     }
     let outcome = match was_written {
-        Ok(Progress::Nothing) => "nothing to revert; original contents verified",
+        Ok(Progress::Nothing) => "nothing to revert: the disk has its original contents",
         _ if arguments.force => {
-            "the bytes that apply overwrote are restored and verified; later changes are kept"
+            "the bytes that apply overwrote were restored and verified; later changes were kept"
         }
         _ => "original contents restored and verified",
     };

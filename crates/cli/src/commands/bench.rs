@@ -59,12 +59,12 @@ pub(crate) struct BenchArguments {
 
     /// Offsets to measure, in logical sectors past --start: an inclusive range (0..7), a list (0,1,7), or both.
     ///
-    /// With a modelled drive, each offset is measured on a fresh instance. On a real drive, the offsets take
+    /// Each offset is measured on a fresh instance of a modelled drive. On a real drive, the offsets take
     /// turns.
     #[arg(long, value_name = "LIST", default_value = "0..7")]
     pub(crate) offsets: Offsets,
 
-    /// Number of requests per run, or per turn on a real drive [default: 1000 for random-write and
+    /// Number of requests per run (on a real drive, per turn) [default: 1000 for random-write and
     /// random-read, 50000 for random-write on a modelled SSD, 32768 for strided-write, 1024 for dd; the
     /// sequential workloads are limited by --time].
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
@@ -80,7 +80,7 @@ pub(crate) struct BenchArguments {
     #[arg(long, value_name = "BYTES", value_parser = positive_size)]
     pub(crate) size: Option<ByteCount>,
 
-    /// Byte on the drive that is offset 0, such as the start of a partition.
+    /// Byte of the drive to use as offset 0, such as the start of a partition.
     #[arg(long, value_name = "BYTES", value_parser = parse_size, default_value = "0")]
     pub(crate) start: ByteCount,
 
@@ -88,24 +88,25 @@ pub(crate) struct BenchArguments {
     #[arg(long, value_name = "BYTES", value_parser = positive_size)]
     pub(crate) stride: Option<ByteCount>,
 
-    /// random-write, random-read: number of blocks to choose from [default: 200000000, or as many as fit].
+    /// random-write, random-read: number of blocks to choose from at random [default: 200000000, or as many
+    /// as fit].
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) blocks: Option<u64>,
 
-    /// Seed of the random positions and, on a real drive, of the order of turns [default: the offset on a modelled
-    /// drive, as in the published program; 1 on a real one].
+    /// Seed for the random positions and, on a real drive, for the order of the offsets [default: on a
+    /// modelled drive the offset, as in the published program; on a real one 1].
     #[arg(long, value_name = "NUMBER")]
     pub(crate) seed: Option<u32>,
 
-    /// random-write, strided-write: how each write is made durable [default: none].
+    /// random-write, strided-write: how to make each write durable [default: none].
     #[arg(long, value_name = "HOW", value_parser = named(&[
-        ("none", "Data may stay in the drive's cache, as with O_SYNC on a disk up to Linux 2.6.31", Sync::None),
+        ("none", "Data may stay in the drive's cache, as with O_SYNC on disks before Linux 2.6.32", Sync::None),
         ("flush", "Flush the drive's cache after each write, as O_SYNC does today", Sync::Flush),
         ("fua", "Force unit access: each write goes to the medium", Sync::Fua),
     ]))]
     pub(crate) sync: Option<Sync>,
 
-    /// sequential-write: issue an fsync after every NUMBER writes, or never if 0 [default: 1].
+    /// sequential-write: issue an fsync after every NUMBER writes; 0 means never [default: 1].
     #[arg(long, value_name = "NUMBER")]
     pub(crate) fsync_each: Option<u64>,
 
@@ -113,16 +114,16 @@ pub(crate) struct BenchArguments {
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=65536))]
     pub(crate) queue_depth: Option<u32>,
 
-    /// Number of uncounted warm-up runs at each offset, or of warm-up rounds on a real drive [default: 0; on
-    /// a modelled SSD, enough writes to fill its buffer twice].
+    /// Number of warm-up runs at each offset (on a real drive, of warm-up rounds), which are not counted
+    /// [default: 0; on a modelled SSD, enough writes to fill its buffer twice].
     ///
-    /// On a modelled drive, each run uses a different seed or different positions. On a real drive, each
-    /// round measures every offset twice. --runtime excludes the warm-up and the runs that choose --count.
+    /// On a modelled drive, each run uses a different seed or different positions. On a real drive, each round
+    /// measures every offset twice. --runtime does not include the warm-up and the runs that determine --count.
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(..=10_000),
         conflicts_with_all = ["restore", "import_fio", "emit_fio"])]
     pub(crate) warmup: Option<u32>,
 
-    /// Delay of the host between the end of a request and the next submission.
+    /// Delay of the host between the completion of a request and the submission of the next.
     #[arg(long, value_name = "MICROSECONDS", default_value = "0", value_parser = overhead)]
     pub(crate) host_overhead: u64,
 
@@ -142,7 +143,7 @@ pub(crate) struct BenchArguments {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Real disks and files")]
 pub(crate) struct RealArguments {
-    /// Maximum duration of the whole run, without the warm-up [default: 60].
+    /// Maximum duration of the whole run, excluding the warm-up [default: 60].
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) runtime: Option<f64>,
 
@@ -152,7 +153,7 @@ pub(crate) struct RealArguments {
 
     /// Total size of the areas to use, or size of the file to create [default: 256 MiB].
     ///
-    /// The data written is kept in memory and in the journal during the run.
+    /// During the run, the contents of these areas are kept in memory and in the journal.
     #[arg(long, value_name = "BYTES", value_parser = positive_size)]
     pub(crate) area: Option<ByteCount>,
 
@@ -183,15 +184,15 @@ pub(crate) struct RealArguments {
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) export: Option<PathBuf>,
 
-    /// Directory of the journals, which hold the original contents until the end of the run
-    /// [default: ~/.local/state/straddle]. It must not be on the measured device.
+    /// Directory for the journals, which hold the original contents until the end of the run [default:
+    /// ~/.local/state/straddle]. It must not be on the measured device.
     #[arg(long, value_name = "FOLDER", value_hint = clap::ValueHint::DirPath)]
     pub(crate) journals: Option<PathBuf>,
 
-    /// Restore the contents that interrupted runs of bench and probe saved, and exit.
+    /// Restore the contents saved by interrupted runs of bench and probe, and exit.
     ///
-    /// Bytes that have changed since are shown but not overwritten, the journal is kept, and the exit status
-    /// is 4.
+    /// Bytes that have changed since then are listed but not overwritten; in that case, the journal is kept,
+    /// and the exit status is 4.
     #[arg(long, conflicts_with_all = ["workload", "target"])]
     pub(crate) restore: bool,
 
@@ -201,7 +202,7 @@ pub(crate) struct RealArguments {
 
     /// Write a new fio job file for this run instead of running it.
     ///
-    /// fio overwrites the target from its first byte, so write workloads need --destroy-data. The target must
+    /// fio overwrites the target from the first byte on, so write workloads need --destroy-data. The target must
     /// exist, and a file must be large enough for the workload. --runtime is the total time of all offsets.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, conflicts_with_all = ["restore", "import_fio",
         "used", "regions", "precision", "export", "journals", "svg", "json"])]

@@ -83,7 +83,7 @@ pub(crate) struct CheckArguments {
     /// in a directory are found by their file name extensions, in subdirectories too. Hidden files are
     /// skipped.
     ///
-    /// Only the bytes needed are fetched from a server; --verbose and --json show how many. Credentials for
+    /// From a server, only the necessary bytes are fetched; --verbose and --json show how many. Credentials for
     /// buckets come from the environment (AWS_*, GOOGLE_*, AZURE_*).
     #[arg(value_name = "TARGET", value_hint = clap::ValueHint::FilePath, value_parser = target::read_targets())]
     pub(crate) targets: Vec<ReadTarget>,
@@ -91,14 +91,14 @@ pub(crate) struct CheckArguments {
     /// Check the disks of a libvirt domain as its guest sees them. NAME is a domain, an XML file, or all. Can be
     /// repeated.
     ///
-    /// Domains are looked up with virsh or, if it is not installed, in /etc/libvirt/qemu. The XML states the
-    /// format of each disk. Without <blockio>, the guest sees 512-byte sectors. --assume and --measured
-    /// describe the storage below the disks. Drives with removable media are skipped.
+    /// Domains are looked up with virsh or, if it is not installed, in /etc/libvirt/qemu. The format of each disk is
+    /// taken from the XML. Without <blockio>, the guest sees 512-byte sectors. --assume and --measured describe the
+    /// storage of the disks. Drives with removable media are skipped.
     #[arg(long = "domain", value_name = "NAME", value_hint = clap::ValueHint::FilePath,
         conflicts_with_all = ["targets", "all", "sysroot", "format"])]
     pub(crate) domains: Vec<String>,
 
-    /// Without a target, also include loop, ram and zram devices, and removable-media drives.
+    /// Without a target: also check loop, ram and zram devices, and drives with removable media.
     #[arg(long)]
     pub(crate) all: bool,
 
@@ -106,7 +106,7 @@ pub(crate) struct CheckArguments {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Print only one line per finding.
+    /// Print only one line for each finding.
     #[arg(long, short, conflicts_with = "json")]
     pub(crate) quiet: bool,
 
@@ -114,7 +114,7 @@ pub(crate) struct CheckArguments {
     #[arg(long, value_enum, value_name = "FORMAT", conflicts_with_all = ["json", "quiet", "verbose"])]
     pub(crate) output_format: Option<OutputFormat>,
 
-    /// Print only a table of partitions with these columns, separated by commas. +NAME adds a column to the default
+    /// Print only a table of partitions with these columns (separated by commas). +NAME adds a column to the default
     /// ones.
     ///
     /// The columns are TARGET, STATUS, PARTN, START, START-BYTE, SECTORS, SIZE, SIZE-BYTE, PARTTYPE, TYPE,
@@ -125,15 +125,16 @@ pub(crate) struct CheckArguments {
         hide_possible_values = true, conflicts_with_all = ["json", "quiet", "verbose"])]
     pub(crate) columns: Vec<String>,
 
-    /// Also show the notes, every layer with its offsets, the source of each figure, and what was fetched.
+    /// Also show notes, every layer with its offsets, the source of each figure, and the amount of data
+    /// fetched.
     #[arg(long, short)]
     pub(crate) verbose: bool,
 
-    /// Assume this drive: 512n, 512e, 4kn, key=size[,key=size...], or a modelled drive. Overrides what a
-    /// device reports.
+    /// Assume this kind of drive, whatever a device reports: 512n, 512e, 4kn, key=size[,key=size...], or a
+    /// modelled drive.
     ///
     /// The keys are logical, physical, offset, io-min, io-opt, iu, chunk, stripe, erase, atomic and
-    /// atomic-boundary. TARGET=TOPOLOGY applies to one of several targets, and can be repeated.
+    /// atomic-boundary. TARGET=TOPOLOGY applies only to that target, and can be repeated.
     #[arg(long, value_name = "TOPOLOGY", value_parser = crate::target::assumed)]
     pub(crate) assume: Vec<Assumed>,
 
@@ -142,11 +143,11 @@ pub(crate) struct CheckArguments {
     pub(crate) measured: Option<Assume>,
 
     /// Also report what each misalignment costs on this drive: a modelled drive, or a file saved by 'straddle
-    /// probe'. With --page, a modelled drive is measured with writes of that size.
+    /// probe'. With --page, the cost on a modelled drive is that of writes of the page size.
     #[arg(long, value_name = "DRIVE", value_parser = crate::measured::pricing)]
     pub(crate) cost: Option<Pricing>,
 
-    /// Read partition tables using only this logical sector size [default: detected].
+    /// Read partition tables only in this logical sector size [default: detected].
     #[arg(long, value_name = "BYTES", value_parser = block_size)]
     pub(crate) logical: Option<BlockSize>,
 
@@ -154,7 +155,7 @@ pub(crate) struct CheckArguments {
     #[arg(long, value_name = "BYTES", value_parser = page_size)]
     pub(crate) page: Option<ByteCount>,
 
-    /// Report whether a platform accepts the format and size of an image: azure or gce.
+    /// Report whether this platform accepts the format and size of an image: azure or gce.
     #[arg(long = "for", value_name = "PLATFORM", value_parser = <straddle_audit::Platform as std::str::FromStr>::from_str)]
     pub(crate) platform: Option<straddle_audit::Platform>,
 
@@ -178,21 +179,22 @@ pub(crate) struct CheckArguments {
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = seconds)]
     pub(crate) time_limit: u64,
 
-    /// Leave disks in standby asleep. They are listed as not checked, which does not affect the exit status.
+    /// Leave disks in standby asleep. They are reported as not checked, which does not affect the exit
+    /// status.
     ///
     /// SATA disks receive CHECK POWER MODE, SCSI disks TEST UNIT READY and REQUEST SENSE. Devices on top of a
-    /// sleeping disk are not read either. If the state cannot be queried, the target fails.
+    /// sleeping disk are not read either. If the state of a disk cannot be queried, the target fails.
     #[arg(long)]
     pub(crate) no_wake: bool,
 
     /// Report only findings with these codes, separated by commas.
     ///
-    /// The status and exit status reflect only the reported findings. Verdicts on partitions and unreadable data
+    /// The status and the exit status depend only on the reported findings. Verdicts on partitions and unreadable data
     /// (S081) are always reported.
     #[arg(long, value_name = "CODE", value_delimiter = ',', value_parser = rule_code(), hide_possible_values = true)]
     pub(crate) only: Vec<Code>,
 
-    /// Omit these findings, separated by commas, from the report and the status.
+    /// Omit findings with these codes, separated by commas, from the report and the status.
     ///
     /// Verdicts on partitions and unreadable data (S081) are always reported.
     #[arg(long, value_name = "CODE", value_delimiter = ',', value_parser = rule_code(), hide_possible_values = true)]
@@ -210,15 +212,16 @@ pub(crate) struct CheckArguments {
     #[arg(long)]
     pub(crate) no_config: bool,
 
-    /// Accept non-blank targets with unknown contents, and domain disks that this host cannot read. Without
-    /// this option, they cause exit status 3.
+    /// Accept non-blank targets with unknown contents, and disks of domains that this host cannot read.
+    /// Without this option, the exit status is then 3.
     #[arg(long)]
     pub(crate) allow_unknown: bool,
 
-    /// Exit with status 1 if there is a finding of at least this severity [default: warning] or, with blank,
-    /// if there is nothing to check. Values can be combined: warning,blank.
+    /// Exit with status 1 if there is a finding of at least this severity [default: warning] or, with
+    /// 'blank', if there is nothing to check. Values can be combined: warning,blank.
     ///
-    /// There is nothing to check on a blank target, in a table without partitions, or if no disk is found.
+    /// There is nothing to check if a target is blank, if its table has no partitions, or if no disk is
+    /// found.
     #[arg(long, value_enum, value_name = "SEVERITY|blank", value_delimiter = ',')]
     pub(crate) fail_on: Vec<FailOn>,
 }
@@ -303,7 +306,9 @@ pub(crate) fn page_size(text: &str) -> Result<ByteCount, String> {
     let meant = size.get().checked_mul(1024).filter(|size| PAGES.contains(size));
     let size = size.get();
     let hint = meant.map(|_| format!("; {size}KiB?")).unwrap_or_default();
-    Err(format!("a database page cannot have {size} bytes: give whole 512-byte sectors, up to 1 MiB{hint}"))
+    Err(format!(
+        "a database page cannot be {size} bytes long: give a multiple of 512 bytes, up to 1 MiB{hint}"
+    ))
 }
 
 /// Parses the code of a finding, and completes to all of them.

@@ -42,8 +42,8 @@ pub(crate) struct CopyArguments {
           conflicts_with_all = ["partition", "start", "drive", "at_boot"])]
     pub(crate) to: Option<PathBuf>,
 
-    /// Allow overwriting non-zero data in unallocated space, such as the remains of a deleted partition or a boot
-    /// loader. With --to: allow overwriting the contents of the new disk. The data is lost.
+    /// Allow overwriting non-zero data in unallocated space, such as the remains of a deleted partition or a
+    /// boot loader. With --to: allow overwriting the contents of the new disk. Overwritten data is lost.
     #[arg(long)]
     pub(crate) wipe: bool,
 
@@ -223,8 +223,8 @@ fn check_name(new: &Path) -> Result<()> {
         )
     });
     let text = format!(
-        "{}: straddle writes only raw images, and this name is for another format ({format}): name it \
-         {}{convert}",
+        "{}: straddle writes only raw images, but this is the name of another format ({format}): name the \
+         file {}{convert}",
         new.display(),
         raw.display()
     );
@@ -311,7 +311,7 @@ fn report(copied: Copied, made: &Copy, arguments: &ApplyArguments, name: &str) -
         Verify::None => "copied",
     };
     writeln!(out, "{shown}: {} {how}, the table is written", made.total())?;
-    writeln!(out, "  it has the same UUIDs as its source: do not use both at the same time")?;
+    writeln!(out, "  it has the same UUIDs as its source, so do not use both at the same time")?;
     out.flush()?;
     Ok(if bad.is_empty() { Exit::Success } else { Exit::Findings })
 }
@@ -330,8 +330,8 @@ pub(super) fn hint(
         if situation.stack.problems.iter().any(is_misplaced) {
             let plan = file_about(&target.display().to_string(), "plan.json");
             return RefusedError(format!(
-                "its GPT was made for a smaller disk, and has no room there; move the backup to the end \
-                 first: straddle plan {operand}{options} --relocate-backup --save {plan} && straddle apply \
+                "its GPT was made for a smaller disk, which leaves no room; first move the backup GPT to the \
+                 end: straddle plan {operand}{options} --relocate-backup --save {plan} && straddle apply \
                  {plan} --write {operand}"
             ))
             .into();

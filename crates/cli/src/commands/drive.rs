@@ -61,9 +61,9 @@ pub(crate) enum Action {
         #[arg(long)]
         json: bool,
     },
-    /// Show what a drive reports and what it really is, with the source of each number.
+    /// Compare what a drive reports with what it is, with the source of each number.
     Show(ShowArguments),
-    /// Recompute a drive's fitted numbers from the published figures.
+    /// Recompute the fitted numbers of a drive from the published figures.
     Fit(FitArguments),
 }
 
@@ -92,7 +92,7 @@ pub struct FitArguments {
     #[arg(value_name = "NAME", value_parser = drives(), hide_possible_values = true)]
     pub drive: Drive,
 
-    /// Write a profile with the fitted values, based on this one, to this new file.
+    /// Write the fitted values to this new file, a profile based on the given one.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub write: Option<PathBuf>,
 
@@ -123,7 +123,9 @@ fn show(arguments: &ShowArguments) -> Result<Exit> {
     let Drive { specification, profile } = &arguments.drive;
     if let Some(path) = &arguments.svg {
         let drawn = svg::drive(profile).ok_or_else(|| {
-            UsageError(format!("{specification} has no zones and no seek curve: there is nothing to draw"))
+            UsageError(format!(
+                "{specification} has neither zones nor a seek curve, so there is nothing to draw"
+            ))
         })?;
         output_file::write(path, drawn.as_bytes(), &[])?;
     }

@@ -34,8 +34,8 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = EXPLAIN_EXAMPLES, args_conflicts_with_subcommands = true)]
 pub(crate) struct ExplainArguments {
-    /// Codes, topics, modelled drives or error messages. Other words are searched for in rules, topics and the FAQ
-    /// [default: list all].
+    /// Codes, topics, modelled drives or error messages. Other words are searched for in the rules, the
+    /// topics and the FAQ [default: list all].
     #[arg(value_name = "CODE|TOPIC", value_parser = Completed(|| Box::new(topics::names())), hide_possible_values = true)]
     pub(crate) words: Vec<String>,
 
@@ -151,7 +151,7 @@ fn explain_found(arguments: &ExplainArguments, word: &str) -> Result<Exit> {
     };
     if !all {
         output::complain(&format!(
-            "note: nothing contains all of these words; this contains most of them;{hint}"
+            "note: no text contains all of these words; this one contains most of them;{hint}"
         ));
     }
     if arguments.json {
@@ -202,7 +202,8 @@ fn list() -> Result<Exit> {
     }
     let terms: Vec<&str> = topics::terms().iter().map(|term| term.name.as_str()).collect();
     writeln!(out, "\n{}\n{}", paint(style::HEADING, "Terms"), text::wrap(&terms.join(", "), ""))?;
-    let hint = "For details run 'straddle explain' with a code, a name, a message as it is printed, or a word to search for.";
+    let hint = "For details, run 'straddle explain' with a code, a name, a message as it was printed, or a \
+                word to search for.";
     writeln!(out, "\n{}", text::wrap(hint, ""))?;
     out.flush()?;
     Ok(Exit::Success)
@@ -246,7 +247,7 @@ fn explain_rmw(arguments: &RmwArguments) -> Result<Exit> {
     let counted = Boundary::new(arguments.physical, arguments.phase)
         .and_then(|boundary| Some((boundary, count_rmw(io, boundary)?)));
     let Some((boundary, count)) = counted else {
-        return Err(UsageError("the writes would pass 2^64 bytes".to_owned()).into());
+        return Err(UsageError("the writes would end past 2^64 bytes".to_owned()).into());
     };
     if arguments.json {
         let report = RmwReport { io, physical_sectors: boundary, count: &count };
@@ -270,10 +271,10 @@ fn explain_rmw(arguments: &RmwArguments) -> Result<Exit> {
             boundary,
             Span::new(io.offset, io.size.checked_mul(io.count).unwrap_or(io.size)).unwrap_or(count.each[0].0),
         ));
-        let line = format!("merged into one by a cache: {}", describe(count.merged));
+        let line = format!("merged into one write by a cache: {}", describe(count.merged));
         writeln!(out, "{}", drawn_after(&line, merged))?;
     }
-    let legend = "| marks the start of a physical sector, # an eighth of one that is written.";
+    let legend = "| marks the start of a physical sector, and # a written eighth of one.";
     writeln!(out, "\n{}", text::wrap(legend, ""))?;
     out.flush()?;
     Ok(Exit::Success)

@@ -220,33 +220,37 @@ fn escaped(text: &str) -> String {
 /// The variables that the program reads: the commands that do, all if there are none, the names, and the effect.
 const VARIABLES: [(&[&str], &str, &str); 11] = [
     (&[], "NO_COLOR", "If set and not empty, nothing is coloured, unless --color=always."),
-    (&[], "TERM", "If it is dumb, nothing is coloured."),
-    (&[], "COLUMNS", "The width of a line, if the output is not a terminal [default: 80]."),
+    (&[], "TERM", "If set to dumb, nothing is coloured."),
+    (&[], "COLUMNS", "The line width if the output is not a terminal [default: 80]."),
     (
         &["apply", "bench", "check", "lab", "map", "plan", "probe", "realign", "reproduce"],
         "TMPDIR",
-        "The directory for temporary files: unpacked images, and the directories of guests.",
+        "The directory for temporary files: unpacked images, and working directories of guests.",
     ),
     (
         &["bench", "probe"],
         "XDG_STATE_HOME",
-        "The parent of the directory straddle, which keeps journals [default: ~/.local/state].",
+        "The directory in which straddle/ holds journals [default: ~/.local/state].",
     ),
     (
         &["reproduce"],
         "XDG_CACHE_HOME",
-        "The parent of the directory straddle/inputs, which keeps generated inputs [default: ~/.cache].",
+        "The directory in which straddle/inputs/ holds generated inputs [default: ~/.cache].",
     ),
-    (&["lab", "reproduce"], "LINUX_UML", "User-Mode Linux, the kernel of guests [default: linux.uml]."),
+    (
+        &["lab", "reproduce"],
+        "LINUX_UML",
+        "The User-Mode Linux binary, the kernel of guests [default: linux.uml].",
+    ),
     (
         &["check", "map"],
         "AWS_*, GOOGLE_*, AZURE_*",
-        "The credentials for buckets, and the settings of their servers, such as AWS_REGION and AWS_ENDPOINT.",
+        "Credentials for buckets, and server settings such as AWS_REGION and AWS_ENDPOINT.",
     ),
     (
         &["check", "map"],
         "HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, NO_PROXY",
-        "The proxy for images on servers, and the hosts that are reached without it.",
+        "The proxy for images on servers, and the hosts to reach without it.",
     ),
     (
         &["check", "map"],
@@ -256,7 +260,7 @@ const VARIABLES: [(&[&str], &str, &str); 11] = [
     (
         &["check"],
         "VIRSH_DEFAULT_CONNECT_URI, LIBVIRT_DEFAULT_URI",
-        "The libvirt connection whose domains are read. A connection to another host is refused.",
+        "The libvirt connection to read domains from. A connection to another host is refused.",
     ),
 ];
 

@@ -74,8 +74,8 @@ pub struct LabArguments {
     #[arg(long, value_name = "NAME", required_unless_present = "clean", value_parser = drives(), hide_possible_values = true)]
     pub drive: Vec<Drive>,
 
-    /// Start of the drive's only partition, in bytes (20KiB) or logical sectors (40s)
-    /// [default: no partition table]. Give one for all drives, or one per drive.
+    /// Start of the drive's only partition, in bytes (20KiB) or logical sectors (40s) [default: no partition
+    /// table]. Give one value for all drives, or one per drive.
     #[arg(long, value_name = "START", value_parser = partition_start)]
     pub start: Vec<Start>,
 
@@ -83,7 +83,7 @@ pub struct LabArguments {
     #[arg(long, value_name = "BYTES", value_parser = parse_size, requires = "start")]
     pub size: Option<ByteCount>,
 
-    /// Keep the drive's contents in this file, which can be from an earlier run. Give one per drive.
+    /// Keep the drive's contents in this file, which can be from an earlier run. Give one file per drive.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub store: Vec<PathBuf>,
 
@@ -91,13 +91,13 @@ pub struct LabArguments {
     #[arg(long, value_name = "BYTES", value_parser = memory, default_value = "1GiB")]
     pub mem: ByteCount,
 
-    /// Directory that the guest can read as $INPUT.
+    /// Directory that the guest can read, as $INPUT.
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     pub input: Option<PathBuf>,
 
-    /// Directory that the guest can write as $OUTPUT.
+    /// Directory that the guest can write to, as $OUTPUT.
     ///
-    /// The guest, including its root user, can write nothing else on this machine. In this directory, it
+    /// The guest, including its root user, cannot write anything else on this machine. In this directory, it
     /// cannot create device nodes or set-user-ID files.
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     pub output: Option<PathBuf>,
@@ -122,7 +122,7 @@ pub struct LabArguments {
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub events: Option<PathBuf>,
 
-    /// Seed of the guest's random numbers, and of the initial position of the platters.
+    /// Seed for the guest's random numbers and the initial position of the platters.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub seed: u64,
 
@@ -130,21 +130,20 @@ pub struct LabArguments {
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = factor)]
     pub cpu: f64,
 
-    /// Cut the power of all drives shortly after this number of requests. The --store file then holds what
-    /// reached the medium.
+    /// Cut the power of all drives shortly after this number of requests. The --store file then holds the
+    /// data that reached the medium.
     #[arg(long, value_name = "REQUESTS")]
     pub cut_after: Option<u64>,
 
-    /// Effect of a power cut on the physical sector that a disk is writing, including all its logical
-    /// sectors.
+    /// Effect of a power cut on the physical sector being written, including all its logical sectors.
     #[arg(long, value_enum, value_name = "HOW", default_value_t = TearName::Garbage, requires = "cut_after")]
     pub tear: TearName,
 
-    /// Stop the guest after this time on the real clock (10m, 2h).
+    /// Stop the guest after this much real time (10m, 2h).
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1h")]
     pub timeout: Duration,
 
-    /// Stop the guest after this time on its own clock.
+    /// Stop the guest after this much time on its own clock.
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "30d")]
     pub guest_timeout: Duration,
 
@@ -152,7 +151,7 @@ pub struct LabArguments {
     #[arg(long)]
     pub json: bool,
 
-    /// Remove the directories that killed runs left behind, and exit. The next run also removes them.
+    /// Remove directories left by killed runs, and exit. The next run also removes them.
     #[arg(long, exclusive = true)]
     pub clean: bool,
 
@@ -274,8 +273,8 @@ pub struct ServeArguments {
     #[arg(long, value_name = "SOCKET", value_hint = clap::ValueHint::FilePath)]
     pub vhost_user: Vec<PathBuf>,
 
-    /// Keep the contents in this file [default: in memory]. It is created if it does not exist. Otherwise it must have
-    /// the size of the drive.
+    /// Keep the contents in this file [default: in memory]. If the file does not exist, it is created;
+    /// otherwise it must have the size of the drive.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, value_parser = local_paths())]
     pub store: Option<PathBuf>,
 
@@ -291,19 +290,19 @@ pub struct ServeArguments {
     #[arg(long, conflicts_with = "speed")]
     pub no_delay: bool,
 
-    /// Cut the power at this request or a few milliseconds later. Only durable data is kept.
+    /// Cut the power at this request or a few milliseconds later. Only durable data survives.
     #[arg(long, value_name = "REQUESTS")]
     pub cut_after: Option<u64>,
 
-    /// Seed of the exact time of the power cut, and of its effect on data being written.
+    /// Seed for the exact time of the power cut and its effect on data being written.
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     pub seed: u64,
 
-    /// Effect of a power cut on the physical sector that a disk is writing.
+    /// Effect of a power cut on the physical sector being written.
     #[arg(long, value_enum, default_value_t = TearName::Garbage, value_name = "HOW")]
     pub tear: TearName,
 
-    /// Accept commands (stats, cut SEED, quit) at this socket, unix:PATH. Replies are lines of JSON.
+    /// Accept commands (stats, cut SEED, quit) at this socket, unix:PATH. Each reply is a line of JSON.
     #[arg(long, value_name = "ADDRESS")]
     pub control: Option<String>,
 
@@ -312,10 +311,10 @@ pub struct ServeArguments {
     #[arg(long)]
     pub allow_remote: bool,
 
-    /// Maximum number of concurrent clients: NBD clients, virtual machines and control connections together.
+    /// Maximum number of concurrent clients, counting NBD clients, virtual machines and control connections.
     ///
-    /// At the limit, a new client replaces one that has not sent a request. If there is none, the new client
-    /// is rejected.
+    /// At the limit, a new client replaces one that has not sent any request. If there is no such client, the
+    /// new one is rejected.
     #[arg(long, value_name = "NUMBER", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=128))]
     pub max_clients: u16,
 
@@ -368,16 +367,16 @@ pub struct ReproduceArguments {
     #[arg(value_name = "EXPERIMENT", value_parser = Completed(|| Box::new(EXPERIMENTS.into_iter())), hide_possible_values = true)]
     pub experiments: Vec<String>,
 
-    /// Run only the experiments published for this modelled drive. If there are none, run those of other
-    /// drives on it, without a verdict.
+    /// Run only the experiments that were published for this modelled drive. If there are none, run those of
+    /// other drives on it, without a verdict.
     #[arg(long, value_name = "NAME", value_parser = target::drives(), hide_possible_values = true)]
     pub drive: Option<target::Drive>,
 
-    /// List the experiments without running any.
+    /// List the experiments without running them.
     #[arg(long, conflicts_with = "drive")]
     pub list: bool,
 
-    /// Run only the parts that need no guest: seconds instead of minutes.
+    /// Run only the parts that need no guest, in seconds instead of minutes.
     #[arg(long)]
     pub model_only: bool,
 
@@ -385,17 +384,18 @@ pub struct ReproduceArguments {
     #[arg(long, conflicts_with = "model_only")]
     pub lab_only: bool,
 
-    /// Number of runs of each lab part, with different seeds; the mean is reported [default: as in the article].
+    /// Number of runs of each lab part, each with another seed; the mean is reported [default: as in the
+    /// article].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=99))]
     pub runs: Option<u32>,
 
     /// Also run the lab parts with every plausible read-modify-write policy, to give a range for each figure.
-    /// This takes four times as many guests. The other parts always show the range.
+    /// This needs four times as many guests. The other parts always show the range.
     #[arg(long, conflicts_with_all = ["on", "model_only"])]
     pub bands: bool,
 
-    /// Find the read-modify-write policy with the smallest maximum error over the published raw figures of
-    /// each drive. No guest is run, and nothing is changed.
+    /// Find, for each drive, the read-modify-write policy with the smallest maximum error over its published
+    /// raw figures. This runs no guest and changes nothing.
     #[arg(long, conflicts_with_all = ["on", "list", "bands", "html", "lab_only", "model_only"])]
     pub policies: bool,
 
@@ -407,17 +407,17 @@ pub struct ReproduceArguments {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
 
-    /// Run the lab's scripts on this block device instead, with this machine's kernel and in real time.
+    /// Run the lab's scripts on this block device, with this machine's kernel and in real time.
     /// Requires root. All data on the device is lost.
     #[arg(long, value_name = "DEVICE", value_parser = local_targets(), requires = "destroy_data",
         conflicts_with_all = ["drive", "model_only", "list", "guests"])]
     pub on: Option<PathBuf>,
 
-    /// Repeat the name of the device, to confirm that its data will be lost.
+    /// Repeat the name of the device to confirm that its data will be lost.
     #[arg(long, value_name = "DEVICE", value_parser = local_targets(), requires = "on")]
     pub destroy_data: Option<PathBuf>,
 
-    /// Run the parts that an experiment shortens (its `scale`) at full length.
+    /// Run shortened parts (those with a `scale`) at full length.
     #[arg(long)]
     pub full: bool,
 
@@ -429,7 +429,7 @@ pub struct ReproduceArguments {
     #[arg(long, value_name = "FILE")]
     pub tarball: Option<PathBuf>,
 
-    /// Read the trees `old` and `new` in this directory instead of generated ones.
+    /// Read the directory trees `old` and `new` in this directory instead of generated ones.
     #[arg(long, value_name = "DIR")]
     pub tree: Option<PathBuf>,
 
@@ -442,7 +442,7 @@ pub struct ReproduceArguments {
     #[arg(long, value_name = "FILE", conflicts_with = "list")]
     pub html: Option<PathBuf>,
 
-    /// Also show the sources, notes and fitted numbers of each experiment, and ranges.
+    /// Also show ranges, and the sources, notes and fitted numbers of each experiment.
     #[arg(long, short)]
     pub verbose: bool,
 

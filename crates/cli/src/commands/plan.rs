@@ -69,8 +69,8 @@ pub(crate) struct PlanArguments {
     #[arg(long, value_name = "NUMBER", value_delimiter = ',', value_parser = partition_number)]
     pub(crate) delete: Vec<u32>,
 
-    /// Grow a partition to SIZE, or into all the space that --add leaves free. Only its entry changes, not
-    /// its contents. Can be repeated.
+    /// Grow a partition to SIZE, or into all the space that --add leaves free. Only the entry changes, not
+    /// the contents. Can be repeated.
     #[arg(long, value_name = "NUMBER[=SIZE]", value_parser = Grow::from_str)]
     pub(crate) grow: Vec<Grow>,
 
@@ -82,8 +82,8 @@ pub(crate) struct PlanArguments {
     #[arg(long)]
     pub(crate) relocate_backup: bool,
 
-    /// Convert a table that was written for the other logical sector size to this one. Partitions stay at the
-    /// same bytes.
+    /// Convert a table that was written for another logical sector size to this one. Partitions keep their
+    /// positions in bytes.
     ///
     /// Use this after moving a disk into or out of a USB enclosure.
     #[arg(
@@ -96,8 +96,8 @@ pub(crate) struct PlanArguments {
     )]
     pub(crate) convert_table: Option<BlockSize>,
 
-    /// Read the request from this TOML file (see docs/plan.md), or from standard input if it is `-`. Options add to
-    /// it.
+    /// Read the request from this TOML file (see docs/plan.md), or from standard input if it is `-`. Other
+    /// options are added to the request.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, conflicts_with = "from_sfdisk")]
     pub(crate) file: Option<PathBuf>,
 
@@ -118,13 +118,13 @@ pub(crate) struct PlanArguments {
     #[arg(long, value_name = "BYTES", value_parser = positive_size)]
     pub(crate) grain: Option<ByteCount>,
 
-    /// Erase the first 68 KiB of new partitions, and accept a disk that holds more than a GPT or an MBR: a
-    /// file system, another kind of table, firmware RAID metadata, or data where the table is written, such
-    /// as a boot loader. The plan lists what is lost.
+    /// Erase the first 68 KiB of new partitions, and accept a disk that holds something other than a GPT or
+    /// an MBR: a file system, another kind of table, firmware RAID metadata, or data where the table will be
+    /// written, such as a boot loader. The plan lists the contents that will be lost.
     #[arg(long)]
     pub(crate) wipe: bool,
 
-    /// Seed of new UUIDs, in hexadecimal [default: random]. The plan records it.
+    /// Seed for new UUIDs, in hexadecimal [default: random]. The plan records it.
     #[arg(long, value_name = "SEED", value_parser = Seed::from_str)]
     pub(crate) seed: Option<Seed>,
 
@@ -133,7 +133,7 @@ pub(crate) struct PlanArguments {
 
     /// Logical sector size of an image [default: detected from its table, or 512].
     ///
-    /// With --convert-table, the sector size of the existing table, if it cannot be detected.
+    /// With --convert-table: the sector size of the existing table, if it cannot be detected.
     #[arg(long, value_name = "BYTES", value_parser = block_size)]
     pub(crate) logical: Option<BlockSize>,
 
@@ -256,9 +256,7 @@ fn request(arguments: &PlanArguments) -> Result<Request> {
     if let Some(start) = arguments.start {
         let first = request.parts.first_mut();
         first
-            .ok_or_else(|| {
-                UsageError("--start applies to a partition: give --part or --add as well".to_owned())
-            })?
+            .ok_or_else(|| UsageError("--start needs a partition: also give --part or --add".to_owned()))?
             .start = Some(start);
     }
     Ok(request)
@@ -339,7 +337,7 @@ impl Saved {
     /// Why this plan does not replace the `former` one: that may be needed.
     fn differs(&self, former: &Self) -> Option<String> {
         if self.kind() != former.kind() {
-            return Some(format!("is a plan of {}, but this one is of {}", former.kind(), self.kind()));
+            return Some(format!("is a plan for {}, but this one is for {}", former.kind(), self.kind()));
         }
         // Its table may have changed since: the former plan is of no use then.
         let [now, then] = [self, former].map(|plan| (plan.disk().size, &plan.disk().serial));

@@ -45,19 +45,19 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = format!("{EXAMPLES}\n\n{}", exit::help(exit::OF_WORK)))]
 pub(crate) struct ProbeArguments {
-    /// Drive to probe: a block device or a file, in the unallocated space between its partitions, or a
-    /// modelled drive (NAME, NAME,OPTION or drive:FILE.toml; see 'straddle drive list').
+    /// Drive to probe: a block device, a file, or a modelled drive (NAME, NAME,OPTION or drive:FILE.toml; see
+    /// 'straddle drive list'). On a device or file, only the unallocated space between partitions is used.
     #[arg(value_name = "TARGET", value_parser = targets(), hide_possible_values = true)]
     pub(crate) target: TargetSpec,
 
     /// Also probe areas that hold data. The target must not be in use.
     ///
-    /// As in unallocated space, every write writes back the bytes that were read from the same location.
+    /// The contents are preserved: every write stores the bytes that were read from the same position.
     #[arg(long)]
     pub(crate) used: bool,
 
-    /// Directory for the original contents until the end of the run, preferably on another disk
-    /// [default: ~/.local/state/straddle]. After a crash, 'straddle bench --restore' restores them.
+    /// Directory for a journal with the original contents, preferably on another disk [default:
+    /// ~/.local/state/straddle]. After a crash, 'straddle bench --restore' restores the contents from it.
     #[arg(long, value_name = "FOLDER", value_hint = clap::ValueHint::DirPath)]
     pub(crate) journals: Option<PathBuf>,
 
@@ -69,7 +69,7 @@ pub(crate) struct ProbeArguments {
     #[arg(long, value_name = "SECONDS", default_value_t = Budget::MAX_TIME.seconds(), value_parser = crate::commands::bench::seconds)]
     pub(crate) time: f64,
 
-    /// Seed of all random choices.
+    /// Seed for all random choices.
     #[arg(long, value_name = "NUMBER", default_value_t = Budget::SEED)]
     pub(crate) seed: u64,
 
@@ -119,9 +119,10 @@ pub(crate) fn run(arguments: &ProbeArguments) -> Result<Exit> {
                 let inputs = arguments.target.path();
                 output_file::write(path, measured.to_json()?.as_bytes(), inputs.as_slice())?;
             }
-            None => {
-                output::complain(&format!("{}: not written: the unit cannot be determined", path.display()))
-            }
+            None => output::complain(&format!(
+                "{}: not written, because the unit cannot be determined",
+                path.display()
+            )),
         }
     }
     if arguments.json {
@@ -288,7 +289,7 @@ fn verdict(report: &Report) -> String {
             size.get()
         ),
         (Some(true), None) => format!(
-            "MISREPORTS: its first {}-byte boundary is byte {first}, not byte {} as it claims.",
+            "MISREPORTS: its first {}-byte boundary is at byte {first}, not at byte {} as it claims.",
             size.get(),
             report.claims.phase.unwrap_or_default().get()
         ),
@@ -368,7 +369,7 @@ fn rmw(cost: RmwCost) -> String {
         Rmw::Immediate => "at once",
         Rmw::Deferred => "from the cache",
     };
-    format!("completed {when}; one costs {}, two {}", millis(cost.one), millis(cost.two))
+    format!("done {when}; one costs {}, two cost {}", millis(cost.one), millis(cost.two))
 }
 
 fn window(seconds: f64) -> String {
@@ -399,7 +400,7 @@ fn evidence(report: &Report) -> String {
 fn phases(scan: &PhaseScan) -> String {
     let medians: Vec<(u64, f64)> = scan.medians().collect();
     let most = medians.iter().map(|phase| phase.1).fold(0.0, f64::max);
-    let title = format!("Durable writes of {} bytes, median by offset", scan.size);
+    let title = format!("Durable {}-byte writes, median by offset", scan.size);
     if medians.len() > MOST_BARS {
         let y = |x: f64| {
             let near =
@@ -445,10 +446,8 @@ fn series(sustained: &Sustained) -> String {
     };
     let mean = |times: &[f64]| times.iter().sum::<f64>() / exact(times.len() as u64).max(1.0);
     let most = kinds.iter().map(|kind| mean(kind.1)).fold(0.0, f64::max);
-    let mut text = format!(
-        "Series of {} writes with the cache full, for units of {size} bytes, mean:\n",
-        sustained.length
-    );
+    let mut text =
+        format!("Series of {} writes with a full cache, for {size}-byte units, mean:\n", sustained.length);
     for (name, times) in kinds {
         let _ = writeln!(text, "  {name:<18}  {:>9}  {}", millis(mean(times)), bar(mean(times) / most, BAR));
     }
@@ -470,7 +469,7 @@ fn consequence(report: &Report) -> String {
     };
     let aligned = |start: u64| if unit.is_aligned(ByteOffset::new(start)) { "aligned" } else { "misaligned" };
     let mut text = format!(
-        "Align partitions to multiples of {size} bytes{phase}: 1 MiB is {}, sector 63 of 512 bytes is {}.",
+        "Align partitions to multiples of {size} bytes{phase}: 1 MiB is {}, and 512-byte sector 63 is {}.",
         aligned(1 << 20),
         aligned(OLD_START)
     );

@@ -81,8 +81,8 @@ pub(crate) struct RealignArguments {
     #[arg(long, value_name = "FORMAT", value_parser = <straddle_device::image::Format as std::str::FromStr>::from_str)]
     pub(crate) format: Option<straddle_device::image::Format>,
 
-    /// Estimate the time on this modelled drive (see 'straddle drive list'). A file saved by 'straddle probe'
-    /// has no transfer rates, so it gives no estimate.
+    /// Estimate the time on this modelled drive (see 'straddle drive list'). With a file saved by 'straddle
+    /// probe', which has no transfer rates, there is no estimate.
     #[arg(long, value_name = "DRIVE", value_parser = crate::measured::Known::parse)]
     pub(crate) drive: Option<crate::measured::Known>,
 
@@ -123,7 +123,7 @@ fn start_of(text: &str) -> Result<(u32, Place), String> {
 
 #[derive(Debug, Args)]
 pub(crate) struct MoveArguments {
-    /// File on another disk for the journal of moves [default: unallocated space of the target].
+    /// File for the journal, on another disk [default: unallocated space of the target].
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) journal: Option<PathBuf>,
 
@@ -134,7 +134,7 @@ pub(crate) struct MoveArguments {
     ]))]
     pub(crate) verify: Verify,
 
-    /// Skip unreadable sectors, and list them in this new file, a ddrescue map.
+    /// Skip unreadable sectors, and list them in this new file (in ddrescue's map format).
     #[arg(long, value_name = "MAP", value_hint = clap::ValueHint::FilePath)]
     pub(crate) skip_bad: Option<PathBuf>,
 }
@@ -162,7 +162,7 @@ pub(crate) struct ResumeArguments {
     #[arg(value_name = "TARGET", value_hint = clap::ValueHint::FilePath, value_parser = local_targets())]
     pub(crate) target: PathBuf,
 
-    /// Restore the old layout, with its contents, instead of completing the new one.
+    /// Restore the old layout and its contents instead of completing the move.
     #[arg(long)]
     pub(crate) rollback: bool,
 
@@ -319,7 +319,7 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit> {
     match restored {
         Some(saved) => ended.with_context(|| {
             format!(
-                "{}: the table is restored; straddle undo {} --write {} reverts that. Afterwards",
+                "{}: the table is restored (to revert that: straddle undo {} --write {}). Afterwards",
                 output::printable(&name),
                 quote_path(saved),
                 quote_path(path)
@@ -378,7 +378,8 @@ fn carry(run: Run<'_>, name: &str, path: &Path, moves: &MoveArguments, is_back: 
     };
     let printed = writeln!(out, "{shown}: {said}").and_then(|()| out.flush());
     // That it is over is known even if nothing can be printed.
-    printed.with_context(|| format!("{shown}: {said}, but that cannot be written to standard output"))?;
+    printed
+        .with_context(|| format!("{shown}: {said}, but this message cannot be written to standard output"))?;
     Ok(if bad.is_empty() { Exit::Success } else { Exit::Findings })
 }
 
@@ -404,8 +405,8 @@ fn explained(
             // The journal's file does not say whose data it describes.
             let only_if = match moves.journal {
                 Some(_) => {
-                    " (only if its data was moved: on a clone or a restored backup, this would destroy the \
-                     data)"
+                    " (only if the disk's data was moved: on a clone or a restored backup, this would \
+                     destroy the data)"
                 }
                 None => "",
             };

@@ -36,12 +36,12 @@ const STATUSES: &[(u8, &str)] = &[
 #[derive(Debug, Args)]
 #[command(after_help = format!("{EXAMPLES}\n\n{}", exit::help(STATUSES)))]
 pub(crate) struct ReportArguments {
-    /// Audits (output of 'straddle check --json'), directories with *.json files at any depth, or '-' for
+    /// Audits (output of 'straddle check --json'), directories to search for *.json files, or '-' for
     /// standard input.
     ///
-    /// The host name comes from the audit or, if it has none, from the file name. The last audit of a host is
-    /// used. A file can contain several audits. Files that cannot be read are skipped, and the exit status is
-    /// 3.
+    /// The host name comes from the audit or, if it has none, from the file name. If a host has several
+    /// audits, the last one is used. A file can contain several audits. Files that cannot be read are
+    /// skipped, and the exit status is then 3.
     #[arg(value_name = "FILE", required = true, value_hint = clap::ValueHint::AnyPath)]
     pub(crate) files: Vec<PathBuf>,
 
@@ -67,7 +67,7 @@ pub(crate) fn run(arguments: &ReportArguments) -> Result<Exit> {
         output::complain(&format!("{}: {}", output::printable(name), output::printable(why)));
     }
     if fleet.is_empty() {
-        bail!("no audit was read: nothing is reported");
+        bail!("no audit could be read");
     }
     let digest = fleet.digest();
     if let Some(path) = &arguments.html {
@@ -124,8 +124,8 @@ pub(crate) fn described(digest: &Digest<'_>) -> String {
         let _ = writeln!(text, "{}", wrap(&printable(&line), ""));
     }
     if digest.tally.misaligned() + digest.tally.others > 0 {
-        let next = "Next: the page (--html FILE) shows the fix for each disk, with commands; straddle check \
-                    prints them on its host.";
+        let next = "Next: --html FILE writes a page with the fix and the commands for each disk; straddle \
+                    check on the host prints the same.";
         let _ = writeln!(text, "{}", wrap(next, ""));
     }
     let of_tally = |tally: &Tally| {
@@ -192,13 +192,16 @@ pub(crate) fn fleet_sentences(digest: &Digest<'_>) -> Vec<String> {
     lines.push(format!("Findings: {} and {} advice.", found.join(", "), tally.findings.advice));
     lines.extend(costs.iter().map(cost));
     if !skipped.is_empty() {
-        lines.push(format!("{} left out: not readable as audits.", plural(skipped.len(), "input")));
+        lines.push(format!("{} skipped: not readable as an audit.", plural(skipped.len(), "input")));
     }
     if *replaced > 0 {
-        lines.push(format!("{} replaced by later ones of the same hosts.", plural(*replaced, "audit")));
+        lines.push(format!("{} replaced by later audits of the same host.", plural(*replaced, "audit")));
     }
     if *named_by_files > 0 {
-        lines.push(format!("{} of the audits name no host: their files' names are used.", named_by_files));
+        lines.push(format!(
+            "{} of the audits name no host, so the names of the files are used.",
+            named_by_files
+        ));
     }
     lines
 }

@@ -45,8 +45,8 @@ op (R, W, F, D), offset and length (bytes). Other columns are ignored:
 #[derive(Debug, Args)]
 #[command(after_help = format!("{EXAMPLES}\n\n{}", exit::help(crate::commands::trace::STATUSES)))]
 pub(crate) struct SimArguments {
-    /// Block trace to replay, optionally compressed (gzip, zstd, xz), or `-` for standard input. If no file
-    /// NAME exists, NAME.blktrace.0, NAME.blktrace.1 and so on are read.
+    /// Block trace to replay, optionally compressed (gzip, zstd, xz), or `-` for standard input. If there is
+    /// no file NAME, the files NAME.blktrace.0, NAME.blktrace.1 and so on are read.
     #[arg(value_name = "TRACE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) trace: PathBuf,
 
@@ -54,12 +54,14 @@ pub(crate) struct SimArguments {
     #[arg(long, value_name = "NAME", value_parser = drives(), hide_possible_values = true)]
     pub(crate) drive: target::Drive,
 
-    /// Add this to every offset, as in a partition that starts there: bytes (31KiB), or 512-byte sectors
-    /// (63s). --started-at is the same option. Separate several values by commas; each gets a fresh drive.
+    /// Add this to every offset, as in a partition that starts there: bytes (31KiB) or 512-byte sectors
+    /// (63s). --started-at is the same option. Separate several values by commas; each is replayed on a fresh
+    /// drive.
     #[arg(long, alias = "started-at", value_name = "OFFSET", value_delimiter = ',', value_parser = place)]
     pub(crate) shift: Vec<ByteCount>,
 
-    /// Also run without a shift, and report the ratio. Without --shift, compare with a shift of one logical sector.
+    /// Also replay without a shift, and report the ratio. Without --shift, the other replay is shifted by one
+    /// logical sector.
     #[arg(long)]
     pub(crate) compare: bool,
 
@@ -67,7 +69,7 @@ pub(crate) struct SimArguments {
     #[arg(long, conflicts_with = "closed_loop")]
     pub(crate) open_loop: bool,
 
-    /// Send each request when the previous one completes, after the delay that the trace gives, if any
+    /// Send each request when the previous one completes, plus the delay recorded in the trace, if any
     /// [default for DiskSim traces].
     #[arg(long)]
     pub(crate) closed_loop: bool,
@@ -76,12 +78,12 @@ pub(crate) struct SimArguments {
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub(crate) queue_depth: Option<u32>,
 
-    /// Wrap requests past the end of the drive to its beginning, with the same alignment. Without this option, they
-    /// are an error.
+    /// Wrap requests past the end of the drive around to its beginning, with the same alignment. Without this
+    /// option, such requests are an error.
     #[arg(long)]
     pub(crate) wrap: bool,
 
-    /// Replay all volumes on one drive instead of one drive per volume.
+    /// Replay all volumes on a single drive instead of one drive per volume.
     #[arg(long)]
     pub(crate) one_drive: bool,
 
@@ -120,7 +122,7 @@ fn shifts(arguments: &SimArguments, profile: &Profile) -> Result<Vec<u64>> {
     let sector = profile.claims.logical_sector;
     let mut shifts: Vec<u64> = arguments.shift.iter().map(|shift| shift.get()).collect();
     if let Some(shift) = shifts.iter().find(|shift| !shift.is_multiple_of(sector)) {
-        let message = format!("--shift {shift}: this drive has logical sectors of {sector} bytes");
+        let message = format!("--shift {shift}: this drive has {sector}-byte logical sectors");
         return Err(UsageError(message).into());
     }
     if shifts.is_empty() {
@@ -481,8 +483,8 @@ fn notes(run: &Run) -> Vec<String> {
     let (late, replayed) = (run.late(), &run.replayed);
     let Replayed { off_sector, ignored, .. } = replayed;
     let said = [
-        (late, "request", "out of order in time, replayed in the order of the trace"),
-        (*off_sector, "request", "not whole 512-byte sectors, extended to them"),
+        (late, "request", "out of chronological order, replayed in the order of the trace"),
+        (*off_sector, "request", "extended to whole 512-byte sectors"),
         (replayed.wrapped, "request", "past the end of the drive, wrapped to its beginning"),
         (*ignored, "discard", "skipped: the drive has no such command"),
     ];
@@ -492,8 +494,8 @@ fn notes(run: &Run) -> Vec<String> {
     let counted = &replayed.counters;
     if counted.merged_writes == 0 && counted.media_write_bytes < counted.host_write_bytes / 2 {
         said.push(format!(
-            "{} of {} written had reached the medium at the end: a longer trace shows what writing the rest \
-             costs.",
+            "Only {} of {} written had reached the medium at the end: a longer trace shows the cost of \
+             writing the rest.",
             ByteCount::new(counted.media_write_bytes),
             ByteCount::new(counted.host_write_bytes)
         ));
@@ -516,7 +518,8 @@ fn verdicts(sim: &Sim<'_>) -> Vec<String> {
         } else if first.replayed.elapsed.seconds() > 0.0 {
             let all = run.replayed.elapsed.seconds() / first.replayed.elapsed.seconds();
             format!(
-                "With shift {shift}, the whole trace takes {all:.2} times as long as with shift {beside} (--closed-loop compares requests)"
+                "With shift {shift}, the whole trace takes {all:.2} times as long as with shift {beside} \
+                 (--closed-loop compares single requests)"
             )
         } else {
             continue;
@@ -541,7 +544,7 @@ fn verdicts(sim: &Sim<'_>) -> Vec<String> {
 fn lags(run: &Run) -> String {
     let Run { shift, replayed, .. } = run;
     format!(
-        "With shift {shift}, the drive does not keep up: after the {} of the trace it is {} behind.",
+        "With shift {shift}, the drive cannot keep up: at the end of the trace ({}), it is {} behind.",
         replayed.span, replayed.behind
     )
 }

@@ -84,8 +84,8 @@ pub(crate) struct TraceArguments {
 
     /// Block traces, optionally compressed (gzip, zstd, xz), or `-` for standard input.
     ///
-    /// Volumes with the same name in several files are one volume. NAME.blktrace.0, NAME.blktrace.1 and so on are one
-    /// trace, which can be given as NAME.
+    /// Volumes with the same name in several files are treated as one. NAME.blktrace.0, NAME.blktrace.1 and
+    /// so on form one trace, which can be given as NAME.
     #[arg(value_name = "TRACE", required = true, value_hint = clap::ValueHint::FilePath)]
     pub(crate) traces: Vec<PathBuf>,
 
@@ -94,17 +94,16 @@ pub(crate) struct TraceArguments {
           default_value = "4KiB,8KiB,16KiB,32KiB,64KiB,1MiB")]
     pub(crate) unit: Vec<u64>,
 
-    /// Treat the offsets as relative to a partition that starts here: a byte (31KiB), or a 512-byte sector
-    /// (63s).
+    /// Treat offsets as relative to a partition that starts here: a byte (31KiB) or a 512-byte sector (63s).
     #[arg(long, value_name = "START", value_parser = place, default_value = "0")]
     pub(crate) started_at: ByteCount,
 
-    /// Also find the start with the fewest read-modify-writes, for each unit.
+    /// Also find, for each unit, the start with the fewest read-modify-writes.
     #[arg(long)]
     pub(crate) best: bool,
 
-    /// Also model a write-back cache that holds each write for up to TIME (10ms, 500us, 1s), and up to 131072 units of
-    /// each size.
+    /// Also model a write-back cache that holds each write for up to TIME (10ms, 500us, 1s), and at most
+    /// 131072 units of each size.
     #[arg(long, value_name = "TIME", value_parser = window)]
     pub(crate) merge_within: Option<Nanos>,
 
@@ -119,7 +118,8 @@ pub(crate) struct TraceArguments {
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) html: Option<PathBuf>,
 
-    /// Also draw the write amplification for each unit, and the read-modify-writes for each start of the partition.
+    /// Also draw the write amplification for each unit and the read-modify-writes for each partition start to
+    /// this file.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, value_parser = crate::args::svg_file)]
     pub(crate) svg: Option<PathBuf>,
 
@@ -138,7 +138,7 @@ pub(crate) struct TraceArguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TraceAction {
-    /// Record the requests that the kernel issues to a disk, in blktrace's format.
+    /// Record the requests that the kernel sends to a disk, in blktrace's format.
     Record(RecordArguments),
 }
 
@@ -146,7 +146,7 @@ pub(crate) enum TraceAction {
 #[derive(Debug, Args)]
 #[command(after_help = format!("{RECORD_EXAMPLES}\n\n{}", exit::help(RECORD_STATUSES)))]
 pub(crate) struct RecordArguments {
-    /// Disk or partition to record. For a partition, its requests and the flushes of the whole disk are
+    /// Disk or partition to record. For a partition, its own requests and all flushes of the disk are
     /// recorded.
     #[arg(value_name = "DEVICE", value_hint = clap::ValueHint::FilePath, value_parser = local_targets())]
     pub(crate) device: PathBuf,
@@ -159,7 +159,7 @@ pub(crate) struct RecordArguments {
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) to: PathBuf,
 
-    /// Size of the kernel's buffer for each processor. Enlarge it if events are lost.
+    /// Size of the kernel's buffer for each processor. If events are lost, use a larger one.
     #[arg(long, value_name = "BYTES", value_parser = buffer, default_value = "4MiB")]
     pub(crate) buffer: ByteCount,
 
@@ -177,13 +177,13 @@ pub(crate) struct SourceArguments {
     /// Columns of a CSV or Parquet trace, by name or number, with their units:
     /// time=ts:us,op=type:0/1,offset=lba:sectors,length=4:4KiB,volume=disk.
     ///
-    /// Units of time are s, ms, us, ns and 100ns. Units of offset and length are bytes, sectors (of 512 bytes) or a
-    /// block size. For op, give the values for read and write, and for discard and flush if there are any. Omitted
-    /// columns have their default names and units.
+    /// Units of time are s, ms, us, ns and 100ns. Units of offset and length are bytes, sectors (of 512
+    /// bytes) or a block size. For op, give the values that mean read and write, and those for discard and
+    /// flush if there are any. Columns that are not given have their default names and units.
     #[arg(long, value_name = "MAP")]
     pub(crate) columns: Option<Columns>,
 
-    /// Event to count as a request, in event traces (blktrace, blkparse, tracefs). Arrays (md) and mappings
+    /// Event to count as a request in event traces (blktrace, blkparse, tracefs). Arrays (md) and mappings
     /// (device-mapper) have only queue events.
     #[arg(long, value_name = "EVENT", value_parser = events(), default_value = "issue")]
     pub(crate) event: Event,

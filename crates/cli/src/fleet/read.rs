@@ -190,7 +190,7 @@ impl<R: Read> Read for Limited<R> {
         let count = self.inner.read(buffer)?;
         let left = u64::try_from(count).ok().and_then(|count| self.left.get().checked_sub(count));
         let Some(left) = left else {
-            let message = format!("an audit has more than {MAX_AUDIT} bytes");
+            let message = format!("an audit is larger than {MAX_AUDIT} bytes");
             return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
         };
         self.left.set(left);

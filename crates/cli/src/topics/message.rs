@@ -11,7 +11,8 @@ use crate::topics::{Explained, Topic, all};
 const MOST_WORDS: usize = 12;
 
 /// What stands for advice to write, where another message of the text says to write nothing.
-const FIRST_CHECK: &str = "Before you write to any of these disks, run straddle check DISK on each: another of these messages says to write nothing.";
+const FIRST_CHECK: &str = "Before you write to any of these disks, run straddle check DISK on each: one of \
+                           these messages means that nothing must be written.";
 
 /// A part of a pattern.
 #[derive(Debug, PartialEq, Eq)]

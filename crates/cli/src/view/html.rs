@@ -309,7 +309,7 @@ pub(crate) fn fleet_page(digest: &Digest<'_>) -> String {
     text += &strip(&digest.tally);
     text += &skipped(digest);
     if digest.costs.iter().any(|row| row.by.source == CostSource::Modelled) {
-        let modelled = "Modelled means computed with a model of that drive (straddle check --cost \
+        let modelled = "Modelled costs are computed with a model of that drive (straddle check --cost \
                         drive:NAME), not measured on these hosts.";
         text += &paragraph(modelled, "soft");
     }
@@ -356,7 +356,7 @@ fn skipped(digest: &Digest<'_>) -> String {
 /// Lists the disks that need attention, with the next step for each.
 fn disks(digest: &Digest<'_>) -> String {
     let headings = ["host", "disk", "model", "findings", "write time", "next step"];
-    let caption = "Disks with errors or warnings, and those that could not be judged, the worst host first";
+    let caption = "Disks with errors or warnings, and disks that could not be judged, the worst host first";
     let mut table = sortable("disks", caption, &headings);
     for (host, disk) in digest.hosts.iter().flat_map(|row| row.details.iter().map(|disk| (row.host, disk))) {
         let cells = vec![

@@ -77,7 +77,9 @@ pub(crate) fn of(arguments: &CheckArguments) -> Result<Option<Box<dyn Report>>, 
         (None, Some(columns)) => Box::new(Table::of(&columns)?),
         (Some(OutputFormat::Csv), columns) => Box::new(Csv::of(columns.as_ref())?),
         (Some(_), Some(_)) => {
-            return Err(UsageError("--columns is for tables: text and --output-format csv".to_owned()));
+            return Err(UsageError(
+                "--columns applies only to tables: text and --output-format csv".to_owned(),
+            ));
         }
         (None, None) if arguments.json => Box::new(Json::of(view::audited_host(arguments))),
         (None, None) => return Ok(None),

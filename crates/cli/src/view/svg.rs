@@ -39,7 +39,7 @@ pub(crate) fn bench(bench: &Bench<'_>) -> String {
     let chart = Chart {
         title: format!("{} on {}", bench.workload.name(), bench.target.name),
         axis: format!(
-            "ms per request{how}, by offset in logical sectors of {} bytes; ×: over the cheapest",
+            "ms per request{how}, by offset in {}-byte logical sectors; ×: relative to the cheapest",
             bench.logical_sector
         ),
         series: vec!["time per request".to_owned()],
@@ -133,7 +133,7 @@ pub(crate) fn amplification(counted: &Counted<'_>) -> Chart {
         Some(Group { label, bars: bars.map(Bar::of).collect() })
     };
     Chart {
-        title: "Bytes written in whole units, per byte of the writes".to_owned(),
+        title: "Bytes written in whole units per byte requested".to_owned(),
         axis: "Write amplification (1: no loss)".to_owned(),
         series,
         groups: counted.units.iter().filter_map(group).collect(),

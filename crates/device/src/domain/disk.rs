@@ -120,7 +120,7 @@ fn elsewhere(kind: &str, source: &Element) -> String {
         "nvme" => {
             "it is an NVMe namespace assigned to the guest, without a device node on the host".to_owned()
         }
-        "dir" => "it is a directory that the guest sees as a FAT disk".to_owned(),
+        "dir" => "it is a directory that is presented to the guest as a FAT disk".to_owned(),
         "vhostuser" | "vhostvdpa" => format!("it is served by another program ({kind})"),
         kind => format!("its type '{kind}' is unknown"),
     }
@@ -130,7 +130,7 @@ fn obstacle(disk: &Element, source: &Element) -> Option<&'static str> {
     if disk.child("encryption").or_else(|| source.child("encryption")).is_some() {
         return Some("it is encrypted, and only the hypervisor has the key");
     }
-    source.child("slices").map(|_| "it is a slice of its file, which straddle does not read")
+    source.child("slices").map(|_| "it is a slice of its file, which straddle does not support")
 }
 
 /// Returns the format that the description states; raw without one. Otherwise libvirt's name for the format.
@@ -177,8 +177,8 @@ fn shown(disk: &Element, is_qemu: bool) -> Result<Option<Sectors>, (u64, String)
     }
     if physical < logical.get() {
         let what = format!(
-            "blockio: the logical sector ({} bytes) is larger than the physical one ({physical} bytes): \
-             QEMU refuses to start with it",
+            "blockio: the logical sector ({} bytes) is larger than the physical one ({physical} bytes), so \
+             QEMU refuses to start",
             logical.get()
         );
         return Err((at, what));

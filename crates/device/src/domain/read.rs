@@ -83,7 +83,7 @@ struct Walk {
 impl Walk {
     fn read(mut self, xml: &str) -> Result<Self, Wrong> {
         if u64::try_from(xml.len()).is_ok_and(|len| len > MAX_DOCUMENT) {
-            return Err((MAX_DOCUMENT, format!("the document has more than {MAX_DOCUMENT} bytes")));
+            return Err((MAX_DOCUMENT, format!("the document is longer than {MAX_DOCUMENT} bytes")));
         }
         let mut reader = Reader::from_str(xml);
         loop {
@@ -131,7 +131,7 @@ impl Walk {
             return Err((at, "a second root element".to_owned()));
         }
         if is_root && name != "domain" {
-            return Err((at, format!("the root element is <{name}>: only <domain> is read")));
+            return Err((at, format!("the root element is <{name}>, but only <domain> is supported")));
         }
         if is_disk && self.disks.len() >= MOST_DISKS {
             return Err((at, format!("more than {MOST_DISKS} disks")));

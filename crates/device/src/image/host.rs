@@ -71,7 +71,9 @@ impl Host {
     /// Reads the name of a backing file, of `len` bytes. `stated_at` is where its length is stated.
     pub(super) fn backing_name(&self, at: u64, len: u32, stated_at: u64) -> Result<Vec<u8>, ImageError> {
         if len > MAX_NAME {
-            let what = format!("the backing file's name is {len} bytes long; {MAX_NAME} are allowed");
+            let what = format!(
+                "the name of the backing file is {len} bytes long, but at most {MAX_NAME} are allowed"
+            );
             return Err(self.damaged(stated_at, what));
         }
         self.vec(at, u64::from(len))

@@ -78,7 +78,8 @@ pub(super) fn open(host: Host, access: &Access<'_>) -> Result<Parts, ImageError>
         remarks.push("the image is marked as corrupt".to_owned());
     }
     if header.features & feature::DIRTY != 0 {
-        remarks.push("the image was not closed cleanly; its reference counts do not matter here".to_owned());
+        remarks
+            .push("the image was not closed cleanly, but its reference counts do not matter here".to_owned());
     }
     let mut others = Vec::new();
     if header.features & feature::DATA_FILE != 0 {
@@ -129,7 +130,7 @@ impl Header {
         }
         let cluster_bits = be32(raw, field::CLUSTER_BITS);
         if !(9..=21).contains(&cluster_bits) {
-            let what = format!("clusters of 2^{cluster_bits} bytes; the exponent must be 9 to 21");
+            let what = format!("clusters of 2^{cluster_bits} bytes, although the exponent must be 9 to 21");
             return wrong(field::CLUSTER_BITS, what);
         }
         match be32(raw, field::ENCRYPTION) {

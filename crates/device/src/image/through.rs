@@ -83,7 +83,7 @@ pub enum UnpackError {
     },
     #[error("it holds more than {limit} ({} bytes){what}", .limit.get())]
     TooLarge { limit: ByteCount, what: &'static str },
-    #[error("no room for it in {} (set TMPDIR to another directory)", folder.display())]
+    #[error("there is not enough room for it in {} (set TMPDIR to another directory)", folder.display())]
     Scratch {
         folder: PathBuf,
         #[source]

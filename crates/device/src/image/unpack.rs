@@ -46,7 +46,7 @@ pub(super) fn unpack(host: &Host, packed: &Packed) -> Result<Vec<u8>, ImageError
         Method::Deflate | Method::Zstd => (packed.at, packed.len.min(host.len().saturating_sub(packed.at))),
     };
     if len > MAX_PACKED {
-        return Err(host.damaged(packed.at, "compressed data longer than what it holds"));
+        return Err(host.damaged(packed.at, "compressed data that is longer than its contents"));
     }
     let input = host.vec(at, len)?;
     let mut output = vec![0; packed.unit];

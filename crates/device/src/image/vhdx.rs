@@ -76,7 +76,7 @@ pub(super) fn open(host: Host, access: &Access<'_>) -> Result<Parts, ImageError>
     let header: [u8; 80] = host.bytes(header_at)?;
     let mut remarks = Vec::new();
     if header[48..64] != [0; 16] {
-        let what = "it was not closed cleanly; the changes in its log are ignored";
+        let what = "it was not closed cleanly, and the changes in its log are ignored";
         remarks.push(format!("VHDX: log not replayed: {what}"));
     }
     let (bat, metadata) = regions(&host)?;

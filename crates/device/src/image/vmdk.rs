@@ -96,7 +96,7 @@ fn open_sparse(host: Host, access: &Access<'_>) -> Result<Parts, ImageError> {
             (variant, open_parent(&descriptor, access)?)
         }
         _ => {
-            let what = "a descriptor that is too long, or too far into the file";
+            let what = "a descriptor that is too long or too far into the file";
             return Err(host.damaged(field::DESCRIPTOR_AT as u64, what));
         }
     };
@@ -257,7 +257,7 @@ fn directory(host: &Host, raw: &[u8; 512]) -> Result<u64, ImageError> {
         reported_at = host.len().saturating_sub(FOOTER_FROM_END);
         let footer: [u8; 512] = host.bytes(reported_at)?;
         if !footer.starts_with(b"KDMV") {
-            let what = "no footer, which gives the position of the grain directory";
+            let what = "no footer (it has the position of the grain directory)";
             return Err(host.damaged(reported_at, what));
         }
         sector = le64(&footer, field::DIRECTORY_AT);

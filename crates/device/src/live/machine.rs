@@ -155,7 +155,7 @@ impl Machine {
         if let Some(root) = &self.sysroot {
             let path = root.join("dmsetup-table");
             if !path.is_file() {
-                let remark = "dmsetup-table: not captured; the positions of mappings are unknown";
+                let remark = "dmsetup-table: not captured, so the positions of mappings are unknown";
                 self.remarks.push(remark.to_owned());
                 return Tables::None;
             }
@@ -165,7 +165,7 @@ impl Machine {
             Ok(file) => Tables::Kernel(file),
             Err(error) => {
                 self.remarks.push(format!(
-                    "{CONTROL}: {error}; the positions of mappings on their devices are unknown"
+                    "{CONTROL}: {error}; therefore the positions of mappings on their devices are unknown"
                 ));
                 Tables::None
             }
@@ -280,7 +280,7 @@ impl Machine {
             let below = match directory.text("md/reshape_position").filter(|at| at != "none") {
                 None => array.lowers(size, &mut remarks),
                 Some(_) => {
-                    let remark = "it is being reshaped: the kernel does not report where its data is";
+                    let remark = "it is being reshaped, and the kernel does not report where its data is";
                     remarks.push(remark.to_owned());
                     self.slaves(directory)
                 }
@@ -395,7 +395,7 @@ impl Machine {
     fn bytes_of(&self, name: &str, entry: &Entry) -> BytesOf {
         match (&self.sysroot, &entry.dev) {
             (Some(root), _) => BytesOf::Copy(root.join("dev").join(name)),
-            (None, _) if self.is_suspended(name, 0) => BytesOf::Not("it is suspended: a read would block"),
+            (None, _) if self.is_suspended(name, 0) => BytesOf::Not("it is suspended, so a read would block"),
             (None, Some(_)) if self.no_wake && !matches!(standby::found(&entry.directory), Ok(None)) => {
                 BytesOf::Not("a disk below it is in standby")
             }

@@ -38,7 +38,7 @@ pub enum FetchError {
     TimedOut { limit: Duration },
     #[error("{host} did not answer in time")]
     Slow { host: String },
-    #[error("reading it would fetch more than {limit}: download it, and check the file")]
+    #[error("checking it would fetch more than {limit}: download it, and check the file")]
     TooMuch { limit: ByteCount },
     #[error("unknown host {host}")]
     UnknownHost { host: String },
@@ -59,7 +59,7 @@ pub enum FetchError {
     Status { host: String, status: String, code: Option<String>, hint: Option<&'static str> },
     #[error("the bucket is in the region {region}: set AWS_REGION")]
     Region { region: String },
-    #[error("{host} ignores ranges: the whole object would have to be downloaded{}", len.map_or_else(String::new, |len| format!(", {len}")))]
+    #[error("{host} ignores ranges, so the whole object would have to be downloaded{}", len.map_or_else(String::new, |len| format!(", {len}")))]
     NoRanges { host: String, len: Option<ByteCount> },
     #[error("{host} sent a different range than bytes {first} to {last}: {what}")]
     WrongRange { host: String, first: u64, last: u64, what: String },

@@ -67,11 +67,11 @@ impl Object {
         cache.keep(0, &bytes);
         let mut remarks = Vec::new();
         if scheme == Scheme::Http {
-            remarks.push("read over HTTP without TLS: it could have been altered in transit");
+            remarks.push("read over HTTP without TLS, so it may have been altered in transit");
         }
         if version.etag.is_none() && version.modified.is_none() {
             remarks.push(
-                "the server gives no version (ETag, Last-Modified): changes during the check are not \
+                "the server reports no version (ETag, Last-Modified), so changes during the check are not \
                  noticed",
             );
         }

@@ -163,7 +163,7 @@ fn failure(host: String, error: ureq::Error) -> FetchError {
         }
         ureq::Error::LargeResponseHeader(_, most) => FetchError::Protocol {
             host,
-            what: format!("the header of its answer has more than {most} bytes"),
+            what: format!("the header of its answer is longer than {most} bytes"),
         },
         error => FetchError::Protocol { host, what: short(&error.to_string()) },
     }

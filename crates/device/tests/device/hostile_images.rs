@@ -225,7 +225,7 @@ fn absurd_qcow2_headers_are_reported_with_their_byte() {
         (two((79, &[16]), (20, &[0, 0, 0, 12])), "byte 20: clusters too small"),
         (
             two((8, &[0, 0, 0, 0, 0, 0, 1, 0]), (16, &[0xFF; 4])),
-            "byte 16: the backing file's name is 4294967295",
+            "byte 16: the name of the backing file is 4294967295",
         ),
         (
             two((104, &[0xE2, 0x79, 0x2A, 0xCA]), (108, &[0xFF; 4])),

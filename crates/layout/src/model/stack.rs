@@ -191,20 +191,22 @@ pub enum Problem {
     GptBackupDamaged { at: ByteOffset, why: String },
     #[error("neither copy of the GPT can be used (primary at byte {at}): {why}")]
     GptUnusable { at: ByteOffset, why: String },
-    #[error("the backup GPT is at byte {at}, not at byte {expected}, the last block: the disk has grown")]
+    #[error("the backup GPT is at byte {at} instead of byte {expected}, the last block: the disk has grown")]
     GptBackupMisplaced { at: ByteOffset, expected: ByteOffset },
-    #[error("the GPT was made for a larger disk, whose last block would be at byte {at}")]
+    #[error("the GPT was made for a larger disk, with its last block at byte {at}")]
     GptPastEnd { at: ByteOffset },
-    #[error("primary and backup GPT are both intact but differ, first at byte {at}; the primary was used")]
+    #[error(
+        "the primary and backup GPT are both intact but differ, first at byte {at}; the primary was used"
+    )]
     GptCopiesDiffer { at: ByteOffset },
     #[error("the MBR is protective, but there is no GPT at byte {at} or at the end of the disk")]
     ProtectiveWithoutGpt { at: ByteOffset },
     /// There is a GPT and it was read, but no MBR entry protects it: Linux does not see it.
-    #[error("the GPT has no protective MBR entry (byte {at}): the kernel does not see it")]
+    #[error("the GPT has no protective MBR entry (byte {at}), so the kernel does not see it")]
     NoProtectiveMbr { at: ByteOffset },
     #[error(
-        "entry {slot} of the hybrid MBR (byte {at}) lists bytes {start} to {end}, which are not a \
-         partition of the GPT: systems that read the MBR see different partitions"
+        "entry {slot} of the hybrid MBR (byte {at}) lists bytes {start} to {end}, which are not a partition \
+         in the GPT: systems that use the MBR see different partitions"
     )]
     HybridDiffers { slot: u32, at: ByteOffset, start: ByteOffset, end: ByteOffset },
     #[error(
@@ -224,7 +226,7 @@ pub enum Problem {
     )]
     EbrOutOfRange { at: ByteOffset, to: ByteOffset },
     #[error(
-        "the block at byte {at} should be an extended boot record, but cannot be read or has no 0x55AA \
+        "the block at byte {at} should be an extended boot record, but it is unreadable or has no 0x55AA \
          signature; logical partitions after it are not found"
     )]
     EbrBadSignature { at: ByteOffset },
@@ -232,12 +234,12 @@ pub enum Problem {
     TooManyPartitions { at: ByteOffset },
     #[error("overlaps partition {second} from byte {at} on: writing to one destroys the other")]
     Overlap { first: u32, second: u32, at: ByteOffset },
-    #[error("{what} is in it, at byte {at}: writing there destroys the table")]
+    #[error("{what} is inside it, at byte {at}: writing there destroys the table")]
     TableInside { number: u32, what: Structure, at: ByteOffset },
     #[error("reaches past the end of the disk, from byte {at} on")]
     OutOfRange { number: u32, at: ByteOffset },
     #[error(
-        "the {content} in it records a size of {recorded}, {} more than there is room for: its data may \
+        "the {content} in it records a size of {recorded}, {} more than there is room for, so its data may \
          reach past the end",
         .recorded.saturating_sub(*.len)
     )]

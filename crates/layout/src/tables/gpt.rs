@@ -189,7 +189,7 @@ fn check_backup(reader: &Reader<'_>, primary: &Header, last: Lba) -> Option<Prob
     match GptCopy::read(reader, block, primary.alternate) {
         Err(Broken { at, flaw, .. }) => {
             let elsewhere = primary.alternate != last && GptCopy::read(reader, block, last).is_ok();
-            let note = if elsewhere { ", though there is a good one in the last block" } else { "" };
+            let note = if elsewhere { ", although there is an intact one in the last block" } else { "" };
             Some(Problem::GptBackupDamaged { at, why: format!("{flaw}{note}") })
         }
         Ok(backup) if !primary.agrees_with(&backup.header) => {

@@ -72,14 +72,14 @@ fn volume(kind: VolumeKind, said: Said) -> Volume {
     });
     let provides = match array.level {
         1 => Ok(Provides::Open(Space::run(len, ByteOffset::new(at)))),
-        _ => Err("not a mirror: the array's contents are not read".to_owned()),
+        _ => Err("not a mirror, so the array's contents are not read".to_owned()),
     };
     Volume { name: array.name, ..Volume::new(kind, facts, provides) }
 }
 
 /// The remark on several arrays on the same disks, which both formats allow.
 fn several(count: usize) -> String {
-    format!("its metadata lists {count} arrays: their contents are not read")
+    format!("its metadata lists {count} arrays, so their contents are not read")
 }
 
 // --- Intel: struct imsm_super, imsm_dev, imsm_vol, imsm_map ---------------------
@@ -102,7 +102,7 @@ fn isw_array(medium: &dyn Medium) -> Result<Said, Fault> {
     let mut bytes = bytes_at(medium, sectors(anchor_at), BLOCK)?;
     let size = u64::from(le32(&bytes, ISW_SIZE));
     if size > MAX_METADATA {
-        return Ok(Err(format!("its metadata records a size of {size} bytes: it is not read")));
+        return Ok(Err(format!("its metadata, with a size of {size} bytes, is not read")));
     }
     let before = size.div_ceil(512).saturating_sub(1);
     if let Some(at) = anchor_at.checked_sub(before).filter(|_| before > 0) {
@@ -118,7 +118,7 @@ fn isw_array(medium: &dyn Medium) -> Result<Said, Fault> {
         return Ok(Err("its metadata is truncated".to_owned()));
     };
     if byte(device, ISW_MIGRATES) != 0 && byte(device, ISW_MIGRATES + 1) == ISW_RESHAPE {
-        return Ok(Err("the array is being reshaped: its contents are not read".to_owned()));
+        return Ok(Err("the array is being reshaped, so its contents are not read".to_owned()));
     }
     let map = &device[ISW_MAP..];
     let wide = |low: usize, high: usize| u64::from(le32(map, low)) | u64::from(le32(map, high)) << 32;
@@ -164,7 +164,7 @@ fn ddf_array(medium: &dyn Medium) -> Result<Said, Fault> {
     let primary = be64(&anchor, DDF_PRIMARY_AT);
     let header = bytes_at(medium, sectors(primary), BLOCK)?;
     if !has(&anchor, 0, DDF_MAGIC) || !has(&header, 0, DDF_MAGIC) {
-        return Ok(Err("its metadata is not read: the array's contents are not read".to_owned()));
+        return Ok(Err("neither its metadata nor the array's contents are read".to_owned()));
     }
     let len = sectors(u64::from(be32(&header, DDF_RECORDS)));
     let records_at = primary.checked_add(u64::from(be32(&header, DDF_RECORDS_AT)));
@@ -182,7 +182,7 @@ fn ddf_array(medium: &dyn Medium) -> Result<Said, Fault> {
     let starts = one.get(starts_at..).unwrap_or_default().as_chunks::<8>().0;
     let mut starts = starts.iter().take(members).map(|start| u64::from_be_bytes(*start));
     let Some(start) = starts.next().filter(|first| starts.all(|start| start == *first)) else {
-        return Ok(Err("its members differ: the array's contents are not read".to_owned()));
+        return Ok(Err("its members differ, so the array's contents are not read".to_owned()));
     };
     let level = match (byte(one, DDF_LEVEL), byte(one, DDF_SECONDARY)) {
         (level @ (0 | 1 | 4 | 5 | 6), 1) => i32::from(level),

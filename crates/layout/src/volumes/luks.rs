@@ -17,7 +17,7 @@ use crate::model::layer::{Facts, Luks};
 use crate::reader::Fault;
 
 /// The remark on a container whose payload cannot be read.
-pub(crate) const SEALED: &str = "encrypted: its contents are not visible offline";
+pub(crate) const SEALED: &str = "encrypted, so its contents are not visible offline";
 
 const FIRST_MAGIC: &[u8] = b"LUKS\xBA\xBE";
 const SECOND_MAGIC: &[u8] = b"SKUL\xBA\xBE";
@@ -93,10 +93,10 @@ fn version_2(medium: &dyn Medium, binary: &[u8], at: u64) -> Result<Header, Stri
         return Err(format!("unknown version {}", be16(binary, 6)));
     }
     if be64(binary, 256) != at {
-        return Err(format!("it says that it starts at byte {}", be64(binary, 256)));
+        return Err(format!("it claims to start at byte {}", be64(binary, 256)));
     }
     let size = header_size(binary)
-        .ok_or_else(|| format!("no LUKS2 header has a size of {} bytes", be64(binary, 8)))?;
+        .ok_or_else(|| format!("a LUKS2 header cannot be {} bytes long", be64(binary, 8)))?;
     let area = usize::try_from(size - BINARY).map_err(|_| "it is too long".to_owned())?;
     let json = bytes_at(medium, at + BINARY, area).map_err(|fault| fault.to_string())?;
     let end = json.iter().position(|byte| *byte == 0).unwrap_or(json.len());
@@ -127,7 +127,7 @@ fn from_segments(label: String, uuid: String, segments: &[Segment]) -> Header {
     let used = || segments.iter().filter(|segment| !segment.is_backup());
     let mut remarks = Vec::new();
     if segments.len() > 1 {
-        let remark = "it is being encrypted, decrypted or re-encrypted: its payload has several parts";
+        let remark = "it is being encrypted, decrypted or re-encrypted, so its payload has several parts";
         remarks.push(remark.to_owned());
     }
     if used().any(|segment| segment.integrity.is_some()) {
@@ -165,7 +165,7 @@ fn volume(header: Header, len: ByteCount) -> Volume {
         None => Provides::Nothing,
     };
     if here.is_none() && recorded.is_some() {
-        remarks.push("a detached header: its payload is on another device".to_owned());
+        remarks.push("a detached header, with the payload on another device".to_owned());
     }
     facts.payload = here.map(Span::start);
     Volume { kind: VolumeKind::Luks, name: label, uuid, facts: Facts::Luks(facts), provides, remarks }

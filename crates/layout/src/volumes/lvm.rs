@@ -56,7 +56,7 @@ pub(super) fn read(medium: &dyn Medium) -> Result<Volume, Fault> {
     pv.vg = straddle_device::shown::printable(&group.name);
     pv.extent_size = group.extent_size;
     let Some(ours) = group.volume_with(&label.uuid) else {
-        remarks.push("its volume group does not list it: its contents are not read".to_owned());
+        remarks.push("its volume group does not list it, so its contents are not read".to_owned());
         return Ok(volume(pv, &uuid, Provides::Nothing, remarks));
     };
     pv.data_start = ByteOffset::new(super::sectors(ours.pe_start));
@@ -124,7 +124,7 @@ impl Label {
     /// Reads the volume group from the first usable metadata area.
     fn group(&self, medium: &dyn Medium, remarks: &mut Vec<String>) -> Option<Group> {
         if self.metadata_areas.is_empty() {
-            let remark = "it has no metadata of its own: its contents are listed on another physical volume";
+            let remark = "it has no metadata of its own; its contents are listed on another physical volume";
             remarks.push(remark.to_owned());
         }
         for (start, _) in &self.metadata_areas {
@@ -154,7 +154,7 @@ fn read_group(medium: &dyn Medium, start: u64, remarks: &mut Vec<String>) -> Res
         return Ok(None);
     }
     if size > MAX_TEXT {
-        return Err(format!("its text records a size of {size} bytes, more than {MAX_TEXT}"));
+        return Err(format!("its text has a recorded size of {size} bytes, more than {MAX_TEXT}"));
     }
     let text = read_ring(medium, start, le64(&header, 32), (offset, size))?;
     if crc(&text) != sum {

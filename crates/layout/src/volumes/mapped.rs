@@ -48,11 +48,11 @@ pub(super) fn integrity(medium: &dyn Medium) -> Result<Volume, Fault> {
     let areas = per_block.and_then(|per_block| Interleaved::read(&bytes, per_block, flags));
     let provides = match areas {
         _ if flags & INLINE != 0 => {
-            Err("its tags are interleaved with the sectors: the start of its data is unknown")
+            Err("its tags are interleaved with the sectors, so the start of its data is unknown")
         }
         // Tags and data are not interleaved only if the tags have a device of their own.
-        _ if byte(&bytes, 9) == 0 => Err("journal and tags only: the data is on another device"),
-        None => Err("its superblock is invalid: the start of its data is unknown"),
+        _ if byte(&bytes, 9) == 0 => Err("only journal and tags; the data is on another device"),
+        None => Err("its superblock is invalid, so the start of its data is unknown"),
         Some(areas) => {
             facts.payload = areas.data(0).map(ByteOffset::new);
             let block = facts.block.and_then(|block| BlockSize::new(block.get()).ok());
@@ -124,9 +124,9 @@ pub(super) fn verity(medium: &dyn Medium) -> Result<Volume, Fault> {
     let [data, hash] = [64, 68].map(|at| ByteCount::new(u64::from(le32(&bytes, at))));
     let facts = Mapped { block: Some(data), ..Mapped::default() };
     let mut volume =
-        volume(VolumeKind::Verity, facts, Err("hashes only: the data they protect is elsewhere"));
+        volume(VolumeKind::Verity, facts, Err("only hashes; the data that they protect is elsewhere"));
     if hash != data {
-        volume.remarks.push(format!("its hash blocks have {} bytes", hash.get()));
+        volume.remarks.push(format!("its hash blocks are {} bytes long", hash.get()));
     }
     Ok(volume)
 }
@@ -138,7 +138,7 @@ pub(super) fn bcache(medium: &dyn Medium) -> Result<Volume, Fault> {
         1 => Ok(BDEV_DATA_START),
         4 | 6 if le64(&bytes, 184) >= BDEV_DATA_START => Ok(le64(&bytes, 184)),
         4 | 6 => Err("its data offset is invalid"),
-        0 | 3 | 5 => Err("a cache: its contents belong to other devices"),
+        0 | 3 | 5 => Err("a cache, whose contents belong to other devices"),
         _ => Err("an unknown bcache version"),
     };
     let block = ByteCount::new(sectors(u64::from(le16(&bytes, 192))));

@@ -96,7 +96,7 @@ fn version_1(bytes: &[u8], at: u64) -> Superblock {
         remarks.push(format!("the checksum of its superblock (byte {at}) is wrong"));
     }
     if features & RECOVERY != 0 {
-        remarks.push("it is being rebuilt, and does not hold all of the array's data yet".to_owned());
+        remarks.push("it is being rebuilt and does not yet hold all of the array's data".to_owned());
     }
     let md = Md {
         version: match at {
@@ -185,7 +185,7 @@ fn volume(found: Superblock, len: ByteCount) -> Volume {
         remarks.push("its data would end past the end of its device".to_owned());
     }
     let space = if moving {
-        Err("the array is being reshaped: its contents are not read".to_owned())
+        Err("the array is being reshaped, so its contents are not read".to_owned())
     } else {
         space(&md)
     };
@@ -210,7 +210,9 @@ fn space(md: &Md) -> Result<Space, String> {
     if matches!(md.level, -4 | -5) {
         return Ok(Space::run(md.data_size, at));
     }
-    let role = md.role.ok_or("a spare, or removed from the array: it does not hold the array's contents")?;
+    let role = md
+        .role
+        .ok_or("a spare or a member removed from the array, which does not hold the array's contents")?;
     let near = md.layout & 0xff;
     let is_whole = md.level == 1 || (md.level == 10 && near >= md.raid_disks) || md.raid_disks == 1;
     if is_whole {
@@ -221,21 +223,23 @@ fn space(md: &Md) -> Result<Space, String> {
         return if role == 0 { Ok(Space::run(md.data_size, at)) } else { Err(not_the_start(role)) };
     }
     if !matches!(md.level, 0 | 4 | 5 | 6 | 10) {
-        return Err(format!("unknown RAID level {}: the array's contents are not read", md.level));
+        return Err(format!("unknown RAID level {}, so the array's contents are not read", md.level));
     }
     if md.chunk == ByteCount::ZERO {
-        return Err("its chunk size is zero: the array's contents are not read".to_owned());
+        return Err("its chunk size is zero, so the array's contents are not read".to_owned());
     }
     let len = array_len(md);
     let geometry = Geometry { level: md.level, layout: md.layout, chunk: md.chunk, disks: md.raid_disks };
     let runs = geometry.runs(role, Span::first(len), at).ok_or_else(|| {
-        format!("unknown layout {} of RAID{}: the array's contents are not read", md.layout, md.level)
+        format!("unknown layout {} of RAID{}, so the array's contents are not read", md.layout, md.level)
     })?;
     Ok(Space::spread(len, Lower { device: String::new(), holds_data: true, runs }))
 }
 
 fn not_the_start(role: u32) -> String {
-    format!("member {role} does not hold the array's start: the array's contents are not visible here")
+    format!(
+        "member {role} does not hold the start of the array, so the array's contents are not visible here"
+    )
 }
 
 /// The size of a striped array; for RAID0, as if its members had equal sizes.

@@ -105,7 +105,7 @@ fn luks_headers_are_where_cryptsetup_says() {
         }
         assert_eq!(layer.name, if name == "luks2" { "a label" } else { "" });
         assert_eq!(layer.children, []);
-        assert_eq!(layer.remarks, ["encrypted: its contents are not visible offline"]);
+        assert_eq!(layer.remarks, ["encrypted, so its contents are not visible offline"]);
         let payload = payload.expect("a payload");
         let space: Vec<(u64, u64)> =
             layer.space.iter().map(|piece| (piece.drive.get(), piece.span.len().get())).collect();

@@ -40,9 +40,9 @@ const SECONDS: f64 = 10.0;
 pub enum FioError {
     #[error("fio cannot express {0}")]
     Workload(&'static str),
-    #[error("{0:?}: this name cannot be written in a job file")]
+    #[error("{0:?}: a job file cannot contain this name")]
     Name(String),
-    #[error("the job cannot run on that target")]
+    #[error("the job cannot run on this target")]
     Fit(#[from] WorkloadError),
     #[error("not fio's JSON (--output-format=json or json+)")]
     Json(#[from] serde_json::Error),
@@ -73,7 +73,7 @@ pub fn emit(workload: &Workload, job: &Job<'_>) -> Result<String, FioError> {
     let Parameters { sync, fsync_each, .. } = workload.pattern.parameters;
     let flushed_each = if sync == Some(Sync::Flush) { Some(1) } else { fsync_each.filter(|each| *each > 0) };
     if workload.queue_depth > 1 && flushed_each.is_some() {
-        return Err(FioError::Workload("a flush after each write at a queue depth over 1"));
+        return Err(FioError::Workload("a flush after each write at a queue depth greater than 1"));
     }
     let mut text = "; fio does not restore what it overwrites.\n".to_owned();
     if workload.writes() {
@@ -307,7 +307,7 @@ fn arm<'a>(job: &OneJob, sector: u64, option: &dyn Fn(&str) -> Option<&'a str>) 
     }
     if !offset.is_multiple_of(sector) {
         return Err(wrong(format!(
-            "its offset of {offset} bytes is not a whole number of sectors of {sector}"
+            "its offset of {offset} bytes is not a whole number of {sector}-byte sectors"
         )));
     }
     Ok(Arm { offset: offset / sector, workload: workload.at(offset), samples, turns: Vec::new() })

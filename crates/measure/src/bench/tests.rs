@@ -171,7 +171,7 @@ fn impossible_workloads_are_refused() {
     assert_eq!(error(Workload { queue_depth: 0, ..random_write(0) }), "queue depth must not be zero");
     assert_eq!(
         error(random_write(100)),
-        "offset = 100 bytes: not a multiple of the target's logical sector of 512 bytes"
+        "offset = 100 bytes: not a multiple of the target's 512-byte logical sector"
     );
     let forever = Workload { seconds: Some(f64::NAN), ..Pattern::SEQUENTIAL_READ.into() };
     assert_eq!(error(forever), "a running time of NaN s is not possible");

@@ -94,7 +94,7 @@ impl TryFrom<Form> for Workload {
 pub enum WorkloadError {
     #[error("{what} must not be zero")]
     Zero { what: &'static str },
-    #[error("{what} = {bytes} bytes: not a multiple of the target's logical sector of {sector} bytes")]
+    #[error("{what} = {bytes} bytes: not a multiple of the target's {sector}-byte logical sector")]
     NotWholeSectors { what: &'static str, bytes: u64, sector: u64 },
     #[error("the workload needs {needed} bytes from byte {first} on, but the target ends at byte {capacity}")]
     DoesNotFit { first: u64, needed: u128, capacity: u64 },

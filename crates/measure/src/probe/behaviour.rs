@@ -57,7 +57,8 @@ pub(crate) fn rmw(session: &mut Session<'_>, survey: &Survey, proof: &Contrast) 
     let waits = median(&survey.plain) >= CACHED_SHARE * median(&survey.fua) || taken > off / 2.0;
     let when = if waits { Rmw::Immediate } else { Rmw::Deferred };
     let why = format!(
-        "a write across a boundary takes {:.0} µs without a flush, and with it {:.0} µs more than a whole unit",
+        "a write across a boundary takes {:.0} µs without a flush, and {:.0} µs more than a whole unit with \
+         one",
         taken * 1e6,
         two * 1e6
     );
@@ -67,11 +68,11 @@ pub(crate) fn rmw(session: &mut Session<'_>, survey: &Survey, proof: &Contrast) 
 /// Determines how long half a unit waits for the other: the longest delay at which a flush after both halves
 /// costs no more than after a whole unit.
 pub(crate) fn merge(session: &mut Session<'_>, unit: Boundary) -> Step<Finding<f64>> {
-    session.tell("checking how long a partly written unit waits for the rest");
+    session.tell("checking how long the drive waits for the rest of a partly written unit");
     let size = unit.size().get();
     let half = size / 2;
     if !ByteCount::new(half).is_multiple_of(ByteCount::new(session.logical)) || half == 0 {
-        return Ok(Finding::unknown("half a unit cannot be written"));
+        return Ok(Finding::unknown("it is impossible to write half a unit"));
     }
     let whole = after_flush(session, unit, None, size)?;
     let part = after_flush(session, unit, None, half)?;
@@ -86,9 +87,12 @@ pub(crate) fn merge(session: &mut Session<'_>, unit: Boundary) -> Step<Finding<f
         (longest, merged) = (delay, true);
     }
     let why = if merged {
-        format!("after {:.0} ms the second half still completes the first without a read", longest * 1e3)
+        format!(
+            "after {:.0} ms, writing the second half still completes the unit without a read",
+            longest * 1e3
+        )
     } else {
-        "even immediately, the second half does not complete the first".to_owned()
+        "even if written immediately, the second half does not complete the unit".to_owned()
     };
     Ok(Finding::of(longest, Confidence::Medium, why))
 }

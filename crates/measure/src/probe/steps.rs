@@ -82,7 +82,7 @@ impl Probe<'_> {
         let (rmw, merge) = self.behaviour(&unit)?;
         let depth = match self.depth.and_then(|depth| u64::try_from(depth).ok()) {
             Some(depth) => {
-                Finding::of(depth, Confidence::Low, "after this many writes, each one has to wait")
+                Finding::of(depth, Confidence::Low, "the number of writes after which each one has to wait")
             }
             None => Finding::unknown("the cache was not filled"),
         };
@@ -115,7 +115,7 @@ impl Probe<'_> {
         };
         if found.size().get() == self.session.logical {
             let cost = RmwCost { when: Rmw::None, one: 0.0, two: 0.0 };
-            let why = "no unit can be written in part";
+            let why = "no part of a unit can be written";
             return Ok((Finding::of(cost, unit.confidence, why), Finding::unknown(why)));
         }
         let Some(proof) = &self.scanned.proof else {
@@ -146,7 +146,7 @@ impl Probe<'_> {
         match self.series.period.and_then(Nanos::from_seconds) {
             Some(period) => {
                 let why = format!(
-                    "the same sector comes round at multiples of that time (coherence {coherence:.3})"
+                    "the same sector comes around at multiples of that time (coherence {coherence:.3})"
                 );
                 Finding::of(Rotation::Period(period), Confidence::High, why)
             }
@@ -173,25 +173,25 @@ impl Probe<'_> {
     /// Looks for the unit by sustained writes. `reason` says why single writes could not show it.
     fn sustain(&mut self, reason: &str) -> Result<Finding<Boundary>, TargetError> {
         let spent = match within(self.series())? {
-            Ok(()) => "sustained writes cost the same everywhere",
+            Ok(()) => "sustained writes cost the same at every offset",
             Err(why) => why,
         };
         Ok(match &self.sustained {
             None if self.inferred == Inferred::Flat => {
                 let why = if self.survey.is_mechanical() {
-                    "but with the cache full every write waits for the medium, and no write gains from a \
-                    neighbouring one"
+                    "but with a full cache, every write waits for the medium, and none is faster after a \
+                     write next to it"
                 } else {
-                    "but the drive is slower than its host, and sectors in random order take as long as in \
-                    sequence"
+                    "but the drive is slower than its host, and sectors take as long in random order as in \
+                     sequence"
                 };
                 self.sector(Confidence::Medium, format!("{reason}, {why}"))
             }
             None => Finding::unknown(format!("{reason}, and {spent}")),
             Some(proof) => {
                 let why = format!(
-                    "{reason}, but with the cache full aligned and misaligned writes differ {:.2} times, \
-                     in each of {} rounds",
+                    "{reason}, but with a full cache, misaligned writes take {:.2} times as long as aligned \
+                     ones, in each of {} rounds",
                     proof.ratio(),
                     proof.cheap.len()
                 );
@@ -263,8 +263,8 @@ impl Probe<'_> {
     fn judge(&self) -> Finding<Boundary> {
         if let Some(proof) = &self.scanned.proof {
             let why = format!(
-                "durable writes of a unit are fast only on its boundaries: {:.1} standard deviations, \
-                 {:.2} times the time elsewhere",
+                "durable writes of a unit are fast only on its boundaries: elsewhere they take {1:.2} times \
+                 as long ({0:.1} standard deviations)",
                 proof.weakest(),
                 proof.ratio()
             );
@@ -275,7 +275,7 @@ impl Probe<'_> {
                 sequence";
             return self.sector(Confidence::Medium, why.to_owned());
         }
-        let contradicted = "some offsets are faster, but not in the pattern of any unit";
+        let contradicted = "some offsets are faster, but not in a pattern that fits any unit";
         let Some(period) = self.series.period else {
             // On flash, a unit above the largest size searched makes all phases equal too.
             let flat = "no offset is faster than another";
@@ -289,14 +289,14 @@ impl Probe<'_> {
             Some(excess) if excess.abs() < period / 2.0 => {
                 let why = format!(
                     "every offset takes the same time, and a durable write of one sector takes {:.2} \
-                     revolutions more than a read",
+                     revolutions longer than a read",
                     excess / period
                 );
                 self.sector(Confidence::High, why)
             }
             Some(excess) => Finding::unknown(format!(
-                "every offset takes the same time, but a durable write of one sector takes {:.2} \
-                 revolutions more than a read: perhaps a unit larger than those tested",
+                "every offset takes the same time, but a durable write of one sector takes {:.2} revolutions \
+                 longer than a read: perhaps the unit is larger than those tested",
                 excess / period
             )),
         }

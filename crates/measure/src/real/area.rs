@@ -29,7 +29,7 @@ pub enum AreaError {
     Damaged { path: PathBuf },
     #[error("{path}: no unallocated area between the partitions has {LEAST} bytes in whole MiB", path = path.display())]
     Full { path: PathBuf },
-    #[error("{path}: it has {size} bytes, but at least {LEAST} bytes are needed", path = path.display())]
+    #[error("{path}: it has only {size} bytes, but at least {LEAST} are needed", path = path.display())]
     TooSmall { path: PathBuf, size: u64 },
 }
 

@@ -85,11 +85,11 @@ impl Before {
         if opened.kind != Kind::File {
             return Vec::new();
         }
-        let file = "this is a file: its file system and the layers below are measured with the drive, and \
-                    boundaries are counted from the start of the file, not of the drive";
-        let holes = "the file has holes: reading them does not access the drive, and the first write to \
-                     one measures allocation by the file system. To measure the drive, fill the file first \
-                     (cp --sparse=never)";
+        let file = "this is a file: its file system and the layers below are measured along with the drive, \
+                    and boundaries are relative to the start of the file, not of the drive";
+        let holes = "the file has holes: reading a hole does not access the drive, and the first write to \
+                     one measures how the file system allocates space. To measure the drive, fill the file \
+                     first (cp --sparse=never)";
         let mut notes = vec![file.to_owned()];
         notes.extend(self.holes.then(|| holes.to_owned()));
         notes
@@ -124,8 +124,8 @@ impl Conditions<'_> {
                 Kind::File => PAGE,
             };
             format!(
-                "writes went through the page cache, in blocks of {block} bytes: the kernel read the rest \
-                 of each partly written block and wrote whole blocks, so these ratios are the kernel's \
+                "writes went through the page cache, in blocks of {block} bytes: the kernel read the rest of \
+                 each partly written block and wrote whole blocks, so the ratios are those of the kernel \
                  (--io direct measures the drive)"
             )
         } else {
@@ -135,9 +135,9 @@ impl Conditions<'_> {
 
     fn volatile(&self) -> Option<String> {
         (self.before.write_back && self.workload.is_volatile()).then(|| {
-            "the drive's write cache is on and single writes were not flushed, so the latencies are the \
-             cache's. The times and ratios are valid, because each turn includes a final flush. --sync flush \
-             measures single writes"
+            "the drive's write cache is on and single writes were not flushed, so the latencies are those of \
+             the cache. The times and ratios are valid, because each turn includes a final flush. To measure \
+             single writes, use --sync flush"
                 .to_owned()
         })
     }
@@ -163,8 +163,8 @@ impl Conditions<'_> {
             flushes.filter(|latency| latency.count() > 0).map(|latency| latency.quantile(0.5)).min()?;
         (soonest < TOO_SOON).then(|| {
             format!(
-                "half of the flushes took less than {soonest}, faster than a disk rotates: something on \
-                 the way to the medium ignores them, or has a battery"
+                "half of the flushes took less than {soonest}, which is faster than a disk rotates: \
+                 something between here and the medium ignores them or has a battery"
             )
         })
     }
@@ -175,8 +175,8 @@ impl Conditions<'_> {
         let turn = shortest * self.measured.requests as f64;
         (turn < SHORT_TURN).then(|| {
             format!(
-                "a turn took only {:.1} ms: for better results use more requests (--count), or a larger \
-                 area (--area)",
+                "a turn took only {:.1} ms: for better results, use more requests (--count) or a larger area \
+                 (--area)",
                 turn * 1e3
             )
         })
@@ -192,8 +192,8 @@ impl Conditions<'_> {
         let share = last / first - 1.0;
         (share.abs() > DRIFT).then(|| {
             format!(
-                "the same offset became {:.0} % {} during the run (heat, a filling cache, other load); the \
-                 offsets alternated, so their ratios are valid",
+                "the same offset became {:.0} % {} during the run (because of heat, a filling cache or other \
+                 load); the offsets alternated, so their ratios are valid",
                 share.abs() * 100.0,
                 if share > 0.0 { "slower" } else { "faster" }
             )
@@ -207,8 +207,8 @@ impl Conditions<'_> {
         let typical = middle(&off);
         (typical > NOISE).then(|| {
             format!(
-                "turns at the same offset differ by {:.0} % or more: the machine or the drive is busy \
-                 with something else",
+                "turns at the same offset differ by {:.0} % or more, probably because the machine or the \
+                 drive was also busy with something else",
                 typical * 100.0
             )
         })
@@ -226,7 +226,7 @@ impl Conditions<'_> {
         (share > FOREIGN_SHARE).then(|| {
             format!(
                 "the device completed {all} requests during the run, but the measurement sent only {sent} of \
-                them: other programs use it"
+                 them: other programs are using it"
             )
         })
     }
@@ -234,17 +234,17 @@ impl Conditions<'_> {
     fn unwritten(&self) -> Option<String> {
         if self.before.holes {
             return Some(format!(
-                "{} has holes: writes to a hole allocate space first, and reads of one do not access the \
-                 medium",
+                "{} has holes: a write to a hole first allocates space, and a read of one does not access \
+                 the medium",
                 self.target.opened.path.display()
             ));
         }
         if self.before.thin {
-            return Some("a thin volume: first writes allocate space".to_owned());
+            return Some("it is a thin volume, on which first writes allocate space".to_owned());
         }
         (self.target.is_blank() && self.before.discards).then(|| {
-            "the area contained only zeros, and the device supports discard: unmapped sectors may never be \
-             read, not even for a read-modify-write"
+            "the area contained only zeros, and the device supports discard: it may not even read unmapped \
+             sectors for a read-modify-write"
                 .to_owned()
         })
     }

@@ -49,11 +49,11 @@ const CHUNK: ByteCount = ByteCount::new(1 << 20);
 pub enum JournalError {
     #[error("{path}: cannot {what} the journal", path = path.display())]
     Io { path: PathBuf, what: &'static str, source: io::Error },
-    #[error("{path}: the path cannot be stored in a journal, because it is too long ({length} bytes) or not \
-        UTF-8: rename it", path = path.display(), length = path.as_os_str().len())]
+    #[error("{path}: this path cannot be stored in a journal, because it is too long ({length} bytes) or not \
+             UTF-8: rename the file", path = path.display(), length = path.as_os_str().len())]
     Name { path: PathBuf },
     #[error("{path}: damaged: {what}; nothing was restored, so compare the target with another copy. The \
-             journal is now {renamed}", path = path.display(), renamed = renamed.display())]
+             journal was renamed to {renamed}", path = path.display(), renamed = renamed.display())]
     Damaged { path: PathBuf, what: String, renamed: PathBuf },
     #[error("{path}: {target} is not the target of this journal: {what}", path = path.display(), target = target.display())]
     OtherTarget { path: PathBuf, target: PathBuf, what: String },

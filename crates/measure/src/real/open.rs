@@ -56,10 +56,10 @@ pub enum OpenError {
     NotNamed { path: PathBuf, again: PathBuf },
     #[error("{path}: neither a regular file nor a block device", path = path.display())]
     NotATarget { path: PathBuf },
-    #[error("{path}: the file system does not support direct I/O; measure through the page cache (--io \
+    #[error("{path}: the file system does not support direct I/O: measure through the page cache (--io \
              buffered)", path = path.display())]
     NoDirect { path: PathBuf },
-    #[error("{path}: is {what}, to which straddle does not write; measure on a raw file", path = path.display())]
+    #[error("{path}: is {what}, to which straddle does not write: measure on a raw file", path = path.display())]
     NotRaw { path: PathBuf, what: String },
     #[error("{path}: {note}", path = path.display())]
     Unfinished { path: PathBuf, note: String },
@@ -154,7 +154,7 @@ impl Opened {
                 // Another process holds a lease, as a session does; the kernel has asked it to release the
                 // file.
                 Some(Errno::AGAIN) => {
-                    OpenError::InUse { path: path.to_owned(), by: "another program has it locked".into() }
+                    OpenError::InUse { path: path.to_owned(), by: "another program has locked it".into() }
                 }
                 Some(Errno::INVAL) if io == Io::Direct => OpenError::NoDirect { path: path.to_owned() },
                 _ if kind == Kind::Block => unusable(straddle_device::closed(source)),

@@ -213,20 +213,20 @@ impl Verdict {
         let (since, noticed) = (format_moment(since), format_moment(noticed));
         Some(if self.has_waited {
             format!(
-                "{path}: another program opened it at {noticed}, or tried to, and had to wait until the \
-                 run was stopped. The target is unchanged, and nothing that others wrote is lost"
+                "{path}: another program opened it at {noticed}, or tried to, and had to wait until the run \
+                 was stopped. The target is unchanged, and nothing that others wrote is lost"
             )
         } else if seen == Seen::Opened {
             format!(
                 "{path}: another program opened it, or had it open for writing, between {since} and \
-                 {noticed}, so the run was stopped. At most {} bytes that it wrote during that time may \
-                 have been overwritten by outstanding requests",
+                 {noticed}, so the run was stopped. At most {} bytes that it wrote in that time may have \
+                 been overwritten by outstanding requests",
                 self.under_way
             )
         } else {
             format!(
-                "{path}: another program had it open for writing, so the run was stopped at {noticed}. \
-                 Its writes to the run's areas since {since} may have been overwritten"
+                "{path}: another program had it open for writing, so the run was stopped at {noticed}. What \
+                 that program wrote to the run's areas since {since} may have been overwritten"
             )
         })
     }

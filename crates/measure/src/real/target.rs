@@ -44,7 +44,7 @@ pub enum RealError {
     Depth,
     #[error("the results of outstanding requests are unknown")]
     OnTheirWay,
-    #[error("io_uring cannot be used; measure with one request at a time (--queue-depth 1)")]
+    #[error("io_uring cannot be used: measure with one request at a time (--queue-depth 1)")]
     Ring(#[source] io::Error),
 }
 
@@ -236,7 +236,7 @@ impl Real {
     /// Checks that a write does not grow the file.
     fn check_end(&self, request: &Request) -> io::Result<()> {
         if !self.opened.is_whole() {
-            return Err(io::Error::other("the file has been truncated, and writing would grow it"));
+            return Err(io::Error::other("the file has been truncated, so a write would extend it"));
         }
         let end = request.offset.get().checked_add(request.length.get());
         if end.is_none_or(|end| end > self.opened.size) {

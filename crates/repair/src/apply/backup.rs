@@ -260,7 +260,7 @@ impl Backup {
         let damaged = |why: String| BackupError::Damaged { path: path.to_owned(), why };
         let metadata = std::fs::metadata(path).map_err(failed)?;
         if !metadata.is_file() || metadata.len() > MAX_BACKUP {
-            return Err(damaged("not a regular file, or larger than any backup".to_owned()));
+            return Err(damaged("it is not a regular file, or is larger than any backup".to_owned()));
         }
         let text = std::fs::read(path).map_err(failed)?;
         let backup: BackupFile = serde_json::from_slice(&text).map_err(|error| match error.classify() {
@@ -327,7 +327,7 @@ impl Backup {
         match self.0.path.take() {
             Some(was) if was == shown(&here) || was == shown(path) => Ok(self),
             was => Err(ApplyError::OtherDisk(format!(
-                "the backup is of {}, not of {}",
+                "it is the backup of {}, not of {}",
                 was.as_deref().unwrap_or("a disk without a path"),
                 here.display()
             ))),
@@ -341,11 +341,11 @@ fn plan_of(text: &[u8]) -> Option<String> {
     let has = |key: &str| value.get(key).is_some();
     let what = match (has("moves"), has("extents"), has("boundaries")) {
         (true, _, _) => {
-            "a move plan. To revert an unfinished move: straddle resume --rollback; a finished move cannot \
-             be reverted"
+            "it is a move plan. To revert an unfinished move, use straddle resume --rollback; a finished \
+             move cannot be reverted"
         }
-        (_, true, _) => "a copy plan; a copy leaves its source unchanged",
-        (_, _, true) => "a plan. The backup is the .undo file that straddle apply wrote next to it",
+        (_, true, _) => "it is a copy plan; a copy leaves its source unchanged",
+        (_, _, true) => "it is a plan. The backup is the .undo file that straddle apply wrote next to it",
         _ => return None,
     };
     Some(format!("it is {what}"))

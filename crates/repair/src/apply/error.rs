@@ -17,7 +17,8 @@ pub enum ApplyError {
     #[error("nothing was written: {0}")]
     OtherDisk(String),
     #[error(
-        "nothing was written: the backup is of {path}, and this disk has no serial number to identify it by"
+        "nothing was written: the backup is of {path}, and this disk has no serial number by which it could \
+         be identified"
     )]
     Elsewhere { path: String },
     #[error(
@@ -49,18 +50,18 @@ pub enum ApplyError {
     },
     #[error("cannot flush the changes: revert them with the backup")]
     Flush { source: io::Error },
-    #[error("the table differs when read back ({0}): revert it with the backup")]
+    #[error("the table differs when read back ({0}): revert the change with the backup")]
     OtherTable(String),
     #[error(
-        "{what} at byte {at} differs when read back: revert it with the backup, and do not trust this \
-        disk"
+        "{what} at byte {at} differs when read back: revert the change with the backup, and do not trust \
+         this disk"
     )]
     Differs { what: String, at: u64 },
-    #[error("nothing was written: the changed table would be read differently than planned: {0}")]
+    #[error("nothing was written: the new table, read back, would differ from the plan: {0}")]
     WouldDiffer(String),
     #[error(
-        "nothing was written: undo would lose what was written to partition {partition} since the apply \
-        ({size} bytes from byte {start} changed)"
+        "nothing was written: undo would lose data written to partition {partition} since the apply ({size} \
+         bytes from byte {start} on have changed)"
     )]
     WrittenSince { partition: u32, start: u64, size: u64 },
     #[error("the table is written, but {0}")]
@@ -82,6 +83,6 @@ straddle_units::error_kind! {
 fn outgrown(used: &Option<ByteCount>) -> String {
     match used {
         Some(used) => format!("its contents use {used}: shrink them first"),
-        None => "its contents record no size, so they may have been grown too".to_owned(),
+        None => "its contents record no size, so they may have been enlarged too".to_owned(),
     }
 }

@@ -69,7 +69,7 @@ pub(crate) fn recognise(disk: &dyn Disk, plan: &Plan) -> Result<Stack, ApplyErro
     if found == *planned {
         return Ok(stack);
     }
-    let why = "its partition table is not the one the plan was made for: plan again";
+    let why = "its partition table is not the one that the plan was made for: plan again";
     Err(ApplyError::OtherDisk(why.to_owned()))
 }
 
@@ -106,7 +106,7 @@ pub(crate) fn check_identity(disk: &dyn Disk, plan: &Plan) -> Result<(), ApplyEr
     let refuse = |why: String| Err(ApplyError::OtherDisk(why));
     let (size, wanted) = (disk.len().get(), planned.size.get());
     if size != wanted {
-        return refuse(format!("the plan is for a disk of {wanted} bytes, but this disk has {size} bytes"));
+        return refuse(format!("the plan is for a {wanted}-byte disk, but this disk has {size} bytes"));
     }
     if let Some(sector) = identity.sector.filter(|sector| *sector != block) {
         return refuse(format!("the plan uses {block}-byte sectors, but the disk has {sector}-byte sectors"));
@@ -138,7 +138,7 @@ fn check_lost(plan: &Plan, medium: &dyn Medium, stack: &Stack) -> Result<(), App
     };
     found.iter().find(|lost| !is_reported(lost)).map_or(Ok(()), |lost| {
         Err(ApplyError::OtherDisk(format!(
-            "these contents would be lost, and the plan does not list them: {lost}; plan again"
+            "contents that the plan does not list would be lost: {lost}; plan again"
         )))
     })
 }
@@ -204,7 +204,7 @@ fn check_numbers(plan: &Plan, stack: &Stack) -> Result<(), ApplyError> {
     match kept.iter().zip(5..).find(|((_, planned), number)| planned != number) {
         None => Ok(()),
         Some(((was, planned), number)) => {
-            Err(invalid(*planned, &format!("is partition {was} on the disk, and would become {number}")))
+            Err(invalid(*planned, &format!("is partition {was} on the disk, but would become {number}")))
         }
     }
 }

@@ -141,8 +141,8 @@ impl BackupFile {
         if straddle_layout::marker(&marked, &stack)?.is_some() {
             return Ok(());
         }
-        let why = "the backup belongs to a move that has ended since: the partitions are no longer where its \
-                   table lists them";
+        let why = "the backup belongs to a move that has ended since, so the partitions are no longer where \
+                   the saved table lists them";
         Err(ApplyError::OtherDisk(why.to_owned()))
     }
 
@@ -160,7 +160,7 @@ impl BackupFile {
                 let (start, what) = (at.start(), structure.name());
                 return Err(ApplyError::OtherDisk(format!(
                     "byte {start} ({what}) is not as straddle left it: this is another disk, or its table \
-                    has been changed since"
+                     has been changed since then"
                 )));
             }
         }
@@ -186,8 +186,8 @@ impl BackupFile {
             if let Some(index) = units.position(|(now, (old, new))| now != old && now != new) {
                 let byte = at.saturating_add((index * UNIT) as u64);
                 return Err(other(format!(
-                    "byte {byte} ({what}) matches neither the backup nor what was written: it has changed \
-                     since"
+                    "byte {byte} ({what}) matches neither the backup nor the data that was written: it has \
+                     been changed since then"
                 )));
             }
             undoing.push(Step::Write { at: *at, old: found, new: old.clone(), what: what.clone() });

@@ -155,8 +155,8 @@ pub(crate) fn tell_kernel(disk: &dyn Disk, wanted: Option<Expected>) -> Result<(
             _ => "it cannot read the new table",
         };
         return Err(ApplyError::Kernel(format!(
-            "the kernel still uses the old locations of partitions ({}), because {why} ({}). Before using \
-            the disk, remove them with 'partx -d {}', or reboot",
+            "the kernel still uses the old positions of partitions ({}), because {why} ({}). Before using \
+             the disk, remove them with 'partx -d {}', or reboot",
             former.join(", "),
             with_causes(error),
             sysfs::node_of(name).display()
@@ -170,7 +170,7 @@ pub(crate) fn tell_kernel(disk: &dyn Disk, wanted: Option<Expected>) -> Result<(
             return Ok(());
         }
         return Err(ApplyError::Kernel(format!(
-            "the kernel does not read it ({}): {}",
+            "the kernel cannot read it ({}): {}",
             with_causes(&error),
             way_out(name)
         )));
@@ -189,10 +189,10 @@ pub(crate) fn tell_kernel(disk: &dyn Disk, wanted: Option<Expected>) -> Result<(
 /// What makes the kernel list the partitions of the device `name`.
 fn way_out(name: &str) -> String {
     let attach = match name.starts_with("loop") {
-        true => ", or attach the image again, with 'losetup -P' (--partscan)",
+        true => ", or attach the image again with 'losetup -P' (--partscan),",
         false => "",
     };
-    format!("run 'partprobe {}'{attach}, before using the disk", sysfs::node_of(name).display())
+    format!("before using the disk, run 'partprobe {}'{attach}", sysfs::node_of(name).display())
 }
 
 /// Checks that the disk still holds what the backup has: a program that takes no locks may have written.

@@ -60,7 +60,7 @@ impl fmt::Display for Ended {
             Self::Complete { is_resumed: false, .. } => "the move is complete",
             Self::Complete { is_resumed: true, .. } => "the move is complete, after an interruption",
             Self::Back { .. } => "the old layout is restored",
-            Self::Paused => "interrupted at a safe point: the next boot resumes the move",
+            Self::Paused => "interrupted at a safe point: the next boot will resume the move",
         })?;
         match self {
             Self::Complete { unreadable, .. } | Self::Back { unreadable } if *unreadable > 0 => {

@@ -22,7 +22,7 @@ pub enum BootError {
     Unknown(PathBuf),
     #[error(
         "cannot move at boot: {} is in partition {number}, which the boot loader cannot read during the \
-        move: {ELSEWHERE}, or put /boot on an aligned partition",
+         move: {ELSEWHERE}, or move /boot to an aligned partition",
         folder.display()
     )]
     BootFiles { folder: PathBuf, number: u32 },
@@ -39,8 +39,8 @@ pub enum BootError {
     #[error("the move is not prepared")]
     Removed(#[source] Box<Self>),
     #[error(
-        "'{command}' failed, even without the move. An initramfs made earlier still moves the partitions at \
-        boot: repair the initramfs, then cancel with --at-boot=cancel"
+        "'{command}' failed, even without the move. The present initramfs still moves the partitions at \
+         boot: repair its generator, then cancel the move with --at-boot=cancel"
     )]
     MayMove { command: String, source: Box<Self> },
     #[error("a move of {} is already prepared: cancel it first (--at-boot=cancel)", .0.display())]
@@ -63,13 +63,13 @@ pub enum BootError {
     Hibernated(String),
     #[error("the partitions were not moved")]
     NotMoved(#[source] Box<Self>),
-    #[error("the move is unfinished; the next boot tries again")]
+    #[error("the move is unfinished; the next boot will try again")]
     Unfinished(#[source] Box<Self>),
     #[error("the move ended with an error")]
     EndedBadly(#[source] Box<Self>),
-    #[error("the kernel does not list the partitions of the table")]
+    #[error("the kernel does not list the table's partitions")]
     NotListed,
-    #[error("cannot reboot: turn the machine off")]
+    #[error("cannot reboot: switch the machine off and on")]
     NoRestart(#[source] io::Error),
 }
 

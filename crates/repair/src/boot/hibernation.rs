@@ -32,11 +32,11 @@ pub(crate) fn suspected(system: &System) -> Option<String> {
     const HELP: &str = "add noresume to the kernel's command line";
     let mut names = list("/sys/firmware/efi/efivars").map(|entry| entry.file_name());
     if names.any(|name| name.to_string_lossy().starts_with("HibernateLocation-")) {
-        let what = "the firmware records a hibernated system";
+        let what = "the firmware has a record of a hibernated system";
         return Some(format!("{what}: resume it and shut it down, or {HELP}"));
     }
     if settings.has_offset {
-        return Some(format!("a system may be hibernated in a swap file: {HELP}"));
+        return Some(format!("a hibernated system may be in a swap file: {HELP}"));
     }
     let mut devices = list("/sys/class/block").map(|entry| Path::new("/dev").join(entry.file_name()));
     if let Some(device) = devices.find(|device| is_suspended(&system.path(device)) == Some(true)) {
@@ -46,7 +46,7 @@ pub(crate) fn suspected(system: &System) -> Option<String> {
     if path_of(system, &device).is_some_and(|path| is_suspended(&path).is_some()) {
         return None;
     }
-    Some(format!("a system may be hibernated in {device}, which cannot be read yet: {HELP}"))
+    Some(format!("a hibernated system may be in {device}, which cannot be read yet: {HELP}"))
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]

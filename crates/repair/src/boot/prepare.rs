@@ -88,7 +88,7 @@ impl System {
 fn check_start(realign: &Realign, present: &Present, sys: &Path) -> Result<(), BootError> {
     let blocked = |why: String| Err(BootError::Blocked(why));
     if let Journal::Elsewhere { .. } = realign.journal {
-        return blocked("there is no room for the journal on the disk itself".to_owned());
+        return blocked("the disk itself has no room for the journal".to_owned());
     }
     if let Some(number) = hibernated(present.stack()) {
         return blocked(format!("partition {number}: {ASLEEP}"));
@@ -98,15 +98,15 @@ fn check_start(realign: &Realign, present: &Present, sys: &Path) -> Result<(), B
             Reference::ActivePartition if starts_grub(present.medium())? => continue,
             Reference::ActivePartition => "the disk's boot code starts it",
             Reference::Grub { .. } | Reference::GrubElsewhere | Reference::BiosBoot => {
-                "GRUB's core image is in it"
+                "it holds GRUB's core image"
             }
-            Reference::Lilo => "LILO reads kernels by their sectors",
-            Reference::Syslinux { .. } => "SYSLINUX is in it",
+            Reference::Lilo => "LILO reads kernels by their sector numbers",
+            Reference::Syslinux { .. } => "it holds SYSLINUX",
             Reference::EfiBootEntries => "the firmware reads the boot loader from it",
             _ => continue,
         };
         return blocked(format!(
-            "partition {number}: {what}, and the machine cannot boot from it during the move: {ELSEWHERE}"
+            "partition {number}: {what}, so the machine cannot boot during the move: {ELSEWHERE}"
         ));
     }
     check_boot_files(sys, &moving(realign))

@@ -17,23 +17,23 @@ use crate::realign::MoveError;
 pub enum CopyError {
     #[error("cannot be copied: {0}")]
     Source(String),
-    #[error("not empty: it holds {}; --wipe allows overwriting it", .0.join(", "))]
+    #[error("not empty: it holds {}; --wipe allows overwriting this", .0.join(", "))]
     NotEmpty(Vec<String>),
     #[error(
         "nothing was written: the copy would overwrite byte {at}, which is not zero and may be data; to \
-         allow that, plan again with 'straddle realign SOURCE --to DISK --wipe'"
+         allow this, plan again with 'straddle realign SOURCE --to DISK --wipe'"
     )]
     NotZero { at: ByteOffset },
     #[error(
         "nothing was written: the copy would overwrite byte {at}, which cannot be read and may be data; to \
-         allow that, plan again with 'straddle realign SOURCE --to DISK --wipe'"
+         allow this, plan again with 'straddle realign SOURCE --to DISK --wipe'"
     )]
     Unknown { at: ByteOffset, source: ReadError },
-    #[error("too small: {needed} bytes are needed, but it has {}", .size.get())]
+    #[error("too small: {needed} bytes are needed, but it has only {}", .size.get())]
     TooSmall { needed: u64, size: ByteCount },
     #[error(
-        "partition {number} does not fit at its full size, and holds data after the recorded end of its \
-        contents. Use a larger disk to copy that data too, or --wipe to omit it"
+        "partition {number} does not fit in its full size, and holds data after the recorded end of its \
+         contents. To copy that data too, use a larger disk; to omit it, use --wipe"
     )]
     Unclaimed { number: u32 },
     #[error("its partitions end past 2^64 bytes")]
@@ -43,13 +43,13 @@ pub enum CopyError {
     #[error("nothing was written: {0}")]
     OtherSource(String),
     #[error(
-        "{}: it is in use, or was written to during the copy; the new disk has no table. Run the same \
-         command again when nothing writes to the source",
+        "{}: it is in use or was written to during the copy, so the new disk has no table. When nothing \
+         writes to the source any more, run the same command again",
         .0.display()
     )]
     SourceWritten(PathBuf),
     #[error(
-        "the list of unreadable areas cannot be saved; the new disk has no table: run the same command \
+        "the list of unreadable areas cannot be saved, so the new disk has no table: run the same command \
          again"
     )]
     List(#[source] io::Error),

@@ -65,15 +65,15 @@ impl Gap {
     pub(super) fn notes(&self) -> impl Iterator<Item = String> {
         let unlisted = self.unlisted.iter().map(|at| {
             format!(
-                "data from byte {at} on is in no partition, perhaps left from a deleted one, and is not \
-                copied"
+                "data from byte {at} on is not copied, because it is in no partition (perhaps it is from a \
+                 deleted one)"
             )
         });
         let left = self.left.iter().map(|at| match at.get() {
             0 => "the boot code in the first sector is not copied: install the boot loader on the new disk"
                 .to_owned(),
             _ => format!(
-                "data before the first partition, from byte {at}, is not copied, because the new disk has \
+                "data before the first partition, from byte {at} on, is not copied, because the new disk has \
                  its table or a partition there: install the boot loader on the new disk"
             ),
         });

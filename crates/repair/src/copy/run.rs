@@ -136,7 +136,7 @@ impl Copy {
     fn check_source(&self, source: &Source<'_>) -> Result<Lead, CopyError> {
         let refuse = |why: &str| Err(CopyError::OtherSource(format!("the source {why}: plan again")));
         if source.medium().len() != self.source.size {
-            return refuse("has a different size than in the plan");
+            return refuse("does not have the size recorded in the plan");
         }
         let block = self.source.sector;
         let stack = read_stack(source.medium(), Some(block), None)?;
@@ -155,7 +155,7 @@ impl Copy {
         let medium = source.medium();
         let stack = read_all(medium, Some(self.source.sector), None)?;
         if let Some(number) = hibernated(&stack) {
-            return refuse(format!("partition {number} of the source holds a hibernated system now"));
+            return refuse(format!("partition {number} of the source now holds a hibernated system"));
         }
         let mut topology = Topology::unknown();
         topology.logical = Figure::new(self.source.sector, topology.logical.source().clone());
@@ -181,7 +181,7 @@ impl Copy {
             let found = references_of(medium, item, entry, (format, block));
             let known = self.references.iter().filter(|(of, _)| *of == entry.number).map(|(_, what)| what);
             if !found.iter().eq(known) {
-                return refuse(format!("partition {number} of the source holds something else now"));
+                return refuse(format!("the contents of partition {number} of the source have changed"));
             }
         }
         Ok(())

@@ -138,7 +138,7 @@ pub(super) fn encode(plan: &Plan, stack: &Stack, steps: &mut Steps<'_>) -> Resul
                 Change::Kept | Change::Moved { .. } => replace(bytes, entry, Lba::default())?,
                 Change::Grown { .. } => resize(bytes, entry)?,
                 Change::New if kept.contains(&number) => {
-                    let why = format!("entry {number} is in use, but lists nothing");
+                    let why = format!("entry {number} is in use, but lists no partition");
                     return Err(PlanError::Unchangeable(why));
                 }
                 Change::New => fill(bytes, entry, Lba::default())?,

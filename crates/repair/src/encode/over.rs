@@ -47,8 +47,8 @@ pub(super) fn check(
     }
     if plan.table.partitions.iter().any(|entry| matches!(entry.change, Change::Moved { .. })) {
         let why = format!(
-            "the table would overwrite other data at byte {at}, perhaps a boot loader: straddle plan \
-             --repair --wipe allows that"
+            "the table would overwrite other data at byte {at}, perhaps a boot loader; straddle plan \
+             --repair --wipe allows this"
         );
         return Err(PlanError::Unchangeable(why));
     }

@@ -28,7 +28,7 @@ impl Draft<'_> {
         let changes = !request.parts.is_empty() || !request.delete.is_empty() || !request.grow.is_empty();
         if changes || request.table.is_some() || request.repair || request.relocate_backup || request.wipe {
             return Err(PlanError::Contradiction(
-                "a conversion cannot be combined with other changes: plan those afterwards".to_owned(),
+                "a conversion cannot be combined with other changes: plan them afterwards".to_owned(),
             ));
         }
         let (stack, block) = (self.situation.stack, self.block());
@@ -38,9 +38,9 @@ impl Draft<'_> {
         let table = match stack.kind {
             TableKind::Gpt => self.converted_gpt(stack),
             TableKind::Mbr => self.converted_mbr(stack),
-            TableKind::HybridMbr => Err(cannot(
-                "its MBR lists partitions beside the GPT (a hybrid MBR): remove them first".to_owned(),
-            )),
+            TableKind::HybridMbr => {
+                Err(cannot("its MBR also lists partitions (a hybrid MBR): first remove them".to_owned()))
+            }
             _ => Err(no_table(&stack.kind)),
         };
         match (table, notes) {
@@ -98,16 +98,16 @@ impl Draft<'_> {
             let entry = converted(partition, new)?;
             if entry.start < first_usable {
                 return Err(cannot(format!(
-                    "partition {number} starts at byte {}, but in {new}-byte sectors the table reaches to byte \
-                     {}",
+                    "partition {number} starts at byte {}, but with {new}-byte sectors the table extends to \
+                     byte {}",
                     span.start(),
                     first_usable.byte(new)
                 )));
             }
             if entry.end() > end {
                 return Err(cannot(format!(
-                    "partition {number} ends at byte {}, but in {new}-byte sectors the space for partitions \
-                     ends at byte {}, before the backup of the table",
+                    "partition {number} ends at byte {}, but with {new}-byte sectors the space for \
+                     partitions ends at byte {}, where the backup of the table starts",
                     span.end(),
                     end.byte(new)
                 )));
@@ -134,7 +134,7 @@ impl Draft<'_> {
         {
             let reach = ByteCount::new(mbr::LBAS.saturating_mul(new.get()));
             return Err(cannot(format!(
-                "partition {} starts past, or is larger than, the {reach} that an MBR can address in \
+                "partition {} starts past or is larger than the {reach} that an MBR can address in \
                  {new}-byte sectors{}",
                 far.number,
                 as_gpt(&partitions)
@@ -162,7 +162,9 @@ fn as_gpt(partitions: &[Entry]) -> String {
     let mut in_order: Vec<&Entry> = partitions.iter().collect();
     in_order.sort_by_key(|entry| entry.start);
     let parts: String = in_order.into_iter().map(part).collect();
-    format!("; a GPT can, at the same bytes: straddle plan DISK --table gpt --allow-misaligned{parts}")
+    format!(
+        "; a GPT can list it at the same position: straddle plan DISK --table gpt --allow-misaligned{parts}"
+    )
 }
 
 /// Checks that the table's size and the wanted one differ, and that both are 512 or 4096 bytes.
@@ -171,13 +173,13 @@ fn check_sizes(stack: &Stack, new: BlockSize) -> Result<(), PlanError> {
     if old == new {
         let other = if new == BlockSize::B512 { BlockSize::B4096 } else { BlockSize::B512 };
         return Err(cannot(format!(
-            "it seems to use {new}-byte sectors already; if it uses others, give --logical {other}"
+            "it already seems to use {new}-byte sectors; if it does not, give --logical {other}"
         )));
     }
     for size in [old, new] {
         if size != BlockSize::B512 && size != BlockSize::B4096 {
             return Err(cannot(format!(
-                "only tables in 512- and 4096-byte sectors can be converted, not in {size}-byte ones"
+                "only tables in 512-byte or 4096-byte sectors can be converted, not in {size}-byte ones"
             )));
         }
     }
@@ -198,7 +200,10 @@ fn converted(partition: &Partition, new: BlockSize) -> Result<Entry, PlanError> 
 }
 
 fn no_room(number: u32, new: BlockSize) -> PlanError {
-    cannot(format!("there is no free {new}-byte sector before logical partition {number} for its new record"))
+    cannot(format!(
+        "there is no free {new}-byte sector for the new record of logical partition {number} before that \
+         partition"
+    ))
 }
 
 /// The logical partitions and their container. The new records are written beside the old ones, so that the

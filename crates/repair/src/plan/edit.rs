@@ -23,14 +23,14 @@ impl Draft<'_> {
         }
         if request.disk_id.is_some() {
             return Err(PlanError::Contradiction(
-                "only a new table can have another disk identifier: give --table".to_owned(),
+                "the disk identifier can be set only in a new table: give --table".to_owned(),
             ));
         }
         check_percents(&request.parts)?;
         let mut table = self.present_table()?;
         if rewrites && table.format == Format::Mbr {
             return Err(PlanError::Contradiction(
-                "an MBR has no second copy to repair or relocate".to_owned(),
+                "an MBR has no second copy that could be repaired or moved".to_owned(),
             ));
         }
         for number in &request.delete {
@@ -106,8 +106,8 @@ impl Draft<'_> {
         };
         if let Some(number) = stack.dynamic() {
             return unchangeable(format!(
-                "partition {number} is part of a Windows dynamic disk, whose database records where all \
-                 volumes are"
+                "partition {number} is part of a Windows dynamic disk, whose database records the positions \
+                 of all volumes"
             ));
         }
         if stack.block != self.block() {
@@ -123,13 +123,13 @@ impl Draft<'_> {
                 // The MBR is what counts, and the GPT beside it stays.
                 (Damage::Protection, _) if format == Format::Mbr => {
                     self.notes.push(
-                        "the complete GPT next to this MBR is kept: sgdisk asks which to use".to_owned(),
+                        "the intact GPT beside this MBR is kept: sgdisk will ask which one to use".to_owned(),
                     );
                 }
                 (Damage::Protection, _) if self.request.repair => {}
                 (Damage::Copies, _) => self.notes.push(format!("{problem}; this plan writes both copies")),
                 (Damage::Hybrid, _) => {
-                    self.notes.push(format!("{problem}; this plan leaves the entry as it is"));
+                    self.notes.push(format!("{problem}; this plan does not change the entry"));
                 }
                 (Damage::Table, problem) if stack.is_of_window(problem) => {}
                 // No entry depends on the contents of a partition.
@@ -178,9 +178,7 @@ impl Draft<'_> {
                 if end > limit {
                     let (free, needed) = (limit.since(span.start()), end.since(span.start()));
                     return Err(match self.behind_backup(table, limit)? {
-                        Some(hint) => {
-                            cannot(format!("{needed} are needed, but there is room for {free}{hint}"))
-                        }
+                        Some(hint) => cannot(format!("{needed} are needed, but only {free} are free{hint}")),
                         None => PlanError::TooBig { number, needed, free },
                     });
                 }
@@ -196,7 +194,9 @@ impl Draft<'_> {
             let free = limit.since(span.end());
             let hint = self.behind_backup(table, limit)?.unwrap_or_default();
             return Err(cannot(match size {
-                Some(size) => format!("it has {} bytes, but {} are requested", span.len().get(), size.get()),
+                Some(size) => {
+                    format!("it already has {} bytes, and {} are requested", span.len().get(), size.get())
+                }
                 None if free == ByteCount::ZERO => format!("there is no unallocated space after it{hint}"),
                 None => format!("there is no boundary in the {} free bytes after it{hint}", free.get()),
             }));
@@ -205,7 +205,7 @@ impl Draft<'_> {
         let got = end.since(span.start());
         if let Some(recorded) = self.situation.stack.needed(number).filter(|recorded| got < *recorded) {
             return Err(cannot(format!(
-                "its contents record a size of {} bytes, but it would have {}",
+                "its contents record a size of {} bytes, but the partition would have {}",
                 recorded.get(),
                 got.get()
             )));
@@ -231,8 +231,8 @@ impl Draft<'_> {
         let more = last.since(table.last_usable).to_bytes(block).filter(|more| *more != ByteCount::ZERO);
         Ok(more.map(|more| {
             format!(
-                "; the backup GPT is in the way: --relocate-backup moves it to the end of the disk and makes \
-                 another {more} usable"
+                "; the backup GPT is in the way: --relocate-backup moves it to the end of the disk, which \
+                 makes another {more} usable"
             )
         }))
     }

@@ -42,7 +42,7 @@ impl<'a> Base<'a> {
         let unchangeable = |why: &str| Err(PlanError::Unchangeable(why.to_owned()));
         if stack.kind == TableKind::HybridMbr {
             return unchangeable(
-                "it is a hybrid MBR, and its two lists of partitions cannot be changed at once",
+                "it is a hybrid MBR, whose two lists of partitions cannot be changed at the same time",
             );
         }
         if stack.is_hybrid_iso() {

@@ -25,7 +25,9 @@ impl Draft<'_> {
         let contradiction = |why: &str| Err(PlanError::Contradiction(why.to_owned()));
         if !request.delete.is_empty() || !request.grow.is_empty() || request.repair || request.relocate_backup
         {
-            return contradiction("--table creates a new table, which has nothing to delete, grow or repair");
+            return contradiction(
+                "--table creates a new table, in which there is nothing to delete, grow or repair",
+            );
         }
         self.spare_contents()?;
         check_percents(&request.parts)?;
@@ -114,7 +116,7 @@ impl Draft<'_> {
     pub(super) fn check_part(&self, part: &Part, format: Format) -> Result<(), PlanError> {
         if part.logical && format == Format::Gpt {
             return Err(PlanError::Contradiction(
-                "a GPT has no logical partitions: leave out role=logical".to_owned(),
+                "a GPT has no logical partitions: omit role=logical".to_owned(),
             ));
         }
         if part.size == Size::Bytes(ByteCount::ZERO) || part.size == Size::Sectors(0) {
@@ -253,14 +255,14 @@ impl Draft<'_> {
             let mut why = vec![format!("byte {start} (LBA {lba}) was requested")];
             if !grain.is_aligned(start) {
                 let past = grain.past(start).get();
-                why.push(format!("it is {past} bytes past a boundary, which --allow-misaligned accepts"));
+                why.push(format!("it is {past} bytes past a boundary, as --allow-misaligned permits"));
             }
             return why;
         }
         let size = grain.size();
         let phase = match grain.phase().get() {
             0 => String::new(),
-            phase => format!(", counted from byte {phase}"),
+            phase => format!(", relative to byte {phase}"),
         };
         vec![format!(
             "byte {start} (LBA {lba}) is the first multiple of {size}{phase} at or after byte {free_from}, \
@@ -286,7 +288,7 @@ impl Draft<'_> {
             && let Some(more) = span.len().checked_sub(asked).filter(|more| *more != ByteCount::ZERO)
         {
             why.push(format!(
-                "its size is {} bytes more than requested, so that it ends on a boundary of {}",
+                "it is {} bytes larger than requested, so that it ends on a {} boundary",
                 more.get(),
                 self.grain.end.size()
             ));
@@ -323,7 +325,7 @@ pub(super) fn check_percents(parts: &[Part]) -> Result<(), PlanError> {
     let percent = |part: &Part| if let Size::Percent(percent) = part.size { u64::from(percent) } else { 0 };
     match parts.iter().map(percent).sum::<u64>() {
         0..=100 => Ok(()),
-        sum => Err(PlanError::Contradiction(format!("the sizes in percent add up to {sum} %"))),
+        sum => Err(PlanError::Contradiction(format!("the percentages add up to {sum} %"))),
     }
 }
 
@@ -339,7 +341,7 @@ pub(super) fn next_number(
             return Err(PlanError::Contradiction(format!("partition {number} already exists")));
         }
         Some(number) if taken.contains(&number) => {
-            let why = format!("entry {number} of the table is in use, but lists nothing");
+            let why = format!("entry {number} of the table is in use, but lists no partition");
             return Err(PlanError::Contradiction(why));
         }
         Some(number) => return Ok(number),

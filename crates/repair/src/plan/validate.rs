@@ -44,7 +44,7 @@ impl Plan {
         let is_one = former != block && sizes.contains(&former) && sizes.contains(&block);
         if !is_one || self.fresh || self.relocate_backup || !self.wipe.is_empty() {
             return Err(invalid(format!(
-                "it converts from {former}-byte sectors, and changes something else"
+                "it converts the table from {former}-byte sectors and also makes another change"
             )));
         }
         for entry in &self.table.partitions {
@@ -71,7 +71,7 @@ impl Table {
             || self.first_usable > self.last_usable
             || self.entries > MOST_ENTRIES
         {
-            return Err(invalid("its usable space exceeds the disk, or its table is too large"));
+            return Err(invalid("its usable space is larger than the disk, or its table is too large"));
         }
         if (self.format == Format::Gpt) == (self.entries == 0) {
             return Err(invalid(format!("a {} has no array of {} entries", self.format, self.entries)));
@@ -154,9 +154,9 @@ impl Entry {
         }
         let is_plain = self.name.is_empty() && self.attributes == 0 && self.uuid.is_none();
         let why = if !is_gpt && !is_plain {
-            "an MBR keeps no names, UUIDs or attribute bits".to_owned()
+            "an MBR cannot store names, UUIDs or attribute bits".to_owned()
         } else if self.name.encode_utf16().count() > NAME_UNITS {
-            format!("a GPT name has at most {NAME_UNITS} UTF-16 units, and this one has more")
+            format!("a name in a GPT is limited to {NAME_UNITS} UTF-16 units")
         } else if self.name.contains('\0') {
             "a name cannot contain a NUL character".to_owned()
         } else {
@@ -174,7 +174,9 @@ impl Entry {
             return Err(PlanError::Outside { number, at: byte(self.start), first, end });
         }
         if table.format == Format::Mbr && (self.start.get() >= mbr::LBAS || self.sectors.get() >= mbr::LBAS) {
-            return Err(invalid(format!("partition {number} needs more than 32 bits: use a GPT")));
+            return Err(invalid(format!(
+                "the position or size of partition {number} needs more than 32 bits: use a GPT"
+            )));
         }
         Ok(())
     }

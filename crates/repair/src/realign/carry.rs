@@ -147,8 +147,8 @@ impl Realign {
             let partition = stack.partitions.iter().find(|p| p.start == from && p.number == number);
             let differs = |what| MoveError::Partition { number, what };
             let found = partition.zip(self.plan.span(entry));
-            let (partition, span) = found
-                .ok_or_else(|| differs("it has a different start than when the plan was made: plan again"))?;
+            let (partition, span) =
+                found.ok_or_else(|| differs("its start has changed since the plan was made: plan again"))?;
             if refer::used(partition, block) > span.len() {
                 return Err(differs("its used area has changed since the plan was made: plan again"));
             }
@@ -158,7 +158,7 @@ impl Realign {
                 && anchor.is_none_or(|anchor| anchor.offset != self.anchor(number))
             {
                 return Err(differs(
-                    "the data of the layer in it has moved since the plan was made: plan again",
+                    "the position of the data in it has changed since the plan was made: plan again",
                 ));
             }
             let found = refer::references(partition, entry, format, span.start(), block, Some(&loaders));
@@ -182,22 +182,23 @@ impl Realign {
 }
 
 /// Why nothing moves while a system is hibernated.
-pub(crate) const ASLEEP: &str = "it holds a hibernated system, which would write to the old location: start \
-     it and shut it down first (Windows: shutdown /s /f /t 0, or powercfg /h off)";
+pub(crate) const ASLEEP: &str = "it holds a hibernated system, which would write to the old position: first \
+                                 start that system and shut it down (Windows: shutdown /s /f /t 0, or \
+                                 powercfg /h off)";
 
 /// Why a reference to the old place prevents a move; `None` if it is corrected, or only worth a note.
 pub(crate) fn obstacle(reference: &Reference) -> Option<&'static str> {
     match reference {
         Reference::Hibernation => Some(ASLEEP),
-        Reference::BiosBoot => {
-            Some("GRUB's boot code lists the sectors of its core image here: leave it, or reinstall GRUB")
-        }
+        Reference::BiosBoot => Some(
+            "GRUB's boot code lists the sectors of its core image in this partition: do not move it, or \
+             reinstall GRUB",
+        ),
         Reference::GrubElsewhere => Some(
-            "GRUB's boot code lists its sectors in a form that cannot be corrected: install GRUB to the \
-             disk first",
+            "GRUB's boot code lists its sectors in an unsupported form: first reinstall GRUB on the disk",
         ),
         Reference::Syslinux { correct: None, .. } | Reference::BootSector { correct: None, .. } => {
-            Some("its boot sector cannot record the new start")
+            Some("its boot sector cannot hold the new start")
         }
         _ => None,
     }

@@ -18,11 +18,12 @@ use crate::encode::Step;
 use crate::foresee::After;
 use crate::relocate::{State, Whereabouts, is_latest};
 
-const OLDER: &str = "the data was moved or written to since this copy of the journal was made: give the \
-                     latest one. If this is the latest, --restore-table FILE resumes the move";
+const OLDER: &str = "the data has been moved or changed since this copy of the journal was made: give the \
+                     latest copy. If this is the latest, --restore-table FILE resumes the move";
 
-const COMPLETE: &str = "the new table is already active, so the move is complete, and this is an older copy of its \
-                        journal. Only if another program wrote that table: --restore-table FILE resumes the move";
+const COMPLETE: &str = "the new table is already active, so the move is complete, and this is an older copy \
+                        of its journal. But if another program wrote that table, --restore-table FILE \
+                        resumes the move";
 
 impl Run<'_> {
     /// Checks that the disk has the table that a move in this state leaves, with the data where the journal
@@ -126,7 +127,7 @@ impl Run<'_> {
             return Ok(false);
         }
         if state == State::NotBegun && !self.has_no_table {
-            let why = "no data was moved, and the disk has a table: nothing is left to do";
+            let why = "no data was moved, and the disk has a table, so there is nothing to do";
             return Err(MoveError::Foreign(why.to_owned()));
         }
         let table = if state == State::NotBegun { Table::Old } else { Table::Marked };

@@ -85,7 +85,7 @@ fn sorted(base: &Base<'_>, wanted: &Wanted, grain: Boundary) -> Sorted {
         let mut stays = |why: &str| sorted.stays.push((*number, why.to_owned()));
         if one.grain(grain).is_aligned(at) {
             if *verdict == OfStart::Moves {
-                stays("no start on this disk is on that boundary");
+                stays("no start on this disk is on such a boundary");
             } else if !grain.is_aligned(at) {
                 stays(ALIGNED_INSIDE);
             }
@@ -107,7 +107,11 @@ fn sorted(base: &Base<'_>, wanted: &Wanted, grain: Boundary) -> Sorted {
                 let physical = situation.topology.physical.value().get();
                 let why = format!("its start is aligned for this drive's {physical}-byte sectors");
                 let is_small = physical < USUAL_PHYSICAL.get();
-                stays(&if is_small { why + "; use --assume 512e if it hides larger ones" } else { why });
+                stays(&if is_small {
+                    why + "; if the drive hides larger ones, use --assume 512e"
+                } else {
+                    why
+                });
             }
         }
     }
@@ -241,14 +245,14 @@ fn is_through(layer: &Layer) -> bool {
 fn way(layer: &Layer) -> Option<String> {
     match &layer.facts {
         Facts::Pv(_) => Some(
-            "make another physical volume with pvcreate --dataalignment 1m, and move the extents there \
+            "create another physical volume with pvcreate --dataalignment 1m, and move the extents there \
              (vgextend, pvmove, vgreduce)"
                 .to_owned(),
         ),
         // Levels that can be reshaped (mdadm(8), --data-offset).
         Facts::Md(md) if [4, 5, 6, 10].contains(&md.level) => {
             let offset = md.data_offset.get().next_multiple_of(MIB) / KIB;
-            Some(format!("mdadm --grow --data-offset={offset}K on the array, if its members have room"))
+            Some(format!("use mdadm --grow --data-offset={offset}K on the array, if its members have room"))
         }
         _ => None,
     }

@@ -55,18 +55,18 @@ pub enum RealignError {
     #[error("no partition has to move")]
     Nothing,
     #[error(
-        "partition {number} starts on a boundary, but its {what} does not: {way}; --partition {number} \
-         moves the partition instead"
+        "partition {number} starts on a boundary, but its {what} does not: {way}; to move the partition \
+         instead, give --partition {number}"
     )]
     Inside { number: u32, what: &'static str, way: String },
     #[error("there is no partition {0}")]
     NoSuchPartition(u32),
     #[error(
-        "there is no room for the extended boot record of logical partition {0}: do not move it or the \
-        logical partitions before it"
+        "there is no room for the extended boot record of logical partition {0}: do not move this partition \
+         or the logical ones before it"
     )]
     Logical(u32),
-    #[error("primary partition {0} would lie among the logical partitions")]
+    #[error("primary partition {0} would be among the logical partitions")]
     Mixed(u32),
     #[error("partition {0} is an extended partition, which has no data to align")]
     Container(u32),
@@ -80,23 +80,23 @@ pub enum RealignError {
     #[error("{} no room at an aligned start: {} more bytes are needed", numbered(.numbers), .missing.get())]
     NoRoom { numbers: Vec<u32>, missing: ByteCount },
     #[error(
-        "partition {number} does not fit at an aligned start at its full size. It holds data after the \
-        recorded end of its contents, from another program or from before it was shrunk: --wipe allows \
-        overwriting that data"
+        "partition {number} does not fit at an aligned start in its full size. It holds data after the \
+         recorded end of its contents, from another program or from before it was shrunk; --wipe allows \
+         overwriting that data"
     )]
     Unclaimed { number: u32 },
     #[error("partition {number}: {why}")]
     Immovable { number: u32, why: &'static str },
     #[error(
-        "the move would overwrite data at byte {at}, outside partitions (perhaps a deleted partition, a boot \
-        loader or an earlier move): --wipe allows that"
+        "the move would overwrite data at byte {at}, which is in no partition (perhaps from a deleted \
+         partition, a boot loader or an earlier move); --wipe allows this"
     )]
     Occupied { at: ByteOffset },
     #[error("it is incomplete: {0}")]
     CutShort(String),
     #[error(
         "{} no room to move past one another: the largest unallocated space is {} bytes, and {} more are \
-        needed",
+         needed",
         numbered(.numbers), .largest.get(), .missing.get()
     )]
     Blocked { numbers: Vec<u32>, largest: ByteCount, missing: ByteCount },
@@ -159,8 +159,8 @@ pub enum Ending {
     )]
     OneCopy,
     #[error(
-        "all data was moved and the new table was written, but perhaps not flushed: if a power cut loses it, \
-        'straddle resume' writes it again"
+        "all data was moved and the new table was written, but perhaps not flushed: if a power cut destroys \
+         it, 'straddle resume' writes it again"
     )]
     Unsettled,
     #[error(
@@ -191,7 +191,7 @@ pub enum MoveError {
     #[error("nothing was written: partition {number}: {what}")]
     Partition { number: u32, what: &'static str },
     #[error(
-        "byte {0} differs from the journal: another program has written it, or the journal belongs to \
+        "byte {0} differs from the journal: another program has overwritten it, or the journal belongs to \
          another disk"
     )]
     Changed(ByteOffset),
@@ -214,8 +214,8 @@ pub enum MoveError {
     JournalFile { path: PathBuf, source: io::Error },
     #[error(
         "{}: nothing was written: the file exists, and may be the journal of an unfinished move. Do not \
-        remove it: run 'straddle resume' with this --journal, which resumes the move or describes the \
-        file",
+         remove it: run 'straddle resume' with the same --journal, which resumes the move or says what the \
+         file is",
         .0.display()
     )]
     JournalExists(PathBuf),
@@ -236,9 +236,7 @@ pub enum MoveError {
     NotBegun,
     #[error("nothing was written: a rollback was started; complete it with --rollback")]
     Turned,
-    #[error(
-        "nothing was written: the new table is already active, and the move can no longer be rolled back"
-    )]
+    #[error("nothing was written: the new table is already active, so the move can no longer be rolled back")]
     Complete,
 }
 
@@ -254,16 +252,16 @@ pub enum NoJournal {
     Copy,
     /// In the file, and the disk has a marker or no table.
     #[error(
-        "nothing was written: the file given with --journal holds no journal, but a move of this disk was \
-        started. Its journal is in another file, with the only copy of the data being moved: give that file, \
-        and delete nothing"
+        "nothing was written: the file given with --journal holds no journal, but a move on this disk was \
+         started. Its journal is in another file, which holds the only copy of the data being moved: give \
+         that file, and delete nothing"
     )]
     Begun,
     /// In the file, and the disk has a table without a marker.
     #[error(
-        "nothing was written: the file given with --journal holds no journal: 'apply' was stopped before \
-         it moved anything, or after it was done. 'straddle check' shows where the partitions are; remove \
-         the file, and apply the plan again if they were not moved"
+        "nothing was written: the file given with --journal holds no journal: 'apply' was stopped before it \
+         moved any data, or after it was done. 'straddle check' shows where the partitions are; remove the \
+         file, and if they were not moved, apply the plan again"
     )]
     NotBegun,
     #[error("no unfinished move: its table has no marker, and the disk has no journal that is still needed")]

@@ -108,7 +108,7 @@ impl<'a> Run<'a> {
             return Err(MoveError::Foreign("its serial number differs".to_owned()));
         }
         if job != payload.realign.job(job.id, job.payload.clone())? {
-            return Err(MoveError::Foreign("its moves are not those of its plan".to_owned()));
+            return Err(MoveError::Foreign("its moves differ from those of its plan".to_owned()));
         }
         let run = Self::of(disk, journal, place, payload);
         Ok(Self { is_new: false, has_no_table, owns_space: !has_no_table, ..run })

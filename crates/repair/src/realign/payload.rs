@@ -176,7 +176,7 @@ impl Payload {
                 lay_over(&mut covered, *at, &place.marked, place.at);
             }
             if covered != *new {
-                let why = "of the table, which the new table leaves as it is";
+                let why = "of the table, which the new table does not change";
                 return Err(invalid(format!("the marker changes byte {at} {why}")).into());
             }
         }
@@ -205,12 +205,12 @@ impl Payload {
             return Err(invalid(format!("the bytes of the table at byte {at} contradict each other")));
         }
         if let Some(Record { at, .. }) = payload.records.iter().find(|one| !one.span().is_some_and(fits)) {
-            return Err(invalid(format!("the extended boot record at byte {at} is not on the disk")));
+            return Err(invalid(format!("the extended boot record at byte {at} is outside the disk")));
         }
         let guards =
             [&payload.guards, &payload.boot_guards, &payload.new_guards, &payload.old_guards, &payload.rest];
         if !guards.into_iter().flatten().all(|guard| guard.span().is_some_and(|span| disk.contains(span))) {
-            return Err(invalid("a physical sector is not on the disk"));
+            return Err(invalid("a physical sector is outside the disk"));
         }
         Ok(payload)
     }

@@ -98,7 +98,7 @@ impl Realign {
         if let Some((window, needed)) = largest {
             self.0.window = window;
             self.0.journal = Journal::Elsewhere { needed };
-            let why = "outside partitions: --wipe allows that";
+            let why = "which is in no partition; --wipe allows this";
             let note = data.map(|at| format!("the journal would overwrite data at byte {at}, {why}"));
             self.0.plan = self.plan.clone().noting(note.into_iter());
         }

@@ -118,7 +118,7 @@ impl Realign {
     pub(super) fn checked(self) -> Result<Self, RealignError> {
         let plan = &self.plan;
         if plan.converts.is_some() || plan.relocate_backup || !plan.wipe.is_empty() {
-            return Err(invalid("its table also changes in other ways"));
+            return Err(invalid("its table also has other changes"));
         }
         self.check_entries()?;
         let kept = self.check_moves()?;
@@ -128,7 +128,7 @@ impl Realign {
             plan.table.partitions.iter().any(is_it)
         };
         if let Some((number, _)) = self.references.iter().find(|(number, _)| !moves(*number)) {
-            return Err(invalid(format!("it lists references to partition {number}, which does not move")));
+            return Err(invalid(format!("it lists references to partition {number}, which is not moved")));
         }
         Ok(self)
     }
@@ -144,7 +144,7 @@ impl Realign {
                 Change::Kept => (entry.start, entry.sectors),
                 Change::Moved { from, sectors } => (from, sectors),
                 Change::New | Change::Grown { .. } => {
-                    return Err(invalid(format!("partition {} is new or grows", entry.number)));
+                    return Err(invalid(format!("partition {} is new or has grown", entry.number)));
                 }
             };
             // The record of a logical partition may move with it.
@@ -194,7 +194,7 @@ impl Realign {
             }
             let was = former(from, sectors, block).ok_or_else(uncounted)?;
             if after.len() > was.len() || after.start() == was.start() {
-                return Err(invalid(format!("partition {number} would grow, or would not move")));
+                return Err(invalid(format!("partition {number} would grow or would not move")));
             }
             travelling.push((Span::new(was.start(), after.len()).ok_or_else(uncounted)?, after));
         }

@@ -37,8 +37,9 @@ pub(super) fn journal_at(medium: &dyn Medium, place: Span) -> Result<Option<(Job
     inspect(Disks::one(&mut Reading(medium)), place)
 }
 
-const ASLEEP_FIRST: &str = "holds a hibernated system, which would write to the old location: start it and shut it down (Windows: \
-     shutdown /s /f /t 0, or powercfg /h off), then check again";
+const ASLEEP_FIRST: &str = "holds a hibernated system, which would write to the old position: start that \
+                            system and shut it down (Windows: shutdown /s /f /t 0, or powercfg /h off), then \
+                            check again";
 pub(super) fn stage(job: &Job, state: State) -> Stage {
     match state {
         State::NotBegun => Stage::NotBegun,

@@ -36,12 +36,12 @@ pub enum RelocateError {
     Job(String),
     #[error("no room for the journal: {0}")]
     Place(String),
-    #[error("there is already a journal of a move, at byte {0}")]
+    #[error("there is already a journal of a move at byte {0}")]
     Occupied(ByteOffset),
     #[error(
-        "the journal was made for a disk of {size} bytes, but this disk has {} bytes. If it has grown, limit \
-        it to the old size until the move is complete: 'truncate -s {size}' for an image, 'losetup \
-        --sizelimit {size}' for a disk",
+        "the journal was made for a disk of {size} bytes, but this disk has {} bytes. If the disk has grown, \
+         limit it to the old size until the move is complete: 'truncate -s {size}' for an image, 'losetup \
+         --sizelimit {size}' for a disk",
         found.get(),
         size = made.get()
     )]
@@ -51,7 +51,7 @@ pub enum RelocateError {
     #[error("the journal has format {0}, which this version does not support")]
     Version(u32),
     /// No crash explains it.
-    #[error("the journal, or the data that it describes, is damaged: {0}")]
+    #[error("the journal or the data that it describes is damaged: {0}")]
     Damaged(String),
     #[error("cannot read byte {at} of {device}")]
     Read { device: Device, at: ByteOffset, source: io::Error },

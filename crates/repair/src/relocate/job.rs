@@ -86,20 +86,25 @@ impl Job {
             || !parts.blocks.phase().is_multiple_of(sector)
             || block.get() > LARGEST_BLOCK
         {
-            return refuse(format!("physical sectors of {} bytes are impossible", block.get()));
+            return refuse(format!("impossible size of physical sectors: {} bytes", block.get()));
         }
         if !window.is_multiple_of(block) || window.get() == 0 || window.get() > LARGEST_WINDOW {
-            return refuse(format!("a window of {} bytes is impossible", window.get()));
+            return refuse(format!("impossible size of a window: {} bytes", window.get()));
         }
         if parts.size.get() > LARGEST_DISK {
-            return refuse(format!("a disk of {} bytes is impossible", parts.size.get()));
+            return refuse(format!("impossible size of a disk: {} bytes", parts.size.get()));
         }
         if parts.moves.is_empty() || parts.moves.len() > MOST_MOVES {
-            return refuse(format!("{} moves, but 1 to {MOST_MOVES} are possible", parts.moves.len()));
+            return refuse(format!(
+                "{} moves are planned, but only 1 to {MOST_MOVES} are possible",
+                parts.moves.len()
+            ));
         }
         if parts.payload.len() > LARGEST_PAYLOAD {
             let len = parts.payload.len();
-            return refuse(format!("a payload of {len} bytes, but at most {LARGEST_PAYLOAD} are possible"));
+            return refuse(format!(
+                "the payload has {len} bytes, but at most {LARGEST_PAYLOAD} are possible"
+            ));
         }
         for one in &parts.moves {
             let (from, len, to) = (one.from.start(), one.from.len(), one.to);

@@ -227,7 +227,7 @@ fn what_cannot_be_said_exactly_is_refused() {
     };
     assert!(refused("8MiB,start=63s", Format::Mbr).contains("starts at byte 32256"));
     assert!(refused("2049s,start=2048s", Format::Gpt).contains("ends at byte 2097664"));
-    assert!(refused("2048s,start=40s", Format::Gpt).contains("the table reaches to byte 24576"));
+    assert!(refused("2048s,start=40s", Format::Gpt).contains("the table extends to byte 24576"));
     // Beyond 2 TiB in 512-byte sectors.
     let mut far = Memory::new(4 << 40);
     plan_and_write(&mut far, "4kn", &table(Format::Mbr, &[(3 << 20, false)])).unwrap();

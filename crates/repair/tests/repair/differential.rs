@@ -329,7 +329,7 @@ fn bad_requests_are_refused_and_write_nothing() {
         (request(mbr, &["1M", "1M", "1M", "1M", "1M"]), "4 primary"),
         (request(mbr, &["1M", "1M", "1M", "1M", "1M,role=logical"]), "4 primary"),
         (request(mbr, &["1M,role=logical", "1M", "1M,role=logical"]), "must be consecutive"),
-        (request(mbr, &["1M,name=x"]), "keeps no names"),
+        (request(mbr, &["1M,name=x"]), "cannot store names"),
         (request(gpt, &["1M,role=logical"]), "no logical"),
         (request(gpt, &["1M,start=34s"]), "--allow-misaligned"),
         (request(gpt, &["1M,start=2049"]), "512-byte logical sector"),

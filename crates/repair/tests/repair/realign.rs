@@ -451,7 +451,7 @@ fn what_cannot_be_moved_is_refused() {
         format!("it would overlap partition 2, from byte {} to byte {}", container.start(), container.end());
     let end = format!("the space for partitions ends at byte {}", SECTORS * 512);
     // What is before belongs to boot loaders.
-    let first = format!("the space for partitions begins at byte {}", 2048 * 512);
+    let first = format!("the space for partitions starts at byte {}", 2048 * 512);
     let cases =
         [(2049, "boundary"), (40_960, &container), (8, &first), (SECTORS, &end), (2 * SECTORS + 2048, &end)];
     for (sector, says) in cases {

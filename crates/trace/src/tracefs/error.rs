@@ -12,7 +12,7 @@ pub enum RecordError {
     Look { path: PathBuf, source: io::Error },
     #[error("{}: not a block device: only requests to block devices can be recorded", path.display())]
     NotADevice { path: PathBuf },
-    #[error("{}: sysfs has no {what} for it", path.display())]
+    #[error("{}: it has no {what} in sysfs", path.display())]
     NotDescribed { path: PathBuf, what: &'static str },
     #[error("{}: has no request queue; record the {} below it", path.display(), below(lower))]
     NoQueue { path: PathBuf, lower: Vec<String> },

@@ -27,8 +27,8 @@ pub(super) fn emit(
 ) -> Result<Exit> {
     let Some(path_of) = target.path() else {
         let message = format!(
-            "{target}: fio opens only files and devices; serve the drive (straddle serve) and give that \
-             device"
+            "{target}: fio opens only files and devices: serve the drive (straddle serve), and give the \
+             resulting device"
         );
         return Err(UsageError(message).into());
     };
@@ -41,7 +41,7 @@ pub(super) fn emit(
         return Err(UsageError(format!("{target}: the job file cannot be its own target")).into());
     }
     let Some(name) = name.to_str() else {
-        return Err(UsageError(format!("{target}: fio's job files need names in UTF-8")).into());
+        return Err(UsageError(format!("{target}: names in fio's job files must be UTF-8")).into());
     };
     let (size, sector) = straddle_measure::real::extent(path_of, way)?;
     let offsets = &arguments.offsets.0;
@@ -94,7 +94,7 @@ fn settled(path: &Path) -> Result<PathBuf> {
         return Ok(given);
     }
     let message = format!(
-        "{shown}: a link that may lead to another disk later: use its link in /dev/disk/by-id, or {}",
+        "{shown}: this link may point to another disk later: use the link in /dev/disk/by-id, or {}",
         quote_path(&whole)
     );
     Err(UsageError(message).into())
@@ -110,8 +110,8 @@ fn check_given_up(path: &Path, again: Option<&str>, way: Io) -> Result<()> {
     let shown = quote_path(path);
     let Some(again) = again else {
         let message = format!(
-            "{shown}: fio would overwrite it from the first byte on, without restoring it; to allow that: \
-            --destroy-data {shown}"
+            "{shown}: fio would overwrite it from the first byte on, and not restore it; to allow this: \
+             --destroy-data {shown}"
         );
         return Err(RefusedError(message).into());
     };

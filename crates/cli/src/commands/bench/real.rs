@@ -209,7 +209,8 @@ pub(crate) fn refused(error: SessionError, named: Option<&Path>) -> anyhow::Erro
     use AreaError::{Damaged, Full, NoTable};
     match error {
         SessionError::Area(error @ (NoTable { .. } | Damaged { .. } | Full { .. })) => {
-            RefusedError(format!("{error}; --used also measures areas with data, and restores them")).into()
+            RefusedError(format!("{error}; --used also measures areas that hold data, and restores them"))
+                .into()
         }
         SessionError::Open(OpenError::NotNamed { path, again }) => {
             let (path, again) = (path.display(), again.display());
@@ -386,22 +387,21 @@ fn describe(journal: &Path, restored: &Restored, command: &str) -> (String, Exit
     match restored {
         Restored::Whole { target, bytes } => {
             let target = printable(&target.display().to_string());
-            (format!("{target}: restored; {bytes} bytes differed or could not be read.\n"), Exit::Success)
+            (format!("{target}: restored; {bytes} bytes differed or were unreadable.\n"), Exit::Success)
         }
         Restored::Changed { target, spans, unreadable, bytes, began } => {
             let target = printable(&target.display().to_string());
             let beside = if unreadable.is_empty() {
                 String::new()
             } else {
-                format!("  {} cannot be read, and were not restored either.\n", describe_spans(unreadable))
+                format!("  {} cannot be read and were not restored either.\n", describe_spans(unreadable))
             };
             let text = format!(
                 "{target}: {} were written by another program after the run and were not restored; {bytes} \
-                 other bytes were restored.\n{beside}  The run started to write at {began}; data that \
-                 another program wrote there before the run ended may have been overwritten.\n  The journal \
-                 is kept: {name}\n  To restore the contents from before the run: {command} --force (applies \
-                 to every journal in that directory); to keep the present contents: remove the journal (rm \
-                 {}).\n",
+                 other bytes were restored.\n{beside}  The run started writing at {began}; data that another \
+                 program wrote there before the run ended may have been overwritten.\n  The journal is kept: \
+                 {name}\n  To restore the contents from before the run: {command} --force (applies to every \
+                 journal in that directory); to keep the present contents: remove the journal (rm {}).\n",
                 describe_spans(spans),
                 quote_path(journal)
             );

@@ -174,7 +174,7 @@ pub(super) fn all(arguments: &CheckArguments) -> Result<Vec<Subject>> {
     let subjects: Vec<Subject> =
         arguments.domains.iter().flat_map(|word| of_domain(word, &libvirt, arguments.quiet)).collect();
     if subjects.is_empty() {
-        output::complain("no disk of a domain found");
+        output::complain("no domain disk found");
     }
     Ok(subjects)
 }
@@ -250,7 +250,7 @@ fn of_domain(word: &str, libvirt: &Libvirt, is_quiet: bool) -> Vec<Subject> {
 fn targets(arguments: &CheckArguments) -> Result<Vec<Subject>> {
     if !arguments.targets.is_empty() {
         if arguments.all {
-            let message = "--all extends the search for disks, and takes no targets";
+            let message = "--all extends the search for disks, so it cannot be combined with targets";
             return Err(UsageError(message.to_owned()).into());
         }
         return Ok(arguments.targets.iter().cloned().flat_map(|target| named(target, arguments)).collect());
@@ -259,7 +259,7 @@ fn targets(arguments: &CheckArguments) -> Result<Vec<Subject>> {
         .context("cannot list the disks of this machine")?;
     found.remarks.iter().for_each(|remark| output::complain(&output::printable(remark)));
     if found.disks.is_empty() {
-        output::complain("no disk found; --all includes loop, ram and zram devices");
+        output::complain("no disk found; to include loop, ram and zram devices, give --all");
     }
     Ok(found.disks.into_iter().map(|disk| Subject::Local(TargetSpec::Path(disk))).collect())
 }

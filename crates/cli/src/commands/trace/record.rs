@@ -33,7 +33,7 @@ pub(crate) fn run(arguments: &RecordArguments) -> Result<Exit> {
     on_interrupt(&stop).context("cannot watch for Ctrl-C")?;
     let name = arguments.to.display();
     if subject.holds(&arguments.to) {
-        output::complain(&format!("{name}: is on the recorded disk: writes to it are recorded too"));
+        output::complain(&format!("{name}: is on the recorded disk, so writes to it are recorded too"));
     }
     let (now, since_epoch) = straddle_trace::tracefs::clock();
     let origin = origin(straddle_trace::tracefs::CLOCK, vec![subject.described.clone()]);
@@ -81,7 +81,7 @@ pub(crate) fn run(arguments: &RecordArguments) -> Result<Exit> {
         let larger = (arguments.buffer.get() >> 10).saturating_mul(factor).max(USUAL);
         let lost = output::plural(ended.lost, "event");
         output::complain(&format!(
-            "{lost} lost, because the kernel's buffers were full; --buffer {larger}KiB may be enough"
+            "{lost} lost because the kernel's buffers were full; try --buffer {larger}KiB"
         ));
     }
     if ended.why == Why::Gone {
@@ -202,7 +202,8 @@ fn text_of_ended(subject: &Subject, counted: &Asked, ended: &Ended, to: &Path) -
     let mut text = wrap(&summary, "");
     if let Some(partition) = &subject.described.partition {
         let note = format!(
-            "the offsets are those on {}, where the partition begins at byte {}; flushes are those of the whole disk",
+            "offsets are relative to {}, where the partition starts at byte {}; flushes are those of the \
+             whole disk",
             printable(disk),
             partition.start
         );

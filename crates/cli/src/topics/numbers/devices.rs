@@ -9,12 +9,13 @@ pub(super) fn io_sizes(numbers: &Numbers) -> Option<Vec<String>> {
     if let (Some(logical), Some(physical)) = (numbers.get("logical"), numbers.get("physical")) {
         said.push(match (logical, physical) {
             (SMALL, SMALL) => {
-                "512 / 512: 512n, or a drive, SSD, adapter or image that hides larger sectors (S022). If \
-                 in doubt, assume 4096."
+                "512 / 512: 512n, or a drive, SSD, adapter or image that hides larger sectors (S022). If in \
+                 doubt, assume 4096-byte sectors."
                     .to_owned()
             }
             (LARGE, LARGE) => {
-                "4096 / 4096: 4Kn, or a drive behind an adapter that presents it so (S030).".to_owned()
+                "4096 / 4096: 4Kn, or a drive behind an adapter that makes it look like one (S030)."
+                    .to_owned()
             }
             (SMALL, LARGE) => "512 / 4096: 512e. Starts at multiples of 8 sectors are aligned.".to_owned(),
             (logical, physical) if logical == 0 || physical < logical => {
@@ -35,7 +36,10 @@ pub(super) fn io_sizes(numbers: &Numbers) -> Option<Vec<String>> {
         said.push(match optimal {
             0 => format!("Minimum {minimum}; no optimal size is reported."),
             ALL_ONES => {
-                format!("Optimal {}: 'no limit', not a boundary (S021).", odd_sectors(optimal))
+                format!(
+                    "Optimal {}: this means 'no limit' and is not a boundary (S021).",
+                    odd_sectors(optimal)
+                )
             }
             _ if minimum > 0 && !optimal.is_multiple_of(minimum) => format!(
                 "Optimal {} is not a multiple of the minimum, {minimum}: it is not a boundary (S021).",
@@ -45,9 +49,9 @@ pub(super) fn io_sizes(numbers: &Numbers) -> Option<Vec<String>> {
                 format!("Minimum and optimal are the same: {}.", bytes(optimal))
             }
             _ => format!(
-                "Optimal {} is {} times the minimum, {}: the stripe of an array of {} data disks with such \
-                 chunks, or the largest transfer that a controller prefers, which is not a boundary. \
-                 straddle check says which it is.",
+                "Optimal {} is {} times the minimum, {}: the stripe of an array of {} data disks with chunks \
+                 of the minimum size, or the largest transfer that a controller prefers, which is not a \
+                 boundary. straddle check says which it is.",
                 bytes(optimal),
                 optimal / minimum,
                 bytes(minimum),
@@ -65,7 +69,7 @@ fn odd_sectors(size: u64) -> String {
     } else {
         format!("{past} bytes past a multiple of 4096")
     };
-    format!("{} is {} sectors of 512, {so}", bytes(size), size / SMALL)
+    format!("{} is {} 512-byte sectors, {so}", bytes(size), size / SMALL)
 }
 
 pub(super) fn optimal_transfer(numbers: &Numbers) -> Option<String> {
@@ -75,12 +79,13 @@ pub(super) fn optimal_transfer(numbers: &Numbers) -> Option<String> {
     let kept = "The kernel ignores it, so tools align to 1 MiB";
     let unit = numbers.get("unit");
     Some(match (unit, numbers.get("page")) {
-        (Some(0), _) => "The device did not report its unit (0 bytes): its answers failed or were \
-                         truncated. The numbers decide nothing; look for errors of the device in the log."
-            .to_owned(),
+        (Some(0), _) => {
+            "The device did not report its unit (0 bytes): its answers failed or were truncated. The numbers \
+             mean nothing; look for errors of the device in the log."
+                .to_owned()
+        }
         (Some(unit), _) if !size.is_multiple_of(unit) => {
-            let no_limit =
-                if size == ALL_ONES { " It is the adapter's way of saying 'no limit'." } else { "" };
+            let no_limit = if size == ALL_ONES { " It is how the adapter says 'no limit'." } else { "" };
             format!(
                 "{}: {} bytes more than a multiple of {unit}.{no_limit} {kept}.",
                 odd_sectors(size),
@@ -88,7 +93,7 @@ pub(super) fn optimal_transfer(numbers: &Numbers) -> Option<String> {
             )
         }
         (None, Some(page)) if size < page => {
-            format!("{} is smaller than a page of memory, {page} bytes. {kept}.", bytes(size))
+            format!("{} is smaller than a memory page ({page} bytes). {kept}.", bytes(size))
         }
         (None, None) => format!("{}.", odd_sectors(size)),
         _ => return None,
@@ -104,9 +109,9 @@ pub(super) fn stacked_start(numbers: &Numbers) -> Option<String> {
         let at = count.checked_mul(SMALL)?;
         return (!at.is_multiple_of(device)).then(|| {
             format!(
-                "{count} sectors of 512: it {what} {}, {} bytes past a multiple of the device's logical \
-                 sector, {device}. The volume was made for sectors of {}: move it to a device with those, \
-                 or recreate it with extents of whole sectors (vgcreate -s 4m).",
+                "{count} 512-byte sectors: it {what} {}, {} bytes past a multiple of the device's logical \
+                 sector, {device}. The volume was made for {}-byte sectors: move it to a device with such \
+                 sectors, or recreate it with extents of whole sectors (vgcreate -s 4m).",
                 bytes(at),
                 at % device,
                 1_u64 << at.trailing_zeros().min(SMALL.trailing_zeros() + 3)
@@ -117,13 +122,13 @@ pub(super) fn stacked_start(numbers: &Numbers) -> Option<String> {
     let past = (at % physical + physical - numbers.get("offset").unwrap_or(0) % physical) % physical;
     Some(match past {
         0 => format!(
-            "Byte {at} is on a physical sector of {physical}: the start is right. The device below is \
-             misaligned (S020), or its optimal I/O size is impossible (S021)."
+            "Byte {at} is on a {physical}-byte physical sector boundary, so the start is right. The device \
+             below is misaligned (S020), or its optimal I/O size is impossible (S021)."
         ),
         past => format!(
-            "Byte {at} of the device is {past} bytes past a physical sector of {physical}{}. For LVM it is \
-             where extents start: use pvcreate --dataalignment 1m for the next one; this one stays \
-             misaligned until its contents are copied.",
+            "Byte {at} of the device is {past} bytes past a {physical}-byte physical sector boundary{}. For \
+             LVM, extents start there: use pvcreate --dataalignment 1m for the next physical volume; this \
+             one remains misaligned until its contents are copied.",
             if at == ALL_ONES { ", and the value that USB bridges report for 'no limit' (S021)" } else { "" }
         ),
     })
@@ -141,19 +146,19 @@ pub(super) fn request(numbers: &Numbers) -> Option<String> {
     };
     Some(match (off(SMALL), off(LARGE)) {
         (Some(what), _) => format!(
-            "Offset {offset}, length {length}: {what}. Direct I/O accepts only whole logical sectors, of \
-             at least 512 bytes: give bs, offset and the sizes of a range (bsrange, bssplit, kb_base) as \
+            "Offset {offset}, length {length}: {what}. Direct I/O accepts only whole logical sectors, which \
+             are at least 512 bytes: give bs, offset and the sizes of ranges (bsrange, bssplit, kb_base) as \
              multiples of 4096."
         ),
         (None, Some(what)) => format!(
-            "Offset {offset}, length {length}: {what}, but both are multiples of 512. So the logical \
-             sectors must be 4096 bytes (blockdev --getss DEVICE): use bs=4k and offsets that are \
-             multiples of it."
+            "Offset {offset}, length {length}: {what}, but both are multiples of 512. So the logical sectors \
+             must be 4096 bytes (blockdev --getss DEVICE): use bs=4k, and offsets that are multiples of 4 \
+             KiB."
         ),
         (None, None) => format!(
-            "Offset {offset} and length {length} are multiples of 4096: sectors are most likely not the \
-             reason. Other reasons: a file system without direct I/O, unaligned memory (fio: iomem_align), \
-             larger sectors (blockdev --getss DEVICE), a zoned disk."
+            "Offset {offset} and length {length} are multiples of 4096, so sectors are probably not the \
+             reason. Other possible reasons: a file system without direct I/O, unaligned memory (fio: \
+             iomem_align), larger sectors (blockdev --getss DEVICE), a zoned disk."
         ),
     })
 }
@@ -163,9 +168,9 @@ pub(super) fn mixed_sectors(numbers: &Numbers) -> Option<String> {
     let (small, large) = (one.min(other), one.max(other));
     (small > 0 && small < large && large.is_multiple_of(small)).then(|| {
         format!(
-            "Logical sectors of {small} and of {large} bytes. A volume with a segment on each has those of \
-             {large}: a file system with smaller blocks or sectors, made on the {small}-byte device, \
-             cannot be mounted any more."
+            "The devices have {small}-byte and {large}-byte logical sectors. A volume with segments on both \
+             has {large}-byte sectors, so a file system with smaller blocks or sectors that was created on \
+             the {small}-byte device can no longer be mounted."
         )
     })
 }
@@ -175,11 +180,12 @@ pub(super) fn image_size(numbers: &Numbers) -> Option<String> {
     let rest = size % MIB;
     let next = size.checked_next_multiple_of(MIB)?;
     Some(if rest == 0 {
-        format!("{} is a whole number of MiB: the size is not the reason.", bytes(size))
+        format!("{} is a whole number of MiB, so the size is not the reason.", bytes(size))
     } else {
         format!(
-            "{} is {rest} bytes more than a whole number of MiB. The next is {next}: grow the raw image to it (qemu-img resize -f raw disk.raw \
-             {next}) and convert again with force_size, which keeps the size; without it qemu-img 7.2 rounds up to cylinders.",
+            "{} is {rest} bytes more than a whole number of MiB. The next one is {next}: grow the raw image \
+             to that (qemu-img resize -f raw disk.raw {next}), and convert again with force_size, which \
+             keeps the size; without it, qemu-img 7.2 rounds up to cylinders.",
             bytes(size)
         )
     })
@@ -187,17 +193,17 @@ pub(super) fn image_size(numbers: &Numbers) -> Option<String> {
 
 /// What keeps the data where a block is smaller than a logical sector.
 const KEEP: &str = "Nothing is damaged, and the start does not matter. losetup --find --show -b 512 DEVICE \
-                    presents it with 512-byte sectors, and Linux mounts that (util-linux 2.38). For a \
-                    permanent solution, use a drive or adapter with 512-byte logical sectors, or copy the \
-                    files to a new file system made here.";
+                    presents the device with 512-byte sectors, and Linux can mount that (util-linux 2.38). \
+                    For a permanent solution, use a drive or adapter with 512-byte logical sectors, or copy \
+                    the files to a new file system created here.";
 
 pub(super) fn too_small(numbers: &Numbers) -> Option<Vec<String>> {
     let block = numbers.positive("block")?;
     match numbers.get("device") {
         Some(device) if block < device => Some(vec![
             format!(
-                "The device has logical sectors of {device} bytes, but the contents count in {block}: \
-                 Linux reads nothing smaller than a sector, so it does not mount this here."
+                "The device has {device}-byte logical sectors, but the contents use {block}-byte blocks: \
+                 Linux reads nothing smaller than a sector, so it cannot mount this here."
             ),
             KEEP.to_owned(),
         ]),
@@ -205,18 +211,18 @@ pub(super) fn too_small(numbers: &Numbers) -> Option<Vec<String>> {
         Some(_) => None,
         None if block < LARGE => Some(vec![
             format!(
-                "{block} bytes are less than the device's logical sector, which must be 4096 bytes \
-                 (blockdev --getss DEVICE): Linux does not mount this here."
+                "{block} bytes are less than the device's logical sector, which must be 4096 bytes (blockdev \
+                 --getss DEVICE): Linux cannot mount this here."
             ),
             KEEP.to_owned(),
         ]),
         None if block > LARGE => Some(vec![format!(
-            "{block} bytes are more than a page of memory, 4096 bytes on x86: most kernels do not mount it. It may come from a system with larger pages \
-             (some ARM and POWER), where it can be read."
+            "{block} bytes are more than a memory page (4096 bytes on x86): most kernels cannot mount it. It \
+             may come from a system with larger pages (some ARM and POWER machines), which can read it."
         )]),
         None => Some(vec![format!(
             "{block} bytes is a common size, and too small only if the device's logical sector is larger: \
-             compare blockdev --getss DEVICE. The number alone decides nothing."
+             compare blockdev --getss DEVICE. The number alone is not conclusive."
         )]),
     }
 }
@@ -225,7 +231,7 @@ pub(super) fn ntfs_sectors(numbers: &Numbers) -> Option<String> {
     let (block, device) = (numbers.get("block")?, numbers.get("device")?);
     let so = if block < device {
         format!(
-            "Linux mounts it if its clusters are of {device} bytes or more, as nearly all are (ntfsinfo -m \
+            "Linux mounts it if its clusters are at least {device} bytes, as nearly all are (ntfsinfo -m \
              DEVICE)"
         )
     } else {
@@ -233,8 +239,8 @@ pub(super) fn ntfs_sectors(numbers: &Numbers) -> Option<String> {
     };
     (block != device).then(|| {
         format!(
-            "The volume was made for sectors of {block} bytes, but is on a device with {device}: {so}; \
-             Windows does not, until it is on a device whose sectors are of {block} bytes again."
+            "The volume was made for {block}-byte sectors, but is on a device with {device}-byte ones: {so}; \
+             Windows does not, until the volume is on a device with {block}-byte sectors again."
         )
     })
 }
@@ -244,8 +250,9 @@ pub(super) fn blocks_too_big(numbers: &Numbers) -> Option<String> {
     if let Some(physical) = numbers.get("physical") {
         return (block < physical).then(|| {
             format!(
-                "A physical sector of {physical} bytes holds {} of them: each write of a single block is a \
-                 read-modify-write (S061). Nothing is damaged; mkfs.ext4 -b {LARGE} is the default from 512 MiB on.",
+                "A {physical}-byte physical sector holds {} blocks, so each write of a single block is a \
+                 read-modify-write (S061). Nothing is damaged; from 512 MiB on, mkfs.ext4 -b {LARGE} is the \
+                 default.",
                 physical / block
             )
         });
@@ -253,7 +260,7 @@ pub(super) fn blocks_too_big(numbers: &Numbers) -> Option<String> {
     let page = numbers.get("page").unwrap_or(LARGE);
     (block > page && page > 0).then(|| {
         format!(
-            "{block} bytes are {} pages of {page} bytes: this kernel does not mount such a file system.",
+            "{block} bytes are {} pages of {page} bytes: this kernel cannot mount such a file system.",
             block / page
         )
     })
@@ -264,8 +271,8 @@ pub(super) fn stripes(numbers: &Numbers) -> Option<String> {
     if let (Some(unit), Some(maximum)) = (unit, numbers.get("maximum")) {
         return (unit > maximum).then(|| {
             format!(
-                "{} is larger than the limit for the log, {}: mkfs.xfs uses 32 KiB for the log. Nothing \
-                 has to be done.",
+                "{} is larger than the limit for the log, {}: mkfs.xfs uses 32 KiB for the log. You need not \
+                 do anything.",
                 bytes(unit),
                 bytes(maximum)
             )
@@ -273,17 +280,17 @@ pub(super) fn stripes(numbers: &Numbers) -> Option<String> {
     }
     let width = numbers.get("width")?;
     Some(match (unit, width) {
-        (_, 0) => "No array has a width of 0: the device reports none, or sw was left out. Give both su \
-                   and sw, or neither."
+        (_, 0) => "No array has a width of 0: the device reports none, or sw is missing. Give both su and \
+                   sw, or neither."
             .to_owned(),
         (Some(unit), width) if width.is_multiple_of(unit) => format!(
-            "{width} is {} times {unit}: an array with that number of data disks, whatever the unit of the \
-             numbers.",
+            "{width} is {} times {unit}: an array with that number of data disks, whatever unit the numbers \
+             are in.",
             width / unit
         ),
         (Some(unit), width) => format!(
-            "{width} is not a multiple of {unit}: no array has such a stripe. It is a size that an adapter \
-             reports (S021), or a mistake in sunit and swidth."
+            "{width} is not a multiple of {unit}: no array has such a stripe. An adapter reports this size \
+             (S021), or sunit and swidth are wrong."
         ),
         (None, _) => return None,
     })
@@ -299,12 +306,12 @@ pub(super) fn ashift(numbers: &Numbers) -> Option<String> {
     Some(match configured.cmp(&native) {
         std::cmp::Ordering::Less => format!(
             "The vdev has ashift {own} ({configured} bytes), but the drive needs {drive} ({native} bytes): \
-             writes of less than {native} bytes are read-modify-writes. To change it, move the data to a \
-             pool made with -o ashift={drive}."
+             writes of less than {native} bytes are read-modify-writes. To change that, move the data to a \
+             pool created with -o ashift={drive}."
         ),
         std::cmp::Ordering::Greater => format!(
             "The vdev has ashift {own} ({configured} bytes), but the drive needs only {drive} ({native} \
-             bytes): it costs some space and no time. Nothing has to be done."
+             bytes): this costs some space and no time. You need not do anything."
         ),
         std::cmp::Ordering::Equal => return None,
     })
@@ -315,12 +322,12 @@ pub(super) fn oracle(numbers: &Numbers) -> Option<String> {
     let known = [SMALL, LARGE].contains(&block) && [SMALL, LARGE].contains(&host);
     (known && block != host.max(media)).then(|| {
         format!(
-            "The redo log has blocks of {block} bytes, but the disk reports sectors of {media} (medium) \
-             and {host} (logical): {}.",
+            "The redo log has {block}-byte blocks, but the disk reports sectors of {media} (medium) and \
+             {host} (logical) bytes: {}.",
             if block > host.max(media) {
-                "it came from a disk of 4096, and the new one reports 512"
+                "it comes from a disk with 4096-byte sectors, and the new one reports 512"
             } else {
-                "it came from a disk of 512, and the new one has larger sectors"
+                "it comes from a disk with 512-byte sectors, and the new one has larger sectors"
             }
         )
     })
@@ -334,6 +341,6 @@ pub(super) fn moved(numbers: &Numbers) -> Option<String> {
         } else {
             String::new()
         };
-        format!("The file was written for sectors of {was} bytes, but the volume reports {now}{why}.")
+        format!("The file was written for {was}-byte sectors, but the volume reports {now}{why}.")
     })
 }

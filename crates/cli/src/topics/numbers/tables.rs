@@ -8,11 +8,11 @@ const BACKUP: u64 = 33;
 /// What an adapter or a RAID controller keeps at the end of a disk, in sectors: some MiB.
 const KEPT: u64 = 64 * MIB / SMALL;
 
-const RELOCATE: &str = "Run straddle check DISK first. If it reports S034, nothing is lost, and the new \
-                        space can be used once the backup GPT is at the end: straddle plan DISK --repair \
+const RELOCATE: &str = "First run straddle check DISK. If it reports S034, nothing is lost, and you can use \
+                        the new space once the backup GPT is at the end: straddle plan DISK --repair \
                         --relocate-backup (fdisk 2.38 does it with 'w', parted 3.5 with 'Fix'). If it \
-                        reports S030, the table uses a different sector size: write nothing; sgdisk \
-                        1.0.9 would replace it with an empty table.";
+                        reports S030, the table uses a different sector size: write nothing; sgdisk 1.0.9 \
+                        would replace it with an empty table.";
 
 /// Whether the larger count is eight times the smaller one, but for what an adapter keeps.
 fn is_eightfold(small: u64, large: u64) -> bool {
@@ -40,10 +40,10 @@ pub(super) fn gpt_size(numbers: &Numbers) -> Option<Vec<Said>> {
     }
     if disk > u64::from(u32::MAX) && table == disk & u64::from(u32::MAX) {
         return Some(vec![Said::Is(format!(
-            "{table} is {disk} without the bits above 2^32: a tool wrote the size into the 32-bit field of \
-             the protective MBR without limiting it to 4294967295. No system reads that number. If \
-             straddle check reports nothing about the GPT, it is right, and the next table that fdisk or \
-             straddle writes corrects the number."
+            "{table} is {disk} modulo 2^32: a tool wrote the size to the 32-bit field of the protective MBR \
+             without limiting it to 4294967295. No system uses that number. If straddle check reports \
+             nothing about the GPT, the GPT is correct, and fdisk or straddle will correct the number when \
+             they next write the table."
         ))]);
     }
     let grown = disk.checked_sub(table).filter(|grown| *grown > 0)?;
@@ -60,20 +60,20 @@ fn other_sectors(by_table: u64, by_disk: u64, then: &str, now: &str) -> Vec<Said
     let ratio = if by_disk > by_table { "8 times" } else { "an eighth of" };
     vec![
         Said::Is(format!(
-            "The disk has {by_disk} sectors, {ratio} the {by_table} of its table: most likely the GPT was \
-             written in {then}-byte sectors, behind an adapter, enclosure or host that presented those; \
-             here the sectors are {now} bytes (S030)."
+            "The disk has {by_disk} sectors, {ratio} the {by_table} that its table records: most likely the \
+             GPT was written in {then}-byte sectors, behind an adapter, enclosure or host that presented \
+             such sectors; here the sectors are {now} bytes (S030)."
         )),
         Said::Forbids(
-            "WRITE NOTHING TO IT: no 'w' in fdisk, no sgdisk -e, no 'Fix'. In the wrong sector size they \
+            "WRITE NOTHING TO IT: no 'w' in fdisk, no sgdisk -e, no 'Fix'. With the wrong sector size, they \
              do not see the GPT: sgdisk 1.0.9 -e replaces it with an empty one."
                 .to_owned(),
         ),
         Said::Is(format!(
-            "straddle check DISK finds the table in either size and reports S030. The data is all there \
-             once the disk has {then}-byte sectors again: behind the adapter it was used with or, without \
-             writing anything, on Linux with losetup --find --show --read-only --partscan -b {then} DISK. \
-             straddle plan DISK --convert-table rewrites the table, if its contents fit {now}-byte \
+            "straddle check DISK finds a table in either sector size, and reports S030. All data is intact, \
+             and accessible when the disk has {then}-byte sectors again: behind its old adapter or, on Linux \
+             and without writing anything, with losetup --find --show --read-only --partscan -b {then} DISK. \
+             straddle plan DISK --convert-table rewrites the table, if the contents work with {now}-byte \
              sectors."
         )),
         Said::Is(
@@ -93,14 +93,14 @@ fn cut_off(by_table: u64, by_disk: u64) -> Option<Vec<Said>> {
     ))];
     if lacks <= KEPT {
         said.push(Said::Is(
-            "An adapter, a RAID controller or a host protected area may reserve that little at the end: \
-             check the disk without it first."
+            "An adapter, a RAID controller or a host protected area may reserve so small an area at the end: \
+             first check the disk without it."
                 .to_owned(),
         ));
     }
     said.push(Said::Is(format!(
-        "A copy or download that was truncated: repeat it. If only the size was lost (a sparse file, \
-         trailing zeros), truncate -s '>{whole}' FILE restores the length of an image; straddle check says \
+        "A copy or download was probably truncated: repeat it. If only zeros at the end are missing (a \
+         sparse file), truncate -s '>{whole}' FILE restores the length of an image; straddle check says \
          which partitions reach past the end."
     )));
     Some(said)
@@ -112,10 +112,10 @@ pub(super) fn table_overlap(numbers: &Numbers) -> Option<Vec<Said>> {
         return Some(vec![
             Said::Is(format!(
                 "With 512-byte sectors a GPT of 128 entries takes sectors 0 to 33, but the first partition \
-                 starts at sector {first}: it was made for an MBR, before 1 MiB was usual."
+                 starts at sector {first}: it was created for an MBR, before starts at 1 MiB were usual."
             )),
             Said::Writes(format!(
-                "A GPT fits with {} entries fewer, or after a move to 1 MiB (straddle realign).",
+                "A GPT with {} fewer entries fits; or move the partition to 1 MiB (straddle realign).",
                 blocks.checked_mul(4)?
             )),
         ]);
@@ -125,8 +125,8 @@ pub(super) fn table_overlap(numbers: &Numbers) -> Option<Vec<Said>> {
         0 => return None,
         1..=BACKUP => vec![
             Said::Is(format!(
-                "A backup GPT takes the last 33 sectors of 512 bytes, or 5 of 4096; the last partition ends \
-                {blocks} sectors inside them."
+                "A backup GPT takes the last 33 sectors of 512 bytes, or 5 of 4096; the last partition \
+                 overlaps them by {blocks} sectors."
             )),
             Said::Writes(format!(
                 "Shrink the file system, then the partition, by {blocks} sectors or more to make room for \
@@ -134,9 +134,9 @@ pub(super) fn table_overlap(numbers: &Numbers) -> Option<Vec<Said>> {
             )),
         ],
         _ => vec![Said::Forbids(format!(
-            "A backup GPT takes 33 sectors of 512 bytes at most: the last partition ends {} sectors past \
-             the end of the disk. The disk is truncated (S042), or the table uses a different sector size \
-             from the disk (S030). Write no table; run straddle check.",
+            "A backup GPT takes 33 sectors of 512 bytes at most: the last partition ends {} sectors past the \
+             end of the disk. The disk is truncated (S042), or the table uses a different sector size than \
+             the disk (S030). Write no table; run straddle check.",
             blocks - BACKUP
         ))],
     })
@@ -154,15 +154,16 @@ pub(super) fn too_long(numbers: &Numbers) -> Option<Vec<Said>> {
     }
     Some(vec![
         Said::Is(format!(
-            "An MBR has 32 bits for a {what}: {} with 512-byte sectors, {} with 4096-byte ones. {count} is {} more.",
+            "An MBR has 32 bits for a {what}, enough for {} with 512-byte sectors or {} with 4096-byte ones. \
+             {count} is {} more.",
             size(SMALL)?,
             size(LARGE)?,
             count - maximum
         )),
         Said::Writes(
-            "Create a GPT (straddle plan DISK --table gpt, for a disk without data), or a smaller \
-             partition. A partition of an MBR may also start below sector 2^32 and end past it, but not \
-             every system can read that (S046)."
+            "Create a GPT (straddle plan DISK --table gpt, for a disk without data), or a smaller partition. \
+             An MBR partition may also start below sector 2^32 and end past it, but not every system \
+             supports that (S046)."
                 .to_owned(),
         ),
     ])
@@ -172,7 +173,7 @@ pub(super) fn beyond_end(numbers: &Numbers) -> Option<Vec<Said>> {
     if let Some((blocks, present)) = numbers.get("blocks").zip(numbers.get("present")) {
         let missing = blocks.checked_sub(present).filter(|missing| *missing > 0)?;
         let why = match is_eightfold(present, blocks) {
-            true => "eight times as many: the table uses a different sector size (S030)",
+            true => "eight times as many, so the table uses a different sector size (S030)",
             false => "the partition or the disk was truncated after the file system was made (S048)",
         };
         return Some(vec![Said::Forbids(format!(
@@ -186,8 +187,8 @@ pub(super) fn beyond_end(numbers: &Numbers) -> Option<Vec<Said>> {
         let past = end.checked_sub(limit).filter(|past| *past > 0)?;
         return Some(vec![Said::Forbids(format!(
             "The access ends {past} sectors past the end, {}: a file system is longer than its device \
-             (S048), or the table is (S042). Write nothing to it, and do not run a repair, before straddle \
-             check DISK has shown which it is.",
+             (S048), or the table is for a longer disk (S042). Write nothing to it, and do not run a repair, \
+             before straddle check DISK has shown which it is.",
             sectors(limit, SMALL)?
         ))]);
     }
@@ -201,15 +202,15 @@ pub(super) fn beyond_end(numbers: &Numbers) -> Option<Vec<Said>> {
         ))]);
     };
     let mut said = vec![Said::Is(format!(
-        "The kernel always counts in sectors of 512 bytes: a {what} of {so}. Compare with blockdev \
+        "The kernel always counts 512-byte sectors, so this is a {what} of {so}. Compare with blockdev \
          --getsize64 DISK."
     ))];
     if count.is_multiple_of(8) {
         said.push(Said::Forbids(format!(
-            "If the disk has sectors of 4096 bytes (blockdev --getss DISK), the table says {}. Read in \
-             sectors of 512 that is {}: if it fits, the table was made on a disk or adapter with those \
-             (S030), and all data is there. Otherwise the disk is truncated (S042). Write nothing to it \
-             before straddle check DISK has shown which it is.",
+            "If the disk has 4096-byte sectors (blockdev --getss DISK), the table says {}. In 512-byte \
+             sectors, that would be {}: if this fits, the table was made on a disk or adapter with such \
+             sectors (S030), and all data is intact. Otherwise the disk is truncated (S042). Write nothing \
+             to it before straddle check DISK has shown which it is.",
             count / 8,
             sectors(count / 8, SMALL)?
         )));
@@ -232,9 +233,9 @@ pub(super) fn offset_by(numbers: &Numbers) -> Option<String> {
             "The start is not a multiple of 4096 either."
         };
         return Some(format!(
-            "{offset} is more than a sector of 4096 bytes: the kernel compares with a larger unit, the \
-             chunk of an array or the unit of an SSD, which this message does not show (lsblk -t: MIN-IO). \
-             {so} straddle check says what it costs."
+            "{offset} is more than a 4096-byte sector: the kernel compares with a larger unit, the chunk of \
+             an array or the unit of an SSD, which this message does not show (lsblk -t: MIN-IO). {so} \
+             straddle check says what it costs."
         ));
     }
     let past = LARGE - offset;
@@ -242,9 +243,8 @@ pub(super) fn offset_by(numbers: &Numbers) -> Option<String> {
     // The first such sector from 34 on, where partitions may start.
     let such = (34..).find(|sector| sector % 8 == rest)?;
     Some(format!(
-        "{offset} + {past} = 4096: the start is {past} bytes past a multiple of 4096, like any sector that \
-         leaves the rest {rest} when divided by 8, such as {such}; or the drive's own boundaries are \
-         shifted (S023)."
+        "{offset} + {past} = 4096: the start is {past} bytes past a multiple of 4096, like any sector whose \
+         number modulo 8 is {rest}, such as {such}; or the drive's own boundaries are shifted (S023)."
     ))
 }
 
@@ -258,15 +258,15 @@ pub(super) fn grain(numbers: &Numbers) -> Option<Vec<String>> {
     let byte = start.checked_mul(SMALL)?;
     let shifted = start.abs_diff(past) % 8;
     let judged = match (shifted, past) {
-        (0, 0) => "a multiple of 4096: aligned for 512e and 4Kn, and misses only parted's own grain \
-            (S008)"
-            .to_owned(),
+        (0, 0) => {
+            "a multiple of 4096: aligned for 512e and 4Kn, but not to parted's own grain (S008)".to_owned()
+        }
         (0, _) => format!(
-            "on a boundary of 4096 bytes, as the drive's boundaries start at sector {past} (S023), and \
-            misses only parted's own grain"
+            "on a 4096-byte boundary, because the drive's boundaries start at sector {past} (S023), but not \
+             on parted's own grain"
         ),
         _ => format!(
-            "{} bytes past a boundary of 4096: misaligned on a drive with 4096-byte sectors (S001)",
+            "{} bytes past a 4096-byte boundary: misaligned on a drive with 4096-byte sectors (S001)",
             if start >= past { shifted * SMALL } else { LARGE - shifted * SMALL }
         ),
     };
@@ -275,8 +275,8 @@ pub(super) fn grain(numbers: &Numbers) -> Option<Vec<String>> {
     )];
     if !grain.is_multiple_of(8) && grain > 8 {
         said.push(format!(
-            "No drive has a grain of {grain} sectors: it comes from an impossible optimal I/O size (S021). \
-             Give the start as 1MiB and ignore the message, or use parted -a minimal."
+            "No drive has a grain of {grain} sectors: the number comes from an impossible optimal I/O size \
+             (S021). Give the start as 1MiB and ignore the message, or use parted -a minimal."
         ));
     } else if grain == MIB / LARGE {
         said.push("256 sectors are 1 MiB if sectors are 4096 bytes: any start is aligned there.".to_owned());
@@ -288,13 +288,14 @@ pub(super) fn sector_boundary(numbers: &Numbers) -> Option<String> {
     let boundary = numbers.get("boundary").filter(|boundary| *boundary > 1)?;
     let size = boundary.checked_mul(SMALL)?;
     let meaning = if size.is_multiple_of(MIB) {
-        "the usual grain, not the drive's: a start that misses it may still be aligned (S008)"
+        "the usual grain, not the drive's: a start that is not a multiple of it may still be aligned (S008)"
     } else if size == LARGE {
-        "a physical sector of most drives: a start that misses it is misaligned there (S001)"
+        "the physical sector of most drives: a start that is not a multiple of it is misaligned there (S001)"
     } else if size < LARGE {
-        "less than a physical sector of 4096 bytes: a start that misses it is misaligned there too (S001)"
+        "less than a 4096-byte physical sector: a start that is not a multiple of it is also misaligned \
+         there (S001)"
     } else {
         "the grain of the other partitions; straddle check compares with the drive"
     };
-    Some(format!("{boundary} sectors of 512 bytes are {}, {meaning}.", bytes(size)))
+    Some(format!("{boundary} 512-byte sectors are {}, {meaning}.", bytes(size)))
 }

@@ -298,7 +298,7 @@ impl Report for Prometheus {
         metric(
             &mut text,
             "straddle_target_judged",
-            "Whether the target could be read and judged; 0 also if there is nothing to check.",
+            "Whether the target could be read and judged; 0 if there is nothing to check.",
             self.judged.iter().map(|(name, judged)| (label("target", name), u64::from(*judged))),
         );
         metric(

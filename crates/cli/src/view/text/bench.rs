@@ -58,11 +58,11 @@ const RATIO: &str = "x BEST";
 
 /// Explanations of the headings that need one.
 const LEGEND: [(&str, &str); 6] = [
-    (EACH, "median of the rounds, with the flush at the end of each turn"),
+    (EACH, "median of the rounds, including the flush at the end of each turn"),
     (FLUSH, "mean time of a flush"),
     (RMW, "read-modify-writes per request"),
-    (REVOLUTIONS, "revolutions waited per request"),
-    (AMPLIFICATION, "bytes written to flash per byte of the host"),
+    (REVOLUTIONS, "revolutions of waiting per request"),
+    (AMPLIFICATION, "bytes written to flash per byte that the host writes"),
     (RATIO, "time per request relative to the fastest offset, ± 95 % margin"),
 ];
 
@@ -167,26 +167,28 @@ fn notes(bench: &Bench<'_>) -> Vec<String> {
     if let Some((asked, used)) =
         asked.zip(bench.workload.blocks(bench.capacity)).filter(|(asked, used)| used < asked)
     {
-        notes
-            .push(format!("{used} of {asked} blocks fit on the drive ({}).", ByteCount::new(bench.capacity)));
+        notes.push(format!(
+            "Only {used} of {asked} blocks fit on the drive ({}).",
+            ByteCount::new(bench.capacity)
+        ));
     }
     match bench.warm_up {
         WarmUp::Runs(0) => {}
         WarmUp::Runs(_) if bench.turns.is_some() => {}
         WarmUp::Runs(runs) => notes.push(format!("After {} at each offset.", plural(runs, "warm-up run"))),
         WarmUp::Bytes(bytes) => notes.push(format!(
-            "After writes of {} at each offset, which fill the drive's buffer (--warmup 0 omits them).",
+            "Before each measurement, {} was written to fill the drive's buffer (--warmup 0 omits this).",
             ByteCount::new(bytes)
         )),
     }
     if bench.sweep.arms().iter().any(|arm| arm.samples.stop == Stop::End) {
-        notes.push("The end of the drive was reached before the time was up.".to_owned());
+        notes.push("The end of the drive was reached before the time limit.".to_owned());
     }
     if let Some(turns) = bench.turns {
         notes.push(how(turns, bench.warm_up));
     }
     if bench.logical_sector != 512 {
-        notes.push(format!("Offsets are in logical sectors of {} bytes.", bench.logical_sector));
+        notes.push(format!("Offsets are in {}-byte logical sectors.", bench.logical_sector));
     }
     notes
 }
@@ -195,7 +197,7 @@ fn notes(bench: &Bench<'_>) -> Vec<String> {
 fn how(turns: &Turns<'_>, warm_up: WarmUp) -> String {
     let ended = match turns.ended {
         Ended::Precise => format!("until every ratio was within {} %", turns.precision * 100.0),
-        Ended::Limit => "until the time was up".to_owned(),
+        Ended::Limit => "until the time limit".to_owned(),
         Ended::Interrupted => "interrupted".to_owned(),
     };
     let bytes: u64 = turns.areas.iter().map(|area| area.len().get()).sum();
@@ -340,7 +342,8 @@ pub(super) fn verdict(sweep: &Sweep) -> Vec<String> {
         return [Some(times(sweep)), wear(sweep), state(sweep)].into_iter().flatten().collect();
     }
     let more = if is_flash(sweep) {
-        "Measure more writes (--count) or blocks (--blocks), or omit --warmup, so that the buffer is filled first."
+        "Measure more writes (--count) or blocks (--blocks), or omit --warmup, so that the buffer is full \
+         first."
     } else {
         "Measure more writes (--count), or flush each one (--sync flush)."
     };
@@ -391,13 +394,14 @@ fn wear(sweep: &Sweep) -> Option<String> {
     let [(least, low), (most, high)] = wears(sweep)?;
     Some(if wears_differ(sweep) {
         format!(
-            "Wear: offset {} writes {:.2} times as many bytes to flash as offset {} ({high:.2} and {low:.2} per byte of the host).",
+            "Wear: at offset {}, {:.2} times as many bytes are written to flash as at offset {} ({high:.2} \
+             and {low:.2} per byte that the host writes).",
             most.offset,
             high / low,
             least.offset
         )
     } else {
-        format!("Wear: {high:.2} bytes are written to flash per byte of the host.")
+        format!("Wear: {high:.2} bytes are written to flash per byte that the host writes.")
     })
 }
 
@@ -409,9 +413,9 @@ fn state(sweep: &Sweep) -> Option<String> {
     });
     if let Some((arm, first, second)) = unsteady {
         return Some(format!(
-            "Not a steady state: at offset {}, {first:.2} bytes were written to flash per byte of the host \
-             in the first half of the run, and {second:.2} in the second. Run longer (--count), or warm up \
-             longer (--warmup).",
+            "Not a steady state: at offset {}, {first:.2} bytes were written to flash per byte that the host \
+             wrote in the first half of the run, and {second:.2} in the second. Use a longer run (--count) \
+             or warm-up (--warmup).",
             arm.offset
         ));
     }
@@ -456,7 +460,7 @@ fn alike(sweep: &Sweep) -> String {
         let what = if wears_differ(sweep) { " in time" } else { "" };
         let offsets = plural(sweep.arms().len(), "offset");
         let limit = match seen > 0.0 {
-            true => format!(" (above {} %, it would show)", rounded(seen * 100.0)),
+            true => format!(" (one above {} % would show)", rounded(seen * 100.0)),
             false => String::new(),
         };
         return format!("No difference{what} between {offsets}{limit}.");

@@ -160,7 +160,7 @@ fn verdict(audited: &Examined, verbose: bool) -> String {
         Status::Blank => ("blank", ": no table and no contents".to_owned()),
         Status::NotJudged | Status::Failed => {
             let why = judgement.not_judged().unwrap_or_default();
-            (status.word(), format!(": {why} (--allow-unknown accepts that)"))
+            (status.word(), format!(": {why} (--allow-unknown accepts this)"))
         }
         Status::Warning | Status::Error => worst(audited),
     };

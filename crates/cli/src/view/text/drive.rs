@@ -36,8 +36,8 @@ pub(crate) fn list(profiles: &[Profile]) -> String {
         ]);
     }
     let legend = "CLAIMS and TRUTH: logical/physical sector in bytes (for an SSD, preferred write size and \
-        indirection unit), + the byte of the first physical sector boundary if it is not 0. See 'straddle \
-        drive show NAME'.";
+                  indirection unit), and after \"+\" the byte of the first physical sector boundary, if not \
+                  0. See 'straddle drive show NAME'.";
     format!("{}\n\n{}\n", folded_table(&trimmed(&table), "TITLE"), wrap(legend, ""))
 }
 
@@ -83,7 +83,7 @@ pub fn in_view(fit: &Fit) -> String {
     let names = fit.experiments.join(", ");
     let knobs: Vec<&str> = fit.knobs.iter().map(|knob| knob.path.as_str()).collect();
     let knobs = if knobs.is_empty() { "none".to_owned() } else { knobs.join(", ") };
-    line(&format!("only the raw figures of {names} for this drive; parameters fitted: {knobs}"))
+    line(&format!("only the raw figures of {names} for this drive; fitted parameters: {knobs}"))
 }
 
 fn section(name: &str) -> String {
@@ -141,7 +141,7 @@ fn mechanics(disk: &DiskParameters, zones: &[ZoneReport]) -> String {
     let rpm = 60.0 / disk.spindle.revolution().seconds();
     let ends = zones.first().zip(zones.last()).map(|(outer, inner)| {
         format!(
-            "{} to {} sectors a track, {:.0} to {:.0} MB/s",
+            "{} to {} sectors per track, {:.0} to {:.0} MB/s",
             outer.sectors_per_track,
             inner.sectors_per_track,
             outer.megabytes(),
@@ -158,14 +158,14 @@ fn mechanics(disk: &DiskParameters, zones: &[ZoneReport]) -> String {
         ),
         ends.unwrap_or_default(),
         format!(
-            "seeks: {} to the next track, {} on average, {} over all tracks",
+            "seek time: {} to the next track, {} on average, {} across all tracks",
             seek.time(1),
             seek.average(),
             seek.time(seek.longest())
         ),
         if cache.enabled {
             format!(
-                "write cache: {} in up to {} extents; the next to be written is chosen among {}",
+                "write cache: {} in up to {} extents; the next one to write is chosen from {}",
                 cache.size, cache.extents, cache.window
             )
         } else {
@@ -174,7 +174,7 @@ fn mechanics(disk: &DiskParameters, zones: &[ZoneReport]) -> String {
         format!("partial physical sectors: {}", policy(disk.rmw)),
         protection(disk.protection).to_owned(),
         if cache.enabled && cache.idle.get() > 0 {
-            format!("the cache is emptied when no command has been outstanding for {}", cache.idle)
+            format!("the cache is written out when no command has been outstanding for {}", cache.idle)
         } else {
             String::new()
         },
@@ -188,23 +188,25 @@ fn mechanics(disk: &DiskParameters, zones: &[ZoneReport]) -> String {
 const fn policy(policy: RmwPolicy) -> &'static str {
     match policy {
         RmwPolicy::ImmediateSerial => {
-            "each is read, and written a revolution later, one after the other, before the write completes"
+            "each in turn is read, and written a revolution later, before the write completes"
         }
         RmwPolicy::ImmediateMerged => {
             "all are read in one pass and written in the next, before the write completes"
         }
         RmwPolicy::DestageSerial => {
-            "when the cache is emptied, each is read, and written a revolution later, one after the other"
+            "when the cache is written out, each in turn is read, and written a revolution later"
         }
         RmwPolicy::DestageMerged => {
-            "when the cache is emptied, those of one write are all read in one pass and written in the next"
+            "when the cache is written out, those of one write are all read in one pass and written in the \
+             next"
         }
         RmwPolicy::Deferred => {
-            "when the cache is emptied, reads and writes are done in rotational order, many per revolution"
+            "when the cache is written out, reads and writes are done in rotational order, many per \
+             revolution"
         }
         RmwPolicy::Logged => {
-            "when the cache is emptied, it is written to a log, and to its final position while the drive is \
-            idle"
+            "when the cache is written out, it goes to a log first, and to its final position while the \
+             drive is idle"
         }
     }
 }
@@ -213,7 +215,7 @@ const fn protection(protection: Protection) -> &'static str {
     match protection {
         Protection::None => "a power cut loses the write cache",
         Protection::NonVolatile => "the write cache survives a power cut; flushes are no-ops",
-        Protection::MediaCache { .. } => "a flush writes what is pending to a reserved area in one pass",
+        Protection::MediaCache { .. } => "a flush writes all pending data to a reserved area in one pass",
     }
 }
 

@@ -38,7 +38,7 @@ fn cost_text(cost: &Cost) -> String {
     let drive = printable(&cost.drive);
     let source = cost.source;
     if cost.past == 0 {
-        return format!("on {drive}: no slowdown, because it is a boundary of that drive ({source})");
+        return format!("on {drive}: no slowdown, because this is a boundary of that drive ({source})");
     }
     let what =
         if source == CostSource::Measured && cost.wear.is_none() { "durable random" } else { "random" };
@@ -52,7 +52,7 @@ fn cost_text(cost: &Cost) -> String {
     }
     let _ = write!(text, " take {:.2} times as long", cost.random_write);
     if let Some(ratio) = cost.sequential_write {
-        let _ = write!(text, ", sequential ones with an fsync each {ratio:.2} times");
+        let _ = write!(text, ", and sequential writes with an fsync after each {ratio:.2} times");
     }
     text + &format!(" ({source})")
 }
@@ -122,7 +122,7 @@ fn follows_text(finding: &Finding) -> Option<String> {
         None => format!("{} of {}", cause.code, subject(cause.subject)),
     };
     let causes: Vec<String> = finding.follows.iter().map(of).collect();
-    (!causes.is_empty()).then(|| format!("follows from {}: see there for the fix", causes.join(" and ")))
+    (!causes.is_empty()).then(|| format!("follows from {}, where the fix is described", causes.join(" and ")))
 }
 
 /// Draws the physical sectors (or units) at a partition's start, and its first file-system block over them.
@@ -131,7 +131,7 @@ fn drawing(audited: &Examined, finding: &Finding) -> Option<String> {
     let line = picture(miss.boundary, block)?;
     let unit = miss.boundary.size().get();
     let touched = plural(miss.boundary.coverage(block).touched, miss.name);
-    Some(format!("{line}  the first {} over {touched} of {unit} bytes", block.len()))
+    Some(format!("{line}  the first {} across {touched} of {unit} bytes", block.len()))
 }
 
 /// Returns what a misaligned start costs: `each 4 KiB write costs 2 read-modify-writes`.

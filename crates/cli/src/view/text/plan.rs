@@ -41,11 +41,11 @@ pub(crate) fn plan(planned: &Planned, saved: Option<&Path>, explain: bool) -> St
 }
 
 /// What a larger partition is for.
-const GROW_CONTENTS: &str = "contents keep their size until they are grown too: resize2fs, xfs_growfs, \
-                             btrfs filesystem resize, ntfsresize, pvresize";
+const GROW_CONTENTS: &str = "the contents keep their size: grow them afterwards (resize2fs, xfs_growfs, \
+                             btrfs filesystem resize, ntfsresize, pvresize)";
 
 /// What comes before a command that needs the plan in a file.
-const SAVE_FIRST: &str = " keep the plan with --save FILE, then";
+const SAVE_FIRST: &str = " save the plan with --save FILE, then";
 
 /// Returns the first line of a plan: `disk.img: plan: …; nothing is written yet`.
 pub(super) fn headline(name: &str, what: &str) -> String {
@@ -64,7 +64,7 @@ pub(crate) fn lost(plan: &Plan) -> String {
     let mut text = String::new();
     for lost in &plan.lost {
         let what = if lost.is_overwritten {
-            "will be overwritten in part, and no longer be reachable"
+            "will be partly overwritten, and will no longer be reachable"
         } else {
             "will no longer be reachable"
         };
@@ -78,7 +78,7 @@ fn summary(plan: &Plan) -> String {
     let count = plural(plan.table.partitions.len(), "partition");
     let (format, sector) = (plan.table.format, plan.block());
     if let Some(former) = plan.converts {
-        return format!("plan: its {format} in {sector}-byte sectors instead of {former}-byte ones, {count}");
+        return format!("plan: convert its {format} from {former}-byte to {sector}-byte sectors, {count}");
     }
     let what = if plan.fresh { "a new" } else { "its" };
     format!("plan: {what} {format} in {sector}-byte sectors, {count}")
@@ -87,7 +87,7 @@ fn summary(plan: &Plan) -> String {
 fn grain(plan: &Plan, explain: bool) -> String {
     let from = match plan.grain.phase().get() {
         0 => String::new(),
-        phase => format!(", counted from byte {phase}"),
+        phase => format!(", relative to byte {phase}"),
     };
     let is_off = |entry: &&Entry| {
         let span = plan.span(entry).filter(|_| entry.slot != Slot::Extended);
@@ -268,7 +268,8 @@ pub(crate) fn moves(MoveView { target, realign, next }: MoveView<'_>) -> String 
         }
         Journal::Elsewhere { needed } => {
             line(&format!(
-                "journal: {needed} on another disk (--journal FILE): there is too little unallocated space"
+                "journal: {needed} on another disk (--journal FILE), because there is too little unallocated \
+                 space"
             ));
             " --journal JOURNAL"
         }
@@ -300,42 +301,44 @@ pub(crate) fn moves(MoveView { target, realign, next }: MoveView<'_>) -> String 
 pub(super) fn words(reference: &Reference) -> String {
     match reference {
         Reference::BootSector { kind, recorded, correct: Some(correct), .. } => format!(
-            "its {} boot sector records its start, sector {recorded}: will be changed to {correct}",
+            "the start recorded in its {} boot sector, sector {recorded}, will be changed to {correct}",
             kind.name()
         ),
         Reference::BootSector { kind, .. } => {
-            format!("its {} boot sector cannot record the new start: apply will refuse", kind.name())
+            format!("its {} boot sector cannot hold the new start: apply will refuse", kind.name())
         }
         Reference::BiosBoot => {
-            "it holds GRUB's core image, whose sectors the boot code lists: apply will refuse".to_owned()
+            "it holds GRUB's core image, and the boot code lists the image's sectors: apply will refuse"
+                .to_owned()
         }
         Reference::Grub { recorded, correct, pieces, .. } => format!(
-            "GRUB's core image is in it, at sector {recorded} of the disk: the boot image and its list of {} will be changed to sector {correct}",
+            "it holds GRUB's core image, at sector {recorded} of the disk: the boot image and its list of {} \
+             will be changed to sector {correct}",
             plural(pieces.len(), "piece")
         ),
         Reference::GrubElsewhere => {
-            "GRUB's boot code lists sectors of it in a form that cannot be corrected: apply will refuse; \
-             install GRUB to the disk first (grub-install DISK)"
+            "GRUB's boot code lists sectors of this partition in an unsupported form: apply will refuse; \
+             first reinstall GRUB on the disk (grub-install DISK)"
                 .to_owned()
         }
         Reference::Syslinux { recorded, correct: Some(correct) } => format!(
-            "SYSLINUX's boot sector records its start, sector {recorded}: will be changed to {correct}"
+            "the start recorded in SYSLINUX's boot sector, sector {recorded}, will be changed to {correct}"
         ),
         Reference::Syslinux { .. } => {
-            "SYSLINUX's boot sector cannot record the new start: apply will refuse".to_owned()
+            "SYSLINUX's boot sector cannot hold the new start: apply will refuse".to_owned()
         }
         Reference::EfiBootEntries => {
-            "firmware boot entries record its start: update them with efibootmgr if the firmware does not \
-             find it"
+            "firmware boot entries record its start: if the firmware does not find it, update them with \
+             efibootmgr"
                 .to_owned()
         }
         Reference::Swap => {
-            "swap: a resume_offset= or resume= by offset on the kernel's command line must be updated"
+            "swap: if the kernel's command line has resume_offset=, or resume= with an offset, update it"
                 .to_owned()
         }
         Reference::Hibernation => "it holds a hibernated system: apply will refuse".to_owned(),
-        Reference::Zones => "F2FS aligned its zones to the old position: it works, but may be slower than a \
-            new F2FS"
+        Reference::Zones => "F2FS aligned its zones to the old position: it will work, but may be slower \
+                             than a new file system"
             .to_owned(),
         other => other.afterwards().unwrap_or("something else refers to its position").to_owned(),
     }
@@ -346,7 +349,8 @@ const IDENTITIES: &str =
     "UUIDs are kept, so that fstab and boot loaders find the copy: do not use both disks at the same time";
 
 /// What is done before the first write to a disk that is taken for empty.
-const READS_FIRST: &str = "apply first reads what it will write of the new disk, and refuses if a byte is not zero (--wipe: overwrite)";
+const READS_FIRST: &str = "apply first reads every position of the new disk that it will write, and refuses \
+                           if a byte is not zero (--wipe overwrites it)";
 
 /// A plan, and what is shown with it.
 #[derive(Clone, Copy)]
@@ -386,7 +390,7 @@ pub(crate) fn copy(view: &CopyView<'_>) -> String {
     }
     for (number, offset) in &copy.anchors {
         let at = offset.get();
-        line(&format!("partition {number}: the data {at} bytes after its start is aligned instead"));
+        line(&format!("partition {number}: instead of its start, the data {at} bytes after it is aligned"));
     }
     if view.reads_first {
         line(READS_FIRST);
@@ -421,7 +425,8 @@ fn next_of_copy(view: &CopyView<'_>, file: &str) -> String {
 fn words_of_copy(reference: &Reference) -> String {
     match reference {
         Reference::BiosBoot => {
-            "it holds GRUB's core image, whose sectors the boot code lists: reinstall GRUB on the new disk"
+            "it holds GRUB's core image, and the boot code lists the image's sectors: reinstall GRUB on the \
+             new disk"
                 .to_owned()
         }
         reference => words(reference),

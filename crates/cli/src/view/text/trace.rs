@@ -62,11 +62,11 @@ pub(crate) fn headline(counted: &Counted<'_>) -> String {
     let mut text = format!("{names} ({formats}): {requests} to {volumes}");
     if total.requests() == 0 && counted.account.others() > 0 {
         let others = counted.account.others();
-        let _ = write!(text, "; lines or events of other kinds: {others} (choose with --event)");
+        let _ = write!(text, "; other lines or events: {others} (see --event)");
     }
     let inexact = total.reads.inexact() + total.writes.inexact();
     if inexact > 0 {
-        let _ = write!(text, "; {inexact} not whole 512-byte sectors, extended to them");
+        let _ = write!(text, "; {inexact} extended to whole 512-byte sectors");
     }
     text
 }
@@ -183,7 +183,8 @@ fn units(counted: &Counted<'_>) -> String {
         table.add_row(cells);
     }
     right(&mut table, 0..header.len());
-    let legend = "RMW: read-modify-writes per write; WRITTEN: bytes in whole units per byte of the writes";
+    let legend = "RMW: read-modify-writes per write; WRITTEN: bytes written in whole units per byte \
+                  requested";
     format!("{}\n{}\n", headed(&table, style::HEADING), paint(style::FAINT, &wrap(legend, "")))
 }
 
@@ -226,7 +227,10 @@ pub(crate) fn sentences(counted: &Counted<'_>) -> Vec<String> {
             written(&physical, DRAWN, " times the bytes"),
             written(&large, LARGE, "")
         ),
-        format!("On 4 KiB sectors, each write needs {} read-modify-writes.", per_request(&physical)),
+        format!(
+            "On 4 KiB sectors, each write needs {} read-modify-writes on average.",
+            per_request(&physical)
+        ),
     ];
     sentences.extend(off_boundary(counted));
     if let Some(share) = counted.account.costliest(LARGE, counted.start) {
@@ -238,7 +242,8 @@ pub(crate) fn sentences(counted: &Counted<'_>) -> Vec<String> {
             Some(volume) => format!(" of volume {}", printable(volume)),
         };
         let share = share.share * 100.0;
-        sentences.push(format!("{share:.0} % of the excess on 16 KiB units is from {length}writes{whose}."));
+        sentences
+            .push(format!("{share:.0} % of the excess on 16 KiB units comes from {length}writes{whose}."));
     }
     sentences.push(match counted.window {
         None => "Upper bounds: each request is counted alone (--merge-within models a cache).".to_owned(),
@@ -259,12 +264,12 @@ fn early(counted: &Counted<'_>) -> Vec<String> {
     let mut said = Vec::new();
     if late > 0 {
         let late = plural(late, "request");
-        said.push(format!("{late} out of order in time, merged in the order of the trace."));
+        said.push(format!("{late} out of chronological order, merged in the order of the trace."));
     }
     if !units.is_empty() {
         let units = units.join(", ");
         said.push(format!(
-            "More units of {units} were dirty at once than the cache holds: a larger one may write less."
+            "More {units} units were dirty at once than the cache holds; a larger cache may write less."
         ));
     }
     said
@@ -294,7 +299,8 @@ fn off_boundary(counted: &Counted<'_>) -> Option<String> {
     let later = plural((start + DRAWN - counted.start % DRAWN) % DRAWN, "sector");
     let (now, best) = (share(now.misaligned, now.requests), share(best.misaligned, best.requests));
     Some(format!(
-        "If {whose} started {later} later, {best} of {them} writes would be misaligned on 4 KiB sectors instead of {now}.",
+        "If {whose} started {later} later, {best} of {them} writes would be misaligned on 4 KiB sectors, \
+         instead of {now}.",
     ))
 }
 

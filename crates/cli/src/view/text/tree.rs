@@ -384,7 +384,7 @@ fn placement_text(partition: &Partition, verdict: Verdict, decisive: Option<&Fin
     let code = finding.rule.code;
     match (verdict, finding.miss.as_ref()) {
         (Verdict::Unfinished, _) => format!("{} ({code})", finding.rule.title),
-        (_, _) if finding.subject == Subject::Disk => format!("misaligned, as the device is ({code})"),
+        (_, _) if finding.subject == Subject::Disk => format!("misaligned, like the device ({code})"),
         (Verdict::AlignedWithAdvice, Some(miss)) if costs_nothing(finding) => {
             let end = if finding.at == Some(partition.span.end()) { "end " } else { "" };
             format!("{end}{}, harmless ({code})", past(miss))

@@ -148,7 +148,7 @@ fn what_cannot_be_read_has_a_reason() {
 fn an_error_has_its_line() {
     assert_eq!(wrong(""), "line 1 (byte 0): the document is empty");
     assert!(wrong("QFI\u{fb}").contains("line 1 (byte 0): text outside"));
-    assert!(wrong("<network><name>n</name></network>").contains("<network>: only <domain>"));
+    assert!(wrong("<network><name>n</name></network>").contains("<network>, but only <domain>"));
     assert!(wrong("<domain>\n</domain>").contains("no <name>"));
     let cut = &DOMAIN[..DOMAIN.find("</devices>").unwrap()];
     assert!(

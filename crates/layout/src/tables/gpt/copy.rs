@@ -26,7 +26,7 @@ pub(crate) enum Flaw {
     HeaderSize(u32),
     #[error("the header's CRC is {stored:08x}, but should be {computed:08x}")]
     HeaderCrc { stored: u32, computed: u32 },
-    #[error("the header says that it is at LBA {says}, but it is at {stands}")]
+    #[error("the header says that it is at LBA {says}, but it is at LBA {stands}")]
     MyLba { says: Lba, stands: Lba },
     #[error("the usable area ends (LBA {last}) before it starts (LBA {first})")]
     Usable { first: Lba, last: Lba },

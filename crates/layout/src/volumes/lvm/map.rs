@@ -168,18 +168,21 @@ impl<'g> Mapper<'g> {
         let mut remarks = Vec::new();
         let first = logical.segments.first().map(|segment| segment.kind.as_str()).unwrap_or_default();
         match first {
-            "thin" => remarks.push("thin: its pool maps its blocks, and straddle does not read that map"),
-            "thin-pool" | "cache-pool" => remarks.push("a pool: its contents belong to its thin volumes"),
-            "snapshot" => remarks.push("a snapshot: only the changes since it was taken are stored here"),
+            "thin" => {
+                remarks.push("thin: its blocks are mapped by its pool, and straddle does not read that map")
+            }
+            "thin-pool" | "cache-pool" => remarks.push("a pool, whose contents belong to its thin volumes"),
+            "snapshot" => remarks.push("a snapshot, which stores only the changes since it was taken"),
             "cache" | "writecache" => remarks.push("cached: recent writes may be only in the cache"),
             _ if is_followed(first) && start.is_none() => {
-                remarks.push("it does not start on this physical volume: its contents are not visible here");
+                remarks
+                    .push("it does not start on this physical volume, so its contents are not visible here");
             }
             _ if is_followed(first) => {}
-            _ => remarks.push("unknown segment type: its contents are not read"),
+            _ => remarks.push("unknown segment type, so its contents are not read"),
         }
         if self.steps.get() == 0 {
-            remarks.push("the volumes of this group refer to each other too often: not all are listed");
+            remarks.push("the volumes of this group refer to each other too often, so not all are listed");
         }
         remarks.into_iter().map(str::to_owned).collect()
     }

@@ -44,7 +44,7 @@ impl Pattern {
     /// `blocks`, the byte is `start` + block · `size` + `offset`.
     pub const RANDOM_WRITE: Self = Self {
         name: "random-write",
-        about: "4 KiB writes to random blocks: the program of T. Miller's article of 2010",
+        about: "4 KiB writes to random blocks, as in T. Miller's article of 2010",
         writes: true,
         is_random: true,
         usual_limits: (Some(1000), None),
@@ -56,7 +56,7 @@ impl Pattern {
     /// `stride`.
     pub const STRIDED_WRITE: Self = Self {
         name: "strided-write",
-        about: "4 KiB writes a fixed distance apart: phybs",
+        about: "4 KiB writes at fixed distances, as in phybs",
         writes: true,
         usual_limits: (Some(32_768), None),
         parameters: Parameters { stride: Some(16_384), sync: Some(Sync::None), ..Parameters::NONE },
@@ -66,7 +66,7 @@ impl Pattern {
     /// Consecutive writes, with an fsync after every `fsync_each` of them: fio's `rw=write fsync=1`.
     pub const SEQUENTIAL_WRITE: Self = Self {
         name: "sequential-write",
-        about: "Sequential 4 KiB writes, each followed by an fsync: fio's rw=write fsync=1",
+        about: "Sequential 4 KiB writes, each followed by an fsync, as with fio's rw=write fsync=1",
         writes: true,
         parameters: Parameters { fsync_each: Some(1), ..Parameters::NONE },
         ..Self::SEQUENTIAL_READ
