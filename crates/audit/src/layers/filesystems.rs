@@ -176,8 +176,8 @@ fn hints_fix(kind: FsKind, fs: &FileSystem, chunk: Option<ByteCount>, stripe: Op
         }
         FsKind::Xfs if fs.stripe_unit != chunk => {
             return Fix::advice(
-                "none, except to recreate it: XFS accepts another chunk size at mount time only if its first \
-                 structures would stay where they are, which is rare",
+                "none, unless you recreate it: XFS accepts another chunk size at mount time only if its \
+                 first structures would stay where they are, which is rare",
             );
         }
         FsKind::Xfs => {
