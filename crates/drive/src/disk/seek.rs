@@ -4,6 +4,8 @@ use straddle_units::io::Nanos;
 
 /// Distances up to this have a table entry each; 4 KiB random writes in a small file move no further.
 const NEAR: usize = 1024;
+/// With no more tracks than this, every distance has one: measured tables have a point every 25 to 100 tracks.
+const FEW: u32 = 1 << 14;
 /// Beyond, there is a knot every this many tracks, with straight lines between them.
 const STEP: usize = 256;
 /// Log2 of the step of the table of distances by time, in nanoseconds: 65.5 µs.
@@ -117,7 +119,8 @@ impl SeekCurve {
             reason = "0 to 4 s, as every caller checks"
         )]
         let nanos = |distance: u32| (milliseconds(distance) * 1e6).round() as u32;
-        let near = (0..=NEAR).map(|distance| if distance == 0 { 0 } else { nanos(clamp(distance, longest)) });
+        let each = if longest <= FEW { NEAR.max(longest as usize) } else { NEAR };
+        let near = (0..=each).map(|distance| if distance == 0 { 0 } else { nanos(clamp(distance, longest)) });
         let knots = longest as usize / STEP + 2;
         let knot = |knot: usize| if knot == 0 { 0 } else { nanos(clamp(knot * STEP, u32::MAX)) };
         let far =
@@ -127,8 +130,8 @@ impl SeekCurve {
 
     /// Distances between which the times are on straight lines.
     fn knots(&self) -> impl Iterator<Item = u32> {
-        let longest = self.longest;
-        let knots = (0..=NEAR).chain((NEAR..=longest as usize + STEP).step_by(STEP));
+        let (longest, last) = (self.longest, self.near.len() - 1);
+        let knots = (0..=last).chain((last..=longest as usize + STEP).step_by(STEP));
         knots.map(move |knot| clamp(knot, longest))
     }
 
@@ -173,10 +176,7 @@ impl SeekCurve {
 
     fn rising(&self) -> Result<(), SeekError> {
         let mut before = (1, self.time(1));
-        let samples =
-            (2..=NEAR.min(self.longest as usize)).chain((NEAR..=self.longest as usize).step_by(STEP));
-        for distance in samples {
-            let distance = clamp(distance, self.longest);
+        for distance in self.knots().skip(2) {
             let time = self.time(distance);
             if time < before.1 {
                 let (shorter, slower) = before;
@@ -248,6 +248,9 @@ mod tests {
         assert_eq!(curve.time(2).get(), 1_500_000);
         assert_eq!(curve.time(2560).get(), 9_000_000);
         assert_eq!(curve.time(8000).get(), 9_000_000);
+        // Also where the points are closer than the knots of a longer table.
+        let curve = SeekCurve::from_table(&[(1, 1.0), (1100, 3.0), (1200, 5.0), (5000, 9.0)], 5000).unwrap();
+        assert_eq!([1100, 1150, 1200].map(|distance| curve.time(distance).get() / 1000), [3000, 4000, 5000]);
     }
 
     #[test]
