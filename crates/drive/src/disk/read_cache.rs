@@ -152,7 +152,11 @@ impl ReadCache {
 
     /// Finds the segment that holds all sectors from `start` to `end`, and makes it the most recently used.
     pub(super) fn find(&mut self, start: u64, end: u64) -> Option<usize> {
-        let index = self.segments.iter().position(|segment| segment.start <= start && end <= segment.end)?;
+        let holds = |segment: &Segment| segment.start <= start && end <= segment.end;
+        // Of several, the one that is being read into, which then goes on.
+        let running = self.stream.filter(|stream| stream.next < stream.limit).map(|stream| stream.segment);
+        let running = running.filter(|&index| holds(&self.segments[index]));
+        let index = running.or_else(|| self.segments.iter().position(holds))?;
         self.touch(index);
         Some(index)
     }
