@@ -77,8 +77,6 @@ struct Rules {
     /// Bytes by which the platters' addresses exceed the host's.
     firmware_offset: u64,
     rmw_reads: RmwReads,
-    /// Whether only a write that continues the one before completes early.
-    appends_only: bool,
     /// Whether writes take their sectors as they pass.
     writes_on_arrival: bool,
 }
@@ -194,7 +192,6 @@ impl Disk {
                 shift,
                 firmware_offset: sectors.firmware_offset,
                 rmw_reads: parameters.rmw_reads,
-                appends_only: firmware.appends_only,
                 writes_on_arrival: firmware.writes_on_arrival,
             },
             link: Link::new(interface, firmware.times, write_cache.enabled, shift),

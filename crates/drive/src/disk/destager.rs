@@ -42,7 +42,9 @@ impl Destager {
     /// entry.
     pub(super) fn has_room(&self, buffer: &WriteBuffer, start: u64, end: u64, written: bool) -> bool {
         if buffer.is_empty() {
-            return true;
+            // What continues the write in progress shares its entry.
+            let continues = self.in_flight.spans.last().is_some_and(|span| span.1 == start);
+            return !written || self.cache.extents > 1 || continues;
         }
         let entries = buffer.entries() + usize::from(written);
         let weight = buffer.weight();

@@ -16,8 +16,6 @@ pub struct Firmware {
     pub reads_on_arrival: bool,
     /// Whether a write whose data is all in the buffer takes its sectors in that order as well.
     pub writes_on_arrival: bool,
-    /// Whether only a write that continues the one before completes before it is on the medium.
-    pub appends_only: bool,
 }
 
 /// A time that depends on the previous command.
@@ -44,8 +42,6 @@ pub struct CommandTimes {
     pub read_miss: History,
     /// From the arrival of a write until the heads can move, and until the drive takes its data.
     pub write: History,
-    /// The same for a write that continues the one before, where only those complete early.
-    pub append: Option<History>,
     /// From the end of those times to the first byte of data on the link.
     pub data: Nanos,
     /// From the last byte of a read until the host receives the completion.

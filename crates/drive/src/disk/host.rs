@@ -109,7 +109,6 @@ impl Disk {
         let mask = (1_u64 << self.rules.shift) - 1;
         let partial = (start | end) & mask != 0;
         let durable = !self.destager.cache.enabled
-            || (self.rules.appends_only && !self.link.appends(start))
             || (request.operation.forces_unit_access() && !self.destager.non_volatile)
             || (partial && self.destager.rmw.is_immediate());
         let write = self.link.receive(self.now, request.id, start, end, durable);
@@ -128,7 +127,7 @@ impl Disk {
             if !self.destager.has_room(&self.buffer, write.start, write.end, written) {
                 return;
             }
-            let arrived = self.intake.enter(self.now);
+            let arrived = self.intake.enter(self.now, self.link.held_back(self.now));
             let memory = self.in_memory(write.start, write.end);
             let (first, end) = self.rules.sectors(write.start, write.end);
             if self.memory.reads.rules.drops_whole {

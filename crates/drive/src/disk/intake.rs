@@ -53,9 +53,11 @@ impl Intake {
         Some(write)
     }
 
-    /// Moves the first waiting write into the buffer; returns when all of its data has arrived.
-    pub(super) fn enter(&mut self, now: Time) -> Time {
-        if let Some(write) = self.waiting.pop_front() {
+    /// Moves the first waiting write into the buffer; returns when all of its data has arrived, which is
+    /// `late` later than was expected.
+    pub(super) fn enter(&mut self, now: Time, late: Nanos) -> Time {
+        if let Some(mut write) = self.waiting.pop_front() {
+            write.arrived = write.arrived + late;
             self.arrived = write.arrived.max(now);
             if write.durable {
                 self.through.push(write);

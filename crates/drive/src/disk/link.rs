@@ -128,11 +128,6 @@ impl Link {
         self.times.map_or(self.interface.completion_overhead, |times| times.read_completion)
     }
 
-    /// Whether a write at `start` continues the last command, a write.
-    pub(super) fn appends(&self, start: u64) -> bool {
-        self.after_write && start == self.written_until
-    }
-
     fn write_terms(&self, now: Time, start: u64, durable: bool) -> WriteTerms {
         let Some(times) = &self.times else {
             let data = now + self.interface.write_overhead;
@@ -140,8 +135,7 @@ impl Link {
             return WriteTerms { data, moves: now, freed: Nanos::ZERO, status };
         };
         let status = times.write_completion;
-        let hit = times.append.filter(|_| !durable);
-        let command = now + hit.unwrap_or(times.write).after(self.after_write);
+        let command = now + times.write.after(self.after_write);
         let plain = WriteTerms { data: command + times.data, moves: command, freed: Nanos::ZERO, status };
         let Some(disconnects) = times.disconnects.filter(|_| durable || !self.writes_behind) else {
             return plain;
@@ -180,6 +174,15 @@ impl Link {
         let early = durable || self.is_measured();
         let enters = if early { now } else { arrived };
         Write { id, start, end, arrived, enters, durable, status: terms.status }
+    }
+
+    /// How much later than expected the data of the last write comes, which had to wait for room until now.
+    pub(super) fn held_back(&mut self, now: Time) -> Nanos {
+        let Some(supply) = &mut self.coming.supply else { return Nanos::ZERO };
+        let late = now.since(supply.from);
+        supply.from = supply.from + late;
+        self.free = self.free + late;
+        late
     }
 
     fn write_transfer(&self, bytes: u64) -> Nanos {

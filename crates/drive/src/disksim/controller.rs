@@ -46,10 +46,8 @@ impl Controller {
 }
 
 pub(super) fn read(specs: &Fields<'_>, bus: Bus) -> Result<Controller, ImportError> {
-    let caching = match specs.whole("Enable caching in buffer", 0, 2)? {
-        2 => return Err(specs.impossible("Enable caching in buffer", "only 0 and 1 are documented")),
-        caching => caching == 1,
-    };
+    // As in DiskSim's program, 2 is another word for 1.
+    let caching = specs.whole("Enable caching in buffer", 0, 2)? > 0;
     specs.flag("Read directly to buffer")?;
     // One request at a time: the next one is not known while the arm is free.
     specs.whole("Preseeking level", 0, 2)?;
@@ -89,7 +87,6 @@ pub(super) fn read(specs: &Fields<'_>, bus: Bus) -> Result<Controller, ImportErr
             segments: rules(specs, separate)?,
             reads_on_arrival: specs.whole("Immediate buffer read", 0, 2)? > 0,
             writes_on_arrival: specs.whole("Immediate buffer write", 0, 2)? > 0,
-            appends_only: level == 1,
         },
     })
 }
@@ -150,8 +147,7 @@ fn times(specs: &Fields<'_>, bus: Bus) -> Result<CommandTimes, ImportError> {
     Ok(CommandTimes {
         read_hit: history(specs, "Read hit over.")?,
         read_miss: history(specs, "Read miss over.")?,
-        write: history(specs, if level == 2 { "Write hit over." } else { "Write miss over." })?,
-        append: if level == 1 { Some(history(specs, "Write hit over.")?) } else { None },
+        write: history(specs, if level > 0 { "Write hit over." } else { "Write miss over." })?,
         data: overhead(specs, "Data preparation overhead")?,
         read_completion: overhead(specs, "Read completion overhead")?,
         write_completion: overhead(specs, "Write completion overhead")?,

@@ -52,10 +52,10 @@ impl<'a> Fields<'a> {
         ImportError::Value { file, line, key, value, reason }
     }
 
-    pub(super) fn block(&self, key: &str) -> Result<Fields<'a>, ImportError> {
+    pub(super) fn block(&self, key: &str, kind: &str) -> Result<Fields<'a>, ImportError> {
         match &self.get(key)?.value {
-            Value::Block(block) => Ok(Fields { file: self.file, block }),
-            _ => Err(self.impossible(key, "must be a block")),
+            Value::Block(block) if block.kind == kind => Ok(Fields { file: self.file, block }),
+            _ => Err(self.impossible(key, format!("must be a block {kind}"))),
         }
     }
 

@@ -45,7 +45,7 @@ impl Band {
 
 pub(super) fn read(model: &Fields<'_>) -> Result<Geometry, ImportError> {
     let surfaces = model.whole("Number of data surfaces", 1, 64)?;
-    let layout = model.block("Layout Model")?;
+    let layout = model.block("Layout Model", "dm_layout_g1")?;
     let scheme = "LBN-to-PBN mapping scheme";
     let order = match layout.find(scheme).map_or(Ok(0), |_| layout.whole(scheme, 0, 2))? {
         0 => SurfaceOrder::Ascending,
@@ -105,7 +105,9 @@ fn band(fields: &Fields<'_>, cylinder: u32) -> Result<(Band, Zone), ImportError>
     if !defects.len().is_multiple_of(2) {
         return Err(fields.impossible("defects", "must be pairs of a defect and its replacement"));
     }
-    let defects = defects.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
+    // A defect that replaces itself stays where it is.
+    let pairs = defects.chunks_exact(2).map(|pair| (pair[0], pair[1]));
+    let defects = pairs.filter(|(defect, replacement)| defect != replacement).collect();
     let revolutions = fields.find("Skew units").is_some() && fields.word("Skew units")? == "revolutions";
     let angle = |key: &str| {
         let skew = fields.number(key)?;

@@ -20,7 +20,7 @@ pub(super) fn read(
     folder: &Folder<'_>,
     cylinders: u32,
 ) -> Result<Mechanics, ImportError> {
-    let fields = model.block("Mechanical Model")?;
+    let fields = model.block("Mechanical Model", "dm_mech_g1")?;
     if fields.word("Access time type")? != "trackSwitchPlusRotation" {
         return Err(fields.impossible("Access time type", "only trackSwitchPlusRotation is modelled"));
     }
@@ -65,8 +65,8 @@ fn table(fields: &Fields<'_>, folder: &Folder<'_>) -> Result<(String, Points), I
         let mut columns = line.split(',').map(str::trim);
         let distance = columns.next().and_then(|column| column.parse().ok());
         let time = columns.next().and_then(|column| column.parse().ok());
-        let (Some(distance), Some(time)) = (distance, time) else {
-            let message = format!("{line:?} is not a distance and a time");
+        let (Some(distance), Some(time), 0 | 1) = (distance, time, columns.count()) else {
+            let message = format!("{line:?} is not a distance, a time and perhaps its deviation");
             return Err(ImportError::Syntax { file: file.to_owned(), line: index + 1, message });
         };
         points.push((distance, time));

@@ -305,13 +305,19 @@ fn the_bus_of_the_parv_slows_the_link_down() {
 
 #[test]
 fn what_is_wrong_is_reported_with_file_and_line() {
-    let cases: [(&str, &str, &str); 14] = [
+    let cases: [(&str, &str, &str); 16] = [
         ("Head switch time = 0.5,", "", "made_up.model:31: the block has no \"Head switch time\""),
         (
             "Enable caching in buffer = 1",
-            "Enable caching in buffer = 2",
-            "made_up.diskspecs:17: Enable caching in buffer = 2: only 0 and 1",
+            "Enable caching in buffer = 3",
+            "made_up.diskspecs:17: Enable caching in buffer = 3: must be a whole number from 0 to 2",
         ),
+        (
+            "Layout Model = dm_layout_g1",
+            "Layout Model = dm_layout_g4",
+            "made_up.model:5: Layout Model = a block dm_layout_g4: must be a block dm_layout_g1",
+        ),
+        ("2, 1.5, 0.1", "2, 1.5, 0.1, 1.7", "made_up.seek:3: \"2, 1.5, 0.1, 1.7\" is not"),
         (
             "Model = source made_up.model",
             "Model = source ../made_up.model",
@@ -323,7 +329,7 @@ fn what_is_wrong_is_reported_with_file_and_line() {
             "made_up.diskspecs:3: \"/etc/passwd\" is not",
         ),
         ("Full seek curve = made_up.seek", "Full seek curve = other.seek", "cannot read other.seek"),
-        ("2, 1.5, 0.1", "two, 1.5", "made_up.seek:3: \"two, 1.5\" is not a distance and a time"),
+        ("2, 1.5, 0.1", "two, 1.5", "made_up.seek:3: \"two, 1.5\" is not a distance, a time"),
         ("2, 1.5, 0.1", "1, 1.5", "made_up.seek: the seek times: the distances must start at 1 or more"),
         ("defects = [] },", "defects = [ 1 ] },", "made_up.model:18: defects = a list of 1: must be pairs"),
         (

@@ -82,18 +82,58 @@ fn impossible_defects_are_refused() {
     }
 }
 
-/// Only a write that continues the one before it is reported early, and only such a write has the overhead of a
-/// hit.
 #[test]
-fn with_fast_write_level_1_only_a_sequence_is_reported_early() {
-    let profile = import(&[("Fast write level = 0", "Fast write level = 1")]).unwrap();
-    let requests = [(Write, 0, 3), (Write, 3, 2), (Write, 100, 2), (Read, 50, 1), (Write, 102, 2)];
-    let times = times(&profile, 100.0, &requests);
-    assert!(near(times[0], 5.0 + 1.5 + 0.02), "{times:?}");
-    assert!(near(times[1], 0.6 + 2.0 * 0.05 + 0.02), "{times:?}");
-    for index in [2, 4] {
-        assert!(times[index] > 1.3, "{times:?}");
+fn a_defect_that_replaces_itself_stays() {
+    assert_eq!(places(&with_defects("50, 50").unwrap()), places(&with_defects("").unwrap()));
+}
+
+#[test]
+fn with_either_fast_write_level_every_write_is_reported_early() {
+    for level in ["Fast write level = 1", "Fast write level = 2"] {
+        let profile = import(&[("Fast write level = 0", level)]).unwrap();
+        let requests = [(Read, 50, 1), (Write, 0, 3), (Write, 3, 2), (Write, 100, 2)];
+        let times = times(&profile, 100.0, &requests);
+        assert!(near(times[1], 0.5 + 3.0 * 0.05 + 0.02), "{level}: {times:?}");
+        assert!(times[2..].iter().all(|time| near(*time, 0.6 + 2.0 * 0.05 + 0.02)), "{level}: {times:?}");
     }
+}
+
+/// A write at another place waits until the only segment for writes is on the medium; then its data crosses the link.
+#[test]
+fn a_write_waits_for_a_segment() {
+    let second = |segments: &str, second: (u64, u64)| {
+        let changes = [
+            ("Fast write level = 0", "Fast write level = 2"),
+            ("Maximum number of write segments = 1", segments),
+        ];
+        times(&import(&changes).unwrap(), 0.1, &[(Write, 100, 2), (Write, second.0, second.1)])[1]
+    };
+    let (one, two) = ("Maximum number of write segments = 1", "Maximum number of write segments = 2");
+    let at_once = |count: f64| 0.6 + count * 0.05 + 0.02;
+    assert!(near(second(two, (200, 2)), at_once(2.0)));
+    assert!(near(second(one, (102, 2)), at_once(2.0)), "it continues the first");
+    let waited = second(one, (200, 2));
+    assert!(waited > at_once(2.0) + 1.0, "{waited}");
+    assert!(near(second(one, (200, 8)), waited + 6.0 * 0.05));
+}
+
+#[test]
+fn caching_2_is_caching_1() {
+    let body = |value: &str| import(&[("Enable caching in buffer = 1", value)]).unwrap().body.clone();
+    let (Body::Disk(one), Body::Disk(two)) =
+        (body("Enable caching in buffer = 1"), body("Enable caching in buffer = 2"))
+    else {
+        panic!("disks")
+    };
+    assert_eq!(one, two);
+}
+
+/// The fifth read is in two segments. It hits the one that is being read into, which goes on up to the last read.
+#[test]
+fn a_hit_is_in_the_segment_that_is_being_read() {
+    let reads = [120, 140, 66, 62, 67, 75].map(|first| (Read, first, 1));
+    let times = times(&import(&[]).unwrap(), 3.5, &reads);
+    assert!(times[4..].iter().all(|time| near(*time, 0.1 + 0.05 + 0.01)), "{times:?}");
 }
 
 #[test]
