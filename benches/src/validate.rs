@@ -25,12 +25,16 @@ struct Measured {
     exception: Option<&'static str>,
 }
 
-const DRIVES: [Measured; 5] = [
+const DRIVES: [Measured; 9] = [
     Measured { stem: "atlas_III", name: "Quantum Atlas III", disksim: 0.378, exception: None },
     Measured { stem: "cheetah9LP", name: "Seagate Cheetah 9LP", disksim: 0.107, exception: None },
     Measured { stem: "ibm18es", name: "IBM Ultrastar 18ES", disksim: 0.136, exception: None },
     Measured { stem: "hp_c2247a", name: "HP C2247A", disksim: 0.089, exception: None },
     Measured { stem: "dec_rz26", name: "DEC RZ26", disksim: 0.341, exception: None },
+    Measured { stem: "atlas10k", name: "Quantum Atlas 10K", disksim: 0.268, exception: None },
+    Measured { stem: "barracuda", name: "Seagate Barracuda", disksim: 0.349, exception: None },
+    Measured { stem: "cheetah4LP", name: "Seagate Cheetah 4LP", disksim: 0.318, exception: None },
+    Measured { stem: "hp_c3323a", name: "HP C3323A", disksim: 0.306, exception: None },
 ];
 
 /// The quantiles at which the distributions are compared, as in DiskSim's own validation.
