@@ -178,7 +178,7 @@ install:
 
 # What is generated from the code and kept in the repository.
 docs: lab
-	for command in check plan realign realign-to explain explain-rmw efficiency bench probe drive drive-fit lab reproduce report serve sim trace trace-record; do \
+	for command in check plan realign realign-to explain explain-rmw efficiency bench probe probe-share drive drive-fit lab reproduce report serve sim trace trace-record; do \
 	    $${CARGO_TARGET_DIR:-target}/release/straddle schema $$command > docs/$$command.schema.json || exit; \
 	done
 	STRADDLE=$${CARGO_TARGET_DIR:-target}/release/straddle scripts/pages

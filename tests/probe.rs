@@ -204,3 +204,55 @@ fn what_is_too_small_or_too_full_is_refused_with_its_own_figures() {
         "{transcript}"
     );
 }
+
+/// What may be shared of a drive is written without its name, and finds the drive again.
+#[test]
+fn a_shared_probe_names_nothing_and_finds_its_drive() {
+    let dir = TempDir::new().unwrap();
+    let file = dir.path().join("shared.json");
+    let name = file.to_str().unwrap();
+    let run = straddle(&["probe", "drive:wd10ears", "--share", name]);
+    assert_eq!((run.code, run.err.as_str()), (0, ""));
+    let text = fs::read_to_string(&file).unwrap();
+    for secret in ["wd10ears", "WD10EARS", "Western", "model", "drive:", "target", "title", name] {
+        assert!(!text.contains(secret), "{secret}: {text}");
+    }
+    let shared: Value = serde_json::from_str(&text).unwrap();
+    tools::valid(&shared, "probe-share");
+    assert_eq!(shared["capacity_bytes"], 1_000_204_886_016_u64);
+    assert_eq!((&shared["claims"]["unit_bytes"], &shared["misreports"]), (&512.into(), &true.into()));
+    assert!(shared["cost_ratio"].as_f64().unwrap() > 2.0, "{text}");
+
+    let compared = straddle(&["drive", "compare", name]);
+    assert_eq!((compared.code, compared.err.as_str()), (0, ""));
+    let rows: Vec<Vec<&str>> = compared
+        .out
+        .lines()
+        .skip_while(|line| !line.contains("APART"))
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    // The drive of T. Miller is the same model in all but the name.
+    let mut nearest = [rows[2][0], rows[3][0]];
+    nearest.sort_unstable();
+    assert_eq!(
+        (nearest, rows[2][1], rows[3][1]),
+        (["wd-green-2010", "wd10ears"], "1.00", "1.00"),
+        "{rows:?}"
+    );
+    assert!(rows[4][1].parse::<f64>().unwrap() > 1.0, "{rows:?}");
+}
+
+#[test]
+fn what_is_no_shared_probe_is_a_usage_error() {
+    let dir = TempDir::new().unwrap();
+    let file = dir.path().join("other.json");
+    let name = file.to_str().unwrap();
+    assert_eq!(straddle(&["drive", "compare", name]).code, 2);
+    for bad in ["", "{\"schema\":1}"] {
+        fs::write(&file, bad).unwrap();
+        let run = straddle(&["drive", "compare", name]);
+        assert!(run.code == 2 && run.err.contains("straddle probe --share"), "{bad}: {}", run.err);
+    }
+    let run = straddle(&["probe", name, "--used", "--share", "-"]);
+    assert!(run.code == 2 && run.err.contains("--share is for drives"), "{}", run.err);
+}

@@ -35,7 +35,7 @@ fn properties(schema: &serde_json::Value, found: &mut Vec<(String, bool)>) {
 #[test]
 fn json_names_carry_their_units_and_types_read_well() {
     const UNITS: [&str; 7] = ["bytes", "ns", "seconds", "lba", "sectors", "rpm", "percent"];
-    const COMMANDS: [&str; 18] = [
+    const COMMANDS: [&str; 19] = [
         "report",
         "check",
         "plan",
@@ -53,6 +53,7 @@ fn json_names_carry_their_units_and_types_read_well() {
         "serve",
         "lab",
         "probe",
+        "probe-share",
         "reproduce",
     ];
     for command in COMMANDS {

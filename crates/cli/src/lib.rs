@@ -34,6 +34,7 @@ pub mod output;
 pub mod output_file;
 pub mod progress;
 pub mod recording;
+mod shared;
 pub mod target;
 mod topics;
 pub mod view;

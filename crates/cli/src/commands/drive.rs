@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 use straddle_drive::Profile;
 
 use crate::exit::{Exit, UsageError};
+use crate::shared::{Shared, SharedFile};
 use crate::target::{Drive, drives};
 use crate::view::json::{Document, SchemaOf};
 use crate::view::{svg, text};
@@ -23,7 +24,8 @@ Examples:
   straddle drive show ./my-drive.toml     # a profile of your own
   straddle drive show wd10ears --svg wd10ears.svg
   straddle drive fit wd10ears             # repeat the fit of its numbers
-  straddle drive fit ./my-drive.toml --write fitted.toml";
+  straddle drive fit ./my-drive.toml --write fitted.toml
+  straddle drive compare sdb.json         # a shared probe beside all models";
 
 /// Examples for `drive list --help`.
 const LIST_EXAMPLES: &str = "\
@@ -43,6 +45,12 @@ const FIT_EXAMPLES: &str = "\
 Examples:
   straddle drive fit wd10ears
   straddle drive fit ./my-drive.toml --write fitted.toml";
+
+/// Examples for `drive compare --help`.
+const COMPARE_EXAMPLES: &str = "\
+Examples:
+  straddle probe /dev/sdb --share sdb.json
+  straddle drive compare sdb.json";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, arg_required_else_help = true, disable_help_subcommand = true)]
@@ -65,6 +73,13 @@ pub(crate) enum Action {
     Show(ShowArguments),
     /// Recompute the fitted numbers of a drive from the published figures.
     Fit(FitArguments),
+    /// Compare a shared probe with a probe of every modelled drive, the nearest first.
+    #[command(after_help = COMPARE_EXAMPLES)]
+    Compare {
+        /// File written by 'straddle probe --share'.
+        #[arg(value_name = "FILE", value_parser = crate::shared::load, value_hint = clap::ValueHint::FilePath)]
+        file: SharedFile,
+    },
 }
 
 /// Arguments of `drive show`.
@@ -106,6 +121,7 @@ pub(crate) fn run(arguments: &DriveArguments) -> Result<Exit> {
         Action::List { json } => list(*json),
         Action::Show(show) => self::show(show),
         Action::Fit(_) => super::lab::start(),
+        Action::Compare { file } => compare(file),
     }
 }
 
@@ -135,5 +151,16 @@ fn show(arguments: &ShowArguments) -> Result<Exit> {
         return Ok(Exit::Success);
     }
     output::print(&text::drive::show(profile))?;
+    Ok(Exit::Success)
+}
+
+fn compare(file: &SharedFile) -> Result<Exit> {
+    let mut drives = Vec::new();
+    for name in Profile::names() {
+        let modelled = Shared::of(name, &Profile::open(name)?)?;
+        drives.push((name, file.shared.apart(&modelled), modelled));
+    }
+    drives.sort_by(|one, other| one.1.total_cmp(&other.1));
+    output::print(&text::drive::compared(file, &drives))?;
     Ok(Exit::Success)
 }

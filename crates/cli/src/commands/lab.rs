@@ -184,7 +184,7 @@ impl Arguments {
             Command::Reproduce(reproduce) => Some(OfLab::Reproduce(reproduce)),
             Command::Drive(drive) => match &drive.action {
                 Action::Fit(fit) => Some(OfLab::Fit(fit)),
-                Action::List { .. } | Action::Show(_) => None,
+                Action::List { .. } | Action::Show(_) | Action::Compare { .. } => None,
             },
             Command::Schema { command } if command.is_of_lab() => Some(OfLab::Schema(*command)),
             _ => None,

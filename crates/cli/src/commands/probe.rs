@@ -9,7 +9,6 @@ use anyhow::{Context, Result};
 use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
-use straddle_drive::Profile;
 use straddle_measure::bench::{Description, Modelled, Progress, Surface, Target, TargetError};
 use straddle_measure::probe::{
     Budget, Claims, Confidence, Finding, PhaseScan, ProbeError, Report, Rmw, RmwCost, Rotation, Sustained,
@@ -25,6 +24,7 @@ use crate::exit::{Exit, UsageError};
 use crate::measured::Measured;
 use crate::output::{paint, printable, style};
 use crate::progress::{Bar, on_interrupt};
+use crate::shared::{SharedReport, claims};
 use crate::target::{TargetSpec, targets};
 use crate::view::chart::{Plot, bar};
 use crate::view::json::{Document, SchemaOf};
@@ -40,7 +40,8 @@ Examples:
   straddle probe qlc-64k --max-write 32MiB --time 60
   straddle probe drive:./my-drive.toml --seed 7 --json
   straddle probe /dev/sdb                 # a real disk: unallocated space only
-  straddle probe /dev/sdb --used          # unmounted: everywhere, contents kept";
+  straddle probe /dev/sdb --used          # unmounted: everywhere, contents kept
+  straddle probe /dev/sdb --share sdb.json    # names neither drive nor host";
 
 #[derive(Debug, Args)]
 #[command(after_help = format!("{EXAMPLES}\n\n{}", exit::help(exit::OF_WORK)))]
@@ -77,6 +78,11 @@ pub(crate) struct ProbeArguments {
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) save: Option<PathBuf>,
 
+    /// Also write what may be shared to this file: size, claims and findings, without model, serial number, path
+    /// or host (see `straddle schema probe-share`). 'straddle drive compare' reads it.
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) share: Option<PathBuf>,
+
     /// Also show the evidence.
     #[arg(long, short)]
     pub(crate) verbose: bool,
@@ -89,8 +95,12 @@ pub(crate) struct ProbeArguments {
 const MAX_REQUEST: u64 = 16 << 20;
 
 pub(crate) fn run(arguments: &ProbeArguments) -> Result<Exit> {
-    if let Some(path) = &arguments.save {
+    for path in arguments.save.iter().chain(&arguments.share) {
         output_file::check(path, arguments.target.path().as_slice())?;
+    }
+    if let (Some(_), Some(path)) = (&arguments.share, arguments.target.path().filter(|path| path.is_file())) {
+        let file = format!("{} is a file, which is measured with the layers below it", path.display());
+        return Err(UsageError(format!("--share is for drives: {file}")).into());
     }
     let stop = Arc::new(AtomicBool::new(false));
     let Probed { mut subject, claims, regions, notes } = open(arguments, &stop)?;
@@ -102,6 +112,7 @@ pub(crate) fn run(arguments: &ProbeArguments) -> Result<Exit> {
     };
     let mut bar = Bar::new();
     let probed = probe(subject.surface(), &budget, claims, &mut bar);
+    let capacity = subject.surface().capacity();
     bar.tell("verifying contents");
     let description = subject.end(arguments.journals.as_deref())?;
     let report = match probed {
@@ -113,16 +124,11 @@ pub(crate) fn run(arguments: &ProbeArguments) -> Result<Exit> {
     let exit = if interrupted { Exit::INTERRUPTED } else { Exit::Success };
     if interrupted {
         output::complain("interrupted: partial results, nothing saved");
-    } else if let Some(path) = &arguments.save {
-        match Measured::of(&arguments.target.to_string(), &report) {
-            Some(measured) => {
-                let inputs = arguments.target.path();
-                output_file::write(path, measured.to_json()?.as_bytes(), inputs.as_slice())?;
-            }
-            None => output::complain(&format!(
-                "{}: not written, because the unit cannot be determined",
-                path.display()
-            )),
+    } else {
+        save(arguments, &report)?;
+        if let Some(path) = &arguments.share {
+            let shared = SharedReport::of(description.clock, capacity.get(), &report);
+            output_file::write(path, shared.to_json()?.as_bytes(), arguments.target.path().as_slice())?;
         }
     }
     if arguments.json {
@@ -131,6 +137,20 @@ pub(crate) fn run(arguments: &ProbeArguments) -> Result<Exit> {
     }
     output::print(&described(&description, &report, &notes, arguments.verbose))?;
     Ok(exit)
+}
+
+/// Writes the file of `--save`, if the report has a unit.
+fn save(arguments: &ProbeArguments, report: &Report) -> Result<()> {
+    let Some(path) = &arguments.save else { return Ok(()) };
+    match Measured::of(&arguments.target.to_string(), report) {
+        Some(measured) => {
+            output_file::write(path, measured.to_json()?.as_bytes(), arguments.target.path().as_slice())
+        }
+        None => {
+            output::complain(&format!("{}: not written, because the unit cannot be determined", path.display()));
+            Ok(())
+        }
+    }
 }
 
 /// The target of a probe, its claims, and where it may be written.
@@ -204,15 +224,6 @@ fn open_real(path: &Path, arguments: &ProbeArguments, stop: &Arc<AtomicBool>) ->
     let (claims, notes) = (prepared.claims(), prepared.notes().to_vec());
     let regions = Some(prepared.regions().to_vec());
     Ok(Probed { subject: Subject::Real(Box::new(prepared)), claims, regions, notes })
-}
-
-fn claims(profile: &Profile) -> Claims {
-    let claims = &profile.claims;
-    Claims {
-        unit: Some(ByteCount::new(profile.claimed_unit())),
-        phase: Some(ByteCount::new(claims.alignment_offset)),
-        rotational: Some(claims.rotational),
-    }
 }
 
 /// What `straddle probe --json` prints.

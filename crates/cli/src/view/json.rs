@@ -18,6 +18,7 @@ use crate::commands::sim::SimReport;
 use crate::commands::trace::record::RecordReport;
 use crate::fleet::Digest;
 use crate::output;
+use crate::shared::SharedReport;
 use crate::view::json::bench::BenchReport;
 use straddle_audit::form::check::{self, Report};
 use straddle_drive::form::DrivesReport;
@@ -30,7 +31,7 @@ impl SchemaOf {
         match self {
             Self::Check => check::SCHEMA,
             Self::Plan | Self::Realign | Self::RealignTo => straddle_repair::SCHEMA,
-            Self::Efficiency | Self::Report | Self::Drive | Self::Trace => 1,
+            Self::Efficiency | Self::Report | Self::Drive | Self::Trace | Self::ProbeShare => 1,
             Self::Bench
             | Self::DriveFit
             | Self::Explain
@@ -108,6 +109,8 @@ pub enum SchemaOf {
     Lab,
     /// `probe --json`.
     Probe,
+    /// `probe --share`.
+    ProbeShare,
     /// `reproduce --json`.
     Reproduce,
     /// `report --json`.
@@ -140,6 +143,7 @@ pub(crate) fn json_schema(command: SchemaOf) -> Option<Schema> {
         SchemaOf::TraceRecord => document::<RecordReport<'_>>(command),
         SchemaOf::Sim => document::<SimReport<'_>>(command),
         SchemaOf::Probe => document::<ProbeReport<'_>>(command),
+        SchemaOf::ProbeShare => document::<SharedReport<'_>>(command),
         SchemaOf::Report => document::<Digest<'_>>(command),
         SchemaOf::Serve | SchemaOf::Lab | SchemaOf::Reproduce | SchemaOf::DriveFit => return None,
     })

@@ -9,8 +9,9 @@ use straddle_units::ByteCount;
 
 use crate::output;
 use crate::output::{paint, printable, style};
+use crate::shared::{Shared, SharedFile};
 use crate::view::chart::Plot;
-use crate::view::text::{plain_table, trimmed, wrap, wrap_to};
+use crate::view::text::{headed, plain_table, right, trimmed, wrap, wrap_to};
 use straddle_drive::form::{ZoneReport, kind, zones};
 
 /// Rows of a curve on the terminal.
@@ -43,6 +44,46 @@ pub(crate) fn list(profiles: &[Profile]) -> String {
 
 fn sectors(logical: u64, physical: u64, first: u64) -> String {
     if first == 0 { format!("{logical}/{physical}") } else { format!("{logical}/{physical}+{first}") }
+}
+
+/// Returns a shared probe beside those of the modelled drives, each with its distance, the nearest first.
+pub(crate) fn compared(file: &SharedFile, drives: &[(&str, f64, Shared)]) -> String {
+    let row = |name: &str, apart: String, shared: &Shared| {
+        let or_unknown = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+        let unit = shared.unit().map(|unit| match unit.phase_bytes {
+            0 => unit.size_bytes.to_string(),
+            phase => format!("{}+{phase}", unit.size_bytes),
+        });
+        [
+            printable(name),
+            apart,
+            or_unknown(unit),
+            or_unknown(shared.rpm().map(|rpm| format!("{rpm:.0}"))),
+            or_unknown(shared.cost_ratio.map(|ratio| format!("{ratio:.2}"))),
+            or_unknown(shared.rmw().map(printable)),
+            or_unknown(shared.misreports.map(|is| if is { "yes" } else { "no" }.to_owned())),
+            ByteCount::new(shared.capacity_bytes).to_string(),
+        ]
+    };
+    let mut table = plain_table(&["DRIVE", "APART", "UNIT", "RPM", "COST", "RMW", "MISREPORTS", "SIZE"]);
+    table.add_row(row(&file.name, "-".to_owned(), &file.shared));
+    table.add_rows(drives.iter().map(|(name, apart, shared)| row(name, format!("{apart:.2}"), shared)));
+    right(&mut table, 1..5);
+    let least = drives.first().map_or(1.0, |drive| drive.1);
+    let nearest: Vec<&str> =
+        drives.iter().take_while(|drive| drive.1 <= least).map(|drive| drive.0).collect();
+    let model =
+        file.shared.model.as_ref().map_or_else(String::new, |model| format!(" ({})", printable(model)));
+    let verdict = format!(
+        "{}{model}: nearest to the modelled {}, {least:.2} apart.",
+        printable(&file.name),
+        nearest.join(" and ")
+    );
+    let legend = "APART: the product of the factors by which UNIT, RPM, COST and SIZE differ, and of 2 for each \
+        that only one has, for another first boundary (after the +) and for another RMW; 1.00: no difference. \
+        COST: how many times as long a write between boundaries takes. Every figure is what a probe finds, of \
+        the models too.";
+    format!("{}\n\n{}\n\n{}\n", wrap(&verdict, ""), headed(&table, style::HEADING), wrap(legend, ""))
 }
 
 pub(crate) fn show(profile: &Profile) -> String {
