@@ -5,7 +5,7 @@ use super::straddle;
 /// Numbers without a unit in their names: counts, ratios, shares, indexes, and others that have no unit.
 const PLAIN: &str = "attributes entries lowest highest exchanges ticks range clients outstanding layout drive_reads kernel_reads kernel_writes runs figures device_commands discards ignored_discards errors flushes lost_events reads writes warnings amplification off_sector_requests other_lines partial_units straddling_requests partial_head_requests partial_tail_requests late_requests written_units early_units touched_units advice aligned audits_replaced disks findings hosts hosts_named_by_files median_random_write_ratio misaligned_errors misaligned_ratio \
     misaligned_warnings other_findings worst_random_write_ratio after ashift before blank blocks blocks_requested blocks_sampled broken_clients cache_hits cached_writes \
-    clock_reads destages discards erases error error_after efficiency_ratio error_before evaluations failed failed_requests first_track flushes host_discards host_flushes host_reads host_writes \
+    clock_reads cost_ratio destages discards erases error error_after efficiency_ratio error_before evaluations failed failed_requests first_track flushes host_discards host_flushes host_reads host_writes \
     high iops judged kicks late_ticks level limit low margin merged_writes misaligned_requests misaligned_share modelled \
     not_judged number ok ours partition precision published published_ratio queue_depth raid_disks random_write_ratio ratio first_write_amplification second_write_amplification \
     wear_ratio worst_wear_ratio write_amplification ratio_error ratio_high ratio_low reads replies requests rmw_reads rmw_reads_per_request \
