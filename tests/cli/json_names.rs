@@ -9,7 +9,7 @@ const PLAIN: &str = "attributes entries lowest highest exchanges ticks range cli
     high iops judged kicks late_ticks level limit low margin merged_writes misaligned_requests misaligned_share modelled \
     not_judged number ok ours partition precision published published_ratio queue_depth raid_disks random_write_ratio ratio first_write_amplification second_write_amplification \
     wear_ratio worst_wear_ratio write_amplification ratio_error ratio_high ratio_low reads replies requests rmw_reads rmw_reads_per_request \
-    role rounds scale schema seed seeks sequential_write_ratio serpentine_tracks sleeps status stops stripes surfaces targets tracks value \
+    role rounds sampling fitted worst_ratio scale schema seed seeks sequential_write_ratio serpentine_tracks sleeps status stops stripes surfaces targets tracks value \
     version warmups warning within worst_after worst_before worst_nearby wrapped_requests writes writes_per_fsync year";
 
 /// Collects every property of a schema, and whether it is a number.

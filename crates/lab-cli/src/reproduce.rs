@@ -13,11 +13,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use straddle_drive::Profile;
 use straddle_lab::reproduce::experiment::Experiment;
+use straddle_lab::reproduce::joint::{self, Figure, base};
 use straddle_lab::reproduce::lab::input::Inputs;
-use straddle_lab::reproduce::lab::{self, Charges, Guests, Host, Machine, Planned, Settings};
-use straddle_lab::reproduce::policy::{self, Policies};
+use straddle_lab::reproduce::lab::{self, Charges, Guests, Host, Machine, Planned, Settings, StepOutcome};
+use straddle_lab::reproduce::policy::Policies;
 
-use crate::reproduce::json::{ReproduceReport, Reproduced, ReproducedExperiment, Way};
+use crate::reproduce::json::{
+    JudgedFigures, ReproduceReport, Reproduced, ReproducedExperiment, Way, published, saved,
+};
 use straddle_cli::args::{ReproduceArguments, SchemaOf};
 use straddle_cli::exit::{Exit, UsageError};
 use straddle_cli::progress::{Bar, on_interrupt};
@@ -43,9 +46,9 @@ pub(crate) fn run(arguments: &ReproduceArguments) -> Result<Exit> {
         show(arguments, ReproduceReport::listed(&experiments), || text::list(&experiments))?;
         return Ok(Exit::Success);
     }
-    if arguments.policies {
-        let choices = policy::choose(&experiments, drive)?;
-        show(arguments, ReproduceReport::chosen(&choices), || text::policies(&choices))?;
+    if let Some(results) = &arguments.joint {
+        let judged = judged(&experiments, drive, results)?;
+        show(arguments, ReproduceReport::judged(&judged), || text::joint::judged(&judged))?;
         return Ok(Exit::Success);
     }
     let begun = Instant::now();
@@ -70,7 +73,7 @@ pub(crate) fn run(arguments: &ReproduceArguments) -> Result<Exit> {
         run_lab(arguments, drive, settings, &mut experiments)?;
     }
     let way = Way { settings, command: command(&names, arguments) };
-    let reproduced = Reproduced { experiments, way, wall: begun.elapsed() };
+    let reproduced = Reproduced { judged: of_run(&experiments)?, experiments, way, wall: begun.elapsed() };
     let report = ReproduceReport::of(&reproduced);
     show(arguments, report, || text::outcomes(&reproduced, arguments.verbose))?;
     if let Some(path) = &arguments.html {
@@ -79,6 +82,42 @@ pub(crate) fn run(arguments: &ReproduceArguments) -> Result<Exit> {
     let misses = text::misses(&reproduced);
     misses.iter().for_each(|miss| output::complain(miss));
     Ok(if misses.is_empty() { Exit::Success } else { Exit::Failed })
+}
+
+/// Judges the figures of this run.
+fn of_run(experiments: &[ReproducedExperiment]) -> Result<JudgedFigures> {
+    let mut figures = Vec::new();
+    for experiment in experiments {
+        figures.extend(experiment.figures()?);
+    }
+    let published = experiments.iter().map(ReproducedExperiment::published).sum();
+    Ok(JudgedFigures { joints: joint::judge(&figures), published })
+}
+
+/// Judges the figures of earlier runs, and those of the steps that need only a drive and that none of these ran.
+fn judged(experiments: &[Experiment], drive: Option<&str>, results: &[PathBuf]) -> Result<JudgedFigures> {
+    let is_wanted = |name: &str| drive.is_none_or(|drive| base(drive) == base(name));
+    let mut parts = Vec::new();
+    for path in results {
+        saved::add(path, &mut parts)?;
+    }
+    parts.retain(|part| is_wanted(&part.drive));
+    let others = parts.iter().filter(|part| experiments.iter().all(|known| known.name != part.experiment));
+    let mut all: usize = others.map(|part| part.figures.len()).sum();
+    let mut figures: Vec<Figure> = Vec::new();
+    for experiment in experiments {
+        let mut experiment = experiment.clone().with_steps(|step| is_wanted(&step.drive));
+        experiment.lab.retain(|step| is_wanted(&step.drive));
+        all += published(&experiment);
+        let name = experiment.name.clone();
+        let experiment = experiment
+            .with_steps(|step| !parts.iter().any(|part| part.is_of(&name, &step.name, &step.drive)));
+        let mut outcome = experiment.reproduce(None, &Profile::open)?;
+        experiment.band(None, &mut outcome)?;
+        figures.extend(joint::of_drives(&experiment, &outcome));
+    }
+    figures.extend(parts.into_iter().flat_map(|part| part.figures));
+    Ok(JudgedFigures { joints: joint::judge(&figures), published: all })
 }
 
 /// Keeps the steps published for this drive, or all if none was.
@@ -152,8 +191,12 @@ fn run_lab(
     };
     let outcomes = lab::reproduce(&*machine, &planned, &inputs, settings, &mut Bar::new())?;
     let mut outcomes = outcomes.into_iter();
-    for reproduced in experiments {
-        reproduced.lab = Some(outcomes.by_ref().take(reproduced.experiment.lab.len()).collect());
+    for ReproducedExperiment { experiment, judged, lab, .. } in experiments {
+        let mut own: Vec<StepOutcome> = outcomes.by_ref().take(experiment.lab.len()).collect();
+        for outcome in own.iter_mut().filter(|_| *judged) {
+            joint::note_origins(experiment, &Profile::open(&outcome.drive)?, outcome);
+        }
+        *lab = Some(own);
     }
     Ok(())
 }

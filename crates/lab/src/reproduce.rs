@@ -3,6 +3,7 @@
 
 pub mod experiment;
 pub mod fit;
+pub mod joint;
 pub mod lab;
 pub mod policy;
 

@@ -341,7 +341,8 @@ Examples:
                                           # one of its three drives, with charts
   straddle reproduce smith-2010 --runs 1  # one run instead of three
   straddle reproduce afd-2019 --bands     # with each plausible firmware
-  straddle reproduce --policies           # which firmware fits best
+  straddle reproduce --joint docs/results/*.json
+                                          # which policy suits a drive best
   straddle reproduce lulf-2010 --drive wd20ears
                                           # on another drive, without a verdict
   straddle reproduce ./mine.toml --json   # an experiment of your own
@@ -350,8 +351,8 @@ Examples:
 
 /// The exit statuses of `reproduce`.
 const REPRODUCE_STATUSES: &[(u8, &str)] = &[
-    (0, "every published figure that was compared is reproduced"),
-    (3, "a figure was not reproduced, or a guest or disk failed"),
+    (0, "each figure that was compared is within its limit"),
+    (3, "a figure is outside its limit, or a guest or disk failed"),
     (4, "refused for safety (--on)"),
 ];
 
@@ -389,15 +390,17 @@ pub struct ReproduceArguments {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=99))]
     pub runs: Option<u32>,
 
-    /// Also run the lab parts with every plausible read-modify-write policy, to give a range for each figure.
-    /// This needs four times as many guests. The other parts always show the range.
+    /// Also run the lab parts with every plausible read-modify-write policy, to give the range over firmware
+    /// of each figure. Each guest is run once for each policy. The other parts always have that range.
     #[arg(long, conflicts_with_all = ["on", "model_only"])]
     pub bands: bool,
 
-    /// Find, for each drive, the read-modify-write policy with the smallest maximum error over its published
-    /// raw figures. This runs no guest and changes nothing.
-    #[arg(long, conflicts_with_all = ["on", "list", "bands", "html", "lab_only", "model_only"])]
-    pub policies: bool,
+    /// Score each read-modify-write policy on all published figures of a drive, and choose one policy for
+    /// each drive. RESULT is a file of an earlier run's --json, with --bands for the lab; parts that no
+    /// RESULT contains are run now if they need no guest.
+    #[arg(long, value_name = "RESULT", num_args = 0.., value_hint = clap::ValueHint::FilePath,
+        conflicts_with_all = ["on", "list", "bands", "html", "lab_only", "model_only"])]
+    pub joint: Option<Vec<PathBuf>>,
 
     /// Run guests even if neither namespaces nor Landlock can confine them (see `straddle lab --help`).
     #[arg(long)]

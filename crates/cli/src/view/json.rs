@@ -41,7 +41,7 @@ impl SchemaOf {
             | Self::Serve
             | Self::Lab
             | Self::Probe => 2,
-            Self::Reproduce => 3,
+            Self::Reproduce => 4,
         }
     }
 }

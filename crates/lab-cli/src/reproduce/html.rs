@@ -10,10 +10,13 @@ use straddle_cli::view::chart::svg::{Bar, Chart, Group};
 use straddle_cli::view::escaped;
 use straddle_cli::view::html::{Cell, Table, dash, document, figure, paragraph};
 use straddle_lab::reproduce::experiment::{Experiment, Outcome, Source, StepOutcome};
+use straddle_lab::reproduce::joint::{Joint, Origin, origin as origin_of};
 use straddle_lab::reproduce::policy::Band;
 
 use crate::reproduce::json::{Fitted, Reproduced, ReproducedExperiment, fitted};
-use crate::reproduce::text::{band as text_of_band, is_lab_left_out, measure, misses, nothing_compared};
+use crate::reproduce::text::{
+    band as text_of_band, is_lab_left_out, joint, measure, misses, nothing_compared, origin_word,
+};
 use straddle_cli::output::plural;
 use straddle_cli::target;
 use straddle_cli::view::text::{duration, number};
@@ -43,7 +46,21 @@ fn summary(reproduced: &Reproduced) -> String {
         duration(tally.seconds),
         duration(reproduced.wall.as_secs_f64())
     );
-    paragraph(&text, "")
+    let about = joint::about(&reproduced.judged).join(" ");
+    paragraph(&text, "") + &paragraph(&about, "") + &joint_table(&reproduced.judged.joints)
+}
+
+/// Returns how each policy suits each drive, if more than one was run.
+fn joint_table(joints: &[Joint]) -> String {
+    let headings = ["drive", "policy", "figures", "within 20 %", "within 25 %", "worst", "which"];
+    let mut table = Table::new("Each policy on all figures of a drive", &headings);
+    for joint in joints.iter().filter(|joint| joint.policies.len() > 1) {
+        for score in &joint.policies {
+            table.row(&joint.drive, joint::cells(joint, score).into_iter().map(Cell::plain).collect());
+        }
+    }
+    let html = table.html();
+    if html.is_empty() { html } else { html + &paragraph(joint::RULE, "soft") }
 }
 
 fn section(reproduced: &ReproducedExperiment) -> String {
@@ -106,7 +123,7 @@ fn model_chart(experiment: &Experiment, outcome: &Outcome) -> String {
 /// Returns a chart of modelled figures beside published ones.
 fn compared(groups: Vec<Group>) -> Chart {
     let series = ["modelled", "published"].map(str::to_owned).into();
-    Chart { series, groups, interval: "plausible policies", is_of_ratios: true, ..Chart::default() }
+    Chart { series, groups, interval: "range over firmware", is_of_ratios: true, ..Chart::default() }
 }
 
 /// Returns the bar of a modelled figure, with what the plausible policies give.
@@ -115,42 +132,81 @@ fn modelled(value: Option<f64>, band: Option<&Band>) -> Bar {
     Bar { interval: band.map(|band| (band.lowest(), band.highest())), ..Bar::of(value) }
 }
 
-/// The headings above [`compared_cells`].
-const COMPARED: [&str; 6] = ["figure", "modelled", "published", "error", "band", "nearest policy"];
+/// The headings above [`Row::cells`].
+const COMPARED: [&str; 8] = [
+    "figure",
+    "modelled",
+    "sampling",
+    "published",
+    "error",
+    "range over firmware",
+    "nearest policy",
+    "origin",
+];
 
-/// Returns the cells of such a row: both figures, the error with its limit, what the plausible policies give, and which of them
-/// is nearest to the published figure, unless they are all the same.
-fn compared_cells(
-    figures: [String; 2],
-    (error, limit): (Option<f64>, Option<f64>),
-    band: Option<&Band>,
-    published: Option<f64>,
-) -> Vec<Cell> {
-    let policy = band.filter(|band| !band.is_point()).zip(published);
-    let policy = policy.and_then(|(band, published)| band.nearest(published));
-    let [ours, theirs] = figures.map(Cell::plain);
-    let (band, policy) =
-        (band.map_or_else(dash, text_of_band), policy.map_or_else(dash, |it| it.name().to_owned()));
-    vec![ours, theirs, Cell::error(error, limit), Cell::plain(band), Cell::plain(policy)]
+/// A modelled figure beside the published one.
+struct Row<'a> {
+    modelled: String,
+    /// The range over runs that differ only in their seeds.
+    sampling: String,
+    published: String,
+    error: Option<f64>,
+    limit: Option<f64>,
+    band: Option<&'a Band>,
+    /// The value that the band is compared with.
+    value: Option<f64>,
+    origin: Option<Origin>,
+}
+
+impl Row<'_> {
+    fn cells(self) -> Vec<Cell> {
+        let policy = self.band.filter(|band| !band.is_point()).zip(self.value);
+        let policy = policy.and_then(|(band, published)| band.nearest(published));
+        let [modelled, sampling, published] = [self.modelled, self.sampling, self.published].map(Cell::plain);
+        vec![
+            modelled,
+            sampling,
+            published,
+            Cell::error(self.error, self.limit),
+            Cell::plain(self.band.map_or_else(dash, text_of_band)),
+            Cell::plain(policy.map_or_else(dash, |policy| policy.name().to_owned())),
+            Cell::plain(origin_word(self.origin)),
+        ]
+    }
 }
 
 fn model_table(experiment: &Experiment, outcome: &Outcome, limit: Option<f64>) -> String {
     let mut table = Table::new("Figures, and their ratios to the aligned arm's", &COMPARED);
     for (step, outcome) in experiment.steps.iter().zip(&outcome.steps) {
+        let origin = limit.map(|_| origin_of(&outcome.profile, experiment));
         for (arm, outcome) in step.arms.iter().zip(&outcome.arms) {
             let heading = format!("{}: {}", step.title, arm.name);
             for figure in &outcome.figures {
                 let shown = |value: f64| format!("{} {}", number(value), figure.measure.unit());
                 let published = figure.published.as_ref().map(|published| published.value);
-                let figures = [shown(figure.modelled), published.map_or_else(dash, shown)];
-                let error = (figure.error(), limit);
-                let cells = compared_cells(figures, error, figure.band.as_ref(), published);
-                table.row(&format!("{heading}, {}", measure(figure.measure)), cells);
+                let row = Row {
+                    modelled: shown(figure.modelled),
+                    sampling: dash(),
+                    published: published.map_or_else(dash, shown),
+                    error: figure.error(),
+                    limit,
+                    band: figure.band.as_ref(),
+                    value: published,
+                    origin: published.and(origin),
+                };
+                table.row(&format!("{heading}, {}", measure(figure.measure)), row.cells());
                 let Some((ours, published)) = figure.ratio else { continue };
-                let figures = [number(ours), published.map_or_else(dash, number)];
-                let error = (figure.ratio_error(), limit);
-                let cells = compared_cells(figures, error, figure.ratio_band.as_ref(), published);
-                table.row(&format!("{heading}, ratio of {}", measure(figure.measure)), cells);
+                let row = Row {
+                    modelled: number(ours),
+                    sampling: dash(),
+                    published: published.map_or_else(dash, number),
+                    error: figure.ratio_error(),
+                    limit,
+                    band: figure.ratio_band.as_ref(),
+                    value: published,
+                    origin: published.and(origin),
+                };
+                table.row(&format!("{heading}, ratio of {}", measure(figure.measure)), row.cells());
             }
         }
     }

@@ -1,26 +1,36 @@
 //! What `reproduce --json` prints, and the run behind it.
 
 mod lab;
+pub(crate) mod saved;
 
 use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use straddle_drive::Profile;
 use straddle_drive::disk::RmwPolicy;
+use straddle_drive::{Profile, ProfileError};
 use straddle_lab::reproduce::experiment::{
     Arm, ArmOutcome, Compared, Experiment, LabStep, Measure, Outcome, Published, Source, Step, StepOutcome,
     Tally,
 };
-use straddle_lab::reproduce::lab::{Settings, StepOutcome as LabOutcome};
-use straddle_lab::reproduce::policy::{Band, Choice};
+use straddle_lab::reproduce::joint::{self, Figure, Joint, Origin};
+use straddle_lab::reproduce::lab::{Settings, StepOutcome as LabOutcome, compared};
+use straddle_lab::reproduce::policy::Band;
 
 use crate::reproduce::json::lab::LabStepReport;
 
 pub(crate) struct Reproduced {
     pub(crate) experiments: Vec<ReproducedExperiment>,
+    pub(crate) judged: JudgedFigures,
     pub(crate) way: Way,
     pub(crate) wall: Duration,
+}
+
+/// Published figures, judged for each drive.
+pub(crate) struct JudgedFigures {
+    pub(crate) joints: Vec<Joint>,
+    /// How many figures and ratios were published, compared or not.
+    pub(crate) published: usize,
 }
 
 /// A run of an experiment or of a part of it.
@@ -46,10 +56,13 @@ pub(crate) struct Way {
 pub(crate) struct ReproduceReport<'a> {
     /// The experiments, in the order in which they were named.
     experiments: Vec<ExperimentReport<'a>>,
-    /// The policy of read-modify-write that is chosen for each drive, with --policies; otherwise absent.
+    /// How each policy of read-modify-write suits all figures of a drive; absent from a list.
     #[serde(skip_serializing_if = "Option::is_none")]
-    policies: Option<&'a [Choice]>,
-    /// Totals of the run; absent from a list.
+    joint: Option<&'a [Joint]>,
+    /// The number of figures and ratios that the experiments published, compared or not; absent from a list.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    published: Option<usize>,
+    /// Totals of the run; absent from a list, and with --joint.
     #[serde(skip_serializing_if = "Option::is_none")]
     summary: Option<Summary<'a>>,
 }
@@ -164,6 +177,9 @@ struct FigureReport<'a> {
     /// Whether all known errors are within the limit; absent if nothing is judged.
     #[serde(skip_serializing_if = "Option::is_none")]
     within: Option<bool>,
+    /// How the model came to the figure; absent if nothing is judged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    origin: Option<Origin>,
     /// What the plausible policies of read-modify-write give; absent if they were not run.
     #[serde(skip_serializing_if = "Option::is_none")]
     band: Option<BandReport>,
@@ -209,7 +225,8 @@ impl<'a> ReproduceReport<'a> {
         };
         Self {
             experiments: reproduced.experiments.iter().map(run).collect(),
-            policies: None,
+            joint: Some(&reproduced.judged.joints),
+            published: Some(reproduced.judged.published),
             summary: Some(Summary {
                 judged,
                 within,
@@ -224,11 +241,12 @@ impl<'a> ReproduceReport<'a> {
     /// Lists experiments without running them.
     pub(crate) fn listed(experiments: &'a [Experiment]) -> Self {
         let experiments = experiments.iter().map(|experiment| report(experiment, None, None, None)).collect();
-        Self { experiments, policies: None, summary: None }
+        Self { experiments, joint: None, published: None, summary: None }
     }
 
-    pub(crate) fn chosen(choices: &'a [Choice]) -> Self {
-        Self { experiments: Vec::new(), policies: Some(choices), summary: None }
+    pub(crate) fn judged(judged: &'a JudgedFigures) -> Self {
+        let JudgedFigures { joints, published } = judged;
+        Self { experiments: Vec::new(), joint: Some(joints), published: Some(*published), summary: None }
     }
 }
 
@@ -261,6 +279,24 @@ impl ReproducedExperiment {
         self.experiment.lab.iter().zip(self.lab.iter().flatten())
     }
 
+    /// Returns how many figures and ratios were published of its drives.
+    pub(crate) fn published(&self) -> usize {
+        if self.judged { published(&self.experiment) } else { 0 }
+    }
+
+    /// Returns the published figures that were compared.
+    pub(crate) fn figures(&self) -> Result<Vec<Figure>, ProfileError> {
+        let mut figures = Vec::new();
+        if self.judged {
+            figures
+                .extend(self.outcome.iter().flat_map(|outcome| joint::of_drives(&self.experiment, outcome)));
+            for (_, outcome) in self.lab_steps() {
+                figures.extend(joint::of_lab(&self.experiment, &Profile::open(&outcome.drive)?, outcome));
+            }
+        }
+        Ok(figures)
+    }
+
     /// Returns how many published figures were judged, and how many of them are within the limit.
     pub(crate) fn verdict(&self) -> (usize, usize) {
         let Some(limit) = self.limit() else { return (0, 0) };
@@ -272,6 +308,12 @@ impl ReproducedExperiment {
     }
 }
 
+/// Returns how many figures and ratios an experiment published.
+pub(crate) fn published(experiment: &Experiment) -> usize {
+    let raw = experiment.steps.iter().flat_map(Step::published).count();
+    raw + experiment.lab.iter().map(|step| compared(step, &[]).len()).sum::<usize>()
+}
+
 fn report<'a>(
     experiment: &'a Experiment,
     outcome: Option<&'a Outcome>,
@@ -280,7 +322,7 @@ fn report<'a>(
 ) -> ExperimentReport<'a> {
     let steps = experiment.steps.iter().enumerate().map(|(index, step)| {
         let outcome = outcome.and_then(|outcome| outcome.steps.get(index));
-        step_report(step, outcome, limit)
+        step_report(experiment, step, outcome, limit)
     });
     let lab = experiment.lab.iter().enumerate().map(|(index, step)| {
         let outcome = lab.and_then(|outcomes| outcomes.get(index));
@@ -297,11 +339,19 @@ fn report<'a>(
     }
 }
 
-fn step_report<'a>(step: &'a Step, outcome: Option<&'a StepOutcome>, limit: Option<f64>) -> StepReport<'a> {
+fn step_report<'a>(
+    experiment: &Experiment,
+    step: &'a Step,
+    outcome: Option<&'a StepOutcome>,
+    limit: Option<f64>,
+) -> StepReport<'a> {
+    let origin = outcome.map(|outcome| joint::origin(&outcome.profile, experiment));
     let arms = step.arms.iter().enumerate().map(|(index, arm)| {
         let outcome = outcome.and_then(|outcome| outcome.arms.get(index));
-        let figures = match outcome {
-            Some(outcome) => outcome.figures.iter().map(|figure| FigureReport::of(figure, limit)).collect(),
+        let figures = match outcome.zip(origin) {
+            Some((outcome, origin)) => {
+                outcome.figures.iter().map(|figure| FigureReport::of(figure, origin, limit)).collect()
+            }
             None => step.measures.iter().map(|measure| FigureReport::listed(arm, *measure)).collect(),
         };
         ArmReport { arm, figures, rmw_reads_per_request: outcome.and_then(rmw_reads) }
@@ -344,12 +394,13 @@ impl<'a> FigureReport<'a> {
             published_ratio: None,
             ratio_error: None,
             within: None,
+            origin: None,
             band: None,
             ratio_band: None,
         }
     }
 
-    fn of(figure: &'a Compared, limit: Option<f64>) -> Self {
+    fn of(figure: &'a Compared, origin: Origin, limit: Option<f64>) -> Self {
         let errors = [figure.error(), figure.ratio_error()];
         let within = limit.filter(|_| errors.iter().any(Option::is_some));
         let published = figure.published.as_ref();
@@ -368,6 +419,7 @@ impl<'a> FigureReport<'a> {
             published_ratio,
             ratio_error: errors[1],
             within: within.map(|limit| errors.into_iter().flatten().all(|error| error.abs() <= limit)),
+            origin: within.map(|_| origin),
             band: band(&figure.band, value, limit.map(|limit| figure.is_explained(limit))),
             ratio_band: band(
                 &figure.ratio_band,

@@ -1,5 +1,6 @@
 //! Published experiments with ours beside them, as text for people.
 
+pub(crate) mod joint;
 pub(crate) mod lab;
 
 use std::fmt::Write;
@@ -9,8 +10,9 @@ use comfy_table::Table;
 use straddle_lab::reproduce::experiment::{
     Arm, Compared, Experiment, Judged, Measure, Outcome, Quantity, Source, StepOutcome,
 };
+use straddle_lab::reproduce::joint::{Origin, origin as origin_of};
 use straddle_lab::reproduce::lab::Comparison;
-use straddle_lab::reproduce::policy::{Band, Choice};
+use straddle_lab::reproduce::policy::Band;
 
 use crate::reproduce::json::{Reproduced, ReproducedExperiment, fitted};
 use straddle_cli::output::{paint, plural, printable, style};
@@ -134,7 +136,10 @@ fn table(experiment: &Experiment, outcome: &Outcome, limit: Option<f64>, is_verb
     let mut rows = painted(&table, styles);
     let mut text = rows.next().unwrap_or_default();
     for (step, outcome) in experiment.steps.iter().zip(&outcome.steps) {
-        text += &line(&step.title, "  ", Style::new());
+        let origin = limit.map(|_| origin_of(&outcome.profile, experiment));
+        let origin = origin.filter(|_| step.published().next().is_some());
+        let origin = origin.map_or_else(String::new, |known| format!(" ({})", origin_word(Some(known))));
+        text += &line(&format!("{}{origin}", step.title), "  ", Style::new());
         for deviation in step.deviations.iter().filter(|_| is_verbose) {
             text += &line(&format!("differs: {deviation}"), "    ", style::FAINT);
         }
@@ -177,8 +182,7 @@ fn row(arm: &Arm, figure: &Compared, first: bool, limit: Option<f64>, is_verbose
         published_ratio.unwrap_or_default(),
         figure.ratio_error().map(percent).unwrap_or_default(),
         match limit {
-            Some(limit) if is_outside(figure, limit) => "OUTSIDE",
-            Some(limit) if is_off(figure, limit) => "explained",
+            Some(limit) if is_outside(figure, limit) => outside(is_explained(figure, limit)),
             _ => "",
         }
         .to_owned(),
@@ -193,45 +197,33 @@ pub(crate) fn band(band: &Band) -> String {
     }
 }
 
-/// Returns the policy chosen for each drive, with the worst error of each policy.
-pub(crate) fn policies(choices: &[Choice]) -> String {
-    if choices.is_empty() {
-        return "no published figure depends on the policy\n".to_owned();
-    }
-    let mut table = plain_table(&["DRIVE", "FIGURES", "POLICY", "LARGEST ERROR", ""]);
-    for choice in choices {
-        let cached = if choice.raw { "" } else { " (page cache)" };
-        let mut first = [printable(&choice.drive), format!("{}{cached}", choice.figures)];
-        for (policy, error) in &choice.worst {
-            let marks =
-                [("chosen", choice.chosen == Some(*policy)), ("of the profile", choice.own == *policy)];
-            let marks: Vec<&str> = marks.into_iter().filter(|(_, is)| *is).map(|(mark, _)| mark).collect();
-            let [drive, figures] = std::mem::take(&mut first);
-            let error = format!("{} %", number(error * 100.0));
-            table.add_row([drive, figures, policy.name().to_owned(), error, marks.join(", ")]);
-        }
-    }
-    right(&mut table, 3..4);
-    let rule = "For each read-modify-write policy: the largest error over the drive's published raw figures \
-        and their ratios. The policy with the smallest error is chosen, unless the figures cannot decide. A \
-        drive's fitted numbers were fitted with the policy of its profile.";
-    format!("{}\n\n{}\n", trimmed(&table), paint(style::FAINT, &wrap(rule, "")))
-}
-
-fn is_beyond(error: Option<f64>, limit: f64) -> bool {
-    error.is_some_and(|error| error.abs() > limit)
-}
-
 /// Whether a figure or its ratio is not within the limit.
-fn is_off(figure: &Compared, limit: f64) -> bool {
-    [figure.error(), figure.ratio_error()].into_iter().any(|error| is_beyond(error, limit))
+fn is_outside(figure: &Compared, limit: f64) -> bool {
+    [figure.error(), figure.ratio_error()].into_iter().flatten().any(|error| error.abs() > limit)
 }
 
-/// Whether a figure or its ratio is neither within the limit nor explained by a policy.
-fn is_outside(figure: &Compared, limit: f64) -> bool {
-    let is_missed = |error, explained: Option<bool>| is_beyond(error, limit) && explained != Some(true);
-    is_missed(figure.error(), figure.is_explained(limit))
-        || is_missed(figure.ratio_error(), figure.is_ratio_explained(limit))
+/// Whether another policy gives each of a figure and its ratio that is not within the limit.
+fn is_explained(figure: &Compared, limit: f64) -> bool {
+    let both = [
+        (figure.error(), figure.is_explained(limit)),
+        (figure.ratio_error(), figure.is_ratio_explained(limit)),
+    ];
+    let missed = |error: Option<f64>| error.is_some_and(|error| error.abs() > limit);
+    both.into_iter().filter(|(error, _)| missed(*error)).all(|(_, explained)| explained == Some(true))
+}
+
+/// Returns what stands beside a figure that is not within the limit.
+pub(crate) fn outside(is_explained: bool) -> &'static str {
+    if is_explained { "OUTSIDE, explained" } else { "OUTSIDE" }
+}
+
+/// Returns how the model came to a figure, in a word.
+pub(crate) fn origin_word(origin: Option<Origin>) -> &'static str {
+    match origin {
+        Some(Origin::Fitted) => "fitted",
+        Some(Origin::Predicted) => "predicted",
+        None => "",
+    }
 }
 
 pub(crate) fn is_lab_left_out(reproduced: &ReproducedExperiment) -> bool {
@@ -306,13 +298,13 @@ pub(crate) fn misses(reproduced: &Reproduced) -> Vec<String> {
             )
         };
         let models = reproduced.outcome.iter().flat_map(Outcome::judged);
-        for judged in models.filter(|judged| judged.error().abs() > limit && !judged.is_explained(limit)) {
+        for judged in models.filter(|judged| judged.error().abs() > limit) {
             let unit = if judged.quantity == Quantity::Figure { judged.measure.unit() } else { "times" };
             let what = named(experiment, &judged);
             misses.push(miss(&what, judged.modelled, judged.published, unit, judged.error()));
         }
         for (step, outcome) in reproduced.lab_steps() {
-            let missed = |compared: &&Comparison| !compared.is_within(limit) && !compared.is_explained(limit);
+            let missed = |compared: &&Comparison| !compared.is_within(limit);
             for compared in outcome.compared.iter().filter(missed) {
                 let (Some(ours), Some(error)) = (compared.ours, compared.error()) else { continue };
                 let what = format!("{}, {}", printable(&step.name), lab::named(step, compared));
@@ -340,5 +332,9 @@ fn summary(reproduced: &Reproduced) -> String {
         duration(tally.seconds),
         duration(reproduced.wall.as_secs_f64())
     );
-    format!("{}\n{}\n", paint(style::HEADING, &wrap(&verdict, "")), wrap(&ran, ""))
+    let mut text = format!("{}\n", paint(style::HEADING, &wrap(&verdict, "")));
+    for line in joint::about(&reproduced.judged).into_iter().chain([ran]) {
+        let _ = writeln!(text, "{}", wrap(&line, ""));
+    }
+    text
 }

@@ -11,7 +11,7 @@ mod reproduce;
 mod tests;
 
 pub use crate::guest::{Charges, Requests};
-pub use compare::{Comparison, Figure, Readers, compared};
+pub use compare::{Comparison, Figure, Readers, compared, error};
 pub use guests::Guests;
 pub use host::Host;
 pub use job::{Ended, Job, JobDrive, LabError, Machine, Measured};

@@ -9,8 +9,6 @@ use straddle_drive::disk::RmwPolicy;
 use straddle_drive::profile::Body;
 use straddle_drive::{Profile, ProfileError};
 
-use crate::reproduce::experiment::{Access, Experiment, ExperimentError, Step};
-
 /// Opens a profile, as [`Profile::open`], with another policy or queue depth.
 pub fn open(
     specification: &str,
@@ -98,82 +96,6 @@ impl Policies {
     }
 }
 
-/// One policy for all figures of a drive.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct Choice {
-    /// The drive, a profile's name.
-    pub drive: String,
-    /// The policy in its profile.
-    pub own: RmwPolicy,
-    /// The number of figures and ratios that decide.
-    pub figures: usize,
-    /// Whether they are those of programs that reached the drive directly.
-    pub raw: bool,
-    /// The worst error with each policy, as a share of the published figure.
-    #[serde(serialize_with = "by_policy")]
-    #[schemars(with = "BTreeMap<String, f64>")]
-    pub worst: Vec<(RmwPolicy, f64)>,
-    /// The policy with the least worst error; `None` if no figure tells them apart.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub chosen: Option<RmwPolicy>,
-}
-
-/// Chooses a policy for each drive of the experiments, or for `only`: the one with the least worst error over the
-/// drive's published figures and their ratios. If a program reached the drive directly, only such figures decide.
-pub fn choose(experiments: &[Experiment], only: Option<&str>) -> Result<Vec<Choice>, ExperimentError> {
-    let mut drives: Vec<String> = Vec::new();
-    let steps = || experiments.iter().flat_map(|experiment| &experiment.steps);
-    for step in steps().filter(|step| step.arms.iter().any(|arm| !arm.published.is_empty())) {
-        let name = base(&step.drive).to_owned();
-        if !drives.contains(&name) && only.is_none_or(|only| base(only) == name) {
-            drives.push(name);
-        }
-    }
-    let mut choices = Vec::new();
-    for drive in drives {
-        let failed = |source| ExperimentError::Drive {
-            name: drive.clone(),
-            step: "policy".to_owned(),
-            source: Box::new(source),
-        };
-        let profile = Profile::open(&drive).map_err(failed)?;
-        let Some(Policies { own, all }) = Policies::of(&profile) else { continue };
-        let is_raw = |step: &Step| step.access == Access::Raw;
-        let has_raw = steps().any(|step| base(&step.drive) == drive && is_raw(step));
-        let mut worst = Vec::new();
-        let mut figures = 0;
-        for policy in all {
-            let mut errors = Vec::new();
-            for experiment in experiments {
-                let part = experiment
-                    .clone()
-                    .with_steps(|step| base(&step.drive) == drive && (!has_raw || is_raw(step)));
-                let outcome = part.reproduce(None, &|name| open(name, Some(policy), None))?;
-                errors.extend(outcome.judged().iter().map(|judged| judged.error().abs()));
-            }
-            figures = errors.len();
-            worst.push((policy, errors.into_iter().fold(0.0, f64::max)));
-        }
-        let chosen = chosen(&worst, own);
-        choices.push(Choice { drive, own, figures, raw: has_raw, worst, chosen });
-    }
-    Ok(choices)
-}
-
-/// Returns the policy with the least worst error, or the drive's own if that is as good; `None` if all are equal to a
-/// thousandth.
-fn chosen(worst: &[(RmwPolicy, f64)], own: RmwPolicy) -> Option<RmwPolicy> {
-    let least = worst.iter().min_by(|one, other| one.1.total_cmp(&other.1))?;
-    let greatest = worst.iter().map(|(_, error)| *error).fold(0.0, f64::max);
-    let is_as_good = worst.iter().any(|(policy, error)| *policy == own && error - least.1 <= 0.001);
-    (greatest - least.1 > 0.001).then_some(if is_as_good { own } else { least.0 })
-}
-
-/// Returns a drive's name without options.
-fn base(specification: &str) -> &str {
-    specification.split(',').next().unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -183,7 +105,7 @@ mod tests {
 
     use straddle_drive::disk::RmwPolicy::{self, Deferred, DestageSerial, ImmediateMerged};
 
-    use super::{Band, Policies, chosen, open};
+    use super::{Band, Policies, open};
 
     #[test]
     fn a_band_explains_what_one_of_its_policies_gives() {
@@ -199,15 +121,6 @@ mod tests {
             !band.is_point() && Band::new(vec![(Deferred, 7.0), (DestageSerial, 7.0001)]).unwrap().is_point()
         );
         assert!(Band::new(Vec::new()).is_none());
-    }
-
-    #[test]
-    fn the_least_worst_error_decides_if_they_differ() {
-        let worst = [(Deferred, 0.3), (ImmediateMerged, 0.1), (DestageSerial, 0.2)];
-        assert_eq!(chosen(&worst, Deferred), Some(ImmediateMerged));
-        assert_eq!(chosen(&[(Deferred, 0.1), (DestageSerial, 0.1005)], Deferred), None);
-        let equal = [(Deferred, 0.3), (ImmediateMerged, 0.1), (DestageSerial, 0.1)];
-        assert_eq!(chosen(&equal, DestageSerial), Some(DestageSerial));
     }
 
     #[test]

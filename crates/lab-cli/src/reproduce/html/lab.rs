@@ -6,9 +6,9 @@ use straddle_cli::view::html::{Cell, Table, capitalised, dash, figure, paragraph
 use straddle_lab::reproduce::experiment::{Direction, LabStep};
 use straddle_lab::reproduce::lab::{Comparison, StepOutcome};
 
-use crate::reproduce::html::{COMPARED, compared, compared_cells, modelled};
+use crate::reproduce::html::{COMPARED, Row, compared, modelled};
 use crate::reproduce::text::lab::{
-    self as text, failures, host, mean, named, of_lab, place, published, ran, whose,
+    self as text, failures, host, mean, named, of_lab, place, published, ran, sampling, whose,
 };
 use straddle_cli::view::text::number;
 
@@ -142,9 +142,17 @@ fn comparisons(step: &LabStep, outcome: &StepOutcome, limit: Option<f64>) -> Str
     for compared in &outcome.compared {
         let unit = compared.unit.map_or("", |unit| unit.unit());
         let value = |value: f64| format!("{} {unit}", number(value)).trim_end().to_owned();
-        let figures = [compared.ours.map_or_else(dash, value), published(compared)];
-        let error = (compared.error(), limit.filter(|limit| !compared.is_explained(*limit)));
-        let mut cells = compared_cells(figures, error, compared.band.as_ref(), Some(compared.published));
+        let row = Row {
+            modelled: compared.ours.map_or_else(dash, value),
+            sampling: sampling(compared),
+            published: published(compared),
+            error: compared.error(),
+            limit,
+            band: compared.band.as_ref(),
+            value: Some(compared.published),
+            origin: compared.origin,
+        };
+        let mut cells = row.cells();
         cells.push(Cell::of_class("text", compared.note.clone().unwrap_or_default()));
         table.row(&named(step, compared), cells);
     }

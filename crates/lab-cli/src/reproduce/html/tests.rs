@@ -13,15 +13,18 @@ use std::process::Command;
 use std::time::Duration;
 
 use straddle_drive::Profile;
+use straddle_drive::disk::RmwPolicy;
 use straddle_lab::reproduce::experiment::Experiment;
+use straddle_lab::reproduce::joint;
 use straddle_lab::reproduce::lab::input::Inputs;
 use straddle_lab::reproduce::lab::{Ended, Job, LabError, Machine, Measured, Planned, Settings};
+use straddle_lab::reproduce::policy::Band;
 use straddle_measure::bench::Silent;
 use straddle_units::io::Counters;
 
 use super::page;
-use crate::reproduce::json::{ReproduceReport, Reproduced, ReproducedExperiment, Way};
-use crate::reproduce::text;
+use crate::reproduce::json::{ReproduceReport, Reproduced, ReproducedExperiment, Way, saved};
+use crate::reproduce::{of_run, text};
 use straddle_cli::args::SchemaOf;
 use straddle_cli::view::json::Document;
 
@@ -70,13 +73,18 @@ fn reproduced(names: &[&str]) -> Reproduced {
         experiment.lab.iter_mut().for_each(|step| step.input = None);
         let planned: Vec<_> =
             experiment.lab.iter().map(|step| Planned { step, drive: &step.drive, policies: None }).collect();
-        let lab = straddle_lab::reproduce::lab::reproduce(&Fixed, &planned, &inputs, settings, &mut Silent)
-            .unwrap();
+        let mut lab =
+            straddle_lab::reproduce::lab::reproduce(&Fixed, &planned, &inputs, settings, &mut Silent)
+                .unwrap();
+        for outcome in &mut lab {
+            joint::note_origins(&experiment, &Profile::open(&outcome.drive).unwrap(), outcome);
+        }
         let outcome = experiment.reproduce(None, &Profile::open).unwrap();
         ReproducedExperiment { experiment, judged: true, outcome: Some(outcome), lab: Some(lab) }
     };
     let way = Way { settings, command: "straddle reproduce --seed 7".to_owned() };
-    Reproduced { experiments: names.iter().map(run).collect(), way, wall: Duration::from_secs(10) }
+    let experiments: Vec<ReproducedExperiment> = names.iter().map(run).collect();
+    Reproduced { judged: of_run(&experiments).unwrap(), experiments, way, wall: Duration::from_secs(10) }
 }
 
 #[test]
@@ -132,10 +140,58 @@ fn text_and_json_have_ratios_means_and_what_was_published() {
     assert_eq!((&step["drive"], step["cells"].as_array().unwrap().len()), (&"wd10ears".into(), 12));
     assert_eq!(step["published"].as_array().unwrap().len(), 17);
     assert_eq!(json["summary"]["judged"], 17);
+    assert_eq!((&json["published"], &json["joint"][0]["figures"]), (&17.into(), &17.into()));
+    assert!(shown.contains("Compared: 17 of 17. Within 20 %: 0 of 0 fitted and "), "{shown}");
     let schema = serde_json::to_value(crate::json_schema(SchemaOf::Reproduce)).unwrap();
     let validator = jsonschema::validator_for(&schema).unwrap();
     let errors: Vec<String> = validator.iter_errors(&json).map(|error| error.to_string()).collect();
     assert!(errors.is_empty(), "{errors:?}");
+}
+
+#[test]
+fn what_another_policy_explains_is_a_miss_everywhere() {
+    let mut run = reproduced(&["smith-2010"]);
+    let verdict = run.verdict();
+    let misses = text::misses(&run).len();
+    assert_eq!(misses, verdict.0 - verdict.1);
+    let lab = run.experiments[0].lab.as_mut().unwrap();
+    let missed = lab[0].compared.iter_mut().find(|compared| !compared.is_within(0.2)).unwrap();
+    let exact =
+        vec![(RmwPolicy::Deferred, missed.ours.unwrap()), (RmwPolicy::DestageSerial, missed.published)];
+    missed.band = Band::new(exact);
+    assert_eq!((run.verdict(), text::misses(&run).len()), (verdict, misses));
+    assert_eq!(text::outcomes(&run, false).matches("OUTSIDE, explained").count(), 1);
+    let html = page(&run);
+    assert_eq!(html.matches("<td class=\"bad\" ").count(), misses);
+    // By all its figures, the drive still has its own policy.
+    run.judged = of_run(&run.experiments).unwrap();
+    assert_eq!(run.judged.joints[0].chosen, Some(RmwPolicy::Deferred));
+}
+
+#[test]
+fn a_saved_run_is_judged_as_the_run_was() {
+    let run = reproduced(&["smith-2010", "afd-2019"]);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.json");
+    let json = Document::of(SchemaOf::Reproduce, ReproduceReport::of(&run));
+    std::fs::write(&path, serde_json::to_string(&json).unwrap()).unwrap();
+    let mut parts = Vec::new();
+    // A part that is given twice counts once.
+    for _ in 0..2 {
+        saved::add(&path, &mut parts).unwrap();
+    }
+    let mut judged = joint::judge(&parts.into_iter().flat_map(|part| part.figures).collect::<Vec<_>>());
+    let mut expected = run.judged.joints;
+    // A drive's experiments are in the order of the parts.
+    for joint in judged.iter_mut().chain(&mut expected) {
+        joint.policies.iter_mut().for_each(|score| score.worst_ratio = (score.worst_ratio * 1e9).round());
+    }
+    judged.sort_by(|one, other| one.drive.cmp(&other.drive));
+    expected.sort_by(|one, other| one.drive.cmp(&other.drive));
+    assert_eq!(judged, expected);
+    std::fs::write(&path, "{}").unwrap();
+    let error = saved::add(&path, &mut Vec::new()).unwrap_err().to_string();
+    assert!(error.contains("run.json: not a result of 'straddle reproduce --json'"), "{error}");
 }
 
 /// Returns the browser, or reports that the test is skipped.

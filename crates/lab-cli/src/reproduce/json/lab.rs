@@ -140,7 +140,7 @@ fn comparison(step: &LabStep, compared: Comparison, limit: Option<f64>) -> Compa
         arm: compared.unit.map(|_| step.arms[compared.arm].name.as_str()),
         variant: name(compared.variant),
         without: name(compared.without),
-        unit: compared.unit.map_or("times", |unit| unit.unit()),
+        unit: compared.unit_name(),
         error: compared.error(),
         within: limit.map(|limit| compared.is_within(limit)),
         band: compared.band.as_ref().map(|band| BandReport::of(band, Some(compared.published), explained)),

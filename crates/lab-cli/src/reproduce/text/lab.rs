@@ -8,7 +8,7 @@ use straddle_cli::target;
 use straddle_lab::reproduce::experiment::{LabStep, Setting, Statistic};
 use straddle_lab::reproduce::lab::{Cell, Comparison, Readers, StepOutcome};
 
-use crate::reproduce::text::{band, line, measure, note, painted};
+use crate::reproduce::text::{band, line, measure, note, origin_word, outside, painted};
 use straddle_cli::output::{paint, plural, printable, style};
 use straddle_cli::view::text::{duration, number, percent, plain_table, right, trimmed, wrap};
 
@@ -155,7 +155,8 @@ pub(crate) fn mean(step: &LabStep, outcome: &StepOutcome, measure: usize, arm: u
 }
 
 fn comparisons(step: &LabStep, outcome: &StepOutcome, limit: Option<f64>) -> String {
-    let mut table = plain_table(&["    COMPARED", "MODELLED", "PUBLISHED", "ERROR", "BAND", ""]);
+    let mut table =
+        plain_table(&["    COMPARED", "MODELLED", "SAMPLING", "PUBLISHED", "ERROR", "FIRMWARE", "", ""]);
     let mut styles = Vec::new();
     for compared in &outcome.compared {
         let unit = compared.unit.map_or("", |unit| unit.unit());
@@ -163,21 +164,27 @@ fn comparisons(step: &LabStep, outcome: &StepOutcome, limit: Option<f64>) -> Str
         let (verdict, style) = match limit {
             None => ("", Style::new()),
             Some(limit) if compared.is_within(limit) => ("", style::GOOD),
-            Some(limit) if compared.is_explained(limit) => ("explained", style::GOOD),
-            Some(_) => ("OUTSIDE", style::ERROR),
+            Some(limit) => (outside(compared.is_explained(limit)), style::ERROR),
         };
         styles.push(style);
         table.add_row(vec![
             format!("    {}", named(step, compared)),
             compared.ours.map_or_else(dash, value),
+            sampling(compared),
             published(compared),
             compared.error().map_or_else(dash, percent),
             compared.band.as_ref().map_or_else(dash, band),
+            origin_word(compared.origin).to_owned(),
             verdict.to_owned(),
         ]);
     }
-    right(&mut table, 1..=4);
+    right(&mut table, 1..=5);
     painted(&table, styles).collect()
+}
+
+/// Returns the range over the runs.
+pub(crate) fn sampling(compared: &Comparison) -> String {
+    compared.sampling.map_or_else(dash, |(low, high)| format!("{}..{}", number(low), number(high)))
 }
 
 pub(crate) fn published(compared: &Comparison) -> String {

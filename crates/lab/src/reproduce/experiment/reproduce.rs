@@ -230,14 +230,25 @@ impl Compared {
 }
 
 impl Judged {
-    /// Whether a plausible policy gives the published value to within `limit`.
-    pub fn is_explained(&self, limit: f64) -> bool {
-        self.band.as_ref().is_some_and(|band| band.explains(|value| error(value, self.published), limit))
-    }
-
     /// Returns the error of our value, as a share of the published one.
     pub fn error(&self) -> f64 {
         error(self.modelled, self.published)
+    }
+}
+
+impl Step {
+    /// Returns the unit and value of each published figure and of each ratio of two published figures.
+    pub fn published(&self) -> impl Iterator<Item = (&'static str, f64)> {
+        let of = |arm: &Arm, measure: Measure| arm.published(measure).map(|published| published.value);
+        let aligned = self.arms.iter().find(|arm| arm.aligned);
+        let arms =
+            self.arms.iter().flat_map(move |arm| self.measures.iter().map(move |measure| (arm, *measure)));
+        arms.flat_map(move |(arm, measure)| {
+            let figure = of(arm, measure);
+            let base = aligned.filter(|_| !arm.aligned).and_then(|aligned| of(aligned, measure));
+            let ratio = figure.zip(base).map(|(figure, base)| ("times", measure.times(figure, base)));
+            figure.map(|figure| (measure.unit(), figure)).into_iter().chain(ratio)
+        })
     }
 }
 

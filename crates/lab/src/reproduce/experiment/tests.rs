@@ -180,3 +180,13 @@ fn the_same_requests_give_the_same_figures() {
     let run = || small().reproduce(None, &Profile::open).unwrap().judged();
     assert_eq!(run(), run());
 }
+
+#[test]
+fn every_published_figure_and_ratio_is_counted() {
+    let published: Vec<(&str, f64)> = small().steps[0].published().collect();
+    // Seconds and requests a second of two arms, each with a ratio: four times as slow by both.
+    assert_eq!(
+        published,
+        [("s", 0.5), ("IOPS", 200.0), ("s", 2.0), ("times", 4.0), ("IOPS", 50.0), ("times", 4.0)]
+    );
+}

@@ -7,6 +7,7 @@ use straddle_drive::disk::RmwPolicy;
 
 use crate::reproduce::experiment::{LabPublished, LabStep, Measure, Statistic};
 use crate::reproduce::float;
+use crate::reproduce::joint::Origin;
 use crate::reproduce::lab::reproduce::Cell;
 use crate::reproduce::policy::Band;
 
@@ -66,6 +67,12 @@ pub struct Comparison {
     /// Background on this figure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
+    /// The smallest and the largest value that the runs give, which differ only in their seeds; `None` for one run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sampling: Option<(f64, f64)>,
+    /// How the model came to our value.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
     /// What the plausible policies give, if they were run.
     #[serde(skip)]
     pub band: Option<Band>,
@@ -104,6 +111,16 @@ impl Readers {
     }
 }
 
+/// Returns the error of a value: see [`Comparison::error`].
+pub fn error(of: Statistic, published: f64, range: Option<(f64, f64)>, value: f64) -> f64 {
+    match (of, range) {
+        (Statistic::Each, Some((low, high))) if value >= low && value <= high => 0.0,
+        (Statistic::Each, Some((low, _))) if value < low => value / low - 1.0,
+        (Statistic::Each, Some((_, high))) => value / high - 1.0,
+        _ => value / published - 1.0,
+    }
+}
+
 impl Comparison {
     /// Returns our error as a share of the published figure. If each ratio has to lie in a range, it is relative to
     /// the end that is exceeded.
@@ -111,13 +128,13 @@ impl Comparison {
         self.ours.map(|ours| self.error_of(ours))
     }
 
-    fn error_of(&self, value: f64) -> f64 {
-        match (self.of, self.range) {
-            (Statistic::Each, Some((low, high))) if value >= low && value <= high => 0.0,
-            (Statistic::Each, Some((low, _))) if value < low => value / low - 1.0,
-            (Statistic::Each, Some((_, high))) => value / high - 1.0,
-            _ => value / self.published - 1.0,
-        }
+    pub(crate) fn error_of(&self, value: f64) -> f64 {
+        error(self.of, self.published, self.range, value)
+    }
+
+    /// Returns the unit of the values; `times` for a ratio.
+    pub fn unit_name(&self) -> &'static str {
+        self.unit.map_or("times", Measure::unit)
     }
 
     /// Whether a plausible policy gives a figure whose error is at most `limit`.
@@ -199,13 +216,40 @@ pub(crate) fn readers(step: &LabStep, cells: &[Cell]) -> Vec<Readers> {
     readers
 }
 
-/// Returns every published figure beside ours, with the band of the policies' figures.
+/// Returns the figures as the fastest and as the slowest run of each cell would give them; a ratio is that of the
+/// slowest run to the aligned arm's fastest, and the other way round.
+fn extremes(figures: &[Figure]) -> [Vec<Figure>; 2] {
+    let aligned = |of: &Figure| {
+        let same = |other: &&Figure| {
+            (other.measure, other.variant) == (of.measure, of.variant) && other.ratio.is_none()
+        };
+        figures.iter().find(same)
+    };
+    let end = |seconds: fn(&Figure) -> f64, other: fn(&Figure) -> f64| {
+        let figure = |figure: &Figure| {
+            let ratio = figure.ratio.and_then(|_| Some(seconds(figure) / other(aligned(figure)?)));
+            Figure { seconds: seconds(figure), ratio, ..figure.clone() }
+        };
+        figures.iter().map(figure).collect()
+    };
+    [
+        end(|figure| figure.least, |figure| figure.greatest),
+        end(|figure| figure.greatest, |figure| figure.least),
+    ]
+}
+
+/// Returns every published figure beside ours, with the range over the runs and the band of the policies' figures.
 pub(crate) fn banded(
     step: &LabStep,
     figures: &[Figure],
     others: &[(RmwPolicy, Vec<Figure>)],
 ) -> Vec<Comparison> {
     let mut all = compared(step, figures);
+    let [low, high] = extremes(figures).map(|figures| compared(step, &figures));
+    for ((comparison, low), high) in all.iter_mut().zip(low).zip(high) {
+        let range = low.ours.zip(high.ours).filter(|(low, high)| low != high);
+        comparison.sampling = range.map(|(low, high)| (low.min(high), low.max(high)));
+    }
     let others: Vec<(RmwPolicy, Vec<Comparison>)> =
         others.iter().map(|(policy, figures)| (*policy, compared(step, figures))).collect();
     for (index, comparison) in all.iter_mut().enumerate() {
@@ -265,6 +309,8 @@ fn of_arm(
         published: published.value,
         range: published.low.zip(published.high),
         note: published.note.clone(),
+        sampling: None,
+        origin: None,
         band: None,
     };
     let aligned = step.aligned().filter(|aligned| *aligned != arm).map(|aligned| &step.arms[aligned].name);
@@ -317,6 +363,8 @@ fn of_ratios(
         published: published.value,
         range: published.low.zip(published.high),
         note: published.note.clone(),
+        sampling: None,
+        origin: None,
         band: None,
     })
 }

@@ -145,6 +145,11 @@ fn figures_are_means_of_the_runs_and_shortened_parts_are_scaled_to_the_whole() {
     let full = run(&Fixed::new(), settings(1, true), &mut Silent).unwrap();
     assert!(near(full.figure(1, 0, 0).unwrap().seconds, 2.0));
     assert_eq!((outcome.scale, full.scale), (10, 1));
+    // b made in 30 and 60 s where misaligned, in 10 and 20 s where aligned. Copies take the same time in each run.
+    let sampling = |outcome: &StepOutcome, index: usize| outcome.compared[index].sampling;
+    let (low, high) = sampling(&outcome, 5).unwrap();
+    assert!(near(low, 1.5) && near(high, 6.0), "{low} {high}");
+    assert_eq!((sampling(&outcome, 6), sampling(&full, 5)), (None, None), "one run has no range");
 }
 
 #[test]
@@ -232,6 +237,8 @@ fn in_a_range_nothing_is_off() {
         published: 1.1,
         range: Some((0.95, 1.25)),
         note: None,
+        sampling: None,
+        origin: None,
         band: None,
     };
     assert!(near(each(0.96).error().unwrap(), 0.0) && near(each(1.25).error().unwrap(), 0.0));

@@ -1,0 +1,137 @@
+//! How each policy suits all figures of a drive, as text for people.
+
+use straddle_cli::output::{paint, printable, style};
+use straddle_cli::view::text::{number, plain_table, right, trimmed, wrap};
+use straddle_drive::disk::RmwPolicy;
+use straddle_lab::reproduce::joint::{Joint, Score, Totals};
+
+use crate::reproduce::json::JudgedFigures;
+
+/// How a policy is chosen.
+pub(crate) const RULE: &str = "One policy is chosen for all figures and ratios of a drive: the one with the most \
+    within 20 % of the published ones, then within 25 %, then with the smallest worst ratio to a published one. Of \
+    equal ones, the drive's own is chosen, which is that of its profile.";
+
+/// The headings above [`cells`].
+pub(crate) const HEADINGS: [&str; 6] = ["POLICY", "FIGURES", "20 %", "25 %", "WORST", ""];
+
+/// Returns the sentences about a run, besides its verdict.
+pub(crate) fn about(judged: &JudgedFigures) -> Vec<String> {
+    let JudgedFigures { joints, published } = judged;
+    let totals = Totals::of(joints);
+    let mut sentences: Vec<String> =
+        (totals.figures > 0).then(|| compared(&totals, *published)).into_iter().collect();
+    let others: Vec<String> = joints.iter().filter(|joint| joint.chosen != joint.own).map(best).collect();
+    if !others.is_empty() {
+        sentences.push(format!(
+            "With the one policy for each drive that suits the figures here best, {} are within 20 %: {}.",
+            totals.chosen,
+            others.join(", ")
+        ));
+    }
+    sentences
+}
+
+fn best(joint: &Joint) -> String {
+    format!("{} on {}", policy(joint.chosen), printable(&joint.drive))
+}
+
+/// Returns the totals, and each drive with its policies.
+pub(crate) fn judged(judged: &JudgedFigures) -> String {
+    let JudgedFigures { joints, published } = judged;
+    if joints.is_empty() {
+        return "Not compared: no figures were published, or none was run.\n".to_owned();
+    }
+    let totals = Totals::of(joints);
+    let total = format!(
+        "{} of {} published figures and ratios are within 20 % with the drives' own policies, {} with the best \
+        policy for each drive.",
+        totals.own, totals.figures, totals.chosen
+    );
+    let mut text = format!("{}\n", paint(style::HEADING, &wrap(&total, "")));
+    for line in [compared(&totals, *published), left_out_total(&totals)] {
+        text += &format!("{}\n", wrap(&line, ""));
+    }
+    text += &format!("\n{}\n", table(joints));
+    let left_out = left_out(joints);
+    if !left_out.is_empty() {
+        text += &format!("\n{left_out}\n");
+    }
+    text + &format!("\n{}\n", paint(style::FAINT, &wrap(RULE, "")))
+}
+
+/// Returns how many figures were compared, and how the model came to them.
+fn compared(totals: &Totals, published: usize) -> String {
+    let Totals { figures, fitted, own, own_predicted, .. } = totals;
+    format!(
+        "Compared: {figures} of {published}. Within 20 %: {} of {fitted} fitted and {own_predicted} of {} predicted.",
+        own - own_predicted,
+        figures - fitted
+    )
+}
+
+/// Returns how many figures are reproduced with policies that they did not decide about.
+fn left_out_total(totals: &Totals) -> String {
+    match totals.left_out {
+        0 => "Not cross-validated: no drive has figures of two experiments.".to_owned(),
+        figures => format!(
+            "Cross-validated: with the policy chosen by the drive's other experiments, {} of {figures}. The other \
+            drives have figures of one experiment only.",
+            totals.left_out_within
+        ),
+    }
+}
+
+fn table(joints: &[Joint]) -> String {
+    let mut table = plain_table(&[&["DRIVE"][..], &HEADINGS[..]].concat());
+    for joint in joints {
+        let mut drive = printable(&joint.drive);
+        for score in &joint.policies {
+            let cells = [vec![std::mem::take(&mut drive)], cells(joint, score)].concat();
+            table.add_row(cells);
+        }
+    }
+    right(&mut table, 2..6);
+    trimmed(&table)
+}
+
+/// Returns the cells of a policy.
+pub(crate) fn cells(joint: &Joint, score: &Score) -> Vec<String> {
+    let marks = [("chosen", joint.chosen == score.policy), ("own", joint.own == score.policy)];
+    let marks: Vec<&str> = marks.into_iter().filter(|(_, is)| *is).map(|(mark, _)| mark).collect();
+    let figures = match score.figures == joint.figures {
+        true => score.figures.to_string(),
+        false => format!("{} of {}", score.figures, joint.figures),
+    };
+    vec![
+        policy(score.policy).to_owned(),
+        figures,
+        score.within_20_percent.to_string(),
+        score.within_25_percent.to_string(),
+        number(score.worst_ratio),
+        marks.join(", "),
+    ]
+}
+
+pub(crate) fn policy(policy: Option<RmwPolicy>) -> &'static str {
+    policy.map_or("-", RmwPolicy::name)
+}
+
+fn left_out(joints: &[Joint]) -> String {
+    let mut table = plain_table(&["DRIVE", "LEFT OUT", "CHOSEN BY THE OTHERS", "FIGURES", "20 %", "25 %"]);
+    for joint in joints {
+        let mut drive = printable(&joint.drive);
+        for left in &joint.left_out {
+            table.add_row([
+                std::mem::take(&mut drive),
+                printable(&left.experiment),
+                policy(left.score.policy).to_owned(),
+                left.figures.to_string(),
+                left.score.within_20_percent.to_string(),
+                left.score.within_25_percent.to_string(),
+            ]);
+        }
+    }
+    right(&mut table, 3..6);
+    if table.row_count() == 0 { String::new() } else { trimmed(&table) }
+}
