@@ -4,10 +4,11 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use clap::builder::{PossibleValue, PossibleValuesParser, StringValueParser, TypedValueParser};
-use clap::error::ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand};
-use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::error::ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use straddle_device::Assume;
+use straddle_device::image::Format;
 use straddle_units::{BlockSize, ByteCount, KERNEL_SECTOR, Lba, parse_size};
 
 use crate::commands::apply::{ApplyArguments, UndoArguments};
@@ -29,7 +30,6 @@ use crate::commands::trace::TraceArguments;
 pub use crate::view::json::SchemaOf;
 use crate::{exit, target};
 
-/// Examples for `--help`.
 const EXAMPLES: &str = "\
 Examples:
   straddle check                          # every disk of this machine
@@ -38,7 +38,6 @@ Examples:
   straddle realign /dev/sdb               # plan a move; nothing is written
   straddle bench random-write wd10ears    # the cost on a modelled drive";
 
-/// The exit statuses of all commands.
 const STATUSES: &[(u8, &str)] = &[
     (0, "success; for check, map and report: no findings above advice"),
     (1, "findings were reported, or sectors could not be read (apply, resume)"),
@@ -80,22 +79,29 @@ pub struct Arguments {
     pub(crate) command: Command,
 
     /// When to colour the output: always, never, or auto (on a terminal, unless NO_COLOR is set).
-    #[arg(long, global = true, value_enum, default_value_t = Colour::Auto, value_name = "WHEN",
-        hide_possible_values = true)]
+    #[arg(long, value_enum, default_value_t = Colour::Auto, value_name = "WHEN", hide_possible_values = true)]
     pub(crate) color: Colour,
 }
 
 impl Arguments {
     /// Parses the words of a command line, as [`as_options`] returns them.
     pub(crate) fn parse_words(words: &[OsString]) -> Result<Self, clap::Error> {
-        match Self::try_parse_from(words) {
-            // Describing all commands takes time, which only their list needs.
-            Err(error) if matches!(error.kind(), DisplayHelp | DisplayHelpOnMissingArgumentOrSubcommand) => {
-                let command = Self::command().help_template(template());
-                Err(command.try_get_matches_from(words).err().unwrap_or(error))
-            }
-            parsed => parsed,
-        }
+        // Describing all commands takes time, which only help, errors and `COMMAND --color` need.
+        Self::try_parse_from(words).or_else(|error| {
+            let command = match error.kind() {
+                DisplayVersion => return Err(error),
+                DisplayHelp | DisplayHelpOnMissingArgumentOrSubcommand => {
+                    Self::described().help_template(template())
+                }
+                _ => Self::described(),
+            };
+            Self::from_arg_matches(&command.try_get_matches_from(words)?)
+        })
+    }
+
+    /// Returns the definition in which each command has `--color`: clap copies it into all of them.
+    pub(crate) fn described() -> clap::Command {
+        Self::command().mut_arg("color", |color| color.global(true))
     }
 }
 
@@ -107,11 +113,10 @@ pub fn as_options(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
         words.remove(1);
         words.push("--help".into());
     }
+    let is_target =
+        |word: &OsString| target::is_target(Path::new(word)) || target::misspelt(Path::new(word)).is_some();
     if words.get(1).is_some_and(|word| word == "bench")
-        && words
-            .get(2)
-            .map(Path::new)
-            .is_some_and(|word| target::is_target(word) || target::misspelt(word).is_some())
+        && words.get(2).is_some_and(is_target)
         && words.get(3).is_none_or(|word| word.to_string_lossy().starts_with('-'))
     {
         words.insert(2, "random-write".into());
@@ -119,7 +124,6 @@ pub fn as_options(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     words
 }
 
-/// The number of a partition.
 pub(crate) fn partition_number(text: &str) -> Result<u32, String> {
     let number = text.trim().parse().ok().filter(|number| *number > 0);
     number.ok_or_else(|| "not a partition number".to_owned())
@@ -201,20 +205,17 @@ pub(crate) enum Command {
     },
 }
 
-/// Examples for `completions --help`.
 const COMPLETIONS_EXAMPLES: &str = "\
 Examples:
   source <(straddle completions bash)     # in ~/.bashrc
   straddle completions zsh > ~/.zfunc/_straddle
   straddle completions fish > ~/.config/fish/completions/straddle.fish";
 
-/// Examples for `man --help`.
 const MAN_EXAMPLES: &str = "\
 Examples:
   straddle man check | man -l -           # read a page
   straddle man --dir ~/.local/share/man/man1";
 
-/// Examples for `schema --help`.
 const SCHEMA_EXAMPLES: &str = "\
 Examples:
   straddle schema > check.schema.json
@@ -255,15 +256,22 @@ impl TypedValueParser for Completed {
     }
 }
 
+/// Takes one of these values by the name that describes it in the help.
+pub(crate) fn known<T: Clone + Send + Sync>(
+    values: &'static [T],
+    described: fn(&T) -> PossibleValue,
+) -> impl TypedValueParser<Value = T> {
+    PossibleValuesParser::new(values.iter().map(described)).try_map(move |name| {
+        let known = values.iter().find(|value| described(value).get_name() == name);
+        known.cloned().ok_or("no such value")
+    })
+}
+
 /// Takes one of these names, which the help describes, for the value beside it.
 pub(crate) fn named<T: Clone + Send + Sync>(
-    values: &'static [(&str, &str, T)],
+    values: &'static [(&'static str, &'static str, T)],
 ) -> impl TypedValueParser<Value = T> {
-    let described = values.iter().map(|(name, about, _)| PossibleValue::new(*name).help(*about));
-    PossibleValuesParser::new(described).try_map(|name| {
-        let known = values.iter().find(|(known, ..)| *known == name);
-        known.map(|(.., value)| value.clone()).ok_or("no such value")
-    })
+    known(values, |(name, about, _)| PossibleValue::new(*name).help(*about)).map(|(.., value)| value)
 }
 
 pub(crate) fn positive_size(text: &str) -> Result<ByteCount, String> {
@@ -287,10 +295,17 @@ pub(crate) fn svg_file(text: &str) -> Result<PathBuf, String> {
     }
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct FormatArguments {
+    /// Image format [default: detected]. `raw` treats the file itself as the disk.
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) format: Option<Format>,
+}
+
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct SectorArguments {
     /// Drive to align for, as in `straddle check --assume`.
-    #[arg(long, value_name = "TOPOLOGY", value_parser = crate::target::assume)]
+    #[arg(long, value_name = "TOPOLOGY", value_parser = target::assume)]
     pub(crate) assume: Option<Assume>,
 
     /// Use the measurements in this file, saved by 'straddle probe', instead of what a device reports.
@@ -299,7 +314,6 @@ pub(crate) struct SectorArguments {
 }
 
 impl SectorArguments {
-    /// The topology that is declared, or was measured.
     pub(crate) fn topology(&self) -> Assume {
         self.assume.clone().or_else(|| self.measured.clone()).unwrap_or_default()
     }

@@ -7,7 +7,7 @@ use std::fs::OpenOptions;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use clap::ValueEnum as _;
@@ -22,22 +22,13 @@ use crate::exit::UsageError;
 use crate::output::printable;
 use crate::{input, target};
 
-/// The name of the file that is read without an option.
 const NAME: &str = ".straddle.toml";
 
-/// The largest file accepted, in bytes.
 const MAX_FILE: u64 = 1 << 20;
 
-/// The arguments of `check`, completed by a file.
-#[derive(Debug)]
-pub(crate) struct Config {
-    /// The arguments; what the command line leaves out is from the file.
-    pub(crate) arguments: CheckArguments,
-    /// The findings that the file ignores.
-    pub(crate) exceptions: Vec<TargetException>,
-}
+/// The arguments of `check`, completed by a file, and the findings that the file ignores.
+type Config = (CheckArguments, Vec<TargetException>);
 
-/// The contents of the file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct File {
@@ -48,7 +39,6 @@ struct File {
     ignore: Vec<Spanned<Entry>>,
 }
 
-/// Findings to ignore.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Entry {
@@ -58,25 +48,20 @@ struct Entry {
     reason: Spanned<String>,
 }
 
-impl Config {
-    /// Reads the file that `arguments` name, or `.straddle.toml` in the current directory if there is one.
-    pub(crate) fn of(arguments: &CheckArguments) -> Result<Self> {
-        let arguments = arguments.clone();
-        let path = match &arguments.config {
-            Some(path) => path.clone(),
-            None if arguments.no_config => return Ok(Self { arguments, exceptions: Vec::new() }),
-            None => PathBuf::from(NAME),
-        };
-        let name = path.display().to_string();
-        let unread = |error: io::Error| UsageError(format!("cannot read {name}: {error}"));
-        let text = match &arguments.config {
-            Some(path) => input::text(path, MAX_FILE).map_err(unread)?,
-            None => match unnamed().map_err(unread)? {
-                Some(text) => text,
-                None => return Ok(Self { arguments, exceptions: Vec::new() }),
-            },
-        };
-        Source { name: &name, text: &text, is_named: arguments.config.is_some() }.complete(arguments)
+/// Reads the file that `arguments` name, or `.straddle.toml` in the current directory if there is one.
+pub(crate) fn completed(arguments: &CheckArguments) -> Result<Config> {
+    let arguments = arguments.clone();
+    let (name, text) = match &arguments.config {
+        Some(path) => (path.display().to_string(), input::text(path, MAX_FILE).map(Some)),
+        None if arguments.no_config => (NAME.to_owned(), Ok(None)),
+        None => (NAME.to_owned(), unnamed()),
+    };
+    match text.map_err(|error| UsageError(format!("cannot read {name}: {error}")))? {
+        Some(text) => {
+            let is_named = arguments.config.is_some();
+            Source { name: &name, text: &text, is_named }.complete(arguments)
+        }
+        None => Ok((arguments, Vec::new())),
     }
 }
 
@@ -100,11 +85,9 @@ fn unnamed() -> io::Result<Option<String>> {
     input::text_of(file, MAX_FILE).map(Some)
 }
 
-/// The file as text.
 struct Source<'a> {
     name: &'a str,
     text: &'a str,
-    /// Whether the user has named it.
     is_named: bool,
 }
 
@@ -126,18 +109,16 @@ impl Source<'_> {
         arguments.page = arguments.page.or(self.value(file.page.as_ref(), check::page_size)?);
         let fail_on = |text: &str| {
             let words = text.split(',').map(|word| FailOn::from_str(word.trim(), false));
-            let on: Result<Vec<_>, _> = words.collect();
-            on.map_err(|_| {
-                "fail-on must be advice, warning or error, optionally with blank: \"warning,blank\""
-                    .to_owned()
-            })
+            let message =
+                "fail-on must be advice, warning or error, optionally with blank: \"warning,blank\"";
+            words.collect::<Result<Vec<_>, _>>().map_err(|_| message.to_owned())
         };
-        if let Some(on) = self.value(file.fail_on.as_ref(), fail_on)?.filter(|_| arguments.fail_on.is_empty())
-        {
-            arguments.fail_on = on;
+        let on = self.value(file.fail_on.as_ref(), fail_on)?;
+        if arguments.fail_on.is_empty() {
+            arguments.fail_on = on.unwrap_or_default();
         }
         let exceptions = file.ignore.into_iter().map(|entry| self.exception(entry));
-        Ok(Config { arguments, exceptions: exceptions.collect::<Result<_>>()? })
+        Ok((arguments, exceptions.collect::<Result<_>>()?))
     }
 
     fn exception(&self, entry: Spanned<Entry>) -> Result<TargetException> {
@@ -169,7 +150,6 @@ impl Source<'_> {
         Ok(Some(value))
     }
 
-    /// Returns `FILE:LINE`.
     fn place(&self, span: &Range<usize>) -> String {
         let before = self.text.get(..span.start).unwrap_or_default();
         format!("{}:{}", printable(self.name), before.matches('\n').count() + 1)

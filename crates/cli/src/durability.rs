@@ -8,31 +8,12 @@ use std::path::{Path, PathBuf};
 
 use crate::output;
 
-/// File systems in memory.
 const IN_MEMORY: [(i64, &str); 2] = [(0x0102_1994, "tmpfs"), (0x8584_58f6, "ramfs")];
 const OVERLAY: i64 = 0x794c_7630;
 
-/// What a file is needed for after a power failure.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Needed {
-    /// The backup of a table.
-    Backup,
-    /// The table that `resume --restore-table` overwrites.
-    SavedTable,
-    /// The journal of a move.
-    MoveJournal,
-    /// The folder of the journals of measurements.
-    Journals,
-}
-
-/// Warns if a power failure may take `file` and leave `target`.
-pub(crate) fn warn(needed: Needed, file: &Path, target: &Path) {
-    let (what, instead) = match needed {
-        Needed::Backup => ("backup", "a file on a disk with --backup"),
-        Needed::SavedTable => ("backup", "a file on a disk with --restore-table"),
-        Needed::MoveJournal => ("journal", "a file on a disk with --journal"),
-        Needed::Journals => ("journal", "a directory on a disk with --journals"),
-    };
+/// Warns if a power failure may take `file` and leave `target`: `what` the file is, and `instead` of it, what to give
+/// with which option.
+pub(crate) fn warn((what, instead): (&str, &str), file: &Path, target: &Path) {
     let (file_at, target_at) = (existing(file), existing(target));
     let device = |path: &Path| fs::metadata(path).ok().map(|found| found.dev());
     let Some(kind) = in_memory(&file_at) else { return };
@@ -41,7 +22,7 @@ pub(crate) fn warn(needed: Needed, file: &Path, target: &Path) {
         return;
     }
     output::complain(&format!(
-        "warning: {}: the {what} {kind}, where a power failure or a restart destroys it: give {instead}",
+        "warning: {}: the {what} {kind}, where a power failure or a restart destroys it: give a {instead}",
         file.display()
     ));
 }
@@ -52,7 +33,6 @@ fn existing(path: &Path) -> PathBuf {
     path.ancestors().find(|path| path.exists()).unwrap_or(Path::new("/")).to_owned()
 }
 
-/// Says that a file is in memory, or may be; a block device is not.
 fn in_memory(path: &Path) -> Option<String> {
     if fs::metadata(path).ok()?.file_type().is_block_device() {
         return None;

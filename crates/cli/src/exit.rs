@@ -1,10 +1,8 @@
 //! Exit codes. Each has one meaning, the same for every command.
 
 use std::error::Error;
-use std::io;
-use std::io::Write;
+use std::io::{self, Write};
 
-use clap::{CommandFactory, Parser};
 use straddle_device::shown::is_hidden;
 use straddle_drive::ProfileError;
 use straddle_repair::PlanError;
@@ -106,6 +104,14 @@ pub struct RefusedError(pub String);
 
 straddle_units::error_kind!(RefusedError: Refused);
 
+pub(crate) fn usage<T>(message: impl Into<String>) -> anyhow::Result<T> {
+    Err(UsageError(message.into()).into())
+}
+
+pub(crate) fn refuse<T>(message: impl Into<String>) -> anyhow::Result<T> {
+    Err(RefusedError(message.into()).into())
+}
+
 /// What a program knows about errors.
 #[derive(Clone, Copy, Debug)]
 pub struct Errors {
@@ -129,7 +135,6 @@ fn name_of<'a>(cause: &'a (dyn Error + 'static)) -> Option<&'a str> {
 #[macro_export]
 macro_rules! kinds {
     ($($error:ty,)*) => {
-        /// Returns the kind of failure of a cause, if its error type has one.
         fn kind_of(cause: &(dyn std::error::Error + 'static)) -> Option<ErrorKind> {
             None$(.or_else(|| cause.downcast_ref::<$error>().map(<$error>::kind)))*
         }
@@ -210,8 +215,7 @@ pub fn of_command_line(error: clap::Error) -> anyhow::Result<Exit> {
         let _ = write!(io::stderr(), "{}", shown(error).render());
         return Ok(Exit::Usage);
     }
-    output::print(&error.render().to_string())?;
-    Ok(Exit::Success)
+    output::print(&error.render().to_string())
 }
 
 /// Returns the error of a value's parser. It is reported in place of clap's message, which repeats the value: that may
@@ -228,12 +232,10 @@ fn shown(error: clap::Error) -> clap::Error {
     if !typed.iter().any(|word| word.contains(is_hidden)) {
         return error;
     }
-    let shown = Arguments::try_parse_from(typed.iter().map(|word| output::printable(word)));
+    let words: Vec<_> = typed.iter().map(|word| output::printable(word).into()).collect();
     // If the printable words are valid, only the kind of the error can be reported.
-    shown
-        .err()
-        .filter(clap::Error::use_stderr)
-        .unwrap_or_else(|| clap::Error::new(error.kind()).with_cmd(&Arguments::command()))
+    let shown = Arguments::parse_words(&words).err().filter(clap::Error::use_stderr);
+    shown.unwrap_or_else(|| clap::Error::new(error.kind()).with_cmd(&Arguments::described()))
 }
 
 /// Returns the error and its causes, printable. Messages of the TOML parser keep their lines, which point

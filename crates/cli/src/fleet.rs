@@ -13,13 +13,11 @@ use serde::Serialize;
 use straddle_audit::Severity;
 use straddle_audit::examine::CostSource;
 
-pub(crate) use crate::fleet::read::{Document, Fix, Input, inputs, read};
+pub(crate) use crate::fleet::read::{Document, Fix, inputs, read};
 use straddle_audit::Status;
 
-/// The group of disks that audits of images are counted in.
 const IMAGES: &str = "images";
 
-/// The group of disks without a model.
 const NAMELESS: &str = "no model reported";
 
 /// What an audit says of a disk, the worst first.
@@ -35,9 +33,7 @@ pub(crate) enum Class {
     Aligned,
     /// Nothing is written where tables and contents live.
     Blank,
-    /// Not judged.
     NotJudged,
-    /// Not audited.
     Failed,
 }
 
@@ -118,27 +114,11 @@ impl Tally {
         self.misaligned() + self.others + self.aligned
     }
 
-    /// Returns the number of misaligned disks.
     pub(crate) const fn misaligned(&self) -> usize {
         self.errors + self.warnings
     }
-
-    /// Returns the number of disks in each class that there is, with its name.
-    pub(crate) fn parts(&self) -> Vec<(&'static str, usize)> {
-        let parts = [
-            ("misaligned, errors", self.errors),
-            ("misaligned, warnings", self.warnings),
-            ("aligned, other findings", self.others),
-            ("aligned", self.aligned),
-            ("blank", self.blank),
-            ("not judged", self.not_judged),
-            ("failed", self.failed),
-        ];
-        parts.into_iter().filter(|(_, count)| *count > 0).collect()
-    }
 }
 
-/// A finding: the code of its rule, how severe it is, and the partition.
 #[derive(Clone, Debug)]
 struct Found {
     code: String,
@@ -164,15 +144,12 @@ struct Disk {
     price: Option<Price>,
     /// The fix of the first of the most severe findings that have one.
     fix: Option<Fix>,
-    /// Why it could not be judged.
     unjudged: Option<String>,
 }
 
 #[derive(Debug)]
 struct Host {
-    /// The file of its audit.
     source: String,
-    /// Whether the audit does not name the host, so that the file does.
     is_named_by_file: bool,
     disks: Vec<Disk>,
 }
@@ -196,7 +173,6 @@ pub(crate) struct Skipped {
     pub(crate) why: String,
 }
 
-/// The audits of many hosts.
 #[derive(Debug, Default)]
 pub(crate) struct Fleet {
     hosts: BTreeMap<String, Host>,
@@ -204,7 +180,6 @@ pub(crate) struct Fleet {
     titles: BTreeMap<String, String>,
     /// Where prices come from, in the order in which they were read.
     prices: Vec<PricedBy>,
-    /// What was left out.
     pub(crate) skipped: Vec<Skipped>,
     /// The number of audits that a later one replaces.
     pub(crate) replaced: usize,
@@ -241,8 +216,7 @@ impl Fleet {
                 fix = Some((found.severity, own));
             }
             findings.push(Found { code: found.code, severity: found.severity, partition: found.partition });
-            let cost = found.cost.filter(|cost| cost.random_write_ratio.is_finite());
-            if let Some(cost) = cost
+            if let Some(cost) = found.cost.filter(|cost| cost.random_write_ratio.is_finite())
                 && price.as_ref().is_none_or(|it| it.ratio < cost.random_write_ratio)
             {
                 let by = PricedBy { drive: cost.drive, source: cost.source };
@@ -259,7 +233,6 @@ impl Fleet {
         Disk { name: target.target, model, class, findings, price, fix: fix.map(|(_, fix)| fix), unjudged }
     }
 
-    /// Returns the title of a rule.
     fn title<'a>(&'a self, code: &str) -> &'a str {
         let own = straddle_audit::rule(code).map(|rule| rule.title);
         own.or_else(|| self.titles.get(code).map(String::as_str)).unwrap_or_default()
@@ -285,11 +258,8 @@ fn model(device: Option<read::Device>) -> String {
     let vendor = device.vendor.filter(|vendor| vendor.trim() != "ATA").unwrap_or_default();
     let name = format!("{vendor} {}", device.model.unwrap_or_default());
     let name = name.split_whitespace().collect::<Vec<_>>().join(" ");
-    match (name.is_empty(), device.kind.as_str()) {
-        (false, _) => name,
-        (true, "image") => IMAGES.to_owned(),
-        (true, _) => NAMELESS.to_owned(),
-    }
+    let group = if device.kind == "image" { IMAGES } else { NAMELESS };
+    if name.is_empty() { group.to_owned() } else { name }
 }
 
 /// What is shown.
@@ -383,7 +353,6 @@ pub(crate) struct HostRow<'a> {
     pub(crate) details: Vec<Detail<'a>>,
 }
 
-/// A disk that needs attention.
 #[derive(Debug)]
 pub(crate) struct Detail<'a> {
     pub(crate) disk: &'a str,
@@ -392,7 +361,6 @@ pub(crate) struct Detail<'a> {
     pub(crate) findings: Vec<(&'a str, &'a str, Vec<u32>)>,
     pub(crate) cost: Option<f64>,
     pub(crate) fix: Option<&'a Fix>,
-    /// Why it could not be judged.
     pub(crate) unjudged: Option<&'a str>,
 }
 
@@ -408,8 +376,8 @@ impl Fleet {
                 prices.entry(&price.by).or_default().push(price);
             }
         }
-        let mut models: Vec<ModelRow<'_>> =
-            models.into_iter().map(|(model, tally)| ModelRow { model, tally }).collect();
+        let models = models.into_iter().map(|(model, tally)| ModelRow { model, tally });
+        let mut models: Vec<ModelRow<'_>> = models.collect();
         models.sort_by_key(|row| (Reverse(row.tally.misaligned()), Reverse(row.tally.disks), row.model));
         let costs = self.prices.iter().filter_map(|by| cost(by, prices.get(by)?)).collect();
         let mut hosts: Vec<HostRow<'_>> =
@@ -472,14 +440,13 @@ impl Fleet {
         HostRow { host: name, tally, codes, cost, details }
     }
 
-    /// Describes a disk that needs attention.
     fn detail<'a>(&'a self, disk: &'a Disk) -> Option<Detail<'a>> {
         if matches!(disk.class, Class::Aligned | Class::Blank) {
             return None;
         }
         let mut findings: Vec<(&str, &str, Vec<u32>)> = Vec::new();
-        let mut found: Vec<&Found> =
-            disk.findings.iter().filter(|it| it.severity > Severity::Advice).collect();
+        let found = disk.findings.iter().filter(|it| it.severity > Severity::Advice);
+        let mut found: Vec<&Found> = found.collect();
         found.sort_by_key(|found| Reverse(found.severity));
         for Found { code, partition, .. } in found {
             match findings.iter_mut().find(|(of, ..)| of == code) {
@@ -505,12 +472,9 @@ fn worst_first(a: &HostRow<'_>, b: &HostRow<'_>) -> std::cmp::Ordering {
     let counts = |row: &HostRow<'_>| (row.tally.errors, row.tally.warnings);
     let rest = |row: &HostRow<'_>| (row.tally.others, row.tally.failed, row.tally.not_judged);
     let ratio = |row: &HostRow<'_>| row.cost.unwrap_or(0.0);
-    counts(b)
-        .cmp(&counts(a))
-        .then_with(|| ratio(b).total_cmp(&ratio(a)))
-        .then_with(|| rest(b).cmp(&rest(a)))
-        .then_with(|| natural(a.host).cmp(&natural(b.host)))
-        .then_with(|| a.host.cmp(b.host))
+    let order = counts(b).cmp(&counts(a)).then_with(|| ratio(b).total_cmp(&ratio(a)));
+    let order = order.then_with(|| rest(b).cmp(&rest(a)));
+    order.then_with(|| (natural(a.host), a.host).cmp(&(natural(b.host), b.host)))
 }
 
 /// The parts of a name by which it sorts, numbers as such: `web2` before `web10`.

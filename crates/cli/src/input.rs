@@ -62,7 +62,6 @@ pub(crate) fn text(path: &Path, largest: u64) -> io::Result<String> {
     text_of(File::open(path)?, largest)
 }
 
-/// Reads the text of a file or pipe as [`text`] does.
 pub(crate) fn text_of(file: impl Read, largest: u64) -> io::Result<String> {
     let mut text = String::new();
     let read = file.take(largest + 1).read_to_string(&mut text)?;

@@ -89,9 +89,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         Command::Serve(_) | Command::Lab(_) | Command::Reproduce(_) => lab::start(),
         Command::Completions { shell } => generate::completions(*shell),
         Command::Man { command, dir } => generate::man(command.as_deref(), dir.as_deref()),
-        Command::Schema { command } => json::json_schema(*command).map_or_else(lab::start, |schema| {
-            output::print_json(&schema)?;
-            Ok(Exit::Success)
-        }),
+        Command::Schema { command } => {
+            json::json_schema(*command).map_or_else(lab::start, |schema| output::print_json(&schema))
+        }
     }
 }

@@ -22,20 +22,15 @@ use straddle_units::{Boundary, ByteCount, ByteOffset, Span};
 
 use crate::target::{self, Drive};
 
-/// The largest file accepted, in bytes.
 const MAX_FILE: u64 = 64 << 10;
 
-/// The version of this format.
 const SCHEMA: u32 = 1;
 
-/// The contents of the file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Measured {
     schema: u32,
-    /// The target that was probed.
     pub(crate) target: String,
-    /// Bytes per logical sector.
     logical: u64,
     /// Bytes of the unit that can be written without being read first.
     unit: u64,
@@ -67,7 +62,6 @@ impl Measured {
         serde_json::to_string_pretty(self).map(|text| text + "\n")
     }
 
-    /// Returns the units and where they begin.
     pub(crate) fn boundary(&self) -> Option<Boundary> {
         Boundary::new(ByteCount::new(self.unit), ByteCount::new(self.phase))
     }
@@ -91,14 +85,11 @@ pub(crate) fn read(path: &str) -> Result<Assume, String> {
 /// A drive of which something is known: a model, or what a probe measured.
 #[derive(Clone, Debug)]
 pub(crate) enum Known {
-    /// A modelled drive.
     Model(Drive),
-    /// The measurements of a probe.
     Probe(Measured),
 }
 
 impl Known {
-    /// Returns its units and where they begin.
     fn boundary(&self) -> Option<Boundary> {
         match self {
             Self::Model(drive) => drive.profile.boundary(),
@@ -115,29 +106,24 @@ impl Known {
                 && file.take(1).read_exact(&mut first).is_ok()
                 && first == *b"{"
         });
-        match is_saved {
-            true => load(text).map(Self::Probe),
-            false => Drive::open(text).map(Self::Model).map_err(|error| {
-                // A path is looked for as a profile, and the error says so.
-                let is_path = text.contains('/') || Path::new(text).exists();
-                let no_file = if is_path { "" } else { "; no file has that name either" };
-                format!("{}{no_file}", target::shown(&error))
-            }),
+        if is_saved {
+            return load(text).map(Self::Probe);
         }
+        Drive::open(text).map(Self::Model).map_err(|error| {
+            // A path is looked for as a profile, and the error says so.
+            let is_path = text.contains('/') || Path::new(text).exists();
+            let no_file = if is_path { "" } else { "; no file has that name either" };
+            format!("{}{no_file}", target::shown(&error))
+        })
     }
 }
 
 /// Describes why the file does not exist; the user may have meant a modelled drive.
 fn missing(path: &str, error: &std::io::Error) -> String {
-    let hint = if Drive::open(path).is_ok() {
-        format!("; to name a modelled drive, write {}", target::modelled(path))
-    } else {
-        String::new()
-    };
-    format!("{path}: {error}{hint}")
+    let hint = format!("; to name a modelled drive, write {}", target::modelled(path));
+    format!("{path}: {error}{}", if Drive::open(path).is_ok() { hint } else { String::new() })
 }
 
-/// Reads a file written by `probe --save`.
 pub(crate) fn load(path: &str) -> Result<Measured, String> {
     let shown = |error: &dyn std::fmt::Display| format!("{path}: {error}");
     let path_of = Path::new(path);
@@ -156,7 +142,6 @@ pub(crate) fn load(path: &str) -> Result<Measured, String> {
     Ok(measured)
 }
 
-/// Where costs come from.
 #[derive(Clone, Debug)]
 pub(crate) struct Pricing {
     drive: Known,
@@ -215,26 +200,17 @@ impl Price for Pricing {
         let past = boundary.past(at).get();
         match &self.drive {
             Known::Probe(measured) => {
-                let random_write = if past == 0 { 1.0 } else { measured.cost? };
-                let (drive, size) = (measured.target.clone(), boundary.size().get());
+                let (drive, source) = (measured.target.clone(), CostSource::Measured);
+                let (size, random_write) =
+                    (boundary.size().get(), if past == 0 { 1.0 } else { measured.cost? });
                 // A whole unit between boundaries is parts of two, and both are written.
                 let wear = (!measured.rotates).then_some(if past == 0 { 1.0 } else { 2.0 });
-                Some(Cost {
-                    drive,
-                    source: CostSource::Measured,
-                    past,
-                    size,
-                    random_write,
-                    wear,
-                    sequential_write: None,
-                })
+                Some(Cost { drive, source, past, size, random_write, wear, sequential_write: None })
             }
             Known::Model(Drive { specification, profile }) => {
                 let mut computed = self.computed.lock().ok()?;
-                computed
-                    .entry(past)
-                    .or_insert_with(|| modelled(specification, profile, past, self.size))
-                    .clone()
+                let cost = || modelled(specification, profile, past, self.size);
+                computed.entry(past).or_insert_with(cost).clone()
             }
         }
     }
@@ -247,7 +223,6 @@ fn modelled(name: &str, profile: &Profile, past: u64, size: Option<u64>) -> Opti
     Some(Cost { drive, source: CostSource::Modelled, past, size, random_write, wear, sequential_write })
 }
 
-/// The largest request.
 const PIECE: u64 = 1 << 20;
 /// How many windows are sent to a model, in how many runs.
 const WINDOWS: u64 = 64;
@@ -323,12 +298,8 @@ impl Model {
         // The two slots of the journal take turns.
         let place = journal.and_then(|place| {
             let half = ByteCount::new(place.len().get() / 2);
-            let start = if self.next.is_multiple_of(2) {
-                Some(place.start())
-            } else {
-                place.start().checked_add(half)
-            };
-            Span::new(start?, window.journal.min(half))
+            let before = if self.next.is_multiple_of(2) { ByteCount::ZERO } else { half };
+            Span::new(place.start().checked_add(before)?, window.journal.min(half))
         });
         place.map_or(Ok(()), |place| self.send(Operation::Write, place))?;
         self.complete(Request::flush(self.next))?;
@@ -346,12 +317,8 @@ impl Model {
             let length = ByteCount::new(PIECE.min(end - at)).floor_to(sector).max(sector);
             let wrapped = ByteCount::new(at % capacity).floor_to(sector).get();
             let room = capacity.saturating_sub(wrapped).min(length.get());
-            self.complete(Request::new(
-                self.next,
-                operation,
-                ByteOffset::new(wrapped),
-                ByteCount::new(room),
-            ))?;
+            let (at_model, room) = (ByteOffset::new(wrapped), ByteCount::new(room));
+            self.complete(Request::new(self.next, operation, at_model, room))?;
             at = at.saturating_add(length.get());
         }
         Ok(())

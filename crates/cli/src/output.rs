@@ -1,7 +1,6 @@
 //! Where output goes, and how it is coloured.
 
-use std::io;
-use std::io::{BufWriter, IsTerminal, Stdout, Write};
+use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 use std::os::fd::AsFd;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,6 +10,7 @@ use straddle_device::shown::is_hidden;
 pub use straddle_device::shown::{printable, quote_path};
 
 use crate::args::{Arguments, Colour};
+use crate::exit::Exit;
 
 /// Styles for text on stdout, which prints them if colour is on.
 pub mod style {
@@ -113,12 +113,9 @@ pub(crate) fn json_escaped(json: &str) -> String {
     text
 }
 
-/// Prints `value` as indented JSON.
-pub fn print_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
-    let mut out = stdout();
-    writeln!(out, "{}", json_escaped(&serde_json::to_string_pretty(value)?))?;
-    out.flush()?;
-    Ok(())
+/// Prints `value` as indented JSON, with which a command is done.
+pub fn print_json(value: &impl serde::Serialize) -> anyhow::Result<Exit> {
+    print(&(json_escaped(&serde_json::to_string_pretty(value)?) + "\n"))
 }
 
 /// Returns `1 partition`, `2 partitions`.
@@ -126,16 +123,20 @@ pub fn plural<N: PartialEq + From<u8> + std::fmt::Display>(count: N, noun: &str)
     if count == N::from(1) { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 
-/// Prints `text`.
+/// Prints `text`, with which a command is done.
 ///
 /// # Errors
 ///
 /// Returns why it cannot be written.
-pub fn print(text: &str) -> anyhow::Result<()> {
+pub fn print(text: &str) -> anyhow::Result<Exit> {
+    print_bytes(text.as_bytes())
+}
+
+pub(crate) fn print_bytes(text: &[u8]) -> anyhow::Result<Exit> {
     let mut out = stdout();
-    out.write_all(text.as_bytes())?;
+    out.write_all(text)?;
     out.flush()?;
-    Ok(())
+    Ok(Exit::Success)
 }
 
 static COLOURED: AtomicBool = AtomicBool::new(false);

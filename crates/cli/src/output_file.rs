@@ -18,10 +18,9 @@ use anyhow::{Context, Result, bail};
 use rustix::fs::{Access, access};
 use straddle_device::FileId;
 
-use crate::exit::RefusedError;
+use crate::exit::refuse;
 use crate::output;
 
-/// Files that this command reads besides those that are named when one is written.
 static READ: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 /// Notes that this command reads a file, which then is not replaced.
@@ -59,17 +58,14 @@ pub fn check(path: &Path, inputs: &[&Path]) -> Result<()> {
         Err(error) => return Err(error).with_context(failed),
     };
     if found.file_type().is_block_device() {
-        return Err(
-            RefusedError(format!("{}: is a block device: give the name of a file", path.display())).into()
-        );
+        return refuse(format!("{}: is a block device: give the name of a file", path.display()));
     }
     let read = READ.lock().map(|read| read.clone()).unwrap_or_default();
     let mut inputs = inputs.iter().copied().chain(read.iter().map(PathBuf::as_path));
     let own = FileId::of(&found);
     let is_same = |input: &&Path| fs::metadata(input).is_ok_and(|input| FileId::of(&input) == own);
     if let Some(input) = inputs.find(is_same).filter(|_| found.is_file()) {
-        let text = format!("{}: is an input ({}): give another file", path.display(), input.display());
-        return Err(RefusedError(text).into());
+        return refuse(format!("{}: is an input ({}): give another file", path.display(), input.display()));
     }
     if found.is_dir() {
         bail!("{}: cannot write: it is a directory", path.display());
@@ -133,9 +129,7 @@ pub struct OutputFile {
 
 #[derive(Debug)]
 enum Open {
-    /// A file, a pipe or a terminal.
     File(File),
-    /// Standard output.
     Output(io::Stdout),
 }
 
@@ -196,7 +190,7 @@ impl Write for OutputFile {
 pub(crate) fn new(path: &Path) -> Result<File> {
     let made = OpenOptions::new().write(true).create_new(true).open(path);
     if made.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::AlreadyExists) {
-        return Err(RefusedError(format!("{}: exists: choose a new file name", path.display())).into());
+        return refuse(format!("{}: exists: choose a new file name", path.display()));
     }
     made.with_context(|| format!("{}: cannot create it", path.display()))
 }
@@ -204,7 +198,7 @@ pub(crate) fn new(path: &Path) -> Result<File> {
 /// Checks that [`new`] could make a file, and makes none.
 pub(crate) fn may_make(path: &Path) -> Result<()> {
     if fs::symlink_metadata(path).is_ok() {
-        return Err(RefusedError(format!("{}: exists: choose a new file name", path.display())).into());
+        return refuse(format!("{}: exists: choose a new file name", path.display()));
     }
     check(path, &[]).map_err(|error| match error.downcast::<io::Error>() {
         Ok(error) => anyhow::Error::from(error).context(format!("{}: cannot create it", path.display())),
@@ -220,6 +214,7 @@ pub fn folder_of(path: &Path) -> &Path {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::exit::RefusedError;
 
     fn listing(folder: &Path) -> Vec<String> {
         let names =

@@ -1,7 +1,6 @@
 //! A progress bar on stderr for long work, and signals that end it.
 
-use std::io;
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +15,6 @@ use straddle_units::ByteCount;
 /// Work that ends sooner gets no bar.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The length of the bar, in its own steps.
 const STEPS: f64 = 1000.0;
 
 /// A bar that appears on stderr once the work takes more than a second, if stderr is a terminal.
@@ -26,7 +24,6 @@ pub struct Bar {
     bar: Option<ProgressBar>,
     /// The position shown; `None` if the bar is not shown yet.
     at: Option<u64>,
-    /// The current activity, if it was given.
     what: String,
 }
 

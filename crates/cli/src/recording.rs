@@ -2,8 +2,7 @@
 //!
 //! Invariants: a recording that ends early ends with a whole record.
 
-use std::io;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::Path;
 
 use anyhow::Result;
@@ -11,7 +10,6 @@ use straddle_trace::{Origin, Recorded};
 
 use crate::output_file::OutputFile;
 
-/// Bytes that are written at a time.
 const CHUNK: usize = 1 << 18;
 /// Bytes of which all or none are kept when there is no more room.
 const PIECE: usize = 1 << 12;
@@ -61,7 +59,6 @@ impl Whole {
 }
 
 impl Write for Whole {
-    /// Takes a record, or several.
     fn write(&mut self, record: &[u8]) -> io::Result<usize> {
         self.buffer.extend_from_slice(record);
         if self.buffer.len() - self.ends.last().copied().unwrap_or(0) >= PIECE {

@@ -14,7 +14,7 @@ use clap::builder::{
     OsStringValueParser, PathBufValueParser, PossibleValue, StringValueParser, TypedValueParser,
 };
 use clap::error::ErrorKind;
-use straddle_audit::examine::{DRIVE as PREFIX, Named, specification};
+use straddle_audit::examine::{DRIVE as PREFIX, specification};
 use straddle_device::image::ImageError;
 use straddle_device::shown::{quote_path, with_causes};
 use straddle_device::{Address, Assume};
@@ -102,50 +102,6 @@ impl fmt::Display for TargetSpec {
     }
 }
 
-/// A target of a command that reads many. One that is not valid is a target that fails: the others are read all
-/// the same.
-#[derive(Clone, Debug)]
-pub(crate) enum ReadTarget {
-    /// One of this machine.
-    Local(TargetSpec),
-    /// An object on a server.
-    Object(Address),
-    /// Neither a modelled drive nor an address, although it begins like one.
-    Invalid {
-        /// Its name, without secrets.
-        name: String,
-        /// What is wrong with it.
-        why: String,
-    },
-}
-
-impl ReadTarget {
-    fn parse(path: PathBuf) -> Self {
-        let is_address = path.to_str().filter(|text| Address::parse(text).is_some());
-        let name = is_address.map_or_else(|| path.display().to_string(), Address::redacted);
-        match Named::parse(&path) {
-            Ok(Named::Object(address)) => Self::Object(address),
-            Ok(Named::Path(path)) => match misspelt(&path) {
-                Some(drive) => Self::Invalid { name, why: did_you_mean(drive) },
-                None => Self::Local(TargetSpec::Path(path)),
-            },
-            Ok(Named::Modelled { specification, profile }) => {
-                Self::Local(TargetSpec::Modelled(Drive { specification, profile }))
-            }
-            Err(error) => Self::Invalid { name, why: with_causes(&error) },
-        }
-    }
-
-    /// Returns those that are paths.
-    pub(crate) fn paths(targets: &[Self]) -> Vec<PathBuf> {
-        let path = |target: &Self| match target {
-            Self::Local(target) => target.path().map(Path::to_owned),
-            Self::Object(_) | Self::Invalid { .. } => None,
-        };
-        targets.iter().filter_map(path).collect()
-    }
-}
-
 /// Returns the target that a modelled drive is, from its specification.
 pub fn modelled(specification: &str) -> String {
     format!("{PREFIX}{specification}")
@@ -163,12 +119,6 @@ pub(crate) fn is_target(word: &Path) -> bool {
     specification(word).is_some() || device(word.to_owned()).exists()
 }
 
-/// Returns a parser for a [`ReadTarget`].
-pub(crate) fn read_targets() -> impl TypedValueParser<Value = ReadTarget> {
-    PathBufValueParser::new().map(ReadTarget::parse)
-}
-
-/// Returns a parser for a [`TargetSpec`] that completes to the shipped drives.
 pub(crate) fn targets() -> impl TypedValueParser<Value = TargetSpec> {
     Local(Names).try_map(|text| {
         let path = PathBuf::from(text);
@@ -188,30 +138,31 @@ pub(crate) fn misspelt(path: &Path) -> Option<&'static str> {
     Profile::names().find(|drive| strsim::jaro_winkler(&name.to_lowercase(), drive) >= ALIKE)
 }
 
-fn did_you_mean(drive: &str) -> String {
+pub(crate) fn did_you_mean(drive: &str) -> String {
     format!("no file and no drive has this name: did you mean {drive}?")
 }
 
-/// Returns a parser for a disk or an image of this machine.
 pub(crate) fn local_targets() -> impl TypedValueParser<Value = PathBuf> {
     local_paths().map(device)
 }
 
-/// Returns a parser for a file of this machine.
 pub(crate) fn local_paths() -> impl TypedValueParser<Value = PathBuf> {
     Local(PathBufValueParser::new())
+}
+
+/// Returns an address without its secrets; `None` for a path.
+pub(crate) fn redacted(path: &Path) -> Option<String> {
+    path.to_str().filter(|text| Address::parse(text).is_some()).map(Address::redacted)
 }
 
 /// Returns a parser for files that images of this machine name.
 pub(crate) fn backing_files() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(|path| {
-        let shown = path.to_str().filter(|text| Address::parse(text).is_some()).map(Address::redacted);
         let refused = |shown| UsageError(format!("{shown}: --allow-backing accepts only local files"));
-        shown.map_or(Ok(path), |shown| Err(refused(shown)))
+        redacted(&path).map_or(Ok(path), |shown| Err(refused(shown)))
     })
 }
 
-/// Returns a parser for a [`Drive`] that completes to the shipped drives.
 pub(crate) fn drives() -> impl TypedValueParser<Value = Drive> {
     Names.try_map(|text| Drive::open(&text).map_err(|error| shown(&error)))
 }
@@ -338,21 +289,17 @@ pub(crate) fn needed_backing<'a>(
     mut causes: impl Iterator<Item = &'a (dyn std::error::Error + 'static)>,
     target: &Path,
 ) -> Option<PathBuf> {
-    let name = causes.find_map(missing_backing)?;
+    let name = causes.find_map(|cause| {
+        let boxed = || cause.downcast_ref::<Box<ImageError>>().map(AsRef::as_ref);
+        match cause.downcast_ref().or_else(boxed)? {
+            ImageError::NotOpened { name, .. } => Some(name),
+            _ => None,
+        }
+    })?;
     // A relative name in an image is relative to the image's folder.
     Some(target.parent().unwrap_or(Path::new("")).join(name)).filter(|beside| beside.is_file())
 }
 
-/// Returns the file that was not opened, as the image names it.
-fn missing_backing<'a>(cause: &'a (dyn std::error::Error + 'static)) -> Option<&'a str> {
-    let boxed = || cause.downcast_ref::<Box<ImageError>>().map(AsRef::as_ref);
-    match cause.downcast_ref::<ImageError>().or_else(boxed)? {
-        ImageError::NotOpened { name, .. } => Some(name),
-        _ => None,
-    }
-}
-
-/// Whether `path` is a block device.
 pub(crate) fn is_device(path: &Path) -> bool {
     path.metadata().is_ok_and(|metadata| metadata.file_type().is_block_device())
 }
@@ -365,7 +312,6 @@ pub(crate) struct Pending<T> {
 }
 
 impl<T: Send + 'static> Pending<T> {
-    /// Starts `work`, which may take `limit` from now on.
     pub(crate) fn start(limit: Duration, work: impl FnOnce() -> T + Send + 'static) -> Self {
         let (sender, receiver) = mpsc::channel();
         // Sending fails if the result comes too late; that is ignored.
@@ -373,7 +319,6 @@ impl<T: Send + 'static> Pending<T> {
         Self { answer: started.is_ok().then_some(receiver), until: Instant::now() + limit }
     }
 
-    /// Returns the result; `None` if there is none in time.
     pub(crate) fn wait(self) -> Option<T> {
         let left = self.until.saturating_duration_since(Instant::now());
         self.answer?.recv_timeout(left).ok()

@@ -18,10 +18,8 @@ use straddle_drive::Profile;
 
 pub(crate) use crate::topics::search::{Found, Search, alike, search};
 
-/// The most words of a name.
 const LONGEST_NAME: usize = 8;
 
-/// Includes the files of these topics.
 macro_rules! texts {
     ($($name:literal)*) => { &[$(include_str!(concat!("topics/", $name, ".toml"))),*] };
 }
@@ -90,38 +88,35 @@ pub(crate) struct Version {
 /// What a user can ask for.
 #[derive(Clone, Debug)]
 pub(crate) enum Subject {
-    /// A rule of the audit.
     Rule(&'static Rule),
-    /// A topic.
     Topic(Explained),
     Question(&'static Question),
 }
 
 /// A topic, and what the numbers of a message that is about it come to.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "ExplainedTopic")]
 pub(crate) struct Explained {
-    /// The topic.
+    #[serde(flatten)]
     pub(crate) topic: &'static Topic,
-    /// What the numbers come to, a paragraph each; empty if they decide nothing.
+    /// What the numbers of the given message come to, a paragraph each; empty if they decide nothing.
     pub(crate) numbers: Vec<String>,
-    /// Whether it applies what to do where numbers decide nothing.
-    otherwise: bool,
-    /// Whether it may say what to write.
-    writes: bool,
+    /// The explanation, a paragraph each.
+    pub(crate) about: Vec<&'static String>,
 }
 
 impl Explained {
-    /// Returns the paragraphs of the topic that apply.
-    pub(crate) fn about(&self) -> impl Iterator<Item = &String> {
-        let topic = self.topic;
-        let writes = topic.writes.iter().filter(|_| self.writes);
-        topic.about.iter().chain(writes).chain(topic.otherwise.iter().filter(|_| self.otherwise))
+    /// Takes from the topic what to write, and what to do where numbers decide nothing, only if that applies.
+    fn of(topic: &'static Topic, numbers: Vec<String>, writes: bool, otherwise: bool) -> Self {
+        let writes = topic.writes.iter().filter(|_| writes);
+        let about = topic.about.iter().chain(writes).chain(topic.otherwise.iter().filter(|_| otherwise));
+        Self { topic, numbers, about: about.collect() }
     }
 }
 
 impl From<&'static Topic> for Explained {
     fn from(topic: &'static Topic) -> Self {
-        Self { topic, numbers: Vec::new(), otherwise: true, writes: true }
+        Self::of(topic, Vec::new(), true, true)
     }
 }
 

@@ -256,6 +256,6 @@ fn show(
     arguments: &ReproduceArguments,
     report: ReproduceReport<'_>,
     text: impl FnOnce() -> String,
-) -> Result<()> {
+) -> Result<Exit> {
     if arguments.json { Document::of(SchemaOf::Reproduce, report).print() } else { output::print(&text()) }
 }

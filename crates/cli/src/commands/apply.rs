@@ -9,11 +9,11 @@ use straddle_repair::apply::{ApplyError, BackedUp, Backup, LaterWrites, Prepared
 use straddle_repair::relocate::Verify;
 use straddle_repair::{Step, Target};
 
+use crate::args::FormatArguments;
 use crate::commands::plan::Saved;
 use crate::commands::realign::MoveArguments;
 use crate::commands::{copy, realign};
-use crate::durability::Needed;
-use crate::exit::{Exit, RefusedError, UsageError};
+use crate::exit::{Exit, UsageError, refuse};
 use crate::output::{plural, quote_path};
 use crate::target::{local_paths, local_targets};
 use crate::view::text;
@@ -27,7 +27,6 @@ pub(crate) const MOVES: &[(u8, &str)] = &[
     (4, "refused for safety; nothing was written"),
 ];
 
-/// Examples for `apply --help`.
 const APPLY_EXAMPLES: &str = "\
 Examples:
   straddle apply plan.json --write disk.img           # backup: plan.json.undo
@@ -60,9 +59,8 @@ pub(crate) struct ApplyArguments {
         value_parser = local_targets(), required = true)]
     pub(crate) write: PathBuf,
 
-    /// Image format [default: detected]. `raw` treats the file itself as the disk.
-    #[arg(long, value_name = "FORMAT", value_parser = <straddle_device::image::Format as std::str::FromStr>::from_str)]
-    pub(crate) format: Option<straddle_device::image::Format>,
+    #[command(flatten)]
+    pub(crate) image: FormatArguments,
 
     /// For table plans: save the overwritten bytes to this new file on another disk [default: PLAN.undo].
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
@@ -73,7 +71,7 @@ pub(crate) struct ApplyArguments {
     pub(crate) from: Option<PathBuf>,
 
     /// With --from: format of that image, as given to 'straddle realign --to'.
-    #[arg(long, value_name = "FORMAT", requires = "from", value_parser = <straddle_device::image::Format as std::str::FromStr>::from_str)]
+    #[arg(long, value_name = "FORMAT", requires = "from")]
     pub(crate) from_format: Option<straddle_device::image::Format>,
 
     /// With --from: allow opening this backing, parent or extent file if an image names it. Can be repeated.
@@ -89,7 +87,6 @@ pub(crate) struct ApplyArguments {
     pub(crate) dry_run: bool,
 }
 
-/// Examples for `undo --help`.
 const UNDO_EXAMPLES: &str = "\
 Examples:
   straddle undo plan.json.undo --write disk.img
@@ -115,9 +112,8 @@ pub(crate) struct UndoArguments {
         value_parser = local_targets(), required = true)]
     pub(crate) write: PathBuf,
 
-    /// Image format [default: detected]. `raw` treats the file itself as the disk.
-    #[arg(long, value_name = "FORMAT", value_parser = <straddle_device::image::Format as std::str::FromStr>::from_str)]
-    pub(crate) format: Option<straddle_device::image::Format>,
+    #[command(flatten)]
+    pub(crate) image: FormatArguments,
 
     /// Path that the disk had when the backup was made, if the path has changed and the disk has no serial
     /// number.
@@ -130,7 +126,6 @@ pub(crate) struct UndoArguments {
     pub(crate) force: bool,
 }
 
-/// Refuses options that a plan of this kind does not take.
 fn check_options(saved: &Saved, arguments: &ApplyArguments) -> Result<(), UsageError> {
     let moves = &arguments.moves;
     let of_tables = arguments.dry_run || arguments.backup.is_some();
@@ -166,7 +161,7 @@ pub(crate) fn apply(arguments: &ApplyArguments) -> Result<Exit> {
     })?;
     check_options(&saved, arguments)?;
     let name = arguments.write.display().to_string();
-    let open = || Target::open(&arguments.write, arguments.format).with_context(|| name.clone());
+    let open = || Target::open(&arguments.write, arguments.image.format).with_context(|| name.clone());
     let plan = match saved {
         Saved::Copy(made) => return copy::apply(&made, arguments),
         Saved::Moves(realign) => {
@@ -181,16 +176,16 @@ pub(crate) fn apply(arguments: &ApplyArguments) -> Result<Exit> {
     let earlier = earlier(&target, &backup_path, &arguments.write);
     let prepared = match (Prepared::of(&mut target, &plan), &earlier) {
         (Err(error @ ApplyError::OtherDisk(_)), Some(earlier)) => {
-            return Err(RefusedError(format!("{name}: {error}; {earlier}")).into());
+            return refuse(format!("{name}: {error}; {earlier}"));
         }
         (prepared, _) => prepared.with_context(|| name.clone())?,
     };
     output::print(&text::plan::lost(&plan))?;
     // A dry run refuses what the real one would.
     if let Some(earlier) = earlier {
-        return Err(RefusedError(format!("{name}: nothing was written: {earlier}")).into());
+        return refuse(format!("{name}: nothing was written: {earlier}"));
     }
-    durability::warn(Needed::Backup, &backup_path, &arguments.write);
+    durability::warn(("backup", "file on a disk with --backup"), &backup_path, &arguments.write);
     if arguments.dry_run {
         output::print(&format!(
             "{}nothing was written; without --dry-run, the backup would be {}\n",
@@ -269,16 +264,16 @@ pub(crate) fn undo(arguments: &UndoArguments) -> Result<Exit> {
     if let Some(was) = &arguments.was {
         backup = backup.renamed_from(was).with_context(|| name.clone())?;
     }
-    let mut target = Target::open(&arguments.write, arguments.format).with_context(|| name.clone())?;
+    let mut target = Target::open(&arguments.write, arguments.image.format).with_context(|| name.clone())?;
     let later = if arguments.force { LaterWrites::Discard } else { LaterWrites::Refuse };
     let was_written = backup.progress(&target);
     let backed_up = match backup.undo(&mut target, later) {
         Err(error @ (ApplyError::WrittenSince { .. } | ApplyError::Outgrown { .. })) => {
-            return Err(RefusedError(format!("{name}: {error}; --force reverts the table anyway")).into());
+            return refuse(format!("{name}: {error}; --force reverts the table anyway"));
         }
         Err(ref error @ ApplyError::Elsewhere { ref path }) => {
             let was = quote_path(Path::new(path));
-            return Err(RefusedError(format!("{name}: {error}; if it was renamed, add: --was {was}")).into());
+            return refuse(format!("{name}: {error}; if it was renamed, add: --was {was}"));
         }
         backed_up => backed_up.with_context(|| name.clone())?,
     };

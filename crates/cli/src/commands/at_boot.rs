@@ -32,16 +32,14 @@ pub(super) fn prepare(disk: &Path, realign: &Realign, present: &Present) -> Resu
   to see the result: straddle check {operand}
   to remove it: straddle realign {operand} --at-boot=cancel
 "
-    ))?;
-    Ok(Exit::Success)
+    ))
 }
 
 pub(super) fn cancel(disk: &Path) -> Result<Exit> {
     let name = disk.display().to_string();
     on_interrupt(&Arc::default()).context("cannot watch for Ctrl-C")?;
     System::running().cancel(disk).with_context(|| name.clone())?;
-    output::print(&format!("{}: nothing will be moved at the next boot\n", output::printable(&name)))?;
-    Ok(Exit::Success)
+    output::print(&format!("{}: nothing will be moved at the next boot\n", output::printable(&name)))
 }
 
 /// What the initramfs runs: resumes an unfinished move, or begins the one that was prepared.

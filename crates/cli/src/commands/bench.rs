@@ -8,15 +8,15 @@ use std::str::FromStr;
 
 use anyhow::Result;
 use clap::Args;
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::builder::PossibleValue;
 use straddle_measure::bench::{
     ForeignParameter, Host, Modelled, Parameters, Pattern, Sync, Target, WarmUp, Workload, warm_sweep,
 };
 use straddle_measure::real::Io;
 use straddle_units::{ByteCount, parse_size};
 
-use crate::args::{named, positive_size};
-use crate::exit::{Exit, UsageError};
+use crate::args::{known, named, positive_size};
+use crate::exit::{Exit, UsageError, usage};
 use crate::progress::Bar;
 use crate::target::{Drive, TargetSpec, targets};
 use crate::view::json::bench::{Bench, BenchReport};
@@ -27,7 +27,6 @@ use crate::{exit, output, output_file};
 /// The largest number of offsets: more are a mistake.
 const MOST_OFFSETS: usize = 4096;
 
-/// Examples for `bench --help`.
 const EXAMPLES: &str = "\
 Examples:
   straddle bench wd10ears                 # random-write on a modelled drive
@@ -48,7 +47,8 @@ Examples:
 #[command(after_help = format!("{EXAMPLES}\n\n{}", exit::help(exit::OF_WORK)))]
 pub(crate) struct BenchArguments {
     /// Workload to run; 'bench TARGET' runs random-write.
-    #[arg(value_name = "WORKLOAD", value_parser = patterns(), required_unless_present_any = ["restore", "import_fio"])]
+    #[arg(value_name = "WORKLOAD", required_unless_present_any = ["restore", "import_fio"],
+        value_parser = known(Pattern::ALL, |it| PossibleValue::new(it.name).help(it.about)))]
     pub(crate) workload: Option<Pattern>,
 
     /// Drive to measure: a modelled drive (NAME, NAME,OPTION or drive:FILE.toml; see 'straddle drive list'), a file,
@@ -214,13 +214,6 @@ pub(crate) struct RealArguments {
     pub(crate) import_fio: Option<PathBuf>,
 }
 
-/// Takes a pattern by its name, with its usual parameters.
-fn patterns() -> impl TypedValueParser<Value = Pattern> {
-    let named = |pattern: &Pattern| PossibleValue::new(pattern.name).help(pattern.about);
-    PossibleValuesParser::new(Pattern::ALL.iter().map(named))
-        .try_map(|name| Pattern::named(&name).ok_or("unknown workload"))
-}
-
 /// Offsets in logical sectors, rising, each once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Offsets(pub(crate) Vec<u64>);
@@ -259,7 +252,6 @@ impl FromStr for Offsets {
     }
 }
 
-/// A time on a target, in seconds.
 pub(crate) fn seconds(text: &str) -> Result<f64, String> {
     match text.strip_suffix('s').unwrap_or(text).parse::<f64>() {
         Ok(seconds) if (0.001..=1e7).contains(&seconds) => Ok(seconds),
@@ -294,7 +286,7 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<Exit> {
     }
     // clap requires both, unless one of the two options above is given.
     let (Some(pattern), Some(target)) = (arguments.workload, &arguments.target) else {
-        return Err(UsageError("WORKLOAD and TARGET are required".into()).into());
+        return usage("WORKLOAD and TARGET are required");
     };
     let workload = workload(arguments, pattern, target)?;
     refuse_foreign(arguments, target)?;
@@ -406,7 +398,7 @@ fn refuse_foreign(arguments: &BenchArguments, target: &TargetSpec) -> Result<()>
         (&of_model[..], "modelled drives")
     };
     match foreign.iter().find(|(_, given)| *given) {
-        Some((option, _)) => Err(UsageError(format!("{option} is for {what}, not for {target}")).into()),
+        Some((option, _)) => usage(format!("{option} is for {what}, not for {target}")),
         None => Ok(()),
     }
 }

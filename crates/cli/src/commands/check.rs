@@ -12,7 +12,7 @@ use std::time::Duration;
 use std::{io, thread};
 
 use anyhow::Result;
-use clap::builder::TypedValueParser;
+use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rayon::prelude::*;
@@ -24,15 +24,13 @@ use straddle_units::{BlockSize, ByteCount, parse_size};
 use crate::args::{Completed, block_size};
 pub(crate) use crate::commands::check::run::Form;
 use crate::commands::check::run::{Outcome, Run, Subject};
-use crate::config::Config;
-use crate::exit::{Exit, UsageError};
+use crate::exit::{Exit, usage};
 use crate::measured::Pricing;
-use crate::target::{Assumed, ReadTarget, TargetSpec};
+use crate::target::{Assumed, TargetSpec};
 use crate::view::{report, text};
-use crate::{exit, output, target};
+use crate::{config, exit, output, target};
 use straddle_audit::form::check::Summary;
 
-/// Examples for `check --help`.
 const CHECK_EXAMPLES: &str = "\
 Examples:
   straddle check                          # every disk of this machine
@@ -52,14 +50,12 @@ Examples:
   straddle check --domain all             # the disks of all libvirt guests
   straddle check --domain ./web.xml       # the disks of one guest";
 
-/// The exit statuses of `check` and `map`.
 const CHECK_STATUSES: &[(u8, &str)] = &[
     (0, "no findings above advice (see --fail-on)"),
     (1, "findings were reported"),
     (3, "a target could not be read or checked; takes precedence over 1"),
 ];
 
-/// Examples for `map --help`.
 const MAP_EXAMPLES: &str = "\
 Examples:
   straddle map                            # every disk of this machine
@@ -85,8 +81,9 @@ pub(crate) struct CheckArguments {
     ///
     /// From a server, only the necessary bytes are fetched; --verbose and --json show how many. Credentials for
     /// buckets come from the environment (AWS_*, GOOGLE_*, AZURE_*).
-    #[arg(value_name = "TARGET", value_hint = clap::ValueHint::FilePath, value_parser = target::read_targets())]
-    pub(crate) targets: Vec<ReadTarget>,
+    #[arg(value_name = "TARGET", value_hint = clap::ValueHint::FilePath,
+        value_parser = PathBufValueParser::new().map(Subject::parse))]
+    pub(crate) targets: Vec<Subject>,
 
     /// Check the disks of a libvirt domain as its guest sees them. NAME is a domain, an XML file, or all. Can be
     /// repeated.
@@ -156,7 +153,7 @@ pub(crate) struct CheckArguments {
     pub(crate) page: Option<ByteCount>,
 
     /// Report whether this platform accepts the format and size of an image: azure or gce.
-    #[arg(long = "for", value_name = "PLATFORM", value_parser = <straddle_audit::Platform as std::str::FromStr>::from_str)]
+    #[arg(long = "for", value_name = "PLATFORM")]
     pub(crate) platform: Option<straddle_audit::Platform>,
 
     /// Read a captured tree (DIR/sys, DIR/dev) instead of the running system.
@@ -164,7 +161,7 @@ pub(crate) struct CheckArguments {
     pub(crate) sysroot: Option<PathBuf>,
 
     /// Image format: raw, qcow2, vmdk, vhd, vhdx, vdi, qed or parallels [default: detected from the contents].
-    #[arg(long, value_name = "FORMAT", value_parser = <straddle_device::image::Format as std::str::FromStr>::from_str)]
+    #[arg(long, value_name = "FORMAT")]
     pub(crate) format: Option<straddle_device::image::Format>,
 
     /// Allow opening this backing, parent or extent file if an image names it. Can be repeated.
@@ -238,6 +235,10 @@ impl CheckArguments {
         self.targets.is_empty() && self.domains.is_empty() && self.captured().is_none()
     }
 
+    fn paths(&self) -> Vec<PathBuf> {
+        self.targets.iter().filter_map(Subject::path).map(Path::to_owned).collect()
+    }
+
     /// The lowest severity that counts for the exit status.
     pub(crate) fn fails_from(&self) -> Severity {
         self.fail_on.iter().filter_map(|on| on.severity()).min().unwrap_or(Severity::Warning)
@@ -288,7 +289,6 @@ impl FailOn {
     }
 }
 
-/// A whole number of seconds, one at least.
 fn seconds(text: &str) -> Result<u64, String> {
     let number = text.parse().ok().filter(|seconds| *seconds > 0);
     number.ok_or_else(|| "give a whole number of seconds, 1 or more".to_owned())
@@ -299,19 +299,17 @@ const PAGES: std::ops::RangeInclusive<u64> = 512..=1 << 20;
 
 /// The page of a database: whole sectors.
 pub(crate) fn page_size(text: &str) -> Result<ByteCount, String> {
-    let size = parse_size(text).map_err(|error| error.to_string())?;
-    if PAGES.contains(&size.get()) && size.get().is_multiple_of(512) {
-        return Ok(size);
+    let size = parse_size(text).map_err(|error| error.to_string())?.get();
+    if PAGES.contains(&size) && size.is_multiple_of(512) {
+        return Ok(ByteCount::new(size));
     }
-    let meant = size.get().checked_mul(1024).filter(|size| PAGES.contains(size));
-    let size = size.get();
+    let meant = size.checked_mul(1024).filter(|size| PAGES.contains(size));
     let hint = meant.map(|_| format!("; {size}KiB?")).unwrap_or_default();
     Err(format!(
         "a database page cannot be {size} bytes long: give a multiple of 512 bytes, up to 1 MiB{hint}"
     ))
 }
 
-/// Parses the code of a finding, and completes to all of them.
 fn rule_code() -> impl TypedValueParser<Value = Code> {
     Completed(|| Box::new(RULES.iter().map(|rule| rule.code.as_str()))).try_map(|text| {
         let rule = straddle_audit::rule(&text).map(|rule| rule.code);
@@ -319,24 +317,17 @@ fn rule_code() -> impl TypedValueParser<Value = Code> {
     })
 }
 
-/// Refuses options of `check` that `map` does not have.
-fn refuse_foreign(arguments: &CheckArguments, form: Form) -> Result<()> {
-    let foreign = match (arguments.output_format.is_some(), arguments.columns.is_empty()) {
-        (true, _) => Some("--output-format"),
-        (false, false) => Some("--columns"),
-        (false, true) => None,
-    };
-    match foreign.filter(|_| form == Form::Map) {
-        Some(option) => Err(UsageError(format!("{option} is an option of straddle check")).into()),
-        None => Ok(()),
-    }
-}
-
 pub(crate) fn run(arguments: &CheckArguments, form: Form) -> Result<Exit> {
-    refuse_foreign(arguments, form)?;
-    let config = Config::of(arguments)?;
+    let of_check = [
+        ("--output-format", arguments.output_format.is_some()),
+        ("--columns", !arguments.columns.is_empty()),
+    ];
+    if let (Form::Map, Some((option, _))) = (form, of_check.iter().find(|(_, given)| *given)) {
+        return usage(format!("{option} is an option of straddle check"));
+    }
+    let (completed, exceptions) = config::completed(arguments)?;
     let targets = run::all(arguments)?;
-    let run = Run::new(config, form)?;
+    let run = Run::new(completed, exceptions, form)?;
     let arguments = &run.arguments;
     let mut met = BTreeSet::new();
     let is_parallel = targets.len() >= PARALLEL_FROM;
@@ -348,6 +339,8 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form) -> Result<Exit> {
     }
     let mut unjudged = None;
     let mut report = report::of(arguments)?;
+    let is_text = report.is_none() && !arguments.quiet;
+    let is_summed_last = targets.len() > BATCH || targets.is_empty();
     if let Some(report) = &mut report {
         out.write_all(report.opening().as_bytes())?;
     }
@@ -366,10 +359,10 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form) -> Result<Exit> {
             severities.iter_mut().zip(outcome.severities).for_each(|(all, its)| *all += its);
             exit = exit.max(outcome.exit);
         }
-        if report.is_none() && !arguments.quiet && targets.len() > 1 && targets.len() <= BATCH {
+        let apart = is_text && targets.len() > 1;
+        if apart && !is_summed_last {
             writeln!(out, "{}", text::summary(summary, severities))?;
         }
-        let apart = report.is_none() && !arguments.quiet && targets.len() > 1;
         print(&outcomes, apart, report.as_deref_mut(), &mut out)?;
         met.extend(outcomes.into_iter().flat_map(|outcome| outcome.exceptions));
         bar.inc(u64::try_from(batch.len()).unwrap_or(0));
@@ -380,7 +373,7 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form) -> Result<Exit> {
     if let Some(note) = unjudged {
         output::complain(&note);
     }
-    let paths = ReadTarget::paths(&arguments.targets);
+    let paths = arguments.paths();
     if form == Form::Audit
         && arguments.captured().is_none()
         && arguments.domains.is_empty()
@@ -392,7 +385,7 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form) -> Result<Exit> {
     }
     if let Some(report) = &mut report {
         out.write_all(report.closing().as_bytes())?;
-    } else if !arguments.quiet && (targets.len() > BATCH || targets.is_empty()) {
+    } else if is_text && is_summed_last {
         writeln!(out, "{}", text::summary(summary, severities))?;
     }
     out.flush()?;
@@ -487,7 +480,13 @@ fn examine(subject: &Subject, run: &Run) -> Result<Examined> {
             let target = straddle_audit::examine::blank_drive(&drive.profile, &open.assume, open.logical)?;
             run.examiner.examine_target(drive.to_string(), target)?
         }
-        Subject::Local(TargetSpec::Path(path)) => run.examiner_for(path).examine(path)?,
+        Subject::Local(TargetSpec::Path(path)) => {
+            let examined = run.examiner_for(path).examine(path);
+            examined.map_err(|error| match target::misspelt(path) {
+                Some(drive) => anyhow::anyhow!(target::did_you_mean(drive)),
+                None => error.into(),
+            })?
+        }
         Subject::Object(address) => run.examiner.examine_object(address)?,
         Subject::Disk(disk) => run.examiner.examine_guest_disk(disk)?,
         Subject::OutOfReach { why, .. } => return Err(ExamineError::OutOfReach(why.clone()).into()),

@@ -2,7 +2,6 @@
 //! moves in place.
 
 use std::fs::{File, OpenOptions};
-use std::io::Write;
 use std::ops::ControlFlow;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -25,7 +24,7 @@ use straddle_units::ByteCount;
 use crate::commands::apply::ApplyArguments;
 use crate::commands::plan::{random_seed, save};
 use crate::commands::realign::{RealignArguments, UnreadableMap, check_map, opened};
-use crate::exit::{Exit, RefusedError, UsageError};
+use crate::exit::{Exit, RefusedError, UsageError, refuse};
 use crate::output::quote_path;
 use crate::progress::Watcher;
 use crate::target::{local_paths, local_targets};
@@ -58,7 +57,7 @@ fn open_source(path: &Path, options: &Options) -> Result<Present> {
     let source = Present::to_copy(path, options).with_context(|| name.clone())?;
     let uses = Machine::read(None).uses(path);
     if !uses.is_empty() {
-        return Err(RefusedError(format!("{name}: in use: {}", uses.join("; "))).into());
+        return refuse(format!("{name}: in use: {}", uses.join("; ")));
     }
     Ok(source)
 }
@@ -67,7 +66,7 @@ pub(super) fn plan(arguments: &RealignArguments, new: &Path) -> Result<Exit> {
     let copy = &arguments.copy;
     let options = Options {
         logical: arguments.logical,
-        format: arguments.format,
+        format: arguments.image.format,
         allow_backing: copy.allow_backing.clone(),
         read_through: Some(Limits::default()),
         ..Options::default()
@@ -112,26 +111,27 @@ pub(super) fn plan(arguments: &RealignArguments, new: &Path) -> Result<Exit> {
     let view = text::plan::CopyView {
         copy: &made,
         old: &arguments.target,
-        options: &how_opened(arguments.format, &copy.allow_backing),
+        options: &how_opened(arguments.image.format, &copy.allow_backing),
         new,
         // A file was read just now.
         reads_first: is_there && !made.wipes && !new.is_file(),
         saved: output_file::named(arguments.save.as_ref()),
     };
     if arguments.json {
-        output::print_json(&Document::of(&made))?;
-        return Ok(Exit::Success);
+        output::print_json(&Document::of(&made))
+    } else {
+        output::print(&text::plan::copy(&view))
     }
-    output::print(&text::plan::copy(&view))?;
-    Ok(Exit::Success)
 }
 
 /// Refuses to copy a disk onto itself, whatever the names.
 fn check_apart(old: &Path, options: &Options, new: &Path) -> Result<()> {
     if let Some(old) = copy::shared(old, options, new) {
-        let text =
-            format!("{}: is {}, the source of the copy: give another disk", new.display(), old.display());
-        return Err(RefusedError(text).into());
+        return refuse(format!(
+            "{}: is {}, the source of the copy: give another disk",
+            new.display(),
+            old.display()
+        ));
     }
     Ok(())
 }
@@ -162,7 +162,6 @@ pub(super) fn apply(made: &Copy, arguments: &ApplyArguments) -> Result<Exit> {
         Err(error) => !has_begun || Exit::of_refusal(error),
     };
     if let Some(image) = new_image.filter(|_| is_untouched) {
-        // Nothing was written to it.
         let _ = image.remove(new);
     }
     report(copied.with_context(|| name.clone())?, made, arguments, &name)
@@ -173,7 +172,7 @@ fn begin<'a>(
     new: &Path,
     arguments: &'a ApplyArguments,
 ) -> Result<(Target<'static>, Watcher, UnreadableMap<'a>)> {
-    let target = Target::open(new, arguments.format)?;
+    let target = Target::open(new, arguments.image.format)?;
     let watcher = Watcher::start("copying")?;
     Ok((target, watcher, UnreadableMap::make(&arguments.moves)?))
 }
@@ -215,12 +214,9 @@ fn how_opened(format: Option<Format>, allowed: &[PathBuf]) -> String {
 fn check_name(new: &Path) -> Result<()> {
     let Some(Promised { format, qemu }) = Promised::of(new) else { return Ok(()) };
     let raw = new.with_extension("raw");
+    let (from, to) = (quote_path(&raw), quote_path(new));
     let convert = qemu.map_or_else(String::new, |qemu| {
-        format!(
-            "; qemu-img convert -O {qemu} {} {} converts it afterwards",
-            quote_path(&raw),
-            quote_path(new)
-        )
+        format!("; qemu-img convert -O {qemu} {from} {to} converts it afterwards")
     });
     let text = format!(
         "{}: straddle writes only raw images, but this is the name of another format ({format}): name the \
@@ -228,7 +224,7 @@ fn check_name(new: &Path) -> Result<()> {
         new.display(),
         raw.display()
     );
-    Err(RefusedError(text).into())
+    refuse(text)
 }
 
 /// Whether there is nothing at `path`, or an empty file, such as one that was made and got no size.
@@ -263,7 +259,7 @@ fn make_new(path: &Path, size: ByteCount, is_public: bool) -> Result<Option<File
     };
     let own = FileId::of_open(&file)?;
     if !is_new && file.metadata()?.uid() != rustix::process::geteuid().as_raw() {
-        return Err(RefusedError("is an empty file owned by another user: give a new file".to_owned()).into());
+        return refuse("is an empty file owned by another user: give a new file");
     }
     let sized = size_new(&file, path, size);
     if sized.is_err() && is_new {
@@ -286,34 +282,29 @@ fn size_new(file: &File, path: &Path, size: ByteCount) -> Result<()> {
 
 fn report(copied: Copied, made: &Copy, arguments: &ApplyArguments, name: &str) -> Result<Exit> {
     let shown = output::printable(name);
-    let mut out = output::stdout();
-    let bad = match copied {
-        Copied::Complete(bad) => Some(bad),
-        Copied::Stopped => {
-            writeln!(out, "{shown}: interrupted: the copy is unfinished, and the source is unchanged")?;
-            None
+    let interrupted = match copied {
+        Copied::Complete(bad) => {
+            let how = match arguments.moves.verify {
+                Verify::Read => "copied and read back",
+                Verify::None => "copied",
+            };
+            let printed = output::print(&format!(
+                "{shown}: {} {how}, the table is written\n  it has the same UUIDs as its source, so do not use both \
+                 at the same time\n",
+                made.total()
+            ))?;
+            return Ok(if bad.is_empty() { printed } else { Exit::Findings });
         }
-        Copied::Untouched => {
-            writeln!(out, "{shown}: interrupted: nothing was written")?;
-            None
-        }
+        Copied::Stopped => "the copy is unfinished, and the source is unchanged",
+        Copied::Untouched => "nothing was written",
     };
-    let Some(bad) = bad else {
-        let (plan, new) = (quote_path(&arguments.plan), quote_path(&arguments.write));
-        let from = arguments.from.as_deref().map(quote_path).unwrap_or_default();
-        let from = from + &how_opened(arguments.from_format, &arguments.allow_backing);
-        writeln!(out, "  to complete it: straddle apply {plan} --from {from} --write {new}")?;
-        out.flush()?;
-        return Ok(Exit::INTERRUPTED);
-    };
-    let how = match arguments.moves.verify {
-        Verify::Read => "copied and read back",
-        Verify::None => "copied",
-    };
-    writeln!(out, "{shown}: {} {how}, the table is written", made.total())?;
-    writeln!(out, "  it has the same UUIDs as its source, so do not use both at the same time")?;
-    out.flush()?;
-    Ok(if bad.is_empty() { Exit::Success } else { Exit::Findings })
+    let (plan, new) = (quote_path(&arguments.plan), quote_path(&arguments.write));
+    let from = arguments.from.as_deref().map(quote_path).unwrap_or_default();
+    let from = from + &how_opened(arguments.from_format, &arguments.allow_backing);
+    output::print(&format!(
+        "{shown}: interrupted: {interrupted}\n  to complete it: straddle apply {plan} --from {from} --write {new}\n"
+    ))?;
+    Ok(Exit::INTERRUPTED)
 }
 
 /// Adds why a disk without a table is as it should be, and the copy for one without room.
@@ -322,39 +313,29 @@ pub(super) fn hint(
     situation: &Situation<'_>,
     arguments: &RealignArguments,
 ) -> anyhow::Error {
-    let target = arguments.target.as_path();
+    let (options, operand) = (opened(arguments).declared(), quote_path(&arguments.target));
+    let plan = |end| file_about(&arguments.target.display().to_string(), end);
     let is_misplaced = |problem: &Problem| matches!(problem, Problem::GptBackupMisplaced { .. });
-    if error.lacks_room() {
-        let options = how_seen(arguments);
-        let operand = quote_path(target);
-        if situation.stack.problems.iter().any(is_misplaced) {
-            let plan = file_about(&target.display().to_string(), "plan.json");
-            return RefusedError(format!(
+    let text = match situation.stack.kind {
+        _ if error.lacks_room() && situation.stack.problems.iter().any(is_misplaced) => {
+            let plan = plan("plan.json");
+            format!(
                 "its GPT was made for a smaller disk, which leaves no room; first move the backup GPT to the \
                  end: straddle plan {operand}{options} --relocate-backup --save {plan} && straddle apply \
                  {plan} --write {operand}"
-            ))
-            .into();
+            )
         }
-        let plan = file_about(&target.display().to_string(), "copy.json");
-        let text = format!(
-            "{error}; to copy it to another disk: straddle realign {operand}{options} --to NEW --save {plan}"
-        );
-        return RefusedError(text).into();
-    }
-    match situation.stack.kind {
-        TableKind::Content(content) => RefusedError(format!(
-            "nothing to realign: {content} fills the whole disk from byte 0, which is aligned"
-        ))
-        .into(),
-        TableKind::None => RefusedError("nothing to realign: there is no partition table".to_owned()).into(),
-        _ => error.into(),
-    }
-}
-
-/// The options that say what the target is, each after a space.
-fn how_seen(arguments: &RealignArguments) -> String {
-    opened(arguments).declared()
+        _ if error.lacks_room() => format!(
+            "{error}; to copy it to another disk: straddle realign {operand}{options} --to NEW --save {}",
+            plan("copy.json")
+        ),
+        TableKind::Content(content) => {
+            format!("nothing to realign: {content} fills the whole disk from byte 0, which is aligned")
+        }
+        TableKind::None => "nothing to realign: there is no partition table".to_owned(),
+        _ => return error.into(),
+    };
+    RefusedError(text).into()
 }
 
 /// Says how to realign an image that is not raw.
@@ -376,16 +357,16 @@ pub(super) fn of_container(error: ChangeError, arguments: &RealignArguments) -> 
         .err()
         .and_then(|error| target::needed_backing(anyhow::Error::from(error).chain(), &arguments.target));
     let backing: Vec<PathBuf> = backing.into_iter().collect();
-    let (seen, read) =
-        (how_seen(arguments) + &how_opened(None, &backing), how_opened(arguments.format, &backing));
-    let text = format!(
+    let (seen, read) = (
+        opened(arguments).declared() + &how_opened(None, &backing),
+        how_opened(arguments.image.format, &backing),
+    );
+    let mut text = format!(
         "it is {kind}, whose partitions cannot be moved in place: straddle realign {operand}{seen} --to \
          {raw} --save {plan} && straddle apply {plan} --from {operand}{read} --write {raw}"
     );
-    let back = if is_qcow2 {
-        format!("; qemu-img convert -O qcow2 {raw} NEW.qcow2 converts it back to {kind}")
-    } else {
-        String::new()
-    };
-    RefusedError(text + &back).into()
+    if is_qcow2 {
+        text += &format!("; qemu-img convert -O qcow2 {raw} NEW.qcow2 converts it back to {kind}");
+    }
+    RefusedError(text).into()
 }

@@ -14,7 +14,6 @@ use crate::view::{svg, text};
 use crate::{output, output_file};
 use straddle_drive::form::DrivesReport;
 
-/// Examples for `drive --help`.
 const EXAMPLES: &str = "\
 Examples:
   straddle drive list                     # the modelled drives
@@ -27,20 +26,17 @@ Examples:
   straddle drive fit ./my-drive.toml --write fitted.toml
   straddle drive compare sdb.json         # a shared probe beside all models";
 
-/// Examples for `drive list --help`.
 const LIST_EXAMPLES: &str = "\
 Examples:
   straddle drive list
   straddle drive list --json | jq -r '.drives[].name'";
 
-/// Examples for `drive show --help`.
 const SHOW_EXAMPLES: &str = "\
 Examples:
   straddle drive show wd10ears
   straddle drive show wd10ears,jumper=on --json
   straddle drive show ./my-drive.toml --svg my-drive.svg";
 
-/// Examples for `drive fit --help`.
 const FIT_EXAMPLES: &str = "\
 Examples:
   straddle drive fit wd10ears
@@ -128,11 +124,9 @@ pub(crate) fn run(arguments: &DriveArguments) -> Result<Exit> {
 fn list(json: bool) -> Result<Exit> {
     let profiles: Vec<Profile> = Profile::names().map(Profile::open).collect::<Result<_, _>>()?;
     if json {
-        Document::of(SchemaOf::Drive, DrivesReport::of(&profiles, false)).print()?;
-        return Ok(Exit::Success);
+        return Document::of(SchemaOf::Drive, DrivesReport::of(&profiles, false)).print();
     }
-    output::print(&text::drive::list(&profiles))?;
-    Ok(Exit::Success)
+    output::print(&text::drive::list(&profiles))
 }
 
 fn show(arguments: &ShowArguments) -> Result<Exit> {
@@ -147,11 +141,9 @@ fn show(arguments: &ShowArguments) -> Result<Exit> {
     }
     if arguments.json {
         let report = DrivesReport::of(std::slice::from_ref(profile.as_ref()), true);
-        Document::of(SchemaOf::Drive, report).print()?;
-        return Ok(Exit::Success);
+        return Document::of(SchemaOf::Drive, report).print();
     }
-    output::print(&text::drive::show(profile))?;
-    Ok(Exit::Success)
+    output::print(&text::drive::show(profile))
 }
 
 fn compare(file: &SharedFile) -> Result<Exit> {

@@ -11,7 +11,6 @@ use crate::output;
 use crate::view::json::{Document, SchemaOf};
 use crate::view::text;
 
-/// Examples for `efficiency --help`.
 const EXAMPLES: &str = "\
 Examples:
   straddle efficiency                     # 512-byte and 4096-byte sectors
@@ -40,8 +39,13 @@ pub(crate) struct EfficiencyArguments {
 pub(crate) fn run(arguments: &EfficiencyArguments) -> Result<Exit> {
     let formats = formats(arguments);
     if arguments.json {
-        Document::of(SchemaOf::Efficiency, EfficiencyReport::of(&formats)).print()?;
-        return Ok(Exit::Success);
+        let efficiency = |format: Format| Efficiency {
+            format,
+            total_bytes: format.total(),
+            efficiency_ratio: format_efficiency(format),
+        };
+        let report = EfficiencyReport { formats: formats.into_iter().map(efficiency).collect() };
+        return Document::of(SchemaOf::Efficiency, report).print();
     }
     let mut said = Vec::new();
     let mut table = text::plain_table(&["DATA", "GAP+SYNC+MARK", "ECC", "ON THE MEDIUM", "EFFICIENCY"]);
@@ -58,8 +62,7 @@ pub(crate) fn run(arguments: &EfficiencyArguments) -> Result<Exit> {
     }
     text::right(&mut table, 0..5);
     let said = said.join(", ");
-    output::print(&format!("Data per track: {said}.\n\n{}\n", text::trimmed(&table)))?;
-    Ok(Exit::Success)
+    output::print(&format!("Data per track: {said}.\n\n{}\n", text::trimmed(&table)))
 }
 
 /// Returns the formats asked for: the two usual ones, or the one described, with the usual overheads where
@@ -96,15 +99,4 @@ struct Efficiency {
     total_bytes: u64,
     /// `data_bytes` over `total_bytes`, from 0 to 1.
     efficiency_ratio: f64,
-}
-
-impl EfficiencyReport {
-    pub(crate) fn of(formats: &[Format]) -> Self {
-        let efficiency = |format: &Format| Efficiency {
-            format: *format,
-            total_bytes: format.total(),
-            efficiency_ratio: format_efficiency(*format),
-        };
-        Self { formats: formats.iter().map(efficiency).collect() }
-    }
 }

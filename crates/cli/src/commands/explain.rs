@@ -1,7 +1,6 @@
 //! `straddle explain`: what a finding means, what old tools do, and the arithmetic of read-modify-writes.
 
-use std::fmt::Write as _;
-use std::io::Write;
+use std::fmt::Write;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
@@ -12,15 +11,13 @@ use straddle_drive::Profile;
 use straddle_units::{Boundary, ByteCount, ByteOffset, Coverage, Span, parse_size};
 
 use crate::args::{Completed, place, positive_size};
-use crate::exit::{Exit, UsageError};
+use crate::exit::{Exit, usage};
 use crate::output::{paint, plural, style};
-use crate::topics::{Explained, Found, Question, Search, Subject, Topic};
+use crate::topics::{Explained, Found, Question, Search, Subject};
 use crate::view::json::{Document, SchemaOf};
-use crate::view::text;
-use crate::view::text::{wrap, wrap_after};
+use crate::view::text::{self, wrap, wrap_after};
 use crate::{output, topics};
 
-/// Examples for `explain --help`.
 const EXPLAIN_EXAMPLES: &str = "\
 Examples:
   straddle explain                        # list all findings and topics
@@ -58,7 +55,6 @@ pub(crate) enum Computed {
     Rmw(RmwArguments),
 }
 
-/// Examples for `explain rmw --help`.
 const RMW_EXAMPLES: &str = "\
 Examples:
   straddle explain rmw --offset 63s       # 4 KiB at an old start
@@ -94,46 +90,41 @@ pub(crate) struct RmwArguments {
     pub(crate) json: bool,
 }
 
-/// The most characters of a word that are repeated in an error.
 const SHOWN: usize = 60;
 
 pub(crate) fn run(arguments: &ExplainArguments) -> Result<Exit> {
     if let Some(Computed::Rmw(rmw)) = &arguments.topic {
         return explain_rmw(rmw);
     }
-    let subjects = match topics::subjects(&arguments.words) {
-        Ok(subjects) => subjects,
-        Err(word) => return explain_other(arguments, &word),
-    };
-    if arguments.json {
-        Document::of(SchemaOf::Explain, ExplainReport::of(&subjects)).print()?;
-        return Ok(Exit::Success);
+    match topics::subjects(&arguments.words) {
+        Ok(subjects) if arguments.json => print_json(subjects),
+        Ok(subjects) if subjects.is_empty() => output::print(&list()),
+        Ok(subjects) => output::print(&explained(&subjects)),
+        Err(word) => match topics::drive(&arguments.words) {
+            Some(name) => explain_drive(arguments, &word, name),
+            None => explain_found(arguments, &word),
+        },
     }
-    if subjects.is_empty() { list() } else { explain(&subjects) }
 }
 
-/// Prints the modelled drive that the words name, or else what has the words; `word` is one that names nothing else.
-fn explain_other(arguments: &ExplainArguments, word: &str) -> Result<Exit> {
-    let Some(name) = topics::drive(&arguments.words) else {
-        return explain_found(arguments, word);
-    };
+fn print_json(subjects: Vec<Subject>) -> Result<Exit> {
+    Document::of(SchemaOf::Explain, ExplainReport::of(subjects)).print()
+}
+
+/// Prints the modelled drive of this name, which `word` means.
+fn explain_drive(arguments: &ExplainArguments, word: &str, name: &str) -> Result<Exit> {
     let command = format!("straddle drive show {name}");
     if arguments.json {
-        return Err(UsageError(format!("'{word}' is a drive: {command} --json")).into());
+        return usage(format!("'{word}' is a drive: {command} --json"));
     }
-    let profile = Profile::open(name)?;
-    let mut out = output::stdout();
-    write!(out, "{}", text::drive::show(&profile))?;
     let more = format!(
         "This is what {command} prints. To check a disk assuming this drive: straddle check --assume \
          drive:{name}"
     );
-    writeln!(out, "\n{}", text::wrap(&more, ""))?;
-    out.flush()?;
-    Ok(Exit::Success)
+    output::print(&format!("{}\n{}\n", text::drive::show(&Profile::open(name)?), wrap(&more, "")))
 }
 
-/// Prints the best of what has the words, and the names of the others.
+/// Prints the best of what has the words, and the names of the others; `word` is one that names nothing.
 fn explain_found(arguments: &ExplainArguments, word: &str) -> Result<Exit> {
     let Search { mut found, all } = topics::search(&arguments.words);
     // The code of a rule that is missing is not one of several words.
@@ -144,10 +135,9 @@ fn explain_found(arguments: &ExplainArguments, word: &str) -> Result<Exit> {
     let hint = if all { String::new() } else { meant(&arguments.words) };
     let Some((best, others)) = found.split_first() else {
         let word: String = word.chars().take(SHOWN).collect();
-        let text = format!(
+        return usage(format!(
             "no rule, topic or question matches '{word}';{hint} 'straddle explain --list' lists them all"
-        );
-        return Err(UsageError(text).into());
+        ));
     };
     if !all {
         output::complain(&format!(
@@ -155,23 +145,18 @@ fn explain_found(arguments: &ExplainArguments, word: &str) -> Result<Exit> {
         ));
     }
     if arguments.json {
-        let subjects: Vec<Subject> = found.iter().map(|found| found.subject.clone()).collect();
-        Document::of(SchemaOf::Explain, ExplainReport::of(&subjects)).print()?;
-        return Ok(Exit::Success);
+        return print_json(found.iter().map(|found| found.subject.clone()).collect());
     }
-    explain(std::slice::from_ref(&best.subject))?;
-    let mut out = output::stdout();
+    let mut text = explained(std::slice::from_ref(&best.subject));
     if !others.is_empty() {
         let heading =
             if all { "Other texts with these words" } else { "Other texts with as many of these words" };
-        writeln!(out, "\n{}", paint(style::HEADING, heading))?;
+        text += &format!("\n{}\n", paint(style::HEADING, heading));
     }
     for Found { name, title, .. } in others {
-        let line = format!("{name:16}  {title}");
-        writeln!(out, "{}", text::wrap_after(&line, "  ", "                    "))?;
+        text += &(wrap_after(&format!("{name:16}  {title}"), "  ", "                    ") + "\n");
     }
-    out.flush()?;
-    Ok(Exit::Success)
+    output::print(&text)
 }
 
 /// Returns what words may be meant for, as a question.
@@ -183,62 +168,49 @@ fn meant(words: &[String]) -> String {
     }
 }
 
-fn list() -> Result<Exit> {
-    let mut out = output::stdout();
+fn list() -> String {
+    let mut text = String::new();
     for rule in RULES {
         let severity = paint(text::severity_style(rule.severity), &format!("{:8}", rule.severity));
         let line = format!("{}  {severity} {}", rule.code, rule.title);
-        writeln!(out, "{}", text::wrap_after(&line, "", "               "))?;
+        let _ = writeln!(text, "{}", wrap_after(&line, "", "               "));
     }
-    writeln!(out, "\n{}", paint(style::HEADING, "Old tools, messages, words and numbers"))?;
-    for topic in topics::all() {
-        let line = format!("{:16}  {}", topic.name, topic.title);
-        writeln!(out, "{}", text::wrap_after(&line, "", "                  "))?;
-    }
-    writeln!(out, "\n{}", paint(style::HEADING, "Questions"))?;
-    for question in topics::questions() {
-        let line = format!("{:16}  {}", question.name, question.title);
-        writeln!(out, "{}", text::wrap_after(&line, "", "                  "))?;
-    }
+    let mut named = |heading: &str, entries: Vec<(&String, &String)>| {
+        let _ = writeln!(text, "\n{}", paint(style::HEADING, heading));
+        for (name, title) in entries {
+            let line = format!("{name:16}  {title}");
+            let _ = writeln!(text, "{}", wrap_after(&line, "", "                  "));
+        }
+    };
+    let topics = topics::all().iter().map(|topic| (&topic.name, &topic.title));
+    named("Old tools, messages, words and numbers", topics.collect());
+    let questions = topics::questions().iter().map(|question| (&question.name, &question.title));
+    named("Questions", questions.collect());
     let terms: Vec<&str> = topics::terms().iter().map(|term| term.name.as_str()).collect();
-    writeln!(out, "\n{}\n{}", paint(style::HEADING, "Terms"), text::wrap(&terms.join(", "), ""))?;
-    let hint = "For details, run 'straddle explain' with a code, a name, a message as it was printed, or a \
-                word to search for.";
-    writeln!(out, "\n{}", text::wrap(hint, ""))?;
-    out.flush()?;
-    Ok(Exit::Success)
+    let _ = writeln!(text, "\n{}\n{}", paint(style::HEADING, "Terms"), wrap(&terms.join(", "), ""));
+    let hint = "For details, run 'straddle explain' with a code, a name, a message as it was printed, or a word to search for.";
+    text + &format!("\n{}\n", wrap(hint, ""))
 }
 
-fn explain(subjects: &[Subject]) -> Result<Exit> {
-    let mut out = output::stdout();
-    for (index, subject) in subjects.iter().enumerate() {
-        if index > 0 {
-            writeln!(out)?;
-        }
-        match subject {
-            Subject::Rule(rule) => explain_rule(rule, &mut out)?,
-            Subject::Topic(topic) => write!(out, "{}", topic_text(topic))?,
-            Subject::Question(question) => {
-                write!(out, "{}", question_text(question))?;
-            }
-        }
-    }
-    out.flush()?;
-    Ok(Exit::Success)
+fn explained(subjects: &[Subject]) -> String {
+    let text = |subject: &Subject| match subject {
+        Subject::Rule(rule) => rule_text(rule),
+        Subject::Topic(topic) => topic_text(topic),
+        Subject::Question(question) => headed(&question.title, question.about.iter()),
+    };
+    subjects.iter().map(text).collect::<Vec<_>>().join("\n")
 }
 
-fn explain_rule(rule: &Rule, out: &mut impl Write) -> Result<()> {
-    let heading = format!("{}: {} ({})", rule.code, rule.title, rule.severity);
-    writeln!(out, "{}", paint(style::HEADING, &text::wrap_after(&heading, "", "  ")))?;
+fn rule_text(rule: &Rule) -> String {
+    let mut text = headed(&format!("{}: {} ({})", rule.code, rule.title, rule.severity), [].iter());
     for (name, body) in [("What", rule.what), ("Fix", rule.fix), ("Cost", rule.cost), ("Why", rule.why)] {
-        writeln!(out, "\n{}", paint(style::HEADING, name))?;
-        writeln!(out, "{}", text::wrap(body, "  "))?;
+        let _ = writeln!(text, "\n{}\n{}", paint(style::HEADING, name), wrap(body, "  "));
     }
-    writeln!(out, "\n{}", paint(style::HEADING, "Sources"))?;
+    let _ = writeln!(text, "\n{}", paint(style::HEADING, "Sources"));
     for source in rule.sources {
-        writeln!(out, "{}", text::wrap(source, "  "))?;
+        let _ = writeln!(text, "{}", wrap(source, "  "));
     }
-    Ok(())
+    text
 }
 
 fn explain_rmw(arguments: &RmwArguments) -> Result<Exit> {
@@ -246,25 +218,25 @@ fn explain_rmw(arguments: &RmwArguments) -> Result<Exit> {
         Io { offset: ByteOffset::new(arguments.offset.get()), size: arguments.io, count: arguments.count };
     let counted = Boundary::new(arguments.physical, arguments.phase)
         .and_then(|boundary| Some((boundary, count_rmw(io, boundary)?)));
-    let Some((boundary, count)) = counted else {
-        return Err(UsageError("the writes would end past 2^64 bytes".to_owned()).into());
-    };
+    let Some((boundary, count)) = counted else { return usage("the writes would end past 2^64 bytes") };
     if arguments.json {
         let report = RmwReport { io, physical_sectors: boundary, count: &count };
-        Document::of(SchemaOf::ExplainRmw, report).print()?;
-        return Ok(Exit::Success);
+        return Document::of(SchemaOf::ExplainRmw, report).print();
     }
-    let mut out = output::stdout();
-    let writes = if io.count == 1 { "1 write".to_owned() } else { format!("{} writes", io.count) };
-    let (size, sector) = (io.size, boundary.size().get());
-    let sum = format!("{writes} of {size} on {sector}-byte sectors: {}", describe(count.apart));
-    writeln!(out, "{}\n", text::wrap_after(&sum, "", "  "))?;
+    let sum = format!(
+        "{} of {} on {}-byte sectors: {}",
+        plural(io.count, "write"),
+        io.size,
+        boundary.size().get(),
+        describe(count.apart)
+    );
+    let mut text = wrap_after(&sum, "", "  ") + "\n\n";
     for (index, (span, coverage)) in count.each.iter().enumerate() {
         let line = format!("write {:>2}  byte {:>10}  {}", index + 1, span.start(), describe(*coverage));
-        writeln!(out, "{}", drawn_after(&line, picture(boundary, *span)))?;
+        let _ = writeln!(text, "{}", drawn_after(&line, picture(boundary, *span)));
     }
     if io.count > u64::try_from(count.each.len()).unwrap_or(u64::MAX) {
-        writeln!(out, "…")?;
+        text += "…\n";
     }
     if io.count > 1 {
         let merged = Span::new(io.offset, io.size).and(picture(
@@ -272,17 +244,15 @@ fn explain_rmw(arguments: &RmwArguments) -> Result<Exit> {
             Span::new(io.offset, io.size.checked_mul(io.count).unwrap_or(io.size)).unwrap_or(count.each[0].0),
         ));
         let line = format!("merged into one write by a cache: {}", describe(count.merged));
-        writeln!(out, "{}", drawn_after(&line, merged))?;
+        let _ = writeln!(text, "{}", drawn_after(&line, merged));
     }
     let legend = "| marks the start of a physical sector, and # a written eighth of one.";
-    writeln!(out, "\n{}", text::wrap(legend, ""))?;
-    out.flush()?;
-    Ok(Exit::Success)
+    output::print(&format!("{text}\n{}\n", wrap(legend, "")))
 }
 
-/// Returns `line` with the drawing behind it, or below it if the line is too short for both.
+/// Returns `line` with the drawing after it, or below it if the line is too short for both.
 fn drawn_after(line: &str, drawing: Option<String>) -> String {
-    let wrapped = text::wrap_after(line, "", "  ");
+    let wrapped = wrap_after(line, "", "  ");
     match drawing {
         // The drawing is ASCII, so bytes are columns.
         Some(drawing) if output::fits(line.len() + 2 + drawing.len()) => format!("{line}  {drawing}"),
@@ -292,15 +262,8 @@ fn drawn_after(line: &str, drawing: Option<String>) -> String {
 }
 
 fn describe(coverage: Coverage) -> String {
-    let number = |n: u64, noun: &str| match usize::try_from(n) {
-        Ok(n) => plural(n, noun),
-        Err(_) => format!("{n} {noun}s"),
-    };
-    format!(
-        "{} touched, {}",
-        number(coverage.touched, "sector"),
-        number(coverage.partial, "read-modify-write")
-    )
+    let partial = plural(coverage.partial, "read-modify-write");
+    format!("{} touched, {partial}", plural(coverage.touched, "sector"))
 }
 
 /// What `straddle explain --json` prints: always lists, also of a single rule or topic.
@@ -309,39 +272,18 @@ pub(crate) struct ExplainReport {
     /// The rules asked for; all of them if nothing was asked for.
     rules: Vec<&'static Rule>,
     /// The topics asked for; all of them if nothing was asked for.
-    topics: Vec<ExplainedTopic>,
+    topics: Vec<Explained>,
     /// The questions of the FAQ that were asked for; all of them if nothing was asked for.
     faq: Vec<&'static Question>,
 }
 
-/// A topic, and what the numbers of a message that is about it come to.
-#[derive(Debug, Serialize, JsonSchema)]
-struct ExplainedTopic {
-    #[serde(flatten)]
-    topic: &'static Topic,
-    /// What the numbers of the given message come to, a paragraph each; empty if they decide nothing.
-    numbers: Vec<String>,
-    /// The explanation, a paragraph each.
-    about: Vec<String>,
-}
-
-impl From<&Explained> for ExplainedTopic {
-    fn from(explained: &Explained) -> Self {
-        Self {
-            topic: explained.topic,
-            numbers: explained.numbers.clone(),
-            about: explained.about().cloned().collect(),
-        }
-    }
-}
-
 impl ExplainReport {
     /// Reports on `subjects`, or on everything if there are none.
-    pub(crate) fn of(subjects: &[Subject]) -> Self {
+    fn of(subjects: Vec<Subject>) -> Self {
         if subjects.is_empty() {
             return Self {
                 rules: RULES.to_vec(),
-                topics: topics::all().iter().map(|topic| (&Explained::from(topic)).into()).collect(),
+                topics: topics::all().iter().map(Explained::from).collect(),
                 faq: topics::questions().iter().collect(),
             };
         }
@@ -349,7 +291,7 @@ impl ExplainReport {
         for subject in subjects {
             match subject {
                 Subject::Rule(rule) => report.rules.push(rule),
-                Subject::Topic(explained) => report.topics.push(explained.into()),
+                Subject::Topic(explained) => report.topics.push(explained),
                 Subject::Question(question) => report.faq.push(question),
             }
         }
@@ -361,14 +303,13 @@ impl ExplainReport {
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct RmwReport<'a> {
     #[serde(flatten)]
-    pub(crate) io: Io,
+    io: Io,
     /// The physical sectors.
-    pub(crate) physical_sectors: Boundary,
+    physical_sectors: Boundary,
     #[serde(flatten)]
-    pub(crate) count: &'a RmwCount,
+    count: &'a RmwCount,
 }
 
-/// Returns a heading, and below it the paragraphs.
 fn headed<'a>(title: &str, paragraphs: impl Iterator<Item = &'a String>) -> String {
     let mut text = format!("{}\n", paint(style::HEADING, &wrap_after(title, "", "  ")));
     for paragraph in paragraphs {
@@ -377,15 +318,11 @@ fn headed<'a>(title: &str, paragraphs: impl Iterator<Item = &'a String>) -> Stri
     text
 }
 
-fn question_text(question: &Question) -> String {
-    headed(&question.title, question.about.iter())
-}
-
 /// Returns the explanation in full: first what the numbers of the message come to.
 fn topic_text(explained: &Explained) -> String {
     let heading = |text: &str| paint(style::HEADING, text);
     let topic = explained.topic;
-    let mut text = headed(&topic.title, explained.numbers.iter().chain(explained.about()));
+    let mut text = headed(&topic.title, explained.numbers.iter().chain(explained.about.iter().copied()));
     for (index, line) in topic.drawing.iter().flat_map(|drawing| drawing.lines()).enumerate() {
         text += if index == 0 { "\n" } else { "" };
         let _ = writeln!(text, "{}", format!("  {line}").trim_end());

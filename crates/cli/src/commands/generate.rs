@@ -2,25 +2,23 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::io::{IsTerminal, Write as _};
+use std::io::IsTerminal;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use clap::{Arg, Command, CommandFactory};
+use clap::{Arg, Command};
 use clap_complete::Shell;
 use clap_mangen::Man;
 
 use crate::args::Arguments;
-use crate::exit::{Exit, UsageError};
+use crate::exit::{Exit, usage};
+use crate::view::html::capitalised;
 use crate::{exit, output, output_file};
 
 pub(crate) fn completions(shell: Shell) -> Result<Exit> {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Arguments::command(), "straddle", &mut script);
-    let mut out = output::stdout();
-    out.write_all(&script)?;
-    out.flush()?;
-    Ok(Exit::Success)
+    clap_complete::generate(shell, &mut Arguments::described(), "straddle", &mut script);
+    output::print_bytes(&script)
 }
 
 pub(crate) fn man(command: Option<&str>, dir: Option<&Path>) -> Result<Exit> {
@@ -35,21 +33,19 @@ pub(crate) fn man(command: Option<&str>, dir: Option<&Path>) -> Result<Exit> {
     }
     let wanted = command.map_or_else(|| "straddle".to_owned(), |name| format!("straddle-{name}"));
     let Some((_, page)) = pages.into_iter().find(|(name, _)| *name == wanted) else {
-        return Err(UsageError(format!("unknown command '{}'", command.unwrap_or_default())).into());
+        return usage(format!("unknown command '{}'", command.unwrap_or_default()));
     };
-    let mut out = output::stdout();
-    out.write_all(&page)?;
-    out.flush()?;
+    let printed = output::print_bytes(&page)?;
     if std::io::stdout().is_terminal() {
         let command = command.map_or_else(String::new, |name| format!(" {name}"));
         output::complain(&format!("this is the page's source; to read it: straddle man{command} | man -l -"));
     }
-    Ok(Exit::Success)
+    Ok(printed)
 }
 
 /// Returns every man page with its name: `straddle`, `straddle-check`, `straddle-drive-show` and so on.
 fn pages() -> Result<Vec<(String, Vec<u8>)>> {
-    let mut main = Arguments::command();
+    let mut main = Arguments::described();
     main.build();
     let mut pages = Vec::new();
     add_pages("straddle", &main, &mut pages)?;
@@ -66,16 +62,14 @@ fn add_pages(name: &str, command: &Command, pages: &mut Vec<(String, Vec<u8>)>) 
     Ok(())
 }
 
-fn page(name: &str, mut command: Command) -> Result<Vec<u8>> {
+fn page(name: &str, command: Command) -> Result<Vec<u8>> {
     let after = command.get_after_long_help().or(command.get_after_help()).map(ToString::to_string);
     let mut after = after.unwrap_or_default();
     // The help of these commands leaves them to the page.
     if !after.contains("Exit status:") {
         after = [after.as_str(), &exit::help(exit::OF_OUTPUT)].join("\n\n").trim_start().to_owned();
     }
-    command = command.after_help("").after_long_help("");
-    let (has_options, has_commands) = (command.get_arguments().next().is_some(), command.has_subcommands());
-    let version = command.get_version().is_some();
+    let command = command.after_help("").after_long_help("");
     let man = Man::new(command.clone());
     let mut bytes = Vec::new();
     man.render_title(&mut bytes)?;
@@ -84,15 +78,15 @@ fn page(name: &str, mut command: Command) -> Result<Vec<u8>> {
     man.render_synopsis_section(&mut synopsis)?;
     bytes.extend_from_slice(with_values(&String::from_utf8(synopsis)?, &command).as_bytes());
     man.render_description_section(&mut bytes)?;
-    if has_options {
+    if command.get_arguments().next().is_some() {
         man.render_options_section(&mut bytes)?;
     }
-    if has_commands {
+    if command.has_subcommands() {
         man.render_subcommands_section(&mut bytes)?;
     }
     bytes.extend_from_slice(sections(&after).as_bytes());
     bytes.extend_from_slice(around(name).as_bytes());
-    if version {
+    if command.get_version().is_some() {
         man.render_version_section(&mut bytes)?;
     }
     Ok(bold(&String::from_utf8(bytes)?).into_bytes())
@@ -107,7 +101,7 @@ fn sections(help: &str) -> String {
     let mut lines = help.lines().peekable();
     let (mut is_open, mut is_verbatim, mut is_first) = (false, false, true);
     while let Some(line) = lines.next() {
-        let next_is_indented = lines.peek().is_some_and(|next| is_indented(next) || is_status(next));
+        let next_is_indented = lines.peek().is_some_and(|next| is_indented(next) || status(next).is_some());
         // The last line of a paragraph may end with a colon, too.
         let heading = line.strip_suffix(':').filter(|_| is_first && !is_indented(line) && next_is_indented);
         is_first = line.trim().is_empty();
@@ -116,7 +110,7 @@ fn sections(help: &str) -> String {
             (None, Some(("Exit status", rest))) => (Some("Exit status"), rest),
             _ => (None, line),
         };
-        let verbatim = is_indented(line) && !is_status(line);
+        let verbatim = is_indented(line) && status(line).is_none();
         if is_verbatim && !verbatim {
             roff += ".fi\n.RE\n";
         } else if verbatim && !is_verbatim {
@@ -124,7 +118,8 @@ fn sections(help: &str) -> String {
         }
         is_verbatim = verbatim;
         if heading.is_some() || !is_open {
-            let _ = writeln!(roff, ".SH {}", quoted(&heading.unwrap_or("Notes").to_uppercase()));
+            let heading = escaped(&heading.unwrap_or("Notes").to_uppercase()).replace('"', "\\(dq");
+            let _ = writeln!(roff, ".SH \"{heading}\"");
             is_open = true;
         }
         if let Some((status, meaning)) = status(line) {
@@ -132,13 +127,11 @@ fn sections(help: &str) -> String {
         } else if rest.trim().is_empty() {
             roff += if heading.is_none() && !is_verbatim { ".PP\n" } else { "" };
         } else {
-            let rest = if verbatim { rest.strip_prefix("  ").unwrap_or(rest) } else { rest };
-            let rest = if rest.len() < line.len() && heading.is_some() {
-                capitalised(rest)
-            } else {
-                rest.to_owned()
+            let _ = match rest.strip_prefix("  ").filter(|_| verbatim) {
+                Some(rest) => writeln!(roff, "{}", escaped(rest)),
+                None if heading.is_some() => writeln!(roff, "{}", escaped(&capitalised(rest))),
+                None => writeln!(roff, "{}", escaped(rest)),
             };
-            let _ = writeln!(roff, "{}", escaped(&rest));
         }
     }
     if is_verbatim {
@@ -163,15 +156,12 @@ fn values(option: &Arg) -> Option<String> {
     let range = option.get_num_args()?;
     let names = option.get_value_names().filter(|_| range.takes_values())?;
     let names: Vec<String> = names.iter().map(|name| format!("\\fI<{}>\\fR", escaped(name))).collect();
-    Some(if range.min_values() == 0 {
-        format!("[={}]", names.join(" "))
-    } else {
-        format!(" {}", names.join(" "))
-    })
+    let names = names.join(" ");
+    Some(if range.min_values() == 0 { format!("[={names}]") } else { format!(" {names}") })
 }
 
 /// Returns a page in which what is between backquotes is bold.
-pub(super) fn bold(page: &str) -> String {
+fn bold(page: &str) -> String {
     let line = |line: &str| {
         let parts: Vec<&str> = line.split('`').collect();
         // A single one is itself.
@@ -187,28 +177,14 @@ pub(super) fn bold(page: &str) -> String {
     page.split('\n').map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// Returns the text after a heading on the same line, as a sentence.
-fn capitalised(text: &str) -> String {
-    let mut chars = text.chars();
-    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
-}
-
 fn is_indented(line: &str) -> bool {
     line.starts_with("  ") && !line.trim().is_empty()
-}
-
-fn is_status(line: &str) -> bool {
-    status(line).is_some()
 }
 
 /// Returns an exit status and its meaning, from a line such as `  0  success`.
 fn status(line: &str) -> Option<(u8, &str)> {
     let (number, meaning) = line.trim_start().split_once("  ")?;
     Some((number.parse().ok()?, meaning.trim_start()))
-}
-
-fn quoted(text: &str) -> String {
-    format!("\"{}\"", escaped(text).replace('"', "\\(dq"))
 }
 
 /// Escapes what roff would interpret.
@@ -218,22 +194,22 @@ fn escaped(text: &str) -> String {
 }
 
 /// The variables that the program reads: the commands that do, all if there are none, the names, and the effect.
-const VARIABLES: [(&[&str], &str, &str); 11] = [
-    (&[], "NO_COLOR", "If set and not empty, nothing is coloured, unless --color=always."),
-    (&[], "TERM", "If set to dumb, nothing is coloured."),
-    (&[], "COLUMNS", "The line width if the output is not a terminal [default: 80]."),
+const VARIABLES: [(&str, &str, &str); 11] = [
+    ("", "NO_COLOR", "If set and not empty, nothing is coloured, unless --color=always."),
+    ("", "TERM", "If set to dumb, nothing is coloured."),
+    ("", "COLUMNS", "The line width if the output is not a terminal [default: 80]."),
     (
-        &["apply", "bench", "check", "lab", "map", "plan", "probe", "realign", "reproduce"],
+        "apply bench check lab map plan probe realign reproduce",
         "TMPDIR",
         "The directory for temporary files: unpacked images, and working directories of guests.",
     ),
     (
-        &["bench", "probe"],
+        "bench probe",
         "XDG_STATE_HOME",
         "The directory in which straddle/ holds journals [default: ~/.local/state].",
     ),
     (
-        &["reproduce"],
+        "reproduce",
         "XDG_CACHE_HOME",
         "The directory in which straddle/inputs/ holds generated inputs [default: ~/.cache].",
     ),
@@ -243,78 +219,69 @@ const VARIABLES: [(&[&str], &str, &str); 11] = [
         "The User-Mode Linux binary, the kernel of guests [default: linux.uml].",
     ),
     (
-        &["check", "map"],
+        "check map",
         "AWS_*, GOOGLE_*, AZURE_*",
         "Credentials for buckets, and server settings such as AWS_REGION and AWS_ENDPOINT.",
     ),
     (
-        &["check", "map"],
+        "check map",
         "HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, NO_PROXY",
         "The proxy for images on servers, and the hosts to reach without it.",
     ),
     (
-        &["check", "map"],
+        "check map",
         "SSL_CERT_FILE, SSL_CERT_DIR",
         "The CA certificates for HTTPS [default: those of the system].",
     ),
     (
-        &["check"],
+        "check",
         "VIRSH_DEFAULT_CONNECT_URI, LIBVIRT_DEFAULT_URI",
         "The libvirt connection to read domains from. A connection to another host is refused.",
     ),
 ];
 
-/// The pages that a command's page refers to, besides the main page.
-const RELATED: [(&str, &[&str]); 20] = [
-    ("", &["lsblk(8)", "parted(8)", "sfdisk(8)", "fio(1)"]),
-    ("apply", &["straddle-plan(1)", "straddle-realign(1)", "straddle-undo(1)", "sfdisk(8)"]),
-    ("bench", &["straddle-probe(1)", "straddle-drive(1)", "fio(1)", "hdparm(8)"]),
-    (
-        "check",
-        &[
-            "straddle-explain(1)",
-            "straddle-map(1)",
-            "straddle-realign(1)",
-            "lsblk(8)",
-            "parted(8)",
-            "blkid(8)",
-        ],
-    ),
-    ("drive", &["straddle-bench(1)", "straddle-lab(1)", "straddle-serve(1)", "straddle-sim(1)"]),
-    ("efficiency", &["straddle-explain(1)"]),
-    ("explain", &["straddle-check(1)", "fdisk(8)", "parted(8)", "gdisk(8)"]),
-    ("lab", &["straddle-drive(1)", "straddle-reproduce(1)", "straddle-serve(1)"]),
-    ("map", &["straddle-check(1)", "lsblk(8)", "parted(8)"]),
-    ("plan", &["straddle-apply(1)", "straddle-realign(1)", "sfdisk(8)", "parted(8)"]),
-    ("probe", &["straddle-bench(1)", "straddle-check(1)", "hdparm(8)", "nvme(1)", "sg_vpd(8)"]),
-    ("realign", &["straddle-apply(1)", "straddle-resume(1)", "sfdisk(8)", "resize2fs(8)", "ntfsresize(8)"]),
-    ("report", &["straddle-check(1)"]),
-    ("reproduce", &["straddle-drive(1)", "straddle-lab(1)"]),
-    ("resume", &["straddle-apply(1)", "straddle-realign(1)", "straddle-undo(1)"]),
-    ("schema", &["straddle-check(1)"]),
-    ("serve", &["straddle-drive(1)", "straddle-lab(1)", "nbd-client(8)", "qemu(1)"]),
-    ("sim", &["straddle-trace(1)", "straddle-drive(1)", "blkparse(1)", "fio(1)"]),
-    ("trace", &["straddle-sim(1)", "blktrace(8)", "blkparse(1)", "fio(1)"]),
-    ("undo", &["straddle-apply(1)", "straddle-plan(1)"]),
+/// The pages that a command's page refers to, besides the main page: commands, and those of other programs.
+const RELATED: [(&str, &str); 20] = [
+    ("", "lsblk(8) parted(8) sfdisk(8) fio(1)"),
+    ("apply", "plan realign undo sfdisk(8)"),
+    ("bench", "probe drive fio(1) hdparm(8)"),
+    ("check", "explain map realign lsblk(8) parted(8) blkid(8)"),
+    ("drive", "bench lab serve sim"),
+    ("efficiency", "explain"),
+    ("explain", "check fdisk(8) parted(8) gdisk(8)"),
+    ("lab", "drive reproduce serve"),
+    ("map", "check lsblk(8) parted(8)"),
+    ("plan", "apply realign sfdisk(8) parted(8)"),
+    ("probe", "bench check hdparm(8) nvme(1) sg_vpd(8)"),
+    ("realign", "apply resume sfdisk(8) resize2fs(8) ntfsresize(8)"),
+    ("report", "check"),
+    ("reproduce", "drive lab"),
+    ("resume", "apply realign undo"),
+    ("schema", "check"),
+    ("serve", "drive lab nbd-client(8) qemu(1)"),
+    ("sim", "trace drive blkparse(1) fio(1)"),
+    ("trace", "sim blktrace(8) blkparse(1) fio(1)"),
+    ("undo", "apply plan"),
 ];
 
 /// Returns the sections about the environment and about other pages, of the page with this name.
-pub(super) fn around(page: &str) -> String {
+fn around(page: &str) -> String {
     let words = page.strip_prefix("straddle").unwrap_or(page).trim_start_matches('-');
     let command = words.split('-').next().unwrap_or_default();
     let mut roff = ".SH ENVIRONMENT\n".to_owned();
-    for (_, name, effect) in VARIABLES.iter().filter(|(of, ..)| of.is_empty() || of.contains(&command)) {
-        let _ = writeln!(roff, ".TP\n{}\n{}", escaped(name), escaped(effect));
+    for (of, name, effect) in VARIABLES {
+        if of.is_empty() || of.split(' ').any(|of| of == command) {
+            let _ = writeln!(roff, ".TP\n{}\n{}", escaped(name), escaped(effect));
+        }
     }
     // A page of the parts of a command refers to the command.
-    let parent = Some(format!("straddle-{command}(1)")).filter(|_| words.len() > command.len());
-    let main = Some("straddle(1)".to_owned()).filter(|_| !words.is_empty());
-    let related = RELATED.iter().find(|(of, _)| *of == command).map_or(&[][..], |(_, pages)| *pages);
-    let others = related.iter().map(|page| (*page).to_owned());
-    let pages = main.into_iter().chain(parent).chain(others);
-    let named = pages.filter_map(|page| {
-        let (name, section) = page.strip_suffix(')')?.split_once('(')?;
-        Some(format!(".BR {} ({section})", escaped(name)))
+    let parent = Some(command).filter(|_| words.len() > command.len());
+    let main = Some("straddle(1)").filter(|_| !words.is_empty());
+    let related = RELATED.iter().find(|(of, _)| *of == command).map_or("", |(_, pages)| *pages);
+    let pages = main.into_iter().chain(parent).chain(related.split_whitespace());
+    let named = pages.map(|page| match page.strip_suffix(')').and_then(|page| page.split_once('(')) {
+        Some((name, section)) => format!(".BR {} ({section})", escaped(name)),
+        None => format!(".BR straddle\\-{} (1)", escaped(page)),
     });
     roff + ".SH \"SEE ALSO\"\n" + &named.collect::<Vec<_>>().join(" ,\n") + "\n"
 }
@@ -326,8 +293,8 @@ mod tests {
     /// A command's options are defined later than what the list says of it, and change nothing of that.
     #[test]
     fn the_help_of_a_command_begins_as_the_list_does() {
-        let listed = Arguments::command();
-        let mut built = Arguments::command();
+        let listed = Arguments::described();
+        let mut built = Arguments::described();
         built.build();
         let about = |command: &Command| {
             let said = |command: &Command| command.get_about().map(ToString::to_string);
@@ -348,7 +315,7 @@ mod tests {
 
     #[test]
     fn help_fits_into_80_columns_and_its_groups_have_every_command_once() {
-        let mut built = Arguments::command();
+        let mut built = Arguments::described();
         built.build();
         lines_fit(&built);
         let help = built.render_help().to_string();

@@ -15,7 +15,7 @@ use straddle_units::{ByteCount, parse_size};
 
 use crate::args::{Arguments, Command, Completed};
 use crate::commands::drive::{Action, FitArguments};
-use crate::exit::{Exit, UsageError};
+use crate::exit::{Exit, usage};
 use crate::target::{Drive, TargetSpec, drives, local_paths, local_targets, targets};
 use crate::view::json::SchemaOf;
 use crate::{exit, target};
@@ -30,14 +30,13 @@ pub(crate) fn start() -> Result<Exit> {
     let program = beside.map_or_else(|| PROGRAM.into(), OsString::from);
     let error = process::Command::new(&program).args(std::env::args_os().skip(1)).exec();
     if error.kind() == ErrorKind::NotFound {
-        let message =
-            "straddle-lab, which runs this command, is not installed next to straddle or on the PATH";
-        return Err(UsageError(message.to_owned()).into());
+        return usage(
+            "straddle-lab, which runs this command, is not installed next to straddle or on the PATH",
+        );
     }
     Err(error).with_context(|| format!("{}: cannot be started", program.display()))
 }
 
-/// Examples for `lab --help`.
 const LAB_EXAMPLES: &str = "\
 Examples:
   straddle lab --drive wd10ears -- lsblk -t           # a shell command
@@ -235,7 +234,6 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Examples for `serve --help`.
 const SERVE_EXAMPLES: &str = "\
 Examples:
   straddle serve wd10ears --nbd unix:/tmp/disk        # contents in memory
@@ -249,7 +247,6 @@ Examples:
   straddle serve qlc-16k --nbd unix:/tmp/disk --record qlc.rec
                                           # then straddle trace qlc.rec";
 
-/// The exit statuses of `serve`.
 const SERVE_STATUSES: &[(u8, &str)] = &[
     (0, "ended by Ctrl-C, SIGTERM or quit"),
     (3, "the power was cut, or an error occurred"),
@@ -331,7 +328,6 @@ fn speed(text: &str) -> Result<f64, String> {
     if SPEED.contains(&speed) { Ok(speed) } else { Err("must be from 0.001 to 1000000".to_owned()) }
 }
 
-/// Examples for `reproduce --help`.
 const REPRODUCE_EXAMPLES: &str = "\
 Examples:
   straddle reproduce --model-only         # without guests: seconds
@@ -349,7 +345,6 @@ Examples:
   straddle reproduce smith-2010 --on /dev/sdb --destroy-data /dev/sdb
                                           # on a real disk; its data is lost";
 
-/// The exit statuses of `reproduce`.
 const REPRODUCE_STATUSES: &[(u8, &str)] = &[
     (0, "each figure that was compared is within its limit"),
     (3, "a figure is outside its limit, or a guest or disk failed"),

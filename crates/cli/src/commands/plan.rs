@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
@@ -12,18 +11,17 @@ use straddle_repair::copy::Copy;
 use straddle_repair::other_tools::{Free, Peer, peers};
 use straddle_repair::realign::Realign;
 use straddle_repair::{
-    Depth, Document, Fingerprint, Format, Grow, Part, Place, Plan, Present, Request, Seed, from_sfdisk, make,
-    parse_file, to_sfdisk,
+    Change, Depth, Document, Entry, Fingerprint, Format, Grow, Part, Place, Plan, Present, Request, Seed,
+    Slot, from_sfdisk, make, parse_file, to_sfdisk,
 };
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba};
 
-use crate::args::{SectorArguments, block_size, named, partition_number, positive_size};
-use crate::exit::{Exit, RefusedError, UsageError};
+use crate::args::{FormatArguments, SectorArguments, block_size, named, partition_number, positive_size};
+use crate::exit::{Exit, UsageError, refuse, usage};
 use crate::target::local_targets;
 use crate::view::text;
 use crate::{exit, input, output, output_file};
 
-/// Examples for `plan --help`.
 const PLAN_EXAMPLES: &str = "\
 Examples:
   straddle plan disk.img --table gpt --part rest --save plan.json
@@ -57,12 +55,12 @@ pub(crate) struct PlanArguments {
     pub(crate) table: Option<TableFormat>,
 
     /// Add a partition to the new table, in the order given. Can be repeated.
-    #[arg(long, value_name = "PART", value_parser = Part::from_str, requires = "table")]
+    #[arg(long, value_name = "PART", requires = "table")]
     pub(crate) part: Vec<Part>,
 
     /// Add a partition to the existing table, in the first unallocated space that is large enough. Can be
     /// repeated.
-    #[arg(long, value_name = "PART", value_parser = Part::from_str, conflicts_with = "table")]
+    #[arg(long, value_name = "PART", conflicts_with = "table")]
     pub(crate) add: Vec<Part>,
 
     /// Remove a partition from the existing table. Can be repeated.
@@ -71,7 +69,7 @@ pub(crate) struct PlanArguments {
 
     /// Grow a partition to SIZE, or into all the space that --add leaves free. Only the entry changes, not
     /// the contents. Can be repeated.
-    #[arg(long, value_name = "NUMBER[=SIZE]", value_parser = Grow::from_str)]
+    #[arg(long, value_name = "NUMBER[=SIZE]")]
     pub(crate) grow: Vec<Grow>,
 
     /// Rewrite both copies of a GPT from the intact one.
@@ -106,7 +104,7 @@ pub(crate) struct PlanArguments {
     pub(crate) from_sfdisk: Option<PathBuf>,
 
     /// Start of the first partition of --part or --add, as a byte (1MiB) or a sector (34s).
-    #[arg(long, value_name = "START", value_parser = Place::from_str)]
+    #[arg(long, value_name = "START")]
     pub(crate) start: Option<Place>,
 
     /// Accept misaligned starts, for experiments.
@@ -125,7 +123,7 @@ pub(crate) struct PlanArguments {
     pub(crate) wipe: bool,
 
     /// Seed for new UUIDs, in hexadecimal [default: random]. The plan records it.
-    #[arg(long, value_name = "SEED", value_parser = Seed::from_str)]
+    #[arg(long, value_name = "SEED")]
     pub(crate) seed: Option<Seed>,
 
     #[command(flatten)]
@@ -137,9 +135,8 @@ pub(crate) struct PlanArguments {
     #[arg(long, value_name = "BYTES", value_parser = block_size)]
     pub(crate) logical: Option<BlockSize>,
 
-    /// Image format [default: detected]. `raw` treats the file itself as the disk.
-    #[arg(long, value_name = "FORMAT", value_parser = <straddle_device::image::Format as std::str::FromStr>::from_str)]
-    pub(crate) format: Option<straddle_device::image::Format>,
+    #[command(flatten)]
+    pub(crate) image: FormatArguments,
 
     /// Explain the start of each partition, and where other tools would start it.
     #[arg(long)]
@@ -177,12 +174,9 @@ impl From<TableFormat> for Format {
     }
 }
 
-/// The largest request in bytes: enough for tens of thousands of partitions.
 const LARGEST_REQUEST: u64 = 1 << 20;
 
-/// A plan, with what is printed beside it.
 pub(crate) struct Planned {
-    /// The target as given.
     pub(crate) name: String,
     /// The same, with all of its bytes.
     pub(crate) target: PathBuf,
@@ -197,7 +191,7 @@ pub(crate) fn run(arguments: &PlanArguments) -> Result<Exit> {
         assume: arguments.sectors.topology(),
         // In a conversion this size is the table's, not the target's.
         logical: arguments.logical.filter(|_| arguments.convert_table.is_none()),
-        format: arguments.format,
+        format: arguments.image.format,
         ..Options::default()
     };
     let name = arguments.target.display().to_string();
@@ -215,19 +209,16 @@ pub(crate) fn run(arguments: &PlanArguments) -> Result<Exit> {
     let peers = if arguments.explain { all_peers(present.target(), &plan) } else { Vec::new() };
     let planned = Planned { name, target: arguments.target.clone(), plan, peers };
     if arguments.json {
-        output::print_json(&Document::of(&planned.plan))?;
-        return Ok(Exit::Success);
+        return output::print_json(&Document::of(&planned.plan));
     }
     let text = if arguments.to_sfdisk {
         to_sfdisk(&planned.plan, &planned.name)
     } else {
         text::plan::plan(&planned, output_file::named(arguments.save.as_ref()), arguments.explain)
     };
-    output::print(&text)?;
-    Ok(Exit::Success)
+    output::print(&text)
 }
 
-/// Returns the request made by the command line and its files.
 fn request(arguments: &PlanArguments) -> Result<Request> {
     let mut request = Request::new(match arguments.seed {
         Some(seed) => seed,
@@ -253,11 +244,11 @@ fn request(arguments: &PlanArguments) -> Result<Request> {
     UsageError::unless_once("--delete", arguments.delete.iter().copied())?;
     request.delete.extend(&arguments.delete);
     request.grow.extend(&arguments.grow);
-    if let Some(start) = arguments.start {
-        let first = request.parts.first_mut();
-        first
-            .ok_or_else(|| UsageError("--start needs a partition: also give --part or --add".to_owned()))?
-            .start = Some(start);
+    if arguments.start.is_some() {
+        match request.parts.first_mut() {
+            Some(first) => first.start = arguments.start,
+            None => return usage("--start needs a partition: also give --part or --add"),
+        }
     }
     Ok(request)
 }
@@ -266,37 +257,27 @@ pub(super) fn random_seed() -> Result<Seed> {
     Ok(Seed(u128::from_be_bytes(input::random_bytes("cannot read random numbers")?)))
 }
 
-/// Returns where the other tools would put each new partition.
 fn all_peers(target: &Target, plan: &Plan) -> Vec<(u32, Vec<Peer>)> {
     let block = target.topology.logical.value();
     let byte = |lba: Lba| lba.to_bytes(block).unwrap_or(ByteOffset::new(u64::MAX));
-    let entries = &plan.table.partitions;
-    let of = |entry: &straddle_repair::Entry| {
+    let entries = || plan.table.partitions.iter().filter(|entry| entry.slot != Slot::Extended);
+    let of = |entry: &Entry| {
         // They begin at the start of the free space before the partition.
-        let before =
-            entries.iter().filter(|e| e.slot != straddle_repair::Slot::Extended && e.start < entry.start);
-        let free = match before.map(straddle_repair::Entry::end).max() {
+        let before = entries().filter(|other| other.start < entry.start);
+        let free = match before.map(Entry::end).max() {
             None if plan.fresh => Free::Front(plan.table.format),
-            behind => Free::From(plan.table.format, byte(behind.unwrap_or(plan.table.first_usable))),
+            end => Free::From(plan.table.format, byte(end.unwrap_or(plan.table.first_usable))),
         };
         (entry.number, peers(&target.topology, target.size, free))
     };
-    entries
-        .iter()
-        .filter(|e| e.change == straddle_repair::Change::New && e.slot != straddle_repair::Slot::Extended)
-        .map(of)
-        .collect()
+    entries().filter(|entry| entry.change == Change::New).map(of).collect()
 }
 
 const LARGEST_PLAN: u64 = 16 << 20;
 
-/// A plan that was saved.
 pub(super) enum Saved {
-    /// Of a table.
     Table(Box<Plan>),
-    /// Of moves.
     Moves(Box<Realign>),
-    /// Of a copy.
     Copy(Box<Copy>),
 }
 
@@ -306,17 +287,15 @@ impl Saved {
         let metadata = fs::metadata(path).with_context(unread)?;
         if !metadata.is_file() || metadata.len() > LARGEST_PLAN {
             let why = if metadata.is_file() { "too large" } else { "not a regular file" };
-            let text = format!(
+            return usage(format!(
                 "{}: not a plan ({why}): give a file that 'straddle plan --save' or 'straddle realign --save' wrote",
                 path.display()
-            );
-            return Err(UsageError(text).into());
+            ));
         }
         let text = fs::read_to_string(path).with_context(unread)?;
         Self::from_json(&text).with_context(|| path.display().to_string())
     }
 
-    /// What it is, in words.
     fn kind(&self) -> &'static str {
         match self {
             Self::Table(_) => "a table",
@@ -367,7 +346,7 @@ pub(super) fn save(path: &Path, json: &str, targets: &[&Path]) -> Result<()> {
                 .then(|| "is the backup of a table".to_owned()),
         };
         if let Some(why) = why {
-            return Err(RefusedError(format!("{}: {why}: choose a new file name", path.display())).into());
+            return refuse(format!("{}: {why}: choose a new file name", path.display()));
         }
     }
     output_file::write(path, json.as_bytes(), targets)

@@ -20,7 +20,7 @@ use straddle_units::{ByteCount, ByteOffset, Span};
 
 use crate::args::positive_size;
 use crate::commands::bench::real::{compared, journals, refused, warn_of_journals};
-use crate::exit::{Exit, UsageError};
+use crate::exit::{Exit, usage};
 use crate::measured::Measured;
 use crate::output::{paint, printable, style};
 use crate::progress::{Bar, on_interrupt};
@@ -31,7 +31,6 @@ use crate::view::json::{Document, SchemaOf};
 use crate::view::text::{clock, folded, headed, plain_table, wrap};
 use crate::{exit, output, output_file};
 
-/// Examples for `probe --help`.
 const EXAMPLES: &str = "\
 Examples:
   straddle probe wd10ears                 # it reports 512-byte sectors
@@ -121,7 +120,6 @@ pub(crate) fn run(arguments: &ProbeArguments) -> Result<Exit> {
     };
     drop(bar);
     let interrupted = stop.load(Ordering::Relaxed);
-    let exit = if interrupted { Exit::INTERRUPTED } else { Exit::Success };
     if interrupted {
         output::complain("interrupted: partial results, nothing saved");
     } else {
@@ -131,12 +129,14 @@ pub(crate) fn run(arguments: &ProbeArguments) -> Result<Exit> {
             output_file::write(path, shared.to_json()?.as_bytes(), arguments.target.path().as_slice())?;
         }
     }
-    if arguments.json {
-        Document::of(SchemaOf::Probe, ProbeReport::of(&description, &report, &notes)).print()?;
-        return Ok(exit);
-    }
-    output::print(&described(&description, &report, &notes, arguments.verbose))?;
-    Ok(exit)
+    let printed = if arguments.json {
+        let misreports = report.misreports();
+        let report = ProbeReport { target: &description, notes: &notes, report: &report, misreports };
+        Document::of(SchemaOf::Probe, report).print()?
+    } else {
+        output::print(&described(&description, &report, &notes, arguments.verbose))?
+    };
+    Ok(if interrupted { Exit::INTERRUPTED } else { printed })
 }
 
 /// Writes the file of `--save`, if the report has a unit.
@@ -147,7 +147,10 @@ fn save(arguments: &ProbeArguments, report: &Report) -> Result<()> {
             output_file::write(path, measured.to_json()?.as_bytes(), arguments.target.path().as_slice())
         }
         None => {
-            output::complain(&format!("{}: not written, because the unit cannot be determined", path.display()));
+            output::complain(&format!(
+                "{}: not written, because the unit cannot be determined",
+                path.display()
+            ));
             Ok(())
         }
     }
@@ -193,14 +196,16 @@ fn open(arguments: &ProbeArguments, stop: &Arc<AtomicBool>) -> Result<Probed> {
     };
     let of_real = [("--used", arguments.used), ("--journals", arguments.journals.is_some())];
     if let Some((option, _)) = of_real.iter().find(|(_, given)| *given) {
-        return Err(UsageError(format!("{option} is for real disks, not for {drive}")).into());
+        return usage(format!("{option} is for real disks, not for {drive}"));
     }
-    Ok(Probed {
-        subject: Subject::Modelled(Box::new(Modelled::new(&drive.to_string(), &drive.profile))),
-        claims: claims(&drive.profile),
-        regions: None,
-        notes: Vec::new(),
-    })
+    let profile = &drive.profile;
+    let claims = Claims {
+        unit: Some(ByteCount::new(profile.claimed_unit())),
+        phase: Some(ByteCount::new(profile.claims.alignment_offset)),
+        rotational: Some(profile.claims.rotational),
+    };
+    let subject = Subject::Modelled(Box::new(Modelled::new(&drive.to_string(), profile)));
+    Ok(Probed { subject, claims, regions: None, notes: Vec::new() })
 }
 
 /// Opens a file or a block device: its free space, or all of it with `--used`.
@@ -240,12 +245,6 @@ pub(crate) struct ProbeReport<'a> {
     misreports: Option<bool>,
 }
 
-impl<'a> ProbeReport<'a> {
-    pub(crate) fn of(target: &'a Description, report: &'a Report, notes: &'a [String]) -> Self {
-        Self { target, notes, report, misreports: report.misreports() }
-    }
-}
-
 /// The most phases that are drawn as bars; more are drawn as a curve.
 const MOST_BARS: usize = 16;
 /// Characters of the longest bar, and width and height of a curve.
@@ -255,7 +254,7 @@ const CURVE: (usize, usize) = (64, 6);
 const OLD_START: u64 = 63 * 512;
 
 /// Returns the verdict, what to do, and the table; if `is_verbose`, also the evidence.
-pub(crate) fn described(target: &Description, report: &Report, notes: &[String], is_verbose: bool) -> String {
+fn described(target: &Description, report: &Report, notes: &[String], is_verbose: bool) -> String {
     let mut text = format!(
         "{}\n{}\n",
         paint(style::HEADING, &wrap(&verdict(report), "")),
@@ -267,11 +266,13 @@ pub(crate) fn described(target: &Description, report: &Report, notes: &[String],
     let _ = write!(text, "\n{}", table(report));
     if is_verbose {
         text.push('\n');
-        for why in reasons(report) {
-            let _ = writeln!(text, "{}", wrap(&why, ""));
+        let cache = report.cache.value.map(|_| ("Cache", &report.cache.why));
+        for (name, why) in
+            [("Unit", &report.unit.why), ("Rotation", &report.rotation.why)].into_iter().chain(cache)
+        {
+            let _ = writeln!(text, "{}", wrap(&format!("{name}: {why}."), ""));
         }
-        let _ = write!(text, "\n{}", evidence(report).trim_end());
-        text.push('\n');
+        let _ = writeln!(text, "\n{}", evidence(report).trim_end());
     }
     let spent = format!(
         "{} ({}); {}; seed {}: {} requests and {} written in {}.",
@@ -315,24 +316,17 @@ fn is_flash(report: &Report) -> bool {
 
 fn table(report: &Report) -> String {
     let claims = &report.claims;
-    let bytes = |bytes: Option<u64>| bytes.map_or_else(|| "-".to_owned(), |bytes| format!("{bytes} bytes"));
+    let size = |size: ByteCount| format!("{} bytes", size.get());
+    let first = |phase: ByteCount| format!("byte {}", phase.get());
     let turns = |turns: bool| if turns { "rotates" } else { "does not rotate" }.to_owned();
-    let unknown = || "-".to_owned();
     let rows = [
-        row(
-            "unit",
-            &report.unit,
-            |unit| format!("{} bytes", unit.size().get()),
-            bytes(claims.unit.map(ByteCount::get)),
-        ),
-        row("first boundary", &report.unit, |unit| format!("byte {}", unit.phase().get()), {
-            claims.phase.map_or_else(unknown, |phase| format!("byte {}", phase.get()))
-        }),
-        row("rotation", &report.rotation, rotation, claims.rotational.map_or_else(unknown, turns)),
-        row("write cache", &report.cache, cache, unknown()),
-        row("partial unit", &report.rmw, rmw, unknown()),
-        row("merge window", &report.merge, window, unknown()),
-        row("cache depth", &report.depth, |writes| format!("{writes} writes"), unknown()),
+        row("unit", &report.unit, |unit| size(unit.size()), claims.unit.map(size)),
+        row("first boundary", &report.unit, |unit| first(unit.phase()), claims.phase.map(first)),
+        row("rotation", &report.rotation, rotation, claims.rotational.map(turns)),
+        row("write cache", &report.cache, cache, None),
+        row("partial unit", &report.rmw, rmw, None),
+        row("merge window", &report.merge, window, None),
+        row("cache depth", &report.depth, |writes| format!("{writes} writes"), None),
     ];
     let mut table = plain_table(&["PROPERTY", "FOUND", "CONFIDENCE", "CLAIMED"]);
     // Neither found nor claimed.
@@ -346,7 +340,7 @@ fn row<T: Copy>(
     name: &str,
     finding: &Finding<T>,
     shown: impl Fn(T) -> String,
-    claimed: String,
+    claimed: Option<String>,
 ) -> [String; 4] {
     let found = finding.value.map_or_else(|| "cannot tell".to_owned(), shown);
     let confidence = match finding.confidence {
@@ -355,7 +349,7 @@ fn row<T: Copy>(
         Confidence::Medium => "medium",
         Confidence::High => "high",
     };
-    [name.to_owned(), found, confidence.to_owned(), claimed]
+    [name.to_owned(), found, confidence.to_owned(), claimed.unwrap_or_else(|| "-".to_owned())]
 }
 
 fn rotation(rotation: Rotation) -> String {
@@ -391,16 +385,6 @@ fn millis(seconds: f64) -> String {
     if seconds < 0.001 { format!("{:.0} µs", seconds * 1e6) } else { format!("{:.1} ms", seconds * 1e3) }
 }
 
-/// Returns the evidence for the findings, or why there are none.
-fn reasons(report: &Report) -> Vec<String> {
-    let mut reasons =
-        vec![format!("Unit: {}.", report.unit.why), format!("Rotation: {}.", report.rotation.why)];
-    if report.cache.value.is_some() {
-        reasons.push(format!("Cache: {}.", report.cache.why));
-    }
-    reasons
-}
-
 fn evidence(report: &Report) -> String {
     if let Some(sustained) = &report.sustained {
         return series(sustained);
@@ -414,8 +398,8 @@ fn phases(scan: &PhaseScan) -> String {
     let title = format!("Durable {}-byte writes, median by offset", scan.size);
     if medians.len() > MOST_BARS {
         let y = |x: f64| {
-            let near =
-                medians.iter().min_by(|left, right| distance(left.0, x).total_cmp(&distance(right.0, x)));
+            let distance = |phase: &&(u64, f64)| (exact(phase.0) - x).abs();
+            let near = medians.iter().min_by(|left, right| distance(left).total_cmp(&distance(right)));
             near.map_or(0.0, |phase| phase.1 * 1e3)
         };
         let title = format!("{title}, in ms");
@@ -431,10 +415,6 @@ fn phases(scan: &PhaseScan) -> String {
     text + "\n"
 }
 
-fn distance(phase: u64, x: f64) -> f64 {
-    (exact(phase) - x).abs()
-}
-
 /// Converts a number of bytes within a unit.
 fn exact(bytes: u64) -> f64 {
     u32::try_from(bytes).map_or(f64::MAX, f64::from)
@@ -442,30 +422,21 @@ fn exact(bytes: u64) -> f64 {
 
 fn series(sustained: &Sustained) -> String {
     let size = sustained.unit.size().get();
-    let kinds = if sustained.straddling {
-        [
-            ("across a boundary", &sustained.dear),
-            ("within a unit", &sustained.cheap),
-            ("at its middle", &sustained.half),
-        ]
-    } else {
-        [
-            ("between boundaries", &sustained.dear),
-            ("on the boundaries", &sustained.cheap),
-            ("half a unit away", &sustained.half),
-        ]
+    let names = match sustained.straddling {
+        true => ["across a boundary", "within a unit", "at its middle"],
+        false => ["between boundaries", "on the boundaries", "half a unit away"],
     };
-    let mean = |times: &[f64]| times.iter().sum::<f64>() / exact(times.len() as u64).max(1.0);
-    let most = kinds.iter().map(|kind| mean(kind.1)).fold(0.0, f64::max);
+    let mean = |times: &Vec<f64>| times.iter().sum::<f64>() / exact(times.len() as u64).max(1.0);
+    let means = [&sustained.dear, &sustained.cheap, &sustained.half].map(mean);
+    let most = means.into_iter().fold(0.0, f64::max);
     let mut text =
         format!("Series of {} writes with a full cache, for {size}-byte units, mean:\n", sustained.length);
-    for (name, times) in kinds {
-        let _ = writeln!(text, "  {name:<18}  {:>9}  {}", millis(mean(times)), bar(mean(times) / most, BAR));
+    for (name, mean) in names.into_iter().zip(means) {
+        let _ = writeln!(text, "  {name:<18}  {:>9}  {}", millis(mean), bar(mean / most, BAR));
     }
     text + "\n"
 }
 
-/// Says how to align, and what else costs.
 fn consequence(report: &Report) -> String {
     let Some(unit) = report.unit.value else {
         return "Align partitions to 1 MiB, which suits nearly every drive.".to_owned();

@@ -3,7 +3,6 @@
 use std::cell::Cell;
 use std::ffi::OsStr;
 use std::fmt::Write as _;
-use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -21,20 +20,18 @@ use straddle_repair::relocate::{Bad, Verify};
 use straddle_repair::{Depth, Document, Place, Present, SCHEMA, Situation, Target, realign};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, ErrorKind, Lba};
 
-use crate::args::{SectorArguments, block_size, named, partition_number, positive_size};
+use crate::args::{FormatArguments, SectorArguments, block_size, named, partition_number, positive_size};
 use crate::commands::apply::MOVES;
 use crate::commands::copy::CopyArguments;
 use crate::commands::plan::save;
 use crate::commands::{at_boot, copy};
-use crate::durability::Needed;
-use crate::exit::{Exit, RefusedError, UsageError};
+use crate::exit::{Exit, UsageError, refuse, usage};
 use crate::output::quote_path;
 use crate::progress::Watcher;
 use crate::target::local_targets;
 use crate::view::text;
 use crate::{durability, exit, input, measured, output, output_file};
 
-/// Examples for `realign --help`.
 const REALIGN_EXAMPLES: &str = "\
 Examples:
   straddle realign sdb --save sdb.move.json           # nothing is written
@@ -77,9 +74,8 @@ pub(crate) struct RealignArguments {
     #[arg(long, value_name = "BYTES", value_parser = block_size)]
     pub(crate) logical: Option<BlockSize>,
 
-    /// Image format [default: detected]. `raw` treats the file itself as the disk.
-    #[arg(long, value_name = "FORMAT", value_parser = <straddle_device::image::Format as std::str::FromStr>::from_str)]
-    pub(crate) format: Option<straddle_device::image::Format>,
+    #[command(flatten)]
+    pub(crate) image: FormatArguments,
 
     /// Estimate the time on this modelled drive (see 'straddle drive list'). With a file saved by 'straddle
     /// probe', which has no transfer rates, there is no estimate.
@@ -139,7 +135,6 @@ pub(crate) struct MoveArguments {
     pub(crate) skip_bad: Option<PathBuf>,
 }
 
-/// Examples for `resume --help`.
 const RESUME_EXAMPLES: &str = "\
 Examples:
   straddle resume sdb                     # complete the move
@@ -174,9 +169,8 @@ pub(crate) struct ResumeArguments {
     #[command(flatten)]
     pub(crate) moves: MoveArguments,
 
-    /// Image format [default: detected]. `raw` treats the file itself as the disk.
-    #[arg(long, value_name = "FORMAT", value_parser = <straddle_device::image::Format as std::str::FromStr>::from_str)]
-    pub(crate) format: Option<straddle_device::image::Format>,
+    #[command(flatten)]
+    pub(crate) image: FormatArguments,
 }
 
 pub(crate) fn run(arguments: &RealignArguments) -> Result<Exit> {
@@ -195,7 +189,12 @@ pub(crate) fn run(arguments: &RealignArguments) -> Result<Exit> {
         present.map_err(|error| copy::of_container(error, arguments)).with_context(|| name.clone())?;
     let situation = present.situation();
     let realign = match realign::make(&situation, &wanted(arguments, situation.topology.logical.value())?) {
-        Err(RealignError::Nothing) if is_all(arguments) && !situation.stack.partitions.is_empty() => {
+        // No partition is named: a disk without misaligned ones is as it should be.
+        Err(RealignError::Nothing)
+            if arguments.partition.is_empty()
+                && arguments.start.is_empty()
+                && !situation.stack.partitions.is_empty() =>
+        {
             return nothing(&name, &situation, arguments.json);
         }
         made => {
@@ -210,13 +209,9 @@ pub(crate) fn run(arguments: &RealignArguments) -> Result<Exit> {
     if arguments.json {
         output::print_json(&RealignOutput::Plan(Box::new(Document::of(realign.clone()))))?;
     } else {
-        let next = match (output_file::named(arguments.save.as_ref()), arguments.at_boot) {
-            (_, Some(_)) => text::plan::Next::AtBoot,
-            (Some(path), None) => text::plan::Next::Apply(path),
-            (None, None) => text::plan::Next::Save,
-        };
-        let view = text::plan::MoveView { target: &arguments.target, realign: &realign, next };
-        output::print(&text::plan::moves(view))?;
+        let saved = output_file::named(arguments.save.as_ref());
+        let is_at_boot = arguments.at_boot.is_some();
+        output::print(&text::plan::moves(&arguments.target, &realign, saved, is_at_boot))?;
     }
     if arguments.at_boot.is_some() {
         return at_boot::prepare(&arguments.target, &realign, &present);
@@ -224,36 +219,27 @@ pub(crate) fn run(arguments: &RealignArguments) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-/// How the target is opened.
 pub(super) fn opened(arguments: &RealignArguments) -> Options {
     Options {
         assume: arguments.sectors.topology(),
         logical: arguments.logical,
-        format: arguments.format,
+        format: arguments.image.format,
         ..Options::default()
     }
-}
-
-/// Whether a disk without misaligned partitions is as it should be: no partition is named.
-fn is_all(arguments: &RealignArguments) -> bool {
-    arguments.partition.is_empty() && arguments.start.is_empty()
 }
 
 /// Says that there is nothing to do. Nothing is saved or prepared.
 fn nothing(name: &str, situation: &Situation<'_>, is_json: bool) -> Result<Exit> {
     let staying = realign::staying(situation).unwrap_or_default();
     let notes = staying.into_iter().map(|(number, why)| format!("partition {number} is not moved: {why}"));
+    let notes: Vec<String> = notes.collect();
     if is_json {
-        output::print_json(&RealignOutput::Nothing(NothingReport::of(notes.collect())))?;
-        return Ok(Exit::Success);
+        let straddle = env!("CARGO_PKG_VERSION");
+        let report = NothingReport { schema: SCHEMA, straddle, moves: [], notes };
+        return output::print_json(&RealignOutput::Nothing(report));
     }
-    let mut out = output::stdout();
-    for note in notes {
-        writeln!(out, "{note}")?;
-    }
-    writeln!(out, "{}: nothing to do: no partition has to move", output::printable(name))?;
-    out.flush()?;
-    Ok(Exit::Success)
+    let notes: String = notes.iter().map(|note| format!("{note}\n")).collect();
+    output::print(&format!("{notes}{}: nothing to do: no partition has to move\n", output::printable(name)))
 }
 
 fn wanted(arguments: &RealignArguments, block: BlockSize) -> Result<Wanted> {
@@ -274,7 +260,6 @@ fn wanted(arguments: &RealignArguments, block: BlockSize) -> Result<Wanted> {
     })
 }
 
-/// Moves the data of a plan and writes its table.
 pub(super) fn apply(
     realign: &Realign,
     path: &Path,
@@ -284,7 +269,7 @@ pub(super) fn apply(
     let name = path.display().to_string();
     check_map(moves, None)?;
     if let Some(file) = &moves.journal {
-        durability::warn(Needed::MoveJournal, file, path);
+        durability::warn(("journal", "file on a disk with --journal"), file, path);
     }
     let journal = match &moves.journal {
         Some(file) => JournalPlace::File(JournalFile::create(file, realign)?),
@@ -300,44 +285,36 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit> {
     let name = path.display().to_string();
     check_map(&arguments.moves, arguments.restore_table.as_deref())?;
     let journal = arguments.moves.journal.as_deref().map(JournalFile::open).transpose()?;
-    let mut target = Target::open(path, arguments.format).with_context(|| name.clone())?;
+    let mut target = Target::open(path, arguments.image.format).with_context(|| name.clone())?;
     let mut restored = None;
     let run = match &arguments.restore_table {
         None => Run::find(&mut target, journal).with_context(|| name.clone())?,
         Some(backup) => {
             let mut run = Run::search(&mut target, journal).with_context(|| name.clone())?;
-            durability::warn(Needed::SavedTable, backup, path);
+            durability::warn(("backup", "file on a disk with --restore-table"), backup, path);
             run.check_course(arguments.rollback).with_context(|| name.clone())?;
             if run.restore_table(backup).with_context(|| name.clone())? {
-                say_restored(backup, path);
-                restored = Some(backup.as_path());
+                let undo = format!("straddle undo {} --write {}", quote_path(backup), quote_path(path));
+                output::complain(&format!(
+                    "{}: the present table is saved, and the table of the move is restored; to revert that \
+                     before the move is complete: {undo}",
+                    output::printable(&name)
+                ));
+                restored = Some(undo);
             }
             run
         }
     };
     let ended = carry(run, &name, path, &arguments.moves, arguments.rollback);
     match restored {
-        Some(saved) => ended.with_context(|| {
+        Some(undo) => ended.with_context(|| {
             format!(
-                "{}: the table is restored (to revert that: straddle undo {} --write {}). Afterwards",
-                output::printable(&name),
-                quote_path(saved),
-                quote_path(path)
+                "{}: the table is restored (to revert that: {undo}). Afterwards",
+                output::printable(&name)
             )
         }),
         None => ended,
     }
-}
-
-/// Says that the table that was on the disk at `path` is in `saved`.
-fn say_restored(saved: &Path, path: &Path) {
-    let name = output::printable(&path.display().to_string());
-    output::complain(&format!(
-        "{name}: the present table is saved, and the table of the move is restored; to revert that before \
-         the move is complete: straddle undo {} --write {}",
-        quote_path(saved),
-        quote_path(path)
-    ));
 }
 
 /// Runs to the end, or to the first safe point after an interrupt.
@@ -363,32 +340,28 @@ fn carry(run: Run<'_>, name: &str, path: &Path, moves: &MoveArguments, is_back: 
     let resume = format!("straddle resume {operand}{journal}");
     let ended = ended.or_else(|error| explained(error, name, (&resume, is_back), moves))?;
     let shown = output::printable(name);
-    let mut out = output::stdout();
     let Outcome::Complete(bad) = ended else {
-        writeln!(out, "{shown}: interrupted at a safe point: the move is unfinished")?;
-        for (what, command) in ways(&resume, is_back) {
-            writeln!(out, "  {what}: {command}")?;
-        }
-        out.flush()?;
+        let ways = ways(&resume, is_back);
+        let ways: String = ways.iter().map(|way| format!("  {way}\n")).collect();
+        output::print(&format!("{shown}: interrupted at a safe point: the move is unfinished\n{ways}"))?;
         return Ok(Exit::INTERRUPTED);
     };
     let said = match is_back {
         true => "the old layout and its contents are restored".to_owned(),
         false => format!("{} moved, the new table is written and read back", ByteCount::new(moved)),
     };
-    let printed = writeln!(out, "{shown}: {said}").and_then(|()| out.flush());
     // That it is over is known even if nothing can be printed.
-    printed
+    let printed = output::print(&format!("{shown}: {said}\n"));
+    let printed = printed
         .with_context(|| format!("{shown}: {said}, but this message cannot be written to standard output"))?;
-    Ok(if bad.is_empty() { Exit::Success } else { Exit::Findings })
+    Ok(if bad.is_empty() { printed } else { Exit::Findings })
 }
 
 /// What an interrupted run can be followed by. A rollback cannot be turned round.
-fn ways(resume: &str, is_back: bool) -> Vec<(&'static str, String)> {
-    let back = format!("{resume} --rollback");
+fn ways(resume: &str, is_back: bool) -> Vec<String> {
     match is_back {
-        true => vec![("to resume", back)],
-        false => vec![("to resume", resume.to_owned()), ("to roll back", back)],
+        true => vec![format!("to resume: {resume} --rollback")],
+        false => vec![format!("to resume: {resume}"), format!("to roll back: {resume} --rollback")],
     }
 }
 
@@ -410,11 +383,10 @@ fn explained(
                 }
                 None => "",
             };
-            let text = format!(
+            refuse(format!(
                 "{name}: {error}; to save that table to a new file and resume: {again}; to roll back: \
                  {again} --rollback{only_if}"
-            );
-            Err(RefusedError(text).into())
+            ))
         }
         // The move is complete, or has not begun: there is nothing to go on with.
         MoveError::Apply(ApplyError::Kernel(_)) | MoveError::Ended { .. } => {
@@ -422,10 +394,7 @@ fn explained(
         }
         // The same command would be refused again.
         error if error.kind() == ErrorKind::Refused => Err(error).with_context(|| name.to_owned()),
-        error => {
-            let ways = ways(resume, is_back).into_iter().map(|(what, command)| format!("{what}: {command}"));
-            Err(error).with_context(|| format!("{name}: {}", ways.collect::<Vec<_>>().join("; ")))
-        }
+        error => Err(error).with_context(|| format!("{name}: {}", ways(resume, is_back).join("; "))),
     }
 }
 
@@ -460,7 +429,6 @@ impl<'m> UnreadableMap<'m> {
     }
 }
 
-/// Prints what could not be read, if anything, to standard error.
 pub(super) fn complain_unreadable(bad: &[Bad]) {
     if !bad.is_empty() {
         let (text, areas) = (rescue_map(bad), output::plural(bad.len(), "area"));
@@ -481,7 +449,7 @@ pub(super) fn check_map(moves: &MoveArguments, saved_table: Option<&Path>) -> Re
     let Some(map) = &moves.skip_bad else { return Ok(()) };
     for (option, other) in [("--journal", moves.journal.as_deref()), ("--restore-table", saved_table)] {
         if other.is_some_and(|other| place(other) == place(map)) {
-            return Err(UsageError(format!("{option} and --skip-bad need different files")).into());
+            return usage(format!("{option} and --skip-bad need different files"));
         }
     }
     // Before anything is written: that it can be made is then known.
@@ -527,12 +495,6 @@ pub(crate) struct NothingReport {
     moves: [(); 0],
     /// Why partitions stay that start off a boundary.
     notes: Vec<String>,
-}
-
-impl NothingReport {
-    pub(crate) fn of(notes: Vec<String>) -> Self {
-        Self { schema: SCHEMA, straddle: env!("CARGO_PKG_VERSION"), moves: [], notes }
-    }
 }
 
 #[cfg(test)]

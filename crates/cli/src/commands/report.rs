@@ -7,14 +7,13 @@ use anyhow::{Result, bail};
 use clap::Args;
 
 use crate::exit::Exit;
-use crate::fleet::{CostRow, Digest, Fleet, Input, Skipped, Tally};
+use crate::fleet::{CostRow, Digest, Fleet, Severities, Skipped, Tally};
 use crate::output::{plural, printable, style};
 use crate::view::html;
 use crate::view::json::{Document, SchemaOf};
 use crate::view::text::{folded, headed, number, plain_table, right, wrap};
-use crate::{exit, fleet, output, output_file};
+use crate::{exit, fleet, input, output, output_file};
 
-/// Examples for `report --help`.
 const EXAMPLES: &str = "\
 Examples:
   straddle report reports/ --html fleet.html          # one page for all hosts
@@ -26,7 +25,6 @@ On each host, run 'straddle check --json > HOST.json'. With '--cost DRIVE', the
 report includes what misalignment costs. contrib/ansible has a role that
 collects the audits of all hosts.";
 
-/// The exit statuses of `report`.
 const STATUSES: &[(u8, &str)] = &[
     (0, "no findings above advice"),
     (1, "findings were reported"),
@@ -54,13 +52,14 @@ pub(crate) struct ReportArguments {
     pub(crate) json: bool,
 }
 
-/// The replaced audits that are named.
 const NAMED: usize = 10;
 
 pub(crate) fn run(arguments: &ReportArguments) -> Result<Exit> {
     let (inputs, skipped) = fleet::inputs(&arguments.files);
+    let files = inputs.iter().map(PathBuf::as_path).filter(|path| !input::is_stdin(path));
+    let files: Vec<&Path> = files.collect();
     if let Some(path) = &arguments.html {
-        output_file::check(path, &files(&inputs))?;
+        output_file::check(path, &files)?;
     }
     let fleet = merged(&inputs, skipped);
     for Skipped { name, why } in &fleet.skipped {
@@ -71,7 +70,7 @@ pub(crate) fn run(arguments: &ReportArguments) -> Result<Exit> {
     }
     let digest = fleet.digest();
     if let Some(path) = &arguments.html {
-        output_file::write(path, html::fleet_page(&digest).as_bytes(), &files(&inputs))?;
+        output_file::write(path, html::fleet_page(&digest).as_bytes(), &files)?;
     }
     if arguments.json {
         Document::of(SchemaOf::Report, &digest).print()?;
@@ -87,15 +86,15 @@ pub(crate) fn run(arguments: &ReportArguments) -> Result<Exit> {
     })
 }
 
-fn files(inputs: &[Input]) -> Vec<&Path> {
-    inputs.iter().filter_map(Input::path).collect()
-}
-
-fn merged(inputs: &[Input], skipped: Vec<Skipped>) -> Fleet {
+fn merged(inputs: &[PathBuf], skipped: Vec<Skipped>) -> Fleet {
     let mut fleet = Fleet::default();
     fleet.skipped = skipped;
     for input in inputs {
-        let (name, host) = (input.name(), input.host());
+        let (name, host) = if input::is_stdin(input) {
+            ("standard input".to_owned(), "standard input".into())
+        } else {
+            (input.display().to_string(), input.file_stem().unwrap_or(input.as_os_str()).to_string_lossy())
+        };
         let read = fleet::read(input, |audit| {
             let Some((host, former)) = fleet.add(audit, &name, &host) else { return };
             if fleet.replaced <= NAMED {
@@ -114,11 +113,10 @@ fn merged(inputs: &[Input], skipped: Vec<Skipped>) -> Fleet {
     fleet
 }
 
-/// The rows of each table.
 const ROWS: usize = 10;
 
 /// Returns the summary, and the first rows by host, model and rule.
-pub(crate) fn described(digest: &Digest<'_>) -> String {
+fn described(digest: &Digest<'_>) -> String {
     let mut text = String::new();
     for line in fleet_sentences(digest) {
         let _ = writeln!(text, "{}", wrap(&printable(&line), ""));
@@ -135,11 +133,8 @@ pub(crate) fn described(digest: &Digest<'_>) -> String {
     let cost = |ratio: Option<f64>| ratio.map(number).unwrap_or_default();
     let is_listed = |tally: &Tally| tally.misaligned() + tally.others + tally.failed + tally.not_judged > 0;
     let hosts = digest.hosts.iter().filter(|row| is_listed(&row.tally)).map(|row| {
-        let unknown = [(row.tally.failed, "failed"), (row.tally.not_judged, "not judged")];
-        let unknown = unknown.iter().filter(|(count, _)| *count > 0);
-        let unknown: Vec<String> = unknown.map(|(count, what)| format!("{count} {what}")).collect();
-        let findings: Vec<&str> =
-            row.codes.iter().copied().chain(unknown.iter().map(String::as_str)).collect();
+        let mut findings: Vec<String> = row.codes.iter().map(|code| (*code).to_owned()).collect();
+        findings.extend(counted(&[(row.tally.failed, "failed"), (row.tally.not_judged, "not judged")]));
         [vec![row.host.to_owned()], of_tally(&row.tally), vec![cost(row.cost), findings.join(" ")]].concat()
     });
     let head = ["HOST", "DISKS", "MISALIGNED", "SHARE", "ERRORS", "WARNINGS", "ADVICE", "X TIME", "RULES"];
@@ -161,6 +156,11 @@ pub(crate) fn described(digest: &Digest<'_>) -> String {
     text + &table(&head, rules, 1..6)
 }
 
+/// Names those of which there are any, with their numbers.
+fn counted(parts: &[(usize, &str)]) -> Vec<String> {
+    parts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect()
+}
+
 pub(crate) fn fleet_sentences(digest: &Digest<'_>) -> Vec<String> {
     let Digest { tally, hosts, skipped, replaced, named_by_files, costs, .. } = digest;
     let mut lines = vec![format!(
@@ -175,21 +175,18 @@ pub(crate) fn fleet_sentences(digest: &Digest<'_>) -> Vec<String> {
         tally.errors,
         tally.warnings,
     )];
-    let rest = [
+    let rest = counted(&[
         (tally.others, "aligned, with other findings"),
         (tally.blank, "blank"),
         (tally.not_judged, "not judged"),
         (tally.failed, "could not be audited"),
-    ];
-    let rest: Vec<String> =
-        rest.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
+    ]);
     if !rest.is_empty() {
         lines.push(format!("Of the others: {}.", rest.join(", ")));
     }
-    let counts = tally.findings.counts();
-    let found: Vec<String> =
-        ["error", "warning"].iter().zip(counts).map(|(noun, count)| plural(count, noun)).collect();
-    lines.push(format!("Findings: {} and {} advice.", found.join(", "), tally.findings.advice));
+    let Severities { errors, warnings, advice } = tally.findings;
+    let (errors, warnings) = (plural(errors, "error"), plural(warnings, "warning"));
+    lines.push(format!("Findings: {errors}, {warnings} and {advice} advice."));
     lines.extend(costs.iter().map(cost));
     if !skipped.is_empty() {
         lines.push(format!("{} skipped: not readable as an audit.", plural(skipped.len(), "input")));
@@ -207,6 +204,7 @@ pub(crate) fn fleet_sentences(digest: &Digest<'_>) -> Vec<String> {
 }
 
 fn cost(row: &CostRow<'_>) -> String {
+    let wear = |wear| format!(" and write up to {} times as many bytes to flash (wear)", number(wear));
     format!(
         "Cost, {} on {}: random writes at the misaligned starts of {} take {} times as long as aligned ones \
          (median; at worst {} times){}.",
@@ -215,32 +213,25 @@ fn cost(row: &CostRow<'_>) -> String {
         plural(row.disks, "disk"),
         number(row.median),
         number(row.worst),
-        row.wear
-            .map(|wear| format!(" and write up to {} times as many bytes to flash (wear)", number(wear)))
-            .unwrap_or_default(),
+        row.wear.map(wear).unwrap_or_default(),
     )
 }
 
 /// Returns the share of misaligned disks, or a dash.
-pub(crate) fn share(tally: &Tally) -> String {
+fn share(tally: &Tally) -> String {
     tally.share.map_or_else(|| "–".to_owned(), |share| format!("{:.1} %", share * 100.0))
 }
 
 fn table(head: &[&str], rows: impl Iterator<Item = Vec<String>>, numbers: std::ops::Range<usize>) -> String {
     let mut table = plain_table(head);
-    let mut count = 0_usize;
-    for row in rows {
-        if count < ROWS {
-            table.add_row(row.iter().map(|cell| printable(cell)));
-        }
-        count += 1;
-    }
-    if count == 0 {
+    let rows: Vec<Vec<String>> = rows.collect();
+    if rows.is_empty() {
         return String::new();
     }
+    table.add_rows(rows.iter().take(ROWS).map(|row| row.iter().map(|cell| printable(cell))));
     right(&mut table, numbers);
     folded(&mut table);
-    let more = count.saturating_sub(ROWS);
+    let more = rows.len().saturating_sub(ROWS);
     let more = if more > 0 { format!("  and {more} more (--html or --json)\n") } else { String::new() };
     format!("\n{}\n{more}", headed(&table, style::HEADING))
 }

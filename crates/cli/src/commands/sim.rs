@@ -8,22 +8,19 @@ use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 use straddle_drive::Profile;
-use straddle_trace::{
-    Format, Options, Pace, Reader, Recording, Replayed, Replays, TraceError, replay, replay_volumes,
-};
+use straddle_trace::{Format, Options, Pace, Recording, Replayed, replay, replay_volumes};
 use straddle_units::ByteCount;
 use straddle_units::io::{Latency, Nanos, rounded};
 
 use crate::args::place;
 use crate::commands::trace::SourceArguments;
-use crate::exit::{Exit, UsageError};
+use crate::exit::{Exit, usage};
 use crate::output::{paint, plural, printable, style};
 use crate::target::{self, drives};
 use crate::view::json::{Document, SchemaOf};
-use crate::view::text::{headed, plain_table, right, wrap};
+use crate::view::text::{headed, led, plain_table, right, wrap};
 use crate::{exit, input, output};
 
-/// Examples for `sim --help`.
 const EXAMPLES: &str = "\
 Examples:
   straddle sim web.csv --drive wd10ears             # at the recorded times
@@ -98,23 +95,39 @@ pub(crate) struct SimArguments {
 pub(crate) fn run(arguments: &SimArguments) -> Result<Exit> {
     let target::Drive { specification, profile } = &arguments.drive;
     let shifts = shifts(arguments, profile)?;
-    let trace = arguments.trace.display().to_string();
     if shifts.len() > 1 && input::is_stdin(&arguments.trace) {
-        let message = "standard input can be read only once, but each shift reads the trace again: save it \
-                       to a file";
-        return Err(UsageError(message.to_owned()).into());
+        return usage(
+            "standard input can be read only once, but each shift reads the trace again: save it \
+                       to a file",
+        );
     }
     let recordings = Recording::group(std::slice::from_ref(&arguments.trace));
-    let runs = shifts.into_iter().flat_map(|shift| recordings.iter().map(move |trace| (trace, shift)));
-    let runs =
-        runs.map(|(trace, shift)| one(arguments, profile, trace, shift)).collect::<Result<Vec<Run>>>()?;
-    let sim = Sim { trace: &trace, drive: specification, profile, runs: &runs };
-    if arguments.json {
-        Document::of(SchemaOf::Sim, sim.report()).print()?;
-        return Ok(Exit::Success);
+    let mut runs: Vec<Run> = Vec::new();
+    for shift in shifts {
+        for trace in &recordings {
+            runs.push(one(arguments, profile, trace, shift, runs.first())?);
+        }
     }
-    output::print(&described(&sim))?;
-    Ok(Exit::Success)
+    let claims = &profile.claims;
+    let report = SimReport {
+        trace: Trace {
+            name: arguments.trace.display().to_string(),
+            format: runs.iter().find_map(|run| run.format).map(Format::name),
+        },
+        drive: Drive {
+            name: specification,
+            title: &profile.title,
+            capacity_bytes: claims.capacity,
+            logical_sector_bytes: claims.logical_sector,
+            physical_sector_bytes: profile.sectors.physical,
+        },
+        runs,
+    };
+    if arguments.json {
+        Document::of(SchemaOf::Sim, report).print()
+    } else {
+        output::print(&described(&report))
+    }
 }
 
 /// Returns the shifts of all runs in bytes, in order.
@@ -122,8 +135,7 @@ fn shifts(arguments: &SimArguments, profile: &Profile) -> Result<Vec<u64>> {
     let sector = profile.claims.logical_sector;
     let mut shifts: Vec<u64> = arguments.shift.iter().map(|shift| shift.get()).collect();
     if let Some(shift) = shifts.iter().find(|shift| !shift.is_multiple_of(sector)) {
-        let message = format!("--shift {shift}: this drive has {sector}-byte logical sectors");
-        return Err(UsageError(message).into());
+        return usage(format!("--shift {shift}: this drive has {sector}-byte logical sectors"));
     }
     if shifts.is_empty() {
         shifts.push(if arguments.compare { sector } else { 0 });
@@ -134,47 +146,71 @@ fn shifts(arguments: &SimArguments, profile: &Profile) -> Result<Vec<u64>> {
     Ok(shifts)
 }
 
-fn one(arguments: &SimArguments, profile: &Profile, trace: &Recording, shift: u64) -> Result<Run> {
+fn one(
+    arguments: &SimArguments,
+    profile: &Profile,
+    trace: &Recording,
+    shift: u64,
+    first: Option<&Run>,
+) -> Result<Run> {
     let mut reader = input::trace(trace, &arguments.source.how(true))?;
     let pace = match (arguments.open_loop, arguments.closed_loop) {
         (true, _) => Some(Pace::Open),
         (_, true) => Some(Pace::Closed),
         _ => None,
     };
-    // Once, and not for each shift.
-    let first = if arguments.compare { 0 } else { arguments.shift.first().map_or(0, |first| first.get()) };
-    let warn = |reader: &Reader<'_>| {
-        if shift == first {
-            input::warn(&trace.name, reader.origin());
-        }
-    };
     let options = Options { pace, shift, depth: arguments.queue_depth, wrap: arguments.wrap };
-    if arguments.one_drive {
-        let replayed = replay(profile, &mut reader, &options, &mut |_| {})?;
-        warn(&reader);
-        return Ok(Run::of_one(shift, Read::of(&mut reader)?, replayed));
+    let (mut replayed, mut volumes) = if arguments.one_drive {
+        (replay(profile, &mut reader, &options, &mut |_| {})?, Vec::new())
+    } else {
+        let replays = replay_volumes(profile, &mut reader, &options)?;
+        (replays.total, replays.volumes)
+    };
+    if volumes.len() == 1
+        && let Some((_, only)) = volumes.pop()
+    {
+        replayed = only;
     }
-    let replays = replay_volumes(profile, &mut reader, &options)?;
-    warn(&reader);
-    Ok(Run::of_volumes(shift, Read::of(&mut reader)?, replays))
+    // Once, and not for each shift.
+    let first_shift =
+        if arguments.compare { 0 } else { arguments.shift.first().map_or(0, |first| first.get()) };
+    if shift == first_shift {
+        input::warn(&trace.name, reader.origin());
+    }
+    let mut diverges = replayed.diverges() && volumes.is_empty();
+    let volumes = volumes.into_iter().map(|(name, replayed)| {
+        let name = Some(name).filter(|name| !name.is_empty());
+        let first = first.and_then(|run| run.volumes.iter().find(|known| known.name == name));
+        diverges |= replayed.diverges();
+        let is_behind = replayed.diverges();
+        Volume { name, replay: Replay::of(replayed, first.map(|first| &first.replay), is_behind) }
+    });
+    let volumes = volumes.collect();
+    Ok(Run {
+        format: reader.detect()?,
+        shift_bytes: shift,
+        late_requests: if replayed.pace == Pace::Open { reader.late() } else { 0 },
+        replay: Replay::of(replayed, first.map(|first| &first.replay), diverges),
+        volumes,
+    })
 }
 
 /// What `straddle sim --json` prints.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct SimReport<'a> {
     /// The trace.
-    trace: Trace<'a>,
+    trace: Trace,
     /// The drive on which it was replayed. All times are the model's.
     drive: Drive<'a>,
     /// One run for each shift, in the order of the shifts, each on a fresh drive.
-    runs: Vec<RunReport<'a>>,
+    runs: Vec<Run>,
 }
 
 /// A trace.
 #[derive(Debug, Serialize, JsonSchema)]
-struct Trace<'a> {
+struct Trace {
     /// The trace as named on the command line.
-    name: &'a str,
+    name: String,
     /// The format, by its name for `--format`; absent if the trace is empty.
     #[serde(skip_serializing_if = "Option::is_none")]
     format: Option<&'static str>,
@@ -197,36 +233,36 @@ struct Drive<'a> {
 
 /// A replay with one shift.
 #[derive(Debug, Serialize, JsonSchema)]
-#[schemars(rename = "Run")]
-struct RunReport<'a> {
+struct Run {
+    #[serde(skip)]
+    format: Option<Format>,
     /// The number of bytes added to every offset.
     shift_bytes: u64,
     /// The number of requests that arrive earlier than one before them: they were replayed as of that one's time.
     late_requests: u64,
     #[serde(flatten)]
-    replay: Replay<'a>,
+    replay: Replay,
     /// The volumes, each on a drive of its own, in the order in which they occur in the trace; absent if there is one
     /// only, or one drive for all of them. Above them are their sums, and the longest of times that pass at once.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    volumes: Vec<VolumeReport<'a>>,
+    volumes: Vec<Volume>,
 }
 
 /// A volume of the trace on a drive of its own.
 #[derive(Debug, Serialize, JsonSchema)]
-#[schemars(rename = "Volume")]
-struct VolumeReport<'a> {
+struct Volume {
     /// Its name; absent if the trace does not name it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    name: Option<&'a str>,
+    name: Option<String>,
     #[serde(flatten)]
-    replay: Replay<'a>,
+    replay: Replay,
 }
 
 /// What was replayed.
 #[derive(Debug, Serialize, JsonSchema)]
-struct Replay<'a> {
+struct Replay {
     #[serde(flatten)]
-    replayed: &'a Replayed,
+    replayed: Replayed,
     /// `misaligned_requests` as a fraction of all reads and writes; absent if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     misaligned_share: Option<f64>,
@@ -239,133 +275,22 @@ struct Replay<'a> {
     diverges: bool,
 }
 
-/// What was seen of a trace when it was read.
-#[derive(Clone, Copy)]
-pub(crate) struct Read {
-    pub(crate) format: Option<Format>,
-    /// Requests that are earlier than one before them.
-    pub(crate) late: u64,
-}
-
-impl Read {
-    pub(crate) fn of(reader: &mut Reader<'_>) -> Result<Self, TraceError> {
-        Ok(Self { format: reader.detect()?, late: reader.late() })
-    }
-}
-
-/// A replay with one shift.
-pub(crate) struct Run {
-    pub(crate) shift: u64,
-    pub(crate) read: Read,
-    pub(crate) replayed: Replayed,
-    /// The volumes, if each had a drive of its own.
-    pub(crate) volumes: Vec<(String, Replayed)>,
-}
-
-impl Run {
-    /// Creates the run of a trace on one drive.
-    pub(crate) const fn of_one(shift: u64, read: Read, replayed: Replayed) -> Self {
-        Self { shift, read, replayed, volumes: Vec::new() }
-    }
-
-    /// Creates the run of a trace with a drive for each volume.
-    pub(crate) fn of_volumes(shift: u64, read: Read, replays: Replays) -> Self {
-        match <[_; 1]>::try_from(replays.volumes) {
-            Ok([(_, replayed)]) => Self::of_one(shift, read, replayed),
-            Err(volumes) => Self { shift, read, replayed: replays.total, volumes },
-        }
-    }
-
-    /// Returns the number of requests that were replayed later than they arrived: if they are at their times at all.
-    pub(crate) fn late(&self) -> u64 {
-        if self.replayed.pace == Pace::Open { self.read.late } else { 0 }
-    }
-
-    /// Whether a drive does not keep up with the times of the trace.
-    pub(crate) fn diverges(&self) -> bool {
-        match &self.volumes[..] {
-            [] => self.replayed.diverges(),
-            volumes => volumes.iter().any(|(_, replayed)| replayed.diverges()),
-        }
-    }
-}
-
-/// The runs of a replay, to be reported.
-pub(crate) struct Sim<'a> {
-    pub(crate) trace: &'a str,
-    pub(crate) drive: &'a str,
-    pub(crate) profile: &'a Profile,
-    pub(crate) runs: &'a [Run],
-}
-
-impl<'a> Sim<'a> {
-    /// Returns the total time of a run's requests relative to that of the first run.
-    pub(crate) fn ratio(&self, run: &Run) -> f64 {
-        ratio(&run.replayed, self.runs.first().map(|first| &first.replayed))
-    }
-
-    /// Returns the published form.
-    pub(crate) fn report(&self) -> SimReport<'a> {
-        let (claims, sectors) = (&self.profile.claims, self.profile.sectors);
-        SimReport {
-            trace: Trace {
-                name: self.trace,
-                format: self.runs.iter().find_map(|run| run.read.format).map(Format::name),
-            },
-            drive: Drive {
-                name: self.drive,
-                title: &self.profile.title,
-                capacity_bytes: claims.capacity,
-                logical_sector_bytes: claims.logical_sector,
-                physical_sector_bytes: sectors.physical,
-            },
-            runs: self.runs.iter().map(|run| self.run(run)).collect(),
-        }
-    }
-
-    fn run(&self, run: &'a Run) -> RunReport<'a> {
-        let first = self.runs.first();
-        let volume = |(name, replayed): &'a (String, Replayed)| {
-            let first = first.and_then(|run| run.volumes.iter().find(|(known, _)| known == name));
-            VolumeReport {
-                name: Some(name.as_str()).filter(|name| !name.is_empty()),
-                replay: Replay::of(replayed, first.map(|(_, first)| first), replayed.diverges()),
-            }
-        };
-        RunReport {
-            shift_bytes: run.shift,
-            late_requests: run.late(),
-            replay: Replay::of(&run.replayed, first.map(|first| &first.replayed), run.diverges()),
-            volumes: run.volumes.iter().map(volume).collect(),
-        }
-    }
-}
-
-impl<'a> Replay<'a> {
-    fn of(replayed: &'a Replayed, first: Option<&Replayed>, diverges: bool) -> Self {
+impl Replay {
+    fn of(replayed: Replayed, first: Option<&Self>, diverges: bool) -> Self {
+        let busy = replayed.busy();
+        let first = first.map_or(0.0, |first| first.replayed.busy().seconds());
         Self {
-            replayed,
             misaligned_share: replayed.misaligned_share(),
-            busy_ns: replayed.busy().get(),
-            ratio: ratio(replayed, first),
+            busy_ns: busy.get(),
+            ratio: if first > 0.0 { busy.seconds() / first } else { 1.0 },
             diverges,
+            replayed,
         }
     }
 }
 
-fn ratio(replayed: &Replayed, first: Option<&Replayed>) -> f64 {
-    let first = first.map_or(0.0, |first| first.busy().seconds());
-    if first > 0.0 { replayed.busy().seconds() / first } else { 1.0 }
-}
-
-/// Returns the verdict, and the tables.
-pub(crate) fn described(sim: &Sim<'_>) -> String {
-    let mut text = String::new();
-    let mut style = style::HEADING;
-    for sentence in verdicts(sim) {
-        let _ = writeln!(text, "{}", paint(style, &wrap(&sentence, "")));
-        style = anstyle::Style::new();
-    }
+fn described(sim: &SimReport<'_>) -> String {
+    let mut text = led(verdicts(sim).iter().map(|sentence| wrap(sentence, "")));
     for note in sim.runs.first().map(notes).unwrap_or_default() {
         let _ = writeln!(text, "{}", wrap(&note, ""));
     }
@@ -378,13 +303,13 @@ pub(crate) fn described(sim: &Sim<'_>) -> String {
 }
 
 /// Returns what was replayed, on which drive, and by which clock.
-fn headline(sim: &Sim<'_>) -> String {
-    let pace = sim.runs.first().map(|run| match run.replayed.pace {
-        Pace::Open => format!("requests at their times, at most {} outstanding", run.replayed.depth),
-        Pace::Closed => format!("{} outstanding", plural(depth(run), "request")),
+fn headline(sim: &SimReport<'_>) -> String {
+    let pace = sim.runs.first().map(|run| match run.replay.replayed.pace {
+        Pace::Open => format!("requests at their times, at most {} outstanding", run.replay.replayed.depth),
+        Pace::Closed => format!("{} outstanding", plural(run.replay.replayed.depth, "request")),
     });
-    let (trace, title) = (printable(sim.trace), printable(&sim.profile.title));
-    let name = printable(sim.drive);
+    let (trace, title, name) =
+        (printable(&sim.trace.name), printable(sim.drive.title), printable(sim.drive.name));
     let volumes = sim.runs.first().map_or(0, |run| run.volumes.len());
     let each = if volumes > 1 {
         format!(", each of {volumes} volumes on a drive of its own")
@@ -394,15 +319,11 @@ fn headline(sim: &Sim<'_>) -> String {
     format!("{trace} on {title} (drive:{name}){each}: {}; modelled, virtual time.", pace.unwrap_or_default())
 }
 
-fn depth(run: &Run) -> usize {
-    usize::try_from(run.replayed.depth).unwrap_or(usize::MAX)
-}
-
-fn table(sim: &Sim<'_>) -> String {
+fn table(sim: &SimReport<'_>) -> String {
     let mut table = plain_table(&["SHIFT", "OP", "COUNT", "MEAN", "P50", "P90", "P99", "P99.9", "MAX"]);
-    for run in sim.runs {
-        let replayed = &run.replayed;
-        let mut shift = run.shift.to_string();
+    for run in &sim.runs {
+        let replayed = &run.replay.replayed;
+        let mut shift = run.shift_bytes.to_string();
         for (op, times) in
             [("read", &replayed.reads), ("write", &replayed.writes), ("flush", &replayed.flushes)]
         {
@@ -415,24 +336,22 @@ fn table(sim: &Sim<'_>) -> String {
     headed(&table, style::HEADING)
 }
 
-/// The most volumes listed by name.
 const LISTED: usize = 10;
 
 /// Returns the table of volumes, those whose requests take longest in all first.
-fn volumes(sim: &Sim<'_>) -> String {
+fn volumes(sim: &SimReport<'_>) -> String {
     let Some(first) = sim.runs.first() else { return String::new() };
     let mut volumes: Vec<_> = first.volumes.iter().collect();
-    volumes.sort_by_key(|(_, replayed)| std::cmp::Reverse(replayed.busy()));
-    let shifts: Vec<String> = sim.runs.iter().map(|run| format!("SHIFT {}", run.shift)).collect();
+    volumes.sort_by_key(|volume| std::cmp::Reverse(volume.replay.busy_ns));
+    let shifts: Vec<String> = sim.runs.iter().map(|run| format!("SHIFT {}", run.shift_bytes)).collect();
     let mut table = plain_table(
         &["VOLUME", "REQUESTS"].into_iter().chain(shifts.iter().map(String::as_str)).collect::<Vec<_>>(),
     );
-    for (name, replayed) in volumes.iter().take(LISTED) {
-        let shown = if name.is_empty() { "-".to_owned() } else { printable(name).to_string() };
-        let mut row = vec![shown, replayed.requests.to_string()];
-        for run in sim.runs {
-            let replayed = run.volumes.iter().find(|(known, _)| known == name);
-            row.push(replayed.map_or_else(String::new, |(_, replayed)| mean(replayed)));
+    for Volume { name, replay } in volumes.iter().take(LISTED) {
+        let mut row = vec![printable(name.as_deref().unwrap_or("-")), replay.replayed.requests.to_string()];
+        for run in &sim.runs {
+            let volume = run.volumes.iter().find(|known| known.name == *name);
+            row.push(volume.map_or_else(String::new, |volume| mean(&volume.replay.replayed)));
         }
         table.add_row(row);
     }
@@ -456,19 +375,19 @@ fn row(shift: String, op: &str, times: &Latency) -> Vec<String> {
     row
 }
 
-/// Returns the table of what each run did to the medium.
-fn totals(sim: &Sim<'_>) -> String {
+fn totals(sim: &SimReport<'_>) -> String {
     let mut table =
         plain_table(&["SHIFT", "REQUESTS", "BYTES", "TIME", "MISALIGNED", "RMW", "WRITTEN", "REVOLUTIONS"]);
-    for run in sim.runs {
-        let (replayed, counters) = (&run.replayed, &run.replayed.counters);
+    for run in &sim.runs {
+        let replayed = &run.replay.replayed;
+        let counters = &replayed.counters;
         let dash = || "-".to_owned();
         table.add_row([
-            run.shift.to_string(),
+            run.shift_bytes.to_string(),
             replayed.requests.to_string(),
             ByteCount::new(replayed.bytes).to_string(),
             replayed.elapsed.to_string(),
-            replayed.misaligned_share().map_or_else(dash, |share| format!("{:.1} %", 100.0 * share)),
+            run.replay.misaligned_share.map_or_else(dash, |share| format!("{:.1} %", 100.0 * share)),
             counters.rmw_reads.to_string(),
             counters.write_amplification().map_or_else(dash, |times| format!("{times:.2} x")),
             if counters.revolution > 0 { rounded(counters.revolutions_waited()) } else { dash() },
@@ -480,7 +399,7 @@ fn totals(sim: &Sim<'_>) -> String {
 
 /// Says what was not replayed as the trace has it. That is the same for all shifts.
 fn notes(run: &Run) -> Vec<String> {
-    let (late, replayed) = (run.late(), &run.replayed);
+    let (late, replayed) = (run.late_requests, &run.replay.replayed);
     let Replayed { off_sector, ignored, .. } = replayed;
     let said = [
         (late, "request", "out of chronological order, replayed in the order of the trace"),
@@ -505,18 +424,18 @@ fn notes(run: &Run) -> Vec<String> {
 
 /// Compares the cost of each shift with that of the first. If requests wait longer and longer, a ratio of
 /// their times is meaningless and is not given.
-fn verdicts(sim: &Sim<'_>) -> Vec<String> {
+fn verdicts(sim: &SimReport<'_>) -> Vec<String> {
     let Some((first, others)) = sim.runs.split_first() else { return Vec::new() };
-    if first.replayed.requests == 0 {
+    if first.replay.replayed.requests == 0 {
         return vec!["No request was replayed.".to_owned()];
     }
-    let mut sentences: Vec<String> = sim.runs.iter().filter(|run| run.diverges()).map(lags).collect();
+    let mut sentences: Vec<String> = sim.runs.iter().filter(|run| run.replay.diverges).map(lags).collect();
     for run in others {
-        let (shift, beside, ratio) = (run.shift, first.shift, sim.ratio(run));
-        let mut said = if !first.diverges() && !run.diverges() {
+        let (shift, beside, ratio) = (run.shift_bytes, first.shift_bytes, run.replay.ratio);
+        let mut said = if !first.replay.diverges && !run.replay.diverges {
             format!("With shift {shift}, requests take {ratio:.2} times as long as with shift {beside}")
-        } else if first.replayed.elapsed.seconds() > 0.0 {
-            let all = run.replayed.elapsed.seconds() / first.replayed.elapsed.seconds();
+        } else if first.replay.replayed.elapsed.seconds() > 0.0 {
+            let all = run.replay.replayed.elapsed.seconds() / first.replay.replayed.elapsed.seconds();
             format!(
                 "With shift {shift}, the whole trace takes {all:.2} times as long as with shift {beside} \
                  (--closed-loop compares single requests)"
@@ -524,7 +443,7 @@ fn verdicts(sim: &Sim<'_>) -> Vec<String> {
         } else {
             continue;
         };
-        let [here, there] = [run, first].map(|run| run.replayed.counters.media_write_bytes);
+        let [here, there] = [run, first].map(|run| run.replay.replayed.counters.media_write_bytes);
         #[allow(clippy::cast_precision_loss, reason = "a figure to print")]
         let written = here as f64 / there.max(1) as f64;
         if there > 0 && (written - 1.0).abs() >= 0.005 {
@@ -533,16 +452,15 @@ fn verdicts(sim: &Sim<'_>) -> Vec<String> {
         sentences.push(said + ".");
     }
     if sentences.is_empty() {
-        let mean = mean(&first.replayed);
+        let mean = mean(&first.replay.replayed);
         sentences
             .push(format!("A request takes {mean} on average (--compare shows what misalignment costs)."));
     }
     sentences
 }
 
-/// Says that a drive does not keep up.
 fn lags(run: &Run) -> String {
-    let Run { shift, replayed, .. } = run;
+    let (shift, replayed) = (run.shift_bytes, &run.replay.replayed);
     format!(
         "With shift {shift}, the drive cannot keep up: at the end of the trace ({}), it is {} behind.",
         replayed.span, replayed.behind

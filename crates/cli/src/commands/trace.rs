@@ -7,8 +7,8 @@ use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::Result;
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use anyhow::{Context, Result};
+use clap::builder::PossibleValue;
 use clap::{Args, Subcommand};
 use straddle_trace::{
     About, Account, Coalesced, Columns, Event, Format, Histogram, How, Recording, SECTOR, Target, UNITS,
@@ -17,8 +17,8 @@ use straddle_trace::{
 use straddle_units::io::Nanos;
 use straddle_units::{ByteCount, parse_size};
 
-use crate::args::place;
-use crate::exit::{Exit, UsageError};
+use crate::args::{known, place};
+use crate::exit::{Exit, UsageError, usage};
 use crate::output::{plural, printable};
 use crate::output_file::OutputFile;
 use crate::target::local_targets;
@@ -28,7 +28,6 @@ use crate::view::{html, svg, text};
 use crate::{exit, input, output, output_file};
 use straddle_trace::form::{Counted, TraceFile, TraceReport};
 
-/// Examples for `trace --help`.
 const EXAMPLES: &str = "\
 Examples:
   straddle trace web.csv.gz               # the read-modify-writes of its writes
@@ -50,10 +49,8 @@ rewrite it. Each request is counted separately. Caches merge requests, so the
 figures are upper bounds. --merge-within gives lower bounds: no cache that holds
 writes for at most that time writes less.";
 
-/// The exit statuses of commands that read traces.
 pub(crate) const STATUSES: &[(u8, &str)] = &[(0, "success"), (3, "a trace could not be read")];
 
-/// Examples for `trace record --help`.
 const RECORD_EXAMPLES: &str = "\
 Examples:
   straddle trace record /dev/sdb --for 60s --to sdb.rec
@@ -67,7 +64,6 @@ to the disk, even for a partition. Arrays (md) and mappings (device-mapper) have
 no queue of their own: record the disks below them. Ctrl-C stops the recording
 and keeps what has been recorded.";
 
-/// The exit statuses of `trace record`.
 const RECORD_STATUSES: &[(u8, &str)] = &[
     (0, "recording complete, or stopped with Ctrl-C"),
     (2, "invalid command line, or a device without its own queue (md, device-mapper)"),
@@ -171,7 +167,8 @@ pub(crate) struct RecordArguments {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct SourceArguments {
     /// Trace format [default: detected from the first bytes].
-    #[arg(long, value_name = "FORMAT", value_parser = formats())]
+    #[arg(long, value_name = "FORMAT",
+        value_parser = known(Format::ALL, |it| PossibleValue::new(it.name()).help(it.about())))]
     pub(crate) format: Option<Format>,
 
     /// Columns of a CSV or Parquet trace, by name or number, with their units:
@@ -185,7 +182,8 @@ pub(crate) struct SourceArguments {
 
     /// Event to count as a request in event traces (blktrace, blkparse, tracefs). Arrays (md) and mappings
     /// (device-mapper) have only queue events.
-    #[arg(long, value_name = "EVENT", value_parser = events(), default_value = "issue")]
+    #[arg(long, value_name = "EVENT", default_value = "issue",
+        value_parser = known(&Event::ALL, |event| event.name().into()))]
     pub(crate) event: Event,
 }
 
@@ -197,22 +195,6 @@ impl SourceArguments {
     }
 }
 
-/// Takes a format by its name.
-fn formats() -> impl TypedValueParser<Value = Format> {
-    let named = |format: &Format| PossibleValue::new(format.name()).help(format.about());
-    PossibleValuesParser::new(Format::ALL.iter().map(named))
-        .try_map(|name| Format::named(&name).ok_or("unknown format"))
-}
-
-/// Takes an event by its name.
-fn events() -> impl TypedValueParser<Value = Event> {
-    PossibleValuesParser::new(Event::ALL.map(Event::name)).try_map(|name| {
-        let known = Event::ALL.into_iter().find(|event| event.name() == name);
-        known.ok_or("unknown event")
-    })
-}
-
-/// Parses a time.
 fn window(text: &str) -> Result<Nanos, String> {
     const UNITS: [(&str, u64); 4] = [("ns", 1), ("us", 1000), ("ms", 1_000_000), ("s", 1_000_000_000)];
     let parsed = UNITS.iter().find_map(|(unit, nanos)| {
@@ -226,7 +208,6 @@ fn window(text: &str) -> Result<Nanos, String> {
     parsed.filter(is_in_range).ok_or_else(|| "must be a time up to an hour, such as 10ms".to_owned())
 }
 
-/// Parses the size of the kernel's buffer of a processor.
 fn buffer(text: &str) -> Result<ByteCount, String> {
     let size = parse_size(text).map_err(|error| error.to_string())?;
     let is_in_range = (64 << 10..=1 << 30).contains(&size.get());
@@ -250,12 +231,12 @@ pub(crate) fn run(arguments: &TraceArguments) -> Result<Exit> {
 fn count(arguments: &TraceArguments) -> Result<Exit> {
     let start = arguments.started_at.get();
     if !start.is_multiple_of(SECTOR) {
-        let message =
-            format!("--started-at {start}: must be a multiple of 512 bytes ({start}s is sector {start})");
-        return Err(UsageError(message).into());
+        return usage(format!(
+            "--started-at {start}: must be a multiple of 512 bytes ({start}s is sector {start})"
+        ));
     }
     if arguments.traces.iter().filter(|path| input::is_stdin(path)).count() > 1 {
-        return Err(UsageError("standard input can be read only once".to_owned()).into());
+        return usage("standard input can be read only once");
     }
     let start = start / SECTOR;
     let units = &arguments.unit;
@@ -282,22 +263,18 @@ fn count(arguments: &TraceArguments) -> Result<Exit> {
     let window = window.as_ref();
     let counted =
         Counted { files: &files, account: &account, total, units, start, best: arguments.best, window };
-    if arguments.json {
-        Document::of(SchemaOf::Trace, TraceReport::of(&counted)).print()?;
-    } else {
-        let shown = match arguments.csv {
-            true => as_csv(&counted),
-            false => text::trace::trace(&counted, arguments.verbose),
-        };
-        output::print(&shown)?;
-    }
+    let printed = match (arguments.json, arguments.csv) {
+        (true, _) => Document::of(SchemaOf::Trace, TraceReport::of(&counted)).print()?,
+        (false, true) => output::print(&as_csv(&counted))?,
+        (false, false) => output::print(&text::trace::trace(&counted, arguments.verbose))?,
+    };
     if let Some(path) = &arguments.html {
         output_file::write(path, html::trace_page(&counted).as_bytes(), &inputs)?;
     }
     if let Some(path) = &arguments.svg {
         output_file::write(path, svg::trace(&counted).as_bytes(), &inputs)?;
     }
-    Ok(Exit::Success)
+    Ok(printed)
 }
 
 fn target(format: &Path) -> Result<Target, UsageError> {
@@ -305,11 +282,8 @@ fn target(format: &Path) -> Result<Target, UsageError> {
     let format = if format == Path::new("iolog") { Path::new("fio") } else { format };
     let known = Target::ALL.into_iter().find(|target| Path::new(target.name()) == format);
     known.ok_or_else(|| {
-        let names = Target::ALL.map(Target::name).join(", ");
-        UsageError(format!(
-            "--to {}: unknown format; there are {names}",
-            printable(&format.display().to_string())
-        ))
+        let (name, names) = (printable(&format.display().to_string()), Target::ALL.map(Target::name));
+        UsageError(format!("--to {name}: unknown format; there are {}", names.join(", ")))
     })
 }
 
@@ -334,19 +308,15 @@ fn converted(
     }
     let (out, written) = writer.finish()?;
     let out = out.into_inner().map_err(std::io::IntoInnerError::into_error);
-    out.and_then(OutputFile::finish)
-        .map_err(|error| anyhow::Error::from(error).context(format!("{name}: cannot write")))?;
+    out.and_then(OutputFile::finish).with_context(|| format!("{name}: cannot write"))?;
     let format = target.name();
     let lost = [
-        (written.times, format!("the times of {} below a millisecond", plural(written.times, "request"))),
-        (written.through, format!("that {} went through the cache", plural(written.through, "write"))),
-        (
-            written.took,
-            format!("how long {} took, and when the next one followed", plural(written.took, "request")),
-        ),
+        (written.times, "the times of", "request", "below a millisecond"),
+        (written.through, "that", "write", "went through the cache"),
+        (written.took, "how long", "request", "took, and when the next one followed"),
     ];
-    for (_, what) in lost.iter().filter(|(count, _)| *count > 0) {
-        output::complain(&format!("{name}: {format} cannot store {what}"));
+    for (count, before, noun, after) in lost.into_iter().filter(|(count, ..)| *count > 0) {
+        output::complain(&format!("{name}: {format} cannot store {before} {} {after}", plural(count, noun)));
     }
     Ok((account, abouts))
 }

@@ -1,9 +1,7 @@
 //! Reads audits. A document is read as a stream, and only what is counted is kept.
 
 use std::cell::Cell;
-use std::fs::File;
-use std::io;
-use std::io::{BufReader, Read};
+use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -13,7 +11,7 @@ use straddle_audit::examine::CostSource;
 use straddle_audit::{Risk, Severity};
 
 use crate::fleet::Skipped;
-use crate::input::below;
+use crate::input::{below, is_stdin, open};
 use straddle_audit::Status;
 use straddle_audit::form::check::SCHEMA;
 
@@ -73,7 +71,6 @@ pub(super) struct Finding {
     pub(super) fix: Option<Fix>,
 }
 
-/// How a finding is fixed.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Fix {
     pub(crate) summary: String,
@@ -95,48 +92,11 @@ pub(super) struct Cost {
     pub(super) wear_ratio: Option<f64>,
 }
 
-/// Something to read audits from.
-#[derive(Debug)]
-pub(crate) enum Input {
-    /// A file or pipe.
-    File(PathBuf),
-    /// Standard input.
-    Stdin,
-}
-
-impl Input {
-    /// Returns the name for messages.
-    pub(crate) fn name(&self) -> String {
-        match self {
-            Self::File(path) => path.display().to_string(),
-            Self::Stdin => "standard input".to_owned(),
-        }
-    }
-
-    /// Returns the path of a file.
-    pub(crate) fn path(&self) -> Option<&Path> {
-        match self {
-            Self::File(path) => Some(path),
-            Self::Stdin => None,
-        }
-    }
-
-    /// Returns the name of a host whose audit does not have it.
-    pub(crate) fn host(&self) -> String {
-        match self {
-            Self::File(path) => path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy().into_owned(),
-            Self::Stdin => self.name(),
-        }
-    }
-}
-
-/// Returns the inputs that the arguments name, those of a folder by name, and what cannot be read.
-pub(crate) fn inputs(named: &[PathBuf]) -> (Vec<Input>, Vec<Skipped>) {
+/// Returns the files that the arguments name, those of a folder by name, and what cannot be read.
+pub(crate) fn inputs(named: &[PathBuf]) -> (Vec<PathBuf>, Vec<Skipped>) {
     let (mut inputs, mut skipped) = (Vec::new(), Vec::new());
     for path in named {
-        if path.as_os_str() == "-" {
-            inputs.push(Input::Stdin);
-        } else if path.is_dir() {
+        if !is_stdin(path) && path.is_dir() {
             let mut files = below(path, |folder, error| {
                 let why = format!("cannot list it: {error}");
                 skipped.push(Skipped { name: folder.display().to_string(), why });
@@ -146,20 +106,18 @@ pub(crate) fn inputs(named: &[PathBuf]) -> (Vec<Input>, Vec<Skipped>) {
                 let why = "it contains no *.json file".to_owned();
                 skipped.push(Skipped { name: path.display().to_string(), why });
             }
-            inputs.extend(files.into_iter().map(Input::File));
+            inputs.extend(files);
         } else {
-            inputs.push(Input::File(path.clone()));
+            inputs.push(path.clone());
         }
     }
     (inputs, skipped)
 }
 
-/// Reads every audit in `input` and passes it to `take`. The error says why, and where in the file.
-pub(crate) fn read(input: &Input, mut take: impl FnMut(Document)) -> Result<(), String> {
-    let reader: Box<dyn Read> = match input {
-        Input::File(path) => Box::new(File::open(path).map_err(|error| format!("cannot open: {error}"))?),
-        Input::Stdin => Box::new(io::stdin().lock()),
-    };
+/// Reads every audit in a file, or standard input if it is `-`, and passes it to `take`. The error says why, and where
+/// in the file.
+pub(crate) fn read(path: &Path, mut take: impl FnMut(Document)) -> Result<(), String> {
+    let reader = open(path).map_err(|error| format!("cannot open: {error}"))?;
     let left = Rc::new(Cell::new(MAX_AUDIT));
     let limited = Limited { inner: BufReader::new(reader), left: Rc::clone(&left) };
     let mut is_empty = true;

@@ -14,10 +14,8 @@ const MOST_WORDS: usize = 12;
 const FIRST_CHECK: &str = "Before you write to any of these disks, run straddle check DISK on each: one of \
                            these messages means that nothing must be written.";
 
-/// A part of a pattern.
 #[derive(Debug, PartialEq, Eq)]
 enum Part {
-    /// This word.
     Word(String),
     /// A number, and its name.
     Number(String),
@@ -25,7 +23,6 @@ enum Part {
     Words,
 }
 
-/// A message as a pattern.
 #[derive(Debug)]
 struct Pattern {
     topic: &'static Topic,
@@ -101,9 +98,7 @@ fn matched(parts: &[Part], said: &[String], numbers: &mut Numbers) -> Option<usi
     }
 }
 
-/// A message in a text.
 struct Match {
-    /// Where it starts.
     start: usize,
     topic: &'static Topic,
     /// The words of the text, on one line.
@@ -185,7 +180,7 @@ pub(super) fn explained(text: &str) -> Vec<Explained> {
         if forbidden && !(topic.writes.is_empty() && (topic.otherwise.is_empty() || !otherwise)) {
             numbers.push(FIRST_CHECK.to_owned());
         }
-        explained.push(Explained { topic, numbers, otherwise: otherwise && !forbidden, writes: !forbidden });
+        explained.push(Explained::of(topic, numbers, !forbidden, otherwise && !forbidden));
     }
     explained
 }
@@ -336,7 +331,9 @@ mod tests {
             let found = explained(text);
             found
                 .iter()
-                .flat_map(|found| found.numbers.iter().chain(found.about()).cloned().collect::<Vec<_>>())
+                .flat_map(|found| {
+                    found.numbers.iter().chain(found.about.iter().copied()).cloned().collect::<Vec<_>>()
+                })
                 .collect::<Vec<_>>()
                 .join("\n")
         };

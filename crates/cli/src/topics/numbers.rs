@@ -13,7 +13,6 @@ use straddle_units::ByteCount;
 const SMALL: u64 = 512;
 const LARGE: u64 = 4096;
 
-/// 1 MiB.
 const MIB: u64 = 1 << 20;
 
 /// What the numbers of a topic's messages mean.
@@ -67,7 +66,6 @@ pub(super) enum Arithmetic {
 /// A paragraph of what numbers come to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Said {
-    /// What is so.
     Is(String),
     /// What to write to the disk.
     Writes(String),
@@ -106,7 +104,6 @@ impl Arithmetic {
     }
 }
 
-/// The numbers of a message by their names.
 #[derive(Debug, Default)]
 pub(super) struct Numbers(Vec<(String, Option<u64>)>);
 
@@ -116,7 +113,6 @@ impl Numbers {
         self.0.push((name.to_owned(), parsed(text)));
     }
 
-    /// Whether the message has none.
     pub(super) const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -126,7 +122,6 @@ impl Numbers {
         self.0.iter().find(|(own, _)| own == name)?.1
     }
 
-    /// Returns it unless it is 0.
     pub(super) fn positive(&self, name: &str) -> Option<u64> {
         self.get(name).filter(|number| *number > 0)
     }

@@ -7,7 +7,6 @@ use straddle_drive::Profile;
 
 use crate::topics::{Subject, all, plain, questions};
 
-/// The most that is found.
 const MAX_FOUND: usize = 9;
 
 /// The most words that are searched for, and the longest: no text has longer ones, and more decide no better.
@@ -22,18 +21,13 @@ const COMMON: &[&str] = &[
     "will", "with", "you",
 ];
 
-/// Something with the words that were asked for.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
-    /// What it is.
     pub(crate) subject: Subject,
-    /// Its name, for `straddle explain`.
     pub(crate) name: &'static str,
-    /// Its title.
     pub(crate) title: &'static str,
 }
 
-/// A text that is searched.
 struct Document {
     found: Found,
     /// The words of its name and title, and of what else it is called.
@@ -42,9 +36,9 @@ struct Document {
     text: Vec<String>,
 }
 
-fn split<'a>(texts: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+fn split(texts: impl IntoIterator<Item = impl AsRef<str>>) -> Vec<String> {
     let words = |text: &str| plain(text).split(' ').map(str::to_owned).collect::<Vec<_>>();
-    texts.into_iter().flat_map(words).collect()
+    texts.into_iter().flat_map(|text| words(text.as_ref())).collect()
 }
 
 fn documents() -> &'static [Document] {
@@ -57,14 +51,8 @@ fn documents() -> &'static [Document] {
         });
         let topics = all().iter().map(|topic| Document {
             found: Found { subject: Subject::Topic(topic.into()), name: &topic.name, title: &topic.title },
-            names: split(
-                [&topic.name, &topic.title]
-                    .into_iter()
-                    .chain(&topic.words)
-                    .chain(&topic.messages)
-                    .map(String::as_str),
-            ),
-            text: split(topic.about.iter().chain(&topic.writes).chain(&topic.otherwise).map(String::as_str)),
+            names: split([&topic.name, &topic.title].into_iter().chain(&topic.words).chain(&topic.messages)),
+            text: split(topic.about.iter().chain(&topic.writes).chain(&topic.otherwise)),
         });
         let questions = questions().iter().map(|question| Document {
             found: Found {
@@ -72,8 +60,8 @@ fn documents() -> &'static [Document] {
                 name: &question.name,
                 title: &question.title,
             },
-            names: split([question.name.as_str(), &question.title]),
-            text: split(question.about.iter().map(String::as_str)),
+            names: split([&question.name, &question.title]),
+            text: split(&question.about),
         });
         topics.chain(questions).chain(rules).collect()
     })
@@ -147,7 +135,6 @@ fn best(words: &[String]) -> Search {
 /// How alike two words are for one to be suggested for the other, of 1.
 const ALIKE: f64 = 0.84;
 
-/// The most suggestions.
 const SUGGESTED: usize = 3;
 
 /// Returns the names that the words, or one of them, are spelt much like, the most likely first.

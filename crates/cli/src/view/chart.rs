@@ -29,7 +29,6 @@ pub(crate) fn ticks(most: f64, wanted: u32) -> Vec<f64> {
     ticks
 }
 
-/// An axis, which maps numbers to places.
 pub(crate) struct Axis {
     /// The numbers at its ends.
     pub(crate) low: f64,
@@ -41,7 +40,6 @@ pub(crate) struct Axis {
 }
 
 impl Axis {
-    /// Returns the place of a number.
     pub(crate) fn at(&self, number: f64) -> f64 {
         let share = if self.is_logarithmic {
             (number / self.low).ln() / (self.high / self.low).ln()
@@ -94,13 +92,9 @@ pub(crate) fn height(share: f64) -> char {
 
 /// A curve from 0 to `x_most`. `width` and `height` are in characters, without the labels.
 pub(crate) struct Plot<'a> {
-    /// What the curve shows; printed above it.
     pub(crate) title: &'a str,
-    /// The right end of the horizontal axis.
     pub(crate) x_most: f64,
-    /// The top end of the vertical axis.
     pub(crate) y_most: f64,
-    /// The label of the horizontal axis.
     pub(crate) x_label: &'a str,
     pub(crate) width: usize,
     pub(crate) height: usize,

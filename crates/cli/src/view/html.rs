@@ -12,7 +12,7 @@ use crate::fleet::{Detail, Digest, Fix, Tally};
 use crate::output::plural;
 use crate::view::chart::svg::Chart;
 use crate::view::svg::amplification;
-use crate::view::text::trace::{headline, ratio, sentences};
+use crate::view::text::trace::{bytes, headline, ratio, sentences};
 use crate::view::text::{number, percent};
 use crate::view::{escaped, made};
 use straddle_trace::form::Counted;
@@ -34,6 +34,12 @@ pub fn document(title: &str, style: &str, contents: &str) -> String {
 pub fn paragraph(text: &str, class: &str) -> String {
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     format!("<p class=\"{class}\">{}</p>\n", escaped(&text))
+}
+
+/// Returns a paragraph for each sentence, the first as the most important one.
+fn led(sentences: &[String]) -> String {
+    let classes = ["lead"].into_iter().chain(std::iter::repeat("soft"));
+    sentences.iter().zip(classes).map(|(sentence, class)| paragraph(sentence, class)).collect()
 }
 
 /// Returns a chart with its caption; nothing if there is nothing to draw.
@@ -163,14 +169,10 @@ const TRACE_STYLE: &str = include_str!("html/trace.css");
 
 /// The most volumes in a table; the CSV has all of them.
 const LISTED: usize = 200;
-/// The most lengths in the table.
 const SIZES: usize = 40;
 
 pub(crate) fn trace_page(counted: &Counted<'_>) -> String {
-    let mut text = paragraph(&headline(counted), "soft");
-    for (index, sentence) in sentences(counted).iter().enumerate() {
-        text += &paragraph(sentence, if index == 0 { "lead" } else { "soft" });
-    }
+    let mut text = paragraph(&headline(counted), "soft") + &led(&sentences(counted));
     if counted.total.writes.requests() > 0 {
         text += &figure(&amplification(counted));
         text += &units(counted);
@@ -181,30 +183,19 @@ pub(crate) fn trace_page(counted: &Counted<'_>) -> String {
 }
 
 fn units(counted: &Counted<'_>) -> String {
-    let mut headings = vec![
-        "unit",
-        "misaligned",
-        "straddling",
-        "partial heads",
-        "partial tails",
-        "RMW per write",
-        "written",
-    ];
-    headings.extend(["best start", "RMW from there", "written from there"]);
+    let mut headings = vec!["unit", "misaligned", "straddling", "partial heads", "partial tails"];
+    headings.extend(["RMW per write", "written", "best start", "RMW from there", "written from there"]);
     headings.extend(counted.window.map(|_| ["RMW, merged", "written, merged"]).into_iter().flatten());
     let mut table = Table::new("Writes on units of each size, each request counted alone", &headings);
     for unit in counted.units {
         let Some(effects) = counted.total.writes.effects(*unit) else { continue };
         let (effect, (start, best)) = (effects.started_at(counted.start), effects.best());
         let all = effect.requests;
-        let mut cells = vec![share(effect.misaligned, all)];
-        cells.extend([effect.straddling, effect.heads, effect.tails].map(|part| share(part, all)));
+        let parts = [effect.misaligned, effect.straddling, effect.heads, effect.tails];
+        let mut cells = Vec::from(parts.map(|part| share(part, all)));
         cells.extend([per(effect.partial, all), times(effect.amplification())]);
-        cells.extend([
-            Cell::plain(format!("sector {start}")),
-            per(best.partial, all),
-            times(best.amplification()),
-        ]);
+        cells.push(Cell::plain(format!("sector {start}")));
+        cells.extend([per(best.partial, all), times(best.amplification())]);
         let merged = counted.total.coalesced.iter().find(|coalesced| coalesced.unit == *unit);
         cells.extend(
             merged.into_iter().flat_map(|it| [per(it.partial, all), times(it.amplification(effect.sectors))]),
@@ -223,11 +214,10 @@ fn sizes(writes: &Histogram) -> String {
         Table::new("Lengths of writes, the most frequent ones", &["length", "writes", "share", "bytes"]);
     for size in sizes {
         let length = size.sectors.map(|sectors| ByteCount::new(sectors * SECTOR).to_string());
-        let bytes = u64::try_from(size.total * u128::from(SECTOR)).unwrap_or(u64::MAX);
         let cells = vec![
             Cell::plain(size.requests.to_string()),
             share(size.requests, writes.requests()),
-            Cell::plain(ByteCount::new(bytes).to_string()),
+            Cell::plain(bytes(size.total)),
         ];
         table.row(length.as_deref().unwrap_or("2 MiB and more"), cells);
     }
@@ -244,21 +234,18 @@ fn volumes(counted: &Counted<'_>) -> String {
     let caption = "Volumes by bytes written: the share of writes that are misaligned on units of each size";
     let mut table = Table::with(" class=\"heat\"", caption, &headings);
     for (name, volume) in volumes.iter().take(LISTED) {
-        let bytes = u64::try_from(volume.writes.sectors() * u128::from(SECTOR)).unwrap_or(u64::MAX);
-        let mut cells = vec![
-            Cell::plain(volume.reads.requests().to_string()),
-            Cell::plain(volume.writes.requests().to_string()),
-            Cell::plain(ByteCount::new(bytes).to_string()),
-        ];
+        let requests = [volume.reads.requests(), volume.writes.requests()];
+        let mut cells = Vec::from(requests.map(|count| Cell::plain(count.to_string())));
+        cells.push(Cell::plain(bytes(volume.writes.sectors())));
         cells.extend(UNITS.map(|unit| {
             let effect = volume.writes.effects(unit).map(|effects| effects.started_at(counted.start));
-            effect.filter(|effect| effect.requests > 0).map_or_else(
-                || Cell::plain(dash()),
-                |effect| {
+            match effect.filter(|effect| effect.requests > 0) {
+                Some(effect) => {
                     let share = ratio(effect.misaligned, effect.requests);
                     Cell { share: Some(share), ..Cell::of_class("heat", format!("{:.0} %", share * 100.0)) }
-                },
-            )
+                }
+                None => Cell::plain(dash()),
+            }
         }));
         table.row(if name.is_empty() { "(no name)" } else { name }, cells);
     }
@@ -285,27 +272,11 @@ fn times(amplification: Option<f64>) -> Cell {
 const FLEET_STYLE: &str = include_str!("html/fleet.css");
 const SCRIPT: &str = include_str!("html/sort.js");
 
-/// What could not be read, of which the names are shown.
 const NAMED: usize = 50;
-
-/// The colour class of each part of the bar, by name.
-const COLOURS: [(&str, &str); 7] = [
-    ("misaligned, errors", "error"),
-    ("misaligned, warnings", "warning"),
-    ("aligned, other findings", "other"),
-    ("aligned", "aligned"),
-    ("blank", "blank"),
-    ("not judged", "unjudged"),
-    ("failed", "failed"),
-];
 
 pub(crate) fn fleet_page(digest: &Digest<'_>) -> String {
     let title = format!("Sector alignment of {}", plural(digest.hosts.len(), "host"));
-    let mut text = String::new();
-    let sentences = fleet_sentences(digest);
-    for (index, sentence) in sentences.iter().enumerate() {
-        text += &paragraph(sentence, if index == 0 { "lead" } else { "soft" });
-    }
+    let mut text = led(&fleet_sentences(digest));
     text += &strip(&digest.tally);
     text += &skipped(digest);
     if digest.costs.iter().any(|row| row.by.source == CostSource::Modelled) {
@@ -321,11 +292,18 @@ pub(crate) fn fleet_page(digest: &Digest<'_>) -> String {
     document(&title, FLEET_STYLE, &text)
 }
 
-/// Draws the disks as one bar, with a legend of the parts that there are.
 fn strip(tally: &Tally) -> String {
     let (mut bar, mut legend, mut label) = (String::new(), String::new(), Vec::new());
-    for (name, count) in tally.parts() {
-        let class = COLOURS.iter().find(|(of, _)| *of == name).map_or("", |(_, class)| class);
+    let parts = [
+        ("misaligned, errors", "error", tally.errors),
+        ("misaligned, warnings", "warning", tally.warnings),
+        ("aligned, other findings", "other", tally.others),
+        ("aligned", "aligned", tally.aligned),
+        ("blank", "blank", tally.blank),
+        ("not judged", "unjudged", tally.not_judged),
+        ("failed", "failed", tally.failed),
+    ];
+    for (name, class, count) in parts.into_iter().filter(|(.., count)| *count > 0) {
         let _ = write!(bar, "<span class=\"{class}\" style=\"flex-grow:{count}\"></span>");
         let _ = write!(legend, "<li><i class=\"{class}\"></i>{name}: {count}</li>");
         label.push(format!("{name}: {count}"));
@@ -353,7 +331,6 @@ fn skipped(digest: &Digest<'_>) -> String {
     text + "</ul>\n</details>\n"
 }
 
-/// Lists the disks that need attention, with the next step for each.
 fn disks(digest: &Digest<'_>) -> String {
     let headings = ["host", "disk", "model", "findings", "write time", "next step"];
     let caption = "Disks with errors or warnings, and disks that could not be judged, the worst host first";
@@ -394,11 +371,8 @@ fn found(disk: &Detail<'_>) -> String {
 /// Returns the fix of the most severe finding: what it does, what comes before it, and its commands.
 fn next_step(disk: &Detail<'_>) -> String {
     let Some(Fix { summary, commands, risk, caution }) = disk.fix else {
-        let step = match disk.unjudged {
-            Some(_) => "Resolve this, then audit the disk again",
-            None => "See the rule",
-        };
-        return step.to_owned();
+        let is_judged = disk.unjudged.is_none();
+        return if is_judged { "See the rule" } else { "Resolve this, then audit the disk again" }.to_owned();
     };
     let warning = risk.and_then(|risk| risk.warning()).filter(|_| !commands.is_empty());
     let before: Vec<&str> = warning.into_iter().chain(caution.as_deref()).collect();
@@ -454,18 +428,8 @@ fn rules(digest: &Digest<'_>) -> String {
 }
 
 fn hosts(digest: &Digest<'_>) -> String {
-    let headings = [
-        "host",
-        "disks",
-        "misaligned",
-        "other findings",
-        "not judged",
-        "errors",
-        "warnings",
-        "advice",
-        "write time",
-        "rules",
-    ];
+    let headings = ["host", "disks", "misaligned", "other findings", "not judged"];
+    let headings = [&headings[..], &["errors", "warnings", "advice", "write time", "rules"]].concat();
     let mut table = sortable("hosts", "Every host, the worst first", &headings);
     for row in &digest.hosts {
         let tally = &row.tally;

@@ -16,6 +16,7 @@ use crate::commands::probe::ProbeReport;
 use crate::commands::realign::RealignOutput;
 use crate::commands::sim::SimReport;
 use crate::commands::trace::record::RecordReport;
+use crate::exit::Exit;
 use crate::fleet::Digest;
 use crate::output;
 use crate::shared::SharedReport;
@@ -32,15 +33,8 @@ impl SchemaOf {
             Self::Check => check::SCHEMA,
             Self::Plan | Self::Realign | Self::RealignTo => straddle_repair::SCHEMA,
             Self::Efficiency | Self::Report | Self::Drive | Self::Trace | Self::ProbeShare => 1,
-            Self::Bench
-            | Self::DriveFit
-            | Self::Explain
-            | Self::ExplainRmw
-            | Self::TraceRecord
-            | Self::Sim
-            | Self::Serve
-            | Self::Lab
-            | Self::Probe => 2,
+            Self::Bench | Self::DriveFit | Self::Explain | Self::ExplainRmw | Self::TraceRecord => 2,
+            Self::Sim | Self::Serve | Self::Lab | Self::Probe => 2,
             Self::Reproduce => 4,
         }
     }
@@ -64,12 +58,12 @@ impl<T: Serialize> Document<T> {
         Self { schema: command.version(), straddle: env!("CARGO_PKG_VERSION"), body }
     }
 
-    /// Prints it.
+    /// Prints it, with which the command is done.
     ///
     /// # Errors
     ///
     /// Returns why it cannot be written.
-    pub fn print(&self) -> anyhow::Result<()> {
+    pub fn print(&self) -> anyhow::Result<Exit> {
         output::print_json(self)
     }
 }
@@ -118,7 +112,6 @@ pub enum SchemaOf {
 }
 
 impl SchemaOf {
-    /// Whether `straddle-lab` runs the command.
     pub(crate) fn is_of_lab(self) -> bool {
         matches!(self, Self::Serve | Self::Lab | Self::Reproduce | Self::DriveFit)
     }

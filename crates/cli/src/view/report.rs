@@ -6,7 +6,6 @@
 
 mod formats;
 
-use straddle_audit::Severity;
 use straddle_layout::types;
 use straddle_units::ByteOffset;
 
@@ -22,33 +21,24 @@ use straddle_audit::form::check::{self, TargetReport};
 use straddle_audit::form::finding::{FindingReport, IgnoredReport};
 use straddle_audit::form::table::PartitionReport;
 
-/// The columns asked for.
-pub(crate) struct Columns<'a>(pub(crate) &'a [String]);
-
-impl Columns<'_> {
-    /// Returns the indexes in `all` of the columns, in the order asked for; `usual` come first after a `+`. Case
-    /// does not matter.
-    pub(crate) fn pick(&self, all: &[&str], usual: &[&str]) -> Result<Vec<usize>, UsageError> {
-        let at = |name: &str| all.iter().position(|one| one.eq_ignore_ascii_case(name));
-        let mut picked = Vec::new();
-        for (index, name) in self.0.iter().enumerate() {
-            let added = name.strip_prefix('+').filter(|_| index == 0);
-            if added.is_some() {
-                picked.extend(usual.iter().filter_map(|name| at(name)));
-            }
-            let name = added.unwrap_or(name);
-            let column = at(name).ok_or_else(|| {
-                UsageError(format!("unknown column '{name}'; the columns are {}", all.join(", ")))
-            })?;
-            picked.push(column);
+/// Returns the indexes in `all` of the columns `asked` for, in that order; `usual` come first after a `+`. Case does not
+/// matter.
+fn picked(asked: &[String], all: &[&str], usual: &[&str]) -> Result<Vec<usize>, UsageError> {
+    let at = |name: &str| all.iter().position(|one| one.eq_ignore_ascii_case(name));
+    let mut picked = Vec::new();
+    for (index, name) in asked.iter().enumerate() {
+        let added = name.strip_prefix('+').filter(|_| index == 0);
+        if added.is_some() {
+            picked.extend(usual.iter().filter_map(|name| at(name)));
         }
-        Ok(picked)
+        let name = added.unwrap_or(name);
+        let unknown = || UsageError(format!("unknown column '{name}'; the columns are {}", all.join(", ")));
+        picked.push(at(name).ok_or_else(unknown)?);
     }
+    Ok(picked)
 }
 
-/// A format of reports.
 pub(crate) trait Report {
-    /// Returns what comes before the targets.
     fn opening(&mut self) -> String {
         String::new()
     }
@@ -57,7 +47,6 @@ pub(crate) trait Report {
     /// it would be without findings.
     fn target(&mut self, target: &TargetReport, exit: Exit, unjudged: Exit) -> String;
 
-    /// Returns what comes after the targets.
     fn closing(&mut self) -> String {
         String::new()
     }
@@ -69,30 +58,29 @@ pub(crate) fn is_wanted(arguments: &CheckArguments) -> bool {
 
 /// Returns the report that was asked for; `None` for text.
 pub(crate) fn of(arguments: &CheckArguments) -> Result<Option<Box<dyn Report>>, UsageError> {
-    let columns = Some(Columns(&arguments.columns)).filter(|columns| !columns.0.is_empty());
-    let least = arguments.fails_from();
-    let severities = [Severity::Error, Severity::Warning, Severity::Advice];
-    let fails = severities.into_iter().filter(|severity| *severity >= least);
-    Ok(Some(match (arguments.output_format, columns) {
-        (None, Some(columns)) => Box::new(Table::of(&columns)?),
-        (Some(OutputFormat::Csv), columns) => Box::new(Csv::of(columns.as_ref())?),
-        (Some(_), Some(_)) => {
+    let columns = &arguments.columns;
+    Ok(Some(match arguments.output_format {
+        Some(OutputFormat::Csv) => Box::new(Csv::of(columns)?),
+        Some(_) if !columns.is_empty() => {
             return Err(UsageError(
                 "--columns applies only to tables: text and --output-format csv".to_owned(),
             ));
         }
-        (None, None) if arguments.json => Box::new(Json::of(view::audited_host(arguments))),
-        (None, None) => return Ok(None),
-        (Some(OutputFormat::Sarif), None) => Box::new(Sarif::default()),
-        (Some(OutputFormat::Junit), None) => Box::new(Junit { fails: fails.collect() }),
-        (Some(OutputFormat::Github), None) => Box::new(Github),
-        (Some(OutputFormat::Prometheus), None) => Box::new(Prometheus::default()),
+        Some(OutputFormat::Sarif) => Box::new(Sarif::default()),
+        Some(OutputFormat::Junit) => Box::new(Junit { least: arguments.fails_from() }),
+        Some(OutputFormat::Github) => Box::new(Github),
+        Some(OutputFormat::Prometheus) => Box::new(Prometheus::default()),
+        None if !columns.is_empty() => Box::new(Table::of(columns)?),
+        None if arguments.json => {
+            Box::new(Json { host: view::audited_host(arguments), summary: Summary::default() })
+        }
+        None => return Ok(None),
     }))
 }
 
 /// Returns the names of the columns from which `--columns` chooses, of all forms.
 pub(crate) fn columns() -> impl Iterator<Item = &'static str> {
-    names().chain(csv_columns())
+    names().chain(HEADER.split(','))
 }
 
 /// Why a target has no verdict.
@@ -149,7 +137,7 @@ const ALL: [Column; 15] = [
 /// The columns to which `+NAME` adds.
 const USUAL: [&str; 8] = ["TARGET", "PARTN", "START", "START-BYTE", "SIZE", "TYPE", "CONTENT", "VERDICT"];
 
-pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+fn names() -> impl Iterator<Item = &'static str> {
     ALL.iter().map(|(name, ..)| *name)
 }
 
@@ -164,15 +152,14 @@ fn codes(target: &TargetReport, partition: Option<&PartitionReport>) -> String {
 }
 
 /// The table. Its columns are as wide as their longest cells, so it is printed at the end.
-pub(crate) struct Table {
+struct Table {
     columns: Vec<&'static Column>,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    /// Creates a table of the columns asked for.
-    pub(crate) fn of(asked: &Columns) -> Result<Self, UsageError> {
-        let columns = asked.pick(&names().collect::<Vec<_>>(), &USUAL)?;
+    fn of(asked: &[String]) -> Result<Self, UsageError> {
+        let columns = picked(asked, &names().collect::<Vec<_>>(), &USUAL)?;
         let columns = columns.into_iter().filter_map(|index| ALL.get(index)).collect();
         Ok(Self { columns, rows: Vec::new() })
     }
@@ -208,36 +195,27 @@ const HEADER: &str = "target,status,code,severity,partition,layer,offset_bytes,b
                       message,fix,risk,caution,commands,ignored";
 const COLUMNS: usize = 16;
 
-fn csv_columns() -> impl Iterator<Item = &'static str> {
-    HEADER.split(',')
-}
-
-#[derive(Debug)]
-pub(crate) struct Csv {
+struct Csv {
     /// Their indexes in the header.
     columns: Vec<usize>,
 }
 
 impl Csv {
-    pub(super) fn of(asked: Option<&Columns<'_>>) -> Result<Self, UsageError> {
-        let all: Vec<&str> = csv_columns().collect();
-        let columns = match asked {
-            Some(asked) => asked.pick(&all, &all)?,
-            None => (0..all.len()).collect(),
-        };
+    fn of(asked: &[String]) -> Result<Self, UsageError> {
+        let all: Vec<&str> = HEADER.split(',').collect();
+        let columns = if asked.is_empty() { (0..all.len()).collect() } else { picked(asked, &all, &all)? };
         Ok(Self { columns })
     }
 
     fn row(&self, cells: &[String]) -> String {
-        let cells: Vec<String> =
-            self.columns.iter().filter_map(|index| cells.get(*index)).map(|cell| quoted(cell)).collect();
-        cells.join(",") + "\n"
+        let cells = self.columns.iter().filter_map(|index| cells.get(*index));
+        cells.map(|cell| quoted(cell)).collect::<Vec<_>>().join(",") + "\n"
     }
 }
 
 impl Report for Csv {
     fn opening(&mut self) -> String {
-        self.row(&csv_columns().map(str::to_owned).collect::<Vec<_>>())
+        self.row(&HEADER.split(',').map(str::to_owned).collect::<Vec<_>>())
     }
 
     fn target(&mut self, target: &TargetReport, _: Exit, _: Exit) -> String {
@@ -299,17 +277,9 @@ pub(crate) fn quoted(cell: &str) -> String {
 }
 
 /// A JSON document, with a line for each target.
-#[derive(Debug, Default)]
-pub(crate) struct Json {
+struct Json {
     host: Option<String>,
     summary: Summary,
-}
-
-impl Json {
-    /// Returns the document of an audit of `host`.
-    pub(crate) fn of(host: Option<String>) -> Self {
-        Self { host, ..Self::default() }
-    }
 }
 
 impl Report for Json {
@@ -339,7 +309,7 @@ mod tests {
     fn columns_are_picked_in_order_and_added_as_by_lsblk() {
         let pick = |asked: &[&str]| {
             let asked: Vec<String> = asked.iter().map(|name| (*name).to_owned()).collect();
-            Columns(&asked).pick(&["A", "B", "C"], &["A", "B"]).map_err(|error| error.0)
+            picked(&asked, &["A", "B", "C"], &["A", "B"]).map_err(|error| error.0)
         };
         assert_eq!(pick(&["c", "A"]).unwrap(), [2, 0]);
         assert_eq!(pick(&["+C"]).unwrap(), [0, 1, 2]);

@@ -18,7 +18,6 @@ use straddle_trace::form::Counted;
 /// Steps of the seek curve. They lie closer together near the start, where the curve bends.
 const SEEK_POINTS: u32 = 400;
 
-/// Draws the time per request at each offset.
 pub(crate) fn bench(bench: &Bench<'_>) -> String {
     let sweep = bench.sweep;
     let groups = sweep.arms().iter().map(|arm| {

@@ -14,8 +14,7 @@ use straddle_audit::Severity;
 use straddle_measure::bench::Clock;
 use textwrap::WordSplitter;
 
-use crate::output;
-use crate::output::{paint, style};
+use crate::output::{self, paint, style};
 pub(crate) use crate::view::text::check::{lines, map, summary, target};
 
 /// Wraps `text` into lines of the width of stdout, each after `indent`.
@@ -35,6 +34,12 @@ pub(crate) fn wrap_to(width: usize, text: &str, first: &str, indent: &str) -> St
     let joined = text.replace(" %", "\u{a0}%");
     textwrap::fill(&joined, options.break_words(false).word_splitter(WordSplitter::NoHyphenation))
         .replace("\u{a0}%", " %")
+}
+
+/// Returns wrapped sentences below each other, the first as a heading.
+pub(crate) fn led(sentences: impl Iterator<Item = String>) -> String {
+    let styles = [style::HEADING].into_iter().chain(std::iter::repeat(Style::new()));
+    sentences.zip(styles).map(|(sentence, style)| paint(style, &sentence) + "\n").collect()
 }
 
 pub(crate) fn severity_style(severity: Severity) -> Style {

@@ -10,13 +10,12 @@ use straddle_measure::bench::{Clock, Description, Host, WarmUp, Workload, fio};
 use straddle_measure::real::Io;
 
 use crate::commands::bench::BenchArguments;
-use crate::exit::{Exit, RefusedError, UsageError};
+use crate::exit::{Exit, refuse, usage};
 use crate::output::quote_path;
 use crate::output_file;
 use crate::target::TargetSpec;
 use crate::view::json::bench::Bench;
 
-/// The largest fio output accepted, in bytes.
 const MAX_OUTPUT: u64 = 256 << 20;
 
 pub(super) fn emit(
@@ -26,11 +25,10 @@ pub(super) fn emit(
     path: &Path,
 ) -> Result<Exit> {
     let Some(path_of) = target.path() else {
-        let message = format!(
+        return usage(format!(
             "{target}: fio opens only files and devices: serve the drive (straddle serve), and give the \
              resulting device"
-        );
-        return Err(UsageError(message).into());
+        ));
     };
     let name = settled(path_of)?;
     let way = arguments.real.io.unwrap_or(Io::Direct);
@@ -38,17 +36,17 @@ pub(super) fn emit(
         check_given_up(path_of, arguments.real.destroy_data.as_deref(), way)?;
     }
     if std::path::absolute(path).is_ok_and(|path| path == name) {
-        return Err(UsageError(format!("{target}: the job file cannot be its own target")).into());
+        return usage(format!("{target}: the job file cannot be its own target"));
     }
     let Some(name) = name.to_str() else {
-        return Err(UsageError(format!("{target}: names in fio's job files must be UTF-8")).into());
+        return usage(format!("{target}: names in fio's job files must be UTF-8"));
     };
     let (size, sector) = straddle_measure::real::extent(path_of, way)?;
     let offsets = &arguments.offsets.0;
     let last = offsets.iter().max().copied().unwrap_or_default().saturating_mul(sector);
     // fio makes an existing file longer, over what it holds, if it ends too early.
     let Some(left) = size.checked_sub(last).filter(|left| *left > 0) else {
-        return Err(UsageError(format!("{target}: ends before the last offset")).into());
+        return usage(format!("{target}: ends before the last offset"));
     };
     let job = Job {
         target: name,
@@ -72,16 +70,16 @@ fn settled(path: &Path) -> Result<PathBuf> {
     let found = match fs::metadata(path) {
         Ok(found) => found,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let message =
-                format!("{shown}: there is no such file or device; to create a file: truncate --size");
-            return Err(UsageError(message).into());
+            return usage(format!(
+                "{shown}: there is no such file or device; to create a file: truncate --size"
+            ));
         }
         Err(error) => return Err(error).with_context(|| shown.to_string()),
     };
     if found.is_file() && found.len() == 0 {
-        let message =
-            format!("{shown}: is empty, and fio would extend it: set its size first (truncate --size)");
-        return Err(UsageError(message).into());
+        return usage(format!(
+            "{shown}: is empty, and fio would extend it: set its size first (truncate --size)"
+        ));
     }
     let whole = path.canonicalize().with_context(|| shown.to_string())?;
     if !found.file_type().is_block_device() {
@@ -89,31 +87,28 @@ fn settled(path: &Path) -> Result<PathBuf> {
     }
     let given = std::path::absolute(path)?;
     let (Some(folder), Some(name)) = (given.parent(), given.file_name()) else { return Ok(whole) };
-    let given = folder.canonicalize().with_context(|| shown.to_string())?.join(name);
-    if given == whole || follows_its_disk(&given) {
+    let folder = folder.canonicalize().with_context(|| shown.to_string())?;
+    let given = folder.join(name);
+    // by-id, which udev names after the disk itself, or a mapping.
+    let follows_its_disk = ["/dev/disk/by-id", "/dev/mapper"].iter().any(|it| folder == Path::new(it));
+    if given == whole || follows_its_disk {
         return Ok(given);
     }
     let message = format!(
         "{shown}: this link may point to another disk later: use the link in /dev/disk/by-id, or {}",
         quote_path(&whole)
     );
-    Err(UsageError(message).into())
-}
-
-/// Whether this is a link that follows its disk: by-id, which udev names after the disk itself, or that of a mapping.
-fn follows_its_disk(link: &Path) -> bool {
-    ["/dev/disk/by-id", "/dev/mapper"].iter().any(|folder| link.parent() == Some(Path::new(folder)))
+    usage(message)
 }
 
 /// Refuses a target whose contents fio would overwrite, unless they are given up by its name and nothing uses it.
 fn check_given_up(path: &Path, again: Option<&str>, way: Io) -> Result<()> {
     let shown = quote_path(path);
     let Some(again) = again else {
-        let message = format!(
+        return refuse(format!(
             "{shown}: fio would overwrite it from the first byte on, and not restore it; to allow this: \
-             --destroy-data {shown}"
-        );
-        return Err(RefusedError(message).into());
+            --destroy-data {shown}"
+        ));
     };
     Ok(straddle_measure::real::check_given_up(path, Path::new(again), way)?)
 }

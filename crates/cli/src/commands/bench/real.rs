@@ -9,8 +9,8 @@ use anyhow::{Context as _, Result, anyhow};
 use serde::Serialize;
 use straddle_device::shown::quote_path;
 use straddle_measure::bench::{
-    Ended, FEWEST_ROUNDS, Host, Order, Progress, RunError, Sweep, TargetError, Turn, WarmUp, Watch, Workload,
-    rounds,
+    Ended, FEWEST_ROUNDS, Host, Interval, Order, Progress, RunError, Sweep, TargetError, Turn, WarmUp, Watch,
+    Workload, rounds,
 };
 use straddle_measure::real::{
     AreaError, Contents, Finished, Intent, Io, JournalError, LaterWrites, Made, OpenError, Prepared,
@@ -20,13 +20,11 @@ use straddle_units::Span;
 use straddle_units::io::Nanos;
 
 use crate::commands::bench::BenchArguments;
-use crate::durability::Needed;
-use crate::exit::{Exit, RefusedError, UsageError};
+use crate::exit::{Exit, RefusedError, UsageError, refuse, usage};
 use crate::output::printable;
 use crate::output_file::OutputFile;
 use crate::progress::{Bar, on_interrupt};
-use crate::view::json::bench;
-use crate::view::json::bench::{Bench, Turns, WorkloadReport};
+use crate::view::json::bench::{self, Bench, Turns, WorkloadReport};
 use crate::{durability, output, output_file, target};
 
 /// Intended duration of one turn.
@@ -35,7 +33,6 @@ const TURN: Nanos = Nanos::new(500_000_000);
 const RUNTIME: f64 = 60.0;
 /// Default precision of a ratio, in percent.
 const PRECISION: f64 = 5.0;
-/// Default number of bytes used.
 const AREA: u64 = 256 << 20;
 
 pub(super) fn run(arguments: &BenchArguments, path: &Path, workload: &Workload) -> Result<Exit> {
@@ -118,7 +115,7 @@ pub(crate) fn compared(
         error => error.into(),
     })?;
     match verdict.and_then(|verdict| verdict.refusal()) {
-        Some(text) => Err(RefusedError(text).into()),
+        Some(text) => refuse(text),
         None => Ok(finished),
     }
 }
@@ -133,10 +130,7 @@ pub(crate) fn journals(named: Option<&Path>) -> Result<PathBuf> {
     let home = || std::env::home_dir().map(|home| home.join(".local/state"));
     match state.or_else(home) {
         Some(folder) => Ok(folder.join("straddle")),
-        None => Err(UsageError(
-            "no home directory, and XDG_STATE_HOME is not set: give a directory with --journals".into(),
-        )
-        .into()),
+        None => usage("no home directory, and XDG_STATE_HOME is not set: give a directory with --journals"),
     }
 }
 
@@ -144,7 +138,7 @@ pub(crate) fn journals(named: Option<&Path>) -> Result<PathBuf> {
 /// leads to what is lost.
 pub(crate) fn warn_of_journals(scope: Scope, journals: &Path, target: &Path) {
     if scope == Scope::Whole {
-        durability::warn(Needed::Journals, journals, target);
+        durability::warn(("journal", "directory on a disk with --journals"), journals, target);
     }
 }
 
@@ -251,14 +245,10 @@ impl Watch for Watching<'_> {
     fn round(&mut self, turns: &[Turn], sofar: &Sweep) {
         let ratio = sofar.worst_ratio();
         let line = match ratio.interval {
-            Some(interval) => format!(
-                "{} over {}: {:.2} ({:.2} to {:.2})",
-                sofar.worst().offset,
-                sofar.best().offset,
-                interval.value,
-                interval.low,
-                interval.high
-            ),
+            Some(Interval { value, low, high, .. }) => {
+                let (worst, best) = (sofar.worst().offset, sofar.best().offset);
+                format!("{worst} over {best}: {value:.2} ({low:.2} to {high:.2})")
+            }
             None => format!("round {} of at least {FEWEST_ROUNDS}", sofar.best().rounds().len()),
         };
         self.bar.tell(&line);
@@ -277,7 +267,6 @@ struct Export<'a> {
     file: Option<OutputFile>,
 }
 
-/// The first line of an export.
 #[derive(Serialize)]
 struct Heading<'a> {
     schema: u32,
@@ -288,7 +277,6 @@ struct Heading<'a> {
     seed: u64,
 }
 
-/// Each further line of an export.
 #[derive(Serialize)]
 struct Line {
     round: usize,
@@ -337,25 +325,23 @@ impl<'a> Export<'a> {
             serde_json::to_writer(&mut lines, &line)?;
             lines.push(b'\n');
         }
-        if self.file.is_none() {
-            self.file = Some(OutputFile::begin(self.path, &self.inputs)?);
-        }
-        if let Some(file) = &mut self.file {
-            file.write_all(&lines)?;
-            file.flush()?;
-        }
-        Ok(())
+        let file = match self.file.take() {
+            Some(file) => file,
+            None => OutputFile::begin(self.path, &self.inputs)?,
+        };
+        let file = self.file.insert(file);
+        file.write_all(&lines)?;
+        Ok(file.flush()?)
     }
 }
 
 pub(super) fn restore_all(arguments: &BenchArguments) -> Result<Exit> {
     let folder = journals(arguments.real.journals.as_deref())?;
-    let found = left(&folder).with_context(|| {
-        format!("{}: cannot search for journals", printable(&folder.display().to_string()))
-    })?;
+    let name = printable(&folder.display().to_string());
+    let found = left(&folder).with_context(|| format!("{name}: cannot search for journals"))?;
     let mut out = output::stdout();
     if found.is_empty() {
-        writeln!(out, "Nothing to restore: no journal in {}.", printable(&folder.display().to_string()))?;
+        writeln!(out, "Nothing to restore: no journal in {name}.")?;
     }
     let mut exit = Exit::Success;
     let command = printable(&restore_command(arguments.real.journals.as_deref()));
@@ -383,14 +369,15 @@ pub(super) fn restore_all(arguments: &BenchArguments) -> Result<Exit> {
 
 /// Describes the result for one journal, and returns the exit status for it.
 fn describe(journal: &Path, restored: &Restored, command: &str) -> (String, Exit) {
-    let name = printable(&journal.display().to_string());
+    let shown = |path: &Path| printable(&path.display().to_string());
+    let name = shown(journal);
     match restored {
-        Restored::Whole { target, bytes } => {
-            let target = printable(&target.display().to_string());
-            (format!("{target}: restored; {bytes} bytes differed or were unreadable.\n"), Exit::Success)
-        }
+        Restored::Whole { target, bytes } => (
+            format!("{}: restored; {bytes} bytes differed or were unreadable.\n", shown(target)),
+            Exit::Success,
+        ),
         Restored::Changed { target, spans, unreadable, bytes, began } => {
-            let target = printable(&target.display().to_string());
+            let target = shown(target);
             let beside = if unreadable.is_empty() {
                 String::new()
             } else {
@@ -418,11 +405,9 @@ fn describe(journal: &Path, restored: &Restored, command: &str) -> (String, Exit
             format!("{name}: its run, or another --restore, is still active; nothing was restored.\n"),
             Exit::Refused,
         ),
-        Restored::Gone => (
-            format!(
-                "{name}: the journal is gone: its run has ended, or another --restore has restored it.\n"
-            ),
-            Exit::Success,
-        ),
+        Restored::Gone => {
+            let why = "its run has ended, or another --restore has restored it";
+            (format!("{name}: the journal is gone: {why}.\n"), Exit::Success)
+        }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use straddle_audit::examine::{
-    Alongside, ExamineError, Examined, Examiner, FoundDisk, GuestDisk, Options, Price,
+    Alongside, ExamineError, Examined, Examiner, FoundDisk, GuestDisk, Named, Options, Price, TargetException,
 };
 use straddle_audit::{Finding, Reported, Severity};
 use straddle_device::domain::Libvirt;
@@ -16,10 +16,9 @@ use straddle_device::shown::{quote_path, with_causes};
 use straddle_device::{Address, OpenError};
 
 use crate::commands::check::CheckArguments;
-use crate::config::Config;
-use crate::exit::{Exit, UsageError};
+use crate::exit::{Exit, usage};
 use crate::input::below;
-use crate::target::{Assumed, ReadTarget, TargetSpec};
+use crate::target::{Assumed, Drive, TargetSpec};
 use crate::view::{report, text};
 use crate::{output, target};
 use straddle_audit::Status;
@@ -34,7 +33,6 @@ pub(crate) enum Form {
     Map,
 }
 
-/// What all targets of a run share.
 pub(super) struct Run {
     pub(super) examiner: Examiner,
     /// Those for targets with a topology of their own.
@@ -44,13 +42,16 @@ pub(super) struct Run {
 }
 
 impl Run {
-    pub(super) fn new(config: Config, form: Form) -> Result<Arc<Self>> {
-        let Config { arguments, exceptions } = config;
-        let paths = ReadTarget::paths(&arguments.targets);
+    pub(super) fn new(
+        arguments: CheckArguments,
+        exceptions: Vec<TargetException>,
+        form: Form,
+    ) -> Result<Arc<Self>> {
+        let paths = arguments.paths();
         let (of_one, of_all): (Vec<&Assumed>, Vec<&Assumed>) =
             arguments.assume.iter().partition(|assumed| assumed.of.is_some());
         if of_all.len() > 1 {
-            return Err(UsageError("--assume: more than one topology for all targets".to_owned()).into());
+            return usage("--assume: more than one topology for all targets");
         }
         let of_all = of_all.first().map(|assumed| assumed.assume.clone());
         let options = Options {
@@ -83,10 +84,10 @@ impl Run {
             let Some(path) = of.clone() else { continue };
             let shown = output::printable(&path.display().to_string());
             if !paths.contains(&path) {
-                return Err(UsageError(format!("--assume: {shown} is not one of the targets")).into());
+                return usage(format!("--assume: {shown} is not one of the targets"));
             }
             if own.iter().any(|(known, _)| *known == path) {
-                return Err(UsageError(format!("--assume: more than one topology for {shown}")).into());
+                return usage(format!("--assume: more than one topology for {shown}"));
             }
             own.push((path, examiner.assuming(assume.clone())));
         }
@@ -100,7 +101,7 @@ impl Run {
     }
 
     /// Returns the exceptions for the target of this name, by index.
-    pub(super) fn exceptions_for(&self, target: &str) -> impl Iterator<Item = usize> {
+    fn exceptions_for(&self, target: &str) -> impl Iterator<Item = usize> {
         let exceptions = self.examiner.options().exceptions.iter().enumerate();
         exceptions.filter(move |(_, one)| one.is_for(target)).map(|(index, _)| index)
     }
@@ -124,30 +125,37 @@ impl Run {
 
 /// One part of a run.
 #[derive(Clone, Debug)]
-pub(super) enum Subject {
-    /// A device, an image or a modelled drive.
+pub(crate) enum Subject {
     Local(TargetSpec),
-    /// An object on a server.
     Object(Address),
-    /// A disk of a virtual machine.
     Disk(Box<GuestDisk>),
     /// A disk of a virtual machine that cannot be read from this host.
     OutOfReach {
-        /// Its name.
         name: String,
-        /// Why not.
         why: String,
     },
-    /// A virtual machine whose disks are not known, or a target that is not valid.
+    /// A virtual machine whose disks are not known, or a target that is not valid: the others are read all the same.
     Failed {
-        /// Its name.
         name: String,
-        /// Why not.
         why: String,
     },
 }
 
 impl Subject {
+    pub(super) fn parse(path: PathBuf) -> Self {
+        match Named::parse(&path) {
+            Ok(Named::Object(address)) => Self::Object(address),
+            Ok(Named::Path(path)) => Self::Local(TargetSpec::Path(path)),
+            Ok(Named::Modelled { specification, profile }) => {
+                Self::Local(TargetSpec::Modelled(Drive { specification, profile }))
+            }
+            Err(error) => Self::Failed {
+                name: target::redacted(&path).unwrap_or_else(|| path.display().to_string()),
+                why: with_causes(&error),
+            },
+        }
+    }
+
     pub(super) fn name(&self) -> String {
         match self {
             Self::Local(target) => target.to_string(),
@@ -180,18 +188,14 @@ pub(super) fn all(arguments: &CheckArguments) -> Result<Vec<Subject>> {
 }
 
 /// Returns what a target names: of a folder, the images below it.
-fn named(target: ReadTarget, arguments: &CheckArguments) -> Vec<Subject> {
-    vec![match target {
-        ReadTarget::Local(TargetSpec::Path(path)) if arguments.captured().is_none() => {
-            if path.is_dir() {
-                return images(&path, arguments.quiet);
-            }
-            Subject::Local(TargetSpec::Path(target::device(path)))
-        }
-        ReadTarget::Local(target) => Subject::Local(target),
-        ReadTarget::Object(address) => Subject::Object(address),
-        ReadTarget::Invalid { name, why } => Subject::Failed { name, why },
-    }]
+fn named(target: Subject, arguments: &CheckArguments) -> Vec<Subject> {
+    match target {
+        Subject::Local(TargetSpec::Path(path)) if arguments.captured().is_none() => match path.is_dir() {
+            true => images(&path, arguments.quiet),
+            false => vec![Subject::Local(TargetSpec::Path(target::device(path)))],
+        },
+        target => vec![target],
+    }
 }
 
 /// Returns the images below a folder, by their names. Files in hidden folders are hidden too.
@@ -206,10 +210,8 @@ fn images(folder: &Path, is_quiet: bool) -> Vec<Subject> {
     let (images, others): (Vec<PathBuf>, Vec<PathBuf>) =
         files.into_iter().partition(|path| is_named_as_image(path) && !is_hidden(path));
     if images.is_empty() && unlisted.is_empty() {
-        return vec![failed(
-            folder,
-            "no file in this directory has an image's file name extension (as in disk.img)".to_owned(),
-        )];
+        let why = "no file in this directory has an image's file name extension (as in disk.img)";
+        return vec![failed(folder, why.to_owned())];
     }
     if !others.is_empty() && !is_quiet {
         let others = output::plural(others.len(), "other file");
@@ -250,8 +252,7 @@ fn of_domain(word: &str, libvirt: &Libvirt, is_quiet: bool) -> Vec<Subject> {
 fn targets(arguments: &CheckArguments) -> Result<Vec<Subject>> {
     if !arguments.targets.is_empty() {
         if arguments.all {
-            let message = "--all extends the search for disks, so it cannot be combined with targets";
-            return Err(UsageError(message.to_owned()).into());
+            return usage("--all extends the search for disks, so it cannot be combined with targets");
         }
         return Ok(arguments.targets.iter().cloned().flat_map(|target| named(target, arguments)).collect());
     }
@@ -269,7 +270,6 @@ pub(super) struct Outcome {
     pub(super) text: String,
     /// In place of the text, if a report is written.
     pub(super) report: Option<TargetReport>,
-    /// Printed to stderr.
     pub(super) complaint: Option<String>,
     pub(super) status: Status,
     pub(super) exit: Exit,
@@ -290,22 +290,18 @@ impl Outcome {
             Err(error) => error,
         };
         let unread: Option<&ExamineError> = error.downcast_ref();
-        let reason = unread.and_then(|error| {
-            let asked_for = match error {
-                ExamineError::Open(OpenError::Standby { .. }) => true,
-                ExamineError::OutOfReach(_) => run.arguments.allow_unknown,
-                _ => false,
+        if let Some(reason) = unread.and_then(ExamineError::not_judged) {
+            let exit = match unread {
+                Some(ExamineError::Open(OpenError::Standby { .. })) => Exit::Success,
+                Some(ExamineError::OutOfReach(_)) if run.arguments.allow_unknown => Exit::Success,
+                _ => Exit::Failed,
             };
-            Some((error.not_judged()?, if asked_for { Exit::Success } else { Exit::Failed }))
-        });
-        if let Some((reason, exit)) = reason {
             let complaint = output::printable(&format!("{name}: not judged: {reason}"));
             return unjudged(TargetReport::not_read(name, reason), complaint, exit, run);
         }
         let verb = if run.form == Form::Map { "map" } else { "check" };
-        let domains = run.arguments.domains.iter();
-        let domains: Vec<_> =
-            domains.map(|word| format!("--domain {}", quote_path(Path::new(word)))).collect();
+        let domain = |word: &String| format!("--domain {}", quote_path(Path::new(word)));
+        let domains: Vec<String> = run.arguments.domains.iter().map(domain).collect();
         let words = if domains.is_empty() { quote_path(Path::new(&name)) } else { domains.join(" ") };
         // A command to run instead, if there is one.
         let ready = subject.path().and_then(|path| {
@@ -326,8 +322,7 @@ fn judged(name: &str, examined: &Examined, run: &Run) -> Outcome {
     let severities = [Severity::Error, Severity::Warning, Severity::Advice];
     let count = |severity| examined.reported().filter(|(finding, _)| finding.severity == severity).count();
     let counts = |f: &Finding| matches!(f.reported, Reported::Here | Reported::At(_));
-    let fails = examined.findings().iter().filter(|f| counts(f));
-    let fails = fails.map(|f| f.severity).any(|severity| severity >= arguments.fails_from());
+    let fails = examined.findings().iter().any(|f| counts(f) && f.severity >= arguments.fails_from());
     let unknown = examined.not_judged().filter(|_| !arguments.allow_unknown);
     // The text output says this in its place, but a list of findings has no place for it. Of all disks of this
     // machine, some may well be blank.
@@ -356,7 +351,6 @@ fn judged(name: &str, examined: &Examined, run: &Run) -> Outcome {
     }
 }
 
-/// Returns the outcome for a target without a verdict.
 fn unjudged(of: TargetReport, complaint: String, exit: Exit, run: &Run) -> Outcome {
     Outcome {
         text: String::new(),

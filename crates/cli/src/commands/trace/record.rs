@@ -10,14 +10,13 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use schemars::JsonSchema;
 use serde::Serialize;
-use straddle_trace::tracefs::{Ended, Options, Progress, Subject, Why};
-use straddle_trace::{Asked, Recorded, Recorder};
+use straddle_trace::tracefs::{Ended, Options, Progress, RecordError, Subject, Why};
+use straddle_trace::{Asked, Recorded, Recorder, tracefs};
 use straddle_units::ByteCount;
 
 use crate::commands::trace::RecordArguments;
 use crate::exit::Exit;
-use crate::output;
-use crate::output::{plural, printable, quote_path};
+use crate::output::{self, plural, printable, quote_path};
 use crate::progress::on_interrupt;
 use crate::recording::{Whole, origin};
 use crate::view::json::{Document, SchemaOf};
@@ -35,51 +34,46 @@ pub(crate) fn run(arguments: &RecordArguments) -> Result<Exit> {
     if subject.holds(&arguments.to) {
         output::complain(&format!("{name}: is on the recorded disk, so writes to it are recorded too"));
     }
-    let (now, since_epoch) = straddle_trace::tracefs::clock();
-    let origin = origin(straddle_trace::tracefs::CLOCK, vec![subject.described.clone()]);
+    let (now, since_epoch) = tracefs::clock();
+    let origin = origin(tracefs::CLOCK, vec![subject.described.clone()]);
     let written = || format!("{name}: cannot write");
     let mut recorder =
         Recorder::new(out, origin, &[subject.number], now, since_epoch).with_context(written)?;
     let options = Options { limit: arguments.limit, buffer: arguments.buffer.get() >> 10 };
     let mut line = Line::new(arguments.limit);
-    let ended =
-        straddle_trace::tracefs::record(&subject, &options, &mut recorder, &stop, &mut |now| line.show(now));
+    let ended = tracefs::record(&subject, &options, &mut recorder, &stop, &mut |now| line.show(now));
     drop(line);
     let asked = *recorder.asked();
     let finished = ended.and_then(|ended| {
-        let finished = recorder.finish(ended.lost).map_err(straddle_trace::tracefs::RecordError::Write);
+        let finished = recorder.finish(ended.lost).map_err(RecordError::Write);
         finished.map(|()| ended)
     });
     let ended = match finished {
         Ok(ended) => ended,
         Err(error) => {
             if asked.requests.count() > 0 {
-                match recorder.into_inner().keep() {
-                    Ok(()) => {
-                        output::complain(&format!(
-                            "{name}: holds what was recorded before the following error"
-                        ));
-                    }
-                    Err(error) => output::complain(&format!("{name}: cannot write: {error}")),
-                }
+                output::complain(&match recorder.into_inner().keep() {
+                    Ok(()) => format!("{name}: holds what was recorded before the following error"),
+                    Err(error) => format!("{name}: cannot write: {error}"),
+                });
             }
-            return Err(anyhow::Error::from(error).context(name.to_string()));
+            return Err(error).context(name.to_string());
         }
     };
     recorder.into_inner().keep().with_context(written)?;
     if arguments.json {
-        let report = RecordReport::of(&subject, &asked, &ended, &arguments.to);
+        let (recorded, file) = (&subject.described, arguments.to.to_string_lossy().into_owned());
+        let report = RecordReport { recorded, file, ended: &ended, asked: &asked };
         Document::of(SchemaOf::TraceRecord, report).print()?;
     } else {
-        let shown = text_of_ended(&subject, &asked, &ended, &arguments.to);
-        output::print(&shown)?;
+        output::print(&text_of_ended(&subject, &asked, &ended, &arguments.to))?;
     }
     if ended.lost > 0 {
         // As many times more as there were events, at least four, and no less than the usual size.
         let events = (asked.requests.count() * 2).max(1);
         let factor = (ended.lost / events + 2).next_power_of_two().max(4);
         let larger = (arguments.buffer.get() >> 10).saturating_mul(factor).max(USUAL);
-        let lost = output::plural(ended.lost, "event");
+        let lost = plural(ended.lost, "event");
         output::complain(&format!(
             "{lost} lost because the kernel's buffers were full; try --buffer {larger}KiB"
         ));
@@ -132,14 +126,7 @@ pub(crate) struct RecordReport<'a> {
     asked: &'a Asked,
 }
 
-impl<'a> RecordReport<'a> {
-    /// The report on a recording in `to`.
-    pub(crate) fn of(subject: &'a Subject, asked: &'a Asked, ended: &'a Ended, to: &Path) -> Self {
-        Self { recorded: &subject.described, file: to.to_string_lossy().into_owned(), ended, asked }
-    }
-}
-
-pub(crate) fn line(now: &Progress<'_>, limit: Option<Duration>) -> String {
+fn line(now: &Progress<'_>, limit: Option<Duration>) -> String {
     let of = limit.map(|limit| format!(" of {} s", limit.as_secs())).unwrap_or_default();
     let requests = now.asked.requests;
     let mut line = format!(
@@ -155,7 +142,7 @@ pub(crate) fn line(now: &Progress<'_>, limit: Option<Duration>) -> String {
     line
 }
 
-pub(crate) fn asked(asked: &Asked) -> String {
+fn asked(asked: &Asked) -> String {
     let requests = asked.requests;
     let mut text = format!(
         "{} ({}), {} ({})",
@@ -164,24 +151,17 @@ pub(crate) fn asked(asked: &Asked) -> String {
         plural(requests.writes, "write"),
         ByteCount::new(requests.write_bytes)
     );
-    for (count, noun) in
-        [(requests.flushes, "flush"), (requests.discards, "discard"), (asked.commands, "device command")]
-    {
-        if count > 0 {
-            let plural = if count == 1 {
-                ""
-            } else if noun == "flush" {
-                "es"
-            } else {
-                "s"
-            };
-            let _ = write!(text, ", {count} {noun}{plural}");
-        }
+    let others = [
+        (requests.flushes, "flush", "flushes"),
+        (requests.discards, "discard", "discards"),
+        (asked.commands, "device command", "device commands"),
+    ];
+    for (count, one, several) in others.into_iter().filter(|(count, ..)| *count > 0) {
+        let _ = write!(text, ", {count} {}", if count == 1 { one } else { several });
     }
     text
 }
 
-/// Returns a summary of a recording in `to`.
 fn text_of_ended(subject: &Subject, counted: &Asked, ended: &Ended, to: &Path) -> String {
     let disk = subject.described.device.as_deref().unwrap_or_default();
     let why = match ended.why {

@@ -73,17 +73,12 @@ fn odd_sectors(size: u64) -> String {
 }
 
 pub(super) fn optimal_transfer(numbers: &Numbers) -> Option<String> {
-    let optimal = numbers.positive("optimal");
-    let minimum = numbers.positive("minimum");
-    let size = optimal.or(minimum)?;
+    let size = numbers.positive("optimal").or_else(|| numbers.positive("minimum"))?;
     let kept = "The kernel ignores it, so tools align to 1 MiB";
-    let unit = numbers.get("unit");
-    Some(match (unit, numbers.get("page")) {
-        (Some(0), _) => {
-            "The device did not report its unit (0 bytes): its answers failed or were truncated. The numbers \
-             mean nothing; look for errors of the device in the log."
-                .to_owned()
-        }
+    Some(match (numbers.get("unit"), numbers.get("page")) {
+        (Some(0), _) => "The device did not report its unit (0 bytes): its answers failed or were \
+                         truncated. The numbers mean nothing; look for errors of the device in the log."
+            .to_owned(),
         (Some(unit), _) if !size.is_multiple_of(unit) => {
             let no_limit = if size == ALL_ONES { " It is how the adapter says 'no limit'." } else { "" };
             format!(
@@ -296,12 +291,9 @@ pub(super) fn stripes(numbers: &Numbers) -> Option<String> {
     })
 }
 
-fn power(size: u64) -> Option<u32> {
-    size.is_power_of_two().then(|| size.trailing_zeros())
-}
-
 pub(super) fn ashift(numbers: &Numbers) -> Option<String> {
     let (configured, native) = (numbers.get("configured")?, numbers.get("native")?);
+    let power = |size: u64| size.is_power_of_two().then(|| size.trailing_zeros());
     let (own, drive) = (power(configured)?, power(native)?);
     Some(match configured.cmp(&native) {
         std::cmp::Ordering::Less => format!(

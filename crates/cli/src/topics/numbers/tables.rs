@@ -201,27 +201,25 @@ pub(super) fn beyond_end(numbers: &Numbers) -> Option<Vec<Said>> {
             "No disk has {count} sectors: the number overflowed, or the table is damaged."
         ))]);
     };
-    let mut said = vec![Said::Is(format!(
+    let first = format!(
         "The kernel always counts 512-byte sectors, so this is a {what} of {so}. Compare with blockdev \
          --getsize64 DISK."
-    ))];
-    if count.is_multiple_of(8) {
-        said.push(Said::Forbids(format!(
+    );
+    let then = if count.is_multiple_of(8) {
+        format!(
             "If the disk has 4096-byte sectors (blockdev --getss DISK), the table says {}. In 512-byte \
              sectors, that would be {}: if this fits, the table was made on a disk or adapter with such \
              sectors (S030), and all data is intact. Otherwise the disk is truncated (S042). Write nothing \
              to it before straddle check DISK has shown which it is.",
             count / 8,
             sectors(count / 8, SMALL)?
-        )));
+        )
     } else {
-        said.push(Said::Forbids(
-            "It is not a multiple of 8, so the disk has 512-byte sectors: it is truncated, or something \
-             hides its end (S042). Write nothing to it; straddle check DISK says how much is missing."
-                .to_owned(),
-        ));
-    }
-    Some(said)
+        "It is not a multiple of 8, so the disk has 512-byte sectors: it is truncated, or something \
+         hides its end (S042). Write nothing to it; straddle check DISK says how much is missing."
+            .to_owned()
+    };
+    Some(vec![Said::Is(first), Said::Forbids(then)])
 }
 
 pub(super) fn offset_by(numbers: &Numbers) -> Option<String> {

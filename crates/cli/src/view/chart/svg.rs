@@ -16,7 +16,6 @@ text{font:12px system-ui,sans-serif;fill:#3a3f45}.title{font-size:14px;font-weig
 .line{stroke:#6fb1ee}.s0{fill:#6fb1ee}.s1{fill:#f2a65a}.s2,.best{fill:#5fc28b}.one{stroke:#9aa4ae}.error{stroke:#eef1f4}
 .value{stroke:#14171a}}";
 
-/// A chart of a drawing.
 pub(crate) enum Panel<'a> {
     Bars(Chart),
     Curve(Curve<'a>),
@@ -42,7 +41,6 @@ pub(crate) fn draw(description: &str, panels: &[Panel<'_>]) -> String {
     )
 }
 
-/// Draws words at a place.
 pub(crate) fn label(text: &mut String, class: &str, x: f64, y: f64, anchor: &str, words: &str) {
     let class = if class.is_empty() { String::new() } else { format!(" class=\"{class}\"") };
     let words = escaped(words);
@@ -61,7 +59,6 @@ const GAP: f64 = 4.0;
 const LEFT: f64 = 10.0;
 /// The longest label beside its bar; longer ones are above.
 const BESIDE: usize = 8;
-/// Number of colours in the style sheets.
 const COLOURS: usize = 6;
 
 /// Numbers to compare, as groups of bars.
@@ -211,9 +208,10 @@ impl Chart {
     fn legend(&self, text: &mut String, present: &[(usize, &str)], top: f64) -> f64 {
         let series = present.iter().filter(|_| present.len() > 1);
         let mut entries: Vec<_> = series.map(|(index, name)| (*name, colour(*index))).collect();
-        let has = |has: fn(&Bar) -> bool| self.bars().any(has);
-        entries.extend(has(|bar| bar.published.is_some()).then(|| ("published", "mark".to_owned())));
-        entries.extend(has(|bar| bar.interval.is_some()).then(|| (self.interval, "error".to_owned())));
+        let has_published = self.bars().any(|bar| bar.published.is_some());
+        entries.extend(has_published.then(|| ("published", "mark".to_owned())));
+        let has_interval = self.bars().any(|bar| bar.interval.is_some());
+        entries.extend(has_interval.then(|| (self.interval, "error".to_owned())));
         let (mut left, mut top) = (LEFT, top + 4.0);
         for (name, class) in &entries {
             let wide = 34.0 + count(length(name)) * LETTER;
@@ -268,7 +266,6 @@ fn vertical_at(text: &mut String, class: &str, x: &str, (from, to): (f64, f64)) 
     writeln!(text, "<line class=\"{class}\" x1=\"{x}\" x2=\"{x}\" y1=\"{from:.1}\" y2=\"{to:.1}\"/>")
 }
 
-/// Draws the ends of an interval, and what is between them.
 fn whisker(text: &mut String, (low, high): (&str, &str), y: f64) -> std::fmt::Result {
     writeln!(text, "<line class=\"error\" x1=\"{low}\" x2=\"{high}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>")?;
     [low, high].into_iter().try_for_each(|x| vertical_at(text, "error", x, (y - 4.0, y + 4.0)))

@@ -136,7 +136,6 @@ pub(crate) struct Bench<'a> {
     /// The number of runs, or rounds, that do not count.
     pub(crate) warm_up: WarmUp,
     pub(crate) sweep: &'a Sweep,
-    /// How the arms took turns, if they did.
     pub(crate) turns: Option<&'a Turns<'a>>,
 }
 

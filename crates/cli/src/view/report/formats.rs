@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use serde_json::{Value, json};
-use straddle_audit::{RULES, Severity};
+use straddle_audit::{RULES, Rule, Severity};
 use straddle_device::Address;
 use straddle_units::ByteOffset;
 
@@ -29,18 +29,16 @@ pub(crate) struct Sarif {
 
 impl Report for Sarif {
     fn opening(&mut self) -> String {
-        let rules: Vec<Value> = RULES
-            .iter()
-            .map(|rule| {
-                json!({
-                    "id": rule.code.as_str(),
-                    "shortDescription": { "text": rule.title },
-                    "fullDescription": { "text": rule.what },
-                    "help": { "text": format!("{}\n\n{}\n\n{}", rule.why, rule.cost, rule.fix) },
-                    "defaultConfiguration": { "level": level(rule.severity) },
-                })
+        let rule = |rule: &&Rule| {
+            json!({
+                "id": rule.code.as_str(),
+                "shortDescription": { "text": rule.title },
+                "fullDescription": { "text": rule.what },
+                "help": { "text": format!("{}\n\n{}\n\n{}", rule.why, rule.cost, rule.fix) },
+                "defaultConfiguration": { "level": level(rule.severity) },
             })
-            .collect();
+        };
+        let rules: Vec<Value> = RULES.iter().map(rule).collect();
         let driver = json!({
             "name": "straddle",
             "semanticVersion": env!("CARGO_PKG_VERSION"),
@@ -90,11 +88,7 @@ fn result(uri: &str, finding: &FindingReport) -> Value {
     if let Some(at) = finding.at.map(ByteOffset::get) {
         physical["region"] = json!({ "byteOffset": at });
     }
-    let mut message = finding.message.clone();
-    for line in fix_lines(finding) {
-        message += "\n";
-        message += &line;
-    }
+    let message = [vec![finding.message.clone()], fix_lines(finding)].concat().join("\n");
     let place = place(finding);
     json!({
         "ruleId": finding.code,
@@ -147,8 +141,8 @@ fn uri(target: &str) -> String {
 
 #[derive(Debug)]
 pub(crate) struct Junit {
-    /// The severities that fail a test case; the others pass.
-    pub(crate) fails: Vec<Severity>,
+    /// The least severity that fails a test case.
+    pub(crate) least: Severity,
 }
 
 impl Report for Junit {
@@ -158,10 +152,10 @@ impl Report for Junit {
 
     fn target(&mut self, target: &TargetReport, _: Exit, share: Exit) -> String {
         let name = escaped(&target.target);
-        let (mut failures, mut errors, mut skipped) = (0, 0, target.ignored.len());
+        let mut failures = target.findings.iter().filter(|it| it.severity >= self.least).count();
+        let (mut errors, mut skipped) = (0, target.ignored.len());
         let mut cases: Vec<String> =
             target.findings.iter().map(|finding| self.case(&name, finding)).collect();
-        failures += target.findings.iter().filter(|finding| self.fails.contains(&finding.severity)).count();
         cases.extend(target.ignored.iter().map(|ignored| ignored_case(&name, ignored)));
         if let Some(why) = unjudged(target) {
             let (tag, count) = match share {
@@ -197,7 +191,7 @@ impl Junit {
         let mut lines = vec![escaped(&finding.message)];
         lines.extend(fix_lines(finding).iter().map(|line| escaped(line)));
         let text = lines.join("\n");
-        let body = if self.fails.contains(&finding.severity) {
+        let body = if finding.severity >= self.least {
             let title = escaped(finding.title);
             format!("<failure type=\"{}\" message=\"{title}\">{text}</failure>", finding.severity)
         } else {
@@ -255,101 +249,87 @@ fn property(text: &str) -> String {
     text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
 }
 
+/// Numbers by the labels and their values.
+type Samples = BTreeMap<Vec<(&'static str, String)>, u64>;
+
 #[derive(Debug, Default)]
 pub(crate) struct Prometheus {
-    findings: BTreeMap<[String; 4], u64>,
-    ignored: BTreeMap<[String; 3], u64>,
-    misaligned: BTreeMap<String, usize>,
-    off: BTreeMap<String, bool>,
-    judged: BTreeMap<String, bool>,
-    past: BTreeMap<[String; 3], u64>,
+    findings: Samples,
+    ignored: Samples,
+    misaligned: Samples,
+    off: Samples,
+    judged: Samples,
+    past: Samples,
 }
 
 impl Report for Prometheus {
     fn target(&mut self, target: &TargetReport, _: Exit, _: Exit) -> String {
-        let name = target.target.clone();
-        for finding in &target.findings {
+        let of_target = vec![("target", target.target.clone())];
+        let of = |finding: &FindingReport| {
             let partition = finding.partition.map(|number| number.to_string()).unwrap_or_default();
-            let labels =
-                [name.clone(), partition.clone(), finding.code.to_string(), finding.severity.to_string()];
+            let own = [("partition", partition), ("code", finding.code.to_string())];
+            of_target.iter().cloned().chain(own).collect::<Vec<_>>()
+        };
+        for finding in &target.findings {
+            let labels = [of(finding), vec![("severity", finding.severity.to_string())]].concat();
             *self.findings.entry(labels).or_default() += 1;
             if let Some(missed) = &finding.missed {
-                let most = self.past.entry([name.clone(), partition, finding.code.to_string()]).or_default();
+                let most = self.past.entry(of(finding)).or_default();
                 *most = (*most).max(missed.past.get());
             }
         }
-        for finding in target.ignored.iter().map(|ignored| &ignored.finding) {
-            let partition = finding.partition.map(|number| number.to_string()).unwrap_or_default();
-            *self.ignored.entry([name.clone(), partition, finding.code.to_string()]).or_default() += 1;
+        for ignored in &target.ignored {
+            *self.ignored.entry(of(&ignored.finding)).or_default() += 1;
         }
         let misaligned = target.partitions.iter().filter(|partition| partition.misaligned.is_some()).count();
         if !matches!(target.status, Status::NotJudged | Status::Failed) {
-            self.off.insert(name.clone(), target.misaligned.is_some());
-            self.misaligned.insert(name.clone(), misaligned);
+            self.off.insert(of_target.clone(), u64::from(target.misaligned.is_some()));
+            self.misaligned.insert(of_target.clone(), misaligned as u64);
         }
-        self.judged.insert(name, unjudged(target).is_none());
+        self.judged.insert(of_target, u64::from(unjudged(target).is_none()));
         String::new()
     }
 
     fn closing(&mut self) -> String {
+        let version = vec![("version", env!("CARGO_PKG_VERSION").to_owned())];
+        let metrics = [
+            ("straddle_info", "The version of straddle.", &Samples::from([(version, 1)])),
+            (
+                "straddle_target_judged",
+                "Whether the target could be read and judged; 0 if there is nothing to check.",
+                &self.judged,
+            ),
+            (
+                "straddle_target_misaligned",
+                "Whether writes to the target straddle physical sectors or other units; absent if it was not judged.",
+                &self.off,
+            ),
+            (
+                "straddle_misaligned_partitions",
+                "Partitions whose writes straddle physical sectors or other units; absent if the target was not judged.",
+                &self.misaligned,
+            ),
+            ("straddle_findings", "Findings by rule; straddle explain CODE describes it.", &self.findings),
+            (
+                "straddle_ignored_findings",
+                "Findings by rule that the configuration file ignores.",
+                &self.ignored,
+            ),
+            (
+                "straddle_finding_past_bytes",
+                "Largest distance in bytes past a boundary, among the findings of a rule.",
+                &self.past,
+            ),
+        ];
         let mut text = String::new();
-        let labels = format!("version=\"{}\"", env!("CARGO_PKG_VERSION"));
-        metric(&mut text, "straddle_info", "The version of straddle.", [(labels, 1)]);
-        metric(
-            &mut text,
-            "straddle_target_judged",
-            "Whether the target could be read and judged; 0 if there is nothing to check.",
-            self.judged.iter().map(|(name, judged)| (label("target", name), u64::from(*judged))),
-        );
-        metric(
-            &mut text,
-            "straddle_target_misaligned",
-            "Whether writes to the target straddle physical sectors or other units; absent if it was not judged.",
-            self.off.iter().map(|(name, off)| (label("target", name), u64::from(*off))),
-        );
-        metric(
-            &mut text,
-            "straddle_misaligned_partitions",
-            "Partitions whose writes straddle physical sectors or other units; absent if the target was not judged.",
-            self.misaligned.iter().map(|(name, count)| (label("target", name), *count as u64)),
-        );
-        metric(
-            &mut text,
-            "straddle_findings",
-            "Findings by rule; straddle explain CODE describes it.",
-            self.findings.iter().map(|([target, partition, code, severity], count)| {
-                let labels =
-                    [("target", target), ("partition", partition), ("code", code), ("severity", severity)];
-                (labels.map(|(key, value)| label(key, value)).join(","), *count)
-            }),
-        );
-        metric(
-            &mut text,
-            "straddle_ignored_findings",
-            "Findings by rule that the configuration file ignores.",
-            self.ignored.iter().map(|([target, partition, code], count)| {
-                let labels = [("target", target), ("partition", partition), ("code", code)];
-                (labels.map(|(key, value)| label(key, value)).join(","), *count)
-            }),
-        );
-        metric(
-            &mut text,
-            "straddle_finding_past_bytes",
-            "Largest distance in bytes past a boundary, among the findings of a rule.",
-            self.past.iter().map(|([target, partition, code], past)| {
-                let labels = [("target", target), ("partition", partition), ("code", code)];
-                (labels.map(|(key, value)| label(key, value)).join(","), *past)
-            }),
-        );
+        for (name, help, samples) in metrics {
+            let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge");
+            for (labels, value) in samples {
+                let labels: Vec<String> = labels.iter().map(|(key, value)| label(key, value)).collect();
+                let _ = writeln!(text, "{name}{{{}}} {value}", labels.join(","));
+            }
+        }
         text
-    }
-}
-
-fn metric(text: &mut String, name: &str, help: &str, samples: impl IntoIterator<Item = (String, u64)>) {
-    // Writing to a string cannot fail.
-    let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge");
-    for (labels, value) in samples {
-        let _ = writeln!(text, "{name}{{{labels}}} {value}");
     }
 }
 

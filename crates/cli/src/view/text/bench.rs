@@ -7,12 +7,12 @@ use straddle_measure::bench::{
 };
 use straddle_measure::real::Io;
 use straddle_units::ByteCount;
-use straddle_units::io::{Nanos, rounded};
+use straddle_units::io::{Counters, Nanos, rounded};
 
 use crate::output::{paint, plural, printable, style};
 use crate::view::chart::bar;
 use crate::view::json::bench::{Bench, Turns};
-use crate::view::text::{clock, plain_table, right, trimmed, wrap_to};
+use crate::view::text::{clock, led, plain_table, right, trimmed, wrap_to};
 
 /// The least length of a bar. Columns are left out to make room for it.
 const SHORTEST_BAR: usize = 10;
@@ -40,8 +40,12 @@ const COLUMNS: [Column; 16] = [
     Column { heading: "P99", goes: 2, cell: |arm, _| arm.samples.latency.quantile(0.99).to_string() },
     Column { heading: "MAX", goes: 5, cell: |arm, _| arm.samples.latency.max().to_string() },
     Column { heading: FLUSH, goes: 1, cell: |arm, _| arm.samples.flush_latency.mean().to_string() },
-    Column { heading: RMW, goes: 1, cell: |arm, _| per_request(&arm.samples, Inside::RmwReads) },
-    Column { heading: REVOLUTIONS, goes: 2, cell: |arm, _| per_request(&arm.samples, Inside::Revolutions) },
+    Column { heading: RMW, goes: 1, cell: |arm, _| per_request(&arm.samples, rmw_reads) },
+    Column {
+        heading: REVOLUTIONS,
+        goes: 2,
+        cell: |arm, _| per_request(&arm.samples, Counters::revolutions_waited),
+    },
     Column { heading: AMPLIFICATION, goes: 2, cell: |arm, _| amplification(&arm.samples) },
     Column { heading: RATIO, goes: 0, cell: |arm, sweep| ratio(sweep.ratio(arm)) },
 ];
@@ -56,7 +60,6 @@ const REVOLUTIONS: &str = "REV/REQ";
 const AMPLIFICATION: &str = "WAF";
 const RATIO: &str = "x BEST";
 
-/// Explanations of the headings that need one.
 const LEGEND: [(&str, &str); 6] = [
     (EACH, "median of the rounds, including the flush at the end of each turn"),
     (FLUSH, "mean time of a flush"),
@@ -73,12 +76,7 @@ const SINGLE: &str = "Inconclusive: each offset ran once, one after the other. '
 /// Returns a sweep in full, for a terminal of `width` characters: the verdict, the table, and how it was measured.
 pub(crate) fn sweep(bench: &Bench<'_>, width: usize) -> String {
     let said = if bench.is_single() { vec![SINGLE.to_owned()] } else { verdict(bench.sweep) };
-    let mut text = String::new();
-    let mut style = style::HEADING;
-    for sentence in said {
-        let _ = writeln!(text, "{}", paint(style, &wrap_to(width, &sentence, "", "  ")));
-        style = anstyle::Style::new();
-    }
+    let mut text = led(said.iter().map(|sentence| wrap_to(width, sentence, "", "  ")));
     for warning in bench.turns.iter().flat_map(|turns| turns.warnings) {
         let warning = wrap_to(width, &format!("warning: {}", printable(warning)), "", "  ");
         let _ = writeln!(text, "{}", paint(style::WARNING, &warning));
@@ -98,7 +96,7 @@ pub(crate) fn headline(bench: &Bench<'_>) -> String {
     let time = clock(bench.target.clock);
     let overhead = match bench.host.overhead_ns {
         0 => String::new(),
-        nanos => format!(", host overhead {}", straddle_units::io::Nanos::new(nanos)),
+        nanos => format!(", host overhead {}", Nanos::new(nanos)),
     };
     format!(
         "{}: {}{overhead}; on {} ({}); {time}.",
@@ -288,14 +286,10 @@ fn coloured(table: &str, sweep: &Sweep) -> String {
     for (line, arm) in lines.zip(sweep.arms()) {
         let style = if !sweep.differs() || sweep.ratio(arm).is_one() { style::GOOD } else { style::ERROR };
         let drawn = |character: char| ('\u{2580}'..='\u{259F}').contains(&character);
-        match line.find(drawn) {
-            Some(at) => {
-                let _ = writeln!(text, "{}{}", &line[..at], paint(style, &line[at..]));
-            }
-            None => {
-                let _ = writeln!(text, "{line}");
-            }
-        }
+        let _ = match line.find(drawn) {
+            Some(at) => writeln!(text, "{}{}", &line[..at], paint(style, &line[at..])),
+            None => writeln!(text, "{line}"),
+        };
     }
     text
 }
@@ -309,20 +303,15 @@ pub(crate) fn ratio(ratio: Ratio) -> String {
     }
 }
 
-#[derive(Clone, Copy)]
-enum Inside {
-    RmwReads,
-    Revolutions,
+fn rmw_reads(counters: &Counters) -> f64 {
+    #[allow(clippy::cast_precision_loss, reason = "a figure with two decimals")]
+    let reads = counters.rmw_reads as f64;
+    reads
 }
 
-fn per_request(samples: &Samples, what: Inside) -> String {
-    let Some(counters) = &samples.counters else { return "-".to_owned() };
-    #[allow(clippy::cast_precision_loss, reason = "a figure with two decimals")]
-    let total = match what {
-        Inside::RmwReads => counters.rmw_reads as f64,
-        Inside::Revolutions => counters.revolutions_waited(),
-    };
-    format!("{:.2}", samples.per_request(total))
+fn per_request(samples: &Samples, what: fn(&Counters) -> f64) -> String {
+    let counters = samples.counters.as_ref();
+    counters.map_or_else(|| "-".to_owned(), |counters| format!("{:.2}", samples.per_request(what(counters))))
 }
 
 fn amplification(samples: &Samples) -> String {
@@ -389,7 +378,6 @@ fn wears_differ(sweep: &Sweep) -> bool {
     wears(sweep).is_some_and(|[(_, least), (_, most)]| most > ALIKE * least)
 }
 
-/// Says how many bytes are written to flash.
 fn wear(sweep: &Sweep) -> Option<String> {
     let [(least, low), (most, high)] = wears(sweep)?;
     Some(if wears_differ(sweep) {
@@ -425,7 +413,6 @@ fn state(sweep: &Sweep) -> Option<String> {
     is_flash(sweep).then(|| format!("The flash was in a steady state, {when} garbage collection."))
 }
 
-/// Returns what the times show.
 fn times(sweep: &Sweep) -> String {
     let (best, worst) = (sweep.best(), sweep.worst());
     if let [only] = sweep.arms() {
@@ -475,7 +462,6 @@ fn alike(sweep: &Sweep) -> String {
     format!("Inconclusive: run longer ({option}; {why}).")
 }
 
-/// Whether the arms were run in turns.
 fn in_turns(sweep: &Sweep) -> bool {
     sweep.arms().iter().any(|arm| !arm.turns.is_empty())
 }
@@ -499,10 +485,9 @@ fn taken(arm: &Arm, sweep: &Sweep) -> String {
 /// Returns `0, 8, 16`; for many offsets only the ends.
 fn listed(offsets: &[u64]) -> String {
     const MAX_LISTED: usize = 6;
-    let words = |offsets: &[u64]| offsets.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
     match offsets {
         [first, .., last] if offsets.len() > MAX_LISTED => format!("{first}, … {last}"),
-        few => words(few),
+        few => few.iter().map(u64::to_string).collect::<Vec<_>>().join(", "),
     }
 }
 

@@ -3,7 +3,6 @@
 use std::cmp::Reverse;
 use std::fmt::Write;
 
-use anstyle::Style;
 use straddle_audit::examine::Examined;
 use straddle_audit::{Code, Finding, Kind, Reason, Reported, Severity, Subject};
 use straddle_device::identify::RotationRate;
@@ -12,7 +11,7 @@ use straddle_device::topology::{
 };
 use straddle_device::{DeviceKind, Traffic};
 use straddle_layout::{Problem, Role, Stack, TableKind};
-use straddle_units::{BlockSize, ByteCount};
+use straddle_units::ByteCount;
 use textwrap::core::display_width;
 
 use crate::output::{self, paint, plural, printable, style};
@@ -24,19 +23,11 @@ use straddle_audit::form::check::Summary;
 
 /// Returns a target's findings, one per line: `vm.img: error S001 partition 1: starts at …`
 pub(crate) fn lines(audited: &Examined) -> String {
-    let mut text = String::new();
-    for (finding, _) in audited.reported() {
-        let rule = finding.rule;
-        let _ = writeln!(
-            text,
-            "{}: {} {} {}",
-            printable(audited.name()),
-            finding.severity,
-            rule.code,
-            about(finding)
-        );
-    }
-    text
+    let name = printable(audited.name());
+    let line = |finding: &Finding| {
+        format!("{name}: {} {} {}\n", finding.severity, finding.rule.code, about(finding))
+    };
+    audited.reported().map(|(finding, _)| line(finding)).collect()
 }
 
 /// Returns a target: what it is, the verdict and, where something is to be done or with `verbose`, its partitions
@@ -107,11 +98,8 @@ fn findings(audited: &Examined, verbose: bool) -> String {
         _ => String::new(),
     };
     if let Some(worst) = first {
-        let _ = writeln!(
-            text,
-            "\n  {}",
-            paint(style::FAINT, &format!("{hidden}Why: straddle explain {}", worst.rule.code))
-        );
+        let why = format!("{hidden}Why: straddle explain {}", worst.rule.code);
+        let _ = writeln!(text, "\n  {}", paint(style::FAINT, &why));
     }
     text
 }
@@ -130,7 +118,6 @@ fn is_note(finding: &Finding) -> bool {
     is_advice || finding.follows.iter().any(|cause| cause.target.is_none())
 }
 
-/// The number of findings that are only counted.
 fn notes(audited: &Examined) -> usize {
     audited.reported().filter(|(finding, _)| is_note(finding)).count()
 }
@@ -182,7 +169,6 @@ fn left_out(audited: &Examined) -> usize {
     audited.findings().iter().filter(|finding| finding.reported == Reported::NotAsked).count()
 }
 
-/// Whether findings were left out or are ignored.
 fn is_filtered(audited: &Examined) -> bool {
     left_out(audited) > 0 || audited.ignored().next().is_some()
 }
@@ -253,8 +239,8 @@ pub(crate) fn map(audited: &Examined, verbose: bool) -> String {
     }
     text += &tree::draw(audited);
     // What is drawn is neither the old layout nor the new one.
-    let unfinished: Vec<Listed<'_>> =
-        audited.reported().filter(|(finding, _)| finding.rule.code == Code::S047).collect();
+    let unfinished = audited.reported().filter(|(finding, _)| finding.rule.code == Code::S047);
+    let unfinished: Vec<Listed<'_>> = unfinished.collect();
     if !unfinished.is_empty() {
         text += &group_text(audited, &unfinished, verbose);
     }
@@ -364,19 +350,16 @@ fn format(audited: &Examined, detail: bool) -> String {
 
 /// Returns the kind of table, or what is on the whole disk.
 fn table(audited: &Examined) -> Option<String> {
-    let stack = audited.stack();
-    let name = match stack.kind {
-        TableKind::Gpt => "GPT",
-        TableKind::HybridMbr => "GPT with a hybrid MBR",
-        TableKind::Mbr => "MBR",
-        TableKind::Foreign(name) => return Some(format!("table of type {name}")),
-        TableKind::Content(_) | TableKind::None | TableKind::Kernel if stack.layer.is_some() => {
-            stack.layer.as_ref().map_or("", |layer| layer.kind.name())
-        }
-        TableKind::Content(name) => return Some(name.to_string()),
-        TableKind::None | TableKind::Kernel => return None,
-    };
-    Some(name.to_owned())
+    let Stack { kind, layer, .. } = audited.stack();
+    match (kind, layer) {
+        (TableKind::Gpt, _) => Some("GPT".to_owned()),
+        (TableKind::HybridMbr, _) => Some("GPT with a hybrid MBR".to_owned()),
+        (TableKind::Mbr, _) => Some("MBR".to_owned()),
+        (TableKind::Foreign(name), _) => Some(format!("table of type {name}")),
+        (_, Some(layer)) => Some(layer.kind.name().to_owned()),
+        (TableKind::Content(name), None) => Some(name.to_string()),
+        (TableKind::None | TableKind::Kernel, None) => None,
+    }
 }
 
 /// Returns the sectors that a guest is shown, and those of the storage: `shown as 512n, stored on 512e`.
@@ -391,56 +374,46 @@ fn guest_sectors(guest: &Guest) -> Vec<String> {
 }
 
 fn table_line(audited: &Examined) -> String {
-    let stack: &Stack = audited.stack();
+    let stack = audited.stack();
     let count = plural(audited.in_table(), "partition");
     let block = stack.block;
-    match stack.kind {
-        TableKind::Gpt => format!("  GPT in {block}-byte sectors, {count}"),
-        TableKind::HybridMbr => format!("  GPT with a hybrid MBR, in {block}-byte sectors, {count}"),
-        TableKind::Mbr => format!("  MBR in {block}-byte sectors, {count}"),
-        TableKind::Content(_) | TableKind::None if stack.layer.is_some() => {
-            let kind = stack.layer.as_ref().map_or("", |layer| layer.kind.name());
-            format!("  no partition table: {kind} on the whole disk")
+    // The disk's own first bytes.
+    let unread = |problem: &Problem| matches!(problem, Problem::Unreadable { number: None, .. });
+    match (stack.kind, &stack.layer) {
+        (TableKind::Gpt, _) => format!("  GPT in {block}-byte sectors, {count}"),
+        (TableKind::HybridMbr, _) => format!("  GPT with a hybrid MBR, in {block}-byte sectors, {count}"),
+        (TableKind::Mbr, _) => format!("  MBR in {block}-byte sectors, {count}"),
+        (TableKind::Content(_) | TableKind::None, Some(layer)) => {
+            format!("  no partition table: {} on the whole disk", layer.kind.name())
         }
-        TableKind::Content(name) => format!("  no partition table: {name} on the whole disk"),
-        TableKind::Foreign(name) => format!("  a partition table of type {name}"),
-        TableKind::None => "  no partition table and no known content".to_owned(),
-        TableKind::Kernel if is_unread(stack) && stack.partitions.is_empty() => {
+        (TableKind::Content(name), None) => format!("  no partition table: {name} on the whole disk"),
+        (TableKind::Foreign(name), _) => format!("  a partition table of type {name}"),
+        (TableKind::None, None) => "  no partition table and no known content".to_owned(),
+        (TableKind::Kernel, _) if !stack.partitions.is_empty() => format!("  {count} in the kernel's list"),
+        (TableKind::Kernel, _) if stack.problems.iter().any(unread) => {
             "  the partition table cannot be read".to_owned()
         }
-        TableKind::Kernel if stack.partitions.is_empty() => {
+        (TableKind::Kernel, _) => {
             "  the kernel lists no partitions: data on the whole disk starts at byte 0".to_owned()
         }
-        TableKind::Kernel => format!("  {count} in the kernel's list"),
     }
-}
-
-/// Whether the disk's own first bytes could not be read.
-fn is_unread(stack: &Stack) -> bool {
-    stack.problems.iter().any(|problem| matches!(problem, Problem::Unreadable { number: None, .. }))
 }
 
 /// Returns the line over several targets: `3 targets: 1 ok, 2 with errors (2 errors, 1 warning)`.
 pub(crate) fn summary(summary: Summary, severities: [usize; 3]) -> String {
-    let mut parts = Vec::new();
-    let mut part = |count: usize, word: &str, style: Style| {
-        if count > 0 {
-            parts.push(paint(style, &format!("{count} {word}")));
-        }
-    };
-    part(summary.error, "with errors", style::ERROR);
-    part(summary.warning, "with warnings", style::WARNING);
-    part(summary.not_judged, "not judged", style::ERROR);
-    part(summary.failed, "failed", style::ERROR);
-    part(summary.ok + summary.advice, "aligned", style::GOOD);
-    part(summary.blank, "blank", style::GOOD);
-    let [errors, warnings, _] = severities;
-    let mut counts = Vec::new();
-    for (count, noun) in [(errors, "error"), (warnings, "warning")] {
-        if count > 0 {
-            counts.push(plural(count, noun));
-        }
-    }
+    let parts = [
+        (summary.error, "with errors", style::ERROR),
+        (summary.warning, "with warnings", style::WARNING),
+        (summary.not_judged, "not judged", style::ERROR),
+        (summary.failed, "failed", style::ERROR),
+        (summary.ok + summary.advice, "aligned", style::GOOD),
+        (summary.blank, "blank", style::GOOD),
+    ];
+    let parts = parts.into_iter().filter(|(count, ..)| *count > 0);
+    let parts: Vec<String> =
+        parts.map(|(count, word, style)| paint(style, &format!("{count} {word}"))).collect();
+    let counts = ["error", "warning"].into_iter().zip(severities).filter(|(_, count)| *count > 0);
+    let counts: Vec<String> = counts.map(|(noun, count)| plural(count, noun)).collect();
     let counts = if counts.is_empty() { String::new() } else { format!(" ({})", counts.join(", ")) };
     let targets = plural(summary.targets, "target");
     if parts.is_empty() { targets } else { wrap(&format!("{targets}: {}{counts}", parts.join(", ")), "") }
@@ -475,7 +448,7 @@ fn offset(offset: AlignmentOffset) -> String {
 }
 
 /// Returns the logical and physical sector, and whatever else is special about this device.
-pub(super) fn sectors(topology: &Topology) -> String {
+fn sectors(topology: &Topology) -> String {
     let mut parts = vec![
         format!("logical sector {}", sourced(&topology.logical, |block| block.to_string())),
         format!("physical sector {}", sourced(&topology.physical, bytes)),
@@ -483,60 +456,43 @@ pub(super) fn sectors(topology: &Topology) -> String {
     if topology.alignment_offset.value() != AlignmentOffset::Bytes(ByteCount::ZERO) {
         parts.push(format!("alignment offset {}", sourced(&topology.alignment_offset, offset)));
     }
-    let special = [
+    parts.extend(units(topology).map(|(name, figure)| format!("{name} {}", sourced(figure, bytes))));
+    wrap(&parts.join(", "), "  ")
+}
+
+/// Returns the units larger than a sector that are known.
+fn units(topology: &Topology) -> impl Iterator<Item = (&'static str, &Figure<ByteCount>)> {
+    let units = [
         ("indirection unit", &topology.indirection_unit),
         ("RAID chunk", &topology.chunk),
         ("stripe", &topology.stripe),
         ("erase block", &topology.erase_block),
     ];
-    for (name, figure) in special {
-        if let Some(figure) = figure {
-            parts.push(format!("{name} {}", sourced(figure, bytes)));
-        }
-    }
-    wrap(&parts.join(", "), "  ")
+    units.into_iter().filter_map(|(name, figure)| Some((name, figure.as_ref()?)))
 }
 
-/// Returns what every source besides the chosen one says.
-fn claims<T: Copy + PartialEq>(figure: &Figure<T>, value: impl Fn(T) -> String) -> Vec<String> {
-    figure.others().iter().map(|claim| format!("{} [{}]", value(claim.value), claim.source)).collect()
+/// Returns a figure, and below it what every source besides the chosen one says.
+fn every_claim<T: Copy + PartialEq>(name: &str, figure: &Figure<T>, value: impl Fn(T) -> String) -> String {
+    let mut text = format!("    {name:18} {}\n", sourced(figure, &value));
+    for claim in figure.others() {
+        let _ = writeln!(text, "    {:18} {} [{}]", "", value(claim.value), claim.source);
+    }
+    text
 }
 
 /// Returns every known figure on a line of its own, with all its sources.
 fn every_figure(topology: &Topology) -> String {
-    let mut text = String::new();
-    let mut line = |name: &str, value: String, claims: Vec<String>| {
-        let _ = writeln!(text, "    {name:18} {value}");
-        for claim in claims {
-            let _ = writeln!(text, "    {:18} {claim}", "");
-        }
-    };
-    let show = |f: &Figure<ByteCount>| sourced(f, bytes);
-    let sizes = |f: &Figure<ByteCount>| claims(f, bytes);
-    let logical = |block: BlockSize| block.to_string();
-    line("logical sector", sourced(&topology.logical, logical), claims(&topology.logical, logical));
-    line("physical sector", show(&topology.physical), sizes(&topology.physical));
-    let shift = &topology.alignment_offset;
-    line("alignment offset", sourced(shift, offset), claims(shift, offset));
-    let optional = [
-        ("minimum I/O", &topology.io_min),
-        ("optimal I/O", &topology.io_opt),
-        ("indirection unit", &topology.indirection_unit),
-        ("RAID chunk", &topology.chunk),
-        ("stripe", &topology.stripe),
-        ("erase block", &topology.erase_block),
-    ];
-    for (name, figure) in optional {
-        if let Some(figure) = figure {
-            line(name, show(figure), sizes(figure));
-        }
+    let mut text = every_claim("logical sector", &topology.logical, |block| block.to_string())
+        + &every_claim("physical sector", &topology.physical, bytes)
+        + &every_claim("alignment offset", &topology.alignment_offset, offset);
+    let optional = [("minimum I/O", &topology.io_min), ("optimal I/O", &topology.io_opt)];
+    let optional = optional.into_iter().filter_map(|(name, figure)| Some((name, figure.as_ref()?)));
+    for (name, figure) in optional.chain(units(topology)) {
+        text += &every_claim(name, figure, bytes);
     }
     let sizes = |a: AtomicWrites| {
         let (min, max, boundary) = (a.unit_min.get(), a.unit_max.get(), a.boundary.get());
         format!("{min} to {max}, boundary {boundary}")
     };
-    if let Some(figure) = &topology.atomic {
-        line("atomic writes", sourced(figure, sizes), claims(figure, sizes));
-    }
-    text
+    text + &topology.atomic.as_ref().map_or_else(String::new, |it| every_claim("atomic writes", it, sizes))
 }

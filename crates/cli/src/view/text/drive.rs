@@ -7,16 +7,13 @@ use straddle_drive::disk::{DiskParameters, Protection, RmwPolicy};
 use straddle_drive::profile::{Body, Fit};
 use straddle_units::ByteCount;
 
-use crate::output;
-use crate::output::{paint, printable, style};
+use crate::output::{self, paint, printable, style};
 use crate::shared::{Shared, SharedFile};
 use crate::view::chart::Plot;
 use crate::view::text::{headed, plain_table, right, trimmed, wrap, wrap_to};
 use straddle_drive::form::{ZoneReport, kind, zones};
 
-/// Rows of a curve on the terminal.
 const PLOT_HEIGHT: usize = 8;
-/// The greatest width of a curve on the terminal.
 const PLOT_WIDTH: usize = 72;
 
 /// The least width of a column that is wrapped.
@@ -105,11 +102,17 @@ pub(crate) fn show(profile: &Profile) -> String {
     let _ = write!(text, "\n{}\n", claims(profile));
     if let Body::Disk(disk) = &profile.body {
         let zones = zones(disk, profile.sectors.physical);
-        let _ = write!(text, "\n{}\n{}", section("Mechanics and policy"), mechanics(disk, &zones));
+        let _ =
+            write!(text, "\n{}\n{}", paint(style::HEADING, "Mechanics and policy"), mechanics(disk, &zones));
         let _ = write!(text, "\n{}\n", drawings(disk, &zones));
     }
     if let Some(fit) = &profile.fit {
-        let _ = write!(text, "\n{}\n{}", section("Published figures used for the fit"), in_view(fit));
+        let _ = write!(
+            text,
+            "\n{}\n{}",
+            paint(style::HEADING, "Published figures used for the fit"),
+            in_view(fit)
+        );
     }
     let _ = write!(text, "\n{}\n", figures(profile));
     text
@@ -125,10 +128,6 @@ pub fn in_view(fit: &Fit) -> String {
     let knobs: Vec<&str> = fit.knobs.iter().map(|knob| knob.path.as_str()).collect();
     let knobs = if knobs.is_empty() { "none".to_owned() } else { knobs.join(", ") };
     line(&format!("only the raw figures of {names} for this drive; fitted parameters: {knobs}"))
-}
-
-fn section(name: &str) -> String {
-    paint(style::HEADING, name)
 }
 
 /// Returns the claims against the truth; differences are marked.
@@ -159,17 +158,14 @@ fn claims(profile: &Profile) -> String {
         wrong.push(!truth.is_empty() && claim != truth);
         table.add_row(vec![name.to_owned(), printable(&claim), truth]);
     }
-    let table = trimmed(&table);
-    let mut lines: Vec<String> = Vec::new();
-    for (index, line) in table.lines().enumerate() {
-        let differs = index.checked_sub(1).and_then(|row| wrong.get(row)).is_some_and(|wrong| *wrong);
-        lines.push(match (index, differs) {
-            (0, _) => paint(style::HEADING, line),
-            (_, true) => paint(style::ERROR, &format!("{line}  <-- misreported")),
-            _ => line.to_owned(),
-        });
+    let table = headed(&table, style::HEADING);
+    let (heading, rows) = table.split_once('\n').unwrap_or((&table, ""));
+    let mut text = heading.to_owned();
+    for (row, is_wrong) in rows.lines().zip(wrong) {
+        let wrong = || paint(style::ERROR, &format!("{row}  <-- misreported"));
+        text += &("\n".to_owned() + &if is_wrong { wrong() } else { row.to_owned() });
     }
-    lines.join("\n")
+    text
 }
 
 /// Formats `4096` bytes as `4 KiB (4096)`.
@@ -181,22 +177,13 @@ fn mechanics(disk: &DiskParameters, zones: &[ZoneReport]) -> String {
     let (geometry, seek, cache) = (&disk.geometry, &disk.seek, &disk.write_cache);
     let rpm = 60.0 / disk.spindle.revolution().seconds();
     let ends = zones.first().zip(zones.last()).map(|(outer, inner)| {
-        format!(
-            "{} to {} sectors per track, {:.0} to {:.0} MB/s",
-            outer.sectors_per_track,
-            inner.sectors_per_track,
-            outer.megabytes(),
-            inner.megabytes()
-        )
+        let (from, to) = (outer.sectors_per_track, inner.sectors_per_track);
+        format!("{from} to {to} sectors per track, {:.0} to {:.0} MB/s", outer.megabytes(), inner.megabytes())
     });
+    let zones = zones.len();
     let sentences = [
         format!("{rpm:.0} rpm, a revolution every {}", disk.spindle.revolution()),
-        format!(
-            "{} surfaces of {} tracks in {} zones",
-            geometry.surfaces(),
-            geometry.cylinders(),
-            zones.len()
-        ),
+        format!("{} surfaces of {} tracks in {zones} zones", geometry.surfaces(), geometry.cylinders()),
         ends.unwrap_or_default(),
         format!(
             "seek time: {} to the next track, {} on average, {} across all tracks",
@@ -220,10 +207,8 @@ fn mechanics(disk: &DiskParameters, zones: &[ZoneReport]) -> String {
             String::new()
         },
     ];
-    sentences.iter().filter(|line| !line.is_empty()).fold(String::new(), |mut text, line| {
-        let _ = writeln!(text, "{}", wrap(line, "  "));
-        text
-    })
+    let sentences = sentences.iter().filter(|line| !line.is_empty());
+    sentences.map(|line| wrap(line, "  ") + "\n").collect()
 }
 
 const fn policy(policy: RmwPolicy) -> &'static str {

@@ -45,19 +45,16 @@ fn cost_text(cost: &Cost) -> String {
     let size = ByteCount::new(cost.size);
     let mut text = format!("on {drive}: {what} {size} writes");
     if let Some(ratio) = cost.wear {
-        let _ = write!(
-            text,
-            " write {ratio:.2} times as many bytes to flash (wear) and, once the buffer is full,"
-        );
+        text +=
+            &format!(" write {ratio:.2} times as many bytes to flash (wear) and, once the buffer is full,");
     }
-    let _ = write!(text, " take {:.2} times as long", cost.random_write);
+    text += &format!(" take {:.2} times as long", cost.random_write);
     if let Some(ratio) = cost.sequential_write {
-        let _ = write!(text, ", and sequential writes with an fsync after each {ratio:.2} times");
+        text += &format!(", and sequential writes with an fsync after each {ratio:.2} times");
     }
     text + &format!(" ({source})")
 }
 
-/// A finding with its cost.
 pub(super) type Listed<'a> = (&'a Finding, Option<&'a Cost>);
 
 /// Returns findings that share a fix, and that fix after them. With `verbose`, places are drawn.
@@ -71,18 +68,18 @@ pub(super) fn group_text(audited: &Examined, group: &[Listed<'_>], verbose: bool
         let rule = finding.rule;
         let is_same = |(other, _): &Listed<'_>| other.rule == rule && other.severity == finding.severity;
         let earlier = group[..at].iter().filter(|one| is_same(one)).count();
-        if earlier == NAMED && !verbose {
-            let more = group[at..].iter().filter(|one| is_same(one)).count();
-            let _ = writeln!(text, "  {} more of {} (-v)", more, rule.code);
-        }
         if earlier >= NAMED && !verbose {
+            if earlier == NAMED {
+                let more = group[at..].iter().filter(|one| is_same(one)).count();
+                let _ = writeln!(text, "  {more} more of {} (-v)", rule.code);
+            }
             continue;
         }
         let mark = format!("{} {}", finding.severity, rule.code);
         let blank = " ".repeat(mark.len() + 3);
         let reported = wrap_after(&about(finding), &blank, "    ");
-        let _ =
-            writeln!(text, "  {} {}", paint(severity_style(finding.severity), &mark), reported.trim_start());
+        let mark = paint(severity_style(finding.severity), &mark);
+        let _ = writeln!(text, "  {mark} {}", reported.trim_start());
         if let Some(drawn) = drawing(audited, finding).filter(|_| verbose) {
             let _ = writeln!(text, "    {drawn}");
         }
@@ -117,9 +114,9 @@ const NAMED: usize = 3;
 
 /// Returns `follows from S001 of partition 1 of /dev/sda: see there for the fix`.
 fn follows_text(finding: &Finding) -> Option<String> {
-    let of = |cause: &Cause| match &cause.target {
-        Some(target) => format!("{} of {} of {}", cause.code, subject(cause.subject), printable(target)),
-        None => format!("{} of {}", cause.code, subject(cause.subject)),
+    let of = |cause: &Cause| {
+        let target = cause.target.iter().map(|target| format!(" of {}", printable(target)));
+        format!("{} of {}{}", cause.code, subject(cause.subject), target.collect::<String>())
     };
     let causes: Vec<String> = finding.follows.iter().map(of).collect();
     (!causes.is_empty()).then(|| format!("follows from {}, where the fix is described", causes.join(" and ")))
@@ -162,17 +159,14 @@ fn first_block<'a>(audited: &Examined, finding: &'a Finding) -> Option<(&'a Miss
     Some((miss, Span::new(start, miss.boundary.size().max(FILE_SYSTEM_BLOCK))?))
 }
 
-/// Returns a fix after `word`.
 fn fix_text(word: &str, fix: &Fix) -> String {
     // Pasted text is often not read to its end, so the warning precedes the commands.
     let before: Vec<&str> = fix.warning().into_iter().chain(fix.caution.as_deref()).collect();
     let aside = if before.is_empty() { String::new() } else { format!(" ({})", before.join("; ")) };
     let end = if fix.commands.is_empty() { "" } else { ":" };
-    let line = format!(
-        "{word}: {}{aside}{end}",
-        printable(fix.summary.strip_prefix("fix ").unwrap_or(&fix.summary))
-    );
-    let mut text = format!("{}\n", wrap_after(&printable(&line), "  ", "    "));
+    let summary = fix.summary.strip_prefix("fix ").unwrap_or(&fix.summary);
+    let line = format!("{word}: {}{aside}{end}", printable(summary));
+    let mut text = wrap_after(&printable(&line), "  ", "    ") + "\n";
     for command in &fix.commands {
         let _ = writeln!(text, "    {}", paint(style::HEADING, &printable(&command.line)));
     }

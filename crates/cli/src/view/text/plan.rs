@@ -10,8 +10,7 @@ use straddle_repair::{Change, Considered, Entry, Plan, Slot, type_name};
 use straddle_units::{ByteCount, ByteOffset, Span};
 
 use crate::commands::plan::Planned;
-use crate::output;
-use crate::output::{paint, plural, printable, quote_path, style};
+use crate::output::{self, paint, plural, printable, quote_path, style};
 use crate::view::text::{narrowed, tree, wrap, wrap_after};
 
 /// Returns the plan: what will be lost, the next step, the layout; with `explain`, the reasons too.
@@ -22,10 +21,7 @@ pub(crate) fn plan(planned: &Planned, saved: Option<&Path>, explain: bool) -> St
     for note in &plan.notes {
         let _ = writeln!(text, "{}", wrap_after(&format!("note: {}", printable(note)), "  ", "    "));
     }
-    text += &match saved {
-        Some(path) => next_step("", &format!("straddle apply {} --write {operand}", quote_path(path))),
-        None => next_step(SAVE_FIRST, &format!("straddle apply FILE --write {operand}")),
-    };
+    text += &next_step(saved, &format!("--write {operand}"));
     let _ = write!(text, "\n{}\n{}\n", pictures(plan), table(plan));
     let is_placed = |entry: &Entry| matches!(entry.change, Change::New | Change::Moved { .. });
     if plan.table.partitions.iter().any(is_placed) {
@@ -44,19 +40,19 @@ pub(crate) fn plan(planned: &Planned, saved: Option<&Path>, explain: bool) -> St
 const GROW_CONTENTS: &str = "the contents keep their size: grow them afterwards (resize2fs, xfs_growfs, \
                              btrfs filesystem resize, ntfsresize, pvresize)";
 
-/// What comes before a command that needs the plan in a file.
-const SAVE_FIRST: &str = " save the plan with --save FILE, then";
-
 /// Returns the first line of a plan: `disk.img: plan: …; nothing is written yet`.
-pub(super) fn headline(name: &str, what: &str) -> String {
+fn headline(name: &str, what: &str) -> String {
     let name = printable(name);
     let line = wrap_after(&format!("{name}: {what}; nothing is written yet"), "", "  ");
     paint(style::HEADING, &line) + "\n"
 }
 
-/// Returns the command to run next, after what has to be done `before` it.
-pub(super) fn next_step(before: &str, command: &str) -> String {
-    format!("  Next:{before}\n    {}\n", paint(style::HEADING, command))
+/// Returns the command that carries out the plan that is saved in a file, or is to be saved first.
+fn next_step(saved: Option<&Path>, options: &str) -> String {
+    let file = saved.map_or_else(|| "FILE".to_owned(), quote_path);
+    let before = if saved.is_some() { "" } else { " save the plan with --save FILE, then" };
+    let command = format!("straddle apply {file} {options}");
+    format!("  Next:{before}\n    {}\n", paint(style::HEADING, &command))
 }
 
 /// Lists what will no longer be reachable, by name and size.
@@ -115,27 +111,23 @@ fn describe(considered: &Considered) -> String {
 
 /// Draws the disk before and after, to scale.
 fn pictures(plan: &Plan) -> String {
-    let spans = |entries: &[Entry]| {
-        let drawn = entries.iter().filter(|entry| entry.slot != Slot::Extended);
-        drawn.filter_map(|entry| Some((entry.number, plan.span(entry)?))).collect::<Vec<_>>()
-    };
-    let after = spans(&plan.table.partitions);
-    let size = plan.disk.size;
-    let before = Layout { name: "before", size, partitions: spans(&plan.before) };
-    drawn(&[before, Layout { name: "after", size, partitions: after }])
+    let layout = |name, entries| Layout { name, size: plan.disk.size, partitions: spans(plan, entries) };
+    drawn(&[layout("before", &plan.before), layout("after", &plan.table.partitions)])
 }
 
-/// A layout to be drawn.
-pub(super) struct Layout {
-    pub(super) name: &'static str,
-    /// The size of its disk.
-    pub(super) size: ByteCount,
-    /// The partitions by number.
-    pub(super) partitions: Vec<(u32, Span)>,
+fn spans(plan: &Plan, entries: &[Entry]) -> Vec<(u32, Span)> {
+    let drawn = entries.iter().filter(|entry| entry.slot != Slot::Extended);
+    drawn.filter_map(|entry| Some((entry.number, plan.span(entry)?))).collect()
+}
+
+struct Layout {
+    name: &'static str,
+    size: ByteCount,
+    partitions: Vec<(u32, Span)>,
 }
 
 /// Draws layouts below each other on the same scale.
-pub(super) fn drawn(layouts: &[Layout]) -> String {
+fn drawn(layouts: &[Layout]) -> String {
     let largest = layouts.iter().map(|layout| layout.size.get()).max().unwrap_or_default();
     let widest = layouts.iter().map(|layout| layout.name.len()).max().unwrap_or_default();
     let line = |layout: &Layout| {
@@ -146,10 +138,7 @@ pub(super) fn drawn(layouts: &[Layout]) -> String {
     format!("{lines}  {}\n", paint(style::FAINT, &tree::scale(largest)))
 }
 
-/// Columns that are left out, in this order, if the terminal is too narrow for all.
-const DISPENSABLE: [&str; 4] = ["START BYTE", "SECTORS", "TYPE", "SIZE"];
-
-pub(super) fn table(plan: &Plan) -> String {
+fn table(plan: &Plan) -> String {
     let header = ["#", "START LBA", "START BYTE", "SECTORS", "SIZE", "TYPE", "NAME", "CHANGE"];
     let mut rows = Vec::new();
     let sector = plan.block().get();
@@ -193,7 +182,7 @@ pub(super) fn table(plan: &Plan) -> String {
         row(entry, change);
     }
     gone.for_each(|entry| row(entry, "deleted".to_owned()));
-    narrowed(header, &rows, 5, &DISPENSABLE, 0, output::fits)
+    narrowed(header, &rows, 5, &tree::DISPENSABLE, 0, output::fits)
 }
 
 /// Explains why each partition is where it is, and where other tools would put it.
@@ -230,26 +219,8 @@ fn of_peer(peer: &Peer, entry: &Entry) -> String {
     format!("{tool} ({version}): {place}{off} ({rule})")
 }
 
-/// What comes after the plan.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Next<'a> {
-    /// It is not saved.
-    Save,
-    /// It is saved in this file.
-    Apply(&'a Path),
-    /// It is carried out when the machine starts.
-    AtBoot,
-}
-
-/// A plan, and what is shown with it.
-#[derive(Clone, Copy)]
-pub(crate) struct MoveView<'a> {
-    pub(crate) target: &'a Path,
-    pub(crate) realign: &'a Realign,
-    pub(crate) next: Next<'a>,
-}
-
-pub(crate) fn moves(MoveView { target, realign, next }: MoveView<'_>) -> String {
+/// Returns a plan of moves: `saved` in a file, perhaps, or carried out when the machine starts.
+pub(crate) fn moves(target: &Path, realign: &Realign, saved: Option<&Path>, is_at_boot: bool) -> String {
     let plan = &realign.plan;
     let moved = realign.trips();
     let (name, operand) = (target.display().to_string(), quote_path(target));
@@ -280,13 +251,9 @@ pub(crate) fn moves(MoveView { target, realign, next }: MoveView<'_>) -> String 
     for note in &plan.notes {
         line(&format!("note: {}", printable(note)));
     }
-    text += &match next {
-        Next::AtBoot => String::new(),
-        Next::Apply(path) => {
-            next_step("", &format!("straddle apply {} --write {operand}{needs}", quote_path(path)))
-        }
-        Next::Save => next_step(SAVE_FIRST, &format!("straddle apply FILE --write {operand}{needs}")),
-    };
+    if !is_at_boot {
+        text += &next_step(saved, &format!("--write {operand}{needs}"));
+    }
     let _ = write!(text, "\n{}\n{}\n", pictures(plan), table(plan));
     for entry in &plan.table.partitions {
         for why in &entry.why {
@@ -298,7 +265,7 @@ pub(crate) fn moves(MoveView { target, realign, next }: MoveView<'_>) -> String 
 }
 
 /// Says what refers to a partition's old place, and what is done about it.
-pub(super) fn words(reference: &Reference) -> String {
+fn words(reference: &Reference) -> String {
     match reference {
         Reference::BootSector { kind, recorded, correct: Some(correct), .. } => format!(
             "the start recorded in its {} boot sector, sector {recorded}, will be changed to {correct}",
@@ -352,7 +319,6 @@ const IDENTITIES: &str =
 const READS_FIRST: &str = "apply first reads every position of the new disk that it will write, and refuses \
                            if a byte is not zero (--wipe overwrites it)";
 
-/// A plan, and what is shown with it.
 #[derive(Clone, Copy)]
 pub(crate) struct CopyView<'a> {
     pub(crate) copy: &'a Copy,
@@ -362,7 +328,6 @@ pub(crate) struct CopyView<'a> {
     pub(crate) new: &'a Path,
     /// Whether `apply` finds out only then whether the copy would write over something.
     pub(crate) reads_first: bool,
-    /// The file of the plan, if it is saved.
     pub(crate) saved: Option<&'a Path>,
 }
 
@@ -396,39 +361,23 @@ pub(crate) fn copy(view: &CopyView<'_>) -> String {
         line(READS_FIRST);
     }
     line(IDENTITIES);
-    text += &match view.saved {
-        Some(path) => next_step("", &next_of_copy(view, &quote_path(path))),
-        None => next_step(SAVE_FIRST, &next_of_copy(view, "FILE")),
-    };
+    let from = quote_path(old) + view.options;
+    text += &next_step(view.saved, &format!("--from {from} --write {}", quote_path(new)));
     let _ = write!(text, "\n{}\n{}\n", picture(copy), table(plan));
     text
 }
 
-/// Draws the source and the new disk.
 fn picture(copy: &Copy) -> String {
     let plan = &copy.plan;
-    let entries = plan.table.partitions.iter().filter(|entry| entry.slot != Slot::Extended);
-    let new: Vec<(u32, Span)> = entries.filter_map(|entry| Some((entry.number, plan.span(entry)?))).collect();
+    let new = spans(plan, &plan.table.partitions);
     let number = |to: ByteOffset| new.iter().find(|(_, span)| span.start() == to).map(|(number, _)| *number);
     let old = copy.extents.iter().filter_map(|one| Some((number(one.to)?, one.from))).collect();
     let source = Layout { name: "source", size: copy.source.size, partitions: old };
     drawn(&[source, Layout { name: "copy", size: plan.disk.size, partitions: new }])
 }
 
-/// The command that makes the copy of the plan in `file`.
-fn next_of_copy(view: &CopyView<'_>, file: &str) -> String {
-    let old = quote_path(view.old) + view.options;
-    format!("straddle apply {file} --from {old} --write {}", quote_path(view.new))
-}
-
-/// Says what refers to a partition's old place, and what is done about it.
+/// Says what refers to a partition's old place, and what is to be done about it on the new disk.
 fn words_of_copy(reference: &Reference) -> String {
-    match reference {
-        Reference::BiosBoot => {
-            "it holds GRUB's core image, and the boot code lists the image's sectors: reinstall GRUB on the \
-             new disk"
-                .to_owned()
-        }
-        reference => words(reference),
-    }
+    let reinstall = "it holds GRUB's core image, and the boot code lists the image's sectors: reinstall GRUB on the new disk";
+    if *reference == Reference::BiosBoot { reinstall.to_owned() } else { words(reference) }
 }

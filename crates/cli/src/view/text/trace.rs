@@ -7,14 +7,12 @@ use straddle_units::ByteCount;
 
 use crate::output::{paint, plural, printable, style};
 use crate::view::chart::{bar, height};
-use crate::view::text::{headed, plain_table, right, wrap};
+use crate::view::text::{headed, led, plain_table, right, wrap};
 use straddle_trace::form::Counted;
 
 /// The most volumes listed by name.
 const LISTED: usize = 20;
-/// The width of a full bar in characters.
 const BAR: usize = 40;
-/// The most lengths listed.
 const SIZES: usize = 8;
 /// Sectors of the unit whose starts are drawn.
 const DRAWN: u64 = 8;
@@ -23,12 +21,7 @@ pub(crate) const LARGE: u64 = 32;
 
 /// Returns the verdict, and the tables; if `is_verbose`, also the lengths of writes and where they begin.
 pub(crate) fn trace(counted: &Counted<'_>, is_verbose: bool) -> String {
-    let mut text = String::new();
-    let mut style = style::HEADING;
-    for sentence in sentences(counted) {
-        let _ = writeln!(text, "{}", paint(style, &wrap(&sentence, "")));
-        style = anstyle::Style::new();
-    }
+    let mut text = led(sentences(counted).iter().map(|sentence| wrap(sentence, "")));
     let _ = writeln!(text, "{}\n\n{}", paint(style::FAINT, &wrap(&headline(counted), "")), volumes(counted));
     let writes = &counted.total.writes;
     if writes.requests() == 0 {
@@ -94,18 +87,19 @@ fn volumes(counted: &Counted<'_>) -> String {
     text
 }
 
+/// Returns the size of this many sectors.
+pub(crate) fn bytes(sectors: u128) -> String {
+    ByteCount::new(u64::try_from(sectors * u128::from(SECTOR)).unwrap_or(u64::MAX)).to_string()
+}
+
 fn row(counted: &Counted<'_>, name: String, volume: &Volume) -> Vec<String> {
     let off = volume.writes.effects(DRAWN).map(|effects| effects.started_at(counted.start));
-    let bytes = |histogram: &Histogram| {
-        let bytes = u64::try_from(histogram.sectors() * u128::from(SECTOR)).unwrap_or(u64::MAX);
-        ByteCount::new(bytes).to_string()
-    };
     vec![
         name,
         volume.reads.requests().to_string(),
-        bytes(&volume.reads),
+        bytes(volume.reads.sectors()),
         volume.writes.requests().to_string(),
-        bytes(&volume.writes),
+        bytes(volume.writes.sectors()),
         off.map_or_else(String::new, |effect| share(effect.misaligned, effect.requests)),
         strip(&volume.writes, counted.start),
     ]
@@ -134,11 +128,11 @@ fn sizes(counted: &Counted<'_>) -> String {
     let mut table = plain_table(&["LENGTH", "WRITES", "BYTES", ""]);
     for size in sizes {
         let length = size.sectors.map(|sectors| ByteCount::new(sectors * SECTOR).to_string());
-        let bytes = counted_share(size.total, writes.sectors());
+        let share_of_bytes = counted_share(size.total, writes.sectors());
         table.add_row(vec![
             length.unwrap_or_else(|| "2 MiB and more".to_owned()),
             share(size.requests, all),
-            bytes,
+            share_of_bytes,
             bar(ratio(size.requests, all), BAR),
         ]);
     }

@@ -1,5 +1,6 @@
 //! Draws a disk: its partitions as a table and as a bar to scale, and all layers as a tree with their offsets.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
@@ -10,8 +11,7 @@ use straddle_layout::{Content, Partition, PartitionType, Role, Stack, types};
 use straddle_units::{ByteCount, ByteOffset, Span};
 use textwrap::core::display_width;
 
-use crate::output;
-use crate::output::{paint, printable, style};
+use crate::output::{self, paint, printable, style};
 use crate::view::text::{narrowed, severity_style};
 
 /// Most cells of the bar, and the columns beside it where the plan draws two of them.
@@ -27,28 +27,22 @@ pub(crate) fn draw(audited: &Examined) -> String {
     let has_partitions = !audited.stack().partitions.is_empty();
     let mut text = if has_partitions { bar(audited) } else { String::new() };
     let disk = Node { audited };
-    let partitions: Vec<&Partition> = audited.stack().partitions.iter().collect();
-    let roots = partitions.len() + usize::from(audited.stack().layer.is_some());
-    let mut drawn = 0;
-    if let Some(layer) = &audited.stack().layer {
-        drawn += 1;
-        disk.layer(layer, "", &[], drawn == roots, &mut text);
+    let Stack { layer, partitions, .. } = audited.stack();
+    if let Some(layer) = layer {
+        disk.layer(layer, "", &[], partitions.is_empty(), &mut text);
     }
-    for partition in partitions {
-        drawn += 1;
-        disk.partition(partition, drawn == roots, &mut text);
+    for (index, partition) in partitions.iter().enumerate() {
+        disk.partition(partition, index + 1 == partitions.len(), &mut text);
     }
     text
 }
 
 /// Returns the whole cells of the bar up to `at` of `size` bytes.
 fn cells(at: u64, size: u64) -> u64 {
-    u64::try_from(u128::from(at) * u128::from(bar_width()) / u128::from(size.max(1)))
-        .unwrap_or(0)
-        .min(bar_width())
+    let cells = u128::from(at) * u128::from(bar_width()) / u128::from(size.max(1));
+    u64::try_from(cells).unwrap_or(0).min(bar_width())
 }
 
-/// Draws the disk with its partitions, and says how much a character stands for.
 fn bar(audited: &Examined) -> String {
     let size = audited.target().size.get();
     let listed = audited.stack().partitions.iter().filter(|p| p.role != Role::Extended);
@@ -66,7 +60,7 @@ pub(crate) fn scale(size: u64) -> String {
 pub(crate) fn bar_line((size, largest): (u64, u64), mut partitions: Vec<(u32, Span)>) -> String {
     let mut line: Vec<char> = std::iter::repeat_n('.', usize::try_from(bar_width()).unwrap_or(0)).collect();
     // Draw the largest first, so that partitions smaller than a cell are drawn over them, not under them.
-    partitions.sort_by_key(|(_, span)| std::cmp::Reverse(span.len()));
+    partitions.sort_by_key(|(_, span)| Reverse(span.len()));
     let mut single = BTreeSet::new();
     let end = cells(size, largest).max(1);
     for (number, span) in partitions {
@@ -110,10 +104,9 @@ impl Node<'_> {
             partition.span.len(),
             partition.span.start()
         );
-        let path = vec![Step::partition(partition.number)];
-        let marks = self.marks(|f| {
-            f.layer.is_empty() && f.subject == straddle_audit::Subject::Partition(partition.number)
-        });
+        let path = [Step::partition(partition.number)];
+        let subject = Subject::Partition(partition.number);
+        let marks = self.marks(|f| f.layer.is_empty() && f.subject == subject);
         let _ = writeln!(text, "{}", marked(&format!("  {}{line}", branch(last)), &marks));
         if let Some(layer) = &partition.layer {
             self.layer(layer, below(last), &path, true, text);
@@ -170,13 +163,10 @@ impl Node<'_> {
     /// Returns the codes of the reported findings for which `about` is true, wherever they are printed,
     /// coloured by the worst.
     fn marks(self, about: impl Fn(&Finding) -> bool) -> String {
-        let asked =
-            self.audited.findings().iter().filter(|f| matches!(f.reported, Reported::Here | Reported::At(_)));
-        let mut codes: Vec<(Severity, &str)> =
-            asked.filter(|f| about(f)).map(|f| (f.severity, f.rule.code.as_str())).collect();
-        codes.sort_by_key(|(severity, code)| (std::cmp::Reverse(*severity), *code));
-        codes.dedup();
-        let Some((worst, _)) = codes.first() else { return String::new() };
+        let is_reported = |f: &&Finding| matches!(f.reported, Reported::Here | Reported::At(_));
+        let findings = self.audited.findings().iter().filter(is_reported).filter(|f| about(f));
+        let codes: BTreeSet<_> = findings.map(|f| (Reverse(f.severity), f.rule.code.as_str())).collect();
+        let Some((Reverse(worst), _)) = codes.first() else { return String::new() };
         let codes: Vec<&str> = codes.iter().map(|(_, code)| *code).collect();
         format!("  {}", paint(severity_style(*worst), &format!("<-- {}", codes.join(", "))))
     }
@@ -271,23 +261,23 @@ fn file_system(fs: &FileSystem) -> Vec<String> {
 }
 
 pub(super) fn partitions(audited: &Examined, verbose: bool) -> String {
+    let all = ["  #", "START", "START BYTE", "SECTORS", "SIZE", "TYPE", "CONTENT", "VERDICT"];
+    let rows: Vec<[String; 8]> = audited.stack().partitions.iter().map(|p| row(p, audited)).collect();
+    let table = narrowed(all, &rows, 5, &DISPENSABLE, if verbose { 0 } else { 2 }, output::fits);
     // Style line by line: the table counts escape sequences as text.
-    let mut lines = partition_table(audited, verbose).lines().map(str::to_owned).collect::<Vec<_>>();
+    let mut lines = table.lines().map(str::to_owned).collect::<Vec<_>>();
     if let Some(header) = lines.first_mut() {
         *header = paint(style::FAINT, header);
     }
     for (line, partition) in lines.iter_mut().skip(1).zip(&audited.stack().partitions) {
         let (of, inside) = judged(partition, audited);
+        let is_inside = inside.is_some_and(|f| f.severity > Severity::Advice);
         let style = match of.verdict {
-            Verdict::Aligned | Verdict::AlignedWithAdvice
-                if inside.is_some_and(|f| f.severity > Severity::Advice) =>
-            {
-                style::WARNING
-            }
             Verdict::Misaligned | Verdict::Unfinished | Verdict::Damaged | Verdict::Unreadable => {
                 style::ERROR
             }
             Verdict::Off | Verdict::EndOff | Verdict::BootSector | Verdict::NotJudged => style::WARNING,
+            Verdict::Aligned | Verdict::AlignedWithAdvice if is_inside => style::WARNING,
             Verdict::Aligned | Verdict::AlignedWithAdvice => style::GOOD,
             Verdict::Container => style::FAINT,
         };
@@ -300,14 +290,7 @@ pub(super) fn partitions(audited: &Examined, verbose: bool) -> String {
 }
 
 /// Columns that are left out, in this order, if the terminal is too narrow for all.
-const DISPENSABLE: [&str; 4] = ["START BYTE", "SECTORS", "TYPE", "SIZE"];
-
-fn partition_table(audited: &Examined, verbose: bool) -> String {
-    let all = ["  #", "START", "START BYTE", "SECTORS", "SIZE", "TYPE", "CONTENT", "VERDICT"];
-    let rows: Vec<[String; 8]> = audited.stack().partitions.iter().map(|p| row(p, audited)).collect();
-    let always = if verbose { 0 } else { 2 };
-    narrowed(all, &rows, 5, &DISPENSABLE, always, output::fits)
-}
+pub(super) const DISPENSABLE: [&str; 4] = ["START BYTE", "SECTORS", "TYPE", "SIZE"];
 
 fn row(partition: &Partition, audited: &Examined) -> [String; 8] {
     let kind = types::name(&partition.kind).map(str::to_owned).unwrap_or_else(|| match partition.kind {
@@ -357,7 +340,6 @@ fn verdict_text(partition: &Partition, audited: &Examined) -> String {
     }
 }
 
-/// The verdict on a partition without findings.
 const ALIGNED: &str = "aligned";
 
 /// Whether a finding is only advice because nothing is written there.
@@ -395,14 +377,6 @@ fn placement_text(partition: &Partition, verdict: Verdict, decisive: Option<&Fin
         }
         (Verdict::Misaligned | Verdict::Off, Some(miss)) => format!("{} ({code})", past(miss)),
         (Verdict::Container | Verdict::NotJudged | Verdict::Aligned, _) => ALIGNED.to_owned(),
-        (
-            Verdict::Off
-            | Verdict::EndOff
-            | Verdict::Misaligned
-            | Verdict::BootSector
-            | Verdict::Damaged
-            | Verdict::Unreadable,
-            _,
-        ) => format!("{} ({code})", finding.rule.title),
+        _ => format!("{} ({code})", finding.rule.title),
     }
 }
