@@ -180,9 +180,8 @@ fn each_policy_is_counted_over_all_figures_of_a_drive() {
         count(&serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap(), &mut counts);
     }
     // The results have all figures: nothing is run again.
-    let arguments =
-        [&["reproduce", "--json", "--joint"][..], &paths.iter().map(String::as_str).collect::<Vec<_>>()];
-    let report = json("reproduce", &arguments.concat());
+    let given: Vec<&str> = paths.iter().map(String::as_str).collect();
+    let report = json("reproduce", &[&["reproduce", "--json", "--joint"][..], &given[..]].concat());
     let drives = report["joint"].as_array().unwrap();
     let mut found = BTreeMap::new();
     for drive in drives {
@@ -209,7 +208,7 @@ fn each_policy_is_counted_over_all_figures_of_a_drive() {
     let left: Vec<&Value> =
         wd["left_out"].as_array().unwrap().iter().map(|left| &left["experiment"]).collect();
     assert_eq!(left, ["desno-2010", "smith-2010"]);
-    let text = straddle(&[&["reproduce", "--joint"], &arguments[1][..]].concat());
+    let text = straddle(&[&["reproduce", "--joint"][..], &given[..]].concat());
     assert!(text.out.contains(&format!("Compared: {figures} of {figures}.")), "{}", text.out);
     assert!(text.out.lines().all(|line| line.chars().count() <= 80), "{}", text.out);
 }

@@ -101,7 +101,7 @@ fn an_experiment_is_scored_with_the_policy_that_the_others_choose() {
     ]);
     // Together: 3 with deferred, 4 with destage-serial.
     assert_eq!(joint.chosen, Some(DestageSerial));
-    let left: Vec<_> = joint.left_out.iter().map(|left| {
+    let left = joint.left_out.iter().map(|left| {
         (left.experiment.as_str(), left.score.policy.unwrap(), left.figures, left.score.within_20_percent)
     });
     // b alone chooses destage-serial, which gives one of a's two; a chooses deferred, which gives one of b's three.
@@ -116,7 +116,7 @@ fn drives_are_judged_apart_and_one_without_policies_by_its_figures() {
     let other = Figure { drive: "e".to_owned(), own: None, ratios: vec![(None, 1.1)], ..figure("a", &[]) };
     let fitted = Figure { origin: Origin::Fitted, ..other.clone() };
     let joints = judge(&[figure("a", &[(Deferred, 3.0)]), other, fitted]);
-    let found: Vec<_> =
+    let found =
         joints.iter().map(|joint| (joint.drive.as_str(), joint.chosen, joint.policies[0].within_20_percent));
     assert_eq!(found.collect::<Vec<_>>(), [("d", Some(Deferred), 0), ("e", None, 2)]);
     let totals = Totals::of(&joints);

@@ -67,7 +67,7 @@ pub struct Comparison {
     /// Background on this figure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// The smallest and the largest value that the runs give, which differ only in their seeds; `None` for one run.
+    /// The smallest and the largest value that the runs give, which differ only in their seeds; absent for one run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sampling: Option<(f64, f64)>,
     /// How the model came to our value.
