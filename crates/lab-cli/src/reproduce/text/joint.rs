@@ -98,7 +98,8 @@ fn table(joints: &[Joint]) -> String {
 /// Returns the cells of a policy.
 pub(crate) fn cells(joint: &Joint, score: &Score) -> Vec<String> {
     let marks = [("chosen", joint.chosen == score.policy), ("own", joint.own == score.policy)];
-    let marks: Vec<&str> = marks.into_iter().filter(|(_, is)| *is).map(|(mark, _)| mark).collect();
+    let marks: Vec<&str> =
+        marks.into_iter().filter(|(_, is)| *is && score.policy.is_some()).map(|(mark, _)| mark).collect();
     let figures = match score.figures == joint.figures {
         true => score.figures.to_string(),
         false => format!("{} of {}", score.figures, joint.figures),
