@@ -79,7 +79,9 @@ fn stub(dir: &Dir, name: &str, body: &str) {
 /// Runs `scripts/test` with one test program, which prints `lines`; with `ci`, as under CI.
 fn tested(arguments: &[&str], lines: &str, ci: bool) -> Output {
     let dir = Dir::new("tested");
-    stub(&dir, "program", &format!("for ((i = 0; i < 100000; i++)); do :; done; printf '{lines}'"));
+    let status = if lines.contains("FAILED") { 101 } else { 0 };
+    let body = format!("for ((i = 0; i < 100000; i++)); do :; done; printf '{lines}'; exit {status}");
+    stub(&dir, "program", &body);
     let program = dir.join("program");
     let message = serde_json::json!({
         "executable": program, "profile": {"test": true}, "target": {"name": "made"},
@@ -97,7 +99,7 @@ fn test_counts_what_was_skipped_or_left_out() {
         return;
     }
     let ended = "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured\\n";
-    let bad = "test good ... ok\\ntest bad ... FAILED\\nwhy\\n\\
+    let bad = "test good ... ok\\ntest bad ... FAILED\\nwhy\\n\
                test result: FAILED. 2 passed; 1 failed; 0 ignored; 0 measured\\n";
     // The word is not written out here, because tests/cli.rs searches the sources for it.
     let skipped = format!("{}: no tool\\n{ended}", "SKIPPED");
