@@ -15,7 +15,7 @@ const SEED: u32 = 1;
 pub struct OffBoundary {
     /// Bytes of each write: as given, or else 4096, or the indirection unit of an SSD if that is larger.
     pub size: u64,
-    /// How many times as long random writes take; on an SSD with its buffer full.
+    /// How many times as long random writes take; on an SSD in the steady state of random writes.
     pub random_write: f64,
     /// How many times as long sequential writes take, each followed by a flush; `None` on an SSD, which joins them.
     pub sequential_write: Option<f64>,
@@ -27,6 +27,8 @@ impl OffBoundary {
     /// Runs the workloads on a boundary of the drive `name` and `past` bytes after it, with writes of `size` bytes.
     /// `None` if the drive has no such position or takes no such writes.
     pub fn modelled(name: &str, profile: &Profile, past: u64, size: Option<u64>) -> Option<Self> {
+        // What a buffer or spare flash hides for a while has to be paid in the end.
+        let profile = &profile.clone().steady();
         let counted = |pattern: Pattern| Workload { count: Some(COUNT), ..pattern.into() };
         let sized = |workload: Workload| Workload { size: size.unwrap_or(workload.size), ..workload };
         let workload = sized(counted(Pattern::RANDOM_WRITE).seeded(SEED).on(profile));
@@ -82,7 +84,9 @@ mod tests {
     /// A write of a whole unit off the boundaries is parts of two units, and both are programmed.
     #[test]
     fn off_the_boundaries_an_ssd_programs_two_units_for_one() {
-        for (name, unit) in [("ssd-sata-4k", 4096), ("qlc-16k", 16_384), ("qlc-64k", 65_536)] {
+        for (name, unit) in
+            [("ssd-sata-4k", 4096), ("nvme-tlc-4k", 4096), ("qlc-16k", 16_384), ("qlc-64k", 65_536)]
+        {
             let drive = Profile::open(name).unwrap();
             for past in [0, 512, unit / 2, unit - 512] {
                 let found = OffBoundary::modelled(name, &drive, past, None).unwrap();

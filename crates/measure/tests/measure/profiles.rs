@@ -9,8 +9,17 @@ use straddle_drive::profile::Body;
 use straddle_measure::bench::{Modelled, Silent};
 use straddle_measure::probe::{Budget, Claims, Report, Rotation, WriteCache, probe};
 
-/// A protected SSD that keeps up with every write, and does not read what was never written.
-const SILENT: [&str; 1] = ["ssd-sata-4k,fresh=on"];
+/// A protected SSD that keeps up with every write, and does not read what was never written; protected SSDs whose
+/// garbage collection costs more than the rest of a unit; a card that copies an allocation unit for every write; and
+/// a disk that logs every write.
+const SILENT: [&str; 6] = [
+    "ssd-sata-4k,fresh=on",
+    "ssd-sata-4k,steady=on",
+    "qlc-16k,steady=on",
+    "qlc-64k,steady=on",
+    "sd-card-2011",
+    "smr-8tb",
+];
 
 fn probed(specification: &str) -> (Profile, Report) {
     let profile = Profile::open(specification).unwrap();

@@ -45,8 +45,7 @@ fn cost_text(cost: &Cost) -> String {
     let size = ByteCount::new(cost.size);
     let mut text = format!("on {drive}: {what} {size} writes");
     if let Some(ratio) = cost.wear {
-        text +=
-            &format!(" write {ratio:.2} times as many bytes to flash (wear) and, once the buffer is full,");
+        text += &format!(" write {ratio:.2} times as many bytes to flash (wear) and, in the steady state,");
     }
     text += &format!(" take {:.2} times as long", cost.random_write);
     if let Some(ratio) = cost.sequential_write {
