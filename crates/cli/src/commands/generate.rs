@@ -214,7 +214,7 @@ const VARIABLES: [(&str, &str, &str); 11] = [
         "The directory in which straddle/inputs/ holds generated inputs [default: ~/.cache].",
     ),
     (
-        &["lab", "reproduce"],
+        "lab reproduce",
         "LINUX_UML",
         "The User-Mode Linux binary, the kernel of guests [default: linux.uml].",
     ),

@@ -24,7 +24,7 @@ use crate::exit::{Exit, usage};
 use crate::measured::Measured;
 use crate::output::{paint, printable, style};
 use crate::progress::{Bar, on_interrupt};
-use crate::shared::{SharedReport, claims};
+use crate::shared::SharedReport;
 use crate::target::{TargetSpec, targets};
 use crate::view::chart::{Plot, bar};
 use crate::view::json::{Document, SchemaOf};
@@ -99,7 +99,7 @@ pub(crate) fn run(arguments: &ProbeArguments) -> Result<Exit> {
     }
     if let (Some(_), Some(path)) = (&arguments.share, arguments.target.path().filter(|path| path.is_file())) {
         let file = format!("{} is a file, which is measured with the layers below it", path.display());
-        return Err(UsageError(format!("--share is for drives: {file}")).into());
+        return usage(format!("--share is for drives: {file}"));
     }
     let stop = Arc::new(AtomicBool::new(false));
     let Probed { mut subject, claims, regions, notes } = open(arguments, &stop)?;
