@@ -120,7 +120,7 @@ fn a_band_spans_what_the_plausible_policies_give() {
     let (low, high) = (band["lowest"].as_f64().unwrap(), band["highest"].as_f64().unwrap());
     assert!(low <= own && own <= high && high > 1.2 * low, "{band}");
     let policies = band["policies"].as_object().unwrap();
-    assert_eq!(policies.len(), 4);
+    assert_eq!(policies.len(), 6);
     // The profile's own policy is one of them, and changes nothing.
     assert!(policies.values().any(|value| value.as_f64() == Some(own)), "{band} {own}");
     // No part of a sector is written where all is aligned, so there no policy matters.

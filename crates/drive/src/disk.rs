@@ -11,6 +11,7 @@ mod firmware;
 mod geometry;
 mod host;
 mod intake;
+mod intervals;
 mod link;
 mod mechanism;
 mod media_cache;
@@ -44,6 +45,7 @@ use crate::interface::{Interface, Sectors};
 use buffer::WriteBuffer;
 use destager::Destager;
 use intake::Intake;
+use intervals::Intervals;
 use link::Link;
 use mechanism::Mechanism;
 use media_cache::MediaCache;
@@ -59,6 +61,7 @@ pub(crate) struct Disk {
     link: Link,
     queue: Queue,
     intake: Intake,
+    intervals: Intervals,
     buffer: WriteBuffer,
     destager: Destager,
     logs: Logs,
@@ -197,11 +200,8 @@ impl Disk {
             link: Link::new(interface, firmware.times, write_cache.enabled, shift),
             queue: Queue::new(interface.queue_depth),
             intake: Intake::new(),
-            buffer: WriteBuffer::new(
-                physical,
-                rmw == RmwPolicy::Deferred,
-                write_cache.segment.map_or(0, ByteCount::get),
-            ),
+            intervals: Intervals::default(),
+            buffer: WriteBuffer::new(physical, rmw.into(), write_cache.segment.map_or(0, ByteCount::get)),
             destager: Destager::new(parameters),
             logs: Logs { media: media_cache, partial: parameters.log.map(PartialLog::new) },
             memory: Memory {

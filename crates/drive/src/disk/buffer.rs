@@ -11,6 +11,7 @@ use straddle_units::io::Time;
 
 use crate::disk::geometry::{Geometry, Position};
 use crate::disk::intake::Write;
+use crate::disk::parameters::RmwPolicy;
 
 pub(super) const NONE: u64 = u64::MAX;
 /// The number of consecutive whole physical sectors by which a stream of writes is recognised.
@@ -31,10 +32,30 @@ pub(super) struct Extent {
     pub(super) coming: [bool; 2],
     /// Whether it is the end of a stream.
     pub(super) streamed: bool,
+    /// Whether it is one of a series at regular intervals.
+    pub(super) regular: bool,
     /// Whether all of it is in the media cache.
     pub(super) logged: bool,
     /// Where its next operation begins.
     pub(super) place: Position,
+}
+
+/// Of which extents the sectors at the edges are read by separate operations before the write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ReadsApart {
+    None,
+    Regular,
+    All,
+}
+
+impl From<RmwPolicy> for ReadsApart {
+    fn from(policy: RmwPolicy) -> Self {
+        match policy {
+            RmwPolicy::Deferred => Self::All,
+            RmwPolicy::Adaptive => Self::Regular,
+            _ => Self::None,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,8 +72,8 @@ pub(super) struct WriteBuffer {
     /// Bytes of it in partial sectors that wait for their rest.
     kept: u64,
     shift: u32,
-    /// Whether the sectors at the edges are read by separate operations before the write.
-    reads_apart: bool,
+    /// Of which extents the sectors at the edges are read by separate operations before the write.
+    reads_apart: ReadsApart,
     /// Log2 of the segment size, if the extents of a segment share an entry of the firmware's table.
     segment_shift: Option<u32>,
     /// Pairs of neighbouring extents that share a segment.
@@ -62,7 +83,7 @@ pub(super) struct WriteBuffer {
 impl WriteBuffer {
     /// An empty buffer for physical sectors of `physical` bytes, in segments of `segment` bytes (0: no
     /// segments).
-    pub(super) fn new(physical: u64, reads_apart: bool, segment: u64) -> Self {
+    pub(super) fn new(physical: u64, reads_apart: ReadsApart, segment: u64) -> Self {
         let segment_shift = (segment > 0).then(|| segment.trailing_zeros());
         let (extents, shift) = (BTreeMap::new(), physical.trailing_zeros());
         Self { extents, bytes: 0, kept: 0, shift, reads_apart, segment_shift, shared: 0 }
@@ -244,12 +265,13 @@ impl WriteBuffer {
     /// be read. Returns whether it joined data already in the buffer.
     pub(super) fn insert(
         &mut self,
-        (start, end): (u64, u64),
+        write: &Write,
         at: Time,
         memory: [u64; 2],
         wait: &VecDeque<Write>,
         geometry: &Geometry,
     ) -> bool {
+        let Write { start, end, regular, .. } = *write;
         let mut joined = Extent {
             end,
             born: at,
@@ -257,6 +279,7 @@ impl WriteBuffer {
             known: [NONE; 2],
             coming: [false; 2],
             streamed: false,
+            regular,
             logged: false,
             place: Position::default(),
         };
@@ -278,6 +301,7 @@ impl WriteBuffer {
             first = first.min(other);
             joined.end = joined.end.max(extent.end);
             joined.streamed |= extent.streamed;
+            joined.regular |= extent.regular;
         }
         joined.known = self.known_edges(first, joined.end, &known);
         joined.streamed |= (joined.end - first) >> self.shift >= STREAM_SECTORS;
@@ -304,7 +328,12 @@ impl WriteBuffer {
     }
 
     pub(super) fn step(&self, start: u64, end: u64, extent: &Extent) -> Step {
-        let missing = if self.reads_apart { self.missing(start, end, &extent.known) } else { [None; 2] };
+        let apart = match self.reads_apart {
+            ReadsApart::None => false,
+            ReadsApart::Regular => extent.regular,
+            ReadsApart::All => true,
+        };
+        let missing = if apart { self.missing(start, end, &extent.known) } else { [None; 2] };
         missing.into_iter().flatten().next().map_or(Step::Write, Step::ReadEdge)
     }
 
@@ -357,6 +386,7 @@ impl WriteBuffer {
     pub(super) fn take(&mut self, start: u64, from: u64, limit: u64, taken: &mut Taken, geometry: &Geometry) {
         taken.spans.clear();
         taken.missing.clear();
+        taken.regular = false;
         let mut first = from;
         if from > start
             && let Some(extent) = self.pull(start)
@@ -382,6 +412,7 @@ impl WriteBuffer {
                 extent.end = limit;
             }
             taken.spans.push((from, extent.end));
+            taken.regular |= extent.regular;
             for sector in self.missing(from, extent.end, &extent.known).into_iter().flatten() {
                 if taken.missing.last() != Some(&sector) {
                     taken.missing.push(sector);
@@ -416,4 +447,6 @@ pub(super) struct Taken {
     pub(super) spans: Vec<(u64, u64)>,
     /// The physical sectors of which only a part is in the buffer, in order.
     pub(super) missing: Vec<u64>,
+    /// Whether it is of a series at regular intervals.
+    pub(super) regular: bool,
 }

@@ -3,6 +3,8 @@
 use straddle_units::io::{Operation, Request, RequestId, Time};
 
 use crate::disk::buffer::NONE;
+use crate::disk::intake::Write;
+use crate::disk::parameters::RmwPolicy;
 use crate::disk::{Disk, Read, RmwReads};
 use crate::drive::MediaEvent;
 
@@ -112,12 +114,19 @@ impl Disk {
             || (request.operation.forces_unit_access() && !self.destager.non_volatile)
             || (partial && self.destager.rmw.is_immediate());
         let write = self.link.receive(self.now, request.id, start, end, durable);
-        self.intake.waiting.push_back(write);
+        let regular = self.destager.rmw == RmwPolicy::Adaptive && self.is_regular(start, end);
+        self.intake.waiting.push_back(Write { regular, ..write });
         self.admit();
         if !self.intake.waiting.is_empty() {
             self.buffer.note_waiting(start, end, &self.mechanism.geometry);
         }
         self.start_next();
+    }
+
+    /// Whether a write is one of a series at regular intervals within a track.
+    fn is_regular(&mut self, start: u64, end: u64) -> bool {
+        let track = u64::from(self.mechanism.place(start >> self.rules.shift).sectors_per_track);
+        self.intervals.note(start, end, track << self.rules.shift)
     }
 
     /// Admits writes to the buffer, in order, as far as their data has arrived and there is room.
@@ -136,7 +145,7 @@ impl Disk {
             }
             self.memory.reads.note_written(first, end);
             let (waiting, geometry) = (&self.intake.waiting, &self.mechanism.geometry);
-            if self.buffer.insert((write.start, write.end), self.now, memory, waiting, geometry) {
+            if self.buffer.insert(&write, self.now, memory, waiting, geometry) {
                 self.record.counters.merged_writes += 1;
             }
             if self.memory.reads.stream.is_some_and(|stream| stream.next < stream.limit) {

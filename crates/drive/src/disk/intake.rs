@@ -20,6 +20,8 @@ pub(super) struct Write {
     pub(super) enters: Time,
     /// Whether the host waits for the medium.
     pub(super) durable: bool,
+    /// Whether it is one of a series at regular intervals.
+    pub(super) regular: bool,
     /// From the end of the write until the host receives the completion.
     pub(super) status: Nanos,
 }

@@ -173,7 +173,7 @@ impl Link {
         // For such writes the heads may move while the data arrives; the mechanism waits for the data.
         let early = durable || self.is_measured();
         let enters = if early { now } else { arrived };
-        Write { id, start, end, arrived, enters, durable, status: terms.status }
+        Write { id, start, end, arrived, enters, durable, regular: false, status: terms.status }
     }
 
     /// How much later than expected the data of the last write comes, which had to wait for room until now.

@@ -48,6 +48,10 @@ pub(super) struct Mechanism {
     pub(super) began: Time,
     /// How long the last pass waited for its first sector to come round.
     waited: Nanos,
+    /// When the last write ended.
+    written: Time,
+    /// When the heads may leave their track.
+    leaves: Time,
     /// The parts in which the last pass read, each with the time at which its first sector had been read.
     pub(super) pieces: Vec<Piece>,
     physical: u64,
@@ -72,6 +76,8 @@ impl Mechanism {
             ended: Time::ZERO,
             began: Time::ZERO,
             waited: Nanos::ZERO,
+            written: Time::ZERO,
+            leaves: Time::ZERO,
             pieces: Vec::new(),
             physical,
         }
@@ -97,7 +103,7 @@ impl Mechanism {
     /// The times from `at` until the heads can begin at `place`: the move and the wait.
     #[inline]
     pub(super) fn positioning(&self, at: Time, place: &Position, pass: Pass) -> (Nanos, Nanos) {
-        let travel = self.travel(place, pass);
+        let travel = self.travel(at, place, pass);
         (travel, self.wait(at + travel, place))
     }
 
@@ -112,18 +118,25 @@ impl Mechanism {
         self.seek.reach(time)
     }
 
+    /// Keeps the heads on their track until the index, the angle 0, has passed after the last write.
+    pub(super) fn stay_to_index(&mut self) {
+        self.leaves = self.written + self.spindle.until(Angle::default(), self.written);
+    }
+
+    /// The time from `at` until the heads are at `place`.
     #[inline]
-    fn travel(&self, place: &Position, pass: Pass) -> Nanos {
+    fn travel(&self, at: Time, place: &Position, pass: Pass) -> Nanos {
         let distance = self.cylinder.abs_diff(place.cylinder);
         let curve = if pass == Pass::Write { &self.write_seek } else { &self.seek };
         let mut travel = curve.time(distance);
         if self.surface != place.surface {
             travel = travel.max(self.heads.head_switch);
         }
-        if pass == Pass::Write && (distance != 0 || self.surface != place.surface) {
+        let moves = distance != 0 || self.surface != place.surface;
+        if moves && pass == Pass::Write {
             travel = (travel + self.heads.write_settle).saturating_sub(self.heads.write_lead);
         }
-        travel
+        if moves { self.leaves.since(at) + travel } else { travel }
     }
 
     #[inline]
@@ -182,7 +195,10 @@ impl Mechanism {
         }
         match pass {
             Pass::Read => counters.media_read_bytes += count * self.physical,
-            Pass::Write => counters.media_write_bytes += count * self.physical,
+            Pass::Write => {
+                counters.media_write_bytes += count * self.physical;
+                self.written = at;
+            }
         }
         (self.next, self.ended) = (sector, at);
         at

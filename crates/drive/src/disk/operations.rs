@@ -86,6 +86,9 @@ impl Disk {
 
     fn end_flush(&mut self) {
         if let Some(id) = self.queue.end_flush() {
+            if self.destager.cache.stays_after_flush {
+                self.mechanism.stay_to_index();
+            }
             self.complete(id, self.link.bare_completion(self.now));
         }
     }
@@ -328,7 +331,7 @@ impl Disk {
         let missing = std::mem::take(&mut self.destager.in_flight.missing);
         let mut at = begin;
         let mut next = first;
-        if self.destager.rmw.is_serial() {
+        if self.destager.rmw.is_serial(self.destager.in_flight.regular) {
             for (index, &sector) in missing.iter().enumerate() {
                 if sector > next {
                     at = self.mechanism.pass(at, next, sector - next, Pass::Write, &mut self.record.counters);

@@ -67,6 +67,8 @@ pub struct WriteCacheParameters {
     pub setup: Nanos,
     /// How long the drive must have been idle before it empties a cache that is not under pressure.
     pub idle: Nanos,
+    /// Whether the heads stay on their track after a flush has written, until the index has passed.
+    pub stays_after_flush: bool,
 }
 
 /// How part of a physical sector is written.
@@ -83,6 +85,8 @@ pub enum RmwPolicy {
     DestageMerged,
     /// When the write cache is destaged, each read and write when its sector passes the head.
     Deferred,
+    /// As deferred for writes at regular intervals within a track, as destage-serial for others.
+    Adaptive,
     /// When the write cache is destaged, to a log; read and written in place later.
     Logged,
 }
@@ -128,19 +132,26 @@ pub enum Protection {
 }
 
 impl RmwPolicy {
-    const NAMES: [(Self, &str); 6] = [
+    const NAMES: [(Self, &str); 7] = [
         (Self::ImmediateSerial, "immediate-serial"),
         (Self::ImmediateMerged, "immediate-merged"),
         (Self::DestageSerial, "destage-serial"),
         (Self::DestageMerged, "destage-merged"),
         (Self::Deferred, "deferred"),
+        (Self::Adaptive, "adaptive"),
         (Self::Logged, "logged"),
     ];
 
     /// The policies that published figures suggest for one drive or another. Where nothing is known of a
     /// drive's firmware, it may follow any of them.
-    pub const PLAUSIBLE: [Self; 4] =
-        [Self::Deferred, Self::ImmediateMerged, Self::ImmediateSerial, Self::DestageSerial];
+    pub const PLAUSIBLE: [Self; 6] = [
+        Self::Deferred,
+        Self::ImmediateMerged,
+        Self::ImmediateSerial,
+        Self::DestageSerial,
+        Self::Adaptive,
+        Self::Logged,
+    ];
 
     /// The policy of this name.
     pub fn named(name: &str) -> Option<Self> {
@@ -157,8 +168,13 @@ impl RmwPolicy {
         matches!(self, Self::ImmediateSerial | Self::ImmediateMerged)
     }
 
-    /// Whether each partial sector is read and written before the next is read.
-    pub const fn is_serial(self) -> bool {
-        matches!(self, Self::ImmediateSerial | Self::DestageSerial)
+    /// Whether each partial sector is read and written before the next is read, in a write that is or is not
+    /// one of a series at regular intervals.
+    pub const fn is_serial(self, regular: bool) -> bool {
+        match self {
+            Self::ImmediateSerial | Self::DestageSerial => true,
+            Self::Adaptive => !regular,
+            _ => false,
+        }
     }
 }

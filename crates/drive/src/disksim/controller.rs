@@ -81,6 +81,7 @@ pub(super) fn read(specs: &Fields<'_>, bus: Bus) -> Result<Controller, ImportErr
             window: 1,
             setup: Nanos::ZERO,
             idle: Nanos::ZERO,
+            stays_after_flush: false,
         },
         firmware: Firmware {
             times: Some(times),

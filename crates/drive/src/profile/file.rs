@@ -392,6 +392,7 @@ impl Check<'_> {
             window: window as usize,
             setup: self.time("write_cache.setup_us", file.setup_us / 1e3)?,
             idle: self.time("write_cache.idle_ms", file.idle_ms)?,
+            stays_after_flush: file.stays_after_flush,
         })
     }
 

@@ -101,6 +101,8 @@ pub(super) struct WriteCacheFile {
     pub(super) setup_us: f64,
     #[serde(default)]
     pub(super) idle_ms: f64,
+    #[serde(default)]
+    pub(super) stays_after_flush: bool,
 }
 
 #[derive(Deserialize)]

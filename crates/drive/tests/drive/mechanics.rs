@@ -4,6 +4,10 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use crate::tests::common;
+#[path = "mechanics/flush.rs"]
+mod flush;
+#[path = "mechanics/intervals.rs"]
+mod intervals;
 #[path = "mechanics/partial.rs"]
 mod partial;
 mod shingled;
@@ -154,7 +158,7 @@ fn part_of_a_sector_costs_a_turn_and_two_in_series_cost_two() {
         (took, host.finish().counters.rmw_reads)
     };
     for policy in POLICIES {
-        let series = if policy.ends_with("serial") { 2 } else { 1 };
+        let series = if policy.ends_with("serial") || policy == "adaptive" { 2 } else { 1 };
         let (one, two) = (10 * SECTOR, 11 * SECTOR);
         // (offset in the sector, length) -> (end of the last sector, revolutions, sectors read)
         for (offset, length, end, turns, reads) in [

@@ -14,8 +14,14 @@ use straddle_units::{ByteCount, ByteOffset};
 
 /// Shipped drives of both policies that read at destage time, with small and large buffers, and behind a slow
 /// link.
-const SHIPPED: [&str; 6] =
-    ["wd10ears", "st2000dl003", "dt01aca300", "3tb-512e-2012", "dell-6tb-7200-512e", "wd-mybook-1500"];
+const SHIPPED: [&str; 6] = [
+    "wd10ears",
+    "st2000dl003,rmw=deferred",
+    "dt01aca300",
+    "3tb-512e-2012",
+    "dell-6tb-7200-512e",
+    "wd-mybook-1500",
+];
 
 /// A stream of writes on one drive.
 #[derive(Clone, Copy, Debug)]

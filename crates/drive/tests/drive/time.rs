@@ -243,5 +243,5 @@ fn fixed_hash() -> u64 {
 #[test]
 fn a_fixed_sequence_takes_the_same_time_on_every_machine() {
     let hash = fixed_hash();
-    assert_eq!(hash, 0x5de9_4acd_4d82_6fb1, "{hash:#018x}: put this here if the model was meant to change");
+    assert_eq!(hash, 0x134e_d160_04ba_0779, "{hash:#018x}: put this here if the model was meant to change");
 }

@@ -230,6 +230,10 @@ const fn policy(policy: RmwPolicy) -> &'static str {
             "when the cache is written out, reads and writes are done in rotational order, many per \
              revolution"
         }
+        RmwPolicy::Adaptive => {
+            "when the cache is emptied: those of writes at regular intervals in rotational order, many per \
+            revolution; of other writes, each is read, and written a revolution later, one after the other"
+        }
         RmwPolicy::Logged => {
             "when the cache is written out, it goes to a log first, and to its final position while the \
              drive is idle"

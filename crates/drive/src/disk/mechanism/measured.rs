@@ -29,7 +29,7 @@ impl Mechanism {
             let place = self.place(sector);
             let run = left.min(u64::from(place.left));
             let each = self.sectors_time(&place, 1);
-            let landed = at + self.travel(&place, Pass::Read);
+            let landed = at + self.travel(at, &place, Pass::Read);
             let skipped = if on_arrival { self.skipped(landed, &place, run) } else { 0 };
             let begin = if skipped == 0 {
                 let begin = self.go(at, &place, Pass::Read, counters);
@@ -77,7 +77,7 @@ impl Mechanism {
         let (mut at, mut sector, mut left, mut lands) = (at, first, count, lands);
         while left > 0 {
             let place = self.place(sector);
-            let travel = self.travel(&place, Pass::Write);
+            let travel = self.travel(at, &place, Pass::Write);
             let part = left.min(u64::from(place.left));
             let landed = (at + travel).max(lands);
             if on_arrival && supply.ready(sector + part - 1) <= landed {

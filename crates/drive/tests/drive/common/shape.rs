@@ -8,8 +8,8 @@ use straddle_drive::{Drive, Profile};
 use super::{SECTOR, Wish};
 
 /// The policies for writing a part of a physical sector, as named in a profile.
-pub(crate) const POLICIES: [&str; 5] =
-    ["immediate-serial", "immediate-merged", "destage-serial", "destage-merged", "deferred"];
+pub(crate) const POLICIES: [&str; 6] =
+    ["immediate-serial", "immediate-merged", "destage-serial", "destage-merged", "deferred", "adaptive"];
 
 /// What survives a power cut besides the platters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +56,7 @@ pub(crate) struct Shape {
     pub(crate) window: u32,
     pub(crate) setup_us: u64,
     pub(crate) idle_ms: u64,
+    pub(crate) stays_after_flush: bool,
     pub(crate) policy: &'static str,
     pub(crate) kept: Kept,
     /// Whether the rest of a partial sector may come from the read cache.
@@ -96,6 +97,7 @@ impl Default for Shape {
             window: 64,
             setup_us: 0,
             idle_ms: 0,
+            stays_after_flush: false,
             policy: "deferred",
             kept: Kept::Nothing,
             reads_from_cache: false,
@@ -161,6 +163,7 @@ impl Shape {
             "[seek]\ntable_ms = [[1, {near}], [8, {middle}], [64, {far}]]\nhead_switch_ms = {}\nwrite_settle_ms = {}\n\
             [read_cache]\nsegments = {}\nsegment_bytes = {}\nread_ahead_bytes = {}\n\
             [write_cache]\nenabled = {}\nbytes = {}\nextents = {}\nsegment_bytes = {}\nwindow = {}\nsetup_us = {}\nidle_ms = {}\n\
+            stays_after_flush = {}\n\
             [rmw]\npolicy = \"{}\"\n",
             self.head_switch_ms,
             self.write_settle_ms,
@@ -174,6 +177,7 @@ impl Shape {
             self.window,
             self.setup_us,
             self.idle_ms,
+            self.stays_after_flush,
             if matches!(self.kept, Kept::Log(_) | Kept::Bands(..)) { "logged" } else { self.policy },
         );
         if self.reads_from_cache || self.kept_written > 0 {
@@ -248,6 +252,7 @@ pub(crate) fn shapes() -> impl Strategy<Value = Shape> {
         prop_oneof![1_u32..4, Just(64)],
         prop_oneof![Just(0_u64), 0_u64..600],
         prop_oneof![Just(0_u64), 0_u64..20],
+        any::<bool>(),
     );
     let kept = prop_oneof![
         3 => Just(Kept::Nothing),
@@ -266,7 +271,7 @@ type Link = (f64, u64, u64, u64, f64);
 type Layout = (u32, Vec<(u64, u64)>, u32, bool, Option<[f64; 3]>);
 type Seek = ([f64; 3], f64, f64);
 type ReadCache = (u32, u64, u64);
-type WriteCache = (bool, u64, u32, u64, u32, u64, u64);
+type WriteCache = (bool, u64, u32, u64, u32, u64, u64, bool);
 
 type Rmw = (&'static str, Kept, (bool, u64));
 
@@ -302,6 +307,7 @@ fn assemble(parts: (Sectors, Link, Layout, Seek, ReadCache, WriteCache, Rmw)) ->
         window: write_cache.4,
         setup_us: write_cache.5,
         idle_ms: write_cache.6,
+        stays_after_flush: write_cache.7,
         policy,
         kept,
         reads_from_cache: memory.0,

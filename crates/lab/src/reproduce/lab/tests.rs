@@ -173,14 +173,14 @@ fn policies_give_a_band_beside_the_drives_own_figure() {
     let machine = Fixed::new();
     let experiment = Experiment::parse("own", OWN).unwrap();
     let policies = Policies::of(&Profile::open("wd10ears").unwrap()).unwrap();
-    assert_eq!(policies.own, RmwPolicy::Deferred);
+    assert_eq!((policies.own, policies.all.len()), (RmwPolicy::Adaptive, 6));
     let planned = [Planned { step: &experiment.lab[0], drive: "wd10ears", policies: Some(&policies) }];
     let inputs = Inputs { cache: Path::new("/nowhere").to_owned(), seed: 1, tarball: None, trees: None };
     let outcome = reproduce(&machine, &planned, &inputs, settings(1, false), &mut Silent).unwrap().remove(0);
     let asked = machine.asked.into_inner().unwrap();
     let count = |policy| asked.iter().filter(|job| job.drives[0].policy == policy).count();
     // The drive's own policy is not run twice.
-    assert_eq!((count(None), count(Some(RmwPolicy::Deferred)), asked.len()), (6, 0, 24));
+    assert_eq!((count(None), count(Some(policies.own)), asked.len()), (6, 0, 36));
     assert!(policies.others().all(|policy| count(Some(policy)) == 6));
     // The serial policy takes three times as long where a partition is misaligned; see `Fixed`.
     let own = run(&Fixed::new(), settings(1, false), &mut Silent).unwrap();
@@ -188,7 +188,7 @@ fn policies_give_a_band_beside_the_drives_own_figure() {
     let beside: Vec<_> = outcome.compared.iter().map(|compared| compared.ours).collect();
     assert_eq!(alone, beside, "a band changes no figure");
     let band = outcome.compared[0].band.clone().unwrap();
-    assert_eq!(band.values.len(), 4);
+    assert_eq!(band.values.len(), 6);
     assert!(near(band.lowest(), 3.0) && near(band.highest(), 9.0), "{band:?}");
     assert!(outcome.compared[0].is_explained(0.2) && own.compared[0].band.is_none());
     // b's ratio was published as 3, in 3..9; the smallest as 2, in 2..6.
