@@ -244,14 +244,21 @@ fn on_another_drive_nothing_is_judged() {
 #[test]
 fn the_list_names_all_and_runs_none() {
     let run = straddle(&["reproduce", "--list"]);
-    for name in
-        ["afd-2019", "desno-2010", "lulf-2010", "miller-2010", "pronk-2010", "smith-2010", "spectre256-2012"]
-    {
+    for name in [
+        "afd-2019",
+        "arrays",
+        "desno-2010",
+        "lulf-2010",
+        "miller-2010",
+        "pronk-2010",
+        "smith-2010",
+        "spectre256-2012",
+    ] {
         assert!(run.out.contains(&format!("{name}: ")), "{}", run.out);
     }
     let report = json("reproduce", &["reproduce", "--list", "--json"]);
     assert!(report.get("summary").is_none());
-    assert_eq!(report["experiments"].as_array().unwrap().len(), 7);
+    assert_eq!(report["experiments"].as_array().unwrap().len(), 8);
 }
 
 #[test]

@@ -352,8 +352,16 @@ const REPRODUCE_STATUSES: &[(u8, &str)] = &[
 ];
 
 /// The shipped experiments: the files of the folder experiments.
-pub const EXPERIMENTS: [&str; 7] =
-    ["afd-2019", "desno-2010", "lulf-2010", "miller-2010", "pronk-2010", "smith-2010", "spectre256-2012"];
+pub const EXPERIMENTS: [&str; 8] = [
+    "afd-2019",
+    "arrays",
+    "desno-2010",
+    "lulf-2010",
+    "miller-2010",
+    "pronk-2010",
+    "smith-2010",
+    "spectre256-2012",
+];
 
 #[derive(Debug, Args)]
 #[command(after_help = format!("{REPRODUCE_EXAMPLES}\n\n{}", exit::help(REPRODUCE_STATUSES)))]

@@ -11,7 +11,16 @@ embedded!(
     EXPERIMENTS,
     "experiments/",
     ".toml",
-    ["afd-2019", "desno-2010", "lulf-2010", "miller-2010", "pronk-2010", "smith-2010", "spectre256-2012"]
+    [
+        "afd-2019",
+        "arrays",
+        "desno-2010",
+        "lulf-2010",
+        "miller-2010",
+        "pronk-2010",
+        "smith-2010",
+        "spectre256-2012",
+    ]
 );
 
 pub(super) const HOSTS: &str = include_str!("../../../../../experiments/hosts/presets.toml");
@@ -20,5 +29,5 @@ embedded!(
     SCRIPTS,
     "experiments/scripts/",
     ".sh",
-    ["afd", "miller", "pronk", "random-writes", "smith", "spectre256"]
+    ["afd", "arrays", "miller", "pronk", "random-writes", "smith", "spectre256"]
 );

@@ -25,6 +25,9 @@ pub struct LabStep {
     /// The modelled drive, as after `drive:`.
     #[serde(skip)]
     pub drive: String,
+    /// How many such drives the guest has.
+    #[serde(skip)]
+    pub members: usize,
     /// The text of the script.
     #[serde(skip)]
     pub script: String,

@@ -18,6 +18,7 @@ const FIRST_SECTOR: u64 = 34;
 const FIRST_SECTOR_MBR: u64 = 1;
 const MOST_SECTORS_MBR: u64 = u32::MAX as u64;
 const MOST_RUNS: u32 = 99;
+const MEMBERS: std::ops::RangeInclusive<usize> = 1..=8;
 /// A partition begins at 16 TiB at most.
 const LAST_SECTOR: u64 = (16 << 40) / SECTOR;
 const MOST_FILES: u32 = 2_000_000;
@@ -47,6 +48,7 @@ pub(super) struct LabFile {
     measures: Vec<LabMeasure>,
     arms: Vec<LabArm>,
     drive: Option<String>,
+    members: Option<usize>,
     input: Option<Input>,
     #[serde(default)]
     environment: BTreeMap<String, String>,
@@ -100,6 +102,7 @@ pub(super) fn steps(
             notes: file.notes.clone(),
             deviations: file.deviations.clone(),
             drive,
+            members: file.members.unwrap_or(1),
             script: script.clone(),
             arguments: file.arguments.clone(),
             variants: file.variants.clone(),
@@ -155,6 +158,9 @@ fn checked(check: &Check<'_>, place: &str, step: &LabStep) -> Result<(), Experim
         if let Some(reason) = misplaced(arm, step.table) {
             return refused(format!("{}: {reason}", arm.name));
         }
+    }
+    if !MEMBERS.contains(&step.members) {
+        return refused(format!("members: give {} to {}", MEMBERS.start(), MEMBERS.end()));
     }
     if !(1..=MOST_RUNS).contains(&step.runs) {
         return refused(format!("runs: give 1 to {MOST_RUNS}"));

@@ -199,7 +199,8 @@ fn cells_of(
                     table: step.table,
                 };
                 let spec = (*drive).to_owned();
-                let drives = vec![JobDrive { spec, partition, policy, queue_depth: step.host.queue_depth() }];
+                let drive = JobDrive { spec, partition, policy, queue_depth: step.host.queue_depth() };
+                let drives = vec![drive; step.members];
                 let job = Job { task, drives, seed: settings.seed.wrapping_add(u64::from(run)) };
                 tasks.push(Pending { step: index, variant, arm, policy, job });
             }
