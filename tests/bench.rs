@@ -208,7 +208,7 @@ fn what_cannot_be_run_is_the_command_lines_fault() {
     );
     refused(&["dd", drive, "--seed", "1"], "--seed is for random-write and random-read, not for dd");
     refused(&["random-read", drive, "--sync", "flush"], "--sync is for random-write and strided-write");
-    refused(&["random-write", drive, "--size", "1000"], "logical sector of 512 bytes");
+    refused(&["random-write", drive, "--size", "1000"], "512-byte logical sector");
     refused(&["random-write", drive, "--start", "2TiB"], "ends at byte 1000204886016");
     refused(&["strided-write", drive, "--stride", "1GiB"], "ends at byte 1000204886016");
     refused(&["random-write", drive, "--offsets", "7..0"], "in descending order");

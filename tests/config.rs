@@ -301,7 +301,7 @@ fn a_mistake_is_named_with_its_line() {
     let (code, _, complaints) = checked(&dir, &[]);
     assert!(code == 2 && !complaints.contains('\u{1b}'), "{complaints:?}");
     let (code, _, complaints) = checked(&dir, &["--config", "/dev/zero"]);
-    assert!(code == 2 && complaints.contains("it has more than 1048576 bytes"), "{complaints}");
+    assert!(code == 2 && complaints.contains("it is larger than 1048576 bytes"), "{complaints}");
 }
 
 /// A folder that somebody else has made is not to show what is outside of it, nor to keep `check` waiting.

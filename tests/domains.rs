@@ -265,7 +265,7 @@ fn a_wrong_description_has_its_line() {
     // One gibibyte is not read to its end.
     let sparse = dir.image("large.xml", 1 << 30);
     let out = output(Command::new(STRADDLE).args(["check", "--domain"]).arg(sparse), "");
-    assert!(out.status.code() == Some(3) && text(&out.stderr).contains("more than 4194304 bytes"));
+    assert!(out.status.code() == Some(3) && text(&out.stderr).contains("longer than 4194304 bytes"));
     for words in [
         ["--domain", "x.xml", "disk.img"],
         ["--domain", "x.xml", "--all"],

@@ -98,7 +98,7 @@ fn refusals_have_their_exit_codes_and_write_nothing() {
         (4, &["plan", "disk.img", "--table", "gpt", "--part", "1M", "--start", "34s"], "--allow-misaligned"),
         (4, &["plan", "content.img", "--table", "gpt", "--part", "1M"], "ext4 as a whole"),
         (4, &["plan", "q.qcow2", "--table", "gpt", "--part", "1M"], "is not a raw image"),
-        (4, &["apply", "p.json", "--write", "other.img"], "a disk of 67108864 bytes"),
+        (4, &["apply", "p.json", "--write", "other.img"], "a 67108864-byte disk"),
         (2, &["apply", "disk.img", "--write", "disk.img"], "not a plan"),
         (3, &["undo", "p.json", "--write", "disk.img"], "not a usable backup"),
     ];
@@ -374,17 +374,17 @@ fn what_depends_on_its_sectors_is_not_converted() {
     }
     let dir = Dir::new("depends");
     let cases: [Case<'_>; 14] = [
-        ("xfs512", 512, "4096", "mkfs.xfs -q -s size=512", Some("xfs: its sectors of 512 bytes")),
+        ("xfs512", 512, "4096", "mkfs.xfs -q -s size=512", Some("xfs: its 512-byte sectors")),
         ("xfs4096", 512, "4096", "mkfs.xfs -q -s size=4096", None),
         ("xfs4kn", 4096, "512", "mkfs.xfs -q -s size=4096", None),
-        ("ext1k", 512, "4096", "mkfs.ext4 -q -F -b 1024", Some("ext4: its blocks of 1024 bytes")),
+        ("ext1k", 512, "4096", "mkfs.ext4 -q -F -b 1024", Some("ext4: its 1024-byte blocks")),
         ("ext4k", 512, "4096", "mkfs.ext4 -q -F -b 4096", None),
         ("swap", 512, "4096", "mkswap -q", None),
         ("ntfs", 512, "4096", "mkfs.ntfs -q -F -f -s 512 -p 0", Some("ntfs: its sectors are 512 bytes")),
-        ("fat", 512, "4096", "mkfs.vfat -S 512", Some("vfat: its sectors of 512 bytes")),
+        ("fat", 512, "4096", "mkfs.vfat -S 512", Some("vfat: its 512-byte sectors")),
         ("fat4kn", 4096, "512", "mkfs.vfat -S 4096", Some("vfat: its sectors are 4096 bytes")),
-        ("minix", 512, "4096", "mkfs.minix", Some("minix: its blocks of 1024 bytes")),
-        ("udf", 512, "4096", "mkudffs -b 2048", Some("udf: its blocks of 2048 bytes")),
+        ("minix", 512, "4096", "mkfs.minix", Some("minix: its 1024-byte blocks")),
+        ("udf", 512, "4096", "mkudffs -b 2048", Some("udf: its 2048-byte blocks")),
         ("luks512", 512, "4096", "LUKS luks2 --sector-size 512", Some("LUKS2 encrypts in 512-byte sectors")),
         ("luks4096", 512, "4096", "LUKS luks2 --sector-size 4096", None),
         ("luks1", 512, "4096", "LUKS luks1", Some("LUKS1 encrypts in 512-byte sectors")),
@@ -425,7 +425,7 @@ fn what_comes_into_a_partition_after_the_plan_counts_too() {
     shell("dd bs=1M skip=1 seek=1 count=320 conv=notrunc,sparse status=none if=made of=late", dir.path());
     let before = Contents::of(&image);
     let said = ends(&dir, 4, &["apply", "late.json", "--write", "late"]);
-    assert!(said.contains("ext4: its blocks of 1024 bytes are smaller"), "{said}");
+    assert!(said.contains("ext4: its 1024-byte blocks are smaller"), "{said}");
     assert!(Contents::of(&image) == before && !dir.join("late.json.undo").exists());
 }
 
@@ -586,7 +586,7 @@ fn what_was_written_since_is_not_undone() {
         assert_eq!(refused.status.code(), Some(4), "{after}: {transcript}");
         assert!(
             transcript.contains("partition 1 ") && transcript.contains("--force")
-                || transcript.contains("it has changed since"),
+                || transcript.contains("it has been changed since"),
             "{after}: {transcript}"
         );
         assert!(Contents::of(&target) == present, "{after}: written to");

@@ -187,8 +187,7 @@ fn what_is_too_small_or_too_full_is_refused_with_its_own_figures() {
             assert_ne!(said.status.code(), Some(0), "{transcript}");
             assert!(!transcript.contains(&u64::MAX.to_string()), "{transcript}");
             assert!(
-                size == 0
-                    || transcript.contains(&format!("{size} bytes, but at least 2097152 bytes are needed")),
+                size == 0 || transcript.contains(&format!("{size} bytes, but at least 2097152 are needed")),
                 "{transcript}"
             );
         }

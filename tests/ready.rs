@@ -241,11 +241,15 @@ fn messages_say_what_is_meant() {
             2,
             "(that is a file system: use fs=)",
         ),
-        (&["plan", "disk.img", "--table", "gpt", "--part", "1MiB,start=40s"], 4, "; byte 1048576 is on one"),
+        (
+            &["plan", "disk.img", "--table", "gpt", "--part", "1MiB,start=40s"],
+            4,
+            "; byte 1048576 is on a boundary",
+        ),
         (
             &["plan", "disk.img", "--table", "gpt", "--part", "1MiB,start=4100s"],
             4,
-            "byte 2097152 or 3145728 is on one",
+            "byte 2097152 or 3145728 is on a boundary",
         ),
         (&["--help"], 0, "explains and fixes misaligned partitions"),
         (&["explain", "--help"], 0, "why, cost, fix, sources"),

@@ -14,19 +14,15 @@ use tools::skip::is_quick;
 use tools::{json, root, straddle};
 
 #[test]
-fn every_published_figure_but_one_is_reproduced_within_its_limit() {
+fn every_published_figure_is_reproduced_within_its_limit() {
     // `make quick` leaves out the longest: lulf-2010 and desno-2010.
     let names =
         if is_quick() { &["miller-2010", "smith-2010", "spectre256-2012", "afd-2019"][..] } else { &[] };
     let run = straddle(&[&["reproduce", "--model-only", "--json"], names].concat());
-    assert_eq!(run.code, 3, "{}", run.err);
-    let missed: Vec<&str> = run.err.lines().collect();
-    assert_eq!(missed.len(), 1, "{missed:?}");
-    // 1000 writes with a flush each took 16.17 s; the modelled drive takes 11.1 s.
-    assert!(missed[0].starts_with("straddle: spectre256-2012: random-writes, offset 0: "), "{missed:?}");
+    assert_eq!((run.code, run.err.as_str()), (0, ""));
     let report = run.valid("reproduce");
     let counted = |name: &str| report["summary"][name].as_u64().unwrap();
-    assert_eq!(counted("judged"), counted("within") + 1);
+    assert_eq!(counted("judged"), counted("within"));
     assert!(counted("judged") >= if is_quick() { 6 } else { 26 }, "{}", report["summary"]);
     for experiment in report["experiments"].as_array().unwrap() {
         assert!(experiment["limit"].as_f64().unwrap() <= 0.2, "{}", experiment["name"]);
@@ -204,7 +200,7 @@ fn each_policy_is_counted_over_all_figures_of_a_drive() {
     let is_banded = |key: &(String, String)| !counts.contains_key(&(key.0.clone(), String::new()));
     found.retain(|key, _| is_banded(key));
     assert!(
-        found.len() >= 20 && found.iter().eq(counts.iter().filter(|entry| is_banded(entry.0))),
+        found.len() >= 18 && found.iter().eq(counts.iter().filter(|entry| is_banded(entry.0))),
         "{found:?}"
     );
     let figures: u64 = drives.iter().map(|drive| drive["figures"].as_u64().unwrap()).sum();

@@ -27,7 +27,7 @@ job chunk-read 400 --rw=randread --bs=64k --iodepth=4
 job small-write 400 --rw=randwrite --bs=4k --iodepth=4
 job stripe-write 200 --rw=write --bs=1M --iodepth=2
 
-make_file_system ext4 "$part" -E lazy_itable_init=1 1g
+make_file_system ext4 "$part"
 mount_it ext4 "$part"
 extract() {
     tar -xf "$INPUT/$TARBALL" -C "$MNT"

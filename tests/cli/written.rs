@@ -16,7 +16,7 @@ const LINE: &str = "a line of the log\n";
 const COMMANDS: &[(&[&str], &str)] = &[
     (&["bench", "random-write", "drive:wd10ears", "--offsets", "0", "--count", "5", "--svg"], "<svg"),
     (&["drive", "show", "wd10ears", "--svg"], "<svg"),
-    (&["probe", "drive:wd10ears", "--share"], "\"capacity_bytes\": "),
+    (&["probe", "drive:wd10ears", "--share"], "{"),
     (&["trace", "in.csv", "--html"], "<!DOCTYPE html>"),
     (&["trace", "in.csv", "--svg"], "<svg"),
     (&["trace", "in.csv", "--to", "csv"], "time_ns,"),

@@ -213,7 +213,7 @@ mod tests {
         let grain = Grain::of(&topology, ByteCount::new(100 * GIB), BlockSize::B512, None);
         assert_eq!(grain.start.size().get(), MIB);
         let refused = grain.considered.iter().find(|c| c.size.get() == 33_553_920).unwrap();
-        assert!(refused.left_out.as_ref().unwrap().contains("65535 blocks"));
+        assert!(refused.left_out.as_ref().unwrap().contains("65535 512-byte blocks"));
         // As Linux 6.11 and later round the value, on a disk of which it would take a quarter.
         topology.io_opt =
             Some(Figure::new(ByteCount::new(33_550_336), Source::Sysfs("queue/optimal_io_size")));

@@ -84,8 +84,8 @@ pub(super) const OFF_IO_MIN: Definition = Definition {
     why: "minimum_io_size is the smallest request that the device handles without a penalty. It is larger \
           than the physical sector if the device is an array (its chunk) or maps larger units. dm-thin \
           allocates and copies whole chunks, but writing part of one causes no read.",
-    cost: "A request meant to cover one unit covers parts of two: a RAID accesses two members, and an SSD \
-           reads and rewrites two units.",
+    cost: "A request meant to cover one unit covers parts of two: a RAID accesses two members (figures: \
+           S005), and an SSD reads and rewrites two units.",
     fix: "Start at a multiple of it; 1 MiB usually is one.",
     sources: &[
         "Documentation/ABI/stable/sysfs-block, queue/minimum_io_size",
@@ -128,8 +128,11 @@ pub(super) const OFF_STRIPE: Definition = Definition {
     why: "A write meant to cover a whole chunk or stripe then covers parts of two. RAID 5 and 6 must read \
           the rest of a partly written stripe to compute its parity.",
     cost: "This depends on the array and the workload. R. W. Smith (2014) quotes published tests with 5 to 30 \
-           %. It should be highest for sequential full-stripe writes, each of which then needs reads that \
-           would not be necessary if aligned.",
+           %. In the lab, with four modelled disks under md, 64 KiB chunks and a start at sector 63, random \
+           64 KiB writes took 1.4 (RAID 5) to 2.0 times (RAID 0) as long, 64 KiB reads 1.4 to 1.6 times, \
+           sequential writes 1.3 and 1.7 times on RAID 5 and 6 but the same time on RAID 0 and 10, random 4 \
+           KiB writes 1.0 to 1.4 times, and extracting a tarball on ext4 0.9 to 1.1 times (straddle reproduce \
+           arrays).",
     fix: "Start at a multiple of the full stripe (chunk times number of data members), which need not be a \
           power of two.",
     sources: &[

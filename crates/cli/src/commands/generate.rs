@@ -213,11 +213,7 @@ const VARIABLES: [(&str, &str, &str); 11] = [
         "XDG_CACHE_HOME",
         "The directory in which straddle/inputs/ holds generated inputs [default: ~/.cache].",
     ),
-    (
-        "lab reproduce",
-        "LINUX_UML",
-        "The User-Mode Linux binary, the kernel of guests [default: linux.uml].",
-    ),
+    ("lab reproduce", "LINUX_UML", "The User-Mode Linux binary, the kernel of guests [default: linux.uml]."),
     (
         "check map",
         "AWS_*, GOOGLE_*, AZURE_*",

@@ -22,7 +22,9 @@ const LEAST_COLUMN: usize = 30;
 pub(crate) fn list(profiles: &[Profile]) -> String {
     let mut table = plain_table(&["NAME", "KIND", "CLAIMS", "TRUTH", "MISREPORTS", "OPTIONS", "TITLE"]);
     for profile in profiles {
-        let options = if profile.variants.is_empty() { "-".to_owned() } else { profile.variants.join(" ") };
+        let options: Vec<&str> =
+            profile.variants.iter().map(|option| option.trim_end_matches("=on")).collect();
+        let options = if options.is_empty() { "-".to_owned() } else { options.join(" ") };
         table.add_row(vec![
             printable(&profile.name),
             kind(profile).to_owned(),
@@ -35,7 +37,7 @@ pub(crate) fn list(profiles: &[Profile]) -> String {
     }
     let legend = "CLAIMS and TRUTH: logical/physical sector in bytes (for an SSD, preferred write size and \
                   indirection unit), and after \"+\" the byte of the first physical sector boundary, if not \
-                  0. See 'straddle drive show NAME'.";
+                  0. OPTIONS are given as in wd10ears,jumper=on. See 'straddle drive show NAME'.";
     format!("{}\n\n{}\n", folded_table(&trimmed(&table), "TITLE"), wrap(legend, ""))
 }
 

@@ -175,7 +175,7 @@ fn what_is_made_to_hurt_is_refused() {
     let deep = "<a>".repeat(1_000_000);
     assert!(wrong(&format!("<domain>{deep}")).contains("more than 64 deep"));
     let long = " ".repeat(usize::try_from(MAX_DOCUMENT).unwrap() + 1);
-    assert!(wrong(&long).contains("more than 4194304 bytes"));
+    assert!(wrong(&long).contains("longer than 4194304 bytes"));
     let many = "<disk><target dev='a'/></disk>".repeat(5000);
     assert!(wrong(&format!("<domain><devices>{many}")).contains("more than 4096 disks"));
     let wide = "<a/>".repeat(2000);

@@ -173,7 +173,7 @@ fn policies_give_a_band_beside_the_drives_own_figure() {
     let machine = Fixed::new();
     let experiment = Experiment::parse("own", OWN).unwrap();
     let policies = Policies::of(&Profile::open("wd10ears").unwrap()).unwrap();
-    assert_eq!((policies.own, policies.all.len()), (RmwPolicy::Adaptive, 6));
+    assert_eq!((policies.own, policies.all.len()), (RmwPolicy::Deferred, 6));
     let planned = [Planned { step: &experiment.lab[0], drive: "wd10ears", policies: Some(&policies) }];
     let inputs = Inputs { cache: Path::new("/nowhere").to_owned(), seed: 1, tarball: None, trees: None };
     let outcome = reproduce(&machine, &planned, &inputs, settings(1, false), &mut Silent).unwrap().remove(0);
