@@ -501,7 +501,7 @@ qemu-img create -q -f qcow2 -b a.raw -F raw over.qcow2",
     shell(folder, "cmp n.raw o.raw");
     // A new image is raw, and its name must not promise another format.
     let (status, text) = straddle(folder, &["realign", "a.raw", "--to", "new.qcow2"]);
-    assert!(status == 4 && text.contains("name it new.raw"), "{text}");
+    assert!(status == 4 && text.contains("name the file new.raw"), "{text}");
     let (status, text) = straddle(folder, &["apply", "c.json", "--from", "a.qcow2", "--write", "n.VMDK"]);
     assert!(
         status == 4 && text.contains("straddle writes only raw images") && !folder.join("n.VMDK").exists(),
@@ -514,7 +514,7 @@ qemu-img create -q -f qcow2 -b a.raw -F raw over.qcow2",
         ("new.dmg", "straddle writes only raw images"),
     ] {
         let (status, text) = straddle(folder, &["realign", "a.raw", "--to", name]);
-        assert!(status == 4 && text.contains("name it new.raw") && text.contains(convert), "{text}");
+        assert!(status == 4 && text.contains("name the file new.raw") && text.contains(convert), "{text}");
     }
     // The bytes of a file for the disk, by both commands.
     shell(folder, "qemu-img convert -O vpc a.raw v.vhd");

@@ -244,7 +244,7 @@ fn the_backup_of_a_disk_is_not_offered_for_its_clone() {
     let refused = straddle_in(&dir, &["apply", "plan.json", "--write", "web2.img"]);
     let said = transcript(&refused);
     assert_eq!(refused.status.code(), Some(4), "{said}");
-    assert!(said.contains("web1.img: give another file with --backup"), "{said}");
+    assert!(said.contains("web1.img: name another file with --backup"), "{said}");
     for arguments in [&[][..], &["--force"], &["--was", &one.display().to_string()]] {
         let undo = [&["undo", "plan.json.undo", "--write", "web2.img"], arguments].concat();
         let undone = straddle_in(&dir, &undo);

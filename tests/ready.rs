@@ -249,7 +249,7 @@ fn messages_say_what_is_meant() {
         (
             &["plan", "disk.img", "--table", "gpt", "--part", "1MiB,start=4100s"],
             4,
-            "byte 2097152 or 3145728 is on a boundary",
+            "byte 2097152 or byte 3145728 is on a boundary",
         ),
         (&["--help"], 0, "explains and fixes misaligned partitions"),
         (&["explain", "--help"], 0, "why, cost, fix, sources"),

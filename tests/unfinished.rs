@@ -336,7 +336,7 @@ fn a_journal_elsewhere_or_damaged_is_said() {
     fs::write(dir.join(NAME), &bytes).unwrap();
     let report = check(&dir);
     let finding = of_rule(&report, "S047")[0].clone();
-    assert!(word(&finding, "message").contains("cannot be used"), "{finding}");
+    assert!(word(&finding, "message").contains("is unusable"), "{finding}");
     assert!(list(&finding["fix"], "commands").is_empty(), "{finding}");
     let output = straddle_in(&dir, &["resume", NAME]);
     assert!(

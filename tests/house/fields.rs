@@ -16,10 +16,12 @@ const FIELDS: usize = 13;
 const LARGER: &[(&str, usize)] = &[
     // Parameters as they are in a file, and what follows from them.
     ("drive/src/profile/keys.rs File", 14),
-    ("drive/src/ssd/parameters.rs FlashFile", 15),
+    ("drive/src/ssd/parameters.rs FlashFile", 17),
     ("drive/src/ssd/parameters.rs Layout", 14),
     ("measure/src/probe/report.rs Report", 15),
     // State.
+    ("drive/src/disk.rs Disk", 14),
+    ("drive/src/disk/mechanism.rs Mechanism", 15),
     ("drive/src/ssd.rs Ssd", 16),
     ("drive/src/ssd/buffer.rs Buffer", 14),
     ("drive/src/ssd/collect.rs Collector", 15),

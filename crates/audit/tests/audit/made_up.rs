@@ -250,11 +250,7 @@ fn what_makes_up_for_a_start_is_said_and_moves_nothing() {
     }
     let (findings, _) = on_partition(2049, Some(&lvm(2048, &[7, 0])));
     let start = findings.iter().find(|finding| finding.rule.code == Code::S001).unwrap();
-    assert!(
-        start.message.contains("LV vg/0 above compensates for it, LV vg/1 does not"),
-        "{}",
-        start.message
-    );
+    assert!(start.message.contains("LV vg/0 compensates for it, but LV vg/1 does not"), "{}", start.message);
 }
 
 #[test]

@@ -70,8 +70,8 @@ impl SteadyState {
             let places = (0..slots).filter(move |&place| until(place + 1) > until(place));
             places.map(move |place| self.layout.slot(superblock, narrow(place)))
         });
-        let units = u64::from(self.layout.units);
-        places.zip(0_u64..).map(move |(slot, index)| (slot, Unit::new(narrow(index * self.step % units))))
+        let count = u64::from(self.layout.units);
+        places.zip(0_u64..).map(move |(slot, index)| (slot, Unit::new(narrow(index * self.step % count))))
     }
 }
 
@@ -82,11 +82,8 @@ fn rounded(units: f64) -> u32 {
 
 /// A step that visits every unit once, and puts neighbours far apart: about the golden ratio of them.
 fn spread(units: u64) -> u64 {
-    let divisor = |mut a: u64, mut b: u64| {
-        while b > 0 {
-            (a, b) = (b, a % b);
-        }
-        a
-    };
+    fn divisor(a: u64, b: u64) -> u64 {
+        if b == 0 { a } else { divisor(b, a % b) }
+    }
     (units * 618 / 1000..).find(|&step| step > 0 && divisor(step, units) == 1).unwrap_or(1)
 }

@@ -214,8 +214,8 @@ pub enum MoveError {
     JournalFile { path: PathBuf, source: io::Error },
     #[error(
         "{}: nothing was written: the file exists, and may be the journal of an unfinished move. Do not \
-         remove it: run 'straddle resume' with the same --journal, which resumes the move or says what the \
-         file is",
+         remove it: run 'straddle resume' with the same --journal, which resumes the move or identifies \
+         the file",
         .0.display()
     )]
     JournalExists(PathBuf),

@@ -20,7 +20,7 @@ const PLOT_WIDTH: usize = 72;
 const LEAST_COLUMN: usize = 30;
 
 pub(crate) fn list(profiles: &[Profile]) -> String {
-    let mut table = plain_table(&["NAME", "KIND", "CLAIMS", "TRUTH", "MISREPORTS", "OPTIONS", "TITLE"]);
+    let mut table = plain_table(&["NAME", "KIND", "CLAIMS", "TRUTH", "HONEST", "OPTIONS", "TITLE"]);
     for profile in profiles {
         let options: Vec<&str> =
             profile.variants.iter().map(|option| option.trim_end_matches("=on")).collect();
@@ -30,7 +30,7 @@ pub(crate) fn list(profiles: &[Profile]) -> String {
             kind(profile).to_owned(),
             sectors(profile.claims.logical_sector, profile.claimed_unit(), profile.claims.alignment_offset),
             sectors(profile.claims.logical_sector, profile.sectors.physical, profile.first_boundary()),
-            if profile.misreports() { "yes" } else { "no" }.to_owned(),
+            if profile.misreports() { "no" } else { "yes" }.to_owned(),
             printable(&options),
             printable(&profile.title),
         ]);

@@ -139,9 +139,9 @@ fn text_and_json_have_ratios_means_and_what_was_published() {
     let step = &json["experiments"][0]["lab"][0];
     assert_eq!((&step["drive"], step["cells"].as_array().unwrap().len()), (&"wd10ears".into(), 12));
     assert_eq!(step["published"].as_array().unwrap().len(), 17);
-    assert_eq!(json["summary"]["judged"], 17);
-    assert_eq!((&json["published"], &json["joint"][0]["figures"]), (&17.into(), &17.into()));
-    assert!(shown.contains("Compared: 17 of 17. Within 20 %: 0 of 0 fitted and "), "{shown}");
+    assert_eq!(json["summary"]["judged"], 49);
+    assert_eq!((&json["published"], &json["joint"][0]["figures"]), (&49.into(), &17.into()));
+    assert!(shown.contains("Compared: 49 of 49. Within 20 %: 0 of 0 fitted and "), "{shown}");
     let schema = serde_json::to_value(crate::json_schema(SchemaOf::Reproduce)).unwrap();
     let validator = jsonschema::validator_for(&schema).unwrap();
     let errors: Vec<String> = validator.iter_errors(&json).map(|error| error.to_string()).collect();
@@ -232,9 +232,8 @@ fn a_browser_shows_it() {
     let count = |text: &str| dom.matches(text).count();
     assert_eq!((count("<svg "), count("</svg>")), (8, 8));
     assert!(dom.contains("<h1>Reproduced: smith-2010</h1>"));
-    // Per drive, and for LVM, two tables of times and one of counters, and one of the published figures for the
-    // first drive.
-    assert_eq!(count("<caption>"), 4 * 3 + 1);
+    // Per drive, and for LVM, two tables of times and one of counters, and one of the published figures.
+    assert_eq!(count("<caption>"), 4 * 3 + 3);
     browse(&chromium, folder.path(), &["--screenshot=page.png", &address]);
     let picture = std::fs::read(folder.path().join("page.png")).unwrap();
     assert_eq!(picture[1..4], *b"PNG");
