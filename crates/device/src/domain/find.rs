@@ -172,7 +172,7 @@ mod tests {
         fs::write(folder.join("big.xml"), " ".repeat(usize::try_from(MAX_DOCUMENT).unwrap() + 2)).unwrap();
         let (_, big) = libvirt.domains(&folder.join("big.xml").display().to_string()).unwrap().remove(0);
         assert!(
-            matches!(big, Err(FindError::Description { source, .. }) if source.what.contains("more than"))
+            matches!(big, Err(FindError::Description { source, .. }) if source.what.contains("longer than"))
         );
         fs::write(folder.join("latin.xml"), b"<domain><name>\xe9</name></domain>").unwrap();
         let (_, latin) = libvirt.domains(&folder.join("latin.xml").display().to_string()).unwrap().remove(0);

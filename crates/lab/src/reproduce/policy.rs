@@ -127,7 +127,8 @@ mod tests {
     fn nothing_but_the_policy_changes() {
         for name in ["wd10ears", "wd10ears,jumper=on", "wd20ears-lulf"] {
             let own = Profile::open(name).unwrap();
-            for policy in RmwPolicy::PLAUSIBLE {
+            // A log takes its sectors from the end of the medium.
+            for policy in RmwPolicy::PLAUSIBLE.into_iter().filter(|policy| *policy != RmwPolicy::Logged) {
                 let other = open(name, Some(policy), None).unwrap();
                 let (Body::Disk(own_disk), Body::Disk(disk)) = (&own.body, &other.body) else { panic!() };
                 assert_eq!(disk.rmw, policy);
