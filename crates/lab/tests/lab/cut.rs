@@ -218,7 +218,7 @@ proptest! {
         let (after, seed, tear) = cut;
         let cut = Cut { after: after.index(wishes.len()) as u64, seed, tear };
         // A part that was on its way to the log counts as torn in place, as any other.
-        let tears = matches!(shape.kept, Kept::Nothing | Kept::Log(_));
+        let tears = matches!(shape.kept, Kept::Nothing | Kept::Log(_) | Kept::Bands(..));
         let torn = (tears && tear == Tear::Garbage)
             .then_some((shape.physical, shape.firmware_offset));
         run(&shape.profile(), shape.kept == Kept::WriteCache, torn, &wishes, depth, cut);

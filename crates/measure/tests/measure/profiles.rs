@@ -12,7 +12,8 @@ use straddle_measure::probe::{Budget, Claims, Report, Rotation, WriteCache, prob
 /// A protected SSD that keeps up with every write, and does not read what was never written; protected SSDs whose
 /// garbage collection costs more than the rest of a unit; a card that copies an allocation unit for every write; and
 /// a disk that logs every write.
-const SILENT: [&str; 6] = [
+const SILENT: [&str; 7] = [
+    "st2000dl003",
     "ssd-sata-4k,fresh=on",
     "ssd-sata-4k,steady=on",
     "qlc-16k,steady=on",
