@@ -168,9 +168,7 @@ mod tests {
 
     #[test]
     fn a_usual_run_is_steady_and_wears_by_the_units_that_its_writes_touch() {
-        for (name, unit) in
-            [("ssd-sata-4k", 4096_u64), ("qlc-16k", 16_384), ("qlc-64k", 65_536)]
-        {
+        for (name, unit) in [("ssd-sata-4k", 4096_u64), ("qlc-16k", 16_384), ("qlc-64k", 65_536)] {
             let drive = Profile::open(name).unwrap();
             for size in [0, 4096, 16_384, 2 * unit] {
                 let workload = random(size, &drive);
