@@ -20,8 +20,6 @@ const LARGER: &[(&str, usize)] = &[
     ("drive/src/ssd/parameters.rs Layout", 14),
     ("measure/src/probe/report.rs Report", 15),
     // State.
-    ("drive/src/disk.rs Disk", 14),
-    ("drive/src/disk/mechanism.rs Mechanism", 15),
     ("drive/src/ssd.rs Ssd", 16),
     ("drive/src/ssd/buffer.rs Buffer", 14),
     ("drive/src/ssd/collect.rs Collector", 15),

@@ -7,6 +7,7 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use straddle_audit::examine::{Cost, CostSource, Examined, Price};
 use straddle_device::Assume;
@@ -125,21 +126,26 @@ fn missing(path: &str, error: &std::io::Error) -> String {
 }
 
 pub(crate) fn load(path: &str) -> Result<Measured, String> {
+    std::fs::metadata(path).map_err(|error| missing(path, &error))?;
+    let measured: Measured = read_written(path, "--save", MAX_FILE)?;
+    if measured.schema != SCHEMA {
+        return Err(format!("{path}: schema {}, but this version reads schema {SCHEMA}", measured.schema));
+    }
+    Ok(measured)
+}
+
+/// Reads a file that `straddle probe` wrote for `option`, of at most `limit` bytes.
+pub(crate) fn read_written<T: DeserializeOwned>(path: &str, option: &str, limit: u64) -> Result<T, String> {
     let shown = |error: &dyn std::fmt::Display| format!("{path}: {error}");
-    let path_of = Path::new(path);
     // A pipe or a device may have no end.
-    if !std::fs::metadata(path_of).map_err(|error| missing(path, &error))?.is_file() {
+    if !std::fs::metadata(path).map_err(|error| shown(&error))?.is_file() {
         return Err(shown(&"not a file"));
     }
     let mut text = String::new();
-    let file = File::open(path_of).map_err(|error| shown(&error))?;
-    file.take(MAX_FILE).read_to_string(&mut text).map_err(|error| shown(&error))?;
-    let measured: Measured = serde_json::from_str(&text)
-        .map_err(|error| shown(&format!("not a file written by 'straddle probe --save' ({error})")))?;
-    if measured.schema != SCHEMA {
-        return Err(shown(&format!("schema {}, but this version reads schema {SCHEMA}", measured.schema)));
-    }
-    Ok(measured)
+    let file = File::open(path).map_err(|error| shown(&error))?;
+    file.take(limit).read_to_string(&mut text).map_err(|error| shown(&error))?;
+    serde_json::from_str(&text)
+        .map_err(|error| shown(&format!("not a file written by 'straddle probe {option}' ({error})")))
 }
 
 #[derive(Clone, Debug)]

@@ -1,10 +1,6 @@
 //! The result of a probe without anything that says whose drive it was: `probe --share` writes it, `drive
 //! compare` puts it beside the modelled drives.
 
-use std::fs::File;
-use std::io::Read;
-use std::path::Path;
-
 use anyhow::Result;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,6 +9,7 @@ use straddle_measure::bench::{Clock, Modelled, Target};
 use straddle_measure::probe::{Budget, Claims, Report, probe};
 use straddle_units::ByteCount;
 
+use crate::measured::read_written;
 use crate::progress::Bar;
 use crate::view::json::{Document, SchemaOf};
 
@@ -167,19 +164,10 @@ pub(crate) struct SharedFile {
 
 /// Reads a file written by `probe --share`.
 pub(crate) fn load(path: &str) -> Result<SharedFile, String> {
-    let shown = |error: &dyn std::fmt::Display| format!("{path}: {error}");
-    // A pipe or a device may have no end.
-    if !std::fs::metadata(Path::new(path)).map_err(|error| shown(&error))?.is_file() {
-        return Err(shown(&"not a file"));
-    }
-    let mut text = String::new();
-    let file = File::open(path).map_err(|error| shown(&error))?;
-    file.take(MAX_FILE).read_to_string(&mut text).map_err(|error| shown(&error))?;
-    let shared: Shared = serde_json::from_str(&text)
-        .map_err(|error| shown(&format!("not a file written by 'straddle probe --share' ({error})")))?;
+    let shared: Shared = read_written(path, "--share", MAX_FILE)?;
     let reads = SchemaOf::ProbeShare.version();
     if shared.schema != reads {
-        return Err(shown(&format!("schema {}, but this version reads {reads}", shared.schema)));
+        return Err(format!("{path}: schema {}, but this version reads {reads}", shared.schema));
     }
     Ok(SharedFile { name: path.to_owned(), shared })
 }

@@ -45,7 +45,6 @@ use crate::interface::{Interface, Sectors};
 use buffer::WriteBuffer;
 use destager::Destager;
 use intake::Intake;
-use intervals::Intervals;
 use link::Link;
 use mechanism::Mechanism;
 use media_cache::MediaCache;
@@ -61,7 +60,6 @@ pub(crate) struct Disk {
     link: Link,
     queue: Queue,
     intake: Intake,
-    intervals: Intervals,
     buffer: WriteBuffer,
     destager: Destager,
     logs: Logs,
@@ -200,7 +198,6 @@ impl Disk {
             link: Link::new(interface, firmware.times, write_cache.enabled, shift),
             queue: Queue::new(interface.queue_depth),
             intake: Intake::new(),
-            intervals: Intervals::default(),
             buffer: WriteBuffer::new(physical, rmw.into(), write_cache.segment.map_or(0, ByteCount::get)),
             destager: Destager::new(parameters),
             logs: Logs { media: media_cache, partial: parameters.log.map(PartialLog::new) },

@@ -171,18 +171,21 @@ fn recognised(target: &Target, stack: &Stack, beside: &[Beside], examiner: &Exam
         (_, TableKind::Kernel | TableKind::None) if stack.layer.is_none() && stack.partitions.is_empty() => {
             match is_blank(target) {
                 Ok(true) => Recognised::Blank,
-                Ok(false) => Recognised::Nothing(match target.medium.as_deref().map(|medium| medium.len()) {
-                    Some(len) if !len.is_multiple_of(KERNEL_SECTOR.bytes()) => {
-                        "nothing on it is recognised, and its size is not a multiple of 512 bytes: it is \
-                         probably not a disk image"
-                            .to_owned()
-                    }
-                    _ => "nothing on it is recognised".to_owned(),
-                }),
+                Ok(false) => Recognised::Nothing(unrecognised(target).to_owned()),
                 Err(why) => Recognised::Nothing(why),
             }
         }
         (_, TableKind::Foreign(_) | TableKind::Kernel | TableKind::None) => Recognised::Known,
+    }
+}
+
+fn unrecognised(target: &Target) -> &'static str {
+    match target.medium.as_deref().map(|medium| medium.len()) {
+        Some(len) if !len.is_multiple_of(KERNEL_SECTOR.bytes()) => {
+            "nothing on it is recognised, and its size is not a multiple of 512 bytes: it is probably not a \
+             disk image"
+        }
+        _ => "nothing on it is recognised",
     }
 }
 

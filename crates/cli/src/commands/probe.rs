@@ -24,7 +24,7 @@ use crate::exit::{Exit, usage};
 use crate::measured::Measured;
 use crate::output::{paint, printable, style};
 use crate::progress::{Bar, on_interrupt};
-use crate::shared::SharedReport;
+use crate::shared::{SharedReport, claims};
 use crate::target::{TargetSpec, targets};
 use crate::view::chart::{Plot, bar};
 use crate::view::json::{Document, SchemaOf};
@@ -199,11 +199,7 @@ fn open(arguments: &ProbeArguments, stop: &Arc<AtomicBool>) -> Result<Probed> {
         return usage(format!("{option} is for real disks, not for {drive}"));
     }
     let profile = &drive.profile;
-    let claims = Claims {
-        unit: Some(ByteCount::new(profile.claimed_unit())),
-        phase: Some(ByteCount::new(profile.claims.alignment_offset)),
-        rotational: Some(profile.claims.rotational),
-    };
+    let claims = claims(profile);
     let subject = Subject::Modelled(Box::new(Modelled::new(&drive.to_string(), profile)));
     Ok(Probed { subject, claims, regions: None, notes: Vec::new() })
 }

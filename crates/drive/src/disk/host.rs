@@ -126,7 +126,7 @@ impl Disk {
     /// Whether a write is one of a series at regular intervals within a track.
     fn is_regular(&mut self, start: u64, end: u64) -> bool {
         let track = u64::from(self.mechanism.place(start >> self.rules.shift).sectors_per_track);
-        self.intervals.note(start, end, track << self.rules.shift)
+        self.intake.intervals.note(start, end, track << self.rules.shift)
     }
 
     /// Admits writes to the buffer, in order, as far as their data has arrived and there is room.

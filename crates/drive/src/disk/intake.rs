@@ -8,6 +8,8 @@ use std::collections::VecDeque;
 
 use straddle_units::io::{Nanos, RequestId, Time};
 
+use crate::disk::intervals::Intervals;
+
 /// A write on its way into the buffer, in bytes as the platters count them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Write {
@@ -36,12 +38,13 @@ pub(super) struct Intake {
     pub(super) arrived: Time,
     /// Writes in the buffer for which the host waits for the medium.
     pub(super) through: Vec<Write>,
+    pub(super) intervals: Intervals,
 }
 
 impl Intake {
     pub(super) fn new() -> Self {
         let (waiting, through) = (VecDeque::new(), Vec::new());
-        Self { waiting, entry: Time::NEVER, arrived: Time::ZERO, through }
+        Self { waiting, entry: Time::NEVER, arrived: Time::ZERO, through, intervals: Intervals::default() }
     }
 
     /// The first waiting write, if its time to enter has come; the caller checks for room.

@@ -31,6 +31,15 @@ pub struct HeadTimes {
 /// Within this angle, a sector that has just passed counts as still there: times are whole nanoseconds.
 const SAME_ANGLE: u32 = 2048;
 
+/// How long the heads stay on their track after a flush.
+#[derive(Clone, Copy, Debug, Default)]
+struct Stay {
+    /// When the last write ended.
+    written: Time,
+    /// When they may leave.
+    until: Time,
+}
+
 #[derive(Clone, Debug)]
 pub(super) struct Mechanism {
     pub(super) geometry: Geometry,
@@ -39,8 +48,8 @@ pub(super) struct Mechanism {
     write_seek: SeekCurve,
     spindle: Spindle,
     heads: HeadTimes,
-    cylinder: u32,
-    surface: u32,
+    /// The cylinder and the surface of the track that they are on.
+    track: (u32, u32),
     /// The sector that comes next under the heads, and when the one before it had passed.
     next: u64,
     ended: Time,
@@ -48,10 +57,7 @@ pub(super) struct Mechanism {
     pub(super) began: Time,
     /// How long the last pass waited for its first sector to come round.
     waited: Nanos,
-    /// When the last write ended.
-    written: Time,
-    /// When the heads may leave their track.
-    leaves: Time,
+    stay: Stay,
     /// The parts in which the last pass read, each with the time at which its first sector had been read.
     pub(super) pieces: Vec<Piece>,
     physical: u64,
@@ -70,14 +76,12 @@ impl Mechanism {
             write_seek,
             spindle,
             heads,
-            cylinder: 0,
-            surface: 0,
+            track: (0, 0),
             next: u64::MAX,
             ended: Time::ZERO,
             began: Time::ZERO,
             waited: Nanos::ZERO,
-            written: Time::ZERO,
-            leaves: Time::ZERO,
+            stay: Stay::default(),
             pieces: Vec::new(),
             physical,
         }
@@ -110,7 +114,7 @@ impl Mechanism {
     /// Whether `place` may lie within `reach` tracks.
     #[inline]
     pub(super) fn is_near(&self, place: &Position, reach: u32) -> bool {
-        self.cylinder.abs_diff(place.cylinder) <= reach
+        self.track.0.abs_diff(place.cylinder) <= reach
     }
 
     /// The distance in tracks beyond which no move takes less than `time`.
@@ -120,23 +124,23 @@ impl Mechanism {
 
     /// Keeps the heads on their track until the index, the angle 0, has passed after the last write.
     pub(super) fn stay_to_index(&mut self) {
-        self.leaves = self.written + self.spindle.until(Angle::default(), self.written);
+        self.stay.until = self.stay.written + self.spindle.until(Angle::default(), self.stay.written);
     }
 
     /// The time from `at` until the heads are at `place`.
     #[inline]
     fn travel(&self, at: Time, place: &Position, pass: Pass) -> Nanos {
-        let distance = self.cylinder.abs_diff(place.cylinder);
+        let distance = self.track.0.abs_diff(place.cylinder);
         let curve = if pass == Pass::Write { &self.write_seek } else { &self.seek };
         let mut travel = curve.time(distance);
-        if self.surface != place.surface {
+        if self.track.1 != place.surface {
             travel = travel.max(self.heads.head_switch);
         }
-        let moves = distance != 0 || self.surface != place.surface;
+        let moves = distance != 0 || self.track.1 != place.surface;
         if moves && pass == Pass::Write {
             travel = (travel + self.heads.write_settle).saturating_sub(self.heads.write_lead);
         }
-        if moves { self.leaves.since(at) + travel } else { travel }
+        if moves { self.stay.until.since(at) + travel } else { travel }
     }
 
     #[inline]
@@ -148,11 +152,11 @@ impl Mechanism {
     /// Moves to `place` and waits for it; returns when the pass can begin.
     fn go(&mut self, at: Time, place: &Position, pass: Pass, counters: &mut Counters) -> Time {
         let (travel, wait) = self.positioning(at, place, pass);
-        counters.seeks += u64::from(self.cylinder.abs_diff(place.cylinder) > 1);
+        counters.seeks += u64::from(self.track.0.abs_diff(place.cylinder) > 1);
         counters.seek_time += travel.get();
         counters.rotation_wait += wait.get();
         self.waited = wait;
-        (self.cylinder, self.surface) = (place.cylinder, place.surface);
+        self.track = (place.cylinder, place.surface);
         at + travel + wait
     }
 
@@ -197,7 +201,7 @@ impl Mechanism {
             Pass::Read => counters.media_read_bytes += count * self.physical,
             Pass::Write => {
                 counters.media_write_bytes += count * self.physical;
-                self.written = at;
+                self.stay.written = at;
             }
         }
         (self.next, self.ended) = (sector, at);
