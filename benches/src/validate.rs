@@ -25,6 +25,7 @@ struct Measured {
     exception: Option<&'static str>,
 }
 
+#[expect(clippy::approx_constant, reason = "a published figure, and not 1 / pi")]
 const DRIVES: [Measured; 9] = [
     Measured { stem: "atlas_III", name: "Quantum Atlas III", disksim: 0.378, exception: None },
     Measured { stem: "cheetah9LP", name: "Seagate Cheetah 9LP", disksim: 0.107, exception: None },

@@ -48,7 +48,7 @@ impl<'a> SharedReport<'a> {
         }
     }
 
-    pub(crate) fn to_json(self) -> Result<String> {
+    pub(crate) fn to_json(&self) -> Result<String> {
         Ok(serde_json::to_string_pretty(&Document::of(SchemaOf::ProbeShare, self))? + "\n")
     }
 }

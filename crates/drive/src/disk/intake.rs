@@ -62,7 +62,7 @@ impl Intake {
     /// `late` later than was expected.
     pub(super) fn enter(&mut self, now: Time, late: Nanos) -> Time {
         if let Some(mut write) = self.waiting.pop_front() {
-            write.arrived = write.arrived + late;
+            write.arrived += late;
             self.arrived = write.arrived.max(now);
             if write.durable {
                 self.through.push(write);

@@ -180,8 +180,8 @@ impl Link {
     pub(super) fn held_back(&mut self, now: Time) -> Nanos {
         let Some(supply) = &mut self.coming.supply else { return Nanos::ZERO };
         let late = now.since(supply.from);
-        supply.from = supply.from + late;
-        self.free = self.free + late;
+        supply.from += late;
+        self.free += late;
         late
     }
 

@@ -49,7 +49,7 @@ fn two_open_units_are_fast_and_three_are_slow_as_published() {
     for (count, speeds) in published {
         let mut card = CardHost::new("sd-card-2011");
         for (order, speed) in (0..).zip(speeds) {
-            let block = 4 * MIB >> order;
+            let block = (4 * MIB) >> order;
             let found = card.open_au(count, block);
             assert!((found / speed - 1.0).abs() < 0.2, "{count} units, {block}: {found}, not {speed} MB/s");
         }
