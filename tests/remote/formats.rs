@@ -122,7 +122,7 @@ fn the_printed_commands_fetch_and_mend_a_copy() {
     let run = ran(&mut straddle(other.path()), &["check", "--json", &url]);
     let target = run.targets().remove(0);
     let note = target["notes"][0].as_str().unwrap();
-    let (_, fetch) = note.split_once("first, download it: ").unwrap();
+    let (_, fetch) = note.split_once("First, download it: ").unwrap();
     // This server has no whole objects: curl asks for a range of all.
     shell(&fetch.replace("curl ", "curl --no-progress-meter --range 0-67108863 "), other.path());
     assert_eq!(

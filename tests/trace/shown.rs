@@ -32,7 +32,7 @@ fn the_sentences_say_what_the_load_costs_and_whose_it_is() {
     for part in [
         "4 KiB sectors: 1.50 times the bytes now, 1.00 if aligned; 16 KiB units: 4.00, as if aligned.",
         "50 % of the excess on 16 KiB units comes from 4 KiB writes of volume 8.",
-        "On 4 KiB sectors, each write needs 1.00 read-modify-writes.",
+        "On 4 KiB sectors, each write needs 1.00 read-modify-writes on average.",
         "If volume 7 started 1 sector later, 0.0 % of its writes would be misaligned on 4 KiB sectors, \
          instead of 100.0 %.",
     ] {
