@@ -499,7 +499,7 @@ fn a_cause_is_printed_once_and_keeps_its_lines() {
         fs::write(&path, text).unwrap();
         path.to_str().unwrap().to_owned()
     };
-    let shipped = fs::read_to_string(root().join("drives/ssd-sata-4k.toml")).unwrap();
+    let shipped = fs::read_to_string(root().join("crates/drive/profiles/ssd-sata-4k.toml")).unwrap();
     let line = "indirection_unit_bytes = { value = ";
     let broken = shipped.replace(&format!("{line}4096"), &format!("{line}3000"));
     assert_ne!(broken, shipped);

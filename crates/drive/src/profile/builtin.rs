@@ -3,7 +3,7 @@
 macro_rules! profiles {
     ($($name:literal),* $(,)?) => {
         pub(super) const PROFILES: &[(&str, &str)] =
-            &[$(($name, include_str!(concat!("../../../../drives/", $name, ".toml")))),*];
+            &[$(($name, include_str!(concat!("../../profiles/", $name, ".toml")))),*];
     };
 }
 

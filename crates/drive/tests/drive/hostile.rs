@@ -77,10 +77,10 @@ fn within_memory<T>(work: impl FnOnce() -> T) -> T {
 }
 
 const SHIPPED: [&str; 4] = [
-    include_str!("../../../../drives/wd10ears.toml"),
-    include_str!("../../../../drives/dt01aca300.toml"),
-    include_str!("../../../../drives/wd20ears.toml"),
-    include_str!("../../../../drives/nearline-4kn-7200.toml"),
+    include_str!("../../profiles/wd10ears.toml"),
+    include_str!("../../profiles/dt01aca300.toml"),
+    include_str!("../../profiles/wd20ears.toml"),
+    include_str!("../../profiles/nearline-4kn-7200.toml"),
 ];
 
 /// Values at, just below and just above limits, and values that no limit allows.

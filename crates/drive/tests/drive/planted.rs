@@ -86,12 +86,11 @@ impl Copy {
         let root = all.join("workspace");
         // Files deleted from the crate must disappear from the copy too.
         let _ = fs::remove_dir_all(root.join("crates/drive/tests"));
-        for part in ["crates/drive", "crates/units", "crates/units", "drives"] {
+        for part in ["crates/drive", "crates/units"] {
             copy_tree(&workspace.join(part), &root.join(part));
         }
         let mut manifest: Table = fs::read_to_string(workspace.join("Cargo.toml")).unwrap().parse().unwrap();
-        let members =
-            ["crates/drive", "crates/units", "crates/units"].map(|member| Value::String(member.to_owned()));
+        let members = ["crates/drive", "crates/units"].map(|member| Value::String(member.to_owned()));
         let workspace_table = manifest["workspace"].as_table_mut().unwrap();
         workspace_table.insert("members".to_owned(), Value::Array(members.to_vec()));
         workspace_table.remove("default-members");

@@ -76,7 +76,7 @@ fn without_room_a_band_is_written_at_once() {
 #[test]
 fn random_writes_are_fast_until_the_area_is_full() {
     let text =
-        include_str!("../../../../../drives/smr-8tb.toml").replace("value = 1024000000", "value = 8192000");
+        include_str!("../../../profiles/smr-8tb.toml").replace("value = 1024000000", "value = 8192000");
     let profile = Profile::parse("smr-8tb", &text, &[]).unwrap();
     let mut host = Host::new(Drive::new(&profile), 10_000_000);
     let mut random = SplitMix64::new(1);
