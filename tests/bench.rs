@@ -17,7 +17,7 @@ use tools::{json, root, straddle};
 
 /// The names of the shipped profiles.
 fn shipped() -> Vec<String> {
-    let files = fs::read_dir(root().join("drives")).unwrap();
+    let files = fs::read_dir(root().join("crates/drive/profiles")).unwrap();
     let mut names: Vec<String> = files
         .map(|file| file.unwrap().path())
         .filter(|path| path.extension().is_some_and(|extension| extension == "toml"))

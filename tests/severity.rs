@@ -183,12 +183,16 @@ fn what_a_board_boots_from_is_only_advice() {
     }
     // Raspberry Pi OS has used both starts, and clusters of 512 and 2048 bytes.
     let linux = "start=200000, size=40000, type=83\n";
-    let (fat, ext4) = ("mkfs.fat -F 32 -s 1 FS", "mkfs.ext4 -q -F -b 1024 FS");
+    let (fat, ext4) = ("mkfs.fat -F 32 -s 1 -n bootfs FS", "mkfs.ext4 -q -F -b 1024 -L boot FS");
     let cases = [
         (8192, "c", linux, fat, true),
         (8193, "c", linux, fat, true),
-        (63, "b", linux, "mkfs.fat -F 16 -s 4 FS", true),
-        (63, "e", linux, "mkfs.fat -F 16 -s 4 FS", true),
+        (63, "b", linux, "mkfs.fat -F 16 -s 4 -n RASPIFIRM FS", true),
+        (63, "e", linux, "mkfs.fat -F 16 -s 4 -n system-boot FS", true),
+        (63, "c, bootable", linux, "mkfs.fat -F 32 -n LIBREELEC FS", true),
+        // Photos and a partition of Linux on one card.
+        (63, "c", linux, "mkfs.fat -F 32 -n PHOTOS FS", false),
+        (63, "c", linux, "mkfs.fat -F 32 FS", false),
         // A camera's card, a data partition, a FAT after a Linux partition, and a partition without FAT.
         (63, "c", "", fat, false),
         (63, "c", "start=200000, size=40000, type=7\n", fat, false),

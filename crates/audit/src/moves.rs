@@ -355,7 +355,7 @@ pub(crate) fn copy(context: &Context<'_>, number: u32) -> Option<Fix> {
             "copy the disk to another one, NEW, with aligned partitions".to_owned()
         }
         None => "copy the disk to another one, NEW, with aligned partitions, because there is not enough \
-                 room to align them here (straddle realign says how much more is needed)"
+                 room to align them here"
             .to_owned(),
     };
     let mut caution =

@@ -19,6 +19,9 @@ const MBR_ESP: u8 = 0xEF;
 const MBR_FATS: [u8; 3] = [0x0B, 0x0C, 0x0E];
 const MBR_LINUX: [u8; 2] = [0x83, 0x8E];
 
+/// In the labels of boot partitions: bootfs and boot (Raspberry Pi OS), RECOVERY (NOOBS), system-boot (Ubuntu), RASPIFIRM (Debian).
+const BOARD_LABELS: [&str; 3] = ["boot", "firm", "recovery"];
+
 const BOARD_BOOT_MOST: ByteCount = ByteCount::new(1 << 30);
 
 /// A boot partition's FAT may have any cluster size, because only updates of the boot loader write to it.
@@ -122,12 +125,15 @@ fn is_too_small(context: &Context<'_>, partition: &Partition) -> Option<String> 
     })
 }
 
-/// Whether it is the boot partition of a board such as the Raspberry Pi: a small FAT, first on an MBR disk with Linux.
+/// Whether it is the boot partition of a board such as the Raspberry Pi: a small FAT that is active or labelled as one,
+/// first on an MBR disk with Linux.
 fn is_boards_boot(context: &Context<'_>, partition: &Partition) -> bool {
     let all = || context.stack.partitions.iter();
     let is = |partition: &Partition, kinds: &[u8]| matches!(partition.kind, PartitionType::Mbr(kind) if kinds.contains(&kind));
+    let label = partition.layer.as_ref().map(|layer| layer.name.to_ascii_lowercase()).unwrap_or_default();
     partition.content == Some(FAT)
         && is(partition, &MBR_FATS)
+        && (partition.attributes.bootable || BOARD_LABELS.iter().any(|part| label.contains(part)))
         && partition.span.len() <= BOARD_BOOT_MOST
         && all().all(|other| other.span.start() >= partition.span.start())
         && all().any(|other| is(other, &MBR_LINUX))

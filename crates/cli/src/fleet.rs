@@ -473,6 +473,7 @@ fn worst_first(a: &HostRow<'_>, b: &HostRow<'_>) -> std::cmp::Ordering {
     let rest = |row: &HostRow<'_>| (row.tally.others, row.tally.failed, row.tally.not_judged);
     let ratio = |row: &HostRow<'_>| row.cost.unwrap_or(0.0);
     let order = counts(b).cmp(&counts(a)).then_with(|| ratio(b).total_cmp(&ratio(a)));
+    let order = order.then_with(|| b.tally.findings.counts().cmp(&a.tally.findings.counts()));
     let order = order.then_with(|| rest(b).cmp(&rest(a)));
     order.then_with(|| (natural(a.host), a.host).cmp(&(natural(b.host), b.host)))
 }

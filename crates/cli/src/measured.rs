@@ -174,21 +174,30 @@ impl Pricing {
         Self { size: size.map(ByteCount::get), ..self }
     }
 
-    /// Names a partition that misses only the unit of this drive: that is not a finding, and so has no cost.
-    pub(crate) fn unjudged(&self, examined: &Examined) -> Option<String> {
+    /// Says why no cost is shown: nothing is misaligned on this drive, or a partition misses only its unit, which is not
+    /// a finding.
+    pub(crate) fn costless(&self, examined: &Examined) -> Option<String> {
         let (boundary, topology) = (self.drive.boundary()?, &examined.target().topology);
         let (unit, known) = (boundary.size(), topology.physical_boundary()?);
         let figures = [topology.io_min.as_ref(), topology.indirection_unit.as_ref()];
         let mut sizes = figures.into_iter().flatten().map(Figure::value).chain([known.size()]);
         let is_judged = sizes.any(|size| size == unit) && (known.size() != unit || known == boundary);
-        if is_judged {
-            return None;
-        }
+        let is_priced = examined.reported().any(|(_, cost)| cost.is_some());
         let misses = |partition: &&Partition| !boundary.is_aligned(partition.span.start());
-        let missing = examined.stack().partitions.iter().find(misses)?;
+        let partitions = &examined.stack().partitions;
         let (drive, option) = match &self.drive {
             Known::Model(Drive { specification, .. }) => (specification, format!("--assume {specification}")),
             Known::Probe(measured) => (&measured.target, "--measured FILE".to_owned()),
+        };
+        let missing = match partitions.iter().find(misses) {
+            Some(missing) if !is_judged => missing,
+            None if !is_priced && !partitions.is_empty() => {
+                let name = examined.name();
+                return Some(format!(
+                    "note: {name}: no extra cost on {drive}: every partition starts on a boundary of its {unit} units"
+                ));
+            }
+            _ => return None,
         };
         Some(format!(
             "note: {}: partition {} starts {} bytes past a {unit} boundary of {drive}. --cost only adds \
@@ -211,7 +220,16 @@ impl Price for Pricing {
                     (boundary.size().get(), if past == 0 { 1.0 } else { measured.cost? });
                 // A whole unit between boundaries is parts of two, and both are written.
                 let wear = (!measured.rotates).then_some(if past == 0 { 1.0 } else { 2.0 });
-                Some(Cost { drive, source, past, size, random_write, wear, sequential_write: None })
+                Some(Cost {
+                    drive,
+                    source,
+                    past,
+                    size,
+                    random_write,
+                    firmware: None,
+                    wear,
+                    sequential_write: None,
+                })
             }
             Known::Model(Drive { specification, profile }) => {
                 let mut computed = self.computed.lock().ok()?;
@@ -223,10 +241,19 @@ impl Price for Pricing {
 }
 
 fn modelled(name: &str, profile: &Profile, past: u64, size: Option<u64>) -> Option<Cost> {
-    let OffBoundary { size, random_write, sequential_write, wear } =
+    let OffBoundary { size, random_write, firmware, sequential_write, wear } =
         OffBoundary::modelled(name, profile, past, size)?;
     let drive = name.to_owned();
-    Some(Cost { drive, source: CostSource::Modelled, past, size, random_write, wear, sequential_write })
+    Some(Cost {
+        drive,
+        source: CostSource::Modelled,
+        past,
+        size,
+        random_write,
+        firmware,
+        wear,
+        sequential_write,
+    })
 }
 
 const PIECE: u64 = 1 << 20;

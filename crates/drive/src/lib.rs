@@ -8,6 +8,7 @@
 pub mod disk;
 pub mod disksim;
 mod drive;
+mod firmware;
 pub mod form;
 mod interface;
 pub mod profile;
@@ -20,4 +21,5 @@ extern crate self as straddle_drive;
 mod tests;
 
 pub use drive::{Drive, MediaEvent};
+pub use firmware::FirmwareRange;
 pub use profile::{Profile, ProfileError};

@@ -6,9 +6,8 @@ use straddle_units::{ByteCount, ByteOffset};
 use crate::plan::Format;
 
 /// What is said of a disk with an unfinished move.
-pub(crate) const UNFINISHED: &str = "a move of its partitions or a copy to it is unfinished: 'straddle \
-                                     check' prints the command to complete it (straddle resume, or straddle \
-                                     apply again)";
+pub(crate) const UNFINISHED: &str = "a move of its partitions or a copy to it is unfinished: complete the move \
+                                     with 'straddle resume', or repeat the copy with 'straddle apply'";
 
 /// Why a request cannot become a plan, each as a sentence. Nothing was written.
 #[derive(Debug, thiserror::Error)]

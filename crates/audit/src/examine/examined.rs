@@ -9,8 +9,9 @@ use crate::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use straddle_device::{DeviceKind, Medium, ReadError, Remembered, Target};
+use straddle_drive::FirmwareRange;
 use straddle_layout::live::Disagreement;
-use straddle_layout::{Stack, TableKind};
+use straddle_layout::{Role, Stack, TableKind};
 use straddle_units::{ByteCount, ByteOffset, MIB, Span};
 
 use crate::examine::{
@@ -64,6 +65,9 @@ pub struct Cost {
     /// The ratio for random writes: on a modelled SSD behind a full buffer; if measured, of durable or sustained ones.
     #[serde(rename = "random_write_ratio")]
     pub random_write: f64,
+    /// The same ratio over the plausible firmware of a modelled disk; absent if that makes no difference.
+    #[serde(rename = "random_write_firmware_range", skip_serializing_if = "Option::is_none")]
+    pub firmware: Option<FirmwareRange>,
     /// The ratio of the bytes written to flash (wear); absent on a disk.
     #[serde(rename = "wear_ratio", skip_serializing_if = "Option::is_none")]
     pub wear: Option<f64>,
@@ -266,7 +270,7 @@ pub(crate) fn examine(
     target.medium = None;
     let costs = costs(options, &findings);
     let exceptions = exception::met(&options.exceptions, &name, &findings);
-    let in_table = stack.partitions.len();
+    let in_table = stack.partitions.iter().filter(|partition| partition.role != Role::Extended).count();
     if let Some(number) = target.partition {
         stack.partitions.retain(|p| p.number == number);
     }

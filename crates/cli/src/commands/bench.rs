@@ -9,8 +9,10 @@ use std::str::FromStr;
 use anyhow::Result;
 use clap::Args;
 use clap::builder::PossibleValue;
+use straddle_drive::FirmwareRange;
 use straddle_measure::bench::{
-    ForeignParameter, Host, Modelled, Parameters, Pattern, Sync, Target, WarmUp, Workload, warm_sweep,
+    Arm, ForeignParameter, Host, Modelled, Parameters, Pattern, Reached, Silent, Sweep, Sync, Target, WarmUp,
+    Workload, warm_sweep,
 };
 use straddle_measure::real::Io;
 use straddle_units::{ByteCount, parse_size};
@@ -307,6 +309,7 @@ fn on_model(arguments: &BenchArguments, drive: &Drive, workload: &Workload) -> R
     let usual = || WarmUp::usual(workload, &drive.profile);
     let warm_up = arguments.warmup.map_or_else(usual, WarmUp::Runs);
     let sweep = warm_sweep(fresh, workload, &arguments.offsets.0, host, warm_up, &mut bar)?;
+    let firmware = firmware(drive, workload, &sweep, host, warm_up);
     drop(bar);
     let target = fresh();
     let bench = Bench {
@@ -317,10 +320,39 @@ fn on_model(arguments: &BenchArguments, drive: &Drive, workload: &Workload) -> R
         host,
         warm_up,
         sweep: &sweep,
+        firmware,
         turns: None,
     };
     show(&bench, arguments)?;
     Ok(Exit::Success)
+}
+
+/// Returns the range of the worst offset's ratio over the firmware that a disk may have; where the offset does not
+/// matter with its own, of the second offset's.
+fn firmware(
+    drive: &Drive,
+    workload: &Workload,
+    sweep: &Sweep,
+    host: Host,
+    warm_up: WarmUp,
+) -> Option<FirmwareRange> {
+    let is_absorbed = |arm: &Arm| arm.samples.reached == Some(Reached::Buffer);
+    if !workload.writes() || sweep.arms().iter().any(is_absorbed) {
+        return None;
+    }
+    let pair = match sweep.arms() {
+        _ if sweep.differs() => [sweep.best(), sweep.worst()],
+        [first, second, ..] => [first, second],
+        _ => return None,
+    };
+    let offsets = pair.map(|arm| arm.offset);
+    FirmwareRange::of(&drive.specification, |profile| {
+        let fresh = || Modelled::new("", profile);
+        let sweep = warm_sweep(fresh, workload, &offsets, host, warm_up, &mut Silent).ok()?;
+        let seconds =
+            |offset: u64| sweep.arms().iter().find(|arm| arm.offset == offset).map(Arm::seconds_per_request);
+        Some(seconds(offsets[1])? / seconds(offsets[0])?)
+    })
 }
 
 /// Returns the target's path if it is a file or device: output must not overwrite it.

@@ -337,7 +337,7 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form) -> Result<Exit> {
     if targets.is_empty() && arguments.fails_blank() {
         exit = Exit::Findings;
     }
-    let mut unjudged = None;
+    let mut costless = None;
     let mut report = report::of(arguments)?;
     let is_text = report.is_none() && !arguments.quiet;
     let is_summed_last = targets.len() > BATCH || targets.is_empty();
@@ -348,7 +348,7 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form) -> Result<Exit> {
         let examined = examine_all(batch, &run, is_parallel);
         let found = || examined.iter().filter_map(|(_, it)| it.as_ref().ok());
         let cost = || arguments.cost.as_ref().filter(|_| form == Form::Audit && !arguments.quiet);
-        unjudged = unjudged.or_else(|| found().find_map(|it| cost()?.unjudged(it)));
+        costless = costless.or_else(|| found().find_map(|it| cost()?.costless(it)));
         let of = |(subject, examined): (&Subject, Result<Examined>)| Outcome::of(subject, examined, &run);
         let outcomes: Vec<Outcome> = match is_parallel {
             true => examined.into_par_iter().map(of).collect(),
@@ -370,7 +370,7 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form) -> Result<Exit> {
     bar.finish_and_clear();
     out.flush()?;
     run.warn_of_stale(&targets, &met);
-    if let Some(note) = unjudged {
+    if let Some(note) = costless {
         output::complain(&note);
     }
     let paths = arguments.paths();

@@ -130,18 +130,23 @@ fn described(digest: &Digest<'_>) -> String {
         let shown = [tally.disks.to_string(), tally.misaligned().to_string(), share(tally)];
         shown.into_iter().chain(tally.findings.counts().map(|count| count.to_string())).collect::<Vec<_>>()
     };
-    let cost = |ratio: Option<f64>| ratio.map(number).unwrap_or_default();
+    let is_priced = !digest.costs.is_empty();
     let is_listed = |tally: &Tally| tally.misaligned() + tally.others + tally.failed + tally.not_judged > 0;
     let hosts = digest.hosts.iter().filter(|row| is_listed(&row.tally)).map(|row| {
         let mut findings: Vec<String> = row.codes.iter().map(|code| (*code).to_owned()).collect();
         findings.extend(counted(&[(row.tally.failed, "failed"), (row.tally.not_judged, "not judged")]));
-        [vec![row.host.to_owned()], of_tally(&row.tally), vec![cost(row.cost), findings.join(" ")]].concat()
+        let mut cells = [vec![row.host.to_owned()], of_tally(&row.tally)].concat();
+        cells.extend(is_priced.then(|| row.cost.map(number).unwrap_or_default()));
+        cells.push(findings.join(" "));
+        cells
     });
-    let head = ["HOST", "DISKS", "MISALIGNED", "SHARE", "ERRORS", "WARNINGS", "ADVICE", "X TIME", "RULES"];
-    text += &table(&head, hosts, 1..8);
+    let mut head = vec!["HOST", "DISKS", "MISALIGNED", "SHARE", "ERRORS", "WARNINGS", "ADVICE"];
+    head.extend(is_priced.then_some("X TIME"));
+    head.push("RULES");
+    text += &table(&head, hosts, 1..head.len() - 1);
     let clean = digest.hosts.iter().filter(|row| !is_listed(&row.tally)).count();
     if clean > 0 {
-        let _ = writeln!(text, "  not listed: {} without findings", plural(clean, "host"));
+        let _ = writeln!(text, "  not listed: {} without errors or warnings", plural(clean, "host"));
     }
     let models = digest.models.iter();
     let models = models.map(|row| [vec![row.model.to_owned()], of_tally(&row.tally)].concat());

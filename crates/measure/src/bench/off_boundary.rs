@@ -1,7 +1,7 @@
 //! What writes off a drive's boundaries cost, by its model.
 
-use straddle_drive::Profile;
 use straddle_drive::profile::Body;
+use straddle_drive::{FirmwareRange, Profile};
 
 use crate::bench::{Arm, Host, Modelled, Pattern, Silent, Sweep, WarmUp, Workload, warm_sweep};
 
@@ -17,6 +17,8 @@ pub struct OffBoundary {
     pub size: u64,
     /// How many times as long random writes take; on an SSD in the steady state of random writes.
     pub random_write: f64,
+    /// The same over the plausible firmware of a disk.
+    pub firmware: Option<FirmwareRange>,
     /// How many times as long sequential writes take, each followed by a flush; `None` on an SSD, which joins them.
     pub sequential_write: Option<f64>,
     /// How many times as many bytes are written to flash (wear); `None` on a disk.
@@ -35,16 +37,19 @@ impl OffBoundary {
         let sequential = sized(counted(Pattern::SEQUENTIAL_WRITE));
         let size = workload.size;
         let compared = compared(name, profile, &workload, past)?;
-        let random_write = ratio(&compared, |arm| Some(arm.seconds_per_request()))?;
+        let slowdown = |sweep: &Sweep| ratio(sweep, |arm| Some(arm.seconds_per_request()));
+        let random_write = slowdown(&compared)?;
         match profile.body {
             Body::Ssd(_) => {
                 let wear = ratio(&compared, |arm| arm.samples.write_amplification());
-                Some(Self { size, random_write, sequential_write: None, wear })
+                Some(Self { size, random_write, firmware: None, sequential_write: None, wear })
             }
             Body::Disk(_) => {
                 let sequential = self::compared(name, profile, &sequential, past)?;
-                let sequential_write = Some(ratio(&sequential, |arm| Some(arm.seconds_per_request()))?);
-                Some(Self { size, random_write, sequential_write, wear: None })
+                let sequential_write = Some(slowdown(&sequential)?);
+                let firmware =
+                    FirmwareRange::of(name, |other| slowdown(&self::compared(name, other, &workload, past)?));
+                Some(Self { size, random_write, firmware, sequential_write, wear: None })
             }
         }
     }

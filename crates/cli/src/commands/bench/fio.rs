@@ -136,6 +136,7 @@ pub(super) fn import(arguments: &BenchArguments, path: &Path) -> Result<Exit> {
         workload: &run.workload,
         host: Host::default(),
         sweep: &run.sweep,
+        firmware: None,
         turns: None,
     };
     super::show(&bench, arguments)?;

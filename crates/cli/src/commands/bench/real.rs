@@ -92,6 +92,7 @@ pub(super) fn run(arguments: &BenchArguments, path: &Path, workload: &Workload) 
         host: Host::default(),
         warm_up: WarmUp::Runs(arguments.warmup.unwrap_or(0)),
         sweep: &measured.sweep,
+        firmware: None,
         turns: Some(&turns),
     };
     super::show(&bench, arguments)?;

@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use straddle_drive::FirmwareRange;
 use straddle_measure::bench::{
     Arm, Clock, Description, Ended, Host, Parameters, Ratio, Samples, Sweep, WarmUp, Workload,
 };
@@ -32,6 +33,10 @@ pub(crate) struct BenchReport<'a> {
     /// Whether the offset matters for the time: false if the best and the worst are within 1 %, or within the statistical
     /// error (3 standard errors; in turns, the confidence intervals). Null if a real drive ran each offset once (fio).
     differs: Option<bool>,
+    /// The time per request at the worst offset relative to the best, over the plausible firmware of a modelled disk (of
+    /// the second offset relative to the first, if no offset matters); absent if that makes no difference.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    firmware_range: Option<FirmwareRange>,
     /// All offsets that do not differ significantly from the best, in logical sectors.
     cheapest_offsets_sectors: Vec<u64>,
     /// How the arms took turns; absent if each was run by itself.
@@ -136,6 +141,8 @@ pub(crate) struct Bench<'a> {
     /// The number of runs, or rounds, that do not count.
     pub(crate) warm_up: WarmUp,
     pub(crate) sweep: &'a Sweep,
+    /// What the ratio of the worst offset may be with other firmware.
+    pub(crate) firmware: Option<FirmwareRange>,
     pub(crate) turns: Option<&'a Turns<'a>>,
 }
 
@@ -167,6 +174,7 @@ impl<'a> BenchReport<'a> {
             best_offset_sectors: sweep.best().offset,
             worst_offset_sectors: sweep.worst().offset,
             differs: (!bench.is_single()).then(|| sweep.differs()),
+            firmware_range: bench.firmware,
             cheapest_offsets_sectors: sweep.cheapest(),
             turns: bench.turns,
         }

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use straddle_drive::FirmwareRange;
 use straddle_measure::bench::{
     Arm, Clock, Ended, FEWEST_ROUNDS, Parameters, Ratio, Reached, Samples, Stop, Sweep, Sync, WarmUp,
 };
@@ -75,7 +76,13 @@ const SINGLE: &str = "Inconclusive: each offset ran once, one after the other. '
 
 /// Returns a sweep in full, for a terminal of `width` characters: the verdict, the table, and how it was measured.
 pub(crate) fn sweep(bench: &Bench<'_>, width: usize) -> String {
-    let said = if bench.is_single() { vec![SINGLE.to_owned()] } else { verdict(bench.sweep) };
+    let mut said = if bench.is_single() { vec![SINGLE.to_owned()] } else { verdict(bench.sweep) };
+    said.extend(bench.firmware.map(|FirmwareRange { low, high }| {
+        format!(
+            "With other plausible firmware, it would take {low:.2} to {high:.2} times as long; ± covers \
+             sampling only."
+        )
+    }));
     let mut text = led(said.iter().map(|sentence| wrap_to(width, sentence, "", "  ")));
     for warning in bench.turns.iter().flat_map(|turns| turns.warnings) {
         let warning = wrap_to(width, &format!("warning: {}", printable(warning)), "", "  ");
@@ -532,6 +539,7 @@ mod tests {
             host: Host::default(),
             warm_up: WarmUp::Runs(0),
             sweep: &made,
+            firmware: None,
             turns: None,
         };
         crate::output::screened(&sweep(&bench, width), false)

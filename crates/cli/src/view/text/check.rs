@@ -81,10 +81,11 @@ fn status(audited: &Examined) -> Status {
 fn findings(audited: &Examined, verbose: bool) -> String {
     let mut listed: Vec<Listed<'_>> = audited.reported().collect();
     listed.sort_by_key(|(finding, _)| rank(finding));
-    let first = listed.first().map(|(finding, _)| *finding);
+    let hidden = listed.first().map(|(finding, _)| *finding);
     if !verbose {
         listed.retain(|(finding, _)| !is_note(finding));
     }
+    let first = listed.first().map_or(hidden, |(finding, _)| Some(*finding));
     let mut text = String::new();
     while let Some(&(first, _)) = listed.first() {
         let is_with =
@@ -142,7 +143,20 @@ fn verdict(audited: &Examined, verbose: bool) -> String {
                 ("nothing to check", format!(": {}", why.trim_start_matches("nothing to check: ")))
             }
             (0, None) => ("aligned", String::new()),
-            (count, None) => ("aligned", format!(": {}", plural(count, "partition"))),
+            (count, None) => match harmless(audited) {
+                0 => ("aligned", format!(": {}", plural(count, "partition"))),
+                all if all == count => (
+                    "harmless",
+                    format!(": {} misaligned, where that costs nothing", plural(count, "partition")),
+                ),
+                some => (
+                    "aligned",
+                    format!(
+                        ": {}; {some} misaligned, where that costs nothing",
+                        plural(count - some, "partition")
+                    ),
+                ),
+            },
         },
         Status::Blank => ("blank", ": no table and no contents".to_owned()),
         Status::NotJudged | Status::Failed => {
@@ -162,6 +176,12 @@ fn verdict(audited: &Examined, verbose: bool) -> String {
         count => format!("; {} left out (--only, --ignore)", plural(count, "finding")),
     };
     format!("{}{}{notes}{left_out}", paint(style, word), printable(&rest))
+}
+
+/// The number of partitions whose misaligned start is only advice.
+fn harmless(audited: &Examined) -> usize {
+    let of = |f: &&Finding| f.rule.code == Code::S001 && f.severity == Severity::Advice && f.layer.is_empty();
+    audited.reported().map(|(finding, _)| finding).filter(of).count()
 }
 
 /// The number of findings whose rules were not asked for.
@@ -184,17 +204,22 @@ fn misaligned(audited: &Examined, severity: Severity) -> Option<String> {
     let numbers: Vec<u32> =
         partitions.iter().copied().filter(|number| of(*number) == Some(severity)).collect();
     let count = partitions.len();
+    // The numbers of logical partitions exceed the count.
+    let of_all = match numbers.last() {
+        Some(last) if usize::try_from(*last).is_ok_and(|last| last <= count) => format!("of {count}"),
+        _ => format!("({} of {count})", numbers.len()),
+    };
     Some(match numbers.as_slice() {
         [] => {
             let is_placed = |f: &&Finding| f.miss.is_some() || !f.layer.is_empty();
             let mut listed = audited.reported().map(|(finding, _)| finding);
             place(listed.find(|f| f.misaligns() && (is_placed(f) || f.rule.code == Code::S020))?)
         }
-        [one] => format!("partition {one} of {count}"),
+        [one] => format!("partition {one} {of_all}"),
         [..] if numbers.len() > LISTED => format!("{} of {count} partitions", numbers.len()),
         [first @ .., last] => {
             let first: Vec<String> = first.iter().map(u32::to_string).collect();
-            format!("partitions {} and {last} of {count}", first.join(", "))
+            format!("partitions {} and {last} {of_all}", first.join(", "))
         }
     })
 }

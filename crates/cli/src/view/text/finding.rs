@@ -4,9 +4,11 @@ use std::fmt::Write;
 
 use straddle_audit::examine::{Cost, CostSource, Examined};
 use straddle_audit::{ATOMIC_UNIT, Cause, Code, Finding, Fix, Kind, Miss, Severity, Subject, picture};
+use straddle_drive::FirmwareRange;
 use straddle_units::{ByteCount, Span};
 
 use crate::output::{paint, plural, printable, style};
+use crate::view::html::capitalised;
 use crate::view::text::{severity_style, wrap, wrap_after};
 
 /// The block that most file systems write, drawn at a partition's start.
@@ -48,6 +50,9 @@ fn cost_text(cost: &Cost) -> String {
         text += &format!(" write {ratio:.2} times as many bytes to flash (wear) and, in the steady state,");
     }
     text += &format!(" take {:.2} times as long", cost.random_write);
+    if let Some(FirmwareRange { low, high }) = cost.firmware {
+        text += &format!(" ({low:.2} to {high:.2} with plausible firmware)");
+    }
     if let Some(ratio) = cost.sequential_write {
         text += &format!(", and sequential writes with an fsync after each {ratio:.2} times");
     }
@@ -161,7 +166,8 @@ fn first_block<'a>(audited: &Examined, finding: &'a Finding) -> Option<(&'a Miss
 fn fix_text(word: &str, fix: &Fix) -> String {
     // Pasted text is often not read to its end, so the warning precedes the commands.
     let before: Vec<&str> = fix.warning().into_iter().chain(fix.caution.as_deref()).collect();
-    let aside = if before.is_empty() { String::new() } else { format!(" ({})", before.join("; ")) };
+    let aside =
+        if before.is_empty() { String::new() } else { format!(". {}", capitalised(&before.join("; "))) };
     let end = if fix.commands.is_empty() { "" } else { ":" };
     let summary = fix.summary.strip_prefix("fix ").unwrap_or(&fix.summary);
     let line = format!("{word}: {}{aside}{end}", printable(summary));

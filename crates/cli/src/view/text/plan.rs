@@ -235,14 +235,17 @@ pub(crate) fn moves(target: &Path, realign: &Realign, saved: Option<&Path>, is_a
     let needs = match realign.journal {
         Journal::Inside(place) => {
             line(&format!("journal: {} of unallocated space at byte {}", place.len(), place.start()));
-            ""
+            String::new()
         }
         Journal::Elsewhere { needed } => {
             line(&format!(
                 "journal: {needed} on another disk (--journal FILE), because there is too little unallocated \
                  space"
             ));
-            " --journal JOURNAL"
+            // As `check` names it.
+            let file = saved
+                .map_or_else(|| "JOURNAL".to_owned(), |plan| quote_path(&plan.with_extension("journal")));
+            format!(" --journal {file}")
         }
     };
     for (number, reference) in &realign.references {

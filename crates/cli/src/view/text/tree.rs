@@ -329,7 +329,8 @@ fn verdict_text(partition: &Partition, audited: &Examined) -> String {
     let decisive = of.decisive.and_then(|at| audited.findings().get(at));
     let own = placement_text(partition, of.verdict, decisive);
     match inside {
-        Some(worst) if worst.severity > Severity::Advice => {
+        // What follows from another finding is fixed with it.
+        Some(worst) if worst.severity > Severity::Advice && worst.follows.is_empty() => {
             let joined = if own == ALIGNED { ", but" } else { "; also" };
             format!("{own}{joined} {} inside", worst.rule.code)
         }
