@@ -48,7 +48,7 @@
 //!
 //! Each move is cut into windows, from the end when it goes up and from the start when it goes down. So the
 //! destination of a window overlaps only sources of itself and of windows before it in the same move, and, as
-//! [`Job::new`] has simulated, nothing else that is still needed. All windows of all moves are one sequence.
+//! [`Job::new`] has checked, nothing else that is still needed. All windows of all moves are one sequence.
 //! Below, `S(i)` is the source of window `i`, and `W(i)` what is written for it: its destination and the rest
 //! of the physical sectors at its ends, which is read first and written back unchanged. So a write covers
 //! whole physical sectors, and a torn one damages nothing outside `W(i)`.
@@ -157,7 +157,7 @@ mod whereabouts;
 mod tests;
 
 pub use bad::{Bad, filler};
-use bad::{Skip, listed, normal, settled, untouched};
+use bad::{Skip, listed, normal, untouched};
 use disk::SECTOR_LEN;
 pub use disk::{Disk, Disks, FileAccess, SECTOR};
 use engine::Run;

@@ -6,9 +6,6 @@
 
 use straddle_units::{BlockSize, Boundary, ByteCount, ByteOffset, Span};
 
-/// The number of tries after which the search for places is given up.
-const MOST_TRIES: usize = 50_000;
-
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ground {
     /// The bytes that partitions may have.
@@ -72,7 +69,9 @@ pub(super) fn find(
 ) -> Result<Vec<Span>, NoRoom> {
     let gaps = ground.free.gaps(fixed.iter().copied());
     let mut runs: Vec<Run> = gaps.into_iter().map(|gap| Run { gap, items: Vec::new() }).collect();
-    for index in by_start(items) {
+    let mut order: Vec<usize> = (0..items.len()).collect();
+    order.sort_by_key(|index| items[*index].at.start());
+    for index in order {
         let at = items[index].at.start();
         match runs.iter_mut().min_by_key(|run| distance(run.gap, at)) {
             Some(run) => run.items.push(index),
@@ -93,22 +92,11 @@ pub(super) fn find(
     // Nothing goes to a gap whose own partitions have no places yet.
     for run in crowded {
         settled.push(run);
-        if passing == Passing::Forbidden {
+        if passing == Passing::Forbidden || !relieve(items, run, &settled, &mut placed, ground) {
             return Err(no_room(items, &run.items, run.gap, ground));
-        }
-        if relieve(items, run, &settled, &mut placed, ground).is_none() {
-            return rearrange(items, &runs, ground)
-                .ok_or_else(|| no_room(items, &run.items, run.gap, ground));
         }
     }
     Ok(placed.into_iter().flatten().collect())
-}
-
-/// The indices of all items, in the order of their places.
-fn by_start(items: &[Item]) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..items.len()).collect();
-    order.sort_by_key(|index| items[*index].at.start());
-    order
 }
 
 fn assign(placed: &mut [Option<Span>], indices: &[usize], spans: Vec<Span>) {
@@ -123,14 +111,14 @@ fn distance(gap: Span, at: ByteOffset) -> ByteCount {
     before.or(at.checked_since(gap.end())).unwrap_or_default()
 }
 
-/// Moves one partition of a crowded run to the nearest room elsewhere; `None` if that does not help.
+/// Moves one partition of a crowded run to the nearest room elsewhere; returns whether that helps.
 fn relieve(
     items: &[Item],
     run: &Run,
     settled: &[&Run],
     placed: &mut [Option<Span>],
     ground: &Ground,
-) -> Option<()> {
+) -> bool {
     let mut by_size = run.items.clone();
     by_size.sort_by_key(|index| (items[*index].need, items[*index].number));
     for out in by_size {
@@ -143,74 +131,9 @@ fn relieve(
         let Some(place) = nearest(&items[out], gaps, ground) else { continue };
         assign(placed, &rest, spans);
         placed[out] = Some(place);
-        return Some(());
+        return true;
     }
-    None
-}
-
-/// Distributes all partitions over all gaps, whatever their order; `None` if no distribution is found.
-fn rearrange(items: &[Item], runs: &[Run], ground: &Ground) -> Option<Vec<Span>> {
-    let gaps: Vec<Span> = runs.iter().map(|run| run.gap).collect();
-    let mut search = Rearrangement { items, gaps: &gaps, orders: Vec::new(), left: MOST_TRIES };
-    if !search.fill(&mut by_start(items)) {
-        return None;
-    }
-    let mut placed = vec![None; items.len()];
-    for (order, gap) in search.orders.iter().zip(&gaps) {
-        assign(&mut placed, order, pack(items, order, *gap, ground)?);
-    }
-    Some(placed.into_iter().flatten().collect())
-}
-
-/// A search for a distribution: gaps are filled from the first to the last, each from its start.
-struct Rearrangement<'a> {
-    items: &'a [Item],
-    gaps: &'a [Span],
-    /// The partitions in each gap up to the present one.
-    orders: Vec<Vec<usize>>,
-    /// The number of tries that are left.
-    left: usize,
-}
-
-impl Rearrangement<'_> {
-    fn fill(&mut self, waiting: &mut Vec<usize>) -> bool {
-        if waiting.is_empty() {
-            return true;
-        }
-        let Some(gap) = self.gaps.get(self.orders.len()).copied() else { return false };
-        self.orders.push(Vec::new());
-        let is_found = self.fill_from(waiting, gap, gap.start());
-        if !is_found {
-            self.orders.pop();
-        }
-        is_found
-    }
-
-    /// Fills the rest of a gap from byte `at` on, and the gaps after it.
-    fn fill_from(&mut self, waiting: &mut Vec<usize>, gap: Span, at: ByteOffset) -> bool {
-        for place in 0..waiting.len() {
-            if self.left == 0 {
-                return false;
-            }
-            self.left -= 1;
-            let item = &self.items[waiting[place]];
-            let start = at.checked_add(item.lead).and_then(|first| item.grain.ceil(first));
-            let end = start.and_then(|start| start.checked_add(item.need));
-            let Some(end) = end.filter(|end| *end <= gap.end()) else { continue };
-            let index = waiting.remove(place);
-            if let Some(order) = self.orders.last_mut() {
-                order.push(index);
-            }
-            if self.fill_from(waiting, gap, end) {
-                return true;
-            }
-            if let Some(order) = self.orders.last_mut() {
-                order.pop();
-            }
-            waiting.insert(place, index);
-        }
-        self.fill(waiting)
-    }
+    false
 }
 
 /// Returns the place nearest to where an item is: for all of it, or else for what it needs.

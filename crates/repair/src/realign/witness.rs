@@ -62,12 +62,7 @@ pub(super) fn take(disk: &dyn Medium, realign: &Realign, besides: &[Span]) -> Ve
     let total = moves.iter().fold(0, |sum: u64, one| sum.saturating_add(one.from.len().get()));
     let step = (total / SPREAD).next_multiple_of(SECTOR as u64).max(SECTOR as u64);
     let mut found: Vec<Witness> = Vec::new();
-    for (index, one) in moves.iter().enumerate() {
-        // The second half of a detour.
-        let is_second = |earlier: &Move| earlier.destination().is_some_and(|place| place.overlaps(one.from));
-        if moves[..index].iter().any(is_second) {
-            continue;
-        }
+    for one in moves {
         let (mut at, end) = (one.from.start().get(), one.from.end().get());
         while at < end {
             found.extend(telling(ByteOffset::new(at), step.min(REACH).min(end - at), false));

@@ -6,7 +6,7 @@ use straddle_units::{ByteCount, Span};
 
 use super::{
     Bad, Direction, Disks, Fault, Flight, Job, Journal, Mark, RelocateError, Result, Run, Sequence, Skip,
-    Verify, Watch, settled, untouched,
+    Verify, Watch, untouched,
 };
 
 /// How a run ended.
@@ -270,10 +270,9 @@ impl<'a> Moved<'a> {
         self.0.journal.erase(&mut self.0.disks)
     }
 
-    /// What could not be read since the job began, with the present places of fillers, in ascending order.
-    pub fn bad(&mut self) -> Vec<Bad> {
-        let Held { disks, journal, skip } = &mut self.0;
-        settled(disks, &journal.job.moves, &skip.list)
+    /// What could not be read since the job began, in ascending order of the fillers.
+    pub fn bad(&self) -> &[Bad] {
+        &self.0.skip.list
     }
 }
 
