@@ -148,10 +148,7 @@ mod flight;
 mod job;
 mod journal;
 mod recovery;
-mod search;
-mod sequence;
-mod shape;
-mod whereabouts;
+mod window;
 
 #[cfg(test)]
 mod tests;
@@ -174,9 +171,7 @@ use journal::{
 };
 pub use journal::{is_title, journal_len, journal_len_with};
 pub use recovery::{
-    Back, Ended, Moved, Recovered, State, Turned, Unfinished, begin, forget, inspect, is_latest, open,
+    Back, Ended, Moved, Recovered, State, Turned, Unfinished, Whereabouts, begin, forget, inspect, is_latest,
+    named_within, open, place_around, search,
 };
-pub use search::{named_within, place_around, search};
-use sequence::{Sequence, Window, hull};
-use shape::{changed, distance, holds, holes, is_cached, read, write_without};
-pub use whereabouts::Whereabouts;
+use window::{Sequence, Window, changed, distance, holds, holes, hull, is_cached, read, write_without};

@@ -23,10 +23,10 @@ use straddle_layout::read_all;
 use straddle_units::{ByteCount, Span};
 
 use super::boot::Loaders;
+use super::boot::{self, Which, record};
 use super::chosen;
 use super::media::Carrier;
 use super::payload::{Payload, Table};
-use super::recorded::{self, Which, record};
 use super::unallocated::clear;
 use super::{
     Ending, Journal, JournalPlace, Look, MoveError, Realign, RealignError, Reference, logical, refer,
@@ -173,7 +173,7 @@ impl Realign {
                     return Err(MoveError::Partition { number, what });
                 }
                 if let Some(kept) = Span::new(partition.span.start(), span.len()) {
-                    recorded::check(disk, kept, reference)?;
+                    boot::check(disk, kept, reference)?;
                 }
             }
         }

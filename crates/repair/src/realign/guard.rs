@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use straddle_device::Medium;
 use straddle_units::{Boundary, ByteCount, ByteOffset, Span};
 
-use super::recorded::{Site, sites};
+use super::boot::{Site, sites};
 use super::{Realign, logical};
 use crate::document::hexadecimal;
 use crate::encode::Step;

@@ -13,10 +13,10 @@ use straddle_layout::Stack;
 use straddle_layout::format::mbr;
 use straddle_units::{ByteCount, ByteOffset, MIB, Span};
 
+use super::checks::{self, Testimony, Witness};
 use super::guard::Guard;
 use super::media::{flush, write};
 use super::stored::invalid;
-use super::witness::{self, Testimony, Witness};
 use super::{Journal, MoveError, Realign, RealignError, Reference, boot, logical};
 use crate::document::hexadecimal;
 use crate::encode::{Laid, Step, chains, encode};
@@ -164,7 +164,7 @@ impl Payload {
         let of_boot = [&guards, &boot_guards, &new_guards, &old_guards, &rest].into_iter().flatten();
         let tables = places.iter().filter_map(Place::span).chain(records.iter().filter_map(Record::span));
         let besides: Vec<Span> = tables.chain(of_boot.filter_map(Guard::span)).collect();
-        let witnesses = witness::take(disk, realign, &besides);
+        let witnesses = checks::take(disk, realign, &besides);
         let realign = realign.clone().estimated(None);
         let payload =
             Self { realign, places, records, guards, boot_guards, new_guards, old_guards, rest, witnesses };
@@ -185,7 +185,7 @@ impl Payload {
 
     /// Whether the data are where the journal says, as far as a few sectors of them tell.
     pub(super) fn testimony(&self, disk: &dyn Medium, whereabouts: &Whereabouts) -> Testimony {
-        witness::testimony(disk, (&self.realign, &self.witnesses), whereabouts)
+        checks::testimony(disk, (&self.realign, &self.witnesses), whereabouts)
     }
 
     pub(super) fn encode(&self) -> Result<Vec<u8>, RealignError> {

@@ -6,8 +6,7 @@ use crate::relocate::Move;
 use straddle_units::io::SplitMix64;
 use straddle_units::{BlockSize, Boundary, ByteCount, ByteOffset, Span};
 
-use crate::realign::order::{Trip, order};
-use crate::realign::places::{Ground, Item, Passing, find};
+use crate::realign::places::{Ground, Item, Passing, Trip, find, order};
 
 /// Sectors of the smallest disks, which are searched completely.
 const TINY: u64 = 40;
