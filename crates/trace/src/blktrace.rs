@@ -23,9 +23,9 @@ use std::io::{self, BufReader, Read};
 use straddle_units::io::{Nanos, Operation};
 
 use crate::error::{LineError, TraceError};
+use crate::format::{Event, How};
 use crate::format::{Format, Volume, When};
 use crate::histogram::SECTOR;
-use crate::how::{Event, How};
 use crate::origin::Origin;
 use crate::reader::{Numbered, Source};
 use crate::record::Sink;
