@@ -40,7 +40,7 @@ use crate::guid::{Identities, Seed};
 use crate::kinds;
 use crate::lost::{self, Lost};
 use crate::request::{Place, Request};
-pub(crate) use moved::{Base, Records, Shifted, former};
+pub(crate) use moved::{Base, Records, Shifted};
 pub use table::{Change, Entry, Format, Slot, Table};
 pub(crate) use table::{MOST_ENTRIES, array_sectors, last_of, span_of};
 

@@ -13,8 +13,7 @@ use crate::error::{LineError, TraceError};
 use crate::format::Format;
 use crate::histogram::{self, Histogram};
 use crate::origin::About;
-use crate::reader::Reader;
-use crate::reader::Recording;
+use crate::reader::{Reader, Recording};
 use crate::record::Record;
 
 /// What a trace asks of a volume.

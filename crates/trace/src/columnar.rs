@@ -17,15 +17,12 @@ use parquet::basic::Type;
 use parquet::file::metadata::RowGroupMetaData;
 use straddle_units::io::Nanos;
 
-use self::file::Positioned;
-use self::file::guarded;
+use self::file::{Positioned, guarded};
 pub(crate) use self::values::{Converter, Plan, Problem, Rows};
 use crate::error::{ParquetError, TraceError};
-use crate::format::How;
-use crate::format::{Format, When};
+use crate::format::{Format, How, When};
 use crate::reader::{Numbered, Source};
-use crate::record::Sink;
-use crate::record::Volumes;
+use crate::record::{Sink, Volumes};
 
 /// Rows read at a time: their columns stay in the processor's second cache.
 pub(crate) const ROWS: usize = 8192;

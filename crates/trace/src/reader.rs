@@ -17,8 +17,7 @@ use xxhash_rust::xxh64::Xxh64;
 
 use crate::blktrace::Blktrace;
 use crate::error::{LineError, TraceError};
-use crate::format::Format;
-use crate::format::How;
+use crate::format::{Format, How};
 use crate::origin::Origin;
 use crate::record::{Record, Sink};
 use crate::text::Text;

@@ -10,8 +10,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::bench::medium::WarmUp;
-use crate::bench::run::{Host, Progress, RunError, Silent, run};
-use crate::bench::run::{Samples, float};
+use crate::bench::run::{Host, Progress, RunError, Samples, Silent, float, run};
 use crate::bench::target::Target;
 use crate::bench::workload::Workload;
 

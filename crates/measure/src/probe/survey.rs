@@ -6,8 +6,7 @@
 use straddle_units::Boundary;
 use straddle_units::io::Operation;
 
-use crate::probe::session::Step;
-use crate::probe::session::{Durable, SLOT, Session};
+use crate::probe::session::{Durable, SLOT, Session, Step};
 use crate::probe::statistics::{count, median, quantile};
 
 /// Requests per kind; twice as many reads.

@@ -22,8 +22,7 @@ use straddle_device::Medium;
 use straddle_layout::read_all;
 use straddle_units::{ByteCount, Span};
 
-use super::boot::Loaders;
-use super::boot::{self, Which, record};
+use super::boot::{self, Loaders, Which, record};
 use super::chosen;
 use super::media::Carrier;
 use super::payload::{Payload, Table};

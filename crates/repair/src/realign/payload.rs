@@ -22,7 +22,7 @@ use crate::document::hexadecimal;
 use crate::encode::{Laid, Step, chains, encode};
 use crate::fingerprint::{bytes_of, holds};
 use crate::foresee::{lay_over, lay_steps};
-use crate::plan::{Change, Entry, former};
+use crate::plan::{Change, Entry};
 use crate::relocate::{RelocateError, State, Whereabouts};
 use crate::target::Disk;
 
@@ -397,7 +397,7 @@ fn marker(realign: &Realign) -> Result<Span, RealignError> {
     let (plan, block) = (&realign.plan, realign.plan.block());
     let starts = |entry: &Entry| {
         let was = match entry.change {
-            Change::Moved { from, sectors } => former(from, sectors, block),
+            Change::Moved { from, sectors } => Span::of_blocks(from, sectors, block),
             _ => None,
         };
         [plan.span(entry), was]

@@ -7,7 +7,7 @@ use straddle_units::{Boundary, ByteCount, Span};
 
 use super::{Journal, RealignError, Reference, Trim, anchored, logical};
 use crate::document;
-use crate::plan::{Change, Entry, Plan, Slot, former, span_of};
+use crate::plan::{Change, Entry, Plan, Slot, span_of};
 use crate::relocate::{Job, Move, Parts, journal_len};
 
 /// A plan to move partitions. It is always possible.
@@ -191,7 +191,7 @@ impl Realign {
             if !grain.is_aligned(after.start()) {
                 return Err(invalid(format!("partition {number} would not be aligned")));
             }
-            let was = former(from, sectors, block).ok_or_else(uncounted)?;
+            let was = Span::of_blocks(from, sectors, block).ok_or_else(uncounted)?;
             if after.len() > was.len() || after.start() == was.start() {
                 return Err(invalid(format!("partition {number} would grow or would not move")));
             }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags};
 use straddle_device::sysfs::{self, Attributes, Directory};
 
-use crate::tracefs::RecordError;
+use crate::tracefs::error::RecordError;
 use crate::{Partition, Recorded, SECTOR};
 
 const PREFIX: &str = "straddle-";
