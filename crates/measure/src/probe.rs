@@ -4,10 +4,7 @@
 //! finding carries its evidence. If that does not suffice or contradicts itself, the finding is that it
 //! cannot be determined. `docs/probe.md` says how each property is found and what can mislead the probe.
 
-mod behaviour;
-mod budget;
 mod report;
-mod rotation;
 mod scan;
 mod session;
 mod statistics;
@@ -15,8 +12,8 @@ mod steps;
 mod survey;
 mod sustained;
 
-pub use budget::{Budget, ProbeError};
 pub use report::{Claims, Confidence, Finding, Report, Rmw, RmwCost, Rotation, WriteCache};
 pub use scan::{Contrast, PhaseScan};
+pub use session::{Budget, ProbeError};
 pub use steps::probe;
 pub use sustained::Sustained;

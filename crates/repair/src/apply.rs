@@ -60,15 +60,14 @@
 
 mod backup;
 mod error;
-mod prepared;
+mod stages;
 mod undo;
-mod written;
 
 pub use backup::{Backup, BackupError};
 pub use error::ApplyError;
-pub use prepared::Prepared;
+pub use stages::{BackedUp, Prepared, Written};
 pub use undo::{LaterWrites, Progress};
-pub use written::{BackedUp, Written};
 
-pub(crate) use prepared::{check_identity as recognise_disk, recognise};
-pub(crate) use written::{Expected, check_kernel, differing, tell_kernel};
+pub(crate) use stages::{
+    Expected, check_identity as recognise_disk, check_kernel, differing, recognise, tell_kernel,
+};

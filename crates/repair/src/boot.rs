@@ -12,8 +12,6 @@
 
 mod carry;
 mod error;
-mod hibernation;
-mod installed;
 mod prepare;
 
 #[cfg(test)]

@@ -8,13 +8,11 @@
 //! Partitions keep their numbers, types, identities, names and attributes, and the disk its identifier, so
 //! the two disks must not be used at the same time.
 
-mod empty;
 mod error;
 mod gap;
 mod layout;
 mod run;
 mod source;
-mod work;
 
 use std::path::{Path, PathBuf};
 
@@ -44,9 +42,8 @@ pub use error::CopyError;
 use gap::Gap;
 use layout::{Ground, Item};
 pub(crate) use run::is_unfinished;
-pub use run::{Copied, CopyWatch, Stage};
+pub use run::{Copied, CopyWatch, Stage, Unreadable};
 pub use source::{Source, shared};
-pub use work::Unreadable;
 
 /// How many sizes are tried for a new image.
 const SIZES: usize = 8;

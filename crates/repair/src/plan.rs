@@ -16,7 +16,6 @@ mod edit;
 mod moved;
 mod place;
 mod table;
-mod validate;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -41,10 +40,9 @@ use crate::guid::{Identities, Seed};
 use crate::kinds;
 use crate::lost::{self, Lost};
 use crate::request::{Place, Request};
-pub(crate) use moved::{Base, Records, Shifted, former};
+pub(crate) use moved::{Base, Records, Shifted};
 pub use table::{Change, Entry, Format, Slot, Table};
-pub(crate) use table::{array_sectors, last_of, span_of};
-pub(crate) use validate::MOST_ENTRIES;
+pub(crate) use table::{MOST_ENTRIES, array_sectors, last_of, span_of};
 
 /// The number of entries of a new GPT: the minimum of the UEFI specification, which every tool uses.
 pub(crate) const GPT_ENTRIES: u32 = 128;

@@ -10,11 +10,11 @@
 //! If there is no room on the grain of a new table, starts are on the boundaries that are more than advice. A
 //! partition gives up its unused tail only if nothing else makes room on the same grain.
 //!
-//! Planning: `chosen` says what moves; `places` and `order` where to and in which order; `refer`, `boot` and
-//! `logical` what else changes; `room` finds a place for the journal; `stored` checks the whole;
+//! Planning: `chosen` says what moves; `places` where to and in which order; `refer`, `boot` and `logical`
+//! what else changes; `room` finds a place for the journal; `stored` checks the whole;
 //! `unallocated` decides what is data. Carrying out: `carry`, with the media in `media`, the journal's
-//! payload in `payload`, recorded starts in `recorded`, and torn sectors in `guard`. Unfinished moves: `find`
-//! and `survey`; `checks`, with `witness`, decides whether a journal may be followed.
+//! payload in `payload`, recorded starts in `boot`, and torn sectors in `guard`. Unfinished moves: `find`;
+//! `checks` decides whether a journal may be followed.
 //!
 //! A plan cannot be changed:
 //!
@@ -35,16 +35,12 @@ mod find;
 mod guard;
 mod logical;
 mod media;
-mod order;
 mod payload;
 mod places;
-mod recorded;
 pub(crate) mod refer;
 mod room;
 mod stored;
-mod survey;
 pub(crate) mod unallocated;
-mod witness;
 
 #[cfg(test)]
 mod tests;
@@ -60,23 +56,20 @@ use crate::guid::Seed;
 use crate::plan::{Base, Entry, Plan, Records, Shifted, Situation, Slot, span_of};
 use crate::request::Request;
 use boot::Loaders;
-pub(crate) use boot::{is_empty, starts_grub};
+pub(crate) use boot::{Which, is_empty, record, starts_grub};
 pub(crate) use carry::{ASLEEP, obstacle};
 pub use carry::{Listing, Outcome, Run, Watch};
 use chosen::{Anchor, Chosen, chosen};
 pub(crate) use chosen::{anchor_offset as anchor, starts as anchored};
 pub use chosen::{must_move, staying};
 pub use error::{Ending, MoveError, NoJournal, RealignError, Shrink};
-pub use find::unmarked;
+pub use find::{Unplanned, planned, unfinished, unmarked};
 pub use media::{JournalFile, JournalPlace};
-use order::Trip;
-use places::{Ground, Item, Passing};
-pub(crate) use recorded::{Which, record};
+use places::{Ground, Item, Passing, Trip};
 pub use refer::{ELSEWHERE, Reference, hibernated};
 pub use room::Journal;
 use stored::Stored;
 pub use stored::{Estimate, Realign};
-pub use survey::{Unplanned, planned, unfinished};
 use unallocated::Look;
 
 /// The largest physical sector that moves heed.
@@ -193,7 +186,7 @@ fn attempt(
         Some(Trip { number: item.number, from, to: to.start() })
     };
     let trips: Vec<Trip> = places.iter().filter_map(trip).collect();
-    let moves = order::order(&trips, &fixed, &ground)?;
+    let moves = places::order(&trips, &fixed, &ground)?;
     let shifted: Vec<Shifted> = places.iter().map(|placed| shifted(placed, &ground)).collect();
     let anchor = |(one, item, _): &Placed<'_>| Some((item.number, one.anchor.as_ref()?.offset));
     let anchors = places.iter().filter_map(anchor).collect();

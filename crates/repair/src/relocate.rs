@@ -48,7 +48,7 @@
 //!
 //! Each move is cut into windows, from the end when it goes up and from the start when it goes down. So the
 //! destination of a window overlaps only sources of itself and of windows before it in the same move, and, as
-//! [`Job::new`] has simulated, nothing else that is still needed. All windows of all moves are one sequence.
+//! [`Job::new`] has checked, nothing else that is still needed. All windows of all moves are one sequence.
 //! Below, `S(i)` is the source of window `i`, and `W(i)` what is written for it: its destination and the rest
 //! of the physical sectors at its ends, which is read first and written back unchanged. So a write covers
 //! whole physical sectors, and a torn one damages nothing outside `W(i)`.
@@ -148,16 +148,13 @@ mod flight;
 mod job;
 mod journal;
 mod recovery;
-mod search;
-mod sequence;
-mod shape;
-mod whereabouts;
+mod window;
 
 #[cfg(test)]
 mod tests;
 
 pub use bad::{Bad, filler};
-use bad::{Skip, listed, normal, settled, untouched};
+use bad::{Skip, listed, normal, untouched};
 use disk::SECTOR_LEN;
 pub use disk::{Disk, Disks, FileAccess, SECTOR};
 use engine::Run;
@@ -174,9 +171,7 @@ use journal::{
 };
 pub use journal::{is_title, journal_len, journal_len_with};
 pub use recovery::{
-    Back, Ended, Moved, Recovered, State, Turned, Unfinished, begin, forget, inspect, is_latest, open,
+    Back, Ended, Moved, Recovered, State, Turned, Unfinished, Whereabouts, begin, forget, inspect, is_latest,
+    named_within, open, place_around, search,
 };
-pub use search::{named_within, place_around, search};
-use sequence::{Sequence, Window, hull};
-use shape::{changed, distance, holds, holes, is_cached, read, write_without};
-pub use whereabouts::Whereabouts;
+use window::{Sequence, Window, changed, distance, holds, holes, hull, is_cached, read, write_without};

@@ -13,9 +13,8 @@ use crate::error::{LineError, TraceError};
 use crate::format::Format;
 use crate::histogram::{self, Histogram};
 use crate::origin::About;
-use crate::reader::Reader;
+use crate::reader::{Reader, Recording};
 use crate::record::Record;
-use crate::recording::Recording;
 
 /// What a trace asks of a volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -23,9 +23,8 @@ use std::io::{self, BufReader, Read};
 use straddle_units::io::{Nanos, Operation};
 
 use crate::error::{LineError, TraceError};
-use crate::format::{Format, Volume, When};
+use crate::format::{Event, Format, How, Volume, When};
 use crate::histogram::SECTOR;
-use crate::how::{Event, How};
 use crate::origin::Origin;
 use crate::reader::{Numbered, Source};
 use crate::record::Sink;

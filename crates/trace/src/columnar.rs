@@ -1,9 +1,7 @@
 //! Traces in Apache Parquet. Only the columns asked for are read, a batch of rows at a time; a damaged file is an error,
 //! also where the library panics.
 
-mod convert;
 mod file;
-mod guard;
 mod values;
 
 use std::fs::File;
@@ -19,15 +17,12 @@ use parquet::basic::Type;
 use parquet::file::metadata::RowGroupMetaData;
 use straddle_units::io::Nanos;
 
-pub(crate) use self::convert::{Converter, Plan, Problem, Rows};
-use self::file::Positioned;
-use self::guard::guarded;
+use self::file::{Positioned, guarded};
+pub(crate) use self::values::{Converter, Plan, Problem, Rows};
 use crate::error::{ParquetError, TraceError};
-use crate::format::{Format, When};
-use crate::how::How;
+use crate::format::{Format, How, When};
 use crate::reader::{Numbered, Source};
-use crate::record::Sink;
-use crate::volumes::Volumes;
+use crate::record::{Sink, Volumes};
 
 /// Rows read at a time: their columns stay in the processor's second cache.
 pub(crate) const ROWS: usize = 8192;
@@ -82,7 +77,7 @@ impl Columnar {
             // Such a value may be 2 GiB long by its type alone, and is neither a number nor a name.
             let kind = metadata.parquet_schema().column(*leaf).physical_type();
             if kind == Type::FIXED_LEN_BYTE_ARRAY {
-                return Err(ParquetError::Table(convert::unreadable(schema.field(*column))));
+                return Err(ParquetError::Table(values::unreadable(schema.field(*column))));
             }
         }
         let groups = 0..metadata.metadata().num_row_groups();

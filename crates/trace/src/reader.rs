@@ -1,20 +1,29 @@
-//! Reads a trace, request by request.
+//! Which files are one trace, and reading it, request by request. Of a compressed trace only as much is unpacked as is
+//! asked for, and the windows of the formats are bounded.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::fs::File;
-use std::io::{self, Cursor, Read};
+use std::io::{self, BufRead, BufReader, Cursor, Read};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use flate2::bufread::MultiGzDecoder;
+use lzma_rust2::XzReader;
+use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
+use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
+use xxhash_rust::xxh64::Xxh64;
 
 use crate::blktrace::Blktrace;
-#[cfg(feature = "parquet")]
-use crate::columnar::Columnar;
 use crate::error::{LineError, TraceError};
-use crate::format::Format;
-use crate::how::How;
+use crate::format::{Format, How};
 use crate::origin::Origin;
-use crate::packed::unpacked;
 use crate::record::{Record, Sink};
 use crate::text::Text;
+
+#[cfg(feature = "parquet")]
+use crate::columnar::Columnar;
 
 /// The first bytes of a file in Apache Parquet, and the last.
 pub(crate) const MAGIC: &[u8] = b"PAR1";
@@ -272,5 +281,187 @@ mod tests {
         let opened = Reader::open(Input::File(file.reopen().unwrap()), "t", &How::default());
         let said = std::error::Error::source(&opened.unwrap_err()).unwrap().to_string();
         assert_eq!(said, "this straddle was built without the feature 'parquet'");
+    }
+}
+
+/// The files of a trace: one, or those that blktrace wrote for each processor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recording {
+    /// What the trace is called.
+    pub name: String,
+    /// Its files.
+    pub files: Vec<PathBuf>,
+}
+
+impl Recording {
+    /// Groups paths into traces, in order. Files `NAME.blktrace.0`, `NAME.blktrace.1` and so on are one; a path that
+    /// does not exist stands for all files of a recording of this name, as it does for blkparse.
+    pub fn group(paths: &[PathBuf]) -> Vec<Self> {
+        let mut all: Vec<(Self, Option<PathBuf>)> = Vec::new();
+        for path in paths {
+            let files = if path.exists() { Vec::new() } else { of_all_processors(path) };
+            let (stem, files) = match files.is_empty() {
+                true => (stem(path), vec![path.clone()]),
+                false => (Some(path.clone()), files),
+            };
+            let known = stem.is_some().then(|| all.iter_mut().find(|(_, known)| *known == stem)).flatten();
+            match known {
+                Some((recording, _)) => {
+                    recording.files.extend(files);
+                    recording.name = stem.as_deref().unwrap_or(path).display().to_string();
+                }
+                None => {
+                    let several = if files.len() > 1 { stem.as_deref().unwrap_or(path) } else { path };
+                    all.push((Self { name: several.display().to_string(), files }, stem));
+                }
+            }
+        }
+        all.into_iter().map(|(recording, _)| recording).collect()
+    }
+}
+
+/// Returns what comes before `.blktrace.` and the processor's number.
+fn stem(path: &Path) -> Option<PathBuf> {
+    let bytes = path.as_os_str().as_bytes();
+    let digits = bytes.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+    let rest = bytes.get(..bytes.len() - digits)?;
+    let stem = rest.strip_suffix(b".blktrace.").filter(|stem| digits > 0 && !stem.is_empty())?;
+    Some(PathBuf::from(OsString::from_vec(stem.to_vec())))
+}
+
+fn of_all_processors(stem: &Path) -> Vec<PathBuf> {
+    const MAX_PROCESSORS: u32 = 4096;
+    let name = |number: u32| {
+        let mut name = stem.as_os_str().to_owned();
+        name.push(format!(".blktrace.{number}"));
+        PathBuf::from(name)
+    };
+    (0..MAX_PROCESSORS).map(name).take_while(|path| path.exists()).collect()
+}
+
+const CHUNK: usize = 256 * 1024;
+/// The most memory for unpacking xz, in KiB: what its highest preset takes.
+const XZ_KIB: u32 = 80 * 1024;
+/// The largest window of zstd: what its program takes without being asked for more.
+const ZSTD_WINDOW: u64 = 1 << 27;
+
+/// Returns the contents of a gzip, zstd or xz file, unpacked, and those of any other file as they are. The first
+/// bytes decide.
+pub fn unpacked<'a>(file: impl Read + Send + 'a) -> io::Result<Box<dyn Read + Send + 'a>> {
+    let mut file = BufReader::with_capacity(CHUNK, file);
+    let first = file.fill_buf()?;
+    if first.starts_with(&[0x1f, 0x8b]) {
+        return Ok(Box::new(MultiGzDecoder::new(file)));
+    }
+    if first.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
+        return Ok(Box::new(Zstd { file, frame: None }));
+    }
+    if first.starts_with(&[0xfd, b'7', b'z', b'X', b'Z', 0]) {
+        return Ok(Box::new(XzReader::new_mem_limit(file, true, XZ_KIB)));
+    }
+    Ok(Box::new(file))
+}
+
+struct Zstd<R: BufRead> {
+    file: R,
+    /// The present frame, and the sum of what it held so far.
+    frame: Option<(Box<FrameDecoder>, Xxh64)>,
+}
+
+impl<R: BufRead> Read for Zstd<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let (frame, sum) = match &mut self.frame {
+                Some(frame) => frame,
+                None if self.file.fill_buf()?.is_empty() => return Ok(0),
+                None => match begin(&mut self.file)? {
+                    Some(frame) => self.frame.insert((frame, Xxh64::new(0))),
+                    None => continue,
+                },
+            };
+            while frame.can_collect() == 0 && !frame.is_finished() {
+                frame.decode_blocks(&mut self.file, BlockDecodingStrategy::UptoBlocks(1)).map_err(broken)?;
+            }
+            let read = frame.read(buffer)?;
+            sum.update(buffer.get(..read).unwrap_or_default());
+            if read > 0 || buffer.is_empty() {
+                return Ok(read);
+            }
+            // The low half of the sum, where the frame has one (RFC 8878, 3.1.1).
+            if frame.get_checksum_from_data().is_some_and(|low| u64::from(low) != sum.digest() & 0xffff_ffff)
+            {
+                return Err(broken("the checksum of a zstd frame is wrong"));
+            }
+            self.frame = None;
+        }
+    }
+}
+
+/// Begins a frame; `None` after one that is to be skipped (RFC 8878, 3.1.2).
+fn begin(file: &mut impl BufRead) -> io::Result<Option<Box<FrameDecoder>>> {
+    let mut frame = Box::new(FrameDecoder::new());
+    frame.set_max_window_size(ZSTD_WINDOW);
+    match frame.reset(&mut *file) {
+        Ok(()) => Ok(Some(frame)),
+        Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame { length, .. })) => {
+            let skipped = io::copy(&mut file.take(length.into()), &mut io::sink())?;
+            if skipped == u64::from(length) { Ok(None) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+        }
+        Err(error) => Err(broken(error)),
+    }
+}
+
+fn broken(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_a_recording_are_one_trace() {
+        let paths = ["a.csv", "d/sda.blktrace.1", "sdb.blktrace.0", "d/sda.blktrace.0", "x.blktrace.", "-"];
+        let grouped = Recording::group(&paths.map(PathBuf::from));
+        let names: Vec<(&str, usize)> =
+            grouped.iter().map(|recording| (recording.name.as_str(), recording.files.len())).collect();
+        let expected = [("a.csv", 1), ("d/sda", 2), ("sdb.blktrace.0", 1), ("x.blktrace.", 1), ("-", 1)];
+        assert_eq!(names, expected);
+    }
+
+    /// Two frames of zstd with their sums, and one that is skipped between them: what `printf` and `zstd` make.
+    #[test]
+    fn frames_are_read_one_after_the_other_and_their_sums_checked() {
+        let frame = |text: &[u8]| {
+            // A window of 1 KiB, with a sum; one raw block, which is the last.
+            let header = (u32::try_from(text.len()).unwrap() << 3 | 1).to_le_bytes();
+            let sum = u32::try_from(xxhash_rust::xxh64::xxh64(text, 0) & 0xffff_ffff).unwrap().to_le_bytes();
+            [&[0x28, 0xb5, 0x2f, 0xfd, 0x04, 0][..], &header[..3], text, &sum].concat()
+        };
+        let skipped = [0x50, 0x2a, 0x4d, 0x18, 3, 0, 0, 0, 1, 2, 3];
+        let file = [frame(b"time,op\n"), skipped.to_vec(), frame(b"1,W\n")].concat();
+        let mut read = String::new();
+        unpacked(&file[..]).unwrap().read_to_string(&mut read).unwrap();
+        assert_eq!(read, "time,op\n1,W\n");
+        for at in [9, file.len() - 1] {
+            let mut wrong = file.clone();
+            wrong[at] ^= 1;
+            assert!(unpacked(&wrong[..]).unwrap().read_to_end(&mut Vec::new()).is_err(), "byte {at}");
+        }
+        for length in 4..file.len() - 1 {
+            let ended = unpacked(&file[..length]).unwrap().read_to_end(&mut Vec::new());
+            // Behind the first frame, and the one that is skipped, the file may end.
+            let is_whole = [21, 32].contains(&length);
+            assert_eq!(ended.is_ok(), is_whole, "{length} bytes");
+        }
+    }
+
+    #[test]
+    fn other_files_are_read_as_they_are() {
+        for text in [&b""[..], b"\x1f", b"time,op,offset,length\n"] {
+            let mut read = Vec::new();
+            unpacked(text).unwrap().read_to_end(&mut read).unwrap();
+            assert_eq!(read, text);
+        }
     }
 }

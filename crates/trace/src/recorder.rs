@@ -11,7 +11,7 @@ use serde::Serialize;
 use straddle_units::io::{Nanos, Operation, Requests};
 
 use crate::blktrace as format;
-use crate::how::Event;
+use crate::format::Event;
 use crate::origin::Origin;
 
 /// Events that are put in order.

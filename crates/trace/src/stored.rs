@@ -8,7 +8,7 @@ use straddle_units::io::Time;
 
 use crate::account::{Account, Volume};
 use crate::histogram::{Histogram, is_key, is_long};
-use crate::volumes::LONGEST;
+use crate::record::LONGEST;
 
 const MAGIC: &[u8; 8] = b"straddle";
 const VERSION: u8 = 1;

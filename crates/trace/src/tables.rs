@@ -10,8 +10,7 @@ use crate::columnar::{Columnar, Converter, Plan, Problem, ROWS, Rows};
 use crate::columns::Columns;
 use crate::error::{LineError, TableError, TraceError};
 use crate::reader::Reader;
-use crate::record::{BATCH, is_empty};
-use crate::volumes::Volumes;
+use crate::record::{BATCH, Volumes, is_empty};
 
 impl Account {
     /// Counts a trace that is a table, its row groups at the same time; false if it is none, or its times are wanted.

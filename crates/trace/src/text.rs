@@ -6,8 +6,7 @@ use std::io::{self, Read};
 use memchr::{memchr, memrchr};
 
 use crate::error::{LineError, TraceError};
-use crate::format::{Format, Lines, When, tracefs};
-use crate::how::How;
+use crate::format::{Format, How, Lines, When, tracefs};
 use crate::reader::{Numbered, Source};
 use crate::record::Sink;
 use crate::scan::PADDING;

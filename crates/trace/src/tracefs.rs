@@ -5,13 +5,10 @@
 
 mod error;
 mod instance;
-mod layout;
 mod page;
 mod session;
-mod subject;
 
 pub use error::{FormatError, PageError, RecordError};
-pub use layout::{Decoder, Layout, PageLayout};
-pub use page::{Missed, walk};
+pub use instance::Subject;
+pub use page::{Decoder, Layout, Missed, PageLayout, walk};
 pub use session::{CLOCK, Ended, Options, Progress, Why, clock, record};
-pub use subject::Subject;

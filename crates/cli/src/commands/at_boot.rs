@@ -22,9 +22,9 @@ pub(super) fn prepare(disk: &Path, realign: &Realign, present: &Present) -> Resu
     on_interrupt(&Arc::default()).context("cannot watch for Ctrl-C")?;
     let prepared = System::running().prepare(disk, realign, present, &program);
     prepared.with_context(|| name.clone())?;
-    let (moved, bytes) = realign.trips();
+    let bytes = realign.total();
     let (shown, operand) = (output::printable(&name), quote_path(disk));
-    let moved = plural(moved, "partition");
+    let moved = plural(realign.moves.len(), "partition");
     output::print(&format!(
         "{shown}: prepared: at the next boot, before the root file system is mounted, {bytes} of data in {moved} will be moved
   after a power cut, the next boot resumes the move; nothing else runs until it is done

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use straddle_units::io::Nanos;
 use straddle_units::{ByteCount, parse_size};
 
-use crate::bench::samples::{Samples, Stop, float};
+use crate::bench::run::{Samples, Stop, float};
 use crate::bench::sweep::{Arm, Sweep};
 use crate::bench::workload::{Parameters, Pattern, Places, Sync, Workload, WorkloadError};
 

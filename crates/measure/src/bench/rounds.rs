@@ -10,8 +10,7 @@ use serde::Serialize;
 use straddle_units::io::{Nanos, SplitMix64, Time};
 use straddle_units::{ByteCount, Span};
 
-use crate::bench::run::{Host, Progress, RunError, Silent, run_program};
-use crate::bench::samples::{Samples, float};
+use crate::bench::run::{Host, Progress, RunError, Samples, Silent, float, run_program};
 use crate::bench::sweep::{Arm, Sweep};
 use crate::bench::target::{Target, TargetError};
 use crate::bench::workload::{Workload, WorkloadError};

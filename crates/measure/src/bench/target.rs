@@ -6,8 +6,8 @@ use std::io;
 use schemars::JsonSchema;
 use serde::Serialize;
 use straddle_drive::{Drive, Profile};
-use straddle_units::ByteCount;
 use straddle_units::io::{Completion, Counters, Nanos, Operation, Refusal, Request, Time};
+use straddle_units::{ByteCount, Span};
 
 /// The description of a target, for users and reports.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -166,5 +166,34 @@ impl Target for Modelled {
 
     fn buffered(&self) -> Option<ByteCount> {
         self.drive.buffered().map(ByteCount::new)
+    }
+}
+
+/// A target whose contents survive being probed.
+///
+/// A probe writes only inside spans that it has passed to [`Surface::prepare`] before, and each write must
+/// restore exactly the previous contents. So an implementation on a real device has to
+/// - read each span from the device in `prepare` and keep the bytes until the probe is over; where spans
+///   overlap, the bytes read first are the right ones;
+/// - send those bytes with each write, and fail a write outside of them with [`TargetError::Failed`];
+/// - send writes, FUA writes and flushes to the drive as such, and report times without its own work.
+///
+/// The drive's read cache then holds what is about to be written; the probe itself reads elsewhere
+/// afterwards.
+pub trait Surface: Target {
+    /// Reads the spans and keeps their contents. No request is outstanding before or after.
+    fn prepare(&mut self, spans: &[Span]) -> Result<(), TargetError>;
+}
+
+/// An id that probes do not use for their own requests.
+const PREPARING: u64 = 1 << 63;
+
+/// It keeps no contents, but is read as a real drive would be, because that affects its caches.
+impl Surface for Modelled {
+    fn prepare(&mut self, spans: &[Span]) -> Result<(), TargetError> {
+        for span in spans {
+            complete(self, Request::new(PREPARING, Operation::Read, span.start(), span.len()))?;
+        }
+        Ok(())
     }
 }

@@ -379,7 +379,7 @@ fn the_spread_of_equal_times_is_nought_and_few_requests_tell_nothing() {
 
 #[test]
 fn the_standard_error_is_that_of_the_mean() {
-    use crate::bench::samples::Batches;
+    use crate::bench::run::Batches;
     use straddle_units::io::Time;
     // Uniform times of 0 to 2 s have a standard deviation of 1/√3 of the mean.
     let mut generator = GlibcRandom::new(1);

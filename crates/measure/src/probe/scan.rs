@@ -12,8 +12,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use straddle_units::{Boundary, ByteOffset};
 
-use crate::probe::budget::Step;
-use crate::probe::session::{Durable, LARGEST_UNIT, SLOT, Session, Shot, boundary, units};
+use crate::probe::session::{Durable, LARGEST_UNIT, SLOT, Session, Shot, Step, boundary, units};
 use crate::probe::statistics::{deviate, median};
 
 /// The write sizes of the scans, each with its number of rounds: small units are found at little cost.

@@ -1,11 +1,13 @@
-//! Measures requests of each kind, before anything is known of the drive.
+//! Measures requests of each kind, before anything is known of the drive, and the rotation: whatever a drive does
+//! at one sector completes when that sector comes round, so the times between completions of durable writes to
+//! it are whole revolutions, even with random pauses in between. If writes do not wait for the medium, reads of
+//! one sector show the same, provided that the read cache no longer holds it.
 
 use straddle_units::Boundary;
 use straddle_units::io::Operation;
 
-use crate::probe::budget::Step;
-use crate::probe::session::{Durable, SLOT, Session};
-use crate::probe::statistics::{median, quantile};
+use crate::probe::session::{Durable, SLOT, Session, Step};
+use crate::probe::statistics::{count, median, quantile};
 
 /// Requests per kind; twice as many reads.
 const COUNT: usize = 12;
@@ -94,5 +96,132 @@ impl Survey {
 
     pub(crate) fn is_mechanical(&self) -> bool {
         median(&self.read) > MECHANICAL
+    }
+}
+
+const INTERVALS: usize = 24;
+/// The periods searched, in seconds: 20000 to 2400 revolutions per minute.
+const PERIODS: (f64, f64) = (0.003, 0.025);
+/// A fitting period below this share of the longest one is taken as a fraction of it.
+const BESIDE: f64 = 0.75;
+/// The longest pause, in seconds.
+const LONGEST_PAUSE: f64 = 0.025;
+/// The coherence of a rotation is 1; that of a random series rarely exceeds 0.7.
+const COHERENT: f64 = 0.85;
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Series {
+    /// Seconds per revolution, if a period was found.
+    pub(crate) period: Option<f64>,
+    /// How well the period fits, 0 to 1.
+    pub(crate) coherence: f64,
+}
+
+pub(crate) fn by_writes(session: &mut Session<'_>, how: Durable) -> Step<Series> {
+    let (slot, length) = (session.slot(), session.logical);
+    session.prepare(&[(slot, length)])?;
+    let mut ends = Vec::new();
+    for _ in 0..=INTERVALS {
+        let pause = pause(session);
+        session.pause(pause);
+        session.durable(how, slot, length)?;
+        ends.push(session.now().get());
+    }
+    Ok(series(&ends))
+}
+
+/// Measures by reads of one sector, with enough others between them that it is read from the medium again.
+/// `usual` is the seconds of a read from the medium.
+pub(crate) fn by_reads(session: &mut Session<'_>, usual: f64) -> Step<Series> {
+    let slot = session.slot();
+    for others in [8, 32, 128] {
+        let (mut ends, mut times) = (Vec::new(), Vec::new());
+        for _ in 0..=INTERVALS {
+            for _ in 0..others {
+                let other = session.slot();
+                session.one(Operation::Read, other, session.logical)?;
+            }
+            let pause = pause(session);
+            session.pause(pause);
+            times.push(session.one(Operation::Read, slot, session.logical)?);
+            ends.push(session.now().get());
+        }
+        if median(&times) > usual / 4.0 {
+            return Ok(series(&ends));
+        }
+    }
+    Ok(Series::default())
+}
+
+fn pause(session: &mut Session<'_>) -> f64 {
+    #[allow(clippy::cast_precision_loss, reason = "below a million")]
+    let share = session.random.below(1_000_000) as f64 / 1e6;
+    share * LONGEST_PAUSE
+}
+
+fn series(ends: &[u64]) -> Series {
+    #[allow(clippy::cast_precision_loss, reason = "minutes in nanoseconds")]
+    let intervals: Vec<f64> = ends.windows(2).map(|pair| (pair[1] - pair[0]) as f64 / 1e9).collect();
+    let (period, coherence) = period(&intervals);
+    Series { period: (coherence >= COHERENT).then_some(period), coherence }
+}
+
+/// Returns the longest period of which the intervals are whole multiples, and how well it fits.
+fn period(intervals: &[f64]) -> (f64, f64) {
+    let longest = intervals.iter().copied().fold(PERIODS.1, f64::max);
+    // The phase of the longest interval changes by a twentieth of a revolution per candidate.
+    let step = 0.05 / longest;
+    let (mut frequency, mut candidates) = (1.0 / PERIODS.1, Vec::new());
+    while frequency <= 1.0 / PERIODS.0 {
+        candidates.push((1.0 / frequency, coherence(intervals, 1.0 / frequency)));
+        frequency += step;
+    }
+    let best = candidates.iter().map(|candidate| candidate.1).fold(0.0, f64::max);
+    // Every fraction of a period fits as well as the period itself. The candidates are in descending order.
+    let near = |candidate: &&(f64, f64)| candidate.1 >= best - 0.05;
+    let Some(&(longest, _)) = candidates.iter().find(near) else { return (0.0, 0.0) };
+    // If the intervals are many revolutions long, one revolution more or less in each fits nearly as well.
+    let beside = candidates.iter().filter(near).filter(|candidate| candidate.0 > BESIDE * longest);
+    let refined = beside.map(|candidate| {
+        let period = refined(intervals, candidate.0);
+        (period, coherence(intervals, period))
+    });
+    refined.max_by(|left, right| left.1.total_cmp(&right.1)).unwrap_or((0.0, 0.0))
+}
+
+/// Returns the period near `rough` that fits most intervals.
+fn refined(intervals: &[f64], rough: f64) -> f64 {
+    let turns = |interval: &f64| (interval / rough).round();
+    let whole = intervals.iter().filter(|interval| turns(interval) >= 1.0);
+    median(&whole.map(|interval| interval / turns(interval)).collect::<Vec<_>>())
+}
+
+/// Returns the mean of all intervals taken as angles of the period: 1 if they are whole multiples.
+fn coherence(intervals: &[f64], period: f64) -> f64 {
+    let angle = |interval: &f64| std::f64::consts::TAU * interval / period;
+    // Only the component along zero counts, so that multiples plus a constant do not fit.
+    intervals.iter().map(|interval| angle(interval).cos()).sum::<f64>() / count(intervals.len().max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use straddle_units::io::SplitMix64;
+
+    #[test]
+    fn the_longest_period_of_whole_multiples_is_found() {
+        let intervals: Vec<f64> = [1.0, 2.0, 3.0, 1.0, 2.0, 5.0].iter().map(|k| k / 90.0).collect();
+        let (period, coherence) = period(&intervals);
+        assert!((period - 1.0 / 90.0).abs() < 1e-9 && coherence > 0.99, "{period} {coherence}");
+    }
+
+    #[test]
+    fn random_intervals_have_no_period() {
+        for seed in 0..200 {
+            let mut random = SplitMix64::new(seed);
+            let interval = |_| f64::from(u32::try_from(random.below(25_000)).unwrap_or(0)) / 1e6;
+            let intervals: Vec<f64> = (0..INTERVALS).map(interval).collect();
+            assert!(period(&intervals).1 < COHERENT, "seed {seed}");
+        }
     }
 }

@@ -14,8 +14,7 @@ use std::collections::BTreeMap;
 use straddle_units::io::{Nanos, Operation};
 use straddle_units::{Boundary, ByteOffset};
 
-use crate::probe::budget::{Halt, Step};
-use crate::probe::session::{LARGEST_UNIT, SLOT, Session, boundary, units};
+use crate::probe::session::{Halt, LARGEST_UNIT, SLOT, Session, Step, boundary, units};
 use crate::probe::statistics::{count, mean, median, quantile};
 
 pub(crate) use pairs::Inferred;

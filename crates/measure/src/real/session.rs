@@ -9,21 +9,20 @@
 //! that they write can be lost. Elsewhere they may write while a request is in flight: [`Verdict`] says
 //! since when, and how many bytes may be lost at most.
 
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use crate::bench::{Description, Surface, Target, TargetError};
-use rustix::fs::{FallocateFlags, SeekFrom};
 use straddle_device::claim;
+use straddle_repair::relocate::{Disk as _, FileAccess};
 use straddle_units::io::{Completion, Nanos, Operation, Request, Time};
-use straddle_units::{ByteCount, ByteOffset, Span};
+use straddle_units::{ByteCount, Span};
 
 use crate::real::area::AreaError;
 use crate::real::journal::{Journal, JournalError, Pending};
 use crate::real::moment::format_moment;
-use crate::real::open::{Kind, OpenError, Opened};
+use crate::real::open::OpenError;
 use crate::real::others::{Lookout, Others, Seen};
 use crate::real::prepared::Saved;
 use crate::real::target::{Real, RealError, Writes};
@@ -99,7 +98,8 @@ impl Session {
     ) -> Result<Self, SessionError> {
         let in_use = |by| OpenError::InUse { path: real.opened.path.clone(), by };
         let lookout = Lookout::over(&real.opened, others).map_err(in_use)?;
-        let holes = holes(&real.opened, &areas);
+        let mut file = FileAccess::new(&real.opened.file);
+        let holes = areas.iter().flat_map(|area| file.holes(*area)).collect();
         let mut pending = Pending::default();
         if saved == Saved::AtOnce {
             areas.iter().try_for_each(|area| real.read(*area, &mut pending))?;
@@ -129,7 +129,7 @@ impl Session {
                 } else {
                     self.is_alone()
                 };
-                if !is_alone || make_hole(&self.real.opened.file, part).is_err() {
+                if !is_alone || FileAccess::new(&self.real.opened.file).punch(part).is_err() {
                     return;
                 }
             }
@@ -233,34 +233,6 @@ impl Verdict {
 }
 
 const MOST_NAMED: usize = 4;
-
-/// The holes of a sparse file in these areas; none on a device.
-fn holes(opened: &Opened, areas: &[Span]) -> Vec<Span> {
-    let mut holes = Vec::new();
-    if opened.kind != Kind::File {
-        return holes;
-    }
-    for area in areas {
-        let (mut at, end) = (area.start().get(), area.end().get());
-        while let Ok(hole) = rustix::fs::seek(&opened.file, SeekFrom::Hole(at)) {
-            if hole >= end {
-                break;
-            }
-            // After the last data, there is an error.
-            at = rustix::fs::seek(&opened.file, SeekFrom::Data(hole)).unwrap_or(end).min(end);
-            holes.extend(Span::between(ByteOffset::new(hole), ByteOffset::new(at)));
-            if at <= hole {
-                break;
-            }
-        }
-    }
-    holes
-}
-
-fn make_hole(file: &File, hole: Span) -> io::Result<()> {
-    let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-    Ok(rustix::fs::fallocate(file, mode, hole.start().get(), hole.len().get())?)
-}
 
 /// Describes spans by their byte ranges.
 pub fn describe_spans(spans: &[Span]) -> String {

@@ -11,7 +11,7 @@ use straddle_layout::{Partition, Unclaimed};
 use straddle_units::{ByteCount, ByteOffset, Span};
 
 use super::backup::{Backup, BackupFile, Beside, Subject, UNIT, WATCHED, Watched, contradicts, sum_without};
-use super::prepared::refuse_unfinished;
+use super::stages::refuse_unfinished;
 use super::{ApplyError, BackedUp, check_kernel};
 use crate::encode::{Step, writes};
 use crate::fingerprint::bytes_at;

@@ -194,11 +194,6 @@ pub(super) fn usable(table: &Table, block: BlockSize) -> Span {
     Span::between(first, end).unwrap_or(Span::first(ByteCount::ZERO))
 }
 
-/// The former bytes of a partition; `None` if they cannot be counted.
-pub(crate) fn former(start: Lba, sectors: LbaCount, block: BlockSize) -> Option<Span> {
-    Span::of_blocks(start, sectors, block)
-}
-
 impl Plan {
     /// The plan of the table that counts while data move: without the partitions that move, and with an entry
     /// in the slot of the first of them that marks `place`. If a logical partition moves, all of them and

@@ -1,12 +1,19 @@
-//! A partition table as a plan represents it.
+//! A partition table as a plan represents it, and the checks of every plan, wherever it comes from.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use straddle_layout::Role;
 use straddle_layout::format::gpt::ENTRY_BYTES;
+use straddle_layout::format::mbr;
+use straddle_layout::types::parse_guid;
 use straddle_units::{BlockSize, Lba, LbaCount, Span};
+
+use super::Plan;
+use crate::error::PlanError;
+use crate::kinds;
 
 /// A table's format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -216,5 +223,177 @@ impl Table {
 
     pub(crate) fn usable_end(&self) -> Lba {
         self.last_usable.saturating_add(LbaCount::new(1))
+    }
+}
+
+/// The length of a name in UTF-16 units (UEFI specification, table 5-6).
+const NAME_UNITS: usize = 36;
+/// The most entries of an array: this program reads no larger one.
+pub(crate) const MOST_ENTRIES: u32 = 1024;
+
+fn invalid(text: impl Into<String>) -> PlanError {
+    PlanError::Invalid(text.into())
+}
+
+impl Plan {
+    pub(super) fn checked(self) -> Result<Self, PlanError> {
+        let block = self.block();
+        self.table.validate(block, block.blocks_floor(self.disk.size).get())?;
+        self.validate_conversion(block)?;
+        if self.wipe.len() > self.table.partitions.len() + 1 + super::MOST_MARKS {
+            return Err(invalid(format!("it wipes {} ranges", self.wipe.len())));
+        }
+        for wipe in &self.wipe {
+            let (start, len) = (wipe.start(), wipe.len());
+            let fits = Span::first(self.disk.size).contains(*wipe);
+            if !fits || Lba::from_bytes_exact(start, block).is_none() || len > super::WIPED {
+                return Err(invalid(format!("it wipes {} bytes from byte {start}", len.get())));
+            }
+        }
+        Ok(self)
+    }
+
+    /// Checks a conversion: it keeps every partition, and each must fit the new table.
+    fn validate_conversion(&self, block: BlockSize) -> Result<(), PlanError> {
+        let Some(former) = self.converts else { return Ok(()) };
+        let sizes = [BlockSize::B512, BlockSize::B4096];
+        let is_one = former != block && sizes.contains(&former) && sizes.contains(&block);
+        if !is_one || self.fresh || self.relocate_backup || !self.wipe.is_empty() {
+            return Err(invalid(format!(
+                "it converts the table from {former}-byte sectors and also makes another change"
+            )));
+        }
+        for entry in &self.table.partitions {
+            if entry.change != Change::Kept {
+                let number = entry.number;
+                return Err(invalid(format!("it converts the table, but does not keep partition {number}")));
+            }
+            entry.validate_place(&self.table, block)?;
+        }
+        Ok(())
+    }
+}
+
+impl Table {
+    fn validate(&self, block: BlockSize, blocks: u64) -> Result<(), PlanError> {
+        let id_is_one = match self.format {
+            Format::Gpt => parse_guid(&self.id).is_some(),
+            Format::Mbr => self.id.len() == 8 && u32::from_str_radix(&self.id, 16).is_ok(),
+        };
+        if !id_is_one {
+            return Err(invalid(format!("'{}' is not a disk identifier for {}", self.id, self.format)));
+        }
+        if self.last_usable.get() >= blocks
+            || self.first_usable > self.last_usable
+            || self.entries > MOST_ENTRIES
+        {
+            return Err(invalid("its usable space is larger than the disk, or its table is too large"));
+        }
+        if (self.format == Format::Gpt) == (self.entries == 0) {
+            return Err(invalid(format!("a {} has no array of {} entries", self.format, self.entries)));
+        }
+        let mut numbers = BTreeSet::new();
+        let mut occupied: Vec<(u64, u64, u32)> = Vec::new();
+        for entry in &self.partitions {
+            entry.validate(self, block)?;
+            if !numbers.insert(entry.number) {
+                return Err(invalid(format!("there are two partitions {}", entry.number)));
+            }
+            let end = entry.end().get();
+            if end > blocks {
+                return Err(invalid(format!("partition {} ends past the disk", entry.number)));
+            }
+            match entry.slot {
+                Slot::Primary => occupied.push((entry.start.get(), end, entry.number)),
+                Slot::Extended => {}
+                Slot::Logical { ebr } => {
+                    occupied.push((entry.start.get(), end, entry.number));
+                    occupied.push((ebr.get(), ebr.get().saturating_add(1), entry.number));
+                    self.validate_logical(entry, ebr)?;
+                }
+            }
+        }
+        occupied.sort_unstable();
+        if let Some(pair) = occupied.windows(2).find(|pair| pair[0].1 > pair[1].0) {
+            return Err(invalid(format!("partitions {} and {} share sectors", pair[0].2, pair[1].2)));
+        }
+        if self.partitions.iter().filter(|entry| entry.slot == Slot::Extended).count() > 1 {
+            return Err(invalid("it has two extended partitions"));
+        }
+        let Some(extended) = self.extended() else { return Ok(()) };
+        let (start, end) = (extended.start.get(), extended.end().get());
+        let is_inside = |(from, to, number): &&(u64, u64, u32)| *number <= 4 && *from < end && start < *to;
+        match occupied.iter().find(is_inside) {
+            Some((_, _, number)) => Err(invalid(format!("partition {number} is inside the extended one"))),
+            None => Ok(()),
+        }
+    }
+
+    fn validate_logical(&self, entry: &Entry, ebr: Lba) -> Result<(), PlanError> {
+        let holds = |e: &Entry| e.start <= ebr && ebr < entry.start && entry.end() <= e.end();
+        if self.format == Format::Mbr && self.extended().is_some_and(holds) {
+            return Ok(());
+        }
+        Err(invalid(format!(
+            "logical partition {} is outside the extended partition, or before its own record",
+            entry.number
+        )))
+    }
+}
+
+impl Entry {
+    fn validate(&self, table: &Table, block: BlockSize) -> Result<(), PlanError> {
+        let number = self.number;
+        let is_fitting = match (table.format, self.slot) {
+            (Format::Gpt, Slot::Primary) => (1..=table.entries).contains(&number),
+            (Format::Gpt, _) => false,
+            (Format::Mbr, Slot::Logical { .. }) => number > 4,
+            (Format::Mbr, _) => (1..=4).contains(&number),
+        };
+        if !is_fitting {
+            return Err(invalid(format!("the table has no entry for partition {number}")));
+        }
+        if self.sectors == LbaCount::default() {
+            return Err(PlanError::Empty(number));
+        }
+        if kinds::parsed(&self.kind, table.format).is_none() {
+            return Err(PlanError::UnknownType { text: self.kind.clone(), format: table.format });
+        }
+        // A kept entry keeps its bits, whatever they are.
+        if self.change == Change::Kept {
+            return Ok(());
+        }
+        self.validate_place(table, block)?;
+        let is_gpt = table.format == Format::Gpt;
+        if is_gpt && self.uuid.as_deref().and_then(parse_guid).is_none() {
+            return Err(invalid(format!("the UUID of partition {number} is invalid")));
+        }
+        let is_plain = self.name.is_empty() && self.attributes == 0 && self.uuid.is_none();
+        let why = if !is_gpt && !is_plain {
+            "an MBR cannot store names, UUIDs or attribute bits".to_owned()
+        } else if self.name.encode_utf16().count() > NAME_UNITS {
+            format!("a name in a GPT is limited to {NAME_UNITS} UTF-16 units")
+        } else if self.name.contains('\0') {
+            "a name cannot contain a NUL character".to_owned()
+        } else {
+            return Ok(());
+        };
+        Err(PlanError::Name { number, why })
+    }
+
+    /// Checks that the entry is in the usable space, and that its figures fit the table's fields.
+    fn validate_place(&self, table: &Table, block: BlockSize) -> Result<(), PlanError> {
+        let number = self.number;
+        if self.start < table.first_usable || self.last() > table.last_usable {
+            let byte = |lba: Lba| lba.byte(block).get();
+            let (first, end) = (byte(table.first_usable), byte(table.usable_end()));
+            return Err(PlanError::Outside { number, at: byte(self.start), first, end });
+        }
+        if table.format == Format::Mbr && (self.start.get() >= mbr::LBAS || self.sectors.get() >= mbr::LBAS) {
+            return Err(invalid(format!(
+                "the position or size of partition {number} needs more than 32 bits: use a GPT"
+            )));
+        }
+        Ok(())
     }
 }

@@ -22,11 +22,10 @@ use straddle_device::Medium;
 use straddle_layout::read_all;
 use straddle_units::{ByteCount, Span};
 
-use super::boot::Loaders;
+use super::boot::{self, Loaders, Which, record};
 use super::chosen;
 use super::media::Carrier;
 use super::payload::{Payload, Table};
-use super::recorded::{self, Which, record};
 use super::unallocated::clear;
 use super::{
     Ending, Journal, JournalPlace, Look, MoveError, Realign, RealignError, Reference, logical, refer,
@@ -173,7 +172,7 @@ impl Realign {
                     return Err(MoveError::Partition { number, what });
                 }
                 if let Some(kept) = Span::new(partition.span.start(), span.len()) {
-                    recorded::check(disk, kept, reference)?;
+                    boot::check(disk, kept, reference)?;
                 }
             }
         }
@@ -375,11 +374,11 @@ impl<'a> Run<'a> {
                 Some(Recovered::Unfinished(held)) => {
                     let held = if skips_bad { held.skip_bad() } else { held };
                     match held.resume(verify, watch)? {
-                        Ended::Complete(mut moved) => Some(moved.bad()),
+                        Ended::Complete(moved) => Some(moved.bad().to_vec()),
                         Ended::Paused => None,
                     }
                 }
-                Some(Recovered::Moved(mut moved)) => Some(moved.bad()),
+                Some(Recovered::Moved(moved)) => Some(moved.bad().to_vec()),
                 Some(Recovered::Turned(_) | Recovered::Back(_)) | None => return Err(changed_meanwhile()),
             })
         })

@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize};
 use straddle_device::Medium;
 use straddle_units::{Boundary, ByteCount, ByteOffset, Span};
 
-use super::recorded::{Site, sites};
+use super::boot::{Site, sites};
 use super::{Realign, logical};
 use crate::document::hexadecimal;
 use crate::encode::Step;
 use crate::fingerprint::bytes_of;
 use crate::foresee::lay_over;
-use crate::plan::{Change, Entry, Slot, former};
+use crate::plan::{Change, Entry, Slot};
 
 const UNIT: usize = 512;
 /// The partition table of an MBR, with its signature.
@@ -190,7 +190,7 @@ fn sites_in(realign: &Realign) -> impl Iterator<Item = (Site, ByteOffset, ByteOf
 fn origin(realign: &Realign, entry: &Entry) -> Option<Span> {
     match entry.change {
         Change::Moved { from, sectors } if logical::moves(entry) => {
-            former(from, sectors, realign.plan.block())
+            Span::of_blocks(from, sectors, realign.plan.block())
         }
         _ => None,
     }

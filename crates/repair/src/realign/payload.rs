@@ -13,16 +13,16 @@ use straddle_layout::Stack;
 use straddle_layout::format::mbr;
 use straddle_units::{ByteCount, ByteOffset, MIB, Span};
 
+use super::checks::{self, Testimony, Witness};
 use super::guard::Guard;
 use super::media::{flush, write};
 use super::stored::invalid;
-use super::witness::{self, Testimony, Witness};
 use super::{Journal, MoveError, Realign, RealignError, Reference, boot, logical};
 use crate::document::hexadecimal;
 use crate::encode::{Laid, Step, chains, encode};
 use crate::fingerprint::{bytes_of, holds};
 use crate::foresee::{lay_over, lay_steps};
-use crate::plan::{Change, Entry, former};
+use crate::plan::{Change, Entry};
 use crate::relocate::{RelocateError, State, Whereabouts};
 use crate::target::Disk;
 
@@ -164,7 +164,7 @@ impl Payload {
         let of_boot = [&guards, &boot_guards, &new_guards, &old_guards, &rest].into_iter().flatten();
         let tables = places.iter().filter_map(Place::span).chain(records.iter().filter_map(Record::span));
         let besides: Vec<Span> = tables.chain(of_boot.filter_map(Guard::span)).collect();
-        let witnesses = witness::take(disk, realign, &besides);
+        let witnesses = checks::take(disk, realign, &besides);
         let realign = realign.clone().estimated(None);
         let payload =
             Self { realign, places, records, guards, boot_guards, new_guards, old_guards, rest, witnesses };
@@ -185,7 +185,7 @@ impl Payload {
 
     /// Whether the data are where the journal says, as far as a few sectors of them tell.
     pub(super) fn testimony(&self, disk: &dyn Medium, whereabouts: &Whereabouts) -> Testimony {
-        witness::testimony(disk, (&self.realign, &self.witnesses), whereabouts)
+        checks::testimony(disk, (&self.realign, &self.witnesses), whereabouts)
     }
 
     pub(super) fn encode(&self) -> Result<Vec<u8>, RealignError> {
@@ -397,7 +397,7 @@ fn marker(realign: &Realign) -> Result<Span, RealignError> {
     let (plan, block) = (&realign.plan, realign.plan.block());
     let starts = |entry: &Entry| {
         let was = match entry.change {
-            Change::Moved { from, sectors } => former(from, sectors, block),
+            Change::Moved { from, sectors } => Span::of_blocks(from, sectors, block),
             _ => None,
         };
         [plan.span(entry), was]

@@ -1,13 +1,15 @@
-//! New places for partitions.
+//! New places for partitions, and the order in which they move there.
 //!
 //! Invariants: no new place overlaps a partition that stays, another new place, or the bytes before it that
 //! belong to it; every start is aligned; and a partition gives up no more of its tail than its contents leave
-//! unused. Arithmetic only: nothing is known here of tables and contents.
+//! unused. A move overwrites nothing but its own source and unallocated space, and each partition moves once:
+//! if all that are left wait for one another, that is refused. Arithmetic only: nothing is known here of
+//! tables and contents.
 
 use straddle_units::{BlockSize, Boundary, ByteCount, ByteOffset, Span};
 
-/// The number of tries after which the search for places is given up.
-const MOST_TRIES: usize = 50_000;
+use super::RealignError;
+use crate::relocate::Move;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ground {
@@ -72,7 +74,9 @@ pub(super) fn find(
 ) -> Result<Vec<Span>, NoRoom> {
     let gaps = ground.free.gaps(fixed.iter().copied());
     let mut runs: Vec<Run> = gaps.into_iter().map(|gap| Run { gap, items: Vec::new() }).collect();
-    for index in by_start(items) {
+    let mut order: Vec<usize> = (0..items.len()).collect();
+    order.sort_by_key(|index| items[*index].at.start());
+    for index in order {
         let at = items[index].at.start();
         match runs.iter_mut().min_by_key(|run| distance(run.gap, at)) {
             Some(run) => run.items.push(index),
@@ -93,22 +97,11 @@ pub(super) fn find(
     // Nothing goes to a gap whose own partitions have no places yet.
     for run in crowded {
         settled.push(run);
-        if passing == Passing::Forbidden {
+        if passing == Passing::Forbidden || !relieve(items, run, &settled, &mut placed, ground) {
             return Err(no_room(items, &run.items, run.gap, ground));
-        }
-        if relieve(items, run, &settled, &mut placed, ground).is_none() {
-            return rearrange(items, &runs, ground)
-                .ok_or_else(|| no_room(items, &run.items, run.gap, ground));
         }
     }
     Ok(placed.into_iter().flatten().collect())
-}
-
-/// The indices of all items, in the order of their places.
-fn by_start(items: &[Item]) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..items.len()).collect();
-    order.sort_by_key(|index| items[*index].at.start());
-    order
 }
 
 fn assign(placed: &mut [Option<Span>], indices: &[usize], spans: Vec<Span>) {
@@ -123,14 +116,14 @@ fn distance(gap: Span, at: ByteOffset) -> ByteCount {
     before.or(at.checked_since(gap.end())).unwrap_or_default()
 }
 
-/// Moves one partition of a crowded run to the nearest room elsewhere; `None` if that does not help.
+/// Moves one partition of a crowded run to the nearest room elsewhere; returns whether that helps.
 fn relieve(
     items: &[Item],
     run: &Run,
     settled: &[&Run],
     placed: &mut [Option<Span>],
     ground: &Ground,
-) -> Option<()> {
+) -> bool {
     let mut by_size = run.items.clone();
     by_size.sort_by_key(|index| (items[*index].need, items[*index].number));
     for out in by_size {
@@ -143,74 +136,9 @@ fn relieve(
         let Some(place) = nearest(&items[out], gaps, ground) else { continue };
         assign(placed, &rest, spans);
         placed[out] = Some(place);
-        return Some(());
+        return true;
     }
-    None
-}
-
-/// Distributes all partitions over all gaps, whatever their order; `None` if no distribution is found.
-fn rearrange(items: &[Item], runs: &[Run], ground: &Ground) -> Option<Vec<Span>> {
-    let gaps: Vec<Span> = runs.iter().map(|run| run.gap).collect();
-    let mut search = Rearrangement { items, gaps: &gaps, orders: Vec::new(), left: MOST_TRIES };
-    if !search.fill(&mut by_start(items)) {
-        return None;
-    }
-    let mut placed = vec![None; items.len()];
-    for (order, gap) in search.orders.iter().zip(&gaps) {
-        assign(&mut placed, order, pack(items, order, *gap, ground)?);
-    }
-    Some(placed.into_iter().flatten().collect())
-}
-
-/// A search for a distribution: gaps are filled from the first to the last, each from its start.
-struct Rearrangement<'a> {
-    items: &'a [Item],
-    gaps: &'a [Span],
-    /// The partitions in each gap up to the present one.
-    orders: Vec<Vec<usize>>,
-    /// The number of tries that are left.
-    left: usize,
-}
-
-impl Rearrangement<'_> {
-    fn fill(&mut self, waiting: &mut Vec<usize>) -> bool {
-        if waiting.is_empty() {
-            return true;
-        }
-        let Some(gap) = self.gaps.get(self.orders.len()).copied() else { return false };
-        self.orders.push(Vec::new());
-        let is_found = self.fill_from(waiting, gap, gap.start());
-        if !is_found {
-            self.orders.pop();
-        }
-        is_found
-    }
-
-    /// Fills the rest of a gap from byte `at` on, and the gaps after it.
-    fn fill_from(&mut self, waiting: &mut Vec<usize>, gap: Span, at: ByteOffset) -> bool {
-        for place in 0..waiting.len() {
-            if self.left == 0 {
-                return false;
-            }
-            self.left -= 1;
-            let item = &self.items[waiting[place]];
-            let start = at.checked_add(item.lead).and_then(|first| item.grain.ceil(first));
-            let end = start.and_then(|start| start.checked_add(item.need));
-            let Some(end) = end.filter(|end| *end <= gap.end()) else { continue };
-            let index = waiting.remove(place);
-            if let Some(order) = self.orders.last_mut() {
-                order.push(index);
-            }
-            if self.fill_from(waiting, gap, end) {
-                return true;
-            }
-            if let Some(order) = self.orders.last_mut() {
-                order.pop();
-            }
-            waiting.insert(place, index);
-        }
-        self.fill(waiting)
-    }
+    false
 }
 
 /// Returns the place nearest to where an item is: for all of it, or else for what it needs.
@@ -331,4 +259,49 @@ fn least(most: u64, holds: impl Fn(u64) -> bool) -> Option<u64> {
         if holds(middle) { high = middle } else { low = middle }
     }
     Some(high)
+}
+
+/// The bytes that a partition keeps, and their new place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Trip {
+    pub(super) number: u32,
+    pub(super) from: Span,
+    pub(super) to: ByteOffset,
+}
+
+impl Trip {
+    fn destination(&self) -> Option<Span> {
+        Span::new(self.to, self.from.len())
+    }
+}
+
+/// Returns the moves in an order that works; or [`RealignError::Blocked`].
+pub(super) fn order(trips: &[Trip], fixed: &[Span], ground: &Ground) -> Result<Vec<Move>, RealignError> {
+    let (mut moves, mut waiting, mut taken) = (Vec::new(), trips.to_vec(), fixed.to_vec());
+    let can_arrive = |trip: &Trip, waiting: &[Trip]| {
+        let is_free =
+            |to: Span| waiting.iter().all(|other| other.number == trip.number || !other.from.overlaps(to));
+        trip.destination().is_some_and(is_free)
+    };
+    while let Some(index) = waiting.iter().position(|trip| can_arrive(trip, &waiting)) {
+        let trip = waiting.remove(index);
+        taken.extend(trip.destination());
+        moves.push(Move { from: trip.from, to: trip.to });
+    }
+    moves.retain(|one| one.from.start() != one.to);
+    if waiting.is_empty() { Ok(moves) } else { Err(deadlock(&waiting, &taken, ground)) }
+}
+
+/// The error if no partition can move any more.
+fn deadlock(waiting: &[Trip], taken: &[Span], ground: &Ground) -> RealignError {
+    let lens = || waiting.iter().map(|trip| trip.from.len());
+    let gaps = ground.free.gaps(waiting.iter().map(|trip| trip.from).chain(taken.iter().copied()));
+    let largest = gaps.into_iter().map(Span::len).max().unwrap_or_default();
+    let least = lens().min().unwrap_or_default();
+    let all = ByteCount::new(lens().fold(0, |sum, len| sum.saturating_add(len.get())));
+    let needed = if least > largest { least } else { all };
+    let missing = needed.checked_sub(largest).filter(|missing| *missing != ByteCount::ZERO);
+    // Beginning and end of a gap need not be those of a physical sector.
+    let missing = missing.unwrap_or(ground.physical.size());
+    RealignError::Blocked { numbers: waiting.iter().map(|trip| trip.number).collect(), largest, missing }
 }

@@ -9,8 +9,7 @@ use straddle_layout::layer::{Facts, Layer};
 use straddle_layout::{Content, FsKind, Partition, Role, Stack, TableKind, Unclaimed};
 use straddle_units::{BlockSize, ByteCount, ByteOffset};
 
-use super::boot::Loaders;
-use super::recorded::copy_len;
+use super::boot::{Loaders, copy_len};
 use crate::kinds;
 use crate::plan::{Entry, Format, Slot};
 

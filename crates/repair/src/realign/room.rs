@@ -13,7 +13,7 @@ use straddle_units::{ByteCount, ByteOffset, KIB, MIB, Span};
 use super::find::GPT_BACKUP;
 use super::stored::invalid;
 use super::unallocated::{Debris, Look};
-use super::{Realign, RealignError, guard, witness};
+use super::{Realign, RealignError, checks, guard};
 use crate::error::PlanError;
 use crate::plan::{Entry, Format, Slot, span_of};
 use crate::relocate::{Job, LARGEST_PAYLOAD, journal_len_with};
@@ -67,7 +67,7 @@ impl Realign {
         let records = self.plan.table.partitions.len().saturating_mul(block_len * 8);
         let records = if self.plan.moves_logical() { records } else { 0 };
         let tables = (tables + guard::boot_blocks(self).len() * GUARD).max(LEAST).saturating_add(records);
-        let tables = tables.saturating_add(witness::most_bytes(self.moves.len()));
+        let tables = tables.saturating_add(checks::most_bytes(self.moves.len()));
         let payload = json.len().saturating_add(tables).min(LARGEST_PAYLOAD);
         let distances = self.moves.iter().map(|one| one.from.start().get().abs_diff(one.to.get()));
         let shortest = ByteCount::new(distances.min().unwrap_or_default());

@@ -7,7 +7,7 @@ use straddle_units::{Boundary, ByteCount, Span};
 
 use super::{Journal, RealignError, Reference, Trim, anchored, logical};
 use crate::document;
-use crate::plan::{Change, Entry, Plan, Slot, former, span_of};
+use crate::plan::{Change, Entry, Plan, Slot, span_of};
 use crate::relocate::{Job, Move, Parts, journal_len};
 
 /// A plan to move partitions. It is always possible.
@@ -22,7 +22,7 @@ pub struct Realign(pub(super) Stored);
 pub struct Stored {
     /// The new table, which is written when all data have moved.
     pub plan: Plan,
-    /// The moves, in the order in which they are made. A partition that makes a detour moves twice.
+    /// The moves, in the order in which they are made.
     pub moves: Vec<Move>,
     /// The physical sectors in which data move.
     #[serde(rename = "physical_sector")]
@@ -97,10 +97,9 @@ impl Realign {
         logical::moving(&self.plan).filter_map(trim).collect()
     }
 
-    /// The number of partitions that move, and the bytes that are moved, detours counted twice.
-    pub fn trips(&self) -> (usize, ByteCount) {
-        let sum = self.moves.iter().fold(0_u64, |sum, one| sum.saturating_add(one.from.len().get()));
-        (logical::moving(&self.plan).count(), ByteCount::new(sum))
+    /// The bytes that are moved.
+    pub fn total(&self) -> ByteCount {
+        ByteCount::new(self.moves.iter().fold(0_u64, |sum, one| sum.saturating_add(one.from.len().get())))
     }
 
     /// Returns the job that makes the moves.
@@ -192,7 +191,7 @@ impl Realign {
             if !grain.is_aligned(after.start()) {
                 return Err(invalid(format!("partition {number} would not be aligned")));
             }
-            let was = former(from, sectors, block).ok_or_else(uncounted)?;
+            let was = Span::of_blocks(from, sectors, block).ok_or_else(uncounted)?;
             if after.len() > was.len() || after.start() == was.start() {
                 return Err(invalid(format!("partition {number} would grow or would not move")));
             }
@@ -205,10 +204,11 @@ impl Realign {
             if kept.iter().any(|span| span.overlaps(to)) {
                 return Err(invalid("a move overwrites a partition that is not moved"));
             }
-            let moved = travelling.iter_mut().find(|(at, _)| *at == one.from);
-            moved.ok_or_else(|| invalid("a move does not belong to a partition"))?.0 = to;
+            if !travelling.contains(&(one.from, to)) {
+                return Err(invalid("a move does not belong to a partition"));
+            }
         }
-        if travelling.iter().any(|(at, after)| at != after) {
+        if self.moves.len() != travelling.len() {
             return Err(invalid("its moves do not match its new table"));
         }
         Ok(numbers)

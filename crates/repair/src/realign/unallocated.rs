@@ -15,10 +15,9 @@ use straddle_layout::view::View;
 use straddle_layout::{Role, gpt_copy, is_erased, is_gpt_header, read_layers, read_stack};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, KIB, MIB, Span};
 
-use super::find::{has_needed, is_over};
+use super::find::{has_needed, is_over, journal_at};
 use super::media::{Carrier, Reading};
 use super::payload::Payload;
-use super::survey::journal_at;
 use super::{MoveError, Realign, RealignError, Run, Trim};
 use crate::error::PlanError;
 use crate::fingerprint::bytes_of;

@@ -63,7 +63,7 @@ pub struct Parts {
 /// Moves that are possible, one after the other, on a disk of a certain size.
 ///
 /// Spans count in 512-byte sectors. What a move is to bring somewhere else is never overwritten by an earlier
-/// one; a span that was moved may move again.
+/// one, and nothing moves twice.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Parts", into = "Parts")]
 pub struct Job(Parts);
@@ -121,7 +121,7 @@ impl Job {
                 return refuse(format!("{name} extends past the end of the disk"));
             }
         }
-        simulate(&parts.moves)?;
+        check_order(&parts.moves)?;
         Ok(Self(parts))
     }
 
@@ -211,35 +211,20 @@ pub(crate) fn round_out(blocks: Boundary, size: ByteCount, span: Span) -> Span {
     Span::new(start, len).unwrap_or(span)
 }
 
-/// Follows the data through all moves: none is overwritten while it is needed.
-fn simulate(moves: &[Move]) -> Result<()> {
-    let refuse = |one: &Move, other: Span| {
-        Err(RelocateError::Job(format!("{one:?} overwrites or moves part of the data at {other:?}")))
-    };
-    // What is not moved for a second time is there from the beginning.
-    let (mut moved, mut live) = (Vec::new(), Vec::new());
-    for one in moves {
-        match moved.iter().position(|span| *span == one.from) {
-            Some(index) => drop(moved.swap_remove(index)),
-            None => live.push(one.from),
+/// Checks that every byte moves once, and that none is overwritten while it is needed.
+fn check_order(moves: &[Move]) -> Result<()> {
+    let refuse =
+        |one: &Move, other| Err(RelocateError::Job(format!("{one:?} overwrites the data at {other:?}")));
+    for (index, one) in moves.iter().enumerate() {
+        let (earlier, later) = (&moves[..index], &moves[index + 1..]);
+        if let Some(other) = later.iter().find(|other| other.from.overlaps(one.from)) {
+            return refuse(one, other.from);
         }
-        moved.extend(one.destination());
-    }
-    for (index, span) in live.iter().enumerate() {
-        if let Some(other) = live[..index].iter().find(|other| other.overlaps(*span)) {
-            return Err(RelocateError::Job(format!("{span:?} and {other:?} overlap")));
+        let needed = later.iter().map(|other| other.from);
+        let mut needed = needed.chain(earlier.iter().filter_map(|other| other.destination()));
+        if let Some(other) = needed.find(|span| one.destination().is_none_or(|to| to.overlaps(*span))) {
+            return refuse(one, other);
         }
-    }
-    for one in moves {
-        let Some(index) = live.iter().position(|span| *span == one.from) else {
-            return refuse(one, one.from);
-        };
-        live.swap_remove(index);
-        let Some(to) = one.destination() else { return refuse(one, one.from) };
-        if let Some(other) = live.iter().find(|span| span.overlaps(to)) {
-            return refuse(one, *other);
-        }
-        live.push(to);
     }
     Ok(())
 }

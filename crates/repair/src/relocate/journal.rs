@@ -23,7 +23,6 @@
 //! begun. No crash damages a title or a body once both are there: if one is damaged, each record, mark and
 //! block of the list must be there.
 
-mod list;
 mod record;
 mod whole;
 
@@ -116,7 +115,7 @@ impl Layout {
         let block = job.blocks.size().get();
         let slot = COPIES * block + capacity(job);
         let body = blocks(sealed_len(body as u64), block);
-        Self { place, block, body, list: list::blocks(job), slot }
+        Self { place, block, body, list: record::blocks(job), slot }
     }
 
     fn needed(self) -> u64 {

@@ -1,12 +1,17 @@
 //! The states of a move, as types: what can be done in one is what its type can do.
+//!
+//! Besides: where the data are according to a journal, and a search for one whose place is not known. A title
+//! is found by how it begins, and believed only if the body that its hash belongs to names the place that the
+//! title is at. One intact title with its body is enough. What a crash may have left in two places, or torn,
+//! is said to be nowhere.
 
 use std::fmt;
 
-use straddle_units::{ByteCount, Span};
+use straddle_units::{ByteCount, ByteOffset, MIB, Span};
 
 use super::{
-    Bad, Direction, Disks, Fault, Flight, Job, Journal, Mark, RelocateError, Result, Run, Sequence, Skip,
-    Verify, Watch, settled, untouched,
+    Bad, Direction, Disks, Fault, Flight, Job, Journal, Mark, Move, RelocateError, Result, Run, SECTOR,
+    SECTOR_LEN, Sequence, Skip, Verify, Watch, in_memory, is_title, part_of, untouched,
 };
 
 /// How a run ended.
@@ -270,10 +275,9 @@ impl<'a> Moved<'a> {
         self.0.journal.erase(&mut self.0.disks)
     }
 
-    /// What could not be read since the job began, with the present places of fillers, in ascending order.
-    pub fn bad(&mut self) -> Vec<Bad> {
-        let Held { disks, journal, skip } = &mut self.0;
-        settled(disks, &journal.job.moves, &skip.list)
+    /// What could not be read since the job began, in ascending order of the fillers.
+    pub fn bad(&self) -> &[Bad] {
+        &self.0.skip.list
     }
 }
 
@@ -293,5 +297,148 @@ impl Back<'_> {
     /// What could not be read since the job began, in ascending order.
     pub fn bad(&self) -> &[Bad] {
         &self.0.skip.list
+    }
+}
+
+const PIECE: u64 = 4 * MIB;
+/// Titles that are followed to their bodies, which may be long: more are none of ours.
+const MAX_TITLES: usize = 32;
+
+/// Searches the journal's disk for a journal that `counts`, from its end on; returns its place. There may be
+/// others, left over from earlier moves.
+///
+/// Reads the whole disk if there is none. Skips sectors that cannot be read.
+pub fn search(mut disks: Disks<'_>, mut counts: impl FnMut(Span) -> bool) -> Option<Span> {
+    let device = disks.device_of_journal();
+    let mut end = disks.get(device).size().floor_to(ByteCount::new(SECTOR)).get();
+    let mut left = MAX_TITLES;
+    while end > 0 && left > 0 {
+        let start = end.saturating_sub(PIECE);
+        let piece = Span::new(ByteOffset::new(start), ByteCount::new(end - start))?;
+        let found = named(&mut disks, piece, &mut left);
+        if let Some(place) = found.into_iter().rev().find(|place| counts(*place)) {
+            return Some(place);
+        }
+        end = start;
+    }
+    None
+}
+
+/// The places that journals with a title in these bytes name as their own, complete or not.
+pub fn named_within(mut disks: Disks<'_>, bytes: Span) -> Vec<Span> {
+    named(&mut disks, bytes, &mut { MAX_TITLES })
+}
+
+/// The same. `left` counts the titles that are still followed.
+fn named(disks: &mut Disks<'_>, bytes: Span, left: &mut usize) -> Vec<Span> {
+    let titles = titles(disks, bytes);
+    let skipped = titles.len().saturating_sub(*left);
+    *left = left.saturating_sub(titles.len());
+    titles.into_iter().skip(skipped).filter_map(|at| Journal::located(disks, at)).collect()
+}
+
+/// The place of the journal that `sector`, at byte `at`, is a part of; `None` for what the windows save.
+pub fn place_around(mut disks: Disks<'_>, at: ByteOffset, sector: &[u8]) -> Option<Span> {
+    let place = if is_title(sector) { Journal::located(&mut disks, at) } else { part_of(sector) };
+    let sector = Span::new(at, ByteCount::new(sector.len() as u64))?;
+    place.filter(|place| place.contains(sector))
+}
+
+fn titles(disks: &mut Disks<'_>, span: Span) -> Vec<ByteOffset> {
+    let starts = || (span.start().get()..).step_by(SECTOR_LEN).map(ByteOffset::new);
+    let mut bytes = vec![0; in_memory(span.len())];
+    let device = disks.device_of_journal();
+    let disk = disks.get(device);
+    if disk.read(span.start(), &mut bytes).is_err() {
+        for (at, bytes) in starts().zip(bytes.chunks_mut(SECTOR_LEN)) {
+            if disk.read(at, bytes).is_err() {
+                bytes.fill(0);
+            }
+        }
+    }
+    let sectors = starts().zip(bytes.chunks(SECTOR_LEN));
+    sectors.filter(|(_, sector)| is_title(sector)).map(|(at, _)| at).collect()
+}
+
+/// Where the data of a job are.
+#[derive(Clone, Debug, Default)]
+pub struct Whereabouts {
+    legs: Vec<Leg>,
+    /// What the windows in flight write: a crash may have torn it.
+    flying: Vec<Span>,
+    bad: Vec<Bad>,
+}
+
+/// How far a move is, by the old places.
+#[derive(Clone, Copy, Debug)]
+struct Leg {
+    one: Move,
+    /// What is durably in the new place.
+    moved: Option<Span>,
+    /// That, and what is on its way, forward or back.
+    begun: Option<Span>,
+}
+
+impl Whereabouts {
+    /// Reads them from the journal at `place`; nothing moves if there is none.
+    pub fn read(mut disks: Disks<'_>, place: Span) -> Result<Self> {
+        let disks = &mut disks;
+        let Some(journal) = Journal::read(disks, place)? else { return Ok(Self::default()) };
+        let bad = journal.listed(disks)?.list;
+        let forward = Sequence::forward(&journal.job);
+        let (turned, undone) = (journal.mark(disks, Mark::Turned)?, journal.mark(disks, Mark::Undone)?);
+        let legs = |spans: &dyn Fn(usize) -> (Option<Span>, Option<Span>)| -> Vec<Leg> {
+            let moves = journal.job.moves.iter().copied().enumerate();
+            let leg = |(index, one)| {
+                let (moved, begun) = spans(index);
+                Leg { one, moved, begun }
+            };
+            moves.map(leg).collect()
+        };
+        let of = |reached: &[(Span, ByteOffset)], index: usize| reached.get(index).map(|(span, _)| *span);
+        let Some(done) = turned.and(undone) else {
+            let flight = Flight::find(disks, &journal, &forward)?;
+            let (begun, durable) = (forward.sources(flight.done), forward.sources(flight.durable));
+            // What is in flight when a rollback begins is undone.
+            let is_certain = turned.is_none();
+            let spans = |index| (of(&durable, index).filter(|_| is_certain), of(&begun, index));
+            return Ok(Self { legs: legs(&spans), flying: flight.written(), bad });
+        };
+        let back = Sequence::back(&journal.job, done);
+        let flight = Flight::find(disks, &journal, &back)?;
+        let begun = forward.sources(done);
+        let (turning, gone) = (back.sources(flight.done), back.sources(flight.durable));
+        let spans = |index: usize| {
+            let Some(span) = of(&begun, index) else { return (None, None) };
+            // They go back in the opposite order.
+            let place = begun.len() - 1 - index;
+            match (of(&gone, place), of(&turning, place)) {
+                (Some(gone), _) if gone.len() == span.len() => (None, None),
+                (_, None) => (Some(span), Some(span)),
+                _ => (None, Some(span)),
+            }
+        };
+        Ok(Self { legs: legs(&spans), flying: flight.written(), bad })
+    }
+
+    /// Where the sector is that was at byte `at` before the moves; `None` if that is not certain, or if it
+    /// could not be read once.
+    pub fn of(&self, at: ByteOffset) -> Option<ByteOffset> {
+        let span = |at| Span::new(at, ByteCount::new(SECTOR));
+        let is_bad = |place: Span| {
+            let spans = |bad: &Bad| [Some(bad.from), Span::new(bad.to, bad.from.len())];
+            self.bad.iter().flat_map(spans).flatten().any(|bad| bad.overlaps(place))
+        };
+        let mut place = span(at).filter(|place| !is_bad(*place))?;
+        for Leg { one, moved, begun } in &self.legs {
+            if !one.from.contains(place) || begun.is_none_or(|begun| !begun.overlaps(place)) {
+                continue;
+            }
+            let skipped = place.start().checked_since(one.from.start())?;
+            let is_moved = moved.is_some_and(|moved| moved.contains(place));
+            place = span(one.to.checked_add(skipped)?).filter(|_| is_moved)?;
+        }
+        let is_certain = !is_bad(place) && !self.flying.iter().any(|span| span.overlaps(place));
+        is_certain.then(|| place.start())
     }
 }

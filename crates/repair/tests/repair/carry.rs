@@ -285,13 +285,6 @@ fn a_shift_to_the_very_end_survives_power_cuts() {
     try_shape(&shape);
 }
 
-#[test]
-fn two_partitions_that_swap_their_places_survive_power_cuts() {
-    let shape = Shape::to(Format::Mbr, 20_000, &[(63, 3_000), (3_063, 3_000)], &[3_072, 64]);
-    assert_eq!(shape.realign.moves.len(), 3, "one of them makes a detour");
-    try_shape(&shape);
-}
-
 /// From sector 63 of a track, without a gap: the records are in the last sectors of others' physical sectors.
 #[test]
 fn logical_partitions_survive_power_cuts() {

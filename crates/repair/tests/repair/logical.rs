@@ -100,7 +100,7 @@ fn the_container_gives_way() {
         (6, 133_120, 64_197, Some(133_112)),
     ];
     assert_eq!(table(&realign), expected);
-    assert_eq!(realign.trips().0, 3);
+    assert_eq!(realign.moves.len(), 3);
 }
 
 /// The container keeps its place, and the first record with it.
@@ -204,7 +204,7 @@ fn random_wish(random: &mut Random, disk: &Memory) -> Wanted {
 /// What is asked for is planned, in the requested place and with the order of moves that it needs, or refused.
 #[test]
 fn requested_starts_are_kept_or_refused() {
-    let (mut planned, mut detours, mut refused) = (0, 0, 0);
+    let (mut planned, mut refused) = (0, 0);
     let all = seeds("STRADDLE_REALIGN_SEEDS", 400);
     for seed in 0..all {
         let mut random = Random::new(seed + 1_000_000);
@@ -218,7 +218,6 @@ fn requested_starts_are_kept_or_refused() {
                     assert_eq!(entry.1 * 512, start.get(), "seed {seed}");
                 }
                 planned += 1;
-                detours += u64::from(realign.moves.len() > realign.trips().0);
             }
             Err(RealignError::Nothing) => {}
             Err(
@@ -232,8 +231,8 @@ fn requested_starts_are_kept_or_refused() {
             Err(other) => panic!("seed {seed}: {other:?}"),
         }
     }
-    println!("{all} seeds: {planned} planned, {detours} of them with detours, {refused} refused");
-    assert!(planned > all / 20 && detours > 0 && refused > all / 20, "{planned} {detours} {refused}");
+    println!("{all} seeds: {planned} planned, {refused} refused");
+    assert!(planned > all / 20 && refused > all / 20, "{planned} {refused}");
 }
 
 #[test]

@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 use straddle_units::io::SplitMix64;
 
 use super::*;
+use crate::format::How;
 use crate::histogram::{Effect, SECTOR, UNITS};
-use crate::how::How;
 
 fn any() -> How {
     How::default()

@@ -20,7 +20,7 @@ use super::Plan;
 use crate::account::Account;
 use crate::columns::Columns;
 use crate::error::TraceError;
-use crate::how::How;
+use crate::format::How;
 use crate::reader::{Input, Reader};
 
 fn stored(bytes: &[u8]) -> NamedTempFile {

@@ -5,8 +5,8 @@ use straddle_units::io::{Nanos, Operation};
 
 use super::{Fields, Line, Lines, Quick, Request, Token, Volume, When, is_whole, sectors, time};
 use crate::error::LineError;
+use crate::format::How;
 use crate::histogram::SECTOR;
-use crate::how::How;
 use crate::scan;
 
 /// Nanoseconds per second.

@@ -2,11 +2,11 @@
 
 use straddle_units::io::{Nanos, Operation};
 
-use super::rows::{Role, Rows};
+use super::fixed::{Role, Rows};
 use super::{Fields, Line, Lines, Quick, Volume, When, scaled, time, wrong};
 use crate::columns::{Columns, Names, Places, TIME_NAMES, Values};
 use crate::error::LineError;
-use crate::how::How;
+use crate::format::How;
 
 const SEPARATORS: [char; 3] = [',', '\t', ';'];
 const COLUMNS: usize = 64;

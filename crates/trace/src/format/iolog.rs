@@ -69,7 +69,10 @@ mod tests {
 
     #[test]
     fn both_versions_are_read() {
-        assert_eq!(Format::of_line("fio version 2 iolog", &crate::how::How::default()), Some(Format::Iolog));
+        assert_eq!(
+            Format::of_line("fio version 2 iolog", &crate::format::How::default()),
+            Some(Format::Iolog)
+        );
         let mut two = Iolog::default();
         for none in ["fio version 2 iolog", "/dev/sdb add", "/dev/sdb open", "/dev/sdb wait 1500 0"] {
             assert_eq!(two.line(none), Ok(None), "{none}");

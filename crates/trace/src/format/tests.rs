@@ -73,7 +73,7 @@ fn agrees(lines: &mut dyn Lines, line: &str) -> bool {
         return true;
     };
     let slow = slow.unwrap_or_else(|| panic!("{line:?}: no request, and quickly {request:?}"));
-    let mut volumes = crate::volumes::Volumes::default();
+    let mut volumes = crate::record::Volumes::default();
     let (of_text, of_token) = (volumes.index(slow.volume), volumes.of_token(request.volume));
     assert_eq!(of_text, of_token, "{line:?}");
     let same = (request.operation, request.offset, request.length, When::At(request.time));

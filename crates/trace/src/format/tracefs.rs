@@ -8,7 +8,7 @@ use straddle_units::io::Operation;
 use super::blkparse::operation;
 use super::{Fields, Line, Lines, Volume, When, sectors, time};
 use crate::error::LineError;
-use crate::how::{Event, How};
+use crate::format::{Event, How};
 
 const SECOND: u64 = 1_000_000_000;
 const EVENTS: [&str; 2] = [": block_rq_", ": block_bio_"];

@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::format::How;
 use crate::format::blkparse::operation as operation_of_letters;
-use crate::how::How;
 use crate::origin::{Partition, Recorded};
 use crate::reader::Reader;
 use crate::record::Record;

@@ -5,7 +5,7 @@ use straddle_units::io::{Nanos, Operation, SplitMix64};
 
 use super::*;
 use crate::coalesce::Window;
-use crate::how::How;
+use crate::format::How;
 use crate::reader::Reader;
 
 /// A request: its volume, what it is, its first byte and its length.

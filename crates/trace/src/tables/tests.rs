@@ -9,7 +9,7 @@ use arrow_array::{
 };
 
 use super::*;
-use crate::how::How;
+use crate::format::How;
 use crate::reader::Reader;
 
 /// Requests: the volume, the operation, the first byte, the length. Those without an operation are none.

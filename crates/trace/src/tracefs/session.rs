@@ -11,10 +11,8 @@ use serde::Serialize;
 use straddle_units::io::{Nanos, nanos};
 
 use crate::tracefs::error::RecordError;
-use crate::tracefs::instance::{Buffer, EVENTS, Instance, failed};
-use crate::tracefs::layout::{Decoder, PageLayout};
-use crate::tracefs::page::{Missed, walk};
-use crate::tracefs::subject::Subject;
+use crate::tracefs::instance::{Buffer, EVENTS, Instance, Subject, failed};
+use crate::tracefs::page::{Decoder, Missed, PageLayout, walk};
 use crate::{Asked, Recorder};
 
 /// The clock of the events: CLOCK_MONOTONIC, as blktrace's.

@@ -222,9 +222,9 @@ fn of_peer(peer: &Peer, entry: &Entry) -> String {
 /// Returns a plan of moves: `saved` in a file, perhaps, or carried out when the machine starts.
 pub(crate) fn moves(target: &Path, realign: &Realign, saved: Option<&Path>, is_at_boot: bool) -> String {
     let plan = &realign.plan;
-    let moved = realign.trips();
     let (name, operand) = (target.display().to_string(), quote_path(target));
-    let what = format!("plan: move {}, {} of data", plural(moved.0, "partition"), moved.1);
+    let what =
+        format!("plan: move {}, {} of data", plural(realign.moves.len(), "partition"), realign.total());
     let mut text = headline(&name, &what);
     let mut line = |line: &str| {
         let _ = writeln!(text, "{}", wrap_after(line, "  ", "    "));

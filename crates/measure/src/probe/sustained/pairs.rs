@@ -11,8 +11,7 @@
 use straddle_units::Boundary;
 use straddle_units::io::Operation;
 
-use crate::probe::budget::{Halt, Step};
-use crate::probe::session::{LARGEST_UNIT, SLOT, boundary};
+use crate::probe::session::{Halt, LARGEST_UNIT, SLOT, Step, boundary};
 use crate::probe::statistics::median;
 use crate::probe::sustained::{APART, MEASURED, PROVED, SLOWER, Search, Sustained, slope};
 

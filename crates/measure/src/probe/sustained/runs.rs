@@ -10,8 +10,7 @@
 use straddle_units::Boundary;
 use straddle_units::io::Operation;
 
-use crate::probe::budget::Step;
-use crate::probe::session::{SLOT, boundary};
+use crate::probe::session::{SLOT, Step, boundary};
 use crate::probe::statistics::{count, median, quantile};
 use crate::probe::sustained::{
     CHUNK, Inferred, Kind, LARGEST_UNIT, Places, Placing, SLOWER, Search, Sustained, slope,

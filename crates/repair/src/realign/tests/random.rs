@@ -6,9 +6,7 @@ use crate::relocate::Move;
 use straddle_units::io::SplitMix64;
 use straddle_units::{BlockSize, Boundary, ByteCount, ByteOffset, Span};
 
-use crate::realign::RealignError;
-use crate::realign::order::{Trip, order};
-use crate::realign::places::{Ground, Item, Passing, find};
+use crate::realign::places::{Ground, Item, Passing, Trip, find, order};
 
 /// Sectors of the smallest disks, which are searched completely.
 const TINY: u64 = 40;
@@ -123,7 +121,7 @@ fn check_moves(case: &Case, size: u64, places: &[Span], moves: &[Move]) {
     }
 }
 
-/// Whether any order of moves of whole partitions, with any detours, leads to the places.
+/// Whether any order of the moves leads to the places.
 fn any_order(case: &Case, trips: &[Trip]) -> bool {
     let lens: Vec<u64> = trips.iter().map(|trip| sectors(trip.from.len().get())).collect();
     let start: Vec<u64> = trips.iter().map(|trip| sectors(trip.from.start().get())).collect();
@@ -135,30 +133,32 @@ fn any_order(case: &Case, trips: &[Trip]) -> bool {
             return true;
         }
         for index in 0..state.len() {
-            for to in 0..TINY {
-                let target = span(to, lens[index]);
-                let is_clear =
-                    |(other, at): (usize, &u64)| other == index || !span(*at, lens[other]).overlaps(target);
-                let is_free = case.ground.free.contains(target)
-                    && !case.fixed.iter().any(|fixed| fixed.overlaps(target))
-                    && state.iter().enumerate().all(is_clear);
-                let mut next = state.clone();
-                next[index] = to;
-                if is_free && seen.insert(next.clone()) {
-                    open.push(next);
-                }
+            let target = span(goal[index], lens[index]);
+            let is_clear =
+                |(other, at): (usize, &u64)| other == index || !span(*at, lens[other]).overlaps(target);
+            let is_free = case.ground.free.contains(target)
+                && !case.fixed.iter().any(|fixed| fixed.overlaps(target))
+                && state.iter().enumerate().all(is_clear);
+            let mut next = state.clone();
+            next[index] = goal[index];
+            if is_free && seen.insert(next.clone()) {
+                open.push(next);
             }
         }
     }
     false
 }
 
-/// Whether there are any aligned places for what the items need.
+/// Whether there are any aligned places for what the items need, in the order in which they and the fixed ones are.
 fn any_places(case: &Case, taken: &mut Vec<Span>) -> bool {
     let Some(item) = case.items.get(taken.len()) else { return true };
     for start in 0..TINY {
         let place = Span::new(ByteOffset::new(start * 512), item.need).unwrap();
+        let keeps_order =
+            |from: Span, to: Span| (from.start() < item.at.start()) == (to.start() < place.start());
         let is_place = case.ground.grain.is_aligned(place.start())
+            && case.items.iter().zip(taken.iter()).all(|(other, to)| keeps_order(other.at, *to))
+            && case.fixed.iter().all(|other| keeps_order(*other, *other))
             && case.ground.free.contains(place)
             && !case.fixed.iter().chain(taken.iter()).any(|other| other.overlaps(place));
         if is_place {
@@ -223,51 +223,6 @@ fn tiny_disks_are_realigned_or_refused_for_good_reason() {
     println!("{found} of {TINY_DISKS} tiny disks realigned");
     assert!(found > TINY_DISKS / 3, "{found} of {TINY_DISKS} disks");
     crowds.check("places");
-}
-
-/// Draws other places for the partitions, in any order, so that they have to pass one another.
-fn shuffled(random: &mut SplitMix64, case: &Case) -> Option<Vec<Span>> {
-    let mut places: Vec<Span> = Vec::new();
-    for item in &case.items {
-        let aligned: Vec<Span> = (0..TINY)
-            .filter_map(|start| Span::new(ByteOffset::new(start * 512), item.need))
-            .filter(|to| case.ground.grain.is_aligned(to.start()) && case.ground.free.contains(*to))
-            .filter(|to| !case.fixed.iter().chain(&places).any(|other| other.overlaps(*to)))
-            .collect();
-        let count = u64::try_from(aligned.len()).unwrap();
-        let draw = random.index(usize::try_from(count.max(1)).unwrap());
-        places.push(*aligned.get(draw)?);
-    }
-    Some(places)
-}
-
-#[test]
-fn partitions_pass_one_another_if_there_is_a_way() {
-    let (mut found, mut detours, mut blocks) = (0_u64, 0_u64, Refusals::default());
-    for seed in 0..4 * TINY_DISKS {
-        let mut random = SplitMix64::new(seed);
-        let size = 8 + random.below(TINY - 7);
-        let case = case(&mut random, size, 4, 2);
-        let Some(places) = shuffled(&mut random, &case) else { continue };
-        let trips = trips(&case.items, &places);
-        match order(&trips, &case.fixed, &case.ground) {
-            Ok(moves) => {
-                found += 1;
-                detours += u64::from(moves.len() > trips.len());
-                check_moves(&case, size, &places, &moves);
-            }
-            Err(error) => {
-                let RealignError::Blocked { numbers, missing, .. } = error else {
-                    panic!("seed {seed}: {error}")
-                };
-                assert!(numbers.len() > 1 && missing > ByteCount::ZERO, "seed {seed}");
-                blocks.add(any_order(&case, &trips));
-            }
-        }
-    }
-    println!("{found} orders, {detours} of them with detours");
-    assert!(detours > 100, "{detours} detours");
-    blocks.check("orders");
 }
 
 #[test]

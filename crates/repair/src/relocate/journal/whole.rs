@@ -6,9 +6,10 @@
 
 use straddle_units::ByteOffset;
 
+use super::record::is_of_list;
 use super::{
     COPIES, Direction, Disks, Fault, Journal, Kind, Mark, Record, RelocateError, Result, SECTOR_LEN, Title,
-    encode_body, is_title, list, name, overwritten, sealed,
+    encode_body, is_title, name, overwritten, sealed,
 };
 
 impl Journal {
@@ -155,6 +156,6 @@ impl Journal {
     fn is_own(&self, sector: &[u8]) -> bool {
         Mark::ALL.iter().any(|mark| mark.decode(sector, self.name).is_some())
             || Record::decode(sector, self.name).is_some()
-            || list::is_of(sector, self.name)
+            || is_of_list(sector, self.name)
     }
 }

@@ -15,13 +15,12 @@ use super::common::{Memory, Random, plan_and_write, seeds, target, topology};
 use super::other_table::go;
 use super::{Drive, Shape, Survivor};
 
-/// A little way, a long one, past a neighbour, a detour, and logical partitions.
-fn shapes() -> [Shape; 5] {
+/// A little way, a long one, past a neighbour, and logical partitions.
+fn shapes() -> [Shape; 4] {
     [
         Shape::to(Format::Mbr, 16_000, &[(63, 3_001)], &[64]),
         Shape::to(Format::Mbr, 24_000, &[(63, 3_001)], &[9_000]),
         Shape::new(Format::Gpt, 16_000, &[(34, 3_000), (3_034, 3_001)]),
-        Shape::to(Format::Mbr, 20_000, &[(63, 3_000), (3_063, 3_000)], &[3_072, 64]),
         Shape::with_logical(
             20_000,
             &[(63, 2_000)],
