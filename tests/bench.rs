@@ -37,7 +37,7 @@ fn a_sweep_names_the_aligned_offset_and_what_the_worst_costs() {
     assert_eq!((run.code, run.err.as_str()), (0, ""));
     let first = tools::flat(&run.out);
     assert!(first.starts_with("Every offset but 0 costs more, up to 3."), "{first}");
-    assert!(first.contains(" times offset 0: ") && first.contains(" s, not "), "{first}");
+    assert!(first.contains(" times as much as offset 0: ") && first.contains(" s instead of "), "{first}");
     for part in
         ["random-write: 1000 4096-byte writes", "seeded with the offset", "Western Digital", "drive:wd10ears"]
     {

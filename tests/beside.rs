@@ -255,7 +255,7 @@ fn with_wipe_the_new_table_is_the_disks_own() {
             let args = ["plan", "disk", "--wipe", "--table", table, "--part", "1MiB", "--save", "plan"];
             let planned = straddle_in(dir.path(), &args);
             assert_eq!(planned.status.code(), Some(0), "{what}: {}", transcript(&planned));
-            let line = format!("will no longer be reachable: the whole disk: {name}");
+            let line = format!("will become inaccessible: the whole disk: {name}");
             assert!(
                 name.is_empty() || transcript(&planned).contains(&line),
                 "{what}: {}",

@@ -122,7 +122,7 @@ fn refused_by_name(dir: &Dir, name: &str) {
     assert_eq!(is_by_name, BY_NAME.contains(&name), "{name}: {seen}");
     let planned = straddle_in(dir.path(), &[&["plan", "disk", "--wipe"][..], &PLAN].concat());
     assert_eq!(planned.status.code(), Some(0), "{name}: {}", transcript(&planned));
-    let line = format!("will no longer be reachable: the whole disk: {name}");
+    let line = format!("will become inaccessible: the whole disk: {name}");
     assert!(transcript(&planned).contains(&line), "{name}: {}", transcript(&planned));
     let applied = straddle_in(dir.path(), &["apply", "plan", "--write", "disk"]);
     assert_eq!(applied.status.code(), Some(0), "{name}: {}", transcript(&applied));
@@ -180,7 +180,7 @@ fn bytes_that_nobody_recognises_are_refused_by_each_command() {
         assert!(fs::read(&disk).unwrap() == before && !dir.join("plan.undo").exists(), "byte {at}");
         let wiped = ran(&[&["plan", "disk", "--wipe"][..], &PLAN].concat(), 0);
         assert!(
-            wiped.contains("will no longer be reachable: the whole disk: unrecognised data"),
+            wiped.contains("will become inaccessible: the whole disk: unrecognised data"),
             "byte {at}: {wiped}"
         );
         ran(&["apply", "plan", "--write", "disk"], 0);
@@ -226,9 +226,9 @@ fn a_new_table_names_what_it_no_longer_leads_to() {
         dir.path(),
     );
     let lines = [
-        "will no longer be reachable: partition 1: ntfs \"Holidays\", 20 MiB (20971520 bytes) from byte 1048576",
-        "will no longer be reachable: partition 2: ext4 \"files\", 10 MiB (10485760 bytes) from byte 22020096",
-        "will no longer be reachable: partition 3: no known content, 1 MiB (1048576 bytes) from byte 33554432",
+        "will become inaccessible: partition 1: ntfs \"Holidays\", 20 MiB (20971520 bytes) from byte 1048576",
+        "will become inaccessible: partition 2: ext4 \"files\", 10 MiB (10485760 bytes) from byte 22020096",
+        "will become inaccessible: partition 3: no known content, 1 MiB (1048576 bytes) from byte 33554432",
     ];
     let flat = |output: &Output| transcript(output).split_whitespace().collect::<Vec<_>>().join(" ");
     let planned = straddle_in(dir.path(), &[&["plan", "disk"][..], &PLAN].concat());

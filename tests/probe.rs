@@ -199,7 +199,7 @@ fn what_is_too_small_or_too_full_is_refused_with_its_own_figures() {
     let transcript = tools::transcript(&said);
     assert!(
         said.status.code() == Some(4)
-            && transcript.contains("no unallocated area between the partitions has 2097152 bytes"),
+            && transcript.contains("no unallocated area contains 2097152 bytes"),
         "{transcript}"
     );
 }
@@ -253,5 +253,5 @@ fn what_is_no_shared_probe_is_a_usage_error() {
         assert!(run.code == 2 && run.err.contains("straddle probe --share"), "{bad}: {}", run.err);
     }
     let run = straddle(&["probe", name, "--used", "--share", "-"]);
-    assert!(run.code == 2 && run.err.contains("--share is for drives"), "{}", run.err);
+    assert!(run.code == 2 && run.err.contains("--share needs a drive"), "{}", run.err);
 }

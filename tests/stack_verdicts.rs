@@ -168,7 +168,7 @@ fn check_once(guest: &Guest) {
     for name in ["once-stripe", "once-stripe-alone", "once-stripe-stopped"] {
         let found = count(name, "S057");
         assert_eq!(found.len(), 1, "{name}: {found:?}");
-        assert!(found[0].1.contains("the same goes for one more volume"), "{name}: {found:?}");
+        assert!(found[0].1.contains("one more volume is affected in the same way"), "{name}: {found:?}");
         assert_eq!(count(name, "S055"), [], "{name}");
         // A member of a stopped array shows of it what is on that member.
         let all = guest.targets(name);

@@ -98,7 +98,7 @@ fn a_new_table_beside_the_contents_of_partitions_is_planned() {
     for (table, sectors) in [("label: gpt\\nstart=2048\\n", 128_000), (to_the_end, 120_000)] {
         let dir = disk(table, "mkfs.ext4 -q -b 4096 -L files p", (2048, sectors));
         let (code, said) = run(&dir, "plan disk --table gpt --part 40MiB --save plan");
-        assert!(code == 0 && said.contains("no longer be reachable: partition 1: ext4 \"files\""), "{said}");
+        assert!(code == 0 && said.contains("become inaccessible: partition 1: ext4 \"files\""), "{said}");
         let (code, said) = run(&dir, "apply plan --write disk");
         assert_eq!(code, 0, "{said}");
         shell(
@@ -173,7 +173,7 @@ fn contents_on_a_gib_are_found_in_a_large_space() {
         shell(&make, dir.path());
         let (code, said) = run(&dir, "plan disk --add rest");
         assert!(
-            code == 4 && said.contains(&format!("at byte {}, perhaps of a deleted partition", mib << 20)),
+            code == 4 && said.contains(&format!("at byte {}, perhaps from a deleted partition", mib << 20)),
             "{mib}: {said}"
         );
         assert_eq!(run(&dir, "plan disk --add 4GiB").0, 0, "{mib}");
@@ -207,7 +207,7 @@ fn a_partition_beside_such_contents_or_round_them_is_planned() {
     }
     let dir = disk("label: gpt\\nstart=2048, size=40000\\nstart=110592, size=16384\\n", make, (2048, 40_000));
     let (code, said) = run(&dir, "plan disk --delete 1 --add 10MiB");
-    assert!(code == 0 && said.contains("no longer be reachable: partition 1: ext4 \"KEEPME\""), "{said}");
+    assert!(code == 0 && said.contains("become inaccessible: partition 1: ext4 \"KEEPME\""), "{said}");
 }
 
 /// A byte in the way of a move is named, with what gives it up: neither smaller contents nor another disk are needed.

@@ -75,7 +75,7 @@ pub(crate) fn relocate(context: &Context<'_>, partition: &Partition) -> Option<F
         if partition.unclaimed == Unclaimed::Tail {
             return Some(Fix::advice(
                 "none that keeps the contents: they are followed by data that may be found by its distance \
-                 from the partition's end, so the size must not change. If that data is a leftover, shrink \
+                 from the partition's end, so the size must not change. If that data is stale, shrink \
                  the partition",
             ));
         }

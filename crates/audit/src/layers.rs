@@ -96,7 +96,7 @@ fn once_per_array(findings: &mut Vec<Finding>) {
     for (mut finding, more) in kept {
         match more {
             0 => {}
-            1 => finding.message += "; the same goes for one more volume",
+            1 => finding.message += "; one more volume is affected in the same way",
             more => finding.message += &format!("; the same goes for {more} more volumes"),
         }
         findings.push(finding);

@@ -125,7 +125,7 @@ pub(crate) fn larger_luks_sector(luks: &Luks, len: ByteCount, physical: ByteCoun
         return Fix::advice(format!(
             "cryptsetup refuses {sector}-byte sectors because the container's device ends inside one. Back \
              up, make sure that the contents do not use the last {0} bytes (if they do, shrink them), close \
-             the container, and shrink the device by {0} bytes; check then prints the command",
+              the container, and shrink the device by {0} bytes; then run check again for the command",
             rest.get()
         ));
     }

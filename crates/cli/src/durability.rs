@@ -22,7 +22,7 @@ pub(crate) fn warn((what, instead): (&str, &str), file: &Path, target: &Path) {
         return;
     }
     output::complain(&format!(
-        "warning: {}: the {what} {kind}, where a power failure or a restart destroys it: give a {instead}",
+        "warning: {}: the {what} {kind}, and would be lost in a power failure or restart: use a {instead}",
         file.display()
     ));
 }

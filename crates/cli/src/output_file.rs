@@ -58,14 +58,18 @@ pub fn check(path: &Path, inputs: &[&Path]) -> Result<()> {
         Err(error) => return Err(error).with_context(failed),
     };
     if found.file_type().is_block_device() {
-        return refuse(format!("{}: is a block device: give the name of a file", path.display()));
+        return refuse(format!("{}: is a block device; give a file name", path.display()));
     }
     let read = READ.lock().map(|read| read.clone()).unwrap_or_default();
     let mut inputs = inputs.iter().copied().chain(read.iter().map(PathBuf::as_path));
     let own = FileId::of(&found);
     let is_same = |input: &&Path| fs::metadata(input).is_ok_and(|input| FileId::of(&input) == own);
     if let Some(input) = inputs.find(is_same).filter(|_| found.is_file()) {
-        return refuse(format!("{}: is an input ({}): give another file", path.display(), input.display()));
+        return refuse(format!(
+            "{}: is also an input ({}); choose another output file",
+            path.display(),
+            input.display()
+        ));
     }
     if found.is_dir() {
         bail!("{}: cannot write: it is a directory", path.display());
@@ -190,7 +194,7 @@ impl Write for OutputFile {
 pub(crate) fn new(path: &Path) -> Result<File> {
     let made = OpenOptions::new().write(true).create_new(true).open(path);
     if made.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::AlreadyExists) {
-        return refuse(format!("{}: exists: choose a new file name", path.display()));
+        return refuse(format!("{}: already exists; choose another name", path.display()));
     }
     made.with_context(|| format!("{}: cannot create it", path.display()))
 }
@@ -198,7 +202,7 @@ pub(crate) fn new(path: &Path) -> Result<File> {
 /// Checks that [`new`] could make a file, and makes none.
 pub(crate) fn may_make(path: &Path) -> Result<()> {
     if fs::symlink_metadata(path).is_ok() {
-        return refuse(format!("{}: exists: choose a new file name", path.display()));
+        return refuse(format!("{}: already exists; choose another name", path.display()));
     }
     check(path, &[]).map_err(|error| match error.downcast::<io::Error>() {
         Ok(error) => anyhow::Error::from(error).context(format!("{}: cannot create it", path.display())),

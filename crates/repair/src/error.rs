@@ -43,7 +43,7 @@ pub enum PlanError {
     #[error("the new table would overwrite byte {at} of partition {number} ({content}); --wipe allows this")]
     OverPartition { number: u32, content: String, at: ByteOffset },
     #[error(
-        "partition {number} would cover {content} at byte {at}, perhaps of a deleted partition; --wipe \
+        "partition {number} would cover {content} at byte {at}, perhaps from a deleted partition; --wipe \
          allows this"
     )]
     Unlisted { number: u32, content: String, at: ByteOffset },
@@ -91,8 +91,8 @@ pub enum PlanError {
     #[error("partition {number}: {why}")]
     Name { number: u32, why: String },
     #[error(
-        "this changes {0} sectors of the present table, so a power cut between two writes would leave no \
-         valid table. Make the changes one at a time, with a separate plan for each"
+        "this would rewrite {0} sectors of the current table, and a power cut between two writes would leave \
+         no valid table. Make the changes one at a time, each with its own plan"
     )]
     TwoSteps(usize),
     #[error(

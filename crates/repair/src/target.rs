@@ -45,7 +45,7 @@ pub enum TargetError {
     ReadOnly,
     #[error("cannot open for writing")]
     Io(#[source] io::Error),
-    #[error("nothing was written: it is in use: {0}")]
+    #[error("in use ({0}); nothing was written")]
     InUse(String),
     #[error("nothing was written: it was replaced while it was being opened")]
     Replaced,

@@ -22,8 +22,8 @@ pub enum TraceError {
     #[error("{name}: cannot write the trace")]
     Write { name: String, source: WriteError },
     #[error(
-        "{name}: in a closed loop, only one request is outstanding at a time; for a queue depth of {depth}, \
-         use the open loop"
+        "{name}: --closed-loop replays this trace one request at a time; for --queue-depth {depth}, use \
+         --open-loop"
     )]
     Depth { name: String, depth: u32 },
 }

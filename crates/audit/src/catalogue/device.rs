@@ -84,7 +84,7 @@ pub(super) const SOURCES_DISAGREE: Definition = Definition {
     kind: Kind::Device,
     about: About::Device,
     title: "sources disagree about the physical sector",
-    what: "The drive and the kernel report different physical sectors.",
+    what: "The drive and the kernel report different physical sector sizes.",
     why: "USB bridges and RAID controllers often report a different size than the drive does, or none. \
           straddle uses the larger size: a start aligned to it is aligned to both.",
     cost: "Nothing by itself, but tools that read only the kernel's value may misalign partitions.",

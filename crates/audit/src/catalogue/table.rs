@@ -117,8 +117,8 @@ pub(super) const HYBRID_DIFFERS: Definition = Definition {
     about: About::Table,
     title: "the hybrid MBR and the GPT list different partitions",
     what: "The start and size of a hybrid MBR's entry do not match any partition of the GPT.",
-    why: "A hybrid MBR is a second list of the same partitions. When most tools move, grow or shrink a \
-          partition, they change only the GPT and not the MBR entry.",
+    why: "A hybrid MBR is a second list of the same partitions. Most tools that move, grow or shrink a \
+          partition change only the GPT, not the MBR entry.",
     cost: "A system that uses the MBR (Windows in BIOS mode, a boot loader) reads and writes at the old \
            position, and overwrites whatever is there now.",
     fix: "Correct only that entry (sfdisk --label-nested dos -N ENTRY), or write a protective MBR if nothing \
@@ -250,7 +250,7 @@ pub(super) const CUT_SHORT: Definition = Definition {
     what: "A file system, swap area, physical volume, LUKS container or array member records a size larger \
            than that of the partition or disk that holds it.",
     why: "The partition was shrunk before its contents were, or the image was truncated or copied to a \
-          smaller disk; or the superblock is a leftover of an earlier, larger partition with the same start.",
+          smaller disk; or the superblock is left over from an earlier, larger partition with the same start.",
     cost: "Its data may be in what looks like unallocated space, where a new partition, a move or a \
            benchmark would destroy it. The kernel refuses to mount it, or accesses fail at the end of the \
            device. straddle does not write to such a disk.",

@@ -96,7 +96,7 @@ fn larger(context: &Context<'_>, formats: &Formats) -> Option<Finding> {
     let (command, danger) = match formats {
         Formats::Scsi(_) => (
             format!("sg_format --format --size={sector} {target}"),
-            "It may take hours, and if the drive loses power meanwhile, it has to be formatted again",
+            "It may take hours; if the drive loses power before it finishes, it must be formatted again",
         ),
         Formats::Nvme(_) | Formats::Ata(_) => (
             format!("hdparm --set-sector-size {sector} --please-destroy-my-drive {target}"),

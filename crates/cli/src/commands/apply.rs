@@ -70,7 +70,7 @@ pub(crate) struct ApplyArguments {
     #[arg(long, value_name = "SOURCE", value_hint = clap::ValueHint::FilePath, value_parser = local_targets())]
     pub(crate) from: Option<PathBuf>,
 
-    /// With --from: format of that image, as given to 'straddle realign --to'.
+    /// Format of the --from image; use the value given to 'straddle realign --to'.
     #[arg(long, value_name = "FORMAT", requires = "from")]
     pub(crate) from_format: Option<straddle_device::image::Format>,
 
@@ -230,9 +230,9 @@ fn earlier(target: &Target<'_>, backup: &Path, operand: &Path) -> Option<String>
     let progress = loaded.and_then(|backup| Ok(backup.progress(target)?));
     Some(match progress {
         Ok(Progress::Nothing) => format!(
-            "{name} is the backup of an earlier apply that has had no effect on this disk: it failed before \
-             its first write, was reverted, or was for another, similar disk. Name another file with \
-             --backup, or move this one away: mv -n {quoted} {}",
+            "{name} is a backup from an earlier apply that changed nothing on this disk (it failed before its \
+             first write, was reverted, or was for a similar disk). Choose another file with --backup, or \
+             move this one: mv -n {quoted} {}",
             quote_path(&with_ending(backup, "earlier"))
         ),
         Ok(Progress::Part { written, of }) => format!(

@@ -149,17 +149,17 @@ pub(crate) struct RealArguments {
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) runtime: Option<f64>,
 
-    /// Stop when the 95 % confidence interval of every ratio is within PERCENT [default: 5].
+    /// Stop when the 95 % confidence interval of every ratio is within ±PERCENT [default: 5].
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub(crate) precision: Option<f64>,
 
-    /// Total size of the areas to use, or size of the file to create [default: 256 MiB].
+    /// Total size of all regions, or size of the file to create [default: 256 MiB].
     ///
-    /// During the run, the contents of these areas are kept in memory and in the journal.
+    /// During the run, the contents of the regions are kept in memory and in the journal.
     #[arg(long, value_name = "BYTES", value_parser = positive_size)]
     pub(crate) area: Option<ByteCount>,
 
-    /// Number of areas, spread over the whole target [default: 8; 1 in a file].
+    /// Number of regions to use, spread over the whole target [default: 8; 1 in a file].
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=32))]
     pub(crate) regions: Option<u32>,
 
@@ -178,7 +178,7 @@ pub(crate) struct RealArguments {
     #[arg(long)]
     pub(crate) used: bool,
 
-    /// Overwrite anything on the device, without restoring it. Repeat the name of the device to confirm that.
+    /// Overwrite data on the device without restoring it. Repeat the device name to confirm.
     #[arg(long, value_name = "DEVICE", conflicts_with = "used")]
     pub(crate) destroy_data: Option<String>,
 
@@ -430,7 +430,7 @@ fn refuse_foreign(arguments: &BenchArguments, target: &TargetSpec) -> Result<()>
         (&of_model[..], "modelled drives")
     };
     match foreign.iter().find(|(_, given)| *given) {
-        Some((option, _)) => usage(format!("{option} is for {what}, not for {target}")),
+        Some((option, _)) => usage(format!("{option} applies only to {what}, not to {target}")),
         None => Ok(()),
     }
 }

@@ -140,11 +140,11 @@ pub(crate) struct CheckArguments {
     pub(crate) measured: Option<Assume>,
 
     /// Also report what each misalignment costs on this drive: a modelled drive, or a file saved by 'straddle
-    /// probe'. With --page, the cost on a modelled drive is that of writes of the page size.
+    /// probe'. With --page, costs on a modelled drive are for page-sized writes.
     #[arg(long, value_name = "DRIVE", value_parser = crate::measured::pricing)]
     pub(crate) cost: Option<Pricing>,
 
-    /// Read partition tables only in this logical sector size [default: detected].
+    /// Read partition tables only with this logical sector size [default: detected].
     #[arg(long, value_name = "BYTES", value_parser = block_size)]
     pub(crate) logical: Option<BlockSize>,
 
@@ -323,7 +323,7 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form) -> Result<Exit> {
         ("--columns", !arguments.columns.is_empty()),
     ];
     if let (Form::Map, Some((option, _))) = (form, of_check.iter().find(|(_, given)| *given)) {
-        return usage(format!("{option} is an option of straddle check"));
+        return usage(format!("{option} works only with 'straddle check'"));
     }
     let (completed, exceptions) = config::completed(arguments)?;
     let targets = run::all(arguments)?;

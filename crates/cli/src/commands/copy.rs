@@ -289,7 +289,7 @@ fn report(copied: Copied, made: &Copy, arguments: &ApplyArguments, name: &str) -
                 Verify::None => "copied",
             };
             let printed = output::print(&format!(
-                "{shown}: {} {how}, the table is written\n  it has the same UUIDs as its source, so do not use both \
+                "{shown}: {} {how}; table written\n  it has the same UUIDs as its source, so do not use both \
                  at the same time\n",
                 made.total()
             ))?;

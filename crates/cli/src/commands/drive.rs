@@ -65,11 +65,11 @@ pub(crate) enum Action {
         #[arg(long)]
         json: bool,
     },
-    /// Compare what a drive reports with what it is, with the source of each number.
+    /// Show what a drive reports and what it really has, with the source of each value.
     Show(ShowArguments),
     /// Recompute the fitted numbers of a drive from the published figures.
     Fit(FitArguments),
-    /// Compare a shared probe with a probe of every modelled drive, the nearest first.
+    /// Rank the modelled drives by similarity to a shared probe.
     #[command(after_help = COMPARE_EXAMPLES)]
     Compare {
         /// File written by 'straddle probe --share'.

@@ -23,7 +23,7 @@ pub(crate) struct EfficiencyArguments {
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) data: Option<u32>,
 
-    /// Bytes of gap, synchronisation and address mark per sector [default: 15].
+    /// Bytes per sector taken by the gap, sync field and address mark [default: 15].
     #[arg(long)]
     pub(crate) overhead: Option<u32>,
 

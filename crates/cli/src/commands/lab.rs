@@ -250,7 +250,7 @@ Examples:
 const SERVE_STATUSES: &[(u8, &str)] = &[
     (0, "ended by Ctrl-C, SIGTERM or quit"),
     (3, "the power was cut, or an error occurred"),
-    (4, "an address is in use, not a socket, or not on this machine"),
+    (4, "an address is already in use, is not a socket, or is not on this machine"),
 ];
 
 #[derive(Debug, Args)]

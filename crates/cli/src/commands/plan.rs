@@ -346,7 +346,7 @@ pub(super) fn save(path: &Path, json: &str, targets: &[&Path]) -> Result<()> {
                 .then(|| "is the backup of a table".to_owned()),
         };
         if let Some(why) = why {
-            return refuse(format!("{}: {why}: choose a new file name", path.display()));
+            return refuse(format!("{}: {why}; choose another name", path.display()));
         }
     }
     output_file::write(path, json.as_bytes(), targets)

@@ -77,8 +77,9 @@ pub(crate) struct ProbeArguments {
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) save: Option<PathBuf>,
 
-    /// Also write what may be shared to this file: size, claims and findings, without model, serial number, path
-    /// or host (see `straddle schema probe-share`). 'straddle drive compare' reads it.
+    /// Also write an anonymous version of the result to this file, for sharing: size, claims and findings,
+    /// but no model, serial number, path or host name (see `straddle schema probe-share`). 'straddle drive
+    /// compare' reads it.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) share: Option<PathBuf>,
 
@@ -98,8 +99,8 @@ pub(crate) fn run(arguments: &ProbeArguments) -> Result<Exit> {
         output_file::check(path, arguments.target.path().as_slice())?;
     }
     if let (Some(_), Some(path)) = (&arguments.share, arguments.target.path().filter(|path| path.is_file())) {
-        let file = format!("{} is a file, which is measured with the layers below it", path.display());
-        return usage(format!("--share is for drives: {file}"));
+        let file = format!("{} is a file, so the layers below it would be measured too", path.display());
+        return usage(format!("--share needs a drive: {file}"));
     }
     let stop = Arc::new(AtomicBool::new(false));
     let Probed { mut subject, claims, regions, notes } = open(arguments, &stop)?;
@@ -370,11 +371,11 @@ fn rmw(cost: RmwCost) -> String {
         Rmw::Immediate => "at once",
         Rmw::Deferred => "from the cache",
     };
-    format!("done {when}; one costs {}, two cost {}", millis(cost.one), millis(cost.two))
+    format!("completed {when}; adds {} for one, {} for two", millis(cost.one), millis(cost.two))
 }
 
 fn window(seconds: f64) -> String {
-    if seconds > 0.0 { format!("{} at least", millis(seconds)) } else { "none".to_owned() }
+    if seconds > 0.0 { format!("at least {}", millis(seconds)) } else { "none".to_owned() }
 }
 
 fn millis(seconds: f64) -> String {

@@ -161,8 +161,9 @@ pub(crate) struct ResumeArguments {
     #[arg(long)]
     pub(crate) rollback: bool,
 
-    /// If another program has since written a table, save it to this new file on another disk, and restore
-    /// the marker of the move. Also accept a copy of the journal, and data that has changed since.
+    /// If another program has replaced the partition table since the move stopped, save that table to this
+    /// new file (on another disk) and continue. This option also accepts a copy of the journal, and data that
+    /// has changed since the move stopped.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) restore_table: Option<PathBuf>,
 
@@ -296,8 +297,8 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit> {
             if run.restore_table(backup).with_context(|| name.clone())? {
                 let undo = format!("straddle undo {} --write {}", quote_path(backup), quote_path(path));
                 output::complain(&format!(
-                    "{}: the present table is saved, and the table of the move is restored; to revert that \
-                     before the move is complete: {undo}",
+                    "{}: the current table was saved and the move's table restored; to revert this before the \
+                     move is complete: {undo}",
                     output::printable(&name)
                 ));
                 restored = Some(undo);
@@ -348,7 +349,7 @@ fn carry(run: Run<'_>, name: &str, path: &Path, moves: &MoveArguments, is_back: 
     };
     let said = match is_back {
         true => "the old layout and its contents are restored".to_owned(),
-        false => format!("{} moved, the new table is written and read back", ByteCount::new(moved)),
+        false => format!("{} moved; new table written and verified", ByteCount::new(moved)),
     };
     // That it is over is known even if nothing can be printed.
     let printed = output::print(&format!("{shown}: {said}\n"));

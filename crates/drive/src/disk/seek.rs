@@ -40,8 +40,8 @@ pub enum SeekError {
     #[error("{milliseconds} ms over {distance} tracks is not a possible seek time")]
     Time { distance: u32, milliseconds: f64 },
     #[error(
-        "{shorter} tracks take {slower} but {longer} tracks only {faster}: if the curve is from \
-         track-to-track, average and full-stroke times, the average is too close to one of the others"
+        "seek curve: {longer} tracks take less time ({faster}) than {shorter} ({slower}); is the average seek \
+         time too close to the track-to-track or full-stroke time?"
     )]
     Falling { shorter: u32, slower: Nanos, longer: u32, faster: Nanos },
     #[error("the distances must start at 1 or more and increase; entry {index} does not")]

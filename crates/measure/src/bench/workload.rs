@@ -98,7 +98,7 @@ pub enum WorkloadError {
     NotWholeSectors { what: &'static str, bytes: u64, sector: u64 },
     #[error("the workload needs {needed} bytes from byte {first} on, but the target ends at byte {capacity}")]
     DoesNotFit { first: u64, needed: u128, capacity: u64 },
-    #[error("a running time of {seconds} s is not possible")]
+    #[error("invalid run time: {seconds} s")]
     Seconds { seconds: f64 },
 }
 

@@ -344,7 +344,10 @@ impl Default for Budget {
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages document the variants")]
 pub enum ProbeError {
-    #[error("{bytes} bytes are too few to probe: {needed} bytes in pieces of 128 KiB are needed")]
+    #[error(
+        "too little space to probe: {bytes} bytes; at least {needed} bytes are needed, in pieces of 128 \
+             KiB"
+    )]
     TooSmall { bytes: u64, needed: u64 },
     #[error("cannot probe a target with {0}-byte logical sectors")]
     Sector(u64),

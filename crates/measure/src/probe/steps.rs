@@ -334,8 +334,12 @@ pub(crate) fn cache(survey: &Survey) -> Finding<WriteCache> {
     }
     let micros = |seconds: f64| format!("{:.0} µs", seconds * 1e6);
     let (plain, flushed, fua) = (median(&survey.plain), median(&survey.flushed), median(&survey.fua));
-    let taken =
-        format!("writes take {}, with a flush {}, with FUA {}", micros(plain), micros(flushed), micros(fua));
+    let taken = format!(
+        "a write takes {}, or {} with a flush, or {} with FUA",
+        micros(plain),
+        micros(flushed),
+        micros(fua)
+    );
     match survey.durable() {
         None => Finding::of(WriteCache::Unflushed, Confidence::Medium, taken),
         // A flush that only waits for what the drive is doing at the moment looks the same.

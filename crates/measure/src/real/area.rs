@@ -27,9 +27,9 @@ pub enum AreaError {
     #[error("{path}: the partition table is damaged, or contents reach past their partition, so the \
         unallocated space is unknown (straddle check {command})", path = path.display(), command = quote_path(path))]
     Damaged { path: PathBuf },
-    #[error("{path}: no unallocated area between the partitions has {LEAST} bytes in whole MiB", path = path.display())]
+    #[error("{path}: no unallocated area contains {LEAST} bytes aligned to 1 MiB", path = path.display())]
     Full { path: PathBuf },
-    #[error("{path}: it has only {size} bytes, but at least {LEAST} are needed", path = path.display())]
+    #[error("{path}: too small: {size} bytes, but at least {LEAST} are needed", path = path.display())]
     TooSmall { path: PathBuf, size: u64 },
 }
 

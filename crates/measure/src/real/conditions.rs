@@ -208,7 +208,7 @@ impl Conditions<'_> {
         (typical > NOISE).then(|| {
             format!(
                 "turns at the same offset differ by {:.0} % or more, probably because the machine or the \
-                 drive was also busy with something else",
+                 drive was busy",
                 typical * 100.0
             )
         })

@@ -52,7 +52,7 @@ pub enum JournalError {
     #[error("{path}: this path cannot be stored in a journal, because it is too long ({length} bytes) or not \
              UTF-8: rename the file", path = path.display(), length = path.as_os_str().len())]
     Name { path: PathBuf },
-    #[error("{path}: damaged: {what}; nothing was restored, so compare the target with another copy. The \
+    #[error("{path}: damaged journal ({what}); nothing was restored. Check the target against a backup. The \
              journal was renamed to {renamed}", path = path.display(), renamed = renamed.display())]
     Damaged { path: PathBuf, what: String, renamed: PathBuf },
     #[error("{path}: {target} is not the target of this journal: {what}", path = path.display(), target = target.display())]

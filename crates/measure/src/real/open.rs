@@ -59,7 +59,7 @@ pub enum OpenError {
     #[error("{path}: the file system does not support direct I/O: measure through the page cache (--io \
              buffered)", path = path.display())]
     NoDirect { path: PathBuf },
-    #[error("{path}: is {what}, to which straddle does not write: measure on a raw file", path = path.display())]
+    #[error("{path}: is {what}; straddle writes only to raw files and devices", path = path.display())]
     NotRaw { path: PathBuf, what: String },
     #[error("{path}: {note}", path = path.display())]
     Unfinished { path: PathBuf, note: String },

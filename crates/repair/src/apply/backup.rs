@@ -352,7 +352,7 @@ fn plan_of(text: &[u8]) -> Option<String> {
 }
 
 pub(super) fn contradicts() -> ApplyError {
-    ApplyError::OtherDisk("the backup contradicts itself".to_owned())
+    ApplyError::OtherDisk("the backup is inconsistent".to_owned())
 }
 
 impl BackupFile {

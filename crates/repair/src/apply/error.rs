@@ -33,7 +33,7 @@ pub enum ApplyError {
     },
     #[error("nothing was written: {0}")]
     CutShort(String),
-    #[error("nothing was written: it is in use: {0}")]
+    #[error("in use ({0}); nothing was written")]
     InUse(String),
     #[error(transparent)]
     Plan(#[from] PlanError),

@@ -343,7 +343,7 @@ pub(crate) fn check_identity(disk: &dyn Disk, plan: &Plan) -> Result<(), ApplyEr
     let refuse = |why: String| Err(ApplyError::OtherDisk(why));
     let (size, wanted) = (disk.len().get(), planned.size.get());
     if size != wanted {
-        return refuse(format!("the plan is for a {wanted}-byte disk, but this disk has {size} bytes"));
+        return refuse(format!("the plan is for a disk of {wanted} bytes, but this one has {size}"));
     }
     if let Some(sector) = identity.sector.filter(|sector| *sector != block) {
         return refuse(format!("the plan uses {block}-byte sectors, but the disk has {sector}-byte sectors"));

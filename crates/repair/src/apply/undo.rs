@@ -159,8 +159,8 @@ impl BackupFile {
             if sum_without(disk, *at, Some(*structure), steps)? != *sum {
                 let (start, what) = (at.start(), structure.name());
                 return Err(ApplyError::OtherDisk(format!(
-                    "byte {start} ({what}) is not as straddle left it: this is another disk, or its table \
-                     has been changed since then"
+                    "byte {start} ({what}) has changed since straddle wrote it: the table was changed, or \
+                     this is another disk"
                 )));
             }
         }

@@ -54,13 +54,13 @@ pub enum CopyError {
     )]
     List(#[source] io::Error),
     #[error(
-        "nothing was written: the copy is already complete; to repeat it: 'straddle realign SOURCE --to \
-         DISK --wipe'"
+        "nothing was written: the copy is already complete. To repeat it, plan again with 'straddle realign \
+         SOURCE --to DISK --wipe'"
     )]
     Finished,
-    #[error("nothing was written: its contents have changed since the plan was made: plan again")]
+    #[error("its contents have changed since the plan was made; nothing was written. Plan again")]
     Changed,
-    #[error("nothing was written: it is the source of the copy: give another disk")]
+    #[error("this is the source of the copy; nothing was written. Give another disk")]
     Itself,
     #[error(transparent)]
     Table(#[from] PlanError),

@@ -73,16 +73,15 @@ pub enum RealignError {
     #[error("partition {number} cannot start at byte {start}: {why}")]
     Start { number: u32, start: ByteOffset, why: String },
     #[error(
-        "{} no room at an aligned start: {} more bytes are needed; shrink {}",
+        "{} cannot be aligned: {} more bytes are needed; shrink {}",
         numbered(.numbers), .missing.get(), joined(.shrink, ", or ")
     )]
     MustShrink { numbers: Vec<u32>, missing: ByteCount, shrink: Vec<Shrink> },
-    #[error("{} no room at an aligned start: {} more bytes are needed", numbered(.numbers), .missing.get())]
+    #[error("{} cannot be aligned: {} more bytes are needed", numbered(.numbers), .missing.get())]
     NoRoom { numbers: Vec<u32>, missing: ByteCount },
     #[error(
-        "partition {number} does not fit at an aligned start in its full size. It holds data after the \
-         recorded end of its contents, from another program or from before it was shrunk; --wipe allows \
-         overwriting that data"
+        "partition {number} does not fit at an aligned start unless it is shortened, but it holds data past \
+         the end of its contents. To overwrite that data, use --wipe"
     )]
     Unclaimed { number: u32 },
     #[error("partition {number}: {why}")]
@@ -95,8 +94,7 @@ pub enum RealignError {
     #[error("it is incomplete: {0}")]
     CutShort(String),
     #[error(
-        "{} no room to move past one another: the largest unallocated space is {} bytes, and {} more are \
-         needed",
+        "{} cannot be moved past each other: the largest unallocated space is {} bytes, {} too few",
         numbered(.numbers), .largest.get(), .missing.get()
     )]
     Blocked { numbers: Vec<u32>, largest: ByteCount, missing: ByteCount },
@@ -138,8 +136,8 @@ straddle_units::error_kind! {
 /// Lists partitions in words, followed by the verb.
 fn numbered(numbers: &[u32]) -> String {
     match numbers {
-        [number] => format!("partition {number} has"),
-        _ => format!("partitions {} have", joined(numbers, ", ")),
+        [number] => format!("partition {number}"),
+        _ => format!("partitions {}", joined(numbers, ", ")),
     }
 }
 
@@ -196,8 +194,8 @@ pub enum MoveError {
     )]
     Changed(ByteOffset),
     #[error(
-        "nothing was written: the table has changed since the move stopped: another program has written \
-         it, or the journal belongs to another disk"
+        "nothing was written: the table has changed since the move stopped (written by another program), or \
+         the journal belongs to another disk"
     )]
     OtherTable,
     #[error("{ending}")]
@@ -220,7 +218,8 @@ pub enum MoveError {
     )]
     JournalExists(PathBuf),
     #[error(
-        "no unfinished move: it is complete, was rolled back, or never began. If another program has \
+        "no unfinished move found: the move is complete, was rolled back, or never began. If another program \
+         has \
          overwritten the table during a move, use --restore-table FILE, which searches the whole disk for \
          its journal"
     )]
@@ -230,11 +229,11 @@ pub enum MoveError {
     #[error("nothing was written: the journal belongs to another disk, or to another move of this one: {0}")]
     Foreign(String),
     #[error(
-        "nothing was written: no data was moved. --rollback removes the journal, and restores the table if \
-         it is lost; then apply the plan again"
+        "nothing was written: no data has been moved, so there is nothing to resume. Remove the journal with \
+         --rollback (this also restores a lost table), then apply the plan again"
     )]
     NotBegun,
-    #[error("nothing was written: a rollback was started; complete it with --rollback")]
+    #[error("nothing was written: a rollback is in progress; complete it with --rollback")]
     Turned,
     #[error("nothing was written: the new table is already active, so the move can no longer be rolled back")]
     Complete,
@@ -252,9 +251,8 @@ pub enum NoJournal {
     Copy,
     /// In the file, and the disk has a marker or no table.
     #[error(
-        "nothing was written: the file given with --journal holds no journal, but a move on this disk was \
-         started. Its journal is in another file, which holds the only copy of the data being moved: give \
-         that file, and delete nothing"
+        "nothing was written: the --journal file holds no journal, but this disk has an unfinished move. Give \
+         the right file, which holds the only copy of the data being moved; delete nothing"
     )]
     Begun,
     /// In the file, and the disk has a table without a marker.

@@ -89,7 +89,7 @@ impl Job {
             return refuse(format!("impossible size of physical sectors: {} bytes", block.get()));
         }
         if !window.is_multiple_of(block) || window.get() == 0 || window.get() > LARGEST_WINDOW {
-            return refuse(format!("impossible size of a window: {} bytes", window.get()));
+            return refuse(format!("invalid window size: {} bytes", window.get()));
         }
         if parts.size.get() > LARGEST_DISK {
             return refuse(format!("impossible size of a disk: {} bytes", parts.size.get()));

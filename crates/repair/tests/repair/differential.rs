@@ -394,7 +394,7 @@ fn a_plan_knows_its_disk() {
     let plan = common::plan(&disk, "512e", &request).unwrap();
     let refused = |disk: &common::Memory, serial: Option<&str>| refusal(disk, &plan, serial);
     let other = common::Memory::new(65 << 20);
-    assert!(refused(&other, None).contains("for a 67108864-byte disk"));
+    assert!(refused(&other, None).contains("for a disk of 67108864 bytes"));
     assert!(refused(&disk, Some("S1")).contains("serial number S1"));
     let mut changed = disk.clone();
     changed.put(0, &[1; 512]);

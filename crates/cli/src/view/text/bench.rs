@@ -143,7 +143,7 @@ fn described(bench: &Bench<'_>) -> String {
     match (blocks, bench.target.clock) {
         (None, _) => {}
         // Only a model gets the blocks of the published program.
-        (Some(_), Clock::Wall) => text += " at random places",
+        (Some(_), Clock::Wall) => text += " at random offsets",
         (Some(_), Clock::Virtual) => {
             let seed =
                 seed.map_or_else(|| "seeded with the offset".to_owned(), |seed| format!("seed {seed}"));
@@ -435,7 +435,7 @@ fn times(sweep: &Sweep) -> String {
         _ => format!("Offset {} costs", worst.offset),
     };
     format!(
-        "{most} {} times {}: {}, not {}.",
+        "{most} {} times as much as {}: {} instead of {}.",
         ratio(sweep.worst_ratio()).replace('±', "± "),
         of_offsets(&cheapest),
         taken(worst, sweep),
@@ -460,7 +460,7 @@ fn alike(sweep: &Sweep) -> String {
         return format!("No difference{what} between {offsets}{limit}.");
     }
     let why = match seen {
-        Some(seen) => format!("differences below {:.0} % would not show", seen * 100.0),
+        Some(seen) => format!("only differences above {:.0} % would be detected", seen * 100.0),
         None if in_turns(sweep) => {
             format!("{} of the {FEWEST_ROUNDS} needed", plural(sweep.best().rounds().len(), "round"))
         }

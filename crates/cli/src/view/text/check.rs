@@ -370,7 +370,7 @@ fn format(audited: &Examined, detail: bool) -> String {
         format => format.to_string(),
     };
     let is_assumed = *topology.physical.source() == Source::Assumed;
-    if is_assumed { format!("taken for {format}") } else { format }
+    if is_assumed { format!("assumed {format}") } else { format }
 }
 
 /// Returns the kind of table, or what is on the whole disk.

@@ -37,7 +37,7 @@ pub(crate) fn list(profiles: &[Profile]) -> String {
     }
     let legend = "CLAIMS and TRUTH: logical/physical sector in bytes (for an SSD, preferred write size and \
                   indirection unit), and after \"+\" the byte of the first physical sector boundary, if not \
-                  0. OPTIONS are given as in wd10ears,jumper=on. See 'straddle drive show NAME'.";
+                  0. Add OPTIONS to the name: wd10ears,jumper=on. See 'straddle drive show NAME'.";
     format!("{}\n\n{}\n", folded_table(&trimmed(&table), "TITLE"), wrap(legend, ""))
 }
 
@@ -78,10 +78,10 @@ pub(crate) fn compared(file: &SharedFile, drives: &[(&str, f64, Shared)]) -> Str
         printable(&file.name),
         nearest.join(" and ")
     );
-    let legend = "APART: the product of the factors by which UNIT, RPM, COST and SIZE differ, and of 2 for each \
-        that only one has, for another first boundary (after the +) and for another RMW; 1.00: no difference. \
-        COST: how many times as long a write between boundaries takes. Every figure is what a probe finds, of \
-        the models too.";
+    let legend = "APART: how different the drives are; 1.00 means identical. It multiplies the ratios of \
+                  UNIT, RPM, COST and SIZE, and 2 for each missing value, different first boundary (after the \
+                  +) or different RMW. COST: how many times as long a write between boundaries takes. All \
+                  values come from probes, including those of the models.";
     format!("{}\n\n{}\n\n{}\n", wrap(&verdict, ""), headed(&table, style::HEADING), wrap(legend, ""))
 }
 

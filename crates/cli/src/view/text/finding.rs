@@ -123,7 +123,7 @@ fn follows_text(finding: &Finding) -> Option<String> {
         format!("{} of {}{}", cause.code, subject(cause.subject), target.collect::<String>())
     };
     let causes: Vec<String> = finding.follows.iter().map(of).collect();
-    (!causes.is_empty()).then(|| format!("follows from {}, where the fix is described", causes.join(" and ")))
+    (!causes.is_empty()).then(|| format!("caused by {}; see the fix there", causes.join(" and ")))
 }
 
 /// Draws the physical sectors (or units) at a partition's start, and its first file-system block over them.

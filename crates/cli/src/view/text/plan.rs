@@ -40,10 +40,10 @@ pub(crate) fn plan(planned: &Planned, saved: Option<&Path>, explain: bool) -> St
 const GROW_CONTENTS: &str = "the contents keep their size: grow them afterwards (resize2fs, xfs_growfs, \
                              btrfs filesystem resize, ntfsresize, pvresize)";
 
-/// Returns the first line of a plan: `disk.img: plan: …; nothing is written yet`.
+/// Returns the first line of a plan: `disk.img: plan: …; nothing has been written yet`.
 fn headline(name: &str, what: &str) -> String {
     let name = printable(name);
-    let line = wrap_after(&format!("{name}: {what}; nothing is written yet"), "", "  ");
+    let line = wrap_after(&format!("{name}: {what}; nothing has been written yet"), "", "  ");
     paint(style::HEADING, &line) + "\n"
 }
 
@@ -55,14 +55,14 @@ fn next_step(saved: Option<&Path>, options: &str) -> String {
     format!("  Next:{before}\n    {}\n", paint(style::HEADING, &command))
 }
 
-/// Lists what will no longer be reachable, by name and size.
+/// Lists what will become inaccessible, by name and size.
 pub(crate) fn lost(plan: &Plan) -> String {
     let mut text = String::new();
     for lost in &plan.lost {
         let what = if lost.is_overwritten {
-            "will be partly overwritten, and will no longer be reachable"
+            "will be partly overwritten, and become inaccessible"
         } else {
-            "will no longer be reachable"
+            "will become inaccessible"
         };
         let line = wrap(&format!("{what}: {}", printable(&lost.to_string())), "  ");
         let _ = writeln!(text, "{}", paint(style::WARNING, &line));

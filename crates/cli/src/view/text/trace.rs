@@ -240,9 +240,10 @@ pub(crate) fn sentences(counted: &Counted<'_>) -> Vec<String> {
             .push(format!("{share:.0} % of the excess on 16 KiB units comes from {length}writes{whose}."));
     }
     sentences.push(match counted.window {
-        None => "Upper bounds: each request is counted alone (--merge-within models a cache).".to_owned(),
+        None => "Upper bounds: requests are counted separately (--merge-within models a cache).".to_owned(),
         Some(window) => format!(
-            "Upper bounds: each request is counted alone. MERGED: lower bounds for caches that hold writes for up to {}.",
+            "Upper bounds: requests are counted separately. MERGED: lower bounds for caches that hold writes \
+             for up to {}.",
             window.within
         ),
     });

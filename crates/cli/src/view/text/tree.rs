@@ -52,7 +52,7 @@ fn bar(audited: &Examined) -> String {
 
 /// Says how much a character of [`bar_line`] stands for.
 pub(crate) fn scale(size: u64) -> String {
-    format!("to scale: a character is {}, a dot is unallocated space", ByteCount::new(size / bar_width()))
+    format!("to scale: one character is {}, a dot is unallocated space", ByteCount::new(size / bar_width()))
 }
 
 /// Draws a disk of `size` bytes beside one of `largest` bytes, to scale: each partition as its number, free space as
