@@ -159,7 +159,7 @@ fn what_makes_no_difference_is_called_so() {
     let run = straddle(&["bench", "random-read", "drive:wd10ears"]);
     assert!(run.out.starts_with("No difference between 8 offsets (one above "), "{}", run.out);
     let run = straddle(&["bench", "random-read", "drive:wd10ears", "--count", "10", "--offsets", "0,63"]);
-    assert!(run.out.starts_with("Inconclusive: run longer (--count; differences below "), "{}", run.out);
+    assert!(run.out.starts_with("Inconclusive: run longer (--count; only differences above "), "{}", run.out);
     let run = straddle(&["bench", "random-write", "drive:wd10ears", "--offsets", "8,16,24", "--seed", "5"]);
     assert!(run.out.contains("No difference between 3 offsets"), "{}", run.out);
     assert!(run.out.contains("seed 5"), "{}", run.out);
@@ -192,8 +192,8 @@ fn what_cannot_be_run_is_the_command_lines_fault() {
         assert_eq!(run.out, "");
     };
     let drive = "drive:wd10ears";
-    refused(&["random-write", drive, "--used"], "--used is for real disks and files, not for drive:wd10ears");
-    refused(&["random-write", "x.img", "--start", "1MiB"], "--start is for modelled drives, not for x.img");
+    refused(&["random-write", drive, "--used"], "--used applies only to real disks and files, not to drive:wd10ears");
+    refused(&["random-write", "x.img", "--start", "1MiB"], "--start applies only to modelled drives, not to x.img");
     refused(
         &["random-write", "/dev/null", "--destroy-data", "/dev/zero"],
         "must repeat the name of the measured device",
