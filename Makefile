@@ -2,7 +2,7 @@
 CARGO ?= cargo
 SECONDS_EACH ?= 600
 
-.PHONY: all setup build lab demo test every quick ci release-check lint bench agreement repeats devices boots buckets python cluster validate statistics planted moves kills cuts restores plans fuzz sanitize deny package package-test install docs book
+.PHONY: all setup build lab demo test every quick ci release-check lint bench agreement repeats devices boots buckets recipes python cluster validate statistics planted moves kills cuts restores plans fuzz sanitize deny package package-test install docs book
 
 all: build
 
@@ -92,6 +92,11 @@ boots: setup
 # the first time.
 buckets: setup
 	scripts/buckets
+
+# The recipes of contrib, each with its own tool, which pip, npm, go and apt-get bring to target/recipes. Takes a quarter of an hour
+# the first time.
+recipes: setup
+	scripts/recipes
 
 # The Python module: built, installed in target/python, and tested beside the command line. Downloads packages the first time.
 python: setup

@@ -11,9 +11,12 @@ use std::process::{Command, Output};
 use serde_json::Value;
 use tools::{Dir, STRADDLE, output, present, run, transcript};
 
-fn contrib(name: &str) -> PathBuf {
+pub(crate) fn contrib(name: &str) -> PathBuf {
     tools::root().join("contrib").join(name)
 }
+
+/// A `sudo` for where none is installed.
+const SUDO: &str = "printf '#!/bin/sh\\nexec \"$@\"\\n' > sudo; chmod +x sudo; PATH=$PWD:$PATH";
 
 /// A folder with `build/disk.img` whose partitioning has failed.
 fn unpartitioned(is_blank: bool) -> Dir {
@@ -42,7 +45,7 @@ fn fails_on_nothing(line: &str) {
 }
 
 /// A folder with `build/disk.img`.
-fn built(is_right: bool) -> Dir {
+pub(crate) fn built(is_right: bool) -> Dir {
     let dir = Dir::new("contrib");
     fs::create_dir(dir.join("build")).unwrap();
     let image = dir.image("build/disk.img", 64 << 20);
@@ -52,7 +55,7 @@ fn built(is_right: bool) -> Dir {
 }
 
 /// Runs `line` where `straddle` is this build.
-fn sh(line: &str, dir: &Path) -> Output {
+pub(crate) fn sh(line: &str, dir: &Path) -> Output {
     let folder = Path::new(STRADDLE).parent().unwrap().display();
     let line = format!("export PATH={folder}:$PATH; {line}");
     output(Command::new("bash").args(["-c", &line]).current_dir(dir), "")
@@ -92,6 +95,44 @@ fn pipelines_fail_on_a_wrong_image_only() {
 }
 
 #[test]
+fn pipelines_install_a_release() {
+    if !present(&["python3", "curl"]) {
+        return;
+    }
+    // The commands of both, and the version that they install.
+    let script = "import json, sys, yaml\n\
+                  github, gitlab = (yaml.safe_load(open(name)) for name in sys.argv[1:])\n\
+                  step = next(step for step in github['jobs']['audit']['steps'] if step.get('name') == 'Install straddle')\n\
+                  job = gitlab['alignment']\n\
+                  print(json.dumps([github['env']['VERSION'], step['run'] + 'PATH=$(cat $GITHUB_PATH):$PATH',\n\
+                  \x20   job['variables']['VERSION'], '\\n'.join(job['before_script'])]))";
+    let files = ["github/audit.yml", "gitlab/audit.yml"].map(contrib);
+    let out = run(Command::new("/usr/bin/python3").args(["-c", script]).args(files), "");
+    let [github_version, github, gitlab_version, gitlab]: [String; 4] = serde_json::from_str(&out).unwrap();
+    let version = env!("CARGO_PKG_VERSION");
+    assert_eq!([&*github_version, &*gitlab_version], [version; 2]);
+    let name = format!("straddle-{version}-x86_64-unknown-linux-gnu");
+    for install in [github, gitlab] {
+        let dir = Dir::new("contrib");
+        let make = format!(
+            "mkdir -p v{version} {name} && cp /bin/true {name}/straddle && tar -czf v{version}/{name}.tar.gz {name} && \
+             rm -r {name} && cd v{version} && sha256sum {name}.tar.gz > SHA256SUMS && printf '%064d  other.deb\\n' 0 >> SHA256SUMS"
+        );
+        tools::shell(&make, dir.path());
+        let releases = format!("file://{}", dir.path().display());
+        let install = install.replace("https://github.com/straddle/straddle/releases/download", &releases);
+        assert!(install.contains(&releases), "{install}");
+        let line = format!("set -e; VERSION={version} GITHUB_PATH=$PWD/path; {install}; command -v straddle");
+        let out = output(Command::new("bash").args(["-c", &line]).current_dir(dir.path()), "");
+        let said = transcript(&out);
+        assert!(out.status.success() && said.contains(&format!("{name}/straddle")), "{said}");
+        tools::shell(&format!("echo >> v{version}/{name}.tar.gz"), dir.path());
+        let out = output(Command::new("bash").args(["-c", &line]).current_dir(dir.path()), "");
+        assert!(!out.status.success(), "{}", transcript(&out));
+    }
+}
+
+#[test]
 fn the_role_collects_what_report_takes() {
     if !present(&["sfdisk", "python3"]) {
         return;
@@ -105,7 +146,7 @@ fn the_role_collects_what_report_takes() {
                   copy = next(task['copy']['dest'] for task in modules if 'copy' in task)\n\
                   argv = next(task['command']['argv'] for task in modules if 'argv' in task.get('command', ''))\n\
                   def filled(text, **more):\n\
-                  \x20   for name, value in {**values, **more}.items(): text = text.replace('{{ ' + name + ' }}', value)\n\
+                  \x20   for name, value in {**values, **more}.items(): text = text.replace('{{ ' + name + ' }}', str(value))\n\
                   \x20   return text\n\
                   places = [filled(copy, inventory_hostname=name) for name in ('web1', 'web2')]\n\
                   page = [filled(word, straddle_page='page.html') if word != '{{ straddle_page }}' else 'page.html' for word in argv]\n\
@@ -130,11 +171,17 @@ fn builders_scripts_fail_on_a_wrong_image_only() {
         return;
     }
     let packer = fs::read_to_string(contrib("packer/audit.pkr.hcl")).unwrap();
-    let packer = packer.split_once("inline = [\"").unwrap().1.split_once('"').unwrap().0.to_owned();
+    let packer = packer.split_once("inline = [\"").unwrap().1.split_once('"').unwrap().0;
+    let packer = format!(
+        "mkdir output-debian; cp build/disk.img output-debian/packer-debian; {}",
+        packer.replace("${source.name}", "debian")
+    );
     let mkosi = format!("OUTPUTDIR=build {}", contrib("mkosi/straddle.postoutput").display());
+    let linked = format!("[ ! -e build/disk.img ] || ln -s disk.img build/disk; {mkosi}");
+    let compressed = format!("gzip build/disk.img && ln -s disk.img.gz build/disk; {mkosi}");
     let element = contrib("diskimage-builder/elements/straddle/cleanup.d/99-straddle");
-    let element = format!("IMAGE_BLOCK_DEVICE=build/disk.img {}", element.display());
-    for line in [packer, mkosi, element] {
+    let element = format!("{SUDO} IMAGE_BLOCK_DEVICE=build/disk.img {}", element.display());
+    for line in [packer, linked, compressed, element] {
         for (is_right, status) in [(true, 0), (false, 1)] {
             let dir = built(is_right);
             let out = sh(&line, dir.path());
@@ -210,7 +257,7 @@ fn the_service_writes_metrics() {
 }
 
 #[test]
-fn the_dashboard_shows_metrics_that_exist() {
+fn the_dashboard_and_the_alerts_use_metrics_that_exist() {
     if !present(&["sfdisk"]) {
         return;
     }
@@ -226,6 +273,10 @@ fn the_dashboard_shows_metrics_that_exist() {
         let names = expression.split(|c: char| !c.is_alphanumeric() && c != '_');
         shown.extend(names.filter(|name| name.starts_with("straddle_")).map(str::to_owned));
     }
+    let rules = fs::read_to_string(contrib("prometheus/straddle.rules.yml")).unwrap();
+    let expressions = rules.lines().filter_map(|line| line.trim().strip_prefix("expr: "));
+    let names = expressions.flat_map(|text| text.split(|c: char| !c.is_alphanumeric() && c != '_'));
+    shown.extend(names.filter(|name| name.starts_with("straddle_")).map(str::to_owned));
     assert!(shown.len() >= 3, "{shown:?}");
     assert!(shown.iter().all(|name| known.contains(name.as_str())), "{shown:?} {known:?}");
 }

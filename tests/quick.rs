@@ -36,6 +36,7 @@ mod probe;
 mod ready;
 mod realign;
 mod realign_shapes;
+mod recipes;
 mod remote;
 mod report;
 mod reports;

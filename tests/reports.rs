@@ -79,6 +79,10 @@ fn sarif_has_every_finding_and_nothing_unknown() {
         found().into_iter().map(|[_, code, severity]| [code, level(&severity)]).collect();
     assert_eq!(rows, expected);
     for result in results {
+        // Code scanning shows no result without a line.
+        let region = &result["locations"][0]["physicalLocation"]["region"];
+        assert_eq!(region["startLine"], 1, "{result}");
+        assert!(result["ruleId"] != "S001" || region["byteOffset"] == 63 * 512, "{result}");
         let rule = usize::try_from(result["ruleIndex"].as_u64().unwrap()).unwrap();
         assert_eq!(run["tool"]["driver"]["rules"][rule]["id"], result["ruleId"]);
     }

@@ -1,4 +1,5 @@
-# Fails the build if the image is misaligned or blank. Put the block into the build block of a template with a source that writes a disk image.
+# Fails the build if an image is misaligned or blank. Put it into the build block of a template with a source "qemu".
+# The names are those of qemu's images if the source sets neither output_directory nor vm_name.
 post-processor "shell-local" {
-  inline = ["straddle check --fail-on warning,blank build/*.img"]
+  inline = ["straddle check --fail-on warning,blank output-${source.name}/packer-${source.name}*"]
 }

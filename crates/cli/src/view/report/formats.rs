@@ -84,9 +84,10 @@ impl Report for Sarif {
 }
 
 fn result(uri: &str, finding: &FindingReport) -> Value {
-    let mut physical = json!({ "artifactLocation": { "uri": uri } });
+    // A disk has no lines, but GitHub's code scanning requires one.
+    let mut region = json!({ "startLine": 1 });
     if let Some(at) = finding.at.map(ByteOffset::get) {
-        physical["region"] = json!({ "byteOffset": at });
+        region["byteOffset"] = json!(at);
     }
     let message = [vec![finding.message.clone()], fix_lines(finding)].concat().join("\n");
     let place = place(finding);
@@ -96,7 +97,7 @@ fn result(uri: &str, finding: &FindingReport) -> Value {
         "level": level(finding.severity),
         "message": { "text": message },
         "locations": [{
-            "physicalLocation": physical,
+            "physicalLocation": { "artifactLocation": { "uri": uri }, "region": region },
             "logicalLocations": [{ "fullyQualifiedName": place }],
         }],
         // What stays the same when the finding moves: its rule and its place in the disk's structure.
