@@ -83,7 +83,7 @@ fn with_units(logical: u64, unit: u64, protected: bool) -> [String; 2] {
         completion_overhead_us = 2\nqueue_depth = 1024\n[flash]\nindirection_unit_bytes = {unit}\npage_bytes = 16384\n\
         pages_per_block = 128\ndies = 16\nchannels = 4\nread_us = 60\nprogram_us = 700\nerase_us = 3000\n\
         channel_mb_s = 800\nbuffer_bytes = 8388608\nover_provisioning = 0.2\ncommand_us = 2\ndestage_after_ms = 100\n\
-        power_loss_protection = {protected}\npreconditioned = true\n"
+        power_loss_protection = {protected}\nstart = \"in-order\"\n"
     );
     let disk = format!(
         "{claims}rotational = true\n[sectors]\nphysical_bytes = {unit}\nfirmware_offset_bytes = 0\n[interface]\n\
