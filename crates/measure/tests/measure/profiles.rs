@@ -5,7 +5,6 @@
 use crate::tests::common;
 
 use straddle_drive::Profile;
-use straddle_drive::disk::RmwPolicy;
 use straddle_drive::profile::Body;
 use straddle_measure::bench::{Modelled, Silent};
 use straddle_measure::probe::{Budget, Claims, Report, Rotation, WriteCache, probe};
@@ -49,9 +48,7 @@ fn every_shipped_drive_is_what_it_is_found_to_be() {
             match (&profile.body, report.rotation.value) {
                 (Body::Disk(disk), Some(Rotation::Period(found))) => {
                     let (found, truth) = (found.seconds(), disk.spindle.revolution().seconds());
-                    // A log moves between the writes that measure.
-                    let limit = if disk.rmw == RmwPolicy::Logged { 0.004 } else { 0.002 };
-                    assert!((found / truth - 1.0).abs() < limit, "{specification}: {found} s, not {truth}");
+                    assert!((found / truth - 1.0).abs() < 0.002, "{specification}: {found} s, not {truth}");
                 }
                 (Body::Ssd(_), Some(Rotation::None)) => {}
                 (_, other) => panic!("{specification}: {other:?}"),
