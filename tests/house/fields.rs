@@ -16,7 +16,7 @@ const FIELDS: usize = 13;
 const LARGER: &[(&str, usize)] = &[
     // Parameters as they are in a file, and what follows from them.
     ("drive/src/profile/keys.rs File", 14),
-    ("drive/src/ssd/parameters.rs FlashFile", 17),
+    ("drive/src/ssd/parameters.rs FlashFile", 16),
     ("drive/src/ssd/parameters.rs Layout", 14),
     ("measure/src/probe/report.rs Report", 15),
     // State.

@@ -28,6 +28,7 @@ mod tests;
 
 pub(crate) use card::Card;
 pub use parameters::{FlashError, FlashFile, SsdParameters};
+pub use start::FlashStart;
 
 use straddle_units::io::{Completion, Request, Time};
 

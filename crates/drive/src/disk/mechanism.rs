@@ -240,6 +240,12 @@ impl Mechanism {
         (at, sector)
     }
 
+    /// The number of sectors from `next` to the end of its track that pass in `time`.
+    pub(super) fn passing(&self, next: u64, time: Nanos) -> u64 {
+        let place = self.place(next);
+        self.sectors_within(&place, time).min(place.left.into())
+    }
+
     /// The time for `count` sectors, at most a track: below 2^20 sectors times 2^32 nanoseconds.
     fn sectors_time(&self, place: &Position, count: u64) -> Nanos {
         Nanos::new(count * self.revolution().get() / u64::from(place.sectors_per_track))

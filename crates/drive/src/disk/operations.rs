@@ -4,7 +4,6 @@ use straddle_units::io::{Nanos, Time};
 
 use crate::disk::buffer::{Extent, Step};
 use crate::disk::mechanism::Pass;
-use crate::disk::read_cache::continues;
 use crate::disk::rest::{Next, Patience};
 use crate::disk::{Busy, Disk, Position, Read, Took, Work};
 use crate::drive::MediaEvent;
@@ -99,9 +98,8 @@ impl Disk {
             return Some(overdue);
         }
         let mut best = Best::default();
-        let stream = self.memory.reads.streamed();
         for (index, read) in self.reads.waiting.iter().enumerate() {
-            if continues(stream, read) {
+            if self.continues(read) {
                 return Some(Choice::Read(index));
             }
             let setup = read.ready.since(self.now);
@@ -155,6 +153,22 @@ impl Disk {
             return self.choose_extent(Best::default());
         }
         None
+    }
+
+    /// Whether a read continues what is read ahead: it begins in it, next to it, or among the sectors that pass
+    /// before the heads could move for it.
+    fn continues(&self, read: &Read) -> bool {
+        let reads = &self.memory.reads;
+        let Some(stream) = reads.stream.filter(|stream| read.end > stream.next) else { return false };
+        if read.first < reads.get(stream.segment).start {
+            return false;
+        }
+        let Some(ahead) = read.first.checked_sub(stream.next) else { return true };
+        if ahead == 0 {
+            return reads.rules.adjoining;
+        }
+        let passing = || self.mechanism.passing(stream.next, read.ready.since(stream.at));
+        !self.link.is_measured() && read.first < stream.limit && ahead <= passing()
     }
 
     #[inline]
@@ -241,12 +255,15 @@ impl Disk {
     }
 
     fn begin_read(&mut self, index: usize) {
-        let read = self.reads.waiting.swap_remove(index);
-        let partial = self.memory.reads.goes_on(&read, self.now);
+        let mut read = self.reads.waiting.swap_remove(index);
+        let continues = self.continues(&read);
+        let partial = self.memory.reads.goes_on(&read, continues, self.now);
         self.record.counters.cache_hits += u64::from(partial.is_some());
         let (first, at) = partial.unwrap_or((read.first, self.now.max(read.ready)));
+        let start = (read.first << self.rules.shift) + u64::from(read.into);
+        // What passes before its first sector is read as well.
+        read.first = read.first.min(first);
         if self.logs.partial.is_some() {
-            let start = (read.first << self.rules.shift) + u64::from(read.into);
             let from = if partial.is_some() { first << self.rules.shift } else { start };
             if let Some(fragments) = self.fragments(from, start + read.bytes) {
                 self.begin_fragments(read, first, at, &fragments);
@@ -256,7 +273,7 @@ impl Disk {
         let count = read.end - first;
         let end = if self.link.is_measured() {
             self.mechanism.read_pieces(at, first, count, self.reads.on_arrival, &mut self.record.counters)
-        } else if first == read.first {
+        } else if partial.is_none() {
             self.mechanism.pass_from(read.place, at, first, count, Pass::Read, &mut self.record.counters)
         } else {
             self.mechanism.pass(at, first, count, Pass::Read, &mut self.record.counters)

@@ -125,10 +125,11 @@ impl ReadCache {
         }
     }
 
-    /// For a read of which the cache holds the beginning: the sector at which to continue, and from when.
-    pub(super) fn goes_on(&self, read: &Read, now: Time) -> Option<(u64, Time)> {
+    /// For a read that continues the stream, or of which the cache holds the beginning: the sector at which to
+    /// continue, and from when.
+    pub(super) fn goes_on(&self, read: &Read, continues: bool, now: Time) -> Option<(u64, Time)> {
         let from = now.max(read.ready);
-        if let Some(stream) = self.stream.filter(|_| continues(self.streamed(), read)) {
+        if let Some(stream) = self.stream.filter(|_| continues) {
             // A stream that is still running needs no command to continue.
             return Some((stream.next, if stream.next < stream.limit { stream.at } else { from }));
         }
@@ -137,13 +138,6 @@ impl ReadCache {
         }
         let segment = self.continued(read.first)?;
         Some((self.get(segment).end, from)).filter(|&(next, _)| next < read.end)
-    }
-
-    /// What the stream has read and the segment still holds: its start, the end of the range in which a read
-    /// may begin to continue it, and the next sector.
-    pub(super) fn streamed(&self) -> Option<(u64, u64, u64)> {
-        let reach = u64::from(self.rules.adjoining);
-        self.stream.map(|stream| (self.get(stream.segment).start, stream.next + reach, stream.next))
     }
 
     pub(super) fn is_off(&self) -> bool {
@@ -244,11 +238,6 @@ impl ReadCache {
             }
         }
     }
-}
-
-/// Whether the read begins inside what was read ahead and continues at the stream's next sector.
-pub(super) fn continues(streamed: Option<(u64, u64, u64)>, read: &Read) -> bool {
-    streamed.is_some_and(|(start, reach, next)| start <= read.first && read.first < reach && read.end > next)
 }
 
 const RUNS: usize = 256;

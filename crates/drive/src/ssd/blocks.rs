@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use crate::ssd::index::{Slot, Superblock, Unit};
 use crate::ssd::narrow;
 use crate::ssd::parameters::Layout;
-use crate::ssd::start::{Start, SteadyState};
+use crate::ssd::start::{FlashStart, SteadyState};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stream {
@@ -67,7 +67,7 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    pub(super) fn new(layout: Layout, start: Start) -> Self {
+    pub(super) fn new(layout: Layout, start: FlashStart) -> Self {
         let empty =
             Contents { state: State::Free, valid: 0, previous: None, next: None, reverse: Reverse::Empty };
         let mut blocks = Self {
@@ -79,9 +79,9 @@ impl Blocks {
             open: [None; 2],
         };
         match start {
-            Start::Empty => {}
-            Start::InOrder => blocks.fill_in_order(),
-            Start::Steady => blocks.fill_steadily(),
+            FlashStart::Empty => {}
+            FlashStart::InOrder => blocks.fill_in_order(),
+            FlashStart::Steady => blocks.fill_steadily(),
         }
         for index in (0..layout.superblocks).map(Superblock::new) {
             if blocks.valid(index) > 0 {

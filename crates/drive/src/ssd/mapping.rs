@@ -4,7 +4,7 @@
 use crate::ssd::index::{Slot, Unit};
 use crate::ssd::narrow;
 use crate::ssd::parameters::Layout;
-use crate::ssd::start::{Start, SteadyState};
+use crate::ssd::start::{FlashStart, SteadyState};
 
 /// Entries in a chunk: 64 KiB of table.
 const CHUNK_SHIFT: u32 = 14;
@@ -21,10 +21,10 @@ pub(super) struct Mapping {
 }
 
 impl Mapping {
-    pub(super) fn new(layout: Layout, start: Start) -> Self {
+    pub(super) fn new(layout: Layout, start: FlashStart) -> Self {
         let chunks = vec![None; layout.units.div_ceil(CHUNK) as usize];
-        let mut mapping = Self { chunks, layout, in_order: start == Start::InOrder };
-        if start == Start::Steady {
+        let mut mapping = Self { chunks, layout, in_order: start == FlashStart::InOrder };
+        if start == FlashStart::Steady {
             SteadyState::of(layout).slots().for_each(|(slot, unit)| mapping.set(unit, slot));
         }
         mapping

@@ -6,7 +6,7 @@ use straddle_units::io::Nanos;
 
 use crate::ssd::index::{Slot, Superblock, Unit};
 use crate::ssd::narrow;
-use crate::ssd::start::Start;
+use crate::ssd::start::FlashStart;
 
 /// Smallest and largest indirection unit and flash page, in bytes.
 const UNIT_BYTES: (u64, u64) = (512, 1 << 20);
@@ -55,12 +55,9 @@ pub struct FlashFile {
     /// Whether the buffer's contents survive a power cut.
     #[serde(default)]
     pub power_loss_protection: bool,
-    /// Whether the drive starts as if it had been written once from end to end.
+    /// The state in which the drive starts.
     #[serde(default)]
-    pub preconditioned: bool,
-    /// Whether it was then overwritten at random until garbage collection was steady.
-    #[serde(default)]
-    pub steady: bool,
+    pub start: FlashStart,
     /// On a memory card, which maps whole superblocks: the number of them that take writes at a time.
     #[serde(default)]
     pub open_superblocks: Option<u32>,
@@ -106,7 +103,7 @@ pub struct SsdParameters {
     pub(super) buffer_units: u32,
     pub(super) destage_after: u64,
     pub(super) power_loss_protection: bool,
-    pub(super) start: Start,
+    pub(super) start: FlashStart,
     pub(super) open_superblocks: Option<u32>,
 }
 
@@ -214,11 +211,7 @@ impl SsdParameters {
             buffer_units: narrow(raw.buffer_bytes >> layout.unit_shift),
             destage_after,
             power_loss_protection: raw.power_loss_protection,
-            start: match (raw.steady, raw.preconditioned) {
-                (true, _) => Start::Steady,
-                (false, true) => Start::InOrder,
-                (false, false) => Start::Empty,
-            },
+            start: raw.start,
             open_superblocks: raw.open_superblocks,
         })
     }
@@ -235,7 +228,7 @@ impl SsdParameters {
 
     /// Makes the drive start in the steady state of random writes.
     pub(crate) const fn start_steady(&mut self) {
-        self.start = Start::Steady;
+        self.start = FlashStart::Steady;
     }
 
     /// The number of superblocks that take writes at a time, if the drive is a memory card.

@@ -5,13 +5,19 @@
 //! fall geometrically with its age (P. Desnoyers, "Analytic modeling of SSD write performance", SYSTOR 2012,
 //! for the choice of the oldest, which greedy choice approaches under uniform writes).
 
+use serde::Deserialize;
+use straddle_units::ByteCount;
+
 use crate::ssd::index::{Slot, Superblock, Unit};
 use crate::ssd::narrow;
 use crate::ssd::parameters::Layout;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Start {
+/// The state of the flash at power-on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FlashStart {
     /// Nothing was ever written.
+    #[default]
     Empty,
     /// Written once from end to end.
     InOrder,
@@ -52,7 +58,7 @@ impl SteadyState {
             ends.push(rounded(sum).min(layout.units));
         }
         ends.last_mut().into_iter().for_each(|last| *last = layout.units);
-        Self { layout, ends, step: spread(layout.units.into()) }
+        Self { layout, ends, step: spread(layout) }
     }
 
     /// The superblocks with data, each with the number of its units.
@@ -81,9 +87,9 @@ fn rounded(units: f64) -> u32 {
 }
 
 /// A step that visits every unit once, and puts neighbours far apart: about the golden ratio of them.
-fn spread(units: u64) -> u64 {
-    fn divisor(a: u64, b: u64) -> u64 {
-        if b == 0 { a } else { divisor(b, a % b) }
-    }
-    (units * 618 / 1000..).find(|&step| step > 0 && divisor(step, units) == 1).unwrap_or(1)
+fn spread(layout: Layout) -> u64 {
+    let (units, unit) = (u64::from(layout.units), layout.unit_bytes());
+    let bytes = |units: u64| ByteCount::new(units * unit);
+    let visits_all = |step: &u64| bytes(*step).common_divisor(bytes(units)) == bytes(1);
+    (units * 618 / 1000..).find(visits_all).unwrap_or(1)
 }

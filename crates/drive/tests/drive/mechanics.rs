@@ -254,6 +254,17 @@ fn reading_ahead_keeps_a_sequential_reader_on_the_track() {
 }
 
 #[test]
+fn reading_ahead_goes_on_until_the_heads_could_move() {
+    // Three sectors and a half pass during the command, and no read after them is missed.
+    let shape = Shape { read_overhead_us: 700, ..with_read_ahead() };
+    for block in 1..=6 {
+        let mut host = host(&shape);
+        host.serve(Read, 0, BLOCK);
+        assert_about(host.serve(Read, block * BLOCK, BLOCK), (block * SECTOR).max(7 * OVERHEAD), 30);
+    }
+}
+
+#[test]
 fn reading_ahead_stops_where_the_profile_says_and_at_the_last_track() {
     // Eleven tracks on both surfaces, and a capacity that uses all of them.
     let shape = Shape { capacity: 1100 * BLOCK, ..with_read_ahead() };

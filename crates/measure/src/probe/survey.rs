@@ -189,11 +189,16 @@ fn period(intervals: &[f64]) -> (f64, f64) {
     refined.max_by(|left, right| left.1.total_cmp(&right.1)).unwrap_or((0.0, 0.0))
 }
 
-/// Returns the period near `rough` that fits most intervals.
+/// Returns the period near `rough` that fits most intervals: the time by which they differ, per revolution by
+/// which they differ. If each write goes to the next sector of a log, all are longer by that sector.
 fn refined(intervals: &[f64], rough: f64) -> f64 {
     let turns = |interval: &f64| (interval / rough).round();
-    let whole = intervals.iter().filter(|interval| turns(interval) >= 1.0);
-    median(&whole.map(|interval| interval / turns(interval)).collect::<Vec<_>>())
+    let pairs = intervals.iter().enumerate().flat_map(|(index, one)| {
+        let others = intervals[..index].iter().map(move |other| (one - other, turns(one) - turns(other)));
+        others.filter(|(_, turns)| *turns != 0.0)
+    });
+    let slopes: Vec<f64> = pairs.map(|(time, turns)| time / turns).collect();
+    if slopes.is_empty() { rough } else { median(&slopes) }
 }
 
 /// Returns the mean of all intervals taken as angles of the period: 1 if they are whole multiples.
@@ -213,6 +218,14 @@ mod tests {
         let intervals: Vec<f64> = [1.0, 2.0, 3.0, 1.0, 2.0, 5.0].iter().map(|k| k / 90.0).collect();
         let (period, coherence) = period(&intervals);
         assert!((period - 1.0 / 90.0).abs() < 1e-9 && coherence > 0.99, "{period} {coherence}");
+    }
+
+    #[test]
+    fn a_log_does_not_lengthen_the_period() {
+        let sector = 1.0 / 90.0 / 300.0;
+        let intervals: Vec<f64> = [1.0, 2.0, 3.0, 1.0, 2.0, 5.0].iter().map(|k| k / 90.0 + sector).collect();
+        let (period, _) = period(&intervals);
+        assert!((period * 90.0 - 1.0).abs() < 1e-6, "{period}");
     }
 
     #[test]

@@ -5,7 +5,6 @@
 use crate::tests::common;
 
 use straddle_drive::Profile;
-use straddle_drive::disk::RmwPolicy;
 use straddle_drive::profile::Body;
 use straddle_measure::bench::{Modelled, Silent};
 use straddle_measure::probe::{Budget, Claims, Report, Rotation, WriteCache, probe};
@@ -49,9 +48,7 @@ fn every_shipped_drive_is_what_it_is_found_to_be() {
             match (&profile.body, report.rotation.value) {
                 (Body::Disk(disk), Some(Rotation::Period(found))) => {
                     let (found, truth) = (found.seconds(), disk.spindle.revolution().seconds());
-                    // A log moves between the writes that measure.
-                    let limit = if disk.rmw == RmwPolicy::Logged { 0.004 } else { 0.002 };
-                    assert!((found / truth - 1.0).abs() < limit, "{specification}: {found} s, not {truth}");
+                    assert!((found / truth - 1.0).abs() < 0.002, "{specification}: {found} s, not {truth}");
                 }
                 (Body::Ssd(_), Some(Rotation::None)) => {}
                 (_, other) => panic!("{specification}: {other:?}"),
@@ -83,7 +80,7 @@ fn with_units(logical: u64, unit: u64, protected: bool) -> [String; 2] {
         completion_overhead_us = 2\nqueue_depth = 1024\n[flash]\nindirection_unit_bytes = {unit}\npage_bytes = 16384\n\
         pages_per_block = 128\ndies = 16\nchannels = 4\nread_us = 60\nprogram_us = 700\nerase_us = 3000\n\
         channel_mb_s = 800\nbuffer_bytes = 8388608\nover_provisioning = 0.2\ncommand_us = 2\ndestage_after_ms = 100\n\
-        power_loss_protection = {protected}\npreconditioned = true\n"
+        power_loss_protection = {protected}\nstart = \"in-order\"\n"
     );
     let disk = format!(
         "{claims}rotational = true\n[sectors]\nphysical_bytes = {unit}\nfirmware_offset_bytes = 0\n[interface]\n\

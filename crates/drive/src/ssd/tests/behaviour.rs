@@ -14,7 +14,7 @@ fn coarse() -> FlashFile {
 }
 
 fn full(file: FlashFile) -> FlashFile {
-    FlashFile { preconditioned: true, ..file }
+    FlashFile { start: FlashStart::InOrder, ..file }
 }
 
 #[test]
@@ -374,7 +374,7 @@ fn a_steady_drive_is_as_one_after_long_random_writes() {
     for over_provisioning in [0.1, 0.25, 0.6] {
         let file = FlashFile { over_provisioning, ..full(small()) };
         let reached = amplification(&file, 200_000);
-        let steady = amplification(&FlashFile { steady: true, ..file }, 0);
+        let steady = amplification(&FlashFile { start: FlashStart::Steady, ..file }, 0);
         assert!((steady / reached - 1.0).abs() < 0.05, "{over_provisioning}: {steady}, not {reached}");
     }
 }

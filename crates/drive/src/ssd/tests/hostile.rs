@@ -59,7 +59,7 @@ fn absurd_capacities_are_refused() {
 #[test]
 fn the_least_spare_that_is_taken_is_enough() {
     // 512 superblocks of 128 units: a hundredth of them is 5 superblocks.
-    let file = FlashFile { over_provisioning: 0.01, preconditioned: true, ..small() };
+    let file = FlashFile { over_provisioning: 0.01, start: FlashStart::InOrder, ..small() };
     let capacity = 512 * 128 * 4096;
     let mut bench = Bench::new(&file, capacity);
     let units = capacity / 4096;
@@ -74,7 +74,7 @@ fn the_least_spare_that_is_taken_is_enough() {
 #[test]
 fn a_superblock_of_one_page_still_collects() {
     let file = FlashFile { dies: 1, channels: 1, pages_per_block: 1, ..small() };
-    let file = FlashFile { over_provisioning: 0.08, preconditioned: true, ..file };
+    let file = FlashFile { over_provisioning: 0.08, start: FlashStart::InOrder, ..file };
     let mut bench = Bench::new(&file, 1 << 20);
     for step in 0..5000 {
         bench.write(step * 7919 % 256 * 4096, 4096);
@@ -90,7 +90,8 @@ fn a_superblock_of_one_page_still_collects() {
 #[test]
 fn a_large_drive_costs_nothing_until_it_is_written() {
     // 8 TB with 4 KiB units, and full: the tables would take gigabytes.
-    let file = FlashFile { dies: 64, channels: 16, pages_per_block: 1024, preconditioned: true, ..small() };
+    let file =
+        FlashFile { dies: 64, channels: 16, pages_per_block: 1024, start: FlashStart::InOrder, ..small() };
     let mut bench = Bench::new(&file, 8_000_000_000_000 / 4096 * 4096);
     bench.write(1 << 40, 1 << 20);
     bench.flush();
@@ -104,7 +105,7 @@ fn the_section_of_a_profile_reads() {
                 read_us = 60\nprogram_us = 700.5\nerase_us = 3500\nchannel_mb_s = 533\nbuffer_bytes = 16777216\n\
                 over_provisioning = 0.07\n";
     let file: FlashFile = toml::from_str(text).unwrap();
-    assert!(!file.power_loss_protection && !file.preconditioned);
+    assert!(!file.power_loss_protection && file.start == FlashStart::Empty);
     let parameters = SsdParameters::new(&file, 32 << 30).unwrap();
     assert_eq!((parameters.indirection_unit(), parameters.layout.capacity), (4096, 32 << 30));
     assert!(toml::from_str::<FlashFile>(&format!("{text}colour = 1\n")).is_err());
@@ -141,7 +142,7 @@ proptest! {
         let capacity = fitting.unwrap_or(capacity);
         let file = FlashFile {
             indirection_unit_bytes, page_bytes, pages_per_block, dies, channels, buffer_bytes, read_us, program_us,
-            erase_us, channel_mb_s, over_provisioning, power_loss_protection: flags.0, preconditioned: flags.1, ..small()
+            erase_us, channel_mb_s, over_provisioning, power_loss_protection: flags.0, start: if flags.1 { FlashStart::InOrder } else { FlashStart::Empty }, ..small()
         };
         if let Ok(parameters) = SsdParameters::new(&file, capacity) {
             let mut bench = Bench { ssd: Ssd::new(&parameters, link()), now: Time::ZERO, id: 0 };

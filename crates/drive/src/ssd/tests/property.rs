@@ -40,8 +40,11 @@ prop_compose! {
             buffer_bytes: buffer * program,
             over_provisioning,
             power_loss_protection: flags[0],
-            preconditioned: flags[1],
-            steady: flags[1] && flags[2],
+            start: match (flags[1], flags[2]) {
+                (false, _) => FlashStart::Empty,
+                (true, false) => FlashStart::InOrder,
+                (true, true) => FlashStart::Steady,
+            },
             command_us: if flags[2] { 5.0 } else { 0.0 },
             destage_after_ms,
             ..small()
@@ -169,7 +172,7 @@ proptest! {
         drive in drives(),
         places in prop::collection::vec((any::<u32>(), any::<u32>(), any::<u32>()), 1..60),
     ) {
-        let file = FlashFile { preconditioned: true, power_loss_protection: false, ..drive.file };
+        let file = FlashFile { start: FlashStart::InOrder, power_loss_protection: false, ..drive.file };
         let capacity = drive.capacity / file.indirection_unit_bytes * file.indirection_unit_bytes;
         let unit = file.indirection_unit_bytes;
         {
@@ -202,7 +205,8 @@ proptest! {
 
     #[test]
     fn garbage_collection_conserves_the_map(drive in drives(), seed in any::<u64>(), size in 1_u64..6) {
-        let file = FlashFile { preconditioned: true, steady: seed.is_multiple_of(2), ..drive.file };
+        let start = if seed.is_multiple_of(2) { FlashStart::Steady } else { FlashStart::InOrder };
+        let file = FlashFile { start, ..drive.file };
         let unit = file.indirection_unit_bytes;
         {
             let mut bench = Bench::new(&file, drive.capacity);

@@ -17,7 +17,7 @@ fn random_writes_to_a_full_drive() {
         channels: 8,
         buffer_bytes: 16 << 20,
         over_provisioning: 0.145,
-        preconditioned: true,
+        start: FlashStart::InOrder,
         ..small()
     };
     let parameters = SsdParameters::new(&file, capacity).unwrap();

@@ -206,7 +206,7 @@ fn ssd(random: &mut Random) -> String {
         "[interface]\nlink_mb_s = {}\nread_overhead_us = {}\nwrite_overhead_us = {}\ncompletion_overhead_us = {}\n\
         queue_depth = {}\n[flash]\nindirection_unit_bytes = {unit}\npage_bytes = {}\npages_per_block = {}\ndies = {dies}\n\
         channels = {}\nread_us = {}\nprogram_us = {}\nerase_us = {}\nchannel_mb_s = {}\nbuffer_bytes = {}\n\
-        over_provisioning = {}\ncommand_us = {}\ndestage_after_ms = {}\npower_loss_protection = {}\npreconditioned = {}\n",
+        over_provisioning = {}\ncommand_us = {}\ndestage_after_ms = {}\npower_loss_protection = {}\nstart = \"{}\"\n",
         random.one_of(&[560, 560, 1800, 3500, 7000]),
         random.within(3, 15),
         random.within(3, 15),
@@ -224,7 +224,7 @@ fn ssd(random: &mut Random) -> String {
         random.real(0.8, 10.0),
         random.one_of(&[5, 100, 1000]),
         random.once_in(2),
-        !random.once_in(4),
+        if random.once_in(4) { "empty" } else { "in-order" },
     );
     text
 }
