@@ -306,7 +306,7 @@ fn operands_files_and_topologies_are_completed_in_fish_and_zsh() {
                 "fish" => command
                     .args(["--no-config", "-c"])
                     .arg(format!("source straddle.fish; complete -C '{line}'")),
-                _ => command.args(["-f", "-c", IN_ZSH, "zsh", ".", line]),
+                _ => command.args(["-f", "-c", IN_ZSH, "zsh"]).arg(dir.path()).arg(line),
             };
             let run = output(command.current_dir(dir.path()), "");
             assert!(run.status.success() && run.stderr.is_empty(), "{shell} {line}: {}", transcript(&run));
