@@ -2,7 +2,7 @@
 CARGO ?= cargo
 SECONDS_EACH ?= 600
 
-.PHONY: all setup build lab demo test every quick ci release-check lint bench agreement repeats devices boots buckets recipes python cluster validate statistics planted moves kills cuts restores plans fuzz sanitize deny package package-test install docs book
+.PHONY: all setup build lab demo test every quick ci release-check lint bench agreement repeats devices boots buckets recipes python cluster validate statistics planted moves kills cuts restores plans fuzz sanitize deny release package-test publish-check install docs book
 
 all: build
 
@@ -160,26 +160,33 @@ DENY ?= advisories bans licenses sources
 deny:
 	$(CARGO) deny check $(DENY)
 
-# A Debian package and a program without shared libraries, in target/package.
-package:
+# The files of a release in target/release-files: a tarball, Debian and RPM packages, checksums. `make wheel` makes those for pip.
+release:
 	@scripts/setup build
 	@scripts/package
 
-# The same, installed, run and purged in a fresh Debian, and run where nothing else is. Downloads packages.
+# The same, each installed, run and removed in fresh systems. Downloads packages.
 package-test: setup
 	$(CARGO) test -p straddle --test quick package:: -- --ignored --nocapture
 
+# The crates for crates.io: their documentation, and that each builds from its package. Publishes nothing.
+publish-check:
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --no-deps -p straddle-units -p straddle-device -p straddle-drive -p straddle-layout -p straddle-audit
+	$(CARGO) publish --dry-run --workspace
+
 PREFIX ?= /usr/local
+SHARE = $(DESTDIR)$(PREFIX)/share
 install:
 	@scripts/setup build
 	$(CARGO) build --release -p straddle --all-features
 	for program in straddle straddle-lab; do \
 	    install -D $${CARGO_TARGET_DIR:-target}/release/$$program $(DESTDIR)$(PREFIX)/bin/$$program || exit; \
 	done
-	$(DESTDIR)$(PREFIX)/bin/straddle man --dir $(DESTDIR)$(PREFIX)/share/man/man1
-	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions
-	$(DESTDIR)$(PREFIX)/bin/straddle completions bash \
-	    > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/straddle
+	$(DESTDIR)$(PREFIX)/bin/straddle man --dir $(SHARE)/man/man8
+	mkdir -p $(SHARE)/bash-completion/completions $(SHARE)/zsh/site-functions $(SHARE)/fish/vendor_completions.d
+	$(DESTDIR)$(PREFIX)/bin/straddle completions bash >$(SHARE)/bash-completion/completions/straddle
+	$(DESTDIR)$(PREFIX)/bin/straddle completions zsh >$(SHARE)/zsh/site-functions/_straddle
+	$(DESTDIR)$(PREFIX)/bin/straddle completions fish >$(SHARE)/fish/vendor_completions.d/straddle.fish
 
 # What is generated from the code and kept in the repository.
 docs: lab

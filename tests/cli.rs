@@ -337,7 +337,7 @@ fn help_man_pages_completions_and_readme_know_every_command() {
         assert!(help.contains(&format!("\n  {command} ")), "help lacks {command}");
         assert!(completions.contains(command), "completions lack {command}");
         assert!(readme.contains(&format!("straddle {command}")), "README lacks {command}");
-        let page = fs::read_to_string(man.path().join(format!("straddle-{command}.1"))).unwrap();
+        let page = fs::read_to_string(man.path().join(format!("straddle-{command}.8"))).unwrap();
         let long_help = straddle(&[command, "--help"]).out;
         let options = long_help.split_whitespace().filter(|word| word.starts_with("--") && word.len() > 2);
         for option in options.map(|word| word.trim_end_matches([',', '.', ')', ';', '\'', '`'])) {
@@ -345,7 +345,7 @@ fn help_man_pages_completions_and_readme_know_every_command() {
             assert!(page.contains(&escaped), "the page of {command} lacks {option}");
         }
     }
-    let page = fs::read_to_string(man.path().join("straddle.1")).unwrap();
+    let page = fs::read_to_string(man.path().join("straddle.8")).unwrap();
     assert!(
         page.contains(".SH \"EXIT STATUS\"") && !page.contains("EXTRA"),
         "the man page lacks the exit codes"

@@ -197,9 +197,10 @@ fn help_has_examples_and_is_short_on_request() {
         assert!(long.out.contains("Examples:\n  "), "{command:?} has no examples");
     }
     let version = straddle(&["--version"]);
-    // A release build adds the commit: `tests/package.rs`.
-    let is_of_crate = version.out.starts_with(concat!("straddle ", env!("CARGO_PKG_VERSION")));
-    assert!(is_of_crate && version.code == 0, "{}", version.out);
+    assert_eq!(
+        (version.code, version.out.as_str()),
+        (0, concat!("straddle ", env!("CARGO_PKG_VERSION"), "\n"))
+    );
 }
 
 /// The sections of every man page.
@@ -274,8 +275,56 @@ fn completions_complete_in_a_shell() {
     assert_eq!(complete("straddle explain gd"), ["gdisk"]);
     assert_eq!(complete("straddle reproduce mil"), ["miller-2010"]);
     assert!(complete("straddle drive show wd10").contains(&"wd10ears".to_owned()));
-    for shell in ["zsh", "fish", "elvish", "powershell"] {
+    assert_eq!(complete("straddle plan disk.img --assume 512"), ["512n", "512e"]);
+    for shell in ["elvish", "powershell"] {
         assert!(straddle(&["completions", shell]).out.contains("straddle"), "{shell}");
+    }
+}
+
+/// Prints the line that Tab makes of $2 in zsh, with the completions in the directory $1.
+const IN_ZSH: &str = r#"zmodload zsh/zpty
+zpty shell zsh -f -i
+zpty -w shell "PS1= fpath=(${(q)1} \$fpath); autoload -U compinit && compinit -u -D; show() { print -r -- \"<\$BUFFER>\" }
+    zle -N show; bindkey '^X' show; print ready"
+zpty -r -m shell out '*ready*'
+zpty -w -n shell "$2"$'\t\x18'
+zpty -r -m shell out '*<*>*'
+print -r -- ${${out##*<}%%>*}"#;
+
+#[test]
+fn operands_files_and_topologies_are_completed_in_fish_and_zsh() {
+    let dir = Dir::new("completions");
+    dir.image("disk.img", 4096);
+    for (shell, name) in [("fish", "straddle.fish"), ("zsh", "_straddle")] {
+        fs::write(dir.join(name), straddle(&["completions", shell]).out).unwrap();
+        if !present(&[shell]) {
+            continue;
+        }
+        let complete = |line: &str| {
+            let mut command = Command::new(shell);
+            match shell {
+                "fish" => command
+                    .args(["--no-config", "-c"])
+                    .arg(format!("source straddle.fish; complete -C '{line}'")),
+                _ => command.args(["-f", "-c", IN_ZSH, "zsh"]).arg(dir.path()).arg(line),
+            };
+            let run = output(command.current_dir(dir.path()), "");
+            assert!(run.status.success() && run.stderr.is_empty(), "{shell} {line}: {}", transcript(&run));
+            text(&run.stdout)
+        };
+        for (line, wanted) in [
+            ("straddle explain gdi", "gdisk"),
+            ("straddle check --assume 512n", "512n"),
+            ("straddle check --assume wd10ea", "wd10ears"),
+            ("straddle check dis", "disk.img"),
+            ("straddle drive show wd10ea", "wd10ears"),
+            ("straddle bench random-write wd10ea", "wd10ears"),
+            ("straddle bench random-write dis", "disk.img"),
+            ("straddle reproduce mil", "miller-2010"),
+        ] {
+            let completed = complete(line);
+            assert!(completed.contains(wanted), "{shell} {line}: {completed}");
+        }
     }
 }
 

@@ -70,7 +70,7 @@ fn template() -> String {
 
 /// Finds, explains and fixes misaligned partitions, down to the byte.
 #[derive(Debug, Parser)]
-#[command(name = "straddle", version = env!("STRADDLE_VERSION"), arg_required_else_help = true)]
+#[command(name = "straddle", version, arg_required_else_help = true)]
 #[command(after_help = format!("{EXAMPLES}\n\n{}", exit::help(STATUSES)))]
 #[command(max_term_width = 80, disable_help_subcommand = true)]
 pub struct Arguments {
@@ -214,7 +214,7 @@ Examples:
 const MAN_EXAMPLES: &str = "\
 Examples:
   straddle man check | man -l -           # read a page
-  straddle man --dir ~/.local/share/man/man1";
+  straddle man --dir ~/.local/share/man/man8";
 
 const SCHEMA_EXAMPLES: &str = "\
 Examples:
@@ -305,7 +305,7 @@ pub(crate) struct FormatArguments {
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct SectorArguments {
     /// Drive to align for, as in `straddle check --assume`.
-    #[arg(long, value_name = "TOPOLOGY", value_parser = target::assume)]
+    #[arg(long, value_name = "TOPOLOGY", value_parser = target::topologies(target::assume), hide_possible_values = true)]
     pub(crate) assume: Option<Assume>,
 
     /// Use the measurements in this file, saved by 'straddle probe', instead of what a device reports.

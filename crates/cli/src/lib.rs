@@ -51,6 +51,7 @@ use crate::view::json;
 
 /// Runs a program: the command of this process's arguments. Returns its exit code.
 pub fn start(run: fn(&Arguments) -> anyhow::Result<Exit>, errors: Errors) -> ExitCode {
+    straddle_device::ioctl::names::without_modules();
     // Writing past a limit on file sizes (ulimit -f) is an error, EFBIG. The signal would end a run between
     // two writes.
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());

@@ -21,6 +21,7 @@ use straddle_device::{Address, Assume};
 use straddle_drive::Profile;
 use straddle_drive::profile::ProfileError;
 
+use crate::args::Completed;
 use crate::exit::{RefusedError, UsageError};
 use crate::output::{self, printable, printable_lines};
 
@@ -170,6 +171,14 @@ pub(crate) fn drives() -> impl TypedValueParser<Value = Drive> {
 /// Returns an error with its causes. Hidden characters from the profile are made printable; lines are kept.
 pub(crate) fn shown(error: &ProfileError) -> String {
     printable_lines(&with_causes(error))
+}
+
+/// Returns a parser of `--assume`, which completes to the usual formats and the names of the shipped profiles.
+pub(crate) fn topologies<T: Clone + Send + Sync + 'static>(
+    parse: fn(&str) -> Result<T, String>,
+) -> impl TypedValueParser<Value = T> {
+    Completed(|| Box::new(["512n", "512e", "4kn"].into_iter().chain(Profile::names())))
+        .try_map(move |text| parse(&text))
 }
 
 /// Parses `--assume`: a topology in the form of [`Assume`], or a modelled drive.

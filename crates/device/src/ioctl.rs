@@ -9,6 +9,7 @@ mod ata;
 pub(crate) mod dm;
 pub(crate) mod lock;
 pub(crate) mod loops;
+pub mod names;
 pub(crate) mod zones;
 
 use std::ffi::c_void;

@@ -2,6 +2,19 @@
 //!
 //! Every figure of a [`Topology`](topology::Topology) carries the source that reported it, sources that disagree
 //! are all kept, and nothing is ever written. All `unsafe` code of this crate is in [`ioctl`].
+//!
+//! ```
+//! # let folder = tempfile::tempdir()?;
+//! # let path = folder.path().join("disk.img");
+//! # std::fs::write(&path, vec![0; 1 << 20])?;
+//! use straddle_device::{Options, open};
+//!
+//! let target = open(&path, &Options::default())?;
+//! let physical = &target.topology.physical;
+//! println!("{}, sectors of {} ({:?})", target.size, physical.value(), physical.source());
+//! # assert_eq!(physical.value().get(), 4096);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 pub mod domain;
 #[cfg(feature = "remote")]

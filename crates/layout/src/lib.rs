@@ -2,6 +2,21 @@
 //!
 //! Invariants: it only reads, it trusts no field, and it reports the byte of each structure.
 //! Damage is a value ([`Problem`]) beside whatever could still be read, not an error that hides the rest.
+//!
+//! ```
+//! use straddle_device::MemoryMedium;
+//! use straddle_units::ByteCount;
+//!
+//! let mut mbr = vec![0; 512];
+//! // The first entry: type 0x83, from sector 63 on, 1024 sectors.
+//! mbr[446..462].copy_from_slice(&[0, 0, 0, 0, 0x83, 0, 0, 0, 63, 0, 0, 0, 0, 4, 0, 0]);
+//! mbr[510..].copy_from_slice(&[0x55, 0xAA]);
+//! let disk = MemoryMedium::sparse(mbr, ByteCount::new(1 << 20));
+//!
+//! let stack = straddle_layout::read_all(&disk, None, None)?;
+//! assert_eq!(stack.partitions[0].span.start.get(), 63 * 512);
+//! # Ok::<(), straddle_device::ReadError>(())
+//! ```
 
 mod beside;
 mod blank;

@@ -3,6 +3,17 @@
 //! Invariants: a position is not a count, an LBA means nothing without its block size, and every rounding or
 //! remainder against a boundary is computed here. A result that does not fit is `None` or the largest number,
 //! never a wrapped one. No I/O. [`ErrorKind`] is here because the errors of every crate have one.
+//!
+//! How far the first partition of an old disk starts past a physical sector:
+//!
+//! ```
+//! use straddle_units::{Boundary, ByteCount, KERNEL_SECTOR, Lba};
+//!
+//! let sectors = Boundary::multiples_of(ByteCount::new(4096)).ok_or("not a size")?;
+//! let start = Lba::new(63).byte(KERNEL_SECTOR);
+//! assert_eq!(sectors.past(start), ByteCount::new(3584));
+//! # Ok::<(), &str>(())
+//! ```
 
 mod block;
 mod boundary;

@@ -1,7 +1,7 @@
 //! The examples do what they say.
 
 #[expect(dead_code, reason = "its main is not called here")]
-#[path = "../../../../examples/audit_image.rs"]
+#[path = "../../examples/audit_image.rs"]
 mod audit_image;
 
 #[test]

@@ -132,7 +132,8 @@ pub(crate) struct CheckArguments {
     ///
     /// The keys are logical, physical, offset, io-min, io-opt, iu, chunk, stripe, erase, atomic and
     /// atomic-boundary. TARGET=TOPOLOGY applies only to that target, and can be repeated.
-    #[arg(long, value_name = "TOPOLOGY", value_parser = crate::target::assumed)]
+    #[arg(long, value_name = "TOPOLOGY", value_parser = crate::target::topologies(crate::target::assumed),
+        hide_possible_values = true)]
     pub(crate) assume: Vec<Assumed>,
 
     /// Use the measurements in this file, saved by 'straddle probe', instead of what a device reports.

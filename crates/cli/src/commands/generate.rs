@@ -6,9 +6,11 @@ use std::io::IsTerminal;
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use clap::builder::PossibleValue;
 use clap::{Arg, Command};
 use clap_complete::Shell;
 use clap_mangen::Man;
+use straddle_drive::Profile;
 
 use crate::args::Arguments;
 use crate::exit::{Exit, usage};
@@ -16,9 +18,39 @@ use crate::view::html::capitalised;
 use crate::{exit, output, output_file};
 
 pub(crate) fn completions(shell: Shell) -> Result<Exit> {
+    let mut main = Arguments::described();
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Arguments::described(), "straddle", &mut script);
-    output::print_bytes(&script)
+    clap_complete::generate(shell, &mut main, "straddle", &mut script);
+    let mut script = String::from_utf8(script)?;
+    match shell {
+        Shell::Fish => add_operands("__fish_straddle_using_subcommand", &main, &mut script),
+        Shell::Zsh => script = with_files(&script),
+        _ => {}
+    }
+    output::print_bytes(script.as_bytes())
+}
+
+/// Adds completions of operands that have known values to a script for fish: clap_complete 4.6 has only those of options.
+fn add_operands(condition: &str, command: &Command, script: &mut String) {
+    for inner in command.get_subcommands() {
+        let condition = format!("{condition} {}", inner.get_name());
+        for operand in inner.get_positionals() {
+            let values = operand.get_possible_values();
+            let names: Vec<&str> = values.iter().map(PossibleValue::get_name).collect();
+            if !names.is_empty() {
+                let _ =
+                    writeln!(script, "complete -c straddle -n \"{condition}\" -a \"{}\"", names.join(" "));
+            }
+        }
+        add_operands(&format!("{condition}; and __fish_seen_subcommand_from"), inner, script);
+    }
+}
+
+/// Returns a script for zsh that completes files where it completes the names of drives: a profile is a file, too.
+fn with_files(script: &str) -> String {
+    let names = Profile::names().collect::<Vec<_>>().join(" ");
+    let either = format!("{{_alternative \"drives\\:drive\\:({names})\" \"files\\:file\\:_files\"}}");
+    script.replace(&format!("({names})"), &either)
 }
 
 pub(crate) fn man(command: Option<&str>, dir: Option<&Path>) -> Result<Exit> {
@@ -26,7 +58,7 @@ pub(crate) fn man(command: Option<&str>, dir: Option<&Path>) -> Result<Exit> {
     if let Some(dir) = dir {
         fs::create_dir_all(dir).with_context(|| format!("{}: cannot create the directory", dir.display()))?;
         for (name, page) in &pages {
-            let path = dir.join(format!("{name}.1"));
+            let path = dir.join(format!("{name}.8"));
             output_file::write(&path, page, &[])?;
         }
         return Ok(Exit::Success);
@@ -70,7 +102,12 @@ fn page(name: &str, command: Command) -> Result<Vec<u8>> {
         after = [after.as_str(), &exit::help(exit::OF_OUTPUT)].join("\n\n").trim_start().to_owned();
     }
     let command = command.after_help("").after_long_help("");
-    let man = Man::new(command.clone());
+    // As of lvm and cryptsetup: all pages of a program are in one section.
+    let man = Man::new(command.clone())
+        .section("8")
+        .date(env!("STRADDLE_DATE"))
+        .source(concat!("straddle ", env!("CARGO_PKG_VERSION")))
+        .manual("System Administration");
     let mut bytes = Vec::new();
     man.render_title(&mut bytes)?;
     man.render_name_section(&mut bytes)?;
@@ -272,12 +309,12 @@ fn around(page: &str) -> String {
     }
     // A page of the parts of a command refers to the command.
     let parent = Some(command).filter(|_| words.len() > command.len());
-    let main = Some("straddle(1)").filter(|_| !words.is_empty());
+    let main = Some("straddle(8)").filter(|_| !words.is_empty());
     let related = RELATED.iter().find(|(of, _)| *of == command).map_or("", |(_, pages)| *pages);
     let pages = main.into_iter().chain(parent).chain(related.split_whitespace());
     let named = pages.map(|page| match page.strip_suffix(')').and_then(|page| page.split_once('(')) {
         Some((name, section)) => format!(".BR {} ({section})", escaped(name)),
-        None => format!(".BR straddle\\-{} (1)", escaped(page)),
+        None => format!(".BR straddle\\-{} (8)", escaped(page)),
     });
     roff + ".SH \"SEE ALSO\"\n" + &named.collect::<Vec<_>>().join(" ,\n") + "\n"
 }
@@ -337,10 +374,10 @@ mod tests {
     fn a_page_names_its_variables_and_related_pages() {
         let page = around("straddle-drive-show");
         assert!(page.contains(".TP\nNO_COLOR\n") && !page.contains("XDG_STATE_HOME"), "{page}");
-        assert!(page.contains("SEE ALSO\"\n.BR straddle (1) ,\n.BR straddle\\-drive (1) ,\n"), "{page}");
+        assert!(page.contains("SEE ALSO\"\n.BR straddle (8) ,\n.BR straddle\\-drive (8) ,\n"), "{page}");
         assert!(
             around("straddle-bench").contains("XDG_STATE_HOME")
-                && !around("straddle").contains("straddle (1)")
+                && !around("straddle").contains("straddle (8)")
         );
     }
 }
