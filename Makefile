@@ -2,7 +2,7 @@
 CARGO ?= cargo
 SECONDS_EACH ?= 600
 
-.PHONY: all setup build lab demo test every quick ci release-check lint bench agreement repeats devices boots buckets recipes python cluster validate statistics planted moves kills cuts restores plans fuzz sanitize deny release package-test publish-check install docs book
+.PHONY: all setup build lab demo test every quick ci release-check lint bench agreement repeats devices boots buckets recipes python cluster wheel validate statistics planted moves kills cuts restores plans fuzz sanitize deny release package-test publish-check install docs book
 
 all: build
 
@@ -106,6 +106,10 @@ python: setup
 cluster:
 	@scripts/setup cluster
 	scripts/python --cluster -s
+
+# The distributions of the Python module, in target/wheels: a manylinux wheel and the source, each installed and tried.
+wheel: setup
+	scripts/wheel
 
 # The drive model beside real drives: DISKSIM is the folder of DiskSim 4.0's parameters and validation traces.
 validate: setup

@@ -1,4 +1,4 @@
-"""Spark on this machine: `straddle.spark.histogram` beside PySpark's own ways to the same answer, and one executor beside two.
+"""Spark on this machine: `straddle_align.spark.histogram` beside PySpark's own ways to the same answer, and one executor beside two.
 
 Sessions with one and two executors of one core take turns, and in each the arms do. A figure is a median: of seconds on the
 clock, which are of this machine under its load, and of processor time of the driver, the executors and their workers.
@@ -17,7 +17,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-import straddle.spark
+import straddle_align.spark
 
 FILES = int(os.environ.get("FILES", "8"))
 ROWS = int(os.environ.get("ROWS", "10000000"))
@@ -96,7 +96,7 @@ def main() -> None:
                 spark = session(executors)
                 df = spark.read.parquet(*paths)
                 arms: dict[str, Callable[[], object]] = {
-                    "straddle": lambda df=df: straddle.spark.histogram(df),
+                    "straddle": lambda df=df: straddle_align.spark.histogram(df),
                     "SQL, histogram": lambda df=df: grouped(df).toArrow(),
                     "SQL, figures": lambda df=df: figures(df).toArrow(),
                 }

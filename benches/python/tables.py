@@ -17,7 +17,7 @@ import duckdb
 import polars
 import pyarrow
 
-import straddle
+import straddle_align
 
 from loads import table
 
@@ -40,8 +40,8 @@ def arms(requests: pyarrow.Table) -> dict[str, Callable[[], object]]:
     connection.execute("SET threads = 1")
     connection.register("requests", requests)
     return {
-        "straddle, pyarrow": lambda: straddle.Histogram().update(requests),
-        "straddle, polars": lambda: straddle.Histogram().update(frame),
+        "straddle, pyarrow": lambda: straddle_align.Histogram().update(requests),
+        "straddle, polars": lambda: straddle_align.Histogram().update(frame),
         "polars": lambda: by_polars(frame),
         "DuckDB": lambda: connection.sql(SQL).to_arrow_table(),
     }

@@ -7,11 +7,11 @@ import sys
 
 from pyspark.sql import SparkSession
 
-import straddle.spark
+import straddle_align.spark
 
 path, *columns = sys.argv[1:]
-spark = SparkSession.builder.appName("straddle").getOrCreate()
-histogram = straddle.spark.histogram(spark.read.parquet(path), *columns)
+spark = SparkSession.builder.appName("spark_units").getOrCreate()
+histogram = straddle_align.spark.histogram(spark.read.parquet(path), *columns)
 print(histogram)
 for unit in histogram.report()["total"]["writes"]["units"]:
     print(f"{unit['unit_bytes'] // 1024:5} KiB: {unit.get('amplification', 0):.2f} x what is asked for is written")

@@ -15,6 +15,33 @@ use crate::{as_python, errors};
 /// Targets that are examined before the next ones are, so that memory does not grow with their number.
 const BATCH: usize = 512;
 
+/// Codes of rules: one, or several.
+#[derive(FromPyObject)]
+pub(crate) enum Codes {
+    One(String),
+    Several(Vec<String>),
+}
+
+impl Default for Codes {
+    fn default() -> Self {
+        Self::Several(Vec::new())
+    }
+}
+
+impl Codes {
+    fn codes(self) -> PyResult<Vec<Code>> {
+        let texts = match self {
+            Self::One(text) => vec![text],
+            Self::Several(texts) => texts,
+        };
+        let code = |text: &String| {
+            let known = straddle_audit::rule(text).map(|rule| rule.code);
+            known.ok_or_else(|| errors::wrong(format!("{text}: no such rule")))
+        };
+        texts.iter().map(code).collect()
+    }
+}
+
 /// Why a target cannot be examined.
 enum Failure {
     /// It cannot be opened or read.
@@ -26,25 +53,29 @@ enum Failure {
 /// Audit a disk, an image or a modelled drive (``drive:NAME``), and return what ``straddle check --json``
 /// prints.
 ///
-/// ``assume`` declares what a drive is (``"512e"``, ``"physical=16384"``), as ``--assume`` does; ``only`` and
-/// ``ignore`` are codes of rules. A target that cannot be opened or read raises ``TargetError``, an
-/// ``OSError``. Nothing is written.
+/// ``assume`` declares what a drive is (``"512e"``, ``"physical=16384"``). ``only`` and ``ignore`` are the code of
+/// a rule, or several. ``allow_backing`` are the files that an image may open: backing files, parents, extents. A
+/// target that cannot be opened or read raises ``TargetError``, an ``OSError``. Nothing is written.
 ///
-/// >>> import straddle, tempfile
+/// >>> import straddle_align, tempfile
 /// >>> with tempfile.NamedTemporaryFile() as image:
 /// ...     _ = image.truncate(1 << 20)
-/// ...     straddle.check(image.name)["targets"][0]["status"]
+/// ...     straddle_align.check(image.name)["targets"][0]["status"]
 /// 'blank'
 #[pyfunction]
-#[pyo3(signature = (path, /, *, assume=None, only=Vec::new(), ignore=Vec::new()))]
+#[pyo3(
+    signature = (path, /, *, assume=None, only=Codes::default(), ignore=Codes::default(), allow_backing=Vec::new()),
+    text_signature = "(path, /, *, assume=None, only=(), ignore=(), allow_backing=())"
+)]
 pub(crate) fn check<'py>(
     py: Python<'py>,
     path: PathBuf,
     assume: Option<&str>,
-    only: Vec<String>,
-    ignore: Vec<String>,
+    only: Codes,
+    ignore: Codes,
+    allow_backing: Vec<PathBuf>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let examiner = examiner(assume, &only, &ignore, vec![path.clone()])?;
+    let examiner = examiner(assume, only, ignore, allow_backing, vec![path.clone()])?;
     let name = path.display().to_string();
     let target = py.detach(|| match examine(&examiner, &path) {
         Ok(examined) => Ok(TargetReport::of(&examined)),
@@ -62,19 +93,23 @@ pub(crate) fn check<'py>(
 /// A target that cannot be opened or read has the status ``"failed"``, and the others are audited all the same.
 /// Disks of one array that are audited together are judged together.
 ///
-/// >>> import straddle
-/// >>> straddle.check_all(["/no/such/image", "drive:wd10ears"])["summary"]["failed"]
+/// >>> import straddle_align
+/// >>> straddle_align.check_all(["/no/such/image", "drive:wd10ears"])["summary"]["failed"]
 /// 1
 #[pyfunction]
-#[pyo3(signature = (paths, /, *, assume=None, only=Vec::new(), ignore=Vec::new()))]
+#[pyo3(
+    signature = (paths, /, *, assume=None, only=Codes::default(), ignore=Codes::default(), allow_backing=Vec::new()),
+    text_signature = "(paths, /, *, assume=None, only=(), ignore=(), allow_backing=())"
+)]
 pub(crate) fn check_all<'py>(
     py: Python<'py>,
     paths: Vec<PathBuf>,
     assume: Option<&str>,
-    only: Vec<String>,
-    ignore: Vec<String>,
+    only: Codes,
+    ignore: Codes,
+    allow_backing: Vec<PathBuf>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let examiner = examiner(assume, &only, &ignore, paths.clone())?;
+    let examiner = examiner(assume, only, ignore, allow_backing, paths.clone())?;
     let report = py.detach(|| {
         let mut targets = Vec::with_capacity(paths.len());
         for batch in paths.chunks(BATCH) {
@@ -90,15 +125,19 @@ pub(crate) fn check_all<'py>(
 /// Audit each target for itself, and return for each its name, its status and its part of ``straddle check
 /// --json`` as text. This is what a task of a cluster does.
 #[pyfunction]
-#[pyo3(signature = (paths, /, *, assume=None, only=Vec::new(), ignore=Vec::new()))]
+#[pyo3(
+    signature = (paths, /, *, assume=None, only=Codes::default(), ignore=Codes::default(), allow_backing=Vec::new()),
+    text_signature = "(paths, /, *, assume=None, only=(), ignore=(), allow_backing=())"
+)]
 pub(crate) fn check_each(
     py: Python<'_>,
     paths: Vec<PathBuf>,
     assume: Option<&str>,
-    only: Vec<String>,
-    ignore: Vec<String>,
+    only: Codes,
+    ignore: Codes,
+    allow_backing: Vec<PathBuf>,
 ) -> PyResult<Vec<(String, String, String)>> {
-    let examiner = examiner(assume, &only, &ignore, Vec::new())?;
+    let examiner = examiner(assume, only, ignore, allow_backing, Vec::new())?;
     let rows = py.detach(|| {
         let row = |path: &PathBuf| {
             let target = reported(path, examine(&examiner, path));
@@ -137,27 +176,21 @@ fn examine(examiner: &Examiner, path: &Path) -> Result<Examined, Failure> {
 
 fn examiner(
     assume: Option<&str>,
-    only: &[String],
-    ignore: &[String],
+    only: Codes,
+    ignore: Codes,
+    allow_backing: Vec<PathBuf>,
     alongside: Vec<PathBuf>,
 ) -> PyResult<Examiner> {
     let assume: Assume = match assume {
         Some(text) => straddle_audit::examine::assume(text).map_err(errors::wrong)?,
         None => Assume::default(),
     };
-    let codes = |texts: &[String]| {
-        let code = |text: &String| {
-            let known = straddle_audit::rule(text).map(|rule| rule.code);
-            known.ok_or_else(|| errors::wrong(format!("{text}: no such rule (straddle explain lists them)")))
-        };
-        texts.iter().map(code).collect::<PyResult<Vec<Code>>>()
-    };
-    let open =
-        straddle_device::Options { assume, read_through: Some(Limits::default()), ..Default::default() };
+    let read_through = Some(Limits::default());
+    let open = straddle_device::Options { assume, allow_backing, read_through, ..Default::default() };
     Ok(Examiner::new(Options {
         open,
-        only: codes(only)?,
-        ignore: codes(ignore)?,
+        only: only.codes()?,
+        ignore: ignore.codes()?,
         alongside: Alongside::These(alongside),
         moves: Some(straddle_repair::moves::of),
         ..Options::default()

@@ -8,8 +8,8 @@ use crate::{as_python, errors};
 
 /// Return the modelled drives, as ``straddle drive list --json`` prints them.
 ///
-/// >>> import straddle
-/// >>> "wd10ears" in [drive["name"] for drive in straddle.drives() if drive["misreports"]]
+/// >>> import straddle_align
+/// >>> "wd10ears" in [drive["name"] for drive in straddle_align.drives() if drive["misreports"]]
 /// True
 #[pyfunction]
 pub(crate) fn drives(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
@@ -25,8 +25,8 @@ pub(crate) fn drives(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
 ///
 /// ``name`` may have options after commas, or be the file of a profile.
 ///
-/// >>> import straddle
-/// >>> straddle.drive("wd10ears")["truth"]["unit_bytes"]
+/// >>> import straddle_align
+/// >>> straddle_align.drive("wd10ears")["truth"]["unit_bytes"]
 /// 4096
 #[pyfunction]
 #[pyo3(signature = (name, /))]

@@ -1,16 +1,30 @@
-//! Errors as Python's exceptions, which `straddle/_errors.py` defines.
+//! Errors as Python's exceptions, which `straddle_align/_errors.py` defines.
 
 use std::error::Error;
+use std::path::Path;
 
 use pyo3::prelude::*;
 use straddle_device::shown::{system_error, with_causes};
 
-pyo3::import_exception!(straddle._errors, InputError);
-pyo3::import_exception!(straddle._errors, TargetError);
+pyo3::import_exception!(straddle_align._errors, InputError);
+pyo3::import_exception!(straddle_align._errors, TargetError);
+
+/// What messages say of options of the command line, and what they say of arguments.
+const WORDS: [(&str, &str); 5] = [
+    ("--columns op=", "columns=op="),
+    ("--columns", "columns"),
+    ("any format of --format", "any known format"),
+    ("--allow-backing", "allow_backing"),
+    (" (--time-limit)", ""),
+];
+
+fn message(error: &dyn Error) -> String {
+    WORDS.iter().fold(with_causes(error), |text, (option, argument)| text.replace(option, argument))
+}
 
 /// Returns the exception for an argument, a table or bytes that cannot be used.
 pub(crate) fn input(error: &dyn Error) -> PyErr {
-    InputError::new_err(with_causes(error))
+    InputError::new_err(message(error))
 }
 
 /// Returns the exception for what is wrong with an argument.
@@ -20,5 +34,13 @@ pub(crate) fn wrong(message: String) -> PyErr {
 
 /// Returns the exception for a target that cannot be opened or read.
 pub(crate) fn target(name: &str, error: &(dyn Error + 'static)) -> PyErr {
-    TargetError::new_err((format!("{name}: {}", with_causes(error)), system_error(error), name.to_owned()))
+    TargetError::new_err((format!("{name}: {}", message(error)), system_error(error), name.to_owned()))
+}
+
+/// Returns the exception for a trace that cannot be opened, read or understood.
+pub(crate) fn trace(path: &Path, error: &(dyn Error + 'static)) -> PyErr {
+    match system_error(error) {
+        Some(number) => TargetError::new_err((message(error), number, path.display().to_string())),
+        None => input(error),
+    }
 }

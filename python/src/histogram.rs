@@ -1,17 +1,18 @@
 //! Histograms of the requests of block traces.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use arrow_array::ffi_stream::RecordBatchStreamReader;
 use arrow_array::{RecordBatch, RecordBatchIterator, RecordBatchReader};
-use arrow_pyarrow::FromPyArrow;
+use arrow_pyarrow::{FromPyArrow, ToPyArrow};
 use arrow_schema::{DataType, Field, Schema};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 use straddle_trace::form::{Counted, TraceReport};
 use straddle_trace::{Account, Columns, SECTOR, Tables, UNITS};
 
-use crate::{as_python, errors};
+use crate::{as_python, errors, trace};
 
 /// The units of a report, in bytes, as ``straddle trace`` has them.
 const USUAL: [u64; 6] = [4096, 8192, 16384, 32768, 65536, 1 << 20];
@@ -22,14 +23,14 @@ const USUAL: [u64; 6] = [4096, 8192, 16384, 32768, 65536, 1 << 20];
 /// their length. Its size does not depend on the number of requests, and every figure of ``straddle trace``
 /// follows from it. Histograms of the parts of a trace add up, in any order, to that of the whole.
 ///
-/// >>> import straddle
+/// >>> import straddle_align
 /// >>> table = {"op": ["W", "R"], "offset": [32256, 0], "length": [4096, 4096]}
-/// >>> histogram = straddle.Histogram().update(table)
+/// >>> histogram = straddle_align.Histogram().update(table)
 /// >>> histogram
-/// <straddle.Histogram: 2 requests on 1 volume>
+/// <straddle_align.Histogram: 2 requests on 1 volume>
 /// >>> histogram.report()["total"]["writes"]["units"][0]["misaligned_requests"]
 /// 1
-#[pyclass(module = "straddle", skip_from_py_object)]
+#[pyclass(module = "straddle_align", skip_from_py_object)]
 pub(crate) struct Histogram {
     account: Account,
 }
@@ -49,16 +50,16 @@ impl Histogram {
     /// whichever is installed.
     ///
     /// The columns are ``op`` (R, W, F, D), ``offset`` and ``length`` in bytes, and ``volume``, which may be
-    /// missing. ``columns`` says which ones hold them otherwise, and in which units, as ``--columns`` of
-    /// ``straddle trace``: a string, or a dict of the same.
+    /// missing. ``columns`` says which ones hold them otherwise, and in which units: a string, or a dict of the
+    /// same.
     ///
-    /// A table that is wrong raises ``InputError`` with its row, and counts for nothing. Other threads run
-    /// meanwhile.
+    /// A table that is wrong raises ``InputError`` with its row, and counts for nothing; so does a row without an
+    /// operation. Other threads run meanwhile.
     ///
-    /// >>> import straddle
+    /// >>> import straddle_align
     /// >>> table = {"is_write": [True, False], "lba": [63, 64], "length": [4096, 4096]}
     /// >>> columns = {"op": "is_write:false/true", "offset": "lba:sectors"}
-    /// >>> straddle.Histogram().update(table, columns).requests
+    /// >>> straddle_align.Histogram().update(table, columns).requests
     /// 2
     #[pyo3(signature = (table, columns=None, *, name="table"))]
     fn update<'py>(
@@ -75,11 +76,35 @@ impl Histogram {
         Ok(slf)
     }
 
+    /// Return the histogram of a trace in a file.
+    ///
+    /// The file is of blktrace, blkparse, fio, MSR Cambridge, a CSV or Parquet file, or in any other format that
+    /// ``straddle trace`` reads, also if it is compressed. It is detected, or given by its name as ``format``.
+    /// ``columns`` is as for ``update``, for CSV and Parquet. ``NAME`` stands for the files ``NAME.blktrace.0``,
+    /// ``NAME.blktrace.1`` and so on, one for each processor.
+    ///
+    /// >>> import straddle_align, tempfile
+    /// >>> with tempfile.NamedTemporaryFile("w", suffix=".csv") as trace:
+    /// ...     _ = trace.write("time,op,offset,length\n0.5,W,32256,4096\n")
+    /// ...     trace.flush()
+    /// ...     straddle_align.Histogram.from_file(trace.name)
+    /// <straddle_align.Histogram: 1 request on 1 volume>
+    #[staticmethod]
+    #[pyo3(signature = (path, columns=None, *, format=None))]
+    fn from_file(
+        py: Python<'_>,
+        path: PathBuf,
+        columns: Option<Bound<'_, PyAny>>,
+        format: Option<&str>,
+    ) -> PyResult<Self> {
+        Ok(Self { account: trace::read(py, path, columns_of(columns.as_ref())?, format)? })
+    }
+
     /// Add the requests of another histogram, and return this one.
     ///
-    /// >>> import straddle
+    /// >>> import straddle_align
     /// >>> table = {"op": ["W"], "offset": [0], "length": [4096]}
-    /// >>> one, other = straddle.Histogram().update(table), straddle.Histogram().update(table)
+    /// >>> one, other = straddle_align.Histogram().update(table), straddle_align.Histogram().update(table)
     /// >>> one.merge(other).requests
     /// 2
     fn merge<'py>(slf: Bound<'py, Self>, other: &Bound<'py, Self>) -> PyResult<Bound<'py, Self>> {
@@ -94,8 +119,8 @@ impl Histogram {
 
     /// Return the histogram as bytes. Equal histograms are equal bytes, on every machine.
     ///
-    /// >>> import straddle
-    /// >>> straddle.Histogram.from_bytes(straddle.Histogram().to_bytes()) == straddle.Histogram()
+    /// >>> import straddle_align
+    /// >>> straddle_align.Histogram.from_bytes(straddle_align.Histogram().to_bytes()) == straddle_align.Histogram()
     /// True
     fn to_bytes<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         let bytes = py.detach(|| self.account.to_bytes());
@@ -110,14 +135,31 @@ impl Histogram {
         Ok(Self { account })
     }
 
-    /// Return the figures as ``straddle trace --json`` prints them, without the names of files.
+    /// Return the requests as a batch of pyarrow: ``volume``, ``op`` (R, W, D, F), ``offset_bytes``,
+    /// ``length_bytes``, ``requests``, ``bytes``.
+    ///
+    /// Each row is the requests that begin in the same sector of their MiB (``offset_bytes``) and are of one
+    /// length. Those of 2 MiB or more are kept by the remainder of their length: 2 MiB and what is beyond a whole
+    /// MiB; ``bytes`` is the sum of their true lengths. A flush has neither offset nor length.
+    ///
+    /// >>> import straddle_align
+    /// >>> table = {"op": ["W", "W"], "offset": [32256, 32256 + (1 << 20)], "length": [4096, 4096]}
+    /// >>> straddle_align.Histogram().update(table).to_arrow().to_pylist()
+    /// [{'volume': '', 'op': 'W', 'offset_bytes': 32256, 'length_bytes': 4096, 'requests': 2, 'bytes': 8192}]
+    fn to_arrow<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let batch = py.detach(|| trace::classes(&self.account)).map_err(|error| errors::input(&error))?;
+        batch.to_pyarrow(py)
+    }
+
+    /// Return the figures as ``straddle trace --json`` prints them, without the names of files. They are typed:
+    /// ``straddle_align.Report``.
     ///
     /// ``units`` are sizes in bytes, ``started_at`` is the byte at which the partition would begin, and
     /// ``best`` also finds the start with the fewest read-modify-writes, for each unit.
     ///
-    /// >>> import straddle
+    /// >>> import straddle_align
     /// >>> table = {"op": ["W"], "offset": [0], "length": [4096]}
-    /// >>> report = straddle.Histogram().update(table).report(units=[4096], started_at=63 * 512, best=True)
+    /// >>> report = straddle_align.Histogram().update(table).report(units=[4096], started_at=63 * 512, best=True)
     /// >>> report["total"]["writes"]["units"][0]["partial_units"]
     /// 2
     /// >>> report["total"]["writes"]["units"][0]["best"]["started_at_sectors"]
@@ -161,6 +203,12 @@ impl Histogram {
         self.account.volumes().map(|(name, _)| name).collect()
     }
 
+    fn __add__(&self, py: Python<'_>, other: &Self) -> Self {
+        let mut account = self.account.clone();
+        py.detach(|| account.join(other.account.clone()));
+        Self { account }
+    }
+
     fn __eq__(&self, other: &Self) -> bool {
         self.account == other.account
     }
@@ -174,7 +222,7 @@ impl Histogram {
     fn __repr__(&self) -> String {
         let of = |count: u64, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
         let volumes = self.account.volumes().count() as u64;
-        format!("<straddle.Histogram: {} on {}>", of(self.requests(), "request"), of(volumes, "volume"))
+        format!("<straddle_align.Histogram: {} on {}>", of(self.requests(), "request"), of(volumes, "volume"))
     }
 }
 
@@ -203,8 +251,8 @@ fn columns_of(columns: Option<&Bound<'_, PyAny>>) -> PyResult<Columns> {
 
 /// Return the names of the columns that are needed of a table with columns of these names.
 ///
-/// >>> import straddle._straddle
-/// >>> straddle._straddle.needed(["time", "op", "offset", "length"])
+/// >>> import straddle_align._straddle
+/// >>> straddle_align._straddle.needed(["time", "op", "offset", "length"])
 /// ['op', 'offset', 'length']
 #[pyfunction]
 #[pyo3(signature = (names, columns=None))]
@@ -225,7 +273,7 @@ fn batches(table: &Bound<'_, PyAny>) -> PyResult<Box<dyn RecordBatchReader + Sen
     let table = if table.hasattr("__arrow_c_stream__")? || is_array {
         table
     } else {
-        converted = py.import("straddle._tables")?.call_method1("as_arrow", (table,))?;
+        converted = py.import("straddle_align._tables")?.call_method1("as_arrow", (table,))?;
         &converted
     };
     if table.hasattr("__arrow_c_stream__")? {

@@ -1,4 +1,4 @@
-//! The Python module `straddle._straddle`: histograms of block traces, audits, drives.
+//! The Python module `straddle_align._straddle`: histograms of block traces, audits, drives.
 //!
 //! Arguments become options, a library is called once without the lock of the interpreter, and its answer becomes
 //! Python's values, through the JSON that the command line prints.
@@ -7,6 +7,7 @@ mod audit;
 mod drives;
 mod errors;
 mod histogram;
+mod trace;
 
 use pyo3::prelude::*;
 use pyo3::types::PyString;
@@ -18,7 +19,7 @@ fn as_python<'py>(py: Python<'py>, form: &impl Serialize) -> PyResult<Bound<'py,
     py.import("json")?.call_method1("loads", (PyString::new(py, &text),))
 }
 
-/// The compiled part of the package `straddle`.
+/// The compiled part of the package `straddle_align`.
 #[pymodule]
 mod _straddle {
     #[pymodule_export]

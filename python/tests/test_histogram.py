@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import copy
+import errno
 import pickle
 import random
+import struct
 import threading
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -13,11 +16,14 @@ import numpy
 import pandas
 import polars
 import pyarrow
+import pyarrow.parquet
 import pytest
-from judges import SEED, brute_force, requests_of, trace_json
+from judges import SEED, brute_force, requests_of, run, trace_json
+from matplotlib.figure import Figure
 
-import straddle
+import straddle_align
 
+ROOT = Path(__file__).resolve().parents[2]
 UNITS = [512, 4096, 16384, 65536, 1 << 20]
 
 
@@ -40,7 +46,7 @@ def figures(report: dict[str, Any], start: int) -> dict[str, Any]:
 @pytest.mark.parametrize("start", [0, 63 * 512, 2047 * 512])
 def test_the_figures_are_those_of_a_loop_over_every_request(start: int) -> None:
     rows = requests_of(SEED, 2_000)
-    histogram = straddle.Histogram().update(pyarrow.Table.from_pylist(rows))
+    histogram = straddle_align.Histogram().update(pyarrow.Table.from_pylist(rows))
     report = histogram.report(units=UNITS, started_at=start)
     assert figures(report, start) == brute_force(rows, UNITS, start)
 
@@ -55,7 +61,8 @@ def test_the_report_is_what_the_command_line_prints(tmp_path: Any) -> None:
     ]:
         expected = trace_json(table, tmp_path, *arguments)
         assert expected.pop("files")[0]["format"] == "parquet"
-        report = straddle.Histogram().update(table).report(**options)
+        assert expected.pop("straddle") == straddle_align.__version__ and expected.pop("schema") > 0
+        report = straddle_align.Histogram().update(table).report(**options)
         assert report.pop("files") == []
         assert report == expected
 
@@ -107,10 +114,10 @@ class Capsule:
 
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_every_library_counts_the_same(library: str) -> None:
-    rows = [row for row in requests_of(SEED + 2, 3_000) if row["op"] is not None]
+    rows = requests_of(SEED + 2, 3_000)
     table = pyarrow.Table.from_pylist(rows)
-    expected = straddle.Histogram().update(table)
-    histogram = straddle.Histogram().update(LIBRARIES[library](table))
+    expected = straddle_align.Histogram().update(table)
+    histogram = straddle_align.Histogram().update(LIBRARIES[library](table))
     assert histogram.requests > 2_000
     assert histogram.to_bytes() == expected.to_bytes()
 
@@ -118,12 +125,12 @@ def test_every_library_counts_the_same(library: str) -> None:
 def test_parts_in_any_order_are_the_same_bytes() -> None:
     rows = requests_of(SEED + 3, 2_000)
     table = pyarrow.Table.from_pylist(rows)
-    whole = straddle.Histogram().update(table)
+    whole = straddle_align.Histogram().update(table)
     order = random.Random(SEED)
     for parts in [1, 2, 7, 40]:
         cuts = [0, *sorted(order.sample(range(1, len(rows)), parts - 1)), len(rows)]
         histograms = [
-            straddle.Histogram().update(table.slice(first, last - first))
+            straddle_align.Histogram().update(table.slice(first, last - first))
             for first, last in zip(cuts, cuts[1:], strict=False)
         ]
         order.shuffle(histograms)
@@ -134,15 +141,15 @@ def test_parts_in_any_order_are_the_same_bytes() -> None:
 
 
 def test_a_histogram_comes_back_from_its_bytes_and_from_a_pickle() -> None:
-    histogram = straddle.Histogram().update(pyarrow.Table.from_pylist(requests_of(SEED + 4, 500)))
+    histogram = straddle_align.Histogram().update(pyarrow.Table.from_pylist(requests_of(SEED + 4, 500)))
     data = histogram.to_bytes()
     for again in [
-        straddle.Histogram.from_bytes(data),
+        straddle_align.Histogram.from_bytes(data),
         pickle.loads(pickle.dumps(histogram)),
         copy.deepcopy(histogram),
     ]:
         assert again == histogram and again.to_bytes() == data and again.report() == histogram.report()
-    assert histogram != straddle.Histogram()
+    assert histogram != straddle_align.Histogram()
     # A histogram that is merged with itself has every request twice.
     assert again.merge(again).requests == 2 * histogram.requests
 
@@ -151,51 +158,166 @@ def test_columns_are_a_string_or_a_dict() -> None:
     table = pyarrow.table({"is_write": [True, False], "lba": [63, 64], "size": [8, 8], "disk": ["a", "b"]})
     text = "op=is_write:false/true,offset=lba:sectors,length=size:sectors,volume=disk"
     pairs = dict(part.split("=") for part in text.split(","))
-    one, other = (straddle.Histogram().update(table, columns) for columns in (text, pairs))
+    one, other = (straddle_align.Histogram().update(table, columns) for columns in (text, pairs))
     assert one == other and one.volumes == ["a", "b"]
     assert one.report()["total"]["writes"]["bytes"] == 4096
 
 
+def traces(folder: Path) -> dict[str, tuple[Path, list[str], dict[str, Any]]]:
+    """Return traces in files, with the arguments of the command line and of Python."""
+    text = ROOT / "crates/trace/tests/trace/captured/text"
+    table = folder / "table.csv"
+    table.write_text("kind,lba,size\n1,63,4096\n0,64,4096\n")
+    columns = {"op": "kind:0/1", "offset": "lba:sectors", "length": "size"}
+    given = ",".join(f"{quantity}={column}" for quantity, column in columns.items())
+    log = folder / "fio.log"
+    log.write_text("fio version 2 iolog\n/dev/sdb add\n/dev/sdb open\n/dev/sdb write 32256 4096\n/dev/sdb close\n")
+    parquet = folder / "table.parquet"
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(requests_of(SEED + 8, 500)), parquet)
+    return {
+        "tracefs": (text, [], {}),
+        "csv": (table, ["--columns", given], {"columns": columns}),
+        "fio": (log, ["--format", "iolog"], {"format": "iolog"}),
+        "Parquet": (parquet, [], {}),
+    }
+
+
+def test_a_file_is_counted_as_by_the_command_line(tmp_path: Path) -> None:
+    found = traces(tmp_path)
+    for path, arguments, options in found.values():
+        expected = run("trace", str(path), "--json", *arguments)
+        histogram = straddle_align.Histogram.from_file(path, **options)
+        assert histogram.report() == {
+            key: [] if key == "files" else value for key, value in expected.items() if key not in ("schema", "straddle")
+        }
+        assert histogram.requests > 0, path
+
+
+def blktrace(action: int, sector: int = 0, length: int = 0, text: bytes = b"") -> bytes:
+    """Return a struct blk_io_trace: magic, sequence, time, sector, bytes, action, pid, device, cpu, error, pdu_len."""
+    fields = 0x65617407, 1, 1, sector, length, action, 1, 8 << 20, 0, 0, len(text)
+    return struct.pack("<IIQQIIIIIHH", *fields) + text
+
+
+ISSUED_WRITE, MESSAGE = 0x00420007, 0x04000002
+
+
+def test_the_files_of_blktrace_are_one_trace(tmp_path: Path) -> None:
+    for processor, sector in enumerate([0, 63]):
+        (tmp_path / f"name.blktrace.{processor}").write_bytes(blktrace(ISSUED_WRITE, sector, 4096))
+    assert straddle_align.Histogram.from_file(tmp_path / "name").requests == 2
+    assert straddle_align.Histogram.from_file(tmp_path / "name.blktrace.1").requests == 1
+
+
+def test_requests_that_a_recording_has_lost_are_a_warning(tmp_path: Path) -> None:
+    recording = tmp_path / "sdb.rec"
+    said = blktrace(MESSAGE, text=b"straddle: lost_events: 3")
+    recording.write_bytes(blktrace(ISSUED_WRITE, 63, 4096) + said)
+    with pytest.warns(UserWarning, match="sdb.rec: 3 events were lost during the recording, so requests are missing"):
+        straddle_align.Histogram.from_file(recording)
+
+
+def test_a_file_that_cannot_be_read_is_an_os_error(tmp_path: Path) -> None:
+    with pytest.raises(straddle_align.TargetError) as raised:
+        straddle_align.Histogram.from_file(tmp_path / "none")
+    assert (raised.value.errno, raised.value.filename) == (errno.ENOENT, str(tmp_path / "none"))
+
+
+def test_histograms_are_added() -> None:
+    tables = [pyarrow.Table.from_pylist(requests_of(SEED + part, 500)) for part in (5, 6)]
+    one, other = (straddle_align.Histogram().update(table) for table in tables)
+    data = one.to_bytes()
+    whole = straddle_align.Histogram().update(pyarrow.concat_tables(tables))
+    assert one + other == other + one == sum([one, other], straddle_align.Histogram()) == whole
+    assert one.to_bytes() == data and (one + one).requests == 2 * one.requests
+    with pytest.raises(TypeError):
+        one + 1
+
+
+def test_a_histogram_is_a_table_of_its_requests() -> None:
+    rows = requests_of(SEED + 7, 2_000)
+    found = straddle_align.Histogram().update(pyarrow.Table.from_pylist(rows)).to_arrow().to_pylist()
+    expected: dict[Any, list[int]] = {}
+    for row in rows:
+        first, end = row["offset"] // 512 * 512, -(-(row["offset"] + row["length"]) // 512) * 512
+        length = end - first
+        kept = length if length < 2 << 20 else (2 << 20) + length % (1 << 20)
+        place = (None, None) if row["op"] == "F" else (first % (1 << 20), kept)
+        sums = expected.setdefault((row["volume"], row["op"], *place), [0, 0])
+        sums[0] += 1
+        sums[1] += 0 if row["op"] == "F" else length
+    keys = ("volume", "op", "offset_bytes", "length_bytes")
+    assert {tuple(row[key] for key in keys): [row["requests"], row["bytes"]] for row in found} == expected
+
+
+def test_a_chart_has_the_amplification_of_each_unit() -> None:
+    from straddle_align.plot import amplification
+
+    figure = Figure()
+    histogram = straddle_align.Histogram().update({"op": ["W"], "offset": [0], "length": [4096]})
+    axes = amplification(histogram, started_at=63 * 512, ax=figure.add_subplot())
+    assert [bar.get_height() for bar in axes.patches] == [2, 4, 8, 16, 16, 256, 1, 2, 4, 8, 16, 256]
+
+
 WRONG = {
-    "row 2: offset": lambda: straddle.Histogram().update(
+    "row 2: op": lambda: straddle_align.Histogram().update(
+        {"op": ["W", None], "offset": [0, 0], "length": [512, 512]}
+    ),
+    "row 1: op = \"\": there is no value": lambda: straddle_align.Histogram().update(
+        {"op": [""], "offset": [0], "length": [512]}
+    ),
+    "nonsense: unknown format; there are": lambda: straddle_align.Histogram.from_file("x", format="nonsense"),
+    "unknown trace format": lambda: straddle_align.Histogram.from_file(__file__),
+    "row 2: offset": lambda: straddle_align.Histogram().update(
         {"op": ["W", "W"], "offset": [0, -1], "length": [512, 512]}
     ),
-    "trace: row 1: op": lambda: straddle.Histogram().update(
+    "trace: row 1: op": lambda: straddle_align.Histogram().update(
         {"op": ["?"], "offset": [0], "length": [512]}, name="trace"
     ),
-    "no column \"length\"": lambda: straddle.Histogram().update({"op": ["W"], "offset": [0]}),
-    "which cannot be read as": lambda: straddle.Histogram().update(
+    "no column \"length\"": lambda: straddle_align.Histogram().update({"op": ["W"], "offset": [0]}),
+    "which cannot be read as": lambda: straddle_align.Histogram().update(
         {"op": ["W"], "offset": [0.5], "length": [1]}
     ),
-    "these columns do not make a table": lambda: straddle.Histogram().update({"op": ["W"], "offset": [0, 1]}),
-    "is not a unit of offset": lambda: straddle.Histogram().update({}, "offset=lba:furlongs"),
-    "not a histogram of straddle": lambda: straddle.Histogram.from_bytes(b"nonsense"),
-    "checksum": lambda: straddle.Histogram.from_bytes(straddle.Histogram().to_bytes()[:-1] + b"\xff"),
-    "513 is not a unit": lambda: straddle.Histogram().report(units=[513]),
-    "multiple of 512": lambda: straddle.Histogram().report(started_at=1),
+    "these columns do not make a table": lambda: straddle_align.Histogram().update({"op": ["W"], "offset": [0, 1]}),
+    "is not a unit of offset": lambda: straddle_align.Histogram().update({}, "offset=lba:furlongs"),
+    "not a straddle histogram": lambda: straddle_align.Histogram.from_bytes(b"nonsense"),
+    "checksum": lambda: straddle_align.Histogram.from_bytes(straddle_align.Histogram().to_bytes()[:-1] + b"\xff"),
+    "513 is not a unit": lambda: straddle_align.Histogram().report(units=[513]),
+    "multiple of 512": lambda: straddle_align.Histogram().report(started_at=1),
 }
 
 
 @pytest.mark.parametrize("message", WRONG)
 def test_what_is_wrong_is_a_value_error_that_says_it(message: str) -> None:
-    with pytest.raises(straddle.InputError) as raised:
+    with pytest.raises(straddle_align.InputError) as raised:
         WRONG[message]()
     assert message in str(raised.value)
-    assert isinstance(raised.value, ValueError) and isinstance(raised.value, straddle.Error)
+    assert "--" not in str(raised.value)
+    assert isinstance(raised.value, ValueError) and isinstance(raised.value, straddle_align.Error)
 
 
 def test_a_table_that_is_wrong_counts_for_nothing() -> None:
-    histogram = straddle.Histogram().update({"op": ["W"], "offset": [0], "length": [512]})
+    histogram = straddle_align.Histogram().update({"op": ["W"], "offset": [0], "length": [512]})
     before = histogram.to_bytes()
-    with pytest.raises(straddle.InputError):
+    with pytest.raises(straddle_align.InputError):
         histogram.update({"op": ["W", "?"], "offset": [0, 0], "length": [512, 512]})
     assert histogram.to_bytes() == before
 
 
-def test_what_is_no_table_is_a_type_error() -> None:
-    for wrong in [1, "text", [1, 2], numpy.zeros(3)]:
-        with pytest.raises(TypeError, match="is not a table"):
-            straddle.Histogram().update(wrong)
+HINTS = {
+    "int is not a table: it has neither __arrow_c_stream__": 1,
+    "ndarray is not a table": numpy.zeros(3),
+    "str is not a table: for a file, use Histogram.from_file": "trace.csv",
+    "PosixPath is not a table: for a file, use Histogram.from_file": Path("trace.csv"),
+    "list is not a table: for a list of dicts, use pyarrow.Table.from_pylist": [{"op": "W"}],
+    r"LazyFrame is not a table: call its collect\(\) first": polars.LazyFrame({"op": ["W"]}),
+}
+
+
+@pytest.mark.parametrize("message", HINTS)
+def test_what_is_no_table_is_a_type_error_with_a_hint(message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        straddle_align.Histogram().update(HINTS[message])
 
 
 def test_a_reader_that_fails_is_an_error_with_its_message() -> None:
@@ -204,8 +326,8 @@ def test_a_reader_that_fails_is_an_error_with_its_message() -> None:
         raise OSError("the disk is gone")
 
     schema = next(batches()).schema
-    with pytest.raises(straddle.InputError, match="the disk is gone"):
-        straddle.Histogram().update(pyarrow.RecordBatchReader.from_batches(schema, batches()))
+    with pytest.raises(straddle_align.InputError, match="the disk is gone"):
+        straddle_align.Histogram().update(pyarrow.RecordBatchReader.from_batches(schema, batches()))
 
 
 def test_other_threads_run_while_a_table_is_counted() -> None:
@@ -225,5 +347,5 @@ def test_other_threads_run_while_a_table_is_counted() -> None:
     other = threading.Thread(target=answer)
     other.start()
     table = pyarrow.RecordBatchReader.from_batches(batch.schema, batches())
-    assert straddle.Histogram().update(table).requests == 1
+    assert straddle_align.Histogram().update(table).requests == 1
     other.join()

@@ -9,6 +9,7 @@ use crate::account::{Account, PartialAccount};
 use crate::columnar::{Columnar, Converter, Plan, Problem, ROWS, Rows};
 use crate::columns::Columns;
 use crate::error::{LineError, TableError, TraceError};
+use crate::format::wrong;
 use crate::reader::Reader;
 use crate::record::{BATCH, Volumes, is_empty};
 
@@ -121,7 +122,8 @@ impl Tables {
         &self.converter.plan.read
     }
 
-    /// Counts the requests of a batch. After an error the account is of no use.
+    /// Counts the requests of a batch. Unlike a file, which has lines of other kinds, a table has an operation in every
+    /// row. After an error the account is of no use.
     pub fn count(&mut self, batch: &RecordBatch) -> Result<(), TraceError> {
         let name = &self.name;
         let of_table = |source| TraceError::Table { name: name.clone(), source };
@@ -132,7 +134,14 @@ impl Tables {
         for from in (0..needed.num_rows()).step_by(ROWS) {
             let rows = needed.slice(from, ROWS.min(needed.num_rows() - from));
             match self.converter.convert(&rows, &mut self.count.volumes) {
-                Ok(()) => self.count.add(&self.converter.rows, name)?,
+                Ok(()) => {
+                    let rows = &self.converter.rows;
+                    if let Some(row) = rows.operations.iter().position(Option::is_none) {
+                        let source = wrong("op", "", "there is no value");
+                        return Err(TraceError::row(name, rows.first + row as u64, source));
+                    }
+                    self.count.add(rows, name)?;
+                }
                 Err(Problem::Row(line, source)) => return Err(TraceError::row(name, line, source)),
                 Err(Problem::Table(source)) => return Err(of_table(source)),
             }

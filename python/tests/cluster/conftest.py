@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from judges import SEED, requests_of
 
-import straddle
+import straddle_align
 
 
 @pytest.fixture(scope="session")
@@ -21,5 +21,5 @@ def table() -> pyarrow.Table:
 
 
 @pytest.fixture(scope="session")
-def expected(table: pyarrow.Table) -> straddle.Histogram:
-    return straddle.Histogram().update(table)
+def expected(table: pyarrow.Table) -> straddle_align.Histogram:
+    return straddle_align.Histogram().update(table)

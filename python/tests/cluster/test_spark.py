@@ -1,7 +1,8 @@
-"""Spark: two executors, each a process of its own."""
+"""Spark: two executors, each a process of its own, and a server of Spark Connect with two others."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
@@ -18,8 +19,8 @@ import pyarrow.parquet
 import pytest
 from pyspark.sql import SparkSession
 
-import straddle
-import straddle.spark
+import straddle_align
+import straddle_align.spark
 
 IMAGES = int(os.environ.get("IMAGES", "2000"))
 
@@ -53,42 +54,41 @@ def stored(table: pyarrow.Table, tmp_path_factory: pytest.TempPathFactory) -> st
 
 @pytest.mark.parametrize("partitions", [1, 2, 7, 50])
 def test_any_number_of_partitions_is_one_process(
-    spark: SparkSession, stored: str, expected: straddle.Histogram, partitions: int
+    spark: SparkSession, stored: str, expected: straddle_align.Histogram, partitions: int
 ) -> None:
     df = spark.read.parquet(stored).repartition(partitions)
-    assert straddle.spark.histogram(df).to_bytes() == expected.to_bytes()
-    assert straddle.spark.histogram(df, depth=3).to_bytes() == expected.to_bytes()
+    assert straddle_align.spark.histogram(df).to_bytes() == expected.to_bytes()
 
 
 def test_no_rows_are_no_requests(spark: SparkSession, stored: str) -> None:
     df = spark.read.parquet(stored).where("false")
-    assert straddle.spark.histogram(df) == straddle.Histogram()
+    assert straddle_align.spark.histogram(df) == straddle_align.Histogram()
 
 
 def test_columns_have_other_names_or_numbers(
-    spark: SparkSession, stored: str, expected: straddle.Histogram
+    spark: SparkSession, stored: str, expected: straddle_align.Histogram
 ) -> None:
     df = spark.read.parquet(stored)
     df = df.selectExpr("op as kind", "offset as first", "length", "volume as disk")
     # PySpark's mapInArrow takes no name with a dot, but this column is not needed.
     more = df.selectExpr("*", "'a' as `a.b`")
     columns = {"op": "kind", "offset": "first", "volume": "disk"}
-    assert straddle.spark.histogram(more, columns).to_bytes() == expected.to_bytes()
+    assert straddle_align.spark.histogram(more, columns).to_bytes() == expected.to_bytes()
     numbers = "op=1,offset=2,length=3,volume=4"
-    assert straddle.spark.histogram(df, numbers).to_bytes() == expected.to_bytes()
-    with pytest.raises(straddle.InputError, match='no column "op"'):
-        straddle.spark.histogram(df)
+    assert straddle_align.spark.histogram(df, numbers).to_bytes() == expected.to_bytes()
+    with pytest.raises(straddle_align.InputError, match='no column "op"'):
+        straddle_align.spark.histogram(df)
 
 
-def test_the_example_runs(stored: str, expected: straddle.Histogram) -> None:
+def test_the_example_runs(stored: str, expected: straddle_align.Histogram) -> None:
     example = Path(__file__).resolve().parents[2] / "examples/spark_units.py"
     done = subprocess.run([sys.executable, example, stored], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith(f"<straddle.Histogram: {expected.requests} requests on 5 volumes>"), done.stdout
+    assert done.stdout.startswith(f"<straddle_align.Histogram: {expected.requests} requests on 5 volumes>"), done.stdout
 
 
 def test_a_killed_executor_changes_no_byte(
-    spark: SparkSession, stored: str, expected: straddle.Histogram, tmp_path: Path
+    spark: SparkSession, stored: str, expected: straddle_align.Histogram, tmp_path: Path
 ) -> None:
     """One task waits until the executor below it is killed; it is run again, and so are the finished ones of that executor
     whose results are lost."""
@@ -131,7 +131,7 @@ def test_a_killed_executor_changes_no_byte(
     slow = df.mapInArrow(wait, df.schema)
     other = threading.Thread(target=kill, daemon=True)
     other.start()
-    found = straddle.spark.histogram(slow)
+    found = straddle_align.spark.histogram(slow)
     other.join(60)
     assert len(killed) == 1
     again = [int(path.name.removeprefix("again-")) for path in Path(flags).glob("again-*")]
@@ -139,10 +139,30 @@ def test_a_killed_executor_changes_no_byte(
     assert found.to_bytes() == expected.to_bytes()
 
 
+def test_spark_connect_has_the_same(
+    spark: SparkSession, stored: str, expected: straddle_align.Histogram, tmp_path: Path
+) -> None:
+    """In a process of its own: one has sessions of one kind only."""
+    from test_check import image
+
+    paths = [str(image(tmp_path / f"{start}.img", start)) for start in (63, 2048)]
+    done = subprocess.run(
+        [sys.executable, Path(__file__).with_name("connect.py"), stored, *paths],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+    )
+    assert done.returncode == 0, done.stderr
+    digest, *statuses = done.stdout.split()
+    assert digest == hashlib.sha256(expected.to_bytes()).hexdigest()
+    assert statuses == [straddle_align.check(path)["targets"][0]["status"] for path in paths]
+
+
 def test_a_wrong_row_fails_the_job_with_its_message(spark: SparkSession) -> None:
     df = spark.createDataFrame([("?", 0, 512)], "op string, offset long, length long")
     with pytest.raises(Exception, match="InputError"):
-        straddle.spark.histogram(df)
+        straddle_align.spark.histogram(df)
 
 
 def test_images_are_judged_as_by_one_process(spark: SparkSession, tmp_path: Path) -> None:
@@ -156,12 +176,12 @@ def test_images_are_judged_as_by_one_process(spark: SparkSession, tmp_path: Path
         paths.append(str(path))
     paths.append("/no/such/image")
     begun = time.monotonic()
-    rows = {row.target: row for row in straddle.spark.check(paths, spark=spark).collect()}
+    rows = {row.target: row for row in straddle_align.spark.check(paths, spark=spark).collect()}
     print(f"{len(paths)} images in {time.monotonic() - begun:.1f} s")
     assert len(rows) == len(paths)
-    document: dict[str, Any] = straddle.check_all(paths)
+    document: dict[str, Any] = straddle_align.check_all(paths)
     for target in document["targets"]:
         row = rows[target["target"]]
         assert (row.status, json.loads(row.report)) == (target["status"], target)
     as_frame = spark.createDataFrame([(path,) for path in paths[:5]], "path string")
-    assert straddle.spark.check(as_frame).where("status = 'error'").count() == 3
+    assert straddle_align.spark.check(as_frame).where("status = 'error'").count() == 3

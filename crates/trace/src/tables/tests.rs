@@ -12,7 +12,7 @@ use super::*;
 use crate::format::How;
 use crate::reader::Reader;
 
-/// Requests: the volume, the operation, the first byte, the length. Those without an operation are none.
+/// Requests: the volume, the operation, the first byte, the length.
 type Asked = (Option<String>, Option<&'static str>, i64, i64);
 
 fn requests(count: u64) -> Vec<Asked> {
@@ -23,7 +23,8 @@ fn requests(count: u64) -> Vec<Asked> {
             number if number < 3 => Some(number.to_string()),
             number => Some(format!("a-long-name-of-a-volume-{number}")),
         };
-        let op = [Some("R"), Some("W"), Some("W"), Some("F"), Some("D"), None, Some("write"), Some("WF")];
+        let op =
+            [Some("R"), Some("W"), Some("W"), Some("F"), Some("D"), Some("read"), Some("write"), Some("WF")];
         let op = op[usize::try_from(random.below(8)).unwrap()];
         let number = |below| i64::try_from(random.below(below)).unwrap();
         let mut number = number;
@@ -95,7 +96,7 @@ fn every_layout_of_strings_counts_as_the_lines_of_text_do() {
     let expected = text(&requests);
     let ops: Vec<_> = requests.iter().map(|(_, op, _, _)| *op).collect();
     let volumes: Vec<_> = requests.iter().map(|(volume, _, _, _)| volume.as_deref()).collect();
-    let is_none = |(_, op, _, length): &&Asked| op.is_none_or(|op| *length == 0 && op != "F");
+    let is_none = |(_, op, _, length): &&Asked| *length == 0 && *op != Some("F");
     let others = requests.iter().filter(is_none).count() as u64;
     for (op, volume) in layouts(&ops).into_iter().zip(layouts(&volumes)) {
         let kinds = (op.data_type().clone(), volume.data_type().clone());
@@ -130,9 +131,21 @@ fn numbers_and_flags_are_operations_with_a_map() {
 }
 
 #[test]
+fn a_row_without_an_operation_is_an_error() {
+    let requests = [(None, Some("R"), 0, 512), (None, None, 0, 512)];
+    for op in [None, Some("")] {
+        let ops: StringArray = [Some("R"), op].into_iter().collect();
+        let table = table(&requests, Arc::new(ops), Arc::new(StringArray::new_null(2)));
+        let error = counted(&[table.slice(0, 1), table.slice(1, 1)], "").unwrap_err();
+        let shown = straddle_device::shown::with_causes(&error);
+        assert_eq!(shown, "table: row 2: op = \"\": there is no value");
+    }
+}
+
+#[test]
 fn a_volume_without_requests_is_none() {
     let requests = [
-        (Some("idle".to_owned()), None, 0, 0),
+        (Some("idle".to_owned()), Some("W"), 0, 0),
         (Some("busy".to_owned()), Some("R"), 0, 512),
         (Some("flat".to_owned()), Some("R"), 0, 0),
     ];

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from os import PathLike
 from typing import Any
 
-from straddle._errors import InputError
+from straddle_align._errors import InputError
 
 
 def as_arrow(table: Any) -> Any:
@@ -19,13 +20,10 @@ def as_arrow(table: Any) -> Any:
         # A structured array of NumPy.
         table = {name: table[name] for name in names}
     if not isinstance(table, Mapping):
-        raise TypeError(
-            f"{type(table).__name__} is not a table: it has neither __arrow_c_stream__ nor __arrow_c_array__, "
-            "and is not a dict of columns"
-        )
+        raise TypeError(f"{type(table).__name__} is not a table: {_hint(table)}")
     columns = dict(table)
     try:
-        import pyarrow
+        import pyarrow  # type: ignore
     except ModuleNotFoundError:
         pass
     else:
@@ -41,3 +39,13 @@ def as_arrow(table: Any) -> Any:
         return polars.DataFrame(columns)
     except (polars.exceptions.PolarsError, TypeError, ValueError) as error:
         raise InputError(f"these columns do not make a table: {error}") from error
+
+
+def _hint(table: Any) -> str:
+    if isinstance(table, (str, PathLike)):
+        return "for a file, use Histogram.from_file"
+    if isinstance(table, list):
+        return "for a list of dicts, use pyarrow.Table.from_pylist"
+    if type(table).__name__ == "LazyFrame":
+        return "call its collect() first"
+    return "it has neither __arrow_c_stream__ nor __arrow_c_array__, and is not a dict of columns"

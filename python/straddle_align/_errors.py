@@ -1,10 +1,10 @@
-"""The exceptions of straddle."""
+"""The exceptions of straddle_align."""
 
 from __future__ import annotations
 
 
 class Error(Exception):
-    """What every exception of straddle is."""
+    """The base class of all exceptions of straddle_align."""
 
 
 class InputError(Error, ValueError):
@@ -12,7 +12,7 @@ class InputError(Error, ValueError):
 
 
 class TargetError(Error, OSError):
-    """A disk or an image that cannot be opened or read."""
+    """A disk, an image or a trace that cannot be opened or read."""
 
     def __init__(self, message: str, errno: int | None = None, filename: str | None = None) -> None:
         super().__init__(message)
