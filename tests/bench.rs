@@ -192,8 +192,14 @@ fn what_cannot_be_run_is_the_command_lines_fault() {
         assert_eq!(run.out, "");
     };
     let drive = "drive:wd10ears";
-    refused(&["random-write", drive, "--used"], "--used applies only to real disks and files, not to drive:wd10ears");
-    refused(&["random-write", "x.img", "--start", "1MiB"], "--start applies only to modelled drives, not to x.img");
+    refused(
+        &["random-write", drive, "--used"],
+        "--used applies only to real disks and files, not to drive:wd10ears",
+    );
+    refused(
+        &["random-write", "x.img", "--start", "1MiB"],
+        "--start applies only to modelled drives, not to x.img",
+    );
     refused(
         &["random-write", "/dev/null", "--destroy-data", "/dev/zero"],
         "must repeat the name of the measured device",

@@ -198,8 +198,7 @@ fn what_is_too_small_or_too_full_is_refused_with_its_own_figures() {
     let said = tools::output(Command::new(STRADDLE).args(["probe"]).arg(&image), "");
     let transcript = tools::transcript(&said);
     assert!(
-        said.status.code() == Some(4)
-            && transcript.contains("no unallocated area contains 2097152 bytes"),
+        said.status.code() == Some(4) && transcript.contains("no unallocated area contains 2097152 bytes"),
         "{transcript}"
     );
 }

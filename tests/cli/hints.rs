@@ -64,10 +64,7 @@ fn a_move_that_cannot_be_reported_is_said_to_be_complete() {
     let run =
         apply.args(["apply", plan, "--write", &image]).stdout(full).stderr(Stdio::piped()).output().unwrap();
     let said = String::from_utf8(run.stderr).unwrap();
-    assert!(
-        run.status.code() == Some(3) && said.contains("new table written and verified"),
-        "{said}"
-    );
+    assert!(run.status.code() == Some(3) && said.contains("new table written and verified"), "{said}");
 }
 
 /// A partition that the disk does not hold has a fix that says what comes first.
