@@ -436,18 +436,8 @@ mod tests {
     use super::*;
 
     fn layer(kind: Content, facts: Facts, children: Vec<Layer>) -> Layer {
-        Layer {
-            kind,
-            name: String::new(),
-            uuid: String::new(),
-            below: Span::first(ByteCount::new(1 << 30)),
-            drive: Some(ByteOffset::ZERO),
-            facts,
-            space: Vec::new(),
-            logical: None,
-            children,
-            remarks: Vec::new(),
-        }
+        let below = Span::first(ByteCount::new(1 << 30));
+        Layer { children, ..Layer::new(kind, facts, below, Some(ByteOffset::ZERO)) }
     }
 
     fn block(size: u64) -> BlockSize {

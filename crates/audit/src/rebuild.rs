@@ -151,18 +151,8 @@ mod tests {
     use super::*;
 
     fn luks(version: u16) -> Layer {
-        Layer {
-            kind: VolumeKind::Luks.into(),
-            name: String::new(),
-            uuid: String::new(),
-            below: Span::first(ByteCount::new(1 << 30)),
-            drive: None,
-            facts: Facts::Luks(Luks { version, ..Luks::default() }),
-            space: Vec::new(),
-            logical: None,
-            children: Vec::new(),
-            remarks: Vec::new(),
-        }
+        let facts = Facts::Luks(Luks { version, ..Luks::default() });
+        Layer::new(VolumeKind::Luks.into(), facts, Span::first(ByteCount::new(1 << 30)), None)
     }
 
     #[test]

@@ -58,6 +58,7 @@ pub use remembered::Remembered;
 pub use standby::{Standby, UnknownPower};
 pub use sysfs::{DeviceKind, KernelPartition};
 pub use target::{
-    Discovered, OpenError, Options, Target, Through, Traffic, Zoned, closed, discover, open, open_object,
+    Discovered, OpenError, Options, Target, Through, Traffic, Zoned, closed, discover, open, open_in,
+    open_object,
 };
 pub use watched::Watched;

@@ -5,6 +5,8 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
+use rustix::fs::SeekFrom;
+use rustix::io::Errno;
 use straddle_units::{ByteCount, ByteOffset};
 
 use crate::image::ImageError;
@@ -47,6 +49,23 @@ pub trait Medium: Send + Sync {
     /// Fills all of `buf` from byte `at`. After an error its contents are unspecified.
     fn read_at(&self, at: ByteOffset, buf: &mut [u8]) -> Result<(), ReadError>;
 
+    /// Returns how many bytes from byte `at` on are known to be zeros without being read, as in a hole of a file.
+    fn zeros_from(&self, _at: ByteOffset) -> ByteCount {
+        ByteCount::ZERO
+    }
+
+    /// Whether `len` bytes from byte `at` on are known to be zeros without being read.
+    fn is_hole(&self, mut at: ByteOffset, mut len: ByteCount) -> bool {
+        while len > ByteCount::ZERO {
+            let zeros = self.zeros_from(at);
+            match at.checked_add(zeros).filter(|_| zeros > ByteCount::ZERO) {
+                Some(next) => (at, len) = (next, len.saturating_sub(zeros)),
+                None => return false,
+            }
+        }
+        true
+    }
+
     /// Forgets what was kept of earlier reads: what is asked for next is read again.
     fn forget(&self) {}
 
@@ -63,6 +82,10 @@ impl<M: Medium> Medium for Arc<M> {
 
     fn read_at(&self, at: ByteOffset, buf: &mut [u8]) -> Result<(), ReadError> {
         (**self).read_at(at, buf)
+    }
+
+    fn zeros_from(&self, at: ByteOffset) -> ByteCount {
+        (**self).zeros_from(at)
     }
 }
 
@@ -113,6 +136,16 @@ impl Medium for FileMedium {
         }
         Ok(())
     }
+
+    fn zeros_from(&self, at: ByteOffset) -> ByteCount {
+        let next = match rustix::fs::seek(&self.file, SeekFrom::Data(at.get())) {
+            Ok(next) => ByteOffset::new(next.min(self.len.get())),
+            Err(Errno::NXIO) => ByteOffset::new(self.len.get()),
+            // A device, or a file system that does not know.
+            Err(_) => at,
+        };
+        next.since(at)
+    }
 }
 
 /// Bytes in memory, for tests and fuzzing. Bytes past those given read as zero, up to `len`.
@@ -147,5 +180,21 @@ impl Medium for MemoryMedium {
         buf[..copied].copy_from_slice(&have[..copied]);
         buf[copied..].fill(0);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_holes_of_a_file_are_known() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(3 << 20).unwrap();
+        let medium = FileMedium::new(file, ByteCount::new(3 << 20));
+        let zeros = |at: u64| medium.zeros_from(ByteOffset::new(at)).get();
+        assert_eq!([0, 4096, 3 << 20, 4 << 20].map(zeros), [3 << 20, (3 << 20) - 4096, 0, 0]);
+        medium.file().write_all_at(b"x", 1 << 20).unwrap();
+        assert!(zeros(0) <= 1 << 20 && zeros(1 << 20) == 0, "{} {}", zeros(0), zeros(1 << 20));
     }
 }

@@ -1,5 +1,5 @@
 //! A medium of which each byte is read once: several searches ask for the same bytes. A range that cannot be
-//! read is not tried again either, because a failing disk takes seconds for each try.
+//! read is not tried again either, because a failing disk takes seconds for each try, and no hole of a file is read.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Error;
@@ -29,7 +29,7 @@ struct Reads {
 }
 
 enum Kept {
-    Zeros(usize),
+    Zeros(u64),
     Bytes(Box<[u8]>),
 }
 
@@ -38,33 +38,42 @@ impl Kept {
         const NOTHING: [u8; 512] = [0; 512];
         // Comparisons of memory, and not a loop over bytes.
         match bytes.chunks(NOTHING.len()).all(|part| *part == NOTHING[..part.len()]) {
-            true => Self::Zeros(bytes.len()),
+            true => Self::Zeros(bytes.len() as u64),
             false => Self::Bytes(bytes.into()),
         }
     }
 
-    fn len(&self) -> usize {
+    fn len(&self) -> u64 {
         match self {
             Self::Zeros(len) => *len,
+            Self::Bytes(bytes) => bytes.len() as u64,
+        }
+    }
+
+    fn memory(&self) -> usize {
+        match self {
+            Self::Zeros(_) => 0,
             Self::Bytes(bytes) => bytes.len(),
         }
     }
 }
 
 impl Reads {
+    /// What is kept of byte `at`, and how far into that it is.
+    fn at(&self, at: u64) -> Option<(&Kept, u64)> {
+        let (start, kept) = self.ranges.range(..=at).next_back()?;
+        Some((kept, at - start)).filter(|(kept, into)| *into < kept.len())
+    }
+
     /// Returns whether all of `buf` is kept.
     fn fill(&self, mut at: u64, mut buf: &mut [u8]) -> bool {
         while !buf.is_empty() {
-            let Some((start, kept)) = self.ranges.range(..=at).next_back() else { return false };
-            let into = usize::try_from(at - start).unwrap_or(usize::MAX);
-            let have = kept.len().saturating_sub(into).min(buf.len());
-            if have == 0 {
-                return false;
-            }
+            let Some((kept, into)) = self.at(at) else { return false };
+            let have = usize::try_from(kept.len() - into).unwrap_or(usize::MAX).min(buf.len());
             let (part, rest) = buf.split_at_mut(have);
-            match kept {
-                Kept::Zeros(_) => part.fill(0),
-                Kept::Bytes(bytes) => part.copy_from_slice(&bytes[into..into + have]),
+            match (kept, usize::try_from(into)) {
+                (Kept::Bytes(bytes), Ok(into)) => part.copy_from_slice(&bytes[into..into + have]),
+                _ => part.fill(0),
             }
             at += have as u64;
             buf = rest;
@@ -73,13 +82,13 @@ impl Reads {
     }
 
     fn keep(&mut self, at: u64, kept: Kept) {
-        let end = at + kept.len() as u64;
-        let is_within = |(start, kept): &(&u64, &Kept)| **start + kept.len() as u64 <= end;
+        let end = at + kept.len();
+        let is_within = |(start, kept): &(&u64, &Kept)| **start + kept.len() <= end;
         while let Some((start, _)) = self.ranges.range(at..end).find(is_within) {
             let start = *start;
-            self.bytes -= self.ranges.remove(&start).map_or(0, |kept| kept.len());
+            self.bytes -= self.ranges.remove(&start).map_or(0, |kept| kept.memory());
         }
-        self.bytes += kept.len();
+        self.bytes += kept.memory();
         self.ranges.insert(at, kept);
     }
 }
@@ -110,6 +119,10 @@ impl Medium for Remembered {
             return Ok(());
         }
         drop(reads);
+        if self.is_hole(at, ByteCount::new(buf.len() as u64)) {
+            buf.fill(0);
+            return Ok(());
+        }
         let read = self.medium.read_at(at, buf);
         let mut reads = self.reads();
         match &read {
@@ -122,6 +135,20 @@ impl Medium for Remembered {
             _ => {}
         }
         read
+    }
+
+    fn zeros_from(&self, at: ByteOffset) -> ByteCount {
+        let mut reads = self.reads();
+        match reads.at(at.get()) {
+            Some((Kept::Zeros(len), into)) => return ByteCount::new(len - into),
+            Some(_) => return ByteCount::ZERO,
+            None => {}
+        }
+        let zeros = self.medium.zeros_from(at);
+        if zeros > ByteCount::ZERO {
+            reads.keep(at.get(), Kept::Zeros(zeros.get()));
+        }
+        zeros
     }
 
     fn forget(&self) {
@@ -190,6 +217,44 @@ mod tests {
         const AT: u64 = 3 << 20;
         assert_eq!([read(AT, 512), read(AT + 512, 1024), read(AT + 8, 1000), read(AT, 1536)], [1, 2, 2, 2]);
         assert_eq!([read(AT, 1537), read(AT, 1537), read(AT + 1000, 537)], [3, 3, 3]);
+    }
+
+    /// Ones behind a hole of 1 MiB.
+    struct Sparse(Arc<AtomicU32>);
+
+    impl Medium for Sparse {
+        fn len(&self) -> ByteCount {
+            ByteCount::new(2 << 20)
+        }
+
+        fn read_at(&self, at: ByteOffset, buf: &mut [u8]) -> Result<(), ReadError> {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            for (byte, at) in buf.iter_mut().zip(at.get()..) {
+                *byte = u8::from(at >= 1 << 20);
+            }
+            Ok(())
+        }
+
+        fn zeros_from(&self, at: ByteOffset) -> ByteCount {
+            ByteOffset::new(1 << 20).since(at)
+        }
+    }
+
+    #[test]
+    fn a_hole_is_not_read() {
+        let count = Arc::new(AtomicU32::new(0));
+        let medium = Remembered::new(Box::new(Sparse(Arc::clone(&count))));
+        for (at, len, reads) in
+            [(4096, 512, 0), (0, 8192, 0), ((1 << 20) - 512, 512, 0), ((1 << 20) - 512, 1024, 1)]
+        {
+            let mut buf = vec![0xFF; len];
+            medium.read_at(ByteOffset::new(at), &mut buf).unwrap();
+            assert!(buf.iter().zip(at..).all(|(byte, at)| *byte == u8::from(at >= 1 << 20)), "{at}, {len}");
+            assert_eq!(count.load(Ordering::Relaxed), reads, "{at}, {len}");
+        }
+        let is_hole = |at, len| medium.is_hole(ByteOffset::new(at), ByteCount::new(len));
+        assert!(is_hole(0, 1 << 20) && is_hole(4096, 512));
+        assert!(!is_hole(0, (1 << 20) + 1) && !is_hole(1 << 20, 1));
     }
 
     #[test]

@@ -28,7 +28,7 @@ use crate::standby::{self, Standby, UnknownPower};
 use crate::sysfs::{self, Attributes, DeviceKind, Directory, KernelPartition};
 use crate::topology::{AlignmentOffset, Source, Topology, USUAL_PHYSICAL};
 
-pub use self::image::open_object;
+pub use self::image::{open_in, open_object};
 
 /// Why a target cannot be audited at all.
 #[derive(Debug, thiserror::Error)]
@@ -227,7 +227,7 @@ pub fn open(path: &Path, options: &Options) -> Result<Target, OpenError> {
         None => {
             let found = fs::metadata(path);
             let listed = found.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
-            if let Some(sys) = sysfs::of_node(path).filter(|_| listed) {
+            if listed && let Some(sys) = sysfs::of_node(path) {
                 return open_device(path, sys, options);
             }
             let metadata = found.map_err(OpenError::Io)?;

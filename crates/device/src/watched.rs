@@ -40,4 +40,8 @@ impl Medium for Watched<'_> {
         }
         read
     }
+
+    fn zeros_from(&self, at: ByteOffset) -> ByteCount {
+        self.medium.zeros_from(at)
+    }
 }

@@ -26,8 +26,10 @@ pub fn is_erased(sector: &[u8]) -> bool {
 
 /// Returns the first sector of 512 bytes in `span` that is written: neither all zeros nor all ones.
 pub fn first_written(medium: &dyn Medium, span: Span) -> Result<Option<ByteOffset>, ReadError> {
-    let mut buf = vec![0; usize::try_from(PIECE).unwrap_or(0)];
-    for piece in span.pieces(ByteCount::new(PIECE)) {
+    let mut buf = Vec::new();
+    let written = |piece: &Span| !medium.is_hole(piece.start(), piece.len());
+    for piece in span.pieces(ByteCount::new(PIECE)).filter(written) {
+        buf.resize(usize::try_from(PIECE).unwrap_or(0), 0);
         let bytes = &mut buf[..usize::try_from(piece.len().get()).unwrap_or(0)];
         medium.read_at(piece.start(), bytes)?;
         if let Some(index) = bytes.chunks(SECTOR).position(|sector| !is_erased(sector)) {

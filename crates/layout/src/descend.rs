@@ -349,6 +349,10 @@ impl Medium for Metered<'_> {
         self.read.fetch_add(u64::try_from(buf.len()).unwrap_or(u64::MAX), Ordering::Relaxed);
         self.medium.read_at(at, buf)
     }
+
+    fn zeros_from(&self, at: ByteOffset) -> ByteCount {
+        self.medium.zeros_from(at)
+    }
 }
 
 /// Whether a table at the start of a partition is that of a disk of this size: it lists partitions, and all of them fit.

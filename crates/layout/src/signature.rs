@@ -220,9 +220,11 @@ fn add_shown(found: &mut Vec<Mark>, reader: &Reader<'_>, range: Range<usize>, wa
     }
 }
 
+/// The bytes in `range` of `span`; empty if they are known to be zeros, which show nothing.
 fn read(reader: &Reader<'_>, span: Span, range: &Range<usize>) -> Vec<u8> {
     let at = span.start().checked_add(ByteCount::new(range.start as u64));
-    at.map_or(Vec::new(), |at| reader.read_up_to(at, range.len(), span.end()))
+    let written = at.filter(|at| !reader.medium().is_hole(*at, ByteCount::new(range.len() as u64)));
+    written.map_or(Vec::new(), |at| reader.read_up_to(at, range.len(), span.end()))
 }
 
 fn add(found: &mut Vec<Mark>, content: Content, at: u64, len: u64) {

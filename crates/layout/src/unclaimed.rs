@@ -62,6 +62,9 @@ fn copies(partition: &Partition) -> Vec<ByteOffset> {
 
 /// Whether a sector of `part` is neither erased nor one of those at `own`.
 fn holds(medium: &dyn Medium, part: Span, own: &[ByteOffset]) -> bool {
+    if medium.is_hole(part.start(), part.len()) {
+        return false;
+    }
     let mut bytes = vec![0; usize::try_from(part.len().get()).unwrap_or(0)];
     match medium.read_at(part.start(), &mut bytes) {
         Ok(()) => {}

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use crate::Findings;
 use straddle_device::domain::{Domain, Libvirt, Storage};
-use straddle_device::image::{self, Access, Allowed, Format, Opened};
+use straddle_device::image::Format;
 use straddle_device::topology::{AlignmentOffset, Figure, Guest, Sectors, Source, Topology};
-use straddle_device::{Assume, DeviceKind, Medium, OpenError, ReadError, Target};
+use straddle_device::{Assume, DeviceKind, Medium, ReadError, Target};
 use straddle_units::{ByteCount, ByteOffset};
 
 use crate::examine::{ExamineError, Examined, Examiner, Options};
@@ -155,16 +155,14 @@ fn as_given(
     }
     let unread = || ExamineError::OutOfReach("it cannot be read: no permission; run as root".to_owned());
     let medium = target.medium.take().ok_or_else(unread)?;
-    let allowed =
-        Allowed::new(&open.allow_backing).map_err(|(path, source)| OpenError::Allowed { path, source })?;
-    let opened = image::open_as(disk.format, medium, &Access::new(&disk.path, &allowed));
-    let Opened::Image(image) = opened.map_err(OpenError::Image)? else { return Err(unread()) };
-    target.remarks.extend_from_slice(image.remarks());
+    let Target { container, size, medium, remarks, .. } =
+        straddle_device::open_in(medium, disk.format, &disk.path, open)?;
+    target.remarks.extend(remarks);
     Ok(Target {
         kind: DeviceKind::Image,
-        container: Some(image.container().clone()),
-        size: image.len(),
-        medium: Some(image),
+        container,
+        size,
+        medium,
         kernel_name: None,
         kernel_partitions: None,
         node: None,

@@ -143,19 +143,9 @@ mod tests {
     fn the_commands_have_the_number_of_bytes() {
         let to = ByteCount::new(307_199_488);
         let of = |kind: FsKind, fs: FileSystem| {
-            let layer = Layer {
-                kind: Content::FileSystem(kind),
-                name: String::new(),
-                uuid: String::new(),
-                below: Span::first(ByteCount::new(307_200_000)),
-                drive: None,
-                facts: Facts::FileSystem(fs),
-                space: Vec::new(),
-                logical: None,
-                children: Vec::new(),
-                remarks: Vec::new(),
-            };
-            shrinking(&layer, to).map(|command| command.line)
+            let below = Span::first(ByteCount::new(307_200_000));
+            shrinking(&Layer::new(kind.into(), Facts::FileSystem(fs), below, None), to)
+                .map(|command| command.line)
         };
         let line = of(FsKind::Vfat, FileSystem::default());
         assert_eq!(line.as_deref(), Some("fatresize --size 307199488 DEVICE"));

@@ -59,16 +59,8 @@ fn piece(below: u64, drive: u64) -> Vec<Piece> {
 /// Appends the offsets at which data is written to `written`.
 fn layer(kind: &Kind, below: u64, drive: u64, name: &str, written: &mut Vec<u64>) -> Layer {
     let bare = |kind, facts| Layer {
-        kind,
         name: name.to_owned(),
-        uuid: String::new(),
-        below: span(below),
-        drive: Some(ByteOffset::new(drive)),
-        facts,
-        space: Vec::new(),
-        logical: None,
-        children: Vec::new(),
-        remarks: Vec::new(),
+        ..Layer::new(kind, facts, span(below), Some(ByteOffset::new(drive)))
     };
     let mut on = |above: &Option<Box<Kind>>, at: u64| match above {
         Some(above) => vec![layer(above, 0, at, "x", written)],
@@ -493,17 +485,12 @@ fn a_member_that_does_not_show_what_is_on_its_array_is_not_moved() {
         let data_offset = ByteCount::new(data_offset);
         let file_system = layer(&Kind::FileSystem, 0, at + MIB, "x", &mut Vec::new());
         let span = Span::new(ByteOffset::new(first), ByteCount::new(chunk)).unwrap();
+        let facts = Facts::Md(Md { data_offset, role: Some(u32::from(first > 0)), ..md });
         let member = Layer {
-            kind: VolumeKind::Md.into(),
             name: "x".to_owned(),
-            below: self::span(at),
-            drive: Some(ByteOffset::new(at)),
-            facts: Facts::Md(Md { data_offset, role: Some(u32::from(first > 0)), ..md }),
             space: vec![Piece { span, ..piece(at + MIB, at + MIB)[0] }],
-            logical: None,
             children: if is_seen { vec![file_system] } else { Vec::new() },
-            remarks: Vec::new(),
-            uuid: String::new(),
+            ..Layer::new(VolumeKind::Md.into(), facts, self::span(at), Some(ByteOffset::new(at)))
         };
         let findings = with_layer(63, Some(member));
         let start = findings.iter().find(|finding| finding.rule.code == Code::S001).unwrap();

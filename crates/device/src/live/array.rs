@@ -39,8 +39,6 @@ pub struct Member {
     pub offset: Option<ByteOffset>,
     /// How much of the member the array uses.
     pub size: Option<ByteCount>,
-    /// md's word for its state: "in_sync", "spare", ….
-    pub state: String,
 }
 
 fn level_number(name: &str) -> Option<i32> {
@@ -126,7 +124,6 @@ fn member(device: &dyn Attributes, name: &str) -> Member {
         slot: device.text(&path("slot")).and_then(|slot| slot.parse().ok()),
         offset: device.sectors(&path("offset")).map(|bytes| ByteOffset::new(bytes.get())),
         size: device.number(&path("size")).and_then(|kib| ByteCount::new(1024).checked_mul(kib)),
-        state: device.text(&path("state")).unwrap_or_default(),
     }
 }
 

@@ -222,10 +222,15 @@ const RAID_TYPES: [(&str, i32, u32); 23] = [
     ("raid5", 5, 2),
 ];
 
+/// Returns md's level and layout of the RAID type `name`.
+pub fn raid_type(name: &str) -> Option<(i32, u32)> {
+    RAID_TYPES.iter().find(|(known, ..)| *known == name).map(|(_, level, layout)| (*level, *layout))
+}
+
 /// `TYPE NUMBER PARAMETER… NUMBER [META-DEVICE DEVICE]…`, with `-` for a missing device, the chunk size
 /// first.
 fn raid(words: &[&str], bare: DmTarget) -> Option<DmTarget> {
-    let (_, level, layout) = *RAID_TYPES.iter().find(|(name, ..)| Some(name) == words.first())?;
+    let (level, layout) = raid_type(words.first()?)?;
     let count = usize::try_from(number(words, 1)?).ok()?;
     let parameters = words.get(2..count.checked_add(2)?)?;
     let after = |name: &str| {

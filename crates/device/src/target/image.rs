@@ -56,7 +56,7 @@ pub(super) fn open_image(path: &Path, options: &Options) -> Result<Target, OpenE
         let within = through.as_ref().map(|through| through.packing.a_file());
         OpenError::NotRead { what: foreign.what, packing: foreign.packing, within, command }
     };
-    let mut target = opened(medium, format.map_err(not_read)?, path, options)?;
+    let mut target = open_in(medium, format.map_err(not_read)?, path, options)?;
     (target.through, target.id) = (through, Some(FileId::of(&metadata)));
     Ok(target)
 }
@@ -83,7 +83,7 @@ pub fn open_object(
         let command = fetch.zip(foreign.command(&name)).map(|(fetch, line)| format!("{fetch} && {line}"));
         OpenError::NotRead { what: foreign.what, packing: foreign.packing, within: None, command }
     };
-    let mut target = opened(medium, format.map_err(not_read)?, Path::new(&name), options)?;
+    let mut target = open_in(medium, format.map_err(not_read)?, Path::new(&name), options)?;
     target.address = Some(address);
     options.declare(&mut target.topology);
     Ok(target)
@@ -93,8 +93,8 @@ fn format_of(medium: &dyn Medium, options: &Options) -> Result<Format, &'static 
     options.format.map_or_else(|| Format::detect(medium), Ok)
 }
 
-/// Relative names in it start from the folder of `path`.
-fn opened(
+/// Opens the disk that `medium` holds in `format`. Relative names in it start from the folder of `path`.
+pub fn open_in(
     medium: Box<dyn Medium>,
     format: Format,
     path: &Path,

@@ -77,18 +77,8 @@ const START: u64 = 2049 * 512;
 
 /// A layer as the disk shows it.
 fn on_disk(kind: Content, name: &str, drive: u64, facts: Facts) -> Layer {
-    Layer {
-        kind,
-        name: name.to_owned(),
-        uuid: String::new(),
-        below: Span::first(ByteCount::new(4096)),
-        drive: Some(ByteOffset::new(drive)),
-        facts,
-        space: Vec::new(),
-        logical: None,
-        children: Vec::new(),
-        remarks: Vec::new(),
-    }
+    let below = Span::first(ByteCount::new(4096));
+    Layer { name: name.to_owned(), ..Layer::new(kind, facts, below, Some(ByteOffset::new(drive))) }
 }
 
 fn luks_on_disk(payload: u64) -> Layer {

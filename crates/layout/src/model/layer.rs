@@ -60,8 +60,8 @@ fn first_runs<S: Serializer>(space: &[Piece], to: S) -> Result<S::Ok, S::Error> 
 }
 
 impl Layer {
-    /// A layer that provides no space.
-    pub(crate) fn new(kind: Content, facts: Facts, below: Span, drive: Option<ByteOffset>) -> Self {
+    /// A layer without a name that provides no space.
+    pub fn new(kind: Content, facts: Facts, below: Span, drive: Option<ByteOffset>) -> Self {
         let (name, uuid, space, logical) = (String::new(), String::new(), Vec::new(), None);
         let (children, remarks) = (Vec::new(), Vec::new());
         Self { kind, name, uuid, below, drive, facts, space, logical, children, remarks }

@@ -130,6 +130,15 @@ impl Medium for View<'_> {
         }
         Ok(())
     }
+
+    fn zeros_from(&self, at: ByteOffset) -> ByteCount {
+        let index = self.pieces.partition_point(|piece| piece.span.end() <= at);
+        let piece = self.pieces.get(index).filter(|piece| piece.span.start() <= at);
+        let zeros = piece
+            .zip(self.drive_at(at))
+            .map(|(piece, drive)| self.medium.zeros_from(drive).min(piece.span.end().since(at)));
+        zeros.unwrap_or(ByteCount::ZERO)
+    }
 }
 
 #[cfg(test)]
@@ -157,6 +166,30 @@ mod tests {
         assert_eq!(lv.drive_at(ByteOffset::new(25)), None);
         assert!(lv.read_at(ByteOffset::new(18), &mut bytes).is_err());
         assert!(lv.read_at(ByteOffset::new(28), &mut bytes).is_err());
+    }
+
+    #[test]
+    fn a_hole_ends_with_its_piece() {
+        struct Hole;
+
+        impl Medium for Hole {
+            fn len(&self) -> ByteCount {
+                ByteCount::new(256)
+            }
+
+            fn read_at(&self, _: ByteOffset, _: &mut [u8]) -> Result<(), ReadError> {
+                unreachable!()
+            }
+
+            fn zeros_from(&self, at: ByteOffset) -> ByteCount {
+                ByteOffset::new(55).since(at)
+            }
+        }
+
+        let runs = [(span(0, 10), ByteOffset::new(50)), (span(10, 10), ByteOffset::new(5))];
+        let view = View::of_drive(&Hole).map(ByteCount::new(30), runs);
+        let zeros = [0, 4, 5, 10, 19, 20, 30].map(|at| view.zeros_from(ByteOffset::new(at)).get());
+        assert_eq!(zeros, [5, 1, 0, 10, 1, 0, 0]);
     }
 
     #[test]

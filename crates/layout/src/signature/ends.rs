@@ -114,7 +114,8 @@ fn marks<'r>(
     };
     let read = move |back: u64, count: u64| {
         let want = usize::try_from(count).unwrap_or(0) * SECTOR;
-        place(back).map(|at| reader.read_up_to(at, want, span.end())).unwrap_or_default()
+        let written = place(back).filter(|at| !reader.medium().is_hole(*at, ByteCount::new(want as u64)));
+        written.map(|at| reader.read_up_to(at, want, span.end())).unwrap_or_default()
     };
     let together = TOGETHER.map(|(back, count)| match is_disk && is_asked(back) {
         true => read(back, count),

@@ -224,5 +224,6 @@ fn fills(size: ByteCount, len: ByteCount) -> bool {
 
 /// Whether there is anything but zeros in the bytes from `at` on.
 fn is_written(reader: &Reader<'_>, at: ByteOffset) -> bool {
-    reader.read_up_to(at, FRONT, reader.end()).iter().any(|byte| *byte != 0)
+    !reader.medium().is_hole(at, ByteCount::new(FRONT as u64))
+        && reader.read_up_to(at, FRONT, reader.end()).iter().any(|byte| *byte != 0)
 }

@@ -1,6 +1,7 @@
 //! How striped and RAID segments distribute a volume over their areas. An unknown kind has no geometry. LVM's layout
 //! names are those of lib/metadata/segtype.h, their numbers those of `raid_types`, drivers/md/dm-raid.c.
 
+use straddle_device::live::table::raid_type;
 use straddle_device::live::{Geometry, Run as Spread};
 use straddle_units::ByteCount;
 
@@ -17,26 +18,14 @@ const ONE_FAR: u32 = 1 << 8;
 /// Returns how `segment` is distributed over its areas.
 pub(super) fn geometry(segment: &Segment) -> Option<Geometry> {
     let (level, layout) = match segment.kind.as_str() {
-        "striped" | "raid0" | "raid0_meta" => (0, 0),
+        "striped" => (0, 0),
         "raid4" => (4, 0),
-        "raid5" | "raid5_ls" => (5, 2),
-        "raid5_la" => (5, 0),
-        "raid5_ra" => (5, 1),
-        "raid5_rs" => (5, 3),
-        "raid5_n" => (5, 5),
-        "raid6" | "raid6_zr" => (6, 8),
-        "raid6_nr" => (6, 9),
-        "raid6_nc" => (6, 10),
-        "raid6_n_6" => (6, 5),
-        "raid6_la_6" => (6, 16),
-        "raid6_ra_6" => (6, 17),
-        "raid6_ls_6" => (6, 18),
-        "raid6_rs_6" => (6, 19),
+        "raid6" => raid_type("raid6_zr")?,
         "raid10" | "raid10_near" => {
             let near = u8::try_from(segment.copies.unwrap_or(DEFAULT_COPIES)).ok()?;
             (10, ONE_FAR | u32::from(near))
         }
-        _ => return None,
+        kind => raid_type(kind)?,
     };
     let chunk = ByteCount::new(sectors(segment.stripe_size));
     Some(Geometry { level, layout, chunk, disks: u32::try_from(segment.areas.len()).ok()? })

@@ -6,7 +6,7 @@
 pub(crate) mod tools;
 
 use proptest::prelude::*;
-use straddle_device::{Medium, MemoryMedium, ReadError};
+use straddle_device::{Medium, MemoryMedium, ReadError, Remembered};
 use straddle_layout::{Problem, Stack, read_stack};
 use straddle_units::io::SplitMix64;
 use straddle_units::{BlockSize, ByteCount, ByteOffset, MIB};
@@ -177,9 +177,35 @@ pub(crate) fn read(image: &[u8]) -> Stack {
     read_as(image, None, None)
 }
 
-/// Reads an image with these declared and forced block sizes.
+/// Reads an image with these declared and forced block sizes: the same, whether or not its zeros are holes.
 pub(crate) fn read_as(image: &[u8], device: Option<BlockSize>, forced: Option<BlockSize>) -> Stack {
-    read_stack(&MemoryMedium::new(image.to_vec()), device, forced).expect("memory can be read")
+    let medium = MemoryMedium::new(image.to_vec());
+    let stack = read_stack(&medium, device, forced).expect("memory can be read");
+    let sparse = Remembered::new(Box::new(Sparse(medium)));
+    assert_eq!(read_stack(&sparse, device, forced).expect("memory can be read"), stack, "with holes");
+    stack
+}
+
+/// Bytes of which the zeros are known, in sectors.
+struct Sparse(MemoryMedium);
+
+impl Medium for Sparse {
+    fn len(&self) -> ByteCount {
+        self.0.len()
+    }
+
+    fn read_at(&self, at: ByteOffset, buf: &mut [u8]) -> Result<(), ReadError> {
+        self.0.read_at(at, buf)
+    }
+
+    fn zeros_from(&self, at: ByteOffset) -> ByteCount {
+        let is_zero = |part: &usize| {
+            let mut bytes = [1; 512];
+            let at = ByteOffset::new(at.get() + *part as u64);
+            self.read_at(at, &mut bytes).is_ok() && bytes == [0; 512]
+        };
+        ByteCount::new((0..1 << 16).step_by(512).take_while(is_zero).count() as u64 * 512)
+    }
 }
 
 /// Number, first block and number of blocks of each partition.
