@@ -17,7 +17,7 @@ use tools::{json, root, straddle};
 
 /// The names of the shipped profiles.
 fn shipped() -> Vec<String> {
-    let files = fs::read_dir(root().join("drives")).unwrap();
+    let files = fs::read_dir(root().join("crates/drive/profiles")).unwrap();
     let mut names: Vec<String> = files
         .map(|file| file.unwrap().path())
         .filter(|path| path.extension().is_some_and(|extension| extension == "toml"))
@@ -304,8 +304,7 @@ fn own_profiles_are_read_by_path_and_their_faults_are_reported() {
 
 #[test]
 fn completions_offer_the_shipped_drives() {
-    // The generator for fish does not complete values of positional arguments.
-    for shell in ["bash", "zsh"] {
+    for shell in ["bash", "fish", "zsh"] {
         let script = straddle(&["completions", shell]).out;
         for name in shipped() {
             assert!(script.contains(&name), "{shell} lacks {name}");
