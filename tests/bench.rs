@@ -310,8 +310,7 @@ fn own_profiles_are_read_by_path_and_their_faults_are_reported() {
 
 #[test]
 fn completions_offer_the_shipped_drives() {
-    // The generator for fish does not complete values of positional arguments.
-    for shell in ["bash", "zsh"] {
+    for shell in ["bash", "fish", "zsh"] {
         let script = straddle(&["completions", shell]).out;
         for name in shipped() {
             assert!(script.contains(&name), "{shell} lacks {name}");
