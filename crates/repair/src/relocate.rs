@@ -154,7 +154,7 @@ mod window;
 mod tests;
 
 pub use bad::{Bad, filler};
-use bad::{Skip, listed, normal, untouched};
+use bad::{Skip, listed, normal, settled, untouched};
 use disk::SECTOR_LEN;
 pub use disk::{Disk, Disks, FileAccess, SECTOR};
 use engine::Run;

@@ -374,11 +374,11 @@ impl<'a> Run<'a> {
                 Some(Recovered::Unfinished(held)) => {
                     let held = if skips_bad { held.skip_bad() } else { held };
                     match held.resume(verify, watch)? {
-                        Ended::Complete(moved) => Some(moved.bad().to_vec()),
+                        Ended::Complete(mut moved) => Some(moved.bad()),
                         Ended::Paused => None,
                     }
                 }
-                Some(Recovered::Moved(moved)) => Some(moved.bad().to_vec()),
+                Some(Recovered::Moved(mut moved)) => Some(moved.bad()),
                 Some(Recovered::Turned(_) | Recovered::Back(_)) | None => return Err(changed_meanwhile()),
             })
         })

@@ -2,7 +2,7 @@
 
 use straddle_units::{ByteCount, ByteOffset, Span};
 
-use super::{Device, Disks, Job, Result, SECTOR_LEN, Sequence, distance, hull, in_memory};
+use super::{Device, Disks, Job, Move, Result, SECTOR, SECTOR_LEN, Sequence, distance, hull, in_memory};
 
 /// The number of windows that may be in flight.
 const IN_FLIGHT: u64 = 2;
@@ -115,6 +115,38 @@ pub(crate) fn untouched(job: &Job, done: u64, list: &[Bad], others: &[Span]) -> 
     spans.sort_unstable_by_key(|span| span.start());
     spans.dedup();
     spans
+}
+
+/// The list when all `moves` are complete. A filler that was written where a later move began has moved with
+/// it: whether it was there already is seen by what is in the new place.
+pub(crate) fn settled(disks: &mut Disks<'_>, moves: &[Move], list: &[Bad]) -> Vec<Bad> {
+    let mut settled = Vec::new();
+    for bad in list {
+        let place = Span::new(bad.to, bad.from.len());
+        if !moves.iter().any(|one| place.is_some_and(|place| one.from.overlaps(place))) {
+            settled.push(*bad);
+            continue;
+        }
+        let sectors = bad.from.pieces(ByteCount::new(SECTOR));
+        for (from, to) in sectors.zip((bad.to.get()..).step_by(SECTOR_LEN)) {
+            settled.push(Bad { from, to: taken_along(disks, moves, from.start(), ByteOffset::new(to)) });
+        }
+    }
+    normal(settled)
+}
+
+/// Where the filler for the sector at byte `from` is, which was written at byte `at`.
+fn taken_along(disks: &mut Disks<'_>, moves: &[Move], from: ByteOffset, at: ByteOffset) -> ByteOffset {
+    let (filler, mut bytes) = (filler(from), [0; 512]);
+    moves.iter().fold(at, |at, one| {
+        let sector = Span::new(at, ByteCount::new(SECTOR));
+        let is_source = sector.is_some_and(|sector| one.from.contains(sector));
+        let offset = at.checked_since(one.from.start()).filter(|_| is_source);
+        let next = offset.and_then(|offset| one.to.checked_add(offset));
+        let mut holds =
+            |next: &ByteOffset| disks.read(Device::Data, *next, &mut bytes).is_ok() && bytes == filler;
+        next.filter(|next| holds(next)).unwrap_or(at)
+    })
 }
 
 /// The physical sector that begins at `at`, up to `end`.

@@ -11,7 +11,7 @@ use straddle_units::{ByteCount, ByteOffset, MIB, Span};
 
 use super::{
     Bad, Direction, Disks, Fault, Flight, Job, Journal, Mark, Move, RelocateError, Result, Run, SECTOR,
-    SECTOR_LEN, Sequence, Skip, Verify, Watch, in_memory, is_title, part_of, untouched,
+    SECTOR_LEN, Sequence, Skip, Verify, Watch, in_memory, is_title, part_of, settled, untouched,
 };
 
 /// How a run ended.
@@ -275,9 +275,10 @@ impl<'a> Moved<'a> {
         self.0.journal.erase(&mut self.0.disks)
     }
 
-    /// What could not be read since the job began, in ascending order of the fillers.
-    pub fn bad(&self) -> &[Bad] {
-        &self.0.skip.list
+    /// What could not be read since the job began, with the present places of fillers, in ascending order.
+    pub fn bad(&mut self) -> Vec<Bad> {
+        let Held { disks, journal, skip } = &mut self.0;
+        settled(disks, &journal.job.moves, &skip.list)
     }
 }
 

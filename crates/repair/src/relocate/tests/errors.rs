@@ -295,8 +295,8 @@ fn what_cannot_be_read_again_is_listed_or_there_already() {
                 };
                 let ended =
                     found.skip_bad().resume(Verify::Read, &mut |_| ControlFlow::Continue(())).unwrap();
-                let crate::relocate::Ended::Complete(moved) = ended else { panic!("{ended:?}") };
-                Some(moved.bad().to_vec())
+                let crate::relocate::Ended::Complete(mut moved) = ended else { panic!("{ended:?}") };
+                Some(moved.bad())
             });
             let Some(found) = found else { continue };
             let is_listed =

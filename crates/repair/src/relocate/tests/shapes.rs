@@ -205,8 +205,8 @@ impl World {
     }
 
     fn moved(&self, ended: Ended<Moved<'_>>) -> Final {
-        let Ended::Complete(moved) = ended else { panic!("{ended:?}") };
-        *self.listed.borrow_mut() = moved.bad().to_vec();
+        let Ended::Complete(mut moved) = ended else { panic!("{ended:?}") };
+        *self.listed.borrow_mut() = moved.bad();
         Final::Moved
     }
 
