@@ -112,7 +112,7 @@ fn is_announced(fix: &Fix, screen: &str) {
         "destroys" => {
             assert!(announced.contains("THIS REFORMATS: EVERYTHING ON DEVICE IS LOST"), "{announced}")
         }
-        "backup" => assert!(announced.contains("back up first"), "{announced}"),
+        "backup" => assert!(announced.to_lowercase().contains("back up first"), "{announced}"),
         _ => assert_eq!(fix.risk, "safe"),
     }
 }

@@ -320,7 +320,7 @@ fn users<'s>(sources: &'s [(String, String)], name: &str, names: &[&str]) -> Vec
     let own: Vec<(&str, &str)> = sources
         .iter()
         .filter_map(|(path, source)| Some((path.strip_prefix(&folder)?, source.as_str())))
-        .filter(|(path, _)| !path.ends_with("tests.rs") && !path.contains("tests/") && *path != "order.rs")
+        .filter(|(path, _)| !path.ends_with("tests.rs") && !path.contains("tests/"))
         .collect();
     assert!(own.len() > 3, "{name}: {} sources found", own.len());
     let mut found: Vec<&str> =

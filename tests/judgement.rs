@@ -274,6 +274,8 @@ fn what_cannot_be_read_is_reported_whatever_is_asked_for() {
     let dir = Dir::new("unread");
     let image = dir.image("eio.img", 64 << 20);
     write_table(&image, 512, "label: gpt\nstart=2048, size=4096\nstart=8192, size=4096\n");
+    // A hole could not be unreadable.
+    fs::OpenOptions::new().write(true).open(&image).unwrap().write_all_at(&[b'x'; 65_536], 1 << 20).unwrap();
     fs::write(dir.join("faulty.c"), FAULTY).unwrap();
     tools::shell("cc -shared -fPIC -o faulty.so faulty.c", dir.path());
     for args in

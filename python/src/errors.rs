@@ -10,10 +10,11 @@ pyo3::import_exception!(straddle_align._errors, InputError);
 pyo3::import_exception!(straddle_align._errors, TargetError);
 
 /// What messages say of options of the command line, and what they say of arguments.
-const WORDS: [(&str, &str); 5] = [
+const WORDS: [(&str, &str); 6] = [
     ("--columns op=", "columns=op="),
     ("--columns", "columns"),
     ("any format of --format", "any known format"),
+    ("--format raw", "straddle check --format raw"),
     ("--allow-backing", "allow_backing"),
     (" (--time-limit)", ""),
 ];

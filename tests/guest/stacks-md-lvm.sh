@@ -149,6 +149,8 @@ lvm() {
 	volume raid0meta --type raid0_meta -i 2 -I 128k -L 8M
 	volume raid1 --type raid1 -m 1 -L 8M
 	volume raid4 --type raid4 -i 2 -I 64k -L 8M
+	# With the first chunk alone the parity is a copy of it.
+	dd if=/dev/urandom of=/dev/vg/raid4 bs=64K seek=1 count=1 conv=notrunc,fsync status=none
 	volume raid5 --type raid5 -i 2 -I 64k -L 8M
 	for i in ra la rs n; do volume "raid5_$i" --type "raid5_$i" -i 2 -I 64k -L 4M; done
 	volume raid6 --type raid6 -i 3 -I 64k -L 9M

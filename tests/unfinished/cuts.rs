@@ -135,7 +135,7 @@ fn judge(dir: &Dir, before: &[Vec<u8>], seen: &mut Seen, what: &str) {
             let text = transcript(&output);
             // Only the one way is left at the end of a move, and of a rollback.
             let is_too_late =
-                text.contains("can no longer be rolled back") || text.contains("rollback was started");
+                text.contains("can no longer be rolled back") || text.contains("a rollback is in progress");
             assert!(output.status.success() || is_too_late, "{what}: {way:?}: {text}");
             if !is_too_late {
                 let report = check(dir);

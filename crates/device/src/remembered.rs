@@ -14,6 +14,9 @@ const MAX_RANGE: usize = 64 << 10;
 
 const MAX_BYTES: usize = 4 << 20;
 
+/// What an entry takes in memory without its bytes.
+const ENTRY: usize = 64;
+
 /// A medium that keeps what was read from it.
 pub struct Remembered {
     medium: Box<dyn Medium>,
@@ -52,8 +55,8 @@ impl Kept {
 
     fn memory(&self) -> usize {
         match self {
-            Self::Zeros(_) => 0,
-            Self::Bytes(bytes) => bytes.len(),
+            Self::Zeros(_) => ENTRY,
+            Self::Bytes(bytes) => ENTRY + bytes.len(),
         }
     }
 }
@@ -145,7 +148,7 @@ impl Medium for Remembered {
             None => {}
         }
         let zeros = self.medium.zeros_from(at);
-        if zeros > ByteCount::ZERO {
+        if zeros > ByteCount::ZERO && reads.bytes + ENTRY <= MAX_BYTES {
             reads.keep(at.get(), Kept::Zeros(zeros.get()));
         }
         zeros

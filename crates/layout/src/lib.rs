@@ -14,7 +14,7 @@
 //! let disk = MemoryMedium::sparse(mbr, ByteCount::new(1 << 20));
 //!
 //! let stack = straddle_layout::read_all(&disk, None, None)?;
-//! assert_eq!(stack.partitions[0].span.start.get(), 63 * 512);
+//! assert_eq!(stack.partitions[0].span.start().get(), 63 * 512);
 //! # Ok::<(), straddle_device::ReadError>(())
 //! ```
 

@@ -186,7 +186,7 @@ fn attempt(
         Some(Trip { number: item.number, from, to: to.start() })
     };
     let trips: Vec<Trip> = places.iter().filter_map(trip).collect();
-    let moves = places::order(&trips, &fixed, &ground)?;
+    let moves = places::order(&trips)?;
     let shifted: Vec<Shifted> = places.iter().map(|placed| shifted(placed, &ground)).collect();
     let anchor = |(one, item, _): &Placed<'_>| Some((item.number, one.anchor.as_ref()?.offset));
     let anchors = places.iter().filter_map(anchor).collect();

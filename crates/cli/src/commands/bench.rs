@@ -21,7 +21,7 @@ use crate::args::{known, named, positive_size};
 use crate::exit::{Exit, UsageError, usage};
 use crate::progress::Bar;
 use crate::target::{Drive, TargetSpec, targets};
-use crate::view::json::bench::{Bench, BenchReport};
+use crate::view::json::bench::{Bench, BenchReport, PairRange};
 use crate::view::json::{Document, SchemaOf};
 use crate::view::{svg, text};
 use crate::{exit, output, output_file};
@@ -335,7 +335,7 @@ fn firmware(
     sweep: &Sweep,
     host: Host,
     warm_up: WarmUp,
-) -> Option<FirmwareRange> {
+) -> Option<PairRange> {
     let is_absorbed = |arm: &Arm| arm.samples.reached == Some(Reached::Buffer);
     if !workload.writes() || sweep.arms().iter().any(is_absorbed) {
         return None;
@@ -345,14 +345,15 @@ fn firmware(
         [first, second, ..] => [first, second],
         _ => return None,
     };
-    let offsets = pair.map(|arm| arm.offset);
-    FirmwareRange::of(&drive.specification, |profile| {
+    let offsets @ [relative_to, offset] = pair.map(|arm| arm.offset);
+    let range = FirmwareRange::of(&drive.specification, |profile| {
         let fresh = || Modelled::new("", profile);
         let sweep = warm_sweep(fresh, workload, &offsets, host, warm_up, &mut Silent).ok()?;
         let seconds =
             |offset: u64| sweep.arms().iter().find(|arm| arm.offset == offset).map(Arm::seconds_per_request);
-        Some(seconds(offsets[1])? / seconds(offsets[0])?)
-    })
+        Some(seconds(offset)? / seconds(relative_to)?)
+    })?;
+    Some(PairRange { offset, relative_to, range })
 }
 
 /// Returns the target's path if it is a file or device: output must not overwrite it.

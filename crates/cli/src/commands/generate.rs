@@ -14,7 +14,7 @@ use straddle_drive::Profile;
 
 use crate::args::Arguments;
 use crate::exit::{Exit, usage};
-use crate::view::html::capitalised;
+use crate::output::capitalised;
 use crate::{exit, output, output_file};
 
 pub(crate) fn completions(shell: Shell) -> Result<Exit> {

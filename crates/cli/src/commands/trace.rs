@@ -67,11 +67,7 @@ and keeps what has been recorded.";
 const RECORD_STATUSES: &[(u8, &str)] = &[
     (0, "recording complete, or stopped with Ctrl-C"),
     (2, "invalid command line, or a device without its own queue (md, device-mapper)"),
-    (
-        3,
-        "no events were recorded, the output file could not be written, or the disk was removed (events \
-         recorded so far are kept)",
-    ),
+    (3, "no events recorded, no output written, or disk removed (events are kept)"),
 ];
 
 #[derive(Debug, Args)]

@@ -9,7 +9,7 @@ use straddle_units::ByteCount;
 
 use crate::commands::report::fleet_sentences;
 use crate::fleet::{Detail, Digest, Fix, Tally};
-use crate::output::plural;
+use crate::output::{capitalised, plural};
 use crate::view::chart::svg::Chart;
 use crate::view::svg::amplification;
 use crate::view::text::trace::{bytes, headline, ratio, sentences};
@@ -152,12 +152,6 @@ impl Table {
              <tbody>\n{rows}</tbody>\n</table></div>\n"
         )
     }
-}
-
-/// Returns a heading as such.
-pub fn capitalised(heading: &str) -> String {
-    let mut letters = heading.chars();
-    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
 /// Returns what stands for no value.

@@ -142,6 +142,8 @@ impl Workload {
 
 /// Writes per workload on a disk: enough for two digits, in a few milliseconds.
 const COUNT: u64 = 400;
+/// The same for a disk that logs parts of sectors: enough to fill its log more than twice.
+const LOGGED_COUNT: u64 = 40_000;
 /// The seed of both arms of a comparison, so that they write the same blocks.
 const SEED: u32 = 1;
 
@@ -166,7 +168,10 @@ impl OffBoundary {
     pub fn modelled(name: &str, profile: &Profile, past: u64, size: Option<u64>) -> Option<Self> {
         // What a buffer or spare flash hides for a while has to be paid in the end.
         let profile = &profile.clone().steady();
-        let counted = |pattern: Pattern| Workload { count: Some(COUNT), ..pattern.into() };
+        let is_logged =
+            matches!(&profile.body, Body::Disk(disk) if disk.log.is_some_and(|log| log.band.is_none()));
+        let count = if is_logged { LOGGED_COUNT } else { COUNT };
+        let counted = |pattern: Pattern| Workload { count: Some(count), ..pattern.into() };
         let sized = |workload: Workload| Workload { size: size.unwrap_or(workload.size), ..workload };
         let workload = sized(counted(Pattern::RANDOM_WRITE).seeded(SEED).on(profile));
         let sequential = sized(counted(Pattern::SEQUENTIAL_WRITE));

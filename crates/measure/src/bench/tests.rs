@@ -174,7 +174,7 @@ fn impossible_workloads_are_refused() {
         "offset = 100 bytes: not a multiple of the target's 512-byte logical sector"
     );
     let forever = Workload { seconds: Some(f64::NAN), ..Pattern::SEQUENTIAL_READ.into() };
-    assert_eq!(error(forever), "a running time of NaN s is not possible");
+    assert_eq!(error(forever), "invalid run time: NaN s");
 }
 
 #[test]

@@ -94,10 +94,10 @@ pub enum RealignError {
     #[error("it is incomplete: {0}")]
     CutShort(String),
     #[error(
-        "{} cannot be moved past each other: the largest unallocated space is {} bytes, {} too few",
-        numbered(.numbers), .largest.get(), .missing.get()
+        "{} cannot be moved past each other: keep them in their current order",
+        numbered(.numbers)
     )]
-    Blocked { numbers: Vec<u32>, largest: ByteCount, missing: ByteCount },
+    Blocked { numbers: Vec<u32> },
     #[error("the move plan cannot be used: {0}")]
     Invalid(String),
     #[error("cannot plan the new starts")]

@@ -276,8 +276,8 @@ impl Trip {
 }
 
 /// Returns the moves in an order that works; or [`RealignError::Blocked`].
-pub(super) fn order(trips: &[Trip], fixed: &[Span], ground: &Ground) -> Result<Vec<Move>, RealignError> {
-    let (mut moves, mut waiting, mut taken) = (Vec::new(), trips.to_vec(), fixed.to_vec());
+pub(super) fn order(trips: &[Trip]) -> Result<Vec<Move>, RealignError> {
+    let (mut moves, mut waiting) = (Vec::new(), trips.to_vec());
     let can_arrive = |trip: &Trip, waiting: &[Trip]| {
         let is_free =
             |to: Span| waiting.iter().all(|other| other.number == trip.number || !other.from.overlaps(to));
@@ -285,23 +285,9 @@ pub(super) fn order(trips: &[Trip], fixed: &[Span], ground: &Ground) -> Result<V
     };
     while let Some(index) = waiting.iter().position(|trip| can_arrive(trip, &waiting)) {
         let trip = waiting.remove(index);
-        taken.extend(trip.destination());
         moves.push(Move { from: trip.from, to: trip.to });
     }
     moves.retain(|one| one.from.start() != one.to);
-    if waiting.is_empty() { Ok(moves) } else { Err(deadlock(&waiting, &taken, ground)) }
-}
-
-/// The error if no partition can move any more.
-fn deadlock(waiting: &[Trip], taken: &[Span], ground: &Ground) -> RealignError {
-    let lens = || waiting.iter().map(|trip| trip.from.len());
-    let gaps = ground.free.gaps(waiting.iter().map(|trip| trip.from).chain(taken.iter().copied()));
-    let largest = gaps.into_iter().map(Span::len).max().unwrap_or_default();
-    let least = lens().min().unwrap_or_default();
-    let all = ByteCount::new(lens().fold(0, |sum, len| sum.saturating_add(len.get())));
-    let needed = if least > largest { least } else { all };
-    let missing = needed.checked_sub(largest).filter(|missing| *missing != ByteCount::ZERO);
-    // Beginning and end of a gap need not be those of a physical sector.
-    let missing = missing.unwrap_or(ground.physical.size());
-    RealignError::Blocked { numbers: waiting.iter().map(|trip| trip.number).collect(), largest, missing }
+    let numbers: Vec<u32> = waiting.iter().map(|trip| trip.number).collect();
+    if numbers.is_empty() { Ok(moves) } else { Err(RealignError::Blocked { numbers }) }
 }

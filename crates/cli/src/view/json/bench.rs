@@ -131,6 +131,14 @@ struct ArmReport<'a> {
     write_amplification: Option<f64>,
 }
 
+/// What the time per request at one offset relative to another may be with other firmware.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PairRange {
+    pub(crate) offset: u64,
+    pub(crate) relative_to: u64,
+    pub(crate) range: FirmwareRange,
+}
+
 /// A sweep and the conditions of its measurement.
 pub(crate) struct Bench<'a> {
     pub(crate) target: &'a Description,
@@ -142,7 +150,7 @@ pub(crate) struct Bench<'a> {
     pub(crate) warm_up: WarmUp,
     pub(crate) sweep: &'a Sweep,
     /// What the ratio of the worst offset may be with other firmware.
-    pub(crate) firmware: Option<FirmwareRange>,
+    pub(crate) firmware: Option<PairRange>,
     pub(crate) turns: Option<&'a Turns<'a>>,
 }
 
@@ -174,7 +182,7 @@ impl<'a> BenchReport<'a> {
             best_offset_sectors: sweep.best().offset,
             worst_offset_sectors: sweep.worst().offset,
             differs: (!bench.is_single()).then(|| sweep.differs()),
-            firmware_range: bench.firmware,
+            firmware_range: bench.firmware.map(|of| of.range),
             cheapest_offsets_sectors: sweep.cheapest(),
             turns: bench.turns,
         }

@@ -12,7 +12,7 @@ use straddle_units::io::{Counters, Nanos, rounded};
 
 use crate::output::{paint, plural, printable, style};
 use crate::view::chart::bar;
-use crate::view::json::bench::{Bench, Turns};
+use crate::view::json::bench::{Bench, PairRange, Turns};
 use crate::view::text::{clock, led, plain_table, right, trimmed, wrap_to};
 
 /// The least length of a bar. Columns are left out to make room for it.
@@ -77,10 +77,10 @@ const SINGLE: &str = "Inconclusive: each offset ran once, one after the other. '
 /// Returns a sweep in full, for a terminal of `width` characters: the verdict, the table, and how it was measured.
 pub(crate) fn sweep(bench: &Bench<'_>, width: usize) -> String {
     let mut said = if bench.is_single() { vec![SINGLE.to_owned()] } else { verdict(bench.sweep) };
-    said.extend(bench.firmware.map(|FirmwareRange { low, high }| {
+    said.extend(bench.firmware.map(|PairRange { offset, relative_to, range: FirmwareRange { low, high } }| {
         format!(
-            "With other plausible firmware, it would take {low:.2} to {high:.2} times as long; ± covers \
-             sampling only."
+            "With other plausible firmware, offset {offset} would take {low:.2} to {high:.2} times as long as offset \
+             {relative_to}; ± covers sampling only."
         )
     }));
     let mut text = led(said.iter().map(|sentence| wrap_to(width, sentence, "", "  ")));
@@ -562,7 +562,7 @@ mod tests {
             text.lines().map(|line| line.matches('█').count()).filter(|bar| *bar > 0).collect();
         assert_eq!(bars.len(), 3);
         assert!(bars[0] == bars[2] && bars[1].abs_diff(bars[0] * 3) <= 3, "{bars:?}");
-        let sentence = "Offset 1 costs 3.00 times offsets 0 and 8: 3.00 s, not 1.00 s.";
+        let sentence = "Offset 1 costs 3.00 times as much as offsets 0 and 8: 3.00 s instead of 1.00 s.";
         assert!(text.starts_with(&format!("{sentence}\n")), "{text}");
         assert!(text.contains("261888 of 200000000 blocks fit on the drive (1 GiB)."), "{text}");
     }
@@ -570,7 +570,8 @@ mod tests {
     #[test]
     fn others_that_are_alike_are_listed_together() {
         let alike = rendered(MILLISECOND, &[0, 1, 2], 110);
-        let sentence = "Every offset but 0 costs more, up to 3.00 times offset 0: 3.00 s, not 1.00 s.";
+        let sentence = "Every offset but 0 costs more, up to 3.00 times as much as offset 0: 3.00 s instead of \
+                        1.00 s.";
         assert!(alike.starts_with(&format!("{sentence}\n")), "{alike}");
     }
 

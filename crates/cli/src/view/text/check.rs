@@ -145,10 +145,9 @@ fn verdict(audited: &Examined, verbose: bool) -> String {
             (0, None) => ("aligned", String::new()),
             (count, None) => match harmless(audited) {
                 0 => ("aligned", format!(": {}", plural(count, "partition"))),
-                all if all == count => (
-                    "harmless",
-                    format!(": {} misaligned, where that costs nothing", plural(count, "partition")),
-                ),
+                all if all == count => {
+                    ("ok", format!(": {} misaligned, where that costs nothing", plural(count, "partition")))
+                }
                 some => (
                     "aligned",
                     format!(

@@ -7,8 +7,7 @@ use straddle_audit::{ATOMIC_UNIT, Cause, Code, Finding, Fix, Kind, Miss, Severit
 use straddle_drive::FirmwareRange;
 use straddle_units::{ByteCount, Span};
 
-use crate::output::{paint, plural, printable, style};
-use crate::view::html::capitalised;
+use crate::output::{capitalised, paint, plural, printable, style};
 use crate::view::text::{severity_style, wrap, wrap_after};
 
 /// The block that most file systems write, drawn at a partition's start.

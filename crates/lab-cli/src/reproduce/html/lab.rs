@@ -1,8 +1,9 @@
 //! The lab steps in a page: charts like the article's figures, tables, and what happened inside the drives.
 
+use straddle_cli::output::capitalised;
 use straddle_cli::view::chart::svg::{Bar, Chart, Group};
 use straddle_cli::view::escaped;
-use straddle_cli::view::html::{Cell, Table, capitalised, dash, figure, paragraph};
+use straddle_cli::view::html::{Cell, Table, dash, figure, paragraph};
 use straddle_lab::reproduce::experiment::{Direction, LabStep};
 use straddle_lab::reproduce::lab::{Comparison, StepOutcome};
 

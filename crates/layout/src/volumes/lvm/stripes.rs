@@ -19,7 +19,6 @@ const ONE_FAR: u32 = 1 << 8;
 pub(super) fn geometry(segment: &Segment) -> Option<Geometry> {
     let (level, layout) = match segment.kind.as_str() {
         "striped" => (0, 0),
-        "raid4" => (4, 0),
         "raid6" => raid_type("raid6_zr")?,
         "raid10" | "raid10_near" => {
             let near = u8::try_from(segment.copies.unwrap_or(DEFAULT_COPIES)).ok()?;
