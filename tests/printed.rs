@@ -196,6 +196,22 @@ fn the_commands_that_mend_a_table_work_for_any_name() {
     }
 }
 
+/// A name that is not UTF-8 is printed as one that another file may have.
+#[test]
+fn no_command_is_for_another_file() {
+    if !present(&["sfdisk"]) {
+        return;
+    }
+    let dir = Dir::new("other");
+    let shown = dir.image("bad\u{fffd}.img", 16 << 20);
+    tools::write_table(&shown, 512, "label: dos\nstart=63, size=20000\n");
+    let image = dir.path().join(OsStr::from_bytes(b"bad\xff.img"));
+    fs::copy(&shown, &image).unwrap();
+    let checked = output(Command::new(STRADDLE).arg("check").arg(&image), "");
+    let text = transcript(&checked);
+    assert!(text.contains("MISALIGNED") && !text.contains("straddle realign"), "{text}");
+}
+
 #[test]
 fn a_name_of_any_bytes_comes_back_from_a_shell() {
     let dir = Dir::new("bytes");

@@ -263,9 +263,12 @@ pub fn run(context: &Context<'_>) -> Findings {
         placement::check(context, partition, &mut findings);
         hidden::check(context, partition, &mut findings);
     }
-    if context.target.contains(straddle_device::shown::is_hidden) {
+    // Another file may have the name that stands for one that is not UTF-8.
+    let is_lossy = context.target.contains(char::REPLACEMENT_CHARACTER);
+    if is_lossy || context.target.contains(straddle_device::shown::is_hidden) {
         // The way out of an unfinished move is needed whatever the disk is called: nothing in its quoted name is hidden.
-        let others = findings.iter_mut().filter(|finding| finding.rule.code != Code::UNFINISHED_MOVE);
+        let is_other = |finding: &&mut Finding| is_lossy || finding.rule.code != Code::UNFINISHED_MOVE;
+        let others = findings.iter_mut().filter(is_other);
         others.flat_map(Finding::fixes_mut).for_each(Fix::without_commands);
     }
     layers::check(context, &mut findings);

@@ -218,10 +218,10 @@ pub enum MoveError {
     )]
     JournalExists(PathBuf),
     #[error(
-        "no unfinished move found: the move is complete, was rolled back, or never began. If another program \
-         has \
-         overwritten the table during a move, use --restore-table FILE, which searches the whole disk for \
-         its journal"
+        "no unfinished move found: the move is complete, was rolled back, or never began. If 'straddle check' \
+         reports a damaged table, first repair it with the commands that it prints. If another program has \
+         overwritten the table during a move, use --restore-table FILE, which searches the whole disk for its \
+         journal"
     )]
     Nothing,
     #[error("{0}")]
