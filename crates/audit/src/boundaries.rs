@@ -11,7 +11,7 @@ pub const GRAIN: ByteCount = ByteCount::new(MIB);
 /// The name of the chunk of the array that a device is.
 pub(crate) const CHUNK: &str = "RAID chunk";
 
-/// The name of the atomic write boundary in a [`Miss`].
+/// The name of the atomic write boundary in a [`Miss`](crate::Miss).
 pub const ATOMIC_UNIT: &str = "atomic write unit";
 
 /// A boundary with its name and the rule that a misaligned start breaks.
