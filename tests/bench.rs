@@ -450,3 +450,22 @@ fn a_run_that_stays_in_the_buffer_is_no_verdict_on_the_medium() {
     let disk = straddle(&["bench", "random-write", "drive:wd10ears", "--offsets", "0,1"]).out;
     assert!(!disk.contains("Wear") && !disk.contains("steady"), "{disk}");
 }
+
+/// A partition that misses only the priced drive's unit is named before what costs nothing.
+#[test]
+fn why_no_cost_is_shown_is_said() {
+    if !tools::present(&["sfdisk"]) {
+        return;
+    }
+    let dir = TempDir::new().unwrap();
+    let [aligned, off] = [2048, 2056].map(|start| {
+        let image = dir.path().join(format!("{start}.img"));
+        fs::File::create(&image).unwrap().set_len(64 << 20).unwrap();
+        tools::write_table(&image, 512, &format!("label: gpt\nstart={start}\n"));
+        image.to_str().unwrap().to_owned()
+    });
+    let one = straddle(&["check", "--cost", "qlc-16k", &aligned]);
+    assert!(one.err.contains("no extra cost on qlc-16k"), "{}", one.err);
+    let both = straddle(&["check", "--cost", "qlc-16k", &aligned, &off]);
+    assert!(both.err.contains("partition 1 starts 4096 bytes past a 16 KiB boundary"), "{}", both.err);
+}

@@ -174,9 +174,9 @@ impl Pricing {
         Self { size: size.map(ByteCount::get), ..self }
     }
 
-    /// Says why no cost is shown: nothing is misaligned on this drive, or a partition misses only its unit, which is not
-    /// a finding.
-    pub(crate) fn costless(&self, examined: &Examined) -> Option<String> {
+    /// Says why no cost is shown: a partition misses only the unit of this drive, which is not a finding, or, of the only
+    /// target, nothing is misaligned on this drive.
+    pub(crate) fn costless(&self, examined: &Examined, is_only: bool) -> Option<String> {
         let (boundary, topology) = (self.drive.boundary()?, &examined.target().topology);
         let (unit, known) = (boundary.size(), topology.physical_boundary()?);
         let figures = [topology.io_min.as_ref(), topology.indirection_unit.as_ref()];
@@ -191,7 +191,7 @@ impl Pricing {
         };
         let missing = match partitions.iter().find(misses) {
             Some(missing) if !is_judged => missing,
-            None if !is_priced && !partitions.is_empty() => {
+            None if is_only && !is_priced && !partitions.is_empty() => {
                 let name = examined.name();
                 return Some(format!(
                     "note: {name}: no extra cost on {drive}: every partition starts on a boundary of its {unit} units"

@@ -349,7 +349,7 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form) -> Result<Exit> {
         let examined = examine_all(batch, &run, is_parallel);
         let found = || examined.iter().filter_map(|(_, it)| it.as_ref().ok());
         let cost = || arguments.cost.as_ref().filter(|_| form == Form::Audit && !arguments.quiet);
-        costless = costless.or_else(|| found().find_map(|it| cost()?.costless(it)));
+        costless = costless.or_else(|| found().find_map(|it| cost()?.costless(it, targets.len() == 1)));
         let of = |(subject, examined): (&Subject, Result<Examined>)| Outcome::of(subject, examined, &run);
         let outcomes: Vec<Outcome> = match is_parallel {
             true => examined.into_par_iter().map(of).collect(),
