@@ -14,17 +14,27 @@ use tools::{output, transcript};
 fn a_release_is_installed_run_and_removed() {
     let folder = tools::root();
     // With the user's PATH, in which cargo is.
-    assert!(Command::new(folder.join("scripts/package")).env("YES", "1").status().unwrap().success());
-    let (try_it, release) = (folder.join("tests/package/try"), folder.join("target/release-files"));
+    for script in ["scripts/package", "scripts/wheel"] {
+        assert!(Command::new(folder.join(script)).env("YES", "1").status().unwrap().success());
+    }
+    let try_it = folder.join("tests/package/try");
+    let (release, wheels) = (folder.join("target/release-files"), folder.join("target/wheels"));
     for suite in ["bookworm", "trixie"] {
         let mut debian = Command::new("mmdebstrap");
-        debian.args(["--variant=minbase", "--format=null", "--include=libnss-myhostname,man-db,rpm"]);
-        debian.arg(format!("--customize-hook='{}' '{}' \"$1\"", try_it.display(), release.display()));
+        debian.args([
+            "--variant=minbase",
+            "--format=null",
+            "--include=libnss-myhostname,man-db,rpm,python3-venv",
+        ]);
+        let [try_it, release, wheels] = [&try_it, &release, &wheels].map(|path| path.display());
+        debian.arg(format!("--customize-hook='{try_it}' '{release}' '{wheels}' \"$1\""));
         debian.args([suite, "-", "http://deb.debian.org/debian"]);
         let tried = output(&mut debian, "");
         let said = transcript(&tried);
         let is_right = tried.status.success()
-            && said.contains("installed, run and removed; run in an empty folder and in a container");
+            && said.contains(
+                "installed, run and removed; run in an empty folder, in a container and from the wheel",
+            );
         assert!(is_right, "{suite}: {said}");
     }
 }
