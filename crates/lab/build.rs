@@ -23,6 +23,13 @@ const LIBRARIES: [(&str, &[&str]); 2] = [
 
 fn main() -> ExitCode {
     println!("cargo::rerun-if-changed=clock");
+    let machine = std::env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();
+    if machine != "x86_64" {
+        eprintln!(
+            "straddle-lab runs User-Mode Linux, which is for x86-64 only, not for {machine}; build straddle without the feature lab"
+        );
+        return ExitCode::FAILURE;
+    }
     let folder = PathBuf::from(std::env::var_os("OUT_DIR").unwrap_or_default());
     let compiler = cc::Build::new().std("gnu11").opt_level(2).pic(true).cargo_metadata(false).get_compiler();
     for (name, sources) in LIBRARIES {
