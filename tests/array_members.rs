@@ -81,7 +81,7 @@ fn check_together(guest: &Guest, name: &str, members: &[String]) {
     let known = ["mirror-10", "raid0-10", "raid5-10", "aligned-raid0", "aligned-raid5"].contains(&name);
     assert!(is_shown || !known, "{name}");
     for (one, together) in alone.iter().zip(run(&files)) {
-        let with = together.to_string().contains("the array is checked with");
+        let with = together.to_string().contains("the array is checked through");
         assert_eq!(with, is_shown && hides(one), "{name}: {together}");
         assert!(!with || !hides(&together), "{name}: {together}");
         if is_shown {

@@ -151,7 +151,7 @@ fn runs_that_end_after_a_time_are_compared_by_their_requests() {
     let out = tools::flat(&run.out);
     let sentence = out.split_once(" OFFSET ").unwrap().0;
     assert!(sentence.starts_with("Offset 1 costs "), "{sentence}");
-    assert_eq!(sentence.matches(" ms a request").count(), 2, "{sentence}");
+    assert_eq!(sentence.matches(" ms per request").count(), 2, "{sentence}");
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn what_cannot_be_run_is_the_command_lines_fault() {
         &["random-write", "/dev/null", "--destroy-data", "/dev/zero"],
         "must repeat the name of the measured device",
     );
-    refused(&["random-write", drive, "--emit-fio", "x.fio"], "serve the drive");
+    refused(&["random-write", drive, "--emit-fio", "x.fio"], "export the drive");
     refused(&["random-write"], "<TARGET>");
     refused(&["random-write", "drive:wd10earz"], "did you mean wd10ears?");
     refused(&["random-write", "drive:wd10ears,jumper=off"], "jumper=on");
@@ -358,8 +358,8 @@ fn warm_up_runs_are_shown_and_do_not_count() {
     assert_eq!(report["arms"][0]["requests"], 40);
 }
 
-/// The units that a write at `offset` changes, and with them the wear, are arithmetic; `check` and `report` say what
-/// `bench` says in the steady state, and `probe` what it says before.
+/// The units that a write at `offset` changes, and with them the wear, are arithmetic; `check` and `report`
+/// say what `bench` says in the steady state, and `probe` what it says before.
 #[test]
 fn on_an_ssd_every_command_has_the_same_answer() {
     let dir = TempDir::new().unwrap();

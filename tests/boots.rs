@@ -82,7 +82,8 @@ impl Disk {
             shell(
                 &path,
                 &format!(
-                    "dd if={file} of=disk.img bs=64K oflag=seek_bytes seek=$(({at} * 512)) conv=notrunc,sparse status=none"
+                    "dd if={file} of=disk.img bs=64K oflag=seek_bytes seek=$(({at} * 512)) \
+                     conv=notrunc,sparse status=none"
                 ),
             );
         }
@@ -264,7 +265,7 @@ fn a_root_from_sector_63_is_realigned_at_boot_with_the_power_cut_three_times() {
         Disk::new(&image, boot / 2048 + 112 + 40, &table, &[("root.ext4", 63), ("boot.ext4", boot)], false);
     disk.install_grub("core2.img");
     let console = disk.run(PREPARE);
-    assert!(console.contains("prepared: at the next boot"), "{console}");
+    assert!(console.contains("prepared; at the next boot"), "{console}");
 
     // What has changed since is not moved, and starts as before.
     let folder = disk.path("");
@@ -297,7 +298,10 @@ fn a_root_from_sector_63_is_realigned_at_boot_with_the_power_cut_three_times() {
     assert!(!shown.contains("S001"), "{console}");
     let table = shell(&folder, "sfdisk -d disk.img");
     assert!(table.contains("start=        2048"), "{table}");
-    let console = disk.run("straddle check /dev/vda; ls /var/lib/straddle/at-boot /etc/initramfs-tools/hooks/straddle && exit 1; true");
+    let console = disk.run(
+        "straddle check /dev/vda; ls /var/lib/straddle/at-boot \
+                            /etc/initramfs-tools/hooks/straddle && exit 1; true",
+    );
     assert!(!console.contains("at the last boot"), "{console}");
 }
 
@@ -310,7 +314,8 @@ fn a_boot_partition_that_moves_is_not_moved_at_boot() {
     let disk = Disk::new(&image, 480, &table, &[("root.ext4", 63)], false);
     disk.install_grub("core.img");
     let console = disk.run(
-        "straddle realign /dev/vda --at-boot; [ $? -eq 4 ] && ! [ -e /var/lib/straddle ] && ! [ -e /etc/initramfs-tools/hooks/straddle ]",
+        "straddle realign /dev/vda --at-boot; [ $? -eq 4 ] && ! [ -e /var/lib/straddle ] && ! [ -e \
+         /etc/initramfs-tools/hooks/straddle ]",
     );
     assert!(console.contains("/boot is in partition 1, which the boot loader cannot read"), "{console}");
 }

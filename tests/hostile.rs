@@ -117,7 +117,7 @@ fn what_is_no_disk_is_refused_by_its_name() {
     let path = |name: &str| dir.path().join(name);
     check(dir.path())
         .ended(&[3])
-        .says("no file in this directory has an image's file name extension")
+        .says("no file in this directory has the extension of an image")
         .says(dir.path().to_str().unwrap());
 
     let fifo = path("fifo");
@@ -404,7 +404,8 @@ fn a_tree_in_which_nothing_is_a_file() {
 fn a_hundred_thousand_partitions() {
     let root = sysroot(&[("size", b"204800\n")]);
     let sda = root.path().join("sys/block/sda");
-    // Creating this many directories, or symbolic links, would take long: names of a few hundred serve as well.
+    // Creating this many directories, or symbolic links, would take long: names of a few hundred serve as
+    // well.
     let kinds = 400;
     for number in 1..=kinds {
         let partition = root.path().join(format!("p{number}"));

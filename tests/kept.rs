@@ -219,8 +219,8 @@ fn contents_are_equal_only_if_all_bytes_are() {
     assert!(Contents::of(&dir.image("longer", len + 1)) != before);
 }
 
-/// The backup of one disk is never offered for its clone: two disks from one template, the primary GPT of one and
-/// the backup of the other damaged, are repaired with plans of the same name.
+/// The backup of one disk is never offered for its clone: two disks from one template, the primary GPT of one
+/// and the backup of the other damaged, are repaired with plans of the same name.
 #[test]
 fn the_backup_of_a_disk_is_not_offered_for_its_clone() {
     if !present(&["sgdisk"]) {
@@ -244,7 +244,7 @@ fn the_backup_of_a_disk_is_not_offered_for_its_clone() {
     let refused = straddle_in(&dir, &["apply", "plan.json", "--write", "web2.img"]);
     let said = transcript(&refused);
     assert_eq!(refused.status.code(), Some(4), "{said}");
-    assert!(said.contains("web1.img: name another file with --backup"), "{said}");
+    assert!(said.contains("web1.img; choose another file with --backup"), "{said}");
     for arguments in [&[][..], &["--force"], &["--was", &one.display().to_string()]] {
         let undo = [&["undo", "plan.json.undo", "--write", "web2.img"], arguments].concat();
         let undone = straddle_in(&dir, &undo);
@@ -264,8 +264,8 @@ fn the_backup_of_a_disk_is_not_offered_for_its_clone() {
     assert!(transcript(&verified).contains("corrupt"), "{}", transcript(&verified));
 }
 
-/// A partition is not made smaller than the file system in it, which was enlarged after the partition: its data may be
-/// in the middle of what was gained, where nothing is watched.
+/// A partition is not made smaller than the file system in it, which was enlarged after the partition: its
+/// data may be in the middle of what was gained, where nothing is watched.
 #[test]
 fn an_enlarged_file_system_is_not_cut() {
     if !present(&["sfdisk", "mkfs.ext4", "resize2fs", "e2fsck", "mkfs.btrfs", "mkfs.xfs"]) {
@@ -316,7 +316,8 @@ fn an_enlarged_file_system_is_not_cut() {
     }
 }
 
-/// LUKS without a size takes the whole partition. Whether what is in it was enlarged is not seen, and not claimed.
+/// LUKS without a size takes the whole partition. Whether what is in it was enlarged is not seen, and not
+/// claimed.
 #[test]
 fn contents_that_record_no_size_may_have_been_enlarged() {
     if !present(&["sfdisk", "cryptsetup"]) {
@@ -326,7 +327,8 @@ fn contents_that_record_no_size_may_have_been_enlarged() {
     dir.image("disk", 200 << 20);
     tools::write_table(&dir.join("disk"), 512, "label: gpt\nstart=2048, size=131072\n");
     let luks = "truncate -s 64M luks; printf key | cryptsetup luksFormat -q --type luks2 --pbkdf pbkdf2 \
-                --pbkdf-force-iterations 1000 --key-file - luks; dd if=luks of=disk bs=1M seek=1 conv=notrunc status=none";
+                --pbkdf-force-iterations 1000 --key-file - luks; dd if=luks of=disk bs=1M seek=1 \
+                conv=notrunc status=none";
     tools::shell(luks, dir.path());
     done(&dir, &["plan", "disk", "--grow", "1=128MiB", "--save", "plan"]);
     done(&dir, &["apply", "plan", "--write", "disk"]);

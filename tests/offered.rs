@@ -1,5 +1,6 @@
-//! The sectors that a drive itself offers: read from its answers as nvme-cli, hdparm and sg_vpd read them, and
-//! the findings S025 and S026, with their commands and dangers. Starts that the drive prefers (NPWA), zones.
+//! The sectors that a drive itself offers: read from its answers as nvme-cli, hdparm and sg_vpd read them,
+//! and the findings S025 and S026, with their commands and dangers. Starts that the drive prefers (NPWA),
+//! zones.
 //!
 //! The answers are made up: straddle reads them from a captured tree, nvme-cli and hdparm by commands to a
 //! drive that `offered/answers.c` answers from the same files.
@@ -142,7 +143,7 @@ fn a_faster_format_has_its_command_and_its_danger() {
     let tree = Tree::new("nvme0n1", 512, 512);
     tree.answer("nvme-id-ns", &namespace(&[SMALL_AND_GOOD, (8, 12, 0), LARGE_AND_BEST], 0));
     let (message, fix) = tree.finding("S025").unwrap();
-    let formats = "0: 512 bytes, good, in force; 1: 4096 bytes and 8 of metadata, best; 2: 4096 bytes, best";
+    let formats = "0: 512 bytes, good, in use; 1: 4096 bytes and 8 of metadata, best; 2: 4096 bytes, best";
     assert!(message.contains(formats), "{message}");
     assert!(
         fix.contains("nvme format /dev/nvme0n1 --lbaf=2. THIS DESTROYS EVERYTHING ON IT, and on some"),

@@ -541,8 +541,9 @@ fn reads_that_fail_for_a_moment_do_not_cost_what_others_wrote() {
     refused(&shown, &["were not restored"]);
     let mut beside = 0;
     for first in 1..=reads {
-        // The whole piece, then also a part of it; and finally one sector for good. Unless every case is tried, one of
-        // the three for each third read, and all for the last ones, which are of what was written to.
+        // The whole piece, then also a part of it; and finally one sector for good. Unless every case is
+        // tried, one of the three for each third read, and all for the last ones, which are of what was
+        // written to.
         for (index, count) in [1, 2, 6].into_iter().enumerate() {
             if tools::skip::is_sampled() && first % 9 != 3 * index && first + 1 < reads {
                 continue;
@@ -550,7 +551,8 @@ fn reads_that_fail_for_a_moment_do_not_cost_what_others_wrote() {
             let (done, _) = restore(Some((first, count)));
             assert!(fs::read(&path).unwrap() == theirs, "{first}, {count}: {}", transcript(&done));
             assert!(complete(&dir) > 0, "{first}, {count}: {}", transcript(&done));
-            beside += usize::from(transcript(&done).contains("cannot be read and were not restored either"));
+            beside +=
+                usize::from(transcript(&done).contains("could not be read, and were not restored either"));
         }
     }
     assert!(beside > 0, "nothing was unreadable beside what they wrote");

@@ -91,8 +91,8 @@ fn an_image_comes_with_the_command_that_connects_it() {
     assert!(said(&dir, &["check", "stream.vmdk.qcow2"]).0.contains("qemu-nbd"), "{line:?}");
 }
 
-/// Each printed command for an image connects it itself, and does nothing if the node is another's: programs in its
-/// place note what they are called with.
+/// Each printed command for an image connects it itself, and does nothing if the node is another's: programs
+/// in its place note what they are called with.
 #[test]
 fn no_command_reaches_what_another_program_has_connected() {
     if !present(&["qemu-img", "sfdisk", "mkfs.ext4"]) {
@@ -103,7 +103,8 @@ fn no_command_reaches_what_another_program_has_connected() {
     write_table(
         &image,
         512,
-        "label: dos\nstart=63, size=40000, type=83\nstart=60008, size=40001, type=83\nstart=100009, size=1, type=83\n",
+        "label: dos\nstart=63, size=40000, type=83\nstart=60008, size=40001, type=83\nstart=100009, size=1, \
+         type=83\n",
     );
     shell(
         "mkfs.ext4 -q -E offset=32256 raw.img 20000k; qemu-img convert -O qcow2 raw.img 'an image'",
@@ -221,7 +222,7 @@ fn messages_say_what_is_meant() {
     fs::write(dir.join("text.txt"), "words\n").unwrap();
     let plan = ["plan", "disk.img", "--table", "gpt", "--part"];
     let cases: [(&[&str], i32, &str); 13] = [
-        (&["check", "--time-limit", "0", "disk.img"], 2, "give a whole number of seconds, 1 or more"),
+        (&["check", "--time-limit", "0", "disk.img"], 2, "must be a whole number of seconds, at least 1"),
         (&["check", "--cost", "wd10ears", "disk.img"], 1, "on wd10ears: random 4 KiB writes take"),
         (&["check", "--cost", "nothing", "disk.img"], 2, "no file has that name either"),
         (
@@ -309,8 +310,8 @@ fn fix_of(report: &Value, code: &str) -> Option<String> {
     (!lines.is_empty()).then(|| lines.join(" && ").replace("straddle ", &format!("'{STRADDLE}' ")))
 }
 
-/// An image of which the end is missing gets its size back, and the backup of its GPT: of each kind of table, with the
-/// last partition whole or cut.
+/// An image of which the end is missing gets its size back, and the backup of its GPT: of each kind of table,
+/// with the last partition whole or cut.
 #[test]
 fn a_truncated_image_gets_its_size_back() {
     if !present(&["sfdisk", "sgdisk", "mkfs.ext4", "e2fsck"]) {
@@ -329,7 +330,8 @@ fn a_truncated_image_gets_its_size_back() {
             let image = dir.image("an image", 64 << 20);
             write_table(&image, 512, script);
             shell(
-                "truncate -s 51200000 fs; mkfs.ext4 -q -b 4096 fs; dd if=fs of='an image' bs=512 seek=6144 conv=notrunc status=none",
+                "truncate -s 51200000 fs; mkfs.ext4 -q -b 4096 fs; dd if=fs of='an image' bs=512 seek=6144 \
+                 conv=notrunc status=none",
                 dir.path(),
             );
             shell(&format!("truncate -s {len} 'an image'"), dir.path());
@@ -354,7 +356,8 @@ fn a_truncated_image_gets_its_size_back() {
     }
 }
 
-/// A table that lies in one of its partitions, as of two whose records fdisk laid out badly: no command writes it.
+/// A table that lies in one of its partitions, as of two whose records fdisk laid out badly: no command
+/// writes it.
 #[test]
 fn no_command_writes_a_table_that_lies_in_a_partition() {
     use std::os::unix::fs::FileExt;
@@ -404,7 +407,8 @@ fn an_entry_of_type_0_is_not_free_space() {
         "label: dos\nstart=2048, size=40000, type=83\nstart=43008, size=80000, type=83\n",
     );
     shell(
-        "truncate -s 20480000 fs; mkfs.ext4 -q -L keep fs; dd if=fs of=disk bs=1M seek=1 conv=notrunc status=none",
+        "truncate -s 20480000 fs; mkfs.ext4 -q -L keep fs; dd if=fs of=disk bs=1M seek=1 conv=notrunc \
+         status=none",
         dir.path(),
     );
     fs::OpenOptions::new().write(true).open(&image).unwrap().write_all_at(&[0], 446 + 4).unwrap();
@@ -422,7 +426,8 @@ fn an_entry_of_type_0_is_not_free_space() {
     assert!(!left.contains("disk1 ") && left.contains("disk2 "), "{left}");
 }
 
-/// What corrects the entry of a hybrid MBR changes it alone, and is named only where that lists the partition.
+/// What corrects the entry of a hybrid MBR changes it alone, and is named only where that lists the
+/// partition.
 #[test]
 fn the_entry_of_a_hybrid_mbr_keeps_its_type_and_flag() {
     use std::os::unix::fs::FileExt;

@@ -18,7 +18,8 @@ use tools::skip::present;
 /// An MBR disk of 96 MiB, partitioned as Windows XP did: from sector 63, without a gap.
 const MAKE: &str = "\
 truncate -s 96M disk.img
-printf 'label: dos\\nstart=63,size=40000,type=7,bootable\\nstart=40063,size=20001,type=c\\nstart=60064,size=20000,type=7\\nstart=80064,size=40001,type=83\\n' |
+printf 'label: \
+dos\\nstart=63,size=40000,type=7,bootable\\nstart=40063,size=20001,type=c\\nstart=60064,size=20000,type=7\\nstart=80064,size=40001,type=83\\n' |
     sfdisk -q --no-tell-kernel disk.img
 head -c 3000000 /dev/urandom >file
 truncate -s $((40000 * 512)) 1; mkfs.ntfs -q -F -f -p 63 -H 255 -S 63 1 >/dev/null; ntfscp -q 1 file file
@@ -26,7 +27,8 @@ truncate -s $((20001 * 512)) 2; mkfs.vfat -F 32 -s 1 -h 40063 2 >/dev/null
 truncate -s $((20000 * 512)) 3; mkfs.exfat 3 >/dev/null
 mkdir tree; cp file tree; truncate -s $((40001 * 512)) 4; mkfs.ext4 -q -b 4096 -d tree 4
 start=(0 63 40063 60064 80064)
-for part in 1 2 3 4; do dd if=$part of=disk.img bs=64K oflag=seek_bytes seek=$((${start[part]} * 512)) conv=notrunc status=none; done
+for part in 1 2 3 4; do dd if=$part of=disk.img bs=64K oflag=seek_bytes seek=$((${start[part]} * 512)) \
+conv=notrunc status=none; done
 cp disk.img before.img";
 
 /// Takes the partitions out again and checks each file system and the file in it.
@@ -35,7 +37,8 @@ set -x
 mapfile -t start < <(sfdisk -d disk.img | sed -n 's/.*start= *\\([0-9]*\\), size= *\\([0-9]*\\),.*/\\1 \\2/p')
 for part in 1 2 3 4; do
     read -r from size <<<\"${start[part - 1]}\"
-    dd if=disk.img of=now.$part bs=64K iflag=skip_bytes,count_bytes skip=$((from * 512)) count=$((size * 512)) status=none
+    dd if=disk.img of=now.$part bs=64K iflag=skip_bytes,count_bytes skip=$((from * 512)) count=$((size * \
+    512)) status=none
     echo \"$part $from\" >>starts
 done
 ntfsfix -n now.1 >/dev/null; ntfscat now.1 file | cmp - file
@@ -47,8 +50,8 @@ for part in 1 2; do
     [ \"$(od -An -tu4 -j28 -N4 now.$part | tr -d ' ')\" = \"${start[part - 1]% *}\" ]
 done";
 
-/// A file system that does not fill its partition does not show in which sectors an MBR counts: nothing is planned before
-/// the user says it.
+/// A file system that does not fill its partition does not show in which sectors an MBR counts: nothing is
+/// planned before the user says it.
 #[test]
 fn a_table_whose_sectors_are_in_doubt_is_not_changed_on_a_guess() {
     if !present(&["sfdisk", "mkfs.ext4"]) {
@@ -68,7 +71,7 @@ truncate -s 64M end.img; echo start=63,size=16321,type=83 | sfdisk -q --label do
         shell(dir.path(), &format!("cp --sparse=always {image} before.img"));
         for command in [&["realign", image][..], &["plan", image, "--add", "1MiB"]] {
             let (status, text) = run(command);
-            assert!(status == 4 && text.contains(&format!("Give {option}")), "{command:?}: {status} {text}");
+            assert!(status == 4 && text.contains(&format!("Use {option}")), "{command:?}: {status} {text}");
         }
         let (_, text) = run(&["check", "--verbose", image]);
         assert!(text.contains(&option), "{text}");
@@ -222,7 +225,7 @@ fn the_journal_may_be_in_a_file() {
     assert!(!folder.join("journal").exists(), "the journal of a complete move is removed");
 }
 
-/// An option that is given twice for one partition is a mistake.
+/// An option that is specified twice for one partition is a mistake.
 #[test]
 fn an_option_counts_once_for_a_partition() {
     if !tools::present(&["sfdisk"]) {
@@ -394,7 +397,10 @@ fn a_plan_that_may_be_needed_is_not_replaced() {
         let first = std::fs::read(dir.join("p.json")).unwrap();
         for (other, [same, another]) in all.iter().enumerate() {
             let (status, text) = said(&dir, another);
-            assert!(status == Some(4) && text.contains("p.json: is a plan"), "{kind} {other}: {text}");
+            assert!(
+                status == Some(4) && text.contains("p.json: already holds a plan"),
+                "{kind} {other}: {text}"
+            );
             assert!(std::fs::read(dir.join("p.json")).unwrap() == first, "{kind} {other}");
             if other != kind {
                 assert_eq!(said(&dir, same).0, Some(4), "{kind} {other}");
@@ -414,8 +420,8 @@ fn a_plan_that_may_be_needed_is_not_replaced() {
     }
 }
 
-/// FUSE's NTFS, exFAT and a bound folder that refuses chmod: they reserve no space, know no RENAME_NOREPLACE, or keep no
-/// permissions.
+/// FUSE's NTFS, exFAT and a bound folder that refuses chmod: they reserve no space, know no RENAME_NOREPLACE,
+/// or keep no permissions.
 #[test]
 fn journals_and_plans_are_kept_on_other_file_systems() {
     let tools = ["sfdisk", "ntfs-3g", "mount.exfat-fuse", "bindfs", "losetup"];
@@ -425,7 +431,8 @@ fn journals_and_plans_are_kept_on_other_file_systems() {
     }
     for mount in [
         "truncate -s 100M fs.img; mkntfs -F -q fs.img; ntfs-3g fs.img on",
-        "truncate -s 100M fs.img; mkfs.exfat fs.img >/dev/null; losetup -f --show fs.img >loop; mount.exfat-fuse $(cat loop) on",
+        "truncate -s 100M fs.img; mkfs.exfat fs.img >/dev/null; losetup -f --show fs.img >loop; \
+         mount.exfat-fuse $(cat loop) on",
         "mkdir from; bindfs --chmod-deny from on",
     ] {
         let dir = tools::Dir::new("elsewhere");
@@ -438,7 +445,8 @@ fn journals_and_plans_are_kept_on_other_file_systems() {
         tools::write_table(&image, 512, "label: dos\nstart=63, size=20000\n");
         shell(
             dir.path(),
-            "head -c 10240000 /dev/urandom | dd of=disk.img bs=512 seek=63 conv=notrunc status=none; dd if=disk.img bs=512 skip=63 count=20000 status=none | sha256sum >before",
+            "head -c 10240000 /dev/urandom | dd of=disk.img bs=512 seek=63 conv=notrunc status=none; dd \
+             if=disk.img bs=512 skip=63 count=20000 status=none | sha256sum >before",
         );
         let ran: Vec<_> = [
             &["realign", "disk.img", "--save", "on/move.json"][..],
@@ -452,7 +460,8 @@ fn journals_and_plans_are_kept_on_other_file_systems() {
         .collect();
         let left = shell(
             dir.path(),
-            "ls -A on; for try in 1 2 3 4 5; do umount on && break; sleep 1; done; [ ! -e loop ] || losetup -d $(cat loop)",
+            "ls -A on; for try in 1 2 3 4 5; do umount on && break; sleep 1; done; [ ! -e loop ] || losetup \
+             -d $(cat loop)",
         );
         assert!(ran.iter().all(|(status, _)| *status == Some(0)), "{mount}: {ran:?}");
         assert_eq!(

@@ -83,7 +83,7 @@ fn audits_are_counted() {
     assert!(said.contains("of 4 that were judged and hold data, 2 are misaligned (50.0 %)"), "{said}");
     assert!(
         said.contains("Cost, modelled on wd10ears")
-            && said.contains("3 of the audits name no host, so the names of the files are used")
+            && said.contains("Audits without a host name, listed by file name: 3")
             && said.contains("not listed: 1 host without errors or warnings"),
         "{said}"
     );
@@ -145,9 +145,11 @@ fn what_is_no_audit_is_named_and_counted() {
     for line in [
         "audits/cut.json: it is truncated: ",
         "audits/empty.json: it is empty",
-        "audits/text.json: it is not the output of 'straddle check --json': key must be a string at line 2 column 3",
+        "audits/text.json: it is not the output of 'straddle check --json': key must be a string at line 2 \
+         column 3",
         "audits/deep.json: it is not the output of 'straddle check --json': ",
-        "audits/old.json: it is not the output of 'straddle check --json': schema 1, but this version reads schema 3",
+        "audits/old.json: it is not the output of 'straddle check --json': it uses schema 1, but this \
+         version of straddle reads schema 3",
         "missing: cannot open: No such file",
     ] {
         assert!(said.contains(line), "{line}: {said}");
@@ -185,11 +187,12 @@ fn small_blocks_and_damaged_tables_are_no_misalignment() {
     assert_eq!(seen, [&json!(0), &json!(0), &json!(1)], "{value}");
 }
 
-/// Disks: the assumed drive, the command that makes `disk.img`, whether what is written on it is misaligned, and
-/// how many partitions are.
+/// Disks: the assumed drive, the command that makes `disk.img`, whether what is written on it is misaligned,
+/// and how many partitions are.
 const DISKS: [(&str, &str, &str, u64); 11] = [
     ("512e", "sgdisk -n 1:2048:40007", "no", 0),
-    // Only the end is off; of unknown contents, of a file system that leaves the tail unused, and beside advice.
+    // Only the end is off; of unknown contents, of a file system that leaves the tail unused, and beside
+    // advice.
     ("512e", "sgdisk -n 1:0:0", "no", 0),
     ("512e", "sgdisk -n 1:0:0; truncate -s 63M fs; mkfs.ext4 -q -F -b 4096 fs; PUT seek=2048", "no", 0),
     ("512e", "sgdisk -a1 -n 2:34:40 -t 2:ef02 -n 1:2048:0", "no", 0),

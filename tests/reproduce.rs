@@ -88,7 +88,7 @@ fn a_figure_that_is_missed_is_named_and_fails() {
     let missed: Vec<&str> = run.err.lines().collect();
     assert!(
         missed[0].starts_with(
-            "straddle: afd-2019: synchronous-writes, at sector 256000: requests a second: modelled "
+            "straddle: afd-2019: synchronous-writes, at sector 256000: requests per second: modelled "
         ),
         "{missed:?}"
     );
@@ -140,7 +140,8 @@ fn results() -> Vec<String> {
 
 static NULL: Value = Value::Null;
 
-/// Adds the published figures of a result to the count of each drive and policy: how many, and within 20 % how many.
+/// Adds the published figures of a result to the count of each drive and policy: how many, and within 20 %
+/// how many.
 fn count(result: &Value, counts: &mut BTreeMap<(String, String), (u64, u64)>) {
     let mut add = |drive: &Value, published: &Value, range: &Value, band: &Value| {
         let Some(published) = published.as_f64() else { return };

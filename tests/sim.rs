@@ -125,7 +125,8 @@ fn what_is_wrong_with_a_trace_is_reported_with_its_line() {
     }
 }
 
-/// Recorded requests are not always in order, and those of file systems and clouds not always whole sectors: `sim` counts
+/// Recorded requests are not always in order, and those of file systems and clouds not always whole sectors:
+/// `sim` counts
 /// them as `trace` does.
 #[test]
 fn what_a_drive_would_not_get_so_is_replayed_as_a_host_would_send_it() {
@@ -162,7 +163,7 @@ fn what_a_drive_would_not_get_so_is_replayed_as_a_host_would_send_it() {
     let sector = file(&dir, "sector.csv", "time,op,offset,length\n0,R,512,512\n");
     let run = straddle(&["sim", &sector, "--drive", "nearline-4kn-7200"]);
     assert_eq!((run.code, run.out.as_str()), (3, ""));
-    assert!(run.err.contains("sector.csv:2: byte 512, length 512: not whole logical sectors"), "{}", run.err);
+    assert!(run.err.contains("sector.csv:2: byte 512, length 512: not aligned to the"), "{}", run.err);
 }
 
 #[test]

@@ -214,7 +214,7 @@ fn what_cannot_be_read_is_named_with_its_line() {
         (vec!["trace", &wrong, "--columns", "op=kind"], "there is no column \"kind\"", 3),
         (vec!["trace", &wrong, "--merge-within", "2h"], "must be a time up to an hour", 2),
         (vec!["trace", &wrong, "--csv", "--json"], "cannot be used with", 2),
-        (vec!["trace", &wrong, "--to", "xls", "x"], "unknown format; there are parquet, csv, fio", 2),
+        (vec!["trace", &wrong, "--to", "xls", "x"], "unknown format; the formats are parquet, csv, fio", 2),
         (vec!["trace", &torn], "torn.gz: cannot read the trace", 3),
         (vec!["trace", &missing], "No such file", 3),
         (vec!["trace", &wrong, "--unit", "5000"], "must be a power of two from 512 to 1MiB", 2),

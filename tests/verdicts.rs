@@ -47,7 +47,8 @@ const NO_DISKS: [(&str, &[&str], &str); 19] = [
     (
         "ldm on a gpt",
         &["sfdisk"],
-        "truncate -s 64M 'ldm on a gpt'; printf 'label: gpt\nfirst-lba: 34\nstart=34, size=2048, type=5808C8AA-7E8F-42E0-85D2-E1E90434CFB3\n\
+        "truncate -s 64M 'ldm on a gpt'; printf 'label: gpt\nfirst-lba: 34\nstart=34, size=2048, \
+         type=5808C8AA-7E8F-42E0-85D2-E1E90434CFB3\n\
          start=4099, size=70000, type=AF9B60A0-1431-4F62-BC68-3311714A69AD\n' | sfdisk -q 'ldm on a gpt'",
     ),
     (
@@ -79,7 +80,8 @@ const NO_DISKS: [(&str, &[&str], &str); 19] = [
     (
         "dasd",
         &[],
-        "truncate -s 64M dasd; printf '\\345\\326\\323\\361' | dd of=dasd bs=1 seek=8196 conv=notrunc status=none",
+        "truncate -s 64M dasd; printf '\\345\\326\\323\\361' | dd of=dasd bs=1 seek=8196 conv=notrunc \
+         status=none",
     ),
     ("gzip", &["gzip"], "yes 'Read me first.' | head -c 100000 | gzip -c > gzip"),
     ("tar.gz", &["gzip", "tar"], "echo x > x; tar -cf - x | gzip -c > tar.gz"),
@@ -87,7 +89,8 @@ const NO_DISKS: [(&str, &[&str], &str); 19] = [
     ("wim", &[], "truncate -s 9M wim; printf 'MSWIM\\0\\0\\0' | dd of=wim conv=notrunc status=none"),
 ];
 
-/// Damage and misalignment beside what is not read are reported, and the database of a dynamic disk loses nothing.
+/// Damage and misalignment beside what is not read are reported, and the database of a dynamic disk loses
+/// nothing.
 #[test]
 fn what_is_not_read_hides_nothing() {
     if !present(&["sfdisk", "mkfs.ntfs"]) {
@@ -107,7 +110,8 @@ fn what_is_not_read_hides_nothing() {
     // A volume that begins where its entry does is judged.
     make("label: dos\\nstart=63, size=60000, type=42\\n");
     shell(
-        "truncate -s 30720000 ntfs; mkfs.ntfs -q -F -s 512 ntfs; dd if=ntfs of=disk bs=512 seek=63 conv=notrunc status=none",
+        "truncate -s 30720000 ntfs; mkfs.ntfs -q -F -s 512 ntfs; dd if=ntfs of=disk bs=512 seek=63 \
+         conv=notrunc status=none",
         dir.path(),
     );
     let (target, code) = judged(dir.path(), "disk", &[]);
@@ -123,7 +127,7 @@ fn what_is_no_disk_is_not_judged() {
     shell("seq 2000 >list; head -c 4096 list >part", dir.path());
     let reason = |name: &str| word(&judged(dir.path(), name, &[]).0, "reason");
     assert!(reason("list").ends_with("it is probably not a disk image"), "{}", reason("list"));
-    assert_eq!(reason("part"), "nothing on it is recognised");
+    assert_eq!(reason("part"), "its contents are not recognised");
     for (name, needs, line) in NO_DISKS {
         if !present(needs) {
             continue;
@@ -176,8 +180,8 @@ const TO_PACK: [(&str, &[&str], &str); 5] = [
     ("blank", &[], "truncate -s 9M blank"),
 ];
 
-/// A compressed image is judged like the image itself, and reported as compressed; the commands that change it
-/// name the file that its own command unpacks.
+/// A compressed image is judged like the image itself, and reported as compressed; the commands that change
+/// it name the file that its own command unpacks.
 #[test]
 fn a_compressed_image_is_read_through() {
     let dir = Dir::new("packed");

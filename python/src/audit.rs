@@ -53,9 +53,10 @@ enum Failure {
 /// Audit a disk, an image or a modelled drive (``drive:NAME``), and return what ``straddle check --json``
 /// prints.
 ///
-/// ``assume`` declares what a drive is (``"512e"``, ``"physical=16384"``). ``only`` and ``ignore`` are the code of
-/// a rule, or several. ``allow_backing`` are the files that an image may open: backing files, parents, extents. A
-/// target that cannot be opened or read raises ``TargetError``, an ``OSError``. Nothing is written.
+/// ``assume`` declares the kind of drive (``"512e"``, ``"physical=16384"``). ``only`` and ``ignore`` take one
+/// or more rule codes. ``allow_backing`` lists the files that an image may open: backing files, parents,
+/// extents. A target that cannot be opened or read raises ``TargetError``, an ``OSError``. Nothing is
+/// written.
 ///
 /// >>> import straddle_align, tempfile
 /// >>> with tempfile.NamedTemporaryFile() as image:
@@ -90,12 +91,11 @@ pub(crate) fn check<'py>(
 
 /// Audit several targets, on all cores, and return what ``straddle check --json`` prints.
 ///
-/// A target that cannot be opened or read has the status ``"failed"``, and the others are audited all the same.
+/// A target that cannot be opened or read has the status ``"failed"``, and the others are still audited.
 /// Disks of one array that are audited together are judged together.
 ///
-/// >>> import straddle_align
-/// >>> straddle_align.check_all(["/no/such/image", "drive:wd10ears"])["summary"]["failed"]
-/// 1
+/// >>> import straddle_align >>> straddle_align.check_all(["/no/such/image",
+/// "drive:wd10ears"])["summary"]["failed"] 1
 #[pyfunction]
 #[pyo3(
     signature = (paths, /, *, assume=None, only=Codes::default(), ignore=Codes::default(), allow_backing=Vec::new()),

@@ -17,19 +17,15 @@ use crate::{as_python, errors, trace};
 /// The units of a report, in bytes, as ``straddle trace`` has them.
 const USUAL: [u64; 6] = [4096, 8192, 16384, 32768, 65536, 1 << 20];
 
-/// What the requests of block traces do to units of every size, from every start of the partition.
+/// The effect of the requests of block traces on units of every size, for every start of the partition.
 ///
-/// A histogram is the number of requests of each volume and operation by their first sector modulo 1 MiB and
-/// their length. Its size does not depend on the number of requests, and every figure of ``straddle trace``
-/// follows from it. Histograms of the parts of a trace add up, in any order, to that of the whole.
+/// A histogram counts the requests of each volume and operation by their length and their first sector modulo
+/// 1 MiB. Its size does not depend on the number of requests, and every figure of ``straddle trace`` can be
+/// computed from it. Histograms of the parts of a trace add up, in any order, to that of the whole.
 ///
-/// >>> import straddle_align
-/// >>> table = {"op": ["W", "R"], "offset": [32256, 0], "length": [4096, 4096]}
-/// >>> histogram = straddle_align.Histogram().update(table)
-/// >>> histogram
-/// <straddle_align.Histogram: 2 requests on 1 volume>
-/// >>> histogram.report()["total"]["writes"]["units"][0]["misaligned_requests"]
-/// 1
+/// >>> import straddle_align >>> table = {"op": ["W", "R"], "offset": [32256, 0], "length": [4096, 4096]} >>>
+/// histogram = straddle_align.Histogram().update(table) >>> histogram <straddle_align.Histogram: 2 requests
+/// on 1 volume> >>> histogram.report()["total"]["writes"]["units"][0]["misaligned_requests"] 1
 #[pyclass(module = "straddle_align", skip_from_py_object)]
 pub(crate) struct Histogram {
     account: Account,
@@ -50,17 +46,15 @@ impl Histogram {
     /// whichever is installed.
     ///
     /// The columns are ``op`` (R, W, F, D), ``offset`` and ``length`` in bytes, and ``volume``, which may be
-    /// missing. ``columns`` says which ones hold them otherwise, and in which units: a string, or a dict of the
-    /// same.
+    /// missing. For other columns or units, ``columns`` maps these names to the table's columns, as a
+    /// string or a dict.
     ///
-    /// A table that is wrong raises ``InputError`` with its row, and counts for nothing; so does a row without an
-    /// operation. Other threads run meanwhile.
+    /// If the table is invalid, for example if a row has no operation, ``InputError`` names the row, and
+    /// nothing is counted. Other threads can run during the call.
     ///
-    /// >>> import straddle_align
-    /// >>> table = {"is_write": [True, False], "lba": [63, 64], "length": [4096, 4096]}
-    /// >>> columns = {"op": "is_write:false/true", "offset": "lba:sectors"}
-    /// >>> straddle_align.Histogram().update(table, columns).requests
-    /// 2
+    /// >>> import straddle_align >>> table = {"is_write": [True, False], "lba": [63, 64], "length": [4096,
+    /// 4096]} >>> columns = {"op": "is_write:false/true", "offset": "lba:sectors"} >>>
+    /// straddle_align.Histogram().update(table, columns).requests 2
     #[pyo3(signature = (table, columns=None, *, name="table"))]
     fn update<'py>(
         slf: Bound<'py, Self>,
@@ -78,10 +72,10 @@ impl Histogram {
 
     /// Return the histogram of a trace in a file.
     ///
-    /// The file is of blktrace, blkparse, fio, MSR Cambridge, a CSV or Parquet file, or in any other format that
-    /// ``straddle trace`` reads, also if it is compressed. It is detected, or given by its name as ``format``.
-    /// ``columns`` is as for ``update``, for CSV and Parquet. ``NAME`` stands for the files ``NAME.blktrace.0``,
-    /// ``NAME.blktrace.1`` and so on, one for each processor.
+    /// The file can have the format of blktrace, blkparse, fio or MSR Cambridge, CSV, Parquet, or any other
+    /// format that ``straddle trace`` reads, and can be compressed. The format is detected, unless ``format``
+    /// names it. ``columns`` is as for ``update``, for CSV and Parquet. ``NAME`` stands for the files
+    /// ``NAME.blktrace.0``, ``NAME.blktrace.1`` and so on, one for each processor.
     ///
     /// >>> import straddle_align, tempfile
     /// >>> with tempfile.NamedTemporaryFile("w", suffix=".csv") as trace:
@@ -102,11 +96,9 @@ impl Histogram {
 
     /// Add the requests of another histogram, and return this one.
     ///
-    /// >>> import straddle_align
-    /// >>> table = {"op": ["W"], "offset": [0], "length": [4096]}
-    /// >>> one, other = straddle_align.Histogram().update(table), straddle_align.Histogram().update(table)
-    /// >>> one.merge(other).requests
-    /// 2
+    /// >>> import straddle_align >>> table = {"op": ["W"], "offset": [0], "length": [4096]} >>> one, other =
+    /// straddle_align.Histogram().update(table), straddle_align.Histogram().update(table) >>>
+    /// one.merge(other).requests 2
     fn merge<'py>(slf: Bound<'py, Self>, other: &Bound<'py, Self>) -> PyResult<Bound<'py, Self>> {
         let py = slf.py();
         let other = other.try_borrow()?.account.clone();
@@ -117,17 +109,17 @@ impl Histogram {
         Ok(slf)
     }
 
-    /// Return the histogram as bytes. Equal histograms are equal bytes, on every machine.
+    /// Return the histogram as bytes. Equal histograms give equal bytes on every machine.
     ///
-    /// >>> import straddle_align
-    /// >>> straddle_align.Histogram.from_bytes(straddle_align.Histogram().to_bytes()) == straddle_align.Histogram()
-    /// True
+    /// >>> import straddle_align >>>
+    /// straddle_align.Histogram.from_bytes(straddle_align.Histogram().to_bytes()) ==
+    /// straddle_align.Histogram() True
     fn to_bytes<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         let bytes = py.detach(|| self.account.to_bytes());
         PyBytes::new(py, &bytes)
     }
 
-    /// Return the histogram of these bytes. Others than those of ``to_bytes`` raise ``InputError``.
+    /// Return the histogram stored in bytes from ``to_bytes``. Other bytes raise ``InputError``.
     #[staticmethod]
     #[pyo3(signature = (data, /))]
     fn from_bytes(py: Python<'_>, data: &[u8]) -> PyResult<Self> {
@@ -135,35 +127,31 @@ impl Histogram {
         Ok(Self { account })
     }
 
-    /// Return the requests as a batch of pyarrow: ``volume``, ``op`` (R, W, D, F), ``offset_bytes``,
+    /// Return the requests as a pyarrow record batch: ``volume``, ``op`` (R, W, D, F), ``offset_bytes``,
     /// ``length_bytes``, ``requests``, ``bytes``.
     ///
-    /// Each row is the requests that begin in the same sector of their MiB (``offset_bytes``) and are of one
-    /// length. Those of 2 MiB or more are kept by the remainder of their length: 2 MiB and what is beyond a whole
-    /// MiB; ``bytes`` is the sum of their true lengths. A flush has neither offset nor length.
+    /// Each row counts the requests that begin in the same sector of their MiB (``offset_bytes``) and have
+    /// the same length. A length of 2 MiB or more is stored as 2 MiB plus its remainder modulo 1 MiB;
+    /// ``bytes`` is the sum of the true lengths. A flush has neither offset nor length.
     ///
-    /// >>> import straddle_align
-    /// >>> table = {"op": ["W", "W"], "offset": [32256, 32256 + (1 << 20)], "length": [4096, 4096]}
-    /// >>> straddle_align.Histogram().update(table).to_arrow().to_pylist()
+    /// >>> import straddle_align >>> table = {"op": ["W", "W"], "offset": [32256, 32256 + (1 << 20)],
+    /// "length": [4096, 4096]} >>> straddle_align.Histogram().update(table).to_arrow().to_pylist()
     /// [{'volume': '', 'op': 'W', 'offset_bytes': 32256, 'length_bytes': 4096, 'requests': 2, 'bytes': 8192}]
     fn to_arrow<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let batch = py.detach(|| trace::classes(&self.account)).map_err(|error| errors::input(&error))?;
         batch.to_pyarrow(py)
     }
 
-    /// Return the figures as ``straddle trace --json`` prints them, without the names of files. They are typed:
-    /// ``straddle_align.Report``.
+    /// Return the figures as ``straddle trace --json`` prints them, without the names of files. Their type
+    /// is ``straddle_align.Report``.
     ///
     /// ``units`` are sizes in bytes, ``started_at`` is the byte at which the partition would begin, and
     /// ``best`` also finds the start with the fewest read-modify-writes, for each unit.
     ///
-    /// >>> import straddle_align
-    /// >>> table = {"op": ["W"], "offset": [0], "length": [4096]}
-    /// >>> report = straddle_align.Histogram().update(table).report(units=[4096], started_at=63 * 512, best=True)
-    /// >>> report["total"]["writes"]["units"][0]["partial_units"]
-    /// 2
-    /// >>> report["total"]["writes"]["units"][0]["best"]["started_at_sectors"]
-    /// 0
+    /// >>> import straddle_align >>> table = {"op": ["W"], "offset": [0], "length": [4096]} >>> report =
+    /// straddle_align.Histogram().update(table).report(units=[4096], started_at=63 * 512, best=True) >>>
+    /// report["total"]["writes"]["units"][0]["partial_units"] 2 >>>
+    /// report["total"]["writes"]["units"][0]["best"]["started_at_sectors"] 0
     #[pyo3(signature = (*, units=None, started_at=0, best=false))]
     fn report<'py>(
         &self,
@@ -191,13 +179,13 @@ impl Histogram {
         as_python(py, &report)
     }
 
-    /// The number of requests, with flushes.
+    /// The number of requests, including flushes.
     #[getter]
     fn requests(&self) -> u64 {
         self.account.volumes().map(|(_, volume)| volume.requests()).fold(0, u64::saturating_add)
     }
 
-    /// The names of the volumes, in order. That of a table without a column of the volume is empty.
+    /// The names of the volumes, in order. For a table without a volume column, the name is empty.
     #[getter]
     fn volumes(&self) -> Vec<&str> {
         self.account.volumes().map(|(name, _)| name).collect()
@@ -251,9 +239,8 @@ fn columns_of(columns: Option<&Bound<'_, PyAny>>) -> PyResult<Columns> {
 
 /// Return the names of the columns that are needed of a table with columns of these names.
 ///
-/// >>> import straddle_align._straddle
-/// >>> straddle_align._straddle.needed(["time", "op", "offset", "length"])
-/// ['op', 'offset', 'length']
+/// >>> import straddle_align._straddle >>> straddle_align._straddle.needed(["time", "op", "offset",
+/// "length"]) ['op', 'offset', 'length']
 #[pyfunction]
 #[pyo3(signature = (names, columns=None))]
 pub(crate) fn needed(names: Vec<String>, columns: Option<Bound<'_, PyAny>>) -> PyResult<Vec<String>> {

@@ -26,7 +26,7 @@ pub(crate) fn read(
     let named = |name: &str| {
         Format::named(name).ok_or_else(|| {
             let names: Vec<_> = Format::ALL.iter().map(|format| format.name()).collect();
-            errors::wrong(format!("{name}: unknown format; there are {}", names.join(", ")))
+            errors::wrong(format!("{name}: unknown format; the formats are {}", names.join(", ")))
         })
     };
     let how = How { format: format.map(named).transpose()?, columns, timed: false, ..How::default() };

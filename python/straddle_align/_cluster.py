@@ -1,4 +1,4 @@
-"""What the tasks of a cluster do. Each returns bytes that depend on its rows only, and merging is addition."""
+"""The tasks of a cluster. Each returns bytes that depend only on its rows; merging adds them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def auditor(
     ignore: str | Sequence[str],
     allow_backing: Sequence[str | PathLike[str]],
 ) -> Callable[[pyarrow.RecordBatch | pyarrow.Table], pyarrow.RecordBatch]:
-    """Return what audits the images whose paths are the first column of a batch."""
+    """Return a function that audits the images whose paths are in the first column of a batch."""
     audits = partial(check_each, assume=assume, only=only, ignore=ignore, allow_backing=allow_backing)
 
     def audit(batch: pyarrow.RecordBatch | pyarrow.Table) -> pyarrow.RecordBatch:

@@ -1,4 +1,4 @@
-"""Makes Arrow tables of columns."""
+"""Converts columns to Arrow tables."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from straddle_align._errors import InputError
 
 
 def as_arrow(table: Any) -> Any:
-    """Return columns as an Arrow table, by the first of pyarrow and polars that is installed.
+    """Return columns as an Arrow table made by pyarrow or, if it is not installed, polars.
 
     >>> as_arrow({"offset": [1, 2]}).num_rows
     2
@@ -30,7 +30,7 @@ def as_arrow(table: Any) -> Any:
         try:
             return pyarrow.table(columns)
         except (pyarrow.ArrowException, TypeError, ValueError) as error:
-            raise InputError(f"these columns do not make a table: {error}") from error
+            raise InputError(f"these columns do not form a table: {error}") from error
     try:
         import polars
     except ModuleNotFoundError:
@@ -38,7 +38,7 @@ def as_arrow(table: Any) -> Any:
     try:
         return polars.DataFrame(columns)
     except (polars.exceptions.PolarsError, TypeError, ValueError) as error:
-        raise InputError(f"these columns do not make a table: {error}") from error
+        raise InputError(f"these columns do not form a table: {error}") from error
 
 
 def _hint(table: Any) -> str:

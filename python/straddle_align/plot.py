@@ -13,7 +13,7 @@ __all__ = ["amplification"]
 
 
 def amplification(histogram: Histogram, *, started_at: int = 0, ax: Axes | None = None) -> Axes:
-    """Draw the write amplification on units of each size, and what it would be from the best start.
+    """Draw the write amplification for each unit size, as it is and with the best start.
 
     ``started_at`` is the byte at which the partition begins. The chart is drawn on ``ax``, or on a new figure.
     """

@@ -28,8 +28,8 @@ _GROUP = 64
 def histogram(dataset: _Dataset, columns: str | dict[str, str] | None = None) -> Histogram:
     """Return the histogram of the requests of a dataset.
 
-    ``columns`` is as for ``Histogram.update``. Each task counts a block (``map_batches``); others merge the
-    histograms in groups, and the last ones are merged here.
+    ``columns`` is as for ``Histogram.update``. Each task counts a block (``map_batches``); further tasks merge the histograms in
+    groups, and the caller merges the last ones.
     """
 
     def count(table: pyarrow.Table) -> pyarrow.Table:
@@ -57,8 +57,8 @@ def check(
     """Return a dataset with the audit of each path: ``target``, ``status`` and ``report``.
 
     ``paths`` are images that every worker can open, or addresses on servers: paths, or a dataset with them in its
-    first column. ``report`` is the target's part of ``straddle check --json``; each target is judged for itself. One
-    that cannot be opened or read has the status ``failed``.
+    first column. ``report`` is the target's part of ``straddle check --json``; each target is judged separately. A target that
+    cannot be opened or read has the status ``failed``.
     """
     auditor = _cluster.auditor(assume, only, ignore, allow_backing)
 

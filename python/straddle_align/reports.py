@@ -1,4 +1,4 @@
-"""The types of what ``Histogram.report`` returns, as in ``docs/trace.schema.json``."""
+"""The types of the values that ``Histogram.report`` returns, as in ``docs/trace.schema.json``."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Histograms and audits on Apache Spark, also through Spark Connect.
 
-Spark decides where tasks run, retries those that are lost, and merges; nothing here schedules. The result is
+Spark schedules the tasks, retries those that are lost, and merges the results. The result is
 byte-identical for any number of partitions and executors.
 
 The package has to be installed where the executors run.
@@ -32,7 +32,7 @@ def histogram(df: _DataFrame, columns: str | dict[str, str] | None = None) -> Hi
     """Return the histogram of the requests of a data frame.
 
     ``columns`` is as for ``Histogram.update``; only the columns that are needed are read. Each task counts a
-    partition; others merge the histograms, as many at a time as Spark finds balanced, until eight are left.
+    partition; further tasks merge the histograms in groups balanced by Spark, until eight are left.
     """
 
     def count(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
@@ -61,9 +61,9 @@ def check(
     """Return a data frame with the audit of each path: ``target``, ``status`` and ``report``.
 
     ``paths`` are images that every executor can open, or addresses on servers: paths, or a data frame with them
-    in its first column. ``report`` is the target's part of ``straddle check --json``; each target is judged for
-    itself. One that cannot be opened or read has the status ``failed``. The data frame is lazy: what is not stored
-    is audited again when it is used again.
+    in its first column. ``report`` is the target's part of ``straddle check --json``; each target is judged separately. A target that
+    cannot be opened or read has the status ``failed``. The data frame is lazy: unless it is cached, each use
+    repeats the audits.
     """
     auditor = _cluster.auditor(assume, only, ignore, allow_backing)
 

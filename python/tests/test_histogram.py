@@ -278,7 +278,7 @@ WRONG = {
     "which cannot be read as": lambda: straddle_align.Histogram().update(
         {"op": ["W"], "offset": [0.5], "length": [1]}
     ),
-    "these columns do not make a table": lambda: straddle_align.Histogram().update({"op": ["W"], "offset": [0, 1]}),
+    "these columns do not form a table": lambda: straddle_align.Histogram().update({"op": ["W"], "offset": [0, 1]}),
     "is not a unit of offset": lambda: straddle_align.Histogram().update({}, "offset=lba:furlongs"),
     "not a straddle histogram": lambda: straddle_align.Histogram.from_bytes(b"nonsense"),
     "checksum": lambda: straddle_align.Histogram.from_bytes(straddle_align.Histogram().to_bytes()[:-1] + b"\xff"),

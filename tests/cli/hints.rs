@@ -31,8 +31,8 @@ fn what_is_not_understood_is_said_in_words() {
         (&["plan", image, "--delete", "1,x"], 2, "not a partition number"),
         (&["undo", other, "--write", image], 3, "it is not a backup written by straddle apply"),
         (&["apply", other, "--write", image], 3, "it is not a straddle plan"),
-        (&["plan", image, "--table", "gpt", "--part", "1MiB,name=a,name=b"], 2, "'name' is given twice"),
-        (&["plan", image, "--table", "mbr", "--part", "1MiB,boot,boot"], 2, "'boot' is given twice"),
+        (&["plan", image, "--table", "gpt", "--part", "1MiB,name=a,name=b"], 2, "'name' is specified twice"),
+        (&["plan", image, "--table", "mbr", "--part", "1MiB,boot,boot"], 2, "'boot' is specified twice"),
     ] {
         let run = straddle(words);
         assert!(run.code == code && run.err.contains(said), "{words:?}: {}: {}", run.code, run.err);
@@ -41,8 +41,8 @@ fn what_is_not_understood_is_said_in_words() {
     for (word, said) in [
         ("RMW", "Read-modify-write"),
         ("rmw,", "Read-modify-write"),
-        ("ashift", "ashift of ZFS"),
-        ("ashift=12", "ashift of ZFS"),
+        ("ashift", "ZFS's ashift"),
+        ("ashift=12", "ZFS's ashift"),
         ("emmc", "eMMC and SD cards"),
         ("eMMC", "eMMC and SD cards"),
     ] {

@@ -1,5 +1,5 @@
-//! What targets mean, and what is said about those that are not what they seem: drives named without `drive:`, folders,
-//! files with holes, missing devices, and findings that were left out.
+//! What targets mean, and what is said about those that are not what they seem: drives named without
+//! `drive:`, folders, files with holes, missing devices, and findings that were left out.
 
 use std::fs;
 
@@ -57,7 +57,7 @@ fn a_folder_stands_for_the_images_below_it() {
     let folder = dir.path().to_str().unwrap();
     let empty = straddle(&["check", folder]);
     assert!(
-        empty.code == 3 && empty.err.contains("no file in this directory has an image's file name extension"),
+        empty.code == 3 && empty.err.contains("no file in this directory has the extension of an image"),
         "{}",
         empty.err
     );
@@ -140,8 +140,8 @@ fn an_address_that_is_not_read_names_those_that_are() {
     assert!(!straddle(&["check", "no/such.img"]).err.contains("https://"));
 }
 
-/// The synopsis of a man page has the value of each option that takes one, as its help has, and no markup of another
-/// kind is left.
+/// The synopsis of a man page has the value of each option that takes one, as its help has, and no markup of
+/// another kind is left.
 #[test]
 fn man_pages_have_values_and_no_backquotes() {
     for command in ["check", "map", "plan", "apply", "realign", "bench", "trace", "serve"] {

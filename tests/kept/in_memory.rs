@@ -1,5 +1,5 @@
-//! A backup or a journal that a power failure would take with it: which file systems are found to be in memory,
-//! and that every command warns of it in the same words.
+//! A backup or a journal that a power failure would take with it: which file systems are found to be in
+//! memory, and that every command warns of it in the same words.
 
 use std::os::unix::fs::MetadataExt;
 use std::process::Output;
@@ -40,8 +40,8 @@ fn a_backup_in_memory_is_warned_of_unless_the_target_is_there_too() {
     }
 }
 
-/// Mounts, in a namespace of its own, each kind of place that a journal may be in; in `disk` are the target and
-/// the plans.
+/// Mounts, in a namespace of its own, each kind of place that a journal may be in; in `disk` are the target
+/// and the plans.
 const MOUNTS: &str = r#"set -e
 overlay() {
     mkdir -p "$1" "$2" "$3" low
@@ -140,7 +140,7 @@ fn every_command_says_that_what_a_power_failure_needs_is_in_memory() {
             assert_eq!(warnings, usize::from(expected.is_some()), "{words:?} {place}: {said}");
             if let Some(expected) = expected {
                 let begin = format!("warning: {file}: the {what} {expected}");
-                let end = format!("), and would be lost in a power failure or restart: use {instead}");
+                let end = format!("), and would then be lost in a power failure or restart; use {instead}");
                 assert!(said.contains(&begin) && said.contains(&end), "{words:?} {place}: {said}");
             }
         }

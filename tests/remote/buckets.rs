@@ -1,5 +1,5 @@
-//! Buckets: what is asked of the tests' own server in each store's protocol, and hostile answers in it; and real
-//! servers of S3, Google Cloud Storage and Azure, which are installed by name (`make buckets`).
+//! Buckets: what is asked of the tests' own server in each store's protocol, and hostile answers in it; and
+//! real servers of S3, Google Cloud Storage and Azure, which are installed by name (`make buckets`).
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -127,21 +127,21 @@ fn a_wrong_answer_in_a_bucket_is_an_error() {
     let dir = Dir::new("remote");
     disk(&dir, "disk.img");
     let cases = [
-        ("code", "answered 403 Forbidden (AccessDenied): "),
-        ("nothing-there", "answered 404 Not Found"),
-        ("ignores-ranges", "ignores ranges"),
+        ("code", "returned 403 Forbidden (AccessDenied): "),
+        ("nothing-there", "returned 404 Not Found"),
+        ("ignores-ranges", "ignores range requests"),
         ("truncates", "sent 32768 bytes, but announced 65536"),
         ("long", "sent more bytes, but announced 65536"),
-        ("endless-header", "the header of its answer is longer than 32768 bytes"),
-        ("garbage", "sent an invalid HTTP answer"),
+        ("endless-header", "its response header is longer than 32768 bytes"),
+        ("garbage", "sent an invalid HTTP response"),
         ("redirects-to-file", "redirects a signed request"),
-        ("changes", "it changed while it was being read (the server says so)"),
+        ("changes", "it changed while it was being read (HTTP status 412)"),
         ("changes-quietly", "it changed while it was being read (its ETag differs)"),
         ("wrong-start", "sent a different range than bytes 0 to 65535: bytes 1-65536/1000000"),
         ("no-size", "sent a different range than"),
         ("huge-size", "sent a different range than"),
         ("huge-end", "sent a different range than"),
-        ("odd-range", "sent an invalid HTTP answer"),
+        ("odd-range", "sent an invalid HTTP response"),
         ("no-range", "it has no Content-Range"),
     ];
     for store in STORES {
@@ -156,7 +156,7 @@ fn a_wrong_answer_in_a_bucket_is_an_error() {
         let url = format!("{}://stalls/disk.img", store.scheme);
         let run = ran(&mut command, &["check", "--time-limit", "1", &url]);
         assert_eq!(run.code, 3, "{}", run.all());
-        let said = ["did not answer in time", "timed out after 1 seconds"];
+        let said = ["did not respond in time", "timed out after 1 seconds"];
         assert!(said.iter().any(|said| run.err.contains(said)), "{}", run.err);
     }
 }
@@ -368,7 +368,8 @@ fn a_real_server_of_azure() {
             await k.create();
             await k.getBlockBlobClient('disk.qcow2').uploadFile('disk.qcow2');
             const until = new Date(Date.now() + 3600000);
-            console.log(await k.getBlobClient('disk.qcow2').generateSasUrl({{ permissions: b.BlobSASPermissions.parse('r'), expiresOn: until }}));
+            console.log(await k.getBlobClient('disk.qcow2').generateSasUrl({{ permissions: \
+            b.BlobSASPermissions.parse('r'), expiresOn: until }}));
         }})();"
     );
     let mut node = Command::new("node");

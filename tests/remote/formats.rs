@@ -1,5 +1,5 @@
-//! Every format of images reads from a server as from a file; what was received is what the server sent; and no
-//! other path is asked for, whatever an image names.
+//! Every format of images reads from a server as from a file; what was received is what the server sent; and
+//! no other path is asked for, whatever an image names.
 
 use std::path::Path;
 use std::process::Command;
@@ -37,7 +37,8 @@ fn disk(dir: &Dir) {
     );
     for start in [63, 43008] {
         let line = format!(
-            "truncate -s 20000K part && mkfs.ext4 -q part && dd if=part of=source.img bs=64K oflag=seek_bytes seek=$(({start} * 512)) conv=notrunc status=none && rm part"
+            "truncate -s 20000K part && mkfs.ext4 -q part && dd if=part of=source.img bs=64K \
+             oflag=seek_bytes seek=$(({start} * 512)) conv=notrunc status=none && rm part"
         );
         shell(&line, dir.path());
     }
@@ -213,5 +214,5 @@ fn compressed_objects_and_archives_are_not_fetched() {
     // --format says what it is: its own bytes are the disk.
     let raw =
         ran(&mut straddle(dir.path()), &["check", "--format", "raw", &server.url("/right/disk.img.gz")]);
-    assert!(raw.all().contains("nothing on it is recognised") || raw.code == 3, "{}", raw.all());
+    assert!(raw.all().contains("its contents are not recognised") || raw.code == 3, "{}", raw.all());
 }

@@ -14,30 +14,36 @@ fn disk(dir: &Dir) {
 
 /// The path on the server, and what is said of it.
 const ENDS: &[(&str, &str)] = &[
-    ("/status/404", "answered 404 Not Found"),
-    ("/status/401", "answered 401 Unauthorized"),
-    ("/status/418", "answered 418"),
-    ("/status/500", "answered 500 Internal Server Error"),
-    ("/status/503", "answered 503 Service Unavailable"),
-    ("/status/304", "answered 304 Not Modified"),
-    ("/status/204", "answered 204 No Content"),
-    ("/code/disk.img", "answered 403 Forbidden (AccessDenied)"),
-    ("/ignores-ranges/disk.img", "ignores ranges, so the whole object would have to be downloaded, 1 TiB"),
-    ("/ignores-ranges-chunked/disk.img", "ignores ranges, so the whole object would have to be downloaded"),
+    ("/status/404", "returned 404 Not Found"),
+    ("/status/401", "returned 401 Unauthorized"),
+    ("/status/418", "returned 418"),
+    ("/status/500", "returned 500 Internal Server Error"),
+    ("/status/503", "returned 503 Service Unavailable"),
+    ("/status/304", "returned 304 Not Modified"),
+    ("/status/204", "returned 204 No Content"),
+    ("/code/disk.img", "returned 403 Forbidden (AccessDenied)"),
+    (
+        "/ignores-ranges/disk.img",
+        "ignores range requests, so the whole object would have to be downloaded, 1 TiB",
+    ),
+    (
+        "/ignores-ranges-chunked/disk.img",
+        "ignores range requests, so the whole object would have to be downloaded",
+    ),
     ("/truncates/disk.img", "sent 32768 bytes, but announced 65536"),
     ("/short/disk.img", "sent 1000 bytes, but announced 65536"),
     ("/long/disk.img", "sent more bytes, but announced 65536"),
     ("/without-length/disk.img", "sent more bytes, but announced 65536"),
-    ("/endless-header/disk.img", "the header of its answer is longer than 32768 bytes"),
-    ("/endless-line/disk.img", "sent an invalid HTTP answer"),
-    ("/garbage/disk.img", "sent an invalid HTTP answer"),
+    ("/endless-header/disk.img", "its response header is longer than 32768 bytes"),
+    ("/endless-line/disk.img", "sent an invalid HTTP response"),
+    ("/garbage/disk.img", "sent an invalid HTTP response"),
     ("/nothing/disk.img", "failed"),
     ("/redirects-for-ever/disk.img", "redirects more than 5 times"),
     ("/redirects-to-itself/disk.img", "redirects more than 5 times"),
     ("/redirects-to-file/disk.img", "redirects to file:, which is not followed"),
     ("/redirects-to-ftp/disk.img", "redirects to ftp:, which is not followed"),
-    ("/redirects-to-nowhere/disk.img", "redirects to nowhere"),
-    ("/changes/disk.img", "it changed while it was being read (the server says so)"),
+    ("/redirects-to-nowhere/disk.img", "redirects without naming a new address"),
+    ("/changes/disk.img", "it changed while it was being read (HTTP status 412)"),
     ("/changes-quietly/disk.img", "it changed while it was being read (its ETag differs)"),
     ("/changes-date/disk.img", "it changed while it was being read (its date differs)"),
     ("/wrong-start/disk.img", "sent a different range than bytes 0 to 65535: bytes 1-65536/1000000"),
@@ -46,7 +52,7 @@ const ENDS: &[(&str, &str)] = &[
     ("/no-size/disk.img", "sent a different range than bytes 0 to 65535: bytes 0-65535/*"),
     ("/huge-size/disk.img", "sent a different range than"),
     ("/huge-end/disk.img", "sent a different range than"),
-    ("/odd-range/disk.img", "sent an invalid HTTP answer"),
+    ("/odd-range/disk.img", "sent an invalid HTTP response"),
     ("/odd-unit/disk.img", "sent a different range than bytes 0 to 65535: lines 0-65535/1000000"),
     ("/no-range/disk.img", "it has no Content-Range"),
     ("/many-ranges/disk.img", "it has no Content-Range"),
@@ -118,7 +124,7 @@ fn an_answer_that_does_not_end_is_left_after_the_time_limit() {
     assert_eq!(run.code, 3);
     for target in run.targets() {
         let error = word(&target, "error");
-        let said = ["did not answer in time", "timed out after 1 seconds (--time-limit)"];
+        let said = ["did not respond in time", "timed out after 1 seconds (--time-limit)"];
         assert!(error.starts_with("byte 0: cannot fetch: "), "{error}");
         assert!(said.iter().any(|said| error.contains(said)), "{}: {error}", target["target"]);
     }
@@ -132,7 +138,8 @@ fn a_server_that_is_not_there_is_an_error() {
     if !present(&["openssl"]) {
         return;
     }
-    let authority = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout ca.key -out ca.pem -subj /CN=ca";
+    let authority = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout ca.key \
+                     -out ca.pem -subj /CN=ca";
     shell(&format!("{authority} 2>/dev/null"), dir.path());
     let server = Server::start(dir.path());
     let urls = [

@@ -16,7 +16,8 @@ fn certificates(dir: &Path) {
         openssl req -x509 $key -keyout other.key -out other.pem -days 3650 -subj /CN=other 2>/dev/null
         openssl req $key -keyout key.pem -out request.pem -subj /CN=localhost 2>/dev/null
         printf 'subjectAltName=DNS:localhost,IP:127.0.0.1\nbasicConstraints=CA:FALSE\n' > names
-        openssl x509 -req -in request.pem -CA ca.pem -CAkey ca.key -CAcreateserial -days 3650 -extfile names -out cert.pem 2>/dev/null
+        openssl x509 -req -in request.pem -CA ca.pem -CAkey ca.key -CAcreateserial -days 3650 -extfile names \
+        -out cert.pem 2>/dev/null
         : > none.pem",
         dir,
     );
@@ -82,9 +83,9 @@ impl WebServer {
         format!("https://localhost:{}{path}", self.ports[1])
     }
 
-    /// The lines of its log so far: status, bytes sent with the header, Authorization, path. The server writes a
-    /// line after its answer; once it has written that of a request that we make ourselves, all earlier ones are
-    /// there.
+    /// The lines of its log so far: status, bytes sent with the header, Authorization, path. The server
+    /// writes a line after its answer; once it has written that of a request that we make ourselves, all
+    /// earlier ones are there.
     fn log(&self) -> Vec<[String; 4]> {
         let read = || fs::read_to_string(self.dir.join("access.log")).unwrap_or_default();
         let mark = format!("/mark-{}", read().lines().count());
@@ -131,11 +132,13 @@ fn apache(dir: &Dir, [http, https, other]: [u16; 3]) -> String {
     let modules: String = modules.split(' ').map(load).collect();
     let tls = format!("SSLEngine on\nSSLCertificateFile {dir}/cert.pem\nSSLCertificateKeyFile {dir}/key.pem");
     format!(
-        "ServerRoot {dir}\nServerName localhost\nPidFile {dir}/pid\nErrorLog {dir}/error.log\nUser www-data\n{modules}
+        "ServerRoot {dir}\nServerName localhost\nPidFile {dir}/pid\nErrorLog {dir}/error.log\nUser \
+         www-data\n{modules}
         Listen 127.0.0.1:{http}\nListen 127.0.0.1:{https}\nListen 127.0.0.2:{https}\nListen 127.0.0.1:{other}
         DefaultRuntimeDir {dir}\nStartServers 1\nDocumentRoot {dir}/www
         LogFormat \"%>s|%O|%{{Authorization}}i|%U\" t\nCustomLog {dir}/access.log t
-        Redirect 302 /away https://127.0.0.1:{other}/disk.qcow2\nRedirect 301 /down http://127.0.0.1:{http}/disk.qcow2
+        Redirect 302 /away https://127.0.0.1:{other}/disk.qcow2\nRedirect 301 /down \
+        http://127.0.0.1:{http}/disk.qcow2
         Alias /private {dir}/www
         <Location /private>
         AuthType Basic\nAuthName x\nAuthUserFile {dir}/users\nRequire valid-user
@@ -164,7 +167,8 @@ fn big(dir: &Dir) {
     crate::tools::write_table(
         &raw,
         512,
-        "label: gpt\nstart=2048, size=409600, type=U\nstart=411648, size=1638400\nstart=2050048, size=1024000\nstart=3074055, size=1000000\n",
+        "label: gpt\nstart=2048, size=409600, type=U\nstart=411648, size=1638400\nstart=2050048, \
+         size=1024000\nstart=3074055, size=1000000\n",
     );
     let file_systems = [
         ("mkfs.vfat", 2048, 409_600),
@@ -174,12 +178,14 @@ fn big(dir: &Dir) {
     for (make, start, sectors) in file_systems {
         let copy = "conv=notrunc,sparse bs=64K oflag=seek_bytes status=none";
         let line = format!(
-            "truncate -s $(({sectors} * 512)) part && {make} part >/dev/null && dd if=part of=disk.raw {copy} seek=$(({start} * 512)) && rm part"
+            "truncate -s $(({sectors} * 512)) part && {make} part >/dev/null && dd if=part of=disk.raw \
+             {copy} seek=$(({start} * 512)) && rm part"
         );
         shell(&line, dir.path());
     }
     shell(
-        "qemu-img create -q -f qcow2 -o preallocation=metadata www/disk.qcow2 2G && qemu-img convert -n -O qcow2 disk.raw www/disk.qcow2",
+        "qemu-img create -q -f qcow2 -o preallocation=metadata www/disk.qcow2 2G && qemu-img convert -n -O \
+         qcow2 disk.raw www/disk.qcow2",
         dir.path(),
     );
     assert!(fs::metadata(dir.join("www/disk.qcow2")).unwrap().len() > 2 << 30);
@@ -238,9 +244,9 @@ fn passwords_go_to_their_host_only_and_are_not_shown() {
         assert!(right.out.starts_with(&server.https("/private/disk.qcow2")), "{}", right.out);
         let wrong = check(&with("/private/disk.qcow2", "me:XYZ%3AZY"));
         assert_eq!(wrong.code, 3);
-        assert!(wrong.err.contains("answered 401 Unauthorized"), "{}", wrong.err);
+        assert!(wrong.err.contains("returned 401 Unauthorized"), "{}", wrong.err);
         let none = check(&server.https("/private/disk.qcow2"));
-        assert!(none.err.contains("answered 401 Unauthorized"), "{}", none.err);
+        assert!(none.err.contains("returned 401 Unauthorized"), "{}", none.err);
         // Another port is another server.
         let before = server.log().len();
         let away = check(&with("/away", "me:XYZ%3AZY%40"));

@@ -76,7 +76,7 @@ fn fios_log_has_what_it_can_hold_and_the_rest_is_said() {
     let said = converted(&from, "fio", &log);
     assert!(said.contains("fio cannot store the times of "), "{said}");
     assert!(
-        said.contains("fio cannot store that ") && said.contains("writes went through the cache"),
+        said.contains("fio cannot store whether ") && said.contains("writes went through the cache"),
         "{said}"
     );
     let report = |path: &str| json("trace", &["trace", path, "--json"]);

@@ -127,17 +127,24 @@ fn duckdb_finds_the_same_in_csv_and_in_each_kind_of_parquet() {
         "volume::VARCHAR AS volume, op, \"offset\"::UBIGINT AS \"offset\", \"length\"::INTEGER AS \"length\"";
     let kinds = [
         (format!("time_us, {columns}"), "COMPRESSION uncompressed", ""),
-        (format!("make_timestamp(time_us) AS time, {columns}"), "COMPRESSION snappy, ROW_GROUP_SIZE 2048", ""),
+        (
+            format!("make_timestamp(time_us) AS time, {columns}"),
+            "COMPRESSION snappy, ROW_GROUP_SIZE 2048",
+            "",
+        ),
         (format!("make_timestamp_ns(time_us * 1000) AS time, {columns}"), "COMPRESSION zstd", ""),
         (format!("time_us / 1e6 AS time, {columns}"), "COMPRESSION lz4_raw", ""),
         (
-            "time_us::UBIGINT AS ts, volume::SMALLINT AS disk, (op = 'W') AS is_write, \"offset\" AS o, \"length\" AS n"
+            "time_us::UBIGINT AS ts, volume::SMALLINT AS disk, (op = 'W') AS is_write, \"offset\" AS o, \
+             \"length\" AS n"
                 .to_owned(),
             "COMPRESSION gzip, PARQUET_VERSION v2",
             "time=ts:us,op=is_write:false/true,offset=o,length=n,volume=disk",
         ),
         (
-            "time_us AS ts, volume AS disk, (op = 'W')::UTINYINT AS kind, \"offset\" AS o, \"length\" AS n".to_owned(),
+            "time_us AS ts, volume AS disk, (op = 'W')::UTINYINT AS kind, \"offset\" AS o, \"length\" AS \
+             n"
+            .to_owned(),
             "COMPRESSION zstd, PARQUET_VERSION v2",
             "time=1:us,op=kind:0/1,offset=4,length=5,volume=2",
         ),
@@ -158,8 +165,8 @@ fn duckdb_finds_the_same_in_csv_and_in_each_kind_of_parquet() {
         query(
             python,
             &dir,
-            "COPY (SELECT time_us, volume, op, \"offset\" // 512 * 512 AS \"offset\", 4096 AS \"length\" FROM 'trace.csv' LIMIT 300) \
-             TO 'aligned.csv' (HEADER)",
+            "COPY (SELECT time_us, volume, op, \"offset\" // 512 * 512 AS \"offset\", 4096 AS \"length\" \
+             FROM 'trace.csv' LIMIT 300) TO 'aligned.csv' (HEADER)",
         );
         let statement = format!(
             "COPY (SELECT {columns} FROM 'aligned.csv') TO 'kind.parquet' (FORMAT parquet, {options})"
@@ -179,7 +186,8 @@ fn a_table_with_wrong_columns_or_values_is_named_with_its_row() {
             python,
             &dir,
             &format!(
-                "COPY (SELECT * FROM (VALUES {rows}) AS t(op, \"offset\", \"length\")) TO 't.parquet' (FORMAT parquet)"
+                "COPY (SELECT * FROM (VALUES {rows}) AS t(op, \"offset\", \"length\")) TO 't.parquet' \
+                 (FORMAT parquet)"
             ),
         );
         let run = straddle(&[&["trace", &path[..]], options].concat());
@@ -192,7 +200,7 @@ fn a_table_with_wrong_columns_or_values_is_named_with_its_row() {
     wrong("('R', 'a', 512)", &[], "the column \"offset\" is of type");
     wrong("('R', 0, 512)", &["--columns", "op=kind"], "there is no column \"kind\"");
     wrong("('R', 0, 512)", &["--merge-within", "1ms"], "there is no column \"time\"");
-    wrong("(1, 0, 512)", &[], "is not an operation; give the values with --columns op=COLUMN:READ/WRITE");
+    wrong("(1, 0, 512)", &[], "is not an operation; specify the values with --columns op=COLUMN:READ/WRITE");
     let mut bytes = fs::read(&path).unwrap();
     let end = bytes.len();
     bytes.truncate(end - 9);
@@ -203,8 +211,8 @@ fn a_table_with_wrong_columns_or_values_is_named_with_its_row() {
     assert_eq!(piped.code, 0, "an empty input");
 }
 
-/// The arithmetic of nvmeiuwaf (D. Gomez, 2023): for each write the units from that of its first byte on, and the sum
-/// of their bytes over that of the writes', to two decimals.
+/// The arithmetic of nvmeiuwaf (D. Gomez, 2023): for each write the units from that of its first byte on, and
+/// the sum of their bytes over that of the writes', to two decimals.
 const IUWAF: &str = "
 import math, sys
 iu = int(sys.argv[1])

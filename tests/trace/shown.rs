@@ -27,10 +27,11 @@ fn the_sentences_say_what_the_load_costs_and_whose_it_is() {
     let path = trace(&dir);
     let run = straddle(&["trace", &path]);
     let text = run.out.split_whitespace().collect::<Vec<_>>().join(" ");
-    // 100 writes of two units and 100 of one, each for 4 KiB; each writes 16 KiB or 32 KiB where a unit is 16 KiB. Of
-    // volume 7's, which begin 3584 bytes behind multiples of 32 KiB, each stays in one.
+    // 100 writes of two units and 100 of one, each for 4 KiB; each writes 16 KiB or 32 KiB where a unit is 16
+    // KiB. Of volume 7's, which begin 3584 bytes behind multiples of 32 KiB, each stays in one.
     for part in [
-        "4 KiB sectors: 1.50 times the bytes now, 1.00 if aligned; 16 KiB units: 4.00, as if aligned.",
+        "4 KiB sectors: 1.50 times the bytes now, 1.00 if aligned; 16 KiB units: 4.00, the same as if \
+         aligned.",
         "50 % of the excess on 16 KiB units comes from 4 KiB writes of volume 8.",
         "On 4 KiB sectors, each write needs 1.00 read-modify-writes on average.",
         "If volume 7 started 1 sector later, 0.0 % of its writes would be misaligned on 4 KiB sectors, \
@@ -62,7 +63,8 @@ fn behind_a_cache_neighbours_become_whole_units() {
         let volume = |index: usize| report["volumes"][index]["writes"]["units"][0]["merged"].clone();
         [0, 1].map(|index| (volume(index)["written_units"].clone(), volume(index)["partial_units"].clone()))
     };
-    // Volume 8 writes a block every 3 ms in order: four make a unit, within 9 ms. Volume 7's writes have no neighbours.
+    // Volume 8 writes a block every 3 ms in order: four make a unit, within 9 ms. Volume 7's writes have no
+    // neighbours.
     assert_eq!(merged("9ms"), [(100.into(), 100.into()), (25.into(), 0.into())]);
     assert_eq!(merged("8ms"), [(100.into(), 100.into()), (50.into(), 50.into())]);
     let once = dir.path().join("once").to_str().unwrap().to_owned();

@@ -1,8 +1,8 @@
 //! One cause, one fix: a finding that merely follows from another one refers to it, and has no fix of its
 //! own.
 //!
-//! Invariants: a finding that follows counts in every verdict. Only a reported finding can be a cause, so that its fix
-//! is reported somewhere. In doubt a finding stands on its own.
+//! Invariants: a finding that follows counts in every verdict. Only a reported finding can be a cause, so
+//! that its fix is reported somewhere. In doubt a finding stands on its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -120,7 +120,8 @@ fn wait_for_the_conversion(findings: &mut [Finding]) {
     }
 }
 
-/// Replaces the fix of a boot sector by advice if the partition is to be moved: its commands are for the present place.
+/// Replaces the fix of a boot sector by advice if the partition is to be moved: its commands are for the
+/// present place.
 fn wait_for_the_move(findings: &mut [Finding]) {
     let moves = |f: &&Finding| {
         f.reported == Reported::Here
@@ -134,7 +135,7 @@ fn wait_for_the_move(findings: &mut [Finding]) {
         let Some(cause) = moved.iter().find(|cause| cause.subject == finding.subject) else { continue };
         finding.fix = Some(Fix::advice(format!(
             "fix {} first and check again, because moving the partition also moves its boot sectors. To \
-             leave the partition where it is, run check --only {}, which prints the commands for its present \
+             leave the partition where it is, run check --only {}, which prints the commands for its current \
              start",
             cause.code, finding.rule.code
         )));
@@ -158,8 +159,8 @@ pub(crate) fn follow_down(seen: &mut [Seen<'_>]) {
     }
 }
 
-/// All misalignments below the target `upper`. `None` if one of them is not reported or may be on a disk that was not
-/// examined: fixing the others would not be enough.
+/// All misalignments below the target `upper`. `None` if one of them is not reported or may be on a disk that
+/// was not examined: fixing the others would not be enough.
 fn below(seen: &[Seen<'_>], upper: usize) -> Option<Vec<Cause>> {
     let device = seen[upper].device?;
     let is_seen = |disk: &String| seen.iter().any(|lower| lower.device == Some(disk));

@@ -103,8 +103,8 @@ pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Compares the size with the sectors that the image is meant for, declared or of its table, and with 512 bytes. An
-/// assumed physical sector does not count: 512e takes every sector of 512 bytes.
+/// Compares the size with the sectors that the image is meant for, declared or of its table, and with 512
+/// bytes. An assumed physical sector does not count: 512e takes every sector of 512 bytes.
 fn check_size(context: &Context<'_>, findings: &mut Vec<Finding>) {
     let (logical, physical) = (context.topology.logical.value().bytes(), &context.topology.physical);
     let (unit, name, severity, effect) =
@@ -116,7 +116,7 @@ fn check_size(context: &Context<'_>, findings: &mut Vec<Finding>) {
             (logical, "sector", Severity::Advice, "a loop device omits the bytes after the last whole sector")
         } else if *physical.source() == Source::Declared && !context.size.is_multiple_of(physical.value()) {
             let effect = "tools that use sectors of that size (QEMU without a cache on a 4Kn host, fastboot) \
-                          refuse it";
+                      refuse the image";
             (physical.value(), "physical sector", Severity::Advice, effect)
         } else {
             return;
@@ -129,7 +129,8 @@ fn check_size(context: &Context<'_>, findings: &mut Vec<Finding>) {
     findings.push(Finding { severity, ..finding });
 }
 
-/// How far the image's size is past a multiple of `unit`, and that as a sentence, in which the unit is `called` so.
+/// How far the image's size is past a multiple of `unit`, and that as a sentence, in which the unit is
+/// `called` so.
 fn past_multiple(context: &Context<'_>, unit: ByteCount, called: &str) -> Option<(Miss, String)> {
     let size = context.size.get();
     let miss = Miss::of("sector", Boundary::multiples_of(unit)?, ByteOffset::new(size))?;
@@ -186,8 +187,8 @@ fn grow(context: &Context<'_>, unit: ByteCount) -> Fix {
     Fix::advice(format!("extend the image: {how}truncate -s {size} {raw}{backup}{convert}"))
 }
 
-/// Checks the guest's blocks against the physical sectors of the host's disk, which are assumed to be those that the
-/// guest's layout is checked against.
+/// Checks the guest's blocks against the physical sectors of the host's disk, which are assumed to be those
+/// that the guest's layout is checked against.
 fn check_placement(context: &Context<'_>, container: &Container, findings: &mut Vec<Finding>) {
     let physical = context.topology.physical.value();
     let Some(placed) = container.placement.first_below(physical) else { return };

@@ -70,7 +70,7 @@ fn bogus_optimum(context: &Context<'_>) -> Option<Finding> {
         what_tools_make_of(context, opt)
     );
     let fix = Fix::advice(
-        "when partitioning, do not use the default: give starts in MiB (parted: unit MiB, or -a minimal)",
+        "when partitioning, do not use the default: specify starts in MiB (parted: unit MiB, or -a minimal)",
     );
     Some(Finding::on_disk(rules::BOGUS_IO_OPT, None, message).fixed_by(fix))
 }
@@ -81,7 +81,7 @@ fn what_tools_make_of(context: &Context<'_>, opt: ByteCount) -> String {
     let block = context.topology.logical.value();
     let grain = ByteCount::new(MIB);
     if grain.is_multiple_of(opt) {
-        return "Tools still align to 1 MiB, a multiple of it".to_owned();
+        return "Tools still align to 1 MiB, which is a multiple of it".to_owned();
     }
     let physical = context.topology.physical_boundary();
     let judged = |at: ByteOffset| match physical.map(|p| p.past(at)) {
@@ -96,8 +96,8 @@ fn what_tools_make_of(context: &Context<'_>, opt: ByteCount) -> String {
         Lba::containing(first, block),
         judged(first)
     );
-    // LVM rounds 1 MiB up to the optimum (`set_pe_align`). From 2.03.31 on it ignores one whose count of 512-byte
-    // sectors is not a multiple of 4 (lib/device/dev-type.c); 2.03.16 was tried with 33553920.
+    // LVM rounds 1 MiB up to the optimum (`set_pe_align`). From 2.03.31 on it ignores one whose count of
+    // 512-byte sectors is not a multiple of 4 (lib/device/dev-type.c); 2.03.16 was tried with 33553920.
     let start = ByteOffset::new(MIB.checked_next_multiple_of(opt.get()).unwrap_or(opt.get()));
     let ignored = match KERNEL_SECTOR.blocks_floor(opt).get().is_multiple_of(4) {
         true => "",
@@ -123,7 +123,7 @@ fn quirk(context: &Context<'_>) -> Option<Finding> {
         physical.value().get(),
         claims.join(", ")
     );
-    let fix = Fix::advice("give starts in MiB: tools that trust the drive may misalign them");
+    let fix = Fix::advice("specify starts in MiB: tools that trust the drive may misalign them");
     Some(Finding::on_disk(rules::KNOWN_LIAR, None, message).fixed_by(fix))
 }
 
@@ -137,7 +137,8 @@ fn firmware_offset(context: &Context<'_>) -> Option<Finding> {
     let first = Lba::containing(at, context.topology.logical.value());
     let (because, summary) = reason_of_offset(context, offset);
     let message = format!(
-        "addresses are shifted: the first physical sector boundary is at byte {at} (LBA {first}; {}){because}",
+        "addresses are shifted: the first physical sector boundary is at byte {at} (LBA {first}; \
+         {}){because}",
         figure.source()
     );
     Some(Finding::on_disk(rules::FIRMWARE_OFFSET, Some(at), message).fixed_by(Fix::advice(summary)))
@@ -152,21 +153,21 @@ fn reason_of_offset(context: &Context<'_>, offset: ByteCount) -> (&'static str, 
     let is_held = matches!(context.topology.alignment_offset.source(), Source::Derived(_));
     match context.kind {
         _ if is_held && context.topology.guest.is_some() => (
-            ": the guest's disk is stored on a misaligned partition or device of the host",
+            "; the guest's disk is stored on a misaligned partition or device of the host",
             "align that partition on the host (check the host's disk)",
         ),
         DeviceKind::Loop => (
-            ": this loop device starts at a misaligned offset of its file or device",
+            "; this loop device starts at a misaligned offset of its file or device",
             "set it up again at an aligned offset (losetup -o), and recreate its contents; until then, use \
              starts that this check reports as aligned",
         ),
         DeviceKind::Md | DeviceKind::DeviceMapper => (
-            ": the underlying device is misaligned",
+            "; the underlying device is misaligned",
             "align the partitions or devices that it consists of (check each one) before adding anything to \
              it; until then, use starts that this check reports as aligned",
         ),
         DeviceKind::Scsi | DeviceKind::Image | DeviceKind::Modelled if at_63 => (
-            ": this offset (set by the XP jumper of early WD drives) aligns sector 63 and misaligns every \
+            "; this offset (set by the XP jumper of early WD drives) aligns sector 63 and misaligns every \
              multiple of 1 MiB",
             if matches!(context.stack.kind, TableKind::None) {
                 "remove the jumper (pins 7 and 8 on WD drives) before the disk is partitioned"
@@ -176,7 +177,7 @@ fn reason_of_offset(context: &Context<'_>, offset: ByteCount) -> (&'static str, 
             },
         ),
         DeviceKind::Virtual => (
-            ": the host's disk image or device is misaligned",
+            "; the host's disk image or device is misaligned",
             "align the disk's image or device on the host; until then, use starts that this check reports as \
             aligned",
         ),

@@ -110,14 +110,15 @@ pub enum ExamineError {
     Open(#[from] OpenError),
     #[error(transparent)]
     Read(#[from] ReadError),
-    #[error("{} was unplugged or removed while it was read", .0.display())]
+    #[error("{} was unplugged or removed while it was being read", .0.display())]
     Gone(PathBuf),
     #[cfg(feature = "remote")]
     #[error(transparent)]
     Remote(Arc<straddle_device::remote::RemoteError>),
     #[cfg(not(feature = "remote"))]
     #[error(
-        "is on a server, but this build of straddle lacks the 'remote' feature; download it and check the file"
+        "is on a server, but this build of straddle lacks the 'remote' feature; download it and check the \
+         file"
     )]
     NotBuilt,
     #[error("{0}")]
@@ -133,8 +134,8 @@ straddle_units::error_kind! {
 }
 
 impl ExamineError {
-    /// Why the target was not judged: it is of a kind that is not read, was left asleep, or is out of reach. `None` if
-    /// examining it failed.
+    /// Why the target was not judged: it is of a kind that is not read, was left asleep, or is out of reach.
+    /// `None` if examining it failed.
     pub fn not_judged(&self) -> Option<String> {
         match self {
             Self::Open(error @ (OpenError::NotRead { .. } | OpenError::Whole { .. })) => {
@@ -168,8 +169,8 @@ impl Examiner {
         }
     }
 
-    /// Creates an examiner with the same options and view of the machine, but for what is declared of the targets'
-    /// sectors.
+    /// Creates an examiner with the same options and view of the machine, but for what is declared of the
+    /// targets' sectors.
     #[must_use]
     pub fn assuming(&self, assume: straddle_device::Assume) -> Self {
         let open = straddle_device::Options { assume, ..self.options.open.clone() };
@@ -193,8 +194,8 @@ impl Examiner {
         examined::examine(self, name, target)
     }
 
-    /// Reports findings that several targets of a run share at one of them only, and judges members of arrays and of
-    /// volume groups with what the others among them show.
+    /// Reports findings that several targets of a run share at one of them only, and judges members of arrays
+    /// and of volume groups with what the others among them show.
     pub fn merge(&self, examined: &mut [&mut Examined]) {
         member::settle(examined);
         joined::settle(examined, &self.options);

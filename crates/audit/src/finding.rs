@@ -106,9 +106,9 @@ impl Command {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Risk {
-    /// Nothing: the data stays, and stays where it is.
+    /// Nothing: the data is kept, and is not moved.
     Safe,
-    /// Data can be lost, or has to be restored: make a backup first.
+    /// Data can be lost, or has to be restored; make a backup first.
     Backup,
     /// All data on the devices or partitions named in the commands is lost.
     Destroys,
@@ -142,11 +142,11 @@ impl std::fmt::Display for Risk {
 pub struct Fix {
     /// The fix in one sentence.
     pub summary: String,
-    /// The same fix as commands: steps, in order. Pasting all of them leaves nothing worse than before.
+    /// The same fix as commands, in order. Pasting all of them leaves nothing worse than before.
     pub commands: Vec<Command>,
-    /// What the commands do to stored data.
+    /// The effect of the commands on stored data.
     pub risk: Risk,
-    /// What to observe before running any command.
+    /// What to note before running any command.
     pub caution: Option<String>,
 }
 
@@ -156,12 +156,13 @@ pub struct Fix {
 struct FixForm {
     /// The fix in one sentence.
     summary: String,
-    /// The commands that do it, in order; empty if no command can. Pasting all of them leaves nothing worse than before.
+    /// The commands that do it, in order; empty if no command can. Pasting all of them leaves nothing worse
+    /// than before.
     commands: Vec<Command>,
-    /// What the commands do to stored data; absent if there are none.
+    /// The effect of the commands on stored data; absent if there are no commands.
     #[serde(skip_serializing_if = "Option::is_none")]
     risk: Option<Risk>,
-    /// What to observe before running any command; absent if there is nothing.
+    /// What to note before running any command; absent if there is nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     caution: Option<String>,
 }
@@ -205,7 +206,7 @@ pub enum Place {
 /// Why findings do not count.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Reason {
-    /// Why it does not count, in the words of the user.
+    /// Why it does not count, in the user's own words.
     #[serde(rename = "reason")]
     pub text: String,
     /// Where that is written: the file and its line, such as `.straddle.toml:3`.
@@ -233,7 +234,7 @@ pub enum Reported {
     Outside,
 }
 
-/// A finding that others follow from: its rule, subject and target.
+/// A finding that causes others: its rule, subject and target.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Cause {
     /// Its rule's code.

@@ -1,33 +1,39 @@
 //! What contents need of the logical sectors of what they are on.
 //!
-//! Invariants: it alone decides that, for `check` and for `plan --convert-table`. Where a layer does not fit, nothing
-//! is said of what is on it.
+//! Invariants: it alone decides that, for `check` and for `plan --convert-table`. Where a layer does not fit,
+//! nothing is said of what is on it.
 //!
 //! Linux reads and writes nothing smaller than a logical sector:
 //!
 //! | content | needs | otherwise |
 //! |---|---|---|
 //! | ext2, ext3, ext4 | block >= sector | "bad block size" (`sb_min_blocksize`, fs/ext4/super.c) |
-//! | XFS | sector and log sector >= sector | "device supports %u byte sectors (not %u)" (`xfs_readsb`, fs/xfs/xfs_mount.c) |
-//! | FAT, exFAT | sector >= sector | "logical sector size too small for device" (fs/fat/inode.c, fs/exfat/super.c) |
+//! | XFS | sector and log sector >= sector | "device supports %u byte sectors (not %u)" (`xfs_readsb`,
+//! fs/xfs/xfs_mount.c) |
+//! | FAT, exFAT | sector >= sector | "logical sector size too small for device" (fs/fat/inode.c,
+//! fs/exfat/super.c) |
 //! | NTFS | cluster >= sector | "cluster size is less than media sector size" (fs/ntfs3/super.c) |
 //! | NILFS2 | block >= sector | "blocksize %d too small for device" (fs/nilfs2/the_nilfs.c) |
 //! | ISO 9660 | block (2048) >= sector | "unsupported/invalid hardware sector size" (fs/isofs/inode.c) |
 //! | other file systems, swap | block >= sector | `sb_set_blocksize` fails (block/bdev.c) |
 //! | ZFS | 2^ashift >= sector | its writes are refused |
-//! | LUKS, LVM | data begin and end on a sector | "not aligned to h/w logical block size" (`device_area_is_invalid`, drivers/md/dm-table.c) |
-//! | LUKS2 | the device is whole encryption sectors | "Device size is not multiple of sector_size" (drivers/md/dm-crypt.c) |
+//! | LUKS, LVM | data begin and end on a sector | "not aligned to h/w logical block size"
+//! (`device_area_is_invalid`, drivers/md/dm-table.c) |
+//! | LUKS2 | the device is whole encryption sectors | "Device size is not multiple of sector_size"
+//! (drivers/md/dm-crypt.c) |
 //! | md | data begin on a sector | "request not aligned to the logical block size" (drivers/scsi/sd.c) |
 //! | dm-integrity | block of 512, or >= sector | the same, for what is between |
 //! | dm-verity | data block >= sector | "Invalid data device block size" (drivers/md/dm-verity-target.c) |
-//! | bcache | block >= sector | "Superblock block size smaller than device block size" (drivers/md/bcache/super.c) |
-//! | bcache with a cache | block >= the cache's | "Couldn't attach …: block size less than set's block size" (the same) |
+//! | bcache | block >= sector | "Superblock block size smaller than device block size"
+//! (drivers/md/bcache/super.c) |
+//! | bcache with a cache | block >= the cache's | "Couldn't attach …: block size less than set's block size"
+//! (the same) |
 //! | partition table | counts in sectors | no partitions are found |
 //!
-//! Tried on loop devices and on scsi_debug with sectors of 4096 bytes: Linux 6.1 (all but exFAT, NTFS by ntfs3, and
-//! ZFS), 6.18 (ext, XFS, Btrfs, EROFS, SquashFS), cryptsetup 2.6.1, LVM 2.03.16, mdadm 4.2. NTFS-3G 2022.10.3 mounts
-//! NTFS with larger clusters too. Windows mounts FAT, exFAT and NTFS only if their sectors are the drive's
-//! (`FatMountVolume`, fastfat/fsctrl.c in Microsoft's Windows-driver-samples).
+//! Tried on loop devices and on scsi_debug with sectors of 4096 bytes: Linux 6.1 (all but exFAT, NTFS by
+//! ntfs3, and ZFS), 6.18 (ext, XFS, Btrfs, EROFS, SquashFS), cryptsetup 2.6.1, LVM 2.03.16, mdadm 4.2.
+//! NTFS-3G 2022.10.3 mounts NTFS with larger clusters too. Windows mounts FAT, exFAT and NTFS only if their
+//! sectors are the drive's (`FatMountVolume`, fastfat/fsctrl.c in Microsoft's Windows-driver-samples).
 
 use straddle_device::DeviceKind;
 use straddle_device::shown::is_hidden;
@@ -199,7 +205,7 @@ fn file_system(kind: Content, fs: &FileSystem, sectors: BlockSize) -> Option<Mis
     let (unit, size, verb) = match kind {
         FsKind::Xfs | FsKind::Vfat | FsKind::Exfat => ("sectors", fs.sector, mount),
         FsKind::Ntfs => ("clusters", fs.cluster, mount),
-        FsKind::Zfs => ("smallest writes", ashift, "ZFS cannot write to it here"),
+        FsKind::Zfs => ("minimum writes", ashift, "ZFS cannot write to it here"),
         FsKind::Swap => ("pages", Some(fs.block), "Linux cannot use it here"),
         FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4 | FsKind::Jbd => ("blocks", Some(fs.block), mount),
         FsKind::Btrfs | FsKind::F2fs | FsKind::Nilfs2 => ("blocks", Some(fs.block), mount),
@@ -384,7 +390,8 @@ fn of_length(context: &Context<'_>, subject: Subject, unfit: &Unfit<'_>) -> (Fix
     let Facts::Luks(luks) = &unfit.layer.facts else { return (Fix::advice("make it longer"), None) };
     let used = luks.uses(unfit.layer.below.len()).unwrap_or_default();
     let summary = format!(
-        "resize the device to a multiple of {} bytes; or open it unchanged through a loop device of that size",
+        "resize the device to a multiple of {} bytes; or open it unchanged through a loop device of that \
+         size",
         luks.sector_size.get()
     );
     let by_loop = by_loop(context, unfit, "", used, summary);

@@ -74,13 +74,13 @@ pub(crate) fn relocate(context: &Context<'_>, partition: &Partition) -> Option<F
     {
         if partition.unclaimed == Unclaimed::Tail {
             return Some(Fix::advice(
-                "none that keeps the contents: they are followed by data that may be found by its distance \
-                 from the partition's end, so the size must not change. If that data is stale, shrink \
-                 the partition",
+                "none that keeps the contents: other programs may locate the data that follows them by its \
+                 distance from the partition's end, so the size must not change. If that data is stale, \
+                 shrink the partition",
             ));
         }
         return Some(Fix::advice(
-            "none that keeps the contents: the member's metadata is found by its distance from the \
+            "none that keeps the contents: the member's metadata is located by its distance from the \
              partition's end, so the size must not change; recreate the member in a partition that fills \
              whole physical sectors",
         ));
@@ -102,15 +102,17 @@ pub(crate) fn relocate(context: &Context<'_>, partition: &Partition) -> Option<F
     }
     if let Some(byte) = blocked.filter(|_| fixes.is_empty()) {
         return Some(Fix::advice(format!(
-            "none in place: the partition would then cover data that is in no partition, at byte {byte}"
+            "none in place: the partition would then cover data at byte {byte}, which is currently outside \
+             all partitions"
         )));
     }
     // A place for which there is a command is preferred.
     fixes.into_iter().rev().max_by_key(|fix| !fix.commands.is_empty())
 }
 
-/// Keeps the partition's length at a new start where it would grow to whole sectors, if its content does not use the
-/// last partial sector. The content may look for something at its end, as NTFS does for the copy of its boot sector.
+/// Keeps the partition's length at a new start where it would grow to whole sectors, if its content does not
+/// use the last partial sector. The content may look for something at its end, as NTFS does for the copy of
+/// its boot sector.
 fn as_long(context: &Context<'_>, partition: &Partition, place: Place) -> Place {
     let old = partition.span;
     let rest = old.len().remainder(context.topology.physical.value());
@@ -130,7 +132,8 @@ fn in_the_way(context: &Context<'_>, partition: &Partition, place: Place) -> Opt
     new.gaps([partition.span]).into_iter().find_map(context.written)
 }
 
-/// The fix that puts `partition` at `place`. Only swap is put at another start by a command: it is made again there.
+/// The fix that puts `partition` at `place`. Only swap is put at another start by a command: it is made again
+/// there.
 fn put(context: &Context<'_>, partition: &Partition, place: Place, free: Span) -> Option<Fix> {
     let block = context.stack.block;
     let start = Lba::from_bytes_exact(place.start, block)?;
@@ -193,8 +196,8 @@ fn exact(count: ByteCount) -> String {
     }
 }
 
-/// Places on every boundary that is costly to miss, the best first: on the 1 MiB grain with the size kept (later,
-/// then earlier), then without the grain, and finally with the size cut at both ends.
+/// Places on every boundary that is costly to miss, the best first: on the 1 MiB grain with the size kept
+/// (later, then earlier), then without the grain, and finally with the size cut at both ends.
 fn find_places(context: &Context<'_>, partition: &Partition, free: Span) -> Vec<Place> {
     let old = partition.span;
     let Some(required) = required(context.topology) else { return Vec::new() };

@@ -1,5 +1,5 @@
-//! The position recorded in a boot sector: NTFS, FAT and exFAT store the number of sectors before them. It is judged
-//! only on partitions of the disk itself, where the correct number is known.
+//! The position recorded in a boot sector: NTFS, FAT and exFAT store the number of sectors before them. It is
+//! judged only on partitions of the disk itself, where the correct number is known.
 
 use straddle_layout::layer::{Facts, FileSystem};
 use straddle_layout::{FsKind, Partition, Role, TableKind};
@@ -39,8 +39,8 @@ pub(crate) fn check(context: &Context<'_>, partition: &Partition, findings: &mut
         && partition.attributes.bootable
         && kind.boots_from_recorded_start();
     let message = format!(
-        "its {kind} boot sector says that it starts at sector {hidden}, but it starts at sector {start}: it \
-         was moved or copied{}",
+        "its {kind} boot sector records sector {hidden} as the start, but the partition starts at sector \
+         {start}: it was moved or copied{}",
         if boots { ", and Windows cannot boot from it" } else { "" }
     );
     let severity = if boots { Severity::Warning } else { Severity::Advice };
@@ -54,7 +54,8 @@ fn count(at: ByteOffset, sector: ByteCount) -> Option<u64> {
     (sector != ByteCount::ZERO && at.get().is_multiple_of(sector.get())).then(|| at.get() / sector.get())
 }
 
-/// The distance of a logical partition from its own EBR, which DOS and Windows record; zero for other partitions.
+/// The distance of a logical partition from its own EBR, which DOS and Windows record; zero for other
+/// partitions.
 fn behind_record(context: &Context<'_>, partition: &Partition, sector: ByteCount) -> u64 {
     let Role::Logical { ebr } = partition.role else { return 0 };
     let ebr = ebr.to_bytes(context.stack.block);
@@ -71,7 +72,7 @@ fn fix(context: &Context<'_>, partition: &Partition, kind: FsKind, fs: &FileSyst
         return Fix::advice(ASLEEP);
     }
     let (Ok(number), true) = (u32::try_from(start), kind.boots_from_recorded_start()) else {
-        return Fix::advice("none needed: no exFAT driver uses this field; mkfs.exfat rewrites it");
+        return Fix::advice("none needed: no exFAT driver uses this field, and mkfs.exfat rewrites it");
     };
     let octal: String = number.to_le_bytes().iter().map(|byte| format!("\\{byte:03o}")).collect();
     let write = |sector: ByteOffset| {

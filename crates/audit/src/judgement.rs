@@ -1,7 +1,7 @@
 //! The verdict on a target from all of its findings.
 //!
-//! Invariants: it counts every finding, wherever it is reported. Filtering by rule or partition changes only the
-//! status: not the verdict on a partition, and not the fact that something cannot be read.
+//! Invariants: it counts every finding, wherever it is reported. Filtering by rule or partition changes only
+//! the status: not the verdict on a partition, and not the fact that something cannot be read.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,22 +17,22 @@ use crate::finding::{Finding, Findings, Kind, Part, Reported, Severity, Subject}
 pub enum Verdict {
     /// An extended partition: it holds one-sector structures, and cannot be misaligned in a way that matters.
     Container,
-    /// What it holds is listed by a table that is not read.
+    /// Its contents are listed by a table that straddle does not read.
     NotJudged,
     /// Every known boundary is met.
     Aligned,
-    /// There is only advice: the physical sector is met, or missed where nothing is written.
+    /// There is only advice: physical sector boundaries are met, or missed only where nothing is written.
     #[serde(rename = "advice")]
     AlignedWithAdvice,
-    /// A boundary whose miss is costly for some workloads is missed.
+    /// It misses a boundary, which is costly for some workloads.
     Off,
-    /// Only the end misses the physical sector.
+    /// Only the end is not on a physical sector boundary.
     EndOff,
     /// Its data straddles physical sectors.
     Misaligned,
-    /// Its boot sector records another position than its entry.
+    /// Its boot sector records a different position than its entry.
     BootSector,
-    /// Its disk has an unfinished move: nothing is known of its alignment.
+    /// Its disk has an unfinished move, so its alignment is unknown.
     #[serde(rename = "unfinished_move")]
     Unfinished,
     /// Its entry is damaged, or contradicts another one.
@@ -47,7 +47,7 @@ pub enum Verdict {
 pub enum Status {
     /// No finding.
     Ok,
-    /// No finding, and the places of tables and contents hold only zeros.
+    /// No finding, and there are only zeros where a table or contents would begin.
     Blank,
     /// Advice only.
     Advice,
@@ -55,7 +55,7 @@ pub enum Status {
     Warning,
     /// Errors.
     Error,
-    /// Nothing on it is recognised, or it is of a kind that cannot be read.
+    /// Its contents are not recognised, or are of a kind that cannot be read.
     NotJudged,
     /// It could not be opened or read.
     Failed,
@@ -85,8 +85,8 @@ pub enum Recognised {
     Blank,
     /// Nothing that could be judged, and the reason.
     Nothing(String),
-    /// Known content of which only a part can be seen, and the reason. Without findings in that part the target is
-    /// not judged.
+    /// Known content of which only a part can be seen, and the reason. Without findings in that part the
+    /// target is not judged.
     Part(String),
 }
 

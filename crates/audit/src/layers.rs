@@ -97,7 +97,7 @@ fn once_per_array(findings: &mut Vec<Finding>) {
         match more {
             0 => {}
             1 => finding.message += "; one more volume is affected in the same way",
-            more => finding.message += &format!("; the same goes for {more} more volumes"),
+            more => finding.message += &format!("; {more} more volumes are affected in the same way"),
         }
         findings.push(finding);
     }
@@ -115,8 +115,8 @@ fn check_partition(context: &Context<'_>, partition: &Partition, findings: &mut 
     check_layer(&place, layer, findings);
 }
 
-/// The bytes of the drive at which misaligned data of layers on a partition begin, if all that is on them is misaligned
-/// too.
+/// The bytes of the drive at which misaligned data of layers on a partition begin, if all that is on them is
+/// misaligned too.
 pub(crate) fn misaligned(context: &Context<'_>, partition: &Partition) -> Vec<ByteOffset> {
     let mut findings = Vec::new();
     check_partition(context, partition, &mut findings);
@@ -246,9 +246,9 @@ impl Skew {
     }
 }
 
-/// Checks each run of a layer's space against each boundary of the drive. For each boundary, the first misaligned run
-/// is reported, unless everything in `above` compensates for it; otherwise, once, the first that compensates for a
-/// misalignment below.
+/// Checks each run of a layer's space against each boundary of the drive. For each boundary, the first
+/// misaligned run is reported, unless everything in `above` compensates for it; otherwise, once, the first
+/// that compensates for a misalignment below.
 fn check_pieces<'l>(
     place: &Place<'_>,
     layer: &Layer,
@@ -310,7 +310,8 @@ pub(crate) fn split_fix(above: &Above) -> Fix {
     ))
 }
 
-/// The part of a run from its first block on, for blocks of the boundary's size; the run itself if none begins in it.
+/// The part of a run from its first block on, for blocks of the boundary's size; the run itself if none
+/// begins in it.
 fn first_block(piece: &Piece, boundary: Boundary) -> Piece {
     let Piece { span, below, drive } = *piece;
     let later = || {

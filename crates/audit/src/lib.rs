@@ -266,7 +266,8 @@ pub fn run(context: &Context<'_>) -> Findings {
     // Another file may have the name that stands for one that is not UTF-8.
     let is_lossy = context.target.contains(char::REPLACEMENT_CHARACTER);
     if is_lossy || context.target.contains(straddle_device::shown::is_hidden) {
-        // The way out of an unfinished move is needed whatever the disk is called: nothing in its quoted name is hidden.
+        // The way out of an unfinished move is needed whatever the disk is called: nothing in its quoted name
+        // is hidden.
         let is_other = |finding: &&mut Finding| is_lossy || finding.rule.code != Code::UNFINISHED_MOVE;
         let others = findings.iter_mut().filter(is_other);
         others.flat_map(Finding::fixes_mut).for_each(Fix::without_commands);
@@ -278,8 +279,8 @@ pub fn run(context: &Context<'_>) -> Findings {
         // A tool that changes such an image's table changes the file system that contains it.
         for fix in findings.iter_mut().flat_map(Finding::fixes_mut) {
             if fix.writes_table() {
-                fix.summary += ": no command is printed, because other tools damage hybrid ISO images; \
-                                recreate the partition there by hand, and copy its contents back";
+                fix.summary += ". No command is printed, because other tools damage hybrid ISO images. \
+                                Recreate the partition there by hand, and copy its contents back";
             }
             fix.without_commands();
         }
@@ -302,7 +303,8 @@ fn sort(findings: &mut [Finding]) {
     findings.sort_by_key(|f| (f.subject, std::cmp::Reverse(f.severity), f.rule.code));
 }
 
-/// Adds the findings on contents that do not fit sectors of which `context` knows more than it did in [`run`].
+/// Adds the findings on contents that do not fit sectors of which `context` knows more than it did in
+/// [`run`].
 pub(crate) fn fit_again(context: &Context<'_>, findings: &mut Findings) {
     fit::check(context, &mut findings.list);
     sort(&mut findings.list);

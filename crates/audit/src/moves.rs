@@ -1,5 +1,5 @@
-//! Moves of partitions: an unfinished one, or those that `straddle realign` can plan. Crate `repair` finds and plans
-//! them; here they become findings and fixes.
+//! Moves of partitions: an unfinished one, or those that `straddle realign` can plan. Crate `repair` finds
+//! and plans them; here they become findings and fixes.
 
 use std::collections::BTreeSet;
 
@@ -15,8 +15,8 @@ use crate::shell::{file_about, operand};
 /// What is known about moves on a disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Moves {
-    /// The options with which other commands of this program see the disk as this run does, each after a space;
-    /// `None` if none do.
+    /// The options with which other commands of this program see the disk as this run does, each after a
+    /// space; `None` if none do.
     pub options: Option<String>,
     /// Whether one of these options gives the sectors of the disk.
     pub declares_sectors: bool,
@@ -178,7 +178,8 @@ pub struct Planned {
     pub places: Vec<(u32, Lba)>,
     /// The partitions that lose bytes that their contents do not use, and how many.
     pub shorter: Vec<(u32, ByteCount)>,
-    /// The partitions that move for the data of a layer in them, and the byte of the drive where these begin now.
+    /// The partitions that move for the data of a layer in them, and the byte of the drive where these begin
+    /// now.
     pub data: Vec<(u32, ByteOffset)>,
     /// What has to be done by hand afterwards, so that the disk boots again, by partition.
     pub after: Vec<(u32, &'static str)>,
@@ -208,7 +209,8 @@ pub struct ShrinkFirst {
 pub struct PlannedCopy {
     /// The partitions that have to move.
     pub numbers: Vec<u32>,
-    /// The partitions that are placed for the data of a layer in them, and the byte of the drive where these begin.
+    /// The partitions that are placed for the data of a layer in them, and the byte of the drive where these
+    /// begin.
     pub data: Vec<(u32, ByteOffset)>,
     /// The disk or image to copy.
     pub source: String,
@@ -296,8 +298,8 @@ fn commands(context: &Context<'_>, options: &str, in_file: bool) -> [Command; 2]
     .map(Command::of_data)
 }
 
-/// The fix that makes room for a move of partition `number`. The journal is in a file: there is no room for it on the
-/// disk either.
+/// The fix that makes room for a move of partition `number`. The journal is in a file: there is no room for
+/// it on the disk either.
 fn shrink_first(context: &Context<'_>, number: u32) -> Option<Fix> {
     let ShrinkFirst { numbers, partition, to, options } = context.moves.shrink.as_ref()?;
     let of = context.partition(*partition)?;
@@ -305,7 +307,7 @@ fn shrink_first(context: &Context<'_>, number: u32) -> Option<Fix> {
     let dir = if shrink.line.contains(" DIR ") { ", DIR with an empty directory" } else { "" };
     let caution = format!(
         "replace DEVICE with partition {partition}, unmounted{dir}; if the first command fails, stop: there \
-         is no room for the move; store {} on another disk, and keep it until the move is complete: after a \
+         is no room for the move. Store {} on another disk, and keep it until the move is complete; after a \
          power cut, straddle resume continues without data loss{}",
         file_about(context.target, "move.journal"),
         after(context)
@@ -390,14 +392,14 @@ pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         (Journal::Unmarked { stage, at }, _) => {
             let message = format!(
                 "the journal of an unfinished move of partitions starts at byte {at}, but there is no \
-                 partition table: a power cut tore it, or another program removed it; {}",
+                 partition table: it was damaged by a power cut or removed by another program; {}",
                 stage.sentence()
             );
             (Some(*at), message)
         }
         (Journal::Copy, _) => {
-            let message = "a copy to this disk is unfinished (marker in the first sector): it has no partition \
-                           table until all data is copied; the source is unchanged";
+            let message = "a copy to this disk is unfinished (marker in the first sector): the disk has no \
+                           partition table until all data is copied; the source is unchanged";
             (Some(ByteOffset::ZERO), message.to_owned())
         }
         (Journal::Locked { is_copy, stage }, _) => {
@@ -448,9 +450,11 @@ impl Stage {
             Self::Moving { done, total } => {
                 format!("{} of {} bytes have been moved", done.get(), total.get())
             }
-            Self::Moved => "all data has been moved, but the new table is not written yet".to_owned(),
+            Self::Moved => "all data has been moved, but the new table has not been written yet".to_owned(),
             Self::RollingBack => "it is being rolled back".to_owned(),
-            Self::Back => "all data has been moved back, but the old table is not written yet".to_owned(),
+            Self::Back => {
+                "all data has been moved back, but the old table has not been written yet".to_owned()
+            }
         }
     }
 
@@ -460,8 +464,8 @@ impl Stage {
     }
 }
 
-/// The fix that ends the move, and the one that restores the old layout. Each command is on a line of its own: broken
-/// in the middle, the start of one may do something else.
+/// The fix that ends the move, and the one that restores the old layout. Each command is on a line of its
+/// own: broken in the middle, the start of one may do something else.
 fn fixes_of(context: &Context<'_>, journal: &Journal) -> (Fix, Option<Fix>) {
     let target = operand(context.target);
     let Ways { forward, back } = journal.ways(&target);
@@ -477,28 +481,28 @@ fn fixes_of(context: &Context<'_>, journal: &Journal) -> (Fix, Option<Fix>) {
             (fix("complete the rollback, which cannot be undone", back), None)
         }
         Journal::InFile => {
-            let resume = "resume the move (replace FILE with its journal file); if you started no move, \
-                          another program uses this partition type: change the type";
+            let resume = "resume the move (replace FILE with its journal file); if you did not start a move, \
+                          another program uses this partition type, so change the type";
             (fix(resume, forward), Some(fix("restore the old layout, with the same file", back)))
         }
         Journal::Copy => {
-            let repeat = "to complete the copy, run the command that started it again, with the same PLAN \
-                          and SOURCE; or use the disk for something else";
+            let repeat = "to complete the copy, rerun the command that started it, with the same PLAN and \
+                          SOURCE; or use the disk for something else";
             (fix(repeat, forward), None)
         }
         Journal::Locked { .. } => (Fix::advice(WAIT), None),
         Journal::Unusable(_) => {
             let summary = format!(
-                "write nothing to this disk, and copy it as it is; straddle resume {target} refuses until \
-                 the journal is readable"
+                "write nothing to this disk, and copy it as it is; straddle resume {target} refuses to run \
+                 until the journal is readable"
             );
             (Fix::advice(summary), None)
         }
     }
 }
 
-/// The fix for a badly placed partition of a zoned device. Kernels of 2019 and before ignore a partition that does not
-/// begin and end with a zone (`part_zone_aligned`, block/partition-generic.c).
+/// The fix for a badly placed partition of a zoned device. Kernels of 2019 and before ignore a partition that
+/// does not begin and end with a zone (`part_zone_aligned`, block/partition-generic.c).
 pub(crate) fn between_zones(zone: ByteCount) -> Fix {
     let place = if zone == ByteCount::ZERO {
         "at the start of a zone".to_owned()

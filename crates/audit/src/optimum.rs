@@ -19,15 +19,18 @@ pub const ALL_ONES: u64 = 65_535 * 512;
 /// 32,767 sectors of 512 bytes, rounded down to 4096.
 const MPT3SAS: u64 = 0xFF_F000;
 
-/// A count with at least this many one bits (255 units) is not from an array, which would need as many data members.
+/// A count with at least this many one bits (255 units) is not from an array, which would need as many data
+/// members.
 const LEAST_ONES: u32 = 8;
 
 const MOST_ONES: u32 = 32;
 
-/// A size one physical sector short of a power of two is accepted below this: the chunks of an array may be small.
+/// A size one physical sector short of a power of two is accepted below this: the chunks of an array may be
+/// small.
 const LEAST_SHORT: u64 = 64 << 10;
 
-/// No device gains from a larger I/O (256 MiB). Larger figures are multiples of bogus ones, overflowed or not.
+/// No device gains from a larger I/O (256 MiB). Larger figures are multiples of bogus ones, overflowed or
+/// not.
 const LARGEST_OPTIMUM: u64 = 256 << 20;
 
 /// The optimal I/O size as a boundary, if it is a property of the device.
@@ -54,7 +57,7 @@ pub fn bogus_io_opt(topology: &Topology) -> Option<String> {
     let multiple_of = |unit: u64| opt.is_multiple_of(ByteCount::new(unit));
     if multiple_of(ALL_ONES) {
         let unit = if multiple_of(8 * ALL_ONES) { 4096 } else { 512 };
-        Some(format!("it is 65535 {unit}-byte blocks: a 16-bit field of all ones"))
+        Some(format!("it is 65535 {unit}-byte blocks (a 16-bit field of all ones)"))
     } else if multiple_of(MPT3SAS) {
         Some(
             "it is a multiple of 0xFFF000 bytes, the transfer limit of an HBA rather than a property of \
@@ -62,7 +65,7 @@ pub fn bogus_io_opt(topology: &Topology) -> Option<String> {
                 .to_owned(),
         )
     } else if let Some((count, unit)) = count_of_ones(opt.get(), physical.get()) {
-        Some(format!("it is {count} times {unit} bytes: a field of all ones, rounded down"))
+        Some(format!("it is {count} times {unit} bytes (a field of all ones, rounded down)"))
     } else if !opt.is_multiple_of(physical) {
         Some(format!("it is not a multiple of the {}-byte physical sector", physical.get()))
     } else if let Some(min) = min.filter(|min| !opt.is_multiple_of(*min)) {
@@ -76,8 +79,8 @@ pub fn bogus_io_opt(topology: &Topology) -> Option<String> {
     }
 }
 
-/// A count of all one bits in some unit, as `(count, unit)`, if `opt` is one or a stacked device's multiple of one.
-/// Rounded down to a larger sector, a count of 512-byte sectors has fewer one bits.
+/// A count of all one bits in some unit, as `(count, unit)`, if `opt` is one or a stacked device's multiple
+/// of one. Rounded down to a larger sector, a count of 512-byte sectors has fewer one bits.
 fn count_of_ones(opt: u64, physical: u64) -> Option<(u64, u64)> {
     let shift = opt.trailing_zeros();
     let (odd, unit) = (opt.checked_shr(shift)?, 1_u64.checked_shl(shift)?);

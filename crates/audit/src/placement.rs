@@ -26,8 +26,8 @@ const ALONE: &str = "; it is a member of an array that starts on another disk, a
 const DOS_START: Lba = Lba::new(63);
 
 pub(crate) fn check(context: &Context<'_>, partition: &Partition, findings: &mut Vec<Finding>) {
-    // An extended partition holds one-sector structures, which cannot straddle; the data of the other kind begin where
-    // a table says that is not read.
+    // An extended partition holds one-sector structures, which cannot straddle; the data of the other kind
+    // begin where a table says that is not read.
     if partition.role == Role::Extended || Stack::unread(partition).is_some() {
         return;
     }
@@ -93,8 +93,8 @@ pub enum OfStart {
     Moves,
     /// It stays even if it is misaligned, for this reason.
     Stays(String),
-    /// It is on every boundary of the drive that is more than advice. Misaligned data of layers on it begin at
-    /// these bytes of the drive.
+    /// It is on every boundary of the drive that is more than advice. Misaligned data of layers on it begin
+    /// at these bytes of the drive.
     OnBoundary(Vec<ByteOffset>),
 }
 
@@ -191,8 +191,7 @@ fn check_start(context: &Context<'_>, partition: &Partition, found: &mut Vec<Fin
         {
             severity = Severity::Advice;
             message += &format!(
-                "; it is on a multiple of {} bytes, the alignment that the drive prefers for writes \
-                 (NPWA)",
+                "; it is at a multiple of {} bytes, the alignment that the drive prefers for writes (NPWA)",
                 asked.size().get()
             );
         }
@@ -210,9 +209,9 @@ fn check_start(context: &Context<'_>, partition: &Partition, found: &mut Vec<Fin
     stays
 }
 
-/// The boundary that the drive prefers for where writes begin (NVMe NPWA), if it is less than that for their sizes
-/// (NPWG), a multiple of it, and more than a block, which a drive that leaves the field 0 reports (NVM Command Set
-/// specification, Identify Namespace).
+/// The boundary that the drive prefers for where writes begin (NVMe NPWA), if it is less than that for their
+/// sizes (NPWG), a multiple of it, and more than a block, which a drive that leaves the field 0 reports (NVM
+/// Command Set specification, Identify Namespace).
 fn asked_of_starts(topology: &Topology) -> Option<Boundary> {
     let unit = topology.indirection_unit.as_ref()?;
     let claims = || unit.others().iter();
@@ -239,7 +238,7 @@ fn start_message(context: &Context<'_>, partition: &Partition, rule: &Rule, miss
             let physical = context.topology.physical.value().get();
             let usual = Boundary::multiples_of(USUAL_PHYSICAL);
             let hidden = match usual.is_some_and(|usual| !usual.is_aligned(start)) {
-                true => "; if the disk hides 4096-byte sectors, it straddles them",
+                true => "; if the disk hides 4096-byte sectors, its blocks straddle them",
                 false => "",
             };
             format!("{place}: aligned to the {physical}-byte physical sector, but not to 1 MiB{hidden}")
@@ -256,8 +255,10 @@ fn start_message(context: &Context<'_>, partition: &Partition, rule: &Rule, miss
 /// The largest block of a block device's page cache: a page, 4 KiB on most machines.
 const LARGEST_BLOCK: u64 = 4096;
 
-/// The size of the blocks in which Linux' page cache accesses a partition of this length that is not mounted: the
-/// largest power of two, from the logical sector to a page, that divides it (`set_init_blocksize`, block/bdev.c).
+/// The size of the blocks in which Linux' page cache accesses a partition of this length that is not mounted:
+/// the
+/// largest power of two, from the logical sector to a page, that divides it (`set_init_blocksize`,
+/// block/bdev.c).
 fn soft_block_size(len: ByteCount, logical: BlockSize) -> u64 {
     let mut block = logical.bytes().get();
     while block < LARGEST_BLOCK && len.get() & block == 0 {
@@ -271,8 +272,8 @@ fn end(context: &Context<'_>, partition: &Partition) -> Option<Finding> {
     let (end, len) = (partition.span.end(), partition.span.len());
     let miss = Miss::of("physical sector", physical, end)?;
     let (past, rest) = (miss.past, len.remainder(physical.size()));
-    // If start and end are misaligned by the same amount, the size is whole: moving the start fixes both. In a sector of
-    // more than 4 KiB, the last block of 4 KiB costs what the others do.
+    // If start and end are misaligned by the same amount, the size is whole: moving the start fixes both. In
+    // a sector of more than 4 KiB, the last block of 4 KiB costs what the others do.
     let costs_nothing = past.is_multiple_of(USUAL_PHYSICAL) || rest == ByteCount::ZERO;
     // Nothing is written past the disk's end; that is a finding of its own.
     if costs_nothing || reaches_past_end(context, partition) {
@@ -312,8 +313,8 @@ fn atomic(context: &Context<'_>, partition: &Partition) -> Option<Finding> {
     Some(Finding::on_partition(rules::ATOMIC_LOST, partition.number, start, message).missing(miss))
 }
 
-/// Checks a start against 4096 bytes on a disk that reports 512 and may hide more, if it has a partition at sector 63.
-/// In doubt 4096 is assumed, unless the user or a probe says otherwise.
+/// Checks a start against 4096 bytes on a disk that reports 512 and may hide more, if it has a partition at
+/// sector 63. In doubt 4096 is assumed, unless the user or a probe says otherwise.
 fn check_in_doubt(context: &Context<'_>, partition: &Partition, found: &mut Vec<Finding>) {
     let said = matches!(
         context.topology.physical.source(),
@@ -353,7 +354,7 @@ fn check_in_doubt(context: &Context<'_>, partition: &Partition, found: &mut Vec<
         ),
     };
     let message = format!(
-        "starts at byte {start} (LBA {}). {says}: assumed to be misaligned, {} bytes past a 4096-byte \
+        "starts at byte {start} (LBA {}). {says}. It is assumed to be misaligned, {} bytes past a 4096-byte \
          boundary, unless {unless}",
         partition.start,
         miss.past.get()

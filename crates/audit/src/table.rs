@@ -67,8 +67,8 @@ fn beside_mbr(at: ByteOffset) -> Finding {
          are intact: the kernel, parted and fdisk use the MBR, and sgdisk asks which one to use"
     );
     let fix = Fix::advice(
-        "remove the leftover table: if the MBR is the right one, sgdisk --zap removes the GPT; if the GPT \
-         is, load it with gdisk, which writes a protective MBR",
+        "remove the leftover table: if the MBR is correct, sgdisk --zap removes the GPT; if the GPT is \
+         correct, load it with gdisk, which writes a protective MBR",
     );
     let finding = Finding::on_disk(rules::PROTECTIVE_MBR, Some(at), message).fixed_by(fix);
     Finding { severity: Severity::Warning, ..finding }
@@ -122,7 +122,7 @@ fn fix_of(context: &Context<'_>, problem: &Problem) -> (Fix, Option<Fix>) {
     let fix = match problem {
         Problem::OtherBlockSize { table, device, .. } => return other_size(context, *table, *device),
         Problem::CutShort { number: None, .. } => Fix::advice(
-            "if the contents are in use, repeat the copy of the whole disk or image; if they are leftovers, \
+            "if the contents are in use, copy the whole disk or image again; if they are leftovers, \
              remove them with wipefs",
         ),
         Problem::CutShort { number: Some(number), recorded, .. } => {
@@ -142,10 +142,7 @@ fn in_the_way(context: &Context<'_>, at: ByteOffset) -> Fix {
     let most = context.stack.partitions.iter().map(|partition| u64::from(partition.number)).max();
     let is_in_first = context.stack.usable.is_some_and(|usable| at < usable.start());
     let smaller = if is_in_first && most.is_some_and(|most| most <= room) {
-        format!(
-            ", and only a GPT with at most {room} entries does not overwrite it (sgdisk \
-             --resize-table={room})"
-        )
+        format!(", unless the GPT has at most {room} entries (sgdisk --resize-table={room})")
     } else {
         String::new()
     };
@@ -194,8 +191,8 @@ fn is_read_alike(context: &Context<'_>) -> bool {
     has_copy(context) && !context.stack.problems.iter().any(is_other)
 }
 
-/// Removes the commands that change a table, if their tools read it differently or not at all, and the fixes that
-/// another finding has to go before.
+/// Removes the commands that change a table, if their tools read it differently or not at all, and the fixes
+/// that another finding has to go before.
 pub(crate) fn mend_first(context: &Context<'_>, findings: &mut [Finding]) {
     let stack = context.stack;
     if stack.problems.iter().any(|problem| matches!(problem, Problem::GptBackupMisplaced { .. })) {
@@ -258,8 +255,8 @@ pub(crate) fn planned(context: &Context<'_>, options: &str) -> Vec<Command> {
     lines.map(|line| Command::of_table("straddle", line)).into()
 }
 
-/// The fix that rewrites the GPT from its good copy; `None` if the table has other problems, with which no plan is
-/// made, or the plan would not be for what this run sees.
+/// The fix that rewrites the GPT from its good copy; `None` if the table has other problems, with which no
+/// plan is made, or the plan would not be for what this run sees.
 fn rewrite(context: &Context<'_>) -> Option<Fix> {
     let is_mended = |problem: &Problem| is_of_copies(problem) || problem.damage() == Damage::Hybrid;
     let seen = context.moves.options.as_ref()?;
@@ -270,7 +267,8 @@ fn rewrite(context: &Context<'_>) -> Option<Fix> {
         commands,
         risk: Risk::Backup,
         caution: Some(
-            "review what the first command lists; the second one writes it, and prints how to revert it"
+            "review the changes that the first command lists; the second one writes them and prints how to \
+             revert them"
                 .to_owned(),
         ),
     })
@@ -304,7 +302,7 @@ fn cut_off(context: &Context<'_>, problem: &Problem) -> Option<Fix> {
     }
     let size = problems.iter().filter_map(|one| recorded(context, one)).max()?;
     let has_all = problems.iter().all(|one| is_gpt(&one) || !is_recorded(&one));
-    let again = if has_all { "" } else { "repeat the copy of the whole image; if the original is gone, " };
+    let again = if has_all { "" } else { "copy the whole image again; if the original is gone, " };
     let mut commands =
         vec![Command::other("truncate", format!("truncate -s {size} {}", operand(context.target)))];
     let is_alone = problems.iter().all(|one| is_recorded(&one));
@@ -323,8 +321,8 @@ fn cut_off(context: &Context<'_>, problem: &Problem) -> Option<Fix> {
     })
 }
 
-/// The fix that makes a partition as large as its contents record; `None` if there is no room, or the table has other
-/// problems.
+/// The fix that makes a partition as large as its contents record; `None` if there is no room, or the table
+/// has other problems.
 fn regrow(context: &Context<'_>, number: u32, recorded: ByteCount) -> Option<Fix> {
     let seen = context.moves.options.as_ref()?;
     let is_cut_short =
@@ -361,16 +359,16 @@ fn by_sgdisk(context: &Context<'_>) -> Option<Fix> {
         summary: "rewrite both copies from the good one".to_owned(),
         commands: vec![command],
         risk: Risk::Backup,
-        caution: Some("check the table first (sgdisk -p): what it lists will be written".to_owned()),
+        caution: Some("check the table first: sgdisk -p prints what will be written".to_owned()),
     })
 }
 
-/// The fixes for a table that counts in sectors of another size than the device has: its conversion, and a way to
-/// read what it lists without a write.
+/// The fixes for a table that counts in sectors of another size than the device has: its conversion, and a
+/// way to read what it lists without a write.
 fn other_size(context: &Context<'_>, table: BlockSize, device: BlockSize) -> (Fix, Option<Fix>) {
     let way = format!(
-        "connect the disk as it was connected when it was partitioned (with {table}-byte sectors, probably \
-         in an enclosure or behind a controller)"
+        "connect the disk the way it was connected when it was partitioned (with {table}-byte sectors, \
+         probably in an enclosure or behind a controller)"
     );
     if [table, device].iter().any(|size| ![BlockSize::B512, BlockSize::B4096].contains(size)) {
         return (Fix::advice(way), None);
@@ -435,8 +433,8 @@ fn check_mbr_reach(context: &Context<'_>, findings: &mut Vec<Finding>) {
         return;
     }
     let message = format!(
-        "an MBR can address only {reach} of this {} disk: the last {beyond} ({} bytes) are in no partition, \
-         and no partition can start there",
+        "an MBR can address only {reach} of this {} disk: the last {beyond} ({} bytes) are outside all \
+         partitions, and no partition can start there",
         context.size,
         beyond.get()
     );

@@ -39,7 +39,7 @@ Examples:
   straddle bench random-write wd10ears    # the cost on a modelled drive";
 
 const STATUSES: &[(u8, &str)] = &[
-    (0, "success; for check, map and report: no findings above advice"),
+    (0, "success; for check, map and report: no findings, or only advice"),
     (1, "findings were reported, or sectors could not be read (apply, resume)"),
     (3, "a target could not be read or checked, or a figure was not reproduced"),
     (4, "refused for safety"),
@@ -140,8 +140,8 @@ pub enum Colour {
     Never,
 }
 
-/// The commands; the options of one are defined when it is run or described. A doc comment of its arguments would then
-/// replace what is said here.
+/// The commands; the options of one are defined when it is run or described. A doc comment of its arguments
+/// would then replace what is said here.
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 pub(crate) enum Command {
@@ -157,7 +157,7 @@ pub(crate) enum Command {
     Plan(Box<PlanArguments>),
     /// Plan to move misaligned partitions, with their data.
     Realign(Box<RealignArguments>),
-    /// Carry out a plan: write the table, move partitions, or copy.
+    /// Carry out a plan: write a table, move partitions, or copy a disk.
     Apply(Box<ApplyArguments>),
     /// Complete or roll back an interrupted move.
     Resume(Box<ResumeArguments>),
@@ -289,7 +289,7 @@ pub(crate) fn svg_file(text: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(text);
     match path.extension().and_then(|extension| extension.to_str()) {
         Some(extension) if OTHERS.iter().any(|other| extension.eq_ignore_ascii_case(other)) => {
-            Err(format!("only SVG is supported: name the file {}", path.with_extension("svg").display()))
+            Err(format!("only SVG is supported; use the name {}", path.with_extension("svg").display()))
         }
         _ => Ok(path),
     }
@@ -308,7 +308,8 @@ pub(crate) struct SectorArguments {
     #[arg(long, value_name = "TOPOLOGY", value_parser = target::topologies(target::assume), hide_possible_values = true)]
     pub(crate) assume: Option<Assume>,
 
-    /// Use the measurements in this file, saved by 'straddle probe', instead of what a device reports.
+    /// Use the measurements in this file, saved by 'straddle probe', instead of the values that a device
+    /// reports.
     #[arg(long, value_name = "FILE", conflicts_with = "assume", value_parser = crate::measured::read)]
     pub(crate) measured: Option<Assume>,
 }

@@ -73,8 +73,8 @@ fn unnamed() -> io::Result<Option<String>> {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) if rustix::io::Errno::from_io_error(&error) == Some(rustix::io::Errno::LOOP) => {
-            let message = "symbolic links are not followed, because another user may have created this one: \
-                give the file with --config";
+            let message = "symbolic links are not followed, because another user may have created this one; \
+                           name the file with --config";
             return Err(io::Error::other(message));
         }
         Err(error) => return Err(error),

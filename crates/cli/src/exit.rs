@@ -14,7 +14,7 @@ use crate::output;
 /// How a command ended, from best to worst. Of several targets the worst counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Exit {
-    /// Done, with no findings above advice.
+    /// Done, with no findings, or only advice.
     Success,
     /// Done, with findings.
     Findings,
@@ -35,8 +35,8 @@ pub(crate) const OF_OUTPUT: &[(u8, &str)] = &[(0, "success"), (3, "the output co
 pub(crate) const OF_WORK: &[(u8, &str)] =
     &[(0, "success"), (3, "a target could not be read or written"), (4, "refused for safety")];
 
-/// Returns the statuses that a command can end with, as its help and man page show them. Those that every command can
-/// end with need not be in `own`.
+/// Returns the statuses that a command can end with, as its help and man page show them. Those that every
+/// command can end with need not be in `own`.
 pub(crate) fn help(own: &[(u8, &str)]) -> String {
     let mut all = [own, &[(130, "interrupted (Ctrl-C)")]].concat();
     if own.iter().all(|(status, _)| *status != 2) {
@@ -87,11 +87,11 @@ pub struct UsageError(pub String);
 straddle_units::error_kind!(UsageError: Usage);
 
 impl UsageError {
-    /// Refuses an option that is given twice for the same partition.
+    /// Refuses an option that is specified twice for the same partition.
     pub(crate) fn unless_once(option: &str, numbers: impl Iterator<Item = u32>) -> Result<(), Self> {
         let mut seen = std::collections::BTreeSet::new();
         match numbers.into_iter().find(|number| !seen.insert(*number)) {
-            Some(number) => Err(Self(format!("{option} is given twice for partition {number}"))),
+            Some(number) => Err(Self(format!("{option} is specified twice for partition {number}"))),
             None => Ok(()),
         }
     }
@@ -218,7 +218,8 @@ pub fn of_command_line(error: clap::Error) -> anyhow::Result<Exit> {
     output::print(&error.render().to_string())
 }
 
-/// Returns the error of a value's parser. It is reported in place of clap's message, which repeats the value: that may
+/// Returns the error of a value's parser. It is reported in place of clap's message, which repeats the value:
+/// that may
 /// be secret.
 fn of_parser<E: Error + Clone + 'static>(error: &clap::Error) -> Option<E> {
     Error::source(error)?.downcast_ref().cloned()
@@ -255,8 +256,8 @@ fn with_causes(error: &anyhow::Error, errors: Errors) -> String {
     parts.join(": ")
 }
 
-/// Prints the failure to stderr and returns its exit. A stream that its reader closed, such as a converted trace,
-/// counts as success, silently: its reader wanted no more.
+/// Prints the failure to stderr and returns its exit. A stream that its reader closed, such as a converted
+/// trace, counts as success, silently: its reader wanted no more.
 pub fn of_error(error: &anyhow::Error, errors: Errors) -> Exit {
     // The outermost error with a kind knows what its causes mean.
     let kind = error.chain().find_map(errors.kind_of);

@@ -1,5 +1,5 @@
-//! What is known of a drive, from its model or from the file that `probe --save` writes for `--measured`: its sectors, what
-//! misalignment costs on it (`check --cost`), and how long a move takes (`realign --drive`).
+//! What is known of a drive, from its model or from the file that `probe --save` writes for `--measured`: its
+//! sectors, what misalignment costs on it (`check --cost`), and how long a move takes (`realign --drive`).
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -129,7 +129,10 @@ pub(crate) fn load(path: &str) -> Result<Measured, String> {
     std::fs::metadata(path).map_err(|error| missing(path, &error))?;
     let measured: Measured = read_written(path, "--save", MAX_FILE)?;
     if measured.schema != SCHEMA {
-        return Err(format!("{path}: schema {}, but this version reads schema {SCHEMA}", measured.schema));
+        return Err(format!(
+            "{path}: uses schema {}, but this version of straddle reads schema {SCHEMA}",
+            measured.schema
+        ));
     }
     Ok(measured)
 }
@@ -174,8 +177,8 @@ impl Pricing {
         Self { size: size.map(ByteCount::get), ..self }
     }
 
-    /// Says why no cost is shown: a partition misses only the unit of this drive, which is not a finding, or, of the only
-    /// target, nothing is misaligned on this drive.
+    /// Says why no cost is shown: a partition misses only the unit of this drive, which is not a finding, or,
+    /// of the only target, nothing is misaligned on this drive.
     pub(crate) fn costless(&self, examined: &Examined, is_only: bool) -> Option<String> {
         let (boundary, topology) = (self.drive.boundary()?, &examined.target().topology);
         let (unit, known) = (boundary.size(), topology.physical_boundary()?);
@@ -194,7 +197,8 @@ impl Pricing {
             None if is_only && !is_priced && !partitions.is_empty() => {
                 let name = examined.name();
                 return Some(format!(
-                    "note: {name}: no extra cost on {drive}: every partition starts on a boundary of its {unit} units"
+                    "note: {name}: no extra cost on {drive}, because every partition starts on a boundary of \
+                     its {unit} units"
                 ));
             }
             _ => return None,

@@ -95,7 +95,7 @@ pub(crate) struct Watcher {
 impl Watcher {
     pub(crate) fn start(what: &'static str) -> Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
-        on_interrupt(&stop).context("cannot watch for Ctrl-C")?;
+        on_interrupt(&stop).context("cannot install the Ctrl-C handler")?;
         let mut bar = Bar::new();
         bar.tell(what);
         Ok(Self { bar, stop, what: what.to_owned(), first: None })

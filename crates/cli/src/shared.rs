@@ -112,9 +112,9 @@ impl Shared {
         self.rmw.value.as_ref().map(|rmw| rmw.when.as_str())
     }
 
-    /// Returns the product of the factors by which the unit, the revolutions, the cost and the capacity differ; 1
-    /// if nothing differs. One of these that only one drive has counts as a factor of two, as do another first
-    /// boundary and another kind of read-modify-write.
+    /// Returns the product of the factors by which the unit, the revolutions, the cost and the capacity
+    /// differ; 1 if nothing differs. One of these that only one drive has counts as a factor of two, as do
+    /// another first boundary and another kind of read-modify-write.
     pub(crate) fn apart(&self, other: &Self) -> f64 {
         let both = |of: fn(&Self) -> Option<f64>| match (of(self), of(other)) {
             (Some(one), Some(other)) if one > 0.0 && other > 0.0 => (one / other).max(other / one),
@@ -167,7 +167,10 @@ pub(crate) fn load(path: &str) -> Result<SharedFile, String> {
     let shared: Shared = read_written(path, "--share", MAX_FILE)?;
     let reads = SchemaOf::ProbeShare.version();
     if shared.schema != reads {
-        return Err(format!("{path}: schema {}, but this version reads {reads}", shared.schema));
+        return Err(format!(
+            "{path}: uses schema {}, but this version of straddle reads {reads}",
+            shared.schema
+        ));
     }
     Ok(SharedFile { name: path.to_owned(), shared })
 }

@@ -1,6 +1,7 @@
-//! What a command works on, as given on the command line: a path, a modelled drive, or an object on a server. It
-//! is parsed once, by clap with the parsers of this module; all other code works with the value. A command that
-//! does not read from servers cannot be given an address: its parser refuses it, without showing its secrets.
+//! What a command works on, as given on the command line: a path, a modelled drive, or an object on a server.
+//! It is parsed once, by clap with the parsers of this module; all other code works with the value. A command
+//! that does not read from servers cannot be given an address: its parser refuses it, without showing its
+//! secrets.
 
 use std::ffi::OsStr;
 use std::os::unix::fs::FileTypeExt;
@@ -140,7 +141,7 @@ pub(crate) fn misspelt(path: &Path) -> Option<&'static str> {
 }
 
 pub(crate) fn did_you_mean(drive: &str) -> String {
-    format!("no file and no drive has this name: did you mean {drive}?")
+    format!("no file or drive has this name; did you mean {drive}?")
 }
 
 pub(crate) fn local_targets() -> impl TypedValueParser<Value = PathBuf> {
@@ -173,7 +174,8 @@ pub(crate) fn shown(error: &ProfileError) -> String {
     printable_lines(&with_causes(error))
 }
 
-/// Returns a parser of `--assume`, which completes to the usual formats and the names of the shipped profiles.
+/// Returns a parser of `--assume`, which completes to the usual formats and the names of the shipped
+/// profiles.
 pub(crate) fn topologies<T: Clone + Send + Sync + 'static>(
     parse: fn(&str) -> Result<T, String>,
 ) -> impl TypedValueParser<Value = T> {
@@ -293,7 +295,8 @@ pub(crate) fn allowing_backing(
     Some(format!("straddle {verb}{} {words}", files.collect::<String>()))
 }
 
-/// Returns the file that the image at `target` needs and that was not opened, if that is one of these `causes`.
+/// Returns the file that the image at `target` needs and that was not opened, if that is one of these
+/// `causes`.
 pub(crate) fn needed_backing<'a>(
     mut causes: impl Iterator<Item = &'a (dyn std::error::Error + 'static)>,
     target: &Path,

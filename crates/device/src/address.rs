@@ -58,12 +58,12 @@ impl Scheme {
 pub enum AddressError {
     #[error("a URL cannot contain {0}: write {1} instead")]
     Character(&'static str, &'static str),
-    #[error("has no {0}: {1}")]
+    #[error("has no {0}; the form is {1}")]
     Missing(&'static str, &'static str),
-    #[error("a user name and password are {0}")]
+    #[error("a user name and password {0}")]
     User(&'static str),
     #[error(
-        "the host is not valid: use only letters, digits, '-' and '.', with a port after ':' (IDNA: xn--...)"
+        "the host is not valid: use only letters, digits, '-' and '.', and ':' before a port (IDNA: xn--...)"
     )]
     Host,
 }
@@ -87,8 +87,8 @@ impl Address {
         Some(if scheme.is_bucket() { Self::bucket(scheme, rest) } else { Self::web(scheme, rest) })
     }
 
-    /// Returns `text` without what may be secret, also if it is not a valid address. Other text than an address is
-    /// returned unchanged.
+    /// Returns `text` without what may be secret, also if it is not a valid address. Other text than an
+    /// address is returned unchanged.
     pub fn redacted(text: &str) -> String {
         let Some((scheme, rest)) = Scheme::split(text) else { return text.to_owned() };
         let (before, is_cut) = match rest.find(['?', '#']) {
@@ -121,7 +121,7 @@ impl Address {
             return Err(AddressError::Missing("host", "https://HOST/PATH"));
         }
         if user.is_some() && scheme == Scheme::Http {
-            return Err(AddressError::User("not sent in the clear: use https"));
+            return Err(AddressError::User("are not sent unencrypted: use https"));
         }
         if !is_host(authority) {
             return Err(AddressError::Host);
@@ -134,11 +134,13 @@ impl Address {
         refuse_control(rest)?;
         let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
         if bucket.contains('@') {
-            return Err(AddressError::User("not part of it: credentials come from the environment"));
+            return Err(AddressError::User(
+                "do not belong in the address: credentials come from the environment",
+            ));
         }
         // Whatever follows one may be a pasted signature, and would be shown with the key.
         if rest.contains(['?', '#']) {
-            return Err(AddressError::Character("'?' or '#' here", "an https URL, if it is signed"));
+            return Err(AddressError::Character("'?' or '#' here", "a signed URL as https://..."));
         }
         if bucket.is_empty() {
             return Err(AddressError::Missing("bucket", "s3://BUCKET/KEY"));
@@ -189,8 +191,8 @@ impl Address {
         if is_name && is_shown { decoded } else { "disk.img".to_owned() }
     }
 
-    /// Returns the command that fetches the whole object as [`Self::copy_name`]; `None` if it would have to show
-    /// a secret.
+    /// Returns the command that fetches the whole object as [`Self::copy_name`]; `None` if it would have to
+    /// show a secret.
     pub fn fetch_command(&self) -> Option<String> {
         if self.user.is_some() || self.query.is_some() || self.to_string().contains(is_hidden) {
             return None;
@@ -210,7 +212,7 @@ impl Address {
 
 fn refuse_control(text: &str) -> Result<(), AddressError> {
     if text.contains(char::is_control) {
-        return Err(AddressError::Character("a control character", "% and its two hexadecimal digits"));
+        return Err(AddressError::Character("a control character", "'%' and two hexadecimal digits"));
     }
     Ok(())
 }

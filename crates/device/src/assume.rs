@@ -36,7 +36,7 @@ pub enum AssumeError {
     Size { key: String, source: ParseSizeError },
     #[error("logical")]
     Logical(#[source] BlockSizeError),
-    #[error("{0} is given twice")]
+    #[error("{0} is specified twice")]
     Twice(String),
     #[error("{key}={value}: {why}")]
     Impossible { key: &'static str, value: u64, why: &'static str },
@@ -142,7 +142,7 @@ impl Assume {
             }
             // Of an optimal I/O size that is said where it is judged, as of one that a device reports.
             if key != "io-opt" && size.is_multiple_of(ALL_ONES) {
-                return reject(key, size, "it is 65535 blocks of 512 bytes: a 16-bit field of all ones");
+                return reject(key, size, "it is 65535 blocks of 512 bytes (a 16-bit field of all ones)");
             }
         }
         if let Some(physical) = self.physical {
@@ -162,7 +162,7 @@ impl Assume {
             }
         }
         match (self.atomic, self.atomic_boundary) {
-            (None, Some(boundary)) => reject("atomic-boundary", boundary, "also give atomic="),
+            (None, Some(boundary)) => reject("atomic-boundary", boundary, "it also needs atomic="),
             (Some(unit), _) if !unit.get().is_power_of_two() => {
                 reject("atomic", unit, "an atomic write unit must be a power of two")
             }

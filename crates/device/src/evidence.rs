@@ -208,7 +208,7 @@ pub(crate) fn alignment_offset(text: &str) -> Option<AlignmentOffset> {
 }
 
 fn identified_sectors(topology: &mut Topology, answers: &Answers) {
-    const BELONGS: &str = "it matches the physical sector that is used";
+    const BELONGS: &str = "it matches the physical sector size in use";
     const KERNELS: &str = "the kernel's value is used, because other tools use it too";
     let mut compare = |physical: ByteCount, offset: Option<ByteCount>, sector: Source, shift: Source| {
         let offset = offset.map(AlignmentOffset::Bytes);
@@ -231,7 +231,7 @@ fn identified_sectors(topology: &mut Topology, answers: &Answers) {
 
 /// Adds an NVMe namespace's preferred writes. Their granularity is the indirection unit.
 fn nvme_figures(topology: &mut Topology, nvme: &NvmeIdentifyNamespace) {
-    const GRANULARITY: &str = "the granularity is the unit; the alignment may be coarser";
+    const GRANULARITY: &str = "the granularity is the unit; the alignment may be finer";
     let unit = &mut topology.indirection_unit;
     claim(unit, nvme.preferred_write_granularity, Source::Nvme("NPWG"), GRANULARITY);
     claim(unit, nvme.preferred_write_alignment, Source::Nvme("NPWA"), GRANULARITY);
@@ -256,7 +256,7 @@ fn optimum_of_the_drive(
     optimal: Option<ByteCount>,
     source: Source,
 ) {
-    const DROPPED: &str = "the kernel has discarded it, so tools do not see it";
+    const DROPPED: &str = "the kernel has rejected it, so tools do not see it";
     const MADE: &str = "tools read the kernel's value";
     let why = if topology.io_opt.is_none() && optimal.is_some() {
         let by_sysfs = device.number("queue/optimal_io_size") == Some(0);
@@ -296,12 +296,13 @@ fn quirk(topology: &mut Topology, identity: &Identity) {
     claim(&mut topology.indirection_unit, unit, source, "the drive's own answer is used");
 }
 
-/// Assumes 4096-byte physical sectors on flash that reports 512 and nothing of its unit: no SSD, SD card or eMMC maps its
-/// pages by 512 bytes, and an image of it is judged so as well. A hypervisor's disk only says that it does not rotate.
+/// Assumes 4096-byte physical sectors on flash that reports 512 and nothing of its unit: no SSD, SD card or
+/// eMMC maps its pages by 512 bytes, and an image of it is judged so as well. A hypervisor's disk only says
+/// that it does not rotate.
 fn assume_flash(topology: &mut Topology, kind: DeviceKind, identity: &Identity) {
     /// The kernel's test disk, which says that it does not rotate and is what it reports.
     const SCSI_DEBUG: &str = "scsi_debug";
-    const WHY: &str = "flash maps blocks of at least 4096 bytes, whatever the drive reports";
+    const WHY: &str = "flash devices map blocks of at least 4096 bytes, whatever they report";
     let is_flash = matches!(kind, DeviceKind::Nvme | DeviceKind::Scsi | DeviceKind::Mmc)
         && (identity.rotational == Some(false) || identity.rotation == Some(RotationRate::NonRotating))
         && identity.model.as_deref() != Some(SCSI_DEBUG)
@@ -322,10 +323,10 @@ fn is_emulated(identity: &Identity) -> bool {
     names.any(|said| EMULATED.iter().any(|name| said.starts_with(name)))
 }
 
-/// Whether a disk reports 512-byte physical sectors and may have larger ones: a spinning ATA disk that is on no
-/// list. The first disks with 4096-byte sectors, of 2010 to 2013, hid them, and no drive says when it was made. Of
-/// those that answer IDENTIFY, a disk that leaves out word 217 (its rotation rate, ATA8-ACS) is older. A hypervisor's disk
-/// does not say what it lies on.
+/// Whether a disk reports 512-byte physical sectors and may have larger ones: a spinning ATA disk that is on
+/// no list. The first disks with 4096-byte sectors, of 2010 to 2013, hid them, and no drive says when it was
+/// made. Of those that answer IDENTIFY, a disk that leaves out word 217 (its rotation rate, ATA8-ACS) is
+/// older. A hypervisor's disk does not say what it lies on.
 fn may_hide(
     kind: DeviceKind,
     identity: &Identity,
@@ -374,8 +375,9 @@ fn array_figures(topology: &mut Topology, kind: DeviceKind, device: &dyn Attribu
     }
 }
 
-/// Decides what the I/O sizes of a device that is neither a drive nor an array of md come from: `is_array` says whether
-/// an array is known behind it. A thin pool shows its chunk this way, Ceph its object, and a hypervisor what it likes.
+/// Decides what the I/O sizes of a device that is neither a drive nor an array of md come from: `is_array`
+/// says whether an array is known behind it. A thin pool shows its chunk this way, Ceph its object, and a
+/// hypervisor what it likes.
 pub(crate) fn sizes_from_below(topology: &mut Topology, kind: DeviceKind, is_array: impl FnOnce() -> bool) {
     let is_known = matches!(kind, DeviceKind::Nvme | DeviceKind::Md | DeviceKind::Scsi);
     let physical = topology.physical.value();
@@ -389,13 +391,17 @@ pub(crate) fn sizes_from_below(topology: &mut Topology, kind: DeviceKind, is_arr
     }
 }
 
-/// Takes minimum and optimal I/O size for an array's chunk and stripe, as a SCSI device describes it with both.
+/// Takes minimum and optimal I/O size for an array's chunk and stripe, as a SCSI device describes it with
+/// both.
 fn stripe_of_sizes(topology: &mut Topology) {
     let value = |figure: &Option<Figure<ByteCount>>| figure.as_ref().map(Figure::value);
     let io_min = value(&topology.io_min).filter(|min| *min > topology.physical.value());
     let array =
         io_min.zip(value(&topology.io_opt)).filter(|(min, opt)| opt > min && opt.is_multiple_of(*min));
-    let how = Source::Derived("sysfs queue/optimal_io_size with a larger minimum: an array's stripe");
+    let how = Source::Derived(
+        "sysfs queue/optimal_io_size, taken as an array's stripe because minimum_io_size exceeds the \
+         physical sector",
+    );
     claim(&mut topology.stripe, array.map(|(_, opt)| opt), how, "");
 }
 
@@ -441,8 +447,8 @@ mod tests {
         assert_eq!(topology.physical.disagreeing().count(), 1);
     }
 
-    /// An SSD, a cloud's volume and an SD card that report 512-byte sectors are judged as their images are, unless they
-    /// name their unit; a spinning disk is not.
+    /// An SSD, a cloud's volume and an SD card that report 512-byte sectors are judged as their images are,
+    /// unless they name their unit; a spinning disk is not.
     #[test]
     fn flash_that_reports_512_is_taken_for_more() {
         let physical = |kind, rotational, more: &[(&'static str, &'static str)]| {

@@ -1,8 +1,8 @@
 //! Image containers: files that do not simply hold the bytes of a disk in order.
 //!
-//! Nothing is written, and no file is opened but the image itself and those that the user named ([`Allowed`]).
-//! Buffer sizes come from the constants here, never from an image, and tables are read in pages of which a few
-//! are kept: an image of any size needs less than 8 MiB.
+//! Nothing is written, and no file is opened but the image itself and those that the user named
+//! ([`Allowed`]). Buffer sizes come from the constants here, never from an image, and tables are read in
+//! pages of which a few are kept: an image of any size needs less than 8 MiB.
 //!
 //! The readers are our own. `imago` 0.2 was evaluated for qcow2 and is not suitable: it refuses extended L2
 //! entries and zstd, loads the whole L1 table (32 MiB are allowed, twice in memory), does not support VHD,
@@ -228,7 +228,7 @@ pub enum ImageError {
         #[source]
         source: Box<ImageError>,
     },
-    #[error("is {}, which straddle does not read", .0.what)]
+    #[error("is {}, which straddle cannot read", .0.what)]
     NotRead(&'static Foreign),
     #[error("{format}: the image file")]
     Read {
@@ -391,7 +391,8 @@ impl Image {
     fn new(format: Format, parts: Parts) -> Self {
         let Parts { files, map, below, variant, size, block, sectors, mut remarks } = parts;
         if let Below::Missing(Missing { role, name }) = &below {
-            remarks.push(format!("the {role} {name} is not opened, so only the data in this file is known"));
+            remarks
+                .push(format!("the {role} {name} was not opened, so only the data in this file was checked"));
         }
         let (placement, fault) = Placement::sample(map.as_ref(), &files, size);
         // A file that is not opened is not damage. It is reported when its bytes are requested.

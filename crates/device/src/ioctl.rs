@@ -46,7 +46,7 @@ pub enum IoctlError {
          {driver:#x})"
     )]
     Transport { what: &'static str, status: u8, host: u16, driver: u16 },
-    #[error("{what}: the drive reports an error, or its answer is too short")]
+    #[error("{what}: the drive reported an error, or its response was too short")]
     Failed { what: &'static str },
 }
 
@@ -72,7 +72,8 @@ impl IoctlError {
     }
 }
 
-/// The part of SCSI sense data that names the error (SPC-5): SENSE KEY, ADDITIONAL SENSE CODE and its QUALIFIER.
+/// The part of SCSI sense data that names the error (SPC-5): SENSE KEY, ADDITIONAL SENSE CODE and its
+/// QUALIFIER.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sense {
     key: u8,

@@ -38,22 +38,25 @@ pub enum OpenError {
     Io(#[source] io::Error),
     #[error("is {0}, not a block device or an image file")]
     NotATarget(&'static str),
-    #[error("is a directory, not a block device or an image file: give the files in the directory")]
+    #[error("is a directory, not a block device or an image file: name the files in it instead")]
     Directory,
     #[error("is empty (0 bytes): there is nothing to check")]
     Empty,
     #[error("has no medium, or an unreadable one")]
     NoMedium,
-    #[error("is {what}{}, which straddle does not read{}; --format raw treats the file itself as the disk", .within.map_or_else(String::new, |packed| format!(" in {packed}")), .command.as_ref().map_or_else(String::new, |line| format!(": {line}")))]
+    #[error("is {what}{}, which straddle cannot read{}; --format raw treats the file itself as the \
+             disk", .within.map_or_else(String::new, |packed| format!(" in {packed}")), .command.as_ref().map_or_else(String::new, |line| format!(": {line}")))]
     NotRead {
         what: &'static str,
         packing: Option<Packing>,
         within: Option<&'static str>,
         command: Option<String>,
     },
-    #[error("is {what}, which would have to be downloaded completely{}", .command.as_ref().map_or_else(|| ": download it, and check the file".to_owned(), |line| format!(": {line}")))]
+    #[error("is {what}, which would have to be downloaded completely{}", .command.as_ref().map_or_else(|| "; \
+        download it and check the file".to_owned(), |line| format!(": {line}")))]
     Whole { what: &'static str, command: Option<String> },
-    #[error("is {what} that cannot be unpacked{}", .command.as_ref().map_or_else(String::new, |line| format!(" (to unpack it: {line})")))]
+    #[error("is {what} that cannot be unpacked{}", .command.as_ref().map_or_else(String::new, |line| format!(" (to unpack it: \
+                 {line})")))]
     Unpack { what: &'static str, source: UnpackError, command: Option<String> },
     #[error(transparent)]
     Image(#[from] ImageError),
@@ -124,9 +127,9 @@ pub struct Through {
 /// What was fetched from servers to read an object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Traffic {
-    /// The number of requests, with those that were redirected, repeated, or asked for credentials.
+    /// The number of requests, including redirected and repeated ones and those for credentials.
     pub requests: u64,
-    /// The number of bytes received: headers and contents, and what TLS adds.
+    /// The number of bytes received: headers, contents and TLS overhead.
     #[serde(rename = "received_bytes")]
     pub received: u64,
     /// The size of the object.
@@ -390,7 +393,7 @@ fn from_sysfs(
     presume(&mut topology, kind, name, &machine);
     let offset = disk.number("loop/offset").filter(|offset| *offset > 0);
     if let Some((file, offset)) = disk.text("loop/backing_file").zip(offset) {
-        remarks.push(format!("it shows {file} from byte {offset} on"));
+        remarks.push(format!("it maps {file}, starting at byte {offset}"));
     }
     let id = file.as_ref().filter(|_| sysroot.is_none()).and_then(|file| FileId::of_open(file).ok());
     let zoned = zones(disk, file.as_ref(), size);
@@ -417,7 +420,7 @@ fn judge_stacked_offset<'m>(
     name: &str,
     machine: &dyn Fn() -> &'m Machine,
 ) {
-    const OPTIMUM: &str = "the kernel's -1 is about an optimal I/O size";
+    const OPTIMUM: &str = "the kernel's -1 is caused by an optimal I/O size";
     const AGREE: Source = Source::Derived("the offsets of the underlying devices, which agree");
     const FORGOTTEN: &str = "the kernel computes its value from offsets that differ";
     const DIFFER: Source = Source::Derived("the offsets of the underlying devices, which differ");

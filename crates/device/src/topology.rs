@@ -9,7 +9,8 @@ use straddle_units::{BlockSize, Boundary, ByteCount};
 
 use crate::identify::{FormatNvm, LbaFormat};
 
-/// The physical sector of nearly every disk since 2010, whatever the disk reports; also the largest sector of LUKS.
+/// The physical sector of nearly every disk since 2010, whatever the disk reports; also the largest sector of
+/// LUKS.
 pub const USUAL_PHYSICAL: ByteCount = ByteCount::new(4096);
 
 pub(crate) const AT_LEAST_LOGICAL: &str = "a physical sector holds at least one logical one";
@@ -50,7 +51,8 @@ pub enum Source {
 }
 
 impl Source {
-    /// A minimum I/O size behind which no array is known: it may be the chunk of a thin pool, or the host's figure.
+    /// A minimum I/O size behind which no array is known: it may be the chunk of a thin pool, or the host's
+    /// figure.
     pub const HINT: Self = Self::Derived("sysfs queue/minimum_io_size, a hint: not known to be an array");
 
     /// The limit of the kernel or host adapter on requests, not reported by the drive.
@@ -86,7 +88,7 @@ impl fmt::Display for Source {
     }
 }
 
-/// The figure that one source gives.
+/// The value reported by one source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "{T}Claim")]
 pub struct Claim<T> {
@@ -164,7 +166,7 @@ impl<T: Copy + PartialEq> Figure<T> {
     where
         T: Ord,
     {
-        const LARGER: &str = "the larger is used: a start aligned to it is aligned to both";
+        const LARGER: &str = "the larger one is used: a start aligned to it is aligned to both";
         let is_larger = value > self.chosen.value;
         if is_larger {
             self.overrule(value, source, LARGER);
@@ -196,7 +198,7 @@ pub(crate) fn claim<T: Copy + PartialEq>(
 pub enum AlignmentOffset {
     /// At this byte (0 on nearly every drive).
     Bytes(ByteCount),
-    /// Nowhere: the kernel shows -1, because the members of a stacked device contradict each other.
+    /// Nowhere: the kernel reports -1, because the members of a stacked device have different offsets.
     Misaligned,
 }
 
@@ -358,19 +360,20 @@ pub struct Topology {
     /// The unit that the medium actually writes.
     #[serde(rename = "physical_sector_bytes")]
     pub physical: Figure<ByteCount>,
-    /// The offset of the first physical sector boundary; -1 if the kernel reports that the device is misaligned.
+    /// The offset of the first physical sector boundary; -1 if the kernel reports that the device is
+    /// misaligned.
     #[serde(rename = "alignment_offset_bytes")]
     pub alignment_offset: Figure<AlignmentOffset>,
     /// The smallest I/O without a penalty.
     #[serde(rename = "minimum_io_bytes", skip_serializing_if = "Option::is_none")]
     pub io_min: Option<Figure<ByteCount>>,
-    /// The I/O size that the device prefers; 0 where the kernel drops what the drive reports.
+    /// The I/O size that the device prefers; 0 if the kernel rejects the drive's value.
     #[serde(rename = "optimal_io_bytes", skip_serializing_if = "Option::is_none")]
     pub io_opt: Option<Figure<ByteCount>>,
-    /// The unit in which an SSD maps. Smaller writes cost a read-modify-write of the unit.
+    /// The unit in which an SSD maps addresses to flash. Smaller writes cost a read-modify-write of the unit.
     #[serde(rename = "indirection_unit_bytes", skip_serializing_if = "Option::is_none")]
     pub indirection_unit: Option<Figure<ByteCount>>,
-    /// The bytes that one member of an array holds before the next follows (chunk, stripe unit).
+    /// The bytes stored on one member of an array before it continues on the next (chunk, stripe unit).
     #[serde(rename = "chunk_bytes", skip_serializing_if = "Option::is_none")]
     pub chunk: Option<Figure<ByteCount>>,
     /// A full stripe's data: chunk times data members.
@@ -379,25 +382,25 @@ pub struct Topology {
     /// The erase block of flash.
     #[serde(rename = "erase_block_bytes", skip_serializing_if = "Option::is_none")]
     pub erase_block: Option<Figure<ByteCount>>,
-    /// Atomic writes, where offered.
+    /// Atomic writes, if the device supports them.
     #[serde(rename = "atomic_writes", skip_serializing_if = "Option::is_none")]
     pub atomic: Option<Figure<AtomicWrites>>,
-    /// The optimal I/O size because of which the kernel calls a stacked device misaligned although the
-    /// offsets below agree.
+    /// The optimal I/O size that makes the kernel call a stacked device misaligned although the underlying
+    /// offsets agree.
     #[serde(skip)]
     pub stacked_optimum: Option<StackedOptimum>,
-    /// The sectors that the drive can be set to, where it was queried and lists them.
+    /// The sectors that the drive can be set to, if it was queried and lists them.
     #[serde(skip)]
     pub formats: Option<Formats>,
-    /// What may hide larger physical sectors, if it reports 512-byte ones.
+    /// Why it may have larger physical sectors than the 512-byte ones that it reports.
     #[serde(skip)]
     pub may_hide: Option<Hides>,
-    /// The guest that uses it as a disk, if it is one of a virtual machine; absent without `--domain`.
+    /// The virtual machine that uses it as a disk, if any; absent without `--domain`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub guest: Option<Guest>,
 }
 
-/// A disk of a virtual machine, and the sectors that its guest is shown.
+/// A disk of a virtual machine, and the sectors that its guest sees.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Guest {
     /// The name of the virtual machine.
@@ -406,10 +409,10 @@ pub struct Guest {
     pub disk: String,
     /// Whether the virtual machine is running.
     pub is_running: bool,
-    /// The logical and the physical sector that the guest is shown; `None` if these are those of the storage.
+    /// The logical and physical sector that the guest sees; `None` if they are the storage's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shown: Option<Sectors>,
-    /// The logical and the physical sector of what the disk is stored on, if known.
+    /// The logical and physical sector of the disk's storage, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub storage: Option<Sectors>,
 }

@@ -9,7 +9,7 @@ use crate::disk::RmwPolicy;
 /// A range narrower than this, relative to its upper end, is none: no published figure is more exact.
 const EQUAL: f64 = 0.01;
 
-/// The range of a ratio over the firmware that a drive may have. It says nothing of the sampling error.
+/// The range of a ratio over the firmware that a drive may have. It does not include the sampling error.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct FirmwareRange {
     /// The lowest ratio.
@@ -19,9 +19,9 @@ pub struct FirmwareRange {
 }
 
 impl FirmwareRange {
-    /// Returns the range of `ratio` over [`Profile::plausible_policies`] of a drive but [`RmwPolicy::Logged`], which
-    /// defers the cost of a run to when its log is full. `None` if the policy makes no difference, if the drive's
-    /// specification chooses one, or if a ratio is not known.
+    /// Returns the range of `ratio` over [`Profile::plausible_policies`] of a drive but
+    /// [`RmwPolicy::Logged`], which defers the cost of a run to when its log is full. `None` if the policy
+    /// makes no difference, if the drive's specification chooses one, or if a ratio is not known.
     pub fn of(specification: &str, ratio: impl Fn(&Profile) -> Option<f64>) -> Option<Self> {
         if specification.split(',').any(|option| option.starts_with("rmw=")) {
             return None;

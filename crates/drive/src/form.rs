@@ -34,8 +34,9 @@ struct DriveReport {
     misreports: bool,
     /// The options it has, as in drive:NAME,OPTION.
     variants: Vec<String>,
-    /// The policies for parts of a physical sector that the drive may follow where its firmware is not known, as in
-    /// drive:NAME,rmw=POLICY; only with `drive show`, and empty if no request can cover a physical sector in part.
+    /// The policies for partial physical sectors that the drive may follow if its firmware is unknown, as in
+    /// drive:NAME,rmw=POLICY; only with `drive show`, and empty if no request can cover part of a physical
+    /// sector.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     plausible_rmw: Vec<&'static str>,
     /// What the profile was fitted to; only with `drive show`, and absent if nothing was fitted.
@@ -49,11 +50,11 @@ struct DriveReport {
     figures: Vec<Figure>,
 }
 
-/// What a profile was fitted to: the raw figures of these experiments, and no other.
+/// What a profile was fitted to: the raw figures of only these experiments.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Fitted")]
 struct FittedReport {
-    /// The experiments whose figures were in view.
+    /// The experiments whose figures were used.
     experiments: Vec<String>,
     /// The paths of the fitted numbers; empty if there was nothing to choose.
     knobs: Vec<String>,
@@ -92,7 +93,7 @@ struct DiskReport {
     seek_average_ns: u64,
     /// The longest seek, in nanoseconds.
     seek_full_stroke_ns: u64,
-    /// How part of a physical sector is written.
+    /// How partial physical sectors are written.
     rmw_policy: RmwPolicy,
     /// The size of the write cache in bytes; 0 if it is off.
     write_cache_bytes: u64,

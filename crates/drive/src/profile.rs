@@ -140,7 +140,7 @@ pub enum ProfileError {
     Unreadable { path: PathBuf, source: std::io::Error },
     #[error("the base {base} is a file: only a profile read from a file can be based on one")]
     NotShipped { base: String },
-    #[error("{} is outside {}, and is not read", path.display(), folder.display())]
+    #[error("{} is outside {}, so it is not read", path.display(), folder.display())]
     Elsewhere { path: PathBuf, folder: PathBuf },
     #[error("profile {name}: {message}")]
     Syntax { name: String, message: String },
@@ -242,8 +242,8 @@ impl Profile {
     }
 
     /// The policies for partial sectors that this drive may follow, each an option `rmw=NAME`: those that
-    /// published figures suggest, and its own. Empty where no request can cover a physical sector in part, and
-    /// where tracks are shingled.
+    /// published figures suggest, and its own. Empty where no request can cover a physical sector in part,
+    /// and where tracks are shingled.
     pub fn plausible_policies(&self) -> Vec<RmwPolicy> {
         let Body::Disk(disk) = &self.values.body else { return Vec::new() };
         let shingled = disk.log.is_some_and(|log| log.band.is_some());

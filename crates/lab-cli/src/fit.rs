@@ -33,8 +33,9 @@ pub(crate) fn run(arguments: &FitArguments) -> Result<Exit> {
         return Ok(Exit::Success);
     }
     let in_view = arguments.drive.profile.fit.as_ref();
-    let in_view =
-        in_view.map_or_else(String::new, |asked| format!("\n  In view:\n{}", text::drive::in_view(asked)));
+    let in_view = in_view.map_or_else(String::new, |asked| {
+        format!("\n  Published figures used for the fit:\n{}", text::drive::in_view(asked))
+    });
     output::print(&(described(&fit) + &in_view))?;
     Ok(Exit::Success)
 }
@@ -104,8 +105,9 @@ fn described(fit: &Fit) -> String {
     let mut text = format!("{}\n{}\n", paint(style::HEADING, &wrap(&title, "")), wrap(&summary(fit), "  "));
     let to = printable(&fit.experiments.join(", "));
     if fit.knobs.is_empty() {
-        let line =
-            format!("The profile has no parameters to fit. Errors against the figures published by {to}:");
+        let line = format!(
+            "The profile has no parameters to fit. Errors relative to the figures published by {to}:"
+        );
         let _ = writeln!(text, "{}\n", wrap(&line, "  "));
     } else {
         let _ = writeln!(text, "{}\n\n{}", wrap(&format!("fitted to {to}"), "  "), knobs(fit));
@@ -171,7 +173,7 @@ fn summary(fit: &Fit) -> String {
         return format!("The largest error is {after:.1} %.");
     }
     format!(
-        "The largest error is {after:.1} % ({before:.1} % before the fit). With each knob varied by \
-        {margin:.0} %, it is at most {nearby:.1} %. {tried} of values tried."
+        "The largest error is {after:.1} % ({before:.1} % before the fit). With each parameter varied by \
+         {margin:.0} %, it is at most {nearby:.1} %. {tried} of values tried."
     )
 }

@@ -48,7 +48,7 @@ pub(crate) fn run(arguments: &LabArguments) -> Result<Exit> {
         };
         if let Some(path) = named.into_iter().find(is_in) {
             let text = format!(
-                "{}: guests write to this directory (--output): give a file elsewhere",
+                "{}: guests write to this directory (--output); choose a file elsewhere",
                 path.display()
             );
             return Err(UsageError(text).into());
@@ -63,7 +63,7 @@ pub(crate) fn run(arguments: &LabArguments) -> Result<Exit> {
         recording.clone().map(|shared| Arc::new(move |index| shared.watch(index)) as guest::Watching);
     arguments.store.iter().for_each(|path| note_unfinished(path));
     let stop = Arc::new(AtomicBool::new(false));
-    on_interrupt(&stop).context("cannot watch for Ctrl-C")?;
+    on_interrupt(&stop).context("cannot install the Ctrl-C handler")?;
     // With --json, the command's output is part of the document instead.
     let lost = Mutex::new(None);
     let pass = |stream: Stream, piece: &[u8]| {
@@ -181,7 +181,7 @@ fn job(arguments: &LabArguments) -> Result<Job> {
     // Linux touches memory in proportion to its size at once.
     let here = guest::memory();
     if arguments.mem.get() > here {
-        let message = format!("--mem: {}, but this machine has {}", arguments.mem, ByteCount::new(here));
+        let message = format!("--mem: {}, but this machine has only {}", arguments.mem, ByteCount::new(here));
         return Err(UsageError(message).into());
     }
     if arguments.events.is_some() && arguments.events == arguments.trace {
@@ -214,15 +214,15 @@ fn drives(arguments: &LabArguments) -> Result<Vec<GuestDrive>> {
     let count = arguments.drive.len();
     let usage = |message: String| Err(UsageError(message).into());
     if count > MAX_DRIVES {
-        return usage(format!("--drive: {count} drives, but a guest has room for {MAX_DRIVES}"));
+        return usage(format!("--drive: {count} drives, but a guest can have at most {MAX_DRIVES}"));
     }
     let starts = arguments.start.len();
     if starts > 1 && starts != count {
-        return usage(format!("--start: {starts} given for {count} drives: give one, or one per drive"));
+        return usage(format!("--start: {starts} values for {count} drives; give one, or one per drive"));
     }
     let stores = arguments.store.len();
     if stores > 0 && stores != count {
-        return usage(format!("--store: {stores} files for {count} drives: give one for each"));
+        return usage(format!("--store: {stores} files for {count} drives; give one per drive"));
     }
     let drive = |(index, drive): (usize, &target::Drive)| {
         let profile = Profile::clone(&drive.profile);
@@ -254,7 +254,7 @@ fn processor() -> Option<usize> {
 
 fn script(command: &[String]) -> Result<(String, Vec<String>)> {
     let Some((first, rest)) = command.split_first() else {
-        return Err(UsageError("no command is given".into()).into());
+        return Err(UsageError("no command given".into()).into());
     };
     let path = Path::new(first);
     if path.is_file() {
@@ -330,7 +330,7 @@ fn text_of_ended(job: &Job, ended: &Ended) -> String {
     if ended.cut {
         text.push_str("; the power was cut");
     } else if let Some(cut) = &job.cut {
-        let _ = write!(text, "; the power was not cut: it ended before request {}", cut.after);
+        let _ = write!(text, "; the power was not cut, because the run ended before request {}", cut.after);
     }
     text.push('\n');
     for measured in &ended.measures {

@@ -94,7 +94,8 @@ fn of_run(experiments: &[ReproducedExperiment]) -> Result<JudgedFigures> {
     Ok(JudgedFigures { joints: joint::judge(&figures), published })
 }
 
-/// Judges the figures of earlier runs, and those of the steps that need only a drive and that none of these ran.
+/// Judges the figures of earlier runs, and those of the steps that need only a drive and that none of these
+/// ran.
 fn judged(experiments: &[Experiment], drive: Option<&str>, results: &[PathBuf]) -> Result<JudgedFigures> {
     let is_wanted = |name: &str| drive.is_none_or(|drive| base(drive) == base(name));
     let mut parts = Vec::new();
@@ -154,7 +155,7 @@ fn run_lab(
     experiments: &mut [ReproducedExperiment],
 ) -> Result<()> {
     let stop = Arc::new(AtomicBool::new(false));
-    on_interrupt(&stop).context("cannot watch for Ctrl-C")?;
+    on_interrupt(&stop).context("cannot install the Ctrl-C handler")?;
     let device = arguments.on.as_ref().map(|path| path.display().to_string());
     let mut steps = Vec::new();
     for ReproducedExperiment { experiment, judged, .. } in &*experiments {
@@ -221,7 +222,10 @@ fn cache(arguments: &ReproduceArguments) -> Result<PathBuf> {
     let folder =
         arguments.cache.clone().or_else(|| usual().map(|cache| cache.join("straddle").join("inputs")));
     folder.ok_or_else(|| {
-        UsageError("this user has no home directory for inputs: give --cache DIR".to_owned()).into()
+        UsageError(
+            "this user has no home directory; choose a directory for inputs with --cache DIR".to_owned(),
+        )
+        .into()
     })
 }
 

@@ -60,7 +60,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<Exit> {
     announce(arguments, profile, &server);
     let most = arguments.max_clients;
     server.on_full(move || {
-        output::complain(&format!("{most} clients are connected: another one was rejected (--max-clients)"));
+        output::complain(&format!("{most} clients are connected; another was rejected (--max-clients)"));
     });
     let ended = serve(&mut server);
     if let Some(recording) = recording {
@@ -81,7 +81,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<Exit> {
         output::print(&summary(&report))?;
     }
     if ending == Ending::PowerCut {
-        output::complain("the power was cut: only data on the medium is left");
+        output::complain("the power was cut; only data on the medium survives");
         return Ok(Exit::Failed);
     }
     Ok(Exit::Success)
@@ -145,8 +145,8 @@ struct Class {
     replies: u64,
 }
 
-/// Returns the classes of a histogram that are not empty: their bounds are 1, 2 and 5 times each power of ten, from 10 µs
-/// up to 1 s.
+/// Returns the classes of a histogram that are not empty: their bounds are 1, 2 and 5 times each power of
+/// ten, from 10 µs up to 1 s.
 fn classes(latency: &Latency) -> Vec<Class> {
     let mut below = 0;
     let bounds = (4..9).flat_map(|power| [1, 2, 5].map(|digit| digit * 10_u64.pow(power)));
@@ -196,7 +196,8 @@ fn summary(report: &ServeReport<'_>) -> String {
     };
     let (title, target) = (printable(report.title), printable(report.target));
     let mut text = format!(
-        "{title} ({target}), served for {:.1} s, {ending}: {} reads ({}), {} writes ({}), {} flushes, {} discards",
+        "{title} ({target}), served for {:.1} s, {ending}: {} reads ({}), {} writes ({}), {} flushes, {} \
+         discards",
         snapshot.elapsed.as_secs_f64(),
         requests.reads,
         ByteCount::new(requests.read_bytes),
@@ -209,11 +210,12 @@ fn summary(report: &ServeReport<'_>) -> String {
         let _ = write!(text, "; {} failed", totals.failed);
     }
     if totals.broken > 0 {
-        let _ = write!(text, "; {} clients broke the protocol", totals.broken);
+        let _ = write!(text, "; {} clients violated the protocol", totals.broken);
     }
     text = wrap(&text, "");
     let inside = format!(
-        "inside the drive: {} read-modify-writes, {} cache hits, {} writes joined others, {} writes to the medium, {} seeks, {:.1} revolutions waited",
+        "inside the drive: {} read-modify-writes, {} cache hits, {} writes joined others, {} writes to the \
+         medium, {} seeks, {:.1} revolutions waited",
         counters.rmw_reads,
         counters.cache_hits,
         counters.merged_writes,
@@ -226,8 +228,8 @@ fn summary(report: &ServeReport<'_>) -> String {
     if late.count() > 0 {
         let [p50, p90, p99, p999] = [0.5, 0.9, 0.99, 0.999].map(|share| late.quantile(share));
         let figures = format!(
-            "replies later than the model's time: mean {}, p50 {p50}, p90 {p90}, p99 {p99}, p99.9 {p999}, \
-            max {}",
+            "delay of replies beyond the model's time: mean {}, p50 {p50}, p90 {p90}, p99 {p99}, p99.9 \
+             {p999}, max {}",
             late.mean(),
             late.max()
         );

@@ -55,7 +55,7 @@ impl System {
         let disk_path = fs::canonicalize(disk).ok();
         let same = |target: &PathBuf| disk_path.is_some() && fs::canonicalize(target).ok() == disk_path;
         let is_meant = targets.is_empty() || targets.iter().any(same);
-        is_meant.then(|| format!("{disk}: at the last boot: {}", text.trim_end()))
+        is_meant.then(|| format!("{disk}, at the last boot: {}", text.trim_end()))
     }
 }
 

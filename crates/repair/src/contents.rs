@@ -1,7 +1,7 @@
 //! Partition contents that depend on the drive's logical sector size.
 //!
-//! Invariants: contents that do not fit the new sectors ([`straddle_audit::unfit`]) are refused. Contents that
-//! cannot be seen are reported, and refused if their sector size would change.
+//! Invariants: contents that do not fit the new sectors ([`straddle_audit::unfit`]) are refused. Contents
+//! that cannot be seen are reported, and refused if their sector size would change.
 
 use straddle_audit::sectors_above;
 use straddle_device::Medium;
@@ -24,7 +24,7 @@ pub(crate) fn check(medium: &dyn Medium, stack: &Stack, new: BlockSize) -> Resul
         let Some(layer) = read_layers(&drive, partition.span, Some(stack.block)) else { continue };
         if is_empty_esp(&drive, partition, &layer) {
             notes.push(format!(
-                "partition {}: its file system (FAT) is empty and was made for {}-byte sectors: recreate it \
+                "partition {}: its file system (FAT) is empty and was made for {}-byte sectors; recreate it \
                  after the conversion (mkfs.fat)",
                 partition.number, stack.block
             ));
@@ -90,8 +90,8 @@ fn check_luks(
     let (old, new) = (sectors_above(layer, old), sectors_above(layer, new));
     if new > old {
         return Err(format!(
-            "LUKS{} encrypts in {}-byte sectors: its mapping would have larger sectors, with which its \
-             contents may not work",
+            "LUKS{} encrypts in {}-byte sectors: its mapping would have larger sectors, and its contents may \
+             not work with them",
             luks.version,
             luks.sector_size.get()
         ));

@@ -69,25 +69,25 @@ pub struct Copy(Stored);
 #[schemars(rename = "Copy", title = "straddle realign --to")]
 #[serde(deny_unknown_fields)]
 pub struct Stored {
-    /// The table of the new disk, which is written when all data are there.
+    /// The table of the new disk, which is written after all data.
     pub plan: Plan,
     /// The fingerprint of the disk that is copied.
     pub source: Fingerprint,
-    /// What is copied: bytes of the source, and where they go on the new disk.
+    /// The bytes of the source to copy, and their position on the new disk.
     pub extents: Vec<Move>,
-    /// What refers to the old places, with the number of the partition.
+    /// References to the old positions, with the number of the partition.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub references: Vec<(u32, Reference)>,
-    /// The partitions that are placed so that the data of a layer in them are aligned: number, and offset of the data in
-    /// bytes.
+    /// The partitions whose starts align the data of a layer in them: the number, and the offset of the data
+    /// in bytes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub anchors: Vec<(u32, ByteCount)>,
-    /// What is copied from before the first partition, to the same places.
+    /// The data before the first partition that is copied to the same position.
     pub lead: Vec<Span>,
     /// What is on the new disk and will be lost.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub over: Vec<String>,
-    /// Whether bytes that are not zeros may be written over, whatever they are.
+    /// Whether any nonzero bytes may be overwritten.
     #[serde(default, rename = "wipe", skip_serializing_if = "std::ops::Not::not")]
     pub wipes: bool,
 }
@@ -135,7 +135,7 @@ impl Copy {
             });
             if !goes_there || !source.contains(extent.from) || extent.from.is_empty() {
                 return Err(invalid(
-                    "it copies something that is not on the source, or copies it to no partition",
+                    "it copies data that is not on the source, or that would not be in a partition",
                 ));
             }
         }
@@ -386,7 +386,7 @@ fn items(source: &Situation<'_>) -> Result<(Vec<Item>, Format), CopyError> {
     let mut items = Vec::new();
     for partition in stack.partitions.iter().filter(|p| p.role != Role::Extended) {
         if partition.span.end().get() > medium.len().get() {
-            return refuse(format!("partition {} reaches past its end", partition.number));
+            return refuse(format!("partition {} reaches past the disk's end", partition.number));
         }
         let logical = matches!(partition.role, Role::Logical { .. })
             .then(|| container.map_or(partition.span.start(), |container| container.span.start()));

@@ -10,7 +10,7 @@ use serde_json::error::Category;
 /// The schema version of plans. It is incremented when the meaning of a field changes or a field is removed.
 pub const SCHEMA: u32 = 2;
 
-/// A plan, with what says how to read it.
+/// A plan, with the versions needed to read it.
 #[derive(Serialize, JsonSchema)]
 pub struct Document<T> {
     /// The schema version of this document.
@@ -40,7 +40,7 @@ pub(crate) fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     let head = ["schema", "straddle"].map(|key| json.as_object_mut().and_then(|json| json.remove(key)));
     if head[0] != Some(SCHEMA.into()) {
         let found = head[0].as_ref().map_or_else(|| "missing".to_owned(), Value::to_string);
-        return Err(format!("its schema version is {found}, and this program reads version {SCHEMA}"));
+        return Err(format!("its schema version is {found}, but this program reads version {SCHEMA}"));
     }
     serde_json::from_value(json).map_err(|error| error.to_string())
 }

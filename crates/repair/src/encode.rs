@@ -107,7 +107,7 @@ fn spare_old_chain(plan: &Plan, stack: &Stack, steps: &[Step]) -> Result<(), Pla
 
 struct Steps<'a> {
     medium: &'a dyn Medium,
-    /// The size in bytes of the sectors in which the table counts.
+    /// The sector size in bytes that the table uses.
     block: u64,
     /// The size in bytes of the units in which steps are written.
     unit: u64,

@@ -6,8 +6,8 @@ use straddle_units::{ByteCount, ByteOffset};
 use crate::plan::Format;
 
 /// What is said of a disk with an unfinished move.
-pub(crate) const UNFINISHED: &str = "a move of its partitions or a copy to it is unfinished: complete the move \
-                                     with 'straddle resume', or repeat the copy with 'straddle apply'";
+pub(crate) const UNFINISHED: &str = "a move of its partitions or a copy to it is unfinished: complete the \
+                                     move with 'straddle resume', or repeat the copy with 'straddle apply'";
 
 /// Why a request cannot become a plan, each as a sentence. Nothing was written.
 #[derive(Debug, thiserror::Error)]
@@ -19,7 +19,7 @@ pub enum PlanError {
     #[error("cannot read the request")]
     Toml(#[source] Box<toml::de::Error>),
     #[error(
-        "nothing to do: give --table with --part, or --add, --delete, --grow, --repair, --relocate-backup \
+        "nothing to do: use --table with --part, or --add, --delete, --grow, --repair, --relocate-backup \
          or --convert-table"
     )]
     Nothing,
@@ -36,8 +36,8 @@ pub enum PlanError {
     #[error("the disk {0}: use --wipe to overwrite it")]
     WouldDestroy(String),
     #[error(
-        "the table would overwrite data at byte {at}, which is in no partition (perhaps a deleted partition \
-         or a boot loader); --wipe allows this"
+        "the table would overwrite data at byte {at}, which is outside all partitions (perhaps a deleted \
+         partition or a boot loader); --wipe allows this"
     )]
     Occupied { at: ByteOffset },
     #[error("the new table would overwrite byte {at} of partition {number} ({content}); --wipe allows this")]

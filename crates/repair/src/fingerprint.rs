@@ -14,7 +14,7 @@ use straddle_layout::format::{gpt, mbr};
 use straddle_layout::{Role, Stack};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
-/// A disk as it was when the plan was made.
+/// The state of a disk when the plan was made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Fingerprint {

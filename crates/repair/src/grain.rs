@@ -22,7 +22,7 @@ pub struct Considered {
     /// Its size in bytes.
     #[serde(rename = "size_bytes")]
     pub size: ByteCount,
-    /// Where the figure comes from.
+    /// The source of the figure.
     pub source: String,
     /// Why starts are not on it; absent if they are.
     #[serde(default, skip_serializing_if = "Option::is_none")]

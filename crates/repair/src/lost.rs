@@ -35,7 +35,7 @@ const TRACKS: u64 = 255;
 
 const UNKNOWN: &str = "unrecognised data";
 
-/// Something on the disk that the new table does not lead to.
+/// Contents of the disk that the new table makes inaccessible.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Lost {
@@ -50,7 +50,7 @@ pub struct Lost {
     pub label: String,
     /// The bytes it occupies.
     pub at: Span,
-    /// Whether the new table is written over part of it; absent if not.
+    /// Whether the new table overwrites part of it; absent if not.
     #[serde(default, rename = "overwritten", skip_serializing_if = "std::ops::Not::not")]
     pub is_overwritten: bool,
 }
@@ -203,8 +203,8 @@ pub(crate) fn unrecognised(medium: &dyn Medium, stack: &Stack) -> Result<Option<
     }
 }
 
-/// The content outside the table that a plan would destroy. A change of the present table spares the file system
-/// of an optical medium, no space of which counts as free, and content that partitions cover.
+/// The content outside the table that a plan would destroy. A change of the present table spares the file
+/// system of an optical medium, no space of which counts as free, and content that partitions cover.
 pub(crate) fn harmed(medium: &dyn Medium, stack: &Stack, fresh: bool) -> Result<Vec<Beside>, PlanError> {
     let has_extent = !fresh && optical_extent(medium)?.is_some();
     let is_medium = |found: &Beside| has_extent && found.is_optical();

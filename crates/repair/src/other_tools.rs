@@ -130,7 +130,7 @@ impl Choice<'_> {
         } else if io_opt == 0 {
             (io_min, format!("the minimum I/O size, {io_min} bytes"))
         } else {
-            (io_opt, format!("the optimal I/O size, {io_opt} bytes, which parted does not question"))
+            (io_opt, format!("the optimal I/O size, {io_opt} bytes, which parted does not check"))
         };
         let aligned = self.whole(grain, self.from);
         // A start in percent is accepted within half a percent (`ped_unit_parse_custom`, libparted/unit.c).
@@ -169,7 +169,7 @@ impl Choice<'_> {
         let mut rule = format!("multiples of {grain} bytes, the larger of 1 MiB and the I/O size");
         if self.size.get() <= grain.saturating_mul(4) {
             grain = physical;
-            rule = format!("multiples of the physical sector, {physical} bytes, on so small a disk");
+            rule = format!("multiples of the physical sector, {physical} bytes, on a disk this small");
         }
         (rule, self.whole(grain, self.from.max(ByteOffset::new(grain))))
     }

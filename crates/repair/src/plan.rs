@@ -1,7 +1,7 @@
 //! A plan: the table that a disk is to have, with reasons, as a value that can be stored and reviewed.
 //!
-//! Invariants: a plan is for one disk, which it recognises by a fingerprint. Every [`Plan`] is valid, whether made
-//! here or read from a file, and cannot be changed afterwards:
+//! Invariants: a plan is for one disk, which it recognises by a fingerprint. Every [`Plan`] is valid, whether
+//! made here or read from a file, and cannot be changed afterwards:
 //!
 //! ```compile_fail,E0596
 //! # use straddle_repair::Plan;
@@ -56,8 +56,8 @@ pub(crate) const MOST_MARKS: usize = 32;
 /// The least number of clusters of FAT32, each of at least one sector (Microsoft, FAT specification of 2000).
 const FAT32_CLUSTERS: u64 = 65_525;
 
-/// A plan. It is always valid: nothing overlaps, nothing is outside the usable space, and every field fits its
-/// place on disk.
+/// A plan. It is always valid: nothing overlaps, nothing is outside the usable space, and every field fits
+/// its on-disk size.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "Parts", into = "Parts")]
 pub struct Plan(Parts);
@@ -69,12 +69,13 @@ pub struct Plan(Parts);
 pub struct Parts {
     /// The fingerprint of the disk that the plan is for.
     pub disk: Fingerprint,
-    /// Whether a new table is made; otherwise the present one is changed.
+    /// Whether a new table is created; otherwise the current one is changed.
     pub fresh: bool,
-    /// The sector size in which the present table counts; absent if it is not converted.
+    /// The sector size that the current table uses; absent if the table is not converted.
     #[serde(default, rename = "converted_from_sector_bytes", skip_serializing_if = "Option::is_none")]
     pub converts: Option<BlockSize>,
-    /// Whether both copies of a GPT are written to their proper places, the backup at the end of the disk.
+    /// Whether both copies of a GPT are written to their proper positions, with the backup at the end of the
+    /// disk.
     pub relocate_backup: bool,
     /// The partitions before the change.
     pub before: Vec<Entry>,
@@ -88,7 +89,7 @@ pub struct Parts {
     /// The ranges that are overwritten with zeros.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub wipe: Vec<Span>,
-    /// What is on the disk but cannot be reached from the new table.
+    /// Contents of the disk that the new table makes inaccessible.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lost: Vec<Lost>,
     /// Remarks to read before applying the plan.

@@ -47,13 +47,13 @@ pub enum ChangeError {
     Open(#[from] OpenError),
     #[error(transparent)]
     Read(#[from] ReadError),
-    #[error("its bytes cannot be read ({0})")]
+    #[error("it cannot be read ({0})")]
     NoBytes(String),
     #[error("it reports its own sector size: --logical applies only to images")]
     OwnSectors,
     #[error(
         "its table may use {1}-byte sectors instead of {0}-byte ones, because only with {1}-byte sectors \
-         does a partition start at known contents. Give --logical {1} or --logical {0}"
+         does a partition start at known contents. Use --logical {1} or --logical {0}"
     )]
     InQuestion(BlockSize, BlockSize),
     #[error("it has {0}-byte sectors: a table in {1}-byte sectors would not be recognised")]

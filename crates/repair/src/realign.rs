@@ -397,7 +397,7 @@ fn shifted((one, item, to): &Placed<'_>, ground: &Ground) -> Shifted {
     }
     if let Some(Anchor { offset, what, .. }) = &one.anchor {
         let at = offset.get();
-        why.push(format!("instead of its start, its {what} ({at} bytes later) is aligned"));
+        why.push(format!("its {what}, {at} bytes after its start, is aligned instead of the start"));
     }
     Shifted { number: item.number, to: *to, why }
 }

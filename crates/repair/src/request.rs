@@ -160,7 +160,7 @@ impl FromStr for Part {
             let (key, value) = word.split_once('=').map_or((word, None), |(key, value)| (key, Some(value)));
             let key = key.trim();
             if !given.insert(key) {
-                return Err(PlanError::Syntax(format!("'{key}' is given twice")));
+                return Err(PlanError::Syntax(format!("'{key}' is specified twice")));
             }
             match value {
                 Some(value) => part.set(key, value.trim())?,
@@ -360,7 +360,8 @@ mod tests {
 
     #[test]
     fn a_file_asks_for_the_same() {
-        let text = "table = 'gpt'\ngrain = '4MiB'\n[[part]]\nsize = '512M'\ntype = 'esp'\nname = 'a, b'\n[[part]]\nsize = 'rest'\n";
+        let text = "table = 'gpt'\ngrain = '4MiB'\n[[part]]\nsize = '512M'\ntype = 'esp'\nname = 'a, \
+                    b'\n[[part]]\nsize = 'rest'\n";
         let mut request = Request::new(Seed(1));
         parse_file(text, &mut request).unwrap();
         assert_eq!((request.table, request.grain), (Some(Format::Gpt), Some(ByteCount::new(4 * MIB))));

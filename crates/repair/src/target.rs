@@ -28,7 +28,7 @@ use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
 pub enum TargetError {
     #[error(transparent)]
     Open(#[from] OpenError),
-    #[error("is partition {0} of a disk: give the disk instead")]
+    #[error("is partition {0} of a disk: name the disk instead")]
     Partition(u32),
     #[error(
         "is not a raw image ({0}): connect it as a device first (qemu-nbd -c); --format raw treats the \
@@ -205,7 +205,7 @@ impl<'d> Target<'d> {
         if span.is_some_and(|span| span.gaps(places.iter().copied()).is_empty()) {
             return Ok(());
         }
-        Err(io::Error::other("the copy may not write at this byte, so nothing was written there"))
+        Err(io::Error::other("the copy is not allowed to write at this byte, so nothing was written there"))
     }
 }
 

@@ -1,5 +1,6 @@
 //! Which column of a table holds what, and in which unit: CSV and Parquet have the same map,
-//! `time=ts:us,op=type:0/1,offset=lba:sectors,…`. A quantity that it leaves out is looked up by its usual names.
+//! `time=ts:us,op=type:0/1,offset=lba:sectors,…`. A quantity that it leaves out is looked up by its usual
+//! names.
 
 use std::str::FromStr;
 
@@ -52,7 +53,7 @@ pub enum ColumnsError {
     Quantity { name: String },
     #[error("{unit:?} is not a unit of {quantity}: {known}")]
     Unit { unit: String, quantity: &'static str, known: &'static str },
-    #[error("{quantity} is given twice")]
+    #[error("{quantity} is specified twice")]
     Twice { quantity: &'static str },
 }
 
@@ -145,8 +146,8 @@ fn values(unit: Option<&str>) -> Result<Values, ColumnsError> {
     let order = [Operation::Read, Operation::Write, Operation::Discard, Operation::Flush];
     let own: Vec<_> = unit.split('/').map(str::to_owned).zip(order).collect();
     if own.len() < 2 || unit.split('/').count() > order.len() || own.iter().any(|(name, _)| name.is_empty()) {
-        let known =
-            "the values of a read and a write, as in 0/1, and of a discard and a flush, as in R/W/D/F";
+        let known = "specify the values for read and write, such as 0/1, and optionally those for discard \
+                     and flush, such as R/W/D/F";
         return Err(ColumnsError::Unit { unit: unit.to_owned(), quantity: "op", known });
     }
     Ok(Values::Own(own))
@@ -190,7 +191,8 @@ pub(crate) struct Places {
 }
 
 impl Columns {
-    /// Finds columns by their names among the first `most`. `exponent` is the unit of a column of times by its type.
+    /// Finds columns by their names among the first `most`. `exponent` is the unit of a column of times by
+    /// its type.
     pub(crate) fn places(
         &self,
         names: &[&str],
@@ -360,7 +362,7 @@ mod tests {
             ("op=a:1", "not a unit of op"),
             ("op=a:1/2/3/4/5", "not a unit of op"),
             ("volume=a:b", "not of the form"),
-            ("op=a,op=b", "op is given twice"),
+            ("op=a,op=b", "op is specified twice"),
         ] {
             assert!(wrong(text).contains(says), "{text}: {}", wrong(text));
         }

@@ -9,7 +9,8 @@ use crate::reader::Numbered;
 /// A trace that cannot be read or replayed.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
-    #[error("{name}: cannot read the trace{}", byte.map(|byte| format!(" from byte {byte} on")).unwrap_or_default())]
+    #[error("{name}: cannot read the trace{}", byte.map(|byte| format!(" from byte {byte} \
+        on")).unwrap_or_default())]
     Read { name: String, byte: Option<u64>, source: std::io::Error },
     #[error("{name}{}", place.of(*line, *byte))]
     Line { name: String, place: Numbered, line: u64, byte: Option<u64>, source: LineError },
@@ -49,7 +50,7 @@ impl TraceError {
 pub enum LineError {
     #[error(
         "unknown trace format: the first line is neither a CSV header (time, op, offset, length) nor a line \
-         in any format of --format; for other tables, give the columns with --columns"
+         in any format of --format; for other tables, name the columns with --columns"
     )]
     Unknown,
     #[error("it is not in the format {format}")]
@@ -116,7 +117,7 @@ straddle_units::error_kind! {
 /// What is wrong with the columns of a table.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TableError {
-    #[error("there is no column {column:?}: give its name with --columns. The columns are: {present}")]
+    #[error("there is no column {column:?}: use --columns to name it. The columns are: {present}")]
     NoColumn { column: String, present: String },
     #[error("there are two columns for {column:?}: choose one with --columns")]
     TwoColumns { column: &'static str },

@@ -11,17 +11,18 @@ pub struct TraceReport {
     files: Vec<TraceFile>,
     /// The number of lines that are not requests: headers, and events of other kinds.
     other_lines: u64,
-    /// The time from the first request of a file to its last, in nanoseconds, in the longest file. Absent if the times
-    /// were not read, as those of a Parquet file that is only counted.
+    /// The time from the first request of a file to its last, in nanoseconds, in the longest file. Absent if
+    /// the times were not read, as for a Parquet file that is only counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     span_ns: Option<u64>,
     /// The start that the offsets are counted from, in sectors of 512 bytes.
     started_at_sectors: u64,
-    /// How long a write is held at most to be merged with others, in nanoseconds; with `--merge-within`.
+    /// The longest time, in nanoseconds, that a write is held to be merged with others; with
+    /// `--merge-within`.
     #[serde(skip_serializing_if = "Option::is_none")]
     merge_within_ns: Option<u64>,
-    /// With `--merge-within`, the number of requests that were earlier than the one before them. They are merged as if
-    /// they had come at its time.
+    /// With `--merge-within`, the number of requests whose time is earlier than that of the preceding
+    /// request. They are merged as if they had the preceding request's time.
     #[serde(skip_serializing_if = "Option::is_none")]
     late_requests: Option<u64>,
     /// All volumes together.
@@ -42,7 +43,7 @@ pub struct TraceFile {
     pub format: Option<Format>,
 }
 
-/// What is asked of a volume.
+/// The requests to a volume.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Volume")]
 struct VolumeReport {
@@ -67,12 +68,12 @@ struct OperationReport {
     requests: u64,
     /// The number of bytes of the sectors that they touch.
     bytes: u64,
-    /// The number of requests that do not begin and end on sectors of 512 bytes. They count with the sectors they
-    /// touch.
+    /// The number of requests that do not begin and end on 512-byte sector boundaries. They are counted by
+    /// the sectors that they touch.
     off_sector_requests: u64,
     /// Their lengths, the shortest first.
     sizes: Vec<SizeReport>,
-    /// What they do to units of each size.
+    /// Their effect on units of each size.
     units: Vec<UnitReport>,
 }
 
@@ -89,62 +90,62 @@ struct SizeReport {
     bytes: u64,
 }
 
-/// What requests do to units of one size, each request alone.
+/// The effect of requests on units of one size, with each request counted separately.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Unit")]
 struct UnitReport {
     /// The size of the unit.
     unit_bytes: u64,
-    /// With the start given.
+    /// With the specified start.
     #[serde(flatten)]
     effect: EffectReport,
-    /// The start with the fewest units covered in part; with `--best`.
+    /// The start with the fewest partly covered units; with `--best`.
     #[serde(skip_serializing_if = "Option::is_none")]
     best: Option<BestReport>,
-    /// What is left behind a cache that holds each write for some time; for writes, with `--merge-within`.
+    /// The effect behind a cache that holds each write for some time; only for writes, with `--merge-within`.
     #[serde(skip_serializing_if = "Option::is_none")]
     merged: Option<MergedReport>,
 }
 
-/// What writes do to units behind a cache.
+/// The effect of writes on units behind a cache.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Merged")]
 struct MergedReport {
     /// Units that are written.
     written_units: u64,
-    /// Of these, the ones of which only a part is new: each is a read-modify-write.
+    /// Of these, the units that are only partly new: each is a read-modify-write.
     partial_units: u64,
-    /// Of these, the ones that were written early because no more could be held. If there are any, a larger cache
-    /// writes fewer.
+    /// Of these, the units that were written early because the cache was full. If there are any, a larger
+    /// cache writes fewer units.
     early_units: u64,
     /// The bytes of the units written relative to the bytes of the requests. Absent if there are no requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     amplification: Option<f64>,
 }
 
-/// What requests do to units from one start.
+/// The effect of requests on units counted from one start.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Effect")]
 struct EffectReport {
     /// Requests that do not begin and end on boundaries of units.
     misaligned_requests: u64,
-    /// Requests that touch a unit more than their length needs.
+    /// Requests that touch one more unit than their length requires.
     straddling_requests: u64,
     /// Requests that begin inside a unit.
     partial_head_requests: u64,
     /// Requests that end inside a unit.
     partial_tail_requests: u64,
-    /// Units that a request covers in part. For a write, each is a read-modify-write.
+    /// Units that a request partly covers. For a write, each is a read-modify-write.
     partial_units: u64,
-    /// Units that requests touch, each counted once for each request.
+    /// Units that requests touch, counted once per request.
     touched_units: u64,
-    /// The bytes of the units touched relative to the bytes of the requests: for writes the write amplification,
-    /// if nothing is merged. Absent if there are no requests.
+    /// The bytes of the units touched relative to the bytes of the requests: for writes the write
+    /// amplification, if nothing is merged. Absent if there are no requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     amplification: Option<f64>,
 }
 
-/// The start with the fewest units covered in part.
+/// The start with the fewest partly covered units.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Best")]
 struct BestReport {

@@ -1,7 +1,7 @@
 //! What a recording says of itself: by what it was recorded, of which drives, and what was lost.
 //!
-//! It is lines of `key: value` in messages of blktrace's format, before and after the requests. Unknown keys are passed
-//! over, and what is kept of a file is bounded.
+//! It is lines of `key: value` in messages of blktrace's format, before and after the requests. Unknown keys
+//! are passed over, and what is kept of a file is bounded.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -42,8 +42,8 @@ pub struct Origin {
     pub drives: Vec<Recorded>,
     /// The requests in the recording. Absent if it was cut off.
     pub requests: Option<u64>,
-    /// Events that the kernel had no room for, so that requests or their latencies are missing. Absent if the recording
-    /// was cut off.
+    /// Events that the kernel had no room for, so that requests or their latencies are missing. Absent if the
+    /// recording was cut off.
     pub lost_events: Option<u64>,
 }
 
@@ -68,7 +68,7 @@ pub struct Recorded {
     /// The physical sector in bytes, as the drive reports it.
     #[serde(rename = "physical_sector_bytes", skip_serializing_if = "Option::is_none")]
     pub physical_sector: Option<u64>,
-    /// The partition that was recorded; the whole drive if absent. Offsets are those on the drive.
+    /// The partition that was recorded; the whole drive if absent. Offsets are relative to the drive.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partition: Option<Partition>,
 }

@@ -21,7 +21,7 @@ pub enum Pace {
     /// At its arrival time in the trace, whatever the drive is doing.
     #[default]
     Open,
-    /// After the previous request completes: with the delay that the trace gives, or at once.
+    /// After the previous request completes: with the delay recorded in the trace, or immediately.
     Closed,
 }
 
@@ -71,8 +71,8 @@ pub struct Replayed {
     /// The time from the first arrival to the last completion, in nanoseconds.
     #[serde(rename = "elapsed_ns")]
     pub elapsed: Nanos,
-    /// The time from the first arrival to the last, in nanoseconds. The trace gives it, so it is known in the open loop
-    /// only.
+    /// The time from the first arrival to the last, in nanoseconds; only with the open loop, where the trace
+    /// determines it.
     #[serde(rename = "span_ns")]
     pub span: Nanos,
     /// The time from the last arrival to the last completion, in nanoseconds; in the open loop.
@@ -89,11 +89,11 @@ pub struct Replayed {
     pub flushes: Latency,
     /// The number of discards.
     pub discards: u64,
-    /// Of these, the ones that the drive did not get because it has no such command.
+    /// Of these, the discards that were not sent because the drive does not support them.
     #[serde(rename = "ignored_discards")]
     pub ignored: u64,
-    /// Requests that did not begin and end on sectors of 512 bytes. The drive got all sectors that they touch, as a
-    /// page cache would ask for.
+    /// Requests that did not begin and end on 512-byte sector boundaries. The drive received requests for all
+    /// sectors that they touch, as from a page cache.
     #[serde(rename = "off_sector_requests")]
     pub off_sector: u64,
     /// Reads and writes that do not begin and end on boundaries of the drive's true physical sectors.
@@ -112,9 +112,9 @@ impl Replayed {
         self.reads.total() + self.writes.total() + self.flushes.total()
     }
 
-    /// Whether the drive could not keep up, so that the latency depends on the length of the trace alone: in the open
-    /// loop, more requests than the queue depth are outstanding at the last arrival, and the drive needs more than [`LAG`]
-    /// of the trace's time to finish them.
+    /// Whether the drive could not keep up, so that the latency depends on the length of the trace alone: in
+    /// the open loop, more requests than the queue depth are outstanding at the last arrival, and the drive
+    /// needs more than [`LAG`] of the trace's time to finish them.
     pub fn diverges(&self) -> bool {
         let waiting = self.behind.seconds() * self.rate() > f64::from(self.depth);
         self.pace == Pace::Open && waiting && self.behind.seconds() > self.span.seconds() * LAG
@@ -204,8 +204,8 @@ struct Lane {
     failed: Option<(u64, TraceError)>,
 }
 
-/// Replays a trace with a drive of `profile` for each volume, each fresh from power-on. The drives run at the same
-/// time, while the next requests are read; the result does not depend on the number of processors.
+/// Replays a trace with a drive of `profile` for each volume, each fresh from power-on. The drives run at the
+/// same time, while the next requests are read; the result does not depend on the number of processors.
 pub fn replay_volumes(
     profile: &Profile,
     trace: &mut Reader<'_>,

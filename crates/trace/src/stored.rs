@@ -1,8 +1,9 @@
 //! Accounts as bytes, to be kept or merged elsewhere.
 //!
-//! Equal accounts are equal bytes, on every machine, and no other bytes are read as this account: volumes are in the
-//! order of their names, classes in that of their keys, and a number is written in one way only. The last four bytes are
-//! a CRC-32 of all before them. What a window merged is left out, as it does not add up like the rest.
+//! Equal accounts are equal bytes, on every machine, and no other bytes are read as this account: volumes are
+//! in the order of their names, classes in that of their keys, and a number is written in one way only. The
+//! last four bytes are a CRC-32 of all before them. What a window merged is left out, as it does not add up
+//! like the rest.
 
 use straddle_units::io::Time;
 
@@ -21,7 +22,7 @@ const MOST_REQUESTS: u64 = 1 << 60;
 pub enum StoredError {
     #[error("not a straddle histogram")]
     Magic,
-    #[error("the histogram has version {found}, and this version of straddle reads {VERSION}")]
+    #[error("the histogram has version {found}, but this version of straddle reads version {VERSION}")]
     Version { found: u8 },
     #[error(
         "the histogram is damaged or truncated: its checksum is {found:#010x} instead of {expected:#010x}"
@@ -76,7 +77,7 @@ impl Account {
         let mut input = Input { bytes: body, at: MAGIC.len() + 1, requests: 0 };
         let account = input.account()?;
         if input.at < body.len() {
-            return Err(input.wrong("more bytes than the histogram has"));
+            return Err(input.wrong("unexpected bytes after the end"));
         }
         Ok(account)
     }
@@ -175,7 +176,7 @@ impl Input<'_> {
             histogram.add_many(key, requests, beyond);
         }
         if histogram.inexact > all {
-            return Err(self.wrong("more misaligned requests than requests"));
+            return Err(self.wrong("more misaligned requests than requests in total"));
         }
         Ok(histogram)
     }
@@ -208,7 +209,7 @@ impl Input<'_> {
                 return Ok(number);
             }
         }
-        Err(self.wrong("a number with unnecessary bytes"))
+        Err(self.wrong("a number encoded with unnecessary bytes"))
     }
 
     fn byte(&mut self) -> Result<u8, StoredError> {

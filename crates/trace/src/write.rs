@@ -1,5 +1,5 @@
-//! Writes the requests of traces in another format. What it cannot hold is counted; what would be read back as something
-//! else is an error.
+//! Writes the requests of traces in another format. What it cannot hold is counted; what would be read back
+//! as something else is an error.
 
 #[cfg(feature = "parquet")]
 mod table;
@@ -158,7 +158,7 @@ impl<W: Write> Fio<W> {
         let volume = if volume.is_empty() { "volume" } else { volume };
         if !self.names.contains(volume) {
             if volume.contains(|letter: char| letter.is_whitespace() || letter.is_control()) {
-                let why = "fio's log separates fields with blanks, so a name cannot contain blanks";
+                let why = "fio's log separates fields with spaces, so a name cannot contain spaces";
                 return Err(WriteError::Name { name: volume.to_owned(), why });
             }
             self.names.insert(volume.to_owned());
@@ -190,7 +190,7 @@ impl<W: Write> Fio<W> {
 fn csv_name(name: &str) -> Result<Cow<'_, str>, WriteError> {
     let is_kept = name.trim() == name && !name.contains(|letter: char| letter == '"' || letter.is_control());
     if !is_kept {
-        let why = "it contains a quote or a control character, or begins or ends with a blank";
+        let why = "it contains a quotation mark or a control character, or begins or ends with a space";
         return Err(WriteError::Name { name: name.to_owned(), why });
     }
     Ok(if name.contains(',') { format!("\"{name}\"").into() } else { name.into() })

@@ -31,7 +31,8 @@ impl<'de> Deserialize<'de> for Boundary {
             phase_bytes: ByteCount,
         }
         let Raw { size_bytes, phase_bytes } = Raw::deserialize(from)?;
-        Self::new(size_bytes, phase_bytes).ok_or_else(|| D::Error::custom("a boundary every 0 bytes"))
+        Self::new(size_bytes, phase_bytes)
+            .ok_or_else(|| D::Error::custom("boundaries cannot be 0 bytes apart"))
     }
 }
 

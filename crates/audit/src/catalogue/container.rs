@@ -7,8 +7,8 @@ pub(super) const CONTAINER_OFF: Definition = Definition {
     kind: Kind::Alignment,
     about: About::Container,
     title: "image format misaligns guest blocks on the host",
-    what: "The image format stores the guest's blocks at offsets of the file that are not on a physical \
-           sector boundary.",
+    what: "The image format stores the guest's blocks at file offsets that are not on a physical sector \
+           boundary.",
     why: "A dynamic VHD puts a 512-byte bitmap before each block; in sparse VMDK and old VDI files, the data \
           follows headers of arbitrary length. Blocks that are aligned in the guest then straddle sectors on \
           the host.",
@@ -52,8 +52,11 @@ pub(super) const IMAGE_SIZE: Definition = Definition {
           --repair --relocate-backup).",
     sources: &[
         "QEMU block.c: 'Image size is not a multiple of request alignment'",
-        "https://github.com/kubevirt/containerized-data-importer/pull/1873 (QEMU), https://github.com/pengutronix/genimage/pull/133 (fastboot)",
-        "https://learn.microsoft.com/powershell/module/az.compute/add-azvhd (Azure: a VHD of N * MiB + 512 bytes)",
-        "https://docs.cloud.google.com/compute/docs/import/import-existing-image (Google: disk.raw in increments of 1 GB)",
+        "https://github.com/kubevirt/containerized-data-importer/pull/1873 (QEMU), \
+         https://github.com/pengutronix/genimage/pull/133 (fastboot)",
+        "https://learn.microsoft.com/powershell/module/az.compute/add-azvhd (Azure: a VHD of N * MiB + 512 \
+         bytes)",
+        "https://docs.cloud.google.com/compute/docs/import/import-existing-image (Google: disk.raw in \
+         increments of 1 GB)",
     ],
 };

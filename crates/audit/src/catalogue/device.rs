@@ -10,12 +10,13 @@ pub(super) const KERNEL_MISALIGNED: Definition = Definition {
     what: "The kernel reports alignment_offset -1 for the device. Linux 6.12 may instead report an offset \
            that it computed from members with different offsets.",
     why: "For a stacked device (md, device mapper), -1 means that its members have different alignment \
-          offsets, or that its data does not start on a physical sector, so no partition start is aligned on \
-          every member. libblkid reports 0 instead of -1, so parted, fdisk, mkfs.xfs and cryptsetup do not \
-          notice. The kernel also reports -1 when the only problem is that an underlying device's optimal \
-          I/O size is not a multiple of the physical sector; that case is S021.",
-    cost: "As S001, on at least one member. Devices on top of a misaligned one also report -1: if several \
-           targets are checked, the finding is reported for the lowest of them, and lists the others.",
+          offsets, or that its data does not start on a physical sector boundary, so no partition start is \
+          aligned on every member. libblkid reports 0 instead of -1, so parted, fdisk, mkfs.xfs and \
+          cryptsetup do not notice. The kernel also reports -1 when the only problem is that an underlying \
+          device's optimal I/O size is not a multiple of the physical sector; that case is S021.",
+    cost: "The same as S001, on at least one member. Devices on top of a misaligned one also report -1: if \
+           several targets are checked, the finding is reported for the lowest of them, and lists the \
+           others.",
     fix: "Align each member (check each one), then recreate the stack.",
     sources: &["Linux block/blk-settings.c, blk_stack_limits", "util-linux libblkid/src/topology/topology.c"],
 };
@@ -34,7 +35,8 @@ pub(super) const BOGUS_IO_OPT: Definition = Definition {
           a multiple of the physical sector.",
     cost: "By default, parted starts partitions at sector 65535, an odd number, and pvcreate starts the \
            data of a physical volume at byte 33553920: see S001 and S051.",
-    fix: "Give starts in MiB, or align to the minimum (parted -a minimal); pvcreate --dataalignment 1m.",
+    fix: "Specify starts in MiB, or align to the minimum (parted -a minimal). For LVM, use pvcreate \
+          --dataalignment 1m.",
     sources: &[
         "Linux drivers/scsi/sd.c, sd_validate_opt_xfer_size",
         "Linux block/blk-settings.c, blk_validate_limits (6.11 and later round it down)",
@@ -54,7 +56,7 @@ pub(super) const KNOWN_LIAR: Definition = Definition {
           list of such models, with a source for each; the listed value overrides the drive's.",
     cost: "Tools that trust the drive may start partitions at any sector; parted's minimal alignment, for \
            example, accepts them all.",
-    fix: "Give starts in MiB. If in doubt, assume 4096-byte sectors: that is safe on every disk.",
+    fix: "Specify starts in MiB. If in doubt, assume 4096-byte sectors: that is safe on every disk.",
     sources: &["crates/device/src/quirks.toml, a source for each model"],
 };
 
@@ -88,7 +90,7 @@ pub(super) const SOURCES_DISAGREE: Definition = Definition {
     why: "USB bridges and RAID controllers often report a different size than the drive does, or none. \
           straddle uses the larger size: a start aligned to it is aligned to both.",
     cost: "Nothing by itself, but tools that read only the kernel's value may misalign partitions.",
-    fix: "Give starts in MiB.",
+    fix: "Specify starts in MiB.",
     sources: &["ATA8-ACS, IDENTIFY DEVICE word 106", "SBC-4, READ CAPACITY (16)"],
 };
 
@@ -102,7 +104,7 @@ pub(super) const FASTER_FORMAT: Definition = Definition {
     why: "A namespace lists the sector sizes it can be formatted with, each with its relative performance \
           (best, better, good, degraded). Many drives are shipped with 512-byte sectors for old systems \
           and perform better with 4096.",
-    cost: "This depends on the drive; if it matters, measure it.",
+    cost: "This depends on the drive; if it matters, measure the difference.",
     fix: "If the namespace is empty or backed up: nvme format DEVICE --lbaf=N. THIS DESTROYS EVERYTHING ON \
           THE NAMESPACE and, if the controller formats all namespaces at once (FNA bit 0), on the whole \
           drive. Some controllers do not support the command (OACS bit 1).",

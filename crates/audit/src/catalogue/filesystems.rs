@@ -26,11 +26,11 @@ pub(super) const FS_BLOCK_SMALL: Definition = Definition {
     what: "The file system's block, sector or log sector is smaller than the physical sector.",
     why: "mkfs chooses the block size from the size of the device (1 KiB for small ext file systems) or from \
           what the device reports (XFS: 512-byte sectors on an image file or a drive that misreports).",
-    cost: "Each such write is a read-modify-write, even if the partition is aligned. The finding is advice \
-           if only firmware reads the file system (an EFI system partition, the small FAT that a Raspberry \
-           Pi boots from). It is also advice for an ext or FAT file system smaller than 512 MiB, for which \
-           mke2fs and mkfs.fat choose small blocks, and for blocks of 4 KiB or more, because not every \
-           system can mount larger ones.",
+    cost: "Each write of such a block is a read-modify-write, even if the partition is aligned. The finding \
+           is advice if only firmware reads the file system (an EFI system partition, the small FAT that a \
+           Raspberry Pi boots from). It is also advice for an ext or FAT file system smaller than 512 MiB, \
+           for which mke2fs and mkfs.fat choose small blocks, and for blocks of 4 KiB or more, because not \
+           every system can mount larger ones.",
     fix: "Recreate it with blocks and sectors of 4096 bytes.",
     sources: &["mke2fs(8), -b and mke2fs.conf", "mkfs.xfs(8), -s size"],
 };
@@ -56,7 +56,7 @@ pub(super) const DATA_AREA_OFF: Definition = Definition {
     kind: Kind::Alignment,
     about: About::Layer,
     title: "data area is misaligned inside an aligned file system",
-    what: "The file system starts on a physical sector, but its first cluster does not.",
+    what: "The file system starts on a physical sector boundary, but its first cluster does not.",
     why: "FAT's first cluster follows the reserved sectors, tables and root directory; exFAT's is at the \
           start of the cluster heap. mkfs.fat aligns clusters by default, but other formatters do not.",
     cost: "Every cluster spans one more sector than necessary: see S001.",
@@ -72,13 +72,13 @@ pub(super) const HINTS_CONTRADICT: Definition = Definition {
     kind: Kind::Layers,
     about: About::FileSystem,
     title: "stripe hints do not match the array",
-    what: "The file system's chunk or stripe is not a multiple of the underlying array's.",
+    what: "The chunk or stripe recorded in the file system is not a multiple of the underlying array's.",
     why: "mkfs derives these hints from the device's I/O sizes and stores them (multiples of the chunk and \
           the stripe are fine). They become wrong when the array is reshaped or the file system is copied to \
           another device.",
     cost: "The allocator optimises for the wrong layout: metadata accumulates on one member, and writes of \
            whole stripes become partial ones.",
-    fix: "tune2fs -E stride=,stripe_width=; mount -o sunit=,swidth= for XFS.",
+    fix: "For ext4, tune2fs -E stride=,stripe_width=; for XFS, mount -o sunit=,swidth=.",
     sources: &["ext4: Documentation/filesystems/ext4/super.rst, s_raid_stride", "xfs(5), sunit and swidth"],
 };
 
@@ -100,11 +100,11 @@ pub(super) const PAGE_STRADDLES: Definition = Definition {
     severity: Severity::Warning,
     kind: Kind::Alignment,
     about: About::Layer,
-    title: "database pages straddle",
+    title: "database pages straddle the drive's units",
     what: "Database pages of the given size (--page) do not cover whole units of the drive.",
     why: "The page is neither a multiple nor a divisor of the unit, or the file system is not aligned to \
           it.",
-    cost: "The write of each page becomes two partial writes, and a power cut between them tears the page.",
+    cost: "Each page write becomes two partial writes, and a power cut between them tears the page.",
     fix: "Align the layers below, and use a page size that is a multiple of the unit.",
     sources: &["PostgreSQL documentation, full_page_writes", "MySQL documentation, innodb_doublewrite"],
 };
@@ -136,8 +136,8 @@ pub(super) const HIDDEN_SECTORS: Definition = Definition {
     what: "The start recorded in the boot sector of an NTFS, FAT or exFAT file system (\"hidden sectors\") \
            differs from the partition table's.",
     why: "Only mkfs and Windows' own tools write this field. If another tool moves or copies the partition, \
-          the old value remains. The BIOS boot code of the partition uses the field to locate its remaining \
-          sectors.",
+          the old value remains. The partition's BIOS boot code uses the field to locate the rest of its own \
+          code.",
     cost: "Windows does not boot from the partition. The finding is a warning for the active partition of an \
            MBR, and advice for other partitions (data, EFI, exFAT), where no program reads the field.",
     fix: "With the partition unmounted, write the number of its first sector to the boot sector (four bytes \

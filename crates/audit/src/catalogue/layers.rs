@@ -7,7 +7,8 @@ pub(super) const MD_DATA_STRADDLES: Definition = Definition {
     kind: Kind::Alignment,
     about: About::Layer,
     title: "RAID member's data starts inside a physical sector",
-    what: "The data of a Linux software RAID member does not start on a physical sector of the disk.",
+    what: "The data of a Linux software RAID member does not start on a physical sector boundary of the \
+           disk.",
     why: "The array's data starts at the member's data offset. Misaligned offsets come from an explicit \
           --data-offset in sectors, from mdadm before 3.2 (136 or 272 sectors), or from a bitmap that was \
           moved by hand.",
@@ -25,8 +26,8 @@ pub(super) const PV_DATA_STRADDLES: Definition = Definition {
     kind: Kind::Alignment,
     about: About::Layer,
     title: "LVM data starts inside a physical sector",
-    what: "The first extent of an LVM physical volume (pe_start) does not start on a physical sector of the \
-           disk.",
+    what: "The first extent of an LVM physical volume (pe_start) does not start on a physical sector \
+           boundary of the disk.",
     why: "All extents, and therefore all logical volumes, are located relative to pe_start. LVM before \
           2.02.73 started them at 192 KiB and accepted odd alignments; pvcreate relies on the values that \
           the device reports, which may be wrong.",
@@ -62,7 +63,8 @@ pub(super) const LUKS_PAYLOAD_STRADDLES: Definition = Definition {
     kind: Kind::Alignment,
     about: About::Layer,
     title: "LUKS payload starts inside a physical sector",
-    what: "The encrypted payload of a LUKS container does not start on a physical sector of the disk.",
+    what: "The encrypted payload of a LUKS container does not start on a physical sector boundary of the \
+           disk.",
     why: "The payload follows the header and key slots. Old versions of cryptsetup put it at 512-byte sector \
           1032 or 2056, unless --align-payload was given.",
     cost: "Every block in the container spans two sectors: see S001.",
@@ -80,9 +82,9 @@ pub(super) const PAYLOAD_STRADDLES: Definition = Definition {
     about: About::Layer,
     title: "a mapping's payload starts inside a physical sector",
     what: "The data of a mapping (bcache, dm-integrity, a nested partition table, …) does not start on a \
-           physical sector of the disk.",
+           physical sector boundary of the disk.",
     why: "The offset of the mapping's data is added to the offsets of all layers below.",
-    cost: "Every block in it spans two sectors: see S001.",
+    cost: "Every block in the mapping spans two sectors: see S001.",
     fix: "Recreate the mapping with an aligned data offset.",
     sources: &["Linux drivers/md/bcache/bcache_ondisk.h", "Linux drivers/md/dm-integrity.c"],
 };
@@ -121,8 +123,8 @@ pub(super) const OFF_ARRAY_STRIPE: Definition = Definition {
     kind: Kind::Alignment,
     about: About::Layer,
     title: "a layer is not aligned to the stripe of the array below",
-    what: "A layer on a RAID starts on a physical sector, but not at a multiple of the array's stripe from \
-           the start of the array. The finding is reported once per array, for all volumes.",
+    what: "A layer on a RAID starts on a physical sector boundary, but not at a multiple of the array's \
+           stripe from the start of the array. The finding is reported once per array, for all volumes.",
     why: "What matters is the distance of the partition, PV or payload from the start of the array. 1 MiB is \
           not a multiple of a stripe with three data disks, or of any stripe larger than 1 MiB.",
     cost: "Each write of a whole stripe becomes two partial writes, and RAID 5 and 6 must then read data to \

@@ -7,13 +7,14 @@ pub(super) const START_STRADDLES: Definition = Definition {
     kind: Kind::Alignment,
     about: About::Placement,
     title: "start straddles a physical sector",
-    what: "The partition does not start on a physical sector, and no layer in it compensates for that. The \
-           finding is only a warning if the drive's sectors are in doubt: an ATA hard disk of 160 GB or more \
-           that reports 512-byte physical sectors and has a partition at sector 63. Many disks sold from \
-           2010 to 2013 reported 512-byte sectors but had 4096-byte ones, and not all of these models are \
-           known. straddle probe measures the sectors; --assume declares them. It is also a warning if \
-           physical sectors are larger than 4 KiB, because a 4 KiB write is then a read-modify-write at any \
-           offset, and only larger writes cost more if misaligned, as with the indirection unit (S004).",
+    what: "The partition does not start on a physical sector boundary, and no layer in it compensates for \
+           that. The finding is only a warning if the drive's sector size is in doubt, as for an ATA hard \
+           disk of 160 GB or more that reports 512-byte physical sectors and has a partition at sector 63. \
+           Many disks sold from 2010 to 2013 reported 512-byte sectors but had 4096-byte ones, and not all \
+           of these models are known. straddle probe measures the sectors; --assume declares them. The \
+           finding is also only a warning if physical sectors are larger than 4 KiB. A 4 KiB write is then a \
+           read-modify-write at any offset, so only larger writes cost more if misaligned, as with the \
+           indirection unit (S004).",
     why: "File systems write 4 KiB blocks, laid out from the partition's start. If the start is inside a \
           physical sector, every block straddles two sectors. A drive can write only whole sectors, so for \
           each block it must read both sectors, modify part of each, and write both back. The check takes \
@@ -23,12 +24,13 @@ pub(super) const START_STRADDLES: Definition = Definition {
     cost: "Small writes took about 3 times as long in published tests on 5400 and 7200 rpm 512e disks, and \
            62 times as long in the worst one (WD20EARS, a 4 KiB write every 16 KiB: 1217 s instead of 19.5 \
            s). Extracting a source tree took 1.04 to 25.5 times as long, depending on drive and file system. \
-           Reads cost little on most drives (0.94 to 1.25 times as long), but up to 8.5 times as long on a \
-           Seagate ST2000DL003, whose firmware, SmartAlign, probably logs partial sectors. Misalignment costs \
-           nothing, and is only advice, in partitions that only an installer writes to: BIOS boot, FreeBSD boot, PReP, Microsoft reserved and EFI partitions, the \
-           FAT that a board's firmware boots from, ISO 9660 and squashfs, and partitions with unknown \
-           contents that are smaller than a physical sector.",
-    fix: "Start the partition on a multiple of the physical sector; 1 MiB (512-byte sector 2048) suits all \
+           Reads took 0.94 to 1.25 times as long on most drives, but up to 8.5 times as long on a Seagate \
+           ST2000DL003, whose firmware, SmartAlign, probably logs partial sectors. Misalignment costs \
+           nothing, and is only advice, in partitions that only an installer writes to: BIOS boot, FreeBSD \
+           boot, PReP, Microsoft reserved and EFI partitions, the FAT file system that a board's firmware \
+           boots from, ISO 9660 and squashfs, and partitions with unknown contents that are smaller than a \
+           physical sector.",
+    fix: "Start the partition at a multiple of the physical sector; 1 MiB (512-byte sector 2048) suits all \
           drives. In an existing partition, the data has to move with the start: use straddle realign. If \
           there is no room, shrink the contents first, or copy the disk to another one (straddle realign \
           --to).",
@@ -49,7 +51,7 @@ pub(super) const END_STRADDLES: Definition = Definition {
            sector with what follows. If physical sectors are larger than 4 KiB, a whole number of 4 KiB \
            blocks is enough.",
     why: "Tools that use all unallocated space end the partition at the last usable sector. On a GPT disk, \
-          this is the 34th sector from the end, which is seldom the last one of a physical sector.",
+          this is the 34th sector from the end, which is rarely the last one of a physical sector.",
     cost: "File systems with 4 KiB blocks do not use the tail, so nothing is lost. LUKS with 4096-byte \
            sectors does not use it either, but cannot be opened on such a device (\"Device size is not \
            aligned to requested sector size\"): if the partition was grown, shrink it again. A write to the \
@@ -58,12 +60,12 @@ pub(super) const END_STRADDLES: Definition = Definition {
            or 2048 bytes. When mkfs, dd or a database then writes through the page cache, requests consist \
            of smaller segments: with 512-byte blocks, a request of 126 segments carries 63 KiB instead of \
            504 KiB, and may end inside a physical sector even if the start is aligned. The finding is only \
-           advice if the partition is empty, if the contents, according to their header, do not use the tail \
-           (swap of whole pages, most file systems), or if the partition is smaller than a physical sector \
-           (ChromeOS has one-block partitions) and its contents are unknown. It is a warning if the contents \
-           use the tail (md), cannot be opened because of it (LUKS with 4096-byte sectors) or are unknown, \
-           or if the next partition starts in the same sector.",
-    fix: "End the partition on a multiple of the physical sector. Cutting off the tail (less than a physical \
+           advice if the partition is empty, or if the header of its contents shows that they do not use the \
+           tail (swap of whole pages, most file systems). It is also advice if the partition is smaller than \
+           a physical sector (ChromeOS has one-block partitions) and its contents are unknown. It is a \
+           warning if the contents use the tail (md), cannot be opened because of it (LUKS with 4096-byte \
+           sectors) or are unknown, or if the next partition starts in the same sector.",
+    fix: "End the partition at a multiple of the physical sector. Cutting off the tail (less than a physical \
           sector) is safe for file systems with 4 KiB blocks and for LUKS with 4096-byte sectors.",
     sources: &[
         "cryptsetup lib/utils_device.c",
@@ -78,15 +80,16 @@ pub(super) const OFF_IO_MIN: Definition = Definition {
     kind: Kind::Alignment,
     about: About::Placement,
     title: "start is not aligned to the minimum I/O size",
-    what: "The start is on a physical sector, but not on a multiple of the device's minimum I/O size. The \
-           finding is only advice if that size is just a hint: for a virtual disk, a Ceph image or another \
-           device that is not known to be an array, and for a thin pool, which reports its chunk size.",
+    what: "The start is on a physical sector boundary, but not at a multiple of the device's minimum I/O \
+           size. The finding is only advice if that size is just a hint. This applies to virtual disks, Ceph \
+           images and other devices that are not known to be arrays, and to thin pools, which report their \
+           chunk size.",
     why: "minimum_io_size is the smallest request that the device handles without a penalty. It is larger \
           than the physical sector if the device is an array (its chunk) or maps larger units. dm-thin \
           allocates and copies whole chunks, but writing part of one causes no read.",
-    cost: "A request meant to cover one unit covers parts of two: a RAID accesses two members (figures: \
-           S005), and an SSD reads and rewrites two units.",
-    fix: "Start at a multiple of it; 1 MiB usually is one.",
+    cost: "A request meant to cover one unit covers parts of two: a RAID accesses two members (see S005 for \
+           figures), and an SSD reads and rewrites two units.",
+    fix: "Start at a multiple of that size; 1 MiB usually is one.",
     sources: &[
         "Documentation/ABI/stable/sysfs-block, queue/minimum_io_size",
         "Linux block/blk-settings.c, blk_stack_limits",
@@ -106,8 +109,8 @@ pub(super) const OFF_INDIRECTION_UNIT: Definition = Definition {
           than physical_block_size, so tools that look only at the physical sector do not notice. NPWG is \
           the preferred size of writes; a drive may report a smaller preferred alignment (NPWA). If the \
           start is aligned to that, the finding is only advice.",
-    cost: "With 16 KiB units, each 16 KiB database page is written to two units in part: twice the flash \
-           writes, and twice the wear. For writes smaller than the unit, the factor is (offset in the unit + \
+    cost: "With 16 KiB units, each misaligned 16 KiB database page covers parts of two units, which doubles \
+           flash writes and wear. For writes smaller than the unit, the factor is (offset in the unit + \
            length, rounded up to the unit) / length.",
     fix: "Start at a multiple of the indirection unit (16 to 64 KiB today); 1 MiB is one.",
     sources: &[
@@ -123,16 +126,16 @@ pub(super) const OFF_STRIPE: Definition = Definition {
     about: About::Placement,
     title: "start is not aligned to the RAID chunk or stripe",
     what: "The start is not a multiple of the array's chunk (the amount of data on one member before the \
-           next member follows) or of its full stripe. straddle recognises arrays from md, device-mapper \
-           tables, or a SCSI disk's I/O sizes.",
+           array continues on the next) or of its full stripe. straddle recognises arrays from md, \
+           device-mapper tables, or a SCSI disk's I/O sizes.",
     why: "A write meant to cover a whole chunk or stripe then covers parts of two. RAID 5 and 6 must read \
           the rest of a partly written stripe to compute its parity.",
-    cost: "This depends on the array and the workload. R. W. Smith (2014) quotes published tests with 5 to 30 \
-           %. In the lab, with four modelled disks under md, 64 KiB chunks and a start at sector 63, random \
-           64 KiB writes took 1.4 (RAID 5) to 2.0 times (RAID 0) as long, 64 KiB reads 1.4 to 1.6 times, \
-           sequential writes 1.3 and 1.7 times on RAID 5 and 6 but the same time on RAID 0 and 10, random 4 \
-           KiB writes 1.0 to 1.4 times, and extracting a tarball on ext4 0.9 to 1.1 times (straddle reproduce \
-           arrays).",
+    cost: "This depends on the array and the workload. R. W. Smith (2014) quotes published tests that show a \
+           difference of 5 to 30 %. The lab modelled four disks under md with 64 KiB chunks and a start at \
+           sector 63 (straddle reproduce arrays). Random 64 KiB writes took 1.4 (RAID 5) to 2.0 times (RAID \
+           0) as long, and 64 KiB reads 1.4 to 1.6 times. Sequential writes took 1.3 and 1.7 times as long \
+           on RAID 5 and 6, but the same time on RAID 0 and 10. Random 4 KiB writes took 1.0 to 1.4 times as \
+           long, and extracting a tarball on ext4 0.9 to 1.1 times.",
     fix: "Start at a multiple of the full stripe (chunk times number of data members), which need not be a \
           power of two.",
     sources: &[
@@ -166,10 +169,11 @@ pub(super) const OFF_ERASE_BLOCK: Definition = Definition {
     title: "start is not aligned to the erase block",
     what: "The start is not a multiple of the flash erase block.",
     why: "Flash is erased in blocks of several MiB. SD cards and eMMC with simple controllers copy a whole \
-           block when a write covers part of it; SSDs remap addresses, so it should hardly matter there.",
+           block when a write covers part of it; SSDs remap addresses, so the erase block should hardly \
+           matter.",
     cost: "On cards, writes are slower and wear is higher if the file system's first structures share an \
            erase block with the table. No published figure is known for SSDs; R. W. Smith (2014) recommends \
-           aligning to it on them too.",
+           aligning to the erase block on SSDs too.",
     fix: "Start at a multiple of the erase block; 4 MiB suits most devices.",
     sources: &[
         "Linux Documentation/ABI, mmc preferred_erase_size",

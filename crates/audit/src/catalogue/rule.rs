@@ -8,15 +8,15 @@ use serde::{Deserialize, Serialize};
 
 use super::Code;
 
-/// How much a finding matters.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// Good to know; has no cost by itself.
+    /// Costs nothing by itself.
     Advice,
-    /// Costly for some workloads, or a risk to the table.
+    /// Costs performance on some workloads, or puts the table at risk.
     Warning,
-    /// Costly in any case, or the table is broken.
+    /// Always costs performance, or the table is damaged.
     Error,
 }
 
@@ -35,15 +35,15 @@ impl fmt::Display for Severity {
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "FindingKind")]
 pub enum Kind {
-    /// A start, an end, or the data of a layer is off a boundary.
+    /// A start, an end, or the data of a layer is not on a boundary.
     Alignment,
     /// Data is written in pieces smaller than a unit, aligned or not.
     #[serde(rename = "small_writes")]
     Granularity,
-    /// A power failure can tear what is written, aligned or not.
+    /// A power failure can tear a write, aligned or not.
     #[serde(rename = "atomic_writes")]
     Atomicity,
-    /// The device's own figures cannot be true, or contradict each other.
+    /// The values that the device reports are impossible, or contradict each other.
     #[serde(rename = "device_claims")]
     Device,
     /// The partition table is damaged, or made for another disk.
@@ -52,10 +52,10 @@ pub enum Kind {
     /// Two layers, or the kernel and the disk, contradict each other.
     #[serde(rename = "layers_disagree")]
     Layers,
-    /// What is written there cannot be used on the device's sectors.
+    /// The contents cannot be used with the device's sectors.
     #[serde(rename = "does_not_fit")]
     Fit,
-    /// What is written there cannot be read.
+    /// The contents cannot be read.
     Unreadable,
 }
 
@@ -94,7 +94,7 @@ pub enum About {
 /// The text of a rule, which `straddle explain` prints.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Definition {
-    /// How severe it is as a rule. A finding may have another severity.
+    /// The usual severity. A finding may have another one.
     pub severity: Severity,
     /// The kind of its findings.
     pub kind: Kind,

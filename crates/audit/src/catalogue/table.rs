@@ -7,15 +7,15 @@ pub(super) const OTHER_SECTOR_SIZE: Definition = Definition {
     kind: Kind::Table,
     about: About::Table,
     title: "table written for another logical sector size",
-    what: "The partition table was written for a sector size that the device does not have now.",
+    what: "The partition table was written for a different sector size than the device has now.",
     why: "Some USB enclosures present a 512-byte drive with 4096-byte sectors, and some controllers do the \
-          reverse. The GPT header is in the second sector, so it is not found if the size is different; an \
-          MBR is found, but its sector numbers are then wrong by a factor of eight.",
-    cost: "Partitions are missing or at the wrong position: data seems lost, and a \"repair\" would \
+          reverse. The GPT header is in the second sector, so it is not found if the size differs. An MBR is \
+          found, but its sector numbers are wrong by a factor of eight.",
+    cost: "Partitions are missing or at the wrong position. Data seems lost, and a \"repair\" would \
            overwrite it.",
-    fix: "Connect the drive as it was connected when it was partitioned; or copy the data through a loop \
-          device with the table's sector size (losetup --sector-size), which writes nothing; or convert the \
-          table in place (straddle plan --convert-table).",
+    fix: "Connect the drive the way it was connected when it was partitioned. Otherwise, copy the data \
+          through a loop device with the table's sector size (losetup --sector-size), which writes nothing, \
+          or convert the table in place (straddle plan --convert-table).",
     sources: &[
         "UEFI specification 2.10, section 5.3",
         "parted and util-linux issue trackers: disks moved out of enclosures",
@@ -29,8 +29,8 @@ pub(super) const GPT_PRIMARY_DAMAGED: Definition = Definition {
     title: "the primary GPT is damaged",
     what: "The primary GPT header or its entries fail their checks; the backup at the disk's end is good.",
     why: "A boot loader, an imaging tool or a table for another sector size overwrote the first sectors.",
-    cost: "The kernel uses the backup only if booted with the parameter gpt; firmware may not find the EFI \
-           system partition.",
+    cost: "The kernel uses the backup only if it was booted with the gpt parameter; firmware may not find \
+           the EFI system partition.",
     fix: "Rewrite the primary from the backup.",
     sources: &["UEFI specification 2.10, section 5.3.2", "Linux block/partitions/efi.c"],
 };
@@ -40,7 +40,7 @@ pub(super) const GPT_BACKUP_DAMAGED: Definition = Definition {
     kind: Kind::Table,
     about: About::Table,
     title: "the backup GPT is damaged or missing",
-    what: "The primary GPT is good, the backup is not.",
+    what: "The primary GPT is good, but the backup is not.",
     why: "The end of the disk was overwritten (old RAID metadata, a shorter copy), or never written.",
     cost: "Nothing, unless the primary is damaged too.",
     fix: "Rewrite the backup from the primary.",
@@ -67,7 +67,8 @@ pub(super) const GPT_BACKUP_MISPLACED: Definition = Definition {
     what: "The backup GPT is intact, but not in the disk's last block.",
     why: "The disk or image has grown: a cloud volume was enlarged, or an image was written to a larger \
           disk.",
-    cost: "The space after it cannot be used, and the backup is not found if the primary is lost.",
+    cost: "The space after the backup GPT cannot be used, and the backup is not found if the primary is \
+           lost.",
     fix: "Move it to the end.",
     sources: &["UEFI specification 2.10, section 5.3.1"],
 };
@@ -90,8 +91,8 @@ pub(super) const GPT_COPIES_DIFFER: Definition = Definition {
     about: About::Table,
     title: "the two GPTs list different partitions",
     what: "Primary and backup both pass their checks, but their entries differ.",
-    why: "A tool was interrupted between writing the two, or writes only one.",
-    cost: "Nothing, until the backup is used instead of the primary: then partitions appear or disappear.",
+    why: "A tool was interrupted between writing the two copies, or it writes only one.",
+    cost: "Nothing until the backup is used instead of the primary; then partitions appear or disappear.",
     fix: "Decide which one is correct (the primary is the one in use), and rewrite the other from it.",
     sources: &["UEFI specification 2.10, section 5.3.2"],
 };
@@ -100,10 +101,10 @@ pub(super) const PROTECTIVE_MBR: Definition = Definition {
     severity: Severity::Error,
     kind: Kind::Table,
     about: About::Table,
-    title: "protective MBR and GPT do not belong together",
-    what: "There is a protective MBR without a GPT, or a GPT without a protective MBR; or an MBR with \
-        partitions, but without a protective entry, precedes an intact GPT (a warning).",
-    why: "One of them was overwritten: by wipefs, dd, or a boot loader.",
+    title: "protective MBR and GPT do not match",
+    what: "There is a protective MBR without a GPT, or a GPT without a protective MBR. The finding is only a \
+           warning if an intact GPT follows an MBR that lists partitions but has no protective entry.",
+    why: "One of them was overwritten by wipefs, dd or a boot loader.",
     cost: "No partition is found, or different programs find different ones. The kernel reads a GPT only if \
            there is a protective MBR; without a GPT, the disk seems to hold one large unknown partition.",
     fix: "Rewrite the protective MBR (straddle plan --repair). If there is no GPT, restore the table from a \
@@ -116,7 +117,7 @@ pub(super) const HYBRID_DIFFERS: Definition = Definition {
     kind: Kind::Table,
     about: About::Table,
     title: "the hybrid MBR and the GPT list different partitions",
-    what: "The start and size of a hybrid MBR's entry do not match any partition of the GPT.",
+    what: "The start and size of an entry in the hybrid MBR do not match any partition of the GPT.",
     why: "A hybrid MBR is a second list of the same partitions. Most tools that move, grow or shrink a \
           partition change only the GPT, not the MBR entry.",
     cost: "A system that uses the MBR (Windows in BIOS mode, a boot loader) reads and writes at the old \
@@ -174,7 +175,7 @@ pub(super) const BAD_ENTRY: Definition = Definition {
     kind: Kind::Table,
     about: About::Table,
     title: "a partition entry cannot be used",
-    what: "An entry ends before it starts, or does not fit in 64 bits.",
+    what: "An entry ends before it starts, or its end does not fit in 64 bits.",
     why: "The table was damaged although its checksum is correct, or it was written by a faulty tool.",
     cost: "The partition is not listed.",
     fix: "Delete or correct the entry.",
@@ -185,7 +186,7 @@ pub(super) const TOO_MANY: Definition = Definition {
     severity: Severity::Warning,
     kind: Kind::Table,
     about: About::Table,
-    title: "more partitions than are listed",
+    title: "more partitions than straddle lists",
     what: "The table holds more partitions than this audit lists.",
     why: "No real disk has that many; Linux itself stops at 256.",
     cost: "Partitions that are not listed are not audited.",
@@ -198,10 +199,10 @@ pub(super) const MBR_REACH: Definition = Definition {
     kind: Kind::Table,
     about: About::Table,
     title: "the MBR cannot address the end of the disk",
-    what: "The disk is larger than an MBR can address, and the space past the limit is in no partition.",
+    what: "The disk is larger than an MBR can address, and the space past the limit is not in any partition.",
     why: "MBR entries have 32-bit sector numbers, which reach 2 TiB with 512-byte sectors and 16 TiB with \
           4096-byte ones.",
-    cost: "The space past that limit cannot be used.",
+    cost: "The space past the limit cannot be used.",
     fix: "Use a GPT.",
     sources: &["Linux block/partitions/msdos.c"],
 };
@@ -210,7 +211,7 @@ pub(super) const PAST_2_32: Definition = Definition {
     severity: Severity::Warning,
     kind: Kind::Table,
     about: About::Table,
-    title: "partition passes sector 2^32",
+    title: "partition crosses sector 2^32",
     what: "An MBR partition starts before sector 2^32 and ends after it.",
     why: "Start and size are 32-bit numbers. Their sum can be larger, but some systems compute the end in 32 \
           bits.",
@@ -227,12 +228,11 @@ pub(super) const UNFINISHED_MOVE: Definition = Definition {
     title: "unfinished move or copy of partitions",
     what: "A move of this disk's partitions (straddle realign, straddle apply) was interrupted. The table \
            has a marker in place of the moved partitions. If another program has written a new table since, \
-           straddle looks for the journal in its usual places: before the end of the disk, and before \
-           partitions. The finding is also reported for an interrupted copy to this disk (straddle realign \
+           straddle looks for the journal at its usual positions (before the end of the disk, and before \
+           partitions). The finding is also reported for an interrupted copy to this disk (straddle realign \
            --to, straddle apply --from): its first sector then has a marker in place of the table.",
     why: "Part of the data is still at its old position and part at the new one; the journal records which. \
-          If the disk had the old or the new table, other programs could overwrite data that is still \
-          needed.",
+          With either the old or the new table, other programs could overwrite data that is still needed.",
     cost: "The partitions cannot be used until the move is finished. Nothing is lost: the move can be \
            completed or rolled back from the journal, and the source of a copy is unchanged.",
     fix: "Run straddle resume TARGET, or straddle resume TARGET --rollback to restore the old layout. Until \
@@ -250,10 +250,11 @@ pub(super) const CUT_SHORT: Definition = Definition {
     what: "A file system, swap area, physical volume, LUKS container or array member records a size larger \
            than that of the partition or disk that holds it.",
     why: "The partition was shrunk before its contents were, or the image was truncated or copied to a \
-          smaller disk; or the superblock is left over from an earlier, larger partition with the same start.",
-    cost: "Its data may be in what looks like unallocated space, where a new partition, a move or a \
-           benchmark would destroy it. The kernel refuses to mount it, or accesses fail at the end of the \
-           device. straddle does not write to such a disk.",
+          smaller disk; or the superblock is left over from an earlier, larger partition with the same \
+          start.",
+    cost: "Some of the data may be in what looks like unallocated space, where a new partition, a move or a \
+           benchmark would destroy it. The kernel refuses to mount the file system, or accesses fail at the \
+           end of the device. straddle does not write to such a disk.",
     fix: "If the contents are in use, grow the partition to their size, or shrink them (on a copy). If they \
         are leftovers, remove them with wipefs.",
     sources: &[
@@ -272,7 +273,7 @@ pub(super) const TABLE_INSIDE: Definition = Definition {
            a partition.",
     why: "The table was edited by hand or written by a faulty tool: old versions of fdisk wrote the record \
           of a logical partition inside the previous partition.",
-    cost: "Writing to the partition destroys the table; if an EBR is destroyed, this logical partition and \
+    cost: "Writing to the partition destroys the table; if an EBR is destroyed, its logical partition and \
            all later ones are lost.",
     fix: "Save the table (sfdisk --dump) and back up the partition. Then shrink the partition and its \
           contents so that it ends before the structure, or recreate the table.",

@@ -69,7 +69,7 @@ fn listed(formats: &LbaFormats) -> String {
                 0 => String::new(),
                 bytes => format!(" and {bytes} of metadata"),
             };
-            let in_force = if place == usize::from(formats.current) { ", in force" } else { "" };
+            let in_force = if place == usize::from(formats.current) { ", in use" } else { "" };
             format!("{place}: {} bytes{metadata}, {}{in_force}", size(*format), format.performance)
         })
         .collect();

@@ -48,8 +48,8 @@ pub struct Examined {
     is_unread: bool,
 }
 
-/// The cost of a missed boundary: the time of writes, and on an SSD the bytes written to flash, as a multiple of those
-/// when aligned.
+/// The cost of a missed boundary: the time that writes take, and on an SSD the bytes written to flash,
+/// relative to aligned writes.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Cost {
     /// The modelled drive, or the one that was probed.
@@ -62,17 +62,19 @@ pub struct Cost {
     /// The size of each random write: 4096 bytes on a modelled disk, otherwise the drive's unit.
     #[serde(rename = "size_bytes")]
     pub size: u64,
-    /// The ratio for random writes: on a modelled SSD behind a full buffer; if measured, of durable or sustained ones.
+    /// The ratio for random writes: with a full buffer on a modelled SSD; for durable or sustained writes if
+    /// measured.
     #[serde(rename = "random_write_ratio")]
     pub random_write: f64,
-    /// The same ratio over the plausible firmware of a modelled disk; absent if that makes no difference.
+    /// The range of that ratio over the plausible firmware of a modelled disk; absent if the firmware makes
+    /// no difference.
     #[serde(rename = "random_write_firmware_range", skip_serializing_if = "Option::is_none")]
     pub firmware: Option<FirmwareRange>,
     /// The ratio of the bytes written to flash (wear); absent on a disk.
     #[serde(rename = "wear_ratio", skip_serializing_if = "Option::is_none")]
     pub wear: Option<f64>,
-    /// The ratio for sequential writes of 4096 bytes, each with an fsync; absent on an SSD, or if the costs were
-    /// measured.
+    /// The ratio for sequential writes of 4096 bytes, each with an fsync; absent on an SSD, or if the costs
+    /// were measured.
     #[serde(rename = "sequential_write_ratio", skip_serializing_if = "Option::is_none")]
     pub sequential_write: Option<f64>,
 }
@@ -168,7 +170,7 @@ impl Examined {
         let Some(unseen) = self.unseen.take() else { return };
         let remarks = &mut self.target.remarks;
         remarks.retain(|remark| *remark != unseen);
-        remarks.push(format!("the array is checked with {other}, the member that shows its contents"));
+        remarks.push(format!("the array is checked through {other}, the member that shows its contents"));
         self.judgement = Judgement::of(&self.findings, Recognised::Known);
     }
 
@@ -202,8 +204,8 @@ impl Examined {
         })
     }
 
-    /// What to know of the target besides its findings, and where the findings are reported that another target
-    /// shows as well.
+    /// What to know of the target besides its findings, and where the findings are reported that another
+    /// target shows as well.
     pub fn remarks(&self) -> Vec<String> {
         let elsewhere = self.findings.iter().filter_map(|finding| match &finding.reported {
             Reported::At(Place::Target(name)) => {
@@ -309,8 +311,8 @@ fn nothing(recognised: &Recognised, stack: &Stack) -> Option<&'static str> {
     }
 }
 
-/// Why the sectors in which the table counts are in doubt, if others explain it better; otherwise that is a remark. In
-/// doubt no command writes: it might write into data.
+/// Why the sectors in which the table counts are in doubt, if others explain it better; otherwise that is a
+/// remark. In doubt no command writes: it might write into data.
 fn doubted(doubt: sectors::Doubt, target: &mut Target, findings: &mut Findings) -> Option<String> {
     findings.withhold_commands(Fix::writes_table);
     if doubt.is_likelier {
@@ -405,8 +407,8 @@ fn written_in(medium: &dyn Medium, stack: &Stack, span: Span) -> Result<Option<B
     Ok(None)
 }
 
-/// Attaches the kernel's view of a device to what was read from it; returns where they differ. The host's kernel does
-/// not see what a guest writes to its disk.
+/// Attaches the kernel's view of a device to what was read from it; returns where they differ. The host's
+/// kernel does not see what a guest writes to its disk.
 fn attach_live(target: &mut Target, examiner: &Examiner, stack: &mut Stack) -> Vec<Disagreement> {
     let name = target.kernel_name.as_ref().filter(|_| target.topology.guest.is_none());
     let Some(name) = name else { return Vec::new() };

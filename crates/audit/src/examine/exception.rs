@@ -18,7 +18,7 @@ pub struct TargetException {
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages document the variants")]
 pub enum ExceptionError {
-    #[error("no finding has the code '{0}'; 'straddle explain' lists them")]
+    #[error("no finding has the code '{0}'; 'straddle explain' lists the codes")]
     UnknownRule(String),
     #[error("{0} cannot be ignored: an unfinished move has to be resumed or rolled back")]
     UnfinishedMove(Code),

@@ -128,7 +128,7 @@ impl Examiner {
     /// Takes the sectors of the device that holds the image at `path`, and returns their sizes.
     fn adopt_holder(&self, path: &Path, topology: &mut Topology) -> Option<Sectors> {
         const HOLDER: Source = Source::Derived("the device that the image's file system is on");
-        const LARGER: &str = "the larger is used: a start aligned to it is aligned to both";
+        const LARGER: &str = "the larger one is used: a start aligned to it is aligned to both";
         let holder = self.machine().holder(path)?;
         if holder.physical >= topology.physical.value() {
             topology.physical.overrule(holder.physical, HOLDER, LARGER);
@@ -214,8 +214,8 @@ impl Medium for Part {
     }
 }
 
-/// Withholds commands that would write to a disk while its guest does, or that count in other sectors than its
-/// guest, and remarks that.
+/// Withholds commands that would write to a disk while its guest does, or that count in other sectors than
+/// its guest, and remarks that.
 pub(crate) fn withhold(target: &mut Target, findings: &mut Findings) {
     let Some(guest) = &target.topology.guest else { return };
     let domain = &guest.domain;

@@ -20,8 +20,8 @@ pub(crate) fn recognised(target: &Target, stack: &Stack, content: Content) -> Re
     unseen(stack).map_or(Recognised::Known, part)
 }
 
-/// As [`recognised`], where the array runs as the devices `arrays`: one of these shows the rest, if it is examined in
-/// the same run.
+/// As [`recognised`], where the array runs as the devices `arrays`: one of these shows the rest, if it is
+/// examined in the same run.
 pub(crate) fn of_running(stack: &Stack, arrays: &[String], alongside: &Alongside) -> Recognised {
     let is_examined = match alongside {
         Alongside::Everything => true,
@@ -72,8 +72,8 @@ fn assemble(content: Content, kind: DeviceKind) -> String {
     format!("{disks} the array ({how}), and check that")
 }
 
-/// Why a target taken for `content` as a whole is not judged: it also has a table that contradicts this, and either
-/// may be left over.
+/// Why a target taken for `content` as a whole is not judged: it also has a table that contradicts this, and
+/// either may be left over.
 pub(crate) fn rival(target: &Target, stack: &Stack, content: Content) -> Option<String> {
     let table = straddle_layout::rival_table(target.medium.as_deref()?, stack).ok()??;
     let lists = match table.partition {
@@ -93,8 +93,8 @@ pub(crate) fn rival(target: &Target, stack: &Stack, content: Content) -> Option<
     ))
 }
 
-/// Why a target with a table is not judged: the whole of it also holds known content that the table does not touch,
-/// and nothing is recognised in a partition.
+/// Why a target with a table is not judged: the whole of it also holds known content that the table does not
+/// touch, and nothing is recognised in a partition.
 pub(crate) fn beside_table(stack: &Stack, beside: &[Beside]) -> Option<String> {
     let rival = straddle_layout::rival_content(stack, beside).filter(|rival| !rival.shows_partition)?;
     let (content, table) = (rival.content, rival.table);
@@ -108,8 +108,8 @@ pub(crate) fn beside_table(stack: &Stack, beside: &[Beside]) -> Option<String> {
     ))
 }
 
-/// Removes the commands that write a table or move data if other content on the disk is outside every partition: they
-/// would overwrite it. `plan` refuses such disks too.
+/// Removes the commands that write a table or move data if other content on the disk is outside every
+/// partition: they would overwrite it. `plan` refuses such disks too.
 pub(crate) fn spare(stack: &Stack, beside: &[Beside], findings: &mut Findings) {
     let is_harmed = |found: &Beside| !found.is_table() && !found.is_covered && !found.is_optical();
     if matches!(stack.kind, TableKind::Content(_)) || !beside.iter().any(is_harmed) {
@@ -149,7 +149,7 @@ fn unseen_of_md(layer: &Layer, md: &Md) -> Option<String> {
     }
     let is_unread = |child: &&Layer| child.facts == Facts::Opaque && child.kind.is_foreign_table();
     let kind = layer.children.iter().find(is_unread)?.kind;
-    Some(format!("its array ({level}) has a partition table of type {kind}, which straddle does not read"))
+    Some(format!("its array ({level}) has a partition table of type {kind}, which straddle cannot read"))
 }
 
 /// Whether the layer is known to contain anything. A nested array is how it is built, not what it contains.

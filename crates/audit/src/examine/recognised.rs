@@ -120,7 +120,8 @@ fn in_layer(layer: &Layer) -> Option<&'static str> {
     }
 }
 
-/// What there is to judge on the target; `beside` is what it holds besides, and `unsure` why its sectors are in doubt.
+/// What there is to judge on the target; `beside` is what it holds besides, and `unsure` why its sectors are
+/// in doubt.
 pub(crate) fn all(
     target: &Target,
     stack: &Stack,
@@ -144,7 +145,7 @@ fn recognised(target: &Target, stack: &Stack, beside: &[Beside], examiner: &Exam
         (DeviceKind::Modelled, _) => Recognised::Known,
         // The kernel lists those of a loop device only if that was asked for.
         (DeviceKind::Loop, TableKind::Kernel) if target.medium.is_none() && stack.partitions.is_empty() => {
-            let why = "its bytes cannot be read, and the kernel lists no partitions of this loop device";
+            let why = "it cannot be read, and the kernel lists no partitions of this loop device";
             Recognised::Nothing(why.to_owned())
         }
         (_, TableKind::Kernel) if target.medium.is_none() => Recognised::Known,
@@ -182,10 +183,10 @@ fn recognised(target: &Target, stack: &Stack, beside: &[Beside], examiner: &Exam
 fn unrecognised(target: &Target) -> &'static str {
     match target.medium.as_deref().map(|medium| medium.len()) {
         Some(len) if !len.is_multiple_of(KERNEL_SECTOR.bytes()) => {
-            "nothing on it is recognised, and its size is not a multiple of 512 bytes: it is probably not a \
-             disk image"
+            "its contents are not recognised, and its size is not a multiple of 512 bytes: it is probably \
+             not a disk image"
         }
-        _ => "nothing on it is recognised",
+        _ => "its contents are not recognised",
     }
 }
 
@@ -194,7 +195,7 @@ const OF_STRADDLE: &[u8] = b"\"straddle\": \"";
 /// Whether a target on which nothing is recognised is blank; an error says why that is unknown.
 fn is_blank(target: &Target) -> Result<bool, String> {
     let Some(medium) = &target.medium else {
-        return Err("its bytes cannot be read".to_owned());
+        return Err("it cannot be read".to_owned());
     };
     let mut head = [0; 64];
     if medium.read_at(ByteOffset::ZERO, &mut head).is_ok()
@@ -204,6 +205,6 @@ fn is_blank(target: &Target) -> Result<bool, String> {
         return Err("it is a file that straddle wrote (a plan, a backup or an audit), not a disk".to_owned());
     }
     straddle_layout::is_blank(medium.as_ref()).map_err(|error| {
-        format!("nothing on it is recognised, and part of it is unreadable: {}", with_causes(&error))
+        format!("its contents are not recognised, and part of it is unreadable: {}", with_causes(&error))
     })
 }

@@ -36,8 +36,8 @@ pub fn adopt_tables(target: &mut Target, options: &Options) -> Result<(), ReadEr
     Ok(())
 }
 
-/// Reads the table that is to be changed, adopts its sector size, and reads what is in its partitions. `None` if the
-/// target's bytes cannot be read.
+/// Reads the table that is to be changed, adopts its sector size, and reads what is in its partitions. `None`
+/// if the target's bytes cannot be read.
 pub fn read_present(target: &mut Target, options: &Options) -> Result<Option<Stack>, ReadError> {
     adopt_tables(target, options)?;
     let Some(medium) = target.medium.as_deref() else { return Ok(None) };
@@ -78,7 +78,8 @@ pub(crate) struct Doubt {
     pub(crate) is_likelier: bool,
 }
 
-/// Why a table might count in sectors of another size than is assumed, if there is too little evidence to conclude that.
+/// Why a table might count in sectors of another size than is assumed, if there is too little evidence to
+/// conclude that.
 pub(crate) fn in_question(target: &Target, stack: &Stack) -> Option<Doubt> {
     let medium = target.medium.as_deref().filter(|_| are_assumed(target))?;
     let OtherSectors { size, evidence } = straddle_layout::other_sectors(medium, stack).ok()??;
@@ -86,12 +87,12 @@ pub(crate) fn in_question(target: &Target, stack: &Stack) -> Option<Doubt> {
     let why = match evidence {
         Evidence::Content(at) => format!(
             "its table is assumed to use {assumed}-byte sectors. With {size}-byte sectors, a partition would \
-             start at byte {at}, where there are contents, perhaps leftovers; if the table uses {size}-byte \
-             sectors, give --logical {size}"
+             start at byte {at}, where there is known content, perhaps left over. If the table uses \
+             {size}-byte sectors, use --logical {size}"
         ),
         Evidence::End => format!(
-            "its table may use {assumed}-byte sectors or {size}-byte ones, with which its last partition \
-             would end at the end of the disk: give --logical {size} or --logical {assumed}"
+            "its table may use {assumed}-byte sectors, or {size}-byte ones, in which case its last partition \
+             would end at the end of the disk: use --logical {size} or --logical {assumed}"
         ),
     };
     Some(Doubt { why, is_likelier: evidence == Evidence::End })

@@ -57,7 +57,7 @@ pub(super) fn caution(
         say(TABLE_ONLY);
     }
     if !commands.is_empty() && explicit_sector_size(context).is_some() {
-        say("sfdisk supports --sector-size since util-linux 2.41");
+        say("sfdisk --sector-size needs util-linux 2.41 or later");
     }
     if let Some(entry) = context.stack.in_hybrid(partition).filter(|_| !commands.is_empty()) {
         say(&format!(

@@ -13,16 +13,16 @@ use crate::shell::{operand, quote};
 /// The page size of most machines, for which mkswap needs no option.
 const PAGE: u64 = 4096;
 
-pub(super) const ORDER: &str = "run swapoff first, and do not hibernate in between: the swap area is \
-                                recreated with the same UUID, so fstab need not be changed; any \
-                                resume_offset= must be updated";
+pub(super) const ORDER: &str = "run swapoff first, and do not hibernate before the commands have finished; \
+                                the swap area is recreated with the same UUID, so fstab need not be changed, \
+                                but any resume_offset= must be updated";
 
 pub(super) fn of(partition: &Partition) -> Option<&Layer> {
     partition.layer.as_ref().filter(|layer| layer.kind.is_swap())
 }
 
-/// The line that changes the entry and recreates the swap; on an image through a loop device over its new place. `None` if
-/// the UUID or label that the swap is found by is not fully known.
+/// The line that changes the entry and recreates the swap; on an image through a loop device over its new
+/// place. `None` if the UUID or label that the swap is found by is not fully known.
 pub(super) fn remake(layer: &Layer, entry: &Entry<'_>) -> Option<Command> {
     let (kept, sfdisk) = (kept(layer)?, entry.sfdisk());
     let line = match entry.context.is_image {
@@ -31,7 +31,8 @@ pub(super) fn remake(layer: &Layer, entry: &Entry<'_>) -> Option<Command> {
             let block = entry.context.stack.block;
             let (at, len) = (entry.start.to_bytes(block)?, entry.count.to_bytes(block)?);
             format!(
-                "{sfdisk} && loop=$(losetup --find --show --offset {at} --sizelimit {} {}) && (trap 'losetup --detach \"$loop\"' EXIT; mkswap {kept}\"$loop\")",
+                "{sfdisk} && loop=$(losetup --find --show --offset {at} --sizelimit {} {}) && (trap 'losetup \
+                 --detach \"$loop\"' EXIT; mkswap {kept}\"$loop\")",
                 len.get(),
                 operand(entry.context.target)
             )
@@ -40,8 +41,8 @@ pub(super) fn remake(layer: &Layer, entry: &Entry<'_>) -> Option<Command> {
     Some(Command { tool: "sfdisk", line, effect: Effect::Swap })
 }
 
-/// The options with which mkswap preserves page size, label and UUID, each before a space; `None` if they are not fully
-/// known.
+/// The options with which mkswap preserves page size, label and UUID, each before a space; `None` if they are
+/// not fully known.
 pub(super) fn kept(layer: &Layer) -> Option<String> {
     let Facts::FileSystem(fs) = &layer.facts else { return None };
     if layer.name.contains(straddle_device::shown::is_hidden) {

@@ -25,8 +25,8 @@ pub struct Report {
     schema: u32,
     /// The version of straddle.
     straddle: &'static str,
-    /// The name of the host; absent unless all disks of the running system were audited, and if it has no name
-    /// of its own.
+    /// The name of the host; present only if all disks of the running system were audited and the host has a
+    /// name.
     #[serde(skip_serializing_if = "Option::is_none")]
     host: Option<String>,
     /// The targets, in the order in which they were named.
@@ -42,7 +42,7 @@ pub struct Summary {
     pub targets: usize,
     /// Targets without a finding.
     pub ok: usize,
-    /// Targets that are blank: nothing is written where tables and contents live.
+    /// Targets that are blank: there is no data where a table or contents would begin.
     pub blank: usize,
     /// Targets with advice only.
     pub advice: usize,
@@ -104,12 +104,12 @@ pub struct TargetReport {
     /// "not_judged" or "failed".
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub kinds: Vec<Kind>,
-    /// How severely what is written on it is misaligned, by the findings that count for the status; absent if it
-    /// is not, or was not judged.
+    /// How severely the target's contents are misaligned, according to the findings that count for the
+    /// status; absent if they are not misaligned, or were not judged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub misaligned: Option<Severity>,
-    /// Why nothing on the target was judged: with the status "not_judged" or "blank", and for a table without
-    /// partitions.
+    /// Why nothing on the target was judged; present with the status "not_judged" or "blank", and for a table
+    /// without partitions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Why the target could not be audited; only with the status "failed".
@@ -135,8 +135,8 @@ pub struct TargetReport {
     /// The findings, without those excluded by `--only` and `--ignore`. A finding that several targets share
     /// is listed at one of them.
     pub findings: Vec<FindingReport>,
-    /// The findings that the configuration file ignores. They do not count for the status; the verdicts on
-    /// partitions stay. Absent if there are none.
+    /// The findings that the configuration file ignores. They do not count for the status, but the verdicts
+    /// on partitions are unchanged. Absent if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ignored: Vec<IgnoredReport>,
     /// What could not be read, and why.

@@ -47,14 +47,14 @@ pub(super) struct DeviceReport {
 struct FormatsReport {
     /// The source.
     source: String,
-    /// Whether an NVMe controller knows the command that sets them (OACS); absent if it was not queried.
+    /// Whether an NVMe controller supports the command that sets them (OACS); absent if it was not queried.
     #[serde(skip_serializing_if = "Option::is_none")]
     has_command: Option<bool>,
     /// Whether that command formats all namespaces of the NVMe drive at once (FNA); absent if it was not
     /// queried.
     #[serde(skip_serializing_if = "Option::is_none")]
     formats_all_namespaces: Option<bool>,
-    /// Those that are available.
+    /// The available sector sizes.
     list: Vec<SectorReport>,
 }
 
@@ -65,7 +65,7 @@ struct SectorReport {
     /// The number by which a command selects it; absent if its size selects it.
     #[serde(skip_serializing_if = "Option::is_none")]
     number: Option<usize>,
-    /// Whether they are in force; absent if not.
+    /// Whether they are in use; absent if not.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     in_force: bool,
     /// The logical sector size.

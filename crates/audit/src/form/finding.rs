@@ -23,7 +23,7 @@ pub struct FindingReport {
     /// disk, its partition table and the placement of partitions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub layer: Option<String>,
-    /// The offset on the disk at which the problem is, in bytes; absent if it is not at one place.
+    /// The offset of the problem on the disk, in bytes; absent if it has no single offset.
     #[serde(rename = "offset_bytes", skip_serializing_if = "Option::is_none")]
     pub at: Option<ByteOffset>,
     /// The boundary that is missed; absent if the finding is not about one.
@@ -31,14 +31,14 @@ pub struct FindingReport {
     pub missed: Option<Miss>,
     /// The finding as a sentence.
     pub message: String,
-    /// The cost on the drive given with `--cost`; absent without it, and for findings that have none.
+    /// The cost on the `--cost` drive; absent without that option, and for findings that have no cost.
     #[serde(skip_serializing_if = "Option::is_none")]
     cost: Option<Cost>,
     /// The fix; absent if the finding follows from another one, whose fix applies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fix: Option<Fix>,
-    /// An earlier finding of this target with the same fix, whose commands are to be run once; absent if there
-    /// is none.
+    /// An earlier finding of this target with the same fix, whose commands are to be run once; absent if
+    /// there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     same_fix_as: Option<Cause>,
     /// Another fix; absent if there is none. Only one of the two is to be run.

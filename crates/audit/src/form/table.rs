@@ -13,7 +13,7 @@ use straddle_units::{BlockSize, ByteCount};
 pub(super) struct TableReport {
     #[serde(flatten)]
     pub(super) kind: TableKind,
-    /// The size in bytes of the sectors in which the table counts.
+    /// The sector size in bytes that the table uses.
     pub(super) sector_bytes: BlockSize,
 }
 
@@ -27,8 +27,8 @@ pub struct PartitionReport {
     /// The verdict that follows from all findings, even if they are not listed here (excluded by `--only` or
     /// `--ignore`, or listed at another target).
     verdict: Verdict,
-    /// How severely what is written in it is misaligned, by its start or by that of a layer on it; absent if it is not.
-    /// Like the verdict, it follows from all findings.
+    /// How severely the partition's contents are misaligned, because of its start or that of a layer on it;
+    /// absent if they are not. Like the verdict, this follows from all findings.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub misaligned: Option<Severity>,
 }
@@ -62,7 +62,7 @@ pub(crate) struct ContainerReport {
     variant: &'static str,
     /// The size in bytes of the blocks that the file stores contiguously.
     block_bytes: u64,
-    /// The alignment in the file that all sampled blocks have, in bytes; absent if no block is stored yet.
+    /// The alignment in bytes that all sampled blocks have in the file; absent if no block is stored yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     alignment_bytes: Option<u64>,
     /// The number of blocks that were sampled.

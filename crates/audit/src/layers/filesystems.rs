@@ -21,8 +21,8 @@ pub(super) fn check(place: &Place<'_>, layer: &Layer, fs: &FileSystem, findings:
     check_page(place, kind, fs, findings);
 }
 
-/// The units in which a file system writes. FAT, exFAT and NTFS keep a 512-byte sector for their boot structures on
-/// every disk, but write clusters.
+/// The units in which a file system writes. FAT, exFAT and NTFS keep a 512-byte sector for their boot
+/// structures on every disk, but write clusters.
 fn written_units(kind: FsKind, fs: &FileSystem) -> Vec<(&'static str, ByteCount)> {
     let log_sector = fs.log_sector.filter(|size| fs.sector != Some(*size));
     let units = match kind.has_boot_sector() {
@@ -33,11 +33,12 @@ fn written_units(kind: FsKind, fs: &FileSystem) -> Vec<(&'static str, ByteCount)
     units.into_iter().filter_map(|(name, size)| Some((name, size.filter(known)?))).collect()
 }
 
-/// File systems of less than this get blocks of 1 KiB from mke2fs ("small" in mke2fs.conf of e2fsprogs 1.47), and clusters
-/// of 512 bytes to 8 KiB from mkfs.fat (dosfstools 4.2).
+/// File systems of less than this get blocks of 1 KiB from mke2fs ("small" in mke2fs.conf of e2fsprogs 1.47),
+/// and clusters of 512 bytes to 8 KiB from mkfs.fat (dosfstools 4.2).
 const SMALL: ByteCount = ByteCount::new(512 * MIB);
 
-/// The command for larger blocks, if the file system is so small that mkfs chose small ones: little is written there.
+/// The command for larger blocks, if the file system is so small that mkfs chose small ones: little is
+/// written there.
 fn small_by_default(kind: FsKind, fs: &FileSystem) -> Option<&'static str> {
     let how = match kind {
         FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4 => "mke2fs -b 4096",
@@ -66,8 +67,8 @@ fn small_units(place: &Place<'_>, kind: FsKind, fs: &FileSystem, len: ByteCount)
     let units: Vec<String> =
         small.iter().map(|(name, size)| format!("{name} of {} bytes", size.get())).collect();
     let message = format!(
-        "{}: its {} {} smaller than the {what} ({} bytes): small writes are read-modify-writes even where \
-         it is aligned",
+        "{}: its {} {} smaller than the {what} ({} bytes): small writes are read-modify-writes even if it is \
+         aligned",
         place.label(),
         units.join(" and its "),
         if units.len() == 1 { "is" } else { "are" },
@@ -190,7 +191,7 @@ fn hints_fix(kind: FsKind, fs: &FileSystem, chunk: Option<ByteCount>, stripe: Op
         _ => return Fix::advice("recreate the file system: mkfs takes the chunk and stripe from the device"),
     };
     Fix {
-        summary: "give the file system the array's chunk and stripe".to_owned(),
+        summary: "set the file system's chunk and stripe to the array's".to_owned(),
         commands: vec![command],
         risk: Risk::Safe,
         caution: Some(caution.to_owned()),
@@ -221,7 +222,7 @@ fn small_ashift(place: &Place<'_>, fs: &FileSystem) -> Option<Finding> {
              create): the ashift of a vdev cannot be changed"
         ))
     } else {
-        Fix::advice("none: ZFS does not support so large an ashift; larger records help")
+        Fix::advice("none: ZFS does not support such a large ashift; larger records help")
     };
     let found = place.finding(rules::ASHIFT_SMALL, place.start, message, fix);
     Some(Finding { severity: severity_of_writes(size), ..found })
@@ -246,7 +247,7 @@ fn check_page(place: &Place<'_>, kind: FsKind, fs: &FileSystem, findings: &mut V
     }
     let torn = not_atomic(place, fs, page);
     if !torn.is_empty() {
-        let fix = Fix::advice("keep the database's own protection on (doublewrite, full-page writes)");
+        let fix = Fix::advice("keep the database's own protection enabled (doublewrite, full-page writes)");
         let alternative = reformat::atomic(kind, fs, page).filter(|_| torn.len() == 1);
         let found = place.finding(rules::PAGE_NOT_ATOMIC, place.start, sentence(torn), fix);
         findings.push(Finding { alternative, ..found });

@@ -41,11 +41,11 @@ Examples:
 Nothing is written if the target is in use, or if its size, partition table or
 serial number (if any) differs from that of the disk the plan was made for.
 
-Tables: every overwritten byte is saved in the backup first. After a power cut,
-the disk has either the old or the new table. Moves: every overwritten byte is
-in the journal first. After a power cut, 'straddle resume' completes the move or
-rolls it back. Copies: the source is only read. After an interruption, run the
-same command again.";
+Tables: every byte is saved in the backup before it is overwritten. After a
+power cut, the disk has either the old or the new table. Moves: every byte is
+saved in the journal before it is overwritten. After a power cut, run 'straddle
+resume' to complete the move or roll it back. Copies: the source is only read.
+After an interruption, run the same command again.";
 
 #[derive(Debug, Args)]
 #[command(after_help = format!("{APPLY_EXAMPLES}\n\n{}", exit::help(MOVES)))]
@@ -95,10 +95,10 @@ Examples:
 This also reverts an interrupted 'straddle apply'. It changes nothing in these
 cases:
   the disk contains neither the original nor the written data
-  another part of its partition table differs
+  another part of its partition table has changed
   the first MiB or last 64 KiB of a new partition has been written to
   the contents of a grown partition no longer fit
-A disk without a serial number is recognised by its path.";
+A disk without a serial number is identified by its path.";
 
 #[derive(Debug, Args)]
 #[command(after_help = format!("{UNDO_EXAMPLES}\n\n{}", exit::help(exit::OF_WORK)))]
@@ -201,7 +201,8 @@ pub(crate) fn apply(arguments: &ApplyArguments) -> Result<Exit> {
     let count = plural(plan.table.partitions.len(), "partition");
     let (backup, operand) = (quote_path(&backup_path), quote_path(&arguments.write));
     output::print(&format!(
-        "{name}: {} with {count} written and read back ({} in {})\n  to revert: straddle undo {backup} --write {operand}\n",
+        "{name}: {} with {count} written and read back ({} in {})\n  to revert: straddle undo {backup} \
+         --write {operand}\n",
         plan.table.format,
         written.bytes(),
         plural(written.places(), "place")
@@ -221,8 +222,8 @@ fn earlier(target: &Target<'_>, backup: &Path, operand: &Path) -> Option<String>
     }
     if let Some(path) = loaded.as_ref().ok().and_then(|loaded| loaded.elsewhere(target)) {
         return Some(format!(
-            "{name} is the backup of an apply to {}: name another file with --backup. If that is the same \
-             disk under its old name: {undo} --was {}",
+            "{name} is the backup of an apply to {}; choose another file with --backup. If that is the old \
+             name of this disk, revert it with: {undo} --was {}",
             output::printable(path),
             quote_path(Path::new(path))
         ));
@@ -230,22 +231,22 @@ fn earlier(target: &Target<'_>, backup: &Path, operand: &Path) -> Option<String>
     let progress = loaded.and_then(|backup| Ok(backup.progress(target)?));
     Some(match progress {
         Ok(Progress::Nothing) => format!(
-            "{name} is a backup from an earlier apply that changed nothing on this disk (it failed before its \
-             first write, was reverted, or was for a similar disk). Choose another file with --backup, or \
-             move this one: mv -n {quoted} {}",
+            "{name} is a backup from an earlier apply that changed nothing on this disk (it failed before \
+             its first write, was reverted, or was for a similar disk). Choose another file with --backup, \
+             or move this one: mv -n {quoted} {}",
             quote_path(&with_ending(backup, "earlier"))
         ),
         Ok(Progress::Part { written, of }) => format!(
-            "{name} is the backup of an interrupted apply, which wrote {written} of {of} bytes; first revert \
-             that: {undo}"
+            "{name} is the backup of an interrupted apply, which wrote {written} of {of} bytes; revert it \
+             first: {undo}"
         ),
         Ok(Progress::Whole) => format!(
-            "{name} is the backup of an earlier, complete apply to this disk: keep it and name another file \
-             with --backup, or revert that apply: {undo}"
+            "{name} is the backup of an earlier, complete apply to this disk; keep it and choose another \
+             file with --backup, or revert that apply: {undo}"
         ),
         Err(error) => format!(
-            "{name} exists, but is not a backup for this disk's contents ({error:#}): name another file with \
-             --backup, or move this one away"
+            "{name} exists, but is not a backup for this disk's contents ({error:#}); choose another file \
+             with --backup, or move this one"
         ),
     })
 }
@@ -279,8 +280,8 @@ pub(crate) fn undo(arguments: &UndoArguments) -> Result<Exit> {
     };
     let written = backed_up.write().with_context(|| name.clone())?;
     let reread = written.tell_kernel().with_context(|| name.clone());
-    // Not if it was for another disk, or nothing of it was there: another one may need it. If it cannot be noted, the
-    // next apply asks for another name.
+    // Not if it was for another disk, or nothing of it was there: another one may need it. If it cannot be
+    // noted, the next apply asks for another name.
     if arguments.was.is_none() && !matches!(was_written, Ok(Progress::Nothing) | Err(_)) {
         let _ = Backup::retire(&arguments.backup);
     }

@@ -17,27 +17,28 @@ use crate::{input, output};
 /// Installs what moves the partitions of `disk` at the next boot.
 pub(super) fn prepare(disk: &Path, realign: &Realign, present: &Present) -> Result<Exit> {
     let name = disk.display().to_string();
-    let program = std::env::current_exe().context("cannot find this program")?;
+    let program = std::env::current_exe().context("cannot find the path of this program")?;
     // Ctrl-C ends the program that makes the initramfs, and then all is removed again.
-    on_interrupt(&Arc::default()).context("cannot watch for Ctrl-C")?;
+    on_interrupt(&Arc::default()).context("cannot install the Ctrl-C handler")?;
     let prepared = System::running().prepare(disk, realign, present, &program);
     prepared.with_context(|| name.clone())?;
     let bytes = realign.total();
     let (shown, operand) = (output::printable(&name), quote_path(disk));
     let moved = plural(realign.moves.len(), "partition");
     output::print(&format!(
-        "{shown}: prepared: at the next boot, before the root file system is mounted, {bytes} of data in {moved} will be moved
+        "{shown}: prepared; at the next boot, before the root file system is mounted, {bytes} of data in \
+         {moved} will be moved
   after a power cut, the next boot resumes the move; nothing else runs until it is done
-  if the disk has changed before that, nothing is written and the system boots as before
+  if the disk changes before then, nothing is written and the system boots as usual
   to see the result: straddle check {operand}
-  to remove it: straddle realign {operand} --at-boot=cancel
+  to cancel: straddle realign {operand} --at-boot=cancel
 "
     ))
 }
 
 pub(super) fn cancel(disk: &Path) -> Result<Exit> {
     let name = disk.display().to_string();
-    on_interrupt(&Arc::default()).context("cannot watch for Ctrl-C")?;
+    on_interrupt(&Arc::default()).context("cannot install the Ctrl-C handler")?;
     System::running().cancel(disk).with_context(|| name.clone())?;
     output::print(&format!("{}: nothing will be moved at the next boot\n", output::printable(&name)))
 }
@@ -53,7 +54,7 @@ pub(super) fn now(disk: &Path) -> Result<Exit> {
             complain_unreadable(bad);
             Ok(())
         },
-        restart: &mut |why| output::complain(&format!("{name}: {why}: rebooting")),
+        restart: &mut |why| output::complain(&format!("{name}: {why}; rebooting")),
     };
     let ended = System::running().carry_out(disk, id, &mut console);
     drop(watcher);

@@ -53,13 +53,14 @@ pub(crate) struct BenchArguments {
         value_parser = known(Pattern::ALL, |it| PossibleValue::new(it.name).help(it.about)))]
     pub(crate) workload: Option<Pattern>,
 
-    /// Drive to measure: a modelled drive (NAME, NAME,OPTION or drive:FILE.toml; see 'straddle drive list'), a file,
-    /// or a block device. A file that does not exist is created, and removed afterwards.
+    /// Drive to measure: a modelled drive (NAME, NAME,OPTION or drive:FILE.toml; see 'straddle drive list'),
+    /// a file, or a block device. A file that does not exist is created, and removed afterwards.
     #[arg(value_name = "TARGET", value_parser = targets(), hide_possible_values = true,
         required_unless_present_any = ["restore", "import_fio"])]
     pub(crate) target: Option<TargetSpec>,
 
-    /// Offsets to measure, in logical sectors past --start: an inclusive range (0..7), a list (0,1,7), or both.
+    /// Offsets to measure, in logical sectors past --start: an inclusive range (0..7), a list (0,1,7), or
+    /// both.
     ///
     /// Each offset is measured on a fresh instance of a modelled drive. On a real drive, the offsets take
     /// turns.
@@ -72,8 +73,8 @@ pub(crate) struct BenchArguments {
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: Option<u64>,
 
-    /// Maximum duration of each run, in the drive's own time [default: 60 for sequential-write and sequential-read
-    /// without --count].
+    /// Maximum duration of each run, in the drive's own time [default: 60 for sequential-write and
+    /// sequential-read without --count].
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) time: Option<f64>,
 
@@ -95,14 +96,15 @@ pub(crate) struct BenchArguments {
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) blocks: Option<u64>,
 
-    /// Seed for the random positions and, on a real drive, for the order of the offsets [default: on a
-    /// modelled drive the offset, as in the published program; on a real one 1].
+    /// Seed for the random positions and, on a real drive, for the order of the offsets [default: the offset
+    /// on a modelled drive, as in the published program; 1 on a real drive].
     #[arg(long, value_name = "NUMBER")]
     pub(crate) seed: Option<u32>,
 
     /// random-write, strided-write: how to make each write durable [default: none].
     #[arg(long, value_name = "HOW", value_parser = named(&[
-        ("none", "Data may stay in the drive's cache, as with O_SYNC on disks before Linux 2.6.32", Sync::None),
+        ("none", "Data may stay in the drive's cache, as with O_SYNC on disks before Linux \
+                  2.6.32", Sync::None),
         ("flush", "Flush the drive's cache after each write, as O_SYNC does today", Sync::Flush),
         ("fua", "Force unit access: each write goes to the medium", Sync::Fua),
     ]))]
@@ -112,24 +114,26 @@ pub(crate) struct BenchArguments {
     #[arg(long, value_name = "NUMBER")]
     pub(crate) fsync_each: Option<u64>,
 
-    /// Queue depth: number of outstanding requests [default: 32 for random-write on a modelled SSD, otherwise 1].
+    /// Queue depth: number of outstanding requests [default: 32 for random-write on a modelled SSD, otherwise
+    /// 1].
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=65536))]
     pub(crate) queue_depth: Option<u32>,
 
-    /// Number of warm-up runs at each offset (on a real drive, of warm-up rounds), which are not counted
+    /// Number of warm-up runs at each offset (on a real drive, warm-up rounds); they are not counted
     /// [default: 0; on a modelled SSD, enough writes to fill its buffer twice].
     ///
-    /// On a modelled drive, each run uses a different seed or different positions. On a real drive, each round
-    /// measures every offset twice. --runtime does not include the warm-up and the runs that determine --count.
+    /// On a modelled drive, each run uses a different seed or different positions. On a real drive, each
+    /// round measures every offset twice. --runtime does not include the warm-up or the runs that determine
+    /// --count.
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(..=10_000),
         conflicts_with_all = ["restore", "import_fio", "emit_fio"])]
     pub(crate) warmup: Option<u32>,
 
-    /// Delay of the host between the completion of a request and the submission of the next.
+    /// Host delay between the completion of one request and the submission of the next.
     #[arg(long, value_name = "MICROSECONDS", default_value = "0", value_parser = overhead)]
     pub(crate) host_overhead: u64,
 
-    /// Also draw a bar chart of the offsets to this file.
+    /// Also write a bar chart of the offsets to this file.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, value_parser = crate::args::svg_file)]
     pub(crate) svg: Option<PathBuf>,
 
@@ -165,16 +169,16 @@ pub(crate) struct RealArguments {
 
     /// Whether to bypass the page cache [default: direct].
     #[arg(long, value_name = "HOW", value_parser = named(&[
-        ("direct", "Bypass the page cache (O_DIRECT): the drive sees the requests as they are", Io::Direct),
+        ("direct", "Bypass the page cache (O_DIRECT): the drive receives the requests unchanged", Io::Direct),
         ("buffered", "Use the page cache", Io::Buffered),
     ]))]
     pub(crate) io: Option<Io>,
 
-    /// Use areas that hold data. Their contents are saved, written back unchanged, and verified at the end. The
-    /// target must not be in use.
+    /// Use areas that hold data. Their contents are saved, written back unchanged, and verified at the end.
+    /// The target must not be in use.
     ///
-    /// Without this option, an existing device or file is written only in the unallocated space between its
-    /// partitions.
+    /// Without this option, only the unallocated space between the partitions of an existing device or file
+    /// is written.
     #[arg(long)]
     pub(crate) used: bool,
 
@@ -193,8 +197,8 @@ pub(crate) struct RealArguments {
 
     /// Restore the contents saved by interrupted runs of bench and probe, and exit.
     ///
-    /// Bytes that have changed since then are listed but not overwritten; in that case, the journal is kept,
-    /// and the exit status is 4.
+    /// Bytes that have changed since they were saved are listed but not overwritten; in that case, the
+    /// journal is kept, and the exit status is 4.
     #[arg(long, conflicts_with_all = ["workload", "target"])]
     pub(crate) restore: bool,
 
@@ -204,8 +208,9 @@ pub(crate) struct RealArguments {
 
     /// Write a new fio job file for this run instead of running it.
     ///
-    /// fio overwrites the target from the first byte on, so write workloads need --destroy-data. The target must
-    /// exist, and a file must be large enough for the workload. --runtime is the total time of all offsets.
+    /// fio overwrites the target from the first byte on, so write workloads need --destroy-data. The target
+    /// must exist, and a file must be large enough for the workload. --runtime is the total time for all
+    /// offsets.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, conflicts_with_all = ["restore", "import_fio",
         "used", "regions", "precision", "export", "journals", "svg", "json"])]
     pub(crate) emit_fio: Option<PathBuf>,
@@ -327,8 +332,8 @@ fn on_model(arguments: &BenchArguments, drive: &Drive, workload: &Workload) -> R
     Ok(Exit::Success)
 }
 
-/// Returns the range of the worst offset's ratio over the firmware that a disk may have; where the offset does not
-/// matter with its own, of the second offset's.
+/// Returns the range of the worst offset's ratio over the firmware that a disk may have; where the offset
+/// does not matter with its own, of the second offset's.
 fn firmware(
     drive: &Drive,
     workload: &Workload,

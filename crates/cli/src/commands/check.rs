@@ -51,7 +51,7 @@ Examples:
   straddle check --domain ./web.xml       # the disks of one guest";
 
 const CHECK_STATUSES: &[(u8, &str)] = &[
-    (0, "no findings above advice (see --fail-on)"),
+    (0, "no findings, or only advice (see --fail-on)"),
     (1, "findings were reported"),
     (3, "a target could not be read or checked; takes precedence over 1"),
 ];
@@ -79,18 +79,18 @@ pub(crate) struct CheckArguments {
     /// in a directory are found by their file name extensions, in subdirectories too. Hidden files are
     /// skipped.
     ///
-    /// From a server, only the necessary bytes are fetched; --verbose and --json show how many. Credentials for
-    /// buckets come from the environment (AWS_*, GOOGLE_*, AZURE_*).
+    /// From a server, only the necessary bytes are fetched; --verbose and --json show how many. Credentials
+    /// for buckets come from the environment (AWS_*, GOOGLE_*, AZURE_*).
     #[arg(value_name = "TARGET", value_hint = clap::ValueHint::FilePath,
         value_parser = PathBufValueParser::new().map(Subject::parse))]
     pub(crate) targets: Vec<Subject>,
 
-    /// Check the disks of a libvirt domain as its guest sees them. NAME is a domain, an XML file, or all. Can be
-    /// repeated.
+    /// Check the disks of a libvirt domain as its guest sees them. NAME is a domain, an XML file, or all. Can
+    /// be repeated.
     ///
-    /// Domains are looked up with virsh or, if it is not installed, in /etc/libvirt/qemu. The format of each disk is
-    /// taken from the XML. Without <blockio>, the guest sees 512-byte sectors. --assume and --measured describe the
-    /// storage of the disks. Drives with removable media are skipped.
+    /// Domains are looked up with virsh or, if it is not installed, in /etc/libvirt/qemu. The format of each
+    /// disk is taken from the XML. Without <blockio>, the guest sees 512-byte sectors. --assume and
+    /// --measured describe the storage of the disks. Drives with removable media are skipped.
     #[arg(long = "domain", value_name = "NAME", value_hint = clap::ValueHint::FilePath,
         conflicts_with_all = ["targets", "all", "sysroot", "format"])]
     pub(crate) domains: Vec<String>,
@@ -111,12 +111,12 @@ pub(crate) struct CheckArguments {
     #[arg(long, value_enum, value_name = "FORMAT", conflicts_with_all = ["json", "quiet", "verbose"])]
     pub(crate) output_format: Option<OutputFormat>,
 
-    /// Print only a table of partitions with these columns (separated by commas). +NAME adds a column to the default
-    /// ones.
+    /// Print only a table of partitions with these columns (separated by commas). +NAME adds a column to the
+    /// default ones.
     ///
     /// The columns are TARGET, STATUS, PARTN, START, START-BYTE, SECTORS, SIZE, SIZE-BYTE, PARTTYPE, TYPE,
-    /// PARTLABEL, PARTUUID, CONTENT, VERDICT and CODES. START is in sectors of the table. With --output-format csv,
-    /// the columns are those of its header.
+    /// PARTLABEL, PARTUUID, CONTENT, VERDICT and CODES. START is in sectors of the table. With
+    /// --output-format csv, the columns are those of its header.
     #[arg(long, short = 'o', value_name = "LIST", value_delimiter = ',',
         value_parser = Completed(|| Box::new(crate::view::report::columns())),
         hide_possible_values = true, conflicts_with_all = ["json", "quiet", "verbose"])]
@@ -136,7 +136,8 @@ pub(crate) struct CheckArguments {
         hide_possible_values = true)]
     pub(crate) assume: Vec<Assumed>,
 
-    /// Use the measurements in this file, saved by 'straddle probe', instead of what a device reports.
+    /// Use the measurements in this file, saved by 'straddle probe', instead of the values that a device
+    /// reports.
     #[arg(long, value_name = "FILE", conflicts_with = "assume", value_parser = crate::measured::read)]
     pub(crate) measured: Option<Assume>,
 
@@ -161,7 +162,8 @@ pub(crate) struct CheckArguments {
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     pub(crate) sysroot: Option<PathBuf>,
 
-    /// Image format: raw, qcow2, vmdk, vhd, vhdx, vdi, qed or parallels [default: detected from the contents].
+    /// Image format: raw, qcow2, vmdk, vhd, vhdx, vdi, qed or parallels [default: detected from the
+    /// contents].
     #[arg(long, value_name = "FORMAT")]
     pub(crate) format: Option<straddle_device::image::Format>,
 
@@ -172,8 +174,8 @@ pub(crate) struct CheckArguments {
         value_parser = target::backing_files())]
     pub(crate) allow_backing: Vec<PathBuf>,
 
-    /// Maximum time to wait for a block device or a server. A target that takes longer fails, without delaying the
-    /// others.
+    /// Maximum time to wait for a block device or a server. A target that takes longer fails, without
+    /// delaying the others.
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = seconds)]
     pub(crate) time_limit: u64,
 
@@ -187,8 +189,8 @@ pub(crate) struct CheckArguments {
 
     /// Report only findings with these codes, separated by commas.
     ///
-    /// The status and the exit status depend only on the reported findings. Verdicts on partitions and unreadable data
-    /// (S081) are always reported.
+    /// The status and the exit status depend only on the reported findings. Verdicts on partitions and
+    /// unreadable data (S081) are always reported.
     #[arg(long, value_name = "CODE", value_delimiter = ',', value_parser = rule_code(), hide_possible_values = true)]
     pub(crate) only: Vec<Code>,
 
@@ -201,8 +203,8 @@ pub(crate) struct CheckArguments {
     /// Configuration file: findings to ignore, with reasons, and defaults for --assume, --page and --fail-on
     /// [default: .straddle.toml in the current directory, if it exists].
     ///
-    /// Ignored findings are listed with their reasons. They do not affect the status or the exit status. Verdicts
-    /// on partitions are kept. S047 and S081 cannot be ignored.
+    /// Ignored findings are listed with their reasons. They do not affect the status or the exit status.
+    /// Verdicts on partitions are kept. S047 and S081 cannot be ignored.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, conflicts_with = "no_config")]
     pub(crate) config: Option<PathBuf>,
 
@@ -211,7 +213,7 @@ pub(crate) struct CheckArguments {
     pub(crate) no_config: bool,
 
     /// Accept non-blank targets with unknown contents, and disks of domains that this host cannot read.
-    /// Without this option, the exit status is then 3.
+    /// Without this option, they cause exit status 3.
     #[arg(long)]
     pub(crate) allow_unknown: bool,
 
@@ -292,7 +294,7 @@ impl FailOn {
 
 fn seconds(text: &str) -> Result<u64, String> {
     let number = text.parse().ok().filter(|seconds| *seconds > 0);
-    number.ok_or_else(|| "give a whole number of seconds, 1 or more".to_owned())
+    number.ok_or_else(|| "must be a whole number of seconds, at least 1".to_owned())
 }
 
 /// The sizes of a database's page: SQLite's smallest, and more than any has.
@@ -305,16 +307,14 @@ pub(crate) fn page_size(text: &str) -> Result<ByteCount, String> {
         return Ok(ByteCount::new(size));
     }
     let meant = size.checked_mul(1024).filter(|size| PAGES.contains(size));
-    let hint = meant.map(|_| format!("; {size}KiB?")).unwrap_or_default();
-    Err(format!(
-        "a database page cannot be {size} bytes long: give a multiple of 512 bytes, up to 1 MiB{hint}"
-    ))
+    let hint = meant.map(|_| format!("; did you mean {size}KiB?")).unwrap_or_default();
+    Err(format!("a database page cannot be {size} bytes; use a multiple of 512 bytes, up to 1 MiB{hint}"))
 }
 
 fn rule_code() -> impl TypedValueParser<Value = Code> {
     Completed(|| Box::new(RULES.iter().map(|rule| rule.code.as_str()))).try_map(|text| {
         let rule = straddle_audit::rule(&text).map(|rule| rule.code);
-        rule.ok_or_else(|| format!("no finding has the code '{text}'; 'straddle explain' lists them"))
+        rule.ok_or_else(|| format!("no finding has the code '{text}'; 'straddle explain' lists the codes"))
     })
 }
 
@@ -495,7 +495,8 @@ fn examine(subject: &Subject, run: &Run) -> Result<Examined> {
     })
 }
 
-/// Returns what `work` makes of each item, in order. It is done by as many threads as there may be connections.
+/// Returns what `work` makes of each item, in order. It is done by as many threads as there may be
+/// connections.
 fn in_threads<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let run = || {

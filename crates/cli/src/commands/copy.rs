@@ -1,5 +1,5 @@
-//! `straddle realign --to`, and the part of `straddle apply` that copies a disk; what `straddle realign` says where nothing
-//! moves in place.
+//! `straddle realign --to`, and the part of `straddle apply` that copies a disk; what `straddle realign` says
+//! where nothing moves in place.
 
 use std::fs::{File, OpenOptions};
 use std::ops::ControlFlow;
@@ -75,7 +75,8 @@ pub(super) fn plan(arguments: &RealignArguments, new: &Path) -> Result<Exit> {
     let old = open_source(&arguments.target, &options)?;
     let is_there = !is_to_be_made(new);
     let wanted = CopyWanted {
-        // There is nothing yet to write over: what comes there before the copy begins is not what the user has seen.
+        // There is nothing yet to write over: what comes there before the copy begins is not what the user
+        // has seen.
         wipe: copy.wipe && is_there,
         grain: arguments.grain,
         seed: random_seed()?,
@@ -128,7 +129,7 @@ pub(super) fn plan(arguments: &RealignArguments, new: &Path) -> Result<Exit> {
 fn check_apart(old: &Path, options: &Options, new: &Path) -> Result<()> {
     if let Some(old) = copy::shared(old, options, new) {
         return refuse(format!(
-            "{}: is {}, the source of the copy: give another disk",
+            "{}: this is {}, the source of the copy; choose another disk",
             new.display(),
             old.display()
         ));
@@ -138,7 +139,7 @@ fn check_apart(old: &Path, options: &Options, new: &Path) -> Result<()> {
 
 pub(super) fn apply(made: &Copy, arguments: &ApplyArguments) -> Result<Exit> {
     let from = arguments.from.as_deref();
-    let from = from.ok_or_else(|| UsageError("a copy needs its source: --from SOURCE".to_owned()))?;
+    let from = from.ok_or_else(|| UsageError("a copy needs its source; add --from SOURCE".to_owned()))?;
     let new = arguments.write.as_path();
     check_map(&arguments.moves, None)?;
     let options = Options {
@@ -216,11 +217,11 @@ fn check_name(new: &Path) -> Result<()> {
     let raw = new.with_extension("raw");
     let (from, to) = (quote_path(&raw), quote_path(new));
     let convert = qemu.map_or_else(String::new, |qemu| {
-        format!("; qemu-img convert -O {qemu} {from} {to} converts it afterwards")
+        format!("; to convert it afterwards: qemu-img convert -O {qemu} {from} {to}")
     });
     let text = format!(
-        "{}: straddle writes only raw images, but this is the name of another format ({format}): name the \
-         file {}{convert}",
+        "{}: straddle writes only raw images, but the name is that of another format ({format}); use the \
+         name {}{convert}",
         new.display(),
         raw.display()
     );
@@ -241,8 +242,8 @@ fn is_public(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|found| found.is_file() && found.mode() & 0o444 == 0o444)
 }
 
-/// Makes a new sparse image, for its owner alone unless what is copied is public. Returns nothing if the path existed,
-/// even as an empty file.
+/// Makes a new sparse image, for its owner alone unless what is copied is public. Returns nothing if the path
+/// existed, even as an empty file.
 fn make_new(path: &Path, size: ByteCount, is_public: bool) -> Result<Option<FileId>> {
     if !is_to_be_made(path) {
         return Ok(None);
@@ -259,7 +260,7 @@ fn make_new(path: &Path, size: ByteCount, is_public: bool) -> Result<Option<File
     };
     let own = FileId::of_open(&file)?;
     if !is_new && file.metadata()?.uid() != rustix::process::geteuid().as_raw() {
-        return refuse("is an empty file owned by another user: give a new file");
+        return refuse("is an empty file owned by another user; choose a new file");
     }
     let sized = size_new(&file, path, size);
     if sized.is_err() && is_new {
@@ -302,7 +303,8 @@ fn report(copied: Copied, made: &Copy, arguments: &ApplyArguments, name: &str) -
     let from = arguments.from.as_deref().map(quote_path).unwrap_or_default();
     let from = from + &how_opened(arguments.from_format, &arguments.allow_backing);
     output::print(&format!(
-        "{shown}: interrupted: {interrupted}\n  to complete it: straddle apply {plan} --from {from} --write {new}\n"
+        "{shown}: interrupted; {interrupted}\n  to complete it: straddle apply {plan} --from {from} --write \
+         {new}\n"
     ))?;
     Ok(Exit::INTERRUPTED)
 }
@@ -320,7 +322,7 @@ pub(super) fn hint(
         _ if error.lacks_room() && situation.stack.problems.iter().any(is_misplaced) => {
             let plan = plan("plan.json");
             format!(
-                "its GPT was made for a smaller disk, which leaves no room; first move the backup GPT to the \
+                "its GPT was made for a smaller disk and leaves no room; first move the backup GPT to the \
                  end: straddle plan {operand}{options} --relocate-backup --save {plan} && straddle apply \
                  {plan} --write {operand}"
             )
@@ -362,11 +364,12 @@ pub(super) fn of_container(error: ChangeError, arguments: &RealignArguments) -> 
         how_opened(arguments.image.format, &backing),
     );
     let mut text = format!(
-        "it is {kind}, whose partitions cannot be moved in place: straddle realign {operand}{seen} --to \
-         {raw} --save {plan} && straddle apply {plan} --from {operand}{read} --write {raw}"
+        "it is {kind}, whose partitions cannot be moved in place; to copy them: straddle realign \
+         {operand}{seen} --to {raw} --save {plan} && straddle apply {plan} --from {operand}{read} --write \
+         {raw}"
     );
     if is_qcow2 {
-        text += &format!("; qemu-img convert -O qcow2 {raw} NEW.qcow2 converts it back to {kind}");
+        text += &format!("; to convert the copy back to {kind}: qemu-img convert -O qcow2 {raw} NEW.qcow2");
     }
     RefusedError(text).into()
 }

@@ -17,14 +17,14 @@ use straddle_drive::form::DrivesReport;
 const EXAMPLES: &str = "\
 Examples:
   straddle drive list                     # the modelled drives
-  straddle drive show wd10ears            # what it reports, and what it is
+  straddle drive show wd10ears            # what it reports and really has
   straddle drive show wd10ears,jumper=on  # with an option
   straddle drive show wd10ears,rmw=immediate-merged
-  straddle drive show ./my-drive.toml     # a profile of your own
+  straddle drive show ./my-drive.toml     # your own profile
   straddle drive show wd10ears --svg wd10ears.svg
   straddle drive fit wd10ears             # repeat the fit of its numbers
   straddle drive fit ./my-drive.toml --write fitted.toml
-  straddle drive compare sdb.json         # a shared probe beside all models";
+  straddle drive compare sdb.json         # compare it with all models";
 
 const LIST_EXAMPLES: &str = "\
 Examples:
@@ -69,7 +69,7 @@ pub(crate) enum Action {
     Show(ShowArguments),
     /// Recompute the fitted numbers of a drive from the published figures.
     Fit(FitArguments),
-    /// Rank the modelled drives by similarity to a shared probe.
+    /// Rank the modelled drives by similarity to a shared probe result.
     #[command(after_help = COMPARE_EXAMPLES)]
     Compare {
         /// File written by 'straddle probe --share'.
@@ -86,7 +86,7 @@ pub(crate) struct ShowArguments {
     #[arg(value_name = "NAME", value_parser = drives(), hide_possible_values = true)]
     pub(crate) drive: Drive,
 
-    /// Also draw the zones and the seek curve to this file.
+    /// Also write a chart of the zones and the seek curve to this file.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, value_parser = crate::args::svg_file)]
     pub(crate) svg: Option<PathBuf>,
 

@@ -57,7 +57,7 @@ pub(crate) enum Computed {
 
 const RMW_EXAMPLES: &str = "\
 Examples:
-  straddle explain rmw --offset 63s       # 4 KiB at an old start
+  straddle explain rmw --offset 63s       # a 4 KiB write at an old start
   straddle explain rmw --offset 1MiB --io 16KiB --physical 16KiB
   straddle explain rmw --offset 31KiB --count 1000 --json";
 
@@ -115,7 +115,7 @@ fn print_json(subjects: Vec<Subject>) -> Result<Exit> {
 fn explain_drive(arguments: &ExplainArguments, word: &str, name: &str) -> Result<Exit> {
     let command = format!("straddle drive show {name}");
     if arguments.json {
-        return usage(format!("'{word}' is a drive: {command} --json"));
+        return usage(format!("'{word}' is a drive; use: {command} --json"));
     }
     let more = format!(
         "This is what {command} prints. To check a disk assuming this drive: straddle check --assume \
@@ -188,7 +188,8 @@ fn list() -> String {
     named("Questions", questions.collect());
     let terms: Vec<&str> = topics::terms().iter().map(|term| term.name.as_str()).collect();
     let _ = writeln!(text, "\n{}\n{}", paint(style::HEADING, "Terms"), wrap(&terms.join(", "), ""));
-    let hint = "For details, run 'straddle explain' with a code, a name, a message as it was printed, or a word to search for.";
+    let hint = "For details, run 'straddle explain' with a code, a name, a message as it was printed, or a \
+                word to search for.";
     text + &format!("\n{}\n", wrap(hint, ""))
 }
 

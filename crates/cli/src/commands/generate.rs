@@ -30,7 +30,8 @@ pub(crate) fn completions(shell: Shell) -> Result<Exit> {
     output::print_bytes(script.as_bytes())
 }
 
-/// Adds completions of operands that have known values to a script for fish: clap_complete 4.6 has only those of options.
+/// Adds completions of operands that have known values to a script for fish: clap_complete 4.6 has only those
+/// of options.
 fn add_operands(condition: &str, command: &Command, script: &mut String) {
     for inner in command.get_subcommands() {
         let condition = format!("{condition} {}", inner.get_name());
@@ -46,7 +47,8 @@ fn add_operands(condition: &str, command: &Command, script: &mut String) {
     }
 }
 
-/// Returns a script for zsh that completes files where it completes the names of drives: a profile is a file, too.
+/// Returns a script for zsh that completes files where it completes the names of drives: a profile is a file,
+/// too.
 fn with_files(script: &str) -> String {
     let names = Profile::names().collect::<Vec<_>>().join(" ");
     let either = format!("{{_alternative \"drives\\:drive\\:({names})\" \"files\\:file\\:_files\"}}");
@@ -131,8 +133,8 @@ fn page(name: &str, command: Command) -> Result<Vec<u8>> {
 
 /// Returns the sections of a man page for `help`, in roff.
 ///
-/// A line that ends with a colon starts a section if an empty line is before it and indented ones follow; `Exit status:` may also be
-/// followed by its text. Indented lines keep their breaks, all others are filled.
+/// A line that ends with a colon starts a section if an empty line is before it and indented ones follow;
+/// `Exit status:` may also be followed by its text. Indented lines keep their breaks, all others are filled.
 fn sections(help: &str) -> String {
     let mut roff = String::new();
     let mut lines = help.lines().peekable();
@@ -230,10 +232,11 @@ fn escaped(text: &str) -> String {
     if text.starts_with('.') { format!("\\&{text}") } else { text }
 }
 
-/// The variables that the program reads: the commands that do, all if there are none, the names, and the effect.
+/// The variables that the program reads: the commands that do, all if there are none, the names, and the
+/// effect.
 const VARIABLES: [(&str, &str, &str); 11] = [
-    ("", "NO_COLOR", "If set and not empty, nothing is coloured, unless --color=always."),
-    ("", "TERM", "If set to dumb, nothing is coloured."),
+    ("", "NO_COLOR", "If set and not empty, output is not coloured, unless --color=always is given."),
+    ("", "TERM", "If set to dumb, output is not coloured."),
     ("", "COLUMNS", "The line width if the output is not a terminal [default: 80]."),
     (
         "apply bench check lab map plan probe realign reproduce",
@@ -243,14 +246,18 @@ const VARIABLES: [(&str, &str, &str); 11] = [
     (
         "bench probe",
         "XDG_STATE_HOME",
-        "The directory in which straddle/ holds journals [default: ~/.local/state].",
+        "The directory whose straddle/ subdirectory holds journals [default: ~/.local/state].",
     ),
     (
         "reproduce",
         "XDG_CACHE_HOME",
-        "The directory in which straddle/inputs/ holds generated inputs [default: ~/.cache].",
+        "The directory whose straddle/inputs/ subdirectory holds generated inputs [default: ~/.cache].",
     ),
-    ("lab reproduce", "LINUX_UML", "The User-Mode Linux binary, the kernel of guests [default: linux.uml]."),
+    (
+        "lab reproduce",
+        "LINUX_UML",
+        "The User-Mode Linux binary to run as the guest kernel [default: linux.uml].",
+    ),
     (
         "check map",
         "AWS_*, GOOGLE_*, AZURE_*",
@@ -360,8 +367,10 @@ mod tests {
 
     #[test]
     fn headings_examples_and_statuses_become_sections() {
-        let help = "Examples:\n  a --b 'c'   \\\n  d\n\nText that\nis filled.\n\nExit status:\n  0  fine\n130  interrupted\n\nMore: or less.";
-        let expected = ".SH \"EXAMPLES\"\n.RS 2\n.nf\na \\-\\-b \\(aqc\\(aq   \\e\nd\n.fi\n.RE\n.PP\nText that\nis filled.\n.PP\n\
+        let help = "Examples:\n  a --b 'c'   \\\n  d\n\nText that\nis filled.\n\nExit \
+                    status:\n  0  fine\n130  interrupted\n\nMore: or less.";
+        let expected = ".SH \"EXAMPLES\"\n.RS 2\n.nf\na \\-\\-b \\(aqc\\(aq   \\e\nd\n.fi\n.RE\n.PP\nText \
+                        that\nis filled.\n.PP\n\
                         .SH \"EXIT STATUS\"\n.TP\n0\nfine\n.TP\n130\ninterrupted\n.PP\nMore: or less.\n";
         assert_eq!(sections(help), expected);
         assert_eq!(sections("Exit status: that of\nit"), ".SH \"EXIT STATUS\"\nThat of\nit\n");

@@ -22,8 +22,8 @@ use crate::{exit, target};
 
 const PROGRAM: &str = "straddle-lab";
 
-/// Runs `straddle-lab` in place of this program, with its arguments: the one beside it, or else on the PATH. It returns
-/// only if that fails.
+/// Runs `straddle-lab` in place of this program, with its arguments: the one beside it, or else on the PATH.
+/// It returns only if that fails.
 pub(crate) fn start() -> Result<Exit> {
     let beside =
         std::env::current_exe().ok().map(|own| own.with_file_name(PROGRAM)).filter(|path| path.is_file());
@@ -55,12 +55,12 @@ Available to scripts in the guest:
   measure NAME COMMAND..., make_file_system NAME, mount_it NAME, unmount,
   drop_caches    (bash scripts)
 
-The guest sees this machine's own tree. Its writes stay in memory. The manual is
+The guest sees this machine's file system. Its writes stay in memory. See
 docs/lab.md.
 
 Exit status: that of the command, or
   2  invalid command line
-  3  the guest could not run, or --cut-after cut the power first
+  3  the guest could not run, or --cut-after cut the power before the end
 125  the guest could not be prepared for the command (stderr says why)
 130  interrupted (Ctrl-C)";
 
@@ -68,8 +68,8 @@ Exit status: that of the command, or
 #[command(after_help = LAB_EXAMPLES)]
 #[expect(missing_docs, reason = "clap would print it")]
 pub struct LabArguments {
-    /// Modelled drive of the guest (NAME or NAME,OPTION; see 'straddle drive list'), or the path of a profile. Can be
-    /// repeated.
+    /// Modelled drive of the guest (NAME or NAME,OPTION; see 'straddle drive list'), or the path of a
+    /// profile. Can be repeated.
     #[arg(long, value_name = "NAME", required_unless_present = "clean", value_parser = drives(), hide_possible_values = true)]
     pub drive: Vec<Drive>,
 
@@ -110,7 +110,8 @@ pub struct LabArguments {
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub trace: Option<PathBuf>,
 
-    /// Record the issue and completion of every request to this file, in blktrace's format (see `straddle trace`).
+    /// Record the issue and completion of every request to this file, in blktrace's format (see `straddle
+    /// trace`).
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub record: Option<PathBuf>,
 
@@ -206,7 +207,7 @@ fn partition_start(text: &str) -> Result<Start, String> {
         None => Start::Bytes(parse_size(text).map_err(|error| error.to_string())?.get()),
     };
     match start {
-        Start::Bytes(0) | Start::Sectors(0) => Err("the partition table is there".into()),
+        Start::Bytes(0) | Start::Sectors(0) => Err("the partition table is at the start of the drive".into()),
         start => Ok(start),
     }
 }
@@ -218,7 +219,7 @@ fn memory(text: &str) -> Result<ByteCount, String> {
 }
 
 fn factor(text: &str) -> Result<f64, String> {
-    let factor: f64 = text.parse().map_err(|_| "no number".to_owned())?;
+    let factor: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
     if (0.0..=1000.0).contains(&factor) { Ok(factor) } else { Err("it must be from 0 to 1000".into()) }
 }
 
@@ -230,7 +231,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     });
     match parsed {
         Some(seconds) if seconds > 0 => Ok(Duration::from_secs(seconds)),
-        _ => Err("give a whole number of seconds, or a number with s, m, h or d".into()),
+        _ => Err("must be a whole number, optionally with the unit s, m, h or d".into()),
     }
 }
 
@@ -275,7 +276,8 @@ pub struct ServeArguments {
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, value_parser = local_paths())]
     pub store: Option<PathBuf>,
 
-    /// Record the issue and completion of every request to this file, in blktrace's format (see `straddle trace`).
+    /// Record the issue and completion of every request to this file, in blktrace's format (see `straddle
+    /// trace`).
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub record: Option<PathBuf>,
 
@@ -303,8 +305,8 @@ pub struct ServeArguments {
     #[arg(long, value_name = "ADDRESS")]
     pub control: Option<String>,
 
-    /// Allow connections from other machines. NBD has no access control: anyone who reaches the port can read and write
-    /// the drive.
+    /// Allow connections from other machines. NBD has no access control: anyone who reaches the port can read
+    /// and write the drive.
     #[arg(long)]
     pub allow_remote: bool,
 
@@ -338,15 +340,15 @@ Examples:
   straddle reproduce smith-2010 --runs 1  # one run instead of three
   straddle reproduce afd-2019 --bands     # with each plausible firmware
   straddle reproduce --joint docs/results/*.json
-                                          # which policy suits a drive best
+                                          # which policy fits each drive best
   straddle reproduce lulf-2010 --drive wd20ears
                                           # on another drive, without a verdict
-  straddle reproduce ./mine.toml --json   # an experiment of your own
+  straddle reproduce ./mine.toml --json   # your own experiment
   straddle reproduce smith-2010 --on /dev/sdb --destroy-data /dev/sdb
                                           # on a real disk; its data is lost";
 
 const REPRODUCE_STATUSES: &[(u8, &str)] = &[
-    (0, "each figure that was compared is within its limit"),
+    (0, "every compared figure is within its limit"),
     (3, "a figure is outside its limit, or a guest or disk failed"),
     (4, "refused for safety (--on)"),
 ];
@@ -388,19 +390,20 @@ pub struct ReproduceArguments {
     #[arg(long, conflicts_with = "model_only")]
     pub lab_only: bool,
 
-    /// Number of runs of each lab part, each with another seed; the mean is reported [default: as in the
+    /// Number of runs of each lab part, each with a different seed; the mean is reported [default: as in the
     /// article].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=99))]
     pub runs: Option<u32>,
 
-    /// Also run the lab parts with every plausible read-modify-write policy, to give the range over firmware
-    /// of each figure. Each guest is run once for each policy. The other parts always have that range.
+    /// Also run the lab parts with every plausible read-modify-write policy, to find the range of each figure
+    /// over plausible firmware. Each guest is run once for each policy. The other parts always report this
+    /// range.
     #[arg(long, conflicts_with_all = ["on", "model_only"])]
     pub bands: bool,
 
     /// Score each read-modify-write policy on all published figures of a drive, and choose one policy for
-    /// each drive. RESULT is a file of an earlier run's --json, with --bands for the lab; parts that no
-    /// RESULT contains are run now if they need no guest.
+    /// each drive. RESULT is the saved --json output of an earlier run (with --bands for lab parts). Parts
+    /// missing from every RESULT are run now if they need no guest.
     #[arg(long, value_name = "RESULT", num_args = 0.., value_hint = clap::ValueHint::FilePath,
         conflicts_with_all = ["on", "list", "bands", "html", "lab_only", "model_only"])]
     pub joint: Option<Vec<PathBuf>>,

@@ -1,4 +1,5 @@
-//! `straddle plan`: turns a request into a plan for one disk. It writes nothing but the plan. All plans are saved and loaded here.
+//! `straddle plan`: turns a request into a plan for one disk. It writes nothing but the plan. All plans are
+//! saved and loaded here.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -34,7 +35,7 @@ Examples:
   straddle plan disk.img --assume stripe=192KiB --table gpt --part rest
   straddle plan disk.img --table gpt --part 64MiB,start=34s --allow-misaligned
   straddle plan disk.img --relocate-backup            # the disk has grown
-  straddle plan sdb --convert-table 512   # it was in a 4096-byte enclosure
+  straddle plan sdb --convert-table 512   # was in a 4096-byte enclosure
   straddle plan disk.img --table gpt --part rest --to-sfdisk | sfdisk other.img
 
 A partition is SIZE[,key=value...]. SIZE is 512MiB, 2048s (sectors), 25% (of the
@@ -76,18 +77,20 @@ pub(crate) struct PlanArguments {
     #[arg(long)]
     pub(crate) repair: bool,
 
-    /// Move the backup GPT to the end of a disk that has grown, and make the new space usable. Implies --repair.
+    /// Move the backup GPT to the end of a disk that has grown, and make the new space usable. Implies
+    /// --repair.
     #[arg(long)]
     pub(crate) relocate_backup: bool,
 
-    /// Convert a table that was written for another logical sector size to this one. Partitions keep their
+    /// Convert a table made for another logical sector size to this size. Partitions keep their
     /// positions in bytes.
     ///
     /// Use this after moving a disk into or out of a USB enclosure.
     #[arg(
         long,
         value_name = "BYTES",
-        value_parser = named(&[("512", "512 bytes", BlockSize::B512), ("4096", "4096 bytes", BlockSize::B4096)]),
+        value_parser = named(&[("512", "512 bytes", BlockSize::B512), ("4096", "4096 \
+            bytes", BlockSize::B4096)]),
         conflicts_with_all = [
             "table", "part", "add", "delete", "grow", "repair", "relocate_backup", "file", "from_sfdisk", "start", "wipe",
         ]
@@ -111,7 +114,7 @@ pub(crate) struct PlanArguments {
     #[arg(long)]
     pub(crate) allow_misaligned: bool,
 
-    /// Start partitions at multiples of this size instead of 1 MiB and the erase block. Sector and unit
+    /// Start partitions at multiples of this size, rather than of 1 MiB and the erase block. Sector and unit
     /// boundaries still apply.
     #[arg(long, value_name = "BYTES", value_parser = positive_size)]
     pub(crate) grain: Option<ByteCount>,
@@ -247,7 +250,7 @@ fn request(arguments: &PlanArguments) -> Result<Request> {
     if arguments.start.is_some() {
         match request.parts.first_mut() {
             Some(first) => first.start = arguments.start,
-            None => return usage("--start needs a partition: also give --part or --add"),
+            None => return usage("--start needs --part or --add"),
         }
     }
     Ok(request)
@@ -288,7 +291,8 @@ impl Saved {
         if !metadata.is_file() || metadata.len() > LARGEST_PLAN {
             let why = if metadata.is_file() { "too large" } else { "not a regular file" };
             return usage(format!(
-                "{}: not a plan ({why}): give a file that 'straddle plan --save' or 'straddle realign --save' wrote",
+                "{}: not a plan ({why}); use a file saved by 'straddle plan --save' or 'straddle realign \
+                 --save'",
                 path.display()
             ));
         }
@@ -316,11 +320,15 @@ impl Saved {
     /// Why this plan does not replace the `former` one: that may be needed.
     fn differs(&self, former: &Self) -> Option<String> {
         if self.kind() != former.kind() {
-            return Some(format!("is a plan for {}, but this one is for {}", former.kind(), self.kind()));
+            return Some(format!(
+                "already holds a plan for {}, but this plan is for {}",
+                former.kind(),
+                self.kind()
+            ));
         }
         // Its table may have changed since: the former plan is of no use then.
         let [now, then] = [self, former].map(|plan| (plan.disk().size, &plan.disk().serial));
-        (now != then).then(|| "is a plan for another disk".to_owned())
+        (now != then).then(|| "already holds a plan for another disk".to_owned())
     }
 
     fn from_json(text: &str) -> Result<Self> {
@@ -334,8 +342,8 @@ impl Saved {
     }
 }
 
-/// Saves a plan. An older one for another disk or of another kind is not replaced, and no backup of what an `apply`
-/// overwrote: it is the only copy.
+/// Saves a plan. An older one for another disk or of another kind is not replaced, and no backup of what an
+/// `apply` overwrote: it is the only copy.
 pub(super) fn save(path: &Path, json: &str, targets: &[&Path]) -> Result<()> {
     if !output_file::is_stdout(path) && path.is_file() {
         let former = input::text(path, LARGEST_PLAN).map_err(anyhow::Error::from);

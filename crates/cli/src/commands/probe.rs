@@ -197,7 +197,7 @@ fn open(arguments: &ProbeArguments, stop: &Arc<AtomicBool>) -> Result<Probed> {
     };
     let of_real = [("--used", arguments.used), ("--journals", arguments.journals.is_some())];
     if let Some((option, _)) = of_real.iter().find(|(_, given)| *given) {
-        return usage(format!("{option} is for real disks, not for {drive}"));
+        return usage(format!("{option} applies only to real disks, not to {drive}"));
     }
     let profile = &drive.profile;
     let claims = claims(profile);
@@ -287,18 +287,18 @@ fn described(target: &Description, report: &Report, notes: &[String], is_verbose
 
 fn verdict(report: &Report) -> String {
     let Some(unit) = report.unit.value else {
-        return format!("Inconclusive: the physical sector size cannot be determined: {}.", report.unit.why);
+        return format!("Inconclusive: the physical sector size cannot be determined ({}).", report.unit.why);
     };
     let noun = if is_flash(report) { "write units" } else { "physical sectors" };
     let (size, first) = (unit.size(), unit.phase().get());
     match (report.misreports(), report.claims.unit.filter(|claimed| *claimed != size)) {
         (Some(true), Some(claimed)) => format!(
-            "MISREPORTS: claims {}-byte {noun}, has {}, the first at byte {first}.",
+            "MISREPORTS: claims {}-byte {noun}, but has {}-byte ones, the first at byte {first}.",
             claimed.get(),
             size.get()
         ),
         (Some(true), None) => format!(
-            "MISREPORTS: its first {}-byte boundary is at byte {first}, not at byte {} as it claims.",
+            "MISREPORTS: its first {}-byte boundary is at byte {first}, not at byte {} as claimed.",
             size.get(),
             report.claims.phase.unwrap_or_default().get()
         ),
@@ -367,7 +367,7 @@ fn cache(cache: WriteCache) -> String {
 
 fn rmw(cost: RmwCost) -> String {
     let when = match cost.when {
-        Rmw::None => return "there is none".to_owned(),
+        Rmw::None => return "none".to_owned(),
         Rmw::Immediate => "at once",
         Rmw::Deferred => "from the cache",
     };
@@ -426,8 +426,10 @@ fn series(sustained: &Sustained) -> String {
     let mean = |times: &Vec<f64>| times.iter().sum::<f64>() / exact(times.len() as u64).max(1.0);
     let means = [&sustained.dear, &sustained.cheap, &sustained.half].map(mean);
     let most = means.into_iter().fold(0.0, f64::max);
-    let mut text =
-        format!("Series of {} writes with a full cache, for {size}-byte units, mean:\n", sustained.length);
+    let mut text = format!(
+        "Mean time of {} consecutive writes with a full cache, for {size}-byte units:\n",
+        sustained.length
+    );
     for (name, mean) in names.into_iter().zip(means) {
         let _ = writeln!(text, "  {name:<18}  {:>9}  {}", millis(mean), bar(mean / most, BAR));
     }

@@ -45,8 +45,8 @@ Examples:
 
 The new table becomes active when all data has been moved. An interruption
 before that, even a power cut, loses nothing: a journal holds the data that is
-being overwritten. The journal is in unallocated space of the disk. If there is
-not enough, 'straddle apply' needs --journal FILE on another disk.";
+being overwritten. The journal is in unallocated space on the disk. If there is
+too little, 'straddle apply' needs --journal FILE on another disk.";
 
 #[derive(Debug, Args)]
 #[command(after_help = format!("{REALIGN_EXAMPLES}\n\n{}", exit::help(exit::OF_WORK)))]
@@ -55,7 +55,7 @@ pub(crate) struct RealignArguments {
     #[arg(value_name = "TARGET", value_hint = clap::ValueHint::FilePath, value_parser = local_targets())]
     pub(crate) target: PathBuf,
 
-    /// Align only this partition [default: the misaligned ones]. Can be repeated.
+    /// Align only this partition [default: all misaligned ones]. Can be repeated.
     #[arg(long, value_name = "NUMBER", value_delimiter = ',', value_parser = partition_number)]
     pub(crate) partition: Vec<u32>,
 
@@ -144,9 +144,9 @@ Examples:
                                           # another program wrote a table
 
 Nothing is written if the table has changed since the move stopped. With
---restore-table, that table is saved ('straddle undo' restores it), and the move
-continues or is rolled back. The whole disk is searched for the journal. Data
-that the other program overwrote cannot be restored.
+--restore-table, the changed table is saved ('straddle undo' restores it), and
+the move continues or is rolled back. The whole disk is searched for the
+journal. Data that the other program overwrote cannot be restored.
 
 A table sector torn by a power cut is restored from the journal.";
 
@@ -162,8 +162,8 @@ pub(crate) struct ResumeArguments {
     pub(crate) rollback: bool,
 
     /// If another program has replaced the partition table since the move stopped, save that table to this
-    /// new file (on another disk) and continue. This option also accepts a copy of the journal, and data that
-    /// has changed since the move stopped.
+    /// new file (on another disk) and continue. With this option, the journal may be a copy, and data may
+    /// have changed since the move stopped.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) restore_table: Option<PathBuf>,
 
@@ -240,7 +240,7 @@ fn nothing(name: &str, situation: &Situation<'_>, is_json: bool) -> Result<Exit>
         return output::print_json(&RealignOutput::Nothing(report));
     }
     let notes: String = notes.iter().map(|note| format!("{note}\n")).collect();
-    output::print(&format!("{notes}{}: nothing to do: no partition has to move\n", output::printable(name)))
+    output::print(&format!("{notes}{}: nothing to do; no partition has to move\n", output::printable(name)))
 }
 
 fn wanted(arguments: &RealignArguments, block: BlockSize) -> Result<Wanted> {
@@ -297,8 +297,8 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit> {
             if run.restore_table(backup).with_context(|| name.clone())? {
                 let undo = format!("straddle undo {} --write {}", quote_path(backup), quote_path(path));
                 output::complain(&format!(
-                    "{}: the current table was saved and the move's table restored; to revert this before the \
-                     move is complete: {undo}",
+                    "{}: the current table was saved and the move's table restored; to revert this before \
+                     the move is complete: {undo}",
                     output::printable(&name)
                 ));
                 restored = Some(undo);
@@ -309,10 +309,7 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit> {
     let ended = carry(run, &name, path, &arguments.moves, arguments.rollback);
     match restored {
         Some(undo) => ended.with_context(|| {
-            format!(
-                "{}: the table is restored (to revert that: {undo}). Afterwards",
-                output::printable(&name)
-            )
+            format!("{}: the table was restored (to revert this: {undo}), but then", output::printable(&name))
         }),
         None => ended,
     }
@@ -344,11 +341,11 @@ fn carry(run: Run<'_>, name: &str, path: &Path, moves: &MoveArguments, is_back: 
     let Outcome::Complete(bad) = ended else {
         let ways = ways(&resume, is_back);
         let ways: String = ways.iter().map(|way| format!("  {way}\n")).collect();
-        output::print(&format!("{shown}: interrupted at a safe point: the move is unfinished\n{ways}"))?;
+        output::print(&format!("{shown}: interrupted at a safe point; the move is unfinished\n{ways}"))?;
         return Ok(Exit::INTERRUPTED);
     };
     let said = match is_back {
-        true => "the old layout and its contents are restored".to_owned(),
+        true => "old layout and contents restored".to_owned(),
         false => format!("{} moved; new table written and verified", ByteCount::new(moved)),
     };
     // That it is over is known even if nothing can be printed.
@@ -385,8 +382,8 @@ fn explained(
                 None => "",
             };
             refuse(format!(
-                "{name}: {error}; to save that table to a new file and resume: {again}; to roll back: \
-                 {again} --rollback{only_if}"
+                "{name}: {error}. To save that table to a new file and resume, run {again}. To roll back, \
+                 run {again} --rollback{only_if}"
             ))
         }
         // The move is complete, or has not begun: there is nothing to go on with.
@@ -445,7 +442,8 @@ impl Drop for UnreadableMap<'_> {
     }
 }
 
-/// Refuses a file for the list that exists or cannot be made, or is to be the journal or the one of `--restore-table`.
+/// Refuses a file for the list that exists or cannot be made, or is to be the journal or the one of
+/// `--restore-table`.
 pub(super) fn check_map(moves: &MoveArguments, saved_table: Option<&Path>) -> Result<()> {
     let Some(map) = &moves.skip_bad else { return Ok(()) };
     for (option, other) in [("--journal", moves.journal.as_deref()), ("--restore-table", saved_table)] {
@@ -464,7 +462,11 @@ fn place(path: &Path) -> (Option<PathBuf>, Option<&OsStr>) {
 
 /// The areas that could not be read, where they are now, as a map of ddrescue.
 fn rescue_map(bad: &[Bad]) -> String {
-    let mut map = "# Mapfile. Created by straddle\n# current_pos  current_status  current_pass\n0x0  +  1\n#  pos  size  status\n".to_owned();
+    let mut map =
+        "# Mapfile. Created by straddle\n# current_pos  current_status  current_pass\n0x0  +  1\n# \
+                    pos  size  status\n\
+                   "
+        .to_owned();
     let mut areas: Vec<(u64, u64)> = bad.iter().map(|one| (one.to.get(), one.from.len().get())).collect();
     areas.sort_unstable();
     for (at, len) in areas {

@@ -22,11 +22,11 @@ Examples:
   straddle report reports/ --json | jq '.hosts[].host'
 
 On each host, run 'straddle check --json > HOST.json'. With '--cost DRIVE', the
-report includes what misalignment costs. contrib/ansible has a role that
+report includes the cost of misalignment. contrib/ansible has a role that
 collects the audits of all hosts.";
 
 const STATUSES: &[(u8, &str)] = &[
-    (0, "no findings above advice"),
+    (0, "no findings, or only advice"),
     (1, "findings were reported"),
     (3, "an unreadable audit or unchecked target; takes precedence over 1"),
 ];
@@ -108,7 +108,7 @@ fn merged(inputs: &[PathBuf], skipped: Vec<Skipped>) -> Fleet {
     }
     if fleet.replaced > NAMED {
         let more = plural(fleet.replaced - NAMED, "more audit");
-        output::complain(&format!("{more}: replaced by a later audit of the same host"));
+        output::complain(&format!("{more} replaced by a later audit of the same host"));
     }
     fleet
 }
@@ -122,8 +122,8 @@ fn described(digest: &Digest<'_>) -> String {
         let _ = writeln!(text, "{}", wrap(&printable(&line), ""));
     }
     if digest.tally.misaligned() + digest.tally.others > 0 {
-        let next = "Next: --html FILE writes a page with the fix and the commands for each disk; straddle \
-                    check on the host prints the same.";
+        let next = "Next: use --html FILE for a page with the fix and the commands for each disk; straddle \
+                    check on the host prints them too.";
         let _ = writeln!(text, "{}", wrap(next, ""));
     }
     let of_tally = |tally: &Tally| {
@@ -194,16 +194,13 @@ pub(crate) fn fleet_sentences(digest: &Digest<'_>) -> Vec<String> {
     lines.push(format!("Findings: {errors}, {warnings} and {advice} advice."));
     lines.extend(costs.iter().map(cost));
     if !skipped.is_empty() {
-        lines.push(format!("{} skipped: not readable as an audit.", plural(skipped.len(), "input")));
+        lines.push(format!("{} skipped (not an audit, or unreadable).", plural(skipped.len(), "input")));
     }
     if *replaced > 0 {
         lines.push(format!("{} replaced by later audits of the same host.", plural(*replaced, "audit")));
     }
     if *named_by_files > 0 {
-        lines.push(format!(
-            "{} of the audits name no host, so the names of the files are used.",
-            named_by_files
-        ));
+        lines.push(format!("Audits without a host name, listed by file name: {}.", named_by_files));
     }
     lines
 }

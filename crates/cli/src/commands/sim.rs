@@ -47,12 +47,13 @@ pub(crate) struct SimArguments {
     #[arg(value_name = "TRACE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) trace: PathBuf,
 
-    /// Modelled drive to replay it on (NAME or NAME,OPTION; see 'straddle drive list'), or the path of a profile.
+    /// Modelled drive to replay the trace on (NAME or NAME,OPTION; see 'straddle drive list'), or the path of
+    /// a profile.
     #[arg(long, value_name = "NAME", value_parser = drives(), hide_possible_values = true)]
     pub(crate) drive: target::Drive,
 
-    /// Add this to every offset, as in a partition that starts there: bytes (31KiB) or 512-byte sectors
-    /// (63s). --started-at is the same option. Separate several values by commas; each is replayed on a fresh
+    /// Add this to every offset, as if the partition started there: bytes (31KiB) or 512-byte sectors
+    /// (63s). --started-at is an alias. Separate several values with commas; each is replayed on a fresh
     /// drive.
     #[arg(long, alias = "started-at", value_name = "OFFSET", value_delimiter = ',', value_parser = place)]
     pub(crate) shift: Vec<ByteCount>,
@@ -97,8 +98,8 @@ pub(crate) fn run(arguments: &SimArguments) -> Result<Exit> {
     let shifts = shifts(arguments, profile)?;
     if shifts.len() > 1 && input::is_stdin(&arguments.trace) {
         return usage(
-            "standard input can be read only once, but each shift reads the trace again: save it \
-                       to a file",
+            "standard input can be read only once, but each shift reads the trace again; save it to a file \
+             first",
         );
     }
     let recordings = Recording::group(std::slice::from_ref(&arguments.trace));
@@ -238,12 +239,14 @@ struct Run {
     format: Option<Format>,
     /// The number of bytes added to every offset.
     shift_bytes: u64,
-    /// The number of requests that arrive earlier than one before them: they were replayed as of that one's time.
+    /// The number of requests that arrive earlier than one before them: they were replayed as of that one's
+    /// time.
     late_requests: u64,
     #[serde(flatten)]
     replay: Replay,
-    /// The volumes, each on a drive of its own, in the order in which they occur in the trace; absent if there is one
-    /// only, or one drive for all of them. Above them are their sums, and the longest of times that pass at once.
+    /// The volumes, each on a drive of its own, in the order in which they occur in the trace; absent if
+    /// there is one only, or one drive for all of them. Above them are their sums, and the longest of times
+    /// that pass at once.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     volumes: Vec<Volume>,
 }
@@ -305,17 +308,15 @@ fn described(sim: &SimReport<'_>) -> String {
 /// Returns what was replayed, on which drive, and by which clock.
 fn headline(sim: &SimReport<'_>) -> String {
     let pace = sim.runs.first().map(|run| match run.replay.replayed.pace {
-        Pace::Open => format!("requests at their times, at most {} outstanding", run.replay.replayed.depth),
+        Pace::Open => {
+            format!("requests at their recorded times, at most {} outstanding", run.replay.replayed.depth)
+        }
         Pace::Closed => format!("{} outstanding", plural(run.replay.replayed.depth, "request")),
     });
     let (trace, title, name) =
         (printable(&sim.trace.name), printable(sim.drive.title), printable(sim.drive.name));
     let volumes = sim.runs.first().map_or(0, |run| run.volumes.len());
-    let each = if volumes > 1 {
-        format!(", each of {volumes} volumes on a drive of its own")
-    } else {
-        String::new()
-    };
+    let each = if volumes > 1 { format!(", one drive for each of {volumes} volumes") } else { String::new() };
     format!("{trace} on {title} (drive:{name}){each}: {}; modelled, virtual time.", pace.unwrap_or_default())
 }
 
@@ -402,10 +403,10 @@ fn notes(run: &Run) -> Vec<String> {
     let (late, replayed) = (run.late_requests, &run.replay.replayed);
     let Replayed { off_sector, ignored, .. } = replayed;
     let said = [
-        (late, "request", "out of chronological order, replayed in the order of the trace"),
+        (late, "request", "out of chronological order, replayed in trace order"),
         (*off_sector, "request", "extended to whole 512-byte sectors"),
         (replayed.wrapped, "request", "past the end of the drive, wrapped to its beginning"),
-        (*ignored, "discard", "skipped: the drive has no such command"),
+        (*ignored, "discard", "skipped, because the drive has no such command"),
     ];
     let said = said.into_iter().filter(|(count, _, _)| *count > 0);
     let mut said: Vec<String> =
@@ -413,8 +414,8 @@ fn notes(run: &Run) -> Vec<String> {
     let counted = &replayed.counters;
     if counted.merged_writes == 0 && counted.media_write_bytes < counted.host_write_bytes / 2 {
         said.push(format!(
-            "Only {} of {} written had reached the medium at the end: a longer trace shows the cost of \
-             writing the rest.",
+            "Only {} of the {} written had reached the medium by the end; a longer trace would show the cost \
+             of writing the rest.",
             ByteCount::new(counted.media_write_bytes),
             ByteCount::new(counted.host_write_bytes)
         ));

@@ -31,8 +31,8 @@ use straddle_trace::form::{Counted, TraceFile, TraceReport};
 const EXAMPLES: &str = "\
 Examples:
   straddle trace web.csv.gz               # the read-modify-writes of its writes
-  straddle trace msr/*.csv.gz --started-at 63s        # in a partition at 63
-  straddle trace sdb.blkparse --best      # the start that costs least
+  straddle trace msr/*.csv.gz --started-at 63s        # partition at sector 63
+  straddle trace sdb.blkparse --best      # the cheapest start
   straddle trace web.csv --merge-within 10ms --html web.html
                                           # model a cache, write an HTML page
   straddle trace sda.blktrace.*           # one file for each processor
@@ -47,7 +47,7 @@ Examples:
 A write that covers part of a sector or unit makes the drive read, modify and
 rewrite it. Each request is counted separately. Caches merge requests, so the
 figures are upper bounds. --merge-within gives lower bounds: no cache that holds
-writes for at most that time writes less.";
+writes for at most that time can write less.";
 
 pub(crate) const STATUSES: &[(u8, &str)] = &[(0, "success"), (3, "a trace could not be read")];
 
@@ -61,7 +61,7 @@ Examples:
 
 Recording needs root and tracefs. The disk is not opened. Offsets are relative
 to the disk, even for a partition. Arrays (md) and mappings (device-mapper) have
-no queue of their own: record the disks below them. Ctrl-C stops the recording
+no queue of their own; record the disks below them. Ctrl-C stops the recording
 and keeps what has been recorded.";
 
 const RECORD_STATUSES: &[(u8, &str)] = &[
@@ -74,7 +74,7 @@ const RECORD_STATUSES: &[(u8, &str)] = &[
 #[command(after_help = format!("{EXAMPLES}\n\n{}", exit::help(STATUSES)), args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(disable_help_subcommand = true)]
 pub(crate) struct TraceArguments {
-    /// Record a trace instead. To read a file with this name, give ./record.
+    /// Record a trace instead. To read a file with this name, use ./record.
     #[command(subcommand)]
     pub(crate) action: Option<TraceAction>,
 
@@ -106,7 +106,7 @@ pub(crate) struct TraceArguments {
     #[command(flatten)]
     pub(crate) source: SourceArguments,
 
-    /// Also convert the requests to a new file: a table (parquet, csv), or an I/O log for fio (fio or iolog).
+    /// Also write the requests to a new file: a table (parquet, csv), or an I/O log for fio (fio or iolog).
     #[arg(long, num_args = 2, value_names = ["FORMAT", "FILE"], value_hint = clap::ValueHint::FilePath)]
     pub(crate) to: Vec<PathBuf>,
 
@@ -114,8 +114,8 @@ pub(crate) struct TraceArguments {
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) html: Option<PathBuf>,
 
-    /// Also draw the write amplification for each unit and the read-modify-writes for each partition start to
-    /// this file.
+    /// Also write charts of the write amplification for each unit and the read-modify-writes for each
+    /// partition start to this file.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, value_parser = crate::args::svg_file)]
     pub(crate) svg: Option<PathBuf>,
 
@@ -175,8 +175,8 @@ pub(crate) struct SourceArguments {
     /// time=ts:us,op=type:0/1,offset=lba:sectors,length=4:4KiB,volume=disk.
     ///
     /// Units of time are s, ms, us, ns and 100ns. Units of offset and length are bytes, sectors (of 512
-    /// bytes) or a block size. For op, give the values that mean read and write, and those for discard and
-    /// flush if there are any. Columns that are not given have their default names and units.
+    /// bytes) or a block size. For op, list the values that mean read and write, and those for discard and
+    /// flush, if any. Columns not listed have their default names and units.
     #[arg(long, value_name = "MAP")]
     pub(crate) columns: Option<Columns>,
 
@@ -283,7 +283,7 @@ fn target(format: &Path) -> Result<Target, UsageError> {
     let known = Target::ALL.into_iter().find(|target| Path::new(target.name()) == format);
     known.ok_or_else(|| {
         let (name, names) = (printable(&format.display().to_string()), Target::ALL.map(Target::name));
-        UsageError(format!("--to {name}: unknown format; there are {}", names.join(", ")))
+        UsageError(format!("--to {name}: unknown format; the formats are {}", names.join(", ")))
     })
 }
 
@@ -312,7 +312,7 @@ fn converted(
     let format = target.name();
     let lost = [
         (written.times, "the times of", "request", "below a millisecond"),
-        (written.through, "that", "write", "went through the cache"),
+        (written.through, "whether", "write", "went through the cache"),
         (written.took, "how long", "request", "took, and when the next one followed"),
     ];
     for (count, before, noun, after) in lost.into_iter().filter(|(count, ..)| *count > 0) {

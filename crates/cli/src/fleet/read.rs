@@ -39,7 +39,9 @@ impl<'de> Deserialize<'de> for Version {
         if version == u64::from(SCHEMA) {
             return Ok(Self);
         }
-        Err(D::Error::custom(format!("schema {version}, but this version reads schema {SCHEMA}")))
+        Err(D::Error::custom(format!(
+            "it uses schema {version}, but this version of straddle reads schema {SCHEMA}"
+        )))
     }
 }
 
@@ -114,8 +116,8 @@ pub(crate) fn inputs(named: &[PathBuf]) -> (Vec<PathBuf>, Vec<Skipped>) {
     (inputs, skipped)
 }
 
-/// Reads every audit in a file, or standard input if it is `-`, and passes it to `take`. The error says why, and where
-/// in the file.
+/// Reads every audit in a file, or standard input if it is `-`, and passes it to `take`. The error says why,
+/// and where in the file.
 pub(crate) fn read(path: &Path, mut take: impl FnMut(Document)) -> Result<(), String> {
     let reader = open(path).map_err(|error| format!("cannot open: {error}"))?;
     let left = Rc::new(Cell::new(MAX_AUDIT));

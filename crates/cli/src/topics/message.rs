@@ -11,8 +11,8 @@ use crate::topics::{Explained, Topic, all};
 const MOST_WORDS: usize = 12;
 
 /// What stands for advice to write, where another message of the text says to write nothing.
-const FIRST_CHECK: &str = "Before you write to any of these disks, run straddle check DISK on each: one of \
-                           these messages means that nothing must be written.";
+const FIRST_CHECK: &str = "One of these messages means that you must not write to the disk. Run straddle \
+                           check DISK on each of these disks first.";
 
 #[derive(Debug, PartialEq, Eq)]
 enum Part {
@@ -149,8 +149,8 @@ fn matches(text: &str) -> Vec<Match> {
     found
 }
 
-/// Returns the topics of the messages in `text`, in their order, each with what every set of numbers comes to. Where one
-/// of them forbids to write, no other advises it.
+/// Returns the topics of the messages in `text`, in their order, each with what every set of numbers comes
+/// to. Where one of them forbids to write, no other advises it.
 pub(super) fn explained(text: &str) -> Vec<Explained> {
     let matches = matches(text);
     let forbids = |said: &Said| matches!(said, Said::Forbids(_));
@@ -300,7 +300,7 @@ mod tests {
         for (texts, parts) in [
             (&[GROWN, OTHER_SECTORS][..], &["65536 sectors", "S030", "WRITE NOTHING"][..]),
             (&[OTHER_SECTORS, GROWN], &["65536 sectors", "S030", "WRITE NOTHING"]),
-            (&[GROWN, CUT_OFF], &["65536 sectors", "S035", "write nothing"]),
+            (&[GROWN, CUT_OFF], &["65536 sectors", "S035", "Write nothing"]),
             (&[CUT_OFF, OTHER_SECTORS, GROWN], &["S035", "S030", "65536 sectors"]),
             (
                 &[

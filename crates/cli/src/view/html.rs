@@ -1,5 +1,5 @@
-//! Pages of HTML, each a single file that needs no network: those of `report --html` and `trace --html`, and what those of
-//! other commands have in common with them.
+//! Pages of HTML, each a single file that needs no network: those of `report --html` and `trace --html`, and
+//! what those of other commands have in common with them.
 
 use std::fmt::Write;
 
@@ -25,7 +25,8 @@ pub fn document(title: &str, style: &str, contents: &str) -> String {
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta name=\"generator\" content=\"straddle\">\n<title>{title}</title>\n<style>\n{STYLE}{style}</style>\n</head>\n<body>\n<main>\n<h1>{title}</h1>\n\
+         <meta name=\"generator\" \
+         content=\"straddle\">\n<title>{title}</title>\n<style>\n{STYLE}{style}</style>\n</head>\n<body>\n<main>\n<h1>{title}</h1>\n\
          {contents}{made}</main>\n</body>\n</html>\n"
     )
 }
@@ -50,7 +51,8 @@ pub fn figure(chart: &Chart) -> String {
     let (mut drawn, title) = (String::new(), escaped(&chart.title));
     let height = chart.draw(&mut drawn, 0.0);
     format!(
-        "<figure><figcaption>{title}</figcaption>\n<svg class=\"chart\" role=\"img\" aria-label=\"{title}\" width=\"100%\" \
+        "<figure><figcaption>{title}</figcaption>\n<svg class=\"chart\" role=\"img\" aria-label=\"{title}\" \
+         width=\"100%\" \
          height=\"{height}\"><title>{title}</title>\n{drawn}</svg>\n</figure>\n"
     )
 }
@@ -173,14 +175,14 @@ pub(crate) fn trace_page(counted: &Counted<'_>) -> String {
         text += &sizes(&counted.total.writes);
     }
     text += &volumes(counted);
-    document("The effect of a load on sectors and units", TRACE_STYLE, &text)
+    document("Effect of a workload on sectors and units", TRACE_STYLE, &text)
 }
 
 fn units(counted: &Counted<'_>) -> String {
     let mut headings = vec!["unit", "misaligned", "straddling", "partial heads", "partial tails"];
     headings.extend(["RMW per write", "written", "best start", "RMW from there", "written from there"]);
     headings.extend(counted.window.map(|_| ["RMW, merged", "written, merged"]).into_iter().flatten());
-    let mut table = Table::new("Writes on units of each size, each request counted alone", &headings);
+    let mut table = Table::new("Writes by unit size, each request counted separately", &headings);
     for unit in counted.units {
         let Some(effects) = counted.total.writes.effects(*unit) else { continue };
         let (effect, (start, best)) = (effects.started_at(counted.start), effects.best());
@@ -205,7 +207,7 @@ fn sizes(writes: &Histogram) -> String {
     sizes.truncate(SIZES);
     sizes.sort_by_key(|size| size.sectors.unwrap_or(u64::MAX));
     let mut table =
-        Table::new("Lengths of writes, the most frequent ones", &["length", "writes", "share", "bytes"]);
+        Table::new("The most frequent lengths of writes", &["length", "writes", "share", "bytes"]);
     for size in sizes {
         let length = size.sectors.map(|sectors| ByteCount::new(sectors * SECTOR).to_string());
         let cells = vec![
@@ -225,7 +227,7 @@ fn volumes(counted: &Counted<'_>) -> String {
     let sizes = UNITS.map(|unit| ByteCount::new(unit * SECTOR).to_string());
     let mut headings = vec!["volume", "reads", "writes", "written"];
     headings.extend(sizes.iter().map(String::as_str));
-    let caption = "Volumes by bytes written: the share of writes that are misaligned on units of each size";
+    let caption = "Volumes by bytes written, with the share of misaligned writes for each unit size";
     let mut table = Table::with(" class=\"heat\"", caption, &headings);
     for (name, volume) in volumes.iter().take(LISTED) {
         let requests = [volume.reads.requests(), volume.writes.requests()];
@@ -274,7 +276,7 @@ pub(crate) fn fleet_page(digest: &Digest<'_>) -> String {
     text += &strip(&digest.tally);
     text += &skipped(digest);
     if digest.costs.iter().any(|row| row.by.source == CostSource::Modelled) {
-        let modelled = "Modelled costs are computed with a model of that drive (straddle check --cost \
+        let modelled = "Modelled costs are computed with a model of the drive (straddle check --cost \
                         drive:NAME), not measured on these hosts.";
         text += &paragraph(modelled, "soft");
     }
@@ -305,7 +307,8 @@ fn strip(tally: &Tally) -> String {
     let label = label.join("; ");
     format!(
         "<figure><figcaption>Disks by audit result</figcaption>\n\
-         <div class=\"strip\" role=\"img\" aria-label=\"{label}\">{bar}</div>\n<ul class=\"legend\">{legend}</ul></figure>\n"
+         <div class=\"strip\" role=\"img\" aria-label=\"{label}\">{bar}</div>\n<ul \
+         class=\"legend\">{legend}</ul></figure>\n"
     )
 }
 
@@ -327,7 +330,7 @@ fn skipped(digest: &Digest<'_>) -> String {
 
 fn disks(digest: &Digest<'_>) -> String {
     let headings = ["host", "disk", "model", "findings", "write time", "next step"];
-    let caption = "Disks with errors or warnings, and disks that could not be judged, the worst host first";
+    let caption = "Disks with errors or warnings, and disks that could not be judged, worst host first";
     let mut table = sortable("disks", caption, &headings);
     for (host, disk) in digest.hosts.iter().flat_map(|row| row.details.iter().map(|disk| (row.host, disk))) {
         let cells = vec![
@@ -348,7 +351,7 @@ fn found(disk: &Detail<'_>) -> String {
         return escaped(why);
     }
     if disk.findings.is_empty() {
-        return "listed with another disk".to_owned();
+        return "reported with another disk".to_owned();
     }
     let each = |(code, title, partitions): &(&str, &str, Vec<u32>)| {
         let numbers: Vec<String> = partitions.iter().map(u32::to_string).collect();
@@ -424,7 +427,7 @@ fn rules(digest: &Digest<'_>) -> String {
 fn hosts(digest: &Digest<'_>) -> String {
     let headings = ["host", "disks", "misaligned", "other findings", "not judged"];
     let headings = [&headings[..], &["errors", "warnings", "advice", "write time", "rules"]].concat();
-    let mut table = sortable("hosts", "Every host, the worst first", &headings);
+    let mut table = sortable("hosts", "All hosts, worst first", &headings);
     for row in &digest.hosts {
         let tally = &row.tally;
         let mut cells = vec![count(tally.disks), fleet_share(tally)];

@@ -21,8 +21,8 @@ use straddle_audit::form::check::{self, TargetReport};
 use straddle_audit::form::finding::{FindingReport, IgnoredReport};
 use straddle_audit::form::table::PartitionReport;
 
-/// Returns the indexes in `all` of the columns `asked` for, in that order; `usual` come first after a `+`. Case does not
-/// matter.
+/// Returns the indexes in `all` of the columns `asked` for, in that order; `usual` come first after a `+`.
+/// Case does not matter.
 fn picked(asked: &[String], all: &[&str], usual: &[&str]) -> Result<Vec<usize>, UsageError> {
     let at = |name: &str| all.iter().position(|one| one.eq_ignore_ascii_case(name));
     let mut picked = Vec::new();
@@ -43,8 +43,8 @@ pub(crate) trait Report {
         String::new()
     }
 
-    /// Returns the part of one target, or keeps it for the end. Its share in the exit status is `exit`; `unjudged` is what
-    /// it would be without findings.
+    /// Returns the part of one target, or keeps it for the end. Its share in the exit status is `exit`;
+    /// `unjudged` is what it would be without findings.
     fn target(&mut self, target: &TargetReport, exit: Exit, unjudged: Exit) -> String;
 
     fn closing(&mut self) -> String {
@@ -63,7 +63,7 @@ pub(crate) fn of(arguments: &CheckArguments) -> Result<Option<Box<dyn Report>>, 
         Some(OutputFormat::Csv) => Box::new(Csv::of(columns)?),
         Some(_) if !columns.is_empty() => {
             return Err(UsageError(
-                "--columns applies only to tables: text and --output-format csv".to_owned(),
+                "--columns applies only to tables (text and --output-format csv)".to_owned(),
             ));
         }
         Some(OutputFormat::Sarif) => Box::new(Sarif::default()),
@@ -115,7 +115,8 @@ fn fix_lines(finding: &FindingReport) -> Vec<String> {
 /// A column: its name, whether it holds numbers, and its cell.
 type Column = (&'static str, bool, fn(&TargetReport, Option<&PartitionReport>) -> Option<String>);
 
-/// All columns. Those of the same name as in lsblk have its meaning, but START counts in the sectors of the table.
+/// All columns. Those of the same name as in lsblk have its meaning, but START counts in the sectors of the
+/// table.
 const ALL: [Column; 15] = [
     ("TARGET", false, |target, _| Some(target.target.clone())),
     ("STATUS", false, |target, _| Some(target.status.word().to_owned())),

@@ -96,7 +96,7 @@ fn storage(disk: &Element) -> Storage {
     }
     let stated = match format(disk) {
         Ok(format) => format,
-        Err(name) => return Storage::OutOfReach(format!("straddle does not read its format '{name}'")),
+        Err(name) => return Storage::OutOfReach(format!("straddle cannot read its format '{name}'")),
     };
     match &mut stored {
         Storage::Path { path, .. } if !path.is_absolute() => {
@@ -115,12 +115,12 @@ fn elsewhere(kind: &str, source: &Element) -> String {
             let host = source.child("host").and_then(|host| host.attribute("name"));
             let host = host.map(|host| format!(" on {host}")).unwrap_or_default();
             let (protocol, name) = (of("protocol"), of("name"));
-            format!("it is network storage ({protocol} {name}{host}), which straddle does not read")
+            format!("it is network storage ({protocol} {name}{host}), which straddle cannot read")
         }
         "nvme" => {
             "it is an NVMe namespace assigned to the guest, without a device node on the host".to_owned()
         }
-        "dir" => "it is a directory that is presented to the guest as a FAT disk".to_owned(),
+        "dir" => "it is a directory that the guest sees as a FAT disk".to_owned(),
         "vhostuser" | "vhostvdpa" => format!("it is served by another program ({kind})"),
         kind => format!("its type '{kind}' is unknown"),
     }
@@ -130,7 +130,7 @@ fn obstacle(disk: &Element, source: &Element) -> Option<&'static str> {
     if disk.child("encryption").or_else(|| source.child("encryption")).is_some() {
         return Some("it is encrypted, and only the hypervisor has the key");
     }
-    source.child("slices").map(|_| "it is a slice of its file, which straddle does not support")
+    source.child("slices").map(|_| "it is a slice of a file, which straddle does not support")
 }
 
 /// Returns the format that the description states; raw without one. Otherwise libvirt's name for the format.

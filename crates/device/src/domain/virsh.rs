@@ -94,7 +94,7 @@ impl Virsh {
         if out.len() as u64 > MAX_DOCUMENT {
             let _ = child.kill();
             let _ = child.wait();
-            return Err(VirshError::Output { command, what: "more than a domain's description can be" });
+            return Err(VirshError::Output { command, what: "more than any domain description" });
         }
         let errors = errors.recv_timeout(self.limit).unwrap_or_default();
         let status = child.wait().map_err(VirshError::Run)?;

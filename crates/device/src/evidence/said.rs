@@ -109,7 +109,7 @@ fn an_optimum_that_the_kernel_dropped_is_in_force_as_zero() {
     let found = combine(DeviceKind::Scsi, &device, Answers::default()).1;
     let figure = found.io_opt.unwrap();
     assert_eq!((figure.value(), figure.others()[0].value.get()), (ByteCount::ZERO, 33_553_920));
-    assert!(figure.why().unwrap().contains("discarded"));
+    assert!(figure.why().unwrap().contains("rejected"));
 }
 
 #[test]

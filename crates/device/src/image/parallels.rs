@@ -34,20 +34,20 @@ pub(super) fn open(host: Host, _: &Access<'_>) -> Result<Parts, ImageError> {
     let extended = raw.starts_with(EXTENDED);
     let sectors = u64::from(le32(&raw, field::BLOCK));
     if sectors == 0 || sectors > MAX_BLOCK {
-        return Err(host.damaged(field::BLOCK as u64, format!("blocks of {sectors} sectors")));
+        return Err(host.damaged(field::BLOCK as u64, format!("invalid block size ({sectors} sectors)")));
     }
     let block = sectors * SECTOR;
     // In the older kind only the lower 32 bits are valid.
     let size = if extended { le64(&raw, field::SIZE) } else { u64::from(le32(&raw, field::SIZE)) };
     let size = size.checked_mul(SECTOR).filter(|size| i64::try_from(*size).is_ok());
-    let size = size.ok_or_else(|| host.damaged(field::SIZE as u64, "a disk of more than 2^63 bytes"))?;
+    let size = size.ok_or_else(|| host.damaged(field::SIZE as u64, "a disk larger than 2^63 bytes"))?;
     let blocks = u64::from(le32(&raw, field::BLOCKS));
     if blocks < size.div_ceil(block) {
         let what = format!("{blocks} blocks of {block} bytes are too few for {size} bytes");
         return Err(host.damaged(field::BLOCKS as u64, what));
     }
     if MAP_AT + size.div_ceil(block) * 4 > host.len() {
-        return Err(host.damaged(field::BLOCKS as u64, "the block map is not in the file"));
+        return Err(host.damaged(field::BLOCKS as u64, "the block map is outside the file"));
     }
     let variant = if extended { "extended" } else { "expanding" };
     let unit = if extended { block } else { SECTOR };

@@ -130,7 +130,7 @@ impl Header {
         }
         let cluster_bits = be32(raw, field::CLUSTER_BITS);
         if !(9..=21).contains(&cluster_bits) {
-            let what = format!("clusters of 2^{cluster_bits} bytes, although the exponent must be 9 to 21");
+            let what = format!("clusters of 2^{cluster_bits} bytes, but the exponent must be 9 to 21");
             return wrong(field::CLUSTER_BITS, what);
         }
         match be32(raw, field::ENCRYPTION) {
@@ -141,7 +141,7 @@ impl Header {
         }
         let size = be64(raw, field::SIZE);
         if i64::try_from(size).is_err() {
-            return wrong(field::SIZE, format!("a disk of {size} bytes"));
+            return wrong(field::SIZE, format!("invalid disk size ({size} bytes)"));
         }
         let features = if version == 2 { 0 } else { be64(raw, field::INCOMPATIBLE) };
         if features & !feature::KNOWN != 0 {
@@ -166,12 +166,15 @@ impl Header {
     fn check_l1(&self, host: &Host, entries: u32) -> Result<(), ImageError> {
         let needed = self.size.div_ceil(1 << self.l1_bits());
         if u64::from(entries) < needed {
-            let what = format!("an L1 table of {entries} entries, where {needed} are needed");
+            let what = format!("an L1 table of {entries} entries, but {needed} are needed");
             return Err(host.damaged(field::L1_ENTRIES as u64, what));
         }
         let end = needed.checked_mul(8).and_then(|len| len.checked_add(self.l1_at));
         if !self.l1_at.is_multiple_of(1 << self.cluster_bits) || end.is_none_or(|end| end > host.len()) {
-            let what = format!("the L1 table at byte {} is not in the file, or not on a cluster", self.l1_at);
+            let what = format!(
+                "the L1 table at byte {} is outside the file, or not on a cluster boundary",
+                self.l1_at
+            );
             return Err(host.damaged(field::L1_AT as u64, what));
         }
         Ok(())

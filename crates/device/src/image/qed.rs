@@ -41,10 +41,10 @@ pub(super) fn open(host: Host, access: &Access<'_>) -> Result<Parts, ImageError>
     let raw: [u8; 64] = host.bytes(0)?;
     let (cluster, table) = (u64::from(le32(&raw, field::CLUSTER)), u64::from(le32(&raw, field::TABLE)));
     if !cluster.is_power_of_two() || !CLUSTERS.contains(&cluster) {
-        return Err(host.damaged(field::CLUSTER as u64, format!("clusters of {cluster} bytes")));
+        return Err(host.damaged(field::CLUSTER as u64, format!("invalid cluster size ({cluster} bytes)")));
     }
     if !table.is_power_of_two() || !TABLES.contains(&table) {
-        return Err(host.damaged(field::TABLE as u64, format!("tables of {table} clusters")));
+        return Err(host.damaged(field::TABLE as u64, format!("invalid table size ({table} clusters)")));
     }
     let features = le64(&raw, field::FEATURES);
     if features & !feature::KNOWN != 0 {
@@ -55,10 +55,13 @@ pub(super) fn open(host: Host, access: &Access<'_>) -> Result<Parts, ImageError>
     let (l1_at, size) = (le64(&raw, field::L1_AT), le64(&raw, field::SIZE));
     let reach = u128::from(entries) * u128::from(entries) * u128::from(cluster);
     if i64::try_from(size).is_err() || u128::from(size) > reach {
-        return Err(host.damaged(field::SIZE as u64, format!("a disk of {size} bytes")));
+        return Err(host.damaged(field::SIZE as u64, format!("invalid disk size ({size} bytes)")));
     }
     if !l1_at.is_multiple_of(cluster) || l1_at == 0 {
-        return Err(host.damaged(field::L1_AT as u64, format!("the first table at byte {l1_at}")));
+        return Err(host.damaged(
+            field::L1_AT as u64,
+            format!("the L1 table at byte {l1_at} is not on a cluster boundary"),
+        ));
     }
     let mut remarks = Vec::new();
     if features & feature::NEEDS_CHECK != 0 {
@@ -84,7 +87,9 @@ impl Map for Qed {
             return Ok(StoredRun { place: StoredAt::Below, len: reach - at % reach });
         }
         if !l2_at.is_multiple_of(self.cluster) {
-            return Err(files.own.damaged(l1_entry_at, format!("a table at byte {l2_at}")));
+            return Err(files
+                .own
+                .damaged(l1_entry_at, format!("an L2 table at byte {l2_at}, not on a cluster boundary")));
         }
         let entry_at = l2_at.saturating_add(at % reach / self.cluster * ENTRY);
         let into = at % self.cluster;
@@ -94,7 +99,12 @@ impl Map for Qed {
             start if start.is_multiple_of(self.cluster) && start < files.own.len() => {
                 StoredAt::Host { file: 0, at: start + into }
             }
-            start => return Err(files.own.damaged(entry_at, format!("a cluster at byte {start}"))),
+            start => {
+                return Err(files.own.damaged(
+                    entry_at,
+                    format!("a cluster at byte {start}, outside the file or not on a cluster boundary"),
+                ));
+            }
         };
         Ok(StoredRun { place, len: self.cluster - into })
     }

@@ -260,7 +260,7 @@ fn sparse(file: File, packing: Packing, limits: Limits) -> Result<(File, u64), U
         if part.iter().any(|byte| *byte != 0) {
             data = data.saturating_add(have as u64);
             if data > limits.data.get() {
-                return Err(UnpackError::TooLarge { limit: limits.data, what: " that are not zeros" });
+                return Err(UnpackError::TooLarge { limit: limits.data, what: " of nonzero data" });
             }
             scratch.write_all_at(&part, len).map_err(no_room)?;
         }

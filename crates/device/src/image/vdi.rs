@@ -52,10 +52,10 @@ pub(super) fn open(host: Host, _: &Access<'_>) -> Result<Parts, ImageError> {
     };
     let (size, block) = (le64(&raw, field::SIZE), number(field::BLOCK));
     if i64::try_from(size).is_err() {
-        return Err(host.damaged(field::SIZE as u64, format!("a disk of {size} bytes")));
+        return Err(host.damaged(field::SIZE as u64, format!("invalid disk size ({size} bytes)")));
     }
     if block < 512 || !block.is_multiple_of(512) {
-        return Err(host.damaged(field::BLOCK as u64, format!("blocks of {block} bytes")));
+        return Err(host.damaged(field::BLOCK as u64, format!("invalid block size ({block} bytes)")));
     }
     let (map_at, blocks) = (number(field::MAP_AT), number(field::BLOCKS));
     if blocks < size.div_ceil(block) {
@@ -64,7 +64,7 @@ pub(super) fn open(host: Host, _: &Access<'_>) -> Result<Parts, ImageError> {
     }
     if map_at + size.div_ceil(block) * 4 > host.len() {
         return Err(
-            host.damaged(field::MAP_AT as u64, format!("the block map at byte {map_at} is not in the file"))
+            host.damaged(field::MAP_AT as u64, format!("the block map at byte {map_at} is outside the file"))
         );
     }
     let parent: [u8; 16] = array(&raw, field::PARENT);

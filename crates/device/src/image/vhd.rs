@@ -64,7 +64,7 @@ pub(super) fn open(host: Host, access: &Access<'_>) -> Result<Parts, ImageError>
     let byte = |field: usize| at.saturating_add(field as u64);
     let size = be64(&raw, footer::SIZE);
     if i64::try_from(size).is_err() {
-        return Err(host.damaged(byte(footer::SIZE), format!("a disk of {size} bytes")));
+        return Err(host.damaged(byte(footer::SIZE), format!("invalid disk size ({size} bytes)")));
     }
     let differencing = match be32(&raw, footer::TYPE) {
         2 => {
@@ -113,20 +113,20 @@ fn open_sparse(
     let byte = |field: usize| header_at.saturating_add(field as u64);
     let raw: [u8; header::LEN] = host.bytes(header_at)?;
     if !raw.starts_with(header::MAGIC) || !checksum_holds(&raw, header::CHECKSUM) {
-        return Err(host.damaged(header_at, "no header of a dynamic disk, or its checksum is wrong"));
+        return Err(host.damaged(header_at, "no dynamic-disk header, or its checksum is wrong"));
     }
     let block = u64::from(be32(&raw, header::BLOCK));
     if !block.is_power_of_two() || !(SECTOR..=MAX_BLOCK).contains(&block) {
-        return Err(host.damaged(byte(header::BLOCK), format!("blocks of {block} bytes")));
+        return Err(host.damaged(byte(header::BLOCK), format!("invalid block size ({block} bytes)")));
     }
     let (entries, needed) = (u64::from(be32(&raw, header::ENTRIES)), size.div_ceil(block));
     if entries < needed {
-        let what = format!("a block table of {entries} entries, where {needed} are needed");
+        let what = format!("a block table of {entries} entries, but {needed} are needed");
         return Err(host.damaged(byte(header::ENTRIES), what));
     }
     let table_at = be64(&raw, header::TABLE_AT);
     if table_at.checked_add(needed * 4).is_none_or(|end| end > host.len()) {
-        let what = format!("the block table at byte {table_at} is not in the file");
+        let what = format!("the block table at byte {table_at} is outside the file");
         return Err(host.damaged(byte(header::TABLE_AT), what));
     }
     let variant = if differencing { "differencing" } else { "dynamic" };

@@ -88,7 +88,7 @@ pub(super) fn open(host: Host, access: &Access<'_>) -> Result<Parts, ImageError>
     let last = blocks.saturating_sub(1);
     let entries = last + last / ratio + 1;
     if entries * 8 > bat.len || bat.at.saturating_add(entries * 8) > host.len() {
-        let what = format!("the block table at byte {} is too short, or not in the file", bat.at);
+        let what = format!("the block table at byte {} is too short, or outside the file", bat.at);
         return Err(host.damaged(bat.at, what));
     }
     let variant = match (&parent, fixed) {
@@ -145,13 +145,13 @@ fn regions(host: &Host) -> Result<(Region, Region), ImageError> {
             _ => continue,
         };
         if region.at < MIB || !region.at.is_multiple_of(MIB) || region.at >= host.len() {
-            return Err(host.damaged(at + 16, format!("a region at byte {}", region.at)));
+            return Err(host.damaged(at + 16, format!("invalid position of a region (byte {})", region.at)));
         }
         *slot = Some(region);
     }
     match (bat, metadata) {
         (Some(bat), Some(metadata)) => Ok((bat, metadata)),
-        _ => Err(host.damaged(table, "no block table or no metadata in the region table")),
+        _ => Err(host.damaged(table, "the region table lists no block table or no metadata")),
     }
 }
 
@@ -183,15 +183,15 @@ impl Metadata {
         }
         let wrong = |what: String| Err(host.damaged(region.at, what));
         if !block.is_power_of_two() || !(MIB..=256 * MIB).contains(&block) {
-            return wrong(format!("blocks of {block} bytes"));
+            return wrong(format!("invalid block size ({block} bytes)"));
         }
         let sector = |bytes| matches!(bytes, 512 | 4096);
         let (Ok(logical), true, true) = (BlockSize::new(logical), sector(logical), sector(physical)) else {
-            return wrong(format!("sectors of {logical} and {physical} bytes"));
+            return wrong(format!("invalid sector sizes ({logical} and {physical} bytes)"));
         };
         // The format's own limit is 64 TiB.
         if size > 64 << 40 || !size.is_multiple_of(logical.get()) {
-            return wrong(format!("a disk of {size} bytes in sectors of {logical} bytes"));
+            return wrong(format!("invalid disk size ({size} bytes in sectors of {logical} bytes)"));
         }
         let parent = match locator {
             _ if flags & 2 == 0 => None,

@@ -185,7 +185,7 @@ impl Sparse {
         let raw: [u8; 512] = host.bytes(0)?;
         let wrong = |field: usize, what: String| Err(host.damaged(field as u64, what));
         if !raw.starts_with(b"KDMV") {
-            return Err(host.damaged(0, "no header of a sparse extent"));
+            return Err(host.damaged(0, "no sparse-extent header"));
         }
         let version = le32(&raw, 4);
         if !(1..=3).contains(&version) {
@@ -201,21 +201,21 @@ impl Sparse {
         let sectors = le64(&raw, field::CAPACITY);
         let capacity = match sectors.checked_mul(SECTOR) {
             Some(bytes) if i64::try_from(bytes).is_ok() => bytes,
-            _ => return wrong(field::CAPACITY, format!("a disk of {sectors} sectors")),
+            _ => return wrong(field::CAPACITY, format!("invalid disk size ({sectors} sectors)")),
         };
         let grain = le64(&raw, field::GRAIN);
         if !grain.is_power_of_two() || grain > MAX_GRAIN {
-            return wrong(field::GRAIN, format!("grains of {grain} sectors"));
+            return wrong(field::GRAIN, format!("invalid grain size ({grain} sectors)"));
         }
         let entries = le32(&raw, field::ENTRIES);
         if !(1..=MAX_ENTRIES).contains(&entries) {
-            return wrong(field::ENTRIES, format!("grain tables of {entries} entries"));
+            return wrong(field::ENTRIES, format!("invalid grain table size ({entries} entries)"));
         }
         let (grain, entries) = (grain * SECTOR, u64::from(entries));
         let directory_at = directory(host, &raw)?;
         let needed = capacity.div_ceil(grain * entries) * 4;
         if directory_at.checked_add(needed).is_none_or(|end| end > host.len()) {
-            let what = format!("the grain directory at byte {directory_at} is not in the file");
+            let what = format!("the grain directory at byte {directory_at} is outside the file");
             return wrong(field::DIRECTORY_AT, what);
         }
         let zero_grains = flags & FLAG_ZERO_GRAINS != 0;
@@ -257,14 +257,16 @@ fn directory(host: &Host, raw: &[u8; 512]) -> Result<u64, ImageError> {
         reported_at = host.len().saturating_sub(FOOTER_FROM_END);
         let footer: [u8; 512] = host.bytes(reported_at)?;
         if !footer.starts_with(b"KDMV") {
-            let what = "no footer (it has the position of the grain directory)";
+            let what = "the footer, which holds the position of the grain directory, is missing";
             return Err(host.damaged(reported_at, what));
         }
         sector = le64(&footer, field::DIRECTORY_AT);
     }
     let at = sector.checked_mul(SECTOR).filter(|at| *at > 0);
     let reported_at = reported_at + field::DIRECTORY_AT as u64;
-    at.ok_or_else(|| host.damaged(reported_at, format!("the grain directory is at sector {sector}")))
+    at.ok_or_else(|| {
+        host.damaged(reported_at, format!("invalid position of the grain directory (sector {sector})"))
+    })
 }
 
 impl Map for Vmdk {

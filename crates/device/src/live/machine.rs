@@ -165,7 +165,7 @@ impl Machine {
             Ok(file) => Tables::Kernel(file),
             Err(error) => {
                 self.remarks.push(format!(
-                    "{CONTROL}: {error}; therefore the positions of mappings on their devices are unknown"
+                    "{CONTROL}: {error}; the positions of mappings on their devices are unknown"
                 ));
                 Tables::None
             }
@@ -256,7 +256,7 @@ impl Machine {
                 if walk.remarks.len() < MAX_DEPTH {
                     let path = walk.path.join(" > ");
                     walk.remarks.push(format!(
-                        "{name}: devices on top of {path} are not searched for further devices"
+                        "{name}: too many layers or devices; those on top of {path} are not examined"
                     ));
                 }
                 break;

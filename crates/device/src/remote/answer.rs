@@ -97,7 +97,7 @@ fn check(mut answer: Answer, range: &Range<u64>) -> Result<Outcome, FetchError> 
         }
         StatusCode::OK => whole(answer, range),
         StatusCode::RANGE_NOT_SATISFIABLE if range.start == 0 => Err(FetchError::Empty),
-        StatusCode::PRECONDITION_FAILED => Err(FetchError::Changed { what: "the server says so" }),
+        StatusCode::PRECONDITION_FAILED => Err(FetchError::Changed { what: "HTTP status 412" }),
         status if status.is_redirection() && status != StatusCode::NOT_MODIFIED => {
             if let Some(region) = answer.header("x-amz-bucket-region")
                 && region.len() < 64
@@ -106,8 +106,10 @@ fn check(mut answer: Answer, range: &Range<u64>) -> Result<Outcome, FetchError> 
                 return Err(FetchError::Region { region: region.to_owned() });
             }
             let to = answer.header("location").map(str::to_owned);
-            let missing =
-                || FetchError::Redirect { host: answer.host.clone(), what: "to nowhere".to_owned() };
+            let missing = || FetchError::Redirect {
+                host: answer.host.clone(),
+                what: "without naming a new address".to_owned(),
+            };
             to.map(Outcome::Redirect).ok_or_else(missing)
         }
         _ => Err(refused(answer)),

@@ -36,9 +36,9 @@ impl RemoteError {
 pub enum FetchError {
     #[error("timed out after {} seconds (--time-limit)", limit.as_secs())]
     TimedOut { limit: Duration },
-    #[error("{host} did not answer in time")]
+    #[error("{host} did not respond in time")]
     Slow { host: String },
-    #[error("checking it would fetch more than {limit}: download it, and check the file")]
+    #[error("checking it would fetch more than {limit}; download it and check the file")]
     TooMuch { limit: ByteCount },
     #[error("unknown host {host}")]
     UnknownHost { host: String },
@@ -53,13 +53,14 @@ pub enum FetchError {
          a certificate file"
     )]
     NoCertificates { host: String },
-    #[error("{host} sent an invalid HTTP answer: {what}")]
+    #[error("{host} sent an invalid HTTP response: {what}")]
     Protocol { host: String, what: String },
-    #[error("{host} answered {status}{}{}", code.as_ref().map_or_else(String::new, |code| format!(" ({code})")), hint.map_or_else(String::new, |hint| format!(": {hint}")))]
+    #[error("{host} returned {status}{}{}", code.as_ref().map_or_else(String::new, |code| format!(" ({code})")), hint.map_or_else(String::new, |hint| format!(": {hint}")))]
     Status { host: String, status: String, code: Option<String>, hint: Option<&'static str> },
     #[error("the bucket is in the region {region}: set AWS_REGION")]
     Region { region: String },
-    #[error("{host} ignores ranges, so the whole object would have to be downloaded{}", len.map_or_else(String::new, |len| format!(", {len}")))]
+    #[error("{host} ignores range requests, so the whole object would have to be \
+             downloaded{}", len.map_or_else(String::new, |len| format!(", {len}")))]
     NoRanges { host: String, len: Option<ByteCount> },
     #[error("{host} sent a different range than bytes {first} to {last}: {what}")]
     WrongRange { host: String, first: u64, last: u64, what: String },

@@ -47,8 +47,8 @@ struct Inner {
 
 /// An open object, whose bytes are fetched as they are read. Clones are the same object.
 ///
-/// After the first failure nothing more is fetched: every further read fails with it. A program that has read ends with
-/// [`failure`](Self::failure), because readers of contents take what cannot be read as absent.
+/// After the first failure nothing more is fetched: every further read fails with it. A program that has read
+/// ends with [`failure`](Self::failure), because readers of contents take what cannot be read as absent.
 #[derive(Clone)]
 pub struct Object(Arc<Inner>);
 
@@ -71,8 +71,8 @@ impl Object {
         }
         if version.etag.is_none() && version.modified.is_none() {
             remarks.push(
-                "the server reports no version (ETag, Last-Modified), so changes during the check are not \
-                 noticed",
+                "the server reports no version (ETag, Last-Modified), so changes during the check would not \
+                 be noticed",
             );
         }
         let (cache, failure) = (Mutex::new(cache), OnceLock::new());

@@ -54,7 +54,7 @@ impl Store {
         let store = store.map_err(|error| unusable(&error, Some(hint)))?;
         let runtime = Builder::new_current_thread().enable_time().build();
         let runtime = runtime.map_err(|error| FetchError::Store {
-            what: format!("cannot wait for answers: {error}"),
+            what: format!("cannot wait for responses: {error}"),
             hint: None,
         })?;
         Ok(Self { store, runtime, hint })
@@ -97,7 +97,7 @@ impl Store {
             Err(_) => return Err(budget.timed_out()),
         };
         let version =
-            version.ok_or_else(|| FetchError::Store { what: "no answer".to_owned(), hint: None })?;
+            version.ok_or_else(|| FetchError::Store { what: "no response".to_owned(), hint: None })?;
         Ok(Part { bytes: bytes.into(), version })
     }
 

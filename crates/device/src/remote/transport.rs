@@ -161,10 +161,9 @@ fn failure(host: String, error: ureq::Error) -> FetchError {
         ureq::Error::Rustls(error) => {
             FetchError::Connection { host, source: io::Error::new(io::ErrorKind::InvalidData, error) }
         }
-        ureq::Error::LargeResponseHeader(_, most) => FetchError::Protocol {
-            host,
-            what: format!("the header of its answer is longer than {most} bytes"),
-        },
+        ureq::Error::LargeResponseHeader(_, most) => {
+            FetchError::Protocol { host, what: format!("its response header is longer than {most} bytes") }
+        }
         error => FetchError::Protocol { host, what: short(&error.to_string()) },
     }
 }

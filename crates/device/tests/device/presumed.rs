@@ -1,4 +1,5 @@
-//! Devices that stand on others take the boundaries of what is below them, where the kernel does not pass them on:
+//! Devices that stand on others take the boundaries of what is below them, where the kernel does not pass
+//! them on:
 //! computed from captured trees, with each kind of lower device and each offset.
 
 use std::fs;
@@ -87,8 +88,10 @@ fn boundaries_are_those_of_what_is_below() {
         looped(&directory.path().join("sys/block"), "loop0", "/srv/disk.img", offset);
         let target = opened(directory.path(), "loop0");
         check(&target, 4096, offset, &format!("a file at {offset}"));
-        let is_named =
-            target.remarks.iter().any(|remark| remark.contains(&format!("/srv/disk.img from byte {offset}")));
+        let is_named = target
+            .remarks
+            .iter()
+            .any(|remark| remark.contains(&format!("/srv/disk.img, starting at byte {offset}")));
         assert_eq!(is_named, offset != 0, "{:?}", target.remarks);
     }
 }

@@ -71,7 +71,7 @@ pub struct WriteCacheParameters {
     pub stays_after_flush: bool,
 }
 
-/// How part of a physical sector is written.
+/// How partial physical sectors are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum RmwPolicy {
@@ -83,11 +83,11 @@ pub enum RmwPolicy {
     DestageSerial,
     /// When the write cache is destaged, all sectors of a write in one pass.
     DestageMerged,
-    /// When the write cache is destaged, each read and write when its sector passes the head.
+    /// When the write cache is destaged, with each read and write done as its sector passes the head.
     Deferred,
     /// As deferred for writes at regular intervals within a track, as destage-serial for others.
     Adaptive,
-    /// When the write cache is destaged, to a log; read and written in place later.
+    /// When the write cache is destaged, to a log; later, the sectors are read and written in place.
     Logged,
 }
 

@@ -40,7 +40,7 @@ pub(super) fn read(
         kind @ ("constant" | "linear" | "curve") => {
             (fields.file().to_owned(), three_points(&fields, kind, longest)?)
         }
-        _ => return Err(fields.impossible("Seek type", "is not one of DiskSim's")),
+        _ => return Err(fields.impossible("Seek type", "is not a seek type of DiskSim")),
     };
     let seek = SeekCurve::from_table(&beyond(points, longest), longest);
     let seek = seek.map_err(|source| ImportError::Seek { file, source })?;
@@ -66,7 +66,7 @@ fn table(fields: &Fields<'_>, folder: &Folder<'_>) -> Result<(String, Points), I
         let distance = columns.next().and_then(|column| column.parse().ok());
         let time = columns.next().and_then(|column| column.parse().ok());
         let (Some(distance), Some(time), 0 | 1) = (distance, time, columns.count()) else {
-            let message = format!("{line:?} is not a distance, a time and perhaps its deviation");
+            let message = format!("{line:?} is not a distance, a time and an optional deviation");
             return Err(ImportError::Syntax { file: file.to_owned(), line: index + 1, message });
         };
         points.push((distance, time));
@@ -86,7 +86,7 @@ fn equation(fields: &Fields<'_>, kind: &str, longest: u32) -> Result<Points, Imp
     if kind == "hplplus10" {
         first = fields.numbers("First ten seek times")?;
         if first.len() != 10 {
-            return Err(fields.impossible("First ten seek times", "must be ten times"));
+            return Err(fields.impossible("First ten seek times", "must have ten entries"));
         }
     } else if single >= 0.0 {
         first.push(single);

@@ -100,8 +100,10 @@ impl<'a> Tokens<'a> {
 
     fn unexpected<T>(&self, wanted: &str) -> Result<T, SyntaxError> {
         match self.peek() {
-            Some(token) => self.fail(format!("{token:?} instead of {wanted}", token = token.to_string())),
-            None => self.fail(format!("the file ends instead of {wanted}")),
+            Some(token) => {
+                self.fail(format!("found {token:?} instead of {wanted}", token = token.to_string()))
+            }
+            None => self.fail(format!("the file ends before {wanted}")),
         }
     }
 
@@ -256,7 +258,9 @@ mod tests {
 
     #[test]
     fn blocks_lists_and_comments_are_read() {
-        let text = "# a drive\nkind Name {\n  Head switch time = 0.5, # ms\n  Model = source x.model,\n  Zones = [ zone { A = 1 }, 2 ],\n  Seek type = extracted }\ninstantiate [ a ] as B\ntopology x y [ z [ ] ]\nsource q.spec\nlast L { }";
+        let text = "# a drive\nkind Name {\n  Head switch time = 0.5, # ms\n  Model = source \
+                    x.model,\n  Zones = [ zone { A = 1 }, 2 ],\n  Seek type = extracted }\ninstantiate [ a ] \
+                    as B\ntopology x y [ z [ ] ]\nsource q.spec\nlast L { }";
         let blocks = blocks(text).unwrap();
         assert_eq!(blocks.len(), 2);
         let first = &blocks[0];

@@ -79,8 +79,8 @@ fn nearest(name: &str) -> Option<String> {
 
 impl Profile {
     /// Opens the drive of `specification`, the part of a target after `drive:`. It is the name of a shipped
-    /// profile, in any case, or, if it has a slash or ends in `.toml`, a file, followed by options, each after a
-    /// comma: `wd10ears,jumper=on`.
+    /// profile, in any case, or, if it has a slash or ends in `.toml`, a file, followed by options, each
+    /// after a comma: `wd10ears,jumper=on`.
     pub fn open(specification: &str) -> Result<Self, ProfileError> {
         Self::open_with(specification, &[])
     }
@@ -216,7 +216,8 @@ impl Check<'_> {
         let (sectors, body) = match &file.flash {
             Some(flash) => self.flash(flash, &file)?,
             None => {
-                let missing = || self.impossible("sectors", "nothing", "a disk needs it");
+                let missing =
+                    || self.impossible("sectors", "nothing", "must be present in the profile of a disk");
                 let sectors = file.sectors.ok_or_else(missing)?;
                 self.sectors(sectors, &file.claims)?;
                 (sectors, Body::Disk(Box::new(self.disk(&file, sectors)?)))
@@ -281,7 +282,7 @@ impl Check<'_> {
     }
 
     fn disk(&self, file: &File, sectors: Sectors) -> Result<DiskParameters, ProfileError> {
-        let missing = |key: &str| self.impossible(key, "nothing", "a disk needs it");
+        let missing = |key: &str| self.impossible(key, "nothing", "must be present in the profile of a disk");
         let spindle = file.spindle.as_ref().ok_or_else(|| missing("spindle"))?;
         let seek = file.seek.as_ref().ok_or_else(|| missing("seek"))?;
         let layout = file.geometry.as_ref().ok_or_else(|| missing("geometry"))?;
@@ -341,7 +342,7 @@ impl Check<'_> {
     fn band(&self, rmw: &RmwFile, physical: u64) -> Result<Option<u64>, ProfileError> {
         let Some(band) = rmw.band_bytes else { return Ok(None) };
         if rmw.policy != RmwPolicy::Logged {
-            return Err(self.impossible("rmw.band_bytes", band, "needs the policy logged"));
+            return Err(self.impossible("rmw.band_bytes", band, "requires rmw.policy = logged"));
         }
         if !band.is_multiple_of(physical) {
             return Err(self.impossible("rmw.band_bytes", band, "must be whole physical sectors"));
@@ -358,7 +359,7 @@ impl Check<'_> {
             return Ok((media_cache, media_cache));
         }
         if media_cache > 0 {
-            let reason = "a drive has either a media cache or the policy logged";
+            let reason = "cannot be combined with rmw.policy = logged";
             return Err(self.impossible("rmw.media_cache_bytes", media_cache, reason));
         }
         let log = rmw.log_bytes.unwrap_or(LOG_BYTES);
@@ -433,7 +434,7 @@ impl Check<'_> {
         match curve.undercuts(reads) {
             None => Ok(Some(curve)),
             Some(distance) => {
-                let reason = format!("a write over {distance} tracks would take less than a read");
+                let reason = format!("a write over {distance} tracks would take less time than a read");
                 Err(self.impossible("seek.write_average_ms", average, reason))
             }
         }

@@ -50,7 +50,7 @@ fn text_of(file: File, path: &Path) -> Result<String, ProfileError> {
     let mut text = String::new();
     file.take(len.min(LARGEST_FILE + 1)).read_to_string(&mut text).map_err(unreadable)?;
     if text.len() as u64 > LARGEST_FILE {
-        let message = format!("the file is too large; a profile has at most {LARGEST_FILE} bytes");
+        let message = format!("the file is too large; a profile can have at most {LARGEST_FILE} bytes");
         return Err(ProfileError::Syntax { name: path.display().to_string(), message });
     }
     Ok(text)

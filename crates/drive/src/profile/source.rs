@@ -13,7 +13,7 @@ pub struct Figure {
     pub path: String,
     /// The value as written there.
     pub value: String,
-    /// The source of the value; absent if the profile gives none.
+    /// The source of the value; absent if the profile names none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
 }

@@ -256,13 +256,14 @@ impl Layout {
         let groups = dies * pages_per_block / pages_per_group;
         let superblock = dies * pages_per_block * page;
         if groups == 0 {
-            let reason = format!("larger than one block of each die, {superblock} bytes");
+            let reason = format!("larger than one block of each die ({superblock} bytes)");
             return Err(FlashError::new("indirection_unit_bytes", unit, reason));
         }
         let slots = groups * per_group;
         if slots > SLOTS_PER_SUPERBLOCK {
             let reason = format!(
-                "one block of each of {dies} dies holds {slots} indirection units, more than {SLOTS_PER_SUPERBLOCK}"
+                "one block of each of {dies} dies holds {slots} indirection units, more than \
+                 {SLOTS_PER_SUPERBLOCK}"
             );
             return Err(FlashError::new("pages_per_block", pages_per_block, reason));
         }
@@ -276,14 +277,16 @@ impl Layout {
         let countable = u128::from(superblocks) << slot_shift < u128::from(u32::MAX);
         if superblocks > SUPERBLOCKS || !countable {
             let reason = format!(
-                "{capacity} bytes make {units} units in {superblocks} superblocks: more than the model can map"
+                "{capacity} bytes make {units} units in {superblocks} superblocks, more than the model can \
+                 map"
             );
             return Err(FlashError::new("indirection_unit_bytes", unit, reason));
         }
         let spare = superblocks.saturating_sub(units.div_ceil(slots));
         if spare < SPARE_SUPERBLOCKS {
             let reason = format!(
-                "{spare} spare superblocks of {superblock} bytes, but garbage collection needs {SPARE_SUPERBLOCKS}"
+                "{spare} spare superblocks of {superblock} bytes, but garbage collection needs \
+                 {SPARE_SUPERBLOCKS}"
             );
             return Err(FlashError::new("over_provisioning", raw.over_provisioning, reason));
         }

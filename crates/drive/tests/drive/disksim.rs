@@ -347,7 +347,7 @@ fn what_is_wrong_is_reported_with_file_and_line() {
         (
             "Number of data surfaces = 2,",
             "Number of data surfaces = ,",
-            "made_up.model:2: \",\" instead of a value",
+            "made_up.model:2: found \",\" instead of a value",
         ),
         ("Zones = [", "Zones = [ [", "made_up.model:"),
     ];

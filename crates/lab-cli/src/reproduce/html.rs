@@ -74,7 +74,8 @@ fn section(reproduced: &ReproducedExperiment) -> String {
         text += &paragraph(notes, "");
     }
     if !reproduced.judged {
-        text += &paragraph("Run on a drive without published figures: nothing to compare.", "soft");
+        text +=
+            &paragraph("Run on a drive without published figures, so there is nothing to compare.", "soft");
     }
     if let Some(outcome) = reproduced.outcome.as_ref().filter(|outcome| !outcome.steps.is_empty()) {
         text += "<h3>On the modelled drive alone</h3>\n";
@@ -114,7 +115,7 @@ fn model_chart(experiment: &Experiment, outcome: &Outcome) -> String {
         }
     }
     figure(&Chart {
-        title: format!("{}: misaligned over aligned, modelled and published", experiment.name),
+        title: format!("{}: misaligned relative to aligned, modelled and published", experiment.name),
         axis: "Misaligned / aligned (1: no loss)".to_owned(),
         ..compared(groups)
     })
@@ -176,7 +177,7 @@ impl Row<'_> {
 }
 
 fn model_table(experiment: &Experiment, outcome: &Outcome, limit: Option<f64>) -> String {
-    let mut table = Table::new("Figures, and their ratios to the aligned arm's", &COMPARED);
+    let mut table = Table::new("Figures, and their ratios to aligned", &COMPARED);
     for (step, outcome) in experiment.steps.iter().zip(&outcome.steps) {
         let origin = limit.map(|_| origin_of(&outcome.profile, experiment));
         for (arm, outcome) in step.arms.iter().zip(&outcome.arms) {
@@ -239,9 +240,9 @@ fn again(reproduced: &Reproduced) -> String {
     let mut text = "<section>\n<h2 id=\"again\">How to run it again</h2>\n".to_owned();
     let _ = writeln!(text, "<pre>{}</pre>", escaped(&reproduced.way.command));
     let lab = format!(
-        "Each part of the lab was run {}, with seeds from {} on; {} at once. On one machine, the same \
-            seed gives the same requests. The guests run User-Mode Linux with a virtual clock, which \
-            advances by the time of the modelled drives and by the processor charges listed with each part.",
+        "Each part of the lab was run {}, with seeds from {} on and {} at once. On one machine, the same \
+         seed gives the same requests. The guests run User-Mode Linux with a virtual clock, which advances \
+         with the modelled drives and by the processor charges listed with each part.",
         match settings.runs {
             None => "as often as its experiment requires".to_owned(),
             Some(1) => "once".to_owned(),

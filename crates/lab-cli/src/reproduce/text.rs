@@ -37,7 +37,8 @@ pub(crate) fn list(experiments: &[Experiment]) -> String {
     text + "'straddle reproduce NAME' runs one, 'straddle reproduce' all of them.\n"
 }
 
-/// Returns the score, and each experiment with its figures; if `is_verbose`, also its sources, notes and drives.
+/// Returns the score, and each experiment with its figures; if `is_verbose`, also its sources, notes and
+/// drives.
 pub(crate) fn outcomes(reproduced: &Reproduced, is_verbose: bool) -> String {
     let mut text = summary(reproduced);
     for experiment in &reproduced.experiments {
@@ -253,7 +254,8 @@ fn verdict(reproduced: &ReproducedExperiment) -> String {
     let worst = models.chain(labs).max_by(|one, other| one.0.abs().total_cmp(&other.0.abs()));
     let Some((error, what)) = worst else { return nothing_compared(is_lab_left_out(reproduced)) };
     format!(
-        "{within} of {judged} published figures and ratios are within {} %. The largest error is {} ({what}).",
+        "{within} of {judged} published figures and ratios are within {} %. The largest error is {} \
+         ({what}).",
         number(limit * 100.0),
         percent(error),
     )
@@ -264,7 +266,7 @@ fn named(experiment: &Experiment, judged: &Judged) -> String {
     let step = &experiment.steps[judged.step];
     let what = match judged.quantity {
         Quantity::Figure => measure(judged.measure).to_owned(),
-        Quantity::Ratio => format!("{} over the aligned arm's", measure(judged.measure)),
+        Quantity::Ratio => format!("{} relative to aligned", measure(judged.measure)),
     };
     printable(&format!("{}, {}: {what}", step.name, step.arms[judged.arm].name))
 }
@@ -272,8 +274,8 @@ fn named(experiment: &Experiment, judged: &Judged) -> String {
 pub(crate) const fn measure(measure: Measure) -> &'static str {
     match measure {
         Measure::Elapsed => "time",
-        Measure::Iops => "requests a second",
-        Measure::SyncLatency => "time of a sync",
+        Measure::Iops => "requests per second",
+        Measure::SyncLatency => "time per sync",
     }
 }
 
@@ -290,7 +292,8 @@ pub(crate) fn misses(reproduced: &Reproduced) -> Vec<String> {
         let Some(limit) = reproduced.limit() else { continue };
         let miss = |what: &str, ours: f64, published: f64, unit: &str, error: f64| {
             format!(
-                "{name}: {what}: modelled {} {unit}, published {} {unit}: differs by {}, the limit is {} %",
+                "{name}: {what}: modelled {} {unit}, published {} {unit}; it differs by {}, the limit is {} \
+                 %",
                 number(ours),
                 number(published),
                 percent(error),

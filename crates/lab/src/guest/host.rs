@@ -82,46 +82,48 @@ impl Library {
 const KNOWN: [(&str, &str, &str); 10] = [
     (
         "ptrace: Operation not permitted",
-        "the guest may not trace its processes (ptrace is forbidden here)",
-        "allow it: sysctl kernel.yama.ptrace_scope=1, or in a container --cap-add SYS_PTRACE or a seccomp profile that has ptrace",
+        "the guest is not permitted to trace its processes (ptrace is forbidden here)",
+        "allow it: sysctl kernel.yama.ptrace_scope=1, or in a container --cap-add SYS_PTRACE or a seccomp \
+         profile that allows ptrace",
     ),
     (
         "PTRACE_TRACEME failed",
-        "the guest may not trace its processes (ptrace is forbidden here)",
-        "allow it: sysctl kernel.yama.ptrace_scope=1, or in a container a seccomp profile that has ptrace",
+        "the guest is not permitted to trace its processes (ptrace is forbidden here)",
+        "allow it: sysctl kernel.yama.ptrace_scope=1, or in a container, a seccomp profile that allows \
+         ptrace",
     ),
     (
         "straddle-clock: too many open files",
-        "the guest's kernel has reached this shell's limit of open files (ulimit -n)",
+        "the guest's kernel has reached this shell's limit on open files (ulimit -n)",
         "raise the limit: ulimit -n 4096, or more",
     ),
     (
         "straddle-clock: no timer",
-        "this machine gives the guest's kernel no timer",
-        "raise the limit of pending signals of this shell: ulimit -i 1024",
+        "the guest's kernel cannot create a timer",
+        "raise this shell's limit on pending signals: ulimit -i 1024",
     ),
     (
         "straddle-clock: cannot write the record of events",
-        "the file of --events could not be written",
+        "the --events file could not be written",
         "is its disk full?",
     ),
     (
         "straddle-clock: no memory for the table of files",
-        "this machine does not give the guest enough memory",
-        "raise the limit of this shell: ulimit -v unlimited",
+        "the guest cannot allocate enough memory",
+        "raise this shell's memory limit: ulimit -v unlimited",
     ),
     (
         "errno = 11",
-        "the guest's kernel may not start another process",
-        "raise the limit of processes: ulimit -u 4096",
+        "the guest's kernel cannot start another process",
+        "raise the limit on processes: ulimit -u 4096",
     ),
     (
         "setup_physmem - mapping",
-        "this machine does not give the guest that much memory",
-        "give it less with --mem, or raise the limit of this shell: ulimit -v unlimited",
+        "this machine cannot allocate that much memory for the guest",
+        "use a smaller --mem, or raise this shell's memory limit: ulimit -v unlimited",
     ),
-    ("Out of memory", "the guest has run out of its memory", "give it more with --mem"),
-    ("deadlocked on memory", "the guest has run out of its memory", "give it more with --mem"),
+    ("Out of memory", "the guest has run out of memory", "use a larger --mem"),
+    ("deadlocked on memory", "the guest has run out of memory", "use a larger --mem"),
 ];
 
 const PANIC: &str = "Kernel panic - not syncing: ";
@@ -155,8 +157,8 @@ mod tests {
         let message = diagnose("its kernel was killed by signal 6".into(), console).to_string();
         assert_eq!(
             message,
-            "the guest ended before its script (its kernel panicked: Attempted to kill init! exitcode=0x00000100); \
-             its console ended with: Freeing unused memory | first process: no shell"
+            "the guest ended before its script did (its kernel panicked: Attempted to kill init! \
+             exitcode=0x00000100); its console ended with: Freeing unused memory | first process: no shell"
         );
     }
 

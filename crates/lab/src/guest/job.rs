@@ -141,13 +141,13 @@ pub struct GuestDrive {
 /// repeatable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Charges {
-    /// A stop of a process: a system call, a page fault.
+    /// One stop of a process, for a system call or a page fault.
     #[serde(rename = "stop_ns")]
     pub stop: u64,
-    /// A read of the clock by the guest's kernel.
+    /// One reading of the clock by the guest's kernel.
     #[serde(rename = "clock_ns")]
     pub clock: u64,
-    /// A submission of requests to a drive.
+    /// One submission of requests to a drive.
     #[serde(rename = "kick_ns")]
     pub kick: u64,
     /// Computing without a stop, in percent of the processor time that it takes on the host.
@@ -184,7 +184,8 @@ impl fmt::Display for Charges {
         let Self { stop, clock, kick, compute_percent } = self;
         write!(
             f,
-            "{stop} ns a system call or page fault, {clock} ns a clock reading, {kick} ns a hand-over to a drive, computing {compute_percent} %"
+            "{stop} ns per system call or page fault, {clock} ns per clock reading, {kick} ns per request \
+             passed to a drive, computing {compute_percent} %"
         )
     }
 }
@@ -220,7 +221,7 @@ pub struct Measured {
     pub name: String,
     /// Its value: seconds of the guest's time, or whatever the script measured.
     pub value: f64,
-    /// The requests that the kernel sent to the first disk meanwhile, if the script had them counted.
+    /// The requests that the kernel sent to the first disk in that time, if the script had them counted.
     #[serde(flatten)]
     pub requests: Option<Requests>,
 }
@@ -269,14 +270,15 @@ pub struct Spent {
     pub slept: Duration,
     /// The number of timer ticks given to a kernel that was spinning.
     pub ticks: u64,
-    /// The number of those whose time depended on the host. If it is not 0, the run is not exactly repeatable.
+    /// The number of those whose time depended on the host. If it is not 0, the run is not exactly
+    /// repeatable.
     pub late_ticks: u64,
-    /// The time charged to programs that computed, measured by the host's processor clock, in nanoseconds. If it is not
-    /// 0, the run is not exactly repeatable.
+    /// The time charged to programs that computed, measured by the host's processor clock, in nanoseconds. If
+    /// it is not 0, the run is not exactly repeatable.
     #[serde(rename = "computed_ns", serialize_with = "nanos")]
     #[schemars(with = "Nanos")]
     pub computed: Duration,
-    /// Whether the host may place the guest's kernel at other addresses in each run.
+    /// Whether the host may load the guest's kernel at different addresses in each run.
     pub random_addresses: bool,
     /// A digest of every event of the guest's kernel with its time. Equal for runs that are equal in every
     /// respect.
@@ -292,13 +294,13 @@ impl Spent {
         if !self.computed.is_zero() {
             let seconds = self.computed.as_secs_f64();
             reasons.push(format!(
-                "programs computed for {seconds:.2} s without a system call, and that time is as measured on \
-                this machine"
+                "programs computed for {seconds:.2} s without a system call, and that time depends on this \
+                 machine"
             ));
         }
         if self.late_ticks > 0 {
             reasons.push(format!(
-                "the guest's kernel computed for so long that it was given {} timer ticks",
+                "the guest's kernel computed for so long that it received {} timer ticks",
                 self.late_ticks
             ));
         }
@@ -375,7 +377,7 @@ pub enum GuestError {
     Hung { limit: Duration, whose: &'static str },
     #[error("interrupted")]
     Interrupted,
-    #[error("the guest ended before its script ({how}); its console ended with: {console}")]
+    #[error("the guest ended before its script did ({how}); its console ended with: {console}")]
     Died { how: String, console: String },
 }
 

@@ -1,5 +1,6 @@
-//! Published experiments as data (`experiments/*.toml`): who published what about which drive, and the workloads
-//! that gave those figures. Running one puts our figure beside each published one, and never changes either.
+//! Published experiments as data (`experiments/*.toml`): who published what about which drive, and the
+//! workloads that gave those figures. Running one puts our figure beside each published one, and never
+//! changes either.
 
 mod builtin;
 mod file;
@@ -66,7 +67,7 @@ pub struct Step {
     pub name: String,
     /// A one-line description.
     pub title: String,
-    /// What is done otherwise than the publication did it, a sentence each.
+    /// How the step differs from the publication, one sentence per difference.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub deviations: Vec<String>,
     /// How the published program reached the drive.
@@ -77,7 +78,7 @@ pub struct Step {
     /// The workload; the arms shift it.
     #[serde(skip)]
     pub workload: Workload,
-    /// The measures reported for each arm: all that were published for any, or the elapsed time.
+    /// The measures reported for each arm: those that were published for any arm, or the elapsed time.
     #[serde(skip)]
     pub measures: Vec<Measure>,
     /// One or more arms.
@@ -92,7 +93,7 @@ pub enum Access {
     /// The drive got the program's own requests: a raw device of FreeBSD, or O_DIRECT.
     #[default]
     Raw,
-    /// Linux' page cache was between them. It may have sent other requests than the program's.
+    /// Linux's page cache was between them. It may have sent different requests than the program's.
     PageCache,
 }
 
@@ -105,7 +106,7 @@ pub struct Arm {
     /// Whether the other arms are compared with this one. At most one arm per step.
     #[serde(default)]
     pub aligned: bool,
-    /// Offsets in bytes from the workload's start. With several, the mean of the runs counts.
+    /// Offsets in bytes from the workload's start. With several, the mean of their runs is used.
     #[serde(rename(serialize = "offsets_bytes"))]
     pub offsets: Vec<u64>,
     /// Published figures, at most one per measure.

@@ -1,6 +1,6 @@
-//! Finds the fitted numbers of a modelled drive: the values of a profile's knobs for which the worst error of our
-//! figures is smallest, over all arms and all ratios of two arms. It draws no random numbers, so it gives the same
-//! values on every machine.
+//! Finds the fitted numbers of a modelled drive: the values of a profile's knobs for which the worst error of
+//! our figures is smallest, over all arms and all ratios of two arms. It draws no random numbers, so it gives
+//! the same values on every machine.
 
 mod search;
 #[cfg(test)]
@@ -22,7 +22,7 @@ pub const STEP: f64 = 0.005;
 /// The result of a fit.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Fit {
-    /// The drive, as asked for.
+    /// The drive as named on the command line.
     pub drive: String,
     /// Manufacturer, model and size.
     pub title: String,
@@ -67,7 +67,7 @@ pub struct Figure {
     pub arm: String,
     /// What was measured.
     pub measure: Measure,
-    /// Whether it is the figure itself or the ratio.
+    /// Whether this is the figure itself or the ratio.
     pub quantity: Quantity,
     /// The published value.
     pub published: f64,
@@ -195,8 +195,8 @@ impl<'a> Course<'a> {
         Ok(Self { drive, knobs: &fit.knobs, experiments })
     }
 
-    /// Returns a quicker version for the search: only the first offset of each arm, which stands for the others, and
-    /// each step as an experiment of its own, the shortest first.
+    /// Returns a quicker version for the search: only the first offset of each arm, which stands for the
+    /// others, and each step as an experiment of its own, the shortest first.
     fn thinned(&self) -> Self {
         let mut parts: Vec<Experiment> = Vec::new();
         for experiment in &self.experiments {

@@ -1,5 +1,5 @@
-//! Whether one policy of read-modify-write suits all published figures of a drive, from raw requests and from file
-//! systems. A policy is chosen for a drive, never for a figure.
+//! Whether one policy of read-modify-write suits all published figures of a drive, from raw requests and from
+//! file systems. A policy is chosen for a drive, never for a figure.
 
 #[cfg(test)]
 mod tests;
@@ -19,13 +19,13 @@ pub const LIMITS: [f64; 2] = [0.20, 0.25];
 /// Worst ratios that are closer than this, as logarithms, are equal.
 const EQUAL: f64 = 0.001;
 
-/// How the model came to a figure.
+/// How the model's figure was obtained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
     /// A number or the policy of the drive was chosen to match this published figure.
     Fitted,
-    /// Nothing of the drive was chosen by this figure.
+    /// No property of the drive was chosen to match this figure.
     Predicted,
 }
 
@@ -44,7 +44,7 @@ pub struct Figure {
     pub ratios: Vec<(Option<RmwPolicy>, f64)>,
 }
 
-/// How the policies suit a drive.
+/// How well the policies match a drive.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "Joint")]
 pub struct Joint {
@@ -55,21 +55,21 @@ pub struct Joint {
     /// The policy of its profile; absent if policies make no difference on it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub own: Option<RmwPolicy>,
-    /// The policy that suits all figures best; absent if policies make no difference.
+    /// The policy that matches all figures best; absent if policies make no difference.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chosen: Option<RmwPolicy>,
     /// The number of published figures and ratios.
     pub figures: usize,
-    /// The number of those that a number or the policy of the drive was chosen to match.
+    /// The number of those to which a number or the policy of the drive was fitted.
     pub fitted: usize,
     /// Each policy, the best first.
     pub policies: Vec<Score>,
-    /// For each experiment, the score of the policy that suits the other experiments best; empty if there are no
-    /// others.
+    /// For each experiment, the score of the policy that matches the other experiments best; empty if there
+    /// are no others.
     pub left_out: Vec<LeftOut>,
 }
 
-/// How a policy suits figures.
+/// How well a policy matches the figures.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Score {
     /// The policy; absent if policies make no difference.
@@ -95,7 +95,7 @@ pub struct LeftOut {
     pub experiment: String,
     /// The number of its figures.
     pub figures: usize,
-    /// The score on them of the policy that suits the drive's other experiments best.
+    /// The score, on these figures, of the policy that matches the drive's other experiments best.
     pub score: Score,
 }
 
@@ -234,8 +234,8 @@ pub fn origin(profile: &Profile, experiment: &Experiment) -> Origin {
     if is_fitted { Origin::Fitted } else { Origin::Predicted }
 }
 
-/// Notes how the model came to each figure of a lab step. Drives are fitted to raw figures only, but a lab step may
-/// repeat one of them.
+/// Notes how the model came to each figure of a lab step. Drives are fitted to raw figures only, but a lab
+/// step may repeat one of them.
 pub fn note_origins(experiment: &Experiment, profile: &Profile, outcome: &mut lab::StepOutcome) {
     let steps = experiment.steps.iter().filter(|step| base(&step.drive) == base(&outcome.drive));
     let raw: Vec<(&str, f64)> = steps.flat_map(Step::published).collect();

@@ -23,7 +23,7 @@ pub fn open(
     Profile::open_with(&specification, depth.as_slice())
 }
 
-/// What the plausible policies give for one figure.
+/// One figure with each of the plausible policies.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Band {
     /// Each policy's figure, in the order of [`Profile::plausible_policies`].
@@ -48,8 +48,8 @@ impl Band {
         self.values.iter().map(|(_, value)| *value).fold(f64::NEG_INFINITY, f64::max)
     }
 
-    /// Whether one of the policies gives a figure whose error is at most `limit`. That the published figure lies
-    /// between two of them is not enough.
+    /// Whether one of the policies gives a figure whose error is at most `limit`. That the published figure
+    /// lies between two of them is not enough.
     pub fn explains(&self, error: impl Fn(f64) -> f64, limit: f64) -> bool {
         self.values.iter().any(|(_, value)| error(*value).abs() <= limit)
     }

@@ -1,7 +1,7 @@
 //! The server: one thread that waits for clients and for the drive.
 //!
-//! Invariants: it never waits for one client. A slow client fills its own buffer, and is not read from until it
-//! has emptied it.
+//! Invariants: it never waits for one client. A slow client fills its own buffer, and is not read from until
+//! it has emptied it.
 
 mod client;
 mod limits;
@@ -317,8 +317,8 @@ impl Server {
         self.clients.len() - self.turned_away().count() >= self.door.max_clients
     }
 
-    /// Returns the client that has been connected longest of those that can be disconnected for another, those in
-    /// their handshake first.
+    /// Returns the client that has been connected longest of those that can be disconnected for another,
+    /// those in their handshake first.
     fn newcomer(&self) -> Option<u64> {
         let gives_way = |client: &Client| client.is_newcomer() && !client.is_turned_away();
         let newcomers = self.clients.iter().filter(|(_, client)| gives_way(client));
@@ -383,7 +383,7 @@ impl Server {
 
     /// Tells a client that there is no room for it, if its protocol allows that.
     fn turn_away(&mut self, purpose: Purpose, stream: Stream) -> Option<Client> {
-        const REASON: &str = "the server's limit of clients is reached";
+        const REASON: &str = "the server's client limit has been reached";
         if !std::mem::replace(&mut self.door.is_full_reported, true)
             && let Some(notify) = &mut self.door.on_full
         {

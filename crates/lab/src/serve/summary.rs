@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use straddle_units::io::{Counters, Latency, Nanos, Requests, nanos};
 
-/// What was done for clients.
+/// The requests of clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Totals {
     /// The requests that were completed without an error.
@@ -46,8 +46,8 @@ pub struct Snapshot<'a> {
     /// Requests that were completed.
     #[serde(flatten)]
     pub totals: Totals,
-    /// How much later than the model's time replies were sent, in nanoseconds of real time; absent if there were none,
-    /// and if replies are not delayed.
+    /// How much later than the model's time replies were sent, in nanoseconds of real time; absent if there
+    /// were no replies, or if replies are not delayed.
     #[serde(skip_serializing_if = "Latency::is_empty")]
     pub lateness: &'a Latency,
     /// Counters from inside the drive.

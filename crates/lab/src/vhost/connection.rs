@@ -59,11 +59,11 @@ pub enum VhostError {
     Socket { doing: &'static str, source: io::Error },
     #[error("the guest sent {message}: {reason}")]
     Protocol { message: String, reason: String },
-    #[error("a ring of the guest is invalid")]
+    #[error("one of the guest's rings is invalid")]
     Ring(#[source] virtio_queue::Error),
-    #[error("queue {queue} of the guest is damaged: {damage}")]
+    #[error("the guest's queue {queue} is damaged: {damage}")]
     Broken { queue: usize, damage: Damage },
-    #[error("the guest has removed its memory")]
+    #[error("the guest's shared memory is no longer accessible")]
     MemoryLost,
 }
 
@@ -139,7 +139,7 @@ impl Connection {
 
     /// Receives what is available of one message, without waiting, and executes it once it is complete.
     pub fn receive(&mut self) -> Result<Received, VhostError> {
-        let failed = |source| VhostError::Socket { doing: "receiving a message of the guest", source };
+        let failed = |source| VhostError::Socket { doing: "receiving a message from the guest", source };
         let mut message = match self.receiver.receive(self.socket.as_fd()).map_err(failed)? {
             Progress::Message(message) => message,
             Progress::Incomplete => return Ok(Received::Settled),

@@ -137,7 +137,7 @@ fn compare_layer(on_disk: &Layer, live: &Layer, found: &mut Vec<Disagreement>) {
             && matches!(&live.facts, Facts::Md(md) if md.version == "external");
         if !is_external && matches!(live.facts, Facts::Md(_) | Facts::Pv(_) | Facts::Luks(_)) {
             let said = |layer: &Layer| Said { value: Value::Word(layer.kind.name()), drive: layer.drive };
-            Differences { on_disk, live, found }.push("what is there", said(on_disk), said(live));
+            Differences { on_disk, live, found }.push("content", said(on_disk), said(live));
         }
         return;
     };
@@ -225,7 +225,7 @@ fn compare_lv(here: &Lv, there: &Lv, differences: &mut Differences<'_>) {
             layer.space.iter().find(|piece| piece.span.start() == start).map(|piece| piece.drive)
         };
         let (on_disk, live) = (drive(differences.on_disk), drive(differences.live));
-        let figure = format!("place of the segment at byte {start} on the physical volume");
+        let figure = format!("position of the segment at byte {start} on the physical volume");
         differences.push(figure, Said::place(here, on_disk), Said::place(there, live));
     }
 }

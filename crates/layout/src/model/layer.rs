@@ -18,8 +18,8 @@ pub const MAX_LAYERS: usize = 4096;
 /// One layer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Layer {
-    /// What it is: the TYPE that blkid reports, if it has one; "LV" for a logical volume; "table" for a nested partition
-    /// table.
+    /// What it is: the TYPE that blkid reports, if it has one; "LV" for a logical volume; "table" for a
+    /// nested partition table.
     pub kind: Content,
     /// Its name (label, VG/LV, array name); empty if it has none.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -34,14 +34,16 @@ pub struct Layer {
     /// The offset of its first byte on the drive; absent if that is on another disk.
     #[serde(rename = "offset_bytes", skip_serializing_if = "Option::is_none")]
     pub drive: Option<ByteOffset>,
-    /// Its own figures.
+    /// The figures that are specific to its kind.
     #[serde(flatten)]
     pub facts: Facts,
-    /// Where the space that it provides lies, on the device below and on the drive. Empty for layers that
-    /// provide none (file systems, swap) and for those whose space lies elsewhere. JSON has the first 64 runs.
+    /// The position of the space that it provides, on the device below and on the drive. Empty for layers
+    /// that provide none (file systems, swap) and for those whose space is elsewhere. JSON lists the first 64
+    /// runs.
     #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "first_runs")]
     pub space: Vec<Piece>,
-    /// The size of that space's logical sectors, where the kernel reports it, or other targets show other members.
+    /// The size of that space's logical sectors, if the kernel reports it or other targets show other
+    /// members.
     #[serde(rename = "logical_sector_bytes", skip_serializing_if = "Option::is_none")]
     pub logical: Option<BlockSize>,
     /// The layers on that space.
@@ -67,8 +69,8 @@ impl Layer {
         Self { kind, name, uuid, below, drive, facts, space, logical, children, remarks }
     }
 
-    /// The end that its own metadata record, counted from its start. It is past the end of the device below if
-    /// something has cut that short. `None` if the format records none, or it is not read.
+    /// The end that its own metadata record, counted from its start. It is past the end of the device below
+    /// if something has cut that short. `None` if the format records none, or it is not read.
     pub fn recorded_end(&self) -> Option<ByteCount> {
         let end = match &self.facts {
             Facts::FileSystem(fs) => fs.extent,
@@ -80,8 +82,8 @@ impl Layer {
         end.filter(|end| *end != ByteCount::ZERO)
     }
 
-    /// How many bytes it uses of a device of `len` bytes, from the first one on; `None` if that is not known, or
-    /// more than `len`. The device may be cut after them, and nothing else has to be moved.
+    /// How many bytes it uses of a device of `len` bytes, from the first one on; `None` if that is not known,
+    /// or more than `len`. The device may be cut after them, and nothing else has to be moved.
     pub fn used(&self, len: ByteCount) -> Option<ByteCount> {
         let used = match &self.facts {
             Facts::FileSystem(fs) if self.kind.file_system() == Some(FsKind::Ntfs) => fs.end_of_ntfs(),
@@ -93,13 +95,14 @@ impl Layer {
         used.filter(|used| *used != ByteCount::ZERO && *used <= len)
     }
 
-    /// Whether it is the image of a hibernated system, or has one, which has tables and file systems in memory.
+    /// Whether it is the image of a hibernated system, or has one, which has tables and file systems in
+    /// memory.
     pub fn is_hibernated(&self) -> bool {
         self.kind.is_hibernated() || matches!(&self.facts, Facts::FileSystem(fs) if fs.is_hibernated)
     }
 
-    /// Where the clusters of a FAT or an exFAT begin; `None` where that does not matter, because clusters smaller
-    /// than a `sector` fill it if the start is on one.
+    /// Where the clusters of a FAT or an exFAT begin; `None` where that does not matter, because clusters
+    /// smaller than a `sector` fill it if the start is on one.
     pub fn clusters(&self, sector: ByteCount) -> Option<ByteCount> {
         let Facts::FileSystem(fs) = &self.facts else { return None };
         let is_fat = matches!(self.kind.file_system(), Some(FsKind::Vfat | FsKind::Exfat));
@@ -116,7 +119,7 @@ pub enum Facts {
     Md(Md),
     /// An LVM physical volume.
     Pv(Pv),
-    /// An LVM logical volume, as far as it lies on this physical volume.
+    /// The part of an LVM logical volume that is on this physical volume.
     Lv(Lv),
     /// A LUKS container.
     Luks(Luks),
@@ -179,8 +182,8 @@ pub struct Pv {
     /// The size of an extent; zero for a PV in no volume group.
     #[serde(rename = "extent_bytes")]
     pub extent_size: ByteCount,
-    /// Its own record of its size in bytes (`pvs -o dev_size`), with all that it lists of itself: bytes after
-    /// that are not its own. `None` if it records none.
+    /// The size in bytes that it records (`pvs -o dev_size`), including everything that it lists; bytes after
+    /// that are not part of it. `None` if it records none.
     #[serde(rename = "device_size_bytes", skip_serializing_if = "Option::is_none")]
     pub device_size: Option<ByteCount>,
 }
@@ -205,8 +208,8 @@ pub struct Segment {
     /// How many bytes of a stripe are on one disk; zero if nothing is striped.
     #[serde(rename = "stripe_size_bytes")]
     pub stripe_size: ByteCount,
-    /// Where its data starts on this physical volume, from the PV's first byte; `None` if it has none here,
-    /// or not in one run.
+    /// Where its data starts on this physical volume, from the PV's first byte; `None` if it has no data
+    /// here, or if its data is not contiguous.
     #[serde(rename = "pv_offset_bytes", skip_serializing_if = "Option::is_none")]
     pub on_pv: Option<ByteOffset>,
 }
@@ -222,11 +225,11 @@ pub struct Luks {
     /// The size of an encryption sector; 512 for LUKS1.
     #[serde(rename = "sector_bytes")]
     pub sector_size: ByteCount,
-    /// The payload's size, if the header records one; otherwise it reaches to the end of the device.
+    /// The payload's size, if the header records one; otherwise the payload extends to the end of the device.
     #[serde(rename = "payload_bytes", skip_serializing_if = "Option::is_none")]
     pub size: Option<ByteCount>,
-    /// Whether the header describes one payload and nothing else on the device: no dm-integrity tags, and no
-    /// part that is encrypted otherwise. False for what only the kernel reports.
+    /// Whether the header describes a single payload and nothing else on the device: no dm-integrity tags,
+    /// and no part that is encrypted differently. False if only the kernel reports the container.
     #[serde(skip)]
     pub is_plain: bool,
 }
@@ -257,7 +260,7 @@ pub struct Mapped {
     /// Its block size, if it has one.
     #[serde(rename = "block_bytes", skip_serializing_if = "Option::is_none")]
     pub block: Option<ByteCount>,
-    /// The largest blocks of a cache that it is to be used with, where another target shows one (bcache).
+    /// The largest block size of the cache that it is to be used with, if another target shows one (bcache).
     #[serde(rename = "cache_block_bytes", skip_serializing_if = "Option::is_none")]
     pub cache: Option<ByteCount>,
 }
@@ -273,8 +276,8 @@ pub struct FileSystem {
     /// exFAT).
     #[serde(rename = "sector_bytes", skip_serializing_if = "Option::is_none")]
     pub sector: Option<ByteCount>,
-    /// The smallest unit that its log writes, if recorded (XFS; the same as `sector` if the log has none of
-    /// its own).
+    /// The smallest unit that its log writes, if recorded (XFS; the same as `sector` if the log has no
+    /// separate unit).
     #[serde(rename = "log_sector_bytes", skip_serializing_if = "Option::is_none")]
     pub log_sector: Option<ByteCount>,
     /// A larger unit of allocation (ext4 bigalloc), or what its format calls a cluster, which then equals the
@@ -284,38 +287,39 @@ pub struct FileSystem {
     /// The block of its own trees, if it differs (Btrfs node).
     #[serde(rename = "node_bytes", skip_serializing_if = "Option::is_none")]
     pub node: Option<ByteCount>,
-    /// What it writes and frees as one, if it is log-structured (F2FS and NILFS2 segments).
+    /// The unit in which it writes and frees space, if it is log-structured (F2FS and NILFS2 segments).
     #[serde(rename = "segment_bytes", skip_serializing_if = "Option::is_none")]
     pub segment: Option<ByteCount>,
     /// The offset in the file system from which segments are counted, if not byte 0 (F2FS segment 0).
     #[serde(rename = "segment_start_bytes", skip_serializing_if = "Option::is_none")]
     pub segment_start: Option<ByteOffset>,
-    /// The offset in the file system at which data starts, or from which blocks or clusters are counted, if not
+    /// The offset in the file system at which data starts, or from which blocks or clusters are counted, if
+    /// not
     /// byte 0 (FAT: cluster 2; exFAT: the cluster heap; F2FS: the main area; NILFS2: the first segment; ZFS:
     /// offset 0).
     #[serde(rename = "data_start_bytes", skip_serializing_if = "Option::is_none")]
     pub data_start: Option<ByteOffset>,
-    /// How many bytes it assumes one disk of an array to hold per stripe (ext4 stride, XFS sunit).
+    /// How many bytes of each stripe it assumes to be on one disk of an array (ext4 stride, XFS sunit).
     #[serde(rename = "stripe_unit_bytes", skip_serializing_if = "Option::is_none")]
     pub stripe_unit: Option<ByteCount>,
-    /// How many bytes it assumes a full stripe to hold.
+    /// How many bytes it assumes to be in a full stripe.
     #[serde(rename = "stripe_width_bytes", skip_serializing_if = "Option::is_none")]
     pub stripe_width: Option<ByteCount>,
     /// The exponent of its smallest write (ZFS).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ashift: Option<u32>,
-    /// Its own record of where it starts on the drive, in sectors of its own size (NTFS and FAT "hidden
-    /// sectors", exFAT partition offset); zero means unspecified.
+    /// The start on the drive that it records, in its own sectors (NTFS and FAT "hidden sectors", exFAT
+    /// partition offset); zero means unspecified.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hidden_sectors: Option<u64>,
-    /// Its own record of its size in bytes (ext, XFS, Btrfs, F2FS, NTFS, FAT, exFAT, swap): bytes after that are not its own.
-    /// The copy of its boot sector that NTFS keeps after its end is not included.
+    /// The size in bytes that it records (ext, XFS, Btrfs, F2FS, NTFS, FAT, exFAT, swap); bytes after that
+    /// are not part of it. The copy of the boot sector that NTFS keeps after its end is not included.
     #[serde(rename = "recorded_bytes", skip_serializing_if = "Option::is_none")]
     pub extent: Option<ByteCount>,
     /// The offsets of copies of its boot sector (NTFS, FAT32). Those of NTFS may lie after its recorded size.
     #[serde(skip)]
     pub boot_copies: Vec<ByteOffset>,
-    /// Those of them that record another start than the boot sector does: some tools correct only that.
+    /// The copies that record a different start than the boot sector, which some tools correct alone.
     #[serde(skip)]
     pub stale_copies: Vec<ByteOffset>,
     /// The number of this device among its devices, if it has several (Btrfs).
@@ -324,14 +328,14 @@ pub struct FileSystem {
     /// The number of bits in its table's entries: 12, 16 or 32 (FAT).
     #[serde(skip)]
     pub fat_bits: Option<u8>,
-    /// Whether a hibernated system has it in memory, and would resume with it as it was (NTFS).
+    /// Whether a hibernated system has it in memory, and would resume with its old state (NTFS).
     #[serde(skip)]
     pub is_hibernated: bool,
 }
 
 impl FileSystem {
-    /// The end of NTFS with the copy of its boot sector, which is in the cluster after its recorded end. A copy
-    /// that is farther away is that of a larger NTFS: ntfsresize leaves it there.
+    /// The end of NTFS with the copy of its boot sector, which is in the cluster after its recorded end. A
+    /// copy that is farther away is that of a larger NTFS: ntfsresize leaves it there.
     fn end_of_ntfs(&self) -> Option<ByteCount> {
         let extent = self.extent?;
         let cluster = extent.checked_add(self.block)?;

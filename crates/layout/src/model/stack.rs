@@ -29,8 +29,8 @@ pub enum TableKind {
     Mbr,
     /// No table: a file system or other recognised content fills the medium.
     Content(Content),
-    /// A partition table of another kind, with its name: blkid's PTTYPE. Its partitions are read if it is a BSD
-    /// label, and otherwise not known.
+    /// A partition table of another kind, with its name: blkid's PTTYPE. Its partitions are read only if it
+    /// is a BSD label.
     #[serde(rename = "other")]
     Foreign(&'static str),
     /// Neither a table nor recognised content.
@@ -55,7 +55,7 @@ pub enum Role {
     },
 }
 
-/// The type a table gives a partition.
+/// The type of a partition in its table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(into = "TypeForm")]
 #[schemars(with = "TypeForm")]
@@ -111,7 +111,7 @@ pub struct Partition {
     /// Its role in the table.
     #[serde(flatten)]
     pub role: Role,
-    /// The type that the table gives it.
+    /// Its type in the table.
     #[serde(flatten)]
     pub kind: PartitionType,
     /// The other fields of its entry.
@@ -123,7 +123,7 @@ pub struct Partition {
     /// The layers on it; `None` until they are read, or if nothing is recognised.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub layer: Option<Layer>,
-    /// What else is in it. Nothing until the layers are read.
+    /// What else it contains; empty until the layers are read.
     #[serde(skip)]
     pub unclaimed: Unclaimed,
 }
@@ -134,7 +134,8 @@ pub enum Unclaimed {
     /// Nothing, as far as that was looked for.
     #[default]
     Nothing,
-    /// After the end that its contents record: another program's metadata, or what they left when they shrank.
+    /// After the end that its contents record: another program's metadata, or what they left when they
+    /// shrank.
     Tail,
     /// In all of it: it is not blank, and nothing is recognised.
     All,
@@ -157,8 +158,8 @@ impl Partition {
         })
     }
 
-    /// Whether it has a table of another system, read or not. Such tables may list partitions by their places on
-    /// the disk, and Linux lists these after those of the disk's own table.
+    /// Whether it has a table of another system, read or not. Such tables may list partitions by their places
+    /// on the disk, and Linux lists these after those of the disk's own table.
     pub fn has_foreign_table(&self) -> bool {
         let table = match self.layer.as_ref().map(|layer| &layer.facts) {
             Some(Facts::Table(table)) => matches!(table.kind, TableKind::Foreign(_)),
@@ -167,8 +168,8 @@ impl Partition {
         table || self.content.is_some_and(Content::is_foreign_table)
     }
 
-    /// Whether its contents are found from its end, and so not in a shorter or a longer partition: md 0.90 and
-    /// 1.0, DRBD, firmware RAIDs, and whatever comes after what is known.
+    /// Whether its contents are found from its end, and so not in a shorter or a longer partition: md 0.90
+    /// and 1.0, DRBD, firmware RAIDs, and whatever comes after what is known.
     pub fn is_found_from_end(&self) -> bool {
         if self.unclaimed == Unclaimed::Tail {
             return true;
@@ -222,7 +223,8 @@ pub enum Problem {
     /// An EBR links to, or lists, something outside the extended partition or the disk. A link that is still
     /// on the disk is followed, as Linux does.
     #[error(
-        "the extended boot record at byte {at} points to byte {to}, outside the extended partition or the disk"
+        "the extended boot record at byte {at} points to byte {to}, outside the extended partition or the \
+         disk"
     )]
     EbrOutOfRange { at: ByteOffset, to: ByteOffset },
     #[error(
@@ -327,11 +329,11 @@ pub struct Stack {
     /// What is at its start.
     #[serde(flatten)]
     pub kind: TableKind,
-    /// The block size in which the table counts (512 if there is no table and none was declared).
+    /// The block size that the table uses (512 if there is no table and none was declared).
     #[serde(rename = "sector_bytes")]
     pub block: BlockSize,
-    /// Whether the block size was detected on the medium, not declared or assumed: by the position of a GPT, or a
-    /// known signature where an MBR's partition starts in that size.
+    /// Whether the block size was detected on the medium (from the position of a GPT, or a known signature
+    /// where an MBR partition starts with that size), rather than declared or assumed.
     #[serde(skip)]
     pub block_found: bool,
     /// The disk's identifier: the GPT disk GUID as on disk, or the four bytes of the MBR's signature.
@@ -349,11 +351,11 @@ pub struct Stack {
     /// What is wrong with the table.
     #[serde(skip)]
     pub problems: Vec<Problem>,
-    /// What a hybrid MBR lists beside the GPT, by the number of its entry.
+    /// The partitions that a hybrid MBR lists in addition to the GPT, by entry number.
     #[serde(skip)]
     pub hybrid: Vec<(u32, Span)>,
-    /// The bytes of the ISO 9660 image of a medium that is also a disk (isohybrid). Its partitions there are windows
-    /// on one read-only file system, and overlap by design; those after it are like others.
+    /// The bytes of the ISO 9660 image of a medium that is also a disk (isohybrid). Partitions inside it show
+    /// parts of one read-only file system, and overlap by design; those after it are ordinary.
     #[serde(skip)]
     pub hybrid_iso: Option<Span>,
     /// Whether the entries of the GPT are not 128 bytes long, which sgdisk does not read.
@@ -396,8 +398,8 @@ impl Stack {
         partition.kind == PartitionType::Mbr(0) && self.is_in_iso(partition)
     }
 
-    /// Whether a problem is only that such an entry covers others, or that one for the image, of any type, covers
-    /// the MBR itself.
+    /// Whether a problem is only that such an entry covers others, or that one for the image, of any type,
+    /// covers the MBR itself.
     pub fn is_of_window(&self, problem: &Problem) -> bool {
         let any = |number: u32, is_one: fn(&Self, &Partition) -> bool| {
             self.partitions.iter().any(|partition| partition.number == number && is_one(self, partition))
@@ -416,8 +418,8 @@ impl Stack {
         self.hybrid.iter().find(|(_, span)| *span == partition.span).map(|(number, _)| *number)
     }
 
-    /// The name of what lists the contents of a partition and is not read: the table of another system, or the
-    /// database of a Windows dynamic disk.
+    /// The name of what lists the contents of a partition and is not read: the table of another system, or
+    /// the database of a Windows dynamic disk.
     pub fn unread(partition: &Partition) -> Option<&'static str> {
         match (&partition.layer, partition.content) {
             (None, None) if is_dynamic_database(&partition.kind) => None,
@@ -433,8 +435,8 @@ impl Stack {
         self.partitions.iter().find(is_dynamic).map(|partition| partition.number)
     }
 
-    /// The problems of contents that record a larger size than they have room for. Apparently free space may be
-    /// theirs, so nothing may be written to such a disk.
+    /// The problems of contents that record a larger size than they have room for. Apparently free space may
+    /// be theirs, so nothing may be written to such a disk.
     pub fn cut_short(&self) -> impl Iterator<Item = &Problem> {
         self.problems.iter().filter(|problem| matches!(problem, Problem::CutShort { .. }))
     }

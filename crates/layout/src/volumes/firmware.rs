@@ -1,7 +1,8 @@
 //! Members of firmware RAIDs, Intel's (IMSM, "isw") and DDF, and of DRBD, which is a mirror as well.
 //!
-//! Only a mirror is mapped, as each of its members holds all of it. Sources: mdadm's super-intel.c and super-ddf.c,
-//! dmraid's lib/format/ataraid/isw.h, the DDF specification 2.0 of SNIA, drbd-utils' user/shared/drbdmeta.c.
+//! Only a mirror is mapped, as each of its members holds all of it. Sources: mdadm's super-intel.c and
+//! super-ddf.c, dmraid's lib/format/ataraid/isw.h, the DDF specification 2.0 of SNIA, drbd-utils'
+//! user/shared/drbdmeta.c.
 
 use straddle_device::Medium;
 use straddle_device::fields::{be16, be32, be64, byte, has, le16, le32};
@@ -102,7 +103,7 @@ fn isw_array(medium: &dyn Medium) -> Result<Said, Fault> {
     let mut bytes = bytes_at(medium, sectors(anchor_at), BLOCK)?;
     let size = u64::from(le32(&bytes, ISW_SIZE));
     if size > MAX_METADATA {
-        return Ok(Err(format!("its metadata, with a size of {size} bytes, is not read")));
+        return Ok(Err(format!("its metadata is too large to read ({size} bytes)")));
     }
     let before = size.div_ceil(512).saturating_sub(1);
     if let Some(at) = anchor_at.checked_sub(before).filter(|_| before > 0) {

@@ -124,7 +124,7 @@ impl Label {
     /// Reads the volume group from the first usable metadata area.
     fn group(&self, medium: &dyn Medium, remarks: &mut Vec<String>) -> Option<Group> {
         if self.metadata_areas.is_empty() {
-            let remark = "it has no metadata of its own; its contents are listed on another physical volume";
+            let remark = "it holds no metadata; its contents are listed on another physical volume";
             remarks.push(remark.to_owned());
         }
         for (start, _) in &self.metadata_areas {
@@ -154,7 +154,7 @@ fn read_group(medium: &dyn Medium, start: u64, remarks: &mut Vec<String>) -> Res
         return Ok(None);
     }
     if size > MAX_TEXT {
-        return Err(format!("its text has a recorded size of {size} bytes, more than {MAX_TEXT}"));
+        return Err(format!("its recorded text size is {size} bytes, more than {MAX_TEXT}"));
     }
     let text = read_ring(medium, start, le64(&header, 32), (offset, size))?;
     if crc(&text) != sum {
@@ -172,7 +172,7 @@ fn read_ring(
     area: u64,
     (offset, size): (u64, u64),
 ) -> Result<Vec<u8>, String> {
-    let nonsense = || format!("its text is recorded at byte {offset} of an area of {area} bytes");
+    let nonsense = || format!("its text is recorded at byte {offset} of a {area}-byte area");
     let to_end = area.checked_sub(offset).filter(|_| offset >= MDA_HEADER_SIZE).ok_or_else(nonsense)?;
     let first = size.min(to_end);
     if size - first > offset - MDA_HEADER_SIZE {

@@ -76,7 +76,8 @@ fn print(layer: &Layer, depth: usize) {
     };
     let first = space.first().map(|piece| (piece.span.start().get(), piece.below.get(), piece.drive.get()));
     println!(
-        "\nPROBE: {:indent$}{kind} [{name}] below={} len={} drive={drive} pieces={} first={first:?} {facts} {remarks:?}",
+        "\nPROBE: {:indent$}{kind} [{name}] below={} len={} drive={drive} pieces={} first={first:?} {facts} \
+         {remarks:?}",
         "",
         below.start(),
         below.len().get(),
@@ -274,16 +275,17 @@ fn check_compared(read: &dyn Fn(&str) -> String) {
         assert_eq!(differing(stack), Vec::<String>::new(), "{stack}");
     }
     let expected = [
-        "partition 3: start is 102760960 bytes (byte 102760960 of the drive) on the disk, 102760448 bytes (byte \
-         102760448 of the drive) in the kernel",
+        "partition 3: start is 102760960 bytes (byte 102760960 of the drive) on the disk, 102760448 bytes \
+         (byte 102760448 of the drive) in the kernel",
         "partition 3: size is 50331136 bytes on the disk, 50331648 bytes in the kernel",
-        "partition 4: start is 154140672 bytes (byte 154140672 of the drive) on the disk, nothing in the kernel",
-        "LVM2_member vg: extent of vg/a is 1048576 bytes (byte 2097152 of the drive) on the disk, 1052672 bytes (byte \
-         2101248 of the drive) in the kernel",
-        "LV vg/a: place of the segment at byte 0 on the physical volume is 1048576 bytes (byte 2097152 of the drive) \
-         on the disk, 1052672 bytes (byte 2101248 of the drive) in the kernel",
-        "crypto_LUKS c1: payload offset is 16780800 bytes (byte 68292608 of the drive) on the disk, 16784896 bytes \
-         (byte 68296704 of the drive) in the kernel",
+        "partition 4: start is 154140672 bytes (byte 154140672 of the drive) on the disk, nothing in the \
+         kernel",
+        "LVM2_member vg: extent of vg/a is 1048576 bytes (byte 2097152 of the drive) on the disk, 1052672 \
+         bytes (byte 2101248 of the drive) in the kernel",
+        "LV vg/a: position of the segment at byte 0 on the physical volume is 1048576 bytes (byte 2097152 of \
+         the drive) on the disk, 1052672 bytes (byte 2101248 of the drive) in the kernel",
+        "crypto_LUKS c1: payload offset is 16780800 bytes (byte 68292608 of the drive) on the disk, 16784896 \
+         bytes (byte 68296704 of the drive) in the kernel",
     ];
     assert_eq!(differing("changed"), expected);
     let together = read("full.compared");

@@ -141,7 +141,7 @@ fn rw(workload: &Workload) -> Result<String, FioError> {
         (false, false) => "read",
     };
     let gap = if random { Some(0) } else { workload.stride().checked_sub(workload.size) };
-    Ok(match gap.ok_or(FioError::Workload("a stride below the size of a request"))? {
+    Ok(match gap.ok_or(FioError::Workload("a stride smaller than the request"))? {
         0 => kind.to_owned(),
         gap => format!("{kind}:{gap}"),
     })
@@ -279,7 +279,7 @@ fn sector_of(jobs: &[OneJob]) -> Option<u64> {
 fn arm<'a>(job: &OneJob, sector: u64, option: &dyn Fn(&str) -> Option<&'a str>) -> Result<Arm, FioError> {
     let wrong = |what: String| FioError::Job { job: job.jobname.clone(), what };
     if job.error != 0 {
-        return Err(wrong(format!("fio ended it with error {}", job.error)));
+        return Err(wrong(format!("fio reported error {}", job.error)));
     }
     let done = match (job.read.total_ios, job.write.total_ios) {
         (0, 0) => return Err(wrong("it made no requests".to_owned())),
@@ -287,9 +287,12 @@ fn arm<'a>(job: &OneJob, sector: u64, option: &dyn Fn(&str) -> Option<&'a str>) 
         (0, _) => &job.write,
         _ => return Err(wrong("it both reads and writes".to_owned())),
     };
-    let offset = option("offset").map_or(Some(0), bytes).ok_or_else(|| wrong("its offset".to_owned()))?;
+    let offset = option("offset")
+        .map_or(Some(0), bytes)
+        .ok_or_else(|| wrong("its offset cannot be read".to_owned()))?;
     let size = done.io_bytes / done.total_ios;
-    let workload = workload(size, option).ok_or_else(|| wrong("its kind of requests (rw)".to_owned()))?;
+    let workload =
+        workload(size, option).ok_or_else(|| wrong("its access pattern (rw) is not supported".to_owned()))?;
     let mut samples = Samples::default();
     (samples.requests, samples.bytes) = (done.total_ios, done.io_bytes);
     samples.stop = match (workload.count, workload.seconds) {

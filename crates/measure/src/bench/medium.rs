@@ -28,16 +28,16 @@ const STEADY: f64 = 0.05;
 /// The fraction of its writes above which a run has ended in a buffer.
 const ABSORBED: f64 = 0.5;
 
-/// What the writes of a run have reached.
+/// How far the writes of a run got.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum Reached {
     /// A buffer: the medium took less than half of the writes.
     Buffer,
-    /// The medium, but the buffer was filling, or the bytes written to the medium per byte of the host changed from
-    /// the first half of the run to the second.
+    /// The medium, but the buffer was filling, or the bytes written to the medium per host byte differed
+    /// between the two halves of the run.
     Unsteady {
-        /// Bytes written to the medium per byte of the host, in the first half.
+        /// Bytes written to the medium per host byte, in the first half.
         #[serde(rename = "first_write_amplification")]
         first: f64,
         /// The same in the second half.
@@ -95,7 +95,8 @@ impl Reached {
     }
 }
 
-/// What is run at each offset before the workload, and does not count. It goes to other places than the workload.
+/// What is run at each offset before the workload, and does not count. It goes to other places than the
+/// workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WarmUp {
     /// This number of runs of the workload.
@@ -127,7 +128,8 @@ impl WarmUp {
 }
 
 impl Workload {
-    /// The workload with the defaults for this drive: random writes of an SSD's unit that keep its flash busy.
+    /// The workload with the defaults for this drive: random writes of an SSD's unit that keep its flash
+    /// busy.
     #[must_use]
     pub fn on(self, profile: &Profile) -> Self {
         match &profile.body {
@@ -156,15 +158,16 @@ pub struct OffBoundary {
     pub random_write: f64,
     /// The same over the plausible firmware of a disk.
     pub firmware: Option<FirmwareRange>,
-    /// How many times as long sequential writes take, each followed by a flush; `None` on an SSD, which joins them.
+    /// How many times as long sequential writes take, each followed by a flush; `None` on an SSD, which joins
+    /// them.
     pub sequential_write: Option<f64>,
     /// How many times as many bytes are written to flash (wear); `None` on a disk.
     pub wear: Option<f64>,
 }
 
 impl OffBoundary {
-    /// Runs the workloads on a boundary of the drive `name` and `past` bytes after it, with writes of `size` bytes.
-    /// `None` if the drive has no such position or takes no such writes.
+    /// Runs the workloads on a boundary of the drive `name` and `past` bytes after it, with writes of `size`
+    /// bytes. `None` if the drive has no such position or takes no such writes.
     pub fn modelled(name: &str, profile: &Profile, past: u64, size: Option<u64>) -> Option<Self> {
         // What a buffer or spare flash hides for a while has to be paid in the end.
         let profile = &profile.clone().steady();

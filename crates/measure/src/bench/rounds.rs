@@ -76,7 +76,7 @@ pub struct Turn {
     pub latencies: Vec<Nanos>,
 }
 
-/// Why no further round was begun.
+/// Why no further round was started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Ended {

@@ -384,7 +384,7 @@ pub struct Samples {
     /// batches.
     #[serde(skip)]
     pub relative_error: Option<f64>,
-    /// What the writes reached; absent if that is not known (real targets), or nothing was written.
+    /// How far the writes got; absent if this is unknown (real targets), or if nothing was written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reached: Option<Reached>,
     /// Counters from inside the drive; absent if it has none.

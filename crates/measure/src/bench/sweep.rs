@@ -82,7 +82,7 @@ pub struct Ratio {
     /// The time per request relative to the best offset.
     #[serde(rename = "ratio")]
     pub value: f64,
-    /// Its 95 % interval; absent if it is not known.
+    /// Its 95 % interval; absent if unknown.
     #[serde(flatten)]
     pub interval: Option<Interval>,
     /// Whether it may be 1, given that it was picked from all pairs of arms.

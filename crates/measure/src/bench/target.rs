@@ -24,7 +24,7 @@ pub struct Description {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Clock {
-    /// A model's clock: every figure is what the model says.
+    /// A model's clock: every figure was computed by the model.
     Virtual,
     /// The wall clock: every figure was measured.
     Wall,

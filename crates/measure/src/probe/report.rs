@@ -16,9 +16,9 @@ pub enum Confidence {
     None,
     /// The evidence points to it.
     Low,
-    /// The evidence would be surprising if it were otherwise.
+    /// Without it, the evidence would be surprising.
     Medium,
-    /// Independent tests agree, and each is all but impossible by chance.
+    /// Independent tests agree, and each result is almost impossible by chance.
     High,
 }
 
@@ -56,7 +56,7 @@ pub enum Rotation {
     None,
 }
 
-/// Where a write is when it completes, and what a flush does.
+/// Where the data of a completed write is, and what a flush does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WriteCache {
@@ -64,16 +64,16 @@ pub enum WriteCache {
     None,
     /// Writes do not wait for the medium; a flush does.
     Volatile,
-    /// Neither writes nor flushes wait: either the cache survives a power cut, or the drive lies. Timing
-    /// cannot tell which.
+    /// Neither writes nor flushes wait: either the cache survives a power cut, or the drive misreports
+    /// completion. Timing cannot tell which.
     Unflushed,
 }
 
-/// How the drive handles a unit of which only a part is written.
+/// How the drive handles a partly written unit.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Rmw {
-    /// No unit can be written in part, because the unit is the logical sector.
+    /// No unit can be partly written, because the unit is the logical sector.
     None,
     /// The read-modify-write is part of each write, and the host waits for it.
     Immediate,
@@ -100,7 +100,7 @@ pub struct Claims {
     /// The physical sector; for an SSD the preferred minimum write.
     #[serde(rename = "unit_bytes", skip_serializing_if = "Option::is_none")]
     pub unit: Option<ByteCount>,
-    /// The distance from the first byte to the first at which a unit begins.
+    /// The offset of the first unit boundary.
     #[serde(rename = "phase_bytes", skip_serializing_if = "Option::is_none")]
     pub phase: Option<ByteCount>,
     /// Whether the medium rotates.

@@ -179,8 +179,8 @@ impl Probe<'_> {
         Ok(match &self.sustained {
             None if self.inferred == Inferred::Flat => {
                 let why = if self.survey.is_mechanical() {
-                    "but with a full cache, every write waits for the medium, and none is faster after a \
-                     write next to it"
+                    "but with a full cache, every write waits for the medium, and no write is faster after a \
+                     write to the adjacent sector"
                 } else {
                     "but the drive is slower than its host, and sectors take as long in random order as in \
                      sequence"
@@ -373,8 +373,8 @@ pub(crate) fn rmw(session: &mut Session<'_>, survey: &Survey, proof: &Contrast) 
     let waits = median(&survey.plain) >= CACHED_SHARE * median(&survey.fua) || taken > off / 2.0;
     let when = if waits { Rmw::Immediate } else { Rmw::Deferred };
     let why = format!(
-        "a write across a boundary takes {:.0} µs without a flush, and {:.0} µs more than a whole unit with \
-         one",
+        "a write across a boundary takes {:.0} µs without a flush; with one, it takes {:.0} µs longer than a \
+         whole unit",
         taken * 1e6,
         two * 1e6
     );
@@ -388,7 +388,7 @@ pub(crate) fn merge(session: &mut Session<'_>, unit: Boundary) -> Step<Finding<f
     let size = unit.size().get();
     let half = size / 2;
     if !ByteCount::new(half).is_multiple_of(ByteCount::new(session.logical)) || half == 0 {
-        return Ok(Finding::unknown("it is impossible to write half a unit"));
+        return Ok(Finding::unknown("half a unit cannot be written"));
     }
     let whole = after_flush(session, unit, None, size)?;
     let part = after_flush(session, unit, None, half)?;

@@ -22,7 +22,8 @@ const LEAST: u64 = 2 * GRAIN;
 pub enum AreaError {
     #[error("{path}: cannot determine what is on it", path = path.display())]
     Look { path: PathBuf, source: Box<dyn Error + Send + Sync> },
-    #[error("{path}: no partition table, so the unallocated space is unknown ({holds})", path = path.display())]
+    #[error("{path}: no partition table, so the unallocated space is unknown \
+             ({holds})", path = path.display())]
     NoTable { path: PathBuf, holds: &'static str },
     #[error("{path}: the partition table is damaged, or contents reach past their partition, so the \
         unallocated space is unknown (straddle check {command})", path = path.display(), command = quote_path(path))]
@@ -63,7 +64,7 @@ pub(crate) fn free(opened: &Opened) -> Result<Vec<Span>, AreaError> {
     let mut target = examine(opened)?;
     let stack = straddle_audit::examine::read_present(&mut target, &Options::default());
     let Some(stack) = stack.map_err(|error| unseen(path, error))? else {
-        return Err(unseen(path, "its bytes cannot be read"));
+        return Err(unseen(path, "it cannot be read"));
     };
     if target.partition.is_some() {
         return Err(AreaError::NoTable { path: path.clone(), holds: "it is a partition" });

@@ -163,8 +163,8 @@ impl Conditions<'_> {
             flushes.filter(|latency| latency.count() > 0).map(|latency| latency.quantile(0.5)).min()?;
         (soonest < TOO_SOON).then(|| {
             format!(
-                "half of the flushes took less than {soonest}, which is faster than a disk rotates: \
-                 something between here and the medium ignores them or has a battery"
+                "half of the flushes took less than {soonest}, which is less than a revolution of a disk: \
+                 something above the medium ignores flushes or has a battery"
             )
         })
     }
@@ -192,8 +192,8 @@ impl Conditions<'_> {
         let share = last / first - 1.0;
         (share.abs() > DRIFT).then(|| {
             format!(
-                "the same offset became {:.0} % {} during the run (because of heat, a filling cache or other \
-                 load); the offsets alternated, so their ratios are valid",
+                "the same offset became {:.0} % {} during the run (perhaps because of heat, a filling cache \
+                 or other load); the offsets alternated, so their ratios are valid",
                 share.abs() * 100.0,
                 if share > 0.0 { "slower" } else { "faster" }
             )
@@ -251,7 +251,8 @@ impl Conditions<'_> {
 }
 
 /// The size of the blocks in which the page cache of a block device works: the largest power of two, from the
-/// logical sector to a page, that divides the device's size (`set_init_blocksize` in the kernel's block/bdev.c).
+/// logical sector to a page, that divides the device's size (`set_init_blocksize` in the kernel's
+/// block/bdev.c).
 fn soft_block_size(size: u64, logical: u64) -> u64 {
     let mut block = if logical.is_power_of_two() { logical.max(512) } else { 512 };
     while block < PAGE && size & block == 0 {

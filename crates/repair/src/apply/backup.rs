@@ -272,7 +272,7 @@ impl Backup {
         })?;
         if backup.version != VERSION {
             return Err(damaged(format!(
-                "its version is {}, and this program reads {VERSION}",
+                "its version is {}, but this program reads version {VERSION}",
                 backup.version
             )));
         }

@@ -60,11 +60,11 @@ pub enum ApplyError {
     #[error("nothing was written: the new table, read back, would differ from the plan: {0}")]
     WouldDiffer(String),
     #[error(
-        "nothing was written: undo would lose data written to partition {partition} since the apply ({size} \
-         bytes from byte {start} on have changed)"
+        "nothing was written: undo would lose data written to partition {partition} since the plan was \
+         applied ({size} bytes from byte {start} on have changed)"
     )]
     WrittenSince { partition: u32, start: u64, size: u64 },
-    #[error("the table is written, but {0}")]
+    #[error("the table was written, but {0}")]
     Kernel(String),
 }
 

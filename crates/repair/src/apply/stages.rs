@@ -1,5 +1,5 @@
-//! The three stages: a plan checked against its disk; its steps with a stored backup, which may be written once;
-//! and what was written.
+//! The three stages: a plan checked against its disk; its steps with a stored backup, which may be written
+//! once; and what was written.
 //!
 //! Invariants: a [`Prepared`] exists only if the disk is the plan's and the steps were made from that plan; a
 //! [`BackedUp`] only when every byte that its steps overwrite is in a file on stable storage; a [`Written`]
@@ -160,8 +160,8 @@ pub(crate) fn tell_kernel(disk: &dyn Disk, wanted: Option<Expected>) -> Result<(
             _ => "it cannot read the new table",
         };
         return Err(ApplyError::Kernel(format!(
-            "the kernel still uses the old positions of partitions ({}), because {why} ({}). Before using \
-             the disk, remove them with 'partx -d {}', or reboot",
+            "the kernel still lists partitions at their old positions ({}), because {why} ({}). Before using \
+             the disk, remove these partitions with 'partx -d {}', or reboot",
             former.join(", "),
             with_causes(error),
             sysfs::node_of(name).display()

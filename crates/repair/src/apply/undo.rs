@@ -141,7 +141,7 @@ impl BackupFile {
         if straddle_layout::marker(&marked, &stack)?.is_some() {
             return Ok(());
         }
-        let why = "the backup belongs to a move that has ended since, so the partitions are no longer where \
+        let why = "the backup belongs to a move that has since ended, so the partitions are no longer where \
                    the saved table lists them";
         Err(ApplyError::OtherDisk(why.to_owned()))
     }

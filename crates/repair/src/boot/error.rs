@@ -39,8 +39,8 @@ pub enum BootError {
     #[error("the move is not prepared")]
     Removed(#[source] Box<Self>),
     #[error(
-        "'{command}' failed, even without the move. The present initramfs still moves the partitions at \
-         boot: repair its generator, then cancel the move with --at-boot=cancel"
+        "'{command}' failed, even without the move. The current initramfs would still move the partitions at \
+         boot. Repair its generator, then cancel the move with --at-boot=cancel"
     )]
     MayMove { command: String, source: Box<Self> },
     #[error("a move of {} is already prepared: cancel it first (--at-boot=cancel)", .0.display())]

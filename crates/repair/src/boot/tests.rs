@@ -254,7 +254,7 @@ fn a_start_moves_what_was_prepared_and_later_ones_find_it_done() {
     assert_eq!(machine.system.last(&[]), None);
     assert_eq!(machine.start(FOREVER).unwrap(), Ended::Complete { is_resumed: false, unreadable: 0 });
     assert_eq!(machine.start_of_partition(), 2048);
-    assert!(machine.last().ends_with("disk.img: at the last boot: the move is complete"));
+    assert!(machine.last().ends_with("disk.img, at the last boot: the move is complete"));
     assert_eq!(machine.system.last(&[machine.folder.path().join("other")]), None);
     assert_eq!(machine.start(FOREVER).unwrap(), Ended::AlreadyDone);
     assert_eq!(machine.start_of_partition(), 2048);

@@ -32,7 +32,7 @@ pub enum CopyError {
     #[error("too small: {needed} bytes are needed, but it has only {}", .size.get())]
     TooSmall { needed: u64, size: ByteCount },
     #[error(
-        "partition {number} does not fit in its full size, and holds data after the recorded end of its \
+        "partition {number} does not fit at its full size, and holds data after the recorded end of its \
          contents. To copy that data too, use a larger disk; to omit it, use --wipe"
     )]
     Unclaimed { number: u32 },
@@ -60,7 +60,7 @@ pub enum CopyError {
     Finished,
     #[error("its contents have changed since the plan was made; nothing was written. Plan again")]
     Changed,
-    #[error("this is the source of the copy; nothing was written. Give another disk")]
+    #[error("this is the source of the copy; nothing was written. Choose another disk")]
     Itself,
     #[error(transparent)]
     Table(#[from] PlanError),

@@ -71,8 +71,8 @@ impl Gap {
     pub(super) fn notes(&self) -> impl Iterator<Item = String> {
         let unlisted = self.unlisted.iter().map(|at| {
             format!(
-                "data from byte {at} on is not copied, because it is in no partition (perhaps it is from a \
-                 deleted one)"
+                "data from byte {at} on is not copied, because it is outside all partitions (perhaps it is \
+                 from a deleted one)"
             )
         });
         let left = self.left.iter().map(|at| match at.get() {

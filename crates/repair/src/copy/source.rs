@@ -110,7 +110,7 @@ impl Source<'static> {
         let first = files.first().and_then(|held: &Held| held.file.metadata().ok());
         let is_file = first.is_some_and(|found| found.is_file());
         let is_raw = is_file && target.container.is_none() && target.through.is_none();
-        let medium = target.medium.ok_or_else(|| failed(io::Error::other("its bytes cannot be read")))?;
+        let medium = target.medium.ok_or_else(|| failed(io::Error::other("it cannot be read")))?;
         Ok(Self { bytes: Bytes::Opened(medium), serial, is_raw, files, behind })
     }
 }
@@ -158,8 +158,8 @@ impl<'a> Source<'a> {
     }
 }
 
-/// The first file of a source, named `path` and opened with `options`, that leads to bytes of `new`: by another
-/// name, or through loop devices. Files that cannot be examined do not count.
+/// The first file of a source, named `path` and opened with `options`, that leads to bytes of `new`: by
+/// another name, or through loop devices. Files that cannot be examined do not count.
 pub fn shared<'a>(path: &'a Path, options: &'a Options, new: &Path) -> Option<&'a Path> {
     let new = std::fs::metadata(new).ok()?;
     let machine = Machine::read(None);

@@ -208,7 +208,7 @@ fn read_chain(plan: &Plan, stack: &Stack, steps: &Steps<'_>) -> Result<Chain, Pl
             return Ok(chain);
         }
         if record_at(&chain, next).is_some() {
-            return odd("is a loop");
+            return odd("forms a loop");
         }
         at = next;
     }

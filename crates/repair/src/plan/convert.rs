@@ -39,7 +39,7 @@ impl Draft<'_> {
             TableKind::Gpt => self.converted_gpt(stack),
             TableKind::Mbr => self.converted_mbr(stack),
             TableKind::HybridMbr => {
-                Err(cannot("its MBR also lists partitions (a hybrid MBR): first remove them".to_owned()))
+                Err(cannot("its MBR also lists partitions (a hybrid MBR): remove them first".to_owned()))
             }
             _ => Err(no_table(&stack.kind)),
         };
@@ -173,7 +173,7 @@ fn check_sizes(stack: &Stack, new: BlockSize) -> Result<(), PlanError> {
     if old == new {
         let other = if new == BlockSize::B512 { BlockSize::B4096 } else { BlockSize::B512 };
         return Err(cannot(format!(
-            "it already seems to use {new}-byte sectors; if it does not, give --logical {other}"
+            "it already seems to use {new}-byte sectors; if it does not, use --logical {other}"
         )));
     }
     for size in [old, new] {

@@ -23,7 +23,7 @@ impl Draft<'_> {
         }
         if request.disk_id.is_some() {
             return Err(PlanError::Contradiction(
-                "the disk identifier can be set only in a new table: give --table".to_owned(),
+                "the disk identifier can be set only in a new table: use --table".to_owned(),
             ));
         }
         check_percents(&request.parts)?;

@@ -105,7 +105,7 @@ impl Draft<'_> {
             _ if self.request.wipe => None,
             TableKind::Content(content) => Some(format!("is {} as a whole", content.name())),
             TableKind::Foreign(name) => {
-                Some(format!("has a partition table of type {name}, which straddle does not read"))
+                Some(format!("has a partition table of type {name}, which straddle cannot read"))
             }
             _ => unrecognised(medium, stack)?.map(|what| format!("holds {what}")),
         };
@@ -125,8 +125,8 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// The space for an extended boot record at or after `at`, up to the first aligned start after it. Records of
-    /// the present table are spared, which must stay readable until the new table is complete.
+    /// The space for an extended boot record at or after `at`, up to the first aligned start after it.
+    /// Records of the present table are spared, which must stay readable until the new table is complete.
     pub(super) fn lead_in(&self, at: ByteOffset) -> Option<Span> {
         let block = self.block();
         let taken: BTreeSet<Lba> = (self.situation.stack.partitions.iter())

@@ -34,7 +34,7 @@ impl fmt::Display for Format {
     }
 }
 
-/// A partition's place in the table.
+/// A partition's role in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Slot {
@@ -74,7 +74,7 @@ pub enum Change {
         #[serde(rename = "from_sectors")]
         from: LbaCount,
     },
-    /// Its data move: its entry changes in position and size only.
+    /// Its data is moved: only the position and size in its entry change.
     Moved {
         /// Its former first sector.
         #[serde(rename = "from_lba")]
@@ -97,7 +97,7 @@ pub struct Entry {
     pub start: Lba,
     /// Number of sectors.
     pub sectors: LbaCount,
-    /// Its place in the table.
+    /// Its role in the table.
     #[serde(rename = "role")]
     pub slot: Slot,
     /// A GUID in capitals, or an MBR type in hexadecimal digits.
@@ -120,7 +120,7 @@ pub struct Entry {
     /// The file system that is to be created in it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fs: Option<String>,
-    /// Why it is placed where it is.
+    /// Why it starts there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub why: Vec<String>,
 }

@@ -25,7 +25,7 @@ use crate::encode::Step;
 use crate::foresee::After;
 use crate::relocate::{Move, State, Whereabouts, is_latest};
 
-const OLDER: &str = "the data has been moved or changed since this copy of the journal was made: give the \
+const OLDER: &str = "the data has been moved or changed since this copy of the journal was made: use the \
                      latest copy. If this is the latest, --restore-table FILE resumes the move";
 
 const COMPLETE: &str = "the new table is already active, so the move is complete, and this is an older copy \

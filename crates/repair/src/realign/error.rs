@@ -56,7 +56,7 @@ pub enum RealignError {
     Nothing,
     #[error(
         "partition {number} starts on a boundary, but its {what} does not: {way}; to move the partition \
-         instead, give --partition {number}"
+         instead, use --partition {number}"
     )]
     Inside { number: u32, what: &'static str, way: String },
     #[error("there is no partition {0}")]
@@ -87,7 +87,7 @@ pub enum RealignError {
     #[error("partition {number}: {why}")]
     Immovable { number: u32, why: &'static str },
     #[error(
-        "the move would overwrite data at byte {at}, which is in no partition (perhaps from a deleted \
+        "the move would overwrite data at byte {at}, which is outside all partitions (perhaps from a deleted \
          partition, a boot loader or an earlier move); --wipe allows this"
     )]
     Occupied { at: ByteOffset },
@@ -194,8 +194,8 @@ pub enum MoveError {
     )]
     Changed(ByteOffset),
     #[error(
-        "nothing was written: the table has changed since the move stopped (written by another program), or \
-         the journal belongs to another disk"
+        "nothing was written: another program has changed the table since the move stopped, or the journal \
+         belongs to another disk"
     )]
     OtherTable,
     #[error("{ending}")]
@@ -203,8 +203,8 @@ pub enum MoveError {
     #[error("all data was moved, but the list of unreadable areas cannot be saved")]
     List(#[source] io::Error),
     #[error(
-        "nothing was written: the disk has no room for the journal ({} bytes): give a file on another disk \
-         with --journal",
+        "nothing was written: the disk has no room for the journal ({} bytes); use --journal to name a file \
+         on another disk",
         .0.get()
     )]
     NeedsJournal(ByteCount),
@@ -218,10 +218,10 @@ pub enum MoveError {
     )]
     JournalExists(PathBuf),
     #[error(
-        "no unfinished move found: the move is complete, was rolled back, or never began. If 'straddle check' \
-         reports a damaged table, first repair it with the commands that it prints. If another program has \
-         overwritten the table during a move, use --restore-table FILE, which searches the whole disk for its \
-         journal"
+        "no unfinished move found: the move is complete, was rolled back, or never began. If 'straddle \
+         check' reports a damaged table, first repair it with the commands that it prints. If another \
+         program has overwritten the table during a move, use --restore-table FILE, which searches the whole \
+         disk for the journal"
     )]
     Nothing,
     #[error("{0}")]
@@ -244,22 +244,22 @@ pub enum MoveError {
 #[allow(missing_docs, reason = "the messages document the variants")]
 pub enum NoJournal {
     /// On the disk.
-    #[error("its journal is in a file: give it with --journal")]
+    #[error("its journal is in a file: name it with --journal")]
     Elsewhere,
     /// On the disk, which has the marker of a copy.
     #[error("a copy to it is unfinished: run the same 'straddle apply' again")]
     Copy,
     /// In the file, and the disk has a marker or no table.
     #[error(
-        "nothing was written: the --journal file holds no journal, but this disk has an unfinished move. Give \
-         the right file, which holds the only copy of the data being moved; delete nothing"
+        "nothing was written: the --journal file holds no journal, but this disk has an unfinished move. \
+         Name the right file, which holds the only copy of the data being moved; delete nothing"
     )]
     Begun,
     /// In the file, and the disk has a table without a marker.
     #[error(
-        "nothing was written: the file given with --journal holds no journal: 'apply' was stopped before it \
-         moved any data, or after it was done. 'straddle check' shows where the partitions are; remove the \
-         file, and if they were not moved, apply the plan again"
+        "nothing was written: the --journal file holds no journal. 'apply' was stopped before it moved any \
+         data, or after the move was complete. 'straddle check' shows where the partitions are; remove the \
+         file, and if the partitions were not moved, apply the plan again"
     )]
     NotBegun,
     #[error("no unfinished move: its table has no marker, and the disk has no journal that is still needed")]

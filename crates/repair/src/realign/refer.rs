@@ -13,13 +13,13 @@ use super::boot::{Loaders, copy_len};
 use crate::kinds;
 use crate::plan::{Entry, Format, Slot};
 
-/// Something that refers to the old place of a partition.
+/// Something that refers to the old position of a partition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum Reference {
-    /// The boot sector of NTFS, FAT ("hidden sectors") or exFAT ("partition offset", under a checksum) records
-    /// where the partition starts.
+    /// The boot sector of NTFS, FAT ("hidden sectors") or exFAT ("partition offset", under a checksum)
+    /// records where the partition starts.
     BootSector {
         /// The file system, as blkid names it.
         #[serde(rename = "file_system", with = "with_boot_sector")]
@@ -28,13 +28,13 @@ pub enum Reference {
         /// The recorded start, in sectors of the file system.
         #[serde(rename = "recorded_sectors")]
         recorded: u64,
-        /// What it has to be after the move; absent if that is not a multiple of its sector or does not fit.
+        /// The value required after the move; absent if it is not a multiple of its sector or does not fit.
         #[serde(default, rename = "correct_sectors", skip_serializing_if = "Option::is_none")]
         correct: Option<u64>,
         /// The sector of the file system.
         #[serde(rename = "sector_bytes")]
         sector: ByteCount,
-        /// Where copies of the boot sector are in the partition.
+        /// The positions of copies of the boot sector in the partition.
         #[serde(default, rename = "copies_bytes", skip_serializing_if = "Vec::is_empty")]
         copies: Vec<ByteOffset>,
     },
@@ -47,15 +47,15 @@ pub enum Reference {
     BiosBoot,
     /// GRUB's core image is in this partition, and all boot code that lists its sectors is understood.
     Grub {
-        /// Whether the boot image is in the partition's first sector, and not in that of the disk.
+        /// Whether the boot image is in the partition's first sector rather than the disk's.
         in_partition: bool,
         /// Where the core image is in the partition.
         #[serde(rename = "core_bytes")]
         core: ByteOffset,
-        /// The first sector of the core image on the disk, of 512 bytes as all here.
+        /// The first sector of the core image on the disk (512 bytes, like all sectors here).
         #[serde(rename = "recorded_sectors")]
         recorded: u64,
-        /// What it is after the move.
+        /// The value after the move.
         #[serde(rename = "correct_sectors")]
         correct: u64,
         /// The first sector of each piece of the rest of the core image, before the move.
@@ -67,22 +67,23 @@ pub enum Reference {
     GrubElsewhere,
     /// LILO lists the sectors of kernels, which may be in this partition.
     Lilo,
-    /// SYSLINUX's boot sector adds the recorded start of its partition to what it lists.
+    /// SYSLINUX's boot sector adds the recorded start of its partition to the sectors that it lists.
     Syslinux {
         /// The recorded start, in sectors of 512 bytes.
         #[serde(rename = "recorded_sectors")]
         recorded: u64,
-        /// What it has to be after the move; absent if that does not fit.
+        /// The value required after the move; absent if it does not fit.
         #[serde(default, rename = "correct_sectors", skip_serializing_if = "Option::is_none")]
         correct: Option<u64>,
     },
-    /// Boot entries of the firmware record where this EFI system partition is, and its size.
+    /// The firmware's boot entries record the position and size of this EFI system partition.
     EfiBootEntries,
-    /// Swap space: the kernel's command line may say `resume_offset`, or the device by its start.
+    /// Swap space: the kernel's command line may contain `resume_offset`, or identify the device by its
+    /// start.
     Swap,
-    /// The image of a hibernated system, which would resume with the old places in memory.
+    /// The image of a hibernated system, which would resume with the old positions in memory.
     Hibernation,
-    /// F2FS places its zones on boundaries of the disk, as they were when it was made.
+    /// F2FS aligns its zones to boundaries of the disk, at the position where it was created.
     Zones,
 }
 

@@ -44,8 +44,8 @@ pub enum Journal {
     /// In these unallocated bytes of the disk.
     #[serde(rename = "unallocated")]
     Inside(Span),
-    /// In a file on another disk, as large as this (`straddle apply --journal FILE`): there is no empty room on the disk
-    /// itself.
+    /// In a file of this size on another disk (`straddle apply --journal FILE`), because the disk itself has
+    /// no room.
     #[serde(rename = "file")]
     Elsewhere {
         /// The size of the journal.
@@ -98,7 +98,7 @@ impl Realign {
         if let Some((window, needed)) = largest {
             self.0.window = window;
             self.0.journal = Journal::Elsewhere { needed };
-            let why = "which is in no partition; --wipe allows this";
+            let why = "which is outside all partitions; --wipe allows this";
             let note = data.map(|at| format!("the journal would overwrite data at byte {at}, {why}"));
             self.0.plan = self.plan.clone().noting(note.into_iter());
         }

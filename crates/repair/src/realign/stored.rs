@@ -20,11 +20,11 @@ pub struct Realign(pub(super) Stored);
 #[schemars(rename = "Realign", title = "straddle realign")]
 #[serde(deny_unknown_fields)]
 pub struct Stored {
-    /// The new table, which is written when all data have moved.
+    /// The new table, which is written after all data has been moved.
     pub plan: Plan,
     /// The moves, in the order in which they are made.
     pub moves: Vec<Move>,
-    /// The physical sectors in which data move.
+    /// The physical sector size used for the moves.
     #[serde(rename = "physical_sector")]
     pub blocks: Boundary,
     /// The number of bytes that move at a time.
@@ -32,29 +32,29 @@ pub struct Stored {
     pub window: ByteCount,
     /// Where the journal can be.
     pub journal: Journal,
-    /// What refers to the old places, with the number of the partition.
+    /// References to the old positions, with the number of the partition.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub references: Vec<(u32, Reference)>,
-    /// The partitions that are placed so that the data of a layer in them are aligned: number, and offset of the data in
-    /// bytes.
+    /// The partitions whose starts align the data of a layer in them: the number, and the offset of the data
+    /// in bytes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub anchors: Vec<(u32, ByteCount)>,
-    /// Whether data that no partition and no known content accounts for are written over.
+    /// Whether data outside partitions and known contents may be overwritten.
     #[serde(default, rename = "wipe", skip_serializing_if = "std::ops::Not::not")]
     pub wipes: bool,
-    /// What the moves read and write; absent if that is not known.
+    /// What the moves read and write; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimate: Option<Estimate>,
 }
 
-/// What the moves of a plan read and write, and how long that takes.
+/// How much the moves of a plan read and write, and how long this takes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Estimate {
-    /// Bytes that are read, those that are read back included.
+    /// Bytes that are read, including those that are read back.
     #[serde(rename = "read_bytes")]
     pub read: u64,
-    /// Bytes that are written to new places.
+    /// Bytes that are written to new positions.
     #[serde(rename = "written_bytes")]
     pub written: u64,
     /// Bytes that are written to the journal.
@@ -62,10 +62,10 @@ pub struct Estimate {
     pub journal: u64,
     /// The number of flushes.
     pub flushes: u64,
-    /// The modelled drive of which the time is known (`--drive`); absent without it.
+    /// The modelled drive that the time is for (`--drive`); absent without that option.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drive: Option<String>,
-    /// The time on that drive in seconds; absent if it is not known.
+    /// The time on that drive in seconds; absent if unknown.
     #[serde(default, rename = "time_seconds", skip_serializing_if = "Option::is_none")]
     pub seconds: Option<u64>,
 }

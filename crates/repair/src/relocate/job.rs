@@ -23,7 +23,7 @@ const LARGEST_DISK: u64 = 1 << 62;
 pub struct Move {
     /// The bytes that move.
     pub from: Span,
-    /// Where the first of them goes.
+    /// The new position of the first byte.
     #[serde(rename = "to_bytes")]
     pub to: ByteOffset,
 }
@@ -86,13 +86,13 @@ impl Job {
             || !parts.blocks.phase().is_multiple_of(sector)
             || block.get() > LARGEST_BLOCK
         {
-            return refuse(format!("impossible size of physical sectors: {} bytes", block.get()));
+            return refuse(format!("invalid physical sector size: {} bytes", block.get()));
         }
         if !window.is_multiple_of(block) || window.get() == 0 || window.get() > LARGEST_WINDOW {
             return refuse(format!("invalid window size: {} bytes", window.get()));
         }
         if parts.size.get() > LARGEST_DISK {
-            return refuse(format!("impossible size of a disk: {} bytes", parts.size.get()));
+            return refuse(format!("invalid disk size: {} bytes", parts.size.get()));
         }
         if parts.moves.is_empty() || parts.moves.len() > MOST_MOVES {
             return refuse(format!(
@@ -111,7 +111,7 @@ impl Job {
             let name = format!("the move from byte {from} to byte {to}");
             let numbers = [from.get(), len.get(), to.get()];
             if !numbers.into_iter().all(|bytes| bytes.is_multiple_of(SECTOR)) {
-                return refuse(format!("{name} is not in whole {SECTOR}-byte sectors"));
+                return refuse(format!("{name} is not aligned to {SECTOR}-byte sectors"));
             }
             if one.from.is_empty() || from == to {
                 return refuse(format!("the move of {len} from byte {from} moves nothing"));

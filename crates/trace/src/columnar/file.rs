@@ -1,5 +1,5 @@
-//! The file of a table, and the limits on its directory and its row groups; all else is the library's to check.
-//! The panics of the libraries that unpack and decode become errors, and are not printed.
+//! The file of a table, and the limits on its directory and its row groups; all else is the library's to
+//! check. The panics of the libraries that unpack and decode become errors, and are not printed.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -67,7 +67,7 @@ impl ChunkReader for Positioned {
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes> {
         let is_inside = start.checked_add(length as u64).is_some_and(|end| end <= self.length);
         if !is_inside {
-            return Err(Error::EOF(format!("{length} bytes from byte {start} on are not in the file")));
+            return Err(Error::EOF(format!("{length} bytes at byte {start} are not in the file")));
         }
         let mut bytes = vec![0; length];
         self.file.read_exact_at(&mut bytes, start)?;

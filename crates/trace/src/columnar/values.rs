@@ -1,5 +1,5 @@
-//! Batches of a table as rows, and its columns as numbers, operations and volumes. A value that cannot be what its column
-//! holds is an error with its row.
+//! Batches of a table as rows, and its columns as numbers, operations and volumes. A value that cannot be
+//! what its column holds is an error with its row.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -203,7 +203,7 @@ pub(super) fn operations(
     let find = |value: Option<&[u8]>| {
         // A blank is what some traces have for requests that are neither.
         let Some(value) = value.filter(|value| !value.is_empty()) else { return Ok(None) };
-        let reason = "is not an operation; give the values with --columns op=COLUMN:READ/WRITE";
+        let reason = "is not an operation; specify the values with --columns op=COLUMN:READ/WRITE";
         let unknown = || wrong("op", &String::from_utf8_lossy(value), reason);
         names.operation(value).map(Some).ok_or_else(unknown)
     };
@@ -221,7 +221,8 @@ pub(super) fn operations(
 /// Reads a value of a column of text by its row; `None` where there is none.
 type Text<'a> = Box<dyn Fn(usize) -> Option<&'a [u8]> + 'a>;
 
-/// Returns what reads a column of strings or bytes by row, in each of Arrow's layouts; `None` for other types.
+/// Returns what reads a column of strings or bytes by row, in each of Arrow's layouts; `None` for other
+/// types.
 fn texts(column: &ArrayRef) -> Option<Text<'_>> {
     Some(match column.data_type() {
         DataType::Utf8 => bytes::<Utf8Type>(column),
@@ -265,7 +266,8 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    /// Returns the volume, operation, offset and length of a row. The volume is `unnamed` if there is one only.
+    /// Returns the volume, operation, offset and length of a row. The volume is `unnamed` if there is one
+    /// only.
     #[inline]
     pub(crate) fn request(&self, row: usize, unnamed: usize) -> Option<(usize, Operation, u64, u64)> {
         let operation = self.operations.get(row).copied().flatten()?;

@@ -107,7 +107,7 @@ impl Header {
         let names = &self.rows.names;
         let operation = names.operation(op.as_bytes()).ok_or_else(|| {
             let reason = match names.values {
-                Values::Words => "must be R, W, F, D, or read, write, flush, discard",
+                Values::Words => "must be R, W, F or D, or read, write, flush or discard",
                 Values::Own(_) | Values::LowBit => "is not one of the values given with --columns",
             };
             wrong("op", op, reason)

@@ -54,7 +54,7 @@ impl Lines for Iolog {
                 return Ok(None);
             }
             "add" | "open" | "close" => return Ok(None),
-            other => return Err(wrong("action", other, "fio's log has no such action")),
+            other => return Err(wrong("action", other, "is not an action of fio's log")),
         };
         let offset = whole("offset", fields.get("offset", first + 2)?)?;
         let length = whole("length", fields.get("length", first + 3)?)?;

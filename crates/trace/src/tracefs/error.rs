@@ -28,7 +28,7 @@ pub enum RecordError {
     Tracefs { path: PathBuf, source: io::Error },
     #[error("{}: unknown format", path.display())]
     Format { path: PathBuf, source: FormatError },
-    #[error("processor {processor}: invalid page in the kernel's buffer")]
+    #[error("CPU {processor}: invalid page in the kernel's buffer")]
     Page { processor: u32, source: PageError },
     #[error("the recording cannot be written")]
     Write(#[source] io::Error),

@@ -41,7 +41,7 @@ pub struct Options {
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "RecordingEnd")]
 pub enum Why {
-    /// Its time was over.
+    /// Its time limit was reached.
     Time,
     /// It was stopped.
     Stopped,
@@ -70,13 +70,13 @@ pub struct Ended {
     #[serde(rename = "elapsed_ns", serialize_with = "nanos")]
     #[schemars(with = "Nanos")]
     pub elapsed: Duration,
-    /// Events for which the kernel's buffers had no room: they are not in the file.
+    /// Events that did not fit in the kernel's buffers, and so are not in the file.
     #[serde(rename = "lost_events")]
     pub lost: u64,
 }
 
-/// Records the requests of a device. `recorder` begins at [`clock`]'s time, and is finished by the caller. `tell` is
-/// called once a second.
+/// Records the requests of a device. `recorder` begins at [`clock`]'s time, and is finished by the caller.
+/// `tell` is called once a second.
 pub fn record<W: Write>(
     subject: &Subject,
     options: &Options,

@@ -24,13 +24,13 @@ pub struct Counters {
     pub media_read_bytes: u64,
     /// Bytes written to platters or flash.
     pub media_write_bytes: u64,
-    /// Physical sectors (or indirection units) that had to be read because only a part of them was written.
+    /// Physical sectors (or indirection units) that had to be read because they were only partly written.
     pub rmw_reads: u64,
     /// Bytes read for those, part of `media_read_bytes`.
     pub rmw_read_bytes: u64,
     /// Reads answered from the cache or from a read-ahead in progress.
     pub cache_hits: u64,
-    /// Writes that found earlier data for the same place in the buffer and joined or replaced it.
+    /// Writes that found data for the same addresses in the buffer, and extended or replaced it.
     pub merged_writes: u64,
     /// Writes from the buffer to the medium.
     pub destages: u64,

@@ -26,7 +26,7 @@ pub(super) fn emit(
 ) -> Result<Exit> {
     let Some(path_of) = target.path() else {
         return usage(format!(
-            "{target}: fio opens only files and devices: serve the drive (straddle serve), and give the \
+            "{target}: fio opens only files and devices; export the drive with 'straddle serve', and use the \
              resulting device"
         ));
     };
@@ -62,9 +62,9 @@ pub(super) fn emit(
     Ok(Exit::Success)
 }
 
-/// The name by which fio finds the target, in whatever folder it runs. A file is named without links, which may lead
-/// elsewhere by then. A disk keeps its name in /dev: a link by-id follows the disk, while `/dev/sdb` may become another
-/// one.
+/// The name by which fio finds the target, in whatever folder it runs. A file is named without links, which
+/// may lead elsewhere by then. A disk keeps its name in /dev: a link by-id follows the disk, while `/dev/sdb`
+/// may become another one.
 fn settled(path: &Path) -> Result<PathBuf> {
     let shown = quote_path(path);
     let found = match fs::metadata(path) {
@@ -78,7 +78,7 @@ fn settled(path: &Path) -> Result<PathBuf> {
     };
     if found.is_file() && found.len() == 0 {
         return usage(format!(
-            "{shown}: is empty, and fio would extend it: set its size first (truncate --size)"
+            "{shown}: is empty, and fio would extend it; set its size first (truncate --size)"
         ));
     }
     let whole = path.canonicalize().with_context(|| shown.to_string())?;
@@ -95,19 +95,20 @@ fn settled(path: &Path) -> Result<PathBuf> {
         return Ok(given);
     }
     let message = format!(
-        "{shown}: this link may point to another disk later: use the link in /dev/disk/by-id, or {}",
+        "{shown}: this link may later point to another disk; use the link in /dev/disk/by-id, or {}",
         quote_path(&whole)
     );
     usage(message)
 }
 
-/// Refuses a target whose contents fio would overwrite, unless they are given up by its name and nothing uses it.
+/// Refuses a target whose contents fio would overwrite, unless they are given up by its name and nothing uses
+/// it.
 fn check_given_up(path: &Path, again: Option<&str>, way: Io) -> Result<()> {
     let shown = quote_path(path);
     let Some(again) = again else {
         return refuse(format!(
-            "{shown}: fio would overwrite it from the first byte on, and not restore it; to allow this: \
-            --destroy-data {shown}"
+            "{shown}: fio would overwrite it from the first byte on without restoring it; to allow this, add \
+             --destroy-data {shown}"
         ));
     };
     Ok(straddle_measure::real::check_given_up(path, Path::new(again), way)?)
@@ -119,7 +120,7 @@ pub(super) fn import(arguments: &BenchArguments, path: &Path) -> Result<Exit> {
     let metadata = fs::metadata(path).with_context(failure)?;
     if !metadata.is_file() || metadata.len() > MAX_OUTPUT {
         anyhow::bail!(
-            "{}: not fio's output: not a regular file, or larger than {MAX_OUTPUT} bytes",
+            "{}: not fio's output (not a regular file, or larger than {MAX_OUTPUT} bytes)",
             path.display()
         );
     }

@@ -67,7 +67,7 @@ pub(super) fn run(arguments: &BenchArguments, path: &Path, workload: &Workload) 
     drop(bar);
     let measured = match measured {
         Err(RunError::Target { source: TargetError::Interrupted, .. }) => {
-            output::complain("interrupted before the first round was complete: no results");
+            output::complain("interrupted before the first round was complete, so there are no results");
             return Ok(Exit::INTERRUPTED);
         }
         measured => measured?,
@@ -103,8 +103,8 @@ pub(super) fn run(arguments: &BenchArguments, path: &Path, workload: &Workload) 
     Ok(if measured.ended == Ended::Interrupted { Exit::INTERRUPTED } else { Exit::Success })
 }
 
-/// Returns the target that was compared with its previous contents, or an error with the command that restores
-/// it. `named` is the folder of journals, if one was given.
+/// Returns the target that was compared with its previous contents, or an error with the command that
+/// restores it. `named` is the folder of journals, if one was given.
 pub(crate) fn compared(
     ended: Result<(Finished, Option<Verdict>), SessionError>,
     named: Option<&Path>,
@@ -131,7 +131,9 @@ pub(crate) fn journals(named: Option<&Path>) -> Result<PathBuf> {
     let home = || std::env::home_dir().map(|home| home.join(".local/state"));
     match state.or_else(home) {
         Some(folder) => Ok(folder.join("straddle")),
-        None => usage("no home directory, and XDG_STATE_HOME is not set: give a directory with --journals"),
+        None => usage(
+            "there is no home directory, and XDG_STATE_HOME is not set; choose a directory with --journals",
+        ),
     }
 }
 
@@ -382,14 +384,14 @@ fn describe(journal: &Path, restored: &Restored, command: &str) -> (String, Exit
             let beside = if unreadable.is_empty() {
                 String::new()
             } else {
-                format!("  {} cannot be read and were not restored either.\n", describe_spans(unreadable))
+                format!("  {} could not be read, and were not restored either.\n", describe_spans(unreadable))
             };
             let text = format!(
                 "{target}: {} were written by another program after the run and were not restored; {bytes} \
                  other bytes were restored.\n{beside}  The run started writing at {began}; data that another \
                  program wrote there before the run ended may have been overwritten.\n  The journal is kept: \
                  {name}\n  To restore the contents from before the run: {command} --force (applies to every \
-                 journal in that directory); to keep the present contents: remove the journal (rm {}).\n",
+                 journal in that directory); to keep the current contents: remove the journal (rm {}).\n",
                 describe_spans(spans),
                 quote_path(journal)
             );
@@ -397,8 +399,9 @@ fn describe(journal: &Path, restored: &Restored, command: &str) -> (String, Exit
         }
         Restored::Incomplete => (
             format!(
-                "{name}: the journal is incomplete, so the run had not written to its target; the journal \
-                 is removed.\n"
+                "{name}: the journal is incomplete, so the run had not yet written to its target; the \
+                 journal was removed.\n\
+                 "
             ),
             Exit::Success,
         ),
@@ -407,8 +410,8 @@ fn describe(journal: &Path, restored: &Restored, command: &str) -> (String, Exit
             Exit::Refused,
         ),
         Restored::Gone => {
-            let why = "its run has ended, or another --restore has restored it";
-            (format!("{name}: the journal is gone: {why}.\n"), Exit::Success)
+            let why = "its run has ended, or another --restore has used it";
+            (format!("{name}: the journal is gone ({why}).\n"), Exit::Success)
         }
     }
 }

@@ -117,7 +117,7 @@ impl Run {
             let what = if is_for_one { "such finding" } else { "such target" };
             let (source, code) = (&exception.reason.source, exception.code);
             output::complain(&output::printable(&format!(
-                "{source}: the entry for {code}{place}{on} is unused: no {what} in this run"
+                "{source}: the entry for {code}{place}{on} is unused (no {what} in this run)"
             )));
         }
     }
@@ -134,7 +134,8 @@ pub(crate) enum Subject {
         name: String,
         why: String,
     },
-    /// A virtual machine whose disks are not known, or a target that is not valid: the others are read all the same.
+    /// A virtual machine whose disks are not known, or a target that is not valid: the others are read all
+    /// the same.
     Failed {
         name: String,
         why: String,
@@ -210,7 +211,7 @@ fn images(folder: &Path, is_quiet: bool) -> Vec<Subject> {
     let (images, others): (Vec<PathBuf>, Vec<PathBuf>) =
         files.into_iter().partition(|path| is_named_as_image(path) && !is_hidden(path));
     if images.is_empty() && unlisted.is_empty() {
-        let why = "no file in this directory has an image's file name extension (as in disk.img)";
+        let why = "no file in this directory has the extension of an image (such as .img)";
         return vec![failed(folder, why.to_owned())];
     }
     if !others.is_empty() && !is_quiet {
@@ -260,7 +261,7 @@ fn targets(arguments: &CheckArguments) -> Result<Vec<Subject>> {
         .context("cannot list the disks of this machine")?;
     found.remarks.iter().for_each(|remark| output::complain(&output::printable(remark)));
     if found.disks.is_empty() {
-        output::complain("no disk found; to include loop, ram and zram devices, give --all");
+        output::complain("no disk found; to include loop, ram and zram devices, use --all");
     }
     Ok(found.disks.into_iter().map(|disk| Subject::Local(TargetSpec::Path(disk))).collect())
 }
@@ -324,8 +325,8 @@ fn judged(name: &str, examined: &Examined, run: &Run) -> Outcome {
     let counts = |f: &Finding| matches!(f.reported, Reported::Here | Reported::At(_));
     let fails = examined.findings().iter().any(|f| counts(f) && f.severity >= arguments.fails_from());
     let unknown = examined.not_judged().filter(|_| !arguments.allow_unknown);
-    // The text output says this in its place, but a list of findings has no place for it. Of all disks of this
-    // machine, some may well be blank.
+    // The text output says this in its place, but a list of findings has no place for it. Of all disks of
+    // this machine, some may well be blank.
     let nothing = examined.nothing_to_judge().filter(|_| !arguments.is_of_this_machine());
     let not_judged = examined.not_judged().map(|why| format!("not judged: {why}"));
     let alone = not_judged.or(nothing.map(str::to_owned)).filter(|_| arguments.quiet);

@@ -29,7 +29,7 @@ pub(crate) fn run(arguments: &RecordArguments) -> Result<Exit> {
     let subject = Subject::of(&arguments.device)?;
     let out = Whole::begin(&arguments.to, &[&arguments.device])?;
     let stop = Arc::new(AtomicBool::new(false));
-    on_interrupt(&stop).context("cannot watch for Ctrl-C")?;
+    on_interrupt(&stop).context("cannot install the Ctrl-C handler")?;
     let name = arguments.to.display();
     if subject.holds(&arguments.to) {
         output::complain(&format!("{name}: is on the recorded disk, so writes to it are recorded too"));
@@ -53,7 +53,7 @@ pub(crate) fn run(arguments: &RecordArguments) -> Result<Exit> {
         Err(error) => {
             if asked.requests.count() > 0 {
                 output::complain(&match recorder.into_inner().keep() {
-                    Ok(()) => format!("{name}: holds what was recorded before the following error"),
+                    Ok(()) => format!("{name}: contains the events recorded before the following error"),
                     Err(error) => format!("{name}: cannot write: {error}"),
                 });
             }

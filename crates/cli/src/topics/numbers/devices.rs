@@ -1,4 +1,5 @@
-//! Numbers that devices and images report, those of requests to them, and of the contents: file systems, databases, pools.
+//! Numbers that devices and images report, those of requests to them, and of the contents: file systems,
+//! databases, pools.
 
 use straddle_audit::ALL_ONES;
 
@@ -76,9 +77,11 @@ pub(super) fn optimal_transfer(numbers: &Numbers) -> Option<String> {
     let size = numbers.positive("optimal").or_else(|| numbers.positive("minimum"))?;
     let kept = "The kernel ignores it, so tools align to 1 MiB";
     Some(match (numbers.get("unit"), numbers.get("page")) {
-        (Some(0), _) => "The device did not report its unit (0 bytes): its answers failed or were \
-                         truncated. The numbers mean nothing; look for errors of the device in the log."
-            .to_owned(),
+        (Some(0), _) => {
+            "The device did not report its unit (0 bytes): its replies failed or were truncated. \
+                         The numbers mean nothing; look for device errors in the log."
+                .to_owned()
+        }
         (Some(unit), _) if !size.is_multiple_of(unit) => {
             let no_limit = if size == ALL_ONES { " It is how the adapter says 'no limit'." } else { "" };
             format!(
@@ -142,7 +145,7 @@ pub(super) fn request(numbers: &Numbers) -> Option<String> {
     Some(match (off(SMALL), off(LARGE)) {
         (Some(what), _) => format!(
             "Offset {offset}, length {length}: {what}. Direct I/O accepts only whole logical sectors, which \
-             are at least 512 bytes: give bs, offset and the sizes of ranges (bsrange, bssplit, kb_base) as \
+             are at least 512 bytes. Set bs, offset and the range sizes (bsrange, bssplit, kb_base) to \
              multiples of 4096."
         ),
         (None, Some(what)) => format!(
@@ -178,9 +181,9 @@ pub(super) fn image_size(numbers: &Numbers) -> Option<String> {
         format!("{} is a whole number of MiB, so the size is not the reason.", bytes(size))
     } else {
         format!(
-            "{} is {rest} bytes more than a whole number of MiB. The next one is {next}: grow the raw image \
-             to that (qemu-img resize -f raw disk.raw {next}), and convert again with force_size, which \
-             keeps the size; without it, qemu-img 7.2 rounds up to cylinders.",
+            "{} is {rest} bytes more than a whole number of MiB. The next one is {next}. Grow the raw image \
+             to that size (qemu-img resize -f raw disk.raw {next}), and convert it again with force_size, \
+             which keeps the size; without it, qemu-img 7.2 rounds up to cylinders.",
             bytes(size)
         )
     })
@@ -188,7 +191,7 @@ pub(super) fn image_size(numbers: &Numbers) -> Option<String> {
 
 /// What keeps the data where a block is smaller than a logical sector.
 const KEEP: &str = "Nothing is damaged, and the start does not matter. losetup --find --show -b 512 DEVICE \
-                    presents the device with 512-byte sectors, and Linux can mount that (util-linux 2.38). \
+                    presents the device with 512-byte sectors, which Linux can mount (util-linux 2.38). \
                     For a permanent solution, use a drive or adapter with 512-byte logical sectors, or copy \
                     the files to a new file system created here.";
 
@@ -246,7 +249,7 @@ pub(super) fn blocks_too_big(numbers: &Numbers) -> Option<String> {
         return (block < physical).then(|| {
             format!(
                 "A {physical}-byte physical sector holds {} blocks, so each write of a single block is a \
-                 read-modify-write (S061). Nothing is damaged; from 512 MiB on, mkfs.ext4 -b {LARGE} is the \
+                 read-modify-write (S061). Nothing is damaged. From 512 MiB on, mkfs.ext4 uses -b {LARGE} by \
                  default.",
                 physical / block
             )

@@ -11,8 +11,8 @@ const KEPT: u64 = 64 * MIB / SMALL;
 const RELOCATE: &str = "First run straddle check DISK. If it reports S034, nothing is lost, and you can use \
                         the new space once the backup GPT is at the end: straddle plan DISK --repair \
                         --relocate-backup (fdisk 2.38 does it with 'w', parted 3.5 with 'Fix'). If it \
-                        reports S030, the table uses a different sector size: write nothing; sgdisk 1.0.9 \
-                        would replace it with an empty table.";
+                        reports S030, the table uses a different sector size. In that case, write nothing: \
+                        sgdisk 1.0.9 would replace it with an empty table.";
 
 /// Whether the larger count is eight times the smaller one, but for what an adapter keeps.
 fn is_eightfold(small: u64, large: u64) -> bool {
@@ -77,7 +77,7 @@ fn other_sectors(by_table: u64, by_disk: u64, then: &str, now: &str) -> Vec<Said
              sectors."
         )),
         Said::Is(
-            "If check reports S034 instead, the size of the disk or image did change by a factor of 8."
+            "If check reports S034 instead, the size of the disk or image really did change by a factor of 8."
                 .to_owned(),
         ),
     ]
@@ -87,14 +87,14 @@ fn cut_off(by_table: u64, by_disk: u64) -> Option<Vec<Said>> {
     let lacks = by_table.checked_sub(by_disk)?;
     let whole = by_table.checked_mul(SMALL)?;
     let mut said = vec![Said::Forbids(format!(
-        "With 512-byte sectors, the disk or image is shorter than its table by {} (S035): write nothing to \
-         it, neither 'w' nor sgdisk -e; that moves the end of the table, not the data.",
+        "With 512-byte sectors, the disk or image is shorter than its table by {} (S035). Write nothing to \
+         it, neither with 'w' nor with sgdisk -e: they move the end of the table, not the data.",
         sectors(lacks, SMALL)?
     ))];
     if lacks <= KEPT {
         said.push(Said::Is(
-            "An adapter, a RAID controller or a host protected area may reserve so small an area at the end: \
-             first check the disk without it."
+            "An adapter, a RAID controller or a host protected area may reserve such a small area at the \
+             end; first check the disk without it."
                 .to_owned(),
         ));
     }
@@ -112,7 +112,7 @@ pub(super) fn table_overlap(numbers: &Numbers) -> Option<Vec<Said>> {
         return Some(vec![
             Said::Is(format!(
                 "With 512-byte sectors a GPT of 128 entries takes sectors 0 to 33, but the first partition \
-                 starts at sector {first}: it was created for an MBR, before starts at 1 MiB were usual."
+                 starts at sector {first}: it was created for an MBR, before 1 MiB became the usual start."
             )),
             Said::Writes(format!(
                 "A GPT with {} fewer entries fits; or move the partition to 1 MiB (straddle realign).",
@@ -125,7 +125,7 @@ pub(super) fn table_overlap(numbers: &Numbers) -> Option<Vec<Said>> {
         0 => return None,
         1..=BACKUP => vec![
             Said::Is(format!(
-                "A backup GPT takes the last 33 sectors of 512 bytes, or 5 of 4096; the last partition \
+                "A backup GPT takes the last 33 sectors of 512 bytes, or 5 of 4096 bytes; the last partition \
                  overlaps them by {blocks} sectors."
             )),
             Said::Writes(format!(
@@ -134,9 +134,9 @@ pub(super) fn table_overlap(numbers: &Numbers) -> Option<Vec<Said>> {
             )),
         ],
         _ => vec![Said::Forbids(format!(
-            "A backup GPT takes 33 sectors of 512 bytes at most: the last partition ends {} sectors past the \
-             end of the disk. The disk is truncated (S042), or the table uses a different sector size than \
-             the disk (S030). Write no table; run straddle check.",
+            "A backup GPT takes at most 33 sectors of 512 bytes, so the last partition ends {} sectors past \
+             the end of the disk. The disk is truncated (S042), or the table uses a different sector size \
+             than the disk (S030). Write no table; run straddle check.",
             blocks - BACKUP
         ))],
     })
@@ -177,8 +177,8 @@ pub(super) fn beyond_end(numbers: &Numbers) -> Option<Vec<Said>> {
             false => "the partition or the disk was truncated after the file system was made (S048)",
         };
         return Some(vec![Said::Forbids(format!(
-            "The file system has {blocks} blocks, {missing} more than its device: {why}. Write nothing to \
-             it, and do not run a repair, before straddle check DISK has shown which it is."
+            "The file system has {blocks} blocks, {missing} more than its device; {why}. Do not write to it \
+             or repair it before straddle check DISK has shown the cause."
         ))]);
     }
     if let Some(limit) = numbers.get("limit") {
@@ -187,8 +187,8 @@ pub(super) fn beyond_end(numbers: &Numbers) -> Option<Vec<Said>> {
         let past = end.checked_sub(limit).filter(|past| *past > 0)?;
         return Some(vec![Said::Forbids(format!(
             "The access ends {past} sectors past the end, {}: a file system is longer than its device \
-             (S048), or the table is for a longer disk (S042). Write nothing to it, and do not run a repair, \
-             before straddle check DISK has shown which it is.",
+             (S048), or the table is for a longer disk (S042). Do not write to it or repair it before \
+             straddle check DISK has shown the cause.",
             sectors(limit, SMALL)?
         ))]);
     }
@@ -209,8 +209,8 @@ pub(super) fn beyond_end(numbers: &Numbers) -> Option<Vec<Said>> {
         format!(
             "If the disk has 4096-byte sectors (blockdev --getss DISK), the table says {}. In 512-byte \
              sectors, that would be {}: if this fits, the table was made on a disk or adapter with such \
-             sectors (S030), and all data is intact. Otherwise the disk is truncated (S042). Write nothing \
-             to it before straddle check DISK has shown which it is.",
+             sectors (S030), and all data is intact. Otherwise the disk is truncated (S042). Do not write to \
+             it before straddle check DISK has shown the cause.",
             count / 8,
             sectors(count / 8, SMALL)?
         )
@@ -233,7 +233,7 @@ pub(super) fn offset_by(numbers: &Numbers) -> Option<String> {
         return Some(format!(
             "{offset} is more than a 4096-byte sector: the kernel compares with a larger unit, the chunk of \
              an array or the unit of an SSD, which this message does not show (lsblk -t: MIN-IO). {so} \
-             straddle check says what it costs."
+             straddle check says what this costs."
         ));
     }
     let past = LARGE - offset;
@@ -274,7 +274,7 @@ pub(super) fn grain(numbers: &Numbers) -> Option<Vec<String>> {
     if !grain.is_multiple_of(8) && grain > 8 {
         said.push(format!(
             "No drive has a grain of {grain} sectors: the number comes from an impossible optimal I/O size \
-             (S021). Give the start as 1MiB and ignore the message, or use parted -a minimal."
+             (S021). Specify the start as 1MiB and ignore the message, or use parted -a minimal."
         ));
     } else if grain == MIB / LARGE {
         said.push("256 sectors are 1 MiB if sectors are 4096 bytes: any start is aligned there.".to_owned());

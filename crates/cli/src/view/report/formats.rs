@@ -1,4 +1,5 @@
-//! The formats of other programs: SARIF 2.1.0 (code scanning), JUnit's XML, annotations of GitHub, metrics of Prometheus.
+//! The formats of other programs: SARIF 2.1.0 (code scanning), JUnit's XML, annotations of GitHub, metrics of
+//! Prometheus.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -302,15 +303,17 @@ impl Report for Prometheus {
             ),
             (
                 "straddle_target_misaligned",
-                "Whether writes to the target straddle physical sectors or other units; absent if it was not judged.",
+                "Whether writes to the target straddle physical sectors or other units; absent if it was not \
+                 judged.",
                 &self.off,
             ),
             (
                 "straddle_misaligned_partitions",
-                "Partitions whose writes straddle physical sectors or other units; absent if the target was not judged.",
+                "Partitions whose writes straddle physical sectors or other units; absent if the target was \
+                 not judged.",
                 &self.misaligned,
             ),
-            ("straddle_findings", "Findings by rule; straddle explain CODE describes it.", &self.findings),
+            ("straddle_findings", "Findings by rule (straddle explain CODE describes each).", &self.findings),
             (
                 "straddle_ignored_findings",
                 "Findings by rule that the configuration file ignores.",

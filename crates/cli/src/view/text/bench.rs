@@ -65,22 +65,24 @@ const LEGEND: [(&str, &str); 6] = [
     (EACH, "median of the rounds, including the flush at the end of each turn"),
     (FLUSH, "mean time of a flush"),
     (RMW, "read-modify-writes per request"),
-    (REVOLUTIONS, "revolutions of waiting per request"),
+    (REVOLUTIONS, "revolutions waited per request"),
     (AMPLIFICATION, "bytes written to flash per byte that the host writes"),
     (RATIO, "time per request relative to the fastest offset, ± 95 % margin"),
 ];
 
 /// What is said in place of a verdict.
-const SINGLE: &str = "Inconclusive: each offset ran once, one after the other. 'straddle bench' itself alternates between \
-     offsets.";
+const SINGLE: &str = "Inconclusive: each offset ran once, one after the other. 'straddle bench' itself \
+                      alternates between offsets.";
 
-/// Returns a sweep in full, for a terminal of `width` characters: the verdict, the table, and how it was measured.
+/// Returns a sweep in full, for a terminal of `width` characters: the verdict, the table, and how it was
+/// measured.
 pub(crate) fn sweep(bench: &Bench<'_>, width: usize) -> String {
     let mut said = if bench.is_single() { vec![SINGLE.to_owned()] } else { verdict(bench.sweep) };
-    said.extend(bench.firmware.map(|PairRange { offset, relative_to, range: FirmwareRange { low, high } }| {
+    said
+        .extend(bench.firmware.map(|PairRange { offset, relative_to, range: FirmwareRange { low, high } }| {
         format!(
-            "With other plausible firmware, offset {offset} would take {low:.2} to {high:.2} times as long as offset \
-             {relative_to}; ± covers sampling only."
+            "With other plausible firmware, offset {offset} would take {low:.2} to {high:.2} times as long \
+             as offset {relative_to}; ± covers sampling only."
         )
     }));
     let mut text = led(said.iter().map(|sentence| wrap_to(width, sentence, "", "  ")));
@@ -182,7 +184,7 @@ fn notes(bench: &Bench<'_>) -> Vec<String> {
         WarmUp::Runs(_) if bench.turns.is_some() => {}
         WarmUp::Runs(runs) => notes.push(format!("After {} at each offset.", plural(runs, "warm-up run"))),
         WarmUp::Bytes(bytes) => notes.push(format!(
-            "Before each measurement, {} was written to fill the drive's buffer (--warmup 0 omits this).",
+            "Before each measurement, {} was written to fill the drive's buffer (--warmup 0 disables this).",
             ByteCount::new(bytes)
         )),
     }
@@ -325,7 +327,8 @@ fn amplification(samples: &Samples) -> String {
     samples.write_amplification().map_or_else(|| "-".to_owned(), |factor| format!("{factor:.2}"))
 }
 
-/// Two arms wear flash alike up to this ratio: the writes in progress at the end of a run are in none of their counts.
+/// Two arms wear flash alike up to this ratio: the writes in progress at the end of a run are in none of
+/// their counts.
 const ALIKE: f64 = 1.03;
 
 /// A run that would miss a difference of more than this shows nothing.
@@ -454,7 +457,7 @@ fn alike(sweep: &Sweep) -> String {
         let what = if wears_differ(sweep) { " in time" } else { "" };
         let offsets = plural(sweep.arms().len(), "offset");
         let limit = match seen > 0.0 {
-            true => format!(" (one above {} % would show)", rounded(seen * 100.0)),
+            true => format!(" (a difference above {} % would have been detected)", rounded(seen * 100.0)),
             false => String::new(),
         };
         return format!("No difference{what} between {offsets}{limit}.");
@@ -483,7 +486,7 @@ fn taken(arm: &Arm, sweep: &Sweep) -> String {
     let requests = |arm: &Arm| arm.samples.requests;
     let as_many = sweep.arms().iter().all(|other| requests(other) == requests(arm));
     if in_turns(sweep) || !as_many {
-        format!("{} a request", each(arm))
+        format!("{} per request", each(arm))
     } else {
         arm.samples.elapsed.to_string()
     }
@@ -507,7 +510,8 @@ mod tests {
 
     const MILLISECOND: Nanos = Nanos::new(1_000_000);
 
-    /// A thousand writes of a millisecond at each offset, and twice the penalty where they are off 4096 bytes.
+    /// A thousand writes of a millisecond at each offset, and twice the penalty where they are off 4096
+    /// bytes.
     fn rendered(penalty: Nanos, offsets: &[u64], width: usize) -> String {
         let workload = Workload::from(Pattern::RANDOM_WRITE);
         let arm = |offset: &u64| {
@@ -570,8 +574,8 @@ mod tests {
     #[test]
     fn others_that_are_alike_are_listed_together() {
         let alike = rendered(MILLISECOND, &[0, 1, 2], 110);
-        let sentence = "Every offset but 0 costs more, up to 3.00 times as much as offset 0: 3.00 s instead of \
-                        1.00 s.";
+        let sentence = "Every offset but 0 costs more, up to 3.00 times as much as offset 0: 3.00 s instead \
+                        of 1.00 s.";
         assert!(alike.starts_with(&format!("{sentence}\n")), "{alike}");
     }
 

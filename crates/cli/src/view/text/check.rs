@@ -30,8 +30,8 @@ pub(crate) fn lines(audited: &Examined) -> String {
     audited.reported().map(|(finding, _)| line(finding)).collect()
 }
 
-/// Returns a target: what it is, the verdict and, where something is to be done or with `verbose`, its partitions
-/// and each finding with its fix. A target with nothing to do takes one line where that fits.
+/// Returns a target: what it is, the verdict and, where something is to be done or with `verbose`, its
+/// partitions and each finding with its fix. A target with nothing to do takes one line where that fits.
 pub(crate) fn target(audited: &Examined, verbose: bool) -> String {
     let verdict = verdict(audited, verbose);
     let is_fine = matches!(status(audited), Status::Ok | Status::Blank | Status::Advice);
@@ -76,8 +76,8 @@ fn status(audited: &Examined) -> Status {
     audited.judgement().status()
 }
 
-/// Returns the findings, the worst first, each fix once after all that it is for. Without `verbose` what costs
-/// nothing, and what follows from another finding here, is only counted.
+/// Returns the findings, the worst first, each fix once after all that it is for. Without `verbose` what
+/// costs nothing, and what follows from another finding here, is only counted.
 fn findings(audited: &Examined, verbose: bool) -> String {
     let mut listed: Vec<Listed<'_>> = audited.reported().collect();
     listed.sort_by_key(|(finding, _)| rank(finding));
@@ -105,8 +105,8 @@ fn findings(audited: &Examined, verbose: bool) -> String {
     text
 }
 
-/// The order of findings: damage before misalignment, which can be fixed only afterwards, and commands before a
-/// reference to them.
+/// The order of findings: damage before misalignment, which can be fixed only afterwards, and commands before
+/// a reference to them.
 fn rank(finding: &Finding) -> (Reverse<Severity>, bool, bool) {
     let has_commands = finding.fix.as_ref().is_some_and(|fix| !fix.commands.is_empty());
     (Reverse(finding.severity), finding.rule.kind == Kind::Alignment, !has_commands)
@@ -146,14 +146,11 @@ fn verdict(audited: &Examined, verbose: bool) -> String {
             (count, None) => match harmless(audited) {
                 0 => ("aligned", format!(": {}", plural(count, "partition"))),
                 all if all == count => {
-                    ("ok", format!(": {} misaligned, where that costs nothing", plural(count, "partition")))
+                    ("ok", format!(": {} misaligned at no cost", plural(count, "partition")))
                 }
                 some => (
                     "aligned",
-                    format!(
-                        ": {}; {some} misaligned, where that costs nothing",
-                        plural(count - some, "partition")
-                    ),
+                    format!(": {}; {some} misaligned at no cost", plural(count - some, "partition")),
                 ),
             },
         },
@@ -417,9 +414,7 @@ fn table_line(audited: &Examined) -> String {
         (TableKind::Kernel, _) if stack.problems.iter().any(unread) => {
             "  the partition table cannot be read".to_owned()
         }
-        (TableKind::Kernel, _) => {
-            "  the kernel lists no partitions: data on the whole disk starts at byte 0".to_owned()
-        }
+        (TableKind::Kernel, _) => "  the kernel lists no partitions, so any data starts at byte 0".to_owned(),
     }
 }
 
@@ -447,7 +442,7 @@ pub(crate) fn summary(summary: Summary, severities: [usize; 3]) -> String {
 fn sourced<T: Copy + PartialEq>(figure: &Figure<T>, value: impl Fn(T) -> String) -> String {
     let mut text = format!("{} [{}", value(figure.value()), figure.source());
     if *figure.source() == Source::Assumed {
-        text += "; --assume changes it";
+        text += "; override with --assume";
     }
     let others: Vec<String> =
         figure.disagreeing().map(|claim| format!("{} says {}", claim.source, value(claim.value))).collect();

@@ -74,14 +74,14 @@ pub(crate) fn compared(file: &SharedFile, drives: &[(&str, f64, Shared)]) -> Str
     let model =
         file.shared.model.as_ref().map_or_else(String::new, |model| format!(" ({})", printable(model)));
     let verdict = format!(
-        "{}{model}: nearest to the modelled {}, {least:.2} apart.",
+        "{}{model}: most similar to the modelled {} (APART {least:.2}).",
         printable(&file.name),
         nearest.join(" and ")
     );
-    let legend = "APART: how different the drives are; 1.00 means identical. It multiplies the ratios of \
-                  UNIT, RPM, COST and SIZE, and 2 for each missing value, different first boundary (after the \
-                  +) or different RMW. COST: how many times as long a write between boundaries takes. All \
-                  values come from probes, including those of the models.";
+    let legend = "APART: how different the drives are; 1.00 means identical. It is the product of the ratios \
+                  of UNIT, RPM, COST and SIZE, and of a factor of 2 for each missing value, different first \
+                  boundary (after the +) or different RMW. COST: how many times as long a write between \
+                  boundaries takes. All values come from probes, including those of the models.";
     format!("{}\n\n{}\n\n{}\n", wrap(&verdict, ""), headed(&table, style::HEADING), wrap(legend, ""))
 }
 
@@ -124,7 +124,7 @@ pub(crate) fn show(profile: &Profile) -> String {
 pub fn in_view(fit: &Fit) -> String {
     let line = |text: &str| wrap(&printable(text), "  ") + "\n";
     if fit.experiments.is_empty() {
-        return line("none: nothing is fitted");
+        return line("none; nothing is fitted");
     }
     let names = fit.experiments.join(", ");
     let knobs: Vec<&str> = fit.knobs.iter().map(|knob| knob.path.as_str()).collect();
@@ -233,12 +233,13 @@ const fn policy(policy: RmwPolicy) -> &'static str {
              revolution"
         }
         RmwPolicy::Adaptive => {
-            "when the cache is emptied: those of writes at regular intervals in rotational order, many per \
-            revolution; of other writes, each is read, and written a revolution later, one after the other"
+            "when the cache is written out, those of regularly spaced writes are read and written in \
+             rotational order, many per revolution; those of other writes one by one, each read and then \
+             written a revolution later"
         }
         RmwPolicy::Logged => {
-            "when the cache is written out, it goes to a log first, and to its final position while the \
-             drive is idle"
+            "when the cache is written out, the data goes to a log first, and to its final position while \
+             the drive is idle"
         }
     }
 }
@@ -269,7 +270,7 @@ fn drawings(disk: &DiskParameters, zones: &[ZoneReport]) -> String {
 fn figures(profile: &Profile) -> String {
     let mut table = plain_table(&["NUMBER", "VALUE", "SOURCE"]);
     for figure in &profile.figures {
-        let source = figure.source.as_deref().unwrap_or("(not said)");
+        let source = figure.source.as_deref().unwrap_or("(not stated)");
         table.add_row(vec![printable(&figure.path), printable(&figure.value), printable(source)]);
     }
     folded_table(&trimmed(&table), "SOURCE")

@@ -139,7 +139,7 @@ pub(super) fn consequence(audited: &Examined, finding: &Finding) -> Option<Strin
     let (miss, mut block) = first_block(audited, finding)?;
     if !matches!(finding.rule.code, Code::S001 | Code::S004) {
         let partial = miss.boundary.coverage(block).partial;
-        return Some(format!("each {} write covers {} in part", block.len(), plural(partial, miss.name)));
+        return Some(format!("each {} write partly covers {}", block.len(), plural(partial, miss.name)));
     }
     // An SSD reads and rewrites whole units, however small the sectors are that it reports.
     let topology = &audited.target().topology;

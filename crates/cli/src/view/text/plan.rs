@@ -37,7 +37,7 @@ pub(crate) fn plan(planned: &Planned, saved: Option<&Path>, explain: bool) -> St
 }
 
 /// What a larger partition is for.
-const GROW_CONTENTS: &str = "the contents keep their size: grow them afterwards (resize2fs, xfs_growfs, \
+const GROW_CONTENTS: &str = "the contents keep their size; grow them afterwards (resize2fs, xfs_growfs, \
                              btrfs filesystem resize, ntfsresize, pvresize)";
 
 /// Returns the first line of a plan: `disk.img: plan: …; nothing has been written yet`.
@@ -60,7 +60,7 @@ pub(crate) fn lost(plan: &Plan) -> String {
     let mut text = String::new();
     for lost in &plan.lost {
         let what = if lost.is_overwritten {
-            "will be partly overwritten, and become inaccessible"
+            "will be partly overwritten and become inaccessible"
         } else {
             "will become inaccessible"
         };
@@ -191,7 +191,7 @@ fn explanation(planned: &Planned) -> String {
     let mut text = String::new();
     let left_out = plan.considered.iter().filter_map(|c| Some((c, c.left_out.as_ref()?)));
     for (considered, why) in left_out {
-        let line = format!("left out: {}: {why}", describe(considered));
+        let line = format!("left out: {} ({why})", describe(considered));
         let _ = writeln!(text, "{}", wrap(&line, "  "));
     }
     for entry in plan.table.partitions.iter().filter(|entry| !entry.why.is_empty()) {
@@ -271,43 +271,44 @@ pub(crate) fn moves(target: &Path, realign: &Realign, saved: Option<&Path>, is_a
 fn words(reference: &Reference) -> String {
     match reference {
         Reference::BootSector { kind, recorded, correct: Some(correct), .. } => format!(
-            "the start recorded in its {} boot sector, sector {recorded}, will be changed to {correct}",
+            "its {} boot sector records the start as sector {recorded}, which will be changed to {correct}",
             kind.name()
         ),
         Reference::BootSector { kind, .. } => {
-            format!("its {} boot sector cannot hold the new start: apply will refuse", kind.name())
+            format!("its {} boot sector cannot hold the new start, so apply will refuse", kind.name())
         }
         Reference::BiosBoot => {
-            "it holds GRUB's core image, and the boot code lists the image's sectors: apply will refuse"
+            "it holds GRUB's core image, and the boot code lists the image's sectors, so apply will refuse"
                 .to_owned()
         }
         Reference::Grub { recorded, correct, pieces, .. } => format!(
-            "it holds GRUB's core image, at sector {recorded} of the disk: the boot image and its list of {} \
+            "it holds GRUB's core image at sector {recorded} of the disk; the boot image and its list of {} \
              will be changed to sector {correct}",
             plural(pieces.len(), "piece")
         ),
         Reference::GrubElsewhere => {
-            "GRUB's boot code lists sectors of this partition in an unsupported form: apply will refuse; \
+            "GRUB's boot code lists sectors of this partition in an unsupported form, so apply will refuse; \
              first reinstall GRUB on the disk (grub-install DISK)"
                 .to_owned()
         }
         Reference::Syslinux { recorded, correct: Some(correct) } => format!(
-            "the start recorded in SYSLINUX's boot sector, sector {recorded}, will be changed to {correct}"
+            "SYSLINUX's boot sector records the start as sector {recorded}, which will be changed to \
+             {correct}"
         ),
         Reference::Syslinux { .. } => {
-            "SYSLINUX's boot sector cannot hold the new start: apply will refuse".to_owned()
+            "SYSLINUX's boot sector cannot hold the new start, so apply will refuse".to_owned()
         }
         Reference::EfiBootEntries => {
-            "firmware boot entries record its start: if the firmware does not find it, update them with \
-             efibootmgr"
+            "firmware boot entries record its start; if the firmware no longer finds the partition, update \
+             them with efibootmgr"
                 .to_owned()
         }
         Reference::Swap => {
             "swap: if the kernel's command line has resume_offset=, or resume= with an offset, update it"
                 .to_owned()
         }
-        Reference::Hibernation => "it holds a hibernated system: apply will refuse".to_owned(),
-        Reference::Zones => "F2FS aligned its zones to the old position: it will work, but may be slower \
+        Reference::Hibernation => "it holds a hibernated system, so apply will refuse".to_owned(),
+        Reference::Zones => "F2FS aligned its zones to the old position; it will work, but may be slower \
                              than a new file system"
             .to_owned(),
         other => other.afterwards().unwrap_or("something else refers to its position").to_owned(),
@@ -316,11 +317,11 @@ fn words(reference: &Reference) -> String {
 
 /// What to mind after a copy.
 const IDENTITIES: &str =
-    "UUIDs are kept, so that fstab and boot loaders find the copy: do not use both disks at the same time";
+    "UUIDs are kept, so that fstab and boot loaders find the copy; do not use both disks at the same time";
 
 /// What is done before the first write to a disk that is taken for empty.
-const READS_FIRST: &str = "apply first reads every position of the new disk that it will write, and refuses \
-                           if a byte is not zero (--wipe overwrites it)";
+const READS_FIRST: &str = "apply first reads the parts of the new disk that it will write, and refuses if \
+                           any byte is not zero (--wipe overwrites them)";
 
 #[derive(Clone, Copy)]
 pub(crate) struct CopyView<'a> {
@@ -358,7 +359,9 @@ pub(crate) fn copy(view: &CopyView<'_>) -> String {
     }
     for (number, offset) in &copy.anchors {
         let at = offset.get();
-        line(&format!("partition {number}: instead of its start, the data {at} bytes after it is aligned"));
+        line(&format!(
+            "partition {number}: its data, {at} bytes after its start, is aligned instead of the start"
+        ));
     }
     if view.reads_first {
         line(READS_FIRST);
@@ -381,6 +384,7 @@ fn picture(copy: &Copy) -> String {
 
 /// Says what refers to a partition's old place, and what is to be done about it on the new disk.
 fn words_of_copy(reference: &Reference) -> String {
-    let reinstall = "it holds GRUB's core image, and the boot code lists the image's sectors: reinstall GRUB on the new disk";
+    let reinstall = "it holds GRUB's core image, and the boot code lists the image's sectors; reinstall GRUB \
+                     on the new disk";
     if *reference == Reference::BiosBoot { reinstall.to_owned() } else { words(reference) }
 }

@@ -31,10 +31,10 @@ pub(crate) fn trace(counted: &Counted<'_>, is_verbose: bool) -> String {
         0 => "at the offsets of the trace".to_owned(),
         start => format!("with the partition at sector {start}"),
     };
-    let _ = write!(text, "Writes in units of each size, {from}:\n{}", units(counted));
+    let _ = write!(text, "Writes by unit size, {from}:\n{}", units(counted));
     if is_verbose {
         let _ = writeln!(text, "\nLengths of writes:\n{}", sizes(counted));
-        let _ = write!(text, "Where writes begin in 4 KiB, {from}:\n{}", begins(writes, counted.start));
+        let _ = write!(text, "Where writes begin within 4 KiB, {from}:\n{}", begins(writes, counted.start));
     }
     text
 }
@@ -212,7 +212,7 @@ pub(crate) fn sentences(counted: &Counted<'_>) -> Vec<String> {
         let (now, aligned) = (effect.amplification().unwrap_or(1.0), counted.account.aligned(unit));
         match aligned.filter(|aligned| now - aligned >= 0.005) {
             Some(aligned) => format!("{now:.2}{what} now, {aligned:.2} if aligned"),
-            None => format!("{now:.2}{what}, as if aligned"),
+            None => format!("{now:.2}{what}, the same as if aligned"),
         }
     };
     let mut sentences = vec![
@@ -259,7 +259,7 @@ fn early(counted: &Counted<'_>) -> Vec<String> {
     let mut said = Vec::new();
     if late > 0 {
         let late = plural(late, "request");
-        said.push(format!("{late} out of chronological order, merged in the order of the trace."));
+        said.push(format!("{late} out of chronological order, merged in trace order."));
     }
     if !units.is_empty() {
         let units = units.join(", ");
@@ -270,8 +270,8 @@ fn early(counted: &Counted<'_>) -> Vec<String> {
     said
 }
 
-/// Names the volume whose writes gain most by another start, if that halves its read-modify-writes: it starts off
-/// a boundary. If all volumes gain by the same start, it names them together.
+/// Names the volume whose writes gain most by another start, if that halves its read-modify-writes: it starts
+/// off a boundary. If all volumes gain by the same start, it names them together.
 fn off_boundary(counted: &Counted<'_>) -> Option<String> {
     let gain = |(name, volume): (_, &Volume)| {
         let effects = volume.writes.effects(DRAWN)?;

@@ -176,7 +176,7 @@ impl Machine {
         }
         for above in entry.above.iter().filter(|above| but != Some(above.as_str())) {
             if self.devices.get(above).is_none_or(|above| above.disk.is_none()) {
-                found.tell(format!("{above} holds {name}"));
+                found.tell(format!("{above} is using {name}"));
             }
         }
         self.find_consumers(name, but, found);

@@ -1,6 +1,6 @@
-//! What happens to partial sectors besides the plain read-modify-write: their rest in memory, the log, the time
-//! before an idle drive empties its cache; and writes that seek more slowly than reads. The disk is that of
-//! `mechanics.rs`: 10 ms per revolution, 50 sectors per track.
+//! What happens to partial sectors besides the plain read-modify-write: their rest in memory, the log, the
+//! time before an idle drive empties its cache; and writes that seek more slowly than reads. The disk is that
+//! of `mechanics.rs`: 10 ms per revolution, 50 sectors per track.
 
 use super::common::Host;
 use super::common::shape::{Kept, POLICIES, Shape};
@@ -30,9 +30,9 @@ fn beside_a_journal(idle_ms: u64) -> (Nanos, u64) {
 
 /// Reads that depend on each other, with a write to the journal after each: the reads alone take a revolution
 /// each. If the journal is written between two of them, the arm must move there (1.6 ms with settling), wait,
-/// pass a sector, and be back (1.5 ms) before the block comes round, 9.8 ms after the read: with the overhead of
-/// 0.1 ms there is time for a wait of 6.4 ms. Of the 50 sectors of the journal's track, the wait is longer for
-/// 17, and each of those costs another revolution.
+/// pass a sector, and be back (1.5 ms) before the block comes round, 9.8 ms after the read: with the overhead
+/// of 0.1 ms there is time for a wait of 6.4 ms. Of the 50 sectors of the journal's track, the wait is longer
+/// for 17, and each of those costs another revolution.
 #[test]
 fn a_journal_is_not_written_between_two_reads_that_depend_on_each_other() {
     // 5 ms are shorter than a read: the drive is not idle while a command is outstanding.
@@ -92,9 +92,9 @@ fn read_again(host: &mut Host, offset: u64, length: u64) -> u64 {
     host.serve(Read, offset, length).get()
 }
 
-/// Data of which all is in the log is read there. Data of which a part is there is read in both places: the arm
-/// goes there and back, 1.5 ms each way (cylinders 0 and 10), and waits in each place. Data beside it is not
-/// affected.
+/// Data of which all is in the log is read there. Data of which a part is there is read in both places: the
+/// arm goes there and back, 1.5 ms each way (cylinders 0 and 10), and waits in each place. Data beside it is
+/// not affected.
 #[test]
 fn logged_parts_are_read_from_the_log() {
     let mut host = host_of(64);
@@ -145,8 +145,8 @@ fn an_idle_drive_puts_its_log_in_place() {
     assert_eq!(host.drive.counters().seeks, before);
 }
 
-/// A read that comes meanwhile waits for one sector, which takes two revolutions at most and a move, and not for
-/// the other hundred.
+/// A read that comes meanwhile waits for one sector, which takes two revolutions at most and a move, and not
+/// for the other hundred.
 #[test]
 fn a_read_waits_for_one_sector_of_the_log() {
     let mut host = host_of(300);
@@ -163,7 +163,8 @@ fn a_read_waits_for_one_sector_of_the_log() {
     assert!(host.drive.counters().rmw_reads <= before + 1);
 }
 
-/// A log of three sectors has room for one write of two parts; the next is read, changed and written in place.
+/// A log of three sectors has room for one write of two parts; the next is read, changed and written in
+/// place.
 #[test]
 fn without_room_partial_sectors_are_written_in_place() {
     let mut host = host_of(3);
@@ -174,7 +175,8 @@ fn without_room_partial_sectors_are_written_in_place() {
     assert_eq!(host.drive.counters().media_write_bytes, 4 * BLOCK);
 }
 
-/// The rest of a sector that the read cache holds when the write arrives need not be read, whatever the policy.
+/// The rest of a sector that the read cache holds when the write arrives need not be read, whatever the
+/// policy.
 #[test]
 fn the_rest_of_a_sector_may_come_from_the_read_cache() {
     for policy in POLICIES {
@@ -201,8 +203,8 @@ fn the_rest_of_a_sector_may_come_from_the_read_cache() {
     }
 }
 
-/// A sequence of misaligned writes, each on the medium before the next: the last sector of each is the first of
-/// the next. With room for it in memory, only the other one is read.
+/// A sequence of misaligned writes, each on the medium before the next: the last sector of each is the first
+/// of the next. With room for it in memory, only the other one is read.
 #[test]
 fn the_rest_of_a_sector_may_come_from_what_was_just_written() {
     for policy in POLICIES {
@@ -242,8 +244,8 @@ fn seeking(more: &str, write_settle_ms: f64) -> Drive {
 #[test]
 fn a_write_moves_by_its_own_curve() {
     let own = "write_track_to_track_ms = 1.25\nwrite_average_ms = 2\nwrite_full_stroke_ms = 3.75";
-    // When the heads arrive, some sector of the track is about to pass: the least time over all sectors is the
-    // move. All three times are a quarter longer, and so is the curve through them.
+    // When the heads arrive, some sector of the track is about to pass: the least time over all sectors is
+    // the move. All three times are a quarter longer, and so is the curve through them.
     let least = |drive: &dyn Fn() -> Drive, operation, track: u64| {
         let times = (0..50).map(|sector| {
             let mut host = Host::new(drive(), 1000);
@@ -272,7 +274,7 @@ fn a_write_curve_is_complete_and_never_below_that_of_reads() {
     };
     assert!(refused("write_average_ms = 2.5").contains("needs all three"));
     let below = "write_track_to_track_ms = 0.5\nwrite_average_ms = 1.25\nwrite_full_stroke_ms = 3";
-    assert!(refused(below).contains("less than a read"));
+    assert!(refused(below).contains("less time than a read"));
 }
 
 /// Any policy is an option of any disk, and those that are plausible are listed.

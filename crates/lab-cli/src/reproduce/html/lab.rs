@@ -70,7 +70,7 @@ fn variants_chart(step: &LabStep, outcome: &StepOutcome, direction: Direction, w
         Group { label: measure.title.clone(), bars: (0..step.variants.len()).map(bar).collect() }
     });
     figure(&Chart {
-        title: format!("{}, {what}: time {} over aligned", outcome.ran_on(), step.arms[arm].name),
+        title: format!("{}, {what}: time {} relative to aligned", outcome.ran_on(), step.arms[arm].name),
         axis: format!("Time {} / time aligned (1: no loss)", step.arms[arm].name),
         series: step.variants.clone(),
         groups: groups.collect(),
@@ -89,7 +89,7 @@ fn compared_chart(step: &LabStep, outcome: &StepOutcome) -> String {
         Group { label: measure.title.clone(), bars: vec![ours, Bar::of(published.map(|it| it.published))] }
     });
     figure(&Chart {
-        title: format!("{}: {} over aligned, modelled and published", step.title, step.arms[arm].name),
+        title: format!("{}: {} relative to aligned, modelled and published", step.title, step.arms[arm].name),
         axis: format!("{} / aligned (1: no loss)", capitalised(&step.arms[arm].name)),
         ..compared(groups.collect())
     })

@@ -176,7 +176,7 @@ fn a_saved_run_is_judged_as_the_run_was() {
     let json = Document::of(SchemaOf::Reproduce, ReproduceReport::of(&run));
     std::fs::write(&path, serde_json::to_string(&json).unwrap()).unwrap();
     let mut parts = Vec::new();
-    // A part that is given twice counts once.
+    // A part that is specified twice counts once.
     for _ in 0..2 {
         saved::add(&path, &mut parts).unwrap();
     }

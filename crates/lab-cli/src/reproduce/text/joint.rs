@@ -8,9 +8,10 @@ use straddle_lab::reproduce::joint::{Joint, Score, Totals};
 use crate::reproduce::json::JudgedFigures;
 
 /// How a policy is chosen.
-pub(crate) const RULE: &str = "One policy is chosen for all figures and ratios of a drive: the one with the most \
-    within 20 % of the published ones, then within 25 %, then with the smallest worst ratio to a published one. Of \
-    equal ones, the drive's own is chosen, which is that of its profile.";
+pub(crate) const RULE: &str = "One policy is chosen for all figures and ratios of a drive: the one with the \
+                               most within 20 % of the published ones, then within 25 %, then with the worst \
+                               ratio to a published one closest to 1. If policies tie, the one in the \
+                               drive's profile (its own) is chosen.";
 
 /// The headings above [`cells`].
 pub(crate) const HEADINGS: [&str; 6] = ["POLICY", "FIGURES", "20 %", "25 %", "WORST", ""];
@@ -24,7 +25,7 @@ pub(crate) fn about(judged: &JudgedFigures) -> Vec<String> {
     let others: Vec<String> = joints.iter().filter(|joint| joint.chosen != joint.own).map(best).collect();
     if !others.is_empty() {
         sentences.push(format!(
-            "With the one policy for each drive that suits the figures here best, {} are within 20 %: {}.",
+            "With the policy that fits each drive's figures best, {} are within 20 %: {}.",
             totals.chosen,
             others.join(", ")
         ));
@@ -40,12 +41,12 @@ fn best(joint: &Joint) -> String {
 pub(crate) fn judged(judged: &JudgedFigures) -> String {
     let JudgedFigures { joints, published } = judged;
     if joints.is_empty() {
-        return "Not compared: no figures were published, or none was run.\n".to_owned();
+        return "Not compared: no figures were published, or none were run.\n".to_owned();
     }
     let totals = Totals::of(joints);
     let total = format!(
-        "{} of {} published figures and ratios are within 20 % with the drives' own policies, {} with the best \
-        policy for each drive.",
+        "{} of {} published figures and ratios are within 20 % with the drives' own policies, {} with the \
+         best policy for each drive.",
         totals.own, totals.figures, totals.chosen
     );
     let mut text = format!("{}\n", paint(style::HEADING, &wrap(&total, "")));
@@ -64,7 +65,8 @@ pub(crate) fn judged(judged: &JudgedFigures) -> String {
 fn compared(totals: &Totals, published: usize) -> String {
     let Totals { figures, fitted, own, own_predicted, .. } = totals;
     format!(
-        "Compared: {figures} of {published}. Within 20 %: {} of {fitted} fitted and {own_predicted} of {} predicted.",
+        "Compared: {figures} of {published}. Within 20 %: {} of {fitted} fitted and {own_predicted} of {} \
+         predicted.",
         own - own_predicted,
         figures - fitted
     )
@@ -73,10 +75,10 @@ fn compared(totals: &Totals, published: usize) -> String {
 /// Returns how many figures are reproduced with policies that they did not decide about.
 fn left_out_total(totals: &Totals) -> String {
     match totals.left_out {
-        0 => "Not cross-validated: no drive has figures of two experiments.".to_owned(),
+        0 => "Not cross-validated: no drive has figures from two experiments.".to_owned(),
         figures => format!(
-            "Cross-validated: with the policy chosen by the drive's other experiments, {} of {figures}. The other \
-            drives have figures of one experiment only.",
+            "Cross-validated: with the policy chosen by the drive's other experiments, {} of {figures}. The \
+             other drives have figures from only one experiment.",
             totals.left_out_within
         ),
     }

@@ -248,7 +248,7 @@ pub(crate) fn ran(step: &LabStep, outcome: &StepOutcome) -> String {
         let scaled = step.measures.iter().filter(|measure| measure.scaled);
         let titles: Vec<&str> = scaled.map(|measure| measure.title.as_str()).collect();
         let (titles, scale) = (titles.join(", "), outcome.scale);
-        let _ = write!(text, "; {titles}: 1/{scale} of it was run, and the time multiplied");
+        let _ = write!(text, "; {titles}: only 1/{scale} was run, and the time multiplied");
     }
     if let Some(cell) = outcome.cells.first() {
         let _ = write!(text, "; processor time: {}", cell.ended.charges);

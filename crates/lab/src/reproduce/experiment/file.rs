@@ -67,7 +67,7 @@ pub(super) fn read(path: &Path) -> Result<String, ExperimentError> {
     let unreadable = |source| ExperimentError::Unreadable { path: path.to_owned(), source };
     let size = std::fs::metadata(path).map_err(unreadable)?.len();
     if size > LARGEST_FILE {
-        let message = format!("the file has {size} bytes; an experiment has at most {LARGEST_FILE}");
+        let message = format!("the file has {size} bytes; an experiment can have at most {LARGEST_FILE}");
         return Err(ExperimentError::Syntax { name: path.display().to_string(), message });
     }
     std::fs::read_to_string(path).map_err(unreadable)

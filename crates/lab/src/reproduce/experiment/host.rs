@@ -1,6 +1,6 @@
-//! The host of an experiment's time, as far as a guest's kernel or its drive can be set to be one. Every value has a
-//! source, and is applied by a setting that Linux has, a mount option, or the number of requests that the drive is
-//! sent at once.
+//! The host of an experiment's time, as far as a guest's kernel or its drive can be set to be one. Every
+//! value has a source, and is applied by a setting that Linux has, a mount option, or the number of requests
+//! that the drive is sent at once.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ pub struct Setting {
     pub key: Key,
     /// The value as written to the guest's kernel.
     pub value: String,
-    /// Where it is from.
+    /// Its source.
     pub source: String,
 }
 
@@ -50,7 +50,7 @@ pub enum Key {
     DirtyRatio,
     /// The share of memory, in percent, at which the kernel begins to write.
     DirtyBackgroundRatio,
-    /// Requests that the drive is sent at once.
+    /// Requests that are outstanding at the drive at the same time.
     QueueDepth,
     /// Whether the kernel has the drive flush its cache: 0 or 1.
     Flushes,
@@ -80,8 +80,8 @@ impl Host {
 }
 
 impl Key {
-    /// Returns its name in files, the kernel's files that take the value, if it is one of the kernel's, and the values
-    /// that make sense, for a number.
+    /// Returns its name in files, the kernel's files that take the value, if it is one of the kernel's, and
+    /// the values that make sense, for a number.
     const fn row(self) -> (&'static str, Option<&'static str>, Option<(i64, i64)>) {
         match self {
             Self::Scheduler => ("scheduler", Some("/sys/block/vd[a-z]/queue/scheduler"), None),
@@ -182,8 +182,8 @@ fn plain(key: Key, value: &toml::Value) -> Result<String, String> {
         (Some((low, high)), toml::Value::Integer(number)) if (low..=high).contains(number) => {
             Ok(number.to_string())
         }
-        (Some((low, high)), _) => Err(format!("give {low} to {high}")),
-        (None, _) => Err("give a name".to_owned()),
+        (Some((low, high)), _) => Err(format!("must be {low} to {high}")),
+        (None, _) => Err("must be a name".to_owned()),
     }
 }
 
@@ -235,9 +235,9 @@ mod tests {
     fn what_no_host_has_is_refused() {
         for (text, reason) in [
             ("preset = \"linux-9\"", "use linux-2.6.32"),
-            ("queue_depth = { value = 0, source = \"x\" }", "queue_depth: give 1 to"),
-            ("queue_depth = { value = \"1\", source = \"x\" }", "queue_depth: give 1 to"),
-            ("scheduler = { value = 1, source = \"x\" }", "give a name"),
+            ("queue_depth = { value = 0, source = \"x\" }", "queue_depth: must be 1 to"),
+            ("queue_depth = { value = \"1\", source = \"x\" }", "queue_depth: must be 1 to"),
+            ("scheduler = { value = 1, source = \"x\" }", "must be a name"),
             ("scheduler = { value = \"a/b\", source = \"x\" }", "unknown scheduler"),
             ("queue_depth = { value = 1 }", "source"),
             ("speed = { value = 1, source = \"x\" }", "speed"),

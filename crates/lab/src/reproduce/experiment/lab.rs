@@ -1,4 +1,5 @@
-//! The part of an experiment that needs a kernel: scripts that a guest runs on modelled drives. It runs nothing.
+//! The part of an experiment that needs a kernel: scripts that a guest runs on modelled drives. It runs
+//! nothing.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -19,7 +20,7 @@ pub struct LabStep {
     /// Background that a reader should know, in sentences.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub notes: Option<String>,
-    /// What is done otherwise than the publication did it, a sentence each.
+    /// How the step differs from the publication, one sentence per difference.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub deviations: Vec<String>,
     /// The modelled drive, as after `drive:`.
@@ -34,8 +35,8 @@ pub struct LabStep {
     /// Its arguments, before the variant.
     #[serde(skip)]
     pub arguments: Vec<String>,
-    /// The values that the script is given as its last argument, one per run, such as file systems. If empty,
-    /// it runs once without.
+    /// The values, such as file systems, that are passed to the script as its last argument, one per run. If
+    /// empty, it runs once without that argument.
     pub variants: Vec<String>,
     /// Variables added to the script's environment.
     #[serde(skip)]
@@ -46,10 +47,10 @@ pub struct LabStep {
     /// Bytes of the guest's memory.
     #[serde(rename = "memory_bytes")]
     pub memory: u64,
-    /// The host of the time, as far as the guest is set to be one.
+    /// The settings that make the guest resemble a host of that time.
     #[serde(skip_serializing_if = "Host::is_empty")]
     pub host: Host,
-    /// Runs of each cell, unless the user asks for another number.
+    /// Runs of each cell, unless the user requests another number.
     pub runs: u32,
     /// The table that lists the partition.
     #[serde(skip)]
@@ -88,8 +89,8 @@ pub struct LabMeasure {
     /// is not known.
     #[serde(default)]
     pub ratio_only: bool,
-    /// Whether its program only writes, and to the disk or the partition itself. Each read that the kernel
-    /// counts meanwhile is then the first half of a read-modify-write of the kernel's.
+    /// Whether its program only writes, and directly to the disk or partition. Each read that the kernel
+    /// counts in that time is then the first half of a read-modify-write by the kernel.
     #[serde(default)]
     pub raw: bool,
 }
@@ -105,7 +106,7 @@ pub enum Direction {
     Read,
 }
 
-/// A place of the partition, or of the writes on a disk without one.
+/// A position of the partition, or of the writes on a disk without one.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LabArm {
@@ -123,7 +124,7 @@ pub struct LabArm {
     /// The partition's length in sectors, instead of its end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sectors: Option<u64>,
-    /// Arguments of the script behind those of the step.
+    /// Arguments of the script after those of the step.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub arguments: Vec<String>,
 }
@@ -181,7 +182,8 @@ pub enum Input {
         /// Number of folders.
         folders: u32,
     },
-    /// A tree of small files, `old`, and one some days newer, `new`; `$TREE` is the path of their folder there.
+    /// A tree of small files, `old`, and one some days newer, `new`; `$TREE` is the path of their folder
+    /// there.
     Trees {
         /// Number of files in the old tree.
         files: u32,

@@ -160,14 +160,14 @@ fn checked(check: &Check<'_>, place: &str, step: &LabStep) -> Result<(), Experim
         }
     }
     if !MEMBERS.contains(&step.members) {
-        return refused(format!("members: give {} to {}", MEMBERS.start(), MEMBERS.end()));
+        return refused(format!("members: must be {} to {}", MEMBERS.start(), MEMBERS.end()));
     }
     if !(1..=MOST_RUNS).contains(&step.runs) {
-        return refused(format!("runs: give 1 to {MOST_RUNS}"));
+        return refused(format!("runs: must be 1 to {MOST_RUNS}"));
     }
     if !MEMORY_RANGE_MIB.contains(&(step.memory >> 20)) {
         let (low, high) = (MEMORY_RANGE_MIB.start(), MEMORY_RANGE_MIB.end());
-        return refused(format!("memory_mib: give {low} to {high}"));
+        return refused(format!("memory_mib: must be {low} to {high}"));
     }
     if step.scale == 0 {
         return refused("scale: must be at least 1".to_owned());
@@ -194,10 +194,10 @@ fn misplaced(arm: &LabArm, table: PartitionTable) -> Option<String> {
         return ends.map(|_| "a partition with an end needs a start".to_owned());
     };
     if !(first..=LAST_SECTOR).contains(&start) {
-        return Some(format!("starts are sectors {first} to {LAST_SECTOR}"));
+        return Some(format!("starts must be sectors {first} to {LAST_SECTOR}"));
     }
     if arm.end.is_some() && arm.sectors.is_some() {
-        return Some("give the end or the number of sectors, not both".to_owned());
+        return Some("specify the end or the number of sectors, not both".to_owned());
     }
     if arm.end.is_some_and(|end| end < start) {
         return Some("the end is before the start".to_owned());
@@ -222,10 +222,12 @@ fn too_much(input: &Input) -> Option<String> {
     };
     let least = (u64::from(files) + u64::from(folders)) * 4096;
     if files == 0 || folders == 0 || folders > files || files > MOST_FILES {
-        return Some(format!("give 1 to {MOST_FILES} files, and from one directory up to one for each file"));
+        return Some(format!(
+            "must have 1 to {MOST_FILES} files and at least one directory, but no more directories than files"
+        ));
     }
     if mebibytes == 0 || mebibytes > MOST_MEBIBYTES {
-        return Some(format!("give 1 to {MOST_MEBIBYTES} MiB"));
+        return Some(format!("must be 1 to {MOST_MEBIBYTES} MiB"));
     }
     let trees = matches!(input, Input::Trees { .. });
     (trees && u64::from(mebibytes) << 20 < least)
@@ -255,7 +257,7 @@ fn figure(
         return refused("a ratio needs two arms, one of them the aligned one".to_owned());
     }
     if arm.is_some() && variant.is_none() && step.variants.len() > 1 {
-        return refused("give the variant".to_owned());
+        return refused("specify the variant".to_owned());
     }
     if *of == Statistic::Each && (low.is_none() || high.is_none()) {
         return refused("'each' needs 'low' and 'high'".to_owned());

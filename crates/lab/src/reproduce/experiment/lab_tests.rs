@@ -106,7 +106,7 @@ fn what_makes_no_lab_step_is_refused_with_its_place() {
         assert!(error.starts_with("experiment own: ") && error.contains(reason), "{error}");
     };
     refused("\"smith\"", "\"smyth\"", "lab step copies: unknown script \"smyth\"");
-    refused("start = 34", "start = 33", "starts are sectors 34");
+    refused("start = 34", "start = 33", "starts must be sectors 34");
     refused("start = 34", "start = 34, aligned = true", "more than one arm");
     refused("start = 34", "start = 34, end = 33", "at 34: the end is before the start");
     refused("start = 34", "start = 34, end = 99, sectors = 66", "not both");
@@ -122,7 +122,7 @@ fn what_makes_no_lab_step_is_refused_with_its_place() {
     refused("LAZY = \"1\"", "\"LA ZY\" = \"1\"", "environment");
     refused("variant = \"xfs\"", "variant = \"zfs\"", "unknown variant \"zfs\"");
     refused("of = \"greatest\"", "of = \"each\"", "needs 'low' and 'high'");
-    refused("of = \"greatest\"", "arm = \"at 34\"", "give the variant");
+    refused("of = \"greatest\"", "arm = \"at 34\"", "specify the variant");
     refused("\"untar\", of", "\"other\", of", "has no such measure");
     refused("value = 2.0", "value = -2.0", "not above 0");
     refused("title = \"copies\"", "titel = \"copies\"", "titel");

@@ -50,7 +50,8 @@ pub struct Compared {
     pub highest: f64,
     /// The published figure, if there is one.
     pub published: Option<Published>,
-    /// The cost relative to the aligned arm: ours, and as published. `None` for that arm, or if there is none.
+    /// The cost relative to the aligned arm: ours, and as published. `None` for that arm, or if there is
+    /// none.
     pub ratio: Option<(f64, Option<f64>)>,
     /// What the plausible policies of read-modify-write give for the figure, if they were run.
     pub band: Option<Band>,
@@ -77,7 +78,7 @@ pub struct Judged {
     pub band: Option<Band>,
 }
 
-/// Which quantity of an arm is judged.
+/// Which quantity of an arm is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Quantity {
@@ -97,8 +98,9 @@ pub struct Tally {
 }
 
 impl Experiment {
-    /// Runs every step, on `drive` if given, otherwise on the step's own. `open` opens profiles. The steps run in
-    /// parallel, each offset on a drive fresh from power-on, so the figures are the same on every machine.
+    /// Runs every step, on `drive` if given, otherwise on the step's own. `open` opens profiles. The steps
+    /// run in parallel, each offset on a drive fresh from power-on, so the figures are the same on every
+    /// machine.
     pub fn reproduce(
         &self,
         drive: Option<&str>,
@@ -136,8 +138,9 @@ impl Experiment {
         Ok(Outcome { steps: steps.collect() })
     }
 
-    /// Runs every step with each plausible policy of read-modify-write, and puts the bands into `outcome`, that of
-    /// [`Experiment::reproduce`] on the same drive. A drive on which they make no difference has no band.
+    /// Runs every step with each plausible policy of read-modify-write, and puts the bands into `outcome`,
+    /// that of [`Experiment::reproduce`] on the same drive. A drive on which they make no difference has no
+    /// band.
     pub fn band(&self, drive: Option<&str>, outcome: &mut Outcome) -> Result<(), ExperimentError> {
         for (step, own) in self.steps.iter().zip(&mut outcome.steps) {
             let Some(policies) = Policies::of(&own.profile) else { continue };
@@ -214,8 +217,8 @@ impl Compared {
         self.ratio.and_then(|(ours, published)| published.map(|published| error(ours, published)))
     }
 
-    /// Whether a plausible policy gives the published value to within `limit`; `None` without a band or a published
-    /// value.
+    /// Whether a plausible policy gives the published value to within `limit`; `None` without a band or a
+    /// published value.
     pub fn is_explained(&self, limit: f64) -> Option<bool> {
         let published = self.published.as_ref()?.value;
         Some(self.band.as_ref()?.explains(|value| error(value, published), limit))

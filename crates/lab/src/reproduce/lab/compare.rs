@@ -67,18 +67,18 @@ pub struct Comparison {
     /// Background on this figure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// The smallest and the largest value that the runs give, which differ only in their seeds; absent for one run.
+    /// The smallest and largest value of the runs, which differ only in their seeds; absent for one run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sampling: Option<(f64, f64)>,
-    /// How the model came to our value.
+    /// How our value was obtained.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
-    /// What the plausible policies give, if they were run.
+    /// The values with the plausible policies, if they were run.
     #[serde(skip)]
     pub band: Option<Band>,
 }
 
-/// Who read before a write of a part of a block: the kernel, or the drive.
+/// Whether the kernel or the drive read before a partial write of a block.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Readers {
     /// Index of the variant.
@@ -87,19 +87,19 @@ pub struct Readers {
     /// Index of the arm.
     #[serde(skip)]
     pub arm: usize,
-    /// Reads by the kernel while the program only wrote, the mean of the runs.
+    /// Reads by the kernel while the program only wrote: the mean of the runs.
     #[serde(rename = "kernel_reads")]
     pub kernel: f64,
-    /// Writes that the kernel sent meanwhile.
+    /// Writes that the kernel sent in that time.
     #[serde(rename = "kernel_writes")]
     pub writes: f64,
-    /// Physical sectors that the drive read for itself.
+    /// Physical sectors that the drive read by itself.
     #[serde(rename = "drive_reads")]
     pub drive: f64,
 }
 
-/// The share of the kernel's writes below which reads do not count: mke2fs, for one, looks at a few blocks, and a few
-/// writes of every program are less than a sector.
+/// The share of the kernel's writes below which reads do not count: mke2fs, for one, looks at a few blocks,
+/// and a few writes of every program are less than a sector.
 const FEW: f64 = 0.01;
 
 impl Readers {
@@ -122,8 +122,8 @@ pub fn error(of: Statistic, published: f64, range: Option<(f64, f64)>, value: f6
 }
 
 impl Comparison {
-    /// Returns our error as a share of the published figure. If each ratio has to lie in a range, it is relative to
-    /// the end that is exceeded.
+    /// Returns our error as a share of the published figure. If each ratio has to lie in a range, it is
+    /// relative to the end that is exceeded.
     pub fn error(&self) -> Option<f64> {
         self.ours.map(|ours| self.error_of(ours))
     }
@@ -160,8 +160,8 @@ fn measured(
     })
 }
 
-/// Returns the figures of a step's cells with this policy, or with the drive's own. The time of a shortened part is
-/// multiplied by `scale`.
+/// Returns the figures of a step's cells with this policy, or with the drive's own. The time of a shortened
+/// part is multiplied by `scale`.
 pub(crate) fn figures(step: &LabStep, cells: &[Cell], policy: Option<RmwPolicy>, scale: u32) -> Vec<Figure> {
     let mut figures = Vec::new();
     for (measure, wanted) in step.measures.iter().enumerate() {
@@ -216,8 +216,8 @@ pub(crate) fn readers(step: &LabStep, cells: &[Cell]) -> Vec<Readers> {
     readers
 }
 
-/// Returns the figures as the fastest and as the slowest run of each cell would give them; a ratio is that of the
-/// slowest run to the aligned arm's fastest, and the other way round.
+/// Returns the figures as the fastest and as the slowest run of each cell would give them; a ratio is that of
+/// the slowest run to the aligned arm's fastest, and the other way round.
 fn extremes(figures: &[Figure]) -> [Vec<Figure>; 2] {
     let aligned = |of: &Figure| {
         let same = |other: &&Figure| {
@@ -238,7 +238,8 @@ fn extremes(figures: &[Figure]) -> [Vec<Figure>; 2] {
     ]
 }
 
-/// Returns every published figure beside ours, with the range over the runs and the band of the policies' figures.
+/// Returns every published figure beside ours, with the range over the runs and the band of the policies'
+/// figures.
 pub(crate) fn banded(
     step: &LabStep,
     figures: &[Figure],
@@ -284,7 +285,8 @@ fn variant(step: &LabStep, name: Option<&String>) -> Option<usize> {
     name.and_then(|name| step.variants.iter().position(|known| known == name))
 }
 
-/// Returns an arm's figure, unless only ratios can be compared, and its ratio to the aligned arm if that was published.
+/// Returns an arm's figure, unless only ratios can be compared, and its ratio to the aligned arm if that was
+/// published.
 fn of_arm(
     step: &LabStep,
     figures: &[Figure],

@@ -1,7 +1,7 @@
 //! Runs jobs on this machine's own kernel and a real device: the same scripts and figures, in real time.
 //!
-//! Invariants: a device is used only if its owner has given it up by name and nothing else uses it. It stays locked
-//! from then on, and after each job nothing of it is mounted. One job runs at a time.
+//! Invariants: a device is used only if its owner has given it up by name and nothing else uses it. It stays
+//! locked from then on, and after each job nothing of it is mounted. One job runs at a time.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -51,7 +51,7 @@ impl<'a> Host<'a> {
         let name = path.file_name().unwrap_or_default();
         let queue = Path::new("/sys/block").join(name).join("queue/logical_block_size");
         let sector = fs::read_to_string(queue).map_err(|_| failure("not a whole disk"))?;
-        let sector = sector.trim().parse().map_err(|_| failure("its logical sector is not known"))?;
+        let sector = sector.trim().parse().map_err(|_| failure("its logical sector size is unknown"))?;
         if !rustix::process::geteuid().is_root() {
             return Err(failure("only root may make and mount file systems on it"));
         }
@@ -209,7 +209,7 @@ impl Machine for Host<'_> {
         }
         let begun = Instant::now();
         let [drive] = &job.drives[..] else {
-            return Err(LabError::Failed("a job for one device only".to_owned()));
+            return Err(LabError::Failed("a job on a real device can use only one drive".to_owned()));
         };
         let partition = drive.partition;
         let node = partition.start.map(|start| self.partition_at(start, partition)).transpose()?;

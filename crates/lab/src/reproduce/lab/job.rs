@@ -1,5 +1,5 @@
-//! What a guest has to do, and the result: plain values. Code that makes jobs knows nothing of guests, and code that
-//! runs them knows nothing of experiments.
+//! What a guest has to do, and the result: plain values. Code that makes jobs knows nothing of guests, and
+//! code that runs them knows nothing of experiments.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -43,7 +43,7 @@ pub struct Measured {
     pub name: String,
     /// Seconds on the guest's clock.
     pub seconds: f64,
-    /// The requests that the kernel sent to the first drive meanwhile, if the script had them counted.
+    /// The requests that the kernel sent to the first drive in that time, if the script had them counted.
     #[serde(flatten)]
     pub requests: Option<Requests>,
 }

@@ -1,8 +1,8 @@
 //! Runs the lab steps of published experiments.
 //!
-//! Invariants: a cell (one run of a variant on an arm) is a guest of its own on a drive fresh from power-on. Cells
-//! run in parallel, and nothing depends on their order. A failing script costs its cell; a guest that cannot be run
-//! ends everything.
+//! Invariants: a cell (one run of a variant on an arm) is a guest of its own on a drive fresh from power-on.
+//! Cells run in parallel, and nothing depends on their order. A failing script costs its cell; a guest that
+//! cannot be run ends everything.
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -77,7 +77,7 @@ pub struct Cell {
     /// Index of the arm.
     #[serde(skip)]
     pub arm: usize,
-    /// The policy that the drive had instead of its own.
+    /// The policy used instead of the drive's own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<RmwPolicy>,
     /// The seed.
@@ -162,7 +162,8 @@ pub fn reproduce(
     Ok(outcomes)
 }
 
-/// Returns the cells of a step, in order: those of an arm with the drive's own policy, then with each of the others.
+/// Returns the cells of a step, in order: those of an arm with the drive's own policy, then with each of the
+/// others.
 fn cells_of(
     index: usize,
     planned: &Planned<'_>,
@@ -272,7 +273,7 @@ fn failure(step: &LabStep, ended: &Ended) -> Option<String> {
     }
     let measured = |name: &str| ended.measures.iter().any(|measured| measured.name == name);
     let missing = step.measures.iter().find(|measure| !measured(&measure.name))?;
-    Some(format!("the script measured no {:?}", missing.name))
+    Some(format!("the script did not measure {:?}", missing.name))
 }
 
 impl StepOutcome {

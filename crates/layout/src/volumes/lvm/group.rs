@@ -85,7 +85,7 @@ impl Group {
         let mut group = Self::default();
         let mut path: Vec<&str> = Vec::new();
         let broken = |at: usize, expected: &str| {
-            format!("its metadata cannot be read from byte {at} on: {expected} is missing")
+            format!("its metadata cannot be read from byte {at} on: expected {expected}")
         };
         for event in Events::new(text) {
             match event {

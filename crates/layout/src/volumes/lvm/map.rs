@@ -1,7 +1,8 @@
 //! Mapping a volume group's logical volumes to one of its physical volumes.
 //!
-//! Names are resolved to a depth of [`MAX_DEPTH`], with [`STEPS_EACH`] steps per listed item, so that volumes that
-//! refer to each other or to themselves cost no more than real ones. What is on another PV is not mapped.
+//! Names are resolved to a depth of [`MAX_DEPTH`], with [`STEPS_EACH`] steps per listed item, so that volumes
+//! that refer to each other or to themselves cost no more than real ones. What is on another PV is not
+//! mapped.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
@@ -35,8 +36,8 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// The part of the run in the `len` bytes from `from` on, counted from there. A striped run begins with its
-    /// first whole piece.
+    /// The part of the run in the `len` bytes from `from` on, counted from there. A striped run begins with
+    /// its first whole piece.
     fn part(self, from: u64, len: u64) -> Option<Self> {
         let before = from.saturating_sub(self.start);
         let (into, there) = match self.every {
@@ -89,8 +90,8 @@ impl<'g> Mapper<'g> {
         Self { group, ours, extent: group.extent_size.get(), steps, shown: RefCell::default() }
     }
 
-    /// Returns the logical volumes that have a part on this PV, in the order of the text, and after them the hidden
-    /// ones whose data no other volume shows: what a cache keeps, a second image on the same disk.
+    /// Returns the logical volumes that have a part on this PV, in the order of the text, and after them the
+    /// hidden ones whose data no other volume shows: what a cache keeps, a second image on the same disk.
     pub(super) fn parts(&self) -> Vec<SubVolume> {
         let all = || self.group.logical.iter();
         let mut parts: Vec<SubVolume> =
@@ -151,7 +152,8 @@ impl<'g> Mapper<'g> {
         })
     }
 
-    /// Returns the runs of the volume in which a segment keeps its data; none if that is a pool with more in it.
+    /// Returns the runs of the volume in which a segment keeps its data; none if that is a pool with more in
+    /// it.
     fn store(&self, segment: &Segment) -> Vec<Run> {
         let store = segment.store.as_deref().filter(|_| !is_thin(&segment.kind));
         let store = store.and_then(|name| self.group.logical(name));
@@ -169,11 +171,11 @@ impl<'g> Mapper<'g> {
         let first = logical.segments.first().map(|segment| segment.kind.as_str()).unwrap_or_default();
         match first {
             "thin" => {
-                remarks.push("thin: its blocks are mapped by its pool, and straddle does not read that map")
+                remarks.push("a thin volume: its pool maps its blocks, and straddle does not read that map")
             }
             "thin-pool" | "cache-pool" => remarks.push("a pool, whose contents belong to its thin volumes"),
             "snapshot" => remarks.push("a snapshot, which stores only the changes since it was taken"),
-            "cache" | "writecache" => remarks.push("cached: recent writes may be only in the cache"),
+            "cache" | "writecache" => remarks.push("a cached volume: recent writes may be only in the cache"),
             _ if is_followed(first) && start.is_none() => {
                 remarks
                     .push("it does not start on this physical volume, so its contents are not visible here");

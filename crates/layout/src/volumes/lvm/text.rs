@@ -1,5 +1,5 @@
-//! A parser for LVM's metadata text (LVM2's libdm/libdm-config.c): one pass, no recursion, and nothing stored but a list
-//! of at most [`MAX_LIST`] values at a time.
+//! A parser for LVM's metadata text (LVM2's libdm/libdm-config.c): one pass, no recursion, and nothing stored
+//! but a list of at most [`MAX_LIST`] values at a time.
 
 /// Longer lists are cut: one stripe or image per value is more than LVM allows.
 const MAX_LIST: usize = 4096;
@@ -94,7 +94,7 @@ impl<'a> Events<'a> {
                 escaped = c == '\\' && !escaped;
                 ends
             });
-            let Some(end) = end else { return self.error("the end of a text") };
+            let Some(end) = end else { return self.error("the end of a string") };
             self.at += end + 1;
             return Ok(Value::Text(&text[..end]));
         }

@@ -56,7 +56,7 @@ impl Pattern {
     /// `stride`.
     pub const STRIDED_WRITE: Self = Self {
         name: "strided-write",
-        about: "4 KiB writes at fixed distances, as in phybs",
+        about: "4 KiB writes at fixed intervals, as in phybs",
         writes: true,
         usual_limits: (Some(32_768), None),
         parameters: Parameters { stride: Some(16_384), sync: Some(Sync::None), ..Parameters::NONE },
@@ -143,14 +143,14 @@ impl Pattern {
     }
 }
 
-/// The parameters that only some patterns have. As those of a pattern, `None` means that it has no such
-/// parameter, or a seed that is not given. As a request, `None` keeps the default value.
+/// The parameters that only some patterns have. In a pattern, `None` means that it has no such parameter, or
+/// that no seed was specified. In a request, `None` keeps the default value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Parameters {
     /// The distance from the start of one request to the start of the next, in bytes.
     #[serde(rename = "stride_bytes", skip_serializing_if = "Option::is_none")]
     pub stride: Option<u64>,
-    /// The number of blocks to choose from; fewer are, if the target is too small.
+    /// The number of blocks to choose from; fewer if the target is too small.
     #[serde(rename = "blocks_requested", skip_serializing_if = "Option::is_none")]
     pub blocks: Option<u64>,
     /// The seed of the generator; by default that of each arm.

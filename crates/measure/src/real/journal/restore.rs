@@ -290,10 +290,10 @@ impl Restoring<'_> {
         let lost = if self.lookout.has_made_wait() || under_way == 0 {
             String::new()
         } else {
-            format!("; at most {under_way} bytes that it wrote meanwhile may have been overwritten")
+            format!("; at most {under_way} bytes that it wrote in that time may have been overwritten")
         };
         let tried = if self.lookout.is_kept() { ", or tried to," } else { "" };
-        let by = format!("another program opened it{tried} while it was {done}{lost}");
+        let by = format!("another program opened it{tried} while it was being {done}{lost}");
         Err(in_use(self.opened, self.path, by))
     }
 
