@@ -218,7 +218,7 @@ fn drives(arguments: &LabArguments) -> Result<Vec<GuestDrive>> {
     }
     let starts = arguments.start.len();
     if starts > 1 && starts != count {
-        return usage(format!("--start: {starts} values for {count} drives; give one, or one per drive"));
+        return usage(format!("--start: {starts} values for {count} drives; use one, or one per drive"));
     }
     let stores = arguments.store.len();
     if stores > 0 && stores != count {
