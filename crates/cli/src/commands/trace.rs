@@ -24,7 +24,7 @@ use crate::output_file::OutputFile;
 use crate::target::local_targets;
 use crate::view::json::{Document, SchemaOf};
 use crate::view::report::quoted;
-use crate::view::{html, svg, text};
+use crate::view::{svg, text};
 use crate::{exit, input, output, output_file};
 use straddle_trace::form::{Counted, TraceFile, TraceReport};
 
@@ -33,8 +33,7 @@ Examples:
   straddle trace web.csv.gz               # the read-modify-writes of its writes
   straddle trace msr/*.csv.gz --started-at 63s        # in a partition at 63
   straddle trace sdb.blkparse --best      # the start that costs least
-  straddle trace web.csv --merge-within 10ms --html web.html
-                                          # model a cache, write an HTML page
+  straddle trace web.csv --merge-within 10ms          # model a cache
   straddle trace sda.blktrace.*           # one file for each processor
   straddle trace t.parquet --columns \\
       time=ts:us,op=is_write:false/true,offset=lba:sectors,length=bytes
@@ -110,13 +109,9 @@ pub(crate) struct TraceArguments {
     #[arg(long, num_args = 2, value_names = ["FORMAT", "FILE"], value_hint = clap::ValueHint::FilePath)]
     pub(crate) to: Vec<PathBuf>,
 
-    /// Also write an HTML page with charts and tables: a single file that needs no network.
-    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
-    pub(crate) html: Option<PathBuf>,
-
     /// Also draw the write amplification for each unit and the read-modify-writes for each partition start to
     /// this file.
-    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, value_parser = crate::args::svg_file)]
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) svg: Option<PathBuf>,
 
     /// Print comma-separated values, one line per volume, operation and unit.
@@ -243,7 +238,7 @@ fn count(arguments: &TraceArguments) -> Result<Exit> {
     let window = arguments.merge_within.map(|within| Window { within, units: units.clone(), start });
     let traces = Recording::group(&arguments.traces);
     let inputs: Vec<&Path> = traces.iter().flat_map(|trace| &trace.files).map(PathBuf::as_path).collect();
-    for path in [&arguments.html, &arguments.svg].into_iter().flatten() {
+    if let Some(path) = &arguments.svg {
         output_file::check(path, &inputs)?;
     }
     let (account, abouts) = match &arguments.to[..] {
@@ -268,9 +263,6 @@ fn count(arguments: &TraceArguments) -> Result<Exit> {
         (false, true) => output::print(&as_csv(&counted))?,
         (false, false) => output::print(&text::trace::trace(&counted, arguments.verbose))?,
     };
-    if let Some(path) = &arguments.html {
-        output_file::write(path, html::trace_page(&counted).as_bytes(), &inputs)?;
-    }
     if let Some(path) = &arguments.svg {
         output_file::write(path, svg::trace(&counted).as_bytes(), &inputs)?;
     }
