@@ -14,7 +14,6 @@ use straddle_device::remote::{FetchError, RemoteError};
 use straddle_device::{AssumeError, ReadError};
 use straddle_drive::ProfileError;
 use straddle_drive::disk::{GeometryError, SeekError};
-use straddle_drive::disksim::ImportError;
 use straddle_drive::ssd::FlashError;
 use straddle_lab::guest::GuestError;
 use straddle_lab::media::{MediaError, StoreError};
@@ -240,9 +239,6 @@ fn of_devices() -> Vec<Sample> {
 fn of_models() -> Vec<Sample> {
     let flash = || FlashError { key: "key", value: text(), reason: text() };
     vec![
-        sample(ImportError::Unreadable { file: text(), source: cause() }),
-        sample(ImportError::Geometry { file: text(), source: geometry() }),
-        sample(ImportError::Seek { file: text(), source: seek() }),
         sample(ProfileError::Unreadable { path: path(), source: cause() }),
         sample(profile()),
         sample(ProfileError::Flash { name: text(), source: flash() }),

@@ -163,7 +163,6 @@ kinds! {
     straddle_drive::ProfileError,
     straddle_drive::disk::GeometryError,
     straddle_drive::disk::SeekError,
-    straddle_drive::disksim::ImportError,
     straddle_drive::profile::StartError,
     straddle_drive::ssd::FlashError,
     straddle_repair::ChangeError,

@@ -25,7 +25,7 @@ use crate::target::local_targets;
 use crate::view::json::{Document, SchemaOf};
 use crate::view::report::quoted;
 use crate::view::{html, svg, text};
-use crate::{exit, input, output, output_file};
+use crate::{exit, output, output_file};
 use straddle_trace::form::{Counted, TraceFile, TraceReport};
 
 const EXAMPLES: &str = "\
@@ -235,13 +235,13 @@ fn count(arguments: &TraceArguments) -> Result<Exit> {
             "--started-at {start}: must be a multiple of 512 bytes ({start}s is sector {start})"
         ));
     }
-    if arguments.traces.iter().filter(|path| input::is_stdin(path)).count() > 1 {
-        return usage("standard input can be read only once");
-    }
     let start = start / SECTOR;
     let units = &arguments.unit;
     let window = arguments.merge_within.map(|within| Window { within, units: units.clone(), start });
     let traces = Recording::group(&arguments.traces);
+    if traces.iter().filter(|trace| trace.is_stdin()).count() > 1 {
+        return usage("standard input can be read only once");
+    }
     let inputs: Vec<&Path> = traces.iter().flat_map(|trace| &trace.files).map(PathBuf::as_path).collect();
     for path in [&arguments.html, &arguments.svg].into_iter().flatten() {
         output_file::check(path, &inputs)?;
@@ -250,11 +250,12 @@ fn count(arguments: &TraceArguments) -> Result<Exit> {
         [format, path] => converted(arguments, &traces, window.as_ref(), (target(format)?, path), &inputs)?,
         _ => {
             let how = arguments.source.how(window.is_some());
-            Account::of(&traces, window.as_ref(), |trace| input::trace(trace, &how))?
+            Account::of(&traces, window.as_ref(), |trace| trace.open(&how))?
         }
     };
     for (trace, about) in traces.iter().zip(&abouts) {
-        input::warn(&trace.name, about.origin.as_ref());
+        let missing = text::trace::missing(&trace.name, about.origin.as_ref());
+        missing.iter().for_each(|line| output::complain(line));
     }
     let files = traces.iter().zip(abouts);
     let files = files.map(|(trace, about)| TraceFile { name: trace.name.clone(), format: about.format });
@@ -302,7 +303,7 @@ fn converted(
     let (mut account, mut abouts) = (Account::new(), Vec::new());
     let how = arguments.source.how(true);
     for trace in traces {
-        let reader = input::trace(trace, &how)?;
+        let reader = trace.open(&how)?;
         let each = &mut |records: &[_], volumes: &[_]| writer.write(records, volumes);
         abouts.push(account.read_with(reader, window, each)?);
     }
@@ -313,7 +314,6 @@ fn converted(
     let lost = [
         (written.times, "the times of", "request", "below a millisecond"),
         (written.through, "that", "write", "went through the cache"),
-        (written.took, "how long", "request", "took, and when the next one followed"),
     ];
     for (count, before, noun, after) in lost.into_iter().filter(|(count, ..)| *count > 0) {
         output::complain(&format!("{name}: {format} cannot store {before} {} {after}", plural(count, noun)));

@@ -25,7 +25,6 @@ fn times_are_exact() {
 
 #[test]
 fn formats_are_distinguished() {
-    assert_eq!(of("R Hit  1975456 4 15362.0 56074.0"), Some(Format::DiskSim));
     assert_eq!(of("time_us,op,offset,length"), Some(Format::Csv));
     assert_eq!(of("length,offset,OP,Time"), Some(Format::Csv));
     assert_eq!(of("1,R,0,4096"), None);
@@ -76,8 +75,8 @@ fn agrees(lines: &mut dyn Lines, line: &str) -> bool {
     let mut volumes = crate::record::Volumes::default();
     let (of_text, of_token) = (volumes.index(slow.volume), volumes.of_token(request.volume));
     assert_eq!(of_text, of_token, "{line:?}");
-    let same = (request.operation, request.offset, request.length, When::At(request.time));
-    assert_eq!(same, (slow.operation, slow.offset, slow.length, slow.when), "{line:?}");
+    let same = (request.operation, request.offset, request.length, request.time);
+    assert_eq!(same, (slow.operation, slow.offset, slow.length, slow.at), "{line:?}");
     true
 }
 

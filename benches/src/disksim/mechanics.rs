@@ -4,7 +4,7 @@ use straddle_units::io::Nanos;
 
 use super::fields::Fields;
 use super::{Folder, ImportError};
-use crate::disk::{HeadTimes, SeekCurve, Spindle};
+use straddle_drive::disk::{HeadTimes, SeekCurve, Spindle};
 
 pub(super) struct Mechanics {
     pub(super) spindle: Spindle,
