@@ -204,7 +204,6 @@ fn what_cannot_be_run_is_the_command_lines_fault() {
         &["random-write", "/dev/null", "--destroy-data", "/dev/zero"],
         "must repeat the name of the measured device",
     );
-    refused(&["random-write", drive, "--emit-fio", "x.fio"], "serve the drive");
     refused(&["random-write"], "<TARGET>");
     refused(&["random-write", "drive:wd10earz"], "did you mean wd10ears?");
     refused(&["random-write", "drive:wd10ears,jumper=off"], "jumper=on");

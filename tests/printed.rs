@@ -124,8 +124,6 @@ fn names_of_files_are_printed_and_not_obeyed() {
         &["plan", "disk", "--table", NASTY],
         &["plan", "disk", "--table", "gpt", "--part", NASTY],
         &["bench", "--restore", "--journals", NASTY],
-        &["bench", "random-write", "disk", "--emit-fio", NASTY],
-        &["bench", "--import-fio", &toml],
         &["bench", NASTY, "disk"],
         &["check", "--sysroot", NASTY],
         &["check", "--assume", NASTY, "disk"],

@@ -38,7 +38,6 @@ const COMMANDS: &[(&[&str], &str)] = &[
         ],
         "{\"schema\":1",
     ),
-    (&["bench", "random-read", "disk.img", "--io", "buffered", "--emit-fio"], "; fio does not restore"),
 ];
 
 fn folder() -> TempDir {

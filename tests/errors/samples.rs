@@ -23,7 +23,6 @@ use straddle_lab::reproduce::lab::input::InputError;
 use straddle_lab::reproduce::lab::{LabError, ReproduceError};
 use straddle_lab::serve::{EndpointError, ServerError};
 use straddle_lab::vhost::VhostError;
-use straddle_measure::bench::fio::FioError;
 use straddle_measure::bench::{RunError, TargetError, WorkloadError};
 use straddle_measure::probe::ProbeError;
 use straddle_measure::real::{AreaError, JournalError, RealError, SessionError};
@@ -243,8 +242,6 @@ fn of_models() -> Vec<Sample> {
         sample(profile()),
         sample(ProfileError::Flash { name: text(), source: flash() }),
         sample(ProfileError::Seek { name: text(), source: seek() }),
-        sample(FioError::Json(serde_json::from_str::<u8>("x").unwrap_err())),
-        sample(FioError::Fit(WorkloadError::Zero { what: "count" })),
         sample(RunError::Workload(WorkloadError::Zero { what: "size" })),
         sample(RunError::Target { index: 1, source: failed() }),
         sample(TargetError::Refused { request: request(), source: refusal() }),

@@ -147,7 +147,6 @@ kinds! {
     straddle_measure::bench::RunError,
     straddle_measure::bench::TargetError,
     straddle_measure::bench::WorkloadError,
-    straddle_measure::bench::fio::FioError,
     straddle_repair::boot::BootError,
     straddle_device::AddressError,
     straddle_device::AssumeError,
