@@ -126,7 +126,7 @@ pub struct Through {
 pub struct Traffic {
     /// The number of requests, with those that were redirected, repeated, or asked for credentials.
     pub requests: u64,
-    /// The number of bytes received: headers and contents, and what TLS adds.
+    /// The number of bytes of contents received.
     #[serde(rename = "received_bytes")]
     pub received: u64,
     /// The size of the object.

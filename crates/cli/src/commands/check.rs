@@ -88,8 +88,7 @@ pub(crate) struct CheckArguments {
     /// Check the disks of a libvirt domain as its guest sees them. NAME is a domain, an XML file, or all. Can be
     /// repeated.
     ///
-    /// Domains are looked up with virsh or, if it is not installed, in /etc/libvirt/qemu. The format of each disk is
-    /// taken from the XML. Without <blockio>, the guest sees 512-byte sectors. --assume and --measured describe the
+    /// Domains are looked up with virsh. The format of each disk is taken from the XML. Without <blockio>, the guest sees 512-byte sectors. --assume and --measured describe the
     /// storage of the disks. Drives with removable media are skipped.
     #[arg(long = "domain", value_name = "NAME", value_hint = clap::ValueHint::FilePath,
         conflicts_with_all = ["targets", "all", "sysroot", "format"])]
