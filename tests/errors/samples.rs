@@ -19,7 +19,6 @@ use straddle_lab::guest::GuestError;
 use straddle_lab::media::{MediaError, StoreError};
 use straddle_lab::reproduce::experiment::ExperimentError;
 use straddle_lab::reproduce::fit::FitError;
-use straddle_lab::reproduce::lab::input::InputError;
 use straddle_lab::reproduce::lab::{LabError, ReproduceError};
 use straddle_lab::serve::{EndpointError, ServerError};
 use straddle_lab::vhost::VhostError;
@@ -314,9 +313,7 @@ fn of_guests() -> Vec<Sample> {
     let socket = || VhostError::Socket { doing: "doing", source: cause() };
     let drive = || ExperimentError::Drive { name: text(), step: text(), source: Box::new(profile()) };
     let run = Box::new(RunError::Target { index: 1, source: failed() });
-    let lab = || LabError::Io { doing: "copying".to_owned(), source: cause() };
     let endpoint = || EndpointError::Failed { endpoint: text(), source: cause() };
-    let input = || InputError::Unwritable { path: path(), source: cause() };
     vec![
         sample(socket()),
         sample(VhostError::Ring(virtio_queue::Error::InvalidSize)),
@@ -331,12 +328,10 @@ fn of_guests() -> Vec<Sample> {
         sample(ExperimentError::Run { name: text(), step: text(), arm: text(), source: run }),
         sample(FitError::Drive(profile())),
         sample(FitError::Experiment(drive())),
-        sample(input()),
         sample(LabError::Drive(profile())),
         sample(LabError::Guest(GuestError::Io { doing: text(), source: cause() })),
-        sample(lab()),
-        sample(ReproduceError::Input(input())),
-        sample(ReproduceError::Machine { step: text(), source: lab() }),
+        sample(ReproduceError::Input { path: path(), source: cause() }),
+        sample(ReproduceError::Machine { step: text(), source: LabError::Drive(profile()) }),
         sample(endpoint()),
         sample(ServerError::Endpoint(endpoint())),
         sample(ServerError::System(cause())),

@@ -298,14 +298,13 @@ reported open apply plan.json --write /dev/vda
 kill $!
 wait $! || true
 test ! -e plan.json.undo && echo "backup: none"
-reproduced() { reported "$1" reproduce miller-2010 --on /dev/vda --destroy-data /dev/vda --lab-only; }
 flock --no-fork /dev/vda sleep 1000 &
 sleep 1
-reproduced locked
+measured locked /dev/vda --used
 kill $!
 wait $! || true
 sleep 1000 < /dev/null 3<> /dev/vda &
-reproduced held
+measured held /dev/vda --used
 kill $!
 wait $! || true
 S bench random-write /dev/vda --runtime 600 --used --area 4M > disturbed 2>&1 &

@@ -63,7 +63,6 @@ straddle_cli::kinds! {
     straddle_lab::media::StoreError,
     straddle_lab::reproduce::experiment::ExperimentError,
     straddle_lab::reproduce::fit::FitError,
-    straddle_lab::reproduce::lab::input::InputError,
     straddle_lab::reproduce::lab::LabError,
     straddle_lab::reproduce::lab::ReproduceError,
     straddle_lab::serve::EndpointError,

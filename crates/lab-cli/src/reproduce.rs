@@ -1,7 +1,8 @@
 //! `straddle reproduce`: runs published experiments again.
 
-mod html;
 pub(crate) mod json;
+#[cfg(test)]
+mod tests;
 mod text;
 
 use std::num::NonZeroUsize;
@@ -15,17 +16,17 @@ use straddle_drive::Profile;
 use straddle_lab::reproduce::experiment::Experiment;
 use straddle_lab::reproduce::joint::{self, Figure, base};
 use straddle_lab::reproduce::lab::input::Inputs;
-use straddle_lab::reproduce::lab::{self, Charges, Guests, Host, Machine, Planned, Settings, StepOutcome};
+use straddle_lab::reproduce::lab::{self, Charges, Guests, Planned, Settings, StepOutcome};
 use straddle_lab::reproduce::policy::Policies;
 
 use crate::reproduce::json::{
-    JudgedFigures, ReproduceReport, Reproduced, ReproducedExperiment, Way, published, saved,
+    JudgedFigures, ReproduceReport, Reproduced, ReproducedExperiment, published, saved,
 };
 use straddle_cli::args::{ReproduceArguments, SchemaOf};
 use straddle_cli::exit::{Exit, UsageError};
+use straddle_cli::output;
 use straddle_cli::progress::{Bar, on_interrupt};
 use straddle_cli::view::json::Document;
-use straddle_cli::{output, output_file};
 
 /// Seed of the generated inputs: always the same, so that they are generated once.
 const INPUT_SEED: u64 = 1;
@@ -33,9 +34,6 @@ const INPUT_SEED: u64 = 1;
 const HOST_LIMIT: Duration = Duration::from_secs(4 * 3600);
 
 pub(crate) fn run(arguments: &ReproduceArguments) -> Result<Exit> {
-    if let Some(path) = &arguments.html {
-        output_file::check(path, &[])?;
-    }
     let names: Vec<&str> = match &arguments.experiments[..] {
         [] => Experiment::names().collect(),
         named => named.iter().map(String::as_str).collect(),
@@ -54,11 +52,7 @@ pub(crate) fn run(arguments: &ReproduceArguments) -> Result<Exit> {
     let begun = Instant::now();
     let mut experiments: Vec<ReproducedExperiment> =
         experiments.into_iter().map(|experiment| chosen(experiment, drive)).collect();
-    if arguments.on.is_some() {
-        // The published figures are for other drives.
-        experiments.iter_mut().for_each(|reproduced| reproduced.judged = false);
-    }
-    if !arguments.lab_only && arguments.on.is_none() {
+    if !arguments.lab_only {
         for reproduced in &mut experiments {
             let other = drive.filter(|_| !reproduced.judged);
             let mut outcome = reproduced.experiment.reproduce(other, &Profile::open)?;
@@ -68,17 +62,14 @@ pub(crate) fn run(arguments: &ReproduceArguments) -> Result<Exit> {
             reproduced.outcome = Some(outcome);
         }
     }
-    let settings = settings(arguments);
     if !arguments.model_only {
-        run_lab(arguments, drive, settings, &mut experiments)?;
+        run_lab(arguments, drive, &mut experiments)?;
     }
-    let way = Way { settings, command: command(&names, arguments) };
-    let reproduced = Reproduced { judged: of_run(&experiments)?, experiments, way, wall: begun.elapsed() };
+    let judged = of_run(&experiments)?;
+    let command = command(&names, arguments);
+    let reproduced = Reproduced { judged, experiments, command, wall: begun.elapsed() };
     let report = ReproduceReport::of(&reproduced);
     show(arguments, report, || text::outcomes(&reproduced, arguments.verbose))?;
-    if let Some(path) = &arguments.html {
-        output_file::write(path, html::page(&reproduced).as_bytes(), &[])?;
-    }
     let misses = text::misses(&reproduced);
     misses.iter().for_each(|miss| output::complain(miss));
     Ok(if misses.is_empty() { Exit::Success } else { Exit::Failed })
@@ -137,12 +128,7 @@ fn settings(arguments: &ReproduceArguments) -> Settings {
         runs: arguments.runs,
         seed: arguments.seed,
         full: arguments.full,
-        // A device takes one job at a time.
-        guests: if arguments.on.is_some() {
-            NonZeroUsize::MIN
-        } else {
-            arguments.guests.unwrap_or(processors)
-        },
+        guests: arguments.guests.unwrap_or(processors),
     }
 }
 
@@ -150,15 +136,13 @@ fn settings(arguments: &ReproduceArguments) -> Settings {
 fn run_lab(
     arguments: &ReproduceArguments,
     drive: Option<&str>,
-    settings: Settings,
     experiments: &mut [ReproducedExperiment],
 ) -> Result<()> {
     let stop = Arc::new(AtomicBool::new(false));
     on_interrupt(&stop).context("cannot watch for Ctrl-C")?;
-    let device = arguments.on.as_ref().map(|path| path.display().to_string());
     let mut steps = Vec::new();
     for ReproducedExperiment { experiment, judged, .. } in &*experiments {
-        let other = device.as_deref().or(drive).filter(|_| !judged);
+        let other = drive.filter(|_| !judged);
         for step in &experiment.lab {
             let drive = other.unwrap_or(&step.drive);
             // Without a published figure there is nothing for a band to explain.
@@ -173,23 +157,13 @@ fn run_lab(
     if planned.is_empty() {
         return Ok(());
     }
-    let machine: Box<dyn Machine + '_> = match &arguments.on {
-        Some(path) => given_up(path, arguments, &stop)?,
-        None => {
-            for Planned { drive, .. } in &planned {
-                Profile::open(drive)?;
-            }
-            let guests = Guests::new(Charges::default(), HOST_LIMIT, &stop, arguments.unconfined);
-            Box::new(guests.context("the lab cannot run (--model-only works without it)")?)
-        }
-    };
-    let inputs = Inputs {
-        cache: cache(arguments)?,
-        seed: INPUT_SEED,
-        tarball: arguments.tarball.clone(),
-        trees: arguments.tree.clone(),
-    };
-    let outcomes = lab::reproduce(&*machine, &planned, &inputs, settings, &mut Bar::new())?;
+    for Planned { drive, .. } in &planned {
+        Profile::open(drive)?;
+    }
+    let guests = Guests::new(Charges::default(), HOST_LIMIT, &stop, arguments.unconfined)
+        .context("the lab cannot run (--model-only works without it)")?;
+    let inputs = Inputs { cache: cache(arguments)?, seed: INPUT_SEED };
+    let outcomes = lab::reproduce(&guests, &planned, &inputs, settings(arguments), &mut Bar::new())?;
     let mut outcomes = outcomes.into_iter();
     for ReproducedExperiment { experiment, judged, lab, .. } in experiments {
         let mut own: Vec<StepOutcome> = outcomes.by_ref().take(experiment.lab.len()).collect();
@@ -199,20 +173,6 @@ fn run_lab(
         *lab = Some(own);
     }
     Ok(())
-}
-
-/// Opens this machine with a device that was named twice and that nothing else uses.
-fn given_up<'a>(
-    path: &Path,
-    arguments: &ReproduceArguments,
-    stop: &'a AtomicBool,
-) -> Result<Box<dyn Machine + 'a>> {
-    let again = arguments.destroy_data.as_ref().and_then(|again| again.canonicalize().ok());
-    if again.is_none() || again != path.canonicalize().ok() {
-        let message = format!("--destroy-data: must repeat the name of the device, {}", path.display());
-        return Err(UsageError(message).into());
-    }
-    Ok(Box::new(Host::new(path, stop)?))
 }
 
 fn cache(arguments: &ReproduceArguments) -> Result<PathBuf> {
@@ -229,17 +189,11 @@ fn cache(arguments: &ReproduceArguments) -> Result<PathBuf> {
 fn command(names: &[&str], arguments: &ReproduceArguments) -> String {
     let mut words = vec!["straddle reproduce".to_owned()];
     words.extend(names.iter().map(|name| output::quote_path(Path::new(name))));
-    let path = |path: &PathBuf| output::quote_path(path);
     let drive = arguments.drive.as_ref().map(|drive| straddle_device::shown::quote(&drive.specification));
     let valued = [
         ("--drive", drive),
-        ("--on", arguments.on.as_ref().map(path)),
-        ("--destroy-data", arguments.destroy_data.as_ref().map(path)),
         ("--runs", arguments.runs.map(|runs| runs.to_string())),
         ("--seed", (arguments.seed != 1).then(|| arguments.seed.to_string())),
-        ("--tarball", arguments.tarball.as_ref().map(path)),
-        ("--tree", arguments.tree.as_ref().map(path)),
-        ("--html", arguments.html.as_ref().map(path)),
     ];
     let flags = [
         ("--model-only", arguments.model_only),

@@ -16,7 +16,7 @@ use straddle_units::{ByteCount, parse_size};
 use crate::args::{Arguments, Command, Completed};
 use crate::commands::drive::{Action, FitArguments};
 use crate::exit::{Exit, usage};
-use crate::target::{Drive, TargetSpec, drives, local_paths, local_targets, targets};
+use crate::target::{Drive, TargetSpec, drives, local_paths, targets};
 use crate::view::json::SchemaOf;
 use crate::{exit, target};
 
@@ -70,7 +70,7 @@ Exit status: that of the command, or
 pub struct LabArguments {
     /// Modelled drive of the guest (NAME or NAME,OPTION; see 'straddle drive list'), or the path of a profile. Can be
     /// repeated.
-    #[arg(long, value_name = "NAME", required_unless_present = "clean", value_parser = drives(), hide_possible_values = true)]
+    #[arg(long, value_name = "NAME", required = true, value_parser = drives(), hide_possible_values = true)]
     pub drive: Vec<Drive>,
 
     /// Start of the drive's only partition, in bytes (20KiB) or logical sectors (40s) [default: no partition
@@ -105,10 +105,6 @@ pub struct LabArguments {
     /// this machine that you can.
     #[arg(long)]
     pub unconfined: bool,
-
-    /// Write every request to this file, as CSV for `straddle sim`.
-    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
-    pub trace: Option<PathBuf>,
 
     /// Record the issue and completion of every request to this file, in blktrace's format (see `straddle trace`).
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
@@ -150,12 +146,8 @@ pub struct LabArguments {
     #[arg(long)]
     pub json: bool,
 
-    /// Remove directories left by killed runs, and exit. The next run also removes them.
-    #[arg(long, exclusive = true)]
-    pub clean: bool,
-
     /// Program to run in the guest: a script with its arguments, a command, or a line of bash.
-    #[arg(value_name = "COMMAND", required_unless_present = "clean", last = true, value_hint = clap::ValueHint::CommandWithArguments)]
+    #[arg(value_name = "COMMAND", required = true, last = true, value_hint = clap::ValueHint::CommandWithArguments)]
     pub command: Vec<String>,
 }
 
@@ -326,22 +318,19 @@ Examples:
   straddle reproduce --model-only         # without guests: seconds
   straddle reproduce --list               # list the experiments
   straddle reproduce miller-2010 afd-2019 # in Linux guests: minutes
-  straddle reproduce smith-2010 --drive wd10ears --html wd10ears.html
-                                          # one of its three drives, with charts
+  straddle reproduce smith-2010 --drive wd10ears
+                                          # on one of its three drives
   straddle reproduce smith-2010 --runs 1  # one run instead of three
   straddle reproduce afd-2019 --bands     # with each plausible firmware
   straddle reproduce --joint docs/results/*.json
                                           # which policy suits a drive best
   straddle reproduce lulf-2010 --drive wd20ears
                                           # on another drive, without a verdict
-  straddle reproduce ./mine.toml --json   # an experiment of your own
-  straddle reproduce smith-2010 --on /dev/sdb --destroy-data /dev/sdb
-                                          # on a real disk; its data is lost";
+  straddle reproduce ./mine.toml --json   # an experiment of your own";
 
 const REPRODUCE_STATUSES: &[(u8, &str)] = &[
     (0, "each figure that was compared is within its limit"),
-    (3, "a figure is outside its limit, or a guest or disk failed"),
-    (4, "refused for safety (--on)"),
+    (3, "a figure is outside its limit, or a guest failed"),
 ];
 
 /// The shipped experiments: the files of the folder experiments.
@@ -388,14 +377,14 @@ pub struct ReproduceArguments {
 
     /// Also run the lab parts with every plausible read-modify-write policy, to give the range over firmware
     /// of each figure. Each guest is run once for each policy. The other parts always have that range.
-    #[arg(long, conflicts_with_all = ["on", "model_only"])]
+    #[arg(long, conflicts_with = "model_only")]
     pub bands: bool,
 
     /// Score each read-modify-write policy on all published figures of a drive, and choose one policy for
     /// each drive. RESULT is a file of an earlier run's --json, with --bands for the lab; parts that no
     /// RESULT contains are run now if they need no guest.
     #[arg(long, value_name = "RESULT", num_args = 0.., value_hint = clap::ValueHint::FilePath,
-        conflicts_with_all = ["on", "list", "bands", "html", "lab_only", "model_only"])]
+        conflicts_with_all = ["list", "bands", "lab_only", "model_only"])]
     pub joint: Option<Vec<PathBuf>>,
 
     /// Run guests even if neither namespaces nor Landlock can confine them (see `straddle lab --help`).
@@ -406,16 +395,6 @@ pub struct ReproduceArguments {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
 
-    /// Run the lab's scripts on this block device, with this machine's kernel and in real time.
-    /// Requires root. All data on the device is lost.
-    #[arg(long, value_name = "DEVICE", value_parser = local_targets(), requires = "destroy_data",
-        conflicts_with_all = ["drive", "model_only", "list", "guests"])]
-    pub on: Option<PathBuf>,
-
-    /// Repeat the name of the device to confirm that its data will be lost.
-    #[arg(long, value_name = "DEVICE", value_parser = local_targets(), requires = "on")]
-    pub destroy_data: Option<PathBuf>,
-
     /// Run shortened parts (those with a `scale`) at full length.
     #[arg(long)]
     pub full: bool,
@@ -424,22 +403,10 @@ pub struct ReproduceArguments {
     #[arg(long, value_name = "N")]
     pub guests: Option<NonZeroUsize>,
 
-    /// Read this uncompressed tarball instead of a generated one.
-    #[arg(long, value_name = "FILE")]
-    pub tarball: Option<PathBuf>,
-
-    /// Read the directory trees `old` and `new` in this directory instead of generated ones.
-    #[arg(long, value_name = "DIR")]
-    pub tree: Option<PathBuf>,
-
     /// Directory for generated inputs [default: $XDG_CACHE_HOME/straddle/inputs or
     /// ~/.cache/straddle/inputs].
     #[arg(long, value_name = "DIR")]
     pub cache: Option<PathBuf>,
-
-    /// Write an HTML page with charts and tables: a single file that needs no network.
-    #[arg(long, value_name = "FILE", conflicts_with = "list")]
-    pub html: Option<PathBuf>,
 
     /// Also show ranges, and the sources, notes and fitted numbers of each experiment.
     #[arg(long, short)]

@@ -12,8 +12,8 @@ use crate::fleet::{Detail, Digest, Fix, Tally};
 use crate::output::{capitalised, plural};
 use crate::view::chart::svg::Chart;
 use crate::view::svg::amplification;
+use crate::view::text::number;
 use crate::view::text::trace::{bytes, headline, ratio, sentences};
-use crate::view::text::{number, percent};
 use crate::view::{escaped, made};
 use straddle_trace::form::Counted;
 
@@ -87,16 +87,6 @@ impl Cell {
     /// Returns a cell of a class with these contents, which are markup.
     pub fn html(class: &'static str, html: String) -> Self {
         Self { html, class, share: None }
-    }
-
-    /// Returns the cell for an error, marked as within the limit or not.
-    pub fn error(error: Option<f64>, limit: Option<f64>) -> Self {
-        let class = match error.zip(limit) {
-            Some((error, limit)) if error.abs() <= limit => "good",
-            Some(_) => "bad",
-            None => "",
-        };
-        Self::of_class(class, error.map_or_else(dash, percent))
     }
 }
 

@@ -21,7 +21,7 @@ use straddle_drive::ProfileError;
 use straddle_measure::bench::{RunError, Samples, Workload};
 
 pub use host::{Host, Key, Setting};
-pub use lab::{Direction, Input, LabArm, LabMeasure, LabPublished, LabStep, SECTOR, Statistic};
+pub use lab::{Input, LabArm, LabMeasure, LabPublished, LabStep, SECTOR, Statistic};
 pub use reproduce::{ArmOutcome, Compared, Judged, Outcome, Quantity, StepOutcome, Tally};
 
 /// A published experiment.

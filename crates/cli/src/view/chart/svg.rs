@@ -87,15 +87,13 @@ pub struct Group {
     pub bars: Vec<Bar>,
 }
 
-/// A bar, with a mark at the published value.
+/// A bar.
 #[derive(Debug, Default)]
 pub struct Bar {
     /// The length, if there is a value.
     pub value: Option<f64>,
     /// The ends of the interval that the value is in, if they are known.
     pub interval: Option<(f64, f64)>,
-    /// The published value, if there is one.
-    pub published: Option<f64>,
     /// The text beside it; without one, the value.
     pub shown: Option<String>,
     /// Whether it is one of the best.
@@ -115,7 +113,7 @@ impl Bar {
     /// Every value that has to be in the picture.
     fn values(&self) -> impl Iterator<Item = f64> {
         let (low, high) = self.interval.unzip();
-        let values = [self.value, self.published, low, high].into_iter().flatten();
+        let values = [self.value, low, high].into_iter().flatten();
         values.filter(|value| value.is_finite() && *value > 0.0)
     }
 }
@@ -204,12 +202,10 @@ impl Chart {
         (axis, steps, floor)
     }
 
-    /// Names the series, the mark and the interval, in as many lines as they need, unless there is one series only.
+    /// Names the series and the interval, in as many lines as they need, unless there is one series only.
     fn legend(&self, text: &mut String, present: &[(usize, &str)], top: f64) -> f64 {
         let series = present.iter().filter(|_| present.len() > 1);
         let mut entries: Vec<_> = series.map(|(index, name)| (*name, colour(*index))).collect();
-        let has_published = self.bars().any(|bar| bar.published.is_some());
-        entries.extend(has_published.then(|| ("published", "mark".to_owned())));
         let has_interval = self.bars().any(|bar| bar.interval.is_some());
         entries.extend(has_interval.then(|| (self.interval, "error".to_owned())));
         let (mut left, mut top) = (LEFT, top + 4.0);
@@ -219,7 +215,6 @@ impl Chart {
                 (left, top) = (LEFT, top + LINE + GAP);
             }
             let _ = match class.as_str() {
-                "mark" => vertical_at(text, "mark", &format!("{}", left + 6.0), (top, top + 12.0)),
                 "error" => whisker(text, (&format!("{left}"), &format!("{}", left + 12.0)), top + 6.0),
                 _ => writeln!(
                     text,
@@ -233,7 +228,7 @@ impl Chart {
     }
 }
 
-/// Draws a bar that names itself, with its interval, its mark and its value.
+/// Draws a bar that names itself, with its interval and its value.
 fn draw_bar(text: &mut String, axis: &Axis, floor: f64, top: f64, (bar, index, name): (&Bar, usize, &str)) {
     if let Some(value) = bar.value {
         let class = if bar.is_best { "best".to_owned() } else { colour(index) };
@@ -252,9 +247,6 @@ fn draw_bar(text: &mut String, axis: &Axis, floor: f64, top: f64, (bar, index, n
             end = end.max(high);
         }
         place(text, "value", end, 5.0, top + BAR - 3.0, "start", &shown);
-    }
-    if let Some(published) = bar.published {
-        vertical(text, "mark", axis.at(published), (top, top + BAR));
     }
 }
 
@@ -377,7 +369,7 @@ mod tests {
     use super::*;
 
     fn chart(values: &[f64]) -> Chart {
-        let bar = |value: &f64| Bar { published: Some(2.0), ..Bar::of(Some(*value)) };
+        let bar = |value: &f64| Bar::of(Some(*value));
         let group =
             |value| Group { label: "a long label & more".to_owned(), bars: vec![bar(value), bar(value)] };
         let series = ["one", "two"].map(str::to_owned).into();
@@ -421,8 +413,7 @@ mod tests {
     fn the_legend_names_only_what_is_drawn() {
         let mut chart = chart(&[2.0]);
         chart.groups[0].bars[1] = Bar::of(None);
-        chart.groups[0].bars[0].published = None;
-        for absent in [">one</text>", ">two</text>", ">published</text>"] {
+        for absent in [">one</text>", ">two</text>"] {
             assert!(!drawn(&chart).contains(absent), "{absent}");
         }
         chart.groups[0].bars[0].interval = Some((1.0, 3.0));

@@ -75,9 +75,6 @@ pub struct LabMeasure {
     pub name: String,
     /// A one-line description.
     pub title: String,
-    /// Whether it mostly reads or writes, which decides the chart that shows it.
-    #[serde(default)]
-    pub direction: Direction,
     /// The unit in which the script's seconds are reported. The cost is always in seconds.
     #[serde(default = "elapsed", rename(serialize = "measure"))]
     pub unit: Measure,
@@ -92,17 +89,6 @@ pub struct LabMeasure {
     /// counts meanwhile is then the first half of a read-modify-write of the kernel's.
     #[serde(default)]
     pub raw: bool,
-}
-
-/// The direction of the data.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Direction {
-    /// To the drive.
-    #[default]
-    Write,
-    /// From the drive.
-    Read,
 }
 
 /// A place of the partition, or of the writes on a disk without one.

@@ -21,7 +21,7 @@ variants = ["ext4", "xfs"]
 environment = { LAZY = "1", OTHER = "a b" }
 input = { kind = "tarball", mebibytes = 4, files = 100, folders = 10 }
 memory_mib = 512
-measures = [{ name = "untar", title = "extract" }, { name = "read-files", title = "read", direction = "read" }]
+measures = [{ name = "untar", title = "extract" }, { name = "read-files", title = "read" }]
 arms = [{ name = "at 40", aligned = true, start = 40 }, { name = "at 34", start = 34 }]
 published = [{ measure = "untar", of = "greatest", value = 2.0 }]
 [[lab.drives]]

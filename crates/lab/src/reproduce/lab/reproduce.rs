@@ -4,8 +4,9 @@
 //! run in parallel, and nothing depends on their order. A failing script costs its cell; a guest that cannot be run
 //! ends everything.
 
+use std::io;
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
@@ -19,7 +20,7 @@ use crate::guest::{LIBRARY, Partition, Task};
 use crate::reproduce::experiment::{LabStep, SECTOR};
 use crate::reproduce::float;
 use crate::reproduce::lab::compare::{self, Comparison, Figure, Readers};
-use crate::reproduce::lab::input::{InputError, Inputs, Prepared};
+use crate::reproduce::lab::input::{Inputs, Prepared};
 use crate::reproduce::lab::job::{Ended, Job, JobDrive, LabError, Machine};
 use crate::reproduce::policy::Policies;
 
@@ -50,10 +51,8 @@ pub struct Planned<'a> {
 /// The result of a step.
 #[derive(Clone, Debug)]
 pub struct StepOutcome {
-    /// The modelled drive it ran on, as after `drive:`, unless it ran on a device.
+    /// The modelled drive it ran on, as after `drive:`.
     pub drive: String,
-    /// The device of this machine it ran on.
-    pub device: Option<PathBuf>,
     /// A description of what the scripts read.
     pub input: Option<String>,
     /// The divisor of the length of shortened parts.
@@ -94,15 +93,14 @@ pub struct Cell {
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages document the variants")]
 pub enum ReproduceError {
-    #[error(transparent)]
-    Input(#[from] InputError),
+    #[error("cannot create the input in {}", path.display())]
+    Input { path: PathBuf, source: io::Error },
     #[error("step {step} of the experiment could not be run")]
     Machine { step: String, source: LabError },
 }
 
 straddle_units::error_kind! {
     ReproduceError: Failed;
-    Self::Input(error) => error.kind(),
     Self::Machine { source, .. } => source.kind(),
 }
 
@@ -125,7 +123,8 @@ pub fn reproduce(
     let mut prepared = Vec::with_capacity(planned.len());
     for Planned { step, .. } in planned {
         progress.tell("creating the input");
-        prepared.push(step.input.as_ref().map(|input| inputs.prepare(input, progress)).transpose()?);
+        let input = step.input.as_ref().map(|input| inputs.prepare(input, progress)).transpose();
+        prepared.push(input.map_err(|source| ReproduceError::Input { path: inputs.cache.clone(), source })?);
     }
     let mut tasks = Vec::new();
     for (index, (planned, input)) in planned.iter().zip(&prepared).enumerate() {
@@ -150,7 +149,6 @@ pub fn reproduce(
         }
         outcomes.push(StepOutcome {
             drive: (*drive).to_owned(),
-            device: machine.device().map(Path::to_owned),
             input: input.map(|input| input.description),
             scale,
             compared: compare::banded(step, &figures, &others),
@@ -276,16 +274,6 @@ fn failure(step: &LabStep, ended: &Ended) -> Option<String> {
 }
 
 impl StepOutcome {
-    /// Returns the device or the modelled drive that it ran on.
-    pub fn ran_on(&self) -> String {
-        self.device.as_ref().map_or_else(|| self.drive.clone(), |device| device.display().to_string())
-    }
-
-    /// Whether it ran on a device of this machine.
-    pub fn is_real(&self) -> bool {
-        self.device.is_some()
-    }
-
     /// Returns the failed cells.
     pub fn failed(&self) -> impl Iterator<Item = &Cell> {
         self.cells.iter().filter(|cell| cell.failure.is_some())

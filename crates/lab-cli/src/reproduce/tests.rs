@@ -1,15 +1,8 @@
-//! The page of a fixed result: it has the required contents, is well-formed, and is shown by a browser.
+//! The text and the JSON of a fixed result.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "../../../../../tests/tools/legible.rs"]
-mod legible;
-#[path = "../../../../../tests/tools/skip.rs"]
-mod skip;
-
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 use straddle_drive::Profile;
@@ -22,9 +15,8 @@ use straddle_lab::reproduce::policy::Band;
 use straddle_measure::bench::Silent;
 use straddle_units::io::Counters;
 
-use super::page;
-use crate::reproduce::json::{ReproduceReport, Reproduced, ReproducedExperiment, Way, saved};
-use crate::reproduce::{of_run, text};
+use super::{of_run, text};
+use crate::reproduce::json::{ReproduceReport, Reproduced, ReproducedExperiment, saved};
 use straddle_cli::args::SchemaOf;
 use straddle_cli::view::json::Document;
 
@@ -61,15 +53,13 @@ impl Machine for Fixed {
     }
 }
 
-/// Runs experiments on the fixed machine. Their titles are replaced by one with markup in it, which has to be
-/// escaped.
+/// Runs experiments on the fixed machine.
 fn reproduced(names: &[&str]) -> Reproduced {
     let settings = Settings { runs: Some(1), seed: 7, full: false, guests: NonZeroUsize::new(2).unwrap() };
     let cache = tempfile::tempdir().unwrap();
-    let inputs = Inputs { cache: cache.path().to_owned(), seed: 1, tarball: None, trees: None };
+    let inputs = Inputs { cache: cache.path().to_owned(), seed: 1 };
     let run = |name: &&str| {
         let mut experiment = Experiment::open(name).unwrap();
-        "<b>\"Fun\"</b> & more".clone_into(&mut experiment.title);
         experiment.lab.iter_mut().for_each(|step| step.input = None);
         let planned: Vec<_> =
             experiment.lab.iter().map(|step| Planned { step, drive: &step.drive, policies: None }).collect();
@@ -82,36 +72,12 @@ fn reproduced(names: &[&str]) -> Reproduced {
         let outcome = experiment.reproduce(None, &Profile::open).unwrap();
         ReproducedExperiment { experiment, judged: true, outcome: Some(outcome), lab: Some(lab) }
     };
-    let way = Way { settings, command: "straddle reproduce --seed 7".to_owned() };
     let experiments: Vec<ReproducedExperiment> = names.iter().map(run).collect();
-    Reproduced { judged: of_run(&experiments).unwrap(), experiments, way, wall: Duration::from_secs(10) }
-}
-
-#[test]
-fn a_page_has_charts_tables_and_the_way_to_run_it_again() {
-    let html = page(&reproduced(&["smith-2010", "afd-2019"]));
-    let count = |text: &str| html.matches(text).count();
-    let charts = 4 * 2 + 1 + 2;
-    assert_eq!(
-        count("<figure>"),
-        charts,
-        "a read and a write chart a drive and of LVM, and one each of the others"
-    );
-    assert_eq!((count("<svg class=\"chart\""), count("role=\"img\"")), (charts, charts));
-    assert_eq!(count("<figcaption>"), count("</figure>"));
-    let has = |text: &str| assert!(html.contains(text), "{text}");
-    has("<td class=\"bad\" ");
-    has("<td class=\"good\" ");
-    has("4711");
-    has("2000 ns a system call");
-    has("<pre>straddle reproduce --seed 7</pre>");
-    has("&lt;b&gt;&quot;Fun&quot;&lt;/b&gt; &amp; more");
-    for absent in ["<b>", "<script", "http://www.w3.org/1999", "src=", "@import", "url(", "#010"] {
-        assert!(!html.contains(absent), "{absent}");
-    }
-    for element in ["section", "table", "tr", "td", "figure", "svg", "details", "p", "main"] {
-        let opened = count(&format!("<{element} ")) + count(&format!("<{element}>"));
-        assert_eq!(opened, count(&format!("</{element}>")), "{element}");
+    Reproduced {
+        judged: of_run(&experiments).unwrap(),
+        experiments,
+        command: String::new(),
+        wall: Duration::from_secs(10),
     }
 }
 
@@ -161,8 +127,6 @@ fn what_another_policy_explains_is_a_miss_everywhere() {
     missed.band = Band::new(exact);
     assert_eq!((run.verdict(), text::misses(&run).len()), (verdict, misses));
     assert_eq!(text::outcomes(&run, false).matches("OUTSIDE, explained").count(), 1);
-    let html = page(&run);
-    assert_eq!(html.matches("<td class=\"bad\" ").count(), misses);
     // By all its figures, the drive still has its own policy.
     run.judged = of_run(&run.experiments).unwrap();
     assert_eq!(run.judged.joints[0].chosen, Some(RmwPolicy::Deferred));
@@ -192,67 +156,4 @@ fn a_saved_run_is_judged_as_the_run_was() {
     std::fs::write(&path, "{}").unwrap();
     let error = saved::add(&path, &mut Vec::new()).unwrap_err().to_string();
     assert!(error.contains("run.json: not a result of 'straddle reproduce --json'"), "{error}");
-}
-
-/// Returns the browser, or reports that the test is skipped.
-fn chromium() -> Option<PathBuf> {
-    let found = std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())
-        .map(|folder| folder.join("chromium"))
-        .find(|path| path.is_file());
-    if found.is_none() {
-        skip::skipped("chromium is not installed");
-    }
-    found
-}
-
-/// Returns the browser's output for a page. The browser keeps its own files in `folder`.
-fn browse(chromium: &Path, folder: &Path, arguments: &[&str]) -> Vec<u8> {
-    let mut command = Command::new(chromium);
-    command.args([
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--hide-scrollbars",
-        "--window-size=1100,2400",
-    ]);
-    command.arg(format!("--user-data-dir={}", folder.join("profile").display())).current_dir(folder);
-    let output = command.args(arguments).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    output.stdout
-}
-
-#[test]
-fn a_browser_shows_it() {
-    let Some(chromium) = chromium() else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("page.html");
-    std::fs::write(&path, page(&reproduced(&["smith-2010"]))).unwrap();
-    let address = format!("file://{}", path.display());
-    let dom = String::from_utf8(browse(&chromium, folder.path(), &["--dump-dom", &address])).unwrap();
-    let count = |text: &str| dom.matches(text).count();
-    assert_eq!((count("<svg "), count("</svg>")), (8, 8));
-    assert!(dom.contains("<h1>Reproduced: smith-2010</h1>"));
-    // Per drive, and for LVM, two tables of times and one of counters, and one of the published figures.
-    assert_eq!(count("<caption>"), 4 * 3 + 3);
-    browse(&chromium, folder.path(), &["--screenshot=page.png", &address]);
-    let picture = std::fs::read(folder.path().join("page.png")).unwrap();
-    assert_eq!(picture[1..4], *b"PNG");
-    // A blank page of this size compresses to about 10 kB.
-    assert!(picture.len() > 60_000, "{} bytes are too few for text and bars", picture.len());
-}
-
-#[test]
-fn it_can_be_read_on_phones_and_desktops() {
-    let Some(chromium) = chromium() else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let html = page(&reproduced(&["smith-2010", "afd-2019"]));
-    for width in [390, 800, 1200] {
-        let path = folder.path().join(format!("{width}.html"));
-        std::fs::write(&path, legible::framed(&html, width)).unwrap();
-        let address = format!("file://{}", path.display());
-        let dom = String::from_utf8(browse(&chromium, folder.path(), &["--dump-dom", &address])).unwrap();
-        let (seen, wrong) = legible::verdict(&dom);
-        assert_eq!(seen, "chart text");
-        assert!(wrong.is_empty(), "{width} px: {wrong:#?}");
-    }
 }
