@@ -12,7 +12,7 @@ use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 
-use straddle_repair::copy::{Copy, CopyError, Source, Unreadable, Verify};
+use straddle_repair::copy::{Copy, CopyError, Source, Unreadable};
 use tools::shell::{program as straddle, shell, started};
 use tools::skip::{PATH, present};
 
@@ -344,8 +344,7 @@ fn a_write_behind_a_loop_device_is_noticed() {
             }
             std::ops::ControlFlow::Continue(())
         };
-        let copied =
-            plan.run(&source, &mut target, (Verify::None, Unreadable::Stops), (watch, &mut |_| Ok(())));
+        let copied = plan.run(&source, &mut target, Unreadable::Stops, (watch, &mut |_| Ok(())));
         outcomes.last_mut().unwrap().3 = Some(copied);
     }
     second.iter().for_each(|device| drop(detach(device)));

@@ -252,7 +252,7 @@ impl Attacker<'_> {
     }
 
     fn act(&mut self) {
-        match self.random.below(16) {
+        match self.random.below(15) {
             0..=2 => self.queue(),
             3..=6 => self.ring(),
             7 | 8 => self.memory_table(),
@@ -262,22 +262,12 @@ impl Attacker<'_> {
                 self.post(&bytes, &[]);
             }
             10 => {
-                let _ = self.machine.memory.set_len(self.random.one_of(&[
-                    0,
-                    4096,
-                    HEADER,
-                    DATA,
-                    MEMORY,
-                    MEMORY * 2,
-                ]));
-            }
-            11 => {
                 // Reads the answers received so far.
                 let _ = self.machine.socket.set_nonblocking(true);
                 let mut bytes = [0; 4096];
                 while (&self.machine.socket).read(&mut bytes).is_ok_and(|bytes| bytes > 0) {}
             }
-            12 => {
+            11 => {
                 let (code, count) = (self.random.one_of(&CODES), self.random.below(6));
                 let payload = self.numbers(count);
                 (0..self.random.one_of(&[1, 200])).for_each(|_| self.message(code, &payload, 0));

@@ -119,13 +119,9 @@ fn names_of_files_are_printed_and_not_obeyed() {
         &["apply", &toml, "--write", "disk"][..],
         &["apply", &plan, "--write", "no such", "--backup", NASTY],
         &["undo", NASTY, "--write", "disk"],
-        &["plan", "disk", "--file", &toml],
-        &["plan", "disk", "--from-sfdisk", &toml],
         &["plan", "disk", "--table", NASTY],
         &["plan", "disk", "--table", "gpt", "--part", NASTY],
         &["bench", "--restore", "--journals", NASTY],
-        &["bench", "random-write", "disk", "--emit-fio", NASTY],
-        &["bench", "--import-fio", &toml],
         &["bench", NASTY, "disk"],
         &["check", "--sysroot", NASTY],
         &["check", "--assume", NASTY, "disk"],
@@ -321,7 +317,7 @@ fn names_on_disks_are_printed_and_not_obeyed() {
             looked_at(&dir, &[&["check", image][..], more].concat(), &mut counts);
             looked_at(&dir, &[&["map", image][..], more].concat(), &mut counts);
         }
-        for more in [&[][..], &["--json"], &["--explain"], &["--to-sfdisk"]] {
+        for more in [&[][..], &["--json"], &["--explain"]] {
             looked_at(
                 &dir,
                 &[&["plan", image, "--table", "gpt", "--part", "rest", "--wipe"][..], more].concat(),

@@ -3,8 +3,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "real/fio.rs"]
-mod fio;
 use crate::tools;
 
 use std::fs;

@@ -65,9 +65,7 @@ fn logical_partitions_are_realigned_and_survive_kills() {
     let (status, text) = program(folder, &["realign", "disk.img", "--save", "move.json"]);
     assert!(status == 0 && text.contains("move 3 partitions") && !text.contains("deleted"), "{text}");
     let line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(line(&text).contains("to the journal: time unknown"), "{text}");
-    let (_, modelled) = program(folder, &["realign", "disk.img", "--drive", "wd10ears"]);
-    assert!(line(&modelled).contains("s on the modelled drive wd10ears"), "{modelled}");
+    assert!(line(&text).contains("to the journal"), "{text}");
     let (status, text) = program(folder, &["apply", "move.json", "--write", "disk.img"]);
     assert_eq!(status, 0, "{text}");
     let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
@@ -374,7 +372,6 @@ fn the_payload_of_luks_is_aligned_and_not_its_partition() {
         let (status, text) = program(dir.path(), &["realign", "disk.img", "--save", "move.json"]);
         assert_eq!(status, 0, "{text}");
         assert_eq!(text.contains("encrypted payload"), payload == 4095, "{text}");
-        shell(dir.path(), "grep -q '\"estimate\"' move.json");
         let (status, text) = program(dir.path(), &["apply", "move.json", "--write", "disk.img"]);
         assert_eq!(status, 0, "{text}");
         let table = shell(dir.path(), "sfdisk -d disk.img");

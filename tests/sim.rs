@@ -63,25 +63,6 @@ fn the_same_text_twice_and_no_wider_than_it_must() {
 }
 
 #[test]
-fn disksim_traces_are_recognised_by_their_lines_and_run_one_after_the_other() {
-    let dir = TempDir::new().unwrap();
-    let lines = "R Hit 1975456 4 15362.0 56074.0\nW Doub 1975280 8 3024.0 27896.0\n";
-    let trace = file(&dir, "real.trace", lines);
-    let report = json("sim", &["sim", &trace, "--drive", "wd10ears", "--json"]);
-    assert_eq!(report["trace"]["format"], "disksim");
-    let run = &report["runs"][0];
-    assert_eq!(
-        (&run["pace"], &run["queue_depth"], &run["requests"]),
-        (&"closed".into(), &1.into(), &2.into())
-    );
-    assert!(run["elapsed_ns"].as_u64().unwrap() > 56_074_000, "the delay passes");
-    let run = straddle(&["sim", &trace, "--drive", "wd10ears", "--queue-depth", "8"]);
-    assert_eq!(run.code, 2, "{}", run.err);
-    let report = json("sim", &["sim", &trace, "--drive", "wd10ears", "--open-loop", "--json"]);
-    assert_eq!(report["runs"][0]["pace"], "open");
-}
-
-#[test]
 fn back_to_back_is_quicker_than_the_traces_own_times() {
     let dir = TempDir::new().unwrap();
     let trace = file(&dir, "web.csv", &trace(300));
@@ -90,7 +71,7 @@ fn back_to_back_is_quicker_than_the_traces_own_times() {
         arguments.extend(options);
         json("sim", &arguments)["runs"][0]["elapsed_ns"].as_u64().unwrap()
     };
-    let (open, closed) = (elapsed(&["--open-loop"]), elapsed(&["--closed-loop"]));
+    let (open, closed) = (elapsed(&[]), elapsed(&["--closed-loop"]));
     assert!(closed < open / 2, "{closed} {open}");
     assert!(elapsed(&["--closed-loop", "--queue-depth", "16"]) <= closed);
 }
@@ -186,7 +167,6 @@ fn mistakes_on_the_command_line_are_usage_errors() {
         &["sim", &trace][..],
         &["sim", &trace, "--drive", "no-such-drive"],
         &["sim", &trace, "--drive", "wd10ears", "--shift", "100"],
-        &["sim", &trace, "--drive", "wd10ears", "--open-loop", "--closed-loop"],
         &["sim", &trace, "--drive", "wd10ears", "--queue-depth", "0"],
         &["sim", &trace, "--drive", "wd10ears", "--format", "vscsi"],
     ] {

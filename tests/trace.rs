@@ -34,13 +34,10 @@ const REQUESTS: [(bool, u64, u64); 5] =
 /// A format, the lines before the first request, and a line for each.
 type Written = (&'static str, &'static str, fn(usize, (bool, u64, u64)) -> String);
 
-const FORMATS: [Written; 11] = [
+const FORMATS: [Written; 8] = [
     ("csv", "time_ms,volume,op,offset,length\n", |at, (w, first, n)| {
         format!("{at},v,{},{},{}", letter(w), first * 512, n * 512)
     }),
-    ("disksim", "", |_, (w, first, n)| format!("{} Miss {first} {n} 100.0 5.5", letter(w))),
-    ("disksim-ascii", "", |at, (w, first, n)| format!("{at}.5 0 {first} {n} {}", u8::from(!w))),
-    ("mqsim", "", |at, (w, first, n)| format!("{at}000 0 {first} {n} {}", u8::from(!w))),
     ("msr", "", |at, (w, first, n)| {
         let kind = if w { "Write" } else { "Read" };
         format!("{},hm,1,{kind},{},{},1331", 128_166_372_003_061_629 + at, first * 512, n * 512)

@@ -4,6 +4,7 @@
 //! that any other load of the machine affects all of them, and a figure is a median with its quartiles.
 
 mod calibration;
+mod disksim;
 mod drives;
 mod images;
 mod moves;

@@ -4,16 +4,16 @@
 //! traces and parameters are not part of straddle; their folder is an argument. If it is missing, a message
 //! says so.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::Path;
 
-use anyhow::{Context, Result};
-use straddle_drive::Profile;
+use crate::disksim::{self, LARGEST_FILE};
+use anyhow::{Context, Result, bail};
 use straddle_drive::disk::ModelPart;
-use straddle_drive::disksim::{self, LARGEST_FILE};
-use straddle_trace::{Format, How, Options, Pace, Reader, replay};
-use straddle_units::io::Nanos;
+use straddle_drive::{Drive, Profile};
+use straddle_units::io::{Nanos, Operation, Request, Time};
+use straddle_units::{ByteCount, ByteOffset};
 
 /// A drive that was measured, and DiskSim 4.0's result for it.
 struct Measured {
@@ -182,17 +182,32 @@ struct Times {
     ours: Vec<f64>,
 }
 
+/// Sends each request of a trace when the one before has completed, and after the delay that the trace has then. A line is
+/// `R|W Hit|Miss first_block blocks service_us delay_us`.
 fn service_times(dir: &Path, stem: &str, profile: &Profile) -> Result<Times> {
     let path = dir.join(format!("{stem}.trace"));
-    let file = File::open(&path).with_context(|| format!("cannot open {}", path.display()))?;
-    let how = How { format: Some(Format::DiskSim), ..How::default() };
-    let mut trace = Reader::new(file, &path.display().to_string(), &how);
-    let mut times = Times { real: Vec::new(), ours: Vec::new() };
-    let options = Options { pace: Some(Pace::Closed), ..Options::default() };
-    replay(profile, &mut trace, &options, &mut |finished| {
-        times.real.push(finished.record.took.map_or(Nanos::ZERO, |took| took.measured).millis());
-        times.ours.push(finished.latency.millis());
-    })?;
+    let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let (mut drive, mut done) = (Drive::new(profile), Vec::new());
+    let (mut times, mut at) = (Times { real: Vec::new(), ours: Vec::new() }, Time::ZERO);
+    for (number, line) in (0..).zip(text.lines()) {
+        let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+        let [operation, _, first, blocks, service, delay] = fields[..] else { bail!("{stem}: {line:?}") };
+        let operation = if operation == "R" { Operation::Read } else { Operation::Write };
+        let (first, blocks): (u64, u64) = (first.parse()?, blocks.parse()?);
+        let micros = |text: &str| -> Result<Nanos> {
+            Nanos::from_seconds(text.parse::<f64>()? / 1e6).context("not a time")
+        };
+        let request =
+            Request::new(number, operation, ByteOffset::new(first * 512), ByteCount::new(blocks * 512));
+        drive.submit(at, request, &mut done)?;
+        while done.is_empty() {
+            drive.next_completion(&mut done);
+        }
+        let completed = done.drain(..).next().context("it completes")?.at;
+        times.real.push(micros(service)?.millis());
+        times.ours.push(completed.since(at).millis());
+        at = completed + micros(delay)?;
+    }
     Ok(times)
 }
 

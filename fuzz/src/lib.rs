@@ -34,7 +34,7 @@ pub use images::{image, image_says};
 pub use layers::{filesystems, layers, layers_say, volume};
 pub use nbd::nbd;
 pub use plans::{backup, plan, request};
-pub use traces::{disksim, mapped_trace, table, trace};
+pub use traces::{mapped_trace, table, trace};
 
 /// GPTs (and tables in place of one): a sparse disk, with correct CRCs if the input asks for them.
 pub fn gpt(data: &[u8]) {

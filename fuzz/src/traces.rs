@@ -1,9 +1,9 @@
-//! Block traces, and DiskSim's parameter sets.
+//! Block traces.
 
 use std::fs::File;
-use std::io::{self, Cursor, Read, Write};
+use std::io::{Cursor, Read, Write};
 
-use straddle_drive::{Drive, Profile, disksim};
+use straddle_drive::Profile;
 use straddle_trace::{
     Account, Columns, Format, How, Input, Options, Reader, Target, UNITS, Window, Writer, replay, unpacked,
 };
@@ -158,23 +158,5 @@ pub fn table(data: &[u8]) {
     if let [Some(plain), Some(timed)] = &accounts {
         figures(plain);
         assert!(plain.volumes().eq(timed.volumes()));
-    }
-}
-
-/// The `.diskspecs`, the `.model`, the `.seek` and the `.parv`, then requests as in `drive`, separated by
-/// zero bytes.
-pub fn disksim(data: &[u8]) {
-    let mut parts = data.splitn(5, |byte| *byte == 0);
-    let mut text = || parts.next().map(|part| String::from_utf8_lossy(part).into_owned());
-    let files = [("diskspecs", text()), ("model", text()), ("seek", text()), ("parv", text())];
-    let read = |name: &str| {
-        assert!(!name.contains('/'), "no other folder is looked into");
-        let ending = name.rsplit('.').next().unwrap_or_default();
-        let file = files.iter().find(|(known, _)| *known == ending).and_then(|(_, text)| text.clone());
-        file.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
-    };
-    match disksim::import("fuzz", &read) {
-        Ok(profile) => crate::drive::requests(Drive::new(&profile), parts.next().unwrap_or_default()),
-        Err(error) => assert!(!error.to_string().is_empty()),
     }
 }

@@ -129,11 +129,6 @@ fn table() {
 }
 
 #[test]
-fn disksim() {
-    replay("disksim", straddle_fuzz::disksim);
-}
-
-#[test]
 fn nbd() {
     replay("nbd", straddle_fuzz::nbd);
 }

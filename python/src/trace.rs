@@ -1,7 +1,6 @@
 //! Traces in files, and histograms as tables.
 
 use std::ffi::CString;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,9 +9,7 @@ use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::ArrowError;
 use pyo3::exceptions::PyUserWarning;
 use pyo3::prelude::*;
-use straddle_trace::{
-    Account, Columns, Format, Histogram, How, Input, Origin, Reader, Recording, SECTOR, TraceError,
-};
+use straddle_trace::{Account, Columns, Format, Histogram, How, Origin, Recording, SECTOR};
 
 use crate::errors;
 
@@ -31,30 +28,12 @@ pub(crate) fn read(
     };
     let how = How { format: format.map(named).transpose()?, columns, timed: false, ..How::default() };
     let traces = Recording::group(std::slice::from_ref(&path));
-    let counted = py.detach(|| Account::of(&traces, None, |trace| open(trace, &how)));
+    let counted = py.detach(|| Account::of(&traces, None, |trace| trace.open(&how)));
     let (account, abouts) = counted.map_err(|error| errors::trace(&path, &error))?;
     for origin in abouts.iter().filter_map(|about| about.origin.as_ref()) {
         warn(py, &path, origin)?;
     }
     Ok(account)
-}
-
-fn open(trace: &Recording, how: &How) -> Result<Reader<'static>, TraceError> {
-    let open = |path: &PathBuf| {
-        let name = path.display().to_string();
-        match File::open(path) {
-            Ok(file) => Ok((name, Input::File(file))),
-            Err(source) => Err(TraceError::Read { name, byte: None, source }),
-        }
-    };
-    let mut files = trace.files.iter().map(open).collect::<Result<Vec<_>, _>>()?;
-    match files.pop() {
-        Some((_, input)) if files.is_empty() => Reader::open(input, &trace.name, how),
-        last => {
-            files.extend(last);
-            Reader::merged(files, &trace.name, how)
-        }
-    }
 }
 
 fn warn(py: Python<'_>, path: &Path, origin: &Origin) -> PyResult<()> {

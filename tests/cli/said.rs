@@ -18,7 +18,6 @@ fn a_drive_named_without_its_prefix_is_recognised_everywhere() {
             (&["probe", name, "--time", "1"], 0),
             (&["serve", name, "--nbd", "unix:no-such-folder/socket"], 3),
             (&["bench", "random-write", name, "--offsets", "0", "--count", "50"], 0),
-            (&["bench", "random-write", name, "--emit-fio", "no-such-folder/job"], 2),
         ] {
             let run = straddle(command);
             assert_eq!(run.code, code, "{command:?}: {}", run.err);
@@ -72,18 +71,6 @@ fn a_folder_stands_for_the_images_below_it() {
     let expected = ["a.QCOW2", "b.img", "web/disk.raw.gz"].map(|name| format!("{folder}/{name}"));
     assert_eq!(found, expected);
     assert!(run.err.contains("3 other files skipped"), "{}", run.err);
-}
-
-#[test]
-fn no_job_is_written_for_a_missing_device() {
-    let dir = TempDir::new().unwrap();
-    let job = dir.path().join("job.fio");
-    let emit =
-        |target: &str| straddle(&["bench", "random-write", target, "--emit-fio", job.to_str().unwrap()]);
-    let run = emit("/dev/no-such-device");
-    assert!(run.code == 2 && run.err.contains("no such file or device") && !job.exists(), "{}", run.err);
-    let run = emit("no-such-file");
-    assert!(run.code == 2 && run.err.contains("truncate") && !job.exists(), "{}", run.err);
 }
 
 /// A status of "ok" beside a partition that straddles would be a contradiction.

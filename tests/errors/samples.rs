@@ -14,7 +14,6 @@ use straddle_device::remote::{FetchError, RemoteError};
 use straddle_device::{AssumeError, ReadError};
 use straddle_drive::ProfileError;
 use straddle_drive::disk::{GeometryError, SeekError};
-use straddle_drive::disksim::ImportError;
 use straddle_drive::ssd::FlashError;
 use straddle_lab::guest::GuestError;
 use straddle_lab::media::{MediaError, StoreError};
@@ -24,7 +23,6 @@ use straddle_lab::reproduce::lab::input::InputError;
 use straddle_lab::reproduce::lab::{LabError, ReproduceError};
 use straddle_lab::serve::{EndpointError, ServerError};
 use straddle_lab::vhost::VhostError;
-use straddle_measure::bench::fio::FioError;
 use straddle_measure::bench::{RunError, TargetError, WorkloadError};
 use straddle_measure::probe::ProbeError;
 use straddle_measure::real::{AreaError, JournalError, RealError, SessionError};
@@ -153,14 +151,12 @@ fn of_repairs() -> Vec<Sample> {
     use straddle_device::OpenError;
     let (device, len) = (Device::Journal, ByteCount::new(512));
     let read = || ReadError::Io { at: at(), source: cause() };
-    let toml = || Box::new(toml::from_str::<toml::Table>("[").unwrap_err());
     let stored = || BackupError::Store { path: path(), source: cause() };
     let moves = || RelocateError::Write { device, at: at(), len, source: cause() };
     vec![
         sample(moves()),
         sample(RelocateError::Read { device, at: at(), source: cause() }),
         sample(RelocateError::Flush { device, source: cause() }),
-        sample(PlanError::Toml(toml())),
         sample(PlanError::Read(read())),
         sample(DiskError::Open(OpenError::Io(cause()))),
         sample(DiskError::Io(cause())),
@@ -240,15 +236,10 @@ fn of_devices() -> Vec<Sample> {
 fn of_models() -> Vec<Sample> {
     let flash = || FlashError { key: "key", value: text(), reason: text() };
     vec![
-        sample(ImportError::Unreadable { file: text(), source: cause() }),
-        sample(ImportError::Geometry { file: text(), source: geometry() }),
-        sample(ImportError::Seek { file: text(), source: seek() }),
         sample(ProfileError::Unreadable { path: path(), source: cause() }),
         sample(profile()),
         sample(ProfileError::Flash { name: text(), source: flash() }),
         sample(ProfileError::Seek { name: text(), source: seek() }),
-        sample(FioError::Json(serde_json::from_str::<u8>("x").unwrap_err())),
-        sample(FioError::Fit(WorkloadError::Zero { what: "count" })),
         sample(RunError::Workload(WorkloadError::Zero { what: "size" })),
         sample(RunError::Target { index: 1, source: failed() }),
         sample(TargetError::Refused { request: request(), source: refusal() }),

@@ -20,7 +20,7 @@ pub(crate) struct Asked {
     pub(crate) path: String,
     /// The headers, with names in lower case.
     pub(crate) headers: BTreeMap<String, String>,
-    /// The bytes sent: header and contents.
+    /// The bytes of contents sent.
     pub(crate) sent: u64,
 }
 
@@ -168,7 +168,8 @@ impl Exchange<'_> {
     }
 
     fn say(&mut self, head: &str) -> io::Result<()> {
-        self.send(head.replace('\n', "\r\n").as_bytes())
+        let mut client = self.client;
+        client.write_all(head.replace('\n', "\r\n").as_bytes())
     }
 
     fn status(&mut self, status: &str) -> io::Result<()> {

@@ -120,25 +120,3 @@ fn comma_separated_values_are_those_of_the_json() {
         }
     }
 }
-
-#[test]
-fn the_page_is_whole_and_nothing_in_a_trace_is_markup() {
-    let dir = TempDir::new().unwrap();
-    let path = trace(&dir);
-    let page = dir.path().join("a.html").to_str().unwrap().to_owned();
-    let run = straddle(&["trace", &path, "--html", &page, "--merge-within", "10ms"]);
-    assert_eq!((run.code, run.err.as_str()), (0, ""));
-    let html = fs::read_to_string(&page).unwrap();
-    for element in ["section", "table", "tr", "td", "figure", "svg", "p", "main", "html"] {
-        let count = |text: String| html.matches(&text).count();
-        let opened = count(format!("<{element} ")) + count(format!("<{element}>"));
-        assert!(opened > 0 && opened == count(format!("</{element}>")), "{element}");
-    }
-    assert!(html.contains("&lt;b&gt;&amp;") && !html.contains("<b>"));
-    assert!(html.contains("merged within 10") && html.contains("1.00 if aligned"));
-    assert!(html.contains(": straddle trace ") && html.contains(" UTC: "), "how it was made");
-    for absent in ["src=", "@import", "url(", "<script"] {
-        assert!(!html.contains(absent), "{absent}");
-    }
-    assert_eq!(straddle(&["trace", &path, "--html", &path]).code, 4, "it would replace the trace");
-}

@@ -124,7 +124,7 @@ pub use fit::{sectors_above, unfit};
 pub use fix::{can_shrink, shrinking};
 pub use judgement::{Judgement, OfPartition, Recognised, Status, Verdict};
 pub use moves::{Journal as MoveJournal, Moves, Planned, PlannedCopy, ShrinkFirst, Stage, Unfinished};
-pub use optimum::{ALL_ONES, bogus_io_opt};
+pub use optimum::bogus_io_opt;
 pub use placement::{OfStart, starts};
 pub use shell::file_about;
 pub use way::{Step, called};

@@ -13,7 +13,7 @@ use straddle_units::ByteCount;
 
 /// 65,535 blocks of 512 bytes: the figure of USB bridges that fill a 16-bit count with ones. It is exactly
 /// the largest value that the kernel's sd driver accepts (`SD_DEF_XFER_BLOCKS`, drivers/scsi/sd.h).
-pub const ALL_ONES: u64 = 65_535 * 512;
+const ALL_ONES: u64 = 65_535 * 512;
 
 /// 0xFFF000 bytes: the transfer limit that mpt3sas HBAs report as an optimum (Debian bug 1121006). It is
 /// 32,767 sectors of 512 bytes, rounded down to 4096.

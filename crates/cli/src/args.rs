@@ -282,19 +282,6 @@ pub(crate) fn positive_size(text: &str) -> Result<ByteCount, String> {
     }
 }
 
-/// A file to draw into: what it is called must not promise another format.
-pub(crate) fn svg_file(text: &str) -> Result<PathBuf, String> {
-    const OTHERS: [&str; 12] =
-        ["gz", "svgz", "png", "jpg", "jpeg", "gif", "webp", "pdf", "ps", "eps", "html", "htm"];
-    let path = PathBuf::from(text);
-    match path.extension().and_then(|extension| extension.to_str()) {
-        Some(extension) if OTHERS.iter().any(|other| extension.eq_ignore_ascii_case(other)) => {
-            Err(format!("only SVG is supported; use the name {}", path.with_extension("svg").display()))
-        }
-        _ => Ok(path),
-    }
-}
-
 #[derive(Debug, Args)]
 pub(crate) struct FormatArguments {
     /// Image format [default: detected]. `raw` treats the file itself as the disk.

@@ -5,7 +5,6 @@ use std::io::{self, Write};
 
 use straddle_device::shown::is_hidden;
 use straddle_drive::ProfileError;
-use straddle_repair::PlanError;
 use straddle_units::ErrorKind;
 
 use crate::args::{Arguments, as_options};
@@ -147,7 +146,6 @@ kinds! {
     straddle_measure::bench::RunError,
     straddle_measure::bench::TargetError,
     straddle_measure::bench::WorkloadError,
-    straddle_measure::bench::fio::FioError,
     straddle_repair::boot::BootError,
     straddle_device::AddressError,
     straddle_device::AssumeError,
@@ -163,7 +161,6 @@ kinds! {
     straddle_drive::ProfileError,
     straddle_drive::disk::GeometryError,
     straddle_drive::disk::SeekError,
-    straddle_drive::disksim::ImportError,
     straddle_drive::profile::StartError,
     straddle_drive::ssd::FlashError,
     straddle_repair::ChangeError,
@@ -239,21 +236,16 @@ fn shown(error: clap::Error) -> clap::Error {
     shown.unwrap_or_else(|| clap::Error::new(error.kind()).with_cmd(&Arguments::described()))
 }
 
-/// Returns the error and its causes, printable. Messages of the TOML parser keep their lines, which point
-/// into the file.
+/// Returns the error and its causes, printable.
 fn with_causes(error: &anyhow::Error, errors: Errors) -> String {
-    let mut is_parsed = false;
-    let mut parts = Vec::new();
-    for cause in error.chain() {
+    let shown = |cause: &(dyn Error + 'static)| {
         let text = cause.to_string();
-        parts.push(match (errors.name_of)(cause) {
+        match (errors.name_of)(cause) {
             Some(name) => output::printable_lines(&text.replacen(name, &output::printable(name), 1)),
-            None if is_parsed => output::printable_lines(&text),
             None => output::printable(&text),
-        });
-        is_parsed = matches!(cause.downcast_ref(), Some(PlanError::Toml(_)));
-    }
-    parts.join(": ")
+        }
+    };
+    error.chain().map(shown).collect::<Vec<_>>().join(": ")
 }
 
 /// Prints the failure to stderr and returns its exit. A stream that its reader closed, such as a converted
@@ -286,6 +278,7 @@ pub fn of_error(error: &anyhow::Error, errors: Errors) -> Exit {
 mod tests {
     use anyhow::{Context, Error, anyhow};
     use straddle_measure::bench::{RunError, TargetError};
+    use straddle_repair::PlanError;
 
     use super::*;
 

@@ -6,10 +6,6 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use anyhow::{Context, Result};
-use straddle_trace as trace;
-use straddle_trace::{How, Origin, Reader, Recording};
-
-use crate::output;
 
 /// Whether `path` stands for standard input: `-`. A file of this name is `./-`.
 pub(crate) fn is_stdin(path: &Path) -> bool {
@@ -19,41 +15,6 @@ pub(crate) fn is_stdin(path: &Path) -> bool {
 /// Opens the file or pipe at `path`, or standard input if it is `-`.
 pub(crate) fn open(path: &Path) -> io::Result<Box<dyn Read>> {
     if is_stdin(path) { Ok(Box::new(io::stdin().lock())) } else { Ok(Box::new(File::open(path)?)) }
-}
-
-/// Opens a trace; `-` is standard input.
-pub(crate) fn trace(recording: &Recording, how: &How) -> anyhow::Result<Reader<'static>> {
-    let open = |path: &PathBuf| {
-        let name = path.display().to_string();
-        let input = match is_stdin(path) {
-            true => trace::Input::Stream(Box::new(io::stdin())),
-            false => trace::Input::File(File::open(path).with_context(|| format!("{name}: cannot open"))?),
-        };
-        Ok((name, input))
-    };
-    let mut files = recording.files.iter().map(open).collect::<anyhow::Result<Vec<_>>>()?;
-    let reader = match files.pop() {
-        Some((_, input)) if files.is_empty() => Reader::open(input, &recording.name, how)?,
-        last => {
-            files.extend(last);
-            Reader::merged(files, &recording.name, how)?
-        }
-    };
-    Ok(reader)
-}
-
-/// Says what is missing in a recording that has been read to its end.
-pub(crate) fn warn(name: &str, origin: Option<&Origin>) {
-    let Some(origin) = origin else { return };
-    if origin.is_cut_off() {
-        output::complain(&format!("{name}: the recording is truncated, so later requests are missing"));
-    }
-    if let Some(lost) = origin.lost_events.filter(|lost| *lost > 0) {
-        let (events, were) = (output::plural(lost, "event"), if lost == 1 { "was" } else { "were" });
-        output::complain(&format!(
-            "{name}: {events} {were} lost during the recording, so requests are missing"
-        ));
-    }
 }
 
 /// Reads the text of the file or pipe at `path`. Fails if it has more than `largest` bytes, without reading

@@ -129,7 +129,7 @@ pub struct Through {
 pub struct Traffic {
     /// The number of requests, including redirected and repeated ones and those for credentials.
     pub requests: u64,
-    /// The number of bytes received: headers, contents and TLS overhead.
+    /// The number of bytes of contents received.
     #[serde(rename = "received_bytes")]
     pub received: u64,
     /// The size of the object.

@@ -22,7 +22,6 @@
 //! ```
 
 pub mod disk;
-pub mod disksim;
 mod drive;
 mod firmware;
 pub mod form;

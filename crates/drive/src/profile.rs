@@ -178,7 +178,7 @@ impl Deref for Profile {
 
 impl Profile {
     /// A profile of values that the caller has checked.
-    pub(crate) const fn of_checked(values: Values) -> Self {
+    pub const fn of_checked(values: Values) -> Self {
         Self { values }
     }
 

@@ -5,7 +5,7 @@ use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use schemars::JsonSchema;
 use serde::Serialize;
 use straddle_drive::Profile;
@@ -29,7 +29,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<Exit> {
     arguments.store.iter().for_each(|path| note_unfinished(path));
     let store = match &arguments.store {
         Some(path) => Store::file(path, profile.claims.capacity)?,
-        None => Store::memory(profile.claims.capacity),
+        None => Store::memory(profile.claims.capacity).context("the contents cannot be kept in memory")?,
     };
     let cut =
         arguments.cut_after.map(|after| Cut { after, seed: arguments.seed, tear: tear(arguments.tear) });
@@ -43,7 +43,6 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<Exit> {
         vhost_user: arguments.vhost_user.clone(),
         control: control.transpose()?,
         allow_remote: arguments.allow_remote,
-        max_clients: arguments.max_clients,
         pace: if arguments.no_delay { Pace::NoDelay } else { Pace::Real(arguments.speed) },
         tear: tear(arguments.tear),
         signals: ending(),
@@ -58,10 +57,6 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<Exit> {
     }
     let mut server = Server::new(profile, served, &options)?;
     announce(arguments, profile, &server);
-    let most = arguments.max_clients;
-    server.on_full(move || {
-        output::complain(&format!("{most} clients are connected; another was rejected (--max-clients)"));
-    });
     let ended = serve(&mut server);
     if let Some(recording) = recording {
         recording.finish()?;

@@ -6,7 +6,6 @@
 //! driver, and translates the driver's requests for it.
 
 mod cut;
-mod pages;
 mod served;
 mod store;
 mod unsettled;

@@ -12,10 +12,9 @@ use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
 use crate::model::content::Content;
 use crate::model::layer::{Facts, Layer};
 use crate::model::stack::{Partition, Problem, Role, Stack, TableKind};
-use crate::read::read_in_use;
+use crate::read::{read_in_use, table_in_boot_sector, table_of};
 use crate::reader::Reader;
 use crate::signature::{self, Mark};
-use crate::tables::read::{table_in_boot_sector, table_of};
 
 /// The sector size of an optical medium, in bytes.
 const ISO_SECTOR: u64 = 2048;

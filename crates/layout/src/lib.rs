@@ -50,12 +50,11 @@ pub use model::stack::{
     TableKind, Unclaimed,
 };
 pub use model::{content, layer, types, view};
-pub use read::{read_all, read_in_use, read_whole_in_use};
+pub use read::{read_all, read_in_use, read_stack, read_whole_in_use};
 pub use signature::{HIBERNATION_REACH, is_hibernation};
 pub use tables::format;
 pub use tables::free::{boot_area, taken};
 pub use tables::gpt::{gpt_copy, is_gpt_header};
 pub use tables::kernel::kernel_stack;
 pub use tables::marker::{MARKER_GUID, MARKER_MBR, MARKER_TYPE, Marker, is_marker, marker};
-pub use tables::read::read_stack;
 pub use tables::sectors::{Evidence, OtherSectors, other_sectors};

@@ -8,5 +8,4 @@ pub(crate) mod gpt;
 pub(crate) mod kernel;
 pub(crate) mod marker;
 pub(crate) mod mbr;
-pub(crate) mod read;
 pub(crate) mod sectors;

@@ -4,7 +4,6 @@
 //! is a value; the same workload on a target of the same size sends the same requests. Memory does not grow
 //! with the number of requests, and no ratio is given without its uncertainty.
 
-pub mod fio;
 mod medium;
 mod random;
 mod rounds;

@@ -1,5 +1,5 @@
 //! Moves a span in a file and prints the rate, for comparison with dd(1): `shift FILE START LENGTH TO WINDOW
-//! [JOURNAL] [noverify]`, in bytes; the last bytes of the file are the journal if there is no file for it.
+//! [JOURNAL]`, in bytes; the last bytes of the file are the journal if there is no file for it.
 //!
 //! It begins with a cold cache, so dd has to, too: a warm one makes dd more than twice as fast.
 
@@ -11,17 +11,14 @@ use std::fs::OpenOptions;
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-use straddle_repair::relocate::{Disk, Disks, Ended, Job, Move, Parts, Verify, begin, journal_len};
+use straddle_repair::relocate::{Disk, Disks, Ended, Job, Move, Parts, begin, journal_len};
 use straddle_units::{Boundary, ByteCount, ByteOffset, KIB, Span};
 use support::FileDisk;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let mut arguments: Vec<String> = std::env::args().skip(1).collect();
-    let before = arguments.len();
-    arguments.retain(|argument| argument != "noverify");
-    let verify = if arguments.len() < before { Verify::None } else { Verify::Read };
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [file, start, len, to, window, journal @ ..] = arguments.as_slice() else {
-        return Err("shift FILE START LENGTH TO WINDOW [JOURNAL] [noverify]".into());
+        return Err("shift FILE START LENGTH TO WINDOW [JOURNAL]".into());
     };
     let open = |path: &str| {
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
@@ -52,7 +49,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let began = Instant::now();
     let unfinished = begin(disks, place, job)?;
-    let Ended::Complete(moved) = unfinished.resume(verify, &mut |_| ControlFlow::Continue(()))? else {
+    let Ended::Complete(moved) = unfinished.resume(&mut |_| ControlFlow::Continue(()))? else {
         return Err("stopped".into());
     };
     let seconds = began.elapsed().as_secs_f64();

@@ -1,7 +1,7 @@
 //! Copies of a disk to another one, with aligned partitions.
 //!
 //! Invariants: the source is only read. The new disk has a marker in its first sector until all data are
-//! durable and, unless that is left out, read back; then the table replaces it. An interrupted copy starts
+//! durable and read back; then the table replaces it. An interrupted copy starts
 //! again. Without consent, it begins only if the new disk holds zeros in all places that it writes, which are
 //! listed before.
 //!
@@ -36,7 +36,6 @@ use crate::plan::{
 };
 use crate::realign::unallocated::{Look, has_data};
 use crate::realign::{ASLEEP, Reference, anchored, hibernated, is_empty, refer};
-pub use crate::relocate::Verify;
 use crate::request::{Part, Place, Request, Size};
 pub use error::CopyError;
 use gap::Gap;

@@ -16,8 +16,6 @@ pub(crate) const UNFINISHED: &str = "a move of its partitions or a copy to it is
 pub enum PlanError {
     #[error("{0}")]
     Syntax(String),
-    #[error("cannot read the request")]
-    Toml(#[source] Box<toml::de::Error>),
     #[error(
         "nothing to do: use --table with --part, or --add, --delete, --grow, --repair, --relocate-backup \
          or --convert-table"
@@ -113,7 +111,6 @@ pub enum PlanError {
 straddle_units::error_kind! {
     PlanError: Refused;
     Self::Syntax(_)
-    | Self::Toml(_)
     | Self::Nothing
     | Self::Contradiction(_)
     | Self::UnknownType { .. }

@@ -26,13 +26,11 @@ mod guid;
 mod kinds;
 mod lost;
 pub mod moves;
-pub mod other_tools;
 mod plan;
 mod present;
 pub mod realign;
 pub mod relocate;
 mod request;
-mod sfdisk;
 mod target;
 
 #[cfg(test)]
@@ -51,6 +49,5 @@ pub use kinds::type_name;
 pub use lost::Lost;
 pub use plan::{Change, Entry, Format, Plan, Situation, Slot, Table, in_the_way_of_copies, make};
 pub use present::{ChangeError, Depth, Present};
-pub use request::{Grow, Part, Place, Request, Size, parse_file};
-pub use sfdisk::{from_sfdisk, to_sfdisk};
+pub use request::{Grow, Part, Place, Request, Size};
 pub use target::{Identity, Simulated, Target, TargetError, examine, serial_of};

@@ -68,8 +68,8 @@ pub use media::{JournalFile, JournalPlace};
 use places::{Ground, Item, Passing, Trip};
 pub use refer::{ELSEWHERE, Reference, hibernated};
 pub use room::Journal;
+pub use stored::Realign;
 use stored::Stored;
-pub use stored::{Estimate, Realign};
 use unallocated::Look;
 
 /// The largest physical sector that moves heed.
@@ -198,8 +198,7 @@ fn attempt(
     let references = references(base, &plan)?;
     let (blocks, window) = (physical, room::MAX_WINDOW);
     let journal = Journal::Elsewhere { needed: ByteCount::ZERO };
-    let mut realign =
-        Realign(Stored { plan, moves, blocks, window, journal, references, anchors, wipes, estimate: None });
+    let mut realign = Realign(Stored { plan, moves, blocks, window, journal, references, anchors, wipes });
     realign.find_journal(situation.medium, look)?;
     let realign = realign.checked()?;
     realign.check_tails(situation.medium, Look::Ends)?;

@@ -13,11 +13,11 @@
 //!
 //! ```
 //! # use std::ops::ControlFlow;
-//! # use straddle_repair::relocate::{Disk, Disks, Ended, Job, RelocateError, Verify, begin};
+//! # use straddle_repair::relocate::{Disk, Disks, Ended, Job, RelocateError, begin};
 //! # use straddle_units::Span;
 //! fn shift(disk: &mut dyn Disk, place: Span, job: Job) -> Result<(), RelocateError> {
 //!     let unfinished = begin(Disks::one(disk), place, job)?;
-//!     let ended = unfinished.resume(Verify::Read, &mut |_| ControlFlow::Continue(()))?;
+//!     let ended = unfinished.resume(&mut |_| ControlFlow::Continue(()))?;
 //!     let Ended::Complete(moved) = ended else { return Ok(()) };
 //!     // Here the new partition table is written.
 //!     moved.erase()
@@ -28,9 +28,9 @@
 //!
 //! ```compile_fail,E0599
 //! # use std::ops::ControlFlow;
-//! # use straddle_repair::relocate::{RelocateError, Turned, Verify};
+//! # use straddle_repair::relocate::{RelocateError, Turned};
 //! fn resume(turned: Turned<'_>) -> Result<(), RelocateError> {
-//!     turned.resume(Verify::Read, &mut |_| ControlFlow::Continue(()))?;
+//!     turned.resume(&mut |_| ControlFlow::Continue(()))?;
 //!     Ok(())
 //! }
 //! ```
@@ -83,7 +83,7 @@
 //! the same records, and so the same claim. A record whose sector is whole but whose copy is not was not
 //! flushed: its window has not begun, and its source must match its hash. What does not match is an error.
 //!
-//! With [`Verify::Read`] every `W(i)` is read back after the flush that follows `R(i+1)`, while `D(i+1)` is
+//! Every `W(i)` is read back after the flush that follows `R(i+1)`, while `D(i+1)` is
 //! written, and compared before anything is written to the slot of `R(i+2)`, which is that of `R(i)`. If
 //! `D(i+1)` overwrites part of `W(i)`, it waits for that. So when a difference is found the windows in flight
 //! are `i` and `i+1` at most, and the way back undoes both.
@@ -158,12 +158,12 @@ use bad::{Skip, listed, normal, settled, untouched};
 use disk::SECTOR_LEN;
 pub use disk::{Disk, Disks, FileAccess, SECTOR};
 use engine::Run;
-pub use engine::{Progress, Verify, Watch};
+pub use engine::{Progress, Watch};
 use error::Result;
 pub use error::{Device, RelocateError};
 use fault::Fault;
 use flight::Flight;
-pub use job::{Job, LARGEST_PAYLOAD, LARGEST_WINDOW, MOST_MOVES, Move, Parts, Traffic, WindowTraffic};
+pub use job::{Job, LARGEST_PAYLOAD, LARGEST_WINDOW, MOST_MOVES, Move, Parts, Traffic};
 use job::{len_in_body, round_out};
 use journal::{
     COPIES, Direction, Entry, Hash, Hasher, Journal, Kind, Mark, Record, Saved, hash, hash_both, in_memory,

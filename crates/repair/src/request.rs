@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::str::FromStr;
 
-use serde::Deserialize;
 use straddle_units::{ByteCount, parse_size};
 
 use crate::error::PlanError;
@@ -240,75 +239,6 @@ impl FromStr for Grow {
     }
 }
 
-/// A request file.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct File {
-    table: Option<Format>,
-    grain: Option<String>,
-    #[serde(default)]
-    allow_misaligned: bool,
-    #[serde(default)]
-    wipe: bool,
-    #[serde(default)]
-    delete: Vec<u32>,
-    #[serde(default)]
-    grow: Vec<String>,
-    #[serde(default)]
-    part: Vec<FilePart>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct FilePart {
-    size: String,
-    start: Option<String>,
-    #[serde(rename = "type")]
-    kind: Option<String>,
-    #[serde(default)]
-    name: String,
-    fs: Option<String>,
-    role: Option<String>,
-    #[serde(default)]
-    boot: bool,
-    uuid: Option<String>,
-    number: Option<u32>,
-    attrs: Option<String>,
-}
-
-/// Adds the contents of the TOML in `text` to `request`.
-pub fn parse_file(text: &str, request: &mut Request) -> Result<(), PlanError> {
-    let file: File = toml::from_str(text).map_err(|error| PlanError::Toml(Box::new(error)))?;
-    request.table = request.table.or(file.table);
-    request.allow_misaligned |= file.allow_misaligned;
-    request.wipe |= file.wipe;
-    if let Some(grain) = &file.grain {
-        let size = parse_size(grain).map_err(|error| PlanError::Syntax(format!("grain: {error}")))?;
-        request.grain = request.grain.or(Some(size));
-    }
-    request.delete.extend(file.delete);
-    for grow in &file.grow {
-        request.grow.push(grow.parse()?);
-    }
-    for given in file.part {
-        let mut part = Part::new(given.size.parse()?);
-        let words = [
-            ("start", given.start),
-            ("type", given.kind),
-            ("fs", given.fs),
-            ("role", given.role),
-            ("uuid", given.uuid),
-            ("attrs", given.attrs),
-        ];
-        for (key, value) in words.into_iter().filter_map(|(key, value)| Some((key, value?))) {
-            part.set(key, &value)?;
-        }
-        (part.name, part.bootable, part.number) = (given.name, given.boot, given.number);
-        request.parts.push(part);
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use straddle_units::MIB;
@@ -356,18 +286,5 @@ mod tests {
             assert!(matches!(text.parse::<Part>(), Err(PlanError::Syntax(_))), "{text}");
         }
         assert!("x=1".parse::<Grow>().is_err() && "1=x".parse::<Grow>().is_err());
-    }
-
-    #[test]
-    fn a_file_asks_for_the_same() {
-        let text = "table = 'gpt'\ngrain = '4MiB'\n[[part]]\nsize = '512M'\ntype = 'esp'\nname = 'a, \
-                    b'\n[[part]]\nsize = 'rest'\n";
-        let mut request = Request::new(Seed(1));
-        parse_file(text, &mut request).unwrap();
-        assert_eq!((request.table, request.grain), (Some(Format::Gpt), Some(ByteCount::new(4 * MIB))));
-        assert_eq!((request.parts.len(), request.parts[0].name.as_str()), (2, "a, b"));
-        for text in ["x = 1", "[[part]]\nsize = 1", "[[part]]", "table = 'bsd'"] {
-            assert!(parse_file(text, &mut Request::new(Seed(1))).is_err(), "{text}");
-        }
     }
 }

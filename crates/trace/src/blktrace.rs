@@ -23,7 +23,7 @@ use std::io::{self, BufReader, Read};
 use straddle_units::io::{Nanos, Operation};
 
 use crate::error::{LineError, TraceError};
-use crate::format::{Event, Format, How, Volume, When};
+use crate::format::{Event, Format, How, Volume};
 use crate::histogram::SECTOR;
 use crate::origin::Origin;
 use crate::reader::{Numbered, Source};
@@ -216,7 +216,7 @@ impl<'a> Blktrace<'a> {
             Operation::Flush => (0, 0),
             _ => (request.sector.checked_mul(SECTOR).ok_or(too_large)?, u64::from(request.bytes)),
         };
-        sink.request(request.number, volume, (operation, offset, length), When::At(Nanos::new(request.time)))
+        sink.request(request.number, volume, (operation, offset, length), Nanos::new(request.time))
     }
 }
 

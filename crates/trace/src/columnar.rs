@@ -20,7 +20,7 @@ use straddle_units::io::Nanos;
 use self::file::{Positioned, guarded};
 pub(crate) use self::values::{Converter, Plan, Problem, Rows};
 use crate::error::{ParquetError, TraceError};
-use crate::format::{Format, How, When};
+use crate::format::{Format, How};
 use crate::reader::{Numbered, Source};
 use crate::record::{Sink, Volumes};
 
@@ -227,8 +227,8 @@ impl Source for Columnar {
                 continue;
             };
             let line = rows.first + row as u64;
-            let when = When::At(Nanos::new(rows.times.get(row).copied().unwrap_or(0)));
-            sink.request(line, volume, (operation, offset, length), when)
+            let at = Nanos::new(rows.times.get(row).copied().unwrap_or(0));
+            sink.request(line, volume, (operation, offset, length), at)
                 .map_err(|source| TraceError::row(&self.table.name, line, source))?;
         }
         Ok(true)

@@ -39,8 +39,6 @@ pub(crate) enum Values {
     Words,
     /// By values of its own.
     Own(Vec<(String, Operation)>),
-    /// By the lowest bit of a number, which is set for a read.
-    LowBit,
 }
 
 /// A map of columns that cannot be read.
@@ -297,10 +295,6 @@ impl Values {
             }
             Self::Own(own) => {
                 own.iter().find(|(name, _)| name.as_bytes() == value).map(|(_, operation)| *operation)
-            }
-            Self::LowBit => {
-                let number: u64 = std::str::from_utf8(value).ok()?.parse().ok()?;
-                Some(if number & 1 == 1 { Operation::Read } else { Operation::Write })
             }
         }
     }

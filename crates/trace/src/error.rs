@@ -22,11 +22,6 @@ pub enum TraceError {
     NoTimes { name: String },
     #[error("{name}: cannot write the trace")]
     Write { name: String, source: WriteError },
-    #[error(
-        "{name}: --closed-loop replays this trace one request at a time; for --queue-depth {depth}, use \
-         --open-loop"
-    )]
-    Depth { name: String, depth: u32 },
 }
 
 straddle_units::error_kind! {
@@ -35,7 +30,6 @@ straddle_units::error_kind! {
     Self::Parquet { source, .. } => source.kind(),
     Self::Table { source, .. } => source.kind(),
     Self::Write { source, .. } => source.kind(),
-    Self::Depth { .. } => Usage,
 }
 
 impl TraceError {

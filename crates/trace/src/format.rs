@@ -2,7 +2,6 @@
 
 pub(crate) mod blkparse;
 pub(crate) mod csv;
-pub(crate) mod disksim;
 pub(crate) mod fixed;
 pub(crate) mod iolog;
 pub(crate) mod tracefs;
@@ -119,16 +118,6 @@ formats! {
     /// among others.
     Csv, "csv": "Comma-separated values with a header", csv::is_header, csv::Csv::of;
 
-    /// DiskSim's validation traces: `R|W Hit|Miss first_block blocks service_us delay_us`.
-    DiskSim, "disksim": "DiskSim's validation traces", disksim::is_line, |_| disksim::DiskSim;
-
-    /// DiskSim's own input: `arrival_ms device first_block blocks flags`, where bit 0 of the flags is a read.
-    DiskSimAscii, "disksim-ascii": "DiskSim's input in ASCII", |line: &str| line.contains('.') && fixed::DISKSIM.shows(line),
-        |_| Fixed::of(&fixed::DISKSIM);
-
-    /// MQSim's input: `time_ns device first_sector sectors type`, where type 0 is a write.
-    MqSim, "mqsim": "MQSim's input in ASCII", |line| fixed::MQSIM.shows(line), |_| Fixed::of(&fixed::MQSIM);
-
     /// MSR Cambridge: `timestamp,host,disk,type,offset,size,response`, times in 100 ns since 1601.
     Msr, "msr": "MSR Cambridge (SNIA)", |line| fixed::MSR.shows(line), |_| Fixed::of(&fixed::MSR);
 
@@ -194,21 +183,13 @@ pub(crate) struct Line<'a> {
     pub(crate) operation: Operation,
     pub(crate) offset: u64,
     pub(crate) length: u64,
-    pub(crate) when: When,
+    /// When it arrived, counted from any origin.
+    pub(crate) at: Nanos,
 }
 
 /// The name of a volume in one or two parts; empty if the trace is of one volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Volume<'a>(pub(crate) &'a str, pub(crate) &'a str);
-
-/// When a request arrived.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum When {
-    /// At this time, counted from any origin.
-    At(Nanos),
-    /// Not given. It took `measured`, and the next one arrived `then` after its completion.
-    Took { measured: Nanos, then: Nanos },
-}
 
 pub(crate) fn wrong(column: &'static str, value: &str, reason: &'static str) -> LineError {
     const SHOWN: usize = 40;

@@ -41,7 +41,7 @@ pub use format::{Event, Format, How};
 pub use histogram::{Class, Count, Effect, Effects, Histogram, SECTOR, Size, UNITS};
 pub use origin::{About, Origin, Partition, Recorded};
 pub use reader::{Input, Numbered, Reader, Recording, unpacked};
-pub use record::{Record, Took};
+pub use record::Record;
 pub use recorder::{Asked, Happened, Marks, Recorder};
 pub use replay::{Finished, OPEN_DEPTH, Options, Pace, Replayed, Replays, replay, replay_volumes};
 pub use stored::StoredError;

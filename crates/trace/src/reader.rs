@@ -294,6 +294,33 @@ pub struct Recording {
 }
 
 impl Recording {
+    /// Whether it is standard input: `-`. A file of this name is `./-`.
+    pub fn is_stdin(&self) -> bool {
+        self.files.iter().any(|path| path == Path::new("-"))
+    }
+
+    /// Opens its files.
+    pub fn open(&self, how: &How) -> Result<Reader<'static>, TraceError> {
+        let open = |path: &PathBuf| {
+            let name = path.display().to_string();
+            if self.is_stdin() {
+                return Ok((name, Input::Stream(Box::new(io::stdin()))));
+            }
+            match File::open(path) {
+                Ok(file) => Ok((name, Input::File(file))),
+                Err(source) => Err(TraceError::Read { name, byte: None, source }),
+            }
+        };
+        let mut files = self.files.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+        match files.pop() {
+            Some((_, input)) if files.is_empty() => Reader::open(input, &self.name, how),
+            last => {
+                files.extend(last);
+                Reader::merged(files, &self.name, how)
+            }
+        }
+    }
+
     /// Groups paths into traces, in order. Files `NAME.blktrace.0`, `NAME.blktrace.1` and so on are one; a path that
     /// does not exist stands for all files of a recording of this name, as it does for blkparse.
     pub fn group(paths: &[PathBuf]) -> Vec<Self> {

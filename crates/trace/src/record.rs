@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use straddle_units::io::{Nanos, Operation, Time};
 
 use crate::error::LineError;
-use crate::format::{Line, Token, Volume, When};
+use crate::format::{Line, Token, Volume};
 use crate::scan;
 
 /// A request of a trace.
@@ -26,17 +26,6 @@ pub struct Record {
     pub arrival: Time,
     /// When it arrived, as the trace says.
     pub time: Nanos,
-    /// How it went on a real drive, if the trace says so.
-    pub took: Option<Took>,
-}
-
-/// How a request went on a real drive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Took {
-    /// How long after the completion of the previous request this one arrived.
-    pub after: Nanos,
-    /// How long it took.
-    pub measured: Nanos,
 }
 
 /// Requests that are read at a time: few enough to stay in the processor's first cache.
@@ -59,9 +48,8 @@ pub(crate) struct Sink {
     pub(crate) late: u64,
     /// The first arrival; the others are counted from it.
     origin: Option<Nanos>,
-    /// The latest arrival. In DiskSim's format: the next arrival.
+    /// The latest arrival.
     arrival: Time,
-    after: Nanos,
 }
 
 impl Sink {
@@ -76,7 +64,7 @@ impl Sink {
 
     pub(crate) fn line(&mut self, number: u64, line: &Line<'_>) -> Result<(), LineError> {
         let volume = self.volumes.index(line.volume)?;
-        self.request(number, volume, (line.operation, line.offset, line.length), line.when)
+        self.request(number, volume, (line.operation, line.offset, line.length), line.at)
     }
 
     /// Takes a request of the volume with this index. Without bytes, it is a line without a request, unless it is a flush.
@@ -86,40 +74,22 @@ impl Sink {
         line: u64,
         volume: usize,
         (operation, offset, length): (Operation, u64, u64),
-        when: When,
+        at: Nanos,
     ) -> Result<(), LineError> {
         if is_empty(operation, length) {
             self.others += 1;
-            if matches!(when, When::Took { .. }) {
-                // The next request arrives after it.
-                self.arrival_of(when);
-            }
             return Ok(());
         }
         if offset.checked_add(length).is_none() {
             return Err(LineError::TooFar { offset, length });
         }
-        let (arrival, time, took) = self.arrival_of(when);
-        self.batch.push(Record { line, volume, operation, offset, length, arrival, time, took });
+        let origin = *self.origin.get_or_insert(at);
+        let arrival = Time::from_nanos(at.get().saturating_sub(origin.get()));
+        self.late += u64::from(at < origin || arrival < self.arrival);
+        self.arrival = self.arrival.max(arrival);
+        let arrival = self.arrival;
+        self.batch.push(Record { line, volume, operation, offset, length, arrival, time: at });
         Ok(())
-    }
-
-    #[inline]
-    fn arrival_of(&mut self, when: When) -> (Time, Nanos, Option<Took>) {
-        match when {
-            When::At(at) => {
-                let origin = *self.origin.get_or_insert(at);
-                let arrival = Time::from_nanos(at.get().saturating_sub(origin.get()));
-                self.late += u64::from(at < origin || arrival < self.arrival);
-                self.arrival = self.arrival.max(arrival);
-                (self.arrival, at, None)
-            }
-            When::Took { measured, then } => {
-                let (arrival, after) = (self.arrival, self.after);
-                (self.arrival, self.after) = (arrival + measured + then, then);
-                (arrival, arrival.since(Time::ZERO), Some(Took { after, measured }))
-            }
-        }
     }
 }
 

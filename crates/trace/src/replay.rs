@@ -21,15 +21,15 @@ pub enum Pace {
     /// At its arrival time in the trace, whatever the drive is doing.
     #[default]
     Open,
-    /// After the previous request completes: with the delay recorded in the trace, or immediately.
+    /// When the previous request completes.
     Closed,
 }
 
 /// How a trace is replayed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// By default closed if the trace gives delays between requests, otherwise open.
-    pub pace: Option<Pace>,
+    /// When each request is sent.
+    pub pace: Pace,
     /// Bytes added to every offset, as by a partition that begins there.
     pub shift: u64,
     /// Most requests in flight. By default 1 in the closed loop and [`OPEN_DEPTH`] in the open one.
@@ -286,8 +286,8 @@ impl Replay {
         let (physical, offset) = (profile.sectors.physical, profile.sectors.firmware_offset);
         // The firmware adds its offset to the host's addresses, which lowers the boundaries.
         let phase = ByteCount::new(physical - offset.min(physical));
-        let pace = options.pace.unwrap_or(Pace::Open);
-        let depth = options.depth.unwrap_or(pace.usual_depth());
+        let pace = options.pace;
+        let depth = options.depth.unwrap_or(pace.usual_depth()).max(1);
         let replayed = Replayed { pace, depth, ..Replayed::default() };
         Self {
             drive: Drive::new(profile),
@@ -307,9 +307,6 @@ impl Replay {
         (name, place): (&str, Numbered),
         each: &mut dyn FnMut(&Finished),
     ) -> Result<(), TraceError> {
-        if self.replayed.requests == 0 {
-            self.begin(&record, name)?;
-        }
         let line = record.line;
         self.one(self.replayed.requests, record, each).map_err(|source| TraceError::Line {
             name: name.to_owned(),
@@ -322,18 +319,6 @@ impl Replay {
         Ok(())
     }
 
-    /// Sets the pace and the queue depth, by what the first request shows of the trace.
-    fn begin(&mut self, first: &Record, name: &str) -> Result<(), TraceError> {
-        let paced = first.took.is_some();
-        let pace = self.options.pace.unwrap_or(if paced { Pace::Closed } else { Pace::Open });
-        let depth = self.options.depth.unwrap_or(pace.usual_depth()).max(1);
-        if paced && pace == Pace::Closed && depth > 1 {
-            return Err(TraceError::Depth { name: name.to_owned(), depth });
-        }
-        (self.replayed.pace, self.replayed.depth) = (pace, depth);
-        Ok(())
-    }
-
     fn one(&mut self, id: u64, record: Record, each: &mut dyn FnMut(&Finished)) -> Result<(), LineError> {
         let mut room = Time::ZERO;
         let depth = usize::try_from(self.replayed.depth).unwrap_or(usize::MAX);
@@ -343,7 +328,7 @@ impl Replay {
         let pace = self.replayed.pace;
         let arrival = match pace {
             Pace::Open => record.arrival,
-            Pace::Closed => self.free + record.took.map_or(Nanos::ZERO, |took| took.after),
+            Pace::Closed => self.free,
         };
         let record = self.whole(record);
         let offset = self.placed(&record)?;

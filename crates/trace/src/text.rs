@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use memchr::{memchr, memrchr};
 
 use crate::error::{LineError, TraceError};
-use crate::format::{Format, How, Lines, When, tracefs};
+use crate::format::{Format, How, Lines, tracefs};
 use crate::reader::{Numbered, Source};
 use crate::record::Sink;
 use crate::scan::PADDING;
@@ -48,7 +48,7 @@ pub(crate) fn parse<L: Lines + ?Sized>(
             Some(request) => {
                 let volume = sink.volumes.of_token(request.volume)?;
                 let what = (request.operation, request.offset, request.length);
-                sink.request(block.line, volume, what, When::At(request.time))?;
+                sink.request(block.line, volume, what, request.time)?;
             }
         }
         block.at = quick.next;

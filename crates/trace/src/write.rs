@@ -50,8 +50,6 @@ pub struct Written {
     pub times: u64,
     /// Writes through the cache that became plain ones.
     pub through: u64,
-    /// Requests of which the trace says how long they took.
-    pub took: u64,
 }
 
 /// Writes a trace.
@@ -112,7 +110,6 @@ impl<W: Write + Send> Writer<W> {
 
     fn one(&mut self, record: &Record, volume: &str) -> Result<(), WriteError> {
         self.written.requests += 1;
-        self.written.took += u64::from(record.took.is_some());
         match &mut self.format {
             #[cfg(feature = "parquet")]
             Output::Table(table) => table.add(record, volume),

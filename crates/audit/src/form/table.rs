@@ -42,14 +42,6 @@ impl PartitionReport {
             misaligned: of.and_then(|of| of.misaligned),
         }
     }
-
-    /// Returns the word for its verdict.
-    pub fn verdict_word(&self) -> String {
-        serde_json::to_value(self.verdict)
-            .ok()
-            .and_then(|word| word.as_str().map(str::to_owned))
-            .unwrap_or_default()
-    }
 }
 
 /// The image format of a file.

@@ -1,6 +1,5 @@
 //! `straddle bench`: runs a workload at several offsets.
 
-mod fio;
 pub(crate) mod real;
 
 use std::path::{Path, PathBuf};
@@ -49,14 +48,14 @@ Examples:
 #[command(after_help = format!("{EXAMPLES}\n\n{}", exit::help(exit::OF_WORK)))]
 pub(crate) struct BenchArguments {
     /// Workload to run; 'bench TARGET' runs random-write.
-    #[arg(value_name = "WORKLOAD", required_unless_present_any = ["restore", "import_fio"],
+    #[arg(value_name = "WORKLOAD", required_unless_present = "restore",
         value_parser = known(Pattern::ALL, |it| PossibleValue::new(it.name).help(it.about)))]
     pub(crate) workload: Option<Pattern>,
 
     /// Drive to measure: a modelled drive (NAME, NAME,OPTION or drive:FILE.toml; see 'straddle drive list'),
     /// a file, or a block device. A file that does not exist is created, and removed afterwards.
     #[arg(value_name = "TARGET", value_parser = targets(), hide_possible_values = true,
-        required_unless_present_any = ["restore", "import_fio"])]
+        required_unless_present = "restore")]
     pub(crate) target: Option<TargetSpec>,
 
     /// Offsets to measure, in logical sectors past --start: an inclusive range (0..7), a list (0,1,7), or
@@ -126,7 +125,7 @@ pub(crate) struct BenchArguments {
     /// round measures every offset twice. --runtime does not include the warm-up or the runs that determine
     /// --count.
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(..=10_000),
-        conflicts_with_all = ["restore", "import_fio", "emit_fio"])]
+        conflicts_with = "restore")]
     pub(crate) warmup: Option<u32>,
 
     /// Host delay between the completion of one request and the submission of the next.
@@ -134,7 +133,7 @@ pub(crate) struct BenchArguments {
     pub(crate) host_overhead: u64,
 
     /// Also write a bar chart of the offsets to this file.
-    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, value_parser = crate::args::svg_file)]
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) svg: Option<PathBuf>,
 
     /// Print JSON (see `straddle schema bench`).
@@ -205,20 +204,6 @@ pub(crate) struct RealArguments {
     /// With --restore: also overwrite bytes that changed after they were saved.
     #[arg(long, requires = "restore")]
     pub(crate) force: bool,
-
-    /// Write a new fio job file for this run instead of running it.
-    ///
-    /// fio overwrites the target from the first byte on, so write workloads need --destroy-data. The target
-    /// must exist, and a file must be large enough for the workload. --runtime is the total time for all
-    /// offsets.
-    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, conflicts_with_all = ["restore", "import_fio",
-        "used", "regions", "precision", "export", "journals", "svg", "json"])]
-    pub(crate) emit_fio: Option<PathBuf>,
-
-    /// Show the results of a job file written by --emit-fio, from fio's output (--output-format=json or
-    /// json+).
-    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, conflicts_with_all = ["workload", "target", "restore"])]
-    pub(crate) import_fio: Option<PathBuf>,
 }
 
 /// Offsets in logical sectors, rising, each once.
@@ -285,21 +270,15 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<Exit> {
     if arguments.real.restore {
         return real::restore_all(arguments);
     }
-    if let Some(path) = &arguments.real.import_fio {
-        return fio::import(arguments, path);
-    }
     if let Some(path) = &arguments.svg {
         output_file::check(path, &target(arguments))?;
     }
-    // clap requires both, unless one of the two options above is given.
+    // clap requires both, unless --restore is given.
     let (Some(pattern), Some(target)) = (arguments.workload, &arguments.target) else {
         return usage("WORKLOAD and TARGET are required");
     };
     let workload = workload(arguments, pattern, target)?;
     refuse_foreign(arguments, target)?;
-    if let Some(path) = &arguments.real.emit_fio {
-        return fio::emit(arguments, target, &workload, path);
-    }
     match target {
         TargetSpec::Modelled(drive) => on_model(arguments, drive, &workload),
         TargetSpec::Path(path) => real::run(arguments, path, &workload),

@@ -40,7 +40,6 @@ Examples:
   straddle check --assume physical=4096,iu=16KiB cloud.img
   straddle check --assume wd10ears,jumper=on xp.img
   straddle check --cost wd10ears old.img  # also report the slowdown of writes
-  straddle check -o +CODES *.img          # a table with one more column
   straddle check --no-wake                # leave disks in standby asleep
   straddle check --json *.img | jq '.targets[] | select(.status == \"error\")'
   straddle check --output-format junit build/*.img    # for a build server
@@ -88,9 +87,9 @@ pub(crate) struct CheckArguments {
     /// Check the disks of a libvirt domain as its guest sees them. NAME is a domain, an XML file, or all. Can
     /// be repeated.
     ///
-    /// Domains are looked up with virsh or, if it is not installed, in /etc/libvirt/qemu. The format of each
-    /// disk is taken from the XML. Without <blockio>, the guest sees 512-byte sectors. --assume and
-    /// --measured describe the storage of the disks. Drives with removable media are skipped.
+    /// Domains are looked up with virsh. The format of each disk is taken from the XML. Without <blockio>,
+    /// the guest sees 512-byte sectors. --assume and --measured describe the
+    /// storage of the disks. Drives with removable media are skipped.
     #[arg(long = "domain", value_name = "NAME", value_hint = clap::ValueHint::FilePath,
         conflicts_with_all = ["targets", "all", "sysroot", "format"])]
     pub(crate) domains: Vec<String>,
@@ -110,17 +109,6 @@ pub(crate) struct CheckArguments {
     /// Print a report for another program.
     #[arg(long, value_enum, value_name = "FORMAT", conflicts_with_all = ["json", "quiet", "verbose"])]
     pub(crate) output_format: Option<OutputFormat>,
-
-    /// Print only a table of partitions with these columns (separated by commas). +NAME adds a column to the
-    /// default ones.
-    ///
-    /// The columns are TARGET, STATUS, PARTN, START, START-BYTE, SECTORS, SIZE, SIZE-BYTE, PARTTYPE, TYPE,
-    /// PARTLABEL, PARTUUID, CONTENT, VERDICT and CODES. START is in sectors of the table. With
-    /// --output-format csv, the columns are those of its header.
-    #[arg(long, short = 'o', value_name = "LIST", value_delimiter = ',',
-        value_parser = Completed(|| Box::new(crate::view::report::columns())),
-        hide_possible_values = true, conflicts_with_all = ["json", "quiet", "verbose"])]
-    pub(crate) columns: Vec<String>,
 
     /// Also show notes, every layer with its offsets, the source of each figure, and the amount of data
     /// fetched.
@@ -319,12 +307,8 @@ fn rule_code() -> impl TypedValueParser<Value = Code> {
 }
 
 pub(crate) fn run(arguments: &CheckArguments, form: Form) -> Result<Exit> {
-    let of_check = [
-        ("--output-format", arguments.output_format.is_some()),
-        ("--columns", !arguments.columns.is_empty()),
-    ];
-    if let (Form::Map, Some((option, _))) = (form, of_check.iter().find(|(_, given)| *given)) {
-        return usage(format!("{option} works only with 'straddle check'"));
+    if form == Form::Map && arguments.output_format.is_some() {
+        return usage("--output-format works only with 'straddle check'");
     }
     let (completed, exceptions) = config::completed(arguments)?;
     let targets = run::all(arguments)?;
@@ -339,7 +323,7 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form) -> Result<Exit> {
         exit = Exit::Findings;
     }
     let mut costless = None;
-    let mut report = report::of(arguments)?;
+    let mut report = report::of(arguments);
     let is_text = report.is_none() && !arguments.quiet;
     let is_summed_last = targets.len() > BATCH || targets.is_empty();
     if let Some(report) = &mut report {

@@ -17,7 +17,6 @@ use straddle_device::{FileId, MemoryMedium, OpenError, Options, claim};
 use straddle_layout::{Problem, TableKind, read_stack};
 use straddle_repair::copy::{Copied, Copy, CopyWanted, Source, Stage, Unreadable};
 use straddle_repair::realign::RealignError;
-use straddle_repair::relocate::Verify;
 use straddle_repair::{ChangeError, Depth, Document, Present, Situation, Target, TargetError, copy};
 use straddle_units::ByteCount;
 
@@ -188,7 +187,7 @@ fn run(
     let name = arguments.write.display().to_string();
     let unreadable = if moves.skip_bad.is_some() { Unreadable::IsListed } else { Unreadable::Stops };
     let mut watch = |stage, progress| watch(&mut watcher, &name, stage, progress);
-    Ok(made.run(source, &mut target, (moves.verify, unreadable), (&mut watch, &mut |bad| map.list(bad)))?)
+    Ok(made.run(source, &mut target, unreadable, (&mut watch, &mut |bad| map.list(bad)))?)
 }
 
 fn watch(
@@ -285,13 +284,10 @@ fn report(copied: Copied, made: &Copy, arguments: &ApplyArguments, name: &str) -
     let shown = output::printable(name);
     let interrupted = match copied {
         Copied::Complete(bad) => {
-            let how = match arguments.moves.verify {
-                Verify::Read => "copied and read back",
-                Verify::None => "copied",
-            };
             let printed = output::print(&format!(
-                "{shown}: {} {how}; table written\n  it has the same UUIDs as its source, so do not use both \
-                 at the same time\n",
+                "{shown}: {} copied and read back; table written\n  it has the same UUIDs as its source, so \
+                 do not use both at the same time\n\
+                 ",
                 made.total()
             ))?;
             return Ok(if bad.is_empty() { printed } else { Exit::Findings });

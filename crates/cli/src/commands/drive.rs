@@ -6,12 +6,12 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 use straddle_drive::Profile;
 
-use crate::exit::{Exit, UsageError};
+use crate::exit::Exit;
+use crate::output;
 use crate::shared::{Shared, SharedFile};
 use crate::target::{Drive, drives};
 use crate::view::json::{Document, SchemaOf};
-use crate::view::{svg, text};
-use crate::{output, output_file};
+use crate::view::text;
 use straddle_drive::form::DrivesReport;
 
 const EXAMPLES: &str = "\
@@ -21,7 +21,6 @@ Examples:
   straddle drive show wd10ears,jumper=on  # with an option
   straddle drive show wd10ears,rmw=immediate-merged
   straddle drive show ./my-drive.toml     # your own profile
-  straddle drive show wd10ears --svg wd10ears.svg
   straddle drive fit wd10ears             # repeat the fit of its numbers
   straddle drive fit ./my-drive.toml --write fitted.toml
   straddle drive compare sdb.json         # compare it with all models";
@@ -35,7 +34,7 @@ const SHOW_EXAMPLES: &str = "\
 Examples:
   straddle drive show wd10ears
   straddle drive show wd10ears,jumper=on --json
-  straddle drive show ./my-drive.toml --svg my-drive.svg";
+  straddle drive show ./my-drive.toml";
 
 const FIT_EXAMPLES: &str = "\
 Examples:
@@ -86,10 +85,6 @@ pub(crate) struct ShowArguments {
     #[arg(value_name = "NAME", value_parser = drives(), hide_possible_values = true)]
     pub(crate) drive: Drive,
 
-    /// Also write a chart of the zones and the seek curve to this file.
-    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, value_parser = crate::args::svg_file)]
-    pub(crate) svg: Option<PathBuf>,
-
     /// Print JSON (see `straddle schema drive`).
     #[arg(long)]
     pub(crate) json: bool,
@@ -130,15 +125,7 @@ fn list(json: bool) -> Result<Exit> {
 }
 
 fn show(arguments: &ShowArguments) -> Result<Exit> {
-    let Drive { specification, profile } = &arguments.drive;
-    if let Some(path) = &arguments.svg {
-        let drawn = svg::drive(profile).ok_or_else(|| {
-            UsageError(format!(
-                "{specification} has neither zones nor a seek curve, so there is nothing to draw"
-            ))
-        })?;
-        output_file::write(path, drawn.as_bytes(), &[])?;
-    }
+    let profile = &arguments.drive.profile;
     if arguments.json {
         let report = DrivesReport::of(std::slice::from_ref(profile.as_ref()), true);
         return Document::of(SchemaOf::Drive, report).print();

@@ -310,13 +310,6 @@ pub struct ServeArguments {
     #[arg(long)]
     pub allow_remote: bool,
 
-    /// Maximum number of concurrent clients, counting NBD clients, virtual machines and control connections.
-    ///
-    /// At the limit, a new client replaces one that has not sent any request. If there is no such client, the
-    /// new one is rejected.
-    #[arg(long, value_name = "NUMBER", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=128))]
-    pub max_clients: u16,
-
     /// Print the final summary as JSON (see `straddle schema serve`).
     #[arg(long)]
     pub json: bool,

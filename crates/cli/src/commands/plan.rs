@@ -6,16 +6,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
-use straddle_device::{Options, Target};
+use straddle_device::Options;
 use straddle_repair::apply::Backup;
 use straddle_repair::copy::Copy;
-use straddle_repair::other_tools::{Free, Peer, peers};
 use straddle_repair::realign::Realign;
 use straddle_repair::{
-    Change, Depth, Document, Entry, Fingerprint, Format, Grow, Part, Place, Plan, Present, Request, Seed,
-    Slot, from_sfdisk, make, parse_file, to_sfdisk,
+    Depth, Document, Fingerprint, Format, Grow, Part, Place, Plan, Present, Request, Seed, make,
 };
-use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba};
+use straddle_units::{BlockSize, ByteCount};
 
 use crate::args::{FormatArguments, SectorArguments, block_size, named, partition_number, positive_size};
 use crate::exit::{Exit, UsageError, refuse, usage};
@@ -31,12 +29,10 @@ Examples:
   straddle plan sdb --table gpt --part 512MiB,type=esp --part rest
   straddle plan sdb --table mbr --part 20GiB,boot --part rest,role=logical
   straddle plan sdb --add 10GiB,type=swap --delete 3 --grow 2
-  straddle plan sdb --file layout.toml --explain
   straddle plan disk.img --assume stripe=192KiB --table gpt --part rest
   straddle plan disk.img --table gpt --part 64MiB,start=34s --allow-misaligned
   straddle plan disk.img --relocate-backup            # the disk has grown
   straddle plan sdb --convert-table 512   # was in a 4096-byte enclosure
-  straddle plan disk.img --table gpt --part rest --to-sfdisk | sfdisk other.img
 
 A partition is SIZE[,key=value...]. SIZE is 512MiB, 2048s (sectors), 25% (of the
 usable space) or rest. The keys are type, name, fs, start, role (primary,
@@ -92,19 +88,10 @@ pub(crate) struct PlanArguments {
         value_parser = named(&[("512", "512 bytes", BlockSize::B512), ("4096", "4096 \
             bytes", BlockSize::B4096)]),
         conflicts_with_all = [
-            "table", "part", "add", "delete", "grow", "repair", "relocate_backup", "file", "from_sfdisk", "start", "wipe",
+            "table", "part", "add", "delete", "grow", "repair", "relocate_backup", "start", "wipe",
         ]
     )]
     pub(crate) convert_table: Option<BlockSize>,
-
-    /// Read the request from this TOML file (see docs/plan.md), or from standard input if it is `-`. Other
-    /// options are added to the request.
-    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, conflicts_with = "from_sfdisk")]
-    pub(crate) file: Option<PathBuf>,
-
-    /// Read the request from this sfdisk script (as dumped by sfdisk), or from standard input if it is `-`.
-    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
-    pub(crate) from_sfdisk: Option<PathBuf>,
 
     /// Start of the first partition of --part or --add, as a byte (1MiB) or a sector (34s).
     #[arg(long, value_name = "START")]
@@ -141,7 +128,7 @@ pub(crate) struct PlanArguments {
     #[command(flatten)]
     pub(crate) image: FormatArguments,
 
-    /// Explain the start of each partition, and where other tools would start it.
+    /// Explain the start of each partition.
     #[arg(long)]
     pub(crate) explain: bool,
 
@@ -150,12 +137,8 @@ pub(crate) struct PlanArguments {
     pub(crate) save: Option<PathBuf>,
 
     /// Print JSON (see `straddle schema plan`).
-    #[arg(long, conflicts_with = "to_sfdisk")]
-    pub(crate) json: bool,
-
-    /// Print the table as an sfdisk script.
     #[arg(long)]
-    pub(crate) to_sfdisk: bool,
+    pub(crate) json: bool,
 }
 
 /// The formats of new tables.
@@ -177,17 +160,6 @@ impl From<TableFormat> for Format {
     }
 }
 
-const LARGEST_REQUEST: u64 = 1 << 20;
-
-pub(crate) struct Planned {
-    pub(crate) name: String,
-    /// The same, with all of its bytes.
-    pub(crate) target: PathBuf,
-    pub(crate) plan: Plan,
-    /// Where other tools would put each new partition, by its number.
-    pub(crate) peers: Vec<(u32, Vec<Peer>)>,
-}
-
 pub(crate) fn run(arguments: &PlanArguments) -> Result<Exit> {
     let request = request(arguments)?;
     let options = Options {
@@ -205,21 +177,13 @@ pub(crate) fn run(arguments: &PlanArguments) -> Result<Exit> {
     let present = Present::to_change(&arguments.target, &options, depth).with_context(|| name.clone())?;
     let plan = make(&present.situation(), &request).with_context(|| name.clone())?;
     if let Some(path) = &arguments.save {
-        let inputs = [Some(&arguments.target), arguments.file.as_ref(), arguments.from_sfdisk.as_ref()];
-        let inputs: Vec<&Path> = inputs.into_iter().flatten().map(PathBuf::as_path).collect();
-        save(path, &(plan.to_json()? + "\n"), &inputs)?;
+        save(path, &(plan.to_json()? + "\n"), &[&arguments.target])?;
     }
-    let peers = if arguments.explain { all_peers(present.target(), &plan) } else { Vec::new() };
-    let planned = Planned { name, target: arguments.target.clone(), plan, peers };
     if arguments.json {
-        return output::print_json(&Document::of(&planned.plan));
+        return output::print_json(&Document::of(&plan));
     }
-    let text = if arguments.to_sfdisk {
-        to_sfdisk(&planned.plan, &planned.name)
-    } else {
-        text::plan::plan(&planned, output_file::named(arguments.save.as_ref()), arguments.explain)
-    };
-    output::print(&text)
+    let saved = output_file::named(arguments.save.as_ref());
+    output::print(&text::plan::plan(&arguments.target, &plan, saved, arguments.explain))
 }
 
 fn request(arguments: &PlanArguments) -> Result<Request> {
@@ -233,20 +197,9 @@ fn request(arguments: &PlanArguments) -> Result<Request> {
     request.wipe = arguments.wipe;
     request.convert = arguments.convert_table.is_some();
     (request.repair, request.relocate_backup) = (arguments.repair, arguments.relocate_backup);
-    let read = |path: &Path| {
-        let text = input::open(path).and_then(|file| input::text_of(file, LARGEST_REQUEST));
-        text.with_context(|| format!("{}: cannot read the request", path.display()))
-    };
-    if let Some(path) = &arguments.file {
-        parse_file(&read(path)?, &mut request).with_context(|| path.display().to_string())?;
-    }
-    if let Some(path) = &arguments.from_sfdisk {
-        from_sfdisk(&read(path)?, &mut request).with_context(|| path.display().to_string())?;
-    }
-    request.parts.extend(arguments.part.iter().chain(&arguments.add).cloned());
+    request.parts = [&arguments.part[..], &arguments.add].concat();
     UsageError::unless_once("--delete", arguments.delete.iter().copied())?;
-    request.delete.extend(&arguments.delete);
-    request.grow.extend(&arguments.grow);
+    (request.delete, request.grow) = (arguments.delete.clone(), arguments.grow.clone());
     if arguments.start.is_some() {
         match request.parts.first_mut() {
             Some(first) => first.start = arguments.start,
@@ -258,22 +211,6 @@ fn request(arguments: &PlanArguments) -> Result<Request> {
 
 pub(super) fn random_seed() -> Result<Seed> {
     Ok(Seed(u128::from_be_bytes(input::random_bytes("cannot read random numbers")?)))
-}
-
-fn all_peers(target: &Target, plan: &Plan) -> Vec<(u32, Vec<Peer>)> {
-    let block = target.topology.logical.value();
-    let byte = |lba: Lba| lba.to_bytes(block).unwrap_or(ByteOffset::new(u64::MAX));
-    let entries = || plan.table.partitions.iter().filter(|entry| entry.slot != Slot::Extended);
-    let of = |entry: &Entry| {
-        // They begin at the start of the free space before the partition.
-        let before = entries().filter(|other| other.start < entry.start);
-        let free = match before.map(Entry::end).max() {
-            None if plan.fresh => Free::Front(plan.table.format),
-            end => Free::From(plan.table.format, byte(end.unwrap_or(plan.table.first_usable))),
-        };
-        (entry.number, peers(&target.topology, target.size, free))
-    };
-    entries().filter(|entry| entry.change == Change::New).map(of).collect()
 }
 
 const LARGEST_PLAN: u64 = 16 << 20;

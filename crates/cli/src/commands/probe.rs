@@ -26,7 +26,7 @@ use crate::output::{paint, printable, style};
 use crate::progress::{Bar, on_interrupt};
 use crate::shared::{SharedReport, claims};
 use crate::target::{TargetSpec, targets};
-use crate::view::chart::{Plot, bar};
+use crate::view::chart::bar;
 use crate::view::json::{Document, SchemaOf};
 use crate::view::text::{clock, folded, headed, plain_table, wrap};
 use crate::{exit, output, output_file};
@@ -246,7 +246,6 @@ pub(crate) struct ProbeReport<'a> {
 const MOST_BARS: usize = 16;
 /// Characters of the longest bar, and width and height of a curve.
 const BAR: usize = 40;
-const CURVE: (usize, usize) = (64, 6);
 /// The byte at which partitions began before 2009: 63 sectors of 512 bytes.
 const OLD_START: u64 = 63 * 512;
 
@@ -392,21 +391,8 @@ fn evidence(report: &Report) -> String {
 fn phases(scan: &PhaseScan) -> String {
     let medians: Vec<(u64, f64)> = scan.medians().collect();
     let most = medians.iter().map(|phase| phase.1).fold(0.0, f64::max);
-    let title = format!("Durable {}-byte writes, median by offset", scan.size);
-    if medians.len() > MOST_BARS {
-        let y = |x: f64| {
-            let distance = |phase: &&(u64, f64)| (exact(phase.0) - x).abs();
-            let near = medians.iter().min_by(|left, right| distance(left).total_cmp(&distance(right)));
-            near.map_or(0.0, |phase| phase.1 * 1e3)
-        };
-        let title = format!("{title}, in ms");
-        let (width, height) = CURVE;
-        let x_most = exact(scan.size - scan.step);
-        let plot = Plot { title: &title, x_most, y_most: most * 1e3, x_label: "byte", width, height };
-        return format!("{}\n\n", plot.draw(y));
-    }
-    let mut text = format!("{title}:\n");
-    for (phase, seconds) in medians {
+    let mut text = format!("Durable {}-byte writes, median by offset:\n", scan.size);
+    for (phase, seconds) in medians.iter().copied().step_by(medians.len().div_ceil(MOST_BARS).max(1)) {
         let _ = writeln!(text, "{phase:>7}  {:>9}  {}", millis(seconds), bar(seconds / most, BAR));
     }
     text + "\n"

@@ -16,11 +16,11 @@ use straddle_repair::apply::ApplyError;
 use straddle_repair::realign::{
     JournalFile, JournalPlace, Listing, MoveError, Outcome, Realign, RealignError, Run, Wanted,
 };
-use straddle_repair::relocate::{Bad, Verify};
+use straddle_repair::relocate::Bad;
 use straddle_repair::{Depth, Document, Place, Present, SCHEMA, Situation, Target, realign};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, ErrorKind, Lba};
 
-use crate::args::{FormatArguments, SectorArguments, block_size, named, partition_number, positive_size};
+use crate::args::{FormatArguments, SectorArguments, block_size, partition_number, positive_size};
 use crate::commands::apply::MOVES;
 use crate::commands::copy::CopyArguments;
 use crate::commands::plan::save;
@@ -30,7 +30,7 @@ use crate::output::quote_path;
 use crate::progress::Watcher;
 use crate::target::local_targets;
 use crate::view::text;
-use crate::{durability, exit, input, measured, output, output_file};
+use crate::{durability, exit, input, output, output_file};
 
 const REALIGN_EXAMPLES: &str = "\
 Examples:
@@ -77,11 +77,6 @@ pub(crate) struct RealignArguments {
     #[command(flatten)]
     pub(crate) image: FormatArguments,
 
-    /// Estimate the time on this modelled drive (see 'straddle drive list'). With a file saved by 'straddle
-    /// probe', which has no transfer rates, there is no estimate.
-    #[arg(long, value_name = "DRIVE", value_parser = crate::measured::Known::parse)]
-    pub(crate) drive: Option<crate::measured::Known>,
-
     #[command(flatten)]
     pub(crate) copy: CopyArguments,
 
@@ -122,13 +117,6 @@ pub(crate) struct MoveArguments {
     /// File for the journal, on another disk [default: unallocated space of the target].
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) journal: Option<PathBuf>,
-
-    /// How to verify moved data.
-    #[arg(long, value_name = "HOW", default_value = "read", value_parser = named(&[
-        ("read", "Read everything back after a flush", Verify::Read),
-        ("none", "Trust the disk", Verify::None),
-    ]))]
-    pub(crate) verify: Verify,
 
     /// Skip unreadable sectors, and list them in this new file (in ddrescue's map format).
     #[arg(long, value_name = "MAP", value_hint = clap::ValueHint::FilePath)]
@@ -202,8 +190,6 @@ pub(crate) fn run(arguments: &RealignArguments) -> Result<Exit> {
             made.map_err(|error| copy::hint(error, &situation, arguments)).with_context(|| name.clone())?
         }
     };
-    let estimate = measured::estimated(&realign, arguments.drive.as_ref());
-    let realign = realign.estimated(estimate);
     if let Some(path) = &arguments.save {
         save(path, &(realign.to_json()? + "\n"), &[&arguments.target])?;
     }
@@ -319,10 +305,7 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit> {
 fn carry(run: Run<'_>, name: &str, path: &Path, moves: &MoveArguments, is_back: bool) -> Result<Exit> {
     let mut watcher = Watcher::start(if is_back { "moving back" } else { "moving" })?;
     let mut watch = |progress| watcher.look(progress);
-    let mut run = run.verify(moves.verify);
-    if moves.skip_bad.is_some() {
-        run = run.skip_bad();
-    }
+    let run = if moves.skip_bad.is_some() { run.skip_bad() } else { run };
     let moved = run.realign().moves.iter().fold(0, |sum: u64, one| sum.saturating_add(one.from.len().get()));
     let map = UnreadableMap::make(moves)?;
     let list: Listing<'_> = &mut |bad| map.list(bad);

@@ -18,6 +18,7 @@ use crate::exit::{Exit, usage};
 use crate::output::{paint, plural, printable, style};
 use crate::target::{self, drives};
 use crate::view::json::{Document, SchemaOf};
+use crate::view::text::trace::missing;
 use crate::view::text::{headed, led, plain_table, right, wrap};
 use crate::{exit, input, output};
 
@@ -29,7 +30,7 @@ Examples:
   straddle sim web.csv --drive wd10ears --started-at 63s --compare
   straddle sim web.csv --drive wd10ears --shift 0,512,32256 --json
   straddle sim big.csv --drive wd10ears --closed-loop --queue-depth 32 --wrap
-  straddle sim cheetah9LP.trace --format disksim --drive ./my-drive.toml
+  straddle sim web.csv --drive ./my-drive.toml --closed-loop
   straddle sim cloud.parquet --drive qlc-16k        # a drive for each volume
   straddle sim sda --drive wd10ears                 # sda.blktrace.0 and so on
 
@@ -63,16 +64,12 @@ pub(crate) struct SimArguments {
     #[arg(long)]
     pub(crate) compare: bool,
 
-    /// Send each request at its recorded time, even if the drive is busy [default for CSV].
-    #[arg(long, conflicts_with = "closed_loop")]
-    pub(crate) open_loop: bool,
-
-    /// Send each request when the previous one completes, plus the delay recorded in the trace, if any
-    /// [default for DiskSim traces].
+    /// Send each request when the previous one completes [default: at its recorded time, even if the drive is
+    /// busy].
     #[arg(long)]
     pub(crate) closed_loop: bool,
 
-    /// Maximum number of outstanding requests [default: 32 with --open-loop, 1 with --closed-loop].
+    /// Maximum number of outstanding requests [default: 32, or 1 with --closed-loop].
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub(crate) queue_depth: Option<u32>,
 
@@ -154,12 +151,8 @@ fn one(
     shift: u64,
     first: Option<&Run>,
 ) -> Result<Run> {
-    let mut reader = input::trace(trace, &arguments.source.how(true))?;
-    let pace = match (arguments.open_loop, arguments.closed_loop) {
-        (true, _) => Some(Pace::Open),
-        (_, true) => Some(Pace::Closed),
-        _ => None,
-    };
+    let mut reader = trace.open(&arguments.source.how(true))?;
+    let pace = if arguments.closed_loop { Pace::Closed } else { Pace::Open };
     let options = Options { pace, shift, depth: arguments.queue_depth, wrap: arguments.wrap };
     let (mut replayed, mut volumes) = if arguments.one_drive {
         (replay(profile, &mut reader, &options, &mut |_| {})?, Vec::new())
@@ -176,7 +169,7 @@ fn one(
     let first_shift =
         if arguments.compare { 0 } else { arguments.shift.first().map_or(0, |first| first.get()) };
     if shift == first_shift {
-        input::warn(&trace.name, reader.origin());
+        missing(&trace.name, reader.origin()).iter().for_each(|line| output::complain(line));
     }
     let mut diverges = replayed.diverges() && volumes.is_empty();
     let volumes = volumes.into_iter().map(|(name, replayed)| {

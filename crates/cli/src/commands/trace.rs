@@ -24,8 +24,8 @@ use crate::output_file::OutputFile;
 use crate::target::local_targets;
 use crate::view::json::{Document, SchemaOf};
 use crate::view::report::quoted;
-use crate::view::{html, svg, text};
-use crate::{exit, input, output, output_file};
+use crate::view::{svg, text};
+use crate::{exit, output, output_file};
 use straddle_trace::form::{Counted, TraceFile, TraceReport};
 
 const EXAMPLES: &str = "\
@@ -33,8 +33,7 @@ Examples:
   straddle trace web.csv.gz               # the read-modify-writes of its writes
   straddle trace msr/*.csv.gz --started-at 63s        # partition at sector 63
   straddle trace sdb.blkparse --best      # the cheapest start
-  straddle trace web.csv --merge-within 10ms --html web.html
-                                          # model a cache, write an HTML page
+  straddle trace web.csv --merge-within 10ms          # model a cache
   straddle trace sda.blktrace.*           # one file for each processor
   straddle trace t.parquet --columns \\
       time=ts:us,op=is_write:false/true,offset=lba:sectors,length=bytes
@@ -110,13 +109,9 @@ pub(crate) struct TraceArguments {
     #[arg(long, num_args = 2, value_names = ["FORMAT", "FILE"], value_hint = clap::ValueHint::FilePath)]
     pub(crate) to: Vec<PathBuf>,
 
-    /// Also write an HTML page with charts and tables: a single file that needs no network.
-    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
-    pub(crate) html: Option<PathBuf>,
-
     /// Also write charts of the write amplification for each unit and the read-modify-writes for each
     /// partition start to this file.
-    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, value_parser = crate::args::svg_file)]
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) svg: Option<PathBuf>,
 
     /// Print comma-separated values, one line per volume, operation and unit.
@@ -235,26 +230,27 @@ fn count(arguments: &TraceArguments) -> Result<Exit> {
             "--started-at {start}: must be a multiple of 512 bytes ({start}s is sector {start})"
         ));
     }
-    if arguments.traces.iter().filter(|path| input::is_stdin(path)).count() > 1 {
-        return usage("standard input can be read only once");
-    }
     let start = start / SECTOR;
     let units = &arguments.unit;
     let window = arguments.merge_within.map(|within| Window { within, units: units.clone(), start });
     let traces = Recording::group(&arguments.traces);
+    if traces.iter().filter(|trace| trace.is_stdin()).count() > 1 {
+        return usage("standard input can be read only once");
+    }
     let inputs: Vec<&Path> = traces.iter().flat_map(|trace| &trace.files).map(PathBuf::as_path).collect();
-    for path in [&arguments.html, &arguments.svg].into_iter().flatten() {
+    if let Some(path) = &arguments.svg {
         output_file::check(path, &inputs)?;
     }
     let (account, abouts) = match &arguments.to[..] {
         [format, path] => converted(arguments, &traces, window.as_ref(), (target(format)?, path), &inputs)?,
         _ => {
             let how = arguments.source.how(window.is_some());
-            Account::of(&traces, window.as_ref(), |trace| input::trace(trace, &how))?
+            Account::of(&traces, window.as_ref(), |trace| trace.open(&how))?
         }
     };
     for (trace, about) in traces.iter().zip(&abouts) {
-        input::warn(&trace.name, about.origin.as_ref());
+        let missing = text::trace::missing(&trace.name, about.origin.as_ref());
+        missing.iter().for_each(|line| output::complain(line));
     }
     let files = traces.iter().zip(abouts);
     let files = files.map(|(trace, about)| TraceFile { name: trace.name.clone(), format: about.format });
@@ -268,9 +264,6 @@ fn count(arguments: &TraceArguments) -> Result<Exit> {
         (false, true) => output::print(&as_csv(&counted))?,
         (false, false) => output::print(&text::trace::trace(&counted, arguments.verbose))?,
     };
-    if let Some(path) = &arguments.html {
-        output_file::write(path, html::trace_page(&counted).as_bytes(), &inputs)?;
-    }
     if let Some(path) = &arguments.svg {
         output_file::write(path, svg::trace(&counted).as_bytes(), &inputs)?;
     }
@@ -302,7 +295,7 @@ fn converted(
     let (mut account, mut abouts) = (Account::new(), Vec::new());
     let how = arguments.source.how(true);
     for trace in traces {
-        let reader = input::trace(trace, &how)?;
+        let reader = trace.open(&how)?;
         let each = &mut |records: &[_], volumes: &[_]| writer.write(records, volumes);
         abouts.push(account.read_with(reader, window, each)?);
     }
@@ -313,7 +306,6 @@ fn converted(
     let lost = [
         (written.times, "the times of", "request", "below a millisecond"),
         (written.through, "whether", "write", "went through the cache"),
-        (written.took, "how long", "request", "took, and when the next one followed"),
     ];
     for (count, before, noun, after) in lost.into_iter().filter(|(count, ..)| *count > 0) {
         output::complain(&format!("{name}: {format} cannot store {before} {} {after}", plural(count, noun)));

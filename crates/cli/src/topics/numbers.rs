@@ -3,7 +3,6 @@
 //! Invariants: a function says what follows from the numbers and nothing else. Where they fit more than
 //! one cause it names each, and what tells them apart; where they decide nothing it returns nothing.
 
-mod devices;
 mod tables;
 
 use serde::Deserialize;
@@ -30,37 +29,8 @@ pub(super) enum Arithmetic {
     OffsetBy,
     /// `start`, `grain` and `past` in sectors.
     Grain,
-    /// `boundary` in sectors.
-    SectorBoundary,
-    /// `logical`, `physical`, `minimum` and `optimal`.
-    IoSizes,
-    /// `optimal` bytes, and `unit`, of which they are not a multiple; `page`, than which they are smaller.
-    OptimalTransfer,
-    /// `block` bytes of a content, and `device`, the logical sector.
-    TooSmall,
-    /// `offset` and `length` of a request.
-    Request,
-    /// `one` and `other`: logical sectors of devices.
-    MixedSectors,
-    /// `block` bytes of a file system, and `page` of the system, or a `physical` sector.
-    BlocksTooBig,
-    /// `unit` and `width` of a stripe, in whatever unit; `maximum`.
-    Stripes,
-    /// `size` of an image in bytes.
-    ImageSize,
-    /// `configured` and `native` sizes of blocks in bytes.
-    Ashift,
-    /// `block`, `media` and `host`.
-    Oracle,
-    /// `was` and `now`: sectors of the volume of a database.
-    Moved,
     /// `size` or `start` of a partition, in sectors of 512 bytes. `blocks` of a file system, and those `present`. `sector` and `count`, or `want`, of an access, and the `limit`.
     BeyondEnd,
-    /// `byte` of a mapping on a device with `physical` sectors and an `offset`; `sector` or `length` in sectors of 512 bytes,
-    /// and `device`, its logical sector.
-    StackedStart,
-    /// `block` and `device`: the sectors of an NTFS and of its device.
-    NtfsSectors,
 }
 
 /// A paragraph of what numbers come to.
@@ -76,31 +46,15 @@ pub(super) enum Said {
 impl Arithmetic {
     /// Returns what the numbers come to, a paragraph each.
     pub(super) fn explain(self, numbers: &Numbers) -> Vec<Said> {
-        let several =
-            |said: Option<Vec<String>>| -> Vec<Said> { said.into_iter().flatten().map(Said::Is).collect() };
         let said = match self {
-            Self::GptSize => return tables::gpt_size(numbers).unwrap_or_default(),
-            Self::TableOverlap => return tables::table_overlap(numbers).unwrap_or_default(),
-            Self::TooLong => return tables::too_long(numbers).unwrap_or_default(),
-            Self::BeyondEnd => return tables::beyond_end(numbers).unwrap_or_default(),
-            Self::Grain => return several(tables::grain(numbers)),
-            Self::IoSizes => return several(devices::io_sizes(numbers)),
-            Self::TooSmall => return several(devices::too_small(numbers)),
+            Self::GptSize => tables::gpt_size(numbers),
+            Self::TableOverlap => tables::table_overlap(numbers),
+            Self::TooLong => tables::too_long(numbers),
+            Self::BeyondEnd => tables::beyond_end(numbers),
+            Self::Grain => tables::grain(numbers),
             Self::OffsetBy => tables::offset_by(numbers),
-            Self::StackedStart => devices::stacked_start(numbers),
-            Self::SectorBoundary => tables::sector_boundary(numbers),
-            Self::OptimalTransfer => devices::optimal_transfer(numbers),
-            Self::Request => devices::request(numbers),
-            Self::MixedSectors => devices::mixed_sectors(numbers),
-            Self::ImageSize => devices::image_size(numbers),
-            Self::NtfsSectors => devices::ntfs_sectors(numbers),
-            Self::BlocksTooBig => devices::blocks_too_big(numbers),
-            Self::Stripes => devices::stripes(numbers),
-            Self::Ashift => devices::ashift(numbers),
-            Self::Oracle => devices::oracle(numbers),
-            Self::Moved => devices::moved(numbers),
         };
-        several(said.map(|one| vec![one]))
+        said.unwrap_or_default()
     }
 }
 

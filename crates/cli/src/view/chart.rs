@@ -90,68 +90,6 @@ pub(crate) fn height(share: f64) -> char {
     HEIGHTS.get(eighths).copied().unwrap_or('█')
 }
 
-/// A curve from 0 to `x_most`. `width` and `height` are in characters, without the labels.
-pub(crate) struct Plot<'a> {
-    pub(crate) title: &'a str,
-    pub(crate) x_most: f64,
-    pub(crate) y_most: f64,
-    pub(crate) x_label: &'a str,
-    pub(crate) width: usize,
-    pub(crate) height: usize,
-}
-
-impl Plot<'_> {
-    /// Returns the lines of the drawing, without a line break at the end.
-    pub(crate) fn draw(&self, y: impl Fn(f64) -> f64) -> String {
-        let (columns, rows) = (self.width * 2, self.height * 4);
-        let mut cells = vec![vec![0_u8; self.width]; self.height];
-        let mut before = None;
-        for column in 0..columns {
-            let x = self.x_most * float(column) / float(columns.saturating_sub(1).max(1));
-            let share = if self.y_most > 0.0 { (y(x) / self.y_most).clamp(0.0, 1.0) } else { 0.0 };
-            let row = rows - 1 - rounded(share * float(rows - 1));
-            // Keep a steep curve connected: draw from next to the previous dot to this one.
-            let from = before
-                .map_or(row, |before: usize| if before > row { before - 1 } else { row.min(before + 1) });
-            for dot in row.min(from)..=row.max(from) {
-                cells[dot / 4][column / 2] |= BRAILLE[dot % 4][column % 2];
-            }
-            before = Some(row);
-        }
-        self.framed(&cells)
-    }
-
-    fn framed(&self, cells: &[Vec<u8>]) -> String {
-        let (top, bottom) = (short(self.y_most), "0".to_owned());
-        let margin = top.chars().count();
-        let mut lines = vec![format!("{} {}", " ".repeat(margin), self.title)];
-        for (index, row) in cells.iter().enumerate() {
-            let label = match index {
-                0 => &top,
-                _ if index + 1 == cells.len() => &bottom,
-                _ => "",
-            };
-            let line: String = row.iter().map(|dots| glyph(*dots)).collect();
-            lines.push(format!("{label:>margin$} │{}", line.trim_end()));
-        }
-        lines.push(format!("{} └{}", " ".repeat(margin), "─".repeat(self.width)));
-        let right = short(self.x_most);
-        let middle = self.width.saturating_sub(right.chars().count() + 1);
-        lines.push(format!("{}  0{:^middle$}{right}", " ".repeat(margin), self.x_label));
-        lines.join("\n")
-    }
-}
-
-/// The dots of a braille character by row and column, as bits added to U+2800.
-const BRAILLE: [[u8; 2]; 4] = [[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]];
-
-/// Returns the character with these dots, a blank if there are none. The braille character without dots looks
-/// like a blank but is not one, so it would be shown by its code wherever text is printed
-/// ([`is_hidden`](straddle_device::shown::is_hidden)).
-fn glyph(dots: u8) -> char {
-    char::from_u32(0x2800 + u32::from(dots)).filter(|_| dots != 0).unwrap_or(' ')
-}
-
 fn float(number: usize) -> f64 {
     u32::try_from(number).map_or(f64::MAX, f64::from)
 }
@@ -196,35 +134,11 @@ mod tests {
         assert_eq!(bar(7.0, 4), "████");
     }
 
+    /// Bars pass the last filter before stdout unchanged.
     #[test]
-    fn a_curve_rises_from_corner_to_corner() {
-        let plot = Plot { title: "t", x_most: 10.0, y_most: 20.0, x_label: "x", width: 4, height: 2 };
-        let drawn = plot.draw(|x| 2.0 * x);
-        assert_eq!(drawn, "   t\n20 │  ⡠⠊\n 0 │⡠⠊\n   └────\n    0x10");
-    }
-
-    /// Drawings pass the last filter before stdout unchanged.
-    #[test]
-    fn no_drawing_is_made_of_hidden_characters() {
-        let shapes: [fn(f64) -> f64; 4] = [|_| 0.0, |x| x, |x| (x * 40.0).sin().abs() * 20.0, |_| f64::NAN];
-        let mut drawn: Vec<String> = (0..=80).map(|eighths| bar(f64::from(eighths) / 80.0, 10)).collect();
-        for shape in shapes {
-            for (width, height) in [(1, 1), (7, 3), (60, 12)] {
-                let plot = Plot { title: "t", x_most: 10.0, y_most: 20.0, x_label: "x", width, height };
-                drawn.push(plot.draw(shape));
-            }
+    fn no_bar_is_made_of_hidden_characters() {
+        for bar in (0..=80).map(|eighths| bar(f64::from(eighths) / 80.0, 10)) {
+            assert_eq!(straddle_device::shown::printable(&bar), bar);
         }
-        drawn.push((0..=u8::MAX).map(glyph).collect());
-        for text in &drawn {
-            for line in text.lines() {
-                assert_eq!(straddle_device::shown::printable(line), line);
-            }
-        }
-    }
-
-    #[test]
-    fn nothing_to_draw_is_drawn_as_nothing() {
-        let plot = Plot { title: "t", x_most: 0.0, y_most: 0.0, x_label: "x", width: 1, height: 1 };
-        assert!(plot.draw(|_| f64::NAN).contains('│'));
     }
 }

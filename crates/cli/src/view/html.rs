@@ -1,21 +1,16 @@
-//! Pages of HTML, each a single file that needs no network: those of `report --html` and `trace --html`, and
-//! what those of other commands have in common with them.
+//! Pages of HTML, each a single file that needs no network: that of `report --html`, and what those of other
+//! commands have in common with it.
 
 use std::fmt::Write;
 
 use straddle_audit::examine::CostSource;
-use straddle_trace::{Histogram, SECTOR, UNITS, Volume};
-use straddle_units::ByteCount;
 
 use crate::commands::report::fleet_sentences;
 use crate::fleet::{Detail, Digest, Fix, Tally};
 use crate::output::{capitalised, plural};
 use crate::view::chart::svg::Chart;
-use crate::view::svg::amplification;
-use crate::view::text::trace::{bytes, headline, ratio, sentences};
 use crate::view::text::{number, percent};
 use crate::view::{escaped, made};
-use straddle_trace::form::Counted;
 
 const STYLE: &str = include_str!("html/style.css");
 
@@ -159,110 +154,6 @@ impl Table {
 /// Returns what stands for no value.
 pub fn dash() -> String {
     "–".to_owned()
-}
-
-const TRACE_STYLE: &str = include_str!("html/trace.css");
-
-/// The most volumes in a table; the CSV has all of them.
-const LISTED: usize = 200;
-const SIZES: usize = 40;
-
-pub(crate) fn trace_page(counted: &Counted<'_>) -> String {
-    let mut text = paragraph(&headline(counted), "soft") + &led(&sentences(counted));
-    if counted.total.writes.requests() > 0 {
-        text += &figure(&amplification(counted));
-        text += &units(counted);
-        text += &sizes(&counted.total.writes);
-    }
-    text += &volumes(counted);
-    document("Effect of a workload on sectors and units", TRACE_STYLE, &text)
-}
-
-fn units(counted: &Counted<'_>) -> String {
-    let mut headings = vec!["unit", "misaligned", "straddling", "partial heads", "partial tails"];
-    headings.extend(["RMW per write", "written", "best start", "RMW from there", "written from there"]);
-    headings.extend(counted.window.map(|_| ["RMW, merged", "written, merged"]).into_iter().flatten());
-    let mut table = Table::new("Writes by unit size, each request counted separately", &headings);
-    for unit in counted.units {
-        let Some(effects) = counted.total.writes.effects(*unit) else { continue };
-        let (effect, (start, best)) = (effects.started_at(counted.start), effects.best());
-        let all = effect.requests;
-        let parts = [effect.misaligned, effect.straddling, effect.heads, effect.tails];
-        let mut cells = Vec::from(parts.map(|part| share(part, all)));
-        cells.extend([per(effect.partial, all), times(effect.amplification())]);
-        cells.push(Cell::plain(format!("sector {start}")));
-        cells.extend([per(best.partial, all), times(best.amplification())]);
-        let merged = counted.total.coalesced.iter().find(|coalesced| coalesced.unit == *unit);
-        cells.extend(
-            merged.into_iter().flat_map(|it| [per(it.partial, all), times(it.amplification(effect.sectors))]),
-        );
-        table.row(&ByteCount::new(unit * SECTOR).to_string(), cells);
-    }
-    table.section("By unit")
-}
-
-fn sizes(writes: &Histogram) -> String {
-    let mut sizes = writes.sizes();
-    sizes.sort_by_key(|size| std::cmp::Reverse(size.requests));
-    sizes.truncate(SIZES);
-    sizes.sort_by_key(|size| size.sectors.unwrap_or(u64::MAX));
-    let mut table =
-        Table::new("The most frequent lengths of writes", &["length", "writes", "share", "bytes"]);
-    for size in sizes {
-        let length = size.sectors.map(|sectors| ByteCount::new(sectors * SECTOR).to_string());
-        let cells = vec![
-            Cell::plain(size.requests.to_string()),
-            share(size.requests, writes.requests()),
-            Cell::plain(bytes(size.total)),
-        ];
-        table.row(length.as_deref().unwrap_or("2 MiB and more"), cells);
-    }
-    table.section("By length")
-}
-
-/// Returns the table of volumes with a cell for each size of a unit, darker where more writes are misaligned.
-fn volumes(counted: &Counted<'_>) -> String {
-    let mut volumes: Vec<(&str, &Volume)> = counted.account.volumes().collect();
-    volumes.sort_by_key(|(_, volume)| std::cmp::Reverse(volume.writes.sectors()));
-    let sizes = UNITS.map(|unit| ByteCount::new(unit * SECTOR).to_string());
-    let mut headings = vec!["volume", "reads", "writes", "written"];
-    headings.extend(sizes.iter().map(String::as_str));
-    let caption = "Volumes by bytes written, with the share of misaligned writes for each unit size";
-    let mut table = Table::with(" class=\"heat\"", caption, &headings);
-    for (name, volume) in volumes.iter().take(LISTED) {
-        let requests = [volume.reads.requests(), volume.writes.requests()];
-        let mut cells = Vec::from(requests.map(|count| Cell::plain(count.to_string())));
-        cells.push(Cell::plain(bytes(volume.writes.sectors())));
-        cells.extend(UNITS.map(|unit| {
-            let effect = volume.writes.effects(unit).map(|effects| effects.started_at(counted.start));
-            match effect.filter(|effect| effect.requests > 0) {
-                Some(effect) => {
-                    let share = ratio(effect.misaligned, effect.requests);
-                    Cell { share: Some(share), ..Cell::of_class("heat", format!("{:.0} %", share * 100.0)) }
-                }
-                None => Cell::plain(dash()),
-            }
-        }));
-        table.row(if name.is_empty() { "(no name)" } else { name }, cells);
-    }
-    let mut text = table.section("By volume");
-    if volumes.len() > LISTED {
-        let left = plural(volumes.len() - LISTED, "more volume");
-        text += &paragraph(&format!("{left}: straddle trace --csv lists all."), "soft");
-    }
-    text
-}
-
-fn share(part: u64, all: u64) -> Cell {
-    Cell::plain(format!("{:.1} %", ratio(part, all) * 100.0))
-}
-
-fn per(part: u64, all: u64) -> Cell {
-    Cell::plain(format!("{:.2}", ratio(part, all)))
-}
-
-fn times(amplification: Option<f64>) -> Cell {
-    Cell::plain(amplification.map_or_else(dash, |times| format!("× {times:.2}")))
 }
 
 const FLEET_STYLE: &str = include_str!("html/fleet.css");

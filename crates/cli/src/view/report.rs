@@ -6,45 +6,25 @@
 
 mod formats;
 
-use straddle_layout::types;
 use straddle_units::ByteOffset;
 
 use crate::commands::check::{CheckArguments, OutputFormat};
-use crate::exit::{Exit, UsageError};
-use crate::output::{json_escaped, printable, style};
+use crate::exit::Exit;
+use crate::output::{json_escaped, printable};
 use crate::view;
 use crate::view::report::formats::{Github, Junit, Prometheus, Sarif};
-use crate::view::text::{headed, plain_table, right};
 use straddle_audit::Status;
 use straddle_audit::form::check::Summary;
 use straddle_audit::form::check::{self, TargetReport};
 use straddle_audit::form::finding::{FindingReport, IgnoredReport};
-use straddle_audit::form::table::PartitionReport;
-
-/// Returns the indexes in `all` of the columns `asked` for, in that order; `usual` come first after a `+`.
-/// Case does not matter.
-fn picked(asked: &[String], all: &[&str], usual: &[&str]) -> Result<Vec<usize>, UsageError> {
-    let at = |name: &str| all.iter().position(|one| one.eq_ignore_ascii_case(name));
-    let mut picked = Vec::new();
-    for (index, name) in asked.iter().enumerate() {
-        let added = name.strip_prefix('+').filter(|_| index == 0);
-        if added.is_some() {
-            picked.extend(usual.iter().filter_map(|name| at(name)));
-        }
-        let name = added.unwrap_or(name);
-        let unknown = || UsageError(format!("unknown column '{name}'; the columns are {}", all.join(", ")));
-        picked.push(at(name).ok_or_else(unknown)?);
-    }
-    Ok(picked)
-}
 
 pub(crate) trait Report {
     fn opening(&mut self) -> String {
         String::new()
     }
 
-    /// Returns the part of one target, or keeps it for the end. Its share in the exit status is `exit`;
-    /// `unjudged` is what it would be without findings.
+    /// Returns the part of one target, or keeps it for the end. Its share in the exit status is `exit`; `unjudged` is what
+    /// it would be without findings.
     fn target(&mut self, target: &TargetReport, exit: Exit, unjudged: Exit) -> String;
 
     fn closing(&mut self) -> String {
@@ -53,34 +33,22 @@ pub(crate) trait Report {
 }
 
 pub(crate) fn is_wanted(arguments: &CheckArguments) -> bool {
-    arguments.json || arguments.output_format.is_some() || !arguments.columns.is_empty()
+    arguments.json || arguments.output_format.is_some()
 }
 
 /// Returns the report that was asked for; `None` for text.
-pub(crate) fn of(arguments: &CheckArguments) -> Result<Option<Box<dyn Report>>, UsageError> {
-    let columns = &arguments.columns;
-    Ok(Some(match arguments.output_format {
-        Some(OutputFormat::Csv) => Box::new(Csv::of(columns)?),
-        Some(_) if !columns.is_empty() => {
-            return Err(UsageError(
-                "--columns applies only to tables (text and --output-format csv)".to_owned(),
-            ));
-        }
+pub(crate) fn of(arguments: &CheckArguments) -> Option<Box<dyn Report>> {
+    Some(match arguments.output_format {
+        Some(OutputFormat::Csv) => Box::new(Csv),
         Some(OutputFormat::Sarif) => Box::new(Sarif::default()),
         Some(OutputFormat::Junit) => Box::new(Junit { least: arguments.fails_from() }),
         Some(OutputFormat::Github) => Box::new(Github),
         Some(OutputFormat::Prometheus) => Box::new(Prometheus::default()),
-        None if !columns.is_empty() => Box::new(Table::of(columns)?),
         None if arguments.json => {
             Box::new(Json { host: view::audited_host(arguments), summary: Summary::default() })
         }
-        None => return Ok(None),
-    }))
-}
-
-/// Returns the names of the columns from which `--columns` chooses, of all forms.
-pub(crate) fn columns() -> impl Iterator<Item = &'static str> {
-    names().chain(HEADER.split(','))
+        None => return None,
+    })
 }
 
 /// Why a target has no verdict.
@@ -112,123 +80,31 @@ fn fix_lines(finding: &FindingReport) -> Vec<String> {
     lines
 }
 
-/// A column: its name, whether it holds numbers, and its cell.
-type Column = (&'static str, bool, fn(&TargetReport, Option<&PartitionReport>) -> Option<String>);
-
-/// All columns. Those of the same name as in lsblk have its meaning, but START counts in the sectors of the
-/// table.
-const ALL: [Column; 15] = [
-    ("TARGET", false, |target, _| Some(target.target.clone())),
-    ("STATUS", false, |target, _| Some(target.status.word().to_owned())),
-    ("PARTN", true, |_, part| Some(part?.partition.number.to_string())),
-    ("START", true, |_, part| Some(part?.partition.start.get().to_string())),
-    ("START-BYTE", true, |_, part| Some(part?.partition.span.start().to_string())),
-    ("SECTORS", true, |_, part| Some(part?.partition.count.get().to_string())),
-    ("SIZE", true, |_, part| Some(part?.partition.span.len().to_string())),
-    ("SIZE-BYTE", true, |_, part| Some(part?.partition.span.len().get().to_string())),
-    ("PARTTYPE", false, |_, part| types::code(&part?.partition.kind)),
-    ("TYPE", false, |_, part| types::name(&part?.partition.kind).map(str::to_owned)),
-    ("PARTLABEL", false, |_, part| Some(part?.partition.attributes.name.clone())),
-    ("PARTUUID", false, |_, part| part?.partition.attributes.guid.map(types::guid_text)),
-    ("CONTENT", false, |_, part| Some(part?.partition.content?.name().to_owned())),
-    ("VERDICT", false, |_, part| Some(part?.verdict_word())),
-    ("CODES", false, |target, part| Some(codes(target, part))),
-];
-
-/// The columns to which `+NAME` adds.
-const USUAL: [&str; 8] = ["TARGET", "PARTN", "START", "START-BYTE", "SIZE", "TYPE", "CONTENT", "VERDICT"];
-
-fn names() -> impl Iterator<Item = &'static str> {
-    ALL.iter().map(|(name, ..)| *name)
-}
-
-/// Returns the codes of the findings about a partition, or about the rest of the target; each once.
-fn codes(target: &TargetReport, partition: Option<&PartitionReport>) -> String {
-    let number = partition.map(|judged| judged.partition.number);
-    let about = target.findings.iter().filter(|finding| finding.partition == number);
-    let mut codes: Vec<&str> = about.map(|finding| finding.code.as_str()).collect();
-    codes.sort_unstable();
-    codes.dedup();
-    codes.join(",")
-}
-
-/// The table. Its columns are as wide as their longest cells, so it is printed at the end.
-struct Table {
-    columns: Vec<&'static Column>,
-    rows: Vec<Vec<String>>,
-}
-
-impl Table {
-    fn of(asked: &[String]) -> Result<Self, UsageError> {
-        let columns = picked(asked, &names().collect::<Vec<_>>(), &USUAL)?;
-        let columns = columns.into_iter().filter_map(|index| ALL.get(index)).collect();
-        Ok(Self { columns, rows: Vec::new() })
-    }
-
-    fn add(&mut self, target: &TargetReport, partition: Option<&PartitionReport>) {
-        let cell = |(_, _, cell): &&Column| {
-            let text = cell(target, partition).filter(|text| !text.is_empty());
-            printable(&text.unwrap_or_else(|| "-".to_owned()))
-        };
-        self.rows.push(self.columns.iter().map(cell).collect());
-    }
-}
-
-impl Report for Table {
-    fn target(&mut self, target: &TargetReport, _: Exit, _: Exit) -> String {
-        target.partitions.iter().for_each(|partition| self.add(target, Some(partition)));
-        if target.partitions.is_empty() {
-            self.add(target, None);
-        }
-        String::new()
-    }
-
-    fn closing(&mut self) -> String {
-        let mut table = plain_table(&self.columns.iter().map(|(name, ..)| *name).collect::<Vec<_>>());
-        table.add_rows(std::mem::take(&mut self.rows));
-        let numbers = self.columns.iter().enumerate().filter(|(_, (_, is_number, _))| *is_number);
-        right(&mut table, numbers.map(|(index, _)| index));
-        headed(&table, style::FAINT).trim_end().to_owned() + "\n"
-    }
-}
-
 const HEADER: &str = "target,status,code,severity,partition,layer,offset_bytes,boundary,boundary_bytes,past_bytes,\
                       message,fix,risk,caution,commands,ignored";
 const COLUMNS: usize = 16;
 
-struct Csv {
-    /// Their indexes in the header.
-    columns: Vec<usize>,
+fn row(cells: &[String]) -> String {
+    cells.iter().map(|cell| quoted(cell)).collect::<Vec<_>>().join(",") + "\n"
 }
 
-impl Csv {
-    fn of(asked: &[String]) -> Result<Self, UsageError> {
-        let all: Vec<&str> = HEADER.split(',').collect();
-        let columns = if asked.is_empty() { (0..all.len()).collect() } else { picked(asked, &all, &all)? };
-        Ok(Self { columns })
-    }
-
-    fn row(&self, cells: &[String]) -> String {
-        let cells = self.columns.iter().filter_map(|index| cells.get(*index));
-        cells.map(|cell| quoted(cell)).collect::<Vec<_>>().join(",") + "\n"
-    }
-}
+struct Csv;
 
 impl Report for Csv {
     fn opening(&mut self) -> String {
-        self.row(&HEADER.split(',').map(str::to_owned).collect::<Vec<_>>())
+        format!("{HEADER}\n")
     }
 
     fn target(&mut self, target: &TargetReport, _: Exit, _: Exit) -> String {
         let status = target.status.word().replace(' ', "_");
-        let cells = |finding, ignored| self.row(&cells(&target.target, &status, finding, ignored));
+        let cells = |finding, ignored| row(&cells(&target.target, &status, finding, ignored));
         let mut rows: Vec<String> = target.findings.iter().map(|finding| cells(finding, None)).collect();
         rows.extend(target.ignored.iter().map(|ignored| cells(&ignored.finding, Some(ignored))));
         if rows.is_empty() {
             let why = target.error.as_ref().or(target.reason.as_ref()).cloned().unwrap_or_default();
             let mut cells = [const { String::new() }; COLUMNS];
             (cells[0], cells[1], cells[10]) = (target.target.clone(), status, why);
-            rows.push(self.row(&cells));
+            rows.push(row(&cells));
         }
         rows.concat()
     }
@@ -305,22 +181,6 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
     use super::*;
-
-    #[test]
-    fn columns_are_picked_in_order_and_added_as_by_lsblk() {
-        let pick = |asked: &[&str]| {
-            let asked: Vec<String> = asked.iter().map(|name| (*name).to_owned()).collect();
-            picked(&asked, &["A", "B", "C"], &["A", "B"]).map_err(|error| error.0)
-        };
-        assert_eq!(pick(&["c", "A"]).unwrap(), [2, 0]);
-        assert_eq!(pick(&["+C"]).unwrap(), [0, 1, 2]);
-        assert_eq!(pick(&["A", "+C"]).unwrap_err(), "unknown column '+C'; the columns are A, B, C");
-    }
-
-    #[test]
-    fn the_usual_columns_exist() {
-        assert!(USUAL.iter().all(|usual| names().any(|name| name == *usual)));
-    }
 
     #[test]
     fn every_column_has_a_name() {

@@ -1,22 +1,14 @@
 //! Results as drawings: the files of `--svg`, and the charts that pages share with them.
 
-use straddle_drive::Profile;
-use straddle_drive::disk::DiskParameters;
-use straddle_drive::profile::Body;
 use straddle_measure::bench::Clock;
 use straddle_trace::SECTOR;
 use straddle_units::ByteCount;
 
-use crate::view::chart::svg::{Bar, Chart, Curve, Group, Panel, Remark, draw};
+use crate::view::chart::svg::{Bar, Chart, Group, draw};
 use crate::view::json::bench::Bench;
 use crate::view::text::bench::{headline as bench_headline, ratio};
-use crate::view::text::drive::floor;
 use crate::view::text::trace::{LARGE, headline, per_request, ratio as share};
-use straddle_drive::form::{ZoneReport, zones};
 use straddle_trace::form::Counted;
-
-/// Steps of the seek curve. They lie closer together near the start, where the curve bends.
-const SEEK_POINTS: u32 = 400;
 
 pub(crate) fn bench(bench: &Bench<'_>) -> String {
     let sweep = bench.sweep;
@@ -46,50 +38,7 @@ pub(crate) fn bench(bench: &Bench<'_>) -> String {
         interval: "95 % interval of the ratio",
         is_of_ratios: false,
     };
-    draw(&bench_headline(bench), &[Panel::Bars(chart)])
-}
-
-/// Draws zones and seek curve; `None` for a drive without them.
-pub(crate) fn drive(profile: &Profile) -> Option<String> {
-    let Body::Disk(disk) = &profile.body else { return None };
-    let (zones_title, seek_title) =
-        (format!("{}: zones", profile.title), format!("{}: seek curve", profile.title));
-    let (points, remarks) = zone_curve(&zones(disk, profile.sectors.physical));
-    let (x_label, y_label) = ("track, from the outermost", "sectors per track");
-    let zones = Curve { title: &zones_title, x_label, y_label, points, remarks };
-    let (points, remarks) = seek_curve(disk);
-    let seek = Curve { title: &seek_title, x_label: "tracks moved", y_label: "ms", points, remarks };
-    let panels = [Panel::Curve(zones), Panel::Curve(seek)];
-    Some(draw(&format!("{}: zones and seek curve", profile.title), &panels))
-}
-
-fn zone_curve(zones: &[ZoneReport]) -> (Vec<(f64, f64)>, Vec<Remark>) {
-    let mut points = Vec::new();
-    for zone in zones {
-        let sectors = f64::from(zone.sectors_per_track);
-        points.push((f64::from(zone.first_track), sectors));
-        points.push((f64::from(zone.first_track + zone.tracks), sectors));
-    }
-    let remark = |at: Option<&(f64, f64)>, zone: Option<&ZoneReport>| {
-        at.zip(zone).map(|(at, zone)| Remark { at: *at, text: format!("{:.0} MB/s", zone.megabytes()) })
-    };
-    let remarks = [remark(points.first(), zones.first()), remark(points.last(), zones.last())];
-    let remarks = remarks.into_iter().flatten().collect();
-    (points, remarks)
-}
-
-fn seek_curve(disk: &DiskParameters) -> (Vec<(f64, f64)>, Vec<Remark>) {
-    let seek = &disk.seek;
-    let longest = seek.longest();
-    // Square steps are close together where the curve bends.
-    let square = |step: u32| f64::from(step).powi(2) / f64::from(SEEK_POINTS).powi(2) * f64::from(longest);
-    let distances = (0..=SEEK_POINTS).map(|step| floor(square(step)).max(1));
-    let points: Vec<(f64, f64)> =
-        distances.map(|distance| (f64::from(distance), seek.time(distance).millis())).collect();
-    let average = seek.average();
-    let at = points.iter().find(|point| point.1 >= average.millis());
-    let remarks = at.map(|at| Remark { at: *at, text: format!("average {average}") }).into_iter().collect();
-    (points, remarks)
+    draw(&bench_headline(bench), &[chart])
 }
 
 /// Draws the write amplification on each unit, and what each start costs on one of 16 KiB.
@@ -112,7 +61,7 @@ pub(crate) fn trace(counted: &Counted<'_>) -> String {
         groups: groups.collect(),
         ..Chart::default()
     };
-    draw(&headline(counted), &[Panel::Bars(amplification(counted)), Panel::Bars(starts)])
+    draw(&headline(counted), &[amplification(counted), starts])
 }
 
 /// Returns the write amplification on units of each size: as it is, from the best start, and behind the window.

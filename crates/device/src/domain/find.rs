@@ -1,14 +1,12 @@
-//! Finds the domains of this host, by virsh or, where it is not installed, in libvirt's files.
+//! Finds the domains of this host, by virsh.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use crate::domain::{Domain, DomainError, MAX_DOCUMENT, Virsh, VirshError};
-
-const FOLDER: &str = "/etc/libvirt/qemu";
 
 const ALL: &str = "all";
 
@@ -24,8 +22,6 @@ pub enum FindError {
         #[source]
         source: io::Error,
     },
-    #[error("no domain {name}: virsh is not installed, and {FOLDER} has no {name}.xml")]
-    NoDomain { name: String },
     #[error("{name}")]
     Description {
         name: String,
@@ -43,43 +39,30 @@ pub type Found = (String, Result<Domain, FindError>);
 #[derive(Debug)]
 pub struct Libvirt {
     limit: Duration,
-    folder: PathBuf,
-    /// virsh, once it has answered; `None` if it is not installed.
-    virsh: OnceLock<Option<Virsh>>,
+    /// Once it has answered.
+    virsh: OnceLock<Virsh>,
 }
 
 impl Libvirt {
     /// Each command of virsh may take `limit`.
     pub fn new(limit: Duration) -> Self {
-        Self { limit, folder: PathBuf::from(FOLDER), virsh: OnceLock::new() }
+        Self { limit, virsh: OnceLock::new() }
     }
 
     /// Returns the domains that `word` names: all, the one in a file (a path, or a name with the ending
     /// `.xml`), or the one of this name. That one of them cannot be read is part of what is found.
     pub fn domains(&self, word: &str) -> Result<Vec<Found>, FindError> {
         if word.contains('/') || word.ends_with(".xml") {
-            return Ok(vec![self.in_file(Path::new(word))]);
+            return Ok(vec![in_file(Path::new(word))]);
         }
-        match (self.virsh()?, word) {
-            (Some(virsh), ALL) => {
-                Ok(virsh.names()?.into_iter().map(|name| (name.clone(), by_name(&virsh, &name))).collect())
-            }
-            (Some(virsh), name) => Ok(vec![(name.to_owned(), by_name(&virsh, name))]),
-            (None, ALL) => self.in_folder(),
-            (None, name) => {
-                let path = self.folder.join(format!("{name}.xml"));
-                if !path.is_file() {
-                    return Err(FindError::NoDomain { name: name.to_owned() });
-                }
-                Ok(vec![self.in_file(&path)])
-            }
-        }
+        let virsh = self.virsh()?;
+        let names = if word == ALL { virsh.names()? } else { vec![word.to_owned()] };
+        Ok(names.into_iter().map(|name| (name.clone(), by_name(virsh, &name))).collect())
     }
 
     /// Returns the path of a volume, or why it is not known.
     pub fn volume(&self, pool: &str, volume: &str) -> Result<PathBuf, String> {
         let virsh = self.virsh().map_err(|error| error.to_string())?;
-        let virsh = virsh.ok_or_else(|| "virsh is not installed".to_owned())?;
         let path = virsh.volume(pool, volume).map_err(|error| error.to_string())?;
         match path.is_absolute() {
             true => Ok(path),
@@ -87,31 +70,20 @@ impl Libvirt {
         }
     }
 
-    fn virsh(&self) -> Result<Option<Virsh>, FindError> {
+    fn virsh(&self) -> Result<&Virsh, FindError> {
         if let Some(known) = self.virsh.get() {
-            return Ok(known.clone());
+            return Ok(known);
         }
         let virsh = Virsh::connect(self.limit)?;
-        Ok(self.virsh.get_or_init(|| virsh).clone())
+        Ok(self.virsh.get_or_init(|| virsh))
     }
+}
 
-    fn in_folder(&self) -> Result<Vec<Found>, FindError> {
-        let failed = |source| FindError::Read { path: self.folder.clone(), source };
-        let mut paths = Vec::new();
-        for entry in fs::read_dir(&self.folder).map_err(failed)? {
-            paths.push(entry.map_err(failed)?.path());
-        }
-        paths.retain(|path| path.extension().is_some_and(|extension| extension == "xml"));
-        paths.sort();
-        Ok(paths.iter().map(|path| self.in_file(path)).collect())
-    }
-
-    fn in_file(&self, path: &Path) -> Found {
-        let name = path.display().to_string();
-        let text = text(path).map_err(|source| FindError::Read { path: path.to_owned(), source });
-        let domain = text.and_then(|text| parsed(&name, &text));
-        (name, domain)
-    }
+fn in_file(path: &Path) -> Found {
+    let name = path.display().to_string();
+    let text = text(path).map_err(|source| FindError::Read { path: path.to_owned(), source });
+    let domain = text.and_then(|text| parsed(&name, &text));
+    (name, domain)
 }
 
 fn by_name(virsh: &Virsh, name: &str) -> Result<Domain, FindError> {
@@ -137,48 +109,26 @@ fn text(path: &Path) -> io::Result<String> {
 mod tests {
     use super::*;
 
-    fn folder(name: &str, files: &[(&str, &str)]) -> PathBuf {
-        let folder = std::env::temp_dir().join(format!("straddle-find-{}-{name}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        for (name, text) in files {
-            fs::write(folder.join(name), text).unwrap();
-        }
-        folder
-    }
-
-    /// What is found where virsh is not installed and libvirt's folder is this one.
-    fn without_virsh(folder: &Path) -> Libvirt {
-        let virsh = OnceLock::new();
-        virsh.set(None).unwrap();
-        Libvirt { limit: Duration::from_secs(1), folder: folder.to_owned(), virsh }
-    }
-
     #[test]
-    fn without_virsh_the_files_of_libvirt_are_read() {
-        let web = "<!--\nWARNING: THIS IS AN AUTO-GENERATED FILE.\n-->\n\n<domain type='kvm'><name>web</name></domain>";
-        let folder = folder("files", &[("web.xml", web), ("db.xml", "<domain>"), ("notes.txt", "x")]);
-        let libvirt = without_virsh(&folder);
-        let found = libvirt.domains("all").unwrap();
-        let names: Vec<_> =
-            found.iter().map(|(_, domain)| domain.as_ref().ok().map(|it| it.name.clone())).collect();
-        assert_eq!(names, [None, Some("web".to_owned())]);
-        assert_eq!(libvirt.domains("web").unwrap()[0].1.as_ref().unwrap().name, "web");
-        assert!(matches!(libvirt.domains("mail"), Err(FindError::NoDomain { .. })));
-        let path = folder.join("db.xml").display().to_string();
-        let (_, wrong) = libvirt.domains(&path).unwrap().remove(0);
-        let FindError::Description { name, source } = wrong.unwrap_err() else { panic!("{path}") };
-        assert_eq!((name, source.line), (path, 1));
-        assert!(libvirt.volume("p", "v").unwrap_err().contains("not installed"));
-        fs::write(folder.join("big.xml"), " ".repeat(usize::try_from(MAX_DOCUMENT).unwrap() + 2)).unwrap();
-        let (_, big) = libvirt.domains(&folder.join("big.xml").display().to_string()).unwrap().remove(0);
+    fn a_file_that_describes_no_domain_is_an_error_of_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let libvirt = Libvirt::new(Duration::from_secs(1));
+        let of = |bytes: &[u8]| {
+            let path = folder.path().join("it.xml");
+            std::fs::write(&path, bytes).unwrap();
+            libvirt.domains(path.to_str().unwrap()).unwrap().remove(0).1
+        };
+        let web = b"<!--\nWARNING: THIS IS AN AUTO-GENERATED FILE.\n-->\n\n<domain type='kvm'><name>web</name></domain>";
+        assert_eq!(of(web).unwrap().name, "web");
+        assert!(matches!(of(b"<domain>"), Err(FindError::Description { source, .. }) if source.line == 1));
+        let big = " ".repeat(usize::try_from(MAX_DOCUMENT).unwrap() + 2);
+        let error = of(big.as_bytes());
         assert!(
-            matches!(big, Err(FindError::Description { source, .. }) if source.what.contains("longer than"))
+            matches!(error, Err(FindError::Description { source, .. }) if source.what.contains("longer than"))
         );
-        fs::write(folder.join("latin.xml"), b"<domain><name>\xe9</name></domain>").unwrap();
-        let (_, latin) = libvirt.domains(&folder.join("latin.xml").display().to_string()).unwrap().remove(0);
+        let error = of(b"<domain><name>\xe9</name></domain>");
         assert!(
-            matches!(latin, Err(FindError::Read { source, .. }) if source.to_string() == "byte 14 is not UTF-8")
+            matches!(error, Err(FindError::Read { source, .. }) if source.to_string() == "byte 14 is not UTF-8")
         );
-        fs::remove_dir_all(folder).unwrap();
     }
 }

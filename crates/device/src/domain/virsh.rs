@@ -19,6 +19,8 @@ const URIS: [&str; 2] = ["VIRSH_DEFAULT_CONNECT_URI", "LIBVIRT_DEFAULT_URI"];
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages document the variants")]
 pub enum VirshError {
+    #[error("virsh is not installed; the file of a domain's description can be given instead")]
+    Missing,
     #[error("cannot run virsh")]
     Run(#[source] io::Error),
     #[error("virsh {command}: {message}")]
@@ -34,15 +36,14 @@ pub enum VirshError {
 straddle_units::error_kind!(VirshError: Failed);
 
 /// A connection to the libvirt of this host, the one that virsh chooses.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Virsh {
     limit: Duration,
 }
 
 impl Virsh {
-    /// Connects with a limit of time for each command; `None` if virsh is not installed. The libvirt of
-    /// another host is an error.
-    pub fn connect(limit: Duration) -> Result<Option<Self>, VirshError> {
+    /// Connects with a limit of time for each command. The libvirt of another host is an error.
+    pub fn connect(limit: Duration) -> Result<Self, VirshError> {
         // To ask virsh would already connect to that host.
         if let Some(uri) = URIS.iter().find_map(|name| std::env::var(name).ok()).filter(|uri| is_remote(uri))
         {
@@ -50,14 +51,16 @@ impl Virsh {
         }
         let virsh = Self { limit };
         let uri = match virsh.ask("uri", &[]) {
-            Err(VirshError::Run(error)) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(VirshError::Run(error)) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(VirshError::Missing);
+            }
             answer => answer?,
         };
         let uri = uri.trim();
         if is_remote(uri) {
             return Err(VirshError::Remote { uri: uri.to_owned() });
         }
-        Ok(Some(virsh))
+        Ok(virsh)
     }
 
     /// Returns the names of all domains, running or not.

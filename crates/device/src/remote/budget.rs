@@ -1,5 +1,5 @@
 //! What reading one object may cost, and has cost. A thread fetches for one budget, which [`with`] names:
-//! `object_store` calls its connector, and `ureq` its transports, without telling for whom.
+//! `object_store` calls its connector without telling for whom.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,6 +1,6 @@
-//! Blocking requests over HTTP and TLS. None outlasts its time or the budget of its thread, and all bytes are
-//! counted. A redirect is an answer like any other. Proxies come from the environment (HTTPS_PROXY,
-//! NO_PROXY).
+//! Blocking requests over HTTP and TLS. None outlasts its time or the budget of its thread, where the bytes
+//! of its answer count. A redirect is an answer like any other. Proxies come from the environment
+//! (HTTPS_PROXY, NO_PROXY).
 
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -10,12 +10,7 @@ use crate::shown::printable;
 use ureq::config::AutoHeaderValue;
 use ureq::http::{HeaderMap, Request, StatusCode, Uri};
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
-use ureq::unversioned::resolver::DefaultResolver;
-use ureq::unversioned::transport::{
-    Buffers, ConnectProxyConnector, ConnectionDetails, Connector, Either, NextTimeout, RustlsConnector,
-    SocksConnector, TcpConnector, Transport as Pipe, time,
-};
-use ureq::{Agent, AsSendBody, Body, Timeout};
+use ureq::{Agent, AsSendBody, Body};
 
 use crate::remote::budget::{self, Limits};
 use crate::remote::error::FetchError;
@@ -41,6 +36,8 @@ pub(crate) struct Transport {
     objects: Agent,
     credentials: Agent,
     has_certificates: bool,
+    /// A request can be repeated within the time of all.
+    limit: Duration,
 }
 
 impl Transport {
@@ -53,12 +50,10 @@ impl Transport {
             .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
             .build();
         let agent = |connect: Option<Duration>| {
-            // A request can be repeated within the time of all.
             let config = Agent::config_builder()
                 .http_status_as_error(false)
                 .max_redirects(0)
                 .tls_config(tls.clone())
-                .timeout_global(Some(limits.time / 3))
                 .timeout_connect(connect)
                 .max_response_header_size(MAX_HEADER)
                 .input_buffer_size(2 * MAX_HEADER)
@@ -69,15 +64,14 @@ impl Transport {
                 .accept(AutoHeaderValue::None)
                 .accept_encoding(AutoHeaderValue::None)
                 .build();
-            let connector =
-                ().chain(SocksConnector::default())
-                    .chain(ConnectProxyConnector::default())
-                    .chain(TcpConnector::default())
-                    .chain(Counting)
-                    .chain(RustlsConnector::default());
-            Agent::with_parts(config, connector, DefaultResolver::default())
+            Agent::new_with_config(config)
         };
-        Self { objects: agent(None), credentials: agent(Some(CREDENTIALS_CONNECT)), has_certificates }
+        Self {
+            objects: agent(None),
+            credentials: agent(Some(CREDENTIALS_CONNECT)),
+            has_certificates,
+            limit: limits.time / 3,
+        }
     }
 
     pub(crate) fn send<B: AsSendBody>(
@@ -93,6 +87,8 @@ impl Transport {
             Purpose::Object => &self.objects,
             Purpose::Credentials => &self.credentials,
         };
+        let left = budget::current().map_or(Ok(self.limit), |budget| budget.time_left())?;
+        let request = agent.configure_request(request).timeout_global(Some(left.min(self.limit))).build();
         match agent.run(request) {
             Ok(response) => {
                 let (parts, body) = response.into_parts();
@@ -124,7 +120,11 @@ impl Answer {
         let most = most.saturating_add(1);
         let mut bytes = Vec::with_capacity(most.min(64 << 10));
         let mut reader = self.body.as_reader().take(u64::try_from(most).unwrap_or(u64::MAX));
-        match reader.read_to_end(&mut bytes) {
+        let read = reader.read_to_end(&mut bytes);
+        if let Some(budget) = budget::current() {
+            budget.add_received(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
+        }
+        match read {
             Ok(_) => Ok(bytes),
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                 let want = self.content_length().unwrap_or(0);
@@ -166,67 +166,4 @@ fn failure(host: String, error: ureq::Error) -> FetchError {
         }
         error => FetchError::Protocol { host, what: short(&error.to_string()) },
     }
-}
-
-type Connected<Proxied, Tcp> = Either<Either<Proxied, Box<dyn Pipe>>, Tcp>;
-
-#[derive(Debug)]
-struct Counting;
-
-impl<Proxied: Pipe, Tcp: Pipe> Connector<Connected<Proxied, Tcp>> for Counting {
-    type Out = Either<Box<dyn Pipe>, Counted<Connected<Proxied, Tcp>>>;
-
-    fn connect(
-        &self,
-        _: &ConnectionDetails<'_>,
-        chained: Option<Connected<Proxied, Tcp>>,
-    ) -> Result<Option<Self::Out>, ureq::Error> {
-        Ok(chained.map(|pipe| match pipe {
-            // The connection to the proxy has come here before.
-            Either::A(Either::B(pipe)) => Either::A(pipe),
-            pipe => Either::B(Counted(pipe)),
-        }))
-    }
-}
-
-/// Its bytes count for the budget of the thread, which also limits how long it is waited for.
-#[derive(Debug)]
-struct Counted<P>(P);
-
-impl<P: Pipe> Pipe for Counted<P> {
-    fn buffers(&mut self) -> &mut dyn Buffers {
-        self.0.buffers()
-    }
-
-    fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), ureq::Error> {
-        self.0.transmit_output(amount, within_budget(timeout)?)
-    }
-
-    fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, ureq::Error> {
-        let before = self.0.buffers().input().len();
-        let progress = self.0.await_input(within_budget(timeout)?);
-        let received = self.0.buffers().input().len().saturating_sub(before);
-        if let Some(budget) = budget::current() {
-            budget.add_received(u64::try_from(received).unwrap_or(u64::MAX));
-        }
-        progress
-    }
-
-    fn is_open(&mut self) -> bool {
-        self.0.is_open()
-    }
-
-    fn is_tls(&self) -> bool {
-        self.0.is_tls()
-    }
-}
-
-fn within_budget(mut timeout: NextTimeout) -> Result<NextTimeout, ureq::Error> {
-    if let Some(budget) = budget::current() {
-        let left = budget.time_left().map_err(|_| ureq::Error::Timeout(Timeout::Global))?;
-        if *timeout.after > left {
-            (timeout.after, timeout.reason) = (time::Duration::Exact(left), Timeout::Global);
-        }
-    }
-    Ok(timeout)
 }

@@ -5,7 +5,6 @@
 
 mod common;
 
-mod disksim;
 mod dt01aca300;
 mod durability;
 mod geometry;

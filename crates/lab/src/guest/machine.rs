@@ -142,7 +142,7 @@ fn bay(job: &Job, folder: &Folder) -> Result<Bay, GuestError> {
         let capacity = drive.profile.claims.capacity;
         let store = match &drive.store {
             Some(path) => Store::file(path, capacity).map_err(|error| GuestError::contents(number, error))?,
-            None => Store::memory(capacity),
+            None => Store::memory(capacity).map_err(|error| GuestError::contents(number, error))?,
         };
         let mut served = Served::new(&drive.profile, store, None);
         if let Some(watching) = &job.watching {

@@ -8,11 +8,9 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FallocateFlags, OFlags};
+use rustix::fs::{FallocateFlags, MemfdFlags, OFlags};
 use rustix::io::Errno;
 use straddle_device::claim::{self, Claim, LockError};
-
-use crate::media::pages::Pages;
 
 /// The size of the pieces in which zeroes are written where holes cannot be punched.
 const PIECE: usize = 64 << 10;
@@ -40,24 +38,18 @@ straddle_units::error_kind! {
 /// The contents of a drive.
 #[derive(Debug)]
 pub struct Store {
-    contents: Contents,
+    file: File,
     size: u64,
-}
-
-#[derive(Debug)]
-enum Contents {
-    Memory(Pages),
-    File {
-        file: File,
-        /// Held as long as the store exists.
-        _claim: Claim,
-    },
+    /// Held as long as the store exists; `None` for memory.
+    claim: Option<Claim>,
 }
 
 impl Store {
     /// Creates contents of `size` bytes in memory. Only what is written takes memory.
-    pub fn memory(size: u64) -> Self {
-        Self { contents: Contents::Memory(Pages::default()), size }
+    pub fn memory(size: u64) -> io::Result<Self> {
+        let file = File::from(rustix::fs::memfd_create("straddle-store", MemfdFlags::CLOEXEC)?);
+        file.set_len(size)?;
+        Ok(Self { file, size, claim: None })
     }
 
     /// Opens contents in a file. Creates a sparse file if there is none; an existing one must have this size.
@@ -88,7 +80,7 @@ impl Store {
             0 => file.set_len(size).map_err(unusable)?,
             found => return Err(StoreError::OtherSize { path: path.to_owned(), found, wanted: size }),
         }
-        Ok(Self { contents: Contents::File { file, _claim: claim }, size })
+        Ok(Self { file, size, claim: Some(claim) })
     }
 
     /// Returns the size in bytes.
@@ -98,81 +90,50 @@ impl Store {
 
     /// Fills `buffer` with the bytes at `offset`.
     pub fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        match &self.contents {
-            Contents::Memory(_) if !self.holds(offset, buffer.len() as u64) => {
-                Err(io::ErrorKind::UnexpectedEof.into())
-            }
-            Contents::Memory(pages) => {
-                pages.read(offset, buffer);
-                Ok(())
-            }
-            Contents::File { file, .. } => file.read_exact_at(buffer, offset),
-        }
+        self.file.read_exact_at(buffer, offset)
     }
 
     /// Writes `data` at `offset`.
     pub fn write(&mut self, offset: u64, data: &[u8]) -> io::Result<()> {
-        if !self.holds(offset, data.len() as u64) {
-            return Err(io::ErrorKind::InvalidInput.into());
-        }
+        self.check(offset, data.len() as u64)?;
         // A file system's tables on a large drive are gigabytes of zeroes.
         if is_zero(data) {
             return self.zero(offset, data.len() as u64);
         }
-        match &mut self.contents {
-            Contents::Memory(pages) => {
-                pages.write(offset, data);
-                Ok(())
-            }
-            Contents::File { file, .. } => file.write_all_at(data, offset),
-        }
+        self.file.write_all_at(data, offset)
     }
 
     /// Makes the span read as zeroes, and frees its space where possible.
     pub fn zero(&mut self, offset: u64, length: u64) -> io::Result<()> {
-        if !self.holds(offset, length) {
-            return Err(io::ErrorKind::InvalidInput.into());
-        }
+        self.check(offset, length)?;
         if length == 0 {
             return Ok(());
         }
-        match &mut self.contents {
-            Contents::Memory(pages) => {
-                pages.zero(offset, length);
-                Ok(())
-            }
-            Contents::File { file, .. } => {
-                let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-                match rustix::fs::fallocate(file.as_fd(), hole, offset, length) {
-                    Ok(()) => Ok(()),
-                    Err(Errno::OPNOTSUPP | Errno::NOSYS) => fill(file, offset, length),
-                    Err(errno) => Err(errno.into()),
-                }
-            }
-        }
-    }
-
-    /// Flushes what was written to the file system's own medium. Does nothing for memory.
-    pub fn sync(&self) -> io::Result<()> {
-        match &self.contents {
-            Contents::Memory(_) => Ok(()),
-            Contents::File { file, .. } => file.sync_data(),
-        }
-    }
-
-    const fn holds(&self, offset: u64, length: u64) -> bool {
-        match offset.checked_add(length) {
-            Some(end) => end <= self.size,
-            None => false,
+        let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        match rustix::fs::fallocate(self.file.as_fd(), hole, offset, length) {
+            Ok(()) => Ok(()),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => fill(&self.file, offset, length),
+            Err(errno) => Err(errno.into()),
         }
     }
 
     /// Makes the span read as zeroes, and keeps its space in the file allocated.
     pub fn write_zeroes(&mut self, offset: u64, length: u64) -> io::Result<()> {
-        match &self.contents {
-            Contents::File { file, .. } if self.holds(offset, length) => fill(file, offset, length),
-            _ => self.zero(offset, length),
+        if self.claim.is_none() {
+            return self.zero(offset, length);
         }
+        self.check(offset, length)?;
+        fill(&self.file, offset, length)
+    }
+
+    /// Flushes what was written to the file system's own medium.
+    pub fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn check(&self, offset: u64, length: u64) -> io::Result<()> {
+        let is_inside = offset.checked_add(length).is_some_and(|end| end <= self.size);
+        if is_inside { Ok(()) } else { Err(io::ErrorKind::InvalidInput.into()) }
     }
 }
 

@@ -1,10 +1,9 @@
 //! The server: one thread that waits for clients and for the drive.
 //!
-//! Invariants: it never waits for one client. A slow client fills its own buffer, and is not read from until
-//! it has emptied it.
+//! Invariants: it never waits for one client. A slow client fills its own buffer, and is not read from until it
+//! has emptied it.
 
 mod client;
-mod limits;
 mod poller;
 
 use std::collections::HashMap;
@@ -22,7 +21,6 @@ use crate::serve::nbd::Export;
 use crate::serve::summary::{Ending, Snapshot, Totals};
 use crate::vhost::{Connection, Offer};
 use client::{Client, ControlClient, Gone, NbdClient, VhostClient, export};
-use limits::{MOST_TURNED_AWAY, Rooms};
 use poller::{Event, Poller, Signals};
 
 /// The interval between reports.
@@ -32,6 +30,8 @@ const SPIN: Duration = Duration::from_micros(50);
 /// The passes over the active clients before the others are served. A guest that fills its rings as fast as
 /// they are emptied would otherwise keep them waiting for ever.
 const MOST_PASSES: usize = 4;
+/// The most clients at a time, of all kinds. Further ones wait until one has left.
+const MOST_CLIENTS: usize = 64;
 /// How long a server that is ending waits for requests in flight.
 const DRAIN: Duration = Duration::from_secs(5);
 
@@ -51,8 +51,6 @@ pub struct Options {
     pub control: Option<PathBuf>,
     /// Whether clients on other machines may connect.
     pub allow_remote: bool,
-    /// The most clients at a time, of all kinds.
-    pub max_clients: u16,
     /// How the drive's time passes.
     pub pace: Pace,
     /// What may happen to a sector at a power cut by command.
@@ -91,11 +89,11 @@ pub struct Server {
     export: Export,
     offer: Offer,
     tear: Tear,
-    door: Door,
+    listeners: Vec<(Purpose, Listener)>,
+    /// Whether no connections are accepted: there are as many clients, or descriptors, as there may be.
+    is_deaf: bool,
     clients: HashMap<u64, Client>,
     next_client: u64,
-    /// Room for large requests.
-    rooms: Rooms,
     poller: Poller,
     signals: Signals,
     started: Instant,
@@ -106,17 +104,6 @@ pub struct Server {
     ending: Option<(Ending, Instant)>,
     finished: Vec<Finished>,
     turn: Turn,
-}
-
-/// Where clients come in.
-struct Door {
-    listeners: Vec<(Purpose, Listener)>,
-    max_clients: usize,
-    /// Called when a client is turned away, and whether it has been called since there was room.
-    on_full: Option<Box<dyn FnMut()>>,
-    is_full_reported: bool,
-    /// Whether no connections are accepted, because there are no descriptors left for clients.
-    is_deaf: bool,
 }
 
 /// Who is served next.
@@ -134,7 +121,7 @@ impl Server {
         if options.control.is_some() {
             served.keep_for_cut();
         }
-        limits::raise_open_files();
+        raise_open_files();
         let poller = Poller::new(TIMER)?;
         let signals = Signals::watch(&options.signals)?;
         // After the handlers, which remove the sockets.
@@ -155,16 +142,10 @@ impl Server {
             offer: Offer { queues: 4, event_index: true, ..virtio::offer(&served) },
             engine: Engine::new(served, options.pace),
             tear: options.tear,
-            door: Door {
-                listeners,
-                max_clients: options.max_clients.into(),
-                on_full: None,
-                is_full_reported: false,
-                is_deaf: false,
-            },
+            listeners,
+            is_deaf: false,
             clients: HashMap::new(),
             next_client: 1,
-            rooms: Rooms::default(),
             poller,
             signals,
             started: Instant::now(),
@@ -179,14 +160,8 @@ impl Server {
 
     /// The addresses for NBD clients. Port 0 is replaced by the assigned port.
     pub fn nbd_uris(&self) -> impl Iterator<Item = String> {
-        let nbd = self.door.listeners.iter().filter(|(purpose, _)| matches!(purpose, Purpose::Nbd));
+        let nbd = self.listeners.iter().filter(|(purpose, _)| matches!(purpose, Purpose::Nbd));
         nbd.map(|(_, listener)| listener.nbd_uri.clone())
-    }
-
-    /// Calls `notify` when a client is turned away because the maximum is reached: once until there is room
-    /// again.
-    pub fn on_full(&mut self, notify: impl FnMut() + 'static) {
-        self.door.on_full = Some(Box::new(notify));
     }
 
     /// Serves until asked to end, or until the power is cut. Calls `report` once a second.
@@ -194,11 +169,9 @@ impl Server {
         let mut next_tick = Instant::now() + TICK;
         let mut events = Vec::new();
         loop {
-            let overdue = self.end_overdue();
             let pause = if self.turn.touched.is_empty() { self.engine.pause() } else { Some(Duration::ZERO) };
             let tick = report.is_some().then(|| next_tick.saturating_duration_since(Instant::now()));
-            let until = self.ending.map(|(_, until)| until).into_iter().chain(overdue);
-            let until = until.min().map(|until| until.saturating_duration_since(Instant::now()));
+            let until = self.ending.map(|(_, until)| until.saturating_duration_since(Instant::now()));
             // Without delay, the next request usually comes sooner than this thread could be woken.
             let busy = std::mem::take(&mut self.busy) && self.no_delay;
             if pause == Some(Duration::ZERO) {
@@ -279,7 +252,7 @@ impl Server {
             return;
         }
         self.ending = Some((ending, now + DRAIN));
-        for (_, listener) in self.door.listeners.drain(..) {
+        for (_, listener) in self.listeners.drain(..) {
             self.poller.remove(&listener.socket);
         }
         for (id, client) in &mut self.clients {
@@ -290,66 +263,18 @@ impl Server {
         }
     }
 
-    /// Disconnects clients that are too slow. Returns when the next one will be.
-    fn end_overdue(&mut self) -> Option<Instant> {
-        let now = Instant::now();
-        let (hoarder, next_hoarder) = self.rooms.overdue(now);
-        let deadline = |(id, client): (&u64, &Client)| Some((client.deadline()?, *id));
-        let mut deadlines: Vec<(Instant, u64)> = self.clients.iter().filter_map(deadline).collect();
-        deadlines.retain(|(until, id)| {
-            let is_overdue = *until <= now;
-            if is_overdue {
-                self.let_go(*id, Gone::Broken);
-            }
-            !is_overdue
-        });
-        if let Some(id) = hoarder {
-            self.let_go(id, Gone::Broken);
-        }
-        deadlines.into_iter().map(|(until, _)| until).chain(next_hoarder).min()
-    }
-
-    fn turned_away(&self) -> impl Iterator<Item = u64> {
-        self.clients.iter().filter(|(_, client)| client.is_turned_away()).map(|(id, _)| *id)
-    }
-
-    fn is_full(&self) -> bool {
-        self.clients.len() - self.turned_away().count() >= self.door.max_clients
-    }
-
-    /// Returns the client that has been connected longest of those that can be disconnected for another,
-    /// those in their handshake first.
-    fn newcomer(&self) -> Option<u64> {
-        let gives_way = |client: &Client| client.is_newcomer() && !client.is_turned_away();
-        let newcomers = self.clients.iter().filter(|(_, client)| gives_way(client));
-        newcomers.map(|(id, client)| (client.is_introduced(), *id)).min().map(|(_, id)| id)
-    }
-
     fn accept(&mut self, token: u64) -> Result<(), ServerError> {
         let index = usize::try_from(token - LISTENERS).unwrap_or(usize::MAX);
-        let Some((purpose, listener)) = self.door.listeners.get(index) else { return Ok(()) };
+        let Some((purpose, listener)) = self.listeners.get(index) else { return Ok(()) };
         let purpose = *purpose;
         let stream = match listener.accept() {
             Ok(Some(stream)) => stream,
             // A client that disconnects before it is accepted is not an error.
             Ok(None) => return Ok(()),
-            Err(_) => {
-                // No descriptors are left. Accepting would be tried again at once, without end.
-                match self.newcomer() {
-                    Some(id) => self.let_go(id, Gone::Left),
-                    None => self.listen(false)?,
-                }
-                return Ok(());
-            }
+            // No descriptors are left. Accepting would be tried again at once, without end.
+            Err(_) => return self.listen(false),
         };
-        if self.is_full()
-            && let Some(id) = self.newcomer()
-        {
-            self.let_go(id, Gone::Left);
-        }
-        let client =
-            if self.is_full() { self.turn_away(purpose, stream) } else { self.welcome(purpose, stream) };
-        let (id, Some(client)) = (self.next_client, client) else { return Ok(()) };
+        let (id, Some(client)) = (self.next_client, self.welcome(purpose, stream)) else { return Ok(()) };
         let fd = match &client {
             Client::Nbd(client) => client.stream.0.as_fd(),
             Client::Vhost(client) => client.connection.socket(),
@@ -359,51 +284,26 @@ impl Server {
         self.next_client += 1;
         self.clients.insert(id, client);
         touch(&mut self.turn.touched, id);
-        Ok(())
+        if self.clients.len() >= MOST_CLIENTS { self.listen(false) } else { Ok(()) }
     }
 
     fn listen(&mut self, listens: bool) -> Result<(), ServerError> {
-        for (token, (_, listener)) in (LISTENERS..).zip(&self.door.listeners) {
+        for (token, (_, listener)) in (LISTENERS..).zip(&self.listeners) {
             self.poller.change(&listener.socket, token, listens, false)?;
         }
-        self.door.is_deaf = !listens;
+        self.is_deaf = !listens;
         Ok(())
     }
 
     fn welcome(&self, purpose: Purpose, stream: Stream) -> Option<Client> {
         Some(match purpose {
-            Purpose::Nbd => Client::Nbd(Box::new(NbdClient::new(stream, None))),
+            Purpose::Nbd => Client::Nbd(Box::new(NbdClient::new(stream))),
             Purpose::Control => Client::Control(ControlClient::new(stream)),
             Purpose::Vhost => {
                 let connection = Connection::new(stream.0.into(), self.offer.clone()).ok()?;
                 Client::Vhost(Box::new(VhostClient::new(connection)))
             }
         })
-    }
-
-    /// Tells a client that there is no room for it, if its protocol allows that.
-    fn turn_away(&mut self, purpose: Purpose, stream: Stream) -> Option<Client> {
-        const REASON: &str = "the server's client limit has been reached";
-        if !std::mem::replace(&mut self.door.is_full_reported, true)
-            && let Some(notify) = &mut self.door.on_full
-        {
-            notify();
-        }
-        if self.turned_away().count() >= MOST_TURNED_AWAY
-            && let Some(id) = self.turned_away().min()
-        {
-            self.let_go(id, Gone::Left);
-        }
-        match purpose {
-            Purpose::Nbd => Some(Client::Nbd(Box::new(NbdClient::new(stream, Some(REASON))))),
-            Purpose::Control => {
-                let answer = serde_json::json!({ "error": REASON }).to_string();
-                // The client is disconnected in any case.
-                let _ = ControlClient::new(stream).answer(answer);
-                None
-            }
-            Purpose::Vhost => None,
-        }
     }
 
     fn read(&mut self, id: u64, event: Event) -> Result<(), Gone> {
@@ -491,30 +391,9 @@ impl Server {
         match result {
             // The guest has queued further requests: serve the others first, and then this client again.
             Ok(true) => self.turn.again.push(id),
-            Ok(false) => self.assign_room(id),
+            Ok(false) => {}
             Err(gone) => self.let_go(id, gone),
         }
-    }
-
-    /// Gives a client room for a large request if it needs it; otherwise passes its room on.
-    fn assign_room(&mut self, id: u64) {
-        let now = Instant::now();
-        let Some(Client::Nbd(client)) = self.clients.get_mut(&id) else { return };
-        if client.session.wants_room() {
-            client.has_room = self.rooms.ask(id, now);
-        } else {
-            client.has_room = false;
-            self.pass_room_on(id, now);
-        }
-    }
-
-    /// Gives the room of a client, if it has one, to the next.
-    fn pass_room_on(&mut self, id: u64, now: Instant) {
-        let Some(id) = self.rooms.leave(id, now) else { return };
-        if let Some(Client::Nbd(client)) = self.clients.get_mut(&id) {
-            client.has_room = true;
-        }
-        touch(&mut self.turn.touched, id);
     }
 
     fn deliver(&mut self, finished: &Finished) {
@@ -554,12 +433,20 @@ impl Server {
         if let Some(Client::Vhost(mut client)) = self.clients.remove(&id) {
             client.unwatch(&self.poller);
         }
-        self.pass_room_on(id, Instant::now());
-        self.door.is_full_reported &= self.is_full();
-        if std::mem::take(&mut self.door.is_deaf) {
+        if std::mem::take(&mut self.is_deaf) {
             // Where that fails, the server accepts no client until the next one disconnects.
-            self.door.is_deaf = self.listen(true).is_err();
+            self.is_deaf = self.listen(true).is_err();
         }
+    }
+}
+
+/// Raises the limit of open files to the maximum: a virtual machine needs two dozen.
+fn raise_open_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current != maximum {
+        // If that fails, the current limit is enough for most uses.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
     }
 }
 

@@ -6,12 +6,11 @@ use std::os::unix::net::UnixStream;
 
 use virtio_queue::QueueT;
 
-use crate::vhost::chain::Damage;
 use crate::vhost::config::{CONFIG_BYTES, Offer, feature};
 use crate::vhost::memory::{Memory, Region};
 use crate::vhost::message::{self, Message, Progress, Receiver};
 use crate::vhost::request::{self, BlockRequest, Status, Taken};
-use crate::vhost::ring::{Notifier, Ring};
+use crate::vhost::ring::Ring;
 
 /// Requests of the protocol, by the names in its specification.
 mod code {
@@ -60,11 +59,7 @@ pub enum VhostError {
     #[error("the guest sent {message}: {reason}")]
     Protocol { message: String, reason: String },
     #[error("one of the guest's rings is invalid")]
-    Ring(#[source] virtio_queue::Error),
-    #[error("the guest's queue {queue} is damaged: {damage}")]
-    Broken { queue: usize, damage: Damage },
-    #[error("the guest's shared memory is no longer accessible")]
-    MemoryLost,
+    Ring(#[from] virtio_queue::Error),
 }
 
 straddle_units::error_kind!(VhostError: Failed);
@@ -93,8 +88,6 @@ pub struct Connection {
     receiver: Receiver,
     memory: Memory,
     rings: Vec<Ring>,
-    /// Whether the guest has damaged a ring: no requests are taken until it resets the device.
-    needs_reset: bool,
     /// Kept open, because closing it would tell the guest that the device is gone.
     channel_back: Option<OwnedFd>,
 }
@@ -113,7 +106,6 @@ impl Connection {
             receiver: Receiver::default(),
             memory: Memory::default(),
             rings,
-            needs_reset: false,
             channel_back: None,
         })
     }
@@ -127,14 +119,6 @@ impl Connection {
     /// something to do. It is never read, so wait for its edges (EPOLLET).
     pub fn kicks(&self) -> impl Iterator<Item = (usize, BorrowedFd<'_>)> {
         self.rings.iter().enumerate().filter_map(|(index, ring)| Some((index, ring.kick()?)))
-    }
-
-    pub(crate) const fn is_within_message(&self) -> bool {
-        self.receiver.received > 0
-    }
-
-    pub(crate) fn is_set_up(&self) -> bool {
-        !self.memory.regions.is_empty()
     }
 
     /// Receives what is available of one message, without waiting, and executes it once it is complete.
@@ -159,28 +143,22 @@ impl Connection {
     pub fn take(&mut self, requests: &mut Vec<BlockRequest>) -> Result<bool, VhostError> {
         let mut has_more = false;
         for queue in 0..self.rings.len() {
-            if self.needs_reset {
-                break;
-            }
-            let taken = self.take_from(queue, requests);
-            has_more |= taken.map_err(|damage| self.fail(VhostError::Broken { queue, damage }))?;
+            has_more |= self.take_from(queue, requests)?;
         }
-        self.check_memory()?;
         Ok(has_more)
     }
 
-    fn take_from(&mut self, queue: usize, requests: &mut Vec<BlockRequest>) -> Result<bool, Damage> {
+    fn take_from(&mut self, queue: usize, requests: &mut Vec<BlockRequest>) -> Result<bool, VhostError> {
         let Self { rings, memory, offer, features, .. } = self;
         let (ring, memory) = (&mut rings[queue], &memory.map);
-        let has = |feature: u64| *features & feature != 0;
         for _ in 0..=ring.queue.size() {
-            let Some((head, chain)) = ring.pop(memory, has(feature::RING_INDIRECT_DESC))? else {
-                if !has(feature::RING_EVENT_IDX) || !ring.wants_kicks(memory)? {
+            let Some((head, chain)) = ring.pop(memory)? else {
+                if *features & feature::RING_EVENT_IDX == 0 || !ring.wants_kicks(memory)? {
                     return Ok(false);
                 }
                 continue;
             };
-            match request::take(head, &chain, memory, queue, *features, &offer.serial)? {
+            match request::take(head, &chain, memory, queue, &offer.serial) {
                 Taken::Request(request) => requests.push(request),
                 Taken::Answered(written) => ring.push(memory, head, written)?,
             }
@@ -188,21 +166,9 @@ impl Connection {
         Ok(true)
     }
 
-    /// Stops all queues, because the guest has damaged one or lost its memory.
-    fn fail(&mut self, error: VhostError) -> VhostError {
-        self.needs_reset = true;
-        self.rings.iter_mut().for_each(Ring::fail);
-        // Zeroes in place of lost memory may look like any damage.
-        if self.memory.is_lost() { VhostError::MemoryLost } else { error }
-    }
-
-    fn check_memory(&mut self) -> Result<(), VhostError> {
-        if self.memory.is_lost() { Err(self.fail(VhostError::MemoryLost)) } else { Ok(()) }
-    }
-
     /// Copies the data of a write into `into`. Returns false where they lie outside the guest's memory.
     pub fn fetch(&self, request: &BlockRequest, into: &mut Vec<u8>) -> bool {
-        request.fetch(&self.memory.map, into).is_some() && !self.memory.is_lost()
+        request.fetch(&self.memory.map, into).is_some()
     }
 
     /// Returns a request to the guest, with the data of a read. [`Connection::signal`] then informs it.
@@ -213,10 +179,7 @@ impl Connection {
         data: &[u8],
     ) -> Result<(), VhostError> {
         let written = request.finish(&self.memory.map, status, data);
-        let queue = request.queue;
-        let pushed = self.rings[queue].push(&self.memory.map, request.head, written);
-        pushed.map_err(|damage| self.fail(VhostError::Broken { queue, damage }))?;
-        self.check_memory()
+        Ok(self.rings[request.queue].push(&self.memory.map, request.head, written)?)
     }
 
     /// Interrupts the guest for completed requests. Returns whether it was interrupted.
@@ -251,7 +214,6 @@ impl Connection {
             code::SET_MEM_TABLE => self.set_memory(message)?,
             code::RESET_OWNER | code::RESET_DEVICE => {
                 self.rings.iter_mut().for_each(Ring::stop);
-                self.needs_reset = false;
                 return Ok(Received::Reset);
             }
             _ => return self.handle_ring(message),
@@ -265,7 +227,7 @@ impl Connection {
         match message.code {
             code::SET_VRING_NUM => {
                 let size = u16::try_from(message.u32(4)).unwrap_or(u16::MAX);
-                self.ring(message)?.queue.try_set_size(size).map_err(VhostError::Ring)?;
+                self.ring(message)?.queue.try_set_size(size)?;
             }
             code::SET_VRING_BASE => {
                 // One number for both halves of the ring.
@@ -282,9 +244,9 @@ impl Connection {
                     return Err(refused("SET_VRING_ADDR", "the ring is outside the guest's memory"));
                 };
                 let queue = &mut self.ring(message)?.queue;
-                queue.try_set_desc_table_address(descriptors).map_err(VhostError::Ring)?;
-                queue.try_set_avail_ring_address(available).map_err(VhostError::Ring)?;
-                queue.try_set_used_ring_address(used).map_err(VhostError::Ring)?;
+                queue.try_set_desc_table_address(descriptors)?;
+                queue.try_set_avail_ring_address(available)?;
+                queue.try_set_used_ring_address(used)?;
             }
             code::SET_VRING_KICK => {
                 let kick = notifier(message, "SET_VRING_KICK")?;
@@ -300,10 +262,8 @@ impl Connection {
                 let call = notifier(message, "SET_VRING_CALL")?;
                 self.ring(message)?.call = call;
             }
-            code::SET_VRING_ERR => {
-                let error = notifier(message, "SET_VRING_ERR")?;
-                self.ring(message)?.error = error;
-            }
+            // Of a damaged ring the guest learns by the end of the connection.
+            code::SET_VRING_ERR => {}
             code::SET_VRING_ENABLE => {
                 self.ring(message)?.enabled = message.u32(4) == 1;
                 return Ok(Received::QueuesChanged);
@@ -376,10 +336,15 @@ impl Connection {
     }
 }
 
-fn notifier(message: &mut Message, name: &str) -> Result<Option<Notifier>, VhostError> {
+/// Returns the descriptor of a ring message. Writing to it must not block.
+fn notifier(message: &mut Message, name: &str) -> Result<Option<OwnedFd>, VhostError> {
     let fd = if message.u64(0) & NO_FD == 0 { message.fds.pop() } else { None };
-    let notifier = fd.map(Notifier::new).transpose();
-    notifier.map_err(|error| refused(name, &format!("the descriptor cannot be used: {error}")))
+    if let Some(fd) = &fd {
+        let set = rustix::fs::fcntl_getfl(fd)
+            .and_then(|flags| rustix::fs::fcntl_setfl(fd, flags | rustix::fs::OFlags::NONBLOCK));
+        set.map_err(|error| refused(name, &format!("the descriptor cannot be used: {error}")))?;
+    }
+    Ok(fd)
 }
 
 /// Returns the feature bits that the guest has chosen, if all of them were offered.

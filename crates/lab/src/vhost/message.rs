@@ -53,7 +53,7 @@ pub(crate) enum Progress {
 pub(crate) struct Receiver {
     header: [u8; HEADER_BYTES],
     /// Bytes of the header and then of the payload.
-    pub(crate) received: usize,
+    received: usize,
     payload: Vec<u8>,
     fds: Vec<OwnedFd>,
 }

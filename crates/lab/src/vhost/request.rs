@@ -3,8 +3,7 @@
 use virtio_queue::desc::split::Descriptor;
 use vm_memory::{Address, Bytes, GuestAddress, GuestMemoryMmap};
 
-use crate::vhost::chain::Damage;
-use crate::vhost::config::{SECTOR, feature};
+use crate::vhost::config::SECTOR;
 
 const HEADER_BYTES: usize = 16;
 const RANGE_BYTES: usize = 16;
@@ -68,16 +67,14 @@ pub(crate) enum Taken {
     Answered(u32),
 }
 
-/// Parses the chain. An invalid request is answered with an error where it has room for a status. Use of a
-/// feature that was not negotiated counts as damage.
+/// Parses the chain. An invalid request is answered with an error where it has room for a status.
 pub(crate) fn take(
     head: u16,
     chain: &[Descriptor],
     memory: &GuestMemoryMmap,
     queue: usize,
-    features: u64,
     serial: &str,
-) -> Result<Taken, Damage> {
+) -> Taken {
     let (mut readable, mut writable) = (Vec::new(), Vec::new());
     for descriptor in chain {
         let parts = if descriptor.is_write_only() { &mut writable } else { &mut readable };
@@ -86,11 +83,11 @@ pub(crate) fn take(
     }
     // The status is the last writable byte.
     let Some(status) = cut_last_byte(&mut writable) else {
-        return Ok(Taken::Answered(0));
+        return Taken::Answered(0);
     };
     let answered = |answer: Status, data: u32| {
         let written = if memory.write_obj(answer as u8, status).is_ok() { data + 1 } else { 0 };
-        Ok(Taken::Answered(written))
+        Taken::Answered(written)
     };
     let Some(header) = take_front::<HEADER_BYTES>(&mut readable, memory) else {
         return answered(Status::Error, 0);
@@ -98,17 +95,8 @@ pub(crate) fn take(
     let code = u32::from_le_bytes([header[0], header[1], header[2], header[3]]);
     let sector = u64::from_le_bytes(header[8..].try_into().unwrap_or_default());
     let request = |kind, offset, data: Vec<Buffer>, length| {
-        Ok(Taken::Request(BlockRequest { kind, offset, length, queue, head, status, data }))
+        Taken::Request(BlockRequest { kind, offset, length, queue, head, status, data })
     };
-    let needed = match code {
-        4 => Some((feature::FLUSH, "VIRTIO_BLK_F_FLUSH")),
-        11 => Some((feature::DISCARD, "VIRTIO_BLK_F_DISCARD")),
-        13 => Some((feature::WRITE_ZEROES, "VIRTIO_BLK_F_WRITE_ZEROES")),
-        _ => None,
-    };
-    if let Some((_, name)) = needed.filter(|(bit, _)| features & bit == 0) {
-        return Err(Damage::NotNegotiated(name));
-    }
     match code {
         0 | 1 => {
             let (kind, data) = if code == 0 { (Kind::Read, writable) } else { (Kind::Write, readable) };

@@ -59,7 +59,7 @@ fn sectors(request: &Request) -> std::ops::Range<u64> {
 
 impl Host {
     fn new(profile: &Profile, cut: Cut, all_survive: bool) -> Self {
-        let store = Store::memory(profile.claims.capacity);
+        let store = Store::memory(profile.claims.capacity).unwrap();
         Self {
             served: Served::new(profile, store, Some(cut)),
             requests: Vec::new(),

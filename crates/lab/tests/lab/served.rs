@@ -9,7 +9,7 @@ use straddle_units::{ByteCount, ByteOffset};
 
 fn served(name: &str, cut: Option<Cut>) -> Served {
     let profile = Profile::open(name).unwrap();
-    let store = Store::memory(profile.claims.capacity);
+    let store = Store::memory(profile.claims.capacity).unwrap();
     Served::new(&profile, store, cut)
 }
 

@@ -11,9 +11,9 @@ use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
 use crate::fs::text_of_utf16;
 use crate::model::stack::{Attributes, Partition, PartitionType, Problem, Structure};
+use crate::read::USUAL;
 use crate::reader::Reader;
 use crate::tables::format::gpt::entry;
-use crate::tables::read::USUAL;
 use copy::{Broken, GptCopy, Header, RawEntry};
 
 /// The block of the primary header.

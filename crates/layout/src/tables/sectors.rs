@@ -13,9 +13,9 @@ use straddle_units::{BlockSize, ByteCount, ByteOffset, MIB, Span};
 use crate::model::content::{Content, FsKind, VolumeKind};
 use crate::model::stack::{Stack, TableKind};
 use crate::model::view::View;
+use crate::read::{USUAL, rare};
 use crate::reader::Reader;
 use crate::tables::mbr::{Entry, Mbr};
-use crate::tables::read::{USUAL, rare};
 use crate::{fs, signature};
 
 /// How many of the first bytes of a partition are checked: they contain all superblocks but the last ones.

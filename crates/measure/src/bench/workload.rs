@@ -9,7 +9,7 @@ mod program;
 use serde::Deserialize;
 
 pub use pattern::{ForeignParameter, Parameters, Pattern, RANDOM_BLOCKS, Sync};
-pub(crate) use program::{Places, Program};
+pub(crate) use program::Program;
 
 /// Left free after the last block of a random workload, so that all arms of a sweep draw from the same
 /// blocks.

@@ -74,23 +74,6 @@ straddle_units::error_kind! {
     Self::InUse { .. } | Self::NotRaw { .. } | Self::NotNamed { .. } | Self::Unfinished { .. } => Refused,
 }
 
-/// Returns the size of what is at `path` and its smallest unit, or 512 in a file without direct I/O, in
-/// bytes.
-///
-/// # Errors
-///
-/// If it cannot be opened.
-pub fn extent(path: &Path, io: Io) -> Result<(u64, u64), OpenError> {
-    const USUAL: u64 = 512;
-    match Opened::open(path, Access::Read, io) {
-        Ok(opened) => Ok((opened.size, opened.sector)),
-        Err(OpenError::NoDirect { .. }) => {
-            Opened::open(path, Access::Read, Io::Buffered).map(|opened| (opened.size, USUAL))
-        }
-        Err(error) => Err(error),
-    }
-}
-
 #[derive(Debug)]
 pub(crate) struct Opened {
     pub(crate) path: PathBuf,

@@ -163,15 +163,6 @@ fn given_up(path: &Path, again: &Path, io: Io) -> Result<Opened, OpenError> {
     if is_same(opened.id) { Ok(opened) } else { Err(OpenError::Replaced { path: path.to_owned() }) }
 }
 
-/// Checks that `again` names `path` too, and that nothing uses it, before another program overwrites it.
-///
-/// # Errors
-///
-/// As when it is opened to be overwritten.
-pub fn check_given_up(path: &Path, again: &Path, io: Io) -> Result<(), OpenError> {
-    given_up(path, again, io).map(drop)
-}
-
 /// What the device `target`, or its partition that was named, claims of its sectors, from its start: an SSD's
 /// indirection unit, if reported, or the physical sector.
 fn claims(target: &straddle_device::Target, before: &Before) -> Claims {

@@ -2,7 +2,7 @@
 //!
 //! Invariants: nothing is written to the new disk before it is known to be the plan's, to hold what it held
 //! and, without consent, zeros wherever something is written. Its table is written when everything else is on
-//! the medium and, unless that is left out, was read back, and only if the source was not written to since it
+//! the medium and was read back, and only if the source was not written to since it
 //! was opened.
 //! What cannot be read is listed, or stops the copy.
 
@@ -24,7 +24,7 @@ use crate::fingerprint::{Fingerprint, bytes_at, holds};
 use crate::foresee::{After, difference};
 use crate::plan::{Entry, Situation, WIPED};
 use crate::realign::{Listing, MoveError, Reference, Which, hibernated, obstacle, record};
-use crate::relocate::{Bad, Disk as _, FileAccess, Move, Progress, Verify, filler};
+use crate::relocate::{Bad, Disk as _, FileAccess, Move, Progress, filler};
 use crate::target::{Disk, Target};
 
 /// The text of the marker of an unfinished copy, and where it is.
@@ -74,7 +74,7 @@ impl Copy {
         &self,
         source: &Source<'_>,
         target: &mut Target<'_>,
-        (verify, unreadable): (Verify, Unreadable),
+        unreadable: Unreadable,
         (watch, list): (CopyWatch<'_>, Listing<'_>),
     ) -> Result<Copied, CopyError> {
         let lead = self.check_source(source)?;
@@ -111,12 +111,11 @@ impl Copy {
                 write(disk, span.start(), &vec![0; span.len().in_memory()])?;
             }
         }
-        let reads_back = verify == Verify::Read;
-        let total = self.total().get().saturating_mul(if reads_back { 2 } else { 1 });
+        let total = self.total().get().saturating_mul(2);
         let mut work = Work::new((source, &mut *disk), unreadable, total, watch);
         let Some(hashes) = work.copy(&self.extents)? else { return Ok(Copied::Stopped) };
         flush(work.disk)?;
-        if reads_back && !work.verify(&self.extents, &hashes)? {
+        if !work.verify(&self.extents, &hashes)? {
             return Ok(Copied::Stopped);
         }
         let bad = std::mem::take(&mut work.bad);

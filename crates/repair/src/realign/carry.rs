@@ -34,7 +34,7 @@ use super::{
 use crate::apply::{Expected, check_kernel, recognise, tell_kernel};
 use crate::plan::{Change, Entry, Format};
 use crate::relocate::{
-    Bad, Disks, Ended, FileAccess, Job, Recovered, RelocateError, State, Verify, begin, inspect, open,
+    Bad, Disks, Ended, FileAccess, Job, Recovered, RelocateError, State, begin, inspect, open,
 };
 use crate::target::{Disk, Target};
 
@@ -67,7 +67,6 @@ pub struct Run<'a> {
     pub(super) insists: bool,
     /// Whether only this move can have written to the journal's space and to the new places.
     pub(super) owns_space: bool,
-    pub(super) verify: Verify,
     pub(super) skips_bad: bool,
 }
 
@@ -215,7 +214,6 @@ impl<'a> Run<'a> {
             has_no_table: false,
             insists: false,
             owns_space: true,
-            verify: Verify::Read,
             skips_bad: false,
         }
     }
@@ -236,13 +234,6 @@ impl<'a> Run<'a> {
     /// The plan.
     pub fn realign(&self) -> &Realign {
         &self.payload.realign
-    }
-
-    /// How what was written is checked.
-    #[must_use]
-    pub fn verify(mut self, verify: Verify) -> Self {
-        self.verify = verify;
-        self
     }
 
     /// Goes on if a sector cannot be read, and lists it.
@@ -330,11 +321,11 @@ impl<'a> Run<'a> {
             self.payload.mend_new(self.disk)?;
             self.record(Which::Old)?;
         }
-        let (verify, skips_bad) = (self.verify, self.skips_bad);
+        let skips_bad = self.skips_bad;
         let besides = self.payload.new_records();
         let ended = self.with_disks(|disks, place| {
             let Some(found) = open(disks, place)? else { return Ok(None) };
-            Ok(match found.rollback((&besides, skips_bad), verify, watch)? {
+            Ok(match found.rollback((&besides, skips_bad), watch)? {
                 Ended::Complete(back) => Some(back.bad().to_vec()),
                 Ended::Paused => None,
             })
@@ -368,12 +359,12 @@ impl<'a> Run<'a> {
 
     /// Moves what is left; `None` if that was stopped.
     fn resume(&mut self, watch: Watch<'_>) -> Result<Option<Vec<Bad>>, MoveError> {
-        let (verify, skips_bad) = (self.verify, self.skips_bad);
+        let skips_bad = self.skips_bad;
         self.with_disks(|disks, place| {
             Ok(match open(disks, place)? {
                 Some(Recovered::Unfinished(held)) => {
                     let held = if skips_bad { held.skip_bad() } else { held };
-                    match held.resume(verify, watch)? {
+                    match held.resume(watch)? {
                         Ended::Complete(mut moved) => Some(moved.bad()),
                         Ended::Paused => None,
                     }

@@ -165,7 +165,7 @@ impl Payload {
         let tables = places.iter().filter_map(Place::span).chain(records.iter().filter_map(Record::span));
         let besides: Vec<Span> = tables.chain(of_boot.filter_map(Guard::span)).collect();
         let witnesses = checks::take(disk, realign, &besides);
-        let realign = realign.clone().estimated(None);
+        let realign = realign.clone();
         let payload =
             Self { realign, places, records, guards, boot_guards, new_guards, old_guards, rest, witnesses };
         // The marker takes the entry of a partition that moves, so that it changes nothing else.

@@ -8,7 +8,7 @@ use straddle_units::{Boundary, ByteCount, Span};
 use super::{Journal, RealignError, Reference, Trim, anchored, logical};
 use crate::document;
 use crate::plan::{Change, Entry, Plan, Slot, span_of};
-use crate::relocate::{Job, Move, Parts, journal_len};
+use crate::relocate::{Job, Move, Parts, Traffic, journal_len};
 
 /// A plan to move partitions. It is always possible.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -42,43 +42,11 @@ pub struct Stored {
     /// Whether data outside partitions and known contents may be overwritten.
     #[serde(default, rename = "wipe", skip_serializing_if = "std::ops::Not::not")]
     pub wipes: bool,
-    /// What the moves read and write; absent if unknown.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub estimate: Option<Estimate>,
-}
-
-/// How much the moves of a plan read and write, and how long this takes.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Estimate {
-    /// Bytes that are read, including those that are read back.
-    #[serde(rename = "read_bytes")]
-    pub read: u64,
-    /// Bytes that are written to new positions.
-    #[serde(rename = "written_bytes")]
-    pub written: u64,
-    /// Bytes that are written to the journal.
-    #[serde(rename = "journal_bytes")]
-    pub journal: u64,
-    /// The number of flushes.
-    pub flushes: u64,
-    /// The modelled drive that the time is for (`--drive`); absent without that option.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub drive: Option<String>,
-    /// The time on that drive in seconds; absent if unknown.
-    #[serde(default, rename = "time_seconds", skip_serializing_if = "Option::is_none")]
-    pub seconds: Option<u64>,
 }
 
 document::checked_parts!(Realign(Stored), RealignError);
 
 impl Realign {
-    /// The same plan, with an estimate of what it reads and writes.
-    #[must_use]
-    pub fn estimated(self, estimate: Option<Estimate>) -> Self {
-        Self(Stored { estimate, ..self.0 })
-    }
-
     /// The offset of the data in a partition that are aligned.
     pub(super) fn anchor(&self, number: u32) -> ByteCount {
         let found = self.anchors.iter().find(|(of, _)| *of == number);
@@ -95,6 +63,11 @@ impl Realign {
             (by != ByteCount::ZERO).then_some(Trim { number: entry.number, by })
         };
         logical::moving(&self.plan).filter_map(trim).collect()
+    }
+
+    /// What the moves read and write.
+    pub fn traffic(&self) -> Result<Traffic, RealignError> {
+        Ok(self.job([0; 16], Vec::new())?.traffic())
     }
 
     /// The bytes that are moved.

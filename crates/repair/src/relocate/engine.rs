@@ -10,19 +10,6 @@ use super::{
     Sequence, Skip, Window, distance, hash, holes, in_memory, is_cached, listed, write_without,
 };
 
-/// How what was written is checked.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Verify {
-    /// It is read again from the medium after the flush, and compared with what was read at its source.
-    ///
-    /// That relies on [`Disk::drop_cache`](super::Disk::drop_cache). [`FileAccess`](super::FileAccess) drops
-    /// the page cache with posix_fadvise(2), not with `O_DIRECT`; the cache of a drive stays.
-    #[default]
-    Read,
-    /// It is not.
-    None,
-}
-
 /// How far a run is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
@@ -44,7 +31,6 @@ pub(crate) struct Run<'r, 'd> {
     pub(crate) journal: &'r Journal,
     pub(crate) skip: &'r mut Skip,
     pub(crate) sequence: &'r Sequence,
-    pub(crate) verify: Verify,
     /// What is not written, in ascending order: it holds what the windows would bring there.
     pub(crate) kept: &'r [Span],
     pub(crate) behind: Behind,
@@ -186,9 +172,6 @@ impl Run<'_, '_> {
     /// Begins to read back the window that has become durable; at once, if the next one overwrites it.
     fn begin_check(&mut self, next: Window) -> Result<()> {
         let Some(span) = self.behind.durable.as_ref().map(|written| written.span) else { return Ok(()) };
-        if self.verify != Verify::Read {
-            return Ok(());
-        }
         let disk = self.disks.get(Device::Data);
         disk.drop_cache(span);
         if next.written.overlaps(span) {
@@ -201,9 +184,7 @@ impl Run<'_, '_> {
     /// Compares what is read back of the window that is durable and whose cache was dropped.
     fn check_durable(&mut self) -> Result<()> {
         let written = self.behind.durable.take();
-        let Some(Written { span, parts, hash }) = written.filter(|_| self.verify == Verify::Read) else {
-            return Ok(());
-        };
+        let Some(Written { span, parts, hash }) = written else { return Ok(()) };
         if is_cached(self.disks, &parts, hash)? {
             return Ok(());
         }

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use straddle_units::{Boundary, ByteCount, ByteOffset, MIB, Span};
 
-use super::{COPIES, RelocateError, Result, SECTOR, Sequence, Verify, Window};
+use super::{COPIES, RelocateError, Result, SECTOR, Sequence};
 use crate::document::hexadecimal;
 
 /// The most moves of a job.
@@ -144,51 +144,27 @@ impl Job {
         (copied as u64, sequence.count)
     }
 
-    /// What these windows read and write, of all [`windows`](Self::windows) in their order.
-    pub fn window_traffic(&self, windows: impl IntoIterator<Item = u64>) -> Vec<WindowTraffic> {
+    /// What the windows read and write if nothing goes wrong. All is read back.
+    pub fn traffic(&self) -> Traffic {
         let sequence = Sequence::forward(self);
-        let windows = windows.into_iter().filter(|index| *index < sequence.count);
-        windows.map(|index| self.of_window(sequence.window(index))).collect()
-    }
-
-    /// What all windows read and write.
-    pub fn traffic(&self, verify: Verify) -> Traffic {
-        let sequence = Sequence::forward(self);
-        let (mut read, mut written, mut journal) = (0, 0, 0);
+        let mut traffic = Traffic::default();
         for index in 0..sequence.count {
-            let one = self.of_window(sequence.window(index));
-            let len = one.written.len().get();
-            read += one.read.iter().map(|span| span.len().get()).sum::<u64>();
-            read += if verify == Verify::Read { len } else { 0 };
-            written += len;
-            journal += one.journal.get();
+            let window = sequence.window(index);
+            let len = |span: &Span| span.len().get();
+            let read: u64 = window.read_first().iter().map(len).sum();
+            let copied = if window.is_direct { 0 } else { read };
+            let plus = |sum: ByteCount, more: u64| ByteCount::new(sum.get().saturating_add(more));
+            traffic.read = plus(traffic.read, read.saturating_add(len(&window.written)));
+            traffic.written = plus(traffic.written, len(&window.written));
+            traffic.journal = plus(traffic.journal, COPIES * self.blocks.size().get() + copied);
         }
-        let [read, written, journal] = [read, written, journal].map(ByteCount::new);
-        Traffic { read, written, journal, flushes: sequence.count }
-    }
-
-    fn of_window(&self, window: Window) -> WindowTraffic {
-        let read = window.read_first();
-        let copied = read.iter().filter(|_| !window.is_direct).map(|span| span.len().get());
-        let journal = ByteCount::new(COPIES * self.blocks.size().get() + copied.sum::<u64>());
-        WindowTraffic { read, journal, written: window.written }
+        traffic
     }
 
     /// The physical sectors that `span` touches, as far as the disk has them.
     pub(crate) fn round_out(&self, span: Span) -> Span {
         round_out(self.blocks, self.size, span)
     }
-}
-
-/// What one window reads and writes if nothing goes wrong, in this order.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WindowTraffic {
-    /// What is read first.
-    pub read: Vec<Span>,
-    /// The number of bytes written to the journal. A flush follows.
-    pub journal: ByteCount,
-    /// What is written then.
-    pub written: Span,
 }
 
 /// What a job reads and writes if nothing goes wrong, without the journal's head and its end.
@@ -200,8 +176,6 @@ pub struct Traffic {
     pub written: ByteCount,
     /// Bytes that are written to the journal.
     pub journal: ByteCount,
-    /// The number of flushes.
-    pub flushes: u64,
 }
 
 pub(crate) fn round_out(blocks: Boundary, size: ByteCount, span: Span) -> Span {

@@ -11,7 +11,7 @@ use straddle_units::{ByteCount, ByteOffset, MIB, Span};
 
 use super::{
     Bad, Direction, Disks, Fault, Flight, Job, Journal, Mark, Move, RelocateError, Result, Run, SECTOR,
-    SECTOR_LEN, Sequence, Skip, Verify, Watch, in_memory, is_title, part_of, settled, untouched,
+    SECTOR_LEN, Sequence, Skip, Watch, in_memory, is_title, part_of, settled, untouched,
 };
 
 /// How a run ended.
@@ -71,7 +71,6 @@ impl<'a> Recovered<'a> {
     pub fn rollback(
         self,
         (besides, skips_bad): (&[Span], bool),
-        verify: Verify,
         watch: Watch<'_>,
     ) -> Result<Ended<Back<'a>>> {
         let mut held = match self {
@@ -81,7 +80,7 @@ impl<'a> Recovered<'a> {
             Self::Back(back) => return Ok(Ended::Complete(back)),
         };
         held.skip.is_on |= skips_bad;
-        held.rollback(besides, verify, watch)
+        held.rollback(besides, watch)
     }
 }
 
@@ -190,7 +189,7 @@ fn state(disks: &mut Disks<'_>, journal: &Journal) -> Result<State> {
 }
 
 impl<'a> Held<'a> {
-    fn rollback(mut self, besides: &[Span], verify: Verify, watch: Watch<'_>) -> Result<Ended<Back<'a>>> {
+    fn rollback(mut self, besides: &[Span], watch: Watch<'_>) -> Result<Ended<Back<'a>>> {
         let Self { disks, journal, skip } = &mut self;
         journal.heal(disks)?;
         let done = match journal.mark(disks, Mark::Undone)? {
@@ -200,23 +199,16 @@ impl<'a> Held<'a> {
         let sequence = Sequence::back(&journal.job, done);
         let flight = Flight::find(disks, journal, &sequence)?;
         let kept = untouched(&journal.job, done, &skip.list, besides);
-        let is_complete = self.run(&flight, &sequence, &kept, verify, watch)?;
+        let is_complete = self.run(&flight, &sequence, &kept, watch)?;
         Ok(if is_complete { Ended::Complete(Back(self)) } else { Ended::Paused })
     }
 
     /// Writes what is in flight again, and then the windows that are left; returns whether that is complete.
-    fn run(
-        &mut self,
-        flight: &Flight,
-        sequence: &Sequence,
-        kept: &[Span],
-        verify: Verify,
-        watch: Watch<'_>,
-    ) -> Result<bool> {
+    fn run(&mut self, flight: &Flight, sequence: &Sequence, kept: &[Span], watch: Watch<'_>) -> Result<bool> {
         let Self { disks, journal, skip } = self;
         flight.redo(disks, journal, skip, kept)?;
         let behind = Default::default();
-        Run { disks, journal, skip, sequence, verify, kept, behind }.go(flight.done, watch)
+        Run { disks, journal, skip, sequence, kept, behind }.go(flight.done, watch)
     }
 }
 
@@ -249,25 +241,25 @@ impl<'a> Unfinished<'a> {
     }
 
     /// Moves what is left. After an error of a disk, [`open`] the journal again to resume or to roll back.
-    pub fn resume(mut self, verify: Verify, watch: Watch<'_>) -> Result<Ended<Moved<'a>>> {
+    pub fn resume(mut self, watch: Watch<'_>) -> Result<Ended<Moved<'a>>> {
         let Held { disks, journal, .. } = &mut self.0;
         let sequence = Sequence::forward(&journal.job);
         let flight = Flight::find(disks, journal, &sequence)?;
         journal.heal(disks)?;
-        let is_complete = self.0.run(&flight, &sequence, &[], verify, watch)?;
+        let is_complete = self.0.run(&flight, &sequence, &[], watch)?;
         Ok(if is_complete { Ended::Complete(Moved(self.0)) } else { Ended::Paused })
     }
 
     /// Moves everything back. Once it has begun it can only be completed, if need be after [`open`].
-    pub fn rollback(self, verify: Verify, watch: Watch<'_>) -> Result<Ended<Back<'a>>> {
-        self.0.rollback(&[], verify, watch)
+    pub fn rollback(self, watch: Watch<'_>) -> Result<Ended<Back<'a>>> {
+        self.0.rollback(&[], watch)
     }
 }
 
 impl<'a> Moved<'a> {
     /// Moves everything back, as if it had not been complete.
-    pub fn rollback(self, verify: Verify, watch: Watch<'_>) -> Result<Ended<Back<'a>>> {
-        self.0.rollback(&[], verify, watch)
+    pub fn rollback(self, watch: Watch<'_>) -> Result<Ended<Back<'a>>> {
+        self.0.rollback(&[], watch)
     }
 
     /// Removes the journal, and so the way back. If a disk fails, [`open`] finds this state or no journal.
@@ -284,8 +276,8 @@ impl<'a> Moved<'a> {
 
 impl<'a> Turned<'a> {
     /// Moves back what is left.
-    pub fn rollback(self, verify: Verify, watch: Watch<'_>) -> Result<Ended<Back<'a>>> {
-        self.0.rollback(&[], verify, watch)
+    pub fn rollback(self, watch: Watch<'_>) -> Result<Ended<Back<'a>>> {
+        self.0.rollback(&[], watch)
     }
 }
 

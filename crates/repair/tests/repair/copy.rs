@@ -11,7 +11,6 @@ use common::{Cut, Memory, Random, Reading, plan_and_write, seeds, stack_of, targ
 use straddle_device::{Medium, ReadError};
 use straddle_repair::copy::{Copied, Copy, CopyError, CopyWanted, Source, Stage, Unreadable, new_size, plan};
 use straddle_repair::realign::Run;
-use straddle_repair::relocate::Verify;
 use straddle_repair::{Format, Part, Place, Request, Seed, Simulated, Situation, Size};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, ErrorKind, MIB};
 
@@ -61,7 +60,7 @@ fn planned(old: &Memory, new: Option<&Memory>, wanted: &CopyWanted) -> Result<Co
 fn run(copy: &Copy, old: &dyn Medium, drive: &mut Cut, skips_bad: bool) -> Result<Copied, CopyError> {
     let source = Source::simulated(old);
     let mut disk = target(drive);
-    let how = (Verify::Read, if skips_bad { Unreadable::IsListed } else { Unreadable::Stops });
+    let how = if skips_bad { Unreadable::IsListed } else { Unreadable::Stops };
     copy.run(&source, &mut disk, how, (&mut |_, _| ControlFlow::Continue(()), &mut |_| Ok(())))
 }
 
@@ -249,8 +248,7 @@ fn an_unfinished_copy_says_so() {
         for (stage, expected) in [(Stage::Reading, Copied::Untouched), (Stage::Copying, Copied::Stopped)] {
             let watch =
                 &mut |now, _| if now == stage { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
-            let stopped =
-                copy.run(&source, &mut disk, (Verify::Read, Unreadable::Stops), (watch, &mut |_| Ok(())));
+            let stopped = copy.run(&source, &mut disk, Unreadable::Stops, (watch, &mut |_| Ok(())));
             assert_eq!(stopped.unwrap(), expected);
         }
     }
@@ -381,7 +379,7 @@ fn a_copy_of_a_source_that_was_written_to_gets_no_table() {
             ControlFlow::Continue(())
         };
         let list = &mut |_: &[_]| if keeps { Ok(()) } else { Err(std::io::ErrorKind::StorageFull.into()) };
-        let copied = copy.run(&source, &mut disk, (Verify::Read, Unreadable::Stops), (watch, list));
+        let copied = copy.run(&source, &mut disk, Unreadable::Stops, (watch, list));
         match copied {
             Ok(Copied::Complete(_)) => assert!(!writes && keeps),
             Err(CopyError::SourceWritten(path)) => assert!(writes && path == from),
@@ -448,7 +446,7 @@ fn only_zeros_are_written_over_without_consent() {
         let copy = planned(&old, Some(&Memory::new(SIZE)), &WANTED).unwrap();
         assert_eq!(Copy::from_json(&copy.to_json().unwrap()).unwrap(), copy);
         let mut noted = Noted(Memory::new(SIZE), std::collections::BTreeSet::new());
-        let how = (Verify::Read, Unreadable::Stops);
+        let how = Unreadable::Stops;
         let copied = copy.run(
             &Source::simulated(&old),
             &mut straddle_repair::Target::simulated(&mut noted, straddle_repair::Identity::default()),

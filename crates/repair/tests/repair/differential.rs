@@ -17,15 +17,10 @@ use std::process::{Command, Stdio};
 use common::{Random, Reading, block_of, random_disk, random_table, seeds, stack_of, target, topology};
 use skip::{PATH, present};
 use straddle_audit::{Context, Severity};
-use straddle_device::MemoryMedium;
 use straddle_device::image::Format as ImageFormat;
 use straddle_repair::apply::{ApplyError, Backup, BackupError, LaterWrites, Prepared};
-use straddle_repair::{
-    Entry, Format, Identity, Part, Place, Plan, Request, Seed, Size, Target, from_sfdisk, make,
-    other_tools::{Free, peers},
-    to_sfdisk,
-};
-use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba};
+use straddle_repair::{Entry, Format, Identity, Part, Place, Plan, Request, Seed, Size, Target};
+use straddle_units::{BlockSize, ByteCount, ByteOffset};
 
 /// Returns what a tool prints; it must succeed.
 fn tool(name: &str, arguments: &[&str], input: &str, environment: Option<(&str, &str)>) -> String {
@@ -156,7 +151,6 @@ fn what_is_planned_is_what_every_tool_reads() {
         let (_, backup) =
             common::write(&mut disk, &plan).unwrap_or_else(|error| panic!("{error}\n{}", context()));
         judge(&plan, &request, &disk, &assume, &context);
-        scripts(&plan, &disk, dir.path(), &assume, &context);
         common::undo(&mut disk, &backup);
         assert_eq!(Reading::of(&disk, block_of(&assume)).partitions, [], "{}", context());
     }
@@ -193,116 +187,6 @@ fn judge(plan: &Plan, request: &Request, disk: &Target<'_>, assume: &str, contex
             Size::Percent(_) | Size::Rest => {}
         }
     }
-    no_worse_than_peers(plan, assume, context);
-}
-
-/// Checks that no other tool's start, in the space of the first partition, is on every boundary that ours is
-/// on and on more.
-fn no_worse_than_peers(plan: &Plan, assume: &str, context: &dyn Fn() -> String) {
-    let topology = topology(assume);
-    let byte = |lba: Lba| lba.to_bytes(plan.block()).unwrap();
-    for entry in plan.table.partitions.iter().filter(|e| e.slot != straddle_repair::Slot::Extended) {
-        let start = byte(entry.start);
-        assert!(plan.grain.is_aligned(start), "{}", context());
-        for peer in
-            peers(&topology, plan.disk.size, Free::From(plan.table.format, byte(plan.table.first_usable)))
-        {
-            let Some(theirs) = peer.start else { continue };
-            let theirs = byte(Lba::new(theirs));
-            // If boundaries do not coincide on so small a disk, another choice is not better.
-            let met = |at: ByteOffset| -> BTreeSet<&str> {
-                let named = straddle_audit::named_boundaries(&topology).into_iter();
-                let small = named.filter(|n| n.boundary.size().get() < plan.disk.size.get() / 4);
-                small.filter(|n| n.boundary.is_aligned(at)).map(|n| n.name).collect()
-            };
-            let (ours, theirs) = (met(start), met(theirs));
-            let is_worse = ours.is_subset(&theirs) && ours != theirs;
-            assert!(!is_worse, "{} is on {theirs:?}, we are on {ours:?}: {}", peer.tool, context());
-        }
-    }
-}
-
-/// Where each tool starts the first partition of a new table on an empty image of `mib` MiB; 0 if it makes
-/// none.
-fn first_starts(path: &str, mib: u64, format: Format) -> [u64; 3] {
-    let (label, keys, kind) = match format {
-        Format::Gpt => ("gpt", "g\nn\n\n\n\nw\n", "straddle"),
-        Format::Mbr => ("msdos", "o\nn\np\n1\n\n\nw\n", "primary"),
-    };
-    let run = |name: &str, arguments: &[&str], input: &str| {
-        File::create(path).unwrap().set_len(mib << 20).unwrap();
-        let mut command = Command::new(name);
-        command.args(arguments).arg(path).env("PATH", PATH).stdin(Stdio::piped());
-        command.stdout(Stdio::null()).stderr(Stdio::null());
-        let mut child = command.spawn().unwrap();
-        let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
-        child.wait().unwrap();
-        let disk = Target::open(Path::new(path), Some(ImageFormat::Raw)).unwrap();
-        stack_of(&disk, BlockSize::B512).partitions.first().map_or(0, |p| p.start.get())
-    };
-    let line = format!("parted -s \"$0\" mklabel {label} mkpart {kind} 0% 100%");
-    let parted = run("sh", &["-c", &line], "");
-    let fdisk = run("fdisk", &["-w", "never", "-W", "never"], keys);
-    let sgdisk = if format == Format::Gpt { run("sgdisk", &["-n", "1:0:0"], "") } else { 0 };
-    [parted, fdisk, sgdisk]
-}
-
-#[test]
-fn what_other_tools_would_do_to_an_image_is_what_they_do() {
-    if !present(&["fdisk", "parted", "sgdisk"]) {
-        return;
-    }
-    let dir = tempfile::tempdir().unwrap();
-    let case = |mib: u64, format: Format| {
-        let path = dir.path().join(format!("{mib}-{format:?}"));
-        let done = first_starts(path.to_str().unwrap(), mib, format);
-        let topology = straddle_device::topology::Topology::unknown();
-        let predicted = peers(&topology, ByteCount::new(mib << 20), Free::Front(format));
-        for (peer, done) in predicted.iter().zip(done).filter(|(_, done)| *done != 0) {
-            assert_eq!(peer.start, Some(done), "{} on {mib} MiB, {format:?}", peer.tool);
-        }
-    };
-    let sizes = [1, 2, 3, 4, 5, 6, 8, 12, 13, 64, 100, 101, 199, 200, 201, 256, 1024];
-    // Several at once, because sgdisk sleeps for a second each time.
-    for sizes in sizes.chunks(4) {
-        std::thread::scope(|scope| {
-            for mib in sizes {
-                scope.spawn(|| [Format::Mbr, Format::Gpt].map(|format| case(*mib, format)));
-            }
-        });
-    }
-}
-
-/// Checks that other tools make the same table from our script, that their dump gives our table, and that we
-/// read what they write.
-fn scripts(plan: &Plan, disk: &Target<'_>, dir: &Path, assume: &str, context: &dyn Fn() -> String) {
-    let path = disk.path().unwrap().to_str().unwrap();
-    let script = to_sfdisk(plan, path);
-    let mut request = Request::new(Seed(99));
-    request.allow_misaligned = true;
-    from_sfdisk(&script, &mut request).unwrap_or_else(|error| panic!("{error}\n{script}"));
-    let blank = MemoryMedium::sparse(Vec::new(), plan.disk.size);
-    let (topology, stack) = (topology(assume), stack_of(&blank, block_of(assume)));
-    let situation =
-        straddle_repair::Situation { medium: &blank, topology: &topology, stack: &stack, serial: None };
-    let again = make(&situation, &request).unwrap_or_else(|error| panic!("{error}\n{script}\n{}", context()));
-    assert_eq!(to_sfdisk(&again, path), script, "{}", context());
-    if plan.block() != BlockSize::B512 {
-        return;
-    }
-    let dump = tool("sfdisk", &["--dump", path], "", None);
-    // sfdisk prints its own grain if that is not 1 MiB.
-    let dump: String =
-        dump.lines().filter(|line| !line.starts_with("grain:")).map(|line| format!("{line}\n")).collect();
-    let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-    assert_eq!(words(&dump), words(&script), "{}", context());
-    let theirs = image(dir, "theirs", plan.disk.size.get());
-    let name = theirs.path().unwrap().to_str().unwrap().to_owned();
-    drop(theirs);
-    tool("sfdisk", &["-q", "--no-reread", "--no-tell-kernel", "-w", "never", &name], &script, None);
-    let theirs = Target::open(Path::new(&name), Some(ImageFormat::Raw)).unwrap();
-    let block = block_of(assume);
-    assert_eq!(Reading::of(&theirs, block).partitions, Reading::of(disk, block).partitions, "{}", context());
 }
 
 /// Each request is refused with a sentence, and no byte of the disk changes.

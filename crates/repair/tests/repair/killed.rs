@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use straddle_repair::relocate::{
-    Disks, Ended, Job, Move, Parts, Recovered, State, Verify, begin, inspect, journal_len, open,
+    Disks, Ended, Job, Move, Parts, Recovered, State, begin, inspect, journal_len, open,
 };
 use straddle_units::io::SplitMix64;
 use straddle_units::{Boundary, ByteCount, ByteOffset, KIB, MIB, Span};
@@ -61,9 +61,9 @@ fn child(path: &Path, is_back: bool) {
         ),
     };
     match found {
-        Recovered::Unfinished(found) if is_back => drop(found.rollback(Verify::Read, watch).unwrap()),
-        Recovered::Unfinished(found) => drop(found.resume(Verify::Read, watch).unwrap()),
-        Recovered::Turned(found) => drop(found.rollback(Verify::Read, watch).unwrap()),
+        Recovered::Unfinished(found) if is_back => drop(found.rollback(watch).unwrap()),
+        Recovered::Unfinished(found) => drop(found.resume(watch).unwrap()),
+        Recovered::Turned(found) => drop(found.rollback(watch).unwrap()),
         Recovered::Moved(_) | Recovered::Back(_) => {}
     }
     println!("done");
@@ -111,15 +111,15 @@ fn a_killed_process_loses_nothing() {
         let moved = match open(Disks::one(&mut disk), place).unwrap() {
             None => false,
             Some(Recovered::Unfinished(found)) if is_back => {
-                assert!(matches!(found.rollback(Verify::Read, watch), Ok(Ended::Complete(_))));
+                assert!(matches!(found.rollback(watch), Ok(Ended::Complete(_))));
                 false
             }
             Some(Recovered::Unfinished(found)) => {
-                assert!(matches!(found.resume(Verify::Read, watch), Ok(Ended::Complete(_))));
+                assert!(matches!(found.resume(watch), Ok(Ended::Complete(_))));
                 true
             }
             Some(Recovered::Turned(found)) => {
-                assert!(matches!(found.rollback(Verify::Read, watch), Ok(Ended::Complete(_))));
+                assert!(matches!(found.rollback(watch), Ok(Ended::Complete(_))));
                 false
             }
             Some(Recovered::Moved(_)) => true,

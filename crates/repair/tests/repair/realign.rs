@@ -16,7 +16,7 @@ use straddle_layout::layer::{Facts, FileSystem, Layer};
 use straddle_layout::{Content, FsKind, Stack};
 use straddle_repair::apply::{ApplyError, Prepared};
 use straddle_repair::realign::{Journal, Realign, RealignError, Reference, Trim, Wanted, make, staying};
-use straddle_repair::relocate::{Disks, Ended, Recovered, Verify, begin, journal_len, open};
+use straddle_repair::relocate::{Disks, Ended, Recovered, begin, journal_len, open};
 use straddle_repair::{Change, Format, Part, Place, PlanError, Request, Seed, Situation, Size, Step, encode};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, ErrorKind, Span};
 
@@ -303,7 +303,7 @@ fn the_engine_accepts_the_moves_and_the_place_of_the_journal() {
     };
     let stored = String::from_utf8(unfinished.job().payload.to_vec()).unwrap();
     assert_eq!(Realign::from_json(&stored).unwrap(), realign);
-    let ended = unfinished.resume(Verify::None, &mut |_| ControlFlow::Continue(())).unwrap();
+    let ended = unfinished.resume(&mut |_| ControlFlow::Continue(())).unwrap();
     let Ended::Complete(moved) = ended else { panic!() };
     moved.erase().unwrap();
     for ((from, sectors), (_, to, _)) in XP.into_iter().zip(table(&realign)) {

@@ -9,9 +9,7 @@ use std::ops::ControlFlow;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
-use straddle_repair::relocate::{
-    Disk, Disks, Ended, Job, Move, Parts, Recovered, Verify, begin, journal_len, open,
-};
+use straddle_repair::relocate::{Disk, Disks, Ended, Job, Move, Parts, Recovered, begin, journal_len, open};
 use straddle_units::io::SplitMix64;
 use straddle_units::{Boundary, ByteCount, ByteOffset, KIB, MIB, Span};
 use support::FileDisk;
@@ -87,14 +85,14 @@ fn holes_stay_holes() {
         // Stopped once in the middle.
         let mut windows = 0;
         let unfinished = begin(Disks::two(&mut disk, &mut journal), span(0, len), job).unwrap();
-        let ended = unfinished.resume(Verify::Read, &mut |_| {
+        let ended = unfinished.resume(&mut |_| {
             windows += 1;
             if windows == 5 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
         assert!(matches!(ended, Ok(Ended::Paused)));
         let found = open(Disks::two(&mut disk, &mut journal), span(0, len)).unwrap();
         let Some(Recovered::Unfinished(unfinished)) = found else { panic!("{found:?}") };
-        let ended = unfinished.resume(Verify::Read, &mut |_| ControlFlow::Continue(()));
+        let ended = unfinished.resume(&mut |_| ControlFlow::Continue(()));
         assert!(matches!(ended, Ok(Ended::Complete(_))));
 
         for (island, data) in islands(to).into_iter().zip(&data) {

@@ -3,7 +3,7 @@
 
 use straddle_units::io::{Nanos, Operation};
 
-use super::{Fields, Line, Lines, Quick, Request, Token, Volume, When, is_whole, sectors, time};
+use super::{Fields, Line, Lines, Quick, Request, Token, Volume, is_whole, sectors, time};
 use crate::error::LineError;
 use crate::format::How;
 use crate::histogram::SECTOR;
@@ -47,16 +47,16 @@ impl Lines for Blkparse {
         }
         let rwbs = fields.get("rwbs", 6)?;
         let Some(operation) = operation(rwbs) else { return Ok(None) };
-        let when = When::At(time("time", fields.get("time", 3)?, SECOND)?);
+        let at = time("time", fields.get("time", 3)?, SECOND)?;
         let volume = Volume(fields.get("device", 0)?, "");
         if fields.get("+", 8) != Ok("+") {
             // A flush before a write is an event of its own, and has the write's letters.
-            let flush = Line { volume, operation: Operation::Flush, offset: 0, length: 0, when };
+            let flush = Line { volume, operation: Operation::Flush, offset: 0, length: 0, at };
             return Ok(rwbs.starts_with('F').then_some(flush));
         }
         let offset = sectors("sector", fields.get("sector", 7)?)?;
         let length = sectors("sectors", fields.get("sectors", 9)?)?;
-        Ok(Some(Line { volume, operation, offset, length, when }))
+        Ok(Some(Line { volume, operation, offset, length, at }))
     }
 
     #[inline]
@@ -135,7 +135,7 @@ mod tests {
         let line = Blkparse::of(&How::default()).line(text).unwrap().unwrap();
         assert_eq!((line.volume, line.operation), (Volume("8,0", ""), Operation::Write));
         assert_eq!((line.offset, line.length), (223_490 * 512, 4096));
-        assert_eq!(line.when, When::At(straddle_units::io::Nanos::new(9_507_758)));
+        assert_eq!(line.at, straddle_units::io::Nanos::new(9_507_758));
         for other in [
             "  8,0    3        1     0.000000000   697  Q   W 223490 + 8 [kjournald]",
             "  8,0    3        4     0.000001906   697  P   N [kjournald]",

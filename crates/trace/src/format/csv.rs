@@ -3,7 +3,7 @@
 use straddle_units::io::{Nanos, Operation};
 
 use super::fixed::{Role, Rows};
-use super::{Fields, Line, Lines, Quick, Volume, When, scaled, time, wrong};
+use super::{Fields, Line, Lines, Quick, Volume, scaled, time, wrong};
 use crate::columns::{Columns, Names, Places, TIME_NAMES, Values};
 use crate::error::LineError;
 use crate::format::How;
@@ -108,21 +108,21 @@ impl Header {
         let operation = names.operation(op.as_bytes()).ok_or_else(|| {
             let reason = match names.values {
                 Values::Words => "must be R, W, F or D, or read, write, flush or discard",
-                Values::Own(_) | Values::LowBit => "is not one of the values given with --columns",
+                Values::Own(_) => "is not one of the values given with --columns",
             };
             wrong("op", op, reason)
         })?;
-        let when = When::At(match at {
+        let at = match at {
             Some((index, exponent)) => time("time", field("time", index)?, 10_u64.pow(exponent))?,
             None => Nanos::ZERO,
-        });
+        };
         if operation == Operation::Flush {
             // A flush has no offset or length, whatever its fields say.
-            return Ok(Some(Line { volume, operation, offset: 0, length: 0, when }));
+            return Ok(Some(Line { volume, operation, offset: 0, length: 0, at }));
         }
         let bytes = |column, (index, unit): (usize, u64)| scaled(column, field(column, index)?, unit);
         let (offset, length) = (bytes("offset", offset)?, bytes("length", length)?);
-        Ok(Some(Line { volume, operation, offset, length, when }))
+        Ok(Some(Line { volume, operation, offset, length, at }))
     }
 }
 
@@ -178,7 +178,7 @@ mod tests {
     fn columns_stand_in_any_order_among_others() {
         let columns = header("host, Length ,OFFSET,op,time_us,disk").unwrap();
         let line = columns.line("a, 4096 , 512,Write,1.5,x").unwrap();
-        let when = When::At(Nanos::new(1500));
+        let at = Nanos::new(1500);
         assert_eq!(
             line,
             Some(Line {
@@ -186,7 +186,7 @@ mod tests {
                 operation: Operation::Write,
                 offset: 512,
                 length: 4096,
-                when
+                at
             })
         );
         let read = |line| columns.line(line).unwrap().unwrap();

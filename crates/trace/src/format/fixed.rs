@@ -5,7 +5,7 @@
 
 use straddle_units::io::{Nanos, Operation};
 
-use super::{Fields, Line, Lines, Quick, Request, Token, Volume, When, is_whole, scaled, time, wrong};
+use super::{Fields, Line, Lines, Quick, Request, Token, Volume, is_whole, scaled, time, wrong};
 use crate::columns::{Exponent, Names, Values};
 use crate::error::LineError;
 use crate::histogram::SECTOR;
@@ -85,26 +85,6 @@ pub(crate) const FIU: Spec = Spec {
     ..WORDS
 };
 
-pub(crate) const DISKSIM: Spec = Spec {
-    separator: b' ',
-    roles: &[Role::Time(6), Role::Volume, Role::Offset(SECTOR), Role::Length(SECTOR), Role::Op],
-    names: &["time", "device", "first sector", "sectors", "flags"],
-    counts: &[5],
-    whole: &[1, 2, 3, 4],
-    operations: &[],
-    types: "must be a whole number below 2^64",
-    header: None,
-};
-
-pub(crate) const MQSIM: Spec = Spec {
-    roles: &[Role::Time(0), Role::Volume, Role::Offset(SECTOR), Role::Length(SECTOR), Role::Op],
-    names: &["time", "device", "first sector", "sectors", "type"],
-    whole: &[0, 1, 2, 3, 4],
-    operations: &[("0", Operation::Write), ("1", Operation::Read)],
-    types: "must be 0 (write) or 1 (read)",
-    ..DISKSIM
-};
-
 /// What formats have in common whose types are words.
 const WORDS: Spec = Spec {
     separator: b',',
@@ -147,13 +127,9 @@ impl Spec {
 
 impl Fixed {
     pub(crate) fn of(spec: &'static Spec) -> Self {
-        let values = match spec.operations {
-            [] => Values::LowBit,
-            own => {
-                Values::Own(own.iter().map(|(name, operation)| ((*name).to_owned(), *operation)).collect())
-            }
-        };
-        let rows = Rows { separator: spec.separator, roles: spec.roles.to_vec(), names: Names::from(values) };
+        let values = spec.operations.iter().map(|(name, operation)| ((*name).to_owned(), *operation));
+        let names = Names::from(Values::Own(values.collect()));
+        let rows = Rows { separator: spec.separator, roles: spec.roles.to_vec(), names };
         Self { spec, rows }
     }
 
@@ -185,8 +161,7 @@ impl Fixed {
                 }
             }
         }
-        let when = When::At(at);
-        Ok(operation.map(|operation| Line { volume, operation, offset, length, when }))
+        Ok(operation.map(|operation| Line { volume, operation, offset, length, at }))
     }
 }
 
@@ -325,10 +300,6 @@ mod tests {
         let text = "89966104003266 4253 kjournald 508048 8 W 6 0 0c06e6a31e8ec4bb2e96b2aa7e2d4f2b";
         let line = parsed(Format::Fiu, Fixed::of(&FIU), text);
         assert_eq!(line, (Volume("6", "0"), Operation::Write, 508_048 * 512, 4096));
-        let line = parsed(Format::DiskSimAscii, Fixed::of(&DISKSIM), "1500.25 3 63 8 5");
-        assert_eq!(line, (Volume("3", ""), Operation::Read, 63 * 512, 4096));
-        let line = parsed(Format::MqSim, Fixed::of(&MQSIM), "150025 3 63 8 0");
-        assert_eq!(line, (Volume("3", ""), Operation::Write, 63 * 512, 4096));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use straddle_units::io::{Nanos, Operation};
 
-use super::{Fields, Line, Lines, Volume, When, time, whole, wrong};
+use super::{Fields, Line, Lines, Volume, time, whole, wrong};
 use crate::error::LineError;
 
 const MILLI: u64 = 1_000_000;
@@ -36,17 +36,17 @@ impl Lines for Iolog {
         }
         let fields = Fields::<5>::of(line.split_ascii_whitespace());
         let first = usize::from(self.timed);
-        let when = match self.timed {
+        let at = match self.timed {
             true => time("time", fields.get("time", 0)?, MILLI)?,
             false => self.waited,
         };
-        let (volume, when) = (Volume(fields.get("file", first)?, ""), When::At(when));
+        let volume = Volume(fields.get("file", first)?, "");
         let operation = match fields.get("action", first + 1)? {
             "read" => Operation::Read,
             "write" => Operation::Write,
             "trim" => Operation::Discard,
             "sync" | "datasync" => {
-                return Ok(Some(Line { volume, operation: Operation::Flush, offset: 0, length: 0, when }));
+                return Ok(Some(Line { volume, operation: Operation::Flush, offset: 0, length: 0, at }));
             }
             "wait" => {
                 let more = time("wait", fields.get("wait", first + 2)?, MICRO)?;
@@ -58,7 +58,7 @@ impl Lines for Iolog {
         };
         let offset = whole("offset", fields.get("offset", first + 2)?)?;
         let length = whole("length", fields.get("length", first + 3)?)?;
-        Ok(Some(Line { volume, operation, offset, length, when }))
+        Ok(Some(Line { volume, operation, offset, length, at }))
     }
 }
 
@@ -79,11 +79,11 @@ mod tests {
         }
         let line = two.line("/dev/sdb write 32256 4096").unwrap().unwrap();
         assert_eq!((line.volume, line.offset, line.length), (Volume("/dev/sdb", ""), 32_256, 4096));
-        assert_eq!(line.when, When::At(Nanos::new(1_500_000)));
+        assert_eq!(line.at, Nanos::new(1_500_000));
         let mut three = Iolog::default();
         assert_eq!(three.line("fio version 3 iolog"), Ok(None));
         let line = three.line("7 /dev/sdb read 0 512").unwrap().unwrap();
-        assert_eq!((line.operation, line.when), (Operation::Read, When::At(Nanos::new(7_000_000))));
+        assert_eq!((line.operation, line.at), (Operation::Read, Nanos::new(7_000_000)));
         assert_eq!(three.line("9 /dev/sdb datasync").unwrap().unwrap().operation, Operation::Flush);
         assert!(three.line("9 /dev/sdb jump 0 1").is_err());
         assert!(three.line("9 /dev/sdb").is_err());

@@ -25,7 +25,6 @@ fn times_are_exact() {
 
 #[test]
 fn formats_are_distinguished() {
-    assert_eq!(of("R Hit  1975456 4 15362.0 56074.0"), Some(Format::DiskSim));
     assert_eq!(of("time_us,op,offset,length"), Some(Format::Csv));
     assert_eq!(of("length,offset,OP,Time"), Some(Format::Csv));
     assert_eq!(of("1,R,0,4096"), None);
@@ -47,8 +46,6 @@ fn parsers() -> Vec<(Box<dyn Lines>, &'static str)> {
     vec![
         (Box::new(named), "150.5,W,1048576,4096,7"),
         (Box::new(numbered), "150.25;1;63;2;other;volume seven;more"),
-        (Box::new(Fixed::of(&fixed::DISKSIM)), "1500.25 3 63 8 1"),
-        (Box::new(Fixed::of(&fixed::MQSIM)), "150025 3 63 8 0"),
         (Box::new(Fixed::of(&fixed::MSR)), "128166372003061629,hm,1,Read,383496192,32768,1331"),
         (Box::new(Fixed::of(&fixed::ALIBABA)), "419,W,8792731648,16384,1577808144360767"),
         (Box::new(Fixed::of(&fixed::TENCENT)), "1538323200,12910952,128,0,1063"),
@@ -76,8 +73,8 @@ fn agrees(lines: &mut dyn Lines, line: &str) -> bool {
     let mut volumes = crate::record::Volumes::default();
     let (of_text, of_token) = (volumes.index(slow.volume), volumes.of_token(request.volume));
     assert_eq!(of_text, of_token, "{line:?}");
-    let same = (request.operation, request.offset, request.length, When::At(request.time));
-    assert_eq!(same, (slow.operation, slow.offset, slow.length, slow.when), "{line:?}");
+    let same = (request.operation, request.offset, request.length, request.time);
+    assert_eq!(same, (slow.operation, slow.offset, slow.length, slow.at), "{line:?}");
     true
 }
 

@@ -6,7 +6,7 @@
 use straddle_units::io::Operation;
 
 use super::blkparse::operation;
-use super::{Fields, Line, Lines, Volume, When, sectors, time};
+use super::{Fields, Line, Lines, Volume, sectors, time};
 use crate::error::LineError;
 use crate::format::{Event, How};
 
@@ -42,7 +42,7 @@ impl Lines for Tracefs {
     fn line<'a>(&mut self, line: &'a str) -> Result<Option<Line<'a>>, LineError> {
         let Some((before, event)) = line.split_once(self.event) else { return Ok(None) };
         let at = before.rsplit(' ').next().unwrap_or_default();
-        let when = When::At(time("time", at, SECOND)?);
+        let at = time("time", at, SECOND)?;
         // The command of requests that pass a device's own commands may contain spaces.
         let (head, tail) = event.split_once('(').unwrap_or((event, ""));
         let head = Fields::<5>::of(head.split_ascii_whitespace());
@@ -52,7 +52,7 @@ impl Lines for Tracefs {
         let tail = Fields::<3>::of(tail.split_ascii_whitespace());
         let volume = Volume(head.get("device", 0)?, "");
         let Some(operation) = operation(head.get("rwbs", 1)?) else { return Ok(None) };
-        let flush = Line { volume, operation: Operation::Flush, offset: 0, length: 0, when };
+        let flush = Line { volume, operation: Operation::Flush, offset: 0, length: 0, at };
         if operation == Operation::Flush {
             return Ok(Some(flush));
         }
@@ -62,7 +62,7 @@ impl Lines for Tracefs {
             return Ok(Some(flush));
         }
         let offset = sectors("sector", tail.get("sector", 0)?)?;
-        Ok(Some(Line { volume, operation, offset, length, when }))
+        Ok(Some(Line { volume, operation, offset, length, at }))
     }
 }
 

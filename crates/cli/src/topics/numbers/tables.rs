@@ -222,7 +222,7 @@ pub(super) fn beyond_end(numbers: &Numbers) -> Option<Vec<Said>> {
     Some(vec![Said::Is(first), Said::Forbids(then)])
 }
 
-pub(super) fn offset_by(numbers: &Numbers) -> Option<String> {
+pub(super) fn offset_by(numbers: &Numbers) -> Option<Vec<Said>> {
     let offset = numbers.get("offset").filter(|offset| *offset > 0 && offset.is_multiple_of(SMALL))?;
     if offset >= LARGE {
         let so = if offset.is_multiple_of(LARGE) {
@@ -230,23 +230,23 @@ pub(super) fn offset_by(numbers: &Numbers) -> Option<String> {
         } else {
             "The start is not a multiple of 4096 either."
         };
-        return Some(format!(
+        return Some(vec![Said::Is(format!(
             "{offset} is more than a 4096-byte sector: the kernel compares with a larger unit, the chunk of \
              an array or the unit of an SSD, which this message does not show (lsblk -t: MIN-IO). {so} \
              straddle check says what this costs."
-        ));
+        ))]);
     }
     let past = LARGE - offset;
     let rest = past / SMALL;
     // The first such sector from 34 on, where partitions may start.
     let such = (34..).find(|sector| sector % 8 == rest)?;
-    Some(format!(
+    Some(vec![Said::Is(format!(
         "{offset} + {past} = 4096: the start is {past} bytes past a multiple of 4096, like any sector whose \
          number modulo 8 is {rest}, such as {such}; or the drive's own boundaries are shifted (S023)."
-    ))
+    ))])
 }
 
-pub(super) fn grain(numbers: &Numbers) -> Option<Vec<String>> {
+pub(super) fn grain(numbers: &Numbers) -> Option<Vec<Said>> {
     let (start, grain) = (numbers.get("start")?, numbers.positive("grain")?);
     let past = numbers.get("past")?;
     let rest = start % grain;
@@ -268,32 +268,17 @@ pub(super) fn grain(numbers: &Numbers) -> Option<Vec<String>> {
             if start >= past { shifted * SMALL } else { LARGE - shifted * SMALL }
         ),
     };
-    let mut said = vec![format!(
+    let mut said = vec![Said::Is(format!(
         "{start} is {rest} past a multiple of {grain}. With 512-byte sectors it is byte {byte}, {judged}."
-    )];
+    ))];
     if !grain.is_multiple_of(8) && grain > 8 {
-        said.push(format!(
+        said.push(Said::Is(format!(
             "No drive has a grain of {grain} sectors: the number comes from an impossible optimal I/O size \
              (S021). Specify the start as 1MiB and ignore the message, or use parted -a minimal."
-        ));
+        )));
     } else if grain == MIB / LARGE {
-        said.push("256 sectors are 1 MiB if sectors are 4096 bytes: any start is aligned there.".to_owned());
+        let aligned = "256 sectors are 1 MiB if sectors are 4096 bytes: any start is aligned there.";
+        said.push(Said::Is(aligned.to_owned()));
     }
     Some(said)
-}
-
-pub(super) fn sector_boundary(numbers: &Numbers) -> Option<String> {
-    let boundary = numbers.get("boundary").filter(|boundary| *boundary > 1)?;
-    let size = boundary.checked_mul(SMALL)?;
-    let meaning = if size.is_multiple_of(MIB) {
-        "the usual grain, not the drive's: a start that is not a multiple of it may still be aligned (S008)"
-    } else if size == LARGE {
-        "the physical sector of most drives: a start that is not a multiple of it is misaligned there (S001)"
-    } else if size < LARGE {
-        "less than a 4096-byte physical sector: a start that is not a multiple of it is also misaligned \
-         there (S001)"
-    } else {
-        "the grain of the other partitions; straddle check compares with the drive"
-    };
-    Some(format!("{boundary} 512-byte sectors are {}, {meaning}.", bytes(size)))
 }

@@ -9,29 +9,19 @@ pub(crate) const WIDTH: f64 = 720.0;
 
 const STYLE: &str = "\
 text{font:12px system-ui,sans-serif;fill:#3a3f45}.title{font-size:14px;font-weight:600;fill:#15181b}
-.grid{stroke:#dfe3e7;stroke-width:1}.line{fill:none;stroke:#2a6fb0;stroke-width:2;stroke-linejoin:round}
+.grid{stroke:#dfe3e7;stroke-width:1}
 .s0{fill:#2a6fb0}.s1{fill:#d9822b}.s2,.best{fill:#2e8b57}.page{fill:#fff}.one{stroke:#57606a}.error{stroke:#15181b;stroke-width:1.5}
 .value{paint-order:stroke;stroke:#fff;stroke-width:3px}
 @media (prefers-color-scheme:dark){text{fill:#b9c0c7}.title{fill:#eef1f4}.grid{stroke:#363c43}.page{fill:#14171a}
-.line{stroke:#6fb1ee}.s0{fill:#6fb1ee}.s1{fill:#f2a65a}.s2,.best{fill:#5fc28b}.one{stroke:#9aa4ae}.error{stroke:#eef1f4}
+.s0{fill:#6fb1ee}.s1{fill:#f2a65a}.s2,.best{fill:#5fc28b}.one{stroke:#9aa4ae}.error{stroke:#eef1f4}
 .value{stroke:#14171a}}";
 
-pub(crate) enum Panel<'a> {
-    Bars(Chart),
-    Curve(Curve<'a>),
-}
-
 /// Draws charts below each other, as a complete file that says how it was made.
-pub(crate) fn draw(description: &str, panels: &[Panel<'_>]) -> String {
+pub(crate) fn draw(description: &str, charts: &[Chart]) -> String {
     let (mut text, mut top) = (String::new(), 0.0);
-    for panel in panels {
-        top = match panel {
-            Panel::Bars(chart) => {
-                label(&mut text, "title", 10.0, top + 22.0, "start", &chart.title);
-                chart.draw(&mut text, top + 30.0)
-            }
-            Panel::Curve(curve) => curve.draw(&mut text, top),
-        };
+    for chart in charts {
+        label(&mut text, "title", LEFT, top + 22.0, "start", &chart.title);
+        top = chart.draw(&mut text, top + 30.0);
     }
     let (title, made) = (escaped(description), escaped(&made()));
     format!(
@@ -308,70 +298,6 @@ fn rounded(value: f64) -> String {
     }
 }
 
-const HEIGHT: f64 = 260.0;
-/// Margins around the drawing, for the title, the numbers and the axis labels.
-const CURVE_LEFT: f64 = 70.0;
-const RIGHT: f64 = 24.0;
-const TOP: f64 = 40.0;
-const BOTTOM: f64 = 48.0;
-
-/// Points from left to right, joined by straight lines, and remarks at some of them.
-pub(crate) struct Curve<'a> {
-    pub(crate) title: &'a str,
-    pub(crate) x_label: &'a str,
-    pub(crate) y_label: &'a str,
-    pub(crate) points: Vec<(f64, f64)>,
-    pub(crate) remarks: Vec<Remark>,
-}
-
-pub(crate) struct Remark {
-    pub(crate) at: (f64, f64),
-    pub(crate) text: String,
-}
-
-impl Curve<'_> {
-    /// Draws the curve with its title from `top` on. Returns where it ends.
-    pub(crate) fn draw(&self, text: &mut String, top: f64) -> f64 {
-        let most = |numbers: &mut dyn Iterator<Item = f64>| {
-            numbers.filter(|number| number.is_finite()).fold(f64::MIN_POSITIVE, f64::max)
-        };
-        let linear = |high, from, to| Axis { low: 0.0, high, from, to, is_logarithmic: false };
-        let (bottom, above) = (top + HEIGHT - BOTTOM, top + TOP);
-        let steps = ticks(most(&mut self.points.iter().map(|point| point.1)), 5);
-        let y = linear(most(&mut steps.iter().copied()), bottom, above);
-        let x = linear(most(&mut self.points.iter().map(|point| point.0)), CURVE_LEFT, WIDTH - RIGHT);
-        label(text, "title", CURVE_LEFT, top + 22.0, "start", self.title);
-        for step in steps {
-            let y = y.at(step);
-            let _ = writeln!(text, "<path class=\"grid\" d=\"M{CURVE_LEFT} {y:.1}H{:.1}\"/>", WIDTH - RIGHT);
-            label(text, "axis", CURVE_LEFT - 8.0, y + 4.0, "end", &short(step));
-        }
-        label(text, "", (CURVE_LEFT + WIDTH - RIGHT) / 2.0, top + HEIGHT - 10.0, "middle", self.x_label);
-        let _ = writeln!(
-            text,
-            "<text transform=\"translate(16 {:.1})rotate(-90)\" text-anchor=\"middle\">{}</text>",
-            (bottom + above) / 2.0,
-            escaped(self.y_label)
-        );
-        for step in ticks(x.high, 6).into_iter().filter(|step| *step <= x.high) {
-            label(text, "", x.at(step), bottom + 18.0, "middle", &short(step));
-        }
-        let mut path = String::new();
-        for (index, point) in self.points.iter().enumerate() {
-            let command = if index == 0 { 'M' } else { 'L' };
-            let _ = write!(path, "{command}{:.1} {:.1}", x.at(point.0), y.at(point.1));
-        }
-        let _ = writeln!(text, "<path class=\"line\" d=\"{path}\"/>");
-        for remark in &self.remarks {
-            let (x, y) = (x.at(remark.at.0), y.at(remark.at.1));
-            let (anchor, x) = if x > WIDTH / 2.0 { ("end", x - 4.0) } else { ("start", x + 4.0) };
-            // Below the point: there is room under a falling curve, and a rising one has just left it.
-            label(text, "", x, y + 18.0, anchor, &remark.text);
-        }
-        top + HEIGHT
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -436,17 +362,5 @@ mod tests {
         let drawn = drawn(&chart(&[1.0]));
         assert!(drawn.contains(">a long label &amp; more</text>"), "{drawn}");
         assert!(lines(&"word ".repeat(20)).len() > 1);
-    }
-
-    #[test]
-    fn no_points_make_an_empty_chart() {
-        let mut text = String::new();
-        let title = "<&\">";
-        Curve { title, x_label: "x", y_label: "y", points: Vec::new(), remarks: Vec::new() }
-            .draw(&mut text, 0.0);
-        assert!(
-            text.contains("&lt;&amp;&quot;&gt;") && !text.contains("NaN") && !text.contains("inf"),
-            "{text}"
-        );
     }
 }

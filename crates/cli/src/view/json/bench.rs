@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use straddle_drive::FirmwareRange;
 use straddle_measure::bench::{
-    Arm, Clock, Description, Ended, Host, Parameters, Ratio, Samples, Sweep, WarmUp, Workload,
+    Arm, Description, Ended, Host, Parameters, Ratio, Samples, Sweep, WarmUp, Workload,
 };
 use straddle_measure::real::Io;
 use straddle_units::Span;
@@ -31,8 +31,8 @@ pub(crate) struct BenchReport<'a> {
     /// The offset with the greatest time per request, in logical sectors.
     worst_offset_sectors: u64,
     /// Whether the offset matters for the time: false if the best and the worst are within 1 %, or within the statistical
-    /// error (3 standard errors; in turns, the confidence intervals). Null if a real drive ran each offset once (fio).
-    differs: Option<bool>,
+    /// error (3 standard errors; in turns, the confidence intervals).
+    differs: bool,
     /// The time per request at the worst offset relative to the best, over the plausible firmware of a modelled disk (of
     /// the second offset relative to the first, if no offset matters); absent if that makes no difference.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -73,8 +73,8 @@ pub(crate) struct Turns<'a> {
 struct Target<'a> {
     #[serde(flatten)]
     description: &'a Description,
-    /// The size in bytes; null if it is not known, as of a run of fio.
-    capacity_bytes: Option<u64>,
+    /// The size in bytes.
+    capacity_bytes: u64,
     /// The logical sector size in bytes, which is the unit of `offset_sectors`.
     logical_sector_bytes: u64,
 }
@@ -154,13 +154,6 @@ pub(crate) struct Bench<'a> {
     pub(crate) turns: Option<&'a Turns<'a>>,
 }
 
-impl Bench<'_> {
-    /// Whether a real drive ran each offset once, so that nothing tells a difference from chance.
-    pub(crate) fn is_single(&self) -> bool {
-        self.turns.is_none() && self.target.clock == Clock::Wall && self.sweep.arms().len() > 1
-    }
-}
-
 impl<'a> BenchReport<'a> {
     pub(crate) fn of(bench: &Bench<'a>) -> Self {
         let sweep = bench.sweep;
@@ -171,7 +164,7 @@ impl<'a> BenchReport<'a> {
         Self {
             target: Target {
                 description: bench.target,
-                capacity_bytes: Some(bench.capacity).filter(|capacity| *capacity < u64::MAX),
+                capacity_bytes: bench.capacity,
                 logical_sector_bytes: bench.logical_sector,
             },
             workload: workload(bench.workload, bench.capacity),
@@ -181,7 +174,7 @@ impl<'a> BenchReport<'a> {
             arms: sweep.arms().iter().map(|arm| arm_report(arm, bench)).collect(),
             best_offset_sectors: sweep.best().offset,
             worst_offset_sectors: sweep.worst().offset,
-            differs: (!bench.is_single()).then(|| sweep.differs()),
+            differs: sweep.differs(),
             firmware_range: bench.firmware.map(|of| of.range),
             cheapest_offsets_sectors: sweep.cheapest(),
             turns: bench.turns,

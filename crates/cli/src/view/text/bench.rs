@@ -70,14 +70,10 @@ const LEGEND: [(&str, &str); 6] = [
     (RATIO, "time per request relative to the fastest offset, ± 95 % margin"),
 ];
 
-/// What is said in place of a verdict.
-const SINGLE: &str = "Inconclusive: each offset ran once, one after the other. 'straddle bench' itself \
-                      alternates between offsets.";
-
 /// Returns a sweep in full, for a terminal of `width` characters: the verdict, the table, and how it was
 /// measured.
 pub(crate) fn sweep(bench: &Bench<'_>, width: usize) -> String {
-    let mut said = if bench.is_single() { vec![SINGLE.to_owned()] } else { verdict(bench.sweep) };
+    let mut said = verdict(bench.sweep);
     said
         .extend(bench.firmware.map(|PairRange { offset, relative_to, range: FirmwareRange { low, high } }| {
         format!(

@@ -9,12 +9,8 @@ use straddle_units::ByteCount;
 
 use crate::output::{self, paint, printable, style};
 use crate::shared::{Shared, SharedFile};
-use crate::view::chart::Plot;
 use crate::view::text::{headed, plain_table, right, trimmed, wrap, wrap_to};
 use straddle_drive::form::{ZoneReport, kind, zones};
-
-const PLOT_HEIGHT: usize = 8;
-const PLOT_WIDTH: usize = 72;
 
 /// The least width of a column that is wrapped.
 const LEAST_COLUMN: usize = 30;
@@ -106,7 +102,6 @@ pub(crate) fn show(profile: &Profile) -> String {
         let zones = zones(disk, profile.sectors.physical);
         let _ =
             write!(text, "\n{}\n{}", paint(style::HEADING, "Mechanics and policy"), mechanics(disk, &zones));
-        let _ = write!(text, "\n{}\n", drawings(disk, &zones));
     }
     if let Some(fit) = &profile.fit {
         let _ = write!(
@@ -252,21 +247,6 @@ const fn protection(protection: Protection) -> &'static str {
     }
 }
 
-fn drawings(disk: &DiskParameters, zones: &[ZoneReport]) -> String {
-    let width = output::width().saturating_sub(12).clamp(20, PLOT_WIDTH);
-    let height = PLOT_HEIGHT;
-    let tracks = disk.geometry.cylinders();
-    let at = |track: f64| zones.iter().rfind(|zone| f64::from(zone.first_track) <= track);
-    let most = |value: fn(&ZoneReport) -> f64| zones.iter().map(value).fold(0.0, f64::max);
-    let plot =
-        |title, y_most, x_label| Plot { title, x_most: f64::from(tracks), y_most, x_label, width, height };
-    let rate = plot("sustained MB/s", most(ZoneReport::megabytes).ceil(), "track, from the outermost");
-    let seek = plot("seek, ms", disk.seek.time(disk.seek.longest()).millis().ceil(), "tracks moved");
-    let rates = rate.draw(|track| at(track).map_or(0.0, ZoneReport::megabytes));
-    let seeks = seek.draw(|distance| disk.seek.time(floor(distance)).millis());
-    format!("{rates}\n\n{seeks}")
-}
-
 fn figures(profile: &Profile) -> String {
     let mut table = plain_table(&["NUMBER", "VALUE", "SOURCE"]);
     for figure in &profile.figures {
@@ -295,10 +275,4 @@ fn folded(row: &str, at: usize) -> String {
     }
     let lines = wrap_to(width - at, last.trim_end(), "", "");
     lines.replace('\n', &format!("\n{}", " ".repeat(at))).replacen("", &before, 1)
-}
-
-pub(crate) fn floor(number: f64) -> u32 {
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a number of tracks")]
-    let whole = number.max(0.0) as u32;
-    whole
 }

@@ -4,20 +4,18 @@ use std::fmt::Write;
 use std::path::Path;
 
 use straddle_repair::copy::Copy;
-use straddle_repair::other_tools::Peer;
 use straddle_repair::realign::{Journal, Realign, Reference};
+use straddle_repair::relocate::Traffic;
 use straddle_repair::{Change, Considered, Entry, Plan, Slot, type_name};
 use straddle_units::{ByteCount, ByteOffset, Span};
 
-use crate::commands::plan::Planned;
 use crate::output::{self, paint, plural, printable, quote_path, style};
 use crate::view::text::{narrowed, tree, wrap, wrap_after};
 
 /// Returns the plan: what will be lost, the next step, the layout; with `explain`, the reasons too.
-pub(crate) fn plan(planned: &Planned, saved: Option<&Path>, explain: bool) -> String {
-    let plan = &planned.plan;
-    let operand = quote_path(&planned.target);
-    let mut text = headline(&planned.name, &summary(plan)) + &lost(plan);
+pub(crate) fn plan(target: &Path, plan: &Plan, saved: Option<&Path>, explain: bool) -> String {
+    let (name, operand) = (target.display().to_string(), quote_path(target));
+    let mut text = headline(&name, &summary(plan)) + &lost(plan);
     for note in &plan.notes {
         let _ = writeln!(text, "{}", wrap_after(&format!("note: {}", printable(note)), "  ", "    "));
     }
@@ -31,7 +29,7 @@ pub(crate) fn plan(planned: &Planned, saved: Option<&Path>, explain: bool) -> St
         let _ = writeln!(text, "{}", wrap_after(GROW_CONTENTS, "  ", "    "));
     }
     if explain {
-        text.push_str(&explanation(planned));
+        text.push_str(&explanation(plan));
     }
     text
 }
@@ -185,9 +183,8 @@ fn table(plan: &Plan) -> String {
     narrowed(header, &rows, 5, &tree::DISPENSABLE, 0, output::fits)
 }
 
-/// Explains why each partition is where it is, and where other tools would put it.
-fn explanation(planned: &Planned) -> String {
-    let plan = &planned.plan;
+/// Explains why each partition is where it is.
+fn explanation(plan: &Plan) -> String {
     let mut text = String::new();
     let left_out = plan.considered.iter().filter_map(|c| Some((c, c.left_out.as_ref()?)));
     for (considered, why) in left_out {
@@ -199,24 +196,9 @@ fn explanation(planned: &Planned) -> String {
         for why in &entry.why {
             let _ = writeln!(text, "{}", wrap(why, "  "));
         }
-        let peers = planned.peers.iter().find(|(number, _)| *number == entry.number);
-        for peer in peers.map(|(_, peers)| peers.as_slice()).unwrap_or_default() {
-            let _ = writeln!(text, "{}", wrap(&of_peer(peer, entry), "  "));
-        }
     }
     text.push('\n');
     text
-}
-
-fn of_peer(peer: &Peer, entry: &Entry) -> String {
-    let Peer { tool, version, rule, start, misses } = peer;
-    let place = match start {
-        Some(start) if *start == entry.start.get() => "the same".to_owned(),
-        Some(start) => format!("LBA {start}"),
-        None => "nowhere on this disk".to_owned(),
-    };
-    let off = if misses.is_empty() { String::new() } else { format!("; off the {}", misses.join(", ")) };
-    format!("{tool} ({version}): {place}{off} ({rule})")
 }
 
 /// Returns a plan of moves: `saved` in a file, perhaps, or carried out when the machine starts.
@@ -229,8 +211,9 @@ pub(crate) fn moves(target: &Path, realign: &Realign, saved: Option<&Path>, is_a
     let mut line = |line: &str| {
         let _ = writeln!(text, "{}", wrap_after(line, "  ", "    "));
     };
-    if let Some(estimate) = &realign.estimate {
-        line(&crate::measured::estimate_text(estimate));
+    if let Ok(Traffic { read, written, journal }) = realign.traffic() {
+        let total = written.checked_add(journal).unwrap_or(written);
+        line(&format!("{read} to read and {total} to write, including {journal} to the journal"));
     }
     let needs = match realign.journal {
         Journal::Inside(place) => {

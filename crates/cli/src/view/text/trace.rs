@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use straddle_trace::{Effect, Format, Histogram, SECTOR, UNITS, Volume};
+use straddle_trace::{Effect, Format, Histogram, Origin, SECTOR, UNITS, Volume};
 use straddle_units::ByteCount;
 
 use crate::output::{paint, plural, printable, style};
@@ -18,6 +18,20 @@ const SIZES: usize = 8;
 const DRAWN: u64 = 8;
 /// Sectors of the larger unit that is put in words.
 pub(crate) const LARGE: u64 = 32;
+
+/// Returns what is missing in a recording that has been read to its end.
+pub(crate) fn missing(name: &str, origin: Option<&Origin>) -> Vec<String> {
+    let Some(origin) = origin else { return Vec::new() };
+    let cut_off = origin
+        .is_cut_off()
+        .then(|| format!("{name}: the recording is truncated, so later requests are missing"));
+    let lost = origin.lost_events.filter(|lost| *lost > 0).map(|lost| {
+        let were = if lost == 1 { "was" } else { "were" };
+        let events = plural(lost, "event");
+        format!("{name}: {events} {were} lost during the recording, so requests are missing")
+    });
+    cut_off.into_iter().chain(lost).collect()
+}
 
 /// Returns the verdict, and the tables; if `is_verbose`, also the lengths of writes and where they begin.
 pub(crate) fn trace(counted: &Counted<'_>, is_verbose: bool) -> String {

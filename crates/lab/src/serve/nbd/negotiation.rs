@@ -30,7 +30,6 @@ mod reply {
     pub(super) const SERVER: u32 = 2;
     pub(super) const INFO: u32 = 3;
     pub(super) const UNSUPPORTED: u32 = ERROR | 1;
-    pub(super) const POLICY: u32 = ERROR | 2;
     pub(super) const INVALID: u32 = ERROR | 3;
     pub(super) const UNKNOWN: u32 = ERROR | 6;
 }
@@ -79,14 +78,12 @@ pub(super) fn greet(output: &mut Buffer) {
     output.push(&(FIXED_NEWSTYLE | NO_ZEROES).to_be_bytes()[2..]);
 }
 
-/// Handles one message of the client; `None` if it is not complete yet. With a `refusal` the client gets
-/// nothing else.
+/// Handles one message of the client; `None` if it is not complete yet.
 pub(super) fn step(
     stage: Stage,
     input: &mut Buffer,
     output: &mut Buffer,
     export: &Export,
-    refusal: Option<&'static str>,
 ) -> Result<Option<Stage>, Violation> {
     match stage {
         Stage::Flags => {
@@ -97,7 +94,7 @@ pub(super) fn step(
             }
             Ok(Some(Stage::Options { no_zeroes: flags & NO_ZEROES != 0 }))
         }
-        Stage::Options { no_zeroes } => options(no_zeroes, input, output, export, refusal),
+        Stage::Options { no_zeroes } => options(no_zeroes, input, output, export),
         Stage::Transmission | Stage::Ended => Ok(None),
     }
 }
@@ -107,7 +104,6 @@ fn options(
     input: &mut Buffer,
     output: &mut Buffer,
     export: &Export,
-    refusal: Option<&'static str>,
 ) -> Result<Option<Stage>, Violation> {
     let Some(header) = input.filled().first_chunk::<OPTION_HEADER_BYTES>() else { return Ok(None) };
     let [m0, m1, m2, m3, m4, m5, m6, m7, o0, o1, o2, o3, l0, l1, l2, l3] = *header;
@@ -123,13 +119,6 @@ fn options(
     let data = &message[OPTION_HEADER_BYTES..];
     let mut answer = |code: u32, data: &[&[u8]]| respond(output, option, code, data);
     let goes_on = Ok(Some(Stage::Options { no_zeroes }));
-    if let Some(reason) = refusal.filter(|_| option != option::ABORT) {
-        if option == option::EXPORT_NAME {
-            return Err(Violation::NoSuchExport);
-        }
-        answer(reply::POLICY, &[reason.as_bytes()]);
-        return goes_on;
-    }
     match option {
         option::EXPORT_NAME => {
             if !export.is_called(data) {

@@ -59,8 +59,6 @@ struct Due {
 #[derive(Debug)]
 pub struct Session {
     stage: Stage,
-    /// Why this client cannot have the export.
-    pub(crate) refusal: Option<&'static str>,
     input: Buffer,
     output: Buffer,
     /// Replies to be sent after those in the output.
@@ -81,7 +79,6 @@ impl Session {
         negotiation::greet(&mut output);
         Self {
             stage: Stage::Flags,
-            refusal: None,
             input: Buffer::default(),
             output,
             due: VecDeque::new(),
@@ -90,11 +87,6 @@ impl Session {
             in_flight: 0,
             owed: 0,
         }
-    }
-
-    /// Creates the session of a client that gets only this error, whatever it requests.
-    pub fn refused(reason: &'static str) -> Self {
-        Self { refusal: Some(reason), ..Self::new() }
     }
 
     /// The buffer for bytes from the client. Report their number with [`Session::received`].
@@ -109,11 +101,6 @@ impl Session {
         let skipped = self.skip.min(self.input.len() as u64);
         self.input.consume(usize::try_from(skipped).unwrap_or_default());
         self.skip -= skipped;
-    }
-
-    /// Whether the rest of a large request comes next, for which memory is needed.
-    pub fn wants_room(&self) -> bool {
-        self.needed > LARGE && self.input.len() < self.needed
     }
 
     /// The bytes to send. After [`Session::fill`] it is empty only if there is nothing to send.
@@ -158,7 +145,7 @@ impl Session {
             }
             if self.stage != Stage::Transmission {
                 let (input, output) = (&mut self.input, &mut self.output);
-                let Some(stage) = negotiation::step(self.stage, input, output, export, self.refusal)? else {
+                let Some(stage) = negotiation::step(self.stage, input, output, export)? else {
                     return Ok(None);
                 };
                 self.stage = stage;

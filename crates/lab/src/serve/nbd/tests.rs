@@ -292,22 +292,6 @@ fn replies_leave_in_order_and_in_pieces_with_the_bytes_of_their_places() {
 }
 
 #[test]
-fn whoever_is_refused_learns_why_and_gets_nothing() {
-    let mut session = Session::refused("full");
-    feed(&mut session, &3_u32.to_be_bytes(), 4).unwrap();
-    for number in [3, 6, 7, 99] {
-        let (got, sent) = feed(&mut session, &option(number, b""), 100).unwrap();
-        assert_eq!((got, sent), (vec![], answer(number, 1 << 31 | 2, b"full")));
-    }
-    assert!(!session.is_transmitting());
-    assert!(feed(&mut session, &option(1, b""), 100).is_err());
-    let mut session = Session::refused("full");
-    feed(&mut session, &3_u32.to_be_bytes(), 4).unwrap();
-    feed(&mut session, &option(2, b""), 100).unwrap();
-    assert!(session.is_over());
-}
-
-#[test]
 fn a_disconnect_is_over_when_all_is_answered() {
     let mut session = transmitting();
     let bytes = [request(0, 0, 5, 0, 512), request(0, 2, 6, 0, 0)].concat();

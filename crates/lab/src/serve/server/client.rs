@@ -3,7 +3,6 @@
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::time::Instant;
 
 use straddle_drive::Profile;
 use straddle_units::io::Operation;
@@ -12,7 +11,6 @@ use crate::media::{MediaError, Payload, virtio};
 use crate::serve::endpoint::Stream;
 use crate::serve::engine::{Engine, Finished, Job};
 use crate::serve::nbd::{Export, Kind, LARGEST_REQUEST, Session, Wanted, errno};
-use crate::serve::server::limits::{HANDSHAKE_TIME, MESSAGE_TIME};
 use crate::serve::server::poller::Poller;
 use crate::serve::summary::Totals;
 use crate::vhost::{self, BlockRequest, Connection, Received, Status, VhostError};
@@ -51,70 +49,20 @@ pub(super) enum Client {
     Control(ControlClient),
 }
 
-impl Client {
-    /// Whether it can be disconnected in favour of another, because it has not yet requested anything. A client
-    /// that has sent a request never is: NBD cannot ask it to return, and a file system may be mounted on it.
-    pub(super) fn is_newcomer(&self) -> bool {
-        match self {
-            Self::Nbd(client) => {
-                !client.has_asked && !client.session.wants_room() && !client.session.is_over()
-            }
-            Self::Vhost(client) => !client.connection.is_set_up(),
-            Self::Control(_) => true,
-        }
-    }
-
-    pub(super) fn is_introduced(&self) -> bool {
-        matches!(self, Self::Nbd(client) if client.session.is_transmitting())
-    }
-
-    /// Whether it is connected only to receive the reply that there is no room.
-    pub(super) fn is_turned_away(&self) -> bool {
-        matches!(self, Self::Nbd(client) if client.session.refusal.is_some())
-    }
-
-    /// The time by which it must have completed its handshake or message.
-    pub(super) fn deadline(&self) -> Option<Instant> {
-        match self {
-            Self::Nbd(client) => (!client.session.is_transmitting()).then_some(client.since + HANDSHAKE_TIME),
-            // No message needs to arrive in pieces.
-            Self::Vhost(client) => client.within_message_since.map(|since| since + MESSAGE_TIME),
-            Self::Control(_) => None,
-        }
-    }
-}
-
 pub(super) struct NbdClient {
     pub(super) stream: Stream,
     pub(super) session: Session,
-    since: Instant,
-    /// Whether it has sent a request.
-    has_asked: bool,
-    /// Whether it may allocate the memory for a large request.
-    pub(super) has_room: bool,
     /// Whether the poller waits for it to become readable, and writable.
     interest: (bool, bool),
 }
 
 impl NbdClient {
-    /// With a `refusal`, the client only receives that.
-    pub(super) fn new(stream: Stream, refusal: Option<&'static str>) -> Self {
-        Self {
-            stream,
-            session: refusal.map_or_else(Session::new, Session::refused),
-            since: Instant::now(),
-            has_asked: false,
-            has_room: false,
-            interest: (true, false),
-        }
-    }
-
-    fn is_ready(&self) -> bool {
-        self.session.is_ready() && (self.has_room || !self.session.wants_room())
+    pub(super) fn new(stream: Stream) -> Self {
+        Self { stream, session: Session::new(), interest: (true, false) }
     }
 
     pub(super) fn read(&mut self) -> Result<(), Gone> {
-        if !self.is_ready() {
+        if !self.session.is_ready() {
             return Ok(());
         }
         match self.stream.read(self.session.input())? {
@@ -135,7 +83,6 @@ impl NbdClient {
         totals: &mut Totals,
     ) -> Result<(), Gone> {
         while let Some(wanted) = self.session.next(export).map_err(|_| Gone::Broken)? {
-            self.has_asked = true;
             let Wanted { cookie, kind, offset, length, data } = wanted;
             let (operation, payload) = translate(kind, data);
             let job = Job { owner, tag: cookie, operation, offset, length: length.into() };
@@ -171,7 +118,7 @@ impl NbdClient {
         if self.session.is_over() {
             return Err(Gone::Left);
         }
-        let interest = (self.is_ready(), !self.session.output().is_empty());
+        let interest = (self.session.is_ready(), !self.session.output().is_empty());
         if interest != self.interest {
             self.interest = interest;
             poller.change(&self.stream.0, token, interest.0, interest.1)?;
@@ -214,8 +161,6 @@ pub(super) struct VhostClient {
     next: u64,
     taken: Vec<BlockRequest>,
     data: Vec<u8>,
-    /// When the message began that is not yet complete.
-    within_message_since: Option<Instant>,
 }
 
 impl VhostClient {
@@ -229,7 +174,6 @@ impl VhostClient {
             next: 0,
             taken: Vec::new(),
             data: Vec::new(),
-            within_message_since: None,
         }
     }
 
@@ -239,10 +183,7 @@ impl VhostClient {
         if source > 0 {
             return Ok(());
         }
-        let received = self.connection.receive()?;
-        let is_within = self.connection.is_within_message();
-        self.within_message_since = is_within.then(|| self.within_message_since.unwrap_or_else(Instant::now));
-        match received {
+        match self.connection.receive()? {
             Received::Settled => {}
             Received::QueuesChanged => self.watch(base, poller)?,
             Received::Reset => {

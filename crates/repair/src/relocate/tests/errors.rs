@@ -11,7 +11,6 @@ use super::machine::{Failing, Image, Machine};
 use super::shapes::{Decision, Final, Shape, World, shapes};
 use crate::relocate::RelocateError;
 use crate::relocate::Sequence;
-use crate::relocate::Verify;
 use crate::relocate::fault::{Fault, plant};
 use crate::relocate::filler;
 
@@ -293,8 +292,7 @@ fn what_cannot_be_read_again_is_listed_or_there_already() {
                 else {
                     return None;
                 };
-                let ended =
-                    found.skip_bad().resume(Verify::Read, &mut |_| ControlFlow::Continue(())).unwrap();
+                let ended = found.skip_bad().resume(&mut |_| ControlFlow::Continue(())).unwrap();
                 let crate::relocate::Ended::Complete(mut moved) = ended else { panic!("{ended:?}") };
                 Some(moved.bad())
             });
@@ -333,7 +331,7 @@ fn what_can_be_read_again_is_not_lost_on_the_way_back() {
             let written = world.with(&machine, |disks, place| {
                 let begun = crate::relocate::begin(disks, place, world.job.clone()).unwrap().skip_bad();
                 let mut left = windows;
-                let ended = begun.resume(Verify::Read, &mut |_| {
+                let ended = begun.resume(&mut |_| {
                     left -= 1;
                     if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
                 });

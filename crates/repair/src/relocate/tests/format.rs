@@ -6,7 +6,6 @@ use straddle_units::io::SplitMix64;
 use straddle_units::{Boundary, ByteCount, ByteOffset, ErrorKind, Span};
 
 use super::shapes::{World, sectors, shapes, span};
-use crate::relocate::Verify;
 use crate::relocate::fault::{Fault, plant};
 use crate::relocate::search;
 use crate::relocate::{Disk, Disks, Job, Move, Parts, RelocateError};
@@ -63,7 +62,7 @@ fn stopped(after: u32) -> (Memory, Span) {
     let mut disk = Memory { bytes, is_read_only: false };
     let unfinished = begin(Disks::one(&mut disk), place, Job::new(parts()).unwrap()).unwrap();
     let mut left = after;
-    let ended = unfinished.resume(Verify::Read, &mut |_| {
+    let ended = unfinished.resume(&mut |_| {
         left = left.saturating_sub(1);
         if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
@@ -135,11 +134,8 @@ fn wrong_bits() -> Result<[u32; 3], String> {
             return Err(format!("bit {at}: {found:?}"));
         };
         let watch = &mut |_| ControlFlow::Continue(());
-        let ended = if is_back {
-            unfinished.rollback(Verify::Read, watch).map(drop)
-        } else {
-            unfinished.resume(Verify::Read, watch).map(drop)
-        };
+        let ended =
+            if is_back { unfinished.rollback(watch).map(drop) } else { unfinished.resume(watch).map(drop) };
         if ended.is_err() {
             ends[1] += 1;
             continue;
@@ -173,7 +169,7 @@ fn turned(after: u32, back: u32) -> (Memory, Span) {
         panic!("it is not finished");
     };
     let mut left = back;
-    let _ = unfinished.rollback(Verify::Read, &mut |_| {
+    let _ = unfinished.rollback(&mut |_| {
         left = left.saturating_sub(1);
         if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
@@ -188,9 +184,9 @@ fn followed(disk: &mut Memory, place: Span, is_back: bool) -> Option<bool> {
         return None;
     }
     let gone_back = match open(Disks::one(disk), place).ok()?? {
-        Unfinished(held) if is_back => held.rollback(Verify::Read, watch).map(|_| true),
-        Unfinished(held) => held.resume(Verify::Read, watch).map(|_| false),
-        Turned(held) => held.rollback(Verify::Read, watch).map(|_| true),
+        Unfinished(held) if is_back => held.rollback(watch).map(|_| true),
+        Unfinished(held) => held.resume(watch).map(|_| false),
+        Turned(held) => held.rollback(watch).map(|_| true),
         Moved(_) => Ok(false),
         Back(_) => Ok(true),
     };
@@ -273,9 +269,9 @@ fn a_damaged_journal_is_no_panic() {
         {
             let watch = &mut |_| ControlFlow::Continue(());
             let _ = if random.once_in(2) {
-                unfinished.resume(Verify::Read, watch).map(drop)
+                unfinished.resume(watch).map(drop)
             } else {
-                unfinished.rollback(Verify::Read, watch).map(drop)
+                unfinished.rollback(watch).map(drop)
             };
         }
     }

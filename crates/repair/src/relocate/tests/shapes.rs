@@ -8,7 +8,6 @@ use straddle_units::{Boundary, ByteCount, ByteOffset, Span};
 
 use super::machine::{Image, Machine, SimDisk, Store};
 use crate::relocate::RelocateError;
-use crate::relocate::Verify;
 use crate::relocate::{Bad, Disks, SECTOR, Whereabouts, filler, inspect, is_latest};
 use crate::relocate::{Ended, Moved, Recovered, Unfinished, begin, journal_len, open};
 use crate::relocate::{Job, Move, Parts};
@@ -195,7 +194,7 @@ impl World {
     pub(super) fn start(&self, machine: &Rc<RefCell<Machine>>) -> Result<Final, RelocateError> {
         self.with(machine, |disks, place| {
             let unfinished = begin(disks, place, self.job.clone())?;
-            let ended = self.skipping(unfinished).resume(Verify::Read, &mut |_| ControlFlow::Continue(()))?;
+            let ended = self.skipping(unfinished).resume(&mut |_| ControlFlow::Continue(()))?;
             Ok(self.moved(ended))
         })
     }
@@ -221,14 +220,14 @@ impl World {
             let Some(found) = open(disks, place)? else { return Ok(Final::None) };
             let ended = match (found, decision) {
                 (Recovered::Unfinished(unfinished), Decision::Resume) => {
-                    return Ok(self.moved(self.skipping(unfinished).resume(Verify::Read, watch)?));
+                    return Ok(self.moved(self.skipping(unfinished).resume(watch)?));
                 }
                 (Recovered::Unfinished(unfinished), Decision::Rollback) => {
-                    self.skipping(unfinished).rollback(Verify::Read, watch)?
+                    self.skipping(unfinished).rollback(watch)?
                 }
                 (Recovered::Moved(moved), Decision::Resume) => return Ok(self.moved(Ended::Complete(moved))),
-                (Recovered::Moved(moved), Decision::Rollback) => moved.rollback(Verify::Read, watch)?,
-                (Recovered::Turned(turned), _) => turned.rollback(Verify::Read, watch)?,
+                (Recovered::Moved(moved), Decision::Rollback) => moved.rollback(watch)?,
+                (Recovered::Turned(turned), _) => turned.rollback(watch)?,
                 (Recovered::Back(back), _) => Ended::Complete(back),
             };
             let Ended::Complete(back) = ended else { panic!("{ended:?}") };

@@ -80,7 +80,7 @@ impl<const DRIVE: usize> Simulated for Modelled<DRIVE> {
 impl<const DRIVE: usize> Powered for Modelled<DRIVE> {
     fn on(contents: Memory, left: u64, seed: u64) -> Self {
         let profile = Profile::open(DRIVES[DRIVE].0).unwrap();
-        let mut store = Store::memory(profile.claims.capacity);
+        let mut store = Store::memory(profile.claims.capacity).unwrap();
         for (unit, bytes) in &contents.units {
             store.write(unit * 512, bytes).unwrap();
         }

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::io;
 
-use straddle_drive::disksim::{self, ImportError};
+use crate::disksim::{self, ImportError};
 use straddle_drive::{Profile, profile::Body};
 use straddle_units::io::{Nanos, Operation::Read, Operation::Write};
 

@@ -7,7 +7,7 @@
 use super::ImportError;
 use super::fields::Fields;
 use super::syntax::Value;
-use crate::disk::{Angle, Direction, Geometry, SurfaceOrder, Zone};
+use straddle_drive::disk::{Angle, Direction, Geometry, SurfaceOrder, Zone};
 
 /// The largest number of cylinders accepted; no drive of DiskSim's time has more.
 const MOST_CYLINDERS: u32 = 1 << 18;

@@ -2,13 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "disksim/variety.rs"]
+#[path = "variety.rs"]
 mod variety;
 
 use std::collections::HashMap;
 use std::io;
 
-use straddle_drive::disksim::{self, ImportError};
+use crate::disksim::{self, ImportError};
 use straddle_drive::profile::Body;
 use straddle_drive::{Drive, Profile};
 use straddle_units::io::{Nanos, Operation, Request, Time};

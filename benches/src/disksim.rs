@@ -10,24 +10,25 @@ mod fields;
 mod layout;
 mod mechanics;
 mod syntax;
+#[cfg(test)]
+mod tests;
 
 use std::io;
 
-use crate::disk::{GeometryError, SeekError};
-use crate::interface::Sectors;
-use crate::profile::{Body, Claims, Profile, Values};
+use straddle_drive::disk::{GeometryError, SeekError};
+use straddle_drive::profile::{Body, Claims, Profile, Sectors, Values};
+
 use fields::Fields;
 use syntax::{Block, Located, SyntaxError, Value};
 
 /// The size of DiskSim's block, in bytes.
 const BLOCK: u64 = 512;
 /// The largest parameter file to read, in bytes.
-pub const LARGEST_FILE: u64 = 4 << 20;
+pub(crate) const LARGEST_FILE: u64 = 4 << 20;
 
 /// Why a parameter set cannot be imported.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages document the variants")]
-pub enum ImportError {
+pub(crate) enum ImportError {
     #[error("cannot read {file}")]
     Unreadable { file: String, source: io::Error },
     #[error("{file}:{line}: {named:?} is not a file in the same directory")]
@@ -44,11 +45,9 @@ pub enum ImportError {
     Seek { file: String, source: SeekError },
 }
 
-straddle_units::error_kind!(ImportError: Usage);
-
 /// Imports the drive of `stem.parv`, or of `stem.diskspecs` if there is no such file. `read` returns the text
 /// of a file of the set, which has at most [`LARGEST_FILE`] bytes.
-pub fn import(stem: &str, read: &dyn Fn(&str) -> io::Result<String>) -> Result<Profile, ImportError> {
+pub(crate) fn import(stem: &str, read: &dyn Fn(&str) -> io::Result<String>) -> Result<Profile, ImportError> {
     let folder = Folder { read };
     let parv = format!("{stem}.parv");
     let has_parv = !matches!(read(&parv), Err(error) if error.kind() == io::ErrorKind::NotFound);

@@ -9,11 +9,11 @@ use straddle_units::io::Nanos;
 use super::fields::Fields;
 use super::mechanics::Mechanics;
 use super::{BLOCK, Bus, ImportError};
-use crate::disk::{
+use straddle_drive::disk::{
     CommandTimes, Disconnects, DiskParameters, Firmware, Geometry, History, Protection, ReadAheadEnd,
     ReadCacheParameters, ReadOn, RmwPolicy, RmwReads, SegmentRules, TwiceDisconnected, WriteCacheParameters,
 };
-use crate::interface::Interface;
+use straddle_drive::profile::Interface;
 
 /// Sectors in the buffer at which a drive that releases the link twice begins to write, as in DiskSim's
 /// controller.

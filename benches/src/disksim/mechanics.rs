@@ -4,7 +4,7 @@ use straddle_units::io::Nanos;
 
 use super::fields::Fields;
 use super::{Folder, ImportError};
-use crate::disk::{HeadTimes, SeekCurve, Spindle};
+use straddle_drive::disk::{HeadTimes, SeekCurve, Spindle};
 
 pub(super) struct Mechanics {
     pub(super) spindle: Spindle,
@@ -86,7 +86,7 @@ fn equation(fields: &Fields<'_>, kind: &str, longest: u32) -> Result<Points, Imp
     if kind == "hplplus10" {
         first = fields.numbers("First ten seek times")?;
         if first.len() != 10 {
-            return Err(fields.impossible("First ten seek times", "must have ten entries"));
+            return Err(fields.impossible("First ten seek times", "must be ten times"));
         }
     } else if single >= 0.0 {
         first.push(single);
