@@ -157,7 +157,7 @@ fn runs_that_end_after_a_time_are_compared_by_their_requests() {
 #[test]
 fn what_makes_no_difference_is_called_so() {
     let run = straddle(&["bench", "random-read", "drive:wd10ears"]);
-    assert!(run.out.starts_with("No difference between 8 offsets (one above "), "{}", run.out);
+    assert!(run.out.starts_with("No difference between 8 offsets (a difference above "), "{}", run.out);
     let run = straddle(&["bench", "random-read", "drive:wd10ears", "--count", "10", "--offsets", "0,63"]);
     assert!(run.out.starts_with("Inconclusive: run longer (--count; only differences above "), "{}", run.out);
     let run = straddle(&["bench", "random-write", "drive:wd10ears", "--offsets", "8,16,24", "--seed", "5"]);
@@ -318,7 +318,7 @@ fn completions_offer_the_shipped_drives() {
 fn the_pages_of_drive_know_every_option() {
     let page = straddle(&["man", "drive-show"]);
     assert_eq!(page.code, 0, "{}", page.err);
-    assert!(page.out.contains("\\-\\-svg") && page.out.contains("\\-\\-json"), "{}", page.out);
+    assert!(page.out.contains("\\-\\-json"), "{}", page.out);
 }
 
 #[test]

@@ -43,7 +43,9 @@ fn two_commands_take_a_misaligned_image_to_an_aligned_one_and_one_takes_it_back(
     let parts = ["--part", "8MiB,type=esp,fs=vfat", "--part", "rest,name=root"];
     let save = ["plan", "disk.img", "--table", "gpt", "--save", "p.json", "--explain", "--seed", "7"];
     let said = ends(&dir, 0, &[&save[..], &parts].concat());
-    for part in ["before [", "after  [", "was requested", "straddle apply p.json --write disk.img"] {
+    for part in
+        ["before [", "after  [", "is the first multiple of 1 MiB", "straddle apply p.json --write disk.img"]
+    {
         assert!(said.contains(part), "{part} is missing in\n{said}");
     }
     assert!(fs::read(&image).unwrap() == before, "a plan writes nothing");

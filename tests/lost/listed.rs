@@ -225,7 +225,7 @@ fn a_stray_byte_is_no_want_of_room() {
         let (code, said) = run(&dir, "realign disk");
         assert!(
             code == 4
-                && said.contains("at byte 20512256, which is in no partition")
+                && said.contains("at byte 20512256, which is outside all partitions")
                 && said.contains("--wipe"),
             "{said}"
         );

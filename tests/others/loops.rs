@@ -252,7 +252,7 @@ fn partitions_that_the_kernel_keeps_are_named() {
         let name = device.0.file_name().unwrap().to_str().unwrap();
         let (status, said) = (applied.status.code(), transcript(&applied));
         assert_eq!(status, Some(if is_kept { 3 } else { 0 }), "{said}");
-        let warning = format!("the kernel still uses the old positions of partitions ({name}p1)");
+        let warning = format!("the kernel still lists partitions at their old positions ({name}p1)");
         assert_eq!(said.contains(&warning), is_kept, "{said}");
         assert_eq!(said.contains(&format!("partx -d /dev/{name}")), is_kept, "{said}");
         drop(partition);

@@ -37,7 +37,7 @@ pub(crate) struct CopyArguments {
     ///
     /// If the file does not exist, 'straddle apply' creates it as a sparse raw image.
     #[arg(long, value_name = "NEW", value_hint = clap::ValueHint::FilePath, value_parser = local_targets(),
-          conflicts_with_all = ["partition", "start", "drive", "at_boot"])]
+          conflicts_with_all = ["partition", "start", "at_boot"])]
     pub(crate) to: Option<PathBuf>,
 
     /// Allow overwriting non-zero data in unallocated space, such as the remains of a deleted partition or a

@@ -269,7 +269,7 @@ fn absurd_tables_are_reported_with_their_byte() {
         (4, 44, &[0xFF; 4], "byte 44: invalid grain table size (4294967295"),
         (4, 59, &[0xFF; 2], "byte 56: the grain directory at byte"),
         (4, 56, &[0; 8], "byte 56: invalid position of the grain directory (sector 0)"),
-        (4, 56, &[0xFF; 8], "no footer"),
+        (4, 56, &[0xFF; 8], "the footer, which holds the position of the grain directory, is missing"),
         (5, 77, &[9], "byte 77: compression 9"),
         (7, 16, &[0xFF; 8], "the medium ends at byte"),
         (7, 512 + 16, &[0xFF; 8], "byte 528: the block table at byte"),

@@ -31,7 +31,16 @@ impl Memory {
         for (index, (region, fd)) in regions.iter().zip(files).enumerate() {
             let Region { guest, length, offset, .. } = *region;
             let size = usize::try_from(length).map_err(|_| "a region is too large".to_owned())?;
-            let mapping = MmapRegion::from_file(FileOffset::new(File::from(fd), offset), size)
+            let file = File::from(fd);
+            // What is past the end of the file would end this process with SIGBUS when it is read.
+            let has = file.metadata().map_or(0, |file| file.len());
+            if length == 0 || offset.checked_add(length).is_none_or(|end| end > has) {
+                return Err(format!(
+                    "region {index} cannot be mapped: {length} bytes from byte {offset} exceed its file \
+                     ({has} bytes)"
+                ));
+            }
+            let mapping = MmapRegion::from_file(FileOffset::new(file, offset), size)
                 .map_err(|error| format!("region {index} cannot be mapped: {error}"))?;
             let region = GuestRegionMmap::new(mapping, GuestAddress(guest));
             mapped.push(region.ok_or("a region extends past the last address")?);

@@ -91,7 +91,7 @@ proptest! {
 
     #[test]
     fn what_is_read_quickly_is_what_the_line_says(
-        at in 0_usize..60, remove in 0_usize..4, insert in "[0-9RWFDCQ.,; +\"x\\r-]{0,4}|[0-9]{18,21}", which in 0_usize..10,
+        at in 0_usize..60, remove in 0_usize..4, insert in "[0-9RWFDCQ.,; +\"x\\r-]{0,4}|[0-9]{18,21}", which in 0_usize..8,
     ) {
         let (mut lines, line) = parsers().swap_remove(which);
         let at = at.min(line.len());
