@@ -93,11 +93,6 @@ fn what_is_wrong_with_a_trace_is_reported_with_its_line() {
             format!("{header}0,R,9999999999999488,512\n"),
             "end.csv:2: byte 9999999999999488, length 512: past the end",
         ),
-        (
-            "real.trace",
-            "R Hit 1 2 3 4\nR Hit 1 2 x 4\n".to_owned(),
-            "real.trace:2 (byte 14): service time = \"x\"",
-        ),
     ] {
         let trace = file(&dir, name, &text);
         let run = straddle(&["sim", &trace, "--drive", "wd10ears"]);

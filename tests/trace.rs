@@ -136,7 +136,7 @@ fn figures_are_those_of_a_loop_over_sectors_for_any_start() {
 #[test]
 fn packed_and_plain_from_a_file_and_a_pipe_are_the_same() {
     let dir = TempDir::new().unwrap();
-    let trace = written(&dir, FORMATS[5]);
+    let trace = written(&dir, FORMATS[2]);
     let plain = straddle(&["trace", &trace]);
     assert_eq!((plain.code, plain.err.as_str()), (0, ""));
     // Without the file's name, which ends the first paragraph.
@@ -170,7 +170,7 @@ fn packed_and_plain_from_a_file_and_a_pipe_are_the_same() {
 #[test]
 fn volumes_in_several_files_are_the_same_volumes_in_any_order() {
     let dir = TempDir::new().unwrap();
-    let trace = written(&dir, FORMATS[5]);
+    let trace = written(&dir, FORMATS[2]);
     let other = dir.path().join("other.csv");
     fs::write(&other, "419,W,0,4096,1\n7,W,512,4096,2\n").unwrap();
     let other = other.to_str().unwrap();
