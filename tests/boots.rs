@@ -82,8 +82,7 @@ impl Disk {
             shell(
                 &path,
                 &format!(
-                    "dd if={file} of=disk.img bs=64K oflag=seek_bytes seek=$(({at} * 512)) \
-                     conv=notrunc,sparse status=none"
+                    "dd if={file} of=disk.img bs=64K oflag=seek_bytes seek=$(({at} * 512)) conv=notrunc,sparse status=none"
                 ),
             );
         }
@@ -314,8 +313,7 @@ fn a_boot_partition_that_moves_is_not_moved_at_boot() {
     let disk = Disk::new(&image, 480, &table, &[("root.ext4", 63)], false);
     disk.install_grub("core.img");
     let console = disk.run(
-        "straddle realign /dev/vda --at-boot; [ $? -eq 4 ] && ! [ -e /var/lib/straddle ] && ! [ -e \
-         /etc/initramfs-tools/hooks/straddle ]",
+        "straddle realign /dev/vda --at-boot; [ $? -eq 4 ] && ! [ -e /var/lib/straddle ] && ! [ -e /etc/initramfs-tools/hooks/straddle ]",
     );
     assert!(console.contains("/boot is in partition 1, which the boot loader cannot read"), "{console}");
 }

@@ -20,8 +20,7 @@ use tools::skip::{PATH, present};
 /// is the last.
 const MAKE: &str = "\
 truncate -s 80M xp.img
-printf 'label: dos\\nlabel-id: \
-0xdeadbeef\\nstart=63,size=40000,type=7,bootable\\nstart=40063,size=40001,type=83\\nstart=80064,type=f\\nstart=80127,size=20000,type=c\\n' |
+printf 'label: dos\\nlabel-id: 0xdeadbeef\\nstart=63,size=40000,type=7,bootable\\nstart=40063,size=40001,type=83\\nstart=80064,type=f\\nstart=80127,size=20000,type=c\\n' |
     sfdisk -q --no-tell-kernel xp.img
 printf 'boot code' | dd of=xp.img conv=notrunc status=none
 printf 'core image' | dd of=xp.img bs=512 seek=1 conv=notrunc status=none
@@ -30,28 +29,23 @@ truncate -s $((40000 * 512)) 1; mkfs.ntfs -q -F -f -p 63 -H 255 -S 63 1 >/dev/nu
 truncate -s $((40001 * 512)) 2; mkfs.ext4 -q -b 4096 -d tree 2
 truncate -s $((20000 * 512)) 5; mkfs.vfat -F 16 -h 63 5 >/dev/null; mcopy -i 5 file ::file
 for part in '1 63' '2 40063' '5 80127'; do
-    set -- $part; dd if=$1 of=xp.img bs=64K oflag=seek_bytes seek=$(($2 * 512)) conv=notrunc,sparse \
-    status=none
+    set -- $part; dd if=$1 of=xp.img bs=64K oflag=seek_bytes seek=$(($2 * 512)) conv=notrunc,sparse status=none
 done
 cp --sparse=always xp.img before.img";
 
 /// Checks each file system of `new.img` and the file in it.
 const JUDGE: &str = "\
 rm -f now.* out
-sfdisk -d new.img | sed -n 's/^new.img\\([0-9]*\\) : start= *\\([0-9]*\\), size= *\\([0-9]*\\),.*/\\1 \\2 \
-\\3/p' | while read -r part from size; do
+sfdisk -d new.img | sed -n 's/^new.img\\([0-9]*\\) : start= *\\([0-9]*\\), size= *\\([0-9]*\\),.*/\\1 \\2 \\3/p' | while read -r part from size; do
     test $((from % 2048)) = 0
-    dd if=new.img of=now.$part bs=64K iflag=skip_bytes,count_bytes skip=$((from * 512)) count=$((size * \
-    512)) \
-    status=none
+    dd if=new.img of=now.$part bs=64K iflag=skip_bytes,count_bytes skip=$((from * 512)) count=$((size * 512)) status=none
     echo \"$part $from\" >>now.starts
 done
 ntfsfix -n now.1 >/dev/null; ntfscat now.1 file | cmp - file
 e2fsck -fn now.2 >/dev/null 2>&1; debugfs -R 'dump file out' now.2 2>/dev/null; cmp out file
 fsck.vfat -n now.5 >/dev/null; mcopy -n -i now.5 ::file out; cmp out file
 test \"$(od -An -tu4 -j28 -N4 now.1 | tr -d ' ')\" = \"$(sed -n 's/^1 //p' now.starts)\"
-test \"$(head -c 9 new.img)\" = 'boot code'; test \"$(dd if=new.img bs=512 skip=1 count=1 status=none | head \
--c 10)\" = 'core image'
+test \"$(head -c 9 new.img)\" = 'boot code'; test \"$(dd if=new.img bs=512 skip=1 count=1 status=none | head -c 10)\" = 'core image'
 sfdisk -d new.img | grep -q 'label-id: 0xdeadbeef'
 sfdisk -d new.img | grep -q 'new.img1.*type=7, bootable'
 cmp xp.img before.img";
@@ -104,8 +98,7 @@ fn what_must_not_be_written_is_refused() {
     let folder = dir.path();
     shell(
         folder,
-        "ln xp.img hard; ln -s xp.img soft; truncate -s 40M small.img; truncate -s 120M used.img; mkfs.ext4 \
-         -q used.img",
+        "ln xp.img hard; ln -s xp.img soft; truncate -s 40M small.img; truncate -s 120M used.img; mkfs.ext4 -q used.img",
     );
     for (new, says) in [
         ("xp.img", "the source of the copy"),
@@ -169,8 +162,7 @@ fn a_source_that_has_changed_since_the_plan_is_refused() {
     assert_eq!(status, 0, "{text}");
     for (change, says) in [
         (
-            "mkswap -q 5 2>/dev/null; printf 'S1SUSPEND\\000' | dd of=5 bs=1 seek=4086 conv=notrunc \
-             status=none",
+            "mkswap -q 5 2>/dev/null; printf 'S1SUSPEND\\000' | dd of=5 bs=1 seek=4086 conv=notrunc status=none",
             "hibernated",
         ),
         ("mkfs.ntfs -q -F -f -p 80127 -H 255 -S 63 5 >/dev/null 2>&1", "have changed"),
@@ -187,8 +179,7 @@ fn a_source_that_has_changed_since_the_plan_is_refused() {
     // The tail that the file system did not use is not copied.
     shell(
         folder,
-        "truncate -s 64M src.img; printf 'label: gpt\nstart=2049,size=120000\n' | sfdisk -q --no-tell-kernel \
-         src.img
+        "truncate -s 64M src.img; printf 'label: gpt\nstart=2049,size=120000\n' | sfdisk -q --no-tell-kernel src.img
         truncate -s 40M small.img; truncate -s $((120000 * 512)) fs; mkfs.ext4 -q -F fs 20000k
         dd if=fs of=src.img bs=64K oflag=seek_bytes seek=$((2049 * 512)) conv=notrunc status=none",
     );
@@ -197,8 +188,7 @@ fn a_source_that_has_changed_since_the_plan_is_refused() {
     assert_eq!(status, 0, "{text}");
     shell(
         folder,
-        "resize2fs -f fs >/dev/null 2>&1; dd if=fs of=src.img bs=64K oflag=seek_bytes seek=$((2049 * 512)) \
-         conv=notrunc status=none",
+        "resize2fs -f fs >/dev/null 2>&1; dd if=fs of=src.img bs=64K oflag=seek_bytes seek=$((2049 * 512)) conv=notrunc status=none",
     );
     let apply = ["apply", "small.json", "--from", "src.img", "--write", "small.img"];
     let (status, text) = straddle(folder, &apply);
@@ -216,8 +206,7 @@ fn data_that_are_not_recognised_are_not_written_over() {
     let folder = dir.path();
     shell(
         folder,
-        "truncate -s 120M far.img; printf 'my only copy' | dd of=far.img bs=1 seek=31000001 conv=notrunc \
-         status=none",
+        "truncate -s 120M far.img; printf 'my only copy' | dd of=far.img bs=1 seek=31000001 conv=notrunc status=none",
     );
     shell(folder, "cp far.img kept.img; head -c 120M /dev/zero >zeros.img; truncate -s 120M hole.img");
     let (status, text) = straddle(folder, &["realign", "xp.img", "--to", "far.img", "--save", "far.json"]);
@@ -481,9 +470,7 @@ fn an_image_as_long_as_its_disk_is_not_read_as_raw() {
     let folder = dir.path();
     shell(
         folder,
-        "truncate -s 64M a.raw; printf 'label: gpt\nstart=2048,size=20480\nstart=63488,size=40960\n' | \
-         sfdisk \
-         -q --no-tell-kernel a.raw
+        "truncate -s 64M a.raw; printf 'label: gpt\nstart=2048,size=20480\nstart=63488,size=40960\n' | sfdisk -q --no-tell-kernel a.raw
 head -c 10M /dev/urandom | dd of=a.raw bs=1M seek=32 conv=notrunc status=none
 qemu-img convert -O qcow2 a.raw a.qcow2; truncate -s 64M a.qcow2
 qemu-img create -q -f qcow2 -b a.raw -F raw over.qcow2",
@@ -494,8 +481,7 @@ qemu-img create -q -f qcow2 -b a.raw -F raw over.qcow2",
     assert_eq!(status, 0, "{text}");
     shell(
         folder,
-        "cmp <(tail -c +$((31 * 1048576 + 1)) a.raw | head -c 20M) <(tail -c +$((31 * 1048576 + 1)) n.raw | \
-         head -c 20M)",
+        "cmp <(tail -c +$((31 * 1048576 + 1)) a.raw | head -c 20M) <(tail -c +$((31 * 1048576 + 1)) n.raw | head -c 20M)",
     );
     // The command that is printed for an overlay names the file below it, as it has to be given.
     let (status, text) = straddle(folder, &["realign", "over.qcow2"]);

@@ -404,8 +404,7 @@ fn a_tree_in_which_nothing_is_a_file() {
 fn a_hundred_thousand_partitions() {
     let root = sysroot(&[("size", b"204800\n")]);
     let sda = root.path().join("sys/block/sda");
-    // Creating this many directories, or symbolic links, would take long: names of a few hundred serve as
-    // well.
+    // Creating this many directories, or symbolic links, would take long: names of a few hundred serve as well.
     let kinds = 400;
     for number in 1..=kinds {
         let partition = root.path().join(format!("p{number}"));

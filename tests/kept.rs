@@ -327,8 +327,7 @@ fn contents_that_record_no_size_may_have_been_enlarged() {
     dir.image("disk", 200 << 20);
     tools::write_table(&dir.join("disk"), 512, "label: gpt\nstart=2048, size=131072\n");
     let luks = "truncate -s 64M luks; printf key | cryptsetup luksFormat -q --type luks2 --pbkdf pbkdf2 \
-                --pbkdf-force-iterations 1000 --key-file - luks; dd if=luks of=disk bs=1M seek=1 \
-                conv=notrunc status=none";
+                --pbkdf-force-iterations 1000 --key-file - luks; dd if=luks of=disk bs=1M seek=1 conv=notrunc status=none";
     tools::shell(luks, dir.path());
     done(&dir, &["plan", "disk", "--grow", "1=128MiB", "--save", "plan"]);
     done(&dir, &["apply", "plan", "--write", "disk"]);

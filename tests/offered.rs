@@ -1,6 +1,5 @@
-//! The sectors that a drive itself offers: read from its answers as nvme-cli, hdparm and sg_vpd read them,
-//! and the findings S025 and S026, with their commands and dangers. Starts that the drive prefers (NPWA),
-//! zones.
+//! The sectors that a drive itself offers: read from its answers as nvme-cli, hdparm and sg_vpd read them, and
+//! the findings S025 and S026, with their commands and dangers. Starts that the drive prefers (NPWA), zones.
 //!
 //! The answers are made up: straddle reads them from a captured tree, nvme-cli and hdparm by commands to a
 //! drive that `offered/answers.c` answers from the same files.

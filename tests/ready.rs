@@ -103,8 +103,7 @@ fn no_command_reaches_what_another_program_has_connected() {
     write_table(
         &image,
         512,
-        "label: dos\nstart=63, size=40000, type=83\nstart=60008, size=40001, type=83\nstart=100009, size=1, \
-         type=83\n",
+        "label: dos\nstart=63, size=40000, type=83\nstart=60008, size=40001, type=83\nstart=100009, size=1, type=83\n",
     );
     shell(
         "mkfs.ext4 -q -E offset=32256 raw.img 20000k; qemu-img convert -O qcow2 raw.img 'an image'",
@@ -330,8 +329,7 @@ fn a_truncated_image_gets_its_size_back() {
             let image = dir.image("an image", 64 << 20);
             write_table(&image, 512, script);
             shell(
-                "truncate -s 51200000 fs; mkfs.ext4 -q -b 4096 fs; dd if=fs of='an image' bs=512 seek=6144 \
-                 conv=notrunc status=none",
+                "truncate -s 51200000 fs; mkfs.ext4 -q -b 4096 fs; dd if=fs of='an image' bs=512 seek=6144 conv=notrunc status=none",
                 dir.path(),
             );
             shell(&format!("truncate -s {len} 'an image'"), dir.path());
@@ -407,8 +405,7 @@ fn an_entry_of_type_0_is_not_free_space() {
         "label: dos\nstart=2048, size=40000, type=83\nstart=43008, size=80000, type=83\n",
     );
     shell(
-        "truncate -s 20480000 fs; mkfs.ext4 -q -L keep fs; dd if=fs of=disk bs=1M seek=1 conv=notrunc \
-         status=none",
+        "truncate -s 20480000 fs; mkfs.ext4 -q -L keep fs; dd if=fs of=disk bs=1M seek=1 conv=notrunc status=none",
         dir.path(),
     );
     fs::OpenOptions::new().write(true).open(&image).unwrap().write_all_at(&[0], 446 + 4).unwrap();
@@ -426,8 +423,7 @@ fn an_entry_of_type_0_is_not_free_space() {
     assert!(!left.contains("disk1 ") && left.contains("disk2 "), "{left}");
 }
 
-/// What corrects the entry of a hybrid MBR changes it alone, and is named only where that lists the
-/// partition.
+/// What corrects the entry of a hybrid MBR changes it alone, and is named only where that lists the partition.
 #[test]
 fn the_entry_of_a_hybrid_mbr_keeps_its_type_and_flag() {
     use std::os::unix::fs::FileExt;

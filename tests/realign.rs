@@ -18,8 +18,7 @@ use tools::skip::present;
 /// An MBR disk of 96 MiB, partitioned as Windows XP did: from sector 63, without a gap.
 const MAKE: &str = "\
 truncate -s 96M disk.img
-printf 'label: \
-dos\\nstart=63,size=40000,type=7,bootable\\nstart=40063,size=20001,type=c\\nstart=60064,size=20000,type=7\\nstart=80064,size=40001,type=83\\n' |
+printf 'label: dos\\nstart=63,size=40000,type=7,bootable\\nstart=40063,size=20001,type=c\\nstart=60064,size=20000,type=7\\nstart=80064,size=40001,type=83\\n' |
     sfdisk -q --no-tell-kernel disk.img
 head -c 3000000 /dev/urandom >file
 truncate -s $((40000 * 512)) 1; mkfs.ntfs -q -F -f -p 63 -H 255 -S 63 1 >/dev/null; ntfscp -q 1 file file
@@ -27,8 +26,7 @@ truncate -s $((20001 * 512)) 2; mkfs.vfat -F 32 -s 1 -h 40063 2 >/dev/null
 truncate -s $((20000 * 512)) 3; mkfs.exfat 3 >/dev/null
 mkdir tree; cp file tree; truncate -s $((40001 * 512)) 4; mkfs.ext4 -q -b 4096 -d tree 4
 start=(0 63 40063 60064 80064)
-for part in 1 2 3 4; do dd if=$part of=disk.img bs=64K oflag=seek_bytes seek=$((${start[part]} * 512)) \
-conv=notrunc status=none; done
+for part in 1 2 3 4; do dd if=$part of=disk.img bs=64K oflag=seek_bytes seek=$((${start[part]} * 512)) conv=notrunc status=none; done
 cp disk.img before.img";
 
 /// Takes the partitions out again and checks each file system and the file in it.
@@ -37,8 +35,7 @@ set -x
 mapfile -t start < <(sfdisk -d disk.img | sed -n 's/.*start= *\\([0-9]*\\), size= *\\([0-9]*\\),.*/\\1 \\2/p')
 for part in 1 2 3 4; do
     read -r from size <<<\"${start[part - 1]}\"
-    dd if=disk.img of=now.$part bs=64K iflag=skip_bytes,count_bytes skip=$((from * 512)) count=$((size * \
-    512)) status=none
+    dd if=disk.img of=now.$part bs=64K iflag=skip_bytes,count_bytes skip=$((from * 512)) count=$((size * 512)) status=none
     echo \"$part $from\" >>starts
 done
 ntfsfix -n now.1 >/dev/null; ntfscat now.1 file | cmp - file
@@ -431,8 +428,7 @@ fn journals_and_plans_are_kept_on_other_file_systems() {
     }
     for mount in [
         "truncate -s 100M fs.img; mkntfs -F -q fs.img; ntfs-3g fs.img on",
-        "truncate -s 100M fs.img; mkfs.exfat fs.img >/dev/null; losetup -f --show fs.img >loop; \
-         mount.exfat-fuse $(cat loop) on",
+        "truncate -s 100M fs.img; mkfs.exfat fs.img >/dev/null; losetup -f --show fs.img >loop; mount.exfat-fuse $(cat loop) on",
         "mkdir from; bindfs --chmod-deny from on",
     ] {
         let dir = tools::Dir::new("elsewhere");
@@ -445,8 +441,7 @@ fn journals_and_plans_are_kept_on_other_file_systems() {
         tools::write_table(&image, 512, "label: dos\nstart=63, size=20000\n");
         shell(
             dir.path(),
-            "head -c 10240000 /dev/urandom | dd of=disk.img bs=512 seek=63 conv=notrunc status=none; dd \
-             if=disk.img bs=512 skip=63 count=20000 status=none | sha256sum >before",
+            "head -c 10240000 /dev/urandom | dd of=disk.img bs=512 seek=63 conv=notrunc status=none; dd if=disk.img bs=512 skip=63 count=20000 status=none | sha256sum >before",
         );
         let ran: Vec<_> = [
             &["realign", "disk.img", "--save", "on/move.json"][..],
@@ -460,8 +455,7 @@ fn journals_and_plans_are_kept_on_other_file_systems() {
         .collect();
         let left = shell(
             dir.path(),
-            "ls -A on; for try in 1 2 3 4 5; do umount on && break; sleep 1; done; [ ! -e loop ] || losetup \
-             -d $(cat loop)",
+            "ls -A on; for try in 1 2 3 4 5; do umount on && break; sleep 1; done; [ ! -e loop ] || losetup -d $(cat loop)",
         );
         assert!(ran.iter().all(|(status, _)| *status == Some(0)), "{mount}: {ran:?}");
         assert_eq!(

@@ -20,8 +20,7 @@ use tools::{Dir, list, present, word};
 /// sectors: 40063 and 90189.
 const LOGICAL: &str = "\
 truncate -s 96M disk.img
-printf 'label: \
-dos\\nstart=63,size=40000,type=83\\nstart=40063,size=120000,type=f\\nstart=40126,size=50001,type=83\\nstart=90190,size=69873,type=c\\n' |
+printf 'label: dos\\nstart=63,size=40000,type=83\\nstart=40063,size=120000,type=f\\nstart=40126,size=50001,type=83\\nstart=90190,size=69873,type=c\\n' |
     sfdisk -q --no-tell-kernel disk.img
 mkdir tree; head -c 3000000 /dev/urandom >tree/file
 truncate -s $((40000 * 512)) 1; mkfs.ext4 -q -b 4096 -d tree 1
@@ -39,12 +38,9 @@ numbers=$(parted -sm disk.img unit s print | sed -n 's/^\\([0-9]*\\):.*/\\1/p' |
 [ \"$numbers\" = '1 2 5 6' ]
 for part in 1 5 6; do
     line=$(sfdisk -d disk.img | grep \"disk.img$part :\")
-    from=$(sed 's/.*start= *\\([0-9]*\\),.*/\\1/' <<<\"$line\"); size=$(sed 's/.*size= \
-    *\\([0-9]*\\),.*/\\1/' \
-    <<<\"$line\")
+    from=$(sed 's/.*start= *\\([0-9]*\\),.*/\\1/' <<<\"$line\"); size=$(sed 's/.*size= *\\([0-9]*\\),.*/\\1/' <<<\"$line\")
     [ $size = $(($(stat -c %s $part) / 512)) ]
-    dd if=disk.img of=now.$part bs=64K iflag=skip_bytes,count_bytes skip=$((from * 512)) count=$((size * \
-    512)) status=none
+    dd if=disk.img of=now.$part bs=64K iflag=skip_bytes,count_bytes skip=$((from * 512)) count=$((size * 512)) status=none
     echo $((from % 8))
 done
 for part in 1 5; do
@@ -122,8 +118,7 @@ fn slack_behind_a_file_system_gives_way() {
     let make = [
         ("mkfs.ext4 -q -b 4096 2 29999", "e2fsck -fn now"),
         (
-            "truncate -s 122875904 2; TEST_DIR=1 TEST_DEV=1 QA_CHECK_FS=1 mkfs.xfs -q 2; truncate -s \
-             122880000 2",
+            "truncate -s 122875904 2; TEST_DIR=1 TEST_DEV=1 QA_CHECK_FS=1 mkfs.xfs -q 2; truncate -s 122880000 2",
             "xfs_repair -n now",
         ),
         ("mkfs.btrfs -q -b 122875904 2", "btrfs check now"),
@@ -155,12 +150,9 @@ fn take_out(folder: &Path) {
     shell(
         folder,
         "line=$(sfdisk -d disk.img | grep disk.img2)
-         from=$(sed 's/.*start= *\\([0-9]*\\),.*/\\1/' <<<\"$line\"); size=$(sed 's/.*size= \
-         *\\([0-9]*\\),.*/\\1/' <<<\"$line\")
+         from=$(sed 's/.*start= *\\([0-9]*\\),.*/\\1/' <<<\"$line\"); size=$(sed 's/.*size= *\\([0-9]*\\),.*/\\1/' <<<\"$line\")
          [ $((from % 8)) = 0 ]
-         dd if=disk.img of=now bs=64K iflag=skip_bytes,count_bytes skip=$((from * 512)) count=$((size * \
-         512)) \
-         status=none",
+         dd if=disk.img of=now bs=64K iflag=skip_bytes,count_bytes skip=$((from * 512)) count=$((size * 512)) status=none",
     );
 }
 
@@ -247,8 +239,7 @@ fn a_full_disk_is_realigned_by_the_commands_of_check() {
     }
 }
 
-/// What cannot be shrunk is named as such, with the command that copies the disk, which works as it is
-/// printed.
+/// What cannot be shrunk is named as such, with the command that copies the disk, which works as it is printed.
 #[test]
 fn a_refusal_names_what_cannot_be_shrunk_and_the_copy() {
     if !present(&["sfdisk", "mkfs.exfat", "mkfs.xfs", "cryptsetup"]) {
@@ -277,8 +268,7 @@ fn a_refusal_names_what_cannot_be_shrunk_and_the_copy() {
             dir.path(),
             "straddle apply disk.img.copy.json --from disk.img --write NEW; mv NEW new.img
              from=$(sfdisk -d new.img | sed -n 's/^new.img2.*start= *\\([0-9]*\\),.*/\\1/p')
-             [ $((from % 8)) = 0 ]; cmp <(dd if=new.img bs=64K iflag=skip_bytes,count_bytes skip=$(($from * \
-             512)) count=$((240000 * 512)) status=none) 2
+             [ $((from % 8)) = 0 ]; cmp <(dd if=new.img bs=64K iflag=skip_bytes,count_bytes skip=$(($from * 512)) count=$((240000 * 512)) status=none) 2
              rm new.img disk.img.copy.json",
         );
         let (_, text) = program(dir.path(), &["check", "disk.img"]);
@@ -289,25 +279,20 @@ fn a_refusal_names_what_cannot_be_shrunk_and_the_copy() {
     }
 }
 
-/// The superblock of md 1.0 or 0.90, or the metadata of DRBD, in the file `2`, where they are: before its
-/// end.
+/// The superblock of md 1.0 or 0.90, or the metadata of DRBD, in the file `2`, where they are: before its end.
 const FROM_END: [(&str, &str); 3] = [
     (
         "linux_raid_member",
-        "at = ((sectors - 16) & ~7) * 512\nblock = bytearray(4096)\nfor where, what in (0, 0xa92b4efc), (4, \
-         1), (72, 1), (92, 2), (220, 128):\n\
-         \tpack(block, where, '<I', what)\nfor where, what in (80, sectors - 16), (128, 0), (136, sectors - \
-         16), (144, at // 512):\n\
+        "at = ((sectors - 16) & ~7) * 512\nblock = bytearray(4096)\nfor where, what in (0, 0xa92b4efc), (4, 1), (72, 1), (92, 2), (220, 128):\n\
+         \tpack(block, where, '<I', what)\nfor where, what in (80, sectors - 16), (128, 0), (136, sectors - 16), (144, at // 512):\n\
          \tpack(block, where, '<Q', what)\nsum = sum(struct.unpack('<128I', block[:512]))\n\
          pack(block, 216, '<I', ((sum & 0xffffffff) + (sum >> 32)) & 0xffffffff)",
     ),
     (
         "linux_raid_member",
         "at = ((sectors & ~127) - 128) * 512\nblock = bytearray(4096)\n\
-         for where, what in (0, 0xa92b4efc), (4, 0), (8, 90), (28, 1), (32, (sectors & ~127) // 2 - 64), \
-         (36, 2), (40, 2):\n\
-         \tpack(block, where, '<I', what)\npack(block, 152, '<I', sum(struct.unpack('<1024I', block)) & \
-         0xffffffff)",
+         for where, what in (0, 0xa92b4efc), (4, 0), (8, 90), (28, 1), (32, (sectors & ~127) // 2 - 64), (36, 2), (40, 2):\n\
+         \tpack(block, where, '<I', what)\npack(block, 152, '<I', sum(struct.unpack('<1024I', block)) & 0xffffffff)",
     ),
     ("drbd", "at = (sectors - 8) * 512\nblock = bytearray(4096)\npack(block, 60, '>I', 0x8374026d)"),
 ];
@@ -321,10 +306,8 @@ fn a_member_with_its_metadata_at_its_end_is_not_to_be_shrunk() {
     let dir = Dir::new("from-end");
     for (kind, script) in FROM_END {
         let script = format!(
-            "import os, struct\npack = lambda block, at, form, value: struct.pack_into(form, block, at, \
-             value)\n\
-             sectors = os.path.getsize('2') // 512\n{script}\nfile = open('2', \
-             'r+b')\nfile.seek(at)\nfile.write(block)\n"
+            "import os, struct\npack = lambda block, at, form, value: struct.pack_into(form, block, at, value)\n\
+             sectors = os.path.getsize('2') // 512\n{script}\nfile = open('2', 'r+b')\nfile.seek(at)\nfile.write(block)\n"
         );
         fs::write(dir.join("script.py"), script).unwrap();
         full_disk(dir.path(), "python3 script.py");
@@ -357,8 +340,7 @@ fn the_payload_of_luks_is_aligned_and_not_its_partition() {
             dir.path(),
             &format!(
                 "rm -f disk.img 1; truncate -s 96M disk.img; truncate -s $((60001 * 512)) 1
-                 printf 'label: dos\\nstart={start},size=60001,type=83\\n' | sfdisk -q --no-tell-kernel \
-                 disk.img
+                 printf 'label: dos\\nstart={start},size=60001,type=83\\n' | sfdisk -q --no-tell-kernel disk.img
                  printf secret | cryptsetup luksFormat -q --type luks1 --align-payload {payload} \
                      --pbkdf-force-iterations 1000 1 -
                  head -c 20000000 /dev/urandom | dd of=1 bs=1M seek=4 conv=notrunc status=none
@@ -379,8 +361,7 @@ fn the_payload_of_luks_is_aligned_and_not_its_partition() {
         shell(
             dir.path(),
             &format!(
-                "dd if=disk.img of=now bs=64K iflag=skip_bytes,count_bytes skip=$(({expected} * 512)) \
-                 count=$((60001 * 512)) status=none; cmp now 1
+                "dd if=disk.img of=now bs=64K iflag=skip_bytes,count_bytes skip=$(({expected} * 512)) count=$((60001 * 512)) status=none; cmp now 1
                  printf secret | cryptsetup open --test-passphrase now --key-file -; rm move.json"
             ),
         );
@@ -417,8 +398,7 @@ fn a_copy_of_a_boot_sector_that_records_another_start_stays() {
             write(0, first);
             write(copy, second);
             tools::shell(
-                "dd if=fs of=disk.img bs=64K oflag=seek_bytes seek=$((2049 * 512)) conv=notrunc,sparse \
-                 status=none",
+                "dd if=fs of=disk.img bs=64K oflag=seek_bytes seek=$((2049 * 512)) conv=notrunc,sparse status=none",
                 dir.path(),
             );
             let line = "straddle realign disk.img --save m.json && straddle apply m.json --write disk.img";
@@ -439,8 +419,7 @@ fn a_copy_of_a_boot_sector_that_records_another_start_stays() {
     }
 }
 
-/// A disk that has grown has room where its GPT does not reach: the commands of the refusal give it to the
-/// GPT.
+/// A disk that has grown has room where its GPT does not reach: the commands of the refusal give it to the GPT.
 #[test]
 fn the_backup_of_a_grown_disk_is_moved_first() {
     if !present(&["sgdisk", "mkfs.ext4"]) {

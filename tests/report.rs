@@ -145,8 +145,7 @@ fn what_is_no_audit_is_named_and_counted() {
     for line in [
         "audits/cut.json: it is truncated: ",
         "audits/empty.json: it is empty",
-        "audits/text.json: it is not the output of 'straddle check --json': key must be a string at line 2 \
-         column 3",
+        "audits/text.json: it is not the output of 'straddle check --json': key must be a string at line 2 column 3",
         "audits/deep.json: it is not the output of 'straddle check --json': ",
         "audits/old.json: it is not the output of 'straddle check --json': it uses schema 1, but this \
          version of straddle reads schema 3",

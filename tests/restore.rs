@@ -258,8 +258,8 @@ fn whoever_comes_while_it_is_put_back_loses_nothing() {
         let owner = opened();
         let todays: Vec<u64> = spots.iter().flat_map(|at| [*at, *at + 4096]).collect();
         todays.iter().for_each(|at| owner.write_all_at(&[b'T'; 512], *at).unwrap());
-        // A direct write that meets dirty pages makes the kernel report EIO once to each that flushes,
-        // although the pages are written.
+        // A direct write that meets dirty pages makes the kernel report EIO once to each that flushes, although
+        // the pages are written.
         owner.sync_all().or_else(|met| if is_device { owner.sync_all() } else { Err(met) }).unwrap();
         let done = restore.wait_with_output().unwrap();
         let transcript =
@@ -300,8 +300,7 @@ fn traced(command: &Command, log: &Path, only: Option<&Path>, inject: &[String])
     traced.arg(command.get_program()).args(command.get_args()).stdin(Stdio::null()).output().unwrap()
 }
 
-/// Whether each write is flushed before the next one, so that little is on its way when another process
-/// comes.
+/// Whether each write is flushed before the next one, so that little is on its way when another process comes.
 fn each_write_is_flushed(calls: &str) -> bool {
     let is_write = |line: &str| line.contains("pwrite64(");
     let order = calls.lines().filter(|line| is_write(line) || line.contains("sync(")).map(is_write);

@@ -47,8 +47,7 @@ const NO_DISKS: [(&str, &[&str], &str); 19] = [
     (
         "ldm on a gpt",
         &["sfdisk"],
-        "truncate -s 64M 'ldm on a gpt'; printf 'label: gpt\nfirst-lba: 34\nstart=34, size=2048, \
-         type=5808C8AA-7E8F-42E0-85D2-E1E90434CFB3\n\
+        "truncate -s 64M 'ldm on a gpt'; printf 'label: gpt\nfirst-lba: 34\nstart=34, size=2048, type=5808C8AA-7E8F-42E0-85D2-E1E90434CFB3\n\
          start=4099, size=70000, type=AF9B60A0-1431-4F62-BC68-3311714A69AD\n' | sfdisk -q 'ldm on a gpt'",
     ),
     (
@@ -80,8 +79,7 @@ const NO_DISKS: [(&str, &[&str], &str); 19] = [
     (
         "dasd",
         &[],
-        "truncate -s 64M dasd; printf '\\345\\326\\323\\361' | dd of=dasd bs=1 seek=8196 conv=notrunc \
-         status=none",
+        "truncate -s 64M dasd; printf '\\345\\326\\323\\361' | dd of=dasd bs=1 seek=8196 conv=notrunc status=none",
     ),
     ("gzip", &["gzip"], "yes 'Read me first.' | head -c 100000 | gzip -c > gzip"),
     ("tar.gz", &["gzip", "tar"], "echo x > x; tar -cf - x | gzip -c > tar.gz"),
@@ -110,8 +108,7 @@ fn what_is_not_read_hides_nothing() {
     // A volume that begins where its entry does is judged.
     make("label: dos\\nstart=63, size=60000, type=42\\n");
     shell(
-        "truncate -s 30720000 ntfs; mkfs.ntfs -q -F -s 512 ntfs; dd if=ntfs of=disk bs=512 seek=63 \
-         conv=notrunc status=none",
+        "truncate -s 30720000 ntfs; mkfs.ntfs -q -F -s 512 ntfs; dd if=ntfs of=disk bs=512 seek=63 conv=notrunc status=none",
         dir.path(),
     );
     let (target, code) = judged(dir.path(), "disk", &[]);
@@ -180,8 +177,8 @@ const TO_PACK: [(&str, &[&str], &str); 5] = [
     ("blank", &[], "truncate -s 9M blank"),
 ];
 
-/// A compressed image is judged like the image itself, and reported as compressed; the commands that change
-/// it name the file that its own command unpacks.
+/// A compressed image is judged like the image itself, and reported as compressed; the commands that change it
+/// name the file that its own command unpacks.
 #[test]
 fn a_compressed_image_is_read_through() {
     let dir = Dir::new("packed");

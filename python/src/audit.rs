@@ -94,8 +94,9 @@ pub(crate) fn check<'py>(
 /// A target that cannot be opened or read has the status ``"failed"``, and the others are still audited.
 /// Disks of one array that are audited together are judged together.
 ///
-/// >>> import straddle_align >>> straddle_align.check_all(["/no/such/image",
-/// "drive:wd10ears"])["summary"]["failed"] 1
+/// >>> import straddle_align
+/// >>> straddle_align.check_all(["/no/such/image", "drive:wd10ears"])["summary"]["failed"]
+/// 1
 #[pyfunction]
 #[pyo3(
     signature = (paths, /, *, assume=None, only=Codes::default(), ignore=Codes::default(), allow_backing=Vec::new()),

@@ -23,9 +23,13 @@ const USUAL: [u64; 6] = [4096, 8192, 16384, 32768, 65536, 1 << 20];
 /// 1 MiB. Its size does not depend on the number of requests, and every figure of ``straddle trace`` can be
 /// computed from it. Histograms of the parts of a trace add up, in any order, to that of the whole.
 ///
-/// >>> import straddle_align >>> table = {"op": ["W", "R"], "offset": [32256, 0], "length": [4096, 4096]} >>>
-/// histogram = straddle_align.Histogram().update(table) >>> histogram <straddle_align.Histogram: 2 requests
-/// on 1 volume> >>> histogram.report()["total"]["writes"]["units"][0]["misaligned_requests"] 1
+/// >>> import straddle_align
+/// >>> table = {"op": ["W", "R"], "offset": [32256, 0], "length": [4096, 4096]}
+/// >>> histogram = straddle_align.Histogram().update(table)
+/// >>> histogram
+/// <straddle_align.Histogram: 2 requests on 1 volume>
+/// >>> histogram.report()["total"]["writes"]["units"][0]["misaligned_requests"]
+/// 1
 #[pyclass(module = "straddle_align", skip_from_py_object)]
 pub(crate) struct Histogram {
     account: Account,
@@ -52,9 +56,11 @@ impl Histogram {
     /// If the table is invalid, for example if a row has no operation, ``InputError`` names the row, and
     /// nothing is counted. Other threads can run during the call.
     ///
-    /// >>> import straddle_align >>> table = {"is_write": [True, False], "lba": [63, 64], "length": [4096,
-    /// 4096]} >>> columns = {"op": "is_write:false/true", "offset": "lba:sectors"} >>>
-    /// straddle_align.Histogram().update(table, columns).requests 2
+    /// >>> import straddle_align
+    /// >>> table = {"is_write": [True, False], "lba": [63, 64], "length": [4096, 4096]}
+    /// >>> columns = {"op": "is_write:false/true", "offset": "lba:sectors"}
+    /// >>> straddle_align.Histogram().update(table, columns).requests
+    /// 2
     #[pyo3(signature = (table, columns=None, *, name="table"))]
     fn update<'py>(
         slf: Bound<'py, Self>,
@@ -96,9 +102,11 @@ impl Histogram {
 
     /// Add the requests of another histogram, and return this one.
     ///
-    /// >>> import straddle_align >>> table = {"op": ["W"], "offset": [0], "length": [4096]} >>> one, other =
-    /// straddle_align.Histogram().update(table), straddle_align.Histogram().update(table) >>>
-    /// one.merge(other).requests 2
+    /// >>> import straddle_align
+    /// >>> table = {"op": ["W"], "offset": [0], "length": [4096]}
+    /// >>> one, other = straddle_align.Histogram().update(table), straddle_align.Histogram().update(table)
+    /// >>> one.merge(other).requests
+    /// 2
     fn merge<'py>(slf: Bound<'py, Self>, other: &Bound<'py, Self>) -> PyResult<Bound<'py, Self>> {
         let py = slf.py();
         let other = other.try_borrow()?.account.clone();
@@ -111,9 +119,9 @@ impl Histogram {
 
     /// Return the histogram as bytes. Equal histograms give equal bytes on every machine.
     ///
-    /// >>> import straddle_align >>>
-    /// straddle_align.Histogram.from_bytes(straddle_align.Histogram().to_bytes()) ==
-    /// straddle_align.Histogram() True
+    /// >>> import straddle_align
+    /// >>> straddle_align.Histogram.from_bytes(straddle_align.Histogram().to_bytes()) == straddle_align.Histogram()
+    /// True
     fn to_bytes<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         let bytes = py.detach(|| self.account.to_bytes());
         PyBytes::new(py, &bytes)
@@ -134,8 +142,9 @@ impl Histogram {
     /// the same length. A length of 2 MiB or more is stored as 2 MiB plus its remainder modulo 1 MiB;
     /// ``bytes`` is the sum of the true lengths. A flush has neither offset nor length.
     ///
-    /// >>> import straddle_align >>> table = {"op": ["W", "W"], "offset": [32256, 32256 + (1 << 20)],
-    /// "length": [4096, 4096]} >>> straddle_align.Histogram().update(table).to_arrow().to_pylist()
+    /// >>> import straddle_align
+    /// >>> table = {"op": ["W", "W"], "offset": [32256, 32256 + (1 << 20)], "length": [4096, 4096]}
+    /// >>> straddle_align.Histogram().update(table).to_arrow().to_pylist()
     /// [{'volume': '', 'op': 'W', 'offset_bytes': 32256, 'length_bytes': 4096, 'requests': 2, 'bytes': 8192}]
     fn to_arrow<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let batch = py.detach(|| trace::classes(&self.account)).map_err(|error| errors::input(&error))?;
@@ -148,10 +157,13 @@ impl Histogram {
     /// ``units`` are sizes in bytes, ``started_at`` is the byte at which the partition would begin, and
     /// ``best`` also finds the start with the fewest read-modify-writes, for each unit.
     ///
-    /// >>> import straddle_align >>> table = {"op": ["W"], "offset": [0], "length": [4096]} >>> report =
-    /// straddle_align.Histogram().update(table).report(units=[4096], started_at=63 * 512, best=True) >>>
-    /// report["total"]["writes"]["units"][0]["partial_units"] 2 >>>
-    /// report["total"]["writes"]["units"][0]["best"]["started_at_sectors"] 0
+    /// >>> import straddle_align
+    /// >>> table = {"op": ["W"], "offset": [0], "length": [4096]}
+    /// >>> report = straddle_align.Histogram().update(table).report(units=[4096], started_at=63 * 512, best=True)
+    /// >>> report["total"]["writes"]["units"][0]["partial_units"]
+    /// 2
+    /// >>> report["total"]["writes"]["units"][0]["best"]["started_at_sectors"]
+    /// 0
     #[pyo3(signature = (*, units=None, started_at=0, best=false))]
     fn report<'py>(
         &self,
@@ -239,8 +251,9 @@ fn columns_of(columns: Option<&Bound<'_, PyAny>>) -> PyResult<Columns> {
 
 /// Return the names of the columns that are needed of a table with columns of these names.
 ///
-/// >>> import straddle_align._straddle >>> straddle_align._straddle.needed(["time", "op", "offset",
-/// "length"]) ['op', 'offset', 'length']
+/// >>> import straddle_align._straddle
+/// >>> straddle_align._straddle.needed(["time", "op", "offset", "length"])
+/// ['op', 'offset', 'length']
 #[pyfunction]
 #[pyo3(signature = (names, columns=None))]
 pub(crate) fn needed(names: Vec<String>, columns: Option<Bound<'_, PyAny>>) -> PyResult<Vec<String>> {

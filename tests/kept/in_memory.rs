@@ -1,5 +1,5 @@
-//! A backup or a journal that a power failure would take with it: which file systems are found to be in
-//! memory, and that every command warns of it in the same words.
+//! A backup or a journal that a power failure would take with it: which file systems are found to be in memory,
+//! and that every command warns of it in the same words.
 
 use std::os::unix::fs::MetadataExt;
 use std::process::Output;
@@ -40,8 +40,8 @@ fn a_backup_in_memory_is_warned_of_unless_the_target_is_there_too() {
     }
 }
 
-/// Mounts, in a namespace of its own, each kind of place that a journal may be in; in `disk` are the target
-/// and the plans.
+/// Mounts, in a namespace of its own, each kind of place that a journal may be in; in `disk` are the target and
+/// the plans.
 const MOUNTS: &str = r#"set -e
 overlay() {
     mkdir -p "$1" "$2" "$3" low

@@ -368,8 +368,7 @@ fn a_real_server_of_azure() {
             await k.create();
             await k.getBlockBlobClient('disk.qcow2').uploadFile('disk.qcow2');
             const until = new Date(Date.now() + 3600000);
-            console.log(await k.getBlobClient('disk.qcow2').generateSasUrl({{ permissions: \
-            b.BlobSASPermissions.parse('r'), expiresOn: until }}));
+            console.log(await k.getBlobClient('disk.qcow2').generateSasUrl({{ permissions: b.BlobSASPermissions.parse('r'), expiresOn: until }}));
         }})();"
     );
     let mut node = Command::new("node");

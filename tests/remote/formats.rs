@@ -1,5 +1,5 @@
-//! Every format of images reads from a server as from a file; what was received is what the server sent; and
-//! no other path is asked for, whatever an image names.
+//! Every format of images reads from a server as from a file; what was received is what the server sent; and no
+//! other path is asked for, whatever an image names.
 
 use std::path::Path;
 use std::process::Command;
@@ -37,8 +37,7 @@ fn disk(dir: &Dir) {
     );
     for start in [63, 43008] {
         let line = format!(
-            "truncate -s 20000K part && mkfs.ext4 -q part && dd if=part of=source.img bs=64K \
-             oflag=seek_bytes seek=$(({start} * 512)) conv=notrunc status=none && rm part"
+            "truncate -s 20000K part && mkfs.ext4 -q part && dd if=part of=source.img bs=64K oflag=seek_bytes seek=$(({start} * 512)) conv=notrunc status=none && rm part"
         );
         shell(&line, dir.path());
     }

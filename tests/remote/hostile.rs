@@ -138,8 +138,7 @@ fn a_server_that_is_not_there_is_an_error() {
     if !present(&["openssl"]) {
         return;
     }
-    let authority = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout ca.key \
-                     -out ca.pem -subj /CN=ca";
+    let authority = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout ca.key -out ca.pem -subj /CN=ca";
     shell(&format!("{authority} 2>/dev/null"), dir.path());
     let server = Server::start(dir.path());
     let urls = [

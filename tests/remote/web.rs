@@ -16,8 +16,7 @@ fn certificates(dir: &Path) {
         openssl req -x509 $key -keyout other.key -out other.pem -days 3650 -subj /CN=other 2>/dev/null
         openssl req $key -keyout key.pem -out request.pem -subj /CN=localhost 2>/dev/null
         printf 'subjectAltName=DNS:localhost,IP:127.0.0.1\nbasicConstraints=CA:FALSE\n' > names
-        openssl x509 -req -in request.pem -CA ca.pem -CAkey ca.key -CAcreateserial -days 3650 -extfile names \
-        -out cert.pem 2>/dev/null
+        openssl x509 -req -in request.pem -CA ca.pem -CAkey ca.key -CAcreateserial -days 3650 -extfile names -out cert.pem 2>/dev/null
         : > none.pem",
         dir,
     );
@@ -132,13 +131,11 @@ fn apache(dir: &Dir, [http, https, other]: [u16; 3]) -> String {
     let modules: String = modules.split(' ').map(load).collect();
     let tls = format!("SSLEngine on\nSSLCertificateFile {dir}/cert.pem\nSSLCertificateKeyFile {dir}/key.pem");
     format!(
-        "ServerRoot {dir}\nServerName localhost\nPidFile {dir}/pid\nErrorLog {dir}/error.log\nUser \
-         www-data\n{modules}
+        "ServerRoot {dir}\nServerName localhost\nPidFile {dir}/pid\nErrorLog {dir}/error.log\nUser www-data\n{modules}
         Listen 127.0.0.1:{http}\nListen 127.0.0.1:{https}\nListen 127.0.0.2:{https}\nListen 127.0.0.1:{other}
         DefaultRuntimeDir {dir}\nStartServers 1\nDocumentRoot {dir}/www
         LogFormat \"%>s|%O|%{{Authorization}}i|%U\" t\nCustomLog {dir}/access.log t
-        Redirect 302 /away https://127.0.0.1:{other}/disk.qcow2\nRedirect 301 /down \
-        http://127.0.0.1:{http}/disk.qcow2
+        Redirect 302 /away https://127.0.0.1:{other}/disk.qcow2\nRedirect 301 /down http://127.0.0.1:{http}/disk.qcow2
         Alias /private {dir}/www
         <Location /private>
         AuthType Basic\nAuthName x\nAuthUserFile {dir}/users\nRequire valid-user
@@ -167,8 +164,7 @@ fn big(dir: &Dir) {
     crate::tools::write_table(
         &raw,
         512,
-        "label: gpt\nstart=2048, size=409600, type=U\nstart=411648, size=1638400\nstart=2050048, \
-         size=1024000\nstart=3074055, size=1000000\n",
+        "label: gpt\nstart=2048, size=409600, type=U\nstart=411648, size=1638400\nstart=2050048, size=1024000\nstart=3074055, size=1000000\n",
     );
     let file_systems = [
         ("mkfs.vfat", 2048, 409_600),
@@ -178,14 +174,12 @@ fn big(dir: &Dir) {
     for (make, start, sectors) in file_systems {
         let copy = "conv=notrunc,sparse bs=64K oflag=seek_bytes status=none";
         let line = format!(
-            "truncate -s $(({sectors} * 512)) part && {make} part >/dev/null && dd if=part of=disk.raw \
-             {copy} seek=$(({start} * 512)) && rm part"
+            "truncate -s $(({sectors} * 512)) part && {make} part >/dev/null && dd if=part of=disk.raw {copy} seek=$(({start} * 512)) && rm part"
         );
         shell(&line, dir.path());
     }
     shell(
-        "qemu-img create -q -f qcow2 -o preallocation=metadata www/disk.qcow2 2G && qemu-img convert -n -O \
-         qcow2 disk.raw www/disk.qcow2",
+        "qemu-img create -q -f qcow2 -o preallocation=metadata www/disk.qcow2 2G && qemu-img convert -n -O qcow2 disk.raw www/disk.qcow2",
         dir.path(),
     );
     assert!(fs::metadata(dir.join("www/disk.qcow2")).unwrap().len() > 2 << 30);

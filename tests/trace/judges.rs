@@ -135,16 +135,13 @@ fn duckdb_finds_the_same_in_csv_and_in_each_kind_of_parquet() {
         (format!("make_timestamp_ns(time_us * 1000) AS time, {columns}"), "COMPRESSION zstd", ""),
         (format!("time_us / 1e6 AS time, {columns}"), "COMPRESSION lz4_raw", ""),
         (
-            "time_us::UBIGINT AS ts, volume::SMALLINT AS disk, (op = 'W') AS is_write, \"offset\" AS o, \
-             \"length\" AS n"
+            "time_us::UBIGINT AS ts, volume::SMALLINT AS disk, (op = 'W') AS is_write, \"offset\" AS o, \"length\" AS n"
                 .to_owned(),
             "COMPRESSION gzip, PARQUET_VERSION v2",
             "time=ts:us,op=is_write:false/true,offset=o,length=n,volume=disk",
         ),
         (
-            "time_us AS ts, volume AS disk, (op = 'W')::UTINYINT AS kind, \"offset\" AS o, \"length\" AS \
-             n"
-            .to_owned(),
+            "time_us AS ts, volume AS disk, (op = 'W')::UTINYINT AS kind, \"offset\" AS o, \"length\" AS n".to_owned(),
             "COMPRESSION zstd, PARQUET_VERSION v2",
             "time=1:us,op=kind:0/1,offset=4,length=5,volume=2",
         ),
@@ -165,8 +162,8 @@ fn duckdb_finds_the_same_in_csv_and_in_each_kind_of_parquet() {
         query(
             python,
             &dir,
-            "COPY (SELECT time_us, volume, op, \"offset\" // 512 * 512 AS \"offset\", 4096 AS \"length\" \
-             FROM 'trace.csv' LIMIT 300) TO 'aligned.csv' (HEADER)",
+            "COPY (SELECT time_us, volume, op, \"offset\" // 512 * 512 AS \"offset\", 4096 AS \"length\" FROM 'trace.csv' LIMIT 300) \
+             TO 'aligned.csv' (HEADER)",
         );
         let statement = format!(
             "COPY (SELECT {columns} FROM 'aligned.csv') TO 'kind.parquet' (FORMAT parquet, {options})"
@@ -186,8 +183,7 @@ fn a_table_with_wrong_columns_or_values_is_named_with_its_row() {
             python,
             &dir,
             &format!(
-                "COPY (SELECT * FROM (VALUES {rows}) AS t(op, \"offset\", \"length\")) TO 't.parquet' \
-                 (FORMAT parquet)"
+                "COPY (SELECT * FROM (VALUES {rows}) AS t(op, \"offset\", \"length\")) TO 't.parquet' (FORMAT parquet)"
             ),
         );
         let run = straddle(&[&["trace", &path[..]], options].concat());

@@ -137,8 +137,7 @@ fn firmware_offset(context: &Context<'_>) -> Option<Finding> {
     let first = Lba::containing(at, context.topology.logical.value());
     let (because, summary) = reason_of_offset(context, offset);
     let message = format!(
-        "addresses are shifted: the first physical sector boundary is at byte {at} (LBA {first}; \
-         {}){because}",
+        "addresses are shifted: the first physical sector boundary is at byte {at} (LBA {first}; {}){because}",
         figure.source()
     );
     Some(Finding::on_disk(rules::FIRMWARE_OFFSET, Some(at), message).fixed_by(Fix::advice(summary)))

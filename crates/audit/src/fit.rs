@@ -390,8 +390,7 @@ fn of_length(context: &Context<'_>, subject: Subject, unfit: &Unfit<'_>) -> (Fix
     let Facts::Luks(luks) = &unfit.layer.facts else { return (Fix::advice("make it longer"), None) };
     let used = luks.uses(unfit.layer.below.len()).unwrap_or_default();
     let summary = format!(
-        "resize the device to a multiple of {} bytes; or open it unchanged through a loop device of that \
-         size",
+        "resize the device to a multiple of {} bytes; or open it unchanged through a loop device of that size",
         luks.sector_size.get()
     );
     let by_loop = by_loop(context, unfit, "", used, summary);

@@ -303,8 +303,7 @@ fn sort(findings: &mut [Finding]) {
     findings.sort_by_key(|f| (f.subject, std::cmp::Reverse(f.severity), f.rule.code));
 }
 
-/// Adds the findings on contents that do not fit sectors of which `context` knows more than it did in
-/// [`run`].
+/// Adds the findings on contents that do not fit sectors of which `context` knows more than it did in [`run`].
 pub(crate) fn fit_again(context: &Context<'_>, findings: &mut Findings) {
     fit::check(context, &mut findings.list);
     sort(&mut findings.list);

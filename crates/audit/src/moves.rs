@@ -15,8 +15,8 @@ use crate::shell::{file_about, operand};
 /// What is known about moves on a disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Moves {
-    /// The options with which other commands of this program see the disk as this run does, each after a
-    /// space; `None` if none do.
+    /// The options with which other commands of this program see the disk as this run does, each after a space;
+    /// `None` if none do.
     pub options: Option<String>,
     /// Whether one of these options gives the sectors of the disk.
     pub declares_sectors: bool,

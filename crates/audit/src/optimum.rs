@@ -29,8 +29,7 @@ const MOST_ONES: u32 = 32;
 /// small.
 const LEAST_SHORT: u64 = 64 << 10;
 
-/// No device gains from a larger I/O (256 MiB). Larger figures are multiples of bogus ones, overflowed or
-/// not.
+/// No device gains from a larger I/O (256 MiB). Larger figures are multiples of bogus ones, overflowed or not.
 const LARGEST_OPTIMUM: u64 = 256 << 20;
 
 /// The optimal I/O size as a boundary, if it is a property of the device.

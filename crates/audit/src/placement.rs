@@ -93,8 +93,8 @@ pub enum OfStart {
     Moves,
     /// It stays even if it is misaligned, for this reason.
     Stays(String),
-    /// It is on every boundary of the drive that is more than advice. Misaligned data of layers on it begin
-    /// at these bytes of the drive.
+    /// It is on every boundary of the drive that is more than advice. Misaligned data of layers on it begin at
+    /// these bytes of the drive.
     OnBoundary(Vec<ByteOffset>),
 }
 

@@ -174,8 +174,7 @@ pub(crate) fn shown(error: &ProfileError) -> String {
     printable_lines(&with_causes(error))
 }
 
-/// Returns a parser of `--assume`, which completes to the usual formats and the names of the shipped
-/// profiles.
+/// Returns a parser of `--assume`, which completes to the usual formats and the names of the shipped profiles.
 pub(crate) fn topologies<T: Clone + Send + Sync + 'static>(
     parse: fn(&str) -> Result<T, String>,
 ) -> impl TypedValueParser<Value = T> {
@@ -295,8 +294,7 @@ pub(crate) fn allowing_backing(
     Some(format!("straddle {verb}{} {words}", files.collect::<String>()))
 }
 
-/// Returns the file that the image at `target` needs and that was not opened, if that is one of these
-/// `causes`.
+/// Returns the file that the image at `target` needs and that was not opened, if that is one of these `causes`.
 pub(crate) fn needed_backing<'a>(
     mut causes: impl Iterator<Item = &'a (dyn std::error::Error + 'static)>,
     target: &Path,

@@ -391,8 +391,7 @@ pub(crate) fn sizes_from_below(topology: &mut Topology, kind: DeviceKind, is_arr
     }
 }
 
-/// Takes minimum and optimal I/O size for an array's chunk and stripe, as a SCSI device describes it with
-/// both.
+/// Takes minimum and optimal I/O size for an array's chunk and stripe, as a SCSI device describes it with both.
 fn stripe_of_sizes(topology: &mut Topology) {
     let value = |figure: &Option<Figure<ByteCount>>| figure.as_ref().map(Figure::value);
     let io_min = value(&topology.io_min).filter(|min| *min > topology.physical.value());

@@ -1,8 +1,8 @@
 //! Image containers: files that do not simply hold the bytes of a disk in order.
 //!
-//! Nothing is written, and no file is opened but the image itself and those that the user named
-//! ([`Allowed`]). Buffer sizes come from the constants here, never from an image, and tables are read in
-//! pages of which a few are kept: an image of any size needs less than 8 MiB.
+//! Nothing is written, and no file is opened but the image itself and those that the user named ([`Allowed`]).
+//! Buffer sizes come from the constants here, never from an image, and tables are read in pages of which a few
+//! are kept: an image of any size needs less than 8 MiB.
 //!
 //! The readers are our own. `imago` 0.2 was evaluated for qcow2 and is not suitable: it refuses extended L2
 //! entries and zstd, loads the whole L1 table (32 MiB are allowed, twice in memory), does not support VHD,

@@ -55,8 +55,7 @@ pub enum OpenError {
     #[error("is {what}, which would have to be downloaded completely{}", .command.as_ref().map_or_else(|| "; \
         download it and check the file".to_owned(), |line| format!(": {line}")))]
     Whole { what: &'static str, command: Option<String> },
-    #[error("is {what} that cannot be unpacked{}", .command.as_ref().map_or_else(String::new, |line| format!(" (to unpack it: \
-                 {line})")))]
+    #[error("is {what} that cannot be unpacked{}", .command.as_ref().map_or_else(String::new, |line| format!(" (to unpack it: {line})")))]
     Unpack { what: &'static str, source: UnpackError, command: Option<String> },
     #[error(transparent)]
     Image(#[from] ImageError),

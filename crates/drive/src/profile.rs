@@ -242,8 +242,8 @@ impl Profile {
     }
 
     /// The policies for partial sectors that this drive may follow, each an option `rmw=NAME`: those that
-    /// published figures suggest, and its own. Empty where no request can cover a physical sector in part,
-    /// and where tracks are shingled.
+    /// published figures suggest, and its own. Empty where no request can cover a physical sector in part, and
+    /// where tracks are shingled.
     pub fn plausible_policies(&self) -> Vec<RmwPolicy> {
         let Body::Disk(disk) = &self.values.body else { return Vec::new() };
         let shingled = disk.log.is_some_and(|log| log.band.is_some());

@@ -191,8 +191,7 @@ fn summary(report: &ServeReport<'_>) -> String {
     };
     let (title, target) = (printable(report.title), printable(report.target));
     let mut text = format!(
-        "{title} ({target}), served for {:.1} s, {ending}: {} reads ({}), {} writes ({}), {} flushes, {} \
-         discards",
+        "{title} ({target}), served for {:.1} s, {ending}: {} reads ({}), {} writes ({}), {} flushes, {} discards",
         snapshot.elapsed.as_secs_f64(),
         requests.reads,
         ByteCount::new(requests.read_bytes),
@@ -209,8 +208,7 @@ fn summary(report: &ServeReport<'_>) -> String {
     }
     text = wrap(&text, "");
     let inside = format!(
-        "inside the drive: {} read-modify-writes, {} cache hits, {} writes joined others, {} writes to the \
-         medium, {} seeks, {:.1} revolutions waited",
+        "inside the drive: {} read-modify-writes, {} cache hits, {} writes joined others, {} writes to the medium, {} seeks, {:.1} revolutions waited",
         counters.rmw_reads,
         counters.cache_hits,
         counters.merged_writes,

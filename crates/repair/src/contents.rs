@@ -1,7 +1,7 @@
 //! Partition contents that depend on the drive's logical sector size.
 //!
-//! Invariants: contents that do not fit the new sectors ([`straddle_audit::unfit`]) are refused. Contents
-//! that cannot be seen are reported, and refused if their sector size would change.
+//! Invariants: contents that do not fit the new sectors ([`straddle_audit::unfit`]) are refused. Contents that
+//! cannot be seen are reported, and refused if their sector size would change.
 
 use straddle_audit::sectors_above;
 use straddle_device::Medium;

@@ -9,8 +9,7 @@ use crate::reader::Numbered;
 /// A trace that cannot be read or replayed.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
-    #[error("{name}: cannot read the trace{}", byte.map(|byte| format!(" from byte {byte} \
-        on")).unwrap_or_default())]
+    #[error("{name}: cannot read the trace{}", byte.map(|byte| format!(" from byte {byte} on")).unwrap_or_default())]
     Read { name: String, byte: Option<u64>, source: std::io::Error },
     #[error("{name}{}", place.of(*line, *byte))]
     Line { name: String, place: Numbered, line: u64, byte: Option<u64>, source: LineError },

@@ -52,11 +52,8 @@ pub(super) const IMAGE_SIZE: Definition = Definition {
           --repair --relocate-backup).",
     sources: &[
         "QEMU block.c: 'Image size is not a multiple of request alignment'",
-        "https://github.com/kubevirt/containerized-data-importer/pull/1873 (QEMU), \
-         https://github.com/pengutronix/genimage/pull/133 (fastboot)",
-        "https://learn.microsoft.com/powershell/module/az.compute/add-azvhd (Azure: a VHD of N * MiB + 512 \
-         bytes)",
-        "https://docs.cloud.google.com/compute/docs/import/import-existing-image (Google: disk.raw in \
-         increments of 1 GB)",
+        "https://github.com/kubevirt/containerized-data-importer/pull/1873 (QEMU), https://github.com/pengutronix/genimage/pull/133 (fastboot)",
+        "https://learn.microsoft.com/powershell/module/az.compute/add-azvhd (Azure: a VHD of N * MiB + 512 bytes)",
+        "https://docs.cloud.google.com/compute/docs/import/import-existing-image (Google: disk.raw in increments of 1 GB)",
     ],
 };

@@ -31,8 +31,7 @@ pub(super) fn remake(layer: &Layer, entry: &Entry<'_>) -> Option<Command> {
             let block = entry.context.stack.block;
             let (at, len) = (entry.start.to_bytes(block)?, entry.count.to_bytes(block)?);
             format!(
-                "{sfdisk} && loop=$(losetup --find --show --offset {at} --sizelimit {} {}) && (trap 'losetup \
-                 --detach \"$loop\"' EXIT; mkswap {kept}\"$loop\")",
+                "{sfdisk} && loop=$(losetup --find --show --offset {at} --sizelimit {} {}) && (trap 'losetup --detach \"$loop\"' EXIT; mkswap {kept}\"$loop\")",
                 len.get(),
                 operand(entry.context.target)
             )

@@ -37,8 +37,8 @@ pub struct FindingReport {
     /// The fix; absent if the finding follows from another one, whose fix applies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fix: Option<Fix>,
-    /// An earlier finding of this target with the same fix, whose commands are to be run once; absent if
-    /// there is none.
+    /// An earlier finding of this target with the same fix, whose commands are to be run once; absent if there
+    /// is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     same_fix_as: Option<Cause>,
     /// Another fix; absent if there is none. Only one of the two is to be run.

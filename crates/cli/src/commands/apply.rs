@@ -197,8 +197,7 @@ pub(crate) fn apply(arguments: &ApplyArguments) -> Result<Exit> {
     let count = plural(plan.table.partitions.len(), "partition");
     let (backup, operand) = (quote_path(&backup_path), quote_path(&arguments.write));
     output::print(&format!(
-        "{name}: {} with {count} written and read back ({} in {})\n  to revert: straddle undo {backup} \
-         --write {operand}\n",
+        "{name}: {} with {count} written and read back ({} in {})\n  to revert: straddle undo {backup} --write {operand}\n",
         plan.table.format,
         written.bytes(),
         plural(written.places(), "place")
@@ -227,9 +226,9 @@ fn earlier(target: &Target<'_>, backup: &Path, operand: &Path) -> Option<String>
     let progress = loaded.and_then(|backup| Ok(backup.progress(target)?));
     Some(match progress {
         Ok(Progress::Nothing) => format!(
-            "{name} is a backup from an earlier apply that changed nothing on this disk (it failed before \
-             its first write, was reverted, or was for a similar disk). Choose another file with --backup, \
-             or move this one: mv -n {quoted} {}",
+            "{name} is a backup from an earlier apply that changed nothing on this disk (it failed before its \
+             first write, was reverted, or was for a similar disk). Choose another file with --backup, or \
+             move this one: mv -n {quoted} {}",
             quote_path(&with_ending(backup, "earlier"))
         ),
         Ok(Progress::Part { written, of }) => format!(

@@ -58,8 +58,7 @@ pub(crate) struct BenchArguments {
         required_unless_present = "restore")]
     pub(crate) target: Option<TargetSpec>,
 
-    /// Offsets to measure, in logical sectors past --start: an inclusive range (0..7), a list (0,1,7), or
-    /// both.
+    /// Offsets to measure, in logical sectors past --start: an inclusive range (0..7), a list (0,1,7), or both.
     ///
     /// Each offset is measured on a fresh instance of a modelled drive. On a real drive, the offsets take
     /// turns.
@@ -102,8 +101,7 @@ pub(crate) struct BenchArguments {
 
     /// random-write, strided-write: how to make each write durable [default: none].
     #[arg(long, value_name = "HOW", value_parser = named(&[
-        ("none", "Data may stay in the drive's cache, as with O_SYNC on disks before Linux \
-                  2.6.32", Sync::None),
+        ("none", "Data may stay in the drive's cache, as with O_SYNC on disks before Linux 2.6.32", Sync::None),
         ("flush", "Flush the drive's cache after each write, as O_SYNC does today", Sync::Flush),
         ("fua", "Force unit access: each write goes to the medium", Sync::Fua),
     ]))]
@@ -173,8 +171,8 @@ pub(crate) struct RealArguments {
     ]))]
     pub(crate) io: Option<Io>,
 
-    /// Use areas that hold data. Their contents are saved, written back unchanged, and verified at the end.
-    /// The target must not be in use.
+    /// Use areas that hold data. Their contents are saved, written back unchanged, and verified at the end. The
+    /// target must not be in use.
     ///
     /// Without this option, only the unallocated space between the partitions of an existing device or file
     /// is written.

@@ -78,8 +78,8 @@ pub(crate) struct CheckArguments {
     /// in a directory are found by their file name extensions, in subdirectories too. Hidden files are
     /// skipped.
     ///
-    /// From a server, only the necessary bytes are fetched; --verbose and --json show how many. Credentials
-    /// for buckets come from the environment (AWS_*, GOOGLE_*, AZURE_*).
+    /// From a server, only the necessary bytes are fetched; --verbose and --json show how many. Credentials for
+    /// buckets come from the environment (AWS_*, GOOGLE_*, AZURE_*).
     #[arg(value_name = "TARGET", value_hint = clap::ValueHint::FilePath,
         value_parser = PathBufValueParser::new().map(Subject::parse))]
     pub(crate) targets: Vec<Subject>,
@@ -150,8 +150,7 @@ pub(crate) struct CheckArguments {
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     pub(crate) sysroot: Option<PathBuf>,
 
-    /// Image format: raw, qcow2, vmdk, vhd, vhdx, vdi, qed or parallels [default: detected from the
-    /// contents].
+    /// Image format: raw, qcow2, vmdk, vhd, vhdx, vdi, qed or parallels [default: detected from the contents].
     #[arg(long, value_name = "FORMAT")]
     pub(crate) format: Option<straddle_device::image::Format>,
 
@@ -479,8 +478,7 @@ fn examine(subject: &Subject, run: &Run) -> Result<Examined> {
     })
 }
 
-/// Returns what `work` makes of each item, in order. It is done by as many threads as there may be
-/// connections.
+/// Returns what `work` makes of each item, in order. It is done by as many threads as there may be connections.
 fn in_threads<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let run = || {

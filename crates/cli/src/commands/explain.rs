@@ -188,8 +188,7 @@ fn list() -> String {
     named("Questions", questions.collect());
     let terms: Vec<&str> = topics::terms().iter().map(|term| term.name.as_str()).collect();
     let _ = writeln!(text, "\n{}\n{}", paint(style::HEADING, "Terms"), wrap(&terms.join(", "), ""));
-    let hint = "For details, run 'straddle explain' with a code, a name, a message as it was printed, or a \
-                word to search for.";
+    let hint = "For details, run 'straddle explain' with a code, a name, a message as it was printed, or a word to search for.";
     text + &format!("\n{}\n", wrap(hint, ""))
 }
 

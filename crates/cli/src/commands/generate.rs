@@ -367,10 +367,8 @@ mod tests {
 
     #[test]
     fn headings_examples_and_statuses_become_sections() {
-        let help = "Examples:\n  a --b 'c'   \\\n  d\n\nText that\nis filled.\n\nExit \
-                    status:\n  0  fine\n130  interrupted\n\nMore: or less.";
-        let expected = ".SH \"EXAMPLES\"\n.RS 2\n.nf\na \\-\\-b \\(aqc\\(aq   \\e\nd\n.fi\n.RE\n.PP\nText \
-                        that\nis filled.\n.PP\n\
+        let help = "Examples:\n  a --b 'c'   \\\n  d\n\nText that\nis filled.\n\nExit status:\n  0  fine\n130  interrupted\n\nMore: or less.";
+        let expected = ".SH \"EXAMPLES\"\n.RS 2\n.nf\na \\-\\-b \\(aqc\\(aq   \\e\nd\n.fi\n.RE\n.PP\nText that\nis filled.\n.PP\n\
                         .SH \"EXIT STATUS\"\n.TP\n0\nfine\n.TP\n130\ninterrupted\n.PP\nMore: or less.\n";
         assert_eq!(sections(help), expected);
         assert_eq!(sections("Exit status: that of\nit"), ".SH \"EXIT STATUS\"\nThat of\nit\n");

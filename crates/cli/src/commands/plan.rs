@@ -85,8 +85,7 @@ pub(crate) struct PlanArguments {
     #[arg(
         long,
         value_name = "BYTES",
-        value_parser = named(&[("512", "512 bytes", BlockSize::B512), ("4096", "4096 \
-            bytes", BlockSize::B4096)]),
+        value_parser = named(&[("512", "512 bytes", BlockSize::B512), ("4096", "4096 bytes", BlockSize::B4096)]),
         conflicts_with_all = [
             "table", "part", "add", "delete", "grow", "repair", "relocate_backup", "start", "wipe",
         ]

@@ -283,8 +283,8 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit> {
             if run.restore_table(backup).with_context(|| name.clone())? {
                 let undo = format!("straddle undo {} --write {}", quote_path(backup), quote_path(path));
                 output::complain(&format!(
-                    "{}: the current table was saved and the move's table restored; to revert this before \
-                     the move is complete: {undo}",
+                    "{}: the current table was saved and the move's table restored; to revert this before the \
+                     move is complete: {undo}",
                     output::printable(&name)
                 ));
                 restored = Some(undo);
@@ -445,11 +445,7 @@ fn place(path: &Path) -> (Option<PathBuf>, Option<&OsStr>) {
 
 /// The areas that could not be read, where they are now, as a map of ddrescue.
 fn rescue_map(bad: &[Bad]) -> String {
-    let mut map =
-        "# Mapfile. Created by straddle\n# current_pos  current_status  current_pass\n0x0  +  1\n# \
-                    pos  size  status\n\
-                   "
-        .to_owned();
+    let mut map = "# Mapfile. Created by straddle\n# current_pos  current_status  current_pass\n0x0  +  1\n#  pos  size  status\n".to_owned();
     let mut areas: Vec<(u64, u64)> = bad.iter().map(|one| (one.to.get(), one.from.len().get())).collect();
     areas.sort_unstable();
     for (at, len) in areas {

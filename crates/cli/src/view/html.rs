@@ -20,8 +20,7 @@ pub fn document(title: &str, style: &str, contents: &str) -> String {
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta name=\"generator\" \
-         content=\"straddle\">\n<title>{title}</title>\n<style>\n{STYLE}{style}</style>\n</head>\n<body>\n<main>\n<h1>{title}</h1>\n\
+         <meta name=\"generator\" content=\"straddle\">\n<title>{title}</title>\n<style>\n{STYLE}{style}</style>\n</head>\n<body>\n<main>\n<h1>{title}</h1>\n\
          {contents}{made}</main>\n</body>\n</html>\n"
     )
 }
@@ -46,8 +45,7 @@ pub fn figure(chart: &Chart) -> String {
     let (mut drawn, title) = (String::new(), escaped(&chart.title));
     let height = chart.draw(&mut drawn, 0.0);
     format!(
-        "<figure><figcaption>{title}</figcaption>\n<svg class=\"chart\" role=\"img\" aria-label=\"{title}\" \
-         width=\"100%\" \
+        "<figure><figcaption>{title}</figcaption>\n<svg class=\"chart\" role=\"img\" aria-label=\"{title}\" width=\"100%\" \
          height=\"{height}\"><title>{title}</title>\n{drawn}</svg>\n</figure>\n"
     )
 }
@@ -198,8 +196,7 @@ fn strip(tally: &Tally) -> String {
     let label = label.join("; ");
     format!(
         "<figure><figcaption>Disks by audit result</figcaption>\n\
-         <div class=\"strip\" role=\"img\" aria-label=\"{label}\">{bar}</div>\n<ul \
-         class=\"legend\">{legend}</ul></figure>\n"
+         <div class=\"strip\" role=\"img\" aria-label=\"{label}\">{bar}</div>\n<ul class=\"legend\">{legend}</ul></figure>\n"
     )
 }
 

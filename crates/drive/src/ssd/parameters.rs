@@ -262,8 +262,7 @@ impl Layout {
         let slots = groups * per_group;
         if slots > SLOTS_PER_SUPERBLOCK {
             let reason = format!(
-                "one block of each of {dies} dies holds {slots} indirection units, more than \
-                 {SLOTS_PER_SUPERBLOCK}"
+                "one block of each of {dies} dies holds {slots} indirection units, more than {SLOTS_PER_SUPERBLOCK}"
             );
             return Err(FlashError::new("pages_per_block", pages_per_block, reason));
         }
@@ -285,8 +284,7 @@ impl Layout {
         let spare = superblocks.saturating_sub(units.div_ceil(slots));
         if spare < SPARE_SUPERBLOCKS {
             let reason = format!(
-                "{spare} spare superblocks of {superblock} bytes, but garbage collection needs \
-                 {SPARE_SUPERBLOCKS}"
+                "{spare} spare superblocks of {superblock} bytes, but garbage collection needs {SPARE_SUPERBLOCKS}"
             );
             return Err(FlashError::new("over_provisioning", raw.over_provisioning, reason));
         }

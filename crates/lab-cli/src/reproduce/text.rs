@@ -254,8 +254,7 @@ fn verdict(reproduced: &ReproducedExperiment) -> String {
     let worst = models.chain(labs).max_by(|one, other| one.0.abs().total_cmp(&other.0.abs()));
     let Some((error, what)) = worst else { return nothing_compared(is_lab_left_out(reproduced)) };
     format!(
-        "{within} of {judged} published figures and ratios are within {} %. The largest error is {} \
-         ({what}).",
+        "{within} of {judged} published figures and ratios are within {} %. The largest error is {} ({what}).",
         number(limit * 100.0),
         percent(error),
     )

@@ -270,8 +270,7 @@ pub struct Spent {
     pub slept: Duration,
     /// The number of timer ticks given to a kernel that was spinning.
     pub ticks: u64,
-    /// The number of those whose time depended on the host. If it is not 0, the run is not exactly
-    /// repeatable.
+    /// The number of those whose time depended on the host. If it is not 0, the run is not exactly repeatable.
     pub late_ticks: u64,
     /// The time charged to programs that computed, measured by the host's processor clock, in nanoseconds. If
     /// it is not 0, the run is not exactly repeatable.

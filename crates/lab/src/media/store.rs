@@ -23,8 +23,7 @@ pub enum StoreError {
     Unusable { path: PathBuf, source: io::Error },
     #[error("{}: not a regular file", path.display())]
     NotAFile { path: PathBuf },
-    #[error("{}: holds {found} bytes, but the drive has {wanted}; use another file, or remove this \
-             one", path.display())]
+    #[error("{}: holds {found} bytes, but the drive has {wanted}; use another file, or remove this one", path.display())]
     OtherSize { path: PathBuf, found: u64, wanted: u64 },
     #[error("{}: in use: {by}", path.display())]
     InUse { path: PathBuf, by: String },

@@ -136,8 +136,10 @@ fn a_moved_payload_is_reported_with_both_bytes() {
         compare(&luks_on_disk(1 << 20), &live).iter().map(ToString::to_string).collect();
     assert_eq!(
         differences,
-        ["crypto_LUKS c0: payload offset is 1048576 bytes (byte 2097664 of the drive) on the disk, \
-             16777216 bytes (byte 17826304 of the drive) in the kernel"]
+        [
+            "crypto_LUKS c0: payload offset is 1048576 bytes (byte 2097664 of the drive) on the disk, 16777216 bytes (byte \
+         17826304 of the drive) in the kernel"
+        ]
     );
     let other = on_disk(VolumeKind::Md.into(), "", START, Facts::Md(Md::default()));
     let differences = compare(&other, &live);

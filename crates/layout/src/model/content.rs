@@ -1,8 +1,7 @@
 //! Kinds of content: file systems, volumes, and what is recognised only by its signature.
 //!
-//! Nothing is decided by a name. Whatever this crate reads is a variant, so that the compiler finds the
-//! places that must handle a new one. Whatever is recognised only by its signature is data ([`Named`]) with a
-//! class.
+//! Nothing is decided by a name. Whatever this crate reads is a variant, so that the compiler finds the places
+//! that must handle a new one. Whatever is recognised only by its signature is data ([`Named`]) with a class.
 
 use std::fmt;
 
@@ -150,8 +149,7 @@ impl FsKind {
         matches!(self, Self::Vfat | Self::Ntfs)
     }
 
-    /// The file system that the kernel mounts under this name. A ZFS pool is mounted without naming the
-    /// device.
+    /// The file system that the kernel mounts under this name. A ZFS pool is mounted without naming the device.
     pub(crate) fn mounted(name: &str) -> Option<Self> {
         Self::from_name(name).filter(|kind| !matches!(kind, Self::Jbd | Self::Swap | Self::Zfs))
     }

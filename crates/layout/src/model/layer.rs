@@ -69,8 +69,8 @@ impl Layer {
         Self { kind, name, uuid, below, drive, facts, space, logical, children, remarks }
     }
 
-    /// The end that its own metadata record, counted from its start. It is past the end of the device below
-    /// if something has cut that short. `None` if the format records none, or it is not read.
+    /// The end that its own metadata record, counted from its start. It is past the end of the device below if
+    /// something has cut that short. `None` if the format records none, or it is not read.
     pub fn recorded_end(&self) -> Option<ByteCount> {
         let end = match &self.facts {
             Facts::FileSystem(fs) => fs.extent,
@@ -95,8 +95,7 @@ impl Layer {
         used.filter(|used| *used != ByteCount::ZERO && *used <= len)
     }
 
-    /// Whether it is the image of a hibernated system, or has one, which has tables and file systems in
-    /// memory.
+    /// Whether it is the image of a hibernated system, or has one, which has tables and file systems in memory.
     pub fn is_hibernated(&self) -> bool {
         self.kind.is_hibernated() || matches!(&self.facts, Facts::FileSystem(fs) if fs.is_hibernated)
     }
@@ -293,8 +292,7 @@ pub struct FileSystem {
     /// The offset in the file system from which segments are counted, if not byte 0 (F2FS segment 0).
     #[serde(rename = "segment_start_bytes", skip_serializing_if = "Option::is_none")]
     pub segment_start: Option<ByteOffset>,
-    /// The offset in the file system at which data starts, or from which blocks or clusters are counted, if
-    /// not
+    /// The offset in the file system at which data starts, or from which blocks or clusters are counted, if not
     /// byte 0 (FAT: cluster 2; exFAT: the cluster heap; F2FS: the main area; NILFS2: the first segment; ZFS:
     /// offset 0).
     #[serde(rename = "data_start_bytes", skip_serializing_if = "Option::is_none")]
@@ -334,8 +332,8 @@ pub struct FileSystem {
 }
 
 impl FileSystem {
-    /// The end of NTFS with the copy of its boot sector, which is in the cluster after its recorded end. A
-    /// copy that is farther away is that of a larger NTFS: ntfsresize leaves it there.
+    /// The end of NTFS with the copy of its boot sector, which is in the cluster after its recorded end. A copy
+    /// that is farther away is that of a larger NTFS: ntfsresize leaves it there.
     fn end_of_ntfs(&self) -> Option<ByteCount> {
         let extent = self.extent?;
         let cluster = extent.checked_add(self.block)?;

@@ -134,8 +134,7 @@ pub enum Unclaimed {
     /// Nothing, as far as that was looked for.
     #[default]
     Nothing,
-    /// After the end that its contents record: another program's metadata, or what they left when they
-    /// shrank.
+    /// After the end that its contents record: another program's metadata, or what they left when they shrank.
     Tail,
     /// In all of it: it is not blank, and nothing is recognised.
     All,
@@ -168,8 +167,8 @@ impl Partition {
         table || self.content.is_some_and(Content::is_foreign_table)
     }
 
-    /// Whether its contents are found from its end, and so not in a shorter or a longer partition: md 0.90
-    /// and 1.0, DRBD, firmware RAIDs, and whatever comes after what is known.
+    /// Whether its contents are found from its end, and so not in a shorter or a longer partition: md 0.90 and
+    /// 1.0, DRBD, firmware RAIDs, and whatever comes after what is known.
     pub fn is_found_from_end(&self) -> bool {
         if self.unclaimed == Unclaimed::Tail {
             return true;
@@ -223,8 +222,7 @@ pub enum Problem {
     /// An EBR links to, or lists, something outside the extended partition or the disk. A link that is still
     /// on the disk is followed, as Linux does.
     #[error(
-        "the extended boot record at byte {at} points to byte {to}, outside the extended partition or the \
-         disk"
+        "the extended boot record at byte {at} points to byte {to}, outside the extended partition or the disk"
     )]
     EbrOutOfRange { at: ByteOffset, to: ByteOffset },
     #[error(
@@ -418,8 +416,8 @@ impl Stack {
         self.hybrid.iter().find(|(_, span)| *span == partition.span).map(|(number, _)| *number)
     }
 
-    /// The name of what lists the contents of a partition and is not read: the table of another system, or
-    /// the database of a Windows dynamic disk.
+    /// The name of what lists the contents of a partition and is not read: the table of another system, or the
+    /// database of a Windows dynamic disk.
     pub fn unread(partition: &Partition) -> Option<&'static str> {
         match (&partition.layer, partition.content) {
             (None, None) if is_dynamic_database(&partition.kind) => None,
@@ -435,8 +433,8 @@ impl Stack {
         self.partitions.iter().find(is_dynamic).map(|partition| partition.number)
     }
 
-    /// The problems of contents that record a larger size than they have room for. Apparently free space may
-    /// be theirs, so nothing may be written to such a disk.
+    /// The problems of contents that record a larger size than they have room for. Apparently free space may be
+    /// theirs, so nothing may be written to such a disk.
     pub fn cut_short(&self) -> impl Iterator<Item = &Problem> {
         self.problems.iter().filter(|problem| matches!(problem, Problem::CutShort { .. }))
     }

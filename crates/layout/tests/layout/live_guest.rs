@@ -76,8 +76,7 @@ fn print(layer: &Layer, depth: usize) {
     };
     let first = space.first().map(|piece| (piece.span.start().get(), piece.below.get(), piece.drive.get()));
     println!(
-        "\nPROBE: {:indent$}{kind} [{name}] below={} len={} drive={drive} pieces={} first={first:?} {facts} \
-         {remarks:?}",
+        "\nPROBE: {:indent$}{kind} [{name}] below={} len={} drive={drive} pieces={} first={first:?} {facts} {remarks:?}",
         "",
         below.start(),
         below.len().get(),
@@ -275,8 +274,8 @@ fn check_compared(read: &dyn Fn(&str) -> String) {
         assert_eq!(differing(stack), Vec::<String>::new(), "{stack}");
     }
     let expected = [
-        "partition 3: start is 102760960 bytes (byte 102760960 of the drive) on the disk, 102760448 bytes \
-         (byte 102760448 of the drive) in the kernel",
+        "partition 3: start is 102760960 bytes (byte 102760960 of the drive) on the disk, 102760448 bytes (byte \
+         102760448 of the drive) in the kernel",
         "partition 3: size is 50331136 bytes on the disk, 50331648 bytes in the kernel",
         "partition 4: start is 154140672 bytes (byte 154140672 of the drive) on the disk, nothing in the \
          kernel",

@@ -87,8 +87,7 @@ fn hostile_groups_are_bounded() {
     // As many volumes with as many pieces as fit, all overlapping.
     let segment = |index: u64| {
         format!(
-            "s{index} {{ start_extent = {index} extent_count = 1 type = \"striped\" stripe_count = 1 stripes \
-             = [ \"pv0\", {} ] }}\n",
+            "s{index} {{ start_extent = {index} extent_count = 1 type = \"striped\" stripe_count = 1 stripes = [ \"pv0\", {} ] }}\n",
             index % 2 * 7
         )
     };
@@ -234,10 +233,7 @@ proptest! {
     }
 
     #[test]
-    fn any_metadata_is_read(volumes in "([a-z]{1,3} \\{ |\\} |segment1 \\{ |stripes = \\[ \"pv0\", \
-                                        [0-9]{1,20} \\] |type = \"(striped|raid1|raid5|cache)\" \
-                                        |extent_count = [0-9]{1,20} |status = \\[ \"VISIBLE\" \\] \
-                                        |[\\[\\]={}#\"',\\\\a]){0,60}") {
+    fn any_metadata_is_read(volumes in "([a-z]{1,3} \\{ |\\} |segment1 \\{ |stripes = \\[ \"pv0\", [0-9]{1,20} \\] |type = \"(striped|raid1|raid5|cache)\" |extent_count = [0-9]{1,20} |status = \\[ \"VISIBLE\" \\] |[\\[\\]={}#\"',\\\\a]){0,60}") {
         layers(&MemoryMedium::new(plain_pv(&group(&volumes))));
         layers(&MemoryMedium::new(plain_pv(&volumes)));
     }

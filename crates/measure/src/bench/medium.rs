@@ -128,8 +128,7 @@ impl WarmUp {
 }
 
 impl Workload {
-    /// The workload with the defaults for this drive: random writes of an SSD's unit that keep its flash
-    /// busy.
+    /// The workload with the defaults for this drive: random writes of an SSD's unit that keep its flash busy.
     #[must_use]
     pub fn on(self, profile: &Profile) -> Self {
         match &profile.body {

@@ -22,8 +22,7 @@ const LEAST: u64 = 2 * GRAIN;
 pub enum AreaError {
     #[error("{path}: cannot determine what is on it", path = path.display())]
     Look { path: PathBuf, source: Box<dyn Error + Send + Sync> },
-    #[error("{path}: no partition table, so the unallocated space is unknown \
-             ({holds})", path = path.display())]
+    #[error("{path}: no partition table, so the unallocated space is unknown ({holds})", path = path.display())]
     NoTable { path: PathBuf, holds: &'static str },
     #[error("{path}: the partition table is damaged, or contents reach past their partition, so the \
         unallocated space is unknown (straddle check {command})", path = path.display(), command = quote_path(path))]

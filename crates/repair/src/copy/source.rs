@@ -158,8 +158,8 @@ impl<'a> Source<'a> {
     }
 }
 
-/// The first file of a source, named `path` and opened with `options`, that leads to bytes of `new`: by
-/// another name, or through loop devices. Files that cannot be examined do not count.
+/// The first file of a source, named `path` and opened with `options`, that leads to bytes of `new`: by another
+/// name, or through loop devices. Files that cannot be examined do not count.
 pub fn shared<'a>(path: &'a Path, options: &'a Options, new: &Path) -> Option<&'a Path> {
     let new = std::fs::metadata(new).ok()?;
     let machine = Machine::read(None);

@@ -165,9 +165,17 @@ impl Payload {
         let tables = places.iter().filter_map(Place::span).chain(records.iter().filter_map(Record::span));
         let besides: Vec<Span> = tables.chain(of_boot.filter_map(Guard::span)).collect();
         let witnesses = checks::take(disk, realign, &besides);
-        let realign = realign.clone();
-        let payload =
-            Self { realign, places, records, guards, boot_guards, new_guards, old_guards, rest, witnesses };
+        let payload = Self {
+            realign: realign.clone(),
+            places,
+            records,
+            guards,
+            boot_guards,
+            new_guards,
+            old_guards,
+            rest,
+            witnesses,
+        };
         // The marker takes the entry of a partition that moves, so that it changes nothing else.
         for step in &enter {
             let Step::Write { at, old, new, .. } = step else { continue };

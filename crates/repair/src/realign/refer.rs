@@ -18,8 +18,8 @@ use crate::plan::{Entry, Format, Slot};
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum Reference {
-    /// The boot sector of NTFS, FAT ("hidden sectors") or exFAT ("partition offset", under a checksum)
-    /// records where the partition starts.
+    /// The boot sector of NTFS, FAT ("hidden sectors") or exFAT ("partition offset", under a checksum) records
+    /// where the partition starts.
     BootSector {
         /// The file system, as blkid names it.
         #[serde(rename = "file_system", with = "with_boot_sector")]

@@ -1,5 +1,5 @@
-//! The file of a table, and the limits on its directory and its row groups; all else is the library's to
-//! check. The panics of the libraries that unpack and decode become errors, and are not printed.
+//! The file of a table, and the limits on its directory and its row groups; all else is the library's to check.
+//! The panics of the libraries that unpack and decode become errors, and are not printed.
 
 use std::cell::Cell;
 use std::fs::File;

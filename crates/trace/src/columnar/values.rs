@@ -221,8 +221,7 @@ pub(super) fn operations(
 /// Reads a value of a column of text by its row; `None` where there is none.
 type Text<'a> = Box<dyn Fn(usize) -> Option<&'a [u8]> + 'a>;
 
-/// Returns what reads a column of strings or bytes by row, in each of Arrow's layouts; `None` for other
-/// types.
+/// Returns what reads a column of strings or bytes by row, in each of Arrow's layouts; `None` for other types.
 fn texts(column: &ArrayRef) -> Option<Text<'_>> {
     Some(match column.data_type() {
         DataType::Utf8 => bytes::<Utf8Type>(column),
@@ -266,8 +265,7 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    /// Returns the volume, operation, offset and length of a row. The volume is `unnamed` if there is one
-    /// only.
+    /// Returns the volume, operation, offset and length of a row. The volume is `unnamed` if there is one only.
     #[inline]
     pub(crate) fn request(&self, row: usize, unnamed: usize) -> Option<(usize, Operation, u64, u64)> {
         let operation = self.operations.get(row).copied().flatten()?;

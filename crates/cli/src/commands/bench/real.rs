@@ -103,8 +103,8 @@ pub(super) fn run(arguments: &BenchArguments, path: &Path, workload: &Workload) 
     Ok(if measured.ended == Ended::Interrupted { Exit::INTERRUPTED } else { Exit::Success })
 }
 
-/// Returns the target that was compared with its previous contents, or an error with the command that
-/// restores it. `named` is the folder of journals, if one was given.
+/// Returns the target that was compared with its previous contents, or an error with the command that restores
+/// it. `named` is the folder of journals, if one was given.
 pub(crate) fn compared(
     ended: Result<(Finished, Option<Verdict>), SessionError>,
     named: Option<&Path>,

@@ -303,14 +303,12 @@ impl Report for Prometheus {
             ),
             (
                 "straddle_target_misaligned",
-                "Whether writes to the target straddle physical sectors or other units; absent if it was not \
-                 judged.",
+                "Whether writes to the target straddle physical sectors or other units; absent if it was not judged.",
                 &self.off,
             ),
             (
                 "straddle_misaligned_partitions",
-                "Partitions whose writes straddle physical sectors or other units; absent if the target was \
-                 not judged.",
+                "Partitions whose writes straddle physical sectors or other units; absent if the target was not judged.",
                 &self.misaligned,
             ),
             ("straddle_findings", "Findings by rule (straddle explain CODE describes each).", &self.findings),

@@ -77,8 +77,8 @@ pub(crate) fn sweep(bench: &Bench<'_>, width: usize) -> String {
     said
         .extend(bench.firmware.map(|PairRange { offset, relative_to, range: FirmwareRange { low, high } }| {
         format!(
-            "With other plausible firmware, offset {offset} would take {low:.2} to {high:.2} times as long \
-             as offset {relative_to}; ± covers sampling only."
+            "With other plausible firmware, offset {offset} would take {low:.2} to {high:.2} times as long as offset \
+             {relative_to}; ± covers sampling only."
         )
     }));
     let mut text = led(said.iter().map(|sentence| wrap_to(width, sentence, "", "  ")));
@@ -506,8 +506,7 @@ mod tests {
 
     const MILLISECOND: Nanos = Nanos::new(1_000_000);
 
-    /// A thousand writes of a millisecond at each offset, and twice the penalty where they are off 4096
-    /// bytes.
+    /// A thousand writes of a millisecond at each offset, and twice the penalty where they are off 4096 bytes.
     fn rendered(penalty: Nanos, offsets: &[u64], width: usize) -> String {
         let workload = Workload::from(Pattern::RANDOM_WRITE);
         let arm = |offset: &u64| {
@@ -570,8 +569,8 @@ mod tests {
     #[test]
     fn others_that_are_alike_are_listed_together() {
         let alike = rendered(MILLISECOND, &[0, 1, 2], 110);
-        let sentence = "Every offset but 0 costs more, up to 3.00 times as much as offset 0: 3.00 s instead \
-                        of 1.00 s.";
+        let sentence = "Every offset but 0 costs more, up to 3.00 times as much as offset 0: 3.00 s instead of \
+                        1.00 s.";
         assert!(alike.starts_with(&format!("{sentence}\n")), "{alike}");
     }
 

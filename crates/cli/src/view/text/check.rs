@@ -76,8 +76,8 @@ fn status(audited: &Examined) -> Status {
     audited.judgement().status()
 }
 
-/// Returns the findings, the worst first, each fix once after all that it is for. Without `verbose` what
-/// costs nothing, and what follows from another finding here, is only counted.
+/// Returns the findings, the worst first, each fix once after all that it is for. Without `verbose` what costs
+/// nothing, and what follows from another finding here, is only counted.
 fn findings(audited: &Examined, verbose: bool) -> String {
     let mut listed: Vec<Listed<'_>> = audited.reported().collect();
     listed.sort_by_key(|(finding, _)| rank(finding));
@@ -105,8 +105,8 @@ fn findings(audited: &Examined, verbose: bool) -> String {
     text
 }
 
-/// The order of findings: damage before misalignment, which can be fixed only afterwards, and commands before
-/// a reference to them.
+/// The order of findings: damage before misalignment, which can be fixed only afterwards, and commands before a
+/// reference to them.
 fn rank(finding: &Finding) -> (Reverse<Severity>, bool, bool) {
     let has_commands = finding.fix.as_ref().is_some_and(|fix| !fix.commands.is_empty());
     (Reverse(finding.severity), finding.rule.kind == Kind::Alignment, !has_commands)

@@ -101,12 +101,9 @@ fn a_large_drive_costs_nothing_until_it_is_written() {
 
 #[test]
 fn the_section_of_a_profile_reads() {
-    let text = "indirection_unit_bytes = 4096\npage_bytes = 16384\npages_per_block = 256\ndies = \
-                16\nchannels = 8\n\
-                read_us = 60\nprogram_us = 700.5\nerase_us = 3500\nchannel_mb_s = 533\nbuffer_bytes = \
-                16777216\n\
-                over_provisioning = 0.07\n\
-                ";
+    let text = "indirection_unit_bytes = 4096\npage_bytes = 16384\npages_per_block = 256\ndies = 16\nchannels = 8\n\
+                read_us = 60\nprogram_us = 700.5\nerase_us = 3500\nchannel_mb_s = 533\nbuffer_bytes = 16777216\n\
+                over_provisioning = 0.07\n";
     let file: FlashFile = toml::from_str(text).unwrap();
     assert!(!file.power_loss_protection && file.start == FlashStart::Empty);
     let parameters = SsdParameters::new(&file, 32 << 30).unwrap();

@@ -1,6 +1,6 @@
-//! What happens to partial sectors besides the plain read-modify-write: their rest in memory, the log, the
-//! time before an idle drive empties its cache; and writes that seek more slowly than reads. The disk is that
-//! of `mechanics.rs`: 10 ms per revolution, 50 sectors per track.
+//! What happens to partial sectors besides the plain read-modify-write: their rest in memory, the log, the time
+//! before an idle drive empties its cache; and writes that seek more slowly than reads. The disk is that of
+//! `mechanics.rs`: 10 ms per revolution, 50 sectors per track.
 
 use super::common::Host;
 use super::common::shape::{Kept, POLICIES, Shape};
@@ -92,9 +92,9 @@ fn read_again(host: &mut Host, offset: u64, length: u64) -> u64 {
     host.serve(Read, offset, length).get()
 }
 
-/// Data of which all is in the log is read there. Data of which a part is there is read in both places: the
-/// arm goes there and back, 1.5 ms each way (cylinders 0 and 10), and waits in each place. Data beside it is
-/// not affected.
+/// Data of which all is in the log is read there. Data of which a part is there is read in both places: the arm
+/// goes there and back, 1.5 ms each way (cylinders 0 and 10), and waits in each place. Data beside it is not
+/// affected.
 #[test]
 fn logged_parts_are_read_from_the_log() {
     let mut host = host_of(64);
@@ -163,8 +163,7 @@ fn a_read_waits_for_one_sector_of_the_log() {
     assert!(host.drive.counters().rmw_reads <= before + 1);
 }
 
-/// A log of three sectors has room for one write of two parts; the next is read, changed and written in
-/// place.
+/// A log of three sectors has room for one write of two parts; the next is read, changed and written in place.
 #[test]
 fn without_room_partial_sectors_are_written_in_place() {
     let mut host = host_of(3);
@@ -175,8 +174,7 @@ fn without_room_partial_sectors_are_written_in_place() {
     assert_eq!(host.drive.counters().media_write_bytes, 4 * BLOCK);
 }
 
-/// The rest of a sector that the read cache holds when the write arrives need not be read, whatever the
-/// policy.
+/// The rest of a sector that the read cache holds when the write arrives need not be read, whatever the policy.
 #[test]
 fn the_rest_of_a_sector_may_come_from_the_read_cache() {
     for policy in POLICIES {
@@ -203,8 +201,8 @@ fn the_rest_of_a_sector_may_come_from_the_read_cache() {
     }
 }
 
-/// A sequence of misaligned writes, each on the medium before the next: the last sector of each is the first
-/// of the next. With room for it in memory, only the other one is read.
+/// A sequence of misaligned writes, each on the medium before the next: the last sector of each is the first of
+/// the next. With room for it in memory, only the other one is read.
 #[test]
 fn the_rest_of_a_sector_may_come_from_what_was_just_written() {
     for policy in POLICIES {
@@ -244,8 +242,8 @@ fn seeking(more: &str, write_settle_ms: f64) -> Drive {
 #[test]
 fn a_write_moves_by_its_own_curve() {
     let own = "write_track_to_track_ms = 1.25\nwrite_average_ms = 2\nwrite_full_stroke_ms = 3.75";
-    // When the heads arrive, some sector of the track is about to pass: the least time over all sectors is
-    // the move. All three times are a quarter longer, and so is the curve through them.
+    // When the heads arrive, some sector of the track is about to pass: the least time over all sectors is the
+    // move. All three times are a quarter longer, and so is the curve through them.
     let least = |drive: &dyn Fn() -> Drive, operation, track: u64| {
         let times = (0..50).map(|sector| {
             let mut host = Host::new(drive(), 1000);

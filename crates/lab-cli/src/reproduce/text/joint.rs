@@ -45,8 +45,8 @@ pub(crate) fn judged(judged: &JudgedFigures) -> String {
     }
     let totals = Totals::of(joints);
     let total = format!(
-        "{} of {} published figures and ratios are within 20 % with the drives' own policies, {} with the \
-         best policy for each drive.",
+        "{} of {} published figures and ratios are within 20 % with the drives' own policies, {} with the best \
+        policy for each drive.",
         totals.own, totals.figures, totals.chosen
     );
     let mut text = format!("{}\n", paint(style::HEADING, &wrap(&total, "")));
@@ -65,8 +65,7 @@ pub(crate) fn judged(judged: &JudgedFigures) -> String {
 fn compared(totals: &Totals, published: usize) -> String {
     let Totals { figures, fitted, own, own_predicted, .. } = totals;
     format!(
-        "Compared: {figures} of {published}. Within 20 %: {} of {fitted} fitted and {own_predicted} of {} \
-         predicted.",
+        "Compared: {figures} of {published}. Within 20 %: {} of {fitted} fitted and {own_predicted} of {} predicted.",
         own - own_predicted,
         figures - fitted
     )

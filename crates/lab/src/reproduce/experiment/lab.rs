@@ -182,8 +182,7 @@ pub enum Input {
         /// Number of folders.
         folders: u32,
     },
-    /// A tree of small files, `old`, and one some days newer, `new`; `$TREE` is the path of their folder
-    /// there.
+    /// A tree of small files, `old`, and one some days newer, `new`; `$TREE` is the path of their folder there.
     Trees {
         /// Number of files in the old tree.
         files: u32,

@@ -50,8 +50,7 @@ pub struct Compared {
     pub highest: f64,
     /// The published figure, if there is one.
     pub published: Option<Published>,
-    /// The cost relative to the aligned arm: ours, and as published. `None` for that arm, or if there is
-    /// none.
+    /// The cost relative to the aligned arm: ours, and as published. `None` for that arm, or if there is none.
     pub ratio: Option<(f64, Option<f64>)>,
     /// What the plausible policies of read-modify-write give for the figure, if they were run.
     pub band: Option<Band>,

@@ -158,8 +158,8 @@ fn options(
     goes_on
 }
 
-/// Parses the data of INFO and GO: length of the name, name, number of types of information, and those, 16
-/// bits each. Returns the name and the types.
+/// Parses the data of INFO and GO: length of the name, name, number of types of information, and those, 16 bits
+/// each. Returns the name and the types.
 fn asked_name(data: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = data.split_first_chunk::<4>()?;
     let length = usize::try_from(u32::from_be_bytes(*length)).ok()?;

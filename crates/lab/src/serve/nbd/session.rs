@@ -124,7 +124,8 @@ impl Session {
     }
 
     /// Whether the client has reached the transmission phase.
-    pub fn is_transmitting(&self) -> bool {
+    #[cfg(test)]
+    pub(super) fn is_transmitting(&self) -> bool {
         self.stage == Stage::Transmission
     }
 

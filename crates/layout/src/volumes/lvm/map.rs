@@ -36,8 +36,8 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// The part of the run in the `len` bytes from `from` on, counted from there. A striped run begins with
-    /// its first whole piece.
+    /// The part of the run in the `len` bytes from `from` on, counted from there. A striped run begins with its
+    /// first whole piece.
     fn part(self, from: u64, len: u64) -> Option<Self> {
         let before = from.saturating_sub(self.start);
         let (into, there) = match self.every {
