@@ -116,7 +116,7 @@ fn described(fit: &Fit) -> String {
 }
 
 fn knobs(fit: &Fit) -> String {
-    let mut table = plain_table(&["KNOB", "BEFORE", "FITTED", "ALLOWED"]);
+    let mut table = plain_table(&["PARAMETER", "BEFORE", "FITTED", "ALLOWED"]);
     for knob in &fit.knobs {
         table.add_row(vec![
             printable(&knob.path),

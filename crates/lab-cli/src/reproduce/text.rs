@@ -19,7 +19,7 @@ use straddle_cli::output::{paint, plural, printable, style};
 use straddle_cli::view::text::{duration, number, percent, plain_table, right, trimmed, wrap};
 
 /// The headings of the table. The first are about the figure, the others about the ratio.
-const HEADINGS: [&str; 8] = ["  ARM", "MODELLED", "PUBLISHED", "ERROR", "RATIO", "PUBLISHED", "ERROR", ""];
+const HEADINGS: [&str; 8] = ["  OFFSET", "MODELLED", "PUBLISHED", "ERROR", "RATIO", "PUBLISHED", "ERROR", ""];
 
 pub(crate) fn list(experiments: &[Experiment]) -> String {
     let mut text = String::new();

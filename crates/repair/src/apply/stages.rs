@@ -91,11 +91,6 @@ impl Written<'_> {
         ByteCount::new(writes(&self.steps).map(|(_, _, new, _)| new.len() as u64).sum())
     }
 
-    /// The number of separate writes.
-    pub fn places(&self) -> usize {
-        writes(&self.steps).count()
-    }
-
     /// Has the kernel reread the partition table of a block device, and compares the partitions it then lists
     /// with the plan's table. Does nothing for an image, whose table no kernel reads.
     pub fn tell_kernel(&self) -> Result<(), ApplyError> {
