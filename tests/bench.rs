@@ -334,7 +334,7 @@ fn warm_up_runs_are_shown_and_do_not_count() {
         assert_ne!(cold["elapsed_ns"], warm["elapsed_ns"]);
     }
     let text = straddle(&[&arguments[..], &["--warmup", "2"]].concat()).out;
-    assert!(text.contains("After 2 warm-up runs at each offset."), "{text}");
+    assert!(text.contains("Measured after 2 warm-up runs at each offset."), "{text}");
     assert!(!straddle(&arguments).out.contains("warm"));
 
     let dir = TempDir::new().unwrap();
@@ -440,7 +440,7 @@ fn a_run_that_stays_in_the_buffer_is_no_verdict_on_the_medium() {
     let text = said(&["--count", "20000", "--warmup", "0"]);
     assert!(text.contains("Not a steady state"), "{text}");
     let text = said(&[]);
-    assert!(text.contains("in a steady state, before any garbage collection"), "{text}");
+    assert!(text.contains("No flash was garbage-collected during the run; add steady=on"), "{text}");
     assert!(text.contains("fill the drive's buffer"), "{text}");
     // A disk says nothing of wear.
     let disk = straddle(&["bench", "random-write", "drive:wd10ears", "--offsets", "0,1"]).out;

@@ -253,7 +253,7 @@ fn a_wrong_description_has_its_line() {
         ("\u{7f}ELF\u{1}".to_owned(), "line 1 (byte 0)"),
         (
             format!("<domain><name>\u{1b}[31m</name><devices>{}", "<a>".repeat(100_000)),
-            "nested more than 64 deep",
+            "nested more than 64 levels deep",
         ),
     ] {
         let (status, target) = only(&dir, &xml, &[]);

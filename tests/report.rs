@@ -80,7 +80,7 @@ fn audits_are_counted() {
     let out = report(&dir, &["audits"]);
     assert_eq!(out.status.code(), Some(1));
     let said = tools::run::flat(&text(&out.stdout));
-    assert!(said.contains("of 4 that were judged and hold data, 2 are misaligned (50.0 %)"), "{said}");
+    assert!(said.contains("2 of the 4 checked disks that hold data are misaligned (50.0 %): "), "{said}");
     assert!(
         said.contains("Cost, modelled on wd10ears")
             && said.contains("Audits without a host name, listed by file name: 3")

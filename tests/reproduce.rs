@@ -67,7 +67,7 @@ fn the_text_has_ours_the_published_figure_and_what_was_not_run() {
     has("7.5 s (7 to 8)");
     has("differs: At offsets 1 to 7 the published program's writes did not reach the drive in this form");
     has("118 IOPS");
-    has("needs the lab, not run: mke2fs");
+    has("not run, because it needs the lab: mke2fs");
     has("fitted to miller-2010");
     has("1 of 1 published figures and ratios are within 20 %");
     assert!(!run.out.contains("OUTSIDE") && !run.out.contains("\\n"), "{}", run.out);

@@ -123,8 +123,8 @@ pub(crate) fn check_all<'py>(
     as_python(py, &report)
 }
 
-/// Audit each target for itself, and return for each its name, its status and its part of ``straddle check
-/// --json`` as text. This is what a task of a cluster does.
+/// Audit each target separately, and return its name, its status and its part of ``straddle check --json`` as
+/// text. Each task on a cluster calls this function.
 #[pyfunction]
 #[pyo3(
     signature = (paths, /, *, assume=None, only=Codes::default(), ignore=Codes::default(), allow_backing=Vec::new()),

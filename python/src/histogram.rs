@@ -14,7 +14,7 @@ use straddle_trace::{Account, Columns, SECTOR, Tables, UNITS};
 
 use crate::{as_python, errors, trace};
 
-/// The units of a report, in bytes, as ``straddle trace`` has them.
+/// The units of a report, in bytes, as in ``straddle trace``.
 const USUAL: [u64; 6] = [4096, 8192, 16384, 32768, 65536, 1 << 20];
 
 /// The effect of the requests of block traces on units of every size, for every start of the partition.
@@ -80,8 +80,8 @@ impl Histogram {
     ///
     /// The file can have the format of blktrace, blkparse, fio or MSR Cambridge, CSV, Parquet, or any other
     /// format that ``straddle trace`` reads, and can be compressed. The format is detected, unless ``format``
-    /// names it. ``columns`` is as for ``update``, for CSV and Parquet. ``NAME`` stands for the files
-    /// ``NAME.blktrace.0``, ``NAME.blktrace.1`` and so on, one for each processor.
+    /// names it. For CSV and Parquet, ``columns`` is used as in ``update``. The path ``NAME`` stands for the
+    /// files ``NAME.blktrace.0``, ``NAME.blktrace.1`` and so on, one for each processor.
     ///
     /// >>> import straddle_align, tempfile
     /// >>> with tempfile.NamedTemporaryFile("w", suffix=".csv") as trace:
@@ -249,7 +249,7 @@ fn columns_of(columns: Option<&Bound<'_, PyAny>>) -> PyResult<Columns> {
     text.parse().map_err(|error| errors::input(&error))
 }
 
-/// Return the names of the columns that are needed of a table with columns of these names.
+/// Return the names of the columns that are needed, given the names of all columns of a table.
 ///
 /// >>> import straddle_align._straddle
 /// >>> straddle_align._straddle.needed(["time", "op", "offset", "length"])

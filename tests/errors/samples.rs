@@ -239,6 +239,7 @@ fn of_models() -> Vec<Sample> {
         sample(ProfileError::Unreadable { path: path(), source: cause() }),
         sample(profile()),
         sample(ProfileError::Flash { name: text(), source: flash() }),
+        sample(ProfileError::Section { name: text(), section: text(), reason: text() }),
         sample(ProfileError::Seek { name: text(), source: seek() }),
         sample(RunError::Workload(WorkloadError::Zero { what: "size" })),
         sample(RunError::Target { index: 1, source: failed() }),

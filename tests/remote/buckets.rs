@@ -246,7 +246,7 @@ fn big(dir: &Dir) {
     shell(
         "mkfs.ext4 -qF -E offset=$((3074055 * 512)) disk.raw 500000K
         qemu-img create -q -f qcow2 -o preallocation=metadata disk.qcow2 2G
-        qemu-img convert -n -O qcow2 disk.raw disk.qcow2",
+        qemu-img convert -n -O qcow2 disk.raw disk.qcow2 && rm disk.raw",
         dir.path(),
     );
 }

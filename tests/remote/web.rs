@@ -179,7 +179,7 @@ fn big(dir: &Dir) {
         shell(&line, dir.path());
     }
     shell(
-        "qemu-img create -q -f qcow2 -o preallocation=metadata www/disk.qcow2 2G && qemu-img convert -n -O qcow2 disk.raw www/disk.qcow2",
+        "qemu-img create -q -f qcow2 -o preallocation=metadata www/disk.qcow2 2G && qemu-img convert -n -O qcow2 disk.raw www/disk.qcow2 && rm disk.raw",
         dir.path(),
     );
     assert!(fs::metadata(dir.join("www/disk.qcow2")).unwrap().len() > 2 << 30);

@@ -26,7 +26,7 @@ pub use rule::{Kind, Rule, Severity};
 /// Defines [`Code`], [`RULES`] and the names with which findings are made from one list.
 macro_rules! rules {
     ($($subject:ident { $($code:ident $name:ident,)* })*) => {
-        /// The code of a rule, in order. The variant's name is the code's text.
+        /// The code of a rule. Variants are in order, and the name of each is the text of its code.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
         #[schemars(with = "String")]
         pub enum Code {

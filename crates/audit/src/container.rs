@@ -107,20 +107,21 @@ pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
 /// bytes. An assumed physical sector does not count: 512e takes every sector of 512 bytes.
 fn check_size(context: &Context<'_>, findings: &mut Vec<Finding>) {
     let (logical, physical) = (context.topology.logical.value().bytes(), &context.topology.physical);
-    let (unit, name, severity, effect) =
-        if !context.size.is_multiple_of(logical) && logical > KERNEL_SECTOR.bytes() {
-            let effect = "its incomplete last sector is inaccessible there, and QEMU does not open the image \
-                          for uncached writing";
-            (logical, "logical sector", Severity::Warning, effect)
-        } else if !context.size.is_multiple_of(logical) {
-            (logical, "sector", Severity::Advice, "a loop device omits the bytes after the last whole sector")
-        } else if *physical.source() == Source::Declared && !context.size.is_multiple_of(physical.value()) {
-            let effect = "tools that use sectors of that size (QEMU without a cache on a 4Kn host, fastboot) \
+    let (unit, name, severity, effect) = if !context.size.is_multiple_of(logical)
+        && logical > KERNEL_SECTOR.bytes()
+    {
+        let effect = "with such sectors, the incomplete last one is inaccessible, and QEMU does not open the \
+                      image for uncached writing";
+        (logical, "logical sector", Severity::Warning, effect)
+    } else if !context.size.is_multiple_of(logical) {
+        (logical, "sector", Severity::Advice, "a loop device omits the bytes after the last whole sector")
+    } else if *physical.source() == Source::Declared && !context.size.is_multiple_of(physical.value()) {
+        let effect = "tools that use sectors of that size (QEMU without a cache on a 4Kn host, fastboot) \
                       refuse the image";
-            (physical.value(), "physical sector", Severity::Advice, effect)
-        } else {
-            return;
-        };
+        (physical.value(), "physical sector", Severity::Advice, effect)
+    } else {
+        return;
+    };
     let called = format!("the {}-byte {name}", unit.get());
     let Some((miss, too_long)) = past_multiple(context, unit, &called) else { return };
     let end = ByteOffset::new(context.size.get());

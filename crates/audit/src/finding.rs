@@ -156,8 +156,8 @@ pub struct Fix {
 struct FixForm {
     /// The fix in one sentence.
     summary: String,
-    /// The commands that do it, in order; empty if no command can. Pasting all of them leaves nothing worse
-    /// than before.
+    /// The commands that do it, in order; empty if no command can. Pasting all of them at once does not make
+    /// anything worse.
     commands: Vec<Command>,
     /// The effect of the commands on stored data; absent if there are no commands.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -209,7 +209,7 @@ pub struct Reason {
     /// Why it does not count, in the user's own words.
     #[serde(rename = "reason")]
     pub text: String,
-    /// Where that is written: the file and its line, such as `.straddle.toml:3`.
+    /// Where the reason is written: the file and its line, such as `.straddle.toml:3`.
     pub source: String,
 }
 

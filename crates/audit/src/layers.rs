@@ -449,7 +449,7 @@ fn small_luks_sector(place: &Place<'_>, layer: &Layer, luks: &Luks) -> Option<Fi
         return None;
     }
     let message = format!(
-        "{}: its {}-byte encryption sector is smaller than the {}-byte physical sector: layers above it may \
+        "{}: its {}-byte encryption sector is smaller than the {}-byte physical sector, so layers above it may \
          write less than a physical sector, and each block needs more encryption calls",
         place.label(),
         luks.sector_size.get(),

@@ -412,7 +412,7 @@ pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         }
         (Journal::InFile, Some(marker)) => {
             let start = marker.span.start();
-            let said = format!("there is no journal at byte {start}: it is in the file given with --journal");
+            let said = format!("there is no journal at byte {start}: it is in the file named with --journal");
             of_marker(context, *marker, &said)
         }
         (Journal::Unusable(why), Some(marker)) => {

@@ -50,22 +50,30 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ("Audit", &["check", "map", "report", "explain"]),
     ("Fix", &["realign", "plan", "apply", "undo", "resume"]),
     ("Measure", &["bench", "probe", "trace", "sim", "drive", "efficiency"]),
-    ("Laboratory", &["lab", "serve", "reproduce"]),
+    (LABORATORY, &["lab", "serve", "reproduce"]),
     ("Other", &["completions", "man", "schema"]),
 ];
 
+/// The group of the commands that `straddle-lab` runs.
+const LABORATORY: &str = "Laboratory";
+
 /// Returns the template of the main help: clap has one list of commands only.
-fn template() -> String {
+fn template(is_lab: bool) -> String {
     let all = Command::augment_subcommands(clap::Command::new("straddle"));
     let mut text = "{about-with-newline}\n{usage-heading} {usage}\n".to_owned();
-    for (group, names) in GROUPS {
+    if is_lab {
+        text = "Runs the laboratory commands of straddle, and 'drive fit'. 'straddle lab' starts 'straddle-lab lab'.\n\n\
+                {usage-heading} {usage}\n"
+            .to_owned();
+    }
+    for (group, names) in GROUPS.iter().filter(|(group, _)| !is_lab || *group == LABORATORY) {
         text += &format!("\n{group}:\n");
-        for name in names {
+        for name in *names {
             let about = all.find_subcommand(name).and_then(clap::Command::get_about);
             text += &format!("  {name:<11}  {}\n", about.map(ToString::to_string).unwrap_or_default());
         }
     }
-    text + "\nOptions:\n{options}{after-help}"
+    text + "\nOptions:\n{options}" + if is_lab { "" } else { "{after-help}" }
 }
 
 /// Finds, explains and fixes misaligned partitions, down to the byte.
@@ -91,7 +99,9 @@ impl Arguments {
             let command = match error.kind() {
                 DisplayVersion => return Err(error),
                 DisplayHelp | DisplayHelpOnMissingArgumentOrSubcommand => {
-                    Self::described().help_template(template())
+                    let program = words.first().and_then(|path| Path::new(path).file_name());
+                    Self::described()
+                        .help_template(template(program.is_some_and(|name| name == "straddle-lab")))
                 }
                 _ => Self::described(),
             };

@@ -63,7 +63,7 @@ impl Severities {
     }
 }
 
-/// Numbers of disks, by what their audits say.
+/// Numbers of disks by audit result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub(crate) struct Tally {
     /// All disks.
@@ -80,7 +80,7 @@ pub(crate) struct Tally {
     /// Aligned disks with errors or warnings of other kinds.
     #[serde(rename = "other_findings")]
     pub(crate) others: usize,
-    /// Aligned disks with advice at most.
+    /// Aligned disks with no findings, or only advice.
     pub(crate) aligned: usize,
     /// Disks that are blank.
     pub(crate) blank: usize,
@@ -88,7 +88,7 @@ pub(crate) struct Tally {
     pub(crate) not_judged: usize,
     /// Disks that could not be audited.
     pub(crate) failed: usize,
-    /// The findings on all of them. One that several disks share counts once.
+    /// The numbers of findings on all disks. One that several disks share counts once.
     pub(crate) findings: Severities,
 }
 
@@ -166,9 +166,9 @@ pub(crate) struct PricedBy {
 /// An input that could not be read.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Skipped {
-    /// The file or folder.
+    /// The file or directory.
     pub(crate) name: String,
-    /// Why, and where in the file.
+    /// The reason, and its position in the file.
     #[serde(rename = "reason")]
     pub(crate) why: String,
 }
@@ -268,25 +268,25 @@ pub(crate) struct Digest<'a> {
     /// The numbers of all disks.
     #[serde(rename = "summary")]
     pub(crate) tally: Tally,
-    /// The number of hosts whose names are those of the files, because their audits have none.
+    /// The number of hosts that are named after their files, because their audits contain no name.
     #[serde(rename = "hosts_named_by_files")]
     pub(crate) named_by_files: usize,
-    /// The number of audits that a later one of the same host replaces.
+    /// The number of audits replaced by a later one of the same host.
     #[serde(rename = "audits_replaced")]
     pub(crate) replaced: usize,
     /// What could not be read.
     pub(crate) skipped: &'a [Skipped],
-    /// What misalignment costs, by the drive that the audits were priced with; empty if none was.
+    /// What misalignment costs, by the drive for which the audits report costs; empty if they report none.
     pub(crate) costs: Vec<CostRow<'a>>,
-    /// The models, those with most misaligned disks first.
+    /// The models, those with the most misaligned disks first.
     pub(crate) models: Vec<ModelRow<'a>>,
-    /// The rules with findings, the most severe first, then those on most disks.
+    /// The rules with findings, the most severe first, then those on the most disks.
     pub(crate) rules: Vec<RuleRow<'a>>,
     /// The hosts, the worst first.
     pub(crate) hosts: Vec<HostRow<'a>>,
 }
 
-/// The costs of misalignment by one drive.
+/// The costs of misalignment on one drive.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "FleetCost")]
 pub(crate) struct CostRow<'a> {
@@ -294,15 +294,15 @@ pub(crate) struct CostRow<'a> {
     pub(crate) by: &'a PricedBy,
     /// The number of disks with a cost.
     pub(crate) disks: usize,
-    /// The time of random writes behind the worst start of a disk over their time when aligned: the median of the
+    /// The time that random writes at a disk's worst start take, relative to aligned ones: the median over the
     /// disks.
     #[serde(rename = "median_random_write_ratio")]
     pub(crate) median: f64,
-    /// The same for the worst disk.
+    /// The same ratio on the worst disk.
     #[serde(rename = "worst_random_write_ratio")]
     pub(crate) worst: f64,
-    /// The bytes that they write to flash (wear), over those when aligned, on the worst disk; absent for a disk that is
-    /// not an SSD.
+    /// The bytes that such writes cause to be written to flash (wear), relative to aligned ones, on the worst
+    /// disk; absent if the drive is not an SSD.
     #[serde(rename = "worst_wear_ratio", skip_serializing_if = "Option::is_none")]
     pub(crate) wear: Option<f64>,
 }
@@ -311,7 +311,7 @@ pub(crate) struct CostRow<'a> {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Model")]
 pub(crate) struct ModelRow<'a> {
-    /// The manufacturer and model; "images" or "no model reported" for disks without.
+    /// The manufacturer and model; "images" or "no model reported" for disks without a model.
     pub(crate) model: &'a str,
     #[serde(flatten)]
     pub(crate) tally: Tally,
@@ -327,7 +327,7 @@ pub(crate) struct RuleRow<'a> {
     pub(crate) title: &'a str,
     /// The highest severity of its findings.
     pub(crate) severity: Severity,
-    /// The findings.
+    /// The numbers of its findings.
     pub(crate) findings: Severities,
     /// The number of disks.
     pub(crate) disks: usize,
@@ -345,7 +345,8 @@ pub(crate) struct HostRow<'a> {
     pub(crate) tally: Tally,
     /// The codes of its errors and warnings, the errors first.
     pub(crate) codes: Vec<&'a str>,
-    /// The time of random writes behind its worst start over their time when aligned; absent without a cost.
+    /// The time that random writes at the host's worst start take, relative to aligned ones; absent without a
+    /// cost.
     #[serde(rename = "worst_random_write_ratio", skip_serializing_if = "Option::is_none")]
     pub(crate) cost: Option<f64>,
     /// Its disks with errors or warnings, and those that could not be judged, the worst first.

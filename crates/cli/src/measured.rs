@@ -36,7 +36,7 @@ pub(crate) struct Measured {
     phase: u64,
     /// Whether the medium rotates. If so, the unit is a physical sector, otherwise an indirection unit.
     pub(crate) rotates: bool,
-    /// How many times as long a durable or sustained write between boundaries takes, if measured.
+    /// How many times as long a durable or sustained write takes between boundaries as on them, if measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) cost: Option<f64>,
 }

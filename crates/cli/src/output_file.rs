@@ -58,7 +58,7 @@ pub fn check(path: &Path, inputs: &[&Path]) -> Result<()> {
         Err(error) => return Err(error).with_context(failed),
     };
     if found.file_type().is_block_device() {
-        return refuse(format!("{}: is a block device; give a file name", path.display()));
+        return refuse(format!("{}: is a block device; specify a file name", path.display()));
     }
     let read = READ.lock().map(|read| read.clone()).unwrap_or_default();
     let mut inputs = inputs.iter().copied().chain(read.iter().map(PathBuf::as_path));

@@ -31,7 +31,7 @@ pub(crate) struct SharedReport<'a> {
     /// Whether the drive reports another unit than was found; absent if that cannot be determined.
     #[serde(skip_serializing_if = "Option::is_none")]
     misreports: Option<bool>,
-    /// How many times as long a durable or sustained write between boundaries takes, if measured.
+    /// How many times as long a durable or sustained write takes between boundaries as on them, if measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     cost_ratio: Option<f64>,
 }

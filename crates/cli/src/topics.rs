@@ -54,7 +54,7 @@ pub(crate) struct Topic {
     #[serde(default, skip_serializing)]
     #[schemars(skip)]
     arithmetic: Option<numbers::Arithmetic>,
-    /// The explanation, a paragraph each.
+    /// The paragraphs of the explanation.
     #[serde(skip_serializing)]
     about: Vec<String>,
     /// What to do where no numbers of a message decide it, a paragraph each.
@@ -69,7 +69,7 @@ pub(crate) struct Topic {
     /// A drawing, in lines of at most 60 characters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) drawing: Option<String>,
-    /// The sources of these statements.
+    /// The sources of the explanation.
     pub(crate) sources: Vec<String>,
 }
 
@@ -81,7 +81,7 @@ pub(crate) struct Version {
     pub(crate) of: String,
     /// Where they start partitions.
     pub(crate) starts: String,
-    /// How to make them start partitions right.
+    /// How to make these versions align partitions.
     pub(crate) right: String,
 }
 
@@ -93,15 +93,15 @@ pub(crate) enum Subject {
     Question(&'static Question),
 }
 
-/// A topic, and what the numbers of a message that is about it come to.
+/// A topic, and what follows from the numbers in a message about it.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[schemars(rename = "ExplainedTopic")]
 pub(crate) struct Explained {
     #[serde(flatten)]
     pub(crate) topic: &'static Topic,
-    /// What the numbers of the given message come to, a paragraph each; empty if they decide nothing.
+    /// What follows from the numbers in the message, as paragraphs; empty if nothing does.
     pub(crate) numbers: Vec<String>,
-    /// The explanation, a paragraph each.
+    /// The paragraphs of the explanation.
     pub(crate) about: Vec<&'static String>,
 }
 
@@ -205,7 +205,7 @@ pub(crate) struct Question {
     pub(crate) name: String,
     /// The question.
     pub(crate) title: String,
-    /// The answer, a paragraph each.
+    /// The paragraphs of the answer.
     pub(crate) about: Vec<String>,
 }
 

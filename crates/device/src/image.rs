@@ -398,7 +398,8 @@ impl Image {
         // A file that is not opened is not damage. It is reported when its bytes are requested.
         if let Some(fault) = fault.filter(|fault| !matches!(fault, ImageError::NotOpened { .. })) {
             let error = with_causes(&fault);
-            remarks.push(format!("after {} allocated blocks: {error}", placement.units()));
+            remarks
+                .push(format!("only the first {} allocated blocks were checked: {error}", placement.units()));
         }
         let (size, block) = (ByteCount::new(size), ByteCount::new(block));
         let container = Container { format, variant, virtual_size: size, block, placement };

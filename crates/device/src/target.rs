@@ -59,7 +59,7 @@ pub enum OpenError {
     Unpack { what: &'static str, source: UnpackError, command: Option<String> },
     #[error(transparent)]
     Image(#[from] ImageError),
-    #[error("{}: given with --allow-backing, but cannot be opened", path.display())]
+    #[error("{}: named with --allow-backing, but cannot be opened", path.display())]
     Allowed {
         path: PathBuf,
         #[source]
@@ -216,8 +216,8 @@ pub struct Zoned {
     /// The size of a zone.
     #[serde(rename = "zone_bytes")]
     pub zone: ByteCount,
-    /// Whether its first and last zones are conventional, so that a partition table can be written there;
-    /// `None` where that could not be queried.
+    /// Whether its first and last zones are conventional, so that a partition table can be written there; none
+    /// if this could not be queried.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub holds_table: Option<bool>,
 }

@@ -405,11 +405,11 @@ pub struct Topology {
 pub struct Guest {
     /// The name of the virtual machine.
     pub domain: String,
-    /// The name of the disk in it: `vda`.
+    /// The name of the disk in the guest, such as `vda`.
     pub disk: String,
     /// Whether the virtual machine is running.
     pub is_running: bool,
-    /// The logical and physical sector that the guest sees; `None` if they are the storage's.
+    /// The logical and physical sector that the guest sees; none if they are the storage's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shown: Option<Sectors>,
     /// The logical and physical sector of the disk's storage, if known.

@@ -69,7 +69,7 @@ struct TruthReport {
     unit_bytes: u64,
     /// The offset that the firmware adds to every address.
     firmware_offset_bytes: u64,
-    /// The offset of the first boundary of such a unit.
+    /// The offset of the first unit boundary.
     alignment_offset_bytes: u64,
 }
 

@@ -83,10 +83,10 @@ pub struct Claims {
     /// The offset of the first physical sector boundary.
     #[serde(rename = "alignment_offset_bytes", default)]
     pub alignment_offset: u64,
-    /// The preferred minimum I/O, if any.
+    /// The minimum I/O size, if any.
     #[serde(rename = "minimum_io_bytes", skip_serializing_if = "Option::is_none")]
     pub minimum_io: Option<u64>,
-    /// The optimal I/O, if any.
+    /// The optimal I/O size, if any.
     #[serde(rename = "optimal_io_bytes", skip_serializing_if = "Option::is_none")]
     pub optimal_io: Option<u64>,
     /// Whether it claims to be rotational.
@@ -150,6 +150,8 @@ pub enum ProfileError {
     Circular { name: String },
     #[error("profile {name}: {key} = {value}: {reason}")]
     Impossible { name: String, key: String, value: String, reason: String },
+    #[error("profile {name}: [{section}] {reason}")]
+    Section { name: String, section: String, reason: String },
     #[error("profile {name}: geometry")]
     Geometry { name: String, source: GeometryError },
     #[error("profile {name}: flash")]

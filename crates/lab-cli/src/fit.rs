@@ -57,8 +57,8 @@ pub(crate) struct FitReport<'a> {
     worst_before: f64,
     /// The largest error with the fitted values.
     worst_after: f64,
-    /// The largest error with the fitted values, and with each of them in turn `margin` lower and higher;
-    /// rounded up to half a percent.
+    /// The largest error with the fitted values as they are, or with each in turn lowered or raised by
+    /// `margin`; rounded up to half a percent.
     worst_nearby: f64,
     /// How far each value was varied, as a fraction of it.
     margin: f64,

@@ -222,7 +222,7 @@ fn drives(arguments: &LabArguments) -> Result<Vec<GuestDrive>> {
     }
     let stores = arguments.store.len();
     if stores > 0 && stores != count {
-        return usage(format!("--store: {stores} files for {count} drives; give one per drive"));
+        return usage(format!("--store: {stores} files for {count} drives; specify one per drive"));
     }
     let drive = |(index, drive): (usize, &target::Drive)| {
         let profile = Profile::clone(&drive.profile);
@@ -281,7 +281,7 @@ pub(crate) struct LabReport<'a> {
     ended: &'a Ended,
     /// Whether an identical run on this machine would take the same time to the nanosecond.
     repeatable: bool,
-    /// Why it would not, one sentence each; empty if it would.
+    /// Why an identical run may take another time, one sentence per reason; empty if it would not.
     not_repeatable: Vec<String>,
     /// The drives, in order.
     drives: Vec<Drive<'a>>,

@@ -130,7 +130,8 @@ pub(crate) struct ServeReport<'a> {
     lateness_histogram: Vec<Class>,
 }
 
-/// A class of the histogram: replies up to a lateness, and above that of the class before.
+/// A class of the histogram: the replies whose lateness is above the bound of the previous class, and at most
+/// that of this one.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Class {
     /// The upper bound in nanoseconds; absent for the last class, which has none.
@@ -208,7 +209,9 @@ fn summary(report: &ServeReport<'_>) -> String {
     }
     text = wrap(&text, "");
     let inside = format!(
-        "inside the drive: {} read-modify-writes, {} cache hits, {} writes joined others, {} writes to the medium, {} seeks, {:.1} revolutions waited",
+        "inside the drive: {} read-modify-writes, {} cache hits, {} writes merged with others, {} writes to \
+         the \
+         medium, {} seeks, {:.1} revolutions waited",
         counters.rmw_reads,
         counters.cache_hits,
         counters.merged_writes,

@@ -168,7 +168,7 @@ pub fn can_be_copied(source: &Situation<'_>) -> bool {
 /// The name of a raw image for a copy of `image`.
 pub fn raw_name(image: &Path) -> PathBuf {
     let raw = image.with_extension("raw");
-    if raw != image {
+    if !raw.exists() {
         return raw;
     }
     let mut name = image.as_os_str().to_owned();

@@ -113,9 +113,9 @@ struct UnitReport {
 struct MergedReport {
     /// Units that are written.
     written_units: u64,
-    /// Of these, the units that are only partly new: each is a read-modify-write.
+    /// Of `written_units`, those that are only partly new: each is a read-modify-write.
     partial_units: u64,
-    /// Of these, the units that were written early because the cache was full. If there are any, a larger
+    /// Of `written_units`, those that were written early because the cache was full. If there are any, a larger
     /// cache writes fewer units.
     early_units: u64,
     /// The bytes of the units written relative to the bytes of the requests. Absent if there are no requests.

@@ -68,7 +68,7 @@ pub struct Recorded {
     /// The physical sector in bytes, as the drive reports it.
     #[serde(rename = "physical_sector_bytes", skip_serializing_if = "Option::is_none")]
     pub physical_sector: Option<u64>,
-    /// The partition that was recorded; the whole drive if absent. Offsets are relative to the drive.
+    /// The partition that was recorded; absent if it was the whole drive. Offsets are relative to the drive.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partition: Option<Partition>,
 }

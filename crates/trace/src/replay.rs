@@ -89,7 +89,7 @@ pub struct Replayed {
     pub flushes: Latency,
     /// The number of discards.
     pub discards: u64,
-    /// Of these, the discards that were not sent because the drive does not support them.
+    /// The discards that were not sent because the drive does not support them.
     #[serde(rename = "ignored_discards")]
     pub ignored: u64,
     /// Requests that did not begin and end on 512-byte sector boundaries. The drive received requests for all

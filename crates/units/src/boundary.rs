@@ -36,7 +36,7 @@ impl<'de> Deserialize<'de> for Boundary {
     }
 }
 
-/// How a span covers the units into which a [`Boundary`] divides a medium.
+/// How a span covers the units of a medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Coverage {
     /// Units that have at least one byte in the span.

@@ -44,7 +44,7 @@ pub(super) const IMAGE_SIZE: Definition = Definition {
            --logical), of the unit that a platform requires (--for), or of 512 bytes.",
     why: "Some image builders write the backup GPT (33 sectors of 512 bytes) right after the last partition, \
           or copy a file system of arbitrary length; qemu-img rounds the size of a VHD up to whole cylinders \
-          unless force_size is given.",
+          unless force_size is set.",
     cost: "The incomplete last sector is inaccessible. QEMU (7.2) refuses to open the image for uncached \
            writing on such storage, and fastboot refuses to send it. Azure and Google Compute Engine refuse \
            the import.",

@@ -26,8 +26,9 @@ pub(super) const BOGUS_IO_OPT: Definition = Definition {
     kind: Kind::Device,
     about: About::Device,
     title: "the optimal I/O size is impossible",
-    what: "The device reports an impossible optimal I/O size: 33553920 (65535 blocks of 512 bytes), the \
-           same rounded down to a larger sector (33550336), a multiple of 0xFFF000, or a size that is not \
+    what: "The device reports an impossible optimal I/O size: 33553920 (65535 blocks of 512 bytes), that size \
+           rounded down to a multiple of a larger sector (33550336), a multiple of 0xFFF000, or a size that is \
+           not \
            a multiple of the physical sector or the minimum I/O size.",
     why: "Some USB bridges fill the field with ones; some HBAs report their own transfer limit; md \
           multiplies the values that its members report. parted 3.5 and LVM 2.03.16 (Debian 12) use the \
@@ -55,7 +56,7 @@ pub(super) const KNOWN_LIAR: Definition = Definition {
     why: "Early Advanced Format drives reported 512/512 for compatibility with old systems. straddle has a \
           list of such models, with a source for each; the listed value overrides the drive's.",
     cost: "Tools that trust the drive may start partitions at any sector; parted's minimal alignment, for \
-           example, accepts them all.",
+           example, accepts every sector.",
     fix: "Specify starts in MiB. If in doubt, assume 4096-byte sectors: that is safe on every disk.",
     sources: &["crates/device/src/quirks.toml, a source for each model"],
 };
@@ -67,7 +68,8 @@ pub(super) const FIRMWARE_OFFSET: Definition = Definition {
     title: "the drive's addresses are shifted",
     what: "The first physical sector boundary is not at byte 0.",
     why: "A jumper on early WD drives (pins 7 and 8, \"for Windows XP\") shifts every address by one sector, \
-          so that LBA 63 starts a physical sector; some RAID firmware does the same. Aligned starts are then \
+          so that a physical sector starts at LBA 63; some RAID firmware does the same. Aligned starts are \
+          then \
           3584 bytes past a multiple of 4096. A mapping, an array or a loop device has such an offset if its \
           underlying device is misaligned.",
     cost: "Nothing by itself. But tools that ignore alignment_offset misalign their partitions, and the \

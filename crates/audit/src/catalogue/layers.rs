@@ -49,7 +49,7 @@ pub(super) const LV_SEGMENT_STRADDLES: Definition = Definition {
            rule also covers the data of a thin pool, the store of a snapshot, and a cache.",
     why: "If the extent size is not a multiple of the physical sector (vgcreate -s 1k), segments may start \
           anywhere. In a concatenation, each segment starts where the previous one ends; the kernel checks \
-          only the starts of segments on their devices, and reports alignment offset 0.",
+          only the starts of segments on their devices, and reports an alignment offset of 0.",
     cost: "Blocks in that segment span two sectors: see S001.",
     fix: "Use 4 MiB extents, then move the volume (pvmove).",
     sources: &[
@@ -66,7 +66,7 @@ pub(super) const LUKS_PAYLOAD_STRADDLES: Definition = Definition {
     what: "The encrypted payload of a LUKS container does not start on a physical sector boundary of the \
            disk.",
     why: "The payload follows the header and key slots. Old versions of cryptsetup put it at 512-byte sector \
-          1032 or 2056, unless --align-payload was given.",
+          1032 or 2056, unless --align-payload was used.",
     cost: "Every block in the container spans two sectors: see S001.",
     fix: "Recreate it with cryptsetup luksFormat --align-payload 2048 (LUKS1) or --offset 32768 (LUKS2) \
           and restore the data, or use cryptsetup reencrypt.",
@@ -129,8 +129,8 @@ pub(super) const OFF_ARRAY_STRIPE: Definition = Definition {
           not a multiple of a stripe with three data disks, or of any stripe larger than 1 MiB.",
     cost: "Each write of a whole stripe becomes two partial writes, and RAID 5 and 6 must then read data to \
            compute the parity: see S005.",
-    fix: "Align the layer to the stripe: pvcreate --dataalignment, cryptsetup --align-payload or --offset, \
-          or a partition start that is a multiple of it.",
+    fix: "Align the layer to the stripe: use pvcreate --dataalignment, or cryptsetup --align-payload or \
+          --offset, or start the partition at a multiple of the stripe.",
     sources: &["Linux drivers/md/raid5.c, raid5_set_limits"],
 };
 

@@ -89,7 +89,7 @@ pub(super) const OFF_IO_MIN: Definition = Definition {
           allocates and copies whole chunks, but writing part of one causes no read.",
     cost: "A request meant to cover one unit covers parts of two: a RAID accesses two members (see S005 for \
            figures), and an SSD reads and rewrites two units.",
-    fix: "Start at a multiple of that size; 1 MiB usually is one.",
+    fix: "Start at a multiple of that size; 1 MiB usually works.",
     sources: &[
         "Documentation/ABI/stable/sysfs-block, queue/minimum_io_size",
         "Linux block/blk-settings.c, blk_stack_limits",
@@ -107,12 +107,12 @@ pub(super) const OFF_INDIRECTION_UNIT: Definition = Definition {
     why: "For each write that covers only part of a unit, the drive must read the unit, modify it and write \
           it elsewhere. NVMe reports the unit as NPWG, which the kernel exports as minimum_io_size rather \
           than physical_block_size, so tools that look only at the physical sector do not notice. NPWG is \
-          the preferred size of writes; a drive may report a smaller preferred alignment (NPWA). If the \
-          start is aligned to that, the finding is only advice.",
+          the preferred size of writes; a drive may report a smaller preferred alignment (NPWA). If the start \
+          is aligned to NPWA, the finding is only advice.",
     cost: "With 16 KiB units, each misaligned 16 KiB database page covers parts of two units, which doubles \
            flash writes and wear. For writes smaller than the unit, the factor is (offset in the unit + \
            length, rounded up to the unit) / length.",
-    fix: "Start at a multiple of the indirection unit (16 to 64 KiB today); 1 MiB is one.",
+    fix: "Start at a multiple of the indirection unit (16 to 64 KiB today), such as 1 MiB.",
     sources: &[
         "NVM Express NVM Command Set specification, Identify Namespace, NPWG and NPWA",
         "FreeBSD commit e3bcd07d834d (Samsung 980: NPWA 4 KiB, NPWG 16 KiB)",
@@ -155,7 +155,7 @@ pub(super) const OFF_IO_OPT: Definition = Definition {
     why: "optimal_io_size is a hint: a hardware RAID's stripe, or just the largest transfer that a \
           controller prefers. parted's \"optimal\" alignment follows it.",
     cost: "Nothing on a single disk; on a hardware RAID, the same as S005.",
-    fix: "If the device is an array, start at a multiple of it.",
+    fix: "If the device is an array, start at a multiple of that size.",
     sources: &[
         "Documentation/ABI/stable/sysfs-block, queue/optimal_io_size",
         "parted libparted/arch/linux.c, linux_get_optimum_alignment",
@@ -208,7 +208,7 @@ pub(super) const ATOMIC_LOST: Definition = Definition {
           fails, and nothing is logged.",
     cost: "Databases must keep their protection against torn pages enabled (MySQL's doublewrite, \
            PostgreSQL's full-page writes).",
-    fix: "Start at a multiple of that size; 1 MiB usually is one.",
+    fix: "Start at a multiple of that size; 1 MiB usually works.",
     sources: &[
         "Linux include/linux/blkdev.h, bdev_can_atomic_write (6.11 and later)",
         "Documentation/ABI/stable/sysfs-block, atomic_write_unit_min_bytes",
@@ -226,6 +226,6 @@ pub(super) const DOS_START: Definition = Definition {
           32256, 3584 bytes past a 4096-byte boundary.",
     cost: "The same as S001 on a drive with 4096-byte sectors; nothing on a 512n drive, or on one whose \
            alignment offset aligns sector 63.",
-    fix: "See S001. On such a disk, fdisk does not align later partitions by itself.",
+    fix: "See S001. On a disk with such a partition, fdisk does not align later ones by itself.",
     sources: &["util-linux 2.18 release notes", "Documentation of fdisk(8), DOS-compatible mode"],
 };

@@ -41,7 +41,8 @@ pub(super) const GPT_BACKUP_DAMAGED: Definition = Definition {
     about: About::Table,
     title: "the backup GPT is damaged or missing",
     what: "The primary GPT is good, but the backup is not.",
-    why: "The end of the disk was overwritten (old RAID metadata, a shorter copy), or never written.",
+    why: "The end of the disk was overwritten, for example by RAID metadata, or was never written because a \
+          copy was cut short.",
     cost: "Nothing, unless the primary is damaged too.",
     fix: "Rewrite the backup from the primary.",
     sources: &["UEFI specification 2.10, section 5.3.2"],

@@ -48,12 +48,12 @@ pub struct Cost {
     /// The size of each random write: 4096 bytes on a modelled disk, otherwise the drive's unit.
     #[serde(rename = "size_bytes")]
     pub size: u64,
-    /// The ratio for random writes: with a full buffer on a modelled SSD; for durable or sustained writes if
-    /// measured.
+    /// The ratio for random writes: on a modelled SSD, with a full buffer; if measured, for durable or
+    /// sustained writes.
     #[serde(rename = "random_write_ratio")]
     pub random_write: f64,
-    /// The range of that ratio over the plausible firmware of a modelled disk; absent if the firmware makes
-    /// no difference.
+    /// The range of `random_write_ratio` over the plausible firmware of a modelled disk; absent if the firmware
+    /// makes no difference.
     #[serde(rename = "random_write_firmware_range", skip_serializing_if = "Option::is_none")]
     pub firmware: Option<FirmwareRange>,
     /// The ratio of the bytes written to flash (wear); absent on a disk.

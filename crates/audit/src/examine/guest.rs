@@ -22,7 +22,7 @@ pub struct GuestDisk {
     pub domain: String,
     /// Whether it is running.
     pub is_running: bool,
-    /// The name of the disk in it: `vda`.
+    /// The name of the disk in the guest, such as `vda`.
     pub name: String,
     /// The path of the file or device.
     pub path: PathBuf,

@@ -87,7 +87,7 @@ pub(crate) fn in_question(target: &Target, stack: &Stack) -> Option<Doubt> {
     let why = match evidence {
         Evidence::Content(at) => format!(
             "its table is assumed to use {assumed}-byte sectors. With {size}-byte sectors, a partition would \
-             start at byte {at}, where there is known content, perhaps left over. If the table uses \
+             start at byte {at}, where known content (perhaps a leftover) begins. If the table uses \
              {size}-byte sectors, use --logical {size}"
         ),
         Evidence::End => format!(

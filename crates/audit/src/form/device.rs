@@ -47,10 +47,10 @@ pub(super) struct DeviceReport {
 struct FormatsReport {
     /// The source.
     source: String,
-    /// Whether an NVMe controller supports the command that sets them (OACS); absent if it was not queried.
+    /// Whether an NVMe controller supports the format command (OACS); absent if it was not queried.
     #[serde(skip_serializing_if = "Option::is_none")]
     has_command: Option<bool>,
-    /// Whether that command formats all namespaces of the NVMe drive at once (FNA); absent if it was not
+    /// Whether the format command affects all namespaces of the NVMe drive at once (FNA); absent if it was not
     /// queried.
     #[serde(skip_serializing_if = "Option::is_none")]
     formats_all_namespaces: Option<bool>,

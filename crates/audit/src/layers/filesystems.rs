@@ -67,7 +67,8 @@ fn small_units(place: &Place<'_>, kind: FsKind, fs: &FileSystem, len: ByteCount)
     let units: Vec<String> =
         small.iter().map(|(name, size)| format!("{name} of {} bytes", size.get())).collect();
     let message = format!(
-        "{}: its {} {} smaller than the {what} ({} bytes): small writes are read-modify-writes even if it is \
+        "{}: its {} {} smaller than the {what} ({} bytes), so small writes are read-modify-writes even if it \
+         is \
          aligned",
         place.label(),
         units.join(" and its "),
@@ -110,7 +111,7 @@ fn data_area(place: &Place<'_>, kind: FsKind, fs: &FileSystem, len: ByteCount) -
     }
     let message = format!(
         "{}: it starts on a physical sector, but its first cluster is at byte {data} (byte {at} of the \
-         disk), {} bytes past a {}-byte boundary: each cluster spans one more sector than necessary",
+         disk), {} bytes past a {}-byte boundary, so each cluster spans one more sector than necessary",
         place.label(),
         miss.past.get(),
         boundary.size().get()
@@ -184,7 +185,7 @@ fn hints_fix(kind: FsKind, fs: &FileSystem, chunk: Option<ByteCount>, stripe: Op
         FsKind::Xfs => {
             let (unit, width) = (unit.get() / 512, stripe.get() / 512);
             let line = format!("mount -o sunit={unit},swidth={width} DEVICE DIR");
-            let caution = "XFS stores the values given at mount time; replace DEVICE with the device that \
+            let caution = "XFS stores the values specified at mount time; replace DEVICE with the device that \
                            holds it, and DIR with its mount point";
             (Command::other("mount", line), caution)
         }

@@ -69,7 +69,7 @@ pub(crate) struct ApplyArguments {
     #[arg(long, value_name = "SOURCE", value_hint = clap::ValueHint::FilePath, value_parser = local_targets())]
     pub(crate) from: Option<PathBuf>,
 
-    /// Format of the --from image; use the value given to 'straddle realign --to'.
+    /// Format of the --from image; use the --format value passed to 'straddle realign --to'.
     #[arg(long, value_name = "FORMAT", requires = "from")]
     pub(crate) from_format: Option<straddle_device::image::Format>,
 

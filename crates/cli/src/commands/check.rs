@@ -74,11 +74,10 @@ pub(crate) struct CheckArguments {
     /// Disks, images, directories of images, modelled drives, or URLs of images (https, http, s3, gs, az)
     /// [default: every local disk].
     ///
-    /// `sda` stands for /dev/sda, and `wd10ears` for the modelled drive, unless a file has that name. Images
-    /// in a directory are found by their file name extensions, in subdirectories too. Hidden files are
-    /// skipped.
+    /// `sda` stands for /dev/sda, and `wd10ears` for the modelled drive, unless a file has that name.
+    /// Directories are searched recursively for files with the extension of an image. Hidden files are skipped.
     ///
-    /// From a server, only the necessary bytes are fetched; --verbose and --json show how many. Credentials for
+    /// Only the necessary bytes are fetched from a server; --verbose and --json show how many. Credentials for
     /// buckets come from the environment (AWS_*, GOOGLE_*, AZURE_*).
     #[arg(value_name = "TARGET", value_hint = clap::ValueHint::FilePath,
         value_parser = PathBufValueParser::new().map(Subject::parse))]
@@ -88,13 +87,13 @@ pub(crate) struct CheckArguments {
     /// be repeated.
     ///
     /// Domains are looked up with virsh. The format of each disk is taken from the XML. Without <blockio>,
-    /// the guest sees 512-byte sectors. --assume and --measured describe the
-    /// storage of the disks. Drives with removable media are skipped.
+    /// the guest sees 512-byte sectors. --assume and --measured describe the storage that holds the disks.
+    /// Drives with removable media are skipped.
     #[arg(long = "domain", value_name = "NAME", value_hint = clap::ValueHint::FilePath,
         conflicts_with_all = ["targets", "all", "sysroot", "format"])]
     pub(crate) domains: Vec<String>,
 
-    /// Without a target: also check loop, ram and zram devices, and drives with removable media.
+    /// If no target is specified, also check loop, ram and zram devices, and drives with removable media.
     #[arg(long)]
     pub(crate) all: bool,
 
@@ -106,7 +105,7 @@ pub(crate) struct CheckArguments {
     #[arg(long, short, conflicts_with = "json")]
     pub(crate) quiet: bool,
 
-    /// Print a report for another program.
+    /// Print the report in a format for other programs.
     #[arg(long, value_enum, value_name = "FORMAT", conflicts_with_all = ["json", "quiet", "verbose"])]
     pub(crate) output_format: Option<OutputFormat>,
 
@@ -156,7 +155,7 @@ pub(crate) struct CheckArguments {
 
     /// Allow opening this backing, parent or extent file if an image names it. Can be repeated.
     ///
-    /// By default, no other file that an image names is opened.
+    /// By default, other files that an image names are not opened.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath,
         value_parser = target::backing_files())]
     pub(crate) allow_backing: Vec<PathBuf>,
@@ -169,21 +168,22 @@ pub(crate) struct CheckArguments {
     /// Leave disks in standby asleep. They are reported as not checked, which does not affect the exit
     /// status.
     ///
-    /// SATA disks receive CHECK POWER MODE, SCSI disks TEST UNIT READY and REQUEST SENSE. Devices on top of a
-    /// sleeping disk are not read either. If the state of a disk cannot be queried, the target fails.
+    /// Their state is queried with CHECK POWER MODE (SATA), or with TEST UNIT READY and REQUEST SENSE (SCSI).
+    /// Devices on top of a sleeping disk are not read either. If the state of a disk cannot be queried, the
+    /// target fails.
     #[arg(long)]
     pub(crate) no_wake: bool,
 
     /// Report only findings with these codes, separated by commas.
     ///
-    /// The status and the exit status depend only on the reported findings. Verdicts on partitions and
-    /// unreadable data (S081) are always reported.
+    /// The status and the exit status depend only on the reported findings. Partition verdicts and unreadable
+    /// data (S081) are always reported.
     #[arg(long, value_name = "CODE", value_delimiter = ',', value_parser = rule_code(), hide_possible_values = true)]
     pub(crate) only: Vec<Code>,
 
     /// Omit findings with these codes, separated by commas, from the report and the status.
     ///
-    /// Verdicts on partitions and unreadable data (S081) are always reported.
+    /// Partition verdicts and unreadable data (S081) are always reported.
     #[arg(long, value_name = "CODE", value_delimiter = ',', value_parser = rule_code(), hide_possible_values = true)]
     pub(crate) ignore: Vec<Code>,
 
@@ -191,7 +191,7 @@ pub(crate) struct CheckArguments {
     /// [default: .straddle.toml in the current directory, if it exists].
     ///
     /// Ignored findings are listed with their reasons. They do not affect the status or the exit status.
-    /// Verdicts on partitions are kept. S047 and S081 cannot be ignored.
+    /// Partition verdicts do not change. S047 and S081 cannot be ignored.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, conflicts_with = "no_config")]
     pub(crate) config: Option<PathBuf>,
 
@@ -243,9 +243,9 @@ impl CheckArguments {
 /// Reports that other programs read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OutputFormat {
-    /// SARIF 2.1.0: code scanning.
+    /// SARIF 2.1.0, for code scanning.
     Sarif,
-    /// JUnit XML: a suite for each target, a test case for each finding.
+    /// JUnit XML, with a suite for each target and a test case for each finding.
     Junit,
     /// Annotations for a GitHub workflow.
     Github,

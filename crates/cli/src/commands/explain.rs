@@ -51,7 +51,7 @@ pub(crate) struct ExplainArguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Computed {
-    /// Count the physical sectors that writes touch, and their read-modify-writes.
+    /// Count the physical sectors that writes touch, and the read-modify-writes that they cause.
     Rmw(RmwArguments),
 }
 
@@ -65,7 +65,7 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = RMW_EXAMPLES)]
 pub(crate) struct RmwArguments {
-    /// Start of the first write on the device: a byte (31KiB) or a 512-byte sector (63s).
+    /// Start of the first write on the device, in bytes (31KiB) or 512-byte sectors (63s).
     #[arg(long, value_parser = place, value_name = "OFFSET")]
     pub(crate) offset: ByteCount,
 
@@ -246,7 +246,7 @@ fn explain_rmw(arguments: &RmwArguments) -> Result<Exit> {
         let line = format!("merged into one write by a cache: {}", describe(count.merged));
         let _ = writeln!(text, "{}", drawn_after(&line, merged));
     }
-    let legend = "| marks the start of a physical sector, and # a written eighth of one.";
+    let legend = "| marks the start of a physical sector, and # marks a written eighth of a sector.";
     output::print(&format!("{text}\n{}\n", wrap(legend, "")))
 }
 

@@ -68,13 +68,13 @@ Exit status: that of the command, or
 #[command(after_help = LAB_EXAMPLES)]
 #[expect(missing_docs, reason = "clap would print it")]
 pub struct LabArguments {
-    /// Modelled drive of the guest (NAME or NAME,OPTION; see 'straddle drive list'), or the path of a
+    /// Modelled drive to attach to the guest (NAME or NAME,OPTION; see 'straddle drive list'), or the path of a
     /// profile. Can be repeated.
     #[arg(long, value_name = "NAME", required_unless_present = "clean", value_parser = drives(), hide_possible_values = true)]
     pub drive: Vec<Drive>,
 
     /// Start of the drive's only partition, in bytes (20KiB) or logical sectors (40s) [default: no partition
-    /// table]. Give one value for all drives, or one per drive.
+    /// table]. Specify one value for all drives, or one per drive.
     #[arg(long, value_name = "START", value_parser = partition_start)]
     pub start: Vec<Start>,
 
@@ -82,7 +82,7 @@ pub struct LabArguments {
     #[arg(long, value_name = "BYTES", value_parser = parse_size, requires = "start")]
     pub size: Option<ByteCount>,
 
-    /// Keep the drive's contents in this file, which can be from an earlier run. Give one file per drive.
+    /// Keep the drive's contents in this file, which can be from an earlier run. Specify one file per drive.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub store: Vec<PathBuf>,
 
@@ -267,7 +267,7 @@ pub struct ServeArguments {
     #[arg(long, value_name = "ADDRESS")]
     pub nbd: Vec<String>,
 
-    /// Serve virtual machines at this socket, with vhost-user-blk. Can be repeated.
+    /// Serve vhost-user-blk at this socket, for virtual machines. Can be repeated.
     #[arg(long, value_name = "SOCKET", value_hint = clap::ValueHint::FilePath)]
     pub vhost_user: Vec<PathBuf>,
 

@@ -92,7 +92,7 @@ pub(crate) struct PlanArguments {
     )]
     pub(crate) convert_table: Option<BlockSize>,
 
-    /// Start of the first partition of --part or --add, as a byte (1MiB) or a sector (34s).
+    /// Start of the first partition created by --part or --add, in bytes (1MiB) or sectors (34s).
     #[arg(long, value_name = "START")]
     pub(crate) start: Option<Place>,
 

@@ -163,7 +163,7 @@ struct Probed {
     claims: Claims,
     /// `None` for everywhere.
     regions: Option<Vec<Span>>,
-    /// What to know of the figures, in sentences.
+    /// Remarks on the figures, in sentences.
     notes: Vec<String>,
 }
 
@@ -233,7 +233,7 @@ fn open_real(path: &Path, arguments: &ProbeArguments, stop: &Arc<AtomicBool>) ->
 pub(crate) struct ProbeReport<'a> {
     /// What was probed.
     target: &'a Description,
-    /// What to know of the figures: what was measured if the target is a file.
+    /// Remarks on the figures, such as what was measured if the target is a file.
     notes: &'a [String],
     #[serde(flatten)]
     report: &'a Report,

@@ -150,8 +150,8 @@ pub(crate) struct ResumeArguments {
     pub(crate) rollback: bool,
 
     /// If another program has replaced the partition table since the move stopped, save that table to this
-    /// new file (on another disk) and continue. With this option, the journal may be a copy, and data may
-    /// have changed since the move stopped.
+    /// new file (on another disk) and continue. This option also accepts a copy of the journal, and data that
+    /// has changed since the move stopped.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) restore_table: Option<PathBuf>,
 
@@ -473,9 +473,9 @@ pub(crate) struct NothingReport {
     schema: u32,
     /// The version of straddle.
     straddle: &'static str,
-    /// No moves.
+    /// Always empty.
     moves: [(); 0],
-    /// Why partitions stay that start off a boundary.
+    /// Why partitions that start off a boundary are not moved.
     notes: Vec<String>,
 }
 

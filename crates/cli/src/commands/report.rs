@@ -75,7 +75,7 @@ pub(crate) fn run(arguments: &ReportArguments) -> Result<Exit> {
     if arguments.json {
         Document::of(SchemaOf::Report, &digest).print()?;
     } else {
-        output::print(&described(&digest))?;
+        output::print(&described(&digest, arguments.html.as_deref()))?;
     }
     let has_findings = digest.tally.misaligned() + digest.tally.others > 0;
     let is_complete = fleet.skipped.is_empty() && digest.tally.failed + digest.tally.not_judged == 0;
@@ -116,15 +116,19 @@ fn merged(inputs: &[PathBuf], skipped: Vec<Skipped>) -> Fleet {
 const ROWS: usize = 10;
 
 /// Returns the summary, and the first rows by host, model and rule.
-fn described(digest: &Digest<'_>) -> String {
+fn described(digest: &Digest<'_>, page: Option<&Path>) -> String {
     let mut text = String::new();
     for line in fleet_sentences(digest) {
         let _ = writeln!(text, "{}", wrap(&printable(&line), ""));
     }
     if digest.tally.misaligned() + digest.tally.others > 0 {
-        let next = "Next: use --html FILE for a page with the fix and the commands for each disk; straddle \
-                    check on the host prints them too.";
-        let _ = writeln!(text, "{}", wrap(next, ""));
+        let next = match page {
+            Some(page) => format!("Next: {} has the fix and the commands for each disk.", page.display()),
+            None => "Next: use --html FILE for a page with the fix and the commands for each disk; straddle \
+                     check on the host prints them too."
+                .to_owned(),
+        };
+        let _ = writeln!(text, "{}", wrap(&printable(&next), ""));
     }
     let of_tally = |tally: &Tally| {
         let shown = [tally.disks.to_string(), tally.misaligned().to_string(), share(tally)];
@@ -140,7 +144,7 @@ fn described(digest: &Digest<'_>) -> String {
         cells.push(findings.join(" "));
         cells
     });
-    let mut head = vec!["HOST", "DISKS", "MISALIGNED", "SHARE", "ERRORS", "WARNINGS", "ADVICE"];
+    let mut head = vec!["HOST", "DISKS", "MISALIGNED", "OF CHECKED", "ERRORS", "WARNINGS", "ADVICE"];
     head.extend(is_priced.then_some("X TIME"));
     head.push("RULES");
     text += &table(&head, hosts, 1..head.len() - 1);
@@ -150,7 +154,7 @@ fn described(digest: &Digest<'_>) -> String {
     }
     let models = digest.models.iter();
     let models = models.map(|row| [vec![row.model.to_owned()], of_tally(&row.tally)].concat());
-    let head = ["MODEL", "DISKS", "MISALIGNED", "SHARE", "ERRORS", "WARNINGS", "ADVICE"];
+    let head = ["MODEL", "DISKS", "MISALIGNED", "OF CHECKED", "ERRORS", "WARNINGS", "ADVICE"];
     text += &table(&head, models, 1..7);
     let rules = digest.rules.iter().map(|row| {
         let counts = [row.hosts, row.disks].into_iter().chain(row.findings.counts());
@@ -168,18 +172,21 @@ fn counted(parts: &[(usize, &str)]) -> Vec<String> {
 
 pub(crate) fn fleet_sentences(digest: &Digest<'_>) -> Vec<String> {
     let Digest { tally, hosts, skipped, replaced, named_by_files, costs, .. } = digest;
-    let mut lines = vec![format!(
-        "{}, {}: of {} that were judged and hold data, {} {} misaligned{}, {} with errors and {} with \
-        warnings only.",
-        plural(hosts.len(), "host"),
-        plural(tally.disks, "disk"),
-        tally.judged(),
-        tally.misaligned(),
-        if tally.misaligned() == 1 { "is" } else { "are" },
-        tally.share.map(|share| format!(" ({:.1} %)", share * 100.0)).unwrap_or_default(),
-        tally.errors,
-        tally.warnings,
-    )];
+    let verdict = match tally.share {
+        Some(share) => format!(
+            "{} of the {} checked disks that hold data {} misaligned ({:.1} %): {} with errors, {} with warnings \
+             only.",
+            tally.misaligned(),
+            tally.judged(),
+            if tally.misaligned() == 1 { "is" } else { "are" },
+            share * 100.0,
+            tally.errors,
+            tally.warnings,
+        ),
+        None => "none with data was checked.".to_owned(),
+    };
+    let mut lines =
+        vec![format!("{}, {}: {verdict}", plural(hosts.len(), "host"), plural(tally.disks, "disk"))];
     let rest = counted(&[
         (tally.others, "aligned, with other findings"),
         (tally.blank, "blank"),

@@ -59,8 +59,8 @@ pub(crate) struct SimArguments {
     #[arg(long, alias = "started-at", value_name = "OFFSET", value_delimiter = ',', value_parser = place)]
     pub(crate) shift: Vec<ByteCount>,
 
-    /// Also replay without a shift, and report the ratio. Without --shift, the other replay is shifted by one
-    /// logical sector.
+    /// Also replay without a shift, and report the ratio. If --shift is not specified, compare with a shift of
+    /// one logical sector.
     #[arg(long)]
     pub(crate) compare: bool,
 
@@ -133,7 +133,9 @@ fn shifts(arguments: &SimArguments, profile: &Profile) -> Result<Vec<u64>> {
     let sector = profile.claims.logical_sector;
     let mut shifts: Vec<u64> = arguments.shift.iter().map(|shift| shift.get()).collect();
     if let Some(shift) = shifts.iter().find(|shift| !shift.is_multiple_of(sector)) {
-        return usage(format!("--shift {shift}: this drive has {sector}-byte logical sectors"));
+        return usage(format!(
+            "--shift {shift}: not a multiple of this drive's logical sector, {sector} bytes"
+        ));
     }
     if shifts.is_empty() {
         shifts.push(if arguments.compare { sector } else { 0 });
@@ -232,19 +234,19 @@ struct Run {
     format: Option<Format>,
     /// The number of bytes added to every offset.
     shift_bytes: u64,
-    /// The number of requests that arrive earlier than one before them: they were replayed as of that one's
-    /// time.
+    /// The number of requests that arrive earlier than a preceding one. They were replayed as if they had the
+    /// preceding request's time.
     late_requests: u64,
     #[serde(flatten)]
     replay: Replay,
-    /// The volumes, each on a drive of its own, in the order in which they occur in the trace; absent if
-    /// there is one only, or one drive for all of them. Above them are their sums, and the longest of times
-    /// that pass at once.
+    /// The volumes, each with its own drive, in the order in which they occur in the trace; absent if there is
+    /// only one, or if all share a drive. The run's other figures are the sums over the volumes or, for times
+    /// that pass in parallel, the longest.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     volumes: Vec<Volume>,
 }
 
-/// A volume of the trace on a drive of its own.
+/// A volume of the trace, with its own drive.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Volume {
     /// Its name; absent if the trace does not name it.
@@ -264,7 +266,7 @@ struct Replay {
     misaligned_share: Option<f64>,
     /// The sum of the latencies of reads, writes and flushes, in nanoseconds.
     busy_ns: u64,
-    /// `busy_ns` relative to the first run. If one of the two diverges, it depends on the length of the
+    /// `busy_ns` relative to the first run. If one of the two diverges, the ratio depends on the length of the
     /// trace.
     ratio: f64,
     /// Whether the drive cannot keep up with the times of the trace, so that requests wait longer and longer.

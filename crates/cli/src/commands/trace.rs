@@ -30,7 +30,7 @@ use straddle_trace::form::{Counted, TraceFile, TraceReport};
 
 const EXAMPLES: &str = "\
 Examples:
-  straddle trace web.csv.gz               # the read-modify-writes of its writes
+  straddle trace web.csv.gz               # count its read-modify-writes
   straddle trace msr/*.csv.gz --started-at 63s        # partition at sector 63
   straddle trace sdb.blkparse --best      # the cheapest start
   straddle trace web.csv --merge-within 10ms          # model a cache
@@ -53,8 +53,8 @@ pub(crate) const STATUSES: &[(u8, &str)] = &[(0, "success"), (3, "a trace could 
 const RECORD_EXAMPLES: &str = "\
 Examples:
   straddle trace record /dev/sdb --for 60s --to sdb.rec
-  straddle trace sdb.rec --best           # the read-modify-writes of its writes
-  straddle sim sdb.rec --drive qlc-16k    # how long they take on another drive
+  straddle trace sdb.rec --best           # count its read-modify-writes
+  straddle sim sdb.rec --drive qlc-16k    # replay it on a modelled drive
   straddle trace record /dev/sdb1 --to sdb1.rec       # until Ctrl-C
   blkparse -i - < sdb.rec                 # every event
 
@@ -84,12 +84,12 @@ pub(crate) struct TraceArguments {
     #[arg(value_name = "TRACE", required = true, value_hint = clap::ValueHint::FilePath)]
     pub(crate) traces: Vec<PathBuf>,
 
-    /// Units to show, from 512 to 1MiB, separated by commas.
+    /// Unit sizes to show, from 512 to 1MiB, separated by commas.
     #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = unit,
           default_value = "4KiB,8KiB,16KiB,32KiB,64KiB,1MiB")]
     pub(crate) unit: Vec<u64>,
 
-    /// Treat offsets as relative to a partition that starts here: a byte (31KiB) or a 512-byte sector (63s).
+    /// Treat offsets as relative to a partition that starts here, in bytes (31KiB) or 512-byte sectors (63s).
     #[arg(long, value_name = "START", value_parser = place, default_value = "0")]
     pub(crate) started_at: ByteCount,
 
@@ -109,8 +109,7 @@ pub(crate) struct TraceArguments {
     #[arg(long, num_args = 2, value_names = ["FORMAT", "FILE"], value_hint = clap::ValueHint::FilePath)]
     pub(crate) to: Vec<PathBuf>,
 
-    /// Also write charts of the write amplification for each unit and the read-modify-writes for each
-    /// partition start to this file.
+    /// Also write charts to this file: write amplification by unit, and read-modify-writes by partition start.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) svg: Option<PathBuf>,
 

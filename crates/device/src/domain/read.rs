@@ -121,7 +121,7 @@ impl Walk {
     fn enter(&mut self, at: u64, start: &BytesStart<'_>) -> Result<(), Wrong> {
         let name = start.name().as_ref().to_owned();
         if self.open.len() >= DEEPEST {
-            return Err((at, format!("elements are nested more than {DEEPEST} deep")));
+            return Err((at, format!("elements are nested more than {DEEPEST} levels deep")));
         }
         self.open.push(name.clone());
         let path: Vec<&str> = self.open.iter().map(String::as_str).collect();

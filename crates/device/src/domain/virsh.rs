@@ -19,7 +19,7 @@ const URIS: [&str; 2] = ["VIRSH_DEFAULT_CONNECT_URI", "LIBVIRT_DEFAULT_URI"];
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages document the variants")]
 pub enum VirshError {
-    #[error("virsh is not installed; the file of a domain's description can be given instead")]
+    #[error("virsh is not installed; specify a file with the domain's description instead")]
     Missing,
     #[error("cannot run virsh")]
     Run(#[source] io::Error),

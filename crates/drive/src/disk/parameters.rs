@@ -85,7 +85,7 @@ pub enum RmwPolicy {
     DestageMerged,
     /// When the write cache is destaged, with each read and write done as its sector passes the head.
     Deferred,
-    /// As deferred for writes at regular intervals within a track, as destage-serial for others.
+    /// Like `deferred` for writes at regular intervals within a track, and like `destage-serial` for others.
     Adaptive,
     /// When the write cache is destaged, to a log; later, the sectors are read and written in place.
     Logged,

@@ -127,7 +127,8 @@ fn from_text(
             rmw.insert("policy".to_owned(), Value::String(policy.name().to_owned()));
             continue;
         }
-        let Some(Value::Table(change)) = variants.get(option) else {
+        let change = variants.get(option).or_else(|| variants.get(&format!("{option}=on")));
+        let Some(Value::Table(change)) = change else {
             return Err(ProfileError::UnknownOption {
                 name: name.to_owned(),
                 option: option.to_owned(),
@@ -188,6 +189,11 @@ impl Check<'_> {
         ProfileError::Impossible { name, key, value: value.to_string(), reason: reason.into() }
     }
 
+    fn section(&self, section: &str, reason: &str) -> ProfileError {
+        let (name, section) = (self.name.to_owned(), section.to_owned());
+        ProfileError::Section { name, section, reason: reason.to_owned() }
+    }
+
     fn within<T: Copy + PartialOrd + Display>(
         &self,
         key: &str,
@@ -216,8 +222,7 @@ impl Check<'_> {
         let (sectors, body) = match &file.flash {
             Some(flash) => self.flash(flash, &file)?,
             None => {
-                let missing =
-                    || self.impossible("sectors", "nothing", "must be present in the profile of a disk");
+                let missing = || self.section("sectors", "is required for a disk");
                 let sectors = file.sectors.ok_or_else(missing)?;
                 self.sectors(sectors, &file.claims)?;
                 (sectors, Body::Disk(Box::new(self.disk(&file, sectors)?)))
@@ -230,11 +235,7 @@ impl Check<'_> {
 
     fn flash(&self, flash: &FlashFile, file: &File) -> Result<(Sectors, Body), ProfileError> {
         if file.spindle.is_some() || file.sectors.is_some() {
-            return Err(self.impossible(
-                "flash",
-                "these keys",
-                "a drive has either [flash], or [sectors] and [spindle]",
-            ));
+            return Err(self.section("flash", "cannot be combined with [sectors] or [spindle]"));
         }
         let ssd = SsdParameters::new(flash, file.claims.capacity);
         let ssd = ssd.map_err(|source| ProfileError::Flash { name: self.name.to_owned(), source })?;
@@ -282,7 +283,7 @@ impl Check<'_> {
     }
 
     fn disk(&self, file: &File, sectors: Sectors) -> Result<DiskParameters, ProfileError> {
-        let missing = |key: &str| self.impossible(key, "nothing", "must be present in the profile of a disk");
+        let missing = |key: &str| self.section(key, "is required for a disk");
         let spindle = file.spindle.as_ref().ok_or_else(|| missing("spindle"))?;
         let seek = file.seek.as_ref().ok_or_else(|| missing("seek"))?;
         let layout = file.geometry.as_ref().ok_or_else(|| missing("geometry"))?;
@@ -405,7 +406,7 @@ impl Check<'_> {
             }
             _ => {
                 let reason = "needs either table_ms, or track_to_track_ms, average_ms and full_stroke_ms";
-                return Err(self.impossible("seek", "these keys", reason));
+                return Err(self.section("seek", reason));
             }
         };
         curve.map_err(|source| ProfileError::Seek { name: self.name.to_owned(), source })
@@ -425,7 +426,7 @@ impl Check<'_> {
             _ => {
                 let reason =
                     "needs all three of write_track_to_track_ms, write_average_ms and write_full_stroke_ms";
-                return Err(self.impossible("seek", "these keys", reason));
+                return Err(self.section("seek", reason));
             }
         };
         let curve = SeekCurve::fitted(single, average, full, file.average_of, longest);
@@ -449,7 +450,7 @@ impl Check<'_> {
         }
         let (Some(outer), Some(inner)) = (file.outer_sectors_per_track, file.inner_sectors_per_track) else {
             let reason = "needs either zones, or outer_sectors_per_track and inner_sectors_per_track";
-            return Err(self.impossible("geometry", "these keys", reason));
+            return Err(self.section("geometry", reason));
         };
         let outer = self.within("geometry.outer_sectors_per_track", u64::from(outer), 1, 1 << 20)?;
         let inner = self.within("geometry.inner_sectors_per_track", u64::from(inner), 1, outer)?;

@@ -336,6 +336,7 @@ fn a_profile_leads_nowhere_else() {
     based("wd10ears").unwrap();
     below("./drive.toml").unwrap();
     below("wd10ears,jumper=on").unwrap();
+    below("wd10ears,jumper").unwrap();
     for name in [absolute, "../secret.toml", "link.toml", "/etc/passwd"] {
         assert!(
             matches!(

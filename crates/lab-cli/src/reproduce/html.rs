@@ -240,7 +240,7 @@ fn again(reproduced: &Reproduced) -> String {
     let mut text = "<section>\n<h2 id=\"again\">How to run it again</h2>\n".to_owned();
     let _ = writeln!(text, "<pre>{}</pre>", escaped(&reproduced.way.command));
     let lab = format!(
-        "Each part of the lab was run {}, with seeds from {} on and {} at once. On one machine, the same \
+        "Each part of the lab was run {}, with seeds from {} on, {} at a time. On one machine, the same \
          seed gives the same requests. The guests run User-Mode Linux with a virtual clock, which advances \
          with the modelled drives and by the processor charges listed with each part.",
         match settings.runs {

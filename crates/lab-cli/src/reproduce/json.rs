@@ -56,7 +56,7 @@ pub(crate) struct Way {
 pub(crate) struct ReproduceReport<'a> {
     /// The experiments, in the order in which they were named.
     experiments: Vec<ExperimentReport<'a>>,
-    /// How each policy of read-modify-write suits all figures of a drive; absent from a list.
+    /// How well each read-modify-write policy matches all figures of a drive; absent from a list.
     #[serde(skip_serializing_if = "Option::is_none")]
     joint: Option<&'a [Joint]>,
     /// The number of figures and ratios that the experiments published, compared or not; absent from a list.
@@ -73,7 +73,7 @@ struct Summary<'a> {
     /// The number of published figures and ratios that were compared; 0 on a drive other than the published
     /// one.
     judged: usize,
-    /// The number of those within the limit of their experiment.
+    /// The number of compared ones that are within the limit of their experiment.
     within: usize,
     /// The command that repeats this run.
     command: &'a str,
@@ -174,21 +174,21 @@ struct FigureReport<'a> {
     /// The error of the model's ratio, as a fraction of the published one.
     #[serde(skip_serializing_if = "Option::is_none")]
     ratio_error: Option<f64>,
-    /// Whether all known errors are within the limit; absent if nothing is judged.
+    /// Whether all known errors are within the limit; absent if nothing is compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     within: Option<bool>,
-    /// How the model came to the figure; absent if nothing is judged.
+    /// How the model came to the figure; absent if nothing is compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     origin: Option<Origin>,
-    /// What the plausible policies of read-modify-write give; absent if they were not run.
+    /// What the plausible read-modify-write policies give; absent if they were not run.
     #[serde(skip_serializing_if = "Option::is_none")]
     band: Option<BandReport>,
-    /// What they give for the ratio.
+    /// What the plausible read-modify-write policies give for the ratio.
     #[serde(skip_serializing_if = "Option::is_none")]
     ratio_band: Option<BandReport>,
 }
 
-/// What firmware may have done that nobody has published, and what each of it gives.
+/// The figures that plausible policies of the drive's unpublished firmware give.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Band")]
 struct BandReport {
@@ -196,11 +196,12 @@ struct BandReport {
     lowest: f64,
     /// The highest figure.
     highest: f64,
-    /// Whether one of the policies gives the published figure to within the limit; absent if there is none.
+    /// Whether one of the policies gives the published figure to within the limit; absent if no figure was
+    /// published.
     #[serde(skip_serializing_if = "Option::is_none")]
     explained: Option<bool>,
-    /// The policy whose figure is nearest to the published one; absent if there is none, or if all give the
-    /// same.
+    /// The policy whose figure is nearest to the published one; absent if no figure was published, or if all
+    /// policies give the same one.
     #[serde(skip_serializing_if = "Option::is_none")]
     nearest: Option<RmwPolicy>,
     #[serde(flatten)]

@@ -270,7 +270,8 @@ pub struct Spent {
     pub slept: Duration,
     /// The number of timer ticks given to a kernel that was spinning.
     pub ticks: u64,
-    /// The number of those whose time depended on the host. If it is not 0, the run is not exactly repeatable.
+    /// The number of timer ticks whose time depended on the host. If it is not 0, the run is not exactly
+    /// repeatable.
     pub late_ticks: u64,
     /// The time charged to programs that computed, measured by the host's processor clock, in nanoseconds. If
     /// it is not 0, the run is not exactly repeatable.
@@ -334,7 +335,7 @@ pub struct Ended {
     #[serde(rename = "guest_ns", serialize_with = "nanos")]
     #[schemars(with = "Nanos")]
     pub guest: Duration,
-    /// The same on the clock of this machine, in nanoseconds.
+    /// The same time on this machine's clock, in nanoseconds.
     #[serde(rename = "host_ns", serialize_with = "nanos")]
     #[schemars(with = "Nanos")]
     pub host: Duration,

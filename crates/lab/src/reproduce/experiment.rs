@@ -103,10 +103,10 @@ pub enum Access {
 pub struct Arm {
     /// A short name, unique in the step.
     pub name: String,
-    /// Whether the other arms are compared with this one. At most one arm per step.
+    /// Whether the other arms are compared with this one; true for at most one arm per step.
     #[serde(default)]
     pub aligned: bool,
-    /// Offsets in bytes from the workload's start. With several, the mean of their runs is used.
+    /// Offsets in bytes from the workload's start. If there are several, the mean of their runs is used.
     #[serde(rename(serialize = "offsets_bytes"))]
     pub offsets: Vec<u64>,
     /// Published figures, at most one per measure.

@@ -71,9 +71,9 @@ pub struct Figure {
     pub quantity: Quantity,
     /// The published value.
     pub published: f64,
-    /// Our value with the profile's numbers.
+    /// The model's value with the profile's numbers.
     pub before: f64,
-    /// Our value with the fitted numbers.
+    /// The model's value with the fitted numbers.
     pub after: f64,
 }
 

@@ -48,7 +48,7 @@ pub struct Figure {
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "Joint")]
 pub struct Joint {
-    /// The drive, a profile's name.
+    /// The name of the drive's profile.
     pub drive: String,
     /// The experiments with its figures.
     pub experiments: Vec<String>,
@@ -88,12 +88,12 @@ pub struct Score {
     pub worst_ratio: f64,
 }
 
-/// The score of a policy on an experiment that did not decide on it.
+/// The score, on one experiment, of a policy that the others decided on.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct LeftOut {
     /// The experiment.
     pub experiment: String,
-    /// The number of its figures.
+    /// The number of figures of the experiment.
     pub figures: usize,
     /// The score, on these figures, of the policy that matches the drive's other experiments best.
     pub score: Score,

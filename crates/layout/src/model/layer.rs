@@ -42,11 +42,11 @@ pub struct Layer {
     /// runs.
     #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "first_runs")]
     pub space: Vec<Piece>,
-    /// The size of that space's logical sectors, if the kernel reports it or other targets show other
-    /// members.
+    /// The logical sector size of the space that it provides, if the kernel reports it, or if other targets
+    /// show its other members.
     #[serde(rename = "logical_sector_bytes", skip_serializing_if = "Option::is_none")]
     pub logical: Option<BlockSize>,
-    /// The layers on that space.
+    /// The layers on the space that it provides.
     #[serde(rename = "layers", skip_serializing_if = "Vec::is_empty")]
     pub children: Vec<Layer>,
     /// What could not be followed, and why.
@@ -147,7 +147,7 @@ pub struct Md {
     pub chunk: ByteCount,
     /// The number of members, without spares.
     pub raid_disks: u32,
-    /// This member's index among them; `None` for a spare or if it is unknown.
+    /// This member's index in the array; none if it is a spare or unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub role: Option<u32>,
     /// Where the array's data starts on the member.
@@ -182,7 +182,7 @@ pub struct Pv {
     #[serde(rename = "extent_bytes")]
     pub extent_size: ByteCount,
     /// The size in bytes that it records (`pvs -o dev_size`), including everything that it lists; bytes after
-    /// that are not part of it. `None` if it records none.
+    /// that are not part of it. None if it records no size.
     #[serde(rename = "device_size_bytes", skip_serializing_if = "Option::is_none")]
     pub device_size: Option<ByteCount>,
 }
@@ -207,8 +207,8 @@ pub struct Segment {
     /// How many bytes of a stripe are on one disk; zero if nothing is striped.
     #[serde(rename = "stripe_size_bytes")]
     pub stripe_size: ByteCount,
-    /// Where its data starts on this physical volume, from the PV's first byte; `None` if it has no data
-    /// here, or if its data is not contiguous.
+    /// Where its data starts on this physical volume, from the PV's first byte; none if it has no data here, or
+    /// if its data is not contiguous.
     #[serde(rename = "pv_offset_bytes", skip_serializing_if = "Option::is_none")]
     pub on_pv: Option<ByteOffset>,
 }
@@ -218,7 +218,7 @@ pub struct Segment {
 pub struct Luks {
     /// 1 or 2.
     pub version: u16,
-    /// Where the encrypted payload starts; `None` with a detached header.
+    /// Where the encrypted payload starts; none if the header is detached.
     #[serde(rename = "payload_offset_bytes", skip_serializing_if = "Option::is_none")]
     pub payload: Option<ByteOffset>,
     /// The size of an encryption sector; 512 for LUKS1.
@@ -259,7 +259,7 @@ pub struct Mapped {
     /// Its block size, if it has one.
     #[serde(rename = "block_bytes", skip_serializing_if = "Option::is_none")]
     pub block: Option<ByteCount>,
-    /// The largest block size of the cache that it is to be used with, if another target shows one (bcache).
+    /// The largest block size in its cache set, if another target is a cache of that set (bcache).
     #[serde(rename = "cache_block_bytes", skip_serializing_if = "Option::is_none")]
     pub cache: Option<ByteCount>,
 }

@@ -97,7 +97,7 @@ const READ_ONLY: u64 = 1 << 60;
 /// One partition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Partition {
-    /// Its number, as in the device's name: `sda1` is 1, MBR logical partitions begin at 5.
+    /// Its number, as in the device's name (`sda1` is 1). MBR logical partitions begin at 5.
     pub number: u32,
     /// First block, in the table's block size.
     #[serde(rename = "start_lba")]
@@ -120,7 +120,7 @@ pub struct Partition {
     /// What its first bytes are recognised as.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content: Option<Content>,
-    /// The layers on it; `None` until they are read, or if nothing is recognised.
+    /// The layers on it; none if they have not been read, or if nothing is recognised.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub layer: Option<Layer>,
     /// What else it contains; empty until the layers are read.

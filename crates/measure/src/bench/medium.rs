@@ -40,7 +40,7 @@ pub enum Reached {
         /// Bytes written to the medium per host byte, in the first half.
         #[serde(rename = "first_write_amplification")]
         first: f64,
-        /// The same in the second half.
+        /// Bytes written to the medium per host byte, in the second half.
         #[serde(rename = "second_write_amplification")]
         second: f64,
     },

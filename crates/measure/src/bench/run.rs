@@ -374,8 +374,8 @@ pub struct Samples {
     pub elapsed: Nanos,
     /// Why it ended.
     pub stop: Stop,
-    /// The latency of each request, from submission to completion. With a flush after each write, to the
-    /// completion of that flush.
+    /// The latency of each request, from its submission to its completion or, if each write is flushed, to the
+    /// completion of the flush.
     pub latency: Latency,
     /// The latency of flushes alone; absent if there were none.
     #[serde(skip_serializing_if = "Latency::is_empty")]

@@ -31,7 +31,7 @@ pub struct Finding<T> {
     pub value: Option<T>,
     /// How certain the value is.
     pub confidence: Confidence,
-    /// The evidence, or why it cannot be determined: a sentence without its full stop.
+    /// The evidence, or why it cannot be determined, as a sentence without its full stop.
     pub why: String,
 }
 

@@ -146,7 +146,8 @@ impl Probe<'_> {
         match self.series.period.and_then(Nanos::from_seconds) {
             Some(period) => {
                 let why = format!(
-                    "the same sector comes around at multiples of that time (coherence {coherence:.3})"
+                    "the same sector comes around at multiples of the rotation period (coherence \
+                     {coherence:.3})"
                 );
                 Finding::of(Rotation::Period(period), Confidence::High, why)
             }
@@ -263,7 +264,8 @@ impl Probe<'_> {
     fn judge(&self) -> Finding<Boundary> {
         if let Some(proof) = &self.scanned.proof {
             let why = format!(
-                "durable writes of a unit are fast only on its boundaries: elsewhere they take {1:.2} times \
+                "durable writes of a whole unit are fast only on unit boundaries; elsewhere they take {1:.2} \
+                 times \
                  as long ({0:.1} standard deviations)",
                 proof.weakest(),
                 proof.ratio()
@@ -278,7 +280,7 @@ impl Probe<'_> {
         let contradicted = "some offsets are faster, but not in a pattern that fits any unit";
         let Some(period) = self.series.period else {
             // On flash, a unit above the largest size searched makes all phases equal too.
-            let flat = "no offset is faster than another";
+            let flat = "no offset is faster than any other";
             return Finding::unknown(if self.scanned.contradicted { contradicted } else { flat });
         };
         if self.scanned.contradicted {

@@ -179,7 +179,7 @@ impl Header {
         if !self.is_of(opened.id, born) || self.disk.differs(&Disk::of(opened)) {
             return Some("it has been replaced".to_owned());
         }
-        (opened.size != self.size).then(|| format!("{} bytes, then {}", opened.size, self.size))
+        (opened.size != self.size).then(|| format!("it has {} bytes, but had {}", opened.size, self.size))
     }
 }
 

@@ -225,8 +225,8 @@ impl Verdict {
             )
         } else {
             format!(
-                "{path}: another program had it open for writing, so the run was stopped at {noticed}. What \
-                 that program wrote to the run's areas since {since} may have been overwritten"
+                "{path}: another program had it open for writing, so the run was stopped at {noticed}. Data \
+                 that it wrote to the run's areas since {since} may have been overwritten"
             )
         })
     }

@@ -41,7 +41,7 @@ pub enum Reference {
     /// The MBR's boot code starts this partition: its own boot loader may list sectors of the disk.
     ActivePartition,
     /// Windows finds its volumes on an MBR disk by the disk's identifier and the byte where they start: drive
-    /// letters (`MountedDevices`) and the boot configuration (BCD) record it.
+    /// letters (`MountedDevices`) and the boot configuration (BCD) record both.
     WindowsVolume,
     /// The BIOS boot partition, whose boot code is not understood.
     BiosBoot,

@@ -17,7 +17,7 @@ const LARGEST_BLOCK: u64 = MIB;
 /// The largest disk: sums of a few offsets stay within 64 bits.
 const LARGEST_DISK: u64 = 1 << 62;
 
-/// One move: the bytes of `from` to byte `to` of the same disk. Both may overlap.
+/// A move of the bytes `from` to byte `to` of the same disk. The two may overlap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Move {
@@ -187,17 +187,19 @@ pub(crate) fn round_out(blocks: Boundary, size: ByteCount, span: Span) -> Span {
 
 /// Checks that every byte moves once, and that none is overwritten while it is needed.
 fn check_order(moves: &[Move]) -> Result<()> {
-    let refuse =
-        |one: &Move, other| Err(RelocateError::Job(format!("{one:?} overwrites the data at {other:?}")));
+    let refuse = |other: Span| {
+        let (from, to) = (other.start(), other.end());
+        Err(RelocateError::Job(format!("the data in bytes {from} to {to} is overwritten before it is moved")))
+    };
     for (index, one) in moves.iter().enumerate() {
         let (earlier, later) = (&moves[..index], &moves[index + 1..]);
         if let Some(other) = later.iter().find(|other| other.from.overlaps(one.from)) {
-            return refuse(one, other.from);
+            return refuse(other.from);
         }
         let needed = later.iter().map(|other| other.from);
         let mut needed = needed.chain(earlier.iter().filter_map(|other| other.destination()));
         if let Some(other) = needed.find(|span| one.destination().is_none_or(|to| to.overlaps(*span))) {
-            return refuse(one, other);
+            return refuse(other);
         }
     }
     Ok(())

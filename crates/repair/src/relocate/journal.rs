@@ -542,7 +542,7 @@ impl Title {
         }
         let title = Self { body: reader.number(), hash: reader.take() };
         if hash(&sector[..TITLE - HASH]) != reader.take::<HASH>() {
-            return Err(RelocateError::damaged("a title does not match its hash"));
+            return Err(RelocateError::damaged("its first or last block does not match its hash"));
         }
         Ok(Some(title))
     }

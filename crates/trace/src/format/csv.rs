@@ -108,7 +108,7 @@ impl Header {
         let operation = names.operation(op.as_bytes()).ok_or_else(|| {
             let reason = match names.values {
                 Values::Words => "must be R, W, F or D, or read, write, flush or discard",
-                Values::Own(_) => "is not one of the values given with --columns",
+                Values::Own(_) => "is not one of the values specified with --columns",
             };
             wrong("op", op, reason)
         })?;

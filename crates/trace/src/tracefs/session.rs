@@ -66,7 +66,7 @@ pub struct Ended {
     /// Why it ended.
     #[serde(rename = "ended")]
     pub why: Why,
-    /// How long it took, in nanoseconds.
+    /// The duration of the recording, in nanoseconds.
     #[serde(rename = "elapsed_ns", serialize_with = "nanos")]
     #[schemars(with = "Nanos")]
     pub elapsed: Duration,

@@ -26,7 +26,7 @@ pub struct Counters {
     pub media_write_bytes: u64,
     /// Physical sectors (or indirection units) that had to be read because they were only partly written.
     pub rmw_reads: u64,
-    /// Bytes read for those, part of `media_read_bytes`.
+    /// Bytes read for `rmw_reads`, part of `media_read_bytes`.
     pub rmw_read_bytes: u64,
     /// Reads answered from the cache or from a read-ahead in progress.
     pub cache_hits: u64,
@@ -36,7 +36,7 @@ pub struct Counters {
     pub destages: u64,
     /// Arm movements other than to the adjacent track.
     pub seeks: u64,
-    /// Nanoseconds spent in those seeks.
+    /// Nanoseconds spent in `seeks`.
     #[serde(rename = "seek_ns")]
     pub seek_time: u64,
     /// Nanoseconds spent waiting for a sector to rotate under the head.

@@ -27,8 +27,7 @@ use serde::{Serialize, Serializer};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(u64);
 
-/// A duration, in nanoseconds. A sum ends at 2^64 - 1, some 584 years: added to any moment, it is
-/// [`Time::NEVER`].
+/// A duration, in nanoseconds. Sums saturate at 2^64 - 1, some 584 years.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
 #[serde(transparent)]
 #[schemars(inline)]

@@ -325,11 +325,13 @@ fn judged(name: &str, examined: &Examined, run: &Run) -> Outcome {
     let counts = |f: &Finding| matches!(f.reported, Reported::Here | Reported::At(_));
     let fails = examined.findings().iter().any(|f| counts(f) && f.severity >= arguments.fails_from());
     let unknown = examined.not_judged().filter(|_| !arguments.allow_unknown);
-    // The text output says this in its place, but a list of findings has no place for it. Of all disks of this
-    // machine, some may well be blank.
+    // The text output says this in its place, but a list of findings has no place for it, and a failure needs
+    // a reason. Of all disks of this machine, some may well be blank.
     let nothing = examined.nothing_to_judge().filter(|_| !arguments.is_of_this_machine());
     let not_judged = examined.not_judged().map(|why| format!("not judged: {why}"));
-    let alone = not_judged.or(nothing.map(str::to_owned)).filter(|_| arguments.quiet);
+    let alone = not_judged.filter(|_| arguments.quiet);
+    let alone =
+        alone.or_else(|| nothing.filter(|_| arguments.quiet || arguments.fails_blank()).map(str::to_owned));
     let unjudged = match arguments.fails_blank() && examined.nothing_to_judge().is_some() {
         _ if unknown.is_some() => Exit::Failed,
         true => Exit::Findings,

@@ -65,8 +65,8 @@ fn other_sectors(by_table: u64, by_disk: u64, then: &str, now: &str) -> Vec<Said
              such sectors; here the sectors are {now} bytes (S030)."
         )),
         Said::Forbids(
-            "WRITE NOTHING TO IT: no 'w' in fdisk, no sgdisk -e, no 'Fix'. With the wrong sector size, they \
-             do not see the GPT: sgdisk 1.0.9 -e replaces it with an empty one."
+            "WRITE NOTHING TO IT: no 'w' in fdisk, no sgdisk -e, no 'Fix'. With the wrong sector size, these \
+             tools do not see the GPT: sgdisk 1.0.9 -e replaces it with an empty one."
                 .to_owned(),
         ),
         Said::Is(format!(
@@ -115,7 +115,8 @@ pub(super) fn table_overlap(numbers: &Numbers) -> Option<Vec<Said>> {
                  starts at sector {first}: it was created for an MBR, before 1 MiB became the usual start."
             )),
             Said::Writes(format!(
-                "A GPT with {} fewer entries fits; or move the partition to 1 MiB (straddle realign).",
+                "A GPT with {} fewer entries fits; alternatively, move the partition to 1 MiB (straddle \
+                 realign).",
                 blocks.checked_mul(4)?
             )),
         ]);
@@ -186,8 +187,10 @@ pub(super) fn beyond_end(numbers: &Numbers) -> Option<Vec<Said>> {
             numbers.get("want").or_else(|| numbers.get("sector")?.checked_add(numbers.get("count")?))?;
         let past = end.checked_sub(limit).filter(|past| *past > 0)?;
         return Some(vec![Said::Forbids(format!(
-            "The access ends {past} sectors past the end, {}: a file system is longer than its device \
-             (S048), or the table is for a longer disk (S042). Do not write to it or repair it before \
+            "The device has {}, and the access ends {past} sectors past the end: a file system is longer than \
+             its device (S048), or the table was made for a longer disk (S042). Do not write to it or repair \
+             it \
+             before \
              straddle check DISK has shown the cause.",
             sectors(limit, SMALL)?
         ))]);
@@ -215,7 +218,7 @@ pub(super) fn beyond_end(numbers: &Numbers) -> Option<Vec<Said>> {
             sectors(count / 8, SMALL)?
         )
     } else {
-        "It is not a multiple of 8, so the disk has 512-byte sectors: it is truncated, or something \
+        "The number is not a multiple of 8, so the disk has 512-byte sectors: it is truncated, or something \
          hides its end (S042). Write nothing to it; straddle check DISK says how much is missing."
             .to_owned()
     };
@@ -277,7 +280,7 @@ pub(super) fn grain(numbers: &Numbers) -> Option<Vec<Said>> {
              (S021). Specify the start as 1MiB and ignore the message, or use parted -a minimal."
         )));
     } else if grain == MIB / LARGE {
-        let aligned = "256 sectors are 1 MiB if sectors are 4096 bytes: any start is aligned there.";
+        let aligned = "256 sectors of 4096 bytes are 1 MiB: on such a disk, any start is aligned.";
         said.push(Said::Is(aligned.to_owned()));
     }
     Some(said)

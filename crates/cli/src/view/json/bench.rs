@@ -18,10 +18,10 @@ pub(crate) struct BenchReport<'a> {
     workload: WorkloadReport,
     /// The time between the completion of a request and the next submission, in nanoseconds.
     host_overhead_ns: u64,
-    /// The number of runs at each offset that came first and do not count; with turns, of such rounds.
+    /// The number of warm-up runs at each offset or, with turns, of warm-up rounds. They are not counted.
     warmups: u32,
-    /// The bytes written first at each offset to fill the buffer of a modelled SSD, which do not count; absent if that
-    /// was not done.
+    /// The bytes written beforehand at each offset to fill the buffer of a modelled SSD. They are not counted;
+    /// absent if the buffer was not filled.
     #[serde(skip_serializing_if = "Option::is_none")]
     warmup_bytes: Option<u64>,
     /// One run for each offset, in the order of the offsets.
@@ -30,11 +30,12 @@ pub(crate) struct BenchReport<'a> {
     best_offset_sectors: u64,
     /// The offset with the greatest time per request, in logical sectors.
     worst_offset_sectors: u64,
-    /// Whether the offset matters for the time: false if the best and the worst are within 1 %, or within the statistical
-    /// error (3 standard errors; in turns, the confidence intervals).
+    /// Whether the offset affects the time; false if the best and the worst offset differ by at most 1 %, or by
+    /// no more than the statistical error (3 standard errors or, with turns, the confidence intervals).
     differs: bool,
-    /// The time per request at the worst offset relative to the best, over the plausible firmware of a modelled disk (of
-    /// the second offset relative to the first, if no offset matters); absent if that makes no difference.
+    /// The range of the time per request at the worst offset relative to the best (or at the second offset
+    /// relative to the first, if no offset matters) over the plausible firmware of a modelled disk; absent if
+    /// the firmware makes no difference.
     #[serde(skip_serializing_if = "Option::is_none")]
     firmware_range: Option<FirmwareRange>,
     /// All offsets that do not differ significantly from the best, in logical sectors.
@@ -53,9 +54,9 @@ pub(crate) struct Turns<'a> {
     pub(crate) requests: u64,
     /// Why no further round was begun.
     pub(crate) ended: Ended,
-    /// The precision that was asked for, as a fraction of each ratio.
+    /// The requested precision, as a fraction of each ratio.
     pub(crate) precision: f64,
-    /// The seed of the order of turns and of all places.
+    /// The seed for the order of turns and for all random offsets.
     pub(crate) seed: u64,
     /// How data was transferred: "direct", past the page cache (`O_DIRECT`), or "buffered", through it.
     #[schemars(with = "String")]
@@ -95,10 +96,10 @@ pub(crate) struct WorkloadReport {
     size_bytes: u64,
     /// The position of offset 0 on the target, in bytes.
     start_bytes: u64,
-    /// The number of blocks that were chosen from.
+    /// The number of blocks that random requests chose from.
     #[serde(skip_serializing_if = "Option::is_none")]
     blocks: Option<u64>,
-    /// The number of outstanding requests at a time.
+    /// The number of requests outstanding at a time.
     queue_depth: u32,
     #[serde(flatten)]
     parameters: Parameters,
@@ -125,8 +126,8 @@ struct ArmReport<'a> {
     ns_per_request: f64,
     #[serde(flatten)]
     ratio: Ratio,
-    /// Bytes written to the medium per byte of the host; on an SSD its wear. Absent if that is not known, or nothing
-    /// was written.
+    /// Bytes written to the medium per byte that the host writes; on an SSD, this is its wear. Absent if
+    /// unknown, or if nothing was written.
     #[serde(skip_serializing_if = "Option::is_none")]
     write_amplification: Option<f64>,
 }

@@ -29,7 +29,7 @@ struct Column {
 }
 
 const COLUMNS: [Column; 16] = [
-    Column { heading: "OFFSET", goes: 0, cell: |arm, _| arm.offset.to_string() },
+    Column { heading: OFFSET, goes: 0, cell: |arm, _| arm.offset.to_string() },
     Column { heading: TIME, goes: 0, cell: |arm, _| arm.samples.elapsed.to_string() },
     Column { heading: EACH, goes: 0, cell: |arm, _| each(arm).to_string() },
     Column { heading: "IOPS", goes: 0, cell: |arm, _| rounded(arm.iops()) },
@@ -61,7 +61,10 @@ const REVOLUTIONS: &str = "REV/REQ";
 const AMPLIFICATION: &str = "WAF";
 const RATIO: &str = "x BEST";
 
-const LEGEND: [(&str, &str); 6] = [
+const OFFSET: &str = "OFFSET";
+
+const LEGEND: [(&str, &str); 7] = [
+    (OFFSET, "logical sectors by which all requests are shifted, as by a partition's start"),
     (EACH, "median of the rounds, including the flush at the end of each turn"),
     (FLUSH, "mean time of a flush"),
     (RMW, "read-modify-writes per request"),
@@ -77,8 +80,8 @@ pub(crate) fn sweep(bench: &Bench<'_>, width: usize) -> String {
     said
         .extend(bench.firmware.map(|PairRange { offset, relative_to, range: FirmwareRange { low, high } }| {
         format!(
-            "With other plausible firmware, offset {offset} would take {low:.2} to {high:.2} times as long as offset \
-             {relative_to}; ± covers sampling only."
+            "With other plausible firmware, offset {offset} would take {low:.2} to {high:.2} times as long as \
+             offset {relative_to}; ± covers only the sampling error."
         )
     }));
     let mut text = led(said.iter().map(|sentence| wrap_to(width, sentence, "", "  ")));
@@ -178,7 +181,9 @@ fn notes(bench: &Bench<'_>) -> Vec<String> {
     match bench.warm_up {
         WarmUp::Runs(0) => {}
         WarmUp::Runs(_) if bench.turns.is_some() => {}
-        WarmUp::Runs(runs) => notes.push(format!("After {} at each offset.", plural(runs, "warm-up run"))),
+        WarmUp::Runs(runs) => {
+            notes.push(format!("Measured after {} at each offset.", plural(runs, "warm-up run")))
+        }
         WarmUp::Bytes(bytes) => notes.push(format!(
             "Before each measurement, {} was written to fill the drive's buffer (--warmup 0 disables this).",
             ByteCount::new(bytes)
@@ -415,8 +420,14 @@ fn state(sweep: &Sweep) -> Option<String> {
     }
     let collected = sweep.arms().iter().filter_map(|arm| arm.samples.counters);
     let collected: u64 = collected.map(|counters| counters.gc_write_bytes).sum();
-    let when = if collected == 0 { "before any" } else { "with" };
-    is_flash(sweep).then(|| format!("The flash was in a steady state, {when} garbage collection."))
+    let state = match collected {
+        0 => {
+            "No flash was garbage-collected during the run; add steady=on to the drive's name for the steady state \
+             of long random writes."
+        }
+        _ => "The flash was in the steady state, with garbage collection.",
+    };
+    is_flash(sweep).then(|| state.to_owned())
 }
 
 fn times(sweep: &Sweep) -> String {

@@ -134,7 +134,7 @@ fn verdict(audited: &Examined, verbose: bool) -> String {
     };
     let (word, rest) = match status {
         Status::Ok | Status::Advice if audited.is_unread() => {
-            ("not read", ": aligned, as far as the kernel shows the layout".to_owned())
+            ("not read", ": the layout that the kernel reports is aligned".to_owned())
         }
         Status::Ok | Status::Advice => match (audited.in_table(), audited.nothing_to_judge()) {
             // The findings that remain say nothing about alignment.

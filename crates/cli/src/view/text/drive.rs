@@ -32,8 +32,8 @@ pub(crate) fn list(profiles: &[Profile]) -> String {
         ]);
     }
     let legend = "CLAIMS and TRUTH: logical/physical sector in bytes (for an SSD, preferred write size and \
-                  indirection unit), and after \"+\" the byte of the first physical sector boundary, if not \
-                  0. Add OPTIONS to the name: wd10ears,jumper=on. See 'straddle drive show NAME'.";
+                  indirection unit), and after \"+\", if it is not 0, the byte of the first physical sector \
+                  boundary. Add OPTIONS to the name: wd10ears,jumper. See 'straddle drive show NAME'.";
     format!("{}\n\n{}\n", folded_table(&trimmed(&table), "TITLE"), wrap(legend, ""))
 }
 
@@ -76,8 +76,8 @@ pub(crate) fn compared(file: &SharedFile, drives: &[(&str, f64, Shared)]) -> Str
     );
     let legend = "APART: how different the drives are; 1.00 means identical. It is the product of the ratios \
                   of UNIT, RPM, COST and SIZE, and of a factor of 2 for each missing value, different first \
-                  boundary (after the +) or different RMW. COST: how many times as long a write between \
-                  boundaries takes. All values come from probes, including those of the models.";
+                  boundary (after the +) or different RMW. COST: how many times as long a misaligned write \
+                  takes. All values come from probes, including those of the models.";
     format!("{}\n\n{}\n\n{}\n", wrap(&verdict, ""), headed(&table, style::HEADING), wrap(legend, ""))
 }
 

@@ -46,14 +46,16 @@ fn cost_text(cost: &Cost) -> String {
     let size = ByteCount::new(cost.size);
     let mut text = format!("on {drive}: {what} {size} writes");
     if let Some(ratio) = cost.wear {
-        text += &format!(" write {ratio:.2} times as many bytes to flash (wear) and, in the steady state,");
+        text += &format!(
+            " write {ratio:.2} times as many bytes to flash (wear) and, in the steady state (steady=on),"
+        );
     }
     text += &format!(" take {:.2} times as long", cost.random_write);
     if let Some(FirmwareRange { low, high }) = cost.firmware {
         text += &format!(" ({low:.2} to {high:.2} with plausible firmware)");
     }
     if let Some(ratio) = cost.sequential_write {
-        text += &format!(", and sequential writes with an fsync after each {ratio:.2} times");
+        text += &format!(", and sequential writes, each with an fsync, {ratio:.2} times");
     }
     text + &format!(" ({source})")
 }

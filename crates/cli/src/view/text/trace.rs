@@ -254,9 +254,12 @@ pub(crate) fn sentences(counted: &Counted<'_>) -> Vec<String> {
             .push(format!("{share:.0} % of the excess on 16 KiB units comes from {length}writes{whose}."));
     }
     sentences.push(match counted.window {
-        None => "Upper bounds: requests are counted separately (--merge-within models a cache).".to_owned(),
+        None => "These are upper bounds, because requests are counted separately (--merge-within models a \
+                 cache)."
+            .to_owned(),
         Some(window) => format!(
-            "Upper bounds: requests are counted separately. MERGED: lower bounds for caches that hold writes \
+            "These are upper bounds, because requests are counted separately. MERGED shows lower bounds for \
+             caches that hold writes \
              for up to {}.",
             window.within
         ),

@@ -173,7 +173,7 @@ fn what_is_made_to_hurt_is_refused() {
     let xxe = "<domain><name>a</name><devices><disk><source file='&x;'/></disk></devices></domain>";
     assert!(wrong(xxe).starts_with("line 1 "));
     let deep = "<a>".repeat(1_000_000);
-    assert!(wrong(&format!("<domain>{deep}")).contains("more than 64 deep"));
+    assert!(wrong(&format!("<domain>{deep}")).contains("more than 64 levels deep"));
     let long = " ".repeat(usize::try_from(MAX_DOCUMENT).unwrap() + 1);
     assert!(wrong(&long).contains("longer than 4194304 bytes"));
     let many = "<disk><target dev='a'/></disk>".repeat(5000);

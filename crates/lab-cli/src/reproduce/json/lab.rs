@@ -15,7 +15,7 @@ pub(super) struct LabStepReport<'a> {
     step: &'a LabStep,
     /// The modelled drive on which it runs or ran.
     drive: String,
-    /// What the script reads; absent if it reads nothing, and from a list.
+    /// What the script reads; absent from a list, or if it reads nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     input: Option<&'a str>,
     /// The divisor by which the longest parts are shortened: 10 means a tenth of their length. Their times
@@ -27,8 +27,8 @@ pub(super) struct LabStepReport<'a> {
     cells: Vec<Placed<'a, &'a Cell>>,
     /// The figures by measure, variant and arm; empty if it was not run.
     figures: Vec<Placed<'a, FigureReport<'a>>>,
-    /// Who read before a write of a part of a block, by variant and arm, for steps whose programs only write,
-    /// and to the drive or partition itself; empty for others, and if it was not run.
+    /// Who read before partial writes of a block, by variant and arm. Only for steps whose programs do nothing
+    /// but write directly to the drive or partition; empty if the step was not run.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     readers: Vec<Placed<'a, &'a Readers>>,
     /// The published figures and those of this run.
@@ -92,10 +92,10 @@ struct Compared<'a> {
     /// The error of `ours`, as a fraction of the published figure.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<f64>,
-    /// Whether the error is within the limit; absent if nothing is judged.
+    /// Whether the error is within the limit; absent if nothing is compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     within: Option<bool>,
-    /// What the plausible policies of read-modify-write give; absent if they were not run.
+    /// What the plausible read-modify-write policies give; absent if they were not run.
     #[serde(skip_serializing_if = "Option::is_none")]
     band: Option<BandReport>,
 }

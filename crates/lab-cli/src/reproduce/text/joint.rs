@@ -9,9 +9,10 @@ use crate::reproduce::json::JudgedFigures;
 
 /// How a policy is chosen.
 pub(crate) const RULE: &str = "One policy is chosen for all figures and ratios of a drive: the one with the \
-                               most within 20 % of the published ones, then within 25 %, then with the worst \
-                               ratio to a published one closest to 1. If policies tie, the one in the \
-                               drive's profile (its own) is chosen.";
+                               most of them within 20 % of the published values. Ties are decided by the \
+                               number \
+                               within 25 %, then by the worst ratio to a published value (the one closest to \
+                               1), and then in favour of the policy in the drive's profile (its own).";
 
 /// The headings above [`cells`].
 pub(crate) const HEADINGS: [&str; 6] = ["POLICY", "FIGURES", "20 %", "25 %", "WORST", ""];
@@ -76,8 +77,8 @@ fn left_out_total(totals: &Totals) -> String {
     match totals.left_out {
         0 => "Not cross-validated: no drive has figures from two experiments.".to_owned(),
         figures => format!(
-            "Cross-validated: with the policy chosen by the drive's other experiments, {} of {figures}. The \
-             other drives have figures from only one experiment.",
+            "Cross-validated: with the policy chosen by the drive's other experiments, {} of {figures} are \
+             within 20 %. The other drives have figures from only one experiment.",
             totals.left_out_within
         ),
     }

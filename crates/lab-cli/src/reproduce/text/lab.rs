@@ -20,7 +20,7 @@ pub(super) fn listed(step: &LabStep) -> String {
 
 /// Returns the line for a step that --model-only leaves out.
 pub(super) fn not_run(step: &LabStep) -> String {
-    line(&format!("needs the lab, not run: {}", step.title), "  ", style::FAINT)
+    line(&format!("not run, because it needs the lab: {}", step.title), "  ", style::FAINT)
 }
 
 /// Returns a step's tables, below its title and notes and above what the run took.
@@ -248,7 +248,7 @@ pub(crate) fn ran(step: &LabStep, outcome: &StepOutcome) -> String {
         let scaled = step.measures.iter().filter(|measure| measure.scaled);
         let titles: Vec<&str> = scaled.map(|measure| measure.title.as_str()).collect();
         let (titles, scale) = (titles.join(", "), outcome.scale);
-        let _ = write!(text, "; {titles}: only 1/{scale} was run, and the time multiplied");
+        let _ = write!(text, "; {titles}: only 1/{scale} was run, and the time was scaled up");
     }
     if let Some(cell) = outcome.cells.first() {
         let _ = write!(text, "; processor time: {}", cell.ended.charges);

@@ -24,7 +24,7 @@ pub struct Host {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "LabSetting")]
 pub struct Setting {
-    /// Which value.
+    /// The setting.
     pub key: Key,
     /// The value as written to the guest's kernel.
     pub value: String,
@@ -32,15 +32,15 @@ pub struct Setting {
     pub source: String,
 }
 
-/// What can be set. The order is that in which the guest's kernel is set: a scheduler brings its own number
-/// of requests.
+/// A setting of the guest's kernel. Settings are applied in this order, because a scheduler brings its own
+/// number of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, JsonSchema)]
 #[schemars(rename = "HostKey")]
 #[serde(rename_all = "snake_case")]
 pub enum Key {
     /// The I/O scheduler.
     Scheduler,
-    /// Requests that the kernel holds for the drive.
+    /// The number of requests that the kernel queues for the drive.
     NrRequests,
     /// The largest request, in KiB.
     MaxSectorsKb,
@@ -50,7 +50,7 @@ pub enum Key {
     DirtyRatio,
     /// The share of memory, in percent, at which the kernel begins to write.
     DirtyBackgroundRatio,
-    /// Requests that are outstanding at the drive at the same time.
+    /// The number of requests outstanding at the drive at a time.
     QueueDepth,
     /// Whether the kernel has the drive flush its cache: 0 or 1.
     Flushes,

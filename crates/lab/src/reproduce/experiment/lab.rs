@@ -82,14 +82,14 @@ pub struct LabMeasure {
     /// The unit in which the script's seconds are reported. The cost is always in seconds.
     #[serde(default = "elapsed", rename(serialize = "measure"))]
     pub unit: Measure,
-    /// Whether [`LabStep::scale`] shortens it. Its time is then reported for the full length.
+    /// Whether the scale of the step shortens it. Its time is then reported for the full length.
     #[serde(default)]
     pub scaled: bool,
     /// Whether only ratios of two arms can be compared with the published figures, because the amount of work
     /// is not known.
     #[serde(default)]
     pub ratio_only: bool,
-    /// Whether its program only writes, and directly to the disk or partition. Each read that the kernel
+    /// Whether its program only writes, directly to the disk or partition. Each read that the kernel
     /// counts in that time is then the first half of a read-modify-write by the kernel.
     #[serde(default)]
     pub raw: bool,
@@ -115,10 +115,11 @@ pub struct LabArm {
     /// Whether the other arms are compared with this one.
     #[serde(default)]
     pub aligned: bool,
-    /// The partition's first sector, in sectors of 512 bytes; `None` for a disk without a table.
+    /// The partition's first sector, in sectors of 512 bytes; none for a disk without a table.
     #[serde(rename(serialize = "start_lba"), skip_serializing_if = "Option::is_none")]
     pub start: Option<u64>,
-    /// The partition's last sector. If neither this nor `sectors` is given, it takes the rest of the disk.
+    /// The partition's last sector. If neither this nor `sectors` is specified, the partition takes the rest of
+    /// the disk.
     #[serde(rename(serialize = "end_lba"), skip_serializing_if = "Option::is_none")]
     pub end: Option<u64>,
     /// The partition's length in sectors, instead of its end.

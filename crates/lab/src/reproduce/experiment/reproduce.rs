@@ -54,7 +54,7 @@ pub struct Compared {
     pub ratio: Option<(f64, Option<f64>)>,
     /// What the plausible policies of read-modify-write give for the figure, if they were run.
     pub band: Option<Band>,
-    /// What they give for the ratio.
+    /// What the plausible read-modify-write policies give for the ratio.
     pub ratio_band: Option<Band>,
 }
 

@@ -31,7 +31,7 @@ pub struct Figure {
     /// The largest of the runs.
     #[serde(rename = "greatest_seconds")]
     pub greatest: f64,
-    /// The ratio to the aligned arm's seconds; `None` for that arm itself.
+    /// The ratio to the aligned arm's seconds; none for that arm itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ratio: Option<f64>,
 }
@@ -56,7 +56,7 @@ pub struct Comparison {
     /// The unit of a figure; `None` for a ratio.
     #[serde(skip)]
     pub unit: Option<Measure>,
-    /// Our value, in the unit or as a ratio; `None` if a cell failed.
+    /// This run's value, in the unit or as a ratio; none if a cell failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ours: Option<f64>,
     /// The published value.
@@ -70,7 +70,7 @@ pub struct Comparison {
     /// The smallest and largest value of the runs, which differ only in their seeds; absent for one run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sampling: Option<(f64, f64)>,
-    /// How our value was obtained.
+    /// How this run's value was obtained.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
     /// The values with the plausible policies, if they were run.
@@ -90,7 +90,7 @@ pub struct Readers {
     /// Reads by the kernel while the program only wrote: the mean of the runs.
     #[serde(rename = "kernel_reads")]
     pub kernel: f64,
-    /// Writes that the kernel sent in that time.
+    /// Writes that the kernel sent during that time.
     #[serde(rename = "kernel_writes")]
     pub writes: f64,
     /// Physical sectors that the drive read by itself.

@@ -10,10 +10,10 @@ pub const RANDOM_BLOCKS: u64 = 200_000_000;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sync {
-    /// Nothing: it may stay in the drive's cache. Up to Linux 2.6.31, O_SYNC on a raw disk did no more.
+    /// Nothing: data may stay in the drive's cache, as with O_SYNC on a raw disk up to Linux 2.6.31.
     #[default]
     None,
-    /// A flush of the drive's cache after each write, as by O_SYNC since then.
+    /// A flush of the drive's cache after each write, as with O_SYNC since Linux 2.6.32.
     Flush,
     /// Force unit access: each write goes to the medium individually.
     Fua,
@@ -44,7 +44,7 @@ impl Pattern {
     /// `blocks`, the byte is `start` + block · `size` + `offset`.
     pub const RANDOM_WRITE: Self = Self {
         name: "random-write",
-        about: "4 KiB writes to random blocks, as in T. Miller's article of 2010",
+        about: "4 KiB writes to random blocks, as in T. Miller's 2010 article",
         writes: true,
         is_random: true,
         usual_limits: (Some(1000), None),
@@ -150,7 +150,7 @@ pub struct Parameters {
     /// The distance from the start of one request to the start of the next, in bytes.
     #[serde(rename = "stride_bytes", skip_serializing_if = "Option::is_none")]
     pub stride: Option<u64>,
-    /// The number of blocks to choose from; fewer if the target is too small.
+    /// The number of blocks to choose from; fewer are used if the target is too small.
     #[serde(rename = "blocks_requested", skip_serializing_if = "Option::is_none")]
     pub blocks: Option<u64>,
     /// The seed of the generator; by default that of each arm.
