@@ -355,8 +355,7 @@ fn check_in_doubt(context: &Context<'_>, partition: &Partition, found: &mut Vec<
     };
     let message = format!(
         "starts at byte {start} (LBA {}). {says}. The start is assumed to be misaligned, {} bytes past a \
-         4096-byte \
-         boundary, unless {unless}",
+         4096-byte boundary, unless {unless}",
         partition.start,
         miss.past.get()
     );

@@ -210,8 +210,7 @@ fn summary(report: &ServeReport<'_>) -> String {
     text = wrap(&text, "");
     let inside = format!(
         "inside the drive: {} read-modify-writes, {} cache hits, {} writes merged with others, {} writes to \
-         the \
-         medium, {} seeks, {:.1} revolutions waited",
+         the medium, {} seeks, {:.1} revolutions waited",
         counters.rmw_reads,
         counters.cache_hits,
         counters.merged_writes,

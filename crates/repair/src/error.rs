@@ -31,7 +31,7 @@ pub enum PlanError {
     Unfinished,
     #[error("the table cannot be converted: {0}")]
     CannotConvert(String),
-    #[error("the disk {0}: use --wipe to overwrite it")]
+    #[error("the disk {0}; --wipe allows overwriting this")]
     WouldDestroy(String),
     #[error(
         "the table would overwrite data at byte {at}, which is outside all partitions (perhaps a deleted \
@@ -46,7 +46,7 @@ pub enum PlanError {
     )]
     Unlisted { number: u32, content: String, at: ByteOffset },
     #[error(
-        "'{text}' is not a {format} type{}: use a name (linux, esp, swap, …), {}",
+        "'{text}' is not a partition type for {format}{}: use a name (linux, esp, swap, …) {}",
         meant(.text),
         if *.format == Format::Gpt { "or a GUID" } else { "or hexadecimal digits" }
     )]

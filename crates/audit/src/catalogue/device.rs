@@ -12,8 +12,9 @@ pub(super) const KERNEL_MISALIGNED: Definition = Definition {
     why: "For a stacked device (md, device mapper), -1 means that its members have different alignment \
           offsets, or that its data does not start on a physical sector boundary, so no partition start is \
           aligned on every member. libblkid reports 0 instead of -1, so parted, fdisk, mkfs.xfs and \
-          cryptsetup do not notice. The kernel also reports -1 when the only problem is that an underlying \
-          device's optimal I/O size is not a multiple of the physical sector; that case is S021.",
+          cryptsetup do not notice the misalignment. The kernel also reports -1 when the only problem is \
+          that an underlying device's optimal I/O size is not a multiple of the physical sector; that case \
+          is S021.",
     cost: "The same as S001, on at least one member. Devices on top of a misaligned one also report -1: if \
            several targets are checked, the finding is reported for the lowest of them, and lists the \
            others.",
@@ -26,10 +27,9 @@ pub(super) const BOGUS_IO_OPT: Definition = Definition {
     kind: Kind::Device,
     about: About::Device,
     title: "the optimal I/O size is impossible",
-    what: "The device reports an impossible optimal I/O size: 33553920 (65535 blocks of 512 bytes), that size \
-           rounded down to a multiple of a larger sector (33550336), a multiple of 0xFFF000, or a size that is \
-           not \
-           a multiple of the physical sector or the minimum I/O size.",
+    what: "The device reports an impossible optimal I/O size: 33553920 (65535 blocks of 512 bytes), that \
+           size rounded down to a multiple of a larger sector (33550336), a multiple of 0xFFF000, or a size \
+           that is not a multiple of the physical sector or the minimum I/O size.",
     why: "Some USB bridges fill the field with ones; some HBAs report their own transfer limit; md \
           multiplies the values that its members report. parted 3.5 and LVM 2.03.16 (Debian 12) use the \
           value; LVM ignores 33553920 from 2.03.31 on. fdisk 2.38 ignores 33553920 and any size that is not \
@@ -69,9 +69,8 @@ pub(super) const FIRMWARE_OFFSET: Definition = Definition {
     what: "The first physical sector boundary is not at byte 0.",
     why: "A jumper on early WD drives (pins 7 and 8, \"for Windows XP\") shifts every address by one sector, \
           so that a physical sector starts at LBA 63; some RAID firmware does the same. Aligned starts are \
-          then \
-          3584 bytes past a multiple of 4096. A mapping, an array or a loop device has such an offset if its \
-          underlying device is misaligned.",
+          then 3584 bytes past a multiple of 4096. A mapping, an array or a loop device has such an offset \
+          if its underlying device is misaligned.",
     cost: "Nothing by itself. But tools that ignore alignment_offset misalign their partitions, and the \
            partitions of any image copied to the disk are misaligned too.",
     fix: "On an empty drive, remove the jumper. On a drive with data, leave the jumper, because it shifts \

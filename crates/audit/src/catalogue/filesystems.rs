@@ -119,9 +119,9 @@ pub(super) const PAGE_NOT_ATOMIC: Definition = Definition {
           the file system may allocate a page in two pieces.",
     cost: "A power failure may leave a page half written. Databases protect against this by writing \
            everything twice.",
-    fix: "Keep that protection enabled. If the file system is the only obstacle, use ext4 with page-sized \
-          clusters (mkfs.ext4 -b 4096 -O bigalloc -C 16384); Linux 6.16 and later write these atomically if \
-          the device supports it.",
+    fix: "Keep the database's protection against torn pages enabled. If the file system is the only \
+          obstacle, use ext4 with page-sized clusters (mkfs.ext4 -b 4096 -O bigalloc -C 16384); Linux 6.16 \
+          and later write these atomically if the device supports it.",
     sources: &[
         "Linux Documentation/ABI/stable/sysfs-block, atomic_write_unit_max_bytes",
         "MySQL documentation, innodb_doublewrite",

@@ -106,7 +106,7 @@ pub(super) const OFF_INDIRECTION_UNIT: Definition = Definition {
     what: "The start is not a multiple of the unit in which the SSD maps addresses to flash.",
     why: "For each write that covers only part of a unit, the drive must read the unit, modify it and write \
           it elsewhere. NVMe reports the unit as NPWG, which the kernel exports as minimum_io_size rather \
-          than physical_block_size, so tools that look only at the physical sector do not notice. NPWG is \
+          than physical_block_size, so tools that look only at the physical sector miss it. NPWG is \
           the preferred size of writes; a drive may report a smaller preferred alignment (NPWA). If the start \
           is aligned to NPWA, the finding is only advice.",
     cost: "With 16 KiB units, each misaligned 16 KiB database page covers parts of two units, which doubles \
@@ -208,7 +208,7 @@ pub(super) const ATOMIC_LOST: Definition = Definition {
           fails, and nothing is logged.",
     cost: "Databases must keep their protection against torn pages enabled (MySQL's doublewrite, \
            PostgreSQL's full-page writes).",
-    fix: "Start at a multiple of that size; 1 MiB usually works.",
+    fix: "Start at a multiple of the atomic write unit or boundary, whichever is larger; 1 MiB usually works.",
     sources: &[
         "Linux include/linux/blkdev.h, bdev_can_atomic_write (6.11 and later)",
         "Documentation/ABI/stable/sysfs-block, atomic_write_unit_min_bytes",

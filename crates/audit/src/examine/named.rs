@@ -36,7 +36,7 @@ pub enum NameError {
     Drive(#[from] ProfileError),
     #[error(transparent)]
     Address(#[from] AddressError),
-    #[error("no such file, and straddle does not read images over {scheme}, only over {}", schemes())]
+    #[error("no such file, and {scheme}:// is not a supported scheme; use one of: {}", schemes())]
     Scheme { scheme: String },
 }
 

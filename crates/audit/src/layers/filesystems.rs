@@ -68,8 +68,7 @@ fn small_units(place: &Place<'_>, kind: FsKind, fs: &FileSystem, len: ByteCount)
         small.iter().map(|(name, size)| format!("{name} of {} bytes", size.get())).collect();
     let message = format!(
         "{}: its {} {} smaller than the {what} ({} bytes), so small writes are read-modify-writes even if it \
-         is \
-         aligned",
+         is aligned",
         place.label(),
         units.join(" and its "),
         if units.len() == 1 { "is" } else { "are" },

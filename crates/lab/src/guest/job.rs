@@ -369,7 +369,7 @@ pub enum GuestError {
     Host { what: String, fix: String },
     #[error("{doing}")]
     Io { doing: String, source: std::io::Error },
-    #[error("the guest and drive {drive}")]
+    #[error("the connection between the guest and drive {drive} failed")]
     Drive { drive: usize, source: crate::vhost::VhostError },
     #[error("drive {drive}")]
     Contents { drive: usize, source: Box<dyn Error + Send + Sync> },

@@ -70,7 +70,7 @@ impl Receiver {
             self.received += read;
             self.fds.extend(fds);
             if self.fds.len() > MOST_FDS {
-                return Err(invalid("more file descriptors than any message has".to_owned()));
+                return Err(invalid("more file descriptors than a message can carry".to_owned()));
             }
             if self.received == HEADER_BYTES {
                 self.payload.resize(self.check()?, 0);
@@ -149,7 +149,7 @@ fn receive_with_fds(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Opt
         }
     }
     if flags.contains(ReturnFlags::CTRUNC) {
-        return Err(invalid("more file descriptors than any message has".to_owned()));
+        return Err(invalid("more file descriptors than a message can carry".to_owned()));
     }
     Ok(Some((bytes, fds)))
 }

@@ -265,8 +265,7 @@ impl Probe<'_> {
         if let Some(proof) = &self.scanned.proof {
             let why = format!(
                 "durable writes of a whole unit are fast only on unit boundaries; elsewhere they take {1:.2} \
-                 times \
-                 as long ({0:.1} standard deviations)",
+                 times as long ({0:.1} standard deviations)",
                 proof.weakest(),
                 proof.ratio()
             );

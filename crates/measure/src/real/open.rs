@@ -52,8 +52,7 @@ pub enum OpenError {
     InUse { path: PathBuf, by: String },
     #[error("{path}: was replaced while it was being opened", path = path.display())]
     Replaced { path: PathBuf },
-    #[error("{path}: {again} is another target, so nothing was \
-             overwritten", path = path.display(), again = again.display())]
+    #[error("{path}: {again} is another target, so nothing was overwritten", path = path.display(), again = again.display())]
     NotNamed { path: PathBuf, again: PathBuf },
     #[error("{path}: neither a regular file nor a block device", path = path.display())]
     NotATarget { path: PathBuf },

@@ -103,7 +103,9 @@ impl Draft<'_> {
         let Situation { medium, stack, .. } = *self.situation;
         let destroyed = match stack.kind {
             _ if self.request.wipe => None,
-            TableKind::Content(content) => Some(format!("is {} as a whole", content.name())),
+            TableKind::Content(content) => {
+                Some(format!("holds {} directly, without a partition table", content.name()))
+            }
             TableKind::Foreign(name) => {
                 Some(format!("has a partition table of type {name}, which straddle cannot read"))
             }

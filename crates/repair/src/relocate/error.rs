@@ -60,7 +60,7 @@ pub enum RelocateError {
     /// What was written since the last flush may be lost.
     #[error("cannot flush {device}")]
     Flush { device: Device, source: io::Error },
-    #[error("{len} bytes at byte {at} differ when read back")]
+    #[error("the {len} at byte {at} differ when read back")]
     Changed { at: ByteOffset, len: ByteCount },
 }
 

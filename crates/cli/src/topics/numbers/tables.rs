@@ -187,11 +187,9 @@ pub(super) fn beyond_end(numbers: &Numbers) -> Option<Vec<Said>> {
             numbers.get("want").or_else(|| numbers.get("sector")?.checked_add(numbers.get("count")?))?;
         let past = end.checked_sub(limit).filter(|past| *past > 0)?;
         return Some(vec![Said::Forbids(format!(
-            "The device has {}, and the access ends {past} sectors past the end: a file system is longer than \
-             its device (S048), or the table was made for a longer disk (S042). Do not write to it or repair \
-             it \
-             before \
-             straddle check DISK has shown the cause.",
+            "The device has {}, and the access ends {past} sectors past the end: a file system is longer \
+             than its device (S048), or the table was made for a longer disk (S042). Do not write to it or \
+             repair it before straddle check DISK has shown the cause.",
             sectors(limit, SMALL)?
         ))]);
     }

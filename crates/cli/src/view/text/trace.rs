@@ -259,8 +259,7 @@ pub(crate) fn sentences(counted: &Counted<'_>) -> Vec<String> {
             .to_owned(),
         Some(window) => format!(
             "These are upper bounds, because requests are counted separately. MERGED shows lower bounds for \
-             caches that hold writes \
-             for up to {}.",
+             caches that hold writes for up to {}.",
             window.within
         ),
     });

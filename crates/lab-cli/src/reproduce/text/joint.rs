@@ -10,9 +10,9 @@ use crate::reproduce::json::JudgedFigures;
 /// How a policy is chosen.
 pub(crate) const RULE: &str = "One policy is chosen for all figures and ratios of a drive: the one with the \
                                most of them within 20 % of the published values. Ties are decided by the \
-                               number \
-                               within 25 %, then by the worst ratio to a published value (the one closest to \
-                               1), and then in favour of the policy in the drive's profile (its own).";
+                               number within 25 %, then by the worst ratio to a published value (the one \
+                               closest to 1), and then in favour of the policy in the drive's profile (its \
+                               own).";
 
 /// The headings above [`cells`].
 pub(crate) const HEADINGS: [&str; 6] = ["POLICY", "FIGURES", "20 %", "25 %", "WORST", ""];

@@ -89,7 +89,7 @@ pub fn restore(path: &Path, later: LaterWrites) -> Result<Restored, JournalError
         return Ok(Restored::Incomplete);
     }
     let Some(header) = decoded::<Header>(&read(file, 0, HEADER).map_err(failed("read"))?) else {
-        return Err(set_aside(path, "its beginning, so its target is unknown".to_owned()));
+        return Err(set_aside(path, "its header is unreadable, so its target is unknown".to_owned()));
     };
     let areas = areas(file, &header).map_err(|source| match source.kind() {
         io::ErrorKind::InvalidData => set_aside(path, format!("{source}, of {}", header.target.display())),
