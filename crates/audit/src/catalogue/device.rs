@@ -123,9 +123,10 @@ pub(super) const LARGER_SECTOR: Definition = Definition {
     title: "the drive can be set to larger sectors",
     what: "The drive's logical sectors are smaller than its physical sectors, and it can be set to larger \
            ones.",
-    why: "Many data-centre disks are sold as 512e and can be set to 4Kn: ATA drives list their sizes in the \
-          Sector Configuration log, SCSI and SAS drives in VPD page B4h. If logical and physical sectors \
-          have the same size, no partition can be misaligned, and the drive never needs a read-modify-write.",
+    why: "Many data-centre disks are sold as 512e and can be set to 4Kn: ATA drives list the sector sizes \
+          that they support in the Sector Configuration log; SCSI and SAS drives list them in VPD page B4h. \
+          If logical and physical sectors have the same size, no partition can be misaligned, and the drive \
+          never needs a read-modify-write.",
     cost: "Nothing, if everything on the drive is aligned and written in whole physical sectors. Otherwise \
            the same as S001.",
     fix: "Only if the drive is empty or backed up: hdparm --set-sector-size 4096 --please-destroy-my-drive \

@@ -410,10 +410,11 @@ fn areas(file: &File, header: &Header) -> io::Result<Vec<Area>> {
             return Ok(areas);
         }
         let damaged = |what: &str| io::Error::new(io::ErrorKind::InvalidData, format!("{what} (byte {at})"));
-        let area: SavedArea = decoded(&line).ok_or_else(|| damaged("the line of an area"))?;
+        let area: SavedArea =
+            decoded(&line).ok_or_else(|| damaged("the header line of an area is invalid"))?;
         let span = Span::new(ByteOffset::new(area.start), ByteCount::new(area.length))
             .filter(|span| !span.is_empty() && span.end().get() <= header.size)
-            .ok_or_else(|| damaged("an area outside the target"))?;
+            .ok_or_else(|| damaged("an area is outside the target, or empty"))?;
         if length.saturating_sub(at + LINE) < area.length {
             return Err(damaged("the contents of an area are truncated"));
         }

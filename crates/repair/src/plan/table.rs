@@ -297,7 +297,7 @@ impl Table {
         for entry in &self.partitions {
             entry.validate(self, block)?;
             if !numbers.insert(entry.number) {
-                return Err(invalid(format!("there are two partitions {}", entry.number)));
+                return Err(invalid(format!("two partitions have the number {}", entry.number)));
             }
             let end = entry.end().get();
             if end > blocks {

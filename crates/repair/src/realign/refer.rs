@@ -97,7 +97,9 @@ mod with_boot_sector {
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<FsKind, D::Error> {
         let kind = FsKind::from_name(&String::deserialize(from)?).filter(|kind| kind.has_boot_sector());
-        kind.ok_or_else(|| D::Error::custom("a boot sector of an unknown file system"))
+        kind.ok_or_else(|| {
+            D::Error::custom("it lists a boot sector for a file system that is unknown or has none")
+        })
     }
 }
 

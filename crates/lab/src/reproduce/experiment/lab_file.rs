@@ -146,7 +146,7 @@ fn script(
 fn checked(check: &Check<'_>, place: &str, step: &LabStep) -> Result<(), ExperimentError> {
     let refused = |reason: String| Err(check.impossible(place, reason));
     if step.arms.is_empty() || step.measures.is_empty() {
-        return refused("it has no arm, or measures nothing".to_owned());
+        return refused("it has no arms or no measures".to_owned());
     }
     check.unique(place, step.arms.iter().map(|arm| arm.name.as_str()))?;
     check.unique(place, step.measures.iter().map(|measure| measure.name.as_str()))?;
@@ -177,7 +177,7 @@ fn checked(check: &Check<'_>, place: &str, step: &LabStep) -> Result<(), Experim
         let plain =
             !name.is_empty() && name.chars().all(letters) && !name.starts_with(|c: char| c.is_ascii_digit());
         if !plain || value.contains('\0') {
-            return refused(format!("environment: {name:?} is not a valid name of a variable"));
+            return refused(format!("environment: {name:?} is not a valid variable name"));
         }
     }
     if let Some(reason) = step.input.as_ref().and_then(too_much) {
@@ -254,7 +254,7 @@ fn figure(
         return refused(format!("unknown variant {variant:?}"));
     }
     if arm.is_none() && (step.arms.len() != 2 || step.aligned().is_none()) {
-        return refused("a ratio needs two arms, one of them the aligned one".to_owned());
+        return refused("a ratio needs two arms, one of them marked as aligned".to_owned());
     }
     if arm.is_some() && variant.is_none() && step.variants.len() > 1 {
         return refused("specify the variant".to_owned());
