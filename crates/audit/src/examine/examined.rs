@@ -12,7 +12,7 @@ use straddle_units::ByteOffset;
 use crate::examine::{Options, asked, costs, exception};
 use crate::{Context, Finding, Findings, Judgement, Place, Reason, Recognised, Reported};
 
-/// A target with everything found on it. Only [`Examiner`] makes one, and nothing changes it.
+/// A target with everything found on it. Only [`Examiner`](super::Examiner) makes one, and nothing changes it.
 ///
 /// ```compile_fail,E0616
 /// fn pass(examined: &mut straddle_audit::examine::Examined, other: straddle_audit::examine::Examined) {
