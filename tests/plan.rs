@@ -86,7 +86,11 @@ fn refusals_have_their_exit_codes_and_write_nothing() {
     let before = bytes();
     let cases: [(i32, &[&str], &str); 17] = [
         (2, &["plan", "disk.img"], "nothing to do"),
-        (2, &["plan", "disk.img", "--table", "gpt", "--part", "1M,type=what"], "is not a GPT type"),
+        (
+            2,
+            &["plan", "disk.img", "--table", "gpt", "--part", "1M,type=what"],
+            "is not a partition type for GPT",
+        ),
         (2, &["plan", "disk.img", "--table", "gpt", "--part", "60%", "--part", "60%"], "120 %"),
         (2, &["plan", "disk.img", "--table", "gpt", "--part", "x"], "is not a size"),
         (4, &["plan", "disk.img", "--table", "gpt", "--part", "1T"], "does not fit"),

@@ -60,12 +60,14 @@ const LABORATORY: &str = "Laboratory";
 /// Returns the template of the main help: clap has one list of commands only.
 fn template(is_lab: bool) -> String {
     let all = Command::augment_subcommands(clap::Command::new("straddle"));
-    let mut text = "{about-with-newline}\n{usage-heading} {usage}\n".to_owned();
-    if is_lab {
-        text = "Runs the laboratory commands of straddle, and 'drive fit'. 'straddle lab' starts 'straddle-lab lab'.\n\n\
-                {usage-heading} {usage}\n"
-            .to_owned();
-    }
+    let about = match is_lab {
+        true => {
+            "Runs the laboratory commands of straddle, and 'drive fit'.\n'straddle lab' starts 'straddle-lab \
+             lab'.\n\n"
+        }
+        false => "{about-with-newline}\n",
+    };
+    let mut text = format!("{about}{{usage-heading}} {{usage}}\n");
     for (group, names) in GROUPS.iter().filter(|(group, _)| !is_lab || *group == LABORATORY) {
         text += &format!("\n{group}:\n");
         for name in *names {

@@ -35,7 +35,7 @@ use std::sync::{Mutex, PoisonError};
 use straddle_units::{BlockSize, ByteCount, ByteOffset};
 
 pub use access::{Access, Allowed, MAX_DEPTH};
-pub(crate) use foreign::raw_name;
+pub use foreign::raw_name;
 pub use foreign::{FORMS, Foreign};
 pub use placement::{Container, Placed, Placement};
 pub(crate) use through::unpack;

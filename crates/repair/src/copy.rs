@@ -165,15 +165,10 @@ pub fn can_be_copied(source: &Situation<'_>) -> bool {
     items(source).is_ok()
 }
 
-/// The name of a raw image for a copy of `image`.
+/// The name of a raw image for a copy of `image`: one that does not exist.
 pub fn raw_name(image: &Path) -> PathBuf {
     let raw = image.with_extension("raw");
-    if !raw.exists() {
-        return raw;
-    }
-    let mut name = image.as_os_str().to_owned();
-    name.push(".raw");
-    name.into()
+    if raw.exists() { straddle_device::image::raw_name(&image.display().to_string()).into() } else { raw }
 }
 
 /// The size of a new image with this `topology` for a copy of `source`: that of the source, or more if its

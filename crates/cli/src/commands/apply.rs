@@ -197,7 +197,8 @@ pub(crate) fn apply(arguments: &ApplyArguments) -> Result<Exit> {
     let count = plural(plan.table.partitions.len(), "partition");
     let (backup, operand) = (quote_path(&backup_path), quote_path(&arguments.write));
     output::print(&format!(
-        "{name}: {} with {count} written and read back ({})\n  to revert: straddle undo {backup} --write {operand}\n",
+        "{name}: {} with {count} written and read back ({})\n  to revert: straddle undo {backup} \
+         --write {operand}\n",
         plan.table.format,
         written.bytes()
     ))?;

@@ -174,8 +174,8 @@ pub(crate) fn fleet_sentences(digest: &Digest<'_>) -> Vec<String> {
     let Digest { tally, hosts, skipped, replaced, named_by_files, costs, .. } = digest;
     let verdict = match tally.share {
         Some(share) => format!(
-            "{} of the {} checked disks that hold data {} misaligned ({:.1} %): {} with errors, {} with warnings \
-             only.",
+            "{} of the {} checked disks that hold data {} misaligned ({:.1} %): {} with errors, {} with \
+             warnings only.",
             tally.misaligned(),
             tally.judged(),
             if tally.misaligned() == 1 { "is" } else { "are" },

@@ -49,7 +49,7 @@ impl Foreign {
 }
 
 /// The file that a command makes of `file`: one that does not exist, since the shell would overwrite it.
-pub(crate) fn raw_name(file: &str) -> String {
+pub fn raw_name(file: &str) -> String {
     let name = |number: u32| if number == 0 { format!("{file}.raw") } else { format!("{file}.{number}.raw") };
     (0..).map(name).find(|name| !Path::new(name).exists()).unwrap_or_else(|| name(0))
 }

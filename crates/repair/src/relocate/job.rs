@@ -189,7 +189,9 @@ pub(crate) fn round_out(blocks: Boundary, size: ByteCount, span: Span) -> Span {
 fn check_order(moves: &[Move]) -> Result<()> {
     let refuse = |other: Span| {
         let (from, to) = (other.start(), other.end());
-        Err(RelocateError::Job(format!("the data in bytes {from} to {to} is overwritten before it is moved")))
+        Err(RelocateError::Job(format!(
+            "bytes {from} to {to} would be moved twice, or overwritten while needed"
+        )))
     };
     for (index, one) in moves.iter().enumerate() {
         let (earlier, later) = (&moves[..index], &moves[index + 1..]);

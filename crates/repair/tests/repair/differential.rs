@@ -207,7 +207,7 @@ fn bad_requests_are_refused_and_write_nothing() {
         (request(gpt, &["60%", "50%"]), "add up to 110 %"),
         (request(gpt, &["rest", "rest"]), "only one"),
         (request(gpt, &["0B"]), "empty"),
-        (request(gpt, &["1M,type=nonsense"]), "is not a GPT type"),
+        (request(gpt, &["1M,type=nonsense"]), "is not a partition type for GPT"),
         (request(mbr, &["1M,type=bios"]), "only in a GPT"),
         (request(mbr, &["1M,type=5"]), "role=logical"),
         (request(mbr, &["1M", "1M", "1M", "1M", "1M"]), "4 primary"),

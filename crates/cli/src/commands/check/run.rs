@@ -329,9 +329,8 @@ fn judged(name: &str, examined: &Examined, run: &Run) -> Outcome {
     // a reason. Of all disks of this machine, some may well be blank.
     let nothing = examined.nothing_to_judge().filter(|_| !arguments.is_of_this_machine());
     let not_judged = examined.not_judged().map(|why| format!("not judged: {why}"));
-    let alone = not_judged.filter(|_| arguments.quiet);
-    let alone =
-        alone.or_else(|| nothing.filter(|_| arguments.quiet || arguments.fails_blank()).map(str::to_owned));
+    let nothing = nothing.filter(|_| arguments.quiet || arguments.fails_blank());
+    let alone = not_judged.filter(|_| arguments.quiet).or(nothing.map(str::to_owned));
     let unjudged = match arguments.fails_blank() && examined.nothing_to_judge().is_some() {
         _ if unknown.is_some() => Exit::Failed,
         true => Exit::Findings,

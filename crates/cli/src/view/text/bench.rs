@@ -60,7 +60,6 @@ const RMW: &str = "RMW/REQ";
 const REVOLUTIONS: &str = "REV/REQ";
 const AMPLIFICATION: &str = "WAF";
 const RATIO: &str = "x BEST";
-
 const OFFSET: &str = "OFFSET";
 
 const LEGEND: [(&str, &str); 7] = [
@@ -422,8 +421,8 @@ fn state(sweep: &Sweep) -> Option<String> {
     let collected: u64 = collected.map(|counters| counters.gc_write_bytes).sum();
     let state = match collected {
         0 => {
-            "No flash was garbage-collected during the run; add steady=on to the drive's name for the steady state \
-             of long random writes."
+            "No flash was garbage-collected during the run; add steady=on to the drive's name for the steady \
+             state of long random writes."
         }
         _ => "The flash was in the steady state, with garbage collection.",
     };
