@@ -101,7 +101,7 @@ fn refusals_have_their_exit_codes_and_write_nothing() {
         (3, &["plan", "none.img", "--table", "gpt", "--part", "1M"], "none.img"),
         (3, &["plan", "other.img", "--add", "1M"], "no partition table"),
         (4, &["plan", "disk.img", "--table", "gpt", "--part", "1M", "--start", "34s"], "--allow-misaligned"),
-        (4, &["plan", "content.img", "--table", "gpt", "--part", "1M"], "ext4 as a whole"),
+        (4, &["plan", "content.img", "--table", "gpt", "--part", "1M"], "the disk holds ext4 directly"),
         (4, &["plan", "q.qcow2", "--table", "gpt", "--part", "1M"], "is not a raw image"),
         (4, &["apply", "p.json", "--write", "other.img"], "a disk of 67108864 bytes"),
         (2, &["apply", "disk.img", "--write", "disk.img"], "not a plan"),
