@@ -447,9 +447,9 @@ fn a_run_that_stays_in_the_buffer_is_no_verdict_on_the_medium() {
     assert!(!disk.contains("Wear") && !disk.contains("steady"), "{disk}");
 }
 
-/// A partition that misses only the priced drive's unit is named before what costs nothing.
+/// An image is checked for the drive whose costs are shown, unless another one is assumed.
 #[test]
-fn why_no_cost_is_shown_is_said() {
+fn images_are_checked_for_the_priced_drive() {
     if !tools::present(&["sfdisk"]) {
         return;
     }
@@ -462,6 +462,14 @@ fn why_no_cost_is_shown_is_said() {
     });
     let one = straddle(&["check", "--cost", "qlc-16k", &aligned]);
     assert!(one.err.contains("no extra cost on qlc-16k"), "{}", one.err);
-    let both = straddle(&["check", "--cost", "qlc-16k", &aligned, &off]);
-    assert!(both.err.contains("partition 1 starts 4096 bytes past a 16 KiB boundary"), "{}", both.err);
+    let priced = straddle(&["check", "--cost", "qlc-16k", &off]);
+    assert_eq!(priced.code, 1);
+    assert!(
+        tools::flat(&priced.out).contains("on qlc-16k: random 16 KiB writes write 2.00 times"),
+        "{}",
+        priced.out
+    );
+    let assumed = straddle(&["check", "--cost", "qlc-16k", "--assume", "512e", &aligned, &off]);
+    let note = "partition 1 starts 4096 bytes past a 16 KiB boundary of qlc-16k";
+    assert!(assumed.err.contains(note), "{}", assumed.err);
 }

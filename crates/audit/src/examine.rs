@@ -263,6 +263,7 @@ impl Examiner {
             nothing,
             ready,
             is_unread,
+            page: options.page,
         })
     }
 

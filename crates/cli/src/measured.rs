@@ -9,8 +9,9 @@ use std::sync::{Arc, Mutex};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use straddle_audit::examine::{Cost, CostSource, Examined, Price};
+use straddle_audit::examine::{Cost, CostSource, Examined, Price, assume_drive};
 use straddle_device::Assume;
+use straddle_device::shown::with_causes;
 use straddle_device::topology::Figure;
 use straddle_drive::Profile;
 use straddle_layout::Partition;
@@ -18,6 +19,7 @@ use straddle_measure::bench::OffBoundary;
 use straddle_measure::probe::{Report, Rotation};
 use straddle_units::{Boundary, ByteCount, ByteOffset};
 
+use crate::progress::Bar;
 use crate::target::{self, Drive};
 
 const MAX_FILE: u64 = 64 << 10;
@@ -151,6 +153,8 @@ pub(crate) fn read_written<T: DeserializeOwned>(path: &str, option: &str, limit:
 #[derive(Clone, Debug)]
 pub(crate) struct Pricing {
     drive: Known,
+    /// Its sectors, for images, which have no drive of their own.
+    pub(crate) assume: Assume,
     /// Bytes of each write on a model, if not the usual ones.
     size: Option<u64>,
     /// The results of a model so far, by the distance past a boundary in bytes.
@@ -160,12 +164,14 @@ pub(crate) struct Pricing {
 /// Parses what is known of a drive, if that includes costs.
 pub(crate) fn pricing(text: &str) -> Result<Pricing, String> {
     let drive = Known::parse(text)?;
-    match &drive {
+    let assume = match &drive {
         Known::Probe(measured) if !measured.cost.is_some_and(|ratio| ratio.is_finite() && ratio > 0.0) => {
-            Err(format!("{text}: the probe could not measure the cost of a misaligned write"))
+            return Err(format!("{text}: the probe could not measure the cost of a misaligned write"));
         }
-        _ => Ok(Pricing { drive, size: None, computed: Arc::default() }),
-    }
+        Known::Probe(_) => read(text)?,
+        Known::Model(Drive { profile, .. }) => assume_drive(profile).map_err(|error| with_causes(&error))?,
+    };
+    Ok(Pricing { drive, assume, size: None, computed: Arc::default() })
 }
 
 impl Pricing {
@@ -243,7 +249,7 @@ impl Price for Pricing {
 
 fn modelled(name: &str, profile: &Profile, past: u64, size: Option<u64>) -> Option<Cost> {
     let OffBoundary { size, random_write, firmware, sequential_write, wear } =
-        OffBoundary::modelled(name, profile, past, size)?;
+        OffBoundary::modelled(name, profile, past, size, &mut Bar::new())?;
     let drive = name.to_owned();
     Some(Cost {
         drive,

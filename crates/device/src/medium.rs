@@ -66,6 +66,15 @@ pub trait Medium: Send + Sync {
         true
     }
 
+    /// Returns `len` bytes from byte `at` on; does not read a hole.
+    fn bytes_at(&self, at: ByteOffset, len: usize) -> Result<Vec<u8>, ReadError> {
+        let mut bytes = vec![0; len];
+        if !self.is_hole(at, ByteCount::new(len as u64)) {
+            self.read_at(at, &mut bytes)?;
+        }
+        Ok(bytes)
+    }
+
     /// Forgets what was kept of earlier reads: what is asked for next is read again.
     fn forget(&self) {}
 

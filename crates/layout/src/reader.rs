@@ -49,8 +49,7 @@ impl<'a> Reader<'a> {
     pub(crate) fn open(medium: &'a dyn Medium, first: BlockSize) -> Result<Self, ReadError> {
         let read = |want: u64| {
             let want = usize::try_from(want.min(medium.len().get())).unwrap_or(usize::MAX);
-            let mut head = vec![0; want];
-            medium.read_at(ByteOffset::ZERO, &mut head).map(|()| head)
+            medium.bytes_at(ByteOffset::ZERO, want)
         };
         let head = read(HEAD_BYTES).or_else(|_| read(first.get().min(HEAD_BYTES)))?;
         Ok(Self { medium, head, whole: OnceCell::new() })

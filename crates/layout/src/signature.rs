@@ -290,6 +290,9 @@ fn by_magic() -> impl Iterator<Item = &'static Magic> {
 }
 
 fn in_any_table(window: &Window<'_>, tables: bool) -> Option<Content> {
+    if window.bytes.is_empty() {
+        return None;
+    }
     let tables = named::TABLES.iter().filter(|_| tables);
     first_match(window, by_magic().chain(tables))
         .or_else(|| named::by_rule(window).map(|(content, _)| content))

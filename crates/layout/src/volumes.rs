@@ -178,9 +178,7 @@ fn bytes_at(medium: &dyn Medium, at: u64, want: usize) -> Result<Vec<u8>, Fault>
     if room == 0 {
         return Err(Fault::PastEnd);
     }
-    let mut bytes = vec![0; want.min(room)];
-    medium.read_at(ByteOffset::new(at), &mut bytes)?;
-    Ok(bytes)
+    Ok(medium.bytes_at(ByteOffset::new(at), want.min(room))?)
 }
 
 /// `count` sectors of 512 bytes in bytes; saturates at the largest multiple.

@@ -6,8 +6,9 @@ use straddle_units::{ByteCount, ByteOffset};
 use crate::plan::Format;
 
 /// What is said of a disk with an unfinished move.
-pub(crate) const UNFINISHED: &str = "a move of its partitions or a copy to it is unfinished: complete the move \
-                                     with 'straddle resume', or repeat the copy with 'straddle apply'";
+pub(crate) const UNFINISHED: &str = "a move of its partitions or a copy to it is unfinished; complete the move \
+                                     with 'straddle resume' or revert it with 'straddle resume --rollback'; \
+                                     repeat a copy with 'straddle apply'";
 
 /// Why a request cannot become a plan, each as a sentence. Nothing was written.
 #[derive(Debug, thiserror::Error)]

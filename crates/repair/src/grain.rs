@@ -115,9 +115,9 @@ fn candidates(topology: &Topology, asked: Option<ByteCount>) -> Vec<Candidate> {
         Some(Candidate { name: ATOMIC_UNIT, boundary, source, at_end: false })
     });
     let usual = topology.boundary_of(USUAL_PHYSICAL).map(|boundary| Candidate {
-        name: "4096-byte sector",
+        name: "usual physical sector",
         boundary,
-        source: "the physical sector of most disks, in case this one hides it".to_owned(),
+        source: "most disks have it, and this one may hide it".to_owned(),
         at_end: true,
     });
     // After the boundaries that are more than advice, before those that are advice.

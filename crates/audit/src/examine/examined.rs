@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use straddle_device::Target;
 use straddle_drive::FirmwareRange;
 use straddle_layout::Stack;
-use straddle_units::ByteOffset;
+use straddle_units::{ByteCount, ByteOffset};
 
 use crate::examine::{Options, asked, costs, exception};
 use crate::{Context, Finding, Findings, Judgement, Place, Reason, Recognised, Reported};
@@ -32,6 +32,7 @@ pub struct Examined {
     pub(super) nothing: Option<&'static str>,
     pub(super) ready: Vec<String>,
     pub(super) is_unread: bool,
+    pub(super) page: Option<ByteCount>,
 }
 
 /// The cost of a missed boundary: the time that writes take, and on an SSD the bytes written to flash,
@@ -134,6 +135,11 @@ impl Examined {
     /// Whether none of the target's bytes could be read.
     pub fn is_unread(&self) -> bool {
         self.is_unread
+    }
+
+    /// The page size of a database that is to be stored on the target, if one was given.
+    pub fn page(&self) -> Option<ByteCount> {
+        self.page
     }
 
     /// Why the target is not judged, if it is not.

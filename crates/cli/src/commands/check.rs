@@ -129,7 +129,8 @@ pub(crate) struct CheckArguments {
     pub(crate) measured: Option<Assume>,
 
     /// Also report what each misalignment costs on this drive: a modelled drive, or a file saved by 'straddle
-    /// probe'. With --page, costs on a modelled drive are for page-sized writes.
+    /// probe'. Images are checked for that drive, unless --assume says otherwise. With --page, costs on a
+    /// modelled drive are for page-sized writes.
     #[arg(long, value_name = "DRIVE", value_parser = crate::measured::pricing)]
     pub(crate) cost: Option<Pricing>,
 
@@ -471,7 +472,7 @@ fn examine(subject: &Subject, run: &Run) -> Result<Examined> {
                 None => error.into(),
             })?
         }
-        Subject::Object(address) => run.examiner.examine_object(address)?,
+        Subject::Object(address) => run.examiner_for_objects().examine_object(address)?,
         Subject::Disk(disk) => run.examiner.examine_guest_disk(disk)?,
         Subject::OutOfReach { why, .. } => return Err(ExamineError::OutOfReach(why.clone()).into()),
         Subject::Failed { why, .. } => return Err(anyhow::anyhow!("{why}")),

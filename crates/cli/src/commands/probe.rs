@@ -22,7 +22,7 @@ use crate::args::positive_size;
 use crate::commands::bench::real::{compared, journals, refused, warn_of_journals};
 use crate::exit::{Exit, usage};
 use crate::measured::Measured;
-use crate::output::{paint, printable, style};
+use crate::output::{paint, printable, quote_path, style};
 use crate::progress::{Bar, on_interrupt};
 use crate::shared::{SharedReport, claims};
 use crate::target::{TargetSpec, targets};
@@ -135,7 +135,7 @@ pub(crate) fn run(arguments: &ProbeArguments) -> Result<Exit> {
         let report = ProbeReport { target: &description, notes: &notes, report: &report, misreports };
         Document::of(SchemaOf::Probe, report).print()?
     } else {
-        output::print(&described(&description, &report, &notes, arguments.verbose))?
+        output::print(&described(&description, &report, &notes, arguments))?
     };
     Ok(if interrupted { Exit::INTERRUPTED } else { printed })
 }
@@ -249,18 +249,26 @@ const BAR: usize = 40;
 /// The byte at which partitions began before 2009: 63 sectors of 512 bytes.
 const OLD_START: u64 = 63 * 512;
 
-/// Returns the verdict, what to do, and the table; if `is_verbose`, also the evidence.
-fn described(target: &Description, report: &Report, notes: &[String], is_verbose: bool) -> String {
+/// Returns the verdict, what to do, and the table; with `--verbose`, also the evidence.
+fn described(target: &Description, report: &Report, notes: &[String], arguments: &ProbeArguments) -> String {
     let mut text = format!(
         "{}\n{}\n",
         paint(style::HEADING, &wrap(&verdict(report), "")),
         wrap(&consequence(report), "")
     );
+    if let Some(path) = arguments.target.path().filter(|_| report.unit.value.is_some()) {
+        let path = quote_path(path);
+        text += &match &arguments.save {
+            _ if report.misreports() == Some(false) => format!("Next: straddle check {path}\n"),
+            Some(file) => format!("Next: straddle check --measured {} {path}\n", quote_path(file)),
+            None => format!("Next: repeat with --save FILE, then straddle check --measured FILE {path}\n"),
+        };
+    }
     for note in notes {
         let _ = writeln!(text, "{}", wrap(&format!("note: {note}"), ""));
     }
     let _ = write!(text, "\n{}", table(report));
-    if is_verbose {
+    if arguments.verbose {
         text.push('\n');
         let cache = report.cache.value.map(|_| ("Cache", &report.cache.why));
         for (name, why) in

@@ -13,7 +13,7 @@ use straddle_units::io::Counters;
 use crate::bench::run::float;
 use crate::bench::target::Target;
 use crate::bench::workload::Workload;
-use crate::bench::{Arm, Host, Modelled, Pattern, Silent, Sweep, warm_sweep};
+use crate::bench::{Arm, Host, Modelled, Pattern, Progress, Silent, Sweep, warm_sweep};
 
 /// The random writes of a run on an SSD: several hundred times what its dies program at a time, for two
 /// digits.
@@ -167,7 +167,13 @@ pub struct OffBoundary {
 impl OffBoundary {
     /// Runs the workloads on a boundary of the drive `name` and `past` bytes after it, with writes of `size`
     /// bytes. `None` if the drive has no such position or takes no such writes.
-    pub fn modelled(name: &str, profile: &Profile, past: u64, size: Option<u64>) -> Option<Self> {
+    pub fn modelled(
+        name: &str,
+        profile: &Profile,
+        past: u64,
+        size: Option<u64>,
+        progress: &mut dyn Progress,
+    ) -> Option<Self> {
         // What a buffer or spare flash hides for a while has to be paid in the end.
         let profile = &profile.clone().steady();
         let is_logged =
@@ -178,7 +184,7 @@ impl OffBoundary {
         let workload = sized(counted(Pattern::RANDOM_WRITE).seeded(SEED).on(profile));
         let sequential = sized(counted(Pattern::SEQUENTIAL_WRITE));
         let size = workload.size;
-        let compared = compared(name, profile, &workload, past)?;
+        let compared = compared(name, profile, &workload, past, progress)?;
         let slowdown = |sweep: &Sweep| ratio(sweep, |arm| Some(arm.seconds_per_request()));
         let random_write = slowdown(&compared)?;
         match profile.body {
@@ -187,17 +193,24 @@ impl OffBoundary {
                 Some(Self { size, random_write, firmware: None, sequential_write: None, wear })
             }
             Body::Disk(_) => {
-                let sequential = self::compared(name, profile, &sequential, past)?;
+                let sequential = self::compared(name, profile, &sequential, past, &mut Silent)?;
                 let sequential_write = Some(slowdown(&sequential)?);
-                let firmware =
-                    FirmwareRange::of(name, |other| slowdown(&self::compared(name, other, &workload, past)?));
+                let firmware = FirmwareRange::of(name, |other| {
+                    slowdown(&self::compared(name, other, &workload, past, &mut Silent)?)
+                });
                 Some(Self { size, random_write, firmware, sequential_write, wear: None })
             }
         }
     }
 }
 
-fn compared(name: &str, profile: &Profile, workload: &Workload, past: u64) -> Option<Sweep> {
+fn compared(
+    name: &str,
+    profile: &Profile,
+    workload: &Workload,
+    past: u64,
+    progress: &mut dyn Progress,
+) -> Option<Sweep> {
     let logical = profile.claims.logical_sector;
     let first = profile.first_boundary();
     if !first.is_multiple_of(logical) || !past.is_multiple_of(logical) {
@@ -205,7 +218,7 @@ fn compared(name: &str, profile: &Profile, workload: &Workload, past: u64) -> Op
     }
     let offsets = [first / logical, (first + past) / logical];
     let (fresh, warm_up) = (|| Modelled::new(name, profile), WarmUp::usual(workload, profile));
-    warm_sweep(fresh, workload, &offsets, Host::default(), warm_up, &mut Silent).ok()
+    warm_sweep(fresh, workload, &offsets, Host::default(), warm_up, progress).ok()
 }
 
 /// The second arm's value over the first one's.
@@ -331,11 +344,15 @@ mod tests {
     #[test]
     fn only_what_is_off_costs_more() {
         let drive = Profile::open("wd10ears").unwrap();
-        let on = OffBoundary::modelled("wd10ears", &drive, 0, None).unwrap();
+        let on = OffBoundary::modelled("wd10ears", &drive, 0, None, &mut Silent).unwrap();
         assert_eq!((on.size, on.random_write, on.sequential_write, on.wear), (4096, 1.0, Some(1.0), None));
-        let off = OffBoundary::modelled("wd10ears", &drive, 512, None).unwrap();
+        let off = OffBoundary::modelled("wd10ears", &drive, 512, None, &mut Silent).unwrap();
         assert!(off.random_write > 1.5 && off.sequential_write > Some(1.5), "{off:?}");
-        assert_eq!(OffBoundary::modelled("wd10ears", &drive, 100, None), None, "inside a logical sector");
+        assert_eq!(
+            OffBoundary::modelled("wd10ears", &drive, 100, None, &mut Silent),
+            None,
+            "inside a logical sector"
+        );
     }
 
     /// A write of a whole unit off the boundaries is parts of two units, and both are programmed.
@@ -346,7 +363,7 @@ mod tests {
         {
             let drive = Profile::open(name).unwrap();
             for past in [0, 512, unit / 2, unit - 512] {
-                let found = OffBoundary::modelled(name, &drive, past, None).unwrap();
+                let found = OffBoundary::modelled(name, &drive, past, None, &mut Silent).unwrap();
                 let expected = if past == 0 { 1.0 } else { 2.0 };
                 let wear = found.wear.unwrap();
                 assert!((wear / expected - 1.0).abs() < 0.03, "{name}, {past}: {found:?}");

@@ -35,6 +35,8 @@ pub(crate) enum Form {
 
 pub(super) struct Run {
     pub(super) examiner: Examiner,
+    /// The one for images, if they are assumed to be on the drive of `--cost`.
+    of_images: Option<Examiner>,
     /// Those for targets with a topology of their own.
     own: Vec<(PathBuf, Examiner)>,
     pub(super) arguments: CheckArguments,
@@ -79,6 +81,9 @@ impl Run {
             price: arguments.cost.clone().map(|cost| Arc::new(cost.of(arguments.page)) as Arc<dyn Price>),
         };
         let examiner = Examiner::new(options);
+        let is_declared = !arguments.assume.is_empty() || arguments.measured.is_some();
+        let on_priced = arguments.cost.as_ref().filter(|_| !is_declared && arguments.captured().is_none());
+        let of_images = on_priced.map(|cost| examiner.assuming(cost.assume.clone()));
         let mut own: Vec<(PathBuf, Examiner)> = Vec::new();
         for Assumed { of, assume } in of_one {
             let Some(path) = of.clone() else { continue };
@@ -91,13 +96,20 @@ impl Run {
             }
             own.push((path, examiner.assuming(assume.clone())));
         }
-        Ok(Arc::new(Self { examiner, own, arguments, form }))
+        Ok(Arc::new(Self { examiner, of_images, own, arguments, form }))
     }
 
     /// The examiner for the target at `path`.
     pub(super) fn examiner_for(&self, path: &Path) -> &Examiner {
         let own = self.own.iter().find(|(of, _)| of == path || target::device(of.clone()) == path);
-        own.map_or(&self.examiner, |(_, examiner)| examiner)
+        own.map(|(_, examiner)| examiner)
+            .or_else(|| self.of_images.as_ref().filter(|_| path.is_file()))
+            .unwrap_or(&self.examiner)
+    }
+
+    /// The examiner for objects on servers, which are images.
+    pub(super) fn examiner_for_objects(&self) -> &Examiner {
+        self.of_images.as_ref().unwrap_or(&self.examiner)
     }
 
     /// Returns the exceptions for the target of this name, by index.

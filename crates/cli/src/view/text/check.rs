@@ -157,7 +157,7 @@ fn verdict(audited: &Examined, verbose: bool) -> String {
         Status::Blank => ("blank", ": no table and no contents".to_owned()),
         Status::NotJudged | Status::Failed => {
             let why = judgement.not_judged().unwrap_or_default();
-            (status.word(), format!(": {why} (--allow-unknown accepts this)"))
+            (status.word(), format!(": {why} (--allow-unknown ignores this)"))
         }
         Status::Warning | Status::Error => worst(audited),
     };

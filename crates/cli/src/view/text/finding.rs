@@ -138,8 +138,10 @@ fn drawing(audited: &Examined, finding: &Finding) -> Option<String> {
 
 /// Returns what a misaligned start costs: `each 4 KiB write costs 2 read-modify-writes`.
 pub(super) fn consequence(audited: &Examined, finding: &Finding) -> Option<String> {
-    let (miss, mut block) = first_block(audited, finding)?;
+    let (miss, first) = first_block(audited, finding)?;
+    let write = audited.page().unwrap_or(FILE_SYSTEM_BLOCK);
     if !matches!(finding.rule.code, Code::S001 | Code::S004) {
+        let block = Span::new(first.start(), miss.boundary.size().max(write))?;
         let partial = miss.boundary.coverage(block).partial;
         return Some(format!("each {} write partly covers {}", block.len(), plural(partial, miss.name)));
     }
@@ -147,7 +149,7 @@ pub(super) fn consequence(audited: &Examined, finding: &Finding) -> Option<Strin
     let topology = &audited.target().topology;
     let unit = topology.indirection_unit.as_ref().and_then(|unit| topology.boundary_of(unit.value()));
     let boundary = unit.filter(|unit| unit.size() > miss.boundary.size()).unwrap_or(miss.boundary);
-    block = Span::new(block.start(), boundary.size().max(FILE_SYSTEM_BLOCK))?;
+    let block = Span::new(first.start(), boundary.size().max(write))?;
     let cost = format!("costs {}", plural(boundary.coverage(block).partial, "read-modify-write"));
     Some(format!("each {} write {cost}", block.len()))
 }

@@ -37,9 +37,10 @@ pub(crate) fn draw(audited: &Examined) -> String {
     text
 }
 
-/// Returns the whole cells of the bar up to `at` of `size` bytes.
+/// Returns the cells of the bar up to `at` of `size` bytes, to the nearest one.
 fn cells(at: u64, size: u64) -> u64 {
-    let cells = u128::from(at) * u128::from(bar_width()) / u128::from(size.max(1));
+    let size = u128::from(size.max(1));
+    let cells = (u128::from(at) * u128::from(bar_width()) + size / 2) / size;
     u64::try_from(cells).unwrap_or(0).min(bar_width())
 }
 
@@ -56,29 +57,22 @@ pub(crate) fn scale(size: u64) -> String {
 }
 
 /// Draws a disk of `size` bytes beside one of `largest` bytes, to scale: each partition as its number, free space as
-/// dots. A partition that is too small for a cell still gets one, the next one if its own shows another such partition.
+/// dots. A partition gets at least one cell, and pushes those after it.
 pub(crate) fn bar_line((size, largest): (u64, u64), mut partitions: Vec<(u32, Span)>) -> String {
-    let mut line: Vec<char> = std::iter::repeat_n('.', usize::try_from(bar_width()).unwrap_or(0)).collect();
-    // Draw the largest first, so that partitions smaller than a cell are drawn over them, not under them.
-    partitions.sort_by_key(|(_, span)| Reverse(span.len()));
-    let mut single = BTreeSet::new();
+    partitions.sort_by_key(|(_, span)| span.start());
     let end = cells(size, largest).max(1);
-    for (number, span) in partitions {
+    let (mut line, mut drawn) = (String::new(), 0);
+    for (index, (number, span)) in partitions.iter().enumerate() {
         let mark = char::from_digit(number % 36, 36).unwrap_or('?');
-        let mut first = cells(span.start().get(), largest).min(end - 1);
-        let mut last = cells(span.end().get(), largest);
-        if last <= first + 1 {
-            first = (first..end).chain((0..first).rev()).find(|cell| single.insert(*cell)).unwrap_or(first);
-            last = first + 1;
-        }
-        for cell in first..last {
-            if let Some(slot) = usize::try_from(cell).ok().and_then(|cell| line.get_mut(cell)) {
-                *slot = mark;
-            }
-        }
+        // Those after this one need a cell each.
+        let limit = end.saturating_sub((partitions.len() - index - 1) as u64).max(drawn);
+        let first = cells(span.start().get(), largest).clamp(drawn, limit.saturating_sub(1).max(drawn));
+        let last = cells(span.end().get(), largest).clamp((first + 1).min(limit), limit);
+        line.extend((drawn..first).map(|_| '.').chain((first..last).map(|_| mark)));
+        drawn = last;
     }
-    line.truncate(usize::try_from(end).unwrap_or(usize::MAX));
-    line.into_iter().collect()
+    line.extend((drawn..end).map(|_| '.'));
+    line
 }
 
 #[derive(Clone, Copy)]
@@ -379,5 +373,32 @@ fn placement_text(partition: &Partition, verdict: Verdict, decisive: Option<&Fin
         (Verdict::Misaligned | Verdict::Off, Some(miss)) => format!("{} ({code})", past(miss)),
         (Verdict::Container | Verdict::NotJudged | Verdict::Aligned, _) => ALIGNED.to_owned(),
         _ => format!("{} ({code})", finding.rule.title),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn partitions_are_drawn_in_their_order_and_free_space_only_where_there_is_some() {
+        let span = |start, end: u64| Span::new(ByteOffset::new(start), ByteCount::new(end - start)).unwrap();
+        let part = |number, start, end| (number, span(start, end));
+        let (tib, last) = (1 << 40, (8 << 40) - (1 << 20));
+        let esp_root_rest =
+            vec![part(3, 101 << 30, last), part(2, 1 << 30, 101 << 30), part(1, 1 << 20, 1 << 30)];
+        let size = 8 * tib;
+        let width = usize::try_from(bar_width()).unwrap();
+        assert_eq!(bar_line((size, size), esp_root_rest), format!("12{}", "3".repeat(width - 2)));
+        let small_last =
+            vec![part(1, 1 << 20, last - 2), part(2, last - 2, last - 1), part(3, last - 1, last)];
+        assert_eq!(bar_line((size, size), small_last), format!("{}23", "1".repeat(width - 2)));
+        let half = vec![part(1, 4 * tib, size)];
+        assert_eq!(
+            bar_line((size, size), half),
+            format!("{}{}", ".".repeat(width / 2), "1".repeat(width / 2))
+        );
+        let many = (0..200).map(|number| part(number, u64::from(number) << 20, u64::from(number + 1) << 20));
+        assert_eq!(bar_line((size, size), many.collect()).len(), width, "more than cells");
     }
 }

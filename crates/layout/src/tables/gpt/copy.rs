@@ -123,13 +123,14 @@ impl Header {
     /// Reads the header at `lba`, and nothing of its entries.
     pub(crate) fn read(reader: &Reader<'_>, block: BlockSize, lba: Lba) -> Result<Self, Broken> {
         let at = lba.to_bytes(block).unwrap_or(ByteOffset::new(u64::MAX));
-        let mut bytes = vec![0; usize::try_from(block.get()).unwrap_or(CHUNK_BYTES)];
-        if let Err(fault) = reader.read(at, &mut bytes) {
-            return Err(Broken { at, flaw: Flaw::Unreadable(fault), other: None });
-        }
-        if !bytes.starts_with(SIGNATURE) {
+        let unreadable = |fault| Broken { at, flaw: Flaw::Unreadable(fault), other: None };
+        let mut signature = [0; SIGNATURE.len()];
+        reader.read(at, &mut signature).map_err(unreadable)?;
+        if signature != *SIGNATURE {
             return Err(Broken { at, flaw: Flaw::NoSignature, other: None });
         }
+        let mut bytes = vec![0; usize::try_from(block.get()).unwrap_or(CHUNK_BYTES)];
+        reader.read(at, &mut bytes).map_err(unreadable)?;
         let other = Some(Lba::new(le64(&bytes, header::ALTERNATE_LBA)));
         Self::check(&bytes, block, lba, at, reader).map_err(|flaw| Broken { at, flaw, other })
     }
