@@ -232,6 +232,7 @@ impl Price for Pricing {
                     source,
                     past,
                     size,
+                    is_durable: measured.rotates,
                     random_write,
                     firmware: None,
                     wear,
@@ -247,15 +248,16 @@ impl Price for Pricing {
     }
 }
 
-fn modelled(name: &str, profile: &Profile, past: u64, size: Option<u64>) -> Option<Cost> {
+fn modelled(name: &str, profile: &Profile, past: u64, page: Option<u64>) -> Option<Cost> {
     let OffBoundary { size, random_write, firmware, sequential_write, wear } =
-        OffBoundary::modelled(name, profile, past, size, &mut Bar::new())?;
+        OffBoundary::modelled(name, profile, past, page, &mut Bar::new())?;
     let drive = name.to_owned();
     Some(Cost {
         drive,
         source: CostSource::Modelled,
         past,
         size,
+        is_durable: page.is_some() && wear.is_none(),
         random_write,
         firmware,
         wear,

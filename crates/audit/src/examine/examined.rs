@@ -49,6 +49,9 @@ pub struct Cost {
     /// The size of each random write: 4096 bytes on a modelled disk, otherwise the drive's unit.
     #[serde(rename = "size_bytes")]
     pub size: u64,
+    /// Whether each random write is flushed.
+    #[serde(rename = "durable")]
+    pub is_durable: bool,
     /// The ratio for random writes: on a modelled SSD, with a full buffer; if measured, for durable or
     /// sustained writes.
     #[serde(rename = "random_write_ratio")]

@@ -130,7 +130,7 @@ pub(crate) struct CheckArguments {
 
     /// Also report what each misalignment costs on this drive: a modelled drive, or a file saved by 'straddle
     /// probe'. Images are checked for that drive, unless --assume says otherwise. With --page, costs on a
-    /// modelled drive are for page-sized writes.
+    /// modelled drive are for page-sized writes, on a disk each followed by a flush. An SSD takes up to a minute.
     #[arg(long, value_name = "DRIVE", value_parser = crate::measured::pricing)]
     pub(crate) cost: Option<Pricing>,
 

@@ -13,7 +13,7 @@ use straddle_units::io::Counters;
 use crate::bench::run::float;
 use crate::bench::target::Target;
 use crate::bench::workload::Workload;
-use crate::bench::{Arm, Host, Modelled, Pattern, Progress, Silent, Sweep, warm_sweep};
+use crate::bench::{Arm, Host, Modelled, Parameters, Pattern, Progress, Silent, Sweep, Sync, warm_sweep};
 
 /// The random writes of a run on an SSD: several hundred times what its dies program at a time, for two
 /// digits.
@@ -166,7 +166,7 @@ pub struct OffBoundary {
 
 impl OffBoundary {
     /// Runs the workloads on a boundary of the drive `name` and `past` bytes after it, with writes of `size`
-    /// bytes. `None` if the drive has no such position or takes no such writes.
+    /// bytes; on a disk, each is then flushed, as a database does. `None` if the drive has no such position or takes no such writes.
     pub fn modelled(
         name: &str,
         profile: &Profile,
@@ -181,7 +181,14 @@ impl OffBoundary {
         let count = if is_logged { LOGGED_COUNT } else { COUNT };
         let counted = |pattern: Pattern| Workload { count: Some(count), ..pattern.into() };
         let sized = |workload: Workload| Workload { size: size.unwrap_or(workload.size), ..workload };
-        let workload = sized(counted(Pattern::RANDOM_WRITE).seeded(SEED).on(profile));
+        let random = match (&profile.body, size) {
+            (Body::Disk(_), Some(_)) => {
+                let sync = Parameters { sync: Some(Sync::Flush), ..Parameters::default() };
+                Pattern::RANDOM_WRITE.with(sync).ok()?
+            }
+            _ => Pattern::RANDOM_WRITE,
+        };
+        let workload = sized(counted(random).seeded(SEED).on(profile));
         let sequential = sized(counted(Pattern::SEQUENTIAL_WRITE));
         let size = workload.size;
         let compared = compared(name, profile, &workload, past, progress)?;

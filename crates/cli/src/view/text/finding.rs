@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use straddle_audit::examine::{Cost, CostSource, Examined};
+use straddle_audit::examine::{Cost, Examined};
 use straddle_audit::{ATOMIC_UNIT, Cause, Code, Finding, Fix, Kind, Miss, Severity, Subject, picture};
 use straddle_drive::FirmwareRange;
 use straddle_units::{ByteCount, Span};
@@ -41,8 +41,7 @@ fn cost_text(cost: &Cost) -> String {
     if cost.past == 0 {
         return format!("on {drive}: no slowdown, because this is a boundary of that drive ({source})");
     }
-    let what =
-        if source == CostSource::Measured && cost.wear.is_none() { "durable random" } else { "random" };
+    let what = if cost.is_durable { "durable random" } else { "random" };
     let size = ByteCount::new(cost.size);
     let mut text = format!("on {drive}: {what} {size} writes");
     if let Some(ratio) = cost.wear {
