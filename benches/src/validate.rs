@@ -10,7 +10,8 @@ use std::path::Path;
 
 use crate::disksim::{self, LARGEST_FILE};
 use anyhow::{Context, Result, bail};
-use straddle_drive::disk::ModelPart;
+use straddle_drive::disk::{Direction, DiskParameters, Geometry, HeadTimes, SegmentRules};
+use straddle_drive::profile::Body;
 use straddle_drive::{Drive, Profile};
 use straddle_units::io::{Nanos, Operation, Request, Time};
 use straddle_units::{ByteCount, ByteOffset};
@@ -41,22 +42,40 @@ const DRIVES: [Measured; 9] = [
 /// The quantiles at which the distributions are compared, as in DiskSim's own validation.
 const QUANTILES: u32 = 10_000;
 
-/// A part of the model that is removed to show its effect.
-type Step = (&'static str, Option<ModelPart>);
+/// A part of the model that is removed to show its effect. What remains is possible.
+type Step = (&'static str, fn(&mut DiskParameters));
 
 const STEPS: [Step; 12] = [
-    ("everything", None),
-    ("no spares, slips, management area", Some(ModelPart::Gaps)),
-    ("no write settling of its own", Some(ModelPart::WriteSettling)),
-    ("flat overheads, link overlapped", Some(ModelPart::CommandTimes)),
-    ("overheads: always after a read", Some(ModelPart::TimesAfterWrite)),
-    ("no read-ahead", Some(ModelPart::ReadAhead)),
-    ("no read cache", Some(ModelPart::ReadCache)),
-    ("plain segments", Some(ModelPart::SegmentRules)),
-    ("written data not kept", Some(ModelPart::KeptWrites)),
-    ("passing sectors not kept", Some(ModelPart::KeptPassing)),
-    ("no zero-latency reads", Some(ModelPart::ZeroLatencyReads)),
-    ("writes begin with the first sector", Some(ModelPart::WaitForData)),
+    ("everything", |_| {}),
+    ("no spares, slips, management area", |disk| {
+        let zones: Vec<_> = disk.geometry.zones().map(|(_, zone)| *zone).collect();
+        if let Ok(plain) = Geometry::new(&zones, disk.geometry.surfaces(), 1, Direction::Forward) {
+            disk.geometry = plain;
+        }
+    }),
+    ("no write settling of its own", |disk| {
+        disk.write_seek = None;
+        disk.heads = HeadTimes { head_switch: disk.heads.head_switch, ..HeadTimes::default() };
+    }),
+    ("flat overheads, link overlapped", |disk| disk.firmware.times = None),
+    ("overheads: always after a read", |disk| {
+        if let Some(times) = &mut disk.firmware.times {
+            for history in [&mut times.read_hit, &mut times.read_miss, &mut times.write] {
+                history.after_write = history.after_read;
+            }
+        }
+    }),
+    ("no read-ahead", |disk| disk.read_cache.read_ahead = 0),
+    ("no read cache", |disk| disk.read_cache.segments = 0),
+    ("plain segments", |disk| disk.firmware.segments = SegmentRules::default()),
+    ("written data not kept", |disk| disk.firmware.segments.keeps_written = false),
+    ("passing sectors not kept", |disk| disk.firmware.segments.keeps_passed = false),
+    ("no zero-latency reads", |disk| disk.firmware.reads_on_arrival = false),
+    ("writes begin with the first sector", |disk| {
+        if let Some(times) = &mut disk.firmware.times {
+            (times.write_begins_with, times.write_travel) = (1, Nanos::ZERO);
+        }
+    }),
 ];
 
 /// Validates the model on all drives in the folder, and prints the results. Returns true if every drive is
@@ -148,14 +167,14 @@ fn print_steps(dir: &Path) -> Result<()> {
         print!(" {:>10}", drive.stem);
     }
     println!();
-    for (name, part) in STEPS {
+    for (name, remove) in STEPS {
         print!("{name:42} ");
         for drive in &DRIVES {
-            let profile = import(dir, drive.stem)?;
-            let profile = match part {
-                Some(part) => profile.without(part),
-                None => profile,
-            };
+            let mut values = (*import(dir, drive.stem)?).clone();
+            if let Body::Disk(disk) = &mut values.body {
+                remove(disk);
+            }
+            let profile = Profile::of_checked(values);
             print!(" {:>10.4}", service_times(dir, drive.stem, &profile)?.demerit());
         }
         println!();

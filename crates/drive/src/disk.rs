@@ -11,13 +11,11 @@ mod firmware;
 mod geometry;
 mod host;
 mod intake;
-mod intervals;
 mod link;
 mod mechanism;
 mod media_cache;
 mod operations;
 mod parameters;
-mod part;
 mod partial_log;
 mod queue;
 mod read_cache;
@@ -33,7 +31,6 @@ pub use mechanism::HeadTimes;
 pub use parameters::{
     DiskParameters, LogParameters, Protection, ReadCacheParameters, RmwPolicy, RmwReads, WriteCacheParameters,
 };
-pub use part::ModelPart;
 pub use seek::{AverageSeek, SeekCurve, SeekError};
 pub use spindle::{Angle, Spindle};
 

@@ -23,7 +23,6 @@
 
 pub mod disk;
 mod drive;
-mod firmware;
 pub mod form;
 mod interface;
 pub mod profile;
@@ -36,5 +35,4 @@ extern crate self as straddle_drive;
 mod tests;
 
 pub use drive::{Drive, MediaEvent};
-pub use firmware::FirmwareRange;
-pub use profile::{Profile, ProfileError};
+pub use profile::{FirmwareRange, Profile, ProfileError};

@@ -10,20 +10,18 @@ mod file;
 mod keys;
 mod read;
 mod source;
-mod start;
 
 use std::ops::Deref;
 use std::path::PathBuf;
 
 pub use crate::interface::{Interface, Sectors};
 pub use source::Figure;
-pub use start::{Start, StartError};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use straddle_units::{Boundary, ByteCount, ByteOffset};
 
-use crate::disk::{DiskParameters, Geometry, GeometryError, ModelPart, RmwPolicy, SeekCurve, SeekError};
+use crate::disk::{DiskParameters, Geometry, GeometryError, RmwPolicy, SeekCurve, SeekError};
 use crate::ssd::{FlashError, SsdParameters};
 
 /// A drive that can be modelled. Its values have been checked and cannot be set afterwards: another value is
@@ -275,12 +273,111 @@ impl Profile {
         }
         self
     }
+}
 
-    /// The same drive without `part` of its model, to show the effect of that part. An SSD has none of them.
-    pub fn without(mut self, part: ModelPart) -> Self {
-        if let Body::Disk(disk) = &mut self.values.body {
-            disk.remove(part);
+/// A start, in the unit in which it was given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// In bytes.
+    Bytes(u64),
+    /// In logical sectors of the drive.
+    Sectors(u64),
+}
+
+/// Why no partition can start there.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages document the variants")]
+pub enum StartError {
+    #[error("byte {byte} is inside a logical sector of {drive} ({sector} bytes)")]
+    InsideSector { byte: u64, drive: String, sector: u64 },
+    #[error("past the end of {drive}")]
+    PastEnd { drive: String },
+}
+
+straddle_units::error_kind!(StartError: Usage);
+
+impl Profile {
+    /// Returns the byte of a partition's start: the first of one of the drive's logical sectors.
+    pub fn start_byte(&self, start: Start) -> Result<u64, StartError> {
+        let (sector, drive) = (self.claims.logical_sector, || self.name.clone());
+        let byte = match start {
+            Start::Bytes(bytes) => Some(bytes),
+            Start::Sectors(sectors) => sectors.checked_mul(sector),
+        };
+        match byte {
+            Some(byte) if byte % sector != 0 => {
+                Err(StartError::InsideSector { byte, drive: drive(), sector })
+            }
+            Some(byte) if byte < self.claims.capacity => Ok(byte),
+            _ => Err(StartError::PastEnd { drive: drive() }),
         }
-        self
+    }
+}
+
+/// A range narrower than this, relative to its upper end, is none: no published figure is more exact.
+const EQUAL: f64 = 0.01;
+
+/// The range of a ratio over the firmware that a drive may have. It does not include the sampling error.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct FirmwareRange {
+    /// The lowest ratio.
+    pub low: f64,
+    /// The highest ratio.
+    pub high: f64,
+}
+
+impl FirmwareRange {
+    /// Returns the range of `ratio` over [`Profile::plausible_policies`] of a drive but
+    /// [`RmwPolicy::Logged`], which defers the cost of a run to when its log is full. `None` if the policy
+    /// makes no difference, if the drive's specification chooses one, or if a ratio is not known.
+    pub fn of(specification: &str, ratio: impl Fn(&Profile) -> Option<f64>) -> Option<Self> {
+        if specification.split(',').any(|option| option.starts_with("rmw=")) {
+            return None;
+        }
+        let policies = Profile::open(specification).ok()?.plausible_policies();
+        let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
+        for policy in policies.into_iter().filter(|policy| *policy != RmwPolicy::Logged) {
+            let ratio = ratio(&Profile::open(&format!("{specification},rmw={}", policy.name())).ok()?)?;
+            (low, high) = (low.min(ratio), high.max(ratio));
+        }
+        (high - low > EQUAL * high).then_some(Self { low, high })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_plausible_policy_is_asked_unless_one_is_chosen() {
+        let numbered = |profile: &Profile| match &profile.body {
+            Body::Disk(disk) => {
+                assert_ne!(disk.rmw, RmwPolicy::Logged);
+                let at = profile.plausible_policies().iter().position(|policy| *policy == disk.rmw)?;
+                u8::try_from(at).ok().map(f64::from)
+            }
+            Body::Ssd(_) => None,
+        };
+        let policies = Profile::open("wd10ears").unwrap().plausible_policies();
+        let last = policies.iter().rposition(|policy| *policy != RmwPolicy::Logged).unwrap();
+        let range = FirmwareRange::of("wd10ears", numbered).unwrap();
+        assert_eq!((range.low, range.high), (0.0, f64::from(u8::try_from(last).unwrap())));
+        assert_eq!(FirmwareRange::of("wd10ears,jumper=on", |_| Some(3.0)), None);
+        assert_eq!(FirmwareRange::of("wd10ears,rmw=logged", numbered), None);
+        assert_eq!(FirmwareRange::of("qlc-16k", numbered), None);
+    }
+
+    #[test]
+    fn a_start_is_a_sector_of_the_drive() {
+        let drive = Profile::open("wd10ears").unwrap();
+        let (sector, capacity) = (drive.claims.logical_sector, drive.claims.capacity);
+        assert_eq!(drive.start_byte(Start::Sectors(63)), Ok(63 * sector));
+        assert_eq!(drive.start_byte(Start::Bytes(63 * sector)), Ok(63 * sector));
+        assert_eq!(drive.start_byte(Start::Bytes(capacity - sector)), Ok(capacity - sector));
+        let inside = drive.start_byte(Start::Bytes(sector + 1)).unwrap_err();
+        assert!(matches!(inside, StartError::InsideSector { byte, .. } if byte == sector + 1), "{inside}");
+        for past in [Start::Bytes(capacity), Start::Sectors(capacity / sector), Start::Sectors(u64::MAX)] {
+            assert!(matches!(drive.start_byte(past), Err(StartError::PastEnd { .. })), "{past:?}");
+        }
     }
 }

@@ -11,7 +11,7 @@ use std::fs::OpenOptions;
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-use straddle_repair::relocate::{Disk, Disks, Ended, Job, Move, Parts, begin, journal_len};
+use straddle_repair::relocate::{Disk, Disks, Job, Move, Parts, begin, journal_len};
 use straddle_units::{Boundary, ByteCount, ByteOffset, KIB, Span};
 use support::FileDisk;
 
@@ -49,7 +49,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let began = Instant::now();
     let unfinished = begin(disks, place, job)?;
-    let Ended::Complete(moved) = unfinished.resume(&mut |_| ControlFlow::Continue(()))? else {
+    let Some(moved) = unfinished.resume(&mut |_| ControlFlow::Continue(()))? else {
         return Err("stopped".into());
     };
     let seconds = began.elapsed().as_secs_f64();

@@ -63,6 +63,7 @@ mod error;
 mod stages;
 mod undo;
 
+pub(crate) use backup::create_durably;
 pub use backup::{Backup, BackupError};
 pub use error::ApplyError;
 pub use stages::{BackedUp, Prepared, Written};

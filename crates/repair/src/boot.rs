@@ -20,6 +20,8 @@ mod tests;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use straddle_device::sysfs::Directory;
+
 pub use carry::{Console, Ended};
 pub use error::BootError;
 
@@ -60,11 +62,11 @@ impl System {
 }
 
 /// The folder of a whole disk in sysfs; `None` if it is something else.
-fn sysfs_of(disk: &Path) -> Option<PathBuf> {
+fn sysfs_of(disk: &Path) -> Option<Directory> {
     use std::os::unix::fs::FileTypeExt;
 
     let disk = fs::canonicalize(disk).ok()?;
     let is_device = fs::metadata(&disk).is_ok_and(|found| found.file_type().is_block_device());
     let sys = Path::new("/sys/block").join(disk.file_name()?);
-    (is_device && sys.exists()).then_some(sys)
+    (is_device && sys.exists()).then(|| Directory::new(sys))
 }

@@ -10,7 +10,6 @@
 
 mod error;
 mod gap;
-mod layout;
 mod run;
 mod source;
 
@@ -22,8 +21,8 @@ use serde::{Deserialize, Serialize};
 use straddle_device::Medium;
 use straddle_device::topology::{Topology, USUAL_PHYSICAL};
 use straddle_layout::types::guid_text;
-use straddle_layout::{Content, PartitionType, Role, Stack, TableKind, beside, is_marker};
-use straddle_units::{BlockSize, ByteCount, ByteOffset, MIB, Span};
+use straddle_layout::{Content, Partition, PartitionType, Role, Stack, TableKind, beside, is_marker};
+use straddle_units::{BlockSize, Boundary, ByteCount, ByteOffset, MIB, Span};
 
 use crate::document;
 use crate::encode::CurrentGpt;
@@ -35,11 +34,10 @@ use crate::plan::{
     Change, Entry, Format, GPT_ENTRIES, MOST_ENTRIES, Plan, Situation, Slot, array_sectors, mbr_id,
 };
 use crate::realign::unallocated::{Look, has_data};
-use crate::realign::{ASLEEP, Reference, anchored, hibernated, is_empty, refer};
+use crate::realign::{ASLEEP, Reference, anchor, anchored, hibernated, is_empty, refer};
 use crate::request::{Part, Place, Request, Size};
 pub use error::CopyError;
 use gap::Gap;
-use layout::{Ground, Item};
 pub(crate) use run::is_unfinished;
 pub use run::{Copied, CopyWatch, Stage, Unreadable};
 pub use source::{Source, shared};
@@ -215,8 +213,58 @@ fn places(
         Format::Mbr => 0,
     };
     let end = ByteOffset::new(size.get().saturating_sub(reserve));
-    layout::starts(items, ground, end)
-        .ok_or_else(|| layout::end(items, ground).map_or(u64::MAX, |end| end.get().saturating_add(reserve)))
+    let fitting = |is_tight| place(items, ground, is_tight).filter(|(_, last)| *last <= end);
+    let needed = || place(items, ground, true).map_or(u64::MAX, |(_, end)| end.get().saturating_add(reserve));
+    fitting(false).or_else(|| fitting(true)).map(|(starts, _)| starts).ok_or_else(needed)
+}
+
+/// The first start, as on every new table.
+const FIRST: ByteOffset = ByteOffset::new(MIB);
+
+/// The starts of all items in the order of the source, and the end of the last one. Each starts where it did if
+/// that is a boundary and free, or on the next one: the next possible one if `is_tight`. If the data of a layer
+/// in it would be off a boundary, and its format cannot align them, it is placed for the data.
+fn place(items: &[Item], ground: Ground, is_tight: bool) -> Option<(Vec<ByteOffset>, ByteOffset)> {
+    let Ground { grain, drive, block } = ground;
+    let (mut at, mut found) = (FIRST, Vec::new());
+    for item in items {
+        if item.logical.is_some() {
+            // Its extended boot record is before it.
+            at = grain.ceil(at)?.checked_add(block.bytes())?;
+        }
+        let wished = if is_tight { at } else { at.max(item.at.start()) };
+        let start = anchored(grain, item.anchor(drive, block)).ceil(wished)?;
+        let sectors = item.len.get().div_ceil(block.get());
+        at = start.checked_add(block.bytes().checked_mul(sectors)?)?;
+        found.push(start);
+    }
+    Some((found, at))
+}
+
+struct Item {
+    at: Span,
+    /// How many bytes it gets.
+    len: ByteCount,
+    /// How many of them its contents use.
+    used: ByteCount,
+    /// The start of its container, if it is a logical one.
+    logical: Option<ByteOffset>,
+    partition: Partition,
+}
+
+impl Item {
+    /// The offset of the data of a layer that the format cannot align, if it is off `drive`.
+    fn anchor(&self, drive: Boundary, block: BlockSize) -> ByteCount {
+        anchor(&self.partition, drive, block).unwrap_or_default()
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Ground {
+    grain: Boundary,
+    /// The boundary above advice.
+    drive: Boundary,
+    block: BlockSize,
 }
 
 /// The boundaries of a new disk.

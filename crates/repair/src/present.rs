@@ -4,7 +4,6 @@
 use std::path::Path;
 
 use straddle_audit::examine::{adopt_tables, are_assumed, read_converted};
-use straddle_device::topology::Topology;
 use straddle_device::{DeviceKind, Medium, OpenError, Options, ReadError, Target};
 use straddle_layout::{Stack, TableKind, read_all, read_stack};
 use straddle_units::BlockSize;
@@ -133,20 +132,5 @@ impl Present {
     /// What is known of the target, whose medium is apart.
     pub fn target(&self) -> &Target {
         &self.target
-    }
-
-    /// Its sectors.
-    pub fn topology(&self) -> &Topology {
-        &self.target.topology
-    }
-
-    /// Its bytes.
-    pub fn medium(&self) -> &dyn Medium {
-        self.medium.as_ref()
-    }
-
-    /// Its table.
-    pub fn stack(&self) -> &Stack {
-        &self.stack
     }
 }

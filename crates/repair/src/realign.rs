@@ -64,8 +64,9 @@ pub(crate) use chosen::{anchor_offset as anchor, starts as anchored};
 pub use chosen::{must_move, staying};
 pub use error::{Ending, MoveError, NoJournal, RealignError, Shrink};
 pub use find::{Unplanned, planned, unfinished, unmarked};
+pub(crate) use media::Reading;
 pub use media::{JournalFile, JournalPlace};
-use places::{Ground, Item, Passing, Trip};
+use places::{Ground, Item, Trip};
 pub use refer::{ELSEWHERE, Reference, hibernated};
 pub use room::Journal;
 pub use stored::Realign;
@@ -86,15 +87,6 @@ pub struct Wanted {
     pub grain: Option<ByteCount>,
     /// Whether the moves and their journal may overwrite data outside partitions and known contents.
     pub wipe: bool,
-}
-
-/// A partition that loses its unused tail.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Trim {
-    /// The partition's number.
-    pub number: u32,
-    /// How many bytes it loses.
-    pub by: ByteCount,
 }
 
 /// Makes a plan to realign a disk. The layers on the partitions of the situation's stack must have been read:
@@ -118,7 +110,7 @@ fn make_looking(situation: &Situation<'_>, wanted: &Wanted, look: Look) -> Resul
         if !content.is_some_and(Content::is_swap) {
             continue;
         }
-        base.note(format!(
+        base.notes.push(format!(
             "partition {number} is swap space. It is moved as well, so that a rollback can restore \
              everything, but recreating it is quicker (straddle check prints how)"
         ));
@@ -131,7 +123,7 @@ fn make_looking(situation: &Situation<'_>, wanted: &Wanted, look: Look) -> Resul
         return Err(RealignError::Immovable { number, why: ASLEEP });
     }
     if wanted.wipe {
-        base.note(
+        base.notes.push(
             "data outside partitions or after the recorded end of contents may be overwritten (--wipe)"
                 .to_owned(),
         );
@@ -150,7 +142,7 @@ fn make_looking(situation: &Situation<'_>, wanted: &Wanted, look: Look) -> Resul
         return first;
     }
     let (grain, starts) = (coarse.start.size(), fine.start.size());
-    base.note(format!(
+    base.notes.push(format!(
         "there is not enough room to align all partitions to {grain}, so new starts are aligned to {starts}"
     ));
     let second = attempt(&base, &fine);
@@ -170,7 +162,7 @@ fn attempt(
     (chosen, wipes): (&[Chosen], bool),
     look: Look,
 ) -> Result<Realign, RealignError> {
-    let situation = base.situation();
+    let situation = base.situation;
     let (block, physical) = (situation.block(), physical(situation)?);
     let ground = Ground { free: base.usable(), grain: grain.start, block, physical };
     let moving: Vec<(&Chosen, Item)> = chosen.iter().filter_map(|one| item(base, one, &ground)).collect();
@@ -250,7 +242,7 @@ struct Search<'a> {
 impl<'a> Search<'a> {
     /// The bytes of the partitions that stay.
     fn fixed(&self) -> Vec<Span> {
-        let entries = &self.base.table().partitions;
+        let entries = &self.base.table.partitions;
         let stays = |entry: &&Entry| !self.moving.iter().any(|(one, _)| one.entry.number == entry.number);
         let kept: Vec<&Entry> = entries.iter().filter(stays).collect();
         if self.moving.iter().any(|(one, _)| one.entry.slot != Slot::Primary) {
@@ -271,23 +263,23 @@ impl<'a> Search<'a> {
         }
         let free = || self.moving.iter().filter(|(one, _)| one.start.is_none());
         let items: Vec<Item> = free().map(|(_, item)| *item).collect();
-        let with = |passing: Passing| {
-            let found = places::find(&items, &fixed, &self.ground, passing);
+        let with = |may_pass| {
+            let found = places::find(&items, &fixed, &self.ground, may_pass);
             let found = found.map_err(|no_room| self.crowded(&no_room))?;
             let found = free().zip(found).map(|((one, item), to)| (*one, *item, to));
             let mut all: Vec<Placed<'a>> = places.iter().copied().chain(found).collect();
             all.sort_by_key(|(_, item, _)| item.at.start());
             Ok(all)
         };
-        let found = with(Passing::Allowed)?;
+        let found = with(true)?;
         // Only logical partitions may be among logical ones, and the first of them begins the chain.
-        if self.records(&found).is_ok() { Ok(found) } else { with(Passing::Forbidden) }
+        if self.records(&found).is_ok() { Ok(found) } else { with(false) }
     }
 
     /// Places for the records of the logical partitions; `None` if none of them moves.
     fn records(&self, places: &[Placed<'_>]) -> Result<Option<Records>, RealignError> {
         let places: Vec<(u32, Span)> = places.iter().map(|(_, item, to)| (item.number, *to)).collect();
-        let chain = logical::Chain::of(&self.base.table().partitions, &places, self.ground);
+        let chain = logical::Chain::of(&self.base.table.partitions, &places, self.ground);
         chain.map(|chain| chain.records()).transpose()
     }
 
@@ -336,7 +328,7 @@ impl<'a> Search<'a> {
         let wanted = start.checked_add(block.bytes()).and_then(|end| Span::between(wanted, end));
         let is_there = |span: &Span| wanted.is_some_and(|wanted| wanted.overlaps(*span));
         let is_container = |entry: &Entry| entry.slot == Slot::Extended && item.lead != ByteCount::ZERO;
-        let others = self.base.table().partitions.iter().filter(|entry| entry.number != item.number);
+        let others = self.base.table.partitions.iter().filter(|entry| entry.number != item.number);
         let stay = others.filter(|entry| !is_container(entry));
         let stay = stay.filter_map(|entry| Some((entry.number, span_of(entry, block)?)));
         let placed = places.iter().map(|(_, other, to)| (other.number, *to));
@@ -349,7 +341,7 @@ impl<'a> Search<'a> {
 
     /// Returns the error for partitions that have no room, with what would make some.
     fn crowded(&self, no_room: &places::NoRoom) -> RealignError {
-        let (base, situation) = (self.base, self.base.situation());
+        let (base, situation) = (self.base, self.base.situation);
         let (numbers, missing) = (no_room.numbers.clone(), no_room.missing);
         let has_tail = |number: &u32| base.partition(*number).is_some_and(|p| p.unclaimed == Unclaimed::Tail);
         if let Some(number) = numbers.iter().copied().find(has_tail) {
@@ -402,7 +394,7 @@ fn shifted((one, item, to): &Placed<'_>, ground: &Ground) -> Shifted {
 }
 
 fn references(base: &Base<'_>, plan: &Plan) -> Result<Vec<(u32, Reference)>, RealignError> {
-    let (situation, format) = (base.situation(), plan.table.format);
+    let (situation, format) = (base.situation, plan.table.format);
     let loaders = Loaders::read(situation.medium, situation.stack).map_err(PlanError::from)?;
     let block = situation.block();
     let mut found = Vec::new();

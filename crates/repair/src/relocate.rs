@@ -7,18 +7,19 @@
 //! for. The caller must ensure that it is the disk of the job and that nothing else uses it.
 //!
 //! A [`Job`] is a list of moves that are possible. [`begin`] writes its journal; [`open`] finds it after a
-//! crash or an error, in one of four states, whose types say what can be done: [`Unfinished`] resumes or
-//! rolls back, [`Moved`] rolls back or is erased, [`Turned`] can only be rolled back, [`Back`] can only be
-//! erased. With a [`Moved`] the caller writes a new partition table, and erases the journal after that.
+//! crash or an error, in one of four states, whose types say what can be done: [`Unfinished`] is resumed,
+//! [`Moved`] and [`Back`] are erased, and all but [`Back`] can be [rolled back](Recovered::rollback); that is
+//! all for [`Turned`]. With a [`Moved`] the caller writes a new partition table, and erases the journal after
+//! that.
 //!
 //! ```
 //! # use std::ops::ControlFlow;
-//! # use straddle_repair::relocate::{Disk, Disks, Ended, Job, RelocateError, begin};
+//! # use straddle_repair::relocate::{Disk, Disks, Job, RelocateError, begin};
 //! # use straddle_units::Span;
 //! fn shift(disk: &mut dyn Disk, place: Span, job: Job) -> Result<(), RelocateError> {
 //!     let unfinished = begin(Disks::one(disk), place, job)?;
-//!     let ended = unfinished.resume(&mut |_| ControlFlow::Continue(()))?;
-//!     let Ended::Complete(moved) = ended else { return Ok(()) };
+//!     let moved = unfinished.resume(&mut |_| ControlFlow::Continue(()))?;
+//!     let Some(moved) = moved else { return Ok(()) };
 //!     // Here the new partition table is written.
 //!     moved.erase()
 //! }
@@ -154,7 +155,8 @@ mod window;
 mod tests;
 
 pub use bad::{Bad, filler};
-use bad::{Skip, listed, normal, settled, untouched};
+use bad::{Skip, normal, settled, untouched};
+pub(crate) use bad::{listed, read_rest};
 use disk::SECTOR_LEN;
 pub use disk::{Disk, Disks, FileAccess, SECTOR};
 use engine::Run;
@@ -171,7 +173,7 @@ use journal::{
 };
 pub use journal::{is_title, journal_len, journal_len_with};
 pub use recovery::{
-    Back, Ended, Moved, Recovered, State, Turned, Unfinished, Whereabouts, begin, forget, inspect, is_latest,
+    Back, Moved, Recovered, State, Turned, Unfinished, Whereabouts, begin, forget, inspect, is_latest,
     named_within, open, place_around, search,
 };
 use window::{Sequence, Window, changed, distance, holds, holes, hull, is_cached, read, write_without};

@@ -192,12 +192,8 @@ impl FromStr for Size {
         if let Some(sectors) = sectors(text) {
             return Ok(Self::Sectors(sectors));
         }
-        let size = match parse_size(text) {
-            Ok(size) => size,
-            Err(error) => {
-                return wrong(format!("{error}; or 2048s for sectors, 50% of the space, or rest"));
-            }
-        };
+        let other = |error| format!("{error}; or 2048s for sectors, 50% of the space, or rest");
+        let size = parse_size(text).map_err(|error| PlanError::Syntax(other(error)))?;
         // sfdisk and parted take a number without a unit as MiB or sectors.
         if size < SMALLEST_UNSAID && text.bytes().all(|byte| byte.is_ascii_digit()) {
             return wrong(format!(

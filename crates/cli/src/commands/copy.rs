@@ -97,7 +97,7 @@ pub(super) fn plan(arguments: &RealignArguments, new: &Path) -> Result<Exit> {
     } else {
         check_name(new)?;
         let name = arguments.target.display().to_string();
-        let mut topology = old.topology().clone();
+        let mut topology = old.situation().topology.clone();
         assume.apply(&mut topology);
         let size = copy::new_size(&source, &topology, &wanted).with_context(|| name.clone())?;
         let medium = MemoryMedium::sparse(Vec::new(), size);

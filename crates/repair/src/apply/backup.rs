@@ -109,21 +109,19 @@ pub(super) struct BackupFile {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Backup(pub(super) BackupFile);
 
-/// For its owner alone: it holds what was on the disk, which not everybody may read.
-const MODE: u32 = 0o600;
-
-fn store_named(path: &Path, text: &[u8]) -> io::Result<FileId> {
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(MODE).open(path)?;
-    let made = FileId::of_open(&file)?;
-    file.write_all(text).and_then(|()| file.sync_all()).inspect_err(|_| {
-        // A partial file would block the next attempt.
-        let _ = made.remove(path);
-    })?;
-    Ok(made)
-}
-
 fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Makes a file for its owner alone, as it holds what was on the disk, and fills it. Returns when the file and
+/// its name are on stable storage. A file that could not be filled is removed: it would block the next attempt.
+pub(crate) fn create_durably(path: &Path, fill: impl FnOnce(&File) -> io::Result<()>) -> io::Result<File> {
+    let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
+    let folder = || File::open(folder_of(path))?.sync_all();
+    fill(&file).and_then(|()| file.sync_all()).and_then(|()| folder()).inspect_err(|_| {
+        let _ = FileId::remove_open(&file, path);
+    })?;
+    Ok(file)
 }
 
 /// A path as text, different for different paths.
@@ -229,22 +227,20 @@ impl BackupFile {
         Ok(backup)
     }
 
-    /// Stores the backup in a new file, or in place of one that was reverted. Returns when the file and its
-    /// name are on stable storage. A file that could not be stored completely is removed.
+    /// Stores the backup, durably, in a new file, or in place of one that was reverted.
     pub(super) fn store(mut self, path: &Path) -> Result<(), BackupError> {
         let failed = |source: io::Error| BackupError::Store { path: path.to_owned(), source };
-        let text = self.sealed().map_err(failed)?;
         if Backup::load(path).is_ok_and(|former| former.is_reverted()) {
             std::fs::remove_file(path).map_err(failed)?;
         }
-        store_named(path, &text)
-            .and_then(|stored| {
-                // A power cut may lose the name as long as the folder is not synchronised.
-                File::open(folder_of(path)).and_then(|folder| folder.sync_all()).inspect_err(|_| {
-                    let _ = stored.remove(path);
-                })
-            })
-            .map_err(failed)
+        self.write_to(path).map_err(failed)
+    }
+
+    /// Writes the file's text, with its checksum, to a new file.
+    fn write_to(&mut self, path: &Path) -> io::Result<()> {
+        self.sum = self.sum_of_rest();
+        let text = serde_json::to_vec(self)?;
+        create_durably(path, |mut file| file.write_all(&text)).map(drop)
     }
 }
 
@@ -297,17 +293,11 @@ impl Backup {
         let path = &std::fs::canonicalize(path).map_err(failed)?;
         let Self(mut file) = Self::load(path)?;
         file.reverted = true;
-        let text = file.sealed().map_err(failed)?;
         let mut beside = path.as_os_str().to_owned();
         beside.push(".reverted");
-        let beside = Path::new(&beside);
         // Left by an undo that was killed.
-        let _ = std::fs::remove_file(beside);
-        let made = store_named(beside, &text).map_err(failed)?;
-        std::fs::rename(beside, path).map_err(|error| {
-            let _ = made.remove(beside);
-            failed(error)
-        })
+        let _ = std::fs::remove_file(&beside);
+        file.write_to(beside.as_ref()).and_then(|()| std::fs::rename(&beside, path)).map_err(failed)
     }
 
     /// The path of the disk, if it differs from that of `target` and no serial number identifies the disk.
@@ -363,12 +353,6 @@ impl BackupFile {
         let mut rest = serde_json::to_vec(&rest).unwrap_or_default();
         rest.extend(reverted.then_some(&b"reverted"[..]).unwrap_or_default());
         hex(&Sha256::digest(rest))
-    }
-
-    /// The file's text, with its checksum.
-    fn sealed(&mut self) -> io::Result<Vec<u8>> {
-        self.sum = self.sum_of_rest();
-        Ok(serde_json::to_vec(self)?)
     }
 
     /// The steps that were taken; refuses a file that names places outside its disk, or of impossible sizes.

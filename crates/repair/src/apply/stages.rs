@@ -380,6 +380,7 @@ fn check_kept(plan: &Plan, stack: &Stack) -> Result<(), ApplyError> {
     if plan.converts.is_some() {
         return check_converted(plan, stack);
     }
+    let first = stack.partitions.iter().find(|p| p.role == Role::Extended).map(|p| p.start);
     for entry in &plan.table.partitions {
         let sectors = match entry.change {
             Change::New => continue,
@@ -396,9 +397,10 @@ fn check_kept(plan: &Plan, stack: &Stack) -> Result<(), ApplyError> {
             return invalid("is missing");
         };
         let was = crate::plan::kept(present);
-        // The number of a logical partition depends on those before it. If the first one is removed, the next
-        // takes over its record.
-        let is_chained = entry.is_logical() && was.is_logical();
+        // The number of a logical partition depends on those before it, and is compared when the steps are
+        // known. If the first one is removed, the next takes over its record.
+        let is_first = first.is_some_and(|ebr| entry.slot == Slot::Logical { ebr });
+        let is_chained = was.is_logical() && (entry.slot == was.slot || is_first);
         if !is_chained && (entry.slot, number) != (was.slot, was.number) {
             return invalid(&format!("is partition {} on the disk", was.number));
         }
@@ -407,38 +409,7 @@ fn check_kept(plan: &Plan, stack: &Stack) -> Result<(), ApplyError> {
             return invalid("has a different type, UUID, name, attributes or active flag on the disk");
         }
     }
-    check_numbers(plan, stack)
-}
-
-/// Checks that logical partitions have the numbers that the kernel will give them, counting along the chain.
-fn check_numbers(plan: &Plan, stack: &Stack) -> Result<(), ApplyError> {
-    let invalid = |number: u32, what: &str| {
-        let why = format!("logical partition {number}, which the plan keeps, {what}");
-        ApplyError::from(PlanError::Invalid(why))
-    };
-    let first = stack.partitions.iter().find(|p| p.role == Role::Extended).map(|p| p.start);
-    let mut kept = Vec::new();
-    for entry in &plan.table.partitions {
-        let Slot::Logical { ebr } = entry.slot else { continue };
-        if entry.change == Change::New {
-            continue;
-        }
-        let found = stack.partitions.iter().find(|p| p.start == entry.start);
-        let Some((was_number, Role::Logical { ebr: was })) = found.map(|p| (p.number, p.role)) else {
-            return Err(invalid(entry.number, "is not a logical partition on the disk"));
-        };
-        if ebr != was && Some(ebr) != first {
-            return Err(invalid(entry.number, "has a different record on the disk"));
-        }
-        kept.push((was_number, entry.number));
-    }
-    kept.sort_unstable();
-    match kept.iter().zip(5..).find(|((_, planned), number)| planned != number) {
-        None => Ok(()),
-        Some(((was, planned), number)) => {
-            Err(invalid(*planned, &format!("is partition {was} on the disk, but would become {number}")))
-        }
-    }
+    Ok(())
 }
 
 /// Checks that the converted table lists exactly the present partitions, each with the same bytes.

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use straddle_device::shown::with_causes;
-use straddle_device::sysfs::{Directory, partitions};
+use straddle_device::sysfs::partitions;
 use straddle_device::{Options, ioctl};
 use straddle_layout::{HIBERNATION_REACH, is_hibernation};
 
@@ -22,7 +22,6 @@ use crate::apply::ApplyError;
 use crate::realign::{JournalPlace, Listing, MoveError, Outcome, Realign, Run, Watch};
 use crate::{Depth, Present, Target};
 
-const LARGEST_PLAN: u64 = 16 << 20;
 /// How often, and with what pauses, the kernel is asked to reread the table.
 const REREADS: (u32, Duration) = (20, Duration::from_millis(500));
 /// How long the reason for a reboot is shown.
@@ -128,9 +127,8 @@ impl System {
 
     fn plan(&self) -> Result<Realign, BootError> {
         let path = self.home().join("plan.json");
-        let mut text = String::new();
-        let read = File::open(&path).and_then(|file| file.take(LARGEST_PLAN).read_to_string(&mut text));
-        read.map_err(|source| BootError::File { path, what: "read", source })?;
+        let read = fs::read_to_string(&path);
+        let text = read.map_err(|source| BootError::File { path, what: "read", source })?;
         Ok(Realign::from_json(&text)?)
     }
 }
@@ -191,11 +189,10 @@ fn agree(disk: &Path, realign: &Realign) -> Result<(), BootError> {
     let moving = moving(realign);
     for _ in 0..REREADS.0 {
         let present = Present::to_change(disk, &Options::default(), Depth::Contents)?;
-        let table = present.stack().partitions.iter().map(|p| (p.number, p.span.start()));
+        let table = present.situation().stack.partitions.iter().map(|p| (p.number, p.span.start()));
         let mut table: Vec<_> = table.filter(|(number, _)| moving.contains(number)).collect();
         table.sort_unstable();
-        let listed = partitions(&Directory::new(sys.clone()));
-        let listed = listed.iter().map(|p| (p.number, p.span.start()));
+        let listed = partitions(&sys).into_iter().map(|p| (p.number, p.span.start()));
         if listed.filter(|(number, _)| moving.contains(number)).eq(table) {
             return Ok(());
         }
@@ -210,18 +207,14 @@ fn agree(disk: &Path, realign: &Realign) -> Result<(), BootError> {
 /// Why something may be hibernated; `None` if nothing is.
 pub(crate) fn suspected(system: &System) -> Option<String> {
     let list = |folder: &str| fs::read_dir(system.path(folder)).into_iter().flatten().flatten();
-    let commands = fs::read_to_string(system.path("/proc/cmdline")).unwrap_or_default();
-    let more = list("/etc/cmdline.d").filter_map(|entry| fs::read_to_string(entry.path()).ok());
-    let more: Vec<String> = more.collect();
-    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let more = list("/etc/cmdline.d").map(|entry| entry.path());
+    let files = [system.path("/proc/cmdline")].into_iter().chain(more);
+    let lines: Vec<String> = files.filter_map(|path| fs::read_to_string(path).ok()).collect();
+    let line = lines.join(" ");
     // initramfs-tools exports these to its scripts.
-    let settings = Settings::of(&format!("{commands} {}", more.join(" ")));
-    let settings = Settings {
-        is_off: settings.is_off || variable("noresume").is_some(),
-        has_offset: settings.has_offset || variable("resume_offset").is_some(),
-        device: settings.device.or_else(|| variable("resume")),
-    };
-    if settings.is_off {
+    let exported = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let setting = |name: &str| setting(&line, name).map(str::to_owned).or_else(|| exported(name));
+    if line.split_ascii_whitespace().any(|word| word == "noresume") || exported("noresume").is_some() {
         return None;
     }
 
@@ -231,40 +224,23 @@ pub(crate) fn suspected(system: &System) -> Option<String> {
         let what = "the firmware has a record of a hibernated system";
         return Some(format!("{what}: resume it and shut it down, or {HELP}"));
     }
-    if settings.has_offset {
+    if setting("resume_offset").is_some() {
         return Some(format!("a hibernated system may be in a swap file: {HELP}"));
     }
     let mut devices = list("/sys/class/block").map(|entry| Path::new("/dev").join(entry.file_name()));
     if let Some(device) = devices.find(|device| is_suspended(&system.path(device)) == Some(true)) {
         return Some(format!("{} holds a hibernated system: resume it and shut it down", device.display()));
     }
-    let device = settings.device.filter(|device| device != "none")?;
+    let device = setting("resume").filter(|device| device != "none")?;
     if path_of(system, &device).is_some_and(|path| is_suspended(&path).is_some()) {
         return None;
     }
     Some(format!("a hibernated system may be in {device}, which cannot be read yet: {HELP}"))
 }
 
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Settings {
-    is_off: bool,
-    has_offset: bool,
-    device: Option<String>,
-}
-
-impl Settings {
-    fn of(line: &str) -> Self {
-        let mut settings = Self::default();
-        for word in line.split_ascii_whitespace() {
-            match word.split_once('=') {
-                None if word == "noresume" => settings.is_off = true,
-                Some(("resume_offset", _)) => settings.has_offset = true,
-                Some(("resume", device)) => settings.device = Some(device.to_owned()),
-                _ => {}
-            }
-        }
-        settings
-    }
+/// The last value that the kernel's command line has for `name`.
+fn setting<'l>(line: &'l str, name: &str) -> Option<&'l str> {
+    line.split_ascii_whitespace().rev().find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
 }
 
 /// The device of a `resume=`; `None` if it is missing.
@@ -298,14 +274,10 @@ mod tests {
 
     #[test]
     fn the_command_line_is_read() {
-        let of = |device: Option<&str>, is_off, has_offset| Settings {
-            is_off,
-            has_offset,
-            device: device.map(str::to_owned),
-        };
-        assert_eq!(Settings::of("quiet root=/dev/sda1\n"), of(None, false, false));
-        assert_eq!(Settings::of("resume=UUID=1-2 resume_offset=8 x"), of(Some("UUID=1-2"), false, true));
-        assert_eq!(Settings::of("noresume resume=/dev/sda2"), of(Some("/dev/sda2"), true, false));
+        let of = |line| (setting(line, "resume"), setting(line, "resume_offset"));
+        assert_eq!(of("quiet root=/dev/sda1\n"), (None, None));
+        assert_eq!(of("resume=UUID=1-2 resume_offset=8 x"), (Some("UUID=1-2"), Some("8")));
+        assert_eq!(of("noresume resume=/dev/sda1 resume=/dev/sda2"), (Some("/dev/sda2"), None));
     }
 
     #[test]

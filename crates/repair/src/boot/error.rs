@@ -6,7 +6,7 @@ use std::process::ExitStatus;
 
 use crate::ChangeError;
 use crate::TargetError;
-use crate::realign::{ELSEWHERE, MoveError, RealignError};
+use crate::realign::{MoveError, RealignError};
 use straddle_device::ReadError;
 
 /// Why nothing is prepared, or why a move at boot did not go through.
@@ -14,20 +14,8 @@ use straddle_device::ReadError;
 #[non_exhaustive]
 #[allow(missing_docs, reason = "the messages document the variants")]
 pub enum BootError {
-    #[error("cannot move at boot: not a whole disk")]
-    NotADisk,
     #[error("cannot move at boot: {0}")]
     Blocked(String),
-    #[error("cannot move at boot: the disk that holds {} is unknown", .0.display())]
-    Unknown(PathBuf),
-    #[error(
-        "cannot move at boot: {} is in partition {number}, which the boot loader cannot read during the \
-         move: {ELSEWHERE}, or move /boot to an aligned partition",
-        folder.display()
-    )]
-    BootFiles { folder: PathBuf, number: u32 },
-    #[error("cannot move at boot: neither initramfs-tools nor dracut is installed")]
-    NoGenerator,
     #[error("{}: exists, and was not written by straddle", .0.display())]
     Foreign(PathBuf),
     #[error("{}: cannot {what}", path.display())]
@@ -75,14 +63,7 @@ pub enum BootError {
 
 straddle_units::error_kind! {
     BootError: Failed;
-    Self::NotADisk
-    | Self::Blocked(_)
-    | Self::Unknown(_)
-    | Self::BootFiles { .. }
-    | Self::NoGenerator
-    | Self::Foreign(_)
-    | Self::AnotherDisk(_)
-    | Self::Hibernated(_) => Refused,
+    Self::Blocked(_) | Self::Foreign(_) | Self::AnotherDisk(_) | Self::Hibernated(_) => Refused,
     Self::Plan(error) => error.kind(),
     Self::Target(error) => error.kind(),
     Self::Change(error) => error.kind(),

@@ -13,9 +13,11 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use straddle_device::sysfs::{Attributes as _, Directory, partitions};
+
 use super::{BootError, HOME, System, sysfs_of};
 use crate::realign::{ASLEEP, ELSEWHERE, Journal, Realign, Reference, hibernated, starts_grub};
-use crate::{Change, Present};
+use crate::{Present, Situation};
 
 impl System {
     /// Installs what moves the partitions of `disk` at the next boot: `realign`, made from what is `present`
@@ -28,7 +30,7 @@ impl System {
         present: &Present,
         program: &Path,
     ) -> Result<(), BootError> {
-        let sys = sysfs_of(disk).ok_or(BootError::NotADisk)?;
+        let sys = sysfs_of(disk).ok_or_else(|| blocked("not a whole disk"))?;
         check_start(realign, present, &sys)?;
         self.install(&stable_name(disk), realign, program)
     }
@@ -36,7 +38,9 @@ impl System {
     /// Installs everything, or nothing if the initramfs can be made without it.
     pub(crate) fn install(&self, disk: &Path, realign: &Realign, program: &Path) -> Result<(), BootError> {
         self.check_disk(disk)?;
-        let generator = Generator::find(self).ok_or(BootError::NoGenerator)?;
+        let generator = GENERATORS.iter().find(|one| one.path(self).is_some());
+        let generator =
+            generator.ok_or_else(|| blocked("neither initramfs-tools nor dracut is installed"))?;
         generator.check(self)?;
         let plan = realign.to_json().map_err(BootError::Store)? + "\n";
         let unread = |source| BootError::File { path: program.to_owned(), what: "read", source };
@@ -90,17 +94,17 @@ impl System {
 }
 
 /// Checks that the machine can start while the partitions are being moved, as far as the disk shows it.
-fn check_start(realign: &Realign, present: &Present, sys: &Path) -> Result<(), BootError> {
-    let blocked = |why: String| Err(BootError::Blocked(why));
+fn check_start(realign: &Realign, present: &Present, sys: &Directory) -> Result<(), BootError> {
     if let Journal::Elsewhere { .. } = realign.journal {
-        return blocked("the disk itself has no room for the journal".to_owned());
+        return Err(blocked("the disk itself has no room for the journal"));
     }
-    if let Some(number) = hibernated(present.stack()) {
-        return blocked(format!("partition {number}: {ASLEEP}"));
+    let Situation { medium, stack, .. } = present.situation();
+    if let Some(number) = hibernated(stack) {
+        return Err(blocked(format!("partition {number}: {ASLEEP}")));
     }
     for (number, reference) in &realign.references {
         let what = match reference {
-            Reference::ActivePartition if starts_grub(present.medium())? => continue,
+            Reference::ActivePartition if starts_grub(medium)? => continue,
             Reference::ActivePartition => "the disk's boot code starts it",
             Reference::Grub { .. } | Reference::GrubElsewhere | Reference::BiosBoot => {
                 "it holds GRUB's core image"
@@ -110,9 +114,9 @@ fn check_start(realign: &Realign, present: &Present, sys: &Path) -> Result<(), B
             Reference::EfiBootEntries => "the firmware reads the boot loader from it",
             _ => continue,
         };
-        return blocked(format!(
+        return Err(blocked(format!(
             "partition {number}: {what}, so the machine cannot boot during the move: {ELSEWHERE}"
-        ));
+        )));
     }
     check_boot_files(sys, &moving(realign))
 }
@@ -120,7 +124,7 @@ fn check_start(realign: &Realign, present: &Present, sys: &Path) -> Result<(), B
 /// The numbers of the entries that move.
 pub(super) fn moving(realign: &Realign) -> Vec<u32> {
     let entries = realign.plan.table.partitions.iter();
-    entries.filter(|entry| matches!(entry.change, Change::Moved { .. })).map(|entry| entry.number).collect()
+    entries.filter(|entry| entry.is_moved()).map(|entry| entry.number).collect()
 }
 
 /// A name of the disk that does not depend on the order in which disks are found.
@@ -135,37 +139,31 @@ fn stable_name(disk: &Path) -> PathBuf {
 const FOLDERS: [&str; 5] = ["/boot", "/boot/grub", "/boot/grub2", "/boot/efi", "/efi"];
 
 /// Refuses a boot loader's folder in one of these partitions of a disk, whose folder in sysfs is `disk`.
-fn check_boot_files(disk: &Path, moving: &[u32]) -> Result<(), BootError> {
-    let listed = partitions(disk);
+fn check_boot_files(disk: &Directory, moving: &[u32]) -> Result<(), BootError> {
+    let listed = partitions(disk).into_iter().filter(|one| moving.contains(&one.number));
+    let listed: Vec<_> = listed.map(|one| (one.number, disk.text(&format!("{}/dev", one.name)))).collect();
     for folder in FOLDERS.map(PathBuf::from).into_iter().filter(|path| path.exists()) {
-        let Some(below) = below(&folder) else { return Err(BootError::Unknown(folder)) };
-        let holds = |(number, device): &&(u32, Number)| moving.contains(number) && below.contains(device);
-        if let Some((number, _)) = listed.iter().find(holds) {
-            return Err(BootError::BootFiles { folder, number: *number });
+        let name = folder.display();
+        let unknown = || blocked(format!("the disk that holds {name} is unknown"));
+        let below = below(&folder).ok_or_else(unknown)?;
+        let holds = |device: &Option<String>| device.as_ref().is_none_or(|device| below.contains(device));
+        if let Some((number, _)) = listed.iter().find(|(_, device)| holds(device)) {
+            return Err(blocked(format!(
+                "{name} is in partition {number}, which the boot loader cannot read during the move: \
+                 {ELSEWHERE}, or move /boot to an aligned partition"
+            )));
         }
     }
     Ok(())
 }
 
-/// The number of a device, as the kernel prints it: `8:1`.
-type Number = String;
-
-fn attribute(folder: &Path, name: &str) -> Option<String> {
-    Some(fs::read_to_string(folder.join(name)).ok()?.trim().to_owned())
+fn blocked(why: impl Into<String>) -> BootError {
+    BootError::Blocked(why.into())
 }
 
-/// The partitions of a whole disk: their numbers in the table, and as devices.
-fn partitions(disk: &Path) -> Vec<(u32, Number)> {
-    let entries = fs::read_dir(disk).into_iter().flatten().flatten();
-    let partition = |entry: fs::DirEntry| {
-        let number = attribute(&entry.path(), "partition")?.parse().ok()?;
-        Some((number, attribute(&entry.path(), "dev")?))
-    };
-    entries.filter_map(partition).collect()
-}
-
-/// The devices below all mappings and arrays that hold the file system of `path`; `None` if that is unknown.
-fn below(path: &Path) -> Option<BTreeSet<Number>> {
+/// The devices below all mappings and arrays that hold the file system of `path`, each as the kernel prints its
+/// number (`8:1`); `None` if that is unknown.
+fn below(path: &Path) -> Option<BTreeSet<String>> {
     let path = fs::canonicalize(path).ok()?;
     let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
     let (number, kind, source) = mount_of(&mounts, &path)?;
@@ -195,31 +193,28 @@ fn mount_of<'a>(mounts: &'a str, path: &Path) -> Option<(&'a str, &'a str, &'a s
     mounts.lines().filter_map(mount).max_by_key(|(len, _)| *len).map(|(_, mount)| mount)
 }
 
-fn number_of(device: &Path) -> Option<Number> {
+fn number_of(device: &Path) -> Option<String> {
     let name = fs::canonicalize(device).ok()?.file_name()?.to_owned();
-    attribute(&Path::new("/sys/class/block").join(name), "dev")
+    Directory::new(Path::new("/sys/class/block").join(name)).text("dev")
 }
 
 /// The devices of the Btrfs of which `source` is one.
-fn btrfs_devices(source: &str) -> Option<Vec<Number>> {
+fn btrfs_devices(source: &str) -> Option<Vec<String>> {
     let name = fs::canonicalize(source).ok()?.file_name()?.to_owned();
     let systems = fs::read_dir("/sys/fs/btrfs").ok()?.flatten();
     let devices = systems.map(|system| system.path().join("devices")).find(|all| all.join(&name).exists())?;
-    let all = fs::read_dir(devices).ok()?.flatten();
-    all.map(|entry| attribute(&entry.path(), "dev")).collect()
+    let devices = Directory::new(devices);
+    devices.list("").iter().map(|name| devices.text(&format!("{name}/dev"))).collect()
 }
 
-fn leaves(number: &str, found: &mut BTreeSet<Number>) -> Option<()> {
-    let device = Path::new("/sys/dev/block").join(number);
-    let slaves: Vec<_> = fs::read_dir(device.join("slaves")).into_iter().flatten().flatten().collect();
+fn leaves(number: &str, found: &mut BTreeSet<String>) -> Option<()> {
+    let device = Directory::new(Path::new("/sys/dev/block").join(number));
+    let slaves = device.list("slaves");
     if slaves.is_empty() {
         found.insert(number.to_owned());
-        return device.exists().then_some(());
+        return device.path().exists().then_some(());
     }
-    for slave in slaves {
-        leaves(&attribute(&slave.path(), "dev")?, found)?;
-    }
-    Some(())
+    slaves.iter().try_for_each(|slave| leaves(&device.text(&format!("slaves/{slave}/dev"))?, found))
 }
 
 /// Every hook has this line.
@@ -265,10 +260,6 @@ pub(crate) const GENERATORS: [Generator; 2] = [
 ];
 
 impl Generator {
-    pub(crate) fn find(system: &System) -> Option<&'static Self> {
-        GENERATORS.iter().find(|one| one.path(system).is_some())
-    }
-
     /// The path of the program, if it is installed.
     pub(crate) fn path(&self, system: &System) -> Option<PathBuf> {
         ["/usr/sbin", "/usr/bin", "/sbin", "/bin"]

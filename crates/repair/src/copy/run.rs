@@ -16,15 +16,14 @@ use straddle_layout::{TableKind, member_marks, read_all, read_stack};
 use straddle_units::{ByteCount, ByteOffset, Lba, MIB, Span};
 
 use super::gap::Lead;
-use super::layout::Item;
-use super::{Copy, CopyError, Source, items, occupants, references_of};
+use super::{Copy, CopyError, Item, Source, items, occupants, references_of};
 use crate::apply::{Expected, check_kernel, differing, recognise_disk, tell_kernel};
 use crate::encode::{Step, encode_over_all};
 use crate::fingerprint::{Fingerprint, bytes_at, holds};
 use crate::foresee::{After, difference};
 use crate::plan::{Entry, Situation, WIPED};
-use crate::realign::{Listing, MoveError, Reference, Which, hibernated, obstacle, record};
-use crate::relocate::{Bad, Disk as _, FileAccess, Move, Progress, filler};
+use crate::realign::{Listing, MoveError, Reading, Reference, Which, hibernated, obstacle, record};
+use crate::relocate::{Bad, Disk as _, Disks, FileAccess, Move, Progress, listed, read_rest};
 use crate::target::{Disk, Target};
 
 /// The text of the marker of an unfinished copy, and where it is.
@@ -112,7 +111,7 @@ impl Copy {
             }
         }
         let total = self.total().get().saturating_mul(2);
-        let mut work = Work::new((source, &mut *disk), unreadable, total, watch);
+        let mut work = Work { source, disk: &mut *disk, unreadable, bad: Vec::new(), done: 0, total, watch };
         let Some(hashes) = work.copy(&self.extents)? else { return Ok(Copied::Stopped) };
         flush(work.disk)?;
         if !work.verify(&self.extents, &hashes)? {
@@ -304,8 +303,6 @@ fn flush(disk: &mut dyn Disk) -> Result<(), CopyError> {
 pub(super) const WINDOW: ByteCount = ByteCount::new(4 * MIB);
 /// The unit of holes.
 const HOLE: usize = 4096;
-/// The unit in which what cannot be read is skipped.
-const SECTOR: usize = 512;
 
 /// What a sector of the source that cannot be read does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -317,11 +314,11 @@ pub enum Unreadable {
     IsListed,
 }
 
-pub(super) struct Work<'w, 'd> {
+struct Work<'w, 'd> {
     source: &'w Source<'w>,
-    pub(super) disk: &'d mut dyn Disk,
+    disk: &'d mut dyn Disk,
     unreadable: Unreadable,
-    pub(super) bad: Vec<Bad>,
+    bad: Vec<Bad>,
     done: u64,
     total: u64,
     watch: CopyWatch<'w>,
@@ -335,18 +332,9 @@ fn windows(extent: Move) -> impl Iterator<Item = (Span, ByteOffset)> {
     })
 }
 
-impl<'w, 'd> Work<'w, 'd> {
-    pub(super) fn new(
-        (source, disk): (&'w Source<'w>, &'d mut dyn Disk),
-        unreadable: Unreadable,
-        total: u64,
-        watch: CopyWatch<'w>,
-    ) -> Self {
-        Self { source, disk, unreadable, bad: Vec::new(), done: 0, total, watch }
-    }
-
+impl Work<'_, '_> {
     /// Copies all extents; returns the hash of each window, or `None` if that was stopped.
-    pub(super) fn copy(&mut self, extents: &[Move]) -> Result<Option<Vec<[u8; 32]>>, CopyError> {
+    fn copy(&mut self, extents: &[Move]) -> Result<Option<Vec<[u8; 32]>>, CopyError> {
         let mut hashes = Vec::new();
         let mut buffer = Vec::new();
         for (from, to) in extents.iter().copied().flat_map(windows) {
@@ -361,7 +349,7 @@ impl<'w, 'd> Work<'w, 'd> {
     }
 
     /// Reads what was written back; false if that was stopped.
-    pub(super) fn verify(&mut self, extents: &[Move], hashes: &[[u8; 32]]) -> Result<bool, CopyError> {
+    fn verify(&mut self, extents: &[Move], hashes: &[[u8; 32]]) -> Result<bool, CopyError> {
         let mut buffer = Vec::new();
         for ((from, to), hash) in extents.iter().copied().flat_map(windows).zip(hashes) {
             let span = Span::new(to, from.len()).ok_or(CopyError::TooLarge)?;
@@ -399,35 +387,22 @@ impl<'w, 'd> Work<'w, 'd> {
             return Ok(());
         }
         match self.source.medium().read_at(from.start(), buffer) {
-            Ok(()) => Ok(()),
+            Ok(()) => return Ok(()),
             Err(source) if self.unreadable == Unreadable::Stops => {
-                Err(CopyError::Unreadable { at: from.start(), source })
+                return Err(CopyError::Unreadable { at: from.start(), source });
             }
-            Err(_) => self.read_rest(from, to, buffer),
+            Err(_) => {}
         }
-    }
-
-    /// Reads a window sector by sector, with a filler for those that cannot be read.
-    fn read_rest(&mut self, from: Span, to: ByteOffset, buffer: &mut [u8]) -> Result<(), CopyError> {
-        let mut offset = ByteCount::ZERO;
-        for sector in buffer.chunks_mut(SECTOR) {
-            let at = from.start().checked_add(offset).ok_or(CopyError::TooLarge)?;
-            let from = Span::of_buffer(at, sector).ok_or(CopyError::TooLarge)?;
-            if self.source.medium().read_at(at, sector).is_err() {
-                sector.copy_from_slice(&filler(at)[..sector.len()]);
-                self.list(Bad { from, to: to.checked_add(offset).ok_or(CopyError::TooLarge)? });
+        let bad = read_rest(&mut Disks::one(&mut Reading(self.source.medium())), from, buffer);
+        let to = Span::new(to, from.len()).ok_or(CopyError::TooLarge)?;
+        for bad in listed(&bad, from, to) {
+            // Joined with what is listed before it.
+            match self.bad.last_mut().and_then(|last| Some((last.joined(bad)?, last))) {
+                Some((both, last)) => *last = both,
+                None => self.bad.push(bad),
             }
-            offset = offset.checked_add(from.len()).ok_or(CopyError::TooLarge)?;
         }
         Ok(())
-    }
-
-    /// Lists what could not be read, joined with what is listed before it.
-    fn list(&mut self, bad: Bad) {
-        match self.bad.last_mut().and_then(|last| Some((last.joined(bad)?, last))) {
-            Some((both, last)) => *last = both,
-            None => self.bad.push(bad),
-        }
     }
 
     /// Writes a window. In a file zeros become holes.

@@ -19,7 +19,7 @@ use super::gpt::CurrentGpt;
 use super::{Steps, wipes_boot_code};
 use crate::error::PlanError;
 use crate::fingerprint::bytes_at;
-use crate::plan::{Change, Entry, Plan, Slot, last_of};
+use crate::plan::{Change, Entry, Plan, last_of};
 
 /// No reader follows more records than this.
 const MOST_RECORDS: usize = 1024;
@@ -356,10 +356,7 @@ fn moved_chains(plan: &Plan, stack: &Stack, steps: &Steps<'_>) -> Result<(Chain,
     }
     for (index, (ebr, entry)) in logical.iter().enumerate() {
         let was = plan.before.iter().find(|was| was.number == entry.number);
-        let was = was.and_then(|was| match was.slot {
-            Slot::Logical { ebr } => record_at(&old, ebr),
-            _ => None,
-        });
+        let was = was.and_then(|was| record_at(&old, was.ebr()?));
         let mut record = was.ok_or_else(missing)?.clone();
         if entry.change != Change::Kept {
             replace(&mut record[slot(0)], entry, *ebr)?;

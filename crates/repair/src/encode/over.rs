@@ -17,7 +17,7 @@ use super::{Step, Steps, writes};
 use crate::error::PlanError;
 use crate::fingerprint::{Structure, bytes_of, gpt_array, gpt_header, structures};
 use crate::lost::Lost;
-use crate::plan::{Change, Plan};
+use crate::plan::{Change, Entry, Plan};
 
 /// The unit in which data are found.
 const SECTOR: usize = mbr::SECTOR_BYTES;
@@ -45,7 +45,7 @@ pub(super) fn check(
         let why = format!("the converted table would overwrite other data at byte {at}");
         return Err(PlanError::CannotConvert(why));
     }
-    if plan.table.partitions.iter().any(|entry| matches!(entry.change, Change::Moved { .. })) {
+    if plan.table.partitions.iter().any(Entry::is_moved) {
         let why = format!(
             "the table would overwrite other data at byte {at}, perhaps a boot loader; straddle plan \
              --repair --wipe allows this"

@@ -30,9 +30,9 @@ pub(crate) struct Records {
 
 /// A present table that can be changed.
 pub(crate) struct Base<'a> {
-    situation: &'a Situation<'a>,
-    table: Table,
-    notes: Vec<String>,
+    pub(crate) situation: &'a Situation<'a>,
+    pub(crate) table: Table,
+    pub(crate) notes: Vec<String>,
 }
 
 impl<'a> Base<'a> {
@@ -60,20 +60,8 @@ impl<'a> Base<'a> {
         Ok(Self { situation, table, notes: draft.notes })
     }
 
-    pub(crate) fn situation(&self) -> &'a Situation<'a> {
-        self.situation
-    }
-
     pub(crate) fn partition(&self, number: u32) -> Option<&'a Partition> {
         self.situation.stack.partitions.iter().find(|partition| partition.number == number)
-    }
-
-    pub(crate) fn note(&mut self, note: String) {
-        self.notes.push(note);
-    }
-
-    pub(crate) fn table(&self) -> &Table {
-        &self.table
     }
 
     /// The bytes that partitions may be moved to. On an MBR disk those before the first partition are left to
@@ -149,8 +137,7 @@ impl Records {
 impl Plan {
     /// Whether logical partitions move, and their records with them.
     pub(crate) fn moves_logical(&self) -> bool {
-        let moves = |entry: &Entry| matches!(entry.change, Change::Moved { .. });
-        self.table.partitions.iter().any(|entry| entry.is_logical() && moves(entry))
+        self.table.partitions.iter().any(|entry| entry.is_logical() && entry.is_moved())
     }
 
     /// The sectors of extended boot records, before and after. The first one is where the container starts.
@@ -202,9 +189,7 @@ impl Plan {
         let block = self.block();
         let mut marked = self.clone();
         let hides_all = self.moves_logical();
-        let moves = |entry: &Entry| {
-            matches!(entry.change, Change::Moved { .. }) || (hides_all && entry.slot != Slot::Primary)
-        };
+        let moves = |entry: &Entry| entry.is_moved() || (hides_all && entry.slot != Slot::Primary);
         let is_listed = |entry: &&Entry| moves(entry) && !entry.is_logical();
         let numbers = self.table.partitions.iter().filter(is_listed).map(|entry| entry.number);
         let number = numbers.min().ok_or(PlanError::Nothing)?;

@@ -153,8 +153,17 @@ impl Entry {
         last_of(self.start, self.sectors)
     }
 
+    /// The sector of its extended boot record, if it is a logical one.
+    pub(crate) fn ebr(&self) -> Option<Lba> {
+        if let Slot::Logical { ebr } = self.slot { Some(ebr) } else { None }
+    }
+
     pub(crate) fn is_logical(&self) -> bool {
-        matches!(self.slot, Slot::Logical { .. })
+        self.ebr().is_some()
+    }
+
+    pub(crate) fn is_moved(&self) -> bool {
+        matches!(self.change, Change::Moved { .. })
     }
 }
 
@@ -214,11 +223,7 @@ impl Table {
 
     /// The logical partitions with their extended boot records, by number.
     pub(crate) fn logical(&self) -> Vec<(Lba, &Entry)> {
-        let ebr = |entry: &Entry| match entry.slot {
-            Slot::Logical { ebr } => Some(ebr),
-            _ => None,
-        };
-        self.partitions.iter().filter_map(|entry| Some((ebr(entry)?, entry))).collect()
+        self.partitions.iter().filter_map(|entry| Some((entry.ebr()?, entry))).collect()
     }
 
     pub(crate) fn usable_end(&self) -> Lba {

@@ -33,9 +33,7 @@ use super::{
 };
 use crate::apply::{Expected, check_kernel, recognise, tell_kernel};
 use crate::plan::{Change, Entry, Format};
-use crate::relocate::{
-    Bad, Disks, Ended, FileAccess, Job, Recovered, RelocateError, State, begin, inspect, open,
-};
+use crate::relocate::{Bad, Disks, FileAccess, Job, Recovered, RelocateError, State, begin, inspect, open};
 use crate::target::{Disk, Target};
 
 /// Receives the progress, and may stop the moves at a safe point.
@@ -325,10 +323,7 @@ impl<'a> Run<'a> {
         let besides = self.payload.new_records();
         let ended = self.with_disks(|disks, place| {
             let Some(found) = open(disks, place)? else { return Ok(None) };
-            Ok(match found.rollback((&besides, skips_bad), watch)? {
-                Ended::Complete(back) => Some(back.bad().to_vec()),
-                Ended::Paused => None,
-            })
+            Ok(found.rollback((&besides, skips_bad), watch)?.map(|back| back.bad().to_vec()))
         })?;
         let Some(bad) = ended else { return Ok(Outcome::Paused) };
         let bad: Vec<Bad> = bad.into_iter().map(|one| self.after_rollback(one)).collect();
@@ -361,17 +356,13 @@ impl<'a> Run<'a> {
     fn resume(&mut self, watch: Watch<'_>) -> Result<Option<Vec<Bad>>, MoveError> {
         let skips_bad = self.skips_bad;
         self.with_disks(|disks, place| {
-            Ok(match open(disks, place)? {
-                Some(Recovered::Unfinished(held)) => {
-                    let held = if skips_bad { held.skip_bad() } else { held };
-                    match held.resume(watch)? {
-                        Ended::Complete(mut moved) => Some(moved.bad()),
-                        Ended::Paused => None,
-                    }
-                }
-                Some(Recovered::Moved(mut moved)) => Some(moved.bad()),
+            let moved = match open(disks, place)? {
+                Some(Recovered::Unfinished(held)) if skips_bad => held.skip_bad().resume(watch)?,
+                Some(Recovered::Unfinished(held)) => held.resume(watch)?,
+                Some(Recovered::Moved(moved)) => Some(moved),
                 Some(Recovered::Turned(_) | Recovered::Back(_)) | None => return Err(changed_meanwhile()),
-            })
+            };
+            Ok(moved.map(|mut moved| moved.bad()))
         })
     }
 

@@ -18,10 +18,11 @@ use straddle_device::Medium;
 use straddle_device::hex::encode as hex;
 use straddle_units::{ByteCount, ByteOffset, Span};
 
-use super::payload::Table;
+use super::payload::{Payload, Table};
 use super::{MoveError, Realign, Run, guard};
 use crate::apply::BackedUp;
 use crate::encode::Step;
+use crate::fingerprint::bytes_at;
 use crate::foresee::After;
 use crate::relocate::{Move, State, Whereabouts, is_latest};
 
@@ -112,10 +113,12 @@ impl Run<'_> {
         }
         let foreign = |why: &str| Err(MoveError::Foreign(why.to_owned()));
         let whereabouts = self.with_disks(Whereabouts::read)?;
+        // None of them may be readable.
         match self.payload.testimony(&After { medium: &*self.disk, steps }, &whereabouts) {
-            Testimony::Changed if !self.insists => return foreign(OLDER),
-            Testimony::Absent => return foreign("the data is not where the journal says"),
-            Testimony::There | Testimony::Changed => {}
+            (_, 0) => {}
+            (0, _) => return foreign("the data is not where the journal says"),
+            _ if !self.insists => return foreign(OLDER),
+            _ => {}
         }
         match self.insists || self.with_disks(is_latest)? {
             true => Ok(()),
@@ -233,33 +236,17 @@ fn hash(sector: &[u8], at: u64, fields: &[Span]) -> String {
     hex(&Sha256::digest(&sector)[..KEPT])
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Testimony {
-    /// All that can be read are there, or none can be read.
-    There,
-    /// Some of them are.
-    Changed,
-    /// None of them is there.
-    Absent,
-}
-
-pub(super) fn testimony(
-    disk: &dyn Medium,
-    (realign, witnesses): (&Realign, &[Witness]),
-    whereabouts: &Whereabouts,
-) -> Testimony {
-    let fields = guard::fields(realign);
-    let (mut there, mut changed) = (0, 0);
-    for witness in witnesses {
-        let mut bytes = [0; SECTOR];
-        let at = whereabouts.of(ByteOffset::new(witness.at));
-        let Some(_) = at.filter(|at| disk.read_at(*at, &mut bytes).is_ok()) else { continue };
-        let is_there = hash(&bytes, witness.at, &fields) == witness.hash;
-        *if is_there { &mut there } else { &mut changed } += 1;
-    }
-    match (there, changed) {
-        (_, 0) => Testimony::There,
-        (0, _) => Testimony::Absent,
-        _ => Testimony::Changed,
+impl Payload {
+    /// How many witnesses are where the journal says, and how many are not, of those that can be read.
+    fn testimony(&self, disk: &dyn Medium, whereabouts: &Whereabouts) -> (usize, usize) {
+        let fields = guard::fields(&self.realign);
+        let is_there = |witness: &Witness| {
+            let at = whereabouts.of(ByteOffset::new(witness.at))?;
+            let bytes = bytes_at(disk, at, SECTOR).ok()?;
+            Some(hash(&bytes, witness.at, &fields) == witness.hash)
+        };
+        let found: Vec<bool> = self.witnesses.iter().filter_map(is_there).collect();
+        let there = found.iter().filter(|is_there| **is_there).count();
+        (there, found.len() - there)
     }
 }

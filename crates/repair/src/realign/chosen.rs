@@ -69,14 +69,14 @@ fn sort(situation: &Situation<'_>) -> Result<Sorted, RealignError> {
 
 /// Sorts the partitions by the audit; a grain that is asked for counts as a boundary of the drive.
 fn sorted(base: &Base<'_>, wanted: &Wanted, grain: Boundary) -> Sorted {
-    let situation = base.situation();
+    let situation = base.situation;
     let block = situation.block();
     let judged = straddle_audit::starts(&Context {
         written: &|span| Some(span.start()),
         ..Context::of("", DeviceKind::Other, situation.size(), situation.topology, situation.stack)
     });
     let mut sorted = Sorted::default();
-    for entry in base.table().partitions.iter().filter(|entry| entry.slot != Slot::Extended) {
+    for entry in base.table.partitions.iter().filter(|entry| entry.slot != Slot::Extended) {
         let one = one(base, entry, None, grain);
         let Some(at) = span_of(entry, block).map(Span::start) else { continue };
         let Some((number, verdict)) = judged.iter().find(|(number, _)| *number == entry.number) else {
@@ -119,7 +119,7 @@ fn sorted(base: &Base<'_>, wanted: &Wanted, grain: Boundary) -> Sorted {
 }
 
 fn one(base: &Base<'_>, entry: &Entry, start: Option<ByteOffset>, grain: Boundary) -> Chosen {
-    let block = base.situation().block();
+    let block = base.situation.block();
     let anchor = base.partition(entry.number).and_then(|found| anchor(found, grain, block));
     Chosen { entry: entry.clone(), start, anchor }
 }
@@ -135,7 +135,7 @@ pub(super) fn chosen(
     if named.is_empty() {
         return unnamed(base, wanted, grain);
     }
-    let entries = &base.table().partitions;
+    let entries = &base.table.partitions;
     if let Some(missing) = named.iter().find(|number| !entries.iter().any(|e| e.number == **number)) {
         return Err(RealignError::NoSuchPartition(*missing));
     }
@@ -166,10 +166,10 @@ fn unnamed(base: &mut Base<'_>, wanted: &Wanted, grain: Boundary) -> Result<Vec<
         if moves.is_empty() {
             return Err(RealignError::Inside { number, what, way });
         }
-        base.note(format!("partition {number} starts on a boundary, but its {what} does not: {way}"));
+        base.notes.push(format!("partition {number} starts on a boundary, but its {what} does not: {way}"));
     }
     for (number, why) in stays {
-        base.note(format!("partition {number} is not moved: {why}"));
+        base.notes.push(format!("partition {number} is not moved: {why}"));
     }
     Ok(moves)
 }

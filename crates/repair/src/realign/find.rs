@@ -20,7 +20,7 @@ use super::{
     Journal, JournalFile, JournalPlace, MoveError, NoJournal, RealignError, Run, Wanted, hibernated, logical,
     make_looking, room,
 };
-use crate::plan::{Change, Entry, Situation};
+use crate::plan::{Entry, Situation};
 use crate::relocate::{Disks, Job, RelocateError, State, inspect, named_within, search};
 use crate::target::{Disk, Target};
 
@@ -221,8 +221,7 @@ pub(super) fn is_over(payload: &Payload, state: State, stack: &Stack) -> bool {
     let is_listed = |entry: &&Entry| {
         stack.partitions.iter().any(|part| part.number == entry.number && Some(part.span) == place(entry))
     };
-    let entries = plan.table.partitions.iter();
-    let moved: Vec<&Entry> = entries.filter(|entry| matches!(entry.change, Change::Moved { .. })).collect();
+    let moved: Vec<&Entry> = plan.table.partitions.iter().filter(|entry| entry.is_moved()).collect();
     !moved.is_empty() && moved.iter().all(is_listed)
 }
 
@@ -310,7 +309,7 @@ pub fn planned(
         return Err(Unplanned::Refused(format!("partition {number}: {what}")));
     }
     let places = logical::moving(&realign.plan).map(|entry| (entry.number, entry.start)).collect();
-    let shorter = realign.trims().iter().map(|trim| (trim.number, trim.by)).collect();
+    let shorter = realign.trims();
     let data = |(number, offset): &(u32, ByteCount)| {
         let partition = situation.stack.partitions.iter().find(|p| p.number == *number)?;
         Some((*number, partition.span.start().checked_add(*offset)?))

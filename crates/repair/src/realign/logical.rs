@@ -8,14 +8,14 @@ use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
 use super::RealignError;
 use super::places::Ground;
-use crate::plan::{Change, Entry, Plan, Records, Slot, span_of};
+use crate::plan::{Entry, Plan, Records, Slot, span_of};
 
 /// What partitions that stay take, if logical ones move: with records, without the container.
 pub(super) fn fixed(kept: &[&Entry], all: &[Entry], block: BlockSize) -> Vec<Span> {
     let mut spans = Vec::new();
     for entry in kept {
         let own = span_of(entry, block);
-        let Slot::Logical { ebr } = entry.slot else {
+        let Some(ebr) = entry.ebr() else {
             spans.extend(own.filter(|_| entry.slot != Slot::Extended));
             continue;
         };
@@ -56,12 +56,8 @@ impl Chain {
         let mut placed = Vec::new();
         for entry in entries.iter().filter(|entry| entry.slot != Slot::Extended) {
             let to = places.iter().find(|(number, _)| *number == entry.number).map(|(_, to)| *to);
-            let record = match entry.slot {
-                Slot::Logical { ebr } => Some(ebr),
-                _ => None,
-            };
             let span = to.or_else(|| span_of(entry, block))?;
-            placed.push(Placed { number: entry.number, span, record, moves: to.is_some() });
+            placed.push(Placed { number: entry.number, span, record: entry.ebr(), moves: to.is_some() });
         }
         let moves = placed.iter().any(|one| one.record.is_some() && one.moves);
         moves.then_some(Self { placed, container, ground })
@@ -157,7 +153,7 @@ impl Chain {
 }
 
 pub(super) fn moves(entry: &Entry) -> bool {
-    matches!(entry.change, Change::Moved { .. }) && entry.slot != Slot::Extended
+    entry.is_moved() && entry.slot != Slot::Extended
 }
 
 pub(super) fn moving(plan: &Plan) -> impl Iterator<Item = &Entry> {
@@ -166,8 +162,5 @@ pub(super) fn moving(plan: &Plan) -> impl Iterator<Item = &Entry> {
 
 /// How many bytes before its start a partition must have for itself: its record, if it is a logical one.
 pub(super) fn lead(entry: &Entry, block: BlockSize) -> ByteCount {
-    match entry.slot {
-        Slot::Logical { .. } => block.bytes(),
-        _ => ByteCount::ZERO,
-    }
+    if entry.is_logical() { block.bytes() } else { ByteCount::ZERO }
 }

@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::{self, Read as _};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use straddle_device::claim::{self, Claim};
@@ -10,6 +9,7 @@ use straddle_device::{FileId, Medium, ReadError};
 use straddle_units::{ByteCount, ByteOffset, Span};
 
 use super::{MoveError, Realign};
+use crate::apply::create_durably;
 use crate::relocate::{Device, FileAccess, RelocateError, journal_len};
 use crate::target::Disk;
 
@@ -48,22 +48,11 @@ impl JournalPlace {
 impl JournalFile {
     /// Makes a new file for the journal of `realign`. A file that exists is refused.
     pub fn create(path: &Path, realign: &Realign) -> Result<Self, MoveError> {
-        let failed = |source| failed(path, source);
         let payload = vec![0; crate::relocate::LARGEST_PAYLOAD];
         let len = journal_len(&realign.job([0; 16], payload)?)?;
-        // It will hold data of the disk, which not everybody may read.
-        let made = File::options().read(true).write(true).create_new(true).mode(0o600).open(path);
-        let file = made.map_err(|error| match error.kind() {
+        let file = create_durably(path, |file| reserve(file, len)).map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => MoveError::JournalExists(path.to_owned()),
-            _ => failed(error),
-        })?;
-        let made = reserve(&file, len).and_then(|()| file.sync_all()).and_then(|()| {
-            let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-            File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
-        });
-        made.map_err(|error| {
-            let _ = FileId::remove_open(&file, path);
-            failed(error)
+            _ => failed(path, error),
         })?;
         Ok(Self { is_new: true, ..Self::of(file, path)? })
     }
@@ -125,7 +114,7 @@ fn read(medium: &dyn Medium, at: ByteOffset, bytes: &mut [u8]) -> io::Result<()>
 }
 
 /// A medium, as a journal is read from it.
-pub(super) struct Reading<'m>(pub(super) &'m dyn Medium);
+pub(crate) struct Reading<'m>(pub(crate) &'m dyn Medium);
 
 impl crate::relocate::Disk for Reading<'_> {
     fn size(&self) -> ByteCount {

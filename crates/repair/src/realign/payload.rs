@@ -13,17 +13,17 @@ use straddle_layout::Stack;
 use straddle_layout::format::mbr;
 use straddle_units::{ByteCount, ByteOffset, MIB, Span};
 
-use super::checks::{self, Testimony, Witness};
+use super::checks::{self, Witness};
 use super::guard::Guard;
 use super::media::{flush, write};
 use super::stored::invalid;
 use super::{Journal, MoveError, Realign, RealignError, Reference, boot, logical};
 use crate::document::hexadecimal;
 use crate::encode::{Laid, Step, chains, encode};
-use crate::fingerprint::{bytes_of, holds};
+use crate::fingerprint::{bytes_at, bytes_of, holds};
 use crate::foresee::{lay_over, lay_steps};
 use crate::plan::{Change, Entry};
-use crate::relocate::{RelocateError, State, Whereabouts};
+use crate::relocate::{RelocateError, State};
 use crate::target::Disk;
 
 /// A power cut leaves each unit of this size either old or new, never mixed.
@@ -112,7 +112,7 @@ pub(super) struct Payload {
     old_guards: Vec<Guard>,
     /// The sectors of a GPT that are the same in all three tables.
     rest: Vec<Guard>,
-    witnesses: Vec<Witness>,
+    pub(super) witnesses: Vec<Witness>,
 }
 
 impl Payload {
@@ -191,11 +191,6 @@ impl Payload {
         Ok(payload)
     }
 
-    /// Whether the data are where the journal says, as far as a few sectors of them tell.
-    pub(super) fn testimony(&self, disk: &dyn Medium, whereabouts: &Whereabouts) -> Testimony {
-        checks::testimony(disk, (&self.realign, &self.witnesses), whereabouts)
-    }
-
     pub(super) fn encode(&self) -> Result<Vec<u8>, RealignError> {
         serde_json::to_vec(self).map_err(|error| invalid(error.to_string()))
     }
@@ -265,8 +260,7 @@ impl Payload {
     pub(super) fn table(&self, disk: &dyn Medium) -> Result<Option<Table>, MoveError> {
         let mut possible = Table::ALL.to_vec();
         for place in &self.places {
-            let mut found = vec![0; place.old.len()];
-            disk.read_at(ByteOffset::new(place.at), &mut found)?;
+            let found = bytes_at(disk, ByteOffset::new(place.at), place.old.len())?;
             for (index, unit) in found.chunks(UNIT).enumerate() {
                 let of = |table: &Table| &place.of(*table)[index * UNIT..][..unit.len()];
                 if !Table::ALL.iter().any(|table| of(table) == unit) {

@@ -57,20 +57,13 @@ struct Run {
     items: Vec<usize>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Passing {
-    /// If there is no room otherwise.
-    Allowed,
-    /// They keep their order.
-    Forbidden,
-}
-
-/// Returns the new place of each item, in their order. `fixed` are the bytes that nothing may move to.
+/// Returns the new place of each item, in their order. `fixed` are the bytes that nothing may move to. Without
+/// room for all between two of them, one goes elsewhere if it `may_pass`.
 pub(super) fn find(
     items: &[Item],
     fixed: &[Span],
     ground: &Ground,
-    passing: Passing,
+    may_pass: bool,
 ) -> Result<Vec<Span>, NoRoom> {
     let gaps = ground.free.gaps(fixed.iter().copied());
     let mut runs: Vec<Run> = gaps.into_iter().map(|gap| Run { gap, items: Vec::new() }).collect();
@@ -97,7 +90,7 @@ pub(super) fn find(
     // Nothing goes to a gap whose own partitions have no places yet.
     for run in crowded {
         settled.push(run);
-        if passing == Passing::Forbidden || !relieve(items, run, &settled, &mut placed, ground) {
+        if !may_pass || !relieve(items, run, &settled, &mut placed, ground) {
             return Err(no_room(items, &run.items, run.gap, ground));
         }
     }

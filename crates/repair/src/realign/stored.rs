@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use straddle_units::{Boundary, ByteCount, Span};
 
-use super::{Journal, RealignError, Reference, Trim, anchored, logical};
+use super::{Journal, RealignError, Reference, anchored, logical};
 use crate::document;
 use crate::plan::{Change, Entry, Plan, Slot, span_of};
 use crate::relocate::{Job, Move, Parts, Traffic, journal_len};
@@ -53,14 +53,14 @@ impl Realign {
         found.map_or(ByteCount::ZERO, |(_, offset)| *offset)
     }
 
-    /// The partitions that lose their unused tails. What is in the tails is overwritten, and a rollback does
-    /// not bring it back.
-    pub fn trims(&self) -> Vec<Trim> {
+    /// The partitions that lose their unused tails, with the number of bytes. What is in the tails is
+    /// overwritten, and a rollback does not bring it back.
+    pub fn trims(&self) -> Vec<(u32, ByteCount)> {
         let block = self.plan.block();
         let trim = |entry: &Entry| {
             let Change::Moved { sectors, .. } = entry.change else { return None };
             let by = sectors.to_bytes(block)?.checked_sub(entry.sectors.to_bytes(block)?)?;
-            (by != ByteCount::ZERO).then_some(Trim { number: entry.number, by })
+            (by != ByteCount::ZERO).then_some((entry.number, by))
         };
         logical::moving(&self.plan).filter_map(trim).collect()
     }

@@ -18,7 +18,7 @@ use straddle_units::{BlockSize, ByteCount, ByteOffset, KIB, MIB, Span};
 use super::find::{has_needed, is_over, journal_at};
 use super::media::{Carrier, Reading};
 use super::payload::Payload;
-use super::{MoveError, Realign, RealignError, Run, Trim};
+use super::{MoveError, Realign, RealignError, Run};
 use crate::error::PlanError;
 use crate::fingerprint::bytes_of;
 use crate::lost;
@@ -73,7 +73,7 @@ impl Realign {
     /// Refuses data in what partitions lose of their ends.
     pub(super) fn check_tails(&self, medium: &dyn Medium, look: Look) -> Result<(), RealignError> {
         let block = self.plan.block();
-        for Trim { number, by } in self.trims().into_iter().filter(|_| !self.wipes) {
+        for (number, by) in self.trims().into_iter().filter(|_| !self.wipes) {
             let entry = self.plan.before.iter().find(|entry| entry.number == number);
             let Some(old) = entry.and_then(|entry| span_of(entry, block)) else { continue };
             let tail = old.end().checked_back(by).and_then(|start| Span::new(start, by));

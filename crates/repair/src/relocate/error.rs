@@ -1,6 +1,5 @@
 //! What may go wrong.
 
-use std::fmt;
 use std::io;
 
 use straddle_units::{ByteCount, ByteOffset};
@@ -8,21 +7,14 @@ use straddle_units::{ByteCount, ByteOffset};
 pub(crate) type Result<T, E = RelocateError> = std::result::Result<T, E>;
 
 /// One of the two disks that a move uses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Device {
     /// The disk whose data move.
+    #[error("the disk")]
     Data,
     /// The disk that holds the journal, if it is another one.
+    #[error("the journal's disk")]
     Journal,
-}
-
-impl fmt::Display for Device {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Data => "the disk",
-            Self::Journal => "the journal's disk",
-        })
-    }
 }
 
 /// Why nothing, or not everything, was moved.

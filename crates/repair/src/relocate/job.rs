@@ -94,14 +94,11 @@ impl Job {
         if parts.size.get() > LARGEST_DISK {
             return refuse(format!("invalid disk size: {} bytes", parts.size.get()));
         }
-        if parts.moves.is_empty() || parts.moves.len() > MOST_MOVES {
-            return refuse(format!(
-                "{} moves are planned, but only 1 to {MOST_MOVES} are possible",
-                parts.moves.len()
-            ));
+        let (count, len) = (parts.moves.len(), parts.payload.len());
+        if !(1..=MOST_MOVES).contains(&count) {
+            return refuse(format!("{count} moves are planned, but only 1 to {MOST_MOVES} are possible"));
         }
-        if parts.payload.len() > LARGEST_PAYLOAD {
-            let len = parts.payload.len();
+        if len > LARGEST_PAYLOAD {
             return refuse(format!(
                 "the payload has {len} bytes, but at most {LARGEST_PAYLOAD} are possible"
             ));

@@ -14,15 +14,6 @@ use super::{
     SECTOR_LEN, Sequence, Skip, Watch, in_memory, is_title, part_of, settled, untouched,
 };
 
-/// How a run ended.
-#[derive(Debug)]
-pub enum Ended<T> {
-    /// It is complete and durable.
-    Complete(T),
-    /// The caller stopped it. What was done is durable; [`open`] the journal to go on.
-    Paused,
-}
-
 /// A job with its journal that is not complete, and whose rollback has not begun.
 #[derive(Debug)]
 pub struct Unfinished<'a>(Held<'a>);
@@ -65,22 +56,33 @@ pub enum Recovered<'a> {
 }
 
 impl<'a> Recovered<'a> {
-    /// Moves everything back. Sectors that cannot be read are an error, or listed if the caller `skips_bad`.
-    /// `besides` is what the caller has written to, the same in every call: it is not taken for what it was
-    /// before the moves.
+    /// Moves everything back, durably; `None` if the caller stopped it. Once it has begun it can only be
+    /// completed, if need be after [`open`]. Sectors that cannot be read are an error, or listed if the caller
+    /// `skips_bad`. `besides` is what the caller has written to, the same in every call: it is not taken for
+    /// what it was before the moves.
     pub fn rollback(
         self,
         (besides, skips_bad): (&[Span], bool),
         watch: Watch<'_>,
-    ) -> Result<Ended<Back<'a>>> {
+    ) -> Result<Option<Back<'a>>> {
         let mut held = match self {
             Self::Unfinished(Unfinished(held)) | Self::Moved(Moved(held)) | Self::Turned(Turned(held)) => {
                 held
             }
-            Self::Back(back) => return Ok(Ended::Complete(back)),
+            Self::Back(back) => return Ok(Some(back)),
         };
         held.skip.is_on |= skips_bad;
-        held.rollback(besides, watch)
+        let Held { disks, journal, skip } = &mut held;
+        journal.heal(disks)?;
+        let done = match journal.mark(disks, Mark::Undone)? {
+            Some(done) => done,
+            None => turn(disks, journal, skip)?,
+        };
+        let sequence = Sequence::back(&journal.job, done);
+        let flight = Flight::find(disks, journal, &sequence)?;
+        let kept = untouched(&journal.job, done, &skip.list, besides);
+        let is_complete = held.run(&flight, &sequence, &kept, watch)?;
+        Ok(is_complete.then_some(Back(held)))
     }
 }
 
@@ -188,21 +190,7 @@ fn state(disks: &mut Disks<'_>, journal: &Journal) -> Result<State> {
     }
 }
 
-impl<'a> Held<'a> {
-    fn rollback(mut self, besides: &[Span], watch: Watch<'_>) -> Result<Ended<Back<'a>>> {
-        let Self { disks, journal, skip } = &mut self;
-        journal.heal(disks)?;
-        let done = match journal.mark(disks, Mark::Undone)? {
-            Some(done) => done,
-            None => turn(disks, journal, skip)?,
-        };
-        let sequence = Sequence::back(&journal.job, done);
-        let flight = Flight::find(disks, journal, &sequence)?;
-        let kept = untouched(&journal.job, done, &skip.list, besides);
-        let is_complete = self.run(&flight, &sequence, &kept, watch)?;
-        Ok(if is_complete { Ended::Complete(Back(self)) } else { Ended::Paused })
-    }
-
+impl Held<'_> {
     /// Writes what is in flight again, and then the windows that are left; returns whether that is complete.
     fn run(&mut self, flight: &Flight, sequence: &Sequence, kept: &[Span], watch: Watch<'_>) -> Result<bool> {
         let Self { disks, journal, skip } = self;
@@ -240,28 +228,19 @@ impl<'a> Unfinished<'a> {
         self
     }
 
-    /// Moves what is left. After an error of a disk, [`open`] the journal again to resume or to roll back.
-    pub fn resume(mut self, watch: Watch<'_>) -> Result<Ended<Moved<'a>>> {
+    /// Moves what is left, durably; `None` if the caller stopped it. Then, and after an error of a disk,
+    /// [`open`] the journal again to resume or to roll back.
+    pub fn resume(mut self, watch: Watch<'_>) -> Result<Option<Moved<'a>>> {
         let Held { disks, journal, .. } = &mut self.0;
         let sequence = Sequence::forward(&journal.job);
         let flight = Flight::find(disks, journal, &sequence)?;
         journal.heal(disks)?;
         let is_complete = self.0.run(&flight, &sequence, &[], watch)?;
-        Ok(if is_complete { Ended::Complete(Moved(self.0)) } else { Ended::Paused })
-    }
-
-    /// Moves everything back. Once it has begun it can only be completed, if need be after [`open`].
-    pub fn rollback(self, watch: Watch<'_>) -> Result<Ended<Back<'a>>> {
-        self.0.rollback(&[], watch)
+        Ok(is_complete.then_some(Moved(self.0)))
     }
 }
 
-impl<'a> Moved<'a> {
-    /// Moves everything back, as if it had not been complete.
-    pub fn rollback(self, watch: Watch<'_>) -> Result<Ended<Back<'a>>> {
-        self.0.rollback(&[], watch)
-    }
-
+impl Moved<'_> {
     /// Removes the journal, and so the way back. If a disk fails, [`open`] finds this state or no journal.
     pub fn erase(mut self) -> Result<()> {
         self.0.journal.erase(&mut self.0.disks)
@@ -271,13 +250,6 @@ impl<'a> Moved<'a> {
     pub fn bad(&mut self) -> Vec<Bad> {
         let Held { disks, journal, skip } = &mut self.0;
         settled(disks, &journal.job.moves, &skip.list)
-    }
-}
-
-impl<'a> Turned<'a> {
-    /// Moves back what is left.
-    pub fn rollback(self, watch: Watch<'_>) -> Result<Ended<Back<'a>>> {
-        self.0.rollback(&[], watch)
     }
 }
 

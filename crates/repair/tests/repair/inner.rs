@@ -134,5 +134,5 @@ fn the_size_of_a_pv_leaves_its_tail_unused() {
     let small = disk(40_352, 0, |_| sized(1 << 20));
     let realign = plan(&small, &wanted).unwrap();
     assert_eq!(start(&realign), 40_960);
-    assert_eq!(realign.trims().first().map(|trim| trim.by.get()), Some(608 * 512));
+    assert_eq!(realign.trims().first().map(|(_, by)| by.get()), Some(608 * 512));
 }

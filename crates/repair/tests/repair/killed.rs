@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use straddle_repair::relocate::{
-    Disks, Ended, Job, Move, Parts, Recovered, State, begin, inspect, journal_len, open,
+    Disks, Job, Move, Parts, Recovered, State, begin, inspect, journal_len, open,
 };
 use straddle_units::io::SplitMix64;
 use straddle_units::{Boundary, ByteCount, ByteOffset, KIB, MIB, Span};
@@ -61,10 +61,9 @@ fn child(path: &Path, is_back: bool) {
         ),
     };
     match found {
-        Recovered::Unfinished(found) if is_back => drop(found.rollback(watch).unwrap()),
-        Recovered::Unfinished(found) => drop(found.resume(watch).unwrap()),
-        Recovered::Turned(found) => drop(found.rollback(watch).unwrap()),
+        Recovered::Unfinished(found) if !is_back => drop(found.resume(watch).unwrap()),
         Recovered::Moved(_) | Recovered::Back(_) => {}
+        found => drop(found.rollback((&[], false), watch).unwrap()),
     }
     println!("done");
 }
@@ -110,16 +109,16 @@ fn a_killed_process_loses_nothing() {
         let watch = &mut |_| ControlFlow::Continue(());
         let moved = match open(Disks::one(&mut disk), place).unwrap() {
             None => false,
-            Some(Recovered::Unfinished(found)) if is_back => {
-                assert!(matches!(found.rollback(watch), Ok(Ended::Complete(_))));
+            Some(found @ Recovered::Unfinished(_)) if is_back => {
+                assert!(matches!(found.rollback((&[], false), watch), Ok(Some(_))));
                 false
             }
             Some(Recovered::Unfinished(found)) => {
-                assert!(matches!(found.resume(watch), Ok(Ended::Complete(_))));
+                assert!(matches!(found.resume(watch), Ok(Some(_))));
                 true
             }
-            Some(Recovered::Turned(found)) => {
-                assert!(matches!(found.rollback(watch), Ok(Ended::Complete(_))));
+            Some(found @ Recovered::Turned(_)) => {
+                assert!(matches!(found.rollback((&[], false), watch), Ok(Some(_))));
                 false
             }
             Some(Recovered::Moved(_)) => true,

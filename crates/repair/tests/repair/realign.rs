@@ -15,8 +15,8 @@ use straddle_device::topology::Topology;
 use straddle_layout::layer::{Facts, FileSystem, Layer};
 use straddle_layout::{Content, FsKind, Stack};
 use straddle_repair::apply::{ApplyError, Prepared};
-use straddle_repair::realign::{Journal, Realign, RealignError, Reference, Trim, Wanted, make, staying};
-use straddle_repair::relocate::{Disks, Ended, Recovered, begin, journal_len, open};
+use straddle_repair::realign::{Journal, Realign, RealignError, Reference, Wanted, make, staying};
+use straddle_repair::relocate::{Disks, Recovered, begin, journal_len, open};
 use straddle_repair::{Change, Format, Part, Place, PlanError, Request, Seed, Situation, Size, Step, encode};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, ErrorKind, Span};
 
@@ -230,7 +230,7 @@ fn what_refers_to_the_old_place_is_listed() {
 fn the_tail_of_ntfs_includes_the_copy_of_its_boot_sector() {
     // 64260 sectors must become 64256, of which the last is the copy.
     let with = |sectors| Disk::new("512e", Format::Mbr, XP_END, &XP).holding(2, FsKind::Ntfs, sectors);
-    assert_eq!(with(64_255).aligned().trims(), [Trim { number: 2, by: ByteCount::new(4 * 512) }]);
+    assert_eq!(with(64_255).aligned().trims(), [(2, ByteCount::new(4 * 512))]);
     let RealignError::MustShrink { shrink, .. } = with(64_256).refusal() else { panic!() };
     assert_eq!((shrink[0].number, shrink[0].by.get()), (2, 512));
 }
@@ -247,7 +247,7 @@ fn copies_of_a_boot_sector_behind_what_moves_are_left_alone() {
     let (own, stale) = (ByteOffset::new(64_000 * 512), ByteOffset::new(64_259 * 512));
     fs.boot_copies = vec![own, stale];
     let realign = disk.make(&Wanted::default()).unwrap();
-    assert_eq!(realign.trims(), [Trim { number: 2, by: ByteCount::new(4 * 512) }]);
+    assert_eq!(realign.trims(), [(2, ByteCount::new(4 * 512))]);
     let is_it = |(_, one): &&(u32, Reference)| matches!(one, Reference::BootSector { .. });
     let Some((_, Reference::BootSector { copies, .. })) = realign.references.iter().find(is_it) else {
         panic!()
@@ -304,7 +304,7 @@ fn the_engine_accepts_the_moves_and_the_place_of_the_journal() {
     let stored = String::from_utf8(unfinished.job().payload.to_vec()).unwrap();
     assert_eq!(Realign::from_json(&stored).unwrap(), realign);
     let ended = unfinished.resume(&mut |_| ControlFlow::Continue(())).unwrap();
-    let Ended::Complete(moved) = ended else { panic!() };
+    let Some(moved) = ended else { panic!() };
     moved.erase().unwrap();
     for ((from, sectors), (_, to, _)) in XP.into_iter().zip(table(&realign)) {
         for sector in 0..sectors {
@@ -367,7 +367,7 @@ fn an_unused_tail_gives_way() {
     let disk = Disk::new("512e", Format::Mbr, XP_END, &XP).holding(2, FsKind::Ext4, 64_250);
     let realign = disk.aligned();
     assert_eq!(moves(&realign), [(64_260, 64_256, 64_264), (63, 64_197, 64)]);
-    assert_eq!(realign.trims(), [Trim { number: 2, by: ByteCount::new(4 * 512) }]);
+    assert_eq!(realign.trims(), [(2, ByteCount::new(4 * 512))]);
     // Nothing is unallocated: the journal goes elsewhere.
     let Journal::Elsewhere { needed } = realign.journal else { panic!("{:?}", realign.journal) };
     assert!(needed.get() > 32 << 20, "{needed:?}");

@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
-use straddle_repair::relocate::{Disk, Disks, Ended, Job, Move, Parts, Recovered, begin, journal_len, open};
+use straddle_repair::relocate::{Disk, Disks, Job, Move, Parts, Recovered, begin, journal_len, open};
 use straddle_units::io::SplitMix64;
 use straddle_units::{Boundary, ByteCount, ByteOffset, KIB, MIB, Span};
 use support::FileDisk;
@@ -89,11 +89,11 @@ fn holes_stay_holes() {
             windows += 1;
             if windows == 5 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
-        assert!(matches!(ended, Ok(Ended::Paused)));
+        assert!(matches!(ended, Ok(None)));
         let found = open(Disks::two(&mut disk, &mut journal), span(0, len)).unwrap();
         let Some(Recovered::Unfinished(unfinished)) = found else { panic!("{found:?}") };
         let ended = unfinished.resume(&mut |_| ControlFlow::Continue(()));
-        assert!(matches!(ended, Ok(Ended::Complete(_))));
+        assert!(matches!(ended, Ok(Some(_))));
 
         for (island, data) in islands(to).into_iter().zip(&data) {
             assert!(read(&image, island) == *data, "{name}: {island:?}");

@@ -10,7 +10,7 @@ use straddle_layout::format::mbr;
 use straddle_layout::{Problem, Stack, TableKind};
 use straddle_units::{ByteCount, ByteOffset, Span};
 
-use super::{Guard, MoveError, Payload, Place, Step, Table, UNIT, bytes_of, holds};
+use super::{Guard, MoveError, Payload, Place, Step, Table, UNIT, bytes_at, bytes_of, holds};
 use crate::fingerprint::structures;
 use crate::plan::Format;
 use crate::realign::{Journal, Realign};
@@ -66,9 +66,8 @@ impl Payload {
     pub(in crate::realign) fn has_rest(&self, disk: &dyn Medium) -> bool {
         self.rest.iter().all(|Guard { at, was, .. }| {
             let skipped = if *at == 0 { mbr::ENTRIES_AT } else { 0 };
-            let mut found = vec![0; was.len()];
-            let is_read = disk.read_at(ByteOffset::new(*at), &mut found).is_ok();
-            !is_read || found.get(skipped..) == was.get(skipped..)
+            let found = bytes_at(disk, ByteOffset::new(*at), was.len());
+            found.map_or(true, |found| found.get(skipped..) == was.get(skipped..))
         })
     }
 
@@ -85,8 +84,7 @@ impl Payload {
         let places = self.places.iter().rev().map(|place| (place.at, place.of(table)));
         let mut steps = Vec::new();
         for (at, new) in rest.chain(records).chain(places) {
-            let mut old = vec![0; new.len()];
-            disk.read_at(ByteOffset::new(at), &mut old)?;
+            let old = bytes_at(disk, ByteOffset::new(at), new.len())?;
             if old != new {
                 let what = "the table of the move".to_owned();
                 steps.push(Step::Write { at, old, new: new.to_vec(), what });
@@ -146,8 +144,7 @@ impl Payload {
         let rest = self.rest.iter().filter(|rest| rest.at != 0);
         let rest = rest.map(|rest| (rest.at, vec![rest.was.clone()]));
         for (place, known) in places.chain(rest) {
-            let mut found = vec![0; known[0].len()];
-            disk.read_at(ByteOffset::new(place), &mut found)?;
+            let found = bytes_at(disk, ByteOffset::new(place), known[0].len())?;
             for (index, unit) in found.chunks(UNIT).enumerate() {
                 let of = |table: &Vec<u8>| table[index * UNIT..][..unit.len()].to_vec();
                 if known.iter().any(|table| of(table) == unit) {

@@ -6,7 +6,7 @@ use crate::relocate::Move;
 use straddle_units::io::SplitMix64;
 use straddle_units::{BlockSize, Boundary, ByteCount, ByteOffset, Span};
 
-use crate::realign::places::{Ground, Item, Passing, Trip, find, order};
+use crate::realign::places::{Ground, Item, Trip, find, order};
 
 /// Sectors of the smallest disks, which are searched completely.
 const TINY: u64 = 40;
@@ -202,7 +202,7 @@ fn tiny_disks_are_realigned_or_refused_for_good_reason() {
         let grain = 2 + random.below(3);
         let size = 12 + random.below(TINY - 11);
         let case = case(&mut random, size, 4, grain);
-        let places = match find(&case.items, &case.fixed, &case.ground, Passing::Allowed) {
+        let places = match find(&case.items, &case.fixed, &case.ground, true) {
             Ok(places) => places,
             Err(no_room) => {
                 assert!(no_room.missing > ByteCount::ZERO, "seed {seed}");
@@ -233,7 +233,7 @@ fn larger_disks_are_realigned() {
         let (size, most) = (200 + random.below(4000), 1 + random.below(12));
         let grain = random.one_of(&[2, 8, 24, 64]);
         let case = case(&mut random, size, most, grain);
-        let Ok(places) = find(&case.items, &case.fixed, &case.ground, Passing::Allowed) else { continue };
+        let Ok(places) = find(&case.items, &case.fixed, &case.ground, true) else { continue };
         check_places(&case, &places);
         let moves = order(&trips(&case.items, &places));
         let Ok(moves) = moves else { continue };
@@ -258,17 +258,13 @@ fn the_bytes_that_are_missing_are_the_least_that_help() {
         // A wall behind the partition, so that it cannot go elsewhere.
         let at = case.items[0].at;
         case.fixed.push(span(sectors(at.end().get()), TINY));
-        let Err(no_room) = find(&case.items, &case.fixed, &case.ground, Passing::Allowed) else { continue };
+        let Err(no_room) = find(&case.items, &case.fixed, &case.ground, true) else { continue };
         let Some((number, by)) = no_room.shrink.first().copied() else { continue };
         assert_eq!(number, case.items[0].number);
         let need = case.items[0].need;
         for (less, helps) in [(by.get(), true), (by.get() - 512, false)] {
             case.items[0].need = ByteCount::new(need.get() - less);
-            assert_eq!(
-                find(&case.items, &case.fixed, &case.ground, Passing::Allowed).is_ok(),
-                helps,
-                "seed {seed}"
-            );
+            assert_eq!(find(&case.items, &case.fixed, &case.ground, true).is_ok(), helps, "seed {seed}");
         }
         checked += 1;
     }

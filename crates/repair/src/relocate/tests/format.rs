@@ -9,7 +9,7 @@ use super::shapes::{World, sectors, shapes, span};
 use crate::relocate::fault::{Fault, plant};
 use crate::relocate::search;
 use crate::relocate::{Disk, Disks, Job, Move, Parts, RelocateError};
-use crate::relocate::{Ended, State, begin, inspect, is_latest, journal_len, journal_len_with, open};
+use crate::relocate::{Recovered, State, begin, inspect, is_latest, journal_len, journal_len_with, open};
 
 /// A disk in memory that may refuse writes.
 struct Memory {
@@ -66,7 +66,7 @@ fn stopped(after: u32) -> (Memory, Span) {
         left = left.saturating_sub(1);
         if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
-    assert!(matches!(ended, Ok(Ended::Paused)));
+    assert!(matches!(ended, Ok(None)));
     (disk, place)
 }
 
@@ -130,12 +130,14 @@ fn wrong_bits() -> Result<[u32; 3], String> {
             ends[0] += 1;
             continue;
         };
-        let crate::relocate::Recovered::Unfinished(unfinished) = found else {
+        let Recovered::Unfinished(unfinished) = found else {
             return Err(format!("bit {at}: {found:?}"));
         };
         let watch = &mut |_| ControlFlow::Continue(());
-        let ended =
-            if is_back { unfinished.rollback(watch).map(drop) } else { unfinished.resume(watch).map(drop) };
+        let ended = match is_back {
+            true => Recovered::Unfinished(unfinished).rollback((&[], false), watch).map(drop),
+            false => unfinished.resume(watch).map(drop),
+        };
         if ended.is_err() {
             ends[1] += 1;
             continue;
@@ -164,12 +166,10 @@ fn a_wrong_bit_does_no_harm() {
 /// A disk with a rollback of a job that was stopped after some windows of either direction.
 fn turned(after: u32, back: u32) -> (Memory, Span) {
     let (mut disk, place) = stopped(after);
-    let Ok(Some(crate::relocate::Recovered::Unfinished(unfinished))) = open(Disks::one(&mut disk), place)
-    else {
-        panic!("it is not finished");
-    };
+    let found = open(Disks::one(&mut disk), place).unwrap().unwrap();
+    assert!(matches!(found, Recovered::Unfinished(_)));
     let mut left = back;
-    let _ = unfinished.rollback(&mut |_| {
+    let _ = found.rollback((&[], false), &mut |_| {
         left = left.saturating_sub(1);
         if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
@@ -178,17 +178,16 @@ fn turned(after: u32, back: u32) -> (Memory, Span) {
 
 /// Goes on with a job, or back; nothing if its journal is refused.
 fn followed(disk: &mut Memory, place: Span, is_back: bool) -> Option<bool> {
-    use crate::relocate::Recovered::{Back, Moved, Turned, Unfinished};
+    use crate::relocate::Recovered::{Back, Moved, Unfinished};
     let watch = &mut |_| ControlFlow::Continue(());
     if !is_latest(Disks::one(disk), place).ok()? {
         return None;
     }
     let gone_back = match open(Disks::one(disk), place).ok()?? {
-        Unfinished(held) if is_back => held.rollback(watch).map(|_| true),
-        Unfinished(held) => held.resume(watch).map(|_| false),
-        Turned(held) => held.rollback(watch).map(|_| true),
+        Unfinished(held) if !is_back => held.resume(watch).map(|_| false),
         Moved(_) => Ok(false),
         Back(_) => Ok(true),
+        held => held.rollback((&[], false), watch).map(|_| true),
     };
     Some(gone_back.unwrap())
 }
@@ -264,14 +263,12 @@ fn a_damaged_journal_is_no_panic() {
         }
         // What it goes on to do must not panic.
         disk.is_read_only = false;
-        if let Ok(Some(crate::relocate::Recovered::Unfinished(unfinished))) =
-            open(Disks::one(&mut disk), place)
-        {
+        if let Ok(Some(Recovered::Unfinished(unfinished))) = open(Disks::one(&mut disk), place) {
             let watch = &mut |_| ControlFlow::Continue(());
             let _ = if random.once_in(2) {
                 unfinished.resume(watch).map(drop)
             } else {
-                unfinished.rollback(watch).map(drop)
+                Recovered::Unfinished(unfinished).rollback((&[], false), watch).map(drop)
             };
         }
     }

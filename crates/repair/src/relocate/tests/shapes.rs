@@ -9,8 +9,8 @@ use straddle_units::{Boundary, ByteCount, ByteOffset, Span};
 use super::machine::{Image, Machine, SimDisk, Store};
 use crate::relocate::RelocateError;
 use crate::relocate::{Bad, Disks, SECTOR, Whereabouts, filler, inspect, is_latest};
-use crate::relocate::{Ended, Moved, Recovered, Unfinished, begin, journal_len, open};
 use crate::relocate::{Job, Move, Parts};
+use crate::relocate::{Moved, Recovered, Unfinished, begin, journal_len, open};
 
 /// A job in sectors.
 #[derive(Clone, Debug)]
@@ -203,8 +203,8 @@ impl World {
         if self.bad.is_empty() { unfinished } else { unfinished.skip_bad() }
     }
 
-    fn moved(&self, ended: Ended<Moved<'_>>) -> Final {
-        let Ended::Complete(mut moved) = ended else { panic!("{ended:?}") };
+    fn moved(&self, ended: Option<Moved<'_>>) -> Final {
+        let Some(mut moved) = ended else { panic!("{ended:?}") };
         *self.listed.borrow_mut() = moved.bad();
         Final::Moved
     }
@@ -222,15 +222,14 @@ impl World {
                 (Recovered::Unfinished(unfinished), Decision::Resume) => {
                     return Ok(self.moved(self.skipping(unfinished).resume(watch)?));
                 }
+                (Recovered::Moved(moved), Decision::Resume) => return Ok(self.moved(Some(moved))),
                 (Recovered::Unfinished(unfinished), Decision::Rollback) => {
-                    self.skipping(unfinished).rollback(watch)?
+                    let found = Recovered::Unfinished(self.skipping(unfinished));
+                    found.rollback((&[], false), watch)?
                 }
-                (Recovered::Moved(moved), Decision::Resume) => return Ok(self.moved(Ended::Complete(moved))),
-                (Recovered::Moved(moved), Decision::Rollback) => moved.rollback(watch)?,
-                (Recovered::Turned(turned), _) => turned.rollback(watch)?,
-                (Recovered::Back(back), _) => Ended::Complete(back),
+                (found, _) => found.rollback((&[], false), watch)?,
             };
-            let Ended::Complete(back) = ended else { panic!("{ended:?}") };
+            let Some(back) = ended else { panic!("{ended:?}") };
             *self.listed.borrow_mut() = back.bad().to_vec();
             Ok(Final::Back)
         })
