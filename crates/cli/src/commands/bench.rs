@@ -16,7 +16,7 @@ use straddle_measure::bench::{
 use straddle_measure::real::Io;
 use straddle_units::{ByteCount, parse_size};
 
-use crate::args::{known, named, positive_size};
+use crate::args::{known, named, number, positive_size};
 use crate::exit::{Exit, UsageError, usage};
 use crate::progress::Bar;
 use crate::target::{Drive, TargetSpec, targets};
@@ -151,7 +151,7 @@ pub(crate) struct RealArguments {
     pub(crate) runtime: Option<f64>,
 
     /// Stop when the 95 % confidence interval of every ratio is within ±PERCENT [default: 5].
-    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    #[arg(long, value_name = "PERCENT", value_parser = number(0.1..=100.0))]
     pub(crate) precision: Option<f64>,
 
     /// Total size of all regions, or size of the file to create [default: 256 MiB].
@@ -246,13 +246,6 @@ pub(crate) fn seconds(text: &str) -> Result<f64, String> {
     match text.strip_suffix('s').unwrap_or(text).parse::<f64>() {
         Ok(seconds) if (0.001..=1e7).contains(&seconds) => Ok(seconds),
         _ => Err("not a number of seconds from 0.001 to 10000000".to_owned()),
-    }
-}
-
-fn percent(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(percent) if (0.1..=100.0).contains(&percent) => Ok(percent),
-        _ => Err("not a percentage from 0.1 to 100".to_owned()),
     }
 }
 

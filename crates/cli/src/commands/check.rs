@@ -3,18 +3,16 @@
 mod run;
 
 use std::collections::BTreeSet;
-use std::io::{IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread::ScopedJoinHandle;
 use std::time::Duration;
-use std::{io, thread};
 
 use anyhow::Result;
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use rayon::ThreadPoolBuilder;
 use rayon::prelude::*;
 use straddle_audit::examine::{ExamineError, Examined};
 use straddle_audit::{Code, RULES, Severity};
@@ -329,7 +327,7 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form) -> Result<Exit> {
         out.write_all(report.opening().as_bytes())?;
     }
     for batch in targets.chunks(BATCH) {
-        let examined = examine_all(batch, &run, is_parallel);
+        let examined = examine_all(batch, &run, is_parallel)?;
         let found = || examined.iter().filter_map(|(_, it)| it.as_ref().ok());
         let cost = || arguments.cost.as_ref().filter(|_| form == Form::Audit && !arguments.quiet);
         costless = costless.or_else(|| found().find_map(|it| cost()?.costless(it, targets.len() == 1)));
@@ -419,7 +417,7 @@ fn examine_all<'a>(
     batch: &'a [Subject],
     run: &Arc<Run>,
     in_parallel: bool,
-) -> Vec<(&'a Subject, Result<Examined>)> {
+) -> Result<Vec<(&'a Subject, Result<Examined>)>> {
     let limit = Duration::from_secs(run.arguments.time_limit);
     let is_device = |subject: &Subject| {
         run.examiner.options().open.sysroot.is_none() && subject.path().is_some_and(target::is_device)
@@ -433,17 +431,19 @@ fn examine_all<'a>(
     let single =
         |subject: &Subject| (!is_device(subject) && !is_object(subject)).then(|| examine(subject, run));
     let objects: Vec<&Subject> = batch.iter().filter(|subject| is_object(subject)).collect();
-    let (files, objects): (Vec<Option<Result<Examined>>>, _) = thread::scope(|scope| {
+    let files = || match in_parallel {
+        true => batch.par_iter().map(single).collect(),
+        false => batch.iter().map(single).collect(),
+    };
+    let (files, objects): (Vec<_>, Vec<_>) = if objects.is_empty() {
         // A thread takes a tenth of a millisecond, which counts for one image.
-        let fetch = || scope.spawn(|| in_threads(&objects, |subject| examine(subject, run)));
-        let fetching = (!objects.is_empty()).then(fetch);
-        let files = match in_parallel {
-            true => batch.par_iter().map(single).collect(),
-            false => batch.iter().map(single).collect(),
-        };
-        (files, fetching.map(joined))
-    });
-    let mut objects = objects.into_iter().flatten();
+        (files(), Vec::new())
+    } else {
+        let connections = ThreadPoolBuilder::new().num_threads(CONNECTIONS).build()?;
+        let fetch = || objects.par_iter().map(|subject| examine(subject, run)).collect();
+        rayon::join(files, || connections.install(fetch))
+    };
+    let mut objects = objects.into_iter();
     let mut devices = pending.into_iter().map(|pending| {
         let late = || Err(anyhow::anyhow!("timed out after {} seconds (--time-limit)", limit.as_secs()));
         pending.wait().unwrap_or_else(late)
@@ -454,7 +454,7 @@ fn examine_all<'a>(
     let mut examined: Vec<_> = batch.iter().zip(examined).collect();
     let mut all: Vec<&mut Examined> = examined.iter_mut().filter_map(|(_, it)| it.as_mut().ok()).collect();
     run.examiner.merge(&mut all);
-    examined
+    Ok(examined)
 }
 
 fn examine(subject: &Subject, run: &Run) -> Result<Examined> {
@@ -476,30 +476,6 @@ fn examine(subject: &Subject, run: &Run) -> Result<Examined> {
         Subject::OutOfReach { why, .. } => return Err(ExamineError::OutOfReach(why.clone()).into()),
         Subject::Failed { why, .. } => return Err(anyhow::anyhow!("{why}")),
     })
-}
-
-/// Returns what `work` makes of each item, in order. It is done by as many threads as there may be connections.
-fn in_threads<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    let next = AtomicUsize::new(0);
-    let run = || {
-        let mut done = Vec::new();
-        loop {
-            let at = next.fetch_add(1, Ordering::Relaxed);
-            let Some(item) = items.get(at) else { return done };
-            done.push((at, work(item)));
-        }
-    };
-    let mut done: Vec<(usize, R)> = thread::scope(|scope| {
-        let threads: Vec<_> = (0..items.len().min(CONNECTIONS)).map(|_| scope.spawn(run)).collect();
-        threads.into_iter().flat_map(joined).collect()
-    });
-    done.sort_by_key(|(at, _)| *at);
-    done.into_iter().map(|(_, result)| result).collect()
-}
-
-/// Returns what a thread has made. Its panic becomes this one's.
-fn joined<R>(thread: ScopedJoinHandle<'_, R>) -> R {
-    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// Returns a progress bar on stderr for long runs. It is hidden unless stderr is a terminal and stdout is

@@ -61,28 +61,33 @@ pub struct Source {
 }
 
 /// One workload, run at several offsets.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct Step {
     /// A short name, unique in the experiment.
     pub name: String,
     /// A one-line description.
     pub title: String,
     /// How the step differs from the publication, one sentence per difference.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub deviations: Vec<String>,
     /// How the published program reached the drive.
+    #[serde(default)]
     pub access: Access,
-    /// The modelled drive, as after `drive:` in a target.
-    #[serde(skip)]
+    /// The modelled drive, as after `drive:` in a target; in a file, that of the experiment if absent.
+    #[serde(default, skip_serializing)]
+    #[schemars(skip)]
     pub drive: String,
     /// The workload; the arms shift it.
-    #[serde(skip)]
+    #[serde(skip_serializing)]
+    #[schemars(skip)]
     pub workload: Workload,
     /// The measures reported for each arm: those that were published for any arm, or the elapsed time.
     #[serde(skip)]
     pub measures: Vec<Measure>,
     /// One or more arms.
-    #[serde(skip)]
+    #[serde(skip_serializing)]
+    #[schemars(skip)]
     pub arms: Vec<Arm>,
 }
 

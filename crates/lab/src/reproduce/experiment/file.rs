@@ -4,11 +4,10 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde::Deserialize;
-use straddle_measure::bench::Workload;
 
 use super::host::HostFile;
 use super::lab_file::{self, LabFile};
-use super::{Access, Arm, Experiment, ExperimentError, Measure, Published, Source, Step, builtin};
+use super::{Arm, Experiment, ExperimentError, Measure, Published, Source, Step, builtin};
 
 const LARGEST_FILE: u64 = 1 << 20;
 /// The default for the largest acceptable error: a fifth.
@@ -25,23 +24,9 @@ struct File {
     limit_percent: Option<f64>,
     sources: Vec<Source>,
     #[serde(default)]
-    steps: Vec<StepFile>,
+    steps: Vec<Step>,
     #[serde(default)]
     lab: Vec<LabFile>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct StepFile {
-    name: String,
-    title: String,
-    #[serde(default)]
-    deviations: Vec<String>,
-    #[serde(default)]
-    access: Access,
-    drive: Option<String>,
-    workload: Workload,
-    arms: Vec<Arm>,
 }
 
 impl Experiment {
@@ -130,9 +115,10 @@ impl Check<'_> {
         Ok(())
     }
 
-    fn step(&self, file: StepFile, drive: &str) -> Result<Step, ExperimentError> {
-        let StepFile { name, title, deviations, access, drive: own, workload, arms } = file;
-        let place = format!("step {name}");
+    /// Completes a step as in the file: with the drive of the experiment, and with its measures.
+    fn step(&self, mut step: Step, drive: &str) -> Result<Step, ExperimentError> {
+        let place = format!("step {}", step.name);
+        let arms = &step.arms;
         if arms.is_empty() {
             return Err(self.impossible(place, "it has no arm"));
         }
@@ -140,7 +126,7 @@ impl Check<'_> {
         if arms.iter().filter(|arm| arm.aligned).count() > 1 {
             return Err(self.impossible(place, "more than one arm is marked as aligned"));
         }
-        for arm in &arms {
+        for arm in arms {
             self.arm(&format!("{place}, {}", arm.name), arm)?;
         }
         let is_published = |measure: &Measure| arms.iter().any(|arm| arm.published(*measure).is_some());
@@ -149,11 +135,14 @@ impl Check<'_> {
         if measures.is_empty() {
             measures.push(Measure::Elapsed);
         }
-        if measures.contains(&Measure::SyncLatency) && !workload.flushes() {
+        if measures.contains(&Measure::SyncLatency) && !step.workload.flushes() {
             return Err(self.impossible(place, "a sync time was published, but the workload has no sync"));
         }
-        let drive = own.unwrap_or_else(|| drive.to_owned());
-        Ok(Step { name, title, deviations, access, drive, workload, measures, arms })
+        step.measures = measures;
+        if step.drive.is_empty() {
+            drive.clone_into(&mut step.drive);
+        }
+        Ok(step)
     }
 
     fn arm(&self, place: &str, arm: &Arm) -> Result<(), ExperimentError> {
