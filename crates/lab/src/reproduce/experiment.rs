@@ -23,7 +23,7 @@ use straddle_measure::bench::{RunError, Samples, Workload};
 
 pub use host::{Host, Key, Setting};
 pub use lab::{Direction, Input, LabArm, LabMeasure, LabPublished, LabStep, SECTOR, Statistic};
-pub use reproduce::{ArmOutcome, Compared, Judged, Outcome, Quantity, StepOutcome, Tally};
+pub use reproduce::{ArmOutcome, Compared, Judged, Outcome, Pair, Quantity, StepOutcome, Tally};
 
 /// A published experiment.
 #[derive(Clone, Debug, PartialEq)]
@@ -141,10 +141,11 @@ pub struct Published {
 }
 
 /// What is measured on an arm.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Measure {
     /// Seconds from the first request to the completion of the last.
+    #[default]
     Elapsed,
     /// Requests per second.
     Iops,
