@@ -18,7 +18,7 @@ use crate::exit::{Exit, usage};
 use crate::output::{paint, plural, printable, style};
 use crate::target::{self, drives};
 use crate::view::json::{Document, SchemaOf};
-use crate::view::text::trace::missing;
+use crate::view::text::trace::{missing, ratio};
 use crate::view::text::{headed, led, plain_table, right, wrap};
 use crate::{exit, input, output};
 
@@ -440,8 +440,7 @@ fn verdicts(sim: &SimReport<'_>) -> Vec<String> {
             continue;
         };
         let [here, there] = [run, first].map(|run| run.replay.replayed.counters.media_write_bytes);
-        #[allow(clippy::cast_precision_loss, reason = "a figure to print")]
-        let written = here as f64 / there.max(1) as f64;
+        let written = ratio(here, there);
         if there > 0 && (written - 1.0).abs() >= 0.005 {
             let _ = write!(said, "; {written:.2} times the bytes are written to the medium");
         }

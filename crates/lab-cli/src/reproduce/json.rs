@@ -16,6 +16,7 @@ use straddle_lab::reproduce::experiment::{
 use straddle_lab::reproduce::joint::{self, Figure, Joint, Origin};
 use straddle_lab::reproduce::lab::{Settings, StepOutcome as LabOutcome, compared};
 use straddle_lab::reproduce::policy::Band;
+use straddle_measure::bench::float;
 
 use crate::reproduce::json::lab::LabStepReport;
 
@@ -376,7 +377,6 @@ pub(crate) fn fitted(profile: &Profile) -> impl Iterator<Item = Fitted<'_>> {
 
 /// Returns the physical sectors per request that were read to write a part of one.
 fn rmw_reads(outcome: &ArmOutcome) -> Option<f64> {
-    let float = |number: u64| u32::try_from(number).map_or(f64::INFINITY, f64::from);
     let reads: Option<u64> =
         outcome.runs.iter().map(|run| run.counters.map(|counters| counters.rmw_reads)).sum();
     let requests: u64 = outcome.runs.iter().map(|run| run.requests).sum();

@@ -167,8 +167,8 @@ impl Experiment {
                     let values = each().map(|(policy, other)| (policy, other.figure.modelled));
                     figure.figure.band = Band::new(values.collect());
                     if let Some(ratio) = &mut figure.ratio {
-                        let ratios =
-                            each().filter_map(|(policy, other)| Some((policy, other.ratio.as_ref()?.modelled)));
+                        let ratios = each()
+                            .filter_map(|(policy, other)| Some((policy, other.ratio.as_ref()?.modelled)));
                         ratio.band = Band::new(ratios.collect());
                     }
                 }
@@ -277,10 +277,8 @@ impl Outcome {
             for (arm, outcome) in outcome.arms.iter().enumerate() {
                 for figure in &outcome.figures {
                     let measure = figure.measure;
-                    let pairs = [
-                        (Quantity::Figure, Some(&figure.figure)),
-                        (Quantity::Ratio, figure.ratio.as_ref()),
-                    ];
+                    let pairs =
+                        [(Quantity::Figure, Some(&figure.figure)), (Quantity::Ratio, figure.ratio.as_ref())];
                     for (quantity, pair) in pairs {
                         let Some(&Pair { modelled, published: Some(published), ref band }) = pair else {
                             continue;
