@@ -67,12 +67,8 @@ fn parse(name: &str, text: &str, folder: Option<&Path>) -> Result<Experiment, Ex
     let file: File = toml::from_str(text).map_err(syntax)?;
     let check = Check { name };
     let limit = file.limit_percent.unwrap_or(LIMIT_PERCENT);
-    if !(limit > 0.0 && limit <= 1000.0) {
-        return Err(check.impossible("limit_percent", "must be above 0, and at most 1000"));
-    }
-    if file.steps.is_empty() && file.lab.is_empty() {
-        return Err(check.impossible("steps", "there is nothing to run"));
-    }
+    check.ensure(limit > 0.0 && limit <= 1000.0, "limit_percent", "must be above 0, and at most 1000")?;
+    check.ensure(!file.steps.is_empty() || !file.lab.is_empty(), "steps", "there is nothing to run")?;
     let steps = file.steps.into_iter().map(|step| check.step(step, &file.drive));
     let steps: Vec<Step> = steps.collect::<Result<_, _>>()?;
     let lab = file.lab.into_iter();
@@ -101,6 +97,32 @@ impl Check<'_> {
         ExperimentError::Impossible { name: self.name.to_owned(), place: place.into(), reason: reason.into() }
     }
 
+    pub(super) fn ensure(
+        &self,
+        is_so: bool,
+        place: &str,
+        reason: impl Into<String>,
+    ) -> Result<(), ExperimentError> {
+        if is_so { Ok(()) } else { Err(self.impossible(place, reason)) }
+    }
+
+    /// Checks a published figure and the ends of its range, if it has any.
+    pub(super) fn range(
+        &self,
+        place: &str,
+        low: Option<f64>,
+        value: f64,
+        high: Option<f64>,
+    ) -> Result<(), ExperimentError> {
+        let (low, high) = (low.unwrap_or(value), high.unwrap_or(value));
+        let is_range = high.is_finite() && low > 0.0 && low <= value && value <= high;
+        self.ensure(
+            is_range,
+            place,
+            format!("{low}, {value}, {high}: not above 0, or not in ascending order"),
+        )
+    }
+
     pub(super) fn unique<'a>(
         &self,
         place: &str,
@@ -108,9 +130,7 @@ impl Check<'_> {
     ) -> Result<(), ExperimentError> {
         let mut seen = BTreeSet::new();
         for name in names {
-            if !seen.insert(name) {
-                return Err(self.impossible(place, format!("the name {name:?} is used twice")));
-            }
+            self.ensure(seen.insert(name), place, format!("the name {name:?} is used twice"))?;
         }
         Ok(())
     }
@@ -119,13 +139,10 @@ impl Check<'_> {
     fn step(&self, mut step: Step, drive: &str) -> Result<Step, ExperimentError> {
         let place = format!("step {}", step.name);
         let arms = &step.arms;
-        if arms.is_empty() {
-            return Err(self.impossible(place, "it has no arm"));
-        }
+        self.ensure(!arms.is_empty(), &place, "it has no arm")?;
         self.unique(&place, arms.iter().map(|arm| arm.name.as_str()))?;
-        if arms.iter().filter(|arm| arm.aligned).count() > 1 {
-            return Err(self.impossible(place, "more than one arm is marked as aligned"));
-        }
+        let aligned = arms.iter().filter(|arm| arm.aligned).count();
+        self.ensure(aligned <= 1, &place, "more than one arm is marked as aligned")?;
         for arm in arms {
             self.arm(&format!("{place}, {}", arm.name), arm)?;
         }
@@ -135,9 +152,8 @@ impl Check<'_> {
         if measures.is_empty() {
             measures.push(Measure::Elapsed);
         }
-        if measures.contains(&Measure::SyncLatency) && !step.workload.flushes() {
-            return Err(self.impossible(place, "a sync time was published, but the workload has no sync"));
-        }
+        let has_syncs = !measures.contains(&Measure::SyncLatency) || step.workload.flushes();
+        self.ensure(has_syncs, &place, "a sync time was published, but the workload has no sync")?;
         step.measures = measures;
         if step.drive.is_empty() {
             drive.clone_into(&mut step.drive);
@@ -146,22 +162,11 @@ impl Check<'_> {
     }
 
     fn arm(&self, place: &str, arm: &Arm) -> Result<(), ExperimentError> {
-        if arm.offsets.is_empty() {
-            return Err(self.impossible(place, "it has no offset"));
-        }
+        self.ensure(!arm.offsets.is_empty(), place, "it has no offset")?;
         self.unique(place, arm.published.iter().map(|published| published.measure.name()))?;
         for Published { value, low, high, .. } in &arm.published {
-            let (low, high) = (low.unwrap_or(*value), high.unwrap_or(*value));
-            if let Some(reason) = no_range(low, *value, high) {
-                return Err(self.impossible(place, reason));
-            }
+            self.range(place, *low, *value, *high)?;
         }
         Ok(())
     }
-}
-
-/// Returns why these are not a published figure and the ends of its range, if they are not.
-pub(super) fn no_range(low: f64, value: f64, high: f64) -> Option<String> {
-    let is_range = high.is_finite() && low > 0.0 && low <= value && value <= high;
-    (!is_range).then(|| format!("{low}, {value}, {high}: not above 0, or not in ascending order"))
 }
