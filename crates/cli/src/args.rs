@@ -275,7 +275,7 @@ pub(crate) fn known<T: Clone + Send + Sync>(
     described: fn(&T) -> PossibleValue,
 ) -> impl TypedValueParser<Value = T> {
     PossibleValuesParser::new(values.iter().map(described)).try_map(move |name| {
-        let known = values.iter().find(|value| described(value).get_name() == name);
+        let known = values.iter().find(|value| described(value).matches(&name, true));
         known.cloned().ok_or("no such value")
     })
 }

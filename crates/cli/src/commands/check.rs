@@ -19,7 +19,7 @@ use straddle_audit::{Code, RULES, Severity};
 use straddle_device::Assume;
 use straddle_units::{BlockSize, ByteCount, parse_size};
 
-use crate::args::{Completed, block_size};
+use crate::args::{Completed, block_size, named};
 pub(crate) use crate::commands::check::run::Form;
 use crate::commands::check::run::{Outcome, Run, Subject};
 use crate::exit::{Exit, usage};
@@ -207,7 +207,7 @@ pub(crate) struct CheckArguments {
     ///
     /// There is nothing to check if a target is blank, if its table has no partitions, or if no disk is
     /// found.
-    #[arg(long, value_enum, value_name = "SEVERITY|blank", value_delimiter = ',')]
+    #[arg(long, value_name = "SEVERITY|blank", value_delimiter = ',', value_parser = named(FAIL_ON))]
     pub(crate) fail_on: Vec<FailOn>,
 }
 
@@ -229,12 +229,12 @@ impl CheckArguments {
 
     /// The lowest severity that counts for the exit status.
     pub(crate) fn fails_from(&self) -> Severity {
-        self.fail_on.iter().filter_map(|on| on.severity()).min().unwrap_or(Severity::Warning)
+        self.fail_on.iter().flatten().copied().min().unwrap_or(Severity::Warning)
     }
 
     /// Whether a target that holds nothing to judge counts for the exit status.
     pub(crate) fn fails_blank(&self) -> bool {
-        self.fail_on.contains(&FailOn::Blank)
+        self.fail_on.contains(&None)
     }
 }
 
@@ -253,29 +253,16 @@ pub(crate) enum OutputFormat {
     Prometheus,
 }
 
-/// What makes the exit status 1: findings from a severity on, and targets with nothing to check.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum FailOn {
-    /// All findings.
-    Advice,
-    /// Findings that cost performance on some workloads, and errors.
-    Warning,
-    /// Findings that always cost performance.
-    Error,
-    /// Targets with nothing to check.
-    Blank,
-}
+/// What makes the exit status 1: findings from a severity on; `None` for targets with nothing to check.
+pub(crate) type FailOn = Option<Severity>;
 
-impl FailOn {
-    fn severity(self) -> Option<Severity> {
-        match self {
-            Self::Advice => Some(Severity::Advice),
-            Self::Warning => Some(Severity::Warning),
-            Self::Error => Some(Severity::Error),
-            Self::Blank => None,
-        }
-    }
-}
+/// The values of `--fail-on`.
+pub(crate) const FAIL_ON: &[(&str, &str, FailOn)] = &[
+    ("advice", "All findings", Some(Severity::Advice)),
+    ("warning", "Findings that cost performance on some workloads, and errors", Some(Severity::Warning)),
+    ("error", "Findings that always cost performance", Some(Severity::Error)),
+    ("blank", "Targets with nothing to check", None),
+];
 
 fn seconds(text: &str) -> Result<u64, String> {
     let number = text.parse().ok().filter(|seconds| *seconds > 0);
