@@ -11,12 +11,12 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rayon::ThreadPoolBuilder;
 use rayon::prelude::*;
 use straddle_audit::examine::{ExamineError, Examined};
 use straddle_audit::{Code, RULES, Severity};
 use straddle_device::Assume;
+use straddle_measure::bench::{Progress, float};
 use straddle_units::{BlockSize, ByteCount, parse_size};
 
 use crate::args::{Completed, block_size, named};
@@ -24,6 +24,7 @@ pub(crate) use crate::commands::check::run::Form;
 use crate::commands::check::run::{Outcome, Run, Subject};
 use crate::exit::{Exit, usage};
 use crate::measured::Pricing;
+use crate::progress::Bar;
 use crate::target::{Assumed, TargetSpec};
 use crate::view::{report, text};
 use crate::{config, exit, output, target};
@@ -300,7 +301,7 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form) -> Result<Exit> {
     let arguments = &run.arguments;
     let mut met = BTreeSet::new();
     let is_parallel = targets.len() >= PARALLEL_FROM;
-    let bar = progress(targets.len());
+    let (mut bar, mut done) = ((!io::stdout().is_terminal()).then(Bar::new), 0);
     let mut out = output::stdout();
     let (mut summary, mut severities, mut exit) = (Summary::default(), [0_usize; 3], Exit::Success);
     if targets.is_empty() && arguments.fails_blank() {
@@ -334,9 +335,12 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form) -> Result<Exit> {
         }
         print(&outcomes, apart, report.as_deref_mut(), &mut out)?;
         met.extend(outcomes.into_iter().flat_map(|outcome| outcome.exceptions));
-        bar.inc(u64::try_from(batch.len()).unwrap_or(0));
+        done += batch.len() as u64;
+        if let Some(bar) = &mut bar {
+            bar.advance(float(done) / float(targets.len() as u64));
+        }
     }
-    bar.finish_and_clear();
+    drop(bar);
     out.flush()?;
     run.warn_of_stale(&targets, &met);
     if let Some(note) = costless {
@@ -463,16 +467,4 @@ fn examine(subject: &Subject, run: &Run) -> Result<Examined> {
         Subject::OutOfReach { why, .. } => return Err(ExamineError::OutOfReach(why.clone()).into()),
         Subject::Failed { why, .. } => return Err(anyhow::anyhow!("{why}")),
     })
-}
-
-/// Returns a progress bar on stderr for long runs. It is hidden unless stderr is a terminal and stdout is
-/// not.
-fn progress(targets: usize) -> ProgressBar {
-    if targets <= BATCH || io::stdout().is_terminal() || !io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let bar = ProgressBar::with_draw_target(u64::try_from(targets).ok(), ProgressDrawTarget::stderr());
-    bar.enable_steady_tick(Duration::from_secs(1));
-    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} targets, {eta} left");
-    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
