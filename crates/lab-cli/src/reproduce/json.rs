@@ -130,12 +130,6 @@ pub(crate) struct Fitted<'a> {
     pub(crate) source: &'a str,
 }
 
-impl std::fmt::Display for Fitted<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} = {} ({})", self.path, self.value, self.source)
-    }
-}
-
 /// An offset, or several that were published as one figure.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Arm")]

@@ -14,7 +14,7 @@ use straddle_lab::reproduce::joint::{Origin, origin as origin_of};
 use straddle_lab::reproduce::lab::Comparison;
 use straddle_lab::reproduce::policy::Band;
 
-use crate::reproduce::json::{Reproduced, ReproducedExperiment, fitted};
+use crate::reproduce::json::{Fitted, Reproduced, ReproducedExperiment, fitted};
 use straddle_cli::output::{paint, plural, printable, style};
 use straddle_cli::view::text::{duration, number, percent, plain_table, right, trimmed, wrap};
 
@@ -105,7 +105,8 @@ fn sources(experiment: &Experiment) -> String {
 fn drives(outcome: &Outcome) -> String {
     let mut lines: Vec<String> = Vec::new();
     for StepOutcome { drive, profile, .. } in &outcome.steps {
-        let fitted: Vec<String> = fitted(profile).map(|fitted| fitted.to_string()).collect();
+        let described = |it: Fitted<'_>| format!("{} = {} ({})", it.path, it.value, it.source);
+        let fitted: Vec<String> = fitted(profile).map(described).collect();
         let fitted = if fitted.is_empty() { "no number fitted".to_owned() } else { fitted.join(", ") };
         let described =
             line(&format!("modelled: drive:{drive}, {}; {fitted}", profile.title), "  ", Style::new());

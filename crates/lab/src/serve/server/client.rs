@@ -58,7 +58,7 @@ pub(super) struct NbdClient {
 
 impl NbdClient {
     pub(super) fn new(stream: Stream) -> Self {
-        Self { stream, session: Session::new(), interest: (true, false) }
+        Self { stream, session: Session::begin(), interest: (true, false) }
     }
 
     pub(super) fn read(&mut self) -> Result<(), Gone> {
