@@ -8,6 +8,7 @@ use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 use straddle_drive::Profile;
+use straddle_measure::bench::float;
 use straddle_trace::{Format, Options, Pace, Recording, Replayed, replay, replay_volumes};
 use straddle_units::ByteCount;
 use straddle_units::io::{Latency, Nanos, rounded};
@@ -18,7 +19,7 @@ use crate::exit::{Exit, usage};
 use crate::output::{paint, plural, printable, style};
 use crate::target::{self, drives};
 use crate::view::json::{Document, SchemaOf};
-use crate::view::text::trace::{missing, ratio};
+use crate::view::text::trace::missing;
 use crate::view::text::{headed, led, plain_table, right, wrap};
 use crate::{exit, input, output};
 
@@ -440,7 +441,7 @@ fn verdicts(sim: &SimReport<'_>) -> Vec<String> {
             continue;
         };
         let [here, there] = [run, first].map(|run| run.replay.replayed.counters.media_write_bytes);
-        let written = ratio(here, there);
+        let written = float(here) / float(there.max(1));
         if there > 0 && (written - 1.0).abs() >= 0.005 {
             let _ = write!(said, "; {written:.2} times the bytes are written to the medium");
         }
