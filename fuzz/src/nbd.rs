@@ -17,7 +17,7 @@ pub fn nbd(data: &[u8]) {
         trim: how & 32 != 0,
     };
     let (answers, piece) = (how & 128 != 0, usize::from(how & 31) + 1);
-    let mut session = Session::new();
+    let mut session = Session::begin();
     let mut taken = 0;
     for piece in data.chunks(piece) {
         if !session.is_ready() {

@@ -1,6 +1,7 @@
 //! The command line: the one definition that parser, help, man pages and completions come from.
 
 use std::ffi::{OsStr, OsString};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use clap::builder::{PossibleValue, PossibleValuesParser, StringValueParser, TypedValueParser};
@@ -274,7 +275,7 @@ pub(crate) fn known<T: Clone + Send + Sync>(
     described: fn(&T) -> PossibleValue,
 ) -> impl TypedValueParser<Value = T> {
     PossibleValuesParser::new(values.iter().map(described)).try_map(move |name| {
-        let known = values.iter().find(|value| described(value).get_name() == name);
+        let known = values.iter().find(|value| described(value).matches(&name, true));
         known.cloned().ok_or("no such value")
     })
 }
@@ -284,6 +285,14 @@ pub(crate) fn named<T: Clone + Send + Sync>(
     values: &'static [(&'static str, &'static str, T)],
 ) -> impl TypedValueParser<Value = T> {
     known(values, |(name, about, _)| PossibleValue::new(*name).help(*about)).map(|(.., value)| value)
+}
+
+/// Returns a parser of numbers in this range.
+pub(crate) fn number(range: RangeInclusive<f64>) -> impl Fn(&str) -> Result<f64, String> + Clone {
+    move |text| {
+        let number = text.parse().ok().filter(|number| range.contains(number));
+        number.ok_or_else(|| format!("not a number from {} to {}", range.start(), range.end()))
+    }
 }
 
 pub(crate) fn positive_size(text: &str) -> Result<ByteCount, String> {

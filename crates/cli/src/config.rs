@@ -10,14 +10,13 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
-use clap::ValueEnum as _;
 use rustix::fs::OFlags;
 use serde::Deserialize;
 use straddle_audit::Reason;
 use straddle_audit::examine::{ExceptionError, TargetException};
 use toml::Spanned;
 
-use crate::commands::check::{self, CheckArguments, FailOn};
+use crate::commands::check::{self, CheckArguments, FAIL_ON};
 use crate::exit::UsageError;
 use crate::output::printable;
 use crate::{input, target};
@@ -108,10 +107,11 @@ impl Source<'_> {
         }
         arguments.page = arguments.page.or(self.value(file.page.as_ref(), check::page_size)?);
         let fail_on = |text: &str| {
-            let words = text.split(',').map(|word| FailOn::from_str(word.trim(), false));
+            let known =
+                |word: &str| FAIL_ON.iter().find(|(name, ..)| *name == word.trim()).map(|(.., on)| *on);
             let message =
                 "fail-on must be advice, warning or error, optionally with blank: \"warning,blank\"";
-            words.collect::<Result<Vec<_>, _>>().map_err(|_| message.to_owned())
+            text.split(',').map(known).collect::<Option<Vec<_>>>().ok_or_else(|| message.to_owned())
         };
         let on = self.value(file.fail_on.as_ref(), fail_on)?;
         if arguments.fail_on.is_empty() {

@@ -10,11 +10,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use straddle_audit::Severity;
 use straddle_audit::examine::CostSource;
+use straddle_audit::{Severity, Status};
 
 pub(crate) use crate::fleet::read::{Document, Fix, inputs, read};
-use straddle_audit::Status;
 
 const IMAGES: &str = "images";
 

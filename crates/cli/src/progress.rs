@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use straddle_measure::bench::Progress;
+use straddle_measure::bench::{Progress, float};
 use straddle_units::ByteCount;
 
 /// Work that ends sooner gets no bar.
@@ -119,8 +119,7 @@ impl Watcher {
             let unit = if rate >> 20 > 0 { 20 } else { 10 };
             self.bar.tell(&format!("{}, {}/s", self.what, ByteCount::new(rate >> unit << unit)));
         }
-        #[allow(clippy::cast_precision_loss, reason = "a share of a bar")]
-        self.bar.advance(done as f64 / total as f64);
+        self.bar.advance(float(done) / float(total));
         if self.stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 }

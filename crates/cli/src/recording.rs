@@ -29,6 +29,7 @@ pub fn origin(clock: &str, drives: Vec<Recorded>) -> Origin {
 }
 
 /// A file that whole records are written to.
+#[derive(Debug)]
 pub struct Whole {
     file: OutputFile,
     buffer: Vec<u8>,
@@ -83,11 +84,5 @@ impl Write for Whole {
         self.buffer = records;
         self.buffer.clear();
         Ok(())
-    }
-}
-
-impl std::fmt::Debug for Whole {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Whole").field("written", &self.written).finish_non_exhaustive()
     }
 }

@@ -5,7 +5,7 @@ use anyhow::Result;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use straddle_drive::Profile;
-use straddle_measure::bench::{Clock, Modelled, Target};
+use straddle_measure::bench::{Clock, Modelled, Target, float};
 use straddle_measure::probe::{Budget, Claims, Report, probe};
 use straddle_units::ByteCount;
 
@@ -148,11 +148,6 @@ pub(crate) fn claims(profile: &Profile) -> Claims {
         phase: Some(ByteCount::new(claims.alignment_offset)),
         rotational: Some(claims.rotational),
     }
-}
-
-#[allow(clippy::cast_precision_loss, reason = "sizes and times are compared as ratios")]
-fn float(value: u64) -> f64 {
-    value as f64
 }
 
 /// A shared file, and its name.

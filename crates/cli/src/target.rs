@@ -11,10 +11,7 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 use std::{fmt, thread};
 
-use clap::builder::{
-    OsStringValueParser, PathBufValueParser, PossibleValue, StringValueParser, TypedValueParser,
-};
-use clap::error::ErrorKind;
+use clap::builder::{OsStringValueParser, PathBufValueParser, PossibleValue, TypedValueParser};
 use straddle_audit::examine::{DRIVE as PREFIX, specification};
 use straddle_device::image::ImageError;
 use straddle_device::shown::{quote_path, with_causes};
@@ -122,7 +119,7 @@ pub(crate) fn is_target(word: &Path) -> bool {
 }
 
 pub(crate) fn targets() -> impl TypedValueParser<Value = TargetSpec> {
-    Local(Names).try_map(|text| {
+    Local(names()).try_map(|text| {
         let path = PathBuf::from(text);
         match misspelt(&path) {
             Some(drive) => Err(did_you_mean(drive)),
@@ -165,8 +162,12 @@ pub(crate) fn backing_files() -> impl TypedValueParser<Value = PathBuf> {
     })
 }
 
+fn names() -> Completed {
+    Completed(|| Box::new(Profile::names()))
+}
+
 pub(crate) fn drives() -> impl TypedValueParser<Value = Drive> {
-    Names.try_map(|text| Drive::open(&text).map_err(|error| shown(&error)))
+    names().try_map(|text| Drive::open(&text).map_err(|error| shown(&error)))
 }
 
 /// Returns an error with its causes. Hidden characters from the profile are made printable; lines are kept.
@@ -251,33 +252,6 @@ fn refused(command: &str, path: &Path) -> Option<RefusedError> {
         "{shown}: is on a server, and straddle {command} works only on local disks and images; download it \
          first{fetch}"
     )))
-}
-
-/// Parses any text, and completes to the names of the shipped profiles.
-#[derive(Clone, Copy, Debug)]
-struct Names;
-
-impl TypedValueParser for Names {
-    type Value = String;
-
-    fn parse_ref(
-        &self,
-        command: &clap::Command,
-        argument: Option<&clap::Arg>,
-        value: &OsStr,
-    ) -> Result<String, clap::Error> {
-        let text = StringValueParser::new().parse_ref(command, argument, value)?;
-        if text.is_empty() {
-            return Err(
-                clap::Error::raw(ErrorKind::InvalidValue, "the name of a drive is empty\n").with_cmd(command)
-            );
-        }
-        Ok(text)
-    }
-
-    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        Some(Box::new(Profile::names().map(PossibleValue::new)))
-    }
 }
 
 /// Returns a command with which `target` can be read, if `error` is that another file is not opened and that

@@ -3,10 +3,8 @@
 use std::fmt::Write;
 
 use anyhow::Result;
-use schemars::JsonSchema;
-use serde::Serialize;
 use straddle_lab::reproduce::experiment::Quantity;
-use straddle_lab::reproduce::fit::{Figure, Fit, Fitted, MARGIN, fit as find};
+use straddle_lab::reproduce::fit::{Figure, Fit, fit as find};
 
 use straddle_cli::args::{FitArguments, SchemaOf};
 use straddle_cli::exit::Exit;
@@ -29,7 +27,7 @@ pub(crate) fn run(arguments: &FitArguments) -> Result<Exit> {
         output_file::write(path, fit.profile(&stem).as_bytes(), &[])?;
     }
     if arguments.json {
-        Document::of(SchemaOf::DriveFit, FitReport::of(&fit)).print()?;
+        Document::of(SchemaOf::DriveFit, &fit).print()?;
         return Ok(Exit::Success);
     }
     let in_view = arguments.drive.profile.fit.as_ref();
@@ -38,66 +36,6 @@ pub(crate) fn run(arguments: &FitArguments) -> Result<Exit> {
     });
     output::print(&(described(&fit) + &in_view))?;
     Ok(Exit::Success)
-}
-
-/// What `straddle drive fit --json` prints. Errors are fractions of the published figure.
-#[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct FitReport<'a> {
-    /// The drive as named on the command line.
-    drive: &'a str,
-    /// Manufacturer, model and size.
-    title: &'a str,
-    /// The experiments with the published figures that the drive was fitted to.
-    experiments: &'a [String],
-    /// The fitted parameters; empty if the profile lists none.
-    knobs: &'a [Fitted],
-    /// The published figures beside those of the model.
-    figures: Vec<FigureReport<'a>>,
-    /// The largest error with the values of the profile.
-    worst_before: f64,
-    /// The largest error with the fitted values.
-    worst_after: f64,
-    /// The largest error with the fitted values as they are, or with each in turn lowered or raised by
-    /// `margin`; rounded up to half a percent.
-    worst_nearby: f64,
-    /// How far each value was varied, as a fraction of it.
-    margin: f64,
-    /// The number of sets of values that were tried.
-    evaluations: usize,
-}
-
-/// A published figure beside the model's.
-#[derive(Debug, Serialize, JsonSchema)]
-#[schemars(rename = "Figure")]
-struct FigureReport<'a> {
-    #[serde(flatten)]
-    figure: &'a Figure,
-    /// The error with the values of the profile.
-    error_before: f64,
-    /// The error with the fitted values.
-    error_after: f64,
-}
-
-impl<'a> FitReport<'a> {
-    pub(crate) fn of(fit: &'a Fit) -> Self {
-        let figure = |figure: &'a Figure| FigureReport {
-            figure,
-            error_before: figure.error(figure.before),
-            error_after: figure.error(figure.after),
-        };
-        Self {
-            drive: &fit.drive,
-            title: &fit.title,
-            experiments: &fit.experiments,
-            knobs: &fit.knobs,
-            figures: fit.figures.iter().map(figure).collect(),
-            worst_before: fit.worst_before(),
-            worst_after: fit.worst_after(),
-            worst_nearby: fit.worst_nearby,
-            margin: MARGIN,
-            evaluations: fit.evaluations,
-        }
-    }
 }
 
 fn described(fit: &Fit) -> String {
@@ -135,9 +73,9 @@ fn figures(fit: &Fit) -> String {
             named(figure),
             value(figure, figure.published),
             value(figure, figure.before),
-            percent(figure.error(figure.before)),
+            percent(figure.error_before),
             value(figure, figure.after),
-            percent(figure.error(figure.after)),
+            percent(figure.error_after),
         ]);
     }
     aligned(table, 1..6)
@@ -168,7 +106,7 @@ fn value(figure: &Figure, value: f64) -> String {
 fn summary(fit: &Fit) -> String {
     let tried = plural(fit.evaluations, "set");
     let [before, after, nearby, margin] =
-        [fit.worst_before(), fit.worst_after(), fit.worst_nearby, MARGIN].map(|share| share * 100.0);
+        [fit.worst_before, fit.worst_after, fit.worst_nearby, fit.margin].map(|share| share * 100.0);
     if fit.knobs.is_empty() {
         return format!("The largest error is {after:.1} %.");
     }

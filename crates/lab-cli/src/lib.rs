@@ -16,9 +16,9 @@ use straddle_cli::exit::{Errors, Exit, UsageError};
 use straddle_cli::view::json::document;
 use straddle_cli::{exit, output};
 use straddle_lab::reproduce::experiment::ExperimentError;
+use straddle_lab::reproduce::fit::Fit;
 use straddle_units::ErrorKind;
 
-use crate::fit::FitReport;
 use crate::lab::LabReport;
 use crate::reproduce::json::ReproduceReport;
 use crate::serve::ServeReport;
@@ -73,7 +73,7 @@ straddle_cli::kinds! {
 /// Returns the JSON Schema of a command's output; `None` if `straddle` runs the command.
 pub(crate) fn json_schema(command: SchemaOf) -> Option<Schema> {
     match command {
-        SchemaOf::DriveFit => Some(document::<FitReport<'_>>(command)),
+        SchemaOf::DriveFit => Some(document::<Fit>(command)),
         SchemaOf::Lab => Some(document::<LabReport<'_>>(command)),
         SchemaOf::Reproduce => Some(document::<ReproduceReport<'_>>(command)),
         SchemaOf::Serve => Some(document::<ServeReport<'_>>(command)),

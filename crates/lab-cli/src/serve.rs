@@ -11,6 +11,7 @@ use serde::Serialize;
 use straddle_drive::Profile;
 use straddle_lab::media::{Cut, Served, Store};
 use straddle_lab::serve::{Ending, Endpoint, Options, Pace, Server, ServerError, Snapshot, Totals};
+use straddle_measure::bench::float;
 use straddle_units::ByteCount;
 use straddle_units::io::{Latency, Nanos, Requests};
 
@@ -244,7 +245,6 @@ fn histogram(classes: &[Class]) -> String {
     text
 }
 
-#[allow(clippy::cast_precision_loss, reason = "a figure to print")]
 fn rate(number: u64, seconds: f64) -> f64 {
-    if seconds > 0.0 { number as f64 / seconds } else { 0.0 }
+    if seconds > 0.0 { float(number) / seconds } else { 0.0 }
 }

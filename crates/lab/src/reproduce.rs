@@ -7,7 +7,4 @@ pub mod joint;
 pub mod lab;
 pub mod policy;
 
-#[allow(clippy::cast_precision_loss, reason = "statistics, to print")]
-fn float(number: u64) -> f64 {
-    number as f64
-}
+use straddle_measure::bench::float;

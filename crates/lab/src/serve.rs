@@ -4,9 +4,7 @@ mod endpoint;
 mod engine;
 pub mod nbd;
 mod server;
-mod summary;
 
 pub use endpoint::{Endpoint, EndpointError};
 pub use engine::Pace;
-pub use server::{Options, Server, ServerError};
-pub use summary::{Ending, Snapshot, Totals};
+pub use server::{Ending, Options, Server, ServerError, Snapshot, Totals};

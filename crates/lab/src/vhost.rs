@@ -13,7 +13,6 @@
 
 mod config;
 mod connection;
-mod memory;
 mod message;
 mod request;
 mod ring;

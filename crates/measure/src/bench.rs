@@ -16,7 +16,7 @@ mod workload;
 
 pub use medium::{OffBoundary, Reached, WarmUp};
 pub use rounds::{Ended, FEWEST_ROUNDS, Measured, Order, Turn, Watch, rounds};
-pub use run::{Host, Progress, RunError, Samples, Silent, Stop, run};
-pub use sweep::{Arm, Interval, Ratio, Sweep, centre, median, sweep, warm_sweep};
+pub use run::{Host, Progress, RunError, Samples, Silent, Stop, float, run};
+pub use sweep::{Arm, Interval, Ratio, Sweep, centre, median, sweep};
 pub use target::{Clock, Description, Modelled, Surface, Target, TargetError, complete};
 pub use workload::{ForeignParameter, Parameters, Pattern, RANDOM_BLOCKS, Sync, Workload, WorkloadError};

@@ -57,7 +57,6 @@ mod open;
 mod others;
 mod prepared;
 mod ring;
-mod serial;
 mod session;
 mod target;
 

@@ -11,12 +11,12 @@ use clap::builder::PossibleValue;
 use straddle_drive::FirmwareRange;
 use straddle_measure::bench::{
     Arm, ForeignParameter, Host, Modelled, Parameters, Pattern, Reached, Silent, Sweep, Sync, Target, WarmUp,
-    Workload, warm_sweep,
+    Workload, sweep,
 };
 use straddle_measure::real::Io;
 use straddle_units::{ByteCount, parse_size};
 
-use crate::args::{known, named, positive_size};
+use crate::args::{known, named, number, positive_size};
 use crate::exit::{Exit, UsageError, usage};
 use crate::progress::Bar;
 use crate::target::{Drive, TargetSpec, targets};
@@ -151,7 +151,7 @@ pub(crate) struct RealArguments {
     pub(crate) runtime: Option<f64>,
 
     /// Stop when the 95 % confidence interval of every ratio is within ±PERCENT [default: 5].
-    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    #[arg(long, value_name = "PERCENT", value_parser = number(0.1..=100.0))]
     pub(crate) precision: Option<f64>,
 
     /// Total size of all regions, or size of the file to create [default: 256 MiB].
@@ -249,13 +249,6 @@ pub(crate) fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
-fn percent(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(percent) if (0.1..=100.0).contains(&percent) => Ok(percent),
-        _ => Err("not a percentage from 0.1 to 100".to_owned()),
-    }
-}
-
 /// Microseconds as whole nanoseconds.
 fn overhead(text: &str) -> Result<u64, String> {
     let micros = text.parse::<f64>().ok().filter(|micros| (0.0..=1e7).contains(micros));
@@ -290,7 +283,7 @@ fn on_model(arguments: &BenchArguments, drive: &Drive, workload: &Workload) -> R
     let mut bar = Bar::new();
     let usual = || WarmUp::usual(workload, &drive.profile);
     let warm_up = arguments.warmup.map_or_else(usual, WarmUp::Runs);
-    let sweep = warm_sweep(fresh, workload, &arguments.offsets.0, host, warm_up, &mut bar)?;
+    let sweep = sweep(fresh, workload, &arguments.offsets.0, host, warm_up, &mut bar)?;
     let firmware = firmware(drive, workload, &sweep, host, warm_up);
     drop(bar);
     let target = fresh();
@@ -314,23 +307,23 @@ fn on_model(arguments: &BenchArguments, drive: &Drive, workload: &Workload) -> R
 fn firmware(
     drive: &Drive,
     workload: &Workload,
-    sweep: &Sweep,
+    measured: &Sweep,
     host: Host,
     warm_up: WarmUp,
 ) -> Option<PairRange> {
     let is_absorbed = |arm: &Arm| arm.samples.reached == Some(Reached::Buffer);
-    if !workload.writes() || sweep.arms().iter().any(is_absorbed) {
+    if !workload.writes() || measured.arms().iter().any(is_absorbed) {
         return None;
     }
-    let pair = match sweep.arms() {
-        _ if sweep.differs() => [sweep.best(), sweep.worst()],
+    let pair = match measured.arms() {
+        _ if measured.differs() => [measured.best(), measured.worst()],
         [first, second, ..] => [first, second],
         _ => return None,
     };
     let offsets @ [relative_to, offset] = pair.map(|arm| arm.offset);
     let range = FirmwareRange::of(&drive.specification, |profile| {
         let fresh = || Modelled::new("", profile);
-        let sweep = warm_sweep(fresh, workload, &offsets, host, warm_up, &mut Silent).ok()?;
+        let sweep = sweep(fresh, workload, &offsets, host, warm_up, &mut Silent).ok()?;
         let seconds =
             |offset: u64| sweep.arms().iter().find(|arm| arm.offset == offset).map(Arm::seconds_per_request);
         Some(seconds(offset)? / seconds(relative_to)?)

@@ -3,29 +3,28 @@
 mod run;
 
 use std::collections::BTreeSet;
-use std::io::{IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread::ScopedJoinHandle;
 use std::time::Duration;
-use std::{io, thread};
 
 use anyhow::Result;
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use rayon::ThreadPoolBuilder;
 use rayon::prelude::*;
 use straddle_audit::examine::{ExamineError, Examined};
 use straddle_audit::{Code, RULES, Severity};
 use straddle_device::Assume;
+use straddle_measure::bench::{Progress, float};
 use straddle_units::{BlockSize, ByteCount, parse_size};
 
-use crate::args::{Completed, block_size};
+use crate::args::{Completed, block_size, named};
 pub(crate) use crate::commands::check::run::Form;
 use crate::commands::check::run::{Outcome, Run, Subject};
 use crate::exit::{Exit, usage};
 use crate::measured::Pricing;
+use crate::progress::Bar;
 use crate::target::{Assumed, TargetSpec};
 use crate::view::{report, text};
 use crate::{config, exit, output, target};
@@ -210,7 +209,7 @@ pub(crate) struct CheckArguments {
     ///
     /// There is nothing to check if a target is blank, if its table has no partitions, or if no disk is
     /// found.
-    #[arg(long, value_enum, value_name = "SEVERITY|blank", value_delimiter = ',')]
+    #[arg(long, value_name = "SEVERITY|blank", value_delimiter = ',', value_parser = named(FAIL_ON))]
     pub(crate) fail_on: Vec<FailOn>,
 }
 
@@ -232,12 +231,12 @@ impl CheckArguments {
 
     /// The lowest severity that counts for the exit status.
     pub(crate) fn fails_from(&self) -> Severity {
-        self.fail_on.iter().filter_map(|on| on.severity()).min().unwrap_or(Severity::Warning)
+        self.fail_on.iter().flatten().copied().min().unwrap_or(Severity::Warning)
     }
 
     /// Whether a target that holds nothing to judge counts for the exit status.
     pub(crate) fn fails_blank(&self) -> bool {
-        self.fail_on.contains(&FailOn::Blank)
+        self.fail_on.contains(&None)
     }
 }
 
@@ -256,29 +255,16 @@ pub(crate) enum OutputFormat {
     Prometheus,
 }
 
-/// What makes the exit status 1: findings from a severity on, and targets with nothing to check.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum FailOn {
-    /// All findings.
-    Advice,
-    /// Findings that cost performance on some workloads, and errors.
-    Warning,
-    /// Findings that always cost performance.
-    Error,
-    /// Targets with nothing to check.
-    Blank,
-}
+/// What makes the exit status 1: findings from a severity on; `None` for targets with nothing to check.
+pub(crate) type FailOn = Option<Severity>;
 
-impl FailOn {
-    fn severity(self) -> Option<Severity> {
-        match self {
-            Self::Advice => Some(Severity::Advice),
-            Self::Warning => Some(Severity::Warning),
-            Self::Error => Some(Severity::Error),
-            Self::Blank => None,
-        }
-    }
-}
+/// The values of `--fail-on`.
+pub(crate) const FAIL_ON: &[(&str, &str, FailOn)] = &[
+    ("advice", "All findings", Some(Severity::Advice)),
+    ("warning", "Findings that cost performance on some workloads, and errors", Some(Severity::Warning)),
+    ("error", "Findings that always cost performance", Some(Severity::Error)),
+    ("blank", "Targets with nothing to check", None),
+];
 
 fn seconds(text: &str) -> Result<u64, String> {
     let number = text.parse().ok().filter(|seconds| *seconds > 0);
@@ -316,7 +302,7 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form) -> Result<Exit> {
     let arguments = &run.arguments;
     let mut met = BTreeSet::new();
     let is_parallel = targets.len() >= PARALLEL_FROM;
-    let bar = progress(targets.len());
+    let (mut bar, mut done) = ((!io::stdout().is_terminal()).then(Bar::new), 0);
     let mut out = output::stdout();
     let (mut summary, mut severities, mut exit) = (Summary::default(), [0_usize; 3], Exit::Success);
     if targets.is_empty() && arguments.fails_blank() {
@@ -330,7 +316,7 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form) -> Result<Exit> {
         out.write_all(report.opening().as_bytes())?;
     }
     for batch in targets.chunks(BATCH) {
-        let examined = examine_all(batch, &run, is_parallel);
+        let examined = examine_all(batch, &run, is_parallel)?;
         let found = || examined.iter().filter_map(|(_, it)| it.as_ref().ok());
         let cost = || arguments.cost.as_ref().filter(|_| form == Form::Audit && !arguments.quiet);
         costless = costless.or_else(|| found().find_map(|it| cost()?.costless(it, targets.len() == 1)));
@@ -350,9 +336,12 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form) -> Result<Exit> {
         }
         print(&outcomes, apart, report.as_deref_mut(), &mut out)?;
         met.extend(outcomes.into_iter().flat_map(|outcome| outcome.exceptions));
-        bar.inc(u64::try_from(batch.len()).unwrap_or(0));
+        done += batch.len() as u64;
+        if let Some(bar) = &mut bar {
+            bar.advance(float(done) / float(targets.len() as u64));
+        }
     }
-    bar.finish_and_clear();
+    drop(bar);
     out.flush()?;
     run.warn_of_stale(&targets, &met);
     if let Some(note) = costless {
@@ -420,7 +409,7 @@ fn examine_all<'a>(
     batch: &'a [Subject],
     run: &Arc<Run>,
     in_parallel: bool,
-) -> Vec<(&'a Subject, Result<Examined>)> {
+) -> Result<Vec<(&'a Subject, Result<Examined>)>> {
     let limit = Duration::from_secs(run.arguments.time_limit);
     let is_device = |subject: &Subject| {
         run.examiner.options().open.sysroot.is_none() && subject.path().is_some_and(target::is_device)
@@ -434,17 +423,19 @@ fn examine_all<'a>(
     let single =
         |subject: &Subject| (!is_device(subject) && !is_object(subject)).then(|| examine(subject, run));
     let objects: Vec<&Subject> = batch.iter().filter(|subject| is_object(subject)).collect();
-    let (files, objects): (Vec<Option<Result<Examined>>>, _) = thread::scope(|scope| {
+    let files = || match in_parallel {
+        true => batch.par_iter().map(single).collect(),
+        false => batch.iter().map(single).collect(),
+    };
+    let (files, objects): (Vec<_>, Vec<_>) = if objects.is_empty() {
         // A thread takes a tenth of a millisecond, which counts for one image.
-        let fetch = || scope.spawn(|| in_threads(&objects, |subject| examine(subject, run)));
-        let fetching = (!objects.is_empty()).then(fetch);
-        let files = match in_parallel {
-            true => batch.par_iter().map(single).collect(),
-            false => batch.iter().map(single).collect(),
-        };
-        (files, fetching.map(joined))
-    });
-    let mut objects = objects.into_iter().flatten();
+        (files(), Vec::new())
+    } else {
+        let connections = ThreadPoolBuilder::new().num_threads(CONNECTIONS).build()?;
+        let fetch = || objects.par_iter().map(|subject| examine(subject, run)).collect();
+        rayon::join(files, || connections.install(fetch))
+    };
+    let mut objects = objects.into_iter();
     let mut devices = pending.into_iter().map(|pending| {
         let late = || Err(anyhow::anyhow!("timed out after {} seconds (--time-limit)", limit.as_secs()));
         pending.wait().unwrap_or_else(late)
@@ -455,7 +446,7 @@ fn examine_all<'a>(
     let mut examined: Vec<_> = batch.iter().zip(examined).collect();
     let mut all: Vec<&mut Examined> = examined.iter_mut().filter_map(|(_, it)| it.as_mut().ok()).collect();
     run.examiner.merge(&mut all);
-    examined
+    Ok(examined)
 }
 
 fn examine(subject: &Subject, run: &Run) -> Result<Examined> {
@@ -477,40 +468,4 @@ fn examine(subject: &Subject, run: &Run) -> Result<Examined> {
         Subject::OutOfReach { why, .. } => return Err(ExamineError::OutOfReach(why.clone()).into()),
         Subject::Failed { why, .. } => return Err(anyhow::anyhow!("{why}")),
     })
-}
-
-/// Returns what `work` makes of each item, in order. It is done by as many threads as there may be connections.
-fn in_threads<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    let next = AtomicUsize::new(0);
-    let run = || {
-        let mut done = Vec::new();
-        loop {
-            let at = next.fetch_add(1, Ordering::Relaxed);
-            let Some(item) = items.get(at) else { return done };
-            done.push((at, work(item)));
-        }
-    };
-    let mut done: Vec<(usize, R)> = thread::scope(|scope| {
-        let threads: Vec<_> = (0..items.len().min(CONNECTIONS)).map(|_| scope.spawn(run)).collect();
-        threads.into_iter().flat_map(joined).collect()
-    });
-    done.sort_by_key(|(at, _)| *at);
-    done.into_iter().map(|(_, result)| result).collect()
-}
-
-/// Returns what a thread has made. Its panic becomes this one's.
-fn joined<R>(thread: ScopedJoinHandle<'_, R>) -> R {
-    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-}
-
-/// Returns a progress bar on stderr for long runs. It is hidden unless stderr is a terminal and stdout is
-/// not.
-fn progress(targets: usize) -> ProgressBar {
-    if targets <= BATCH || io::stdout().is_terminal() || !io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let bar = ProgressBar::with_draw_target(u64::try_from(targets).ok(), ProgressDrawTarget::stderr());
-    bar.enable_steady_tick(Duration::from_secs(1));
-    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} targets, {eta} left");
-    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }

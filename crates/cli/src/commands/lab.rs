@@ -13,7 +13,7 @@ use clap::{ArgGroup, Args, ValueEnum};
 use straddle_drive::profile::Start;
 use straddle_units::{ByteCount, parse_size};
 
-use crate::args::{Arguments, Command, Completed};
+use crate::args::{Arguments, Command, Completed, number};
 use crate::commands::drive::{Action, FitArguments};
 use crate::exit::{Exit, usage};
 use crate::target::{Drive, TargetSpec, drives, local_paths, local_targets, targets};
@@ -127,7 +127,7 @@ pub struct LabArguments {
     pub seed: u64,
 
     /// Multiply the time charged for processor use by FACTOR (see docs/lab.md).
-    #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = factor)]
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = number(0.0..=1000.0))]
     pub cpu: f64,
 
     /// Cut the power of all drives shortly after this number of requests. The --store file then holds the
@@ -218,11 +218,6 @@ fn memory(text: &str) -> Result<ByteCount, String> {
     if size.get() < LEAST { Err("Linux needs at least 64 MiB".into()) } else { Ok(size) }
 }
 
-fn factor(text: &str) -> Result<f64, String> {
-    let factor: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
-    if (0.0..=1000.0).contains(&factor) { Ok(factor) } else { Err("it must be from 0 to 1000".into()) }
-}
-
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     const UNITS: [(&str, u64); 5] = [("d", 86_400), ("h", 3600), ("m", 60), ("s", 1), ("", 1)];
     let parsed = UNITS.iter().find_map(|(unit, seconds)| {
@@ -282,7 +277,8 @@ pub struct ServeArguments {
     pub record: Option<PathBuf>,
 
     /// Run the drive FACTOR times as fast as real time.
-    #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = speed)]
+    // Slower than that, nothing would ever happen; faster, the wall's clock is too coarse.
+    #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = number(0.001..=1e6))]
     pub speed: f64,
 
     /// Complete every request immediately, regardless of the drive's timing.
@@ -313,14 +309,6 @@ pub struct ServeArguments {
     /// Print the final summary as JSON (see `straddle schema serve`).
     #[arg(long)]
     pub json: bool,
-}
-
-/// Slower than this nothing would ever happen; faster than this the wall's clock is too coarse.
-const SPEED: std::ops::RangeInclusive<f64> = 0.001..=1e6;
-
-fn speed(text: &str) -> Result<f64, String> {
-    let speed: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
-    if SPEED.contains(&speed) { Ok(speed) } else { Err("must be from 0.001 to 1000000".to_owned()) }
 }
 
 const REPRODUCE_EXAMPLES: &str = "\

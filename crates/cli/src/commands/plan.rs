@@ -5,7 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValue, TypedValueParser};
 use straddle_device::Options;
 use straddle_repair::apply::Backup;
 use straddle_repair::copy::Copy;
@@ -15,7 +16,9 @@ use straddle_repair::{
 };
 use straddle_units::{BlockSize, ByteCount};
 
-use crate::args::{FormatArguments, SectorArguments, block_size, named, partition_number, positive_size};
+use crate::args::{
+    FormatArguments, SectorArguments, block_size, known, named, partition_number, positive_size,
+};
 use crate::exit::{Exit, UsageError, refuse, usage};
 use crate::target::local_targets;
 use crate::view::text;
@@ -48,8 +51,8 @@ pub(crate) struct PlanArguments {
     pub(crate) target: PathBuf,
 
     /// Create a new table in this format. Existing partitions are not kept.
-    #[arg(long, value_enum, ignore_case = true, value_name = "FORMAT")]
-    pub(crate) table: Option<TableFormat>,
+    #[arg(long, value_parser = formats(), ignore_case = true, value_name = "FORMAT")]
+    pub(crate) table: Option<Format>,
 
     /// Add a partition to the new table, in the order given. Can be repeated.
     #[arg(long, value_name = "PART", requires = "table")]
@@ -140,23 +143,14 @@ pub(crate) struct PlanArguments {
     pub(crate) json: bool,
 }
 
-/// The formats of new tables.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum TableFormat {
-    /// GUID partition table.
-    Gpt,
-    /// Master boot record ("dos"), for disks up to 2 TiB and old firmware.
-    #[value(alias = "dos", alias = "msdos")]
-    Mbr,
-}
-
-impl From<TableFormat> for Format {
-    fn from(format: TableFormat) -> Self {
-        match format {
-            TableFormat::Gpt => Self::Gpt,
-            TableFormat::Mbr => Self::Mbr,
-        }
-    }
+/// Returns a parser of the formats of new tables.
+fn formats() -> impl TypedValueParser<Value = Format> {
+    known(&[Format::Gpt, Format::Mbr], |format| match format {
+        Format::Gpt => PossibleValue::new("gpt").help("GUID partition table"),
+        Format::Mbr => PossibleValue::new("mbr")
+            .help("Master boot record (\"dos\"), for disks up to 2 TiB and old firmware")
+            .aliases(["dos", "msdos"]),
+    })
 }
 
 pub(crate) fn run(arguments: &PlanArguments) -> Result<Exit> {
@@ -190,7 +184,7 @@ fn request(arguments: &PlanArguments) -> Result<Request> {
         Some(seed) => seed,
         None => random_seed()?,
     });
-    request.table = arguments.table.map(Into::into);
+    request.table = arguments.table;
     request.allow_misaligned = arguments.allow_misaligned;
     request.grain = arguments.grain;
     request.wipe = arguments.wipe;

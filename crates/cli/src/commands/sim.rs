@@ -8,6 +8,7 @@ use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 use straddle_drive::Profile;
+use straddle_measure::bench::float;
 use straddle_trace::{Format, Options, Pace, Recording, Replayed, replay, replay_volumes};
 use straddle_units::ByteCount;
 use straddle_units::io::{Latency, Nanos, rounded};
@@ -440,8 +441,7 @@ fn verdicts(sim: &SimReport<'_>) -> Vec<String> {
             continue;
         };
         let [here, there] = [run, first].map(|run| run.replay.replayed.counters.media_write_bytes);
-        #[allow(clippy::cast_precision_loss, reason = "a figure to print")]
-        let written = here as f64 / there.max(1) as f64;
+        let written = float(here) / float(there.max(1));
         if there > 0 && (written - 1.0).abs() >= 0.005 {
             let _ = write!(said, "; {written:.2} times the bytes are written to the medium");
         }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::builder::PossibleValue;
 use clap::{Args, Subcommand};
+use straddle_measure::bench::float;
 use straddle_trace::{
     About, Account, Coalesced, Columns, Event, Format, Histogram, How, Recording, SECTOR, Target, UNITS,
     Window, Writer,
@@ -193,9 +194,7 @@ fn window(text: &str) -> Result<Nanos, String> {
     const UNITS: [(&str, u64); 4] = [("ns", 1), ("us", 1000), ("ms", 1_000_000), ("s", 1_000_000_000)];
     let parsed = UNITS.iter().find_map(|(unit, nanos)| {
         let number: f64 = text.strip_suffix(unit)?.trim().parse().ok()?;
-        #[allow(clippy::cast_precision_loss, reason = "a power of ten")]
-        let seconds = number * *nanos as f64 / 1e9;
-        Nanos::from_seconds(seconds)
+        Nanos::from_seconds(number * float(*nanos) / 1e9)
     });
     let longest = Nanos::new(3_600_000_000_000);
     let is_in_range = |time: &Nanos| (1..=longest.get()).contains(&time.get());

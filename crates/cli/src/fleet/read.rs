@@ -8,11 +8,10 @@ use std::rc::Rc;
 use serde::de::{Error as _, IgnoredAny};
 use serde::{Deserialize, Deserializer};
 use straddle_audit::examine::CostSource;
-use straddle_audit::{Risk, Severity};
+use straddle_audit::{Risk, Severity, Status};
 
 use crate::fleet::Skipped;
 use crate::input::{below, is_stdin, open};
-use straddle_audit::Status;
 use straddle_audit::form::check::SCHEMA;
 
 /// The bytes that an audit may have: those of 30,000 disks.

@@ -14,8 +14,7 @@ use crate::output::{json_escaped, printable};
 use crate::view;
 use crate::view::report::formats::{Github, Junit, Prometheus, Sarif};
 use straddle_audit::Status;
-use straddle_audit::form::check::Summary;
-use straddle_audit::form::check::{self, TargetReport};
+use straddle_audit::form::check::{self, Summary, TargetReport};
 use straddle_audit::form::finding::{FindingReport, IgnoredReport};
 
 pub(crate) trait Report {

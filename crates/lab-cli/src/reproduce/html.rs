@@ -106,10 +106,10 @@ fn model_chart(experiment: &Experiment, outcome: &Outcome) -> String {
     let mut groups = Vec::new();
     for (step, outcome) in experiment.steps.iter().zip(&outcome.steps) {
         for (arm, outcome) in step.arms.iter().zip(&outcome.arms) {
-            let first = outcome.figures.first();
-            if let Some((figure, (ours, published))) = first.and_then(|figure| Some((figure, figure.ratio?)))
-            {
-                let bars = vec![modelled(Some(ours), figure.ratio_band.as_ref()), Bar::of(published)];
+            let ratio = outcome.figures.first().and_then(|figure| figure.ratio.as_ref());
+            if let Some(ratio) = ratio {
+                let bars =
+                    vec![modelled(Some(ratio.modelled), ratio.band.as_ref()), Bar::of(ratio.published)];
                 groups.push(Group { label: format!("{}, {}", step.name, arm.name), bars });
             }
         }
@@ -183,31 +183,26 @@ fn model_table(experiment: &Experiment, outcome: &Outcome, limit: Option<f64>) -
         for (arm, outcome) in step.arms.iter().zip(&outcome.arms) {
             let heading = format!("{}: {}", step.title, arm.name);
             for figure in &outcome.figures {
-                let shown = |value: f64| format!("{} {}", number(value), figure.measure.unit());
-                let published = figure.published.as_ref().map(|published| published.value);
-                let row = Row {
-                    modelled: shown(figure.modelled),
-                    sampling: dash(),
-                    published: published.map_or_else(dash, shown),
-                    error: figure.error(),
-                    limit,
-                    band: figure.band.as_ref(),
-                    value: published,
-                    origin: published.and(origin),
-                };
-                table.row(&format!("{heading}, {}", measure(figure.measure)), row.cells());
-                let Some((ours, published)) = figure.ratio else { continue };
-                let row = Row {
-                    modelled: number(ours),
-                    sampling: dash(),
-                    published: published.map_or_else(dash, number),
-                    error: figure.ratio_error(),
-                    limit,
-                    band: figure.ratio_band.as_ref(),
-                    value: published,
-                    origin: published.and(origin),
-                };
-                table.row(&format!("{heading}, ratio of {}", measure(figure.measure)), row.cells());
+                let what = measure(figure.measure);
+                let pairs = [
+                    (what.to_owned(), figure.measure.unit(), Some(&figure.figure)),
+                    (format!("ratio of {what}"), "", figure.ratio.as_ref()),
+                ];
+                for (what, unit, pair) in pairs {
+                    let Some(pair) = pair else { continue };
+                    let shown = |value: f64| format!("{} {unit}", number(value)).trim_end().to_owned();
+                    let row = Row {
+                        modelled: shown(pair.modelled),
+                        sampling: dash(),
+                        published: pair.published.map_or_else(dash, shown),
+                        error: pair.error(),
+                        limit,
+                        band: pair.band.as_ref(),
+                        value: pair.published,
+                        origin: pair.published.and(origin),
+                    };
+                    table.row(&format!("{heading}, {what}"), row.cells());
+                }
             }
         }
     }

@@ -10,12 +10,13 @@ use serde::Serialize;
 use straddle_drive::disk::RmwPolicy;
 use straddle_drive::{Profile, ProfileError};
 use straddle_lab::reproduce::experiment::{
-    Arm, ArmOutcome, Compared, Experiment, LabStep, Measure, Outcome, Published, Source, Step, StepOutcome,
-    Tally,
+    Arm, ArmOutcome, Compared, Experiment, LabStep, Measure, Outcome, Pair, Published, Source, Step,
+    StepOutcome, Tally,
 };
 use straddle_lab::reproduce::joint::{self, Figure, Joint, Origin};
 use straddle_lab::reproduce::lab::{Settings, StepOutcome as LabOutcome, compared};
 use straddle_lab::reproduce::policy::Band;
+use straddle_measure::bench::float;
 
 use crate::reproduce::json::lab::LabStepReport;
 
@@ -129,12 +130,6 @@ pub(crate) struct Fitted<'a> {
     pub(crate) source: &'a str,
 }
 
-impl std::fmt::Display for Fitted<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} = {} ({})", self.path, self.value, self.source)
-    }
-}
-
 /// An offset, or several that were published as one figure.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Arm")]
@@ -149,7 +144,7 @@ struct ArmReport<'a> {
 }
 
 /// A modelled figure and the published one.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Default, Serialize, JsonSchema)]
 #[schemars(rename = "Figure")]
 struct FigureReport<'a> {
     /// The quantity.
@@ -376,7 +371,6 @@ pub(crate) fn fitted(profile: &Profile) -> impl Iterator<Item = Fitted<'_>> {
 
 /// Returns the physical sectors per request that were read to write a part of one.
 fn rmw_reads(outcome: &ArmOutcome) -> Option<f64> {
-    let float = |number: u64| u32::try_from(number).map_or(f64::INFINITY, f64::from);
     let reads: Option<u64> =
         outcome.runs.iter().map(|run| run.counters.map(|counters| counters.rmw_reads)).sum();
     let requests: u64 = outcome.runs.iter().map(|run| run.requests).sum();
@@ -385,48 +379,30 @@ fn rmw_reads(outcome: &ArmOutcome) -> Option<f64> {
 
 impl<'a> FigureReport<'a> {
     fn listed(arm: &'a Arm, measure: Measure) -> Self {
-        Self {
-            measure,
-            unit: measure.unit(),
-            modelled: None,
-            published: arm.published(measure),
-            error: None,
-            ratio: None,
-            published_ratio: None,
-            ratio_error: None,
-            within: None,
-            origin: None,
-            band: None,
-            ratio_band: None,
-        }
+        let (unit, published) = (measure.unit(), arm.published(measure));
+        Self { measure, unit, published, ..Self::default() }
     }
 
     fn of(figure: &'a Compared, origin: Origin, limit: Option<f64>) -> Self {
-        let errors = [figure.error(), figure.ratio_error()];
-        let within = limit.filter(|_| errors.iter().any(Option::is_some));
-        let published = figure.published.as_ref();
-        let published_ratio = figure.ratio.and_then(|(_, published)| published);
-        let band = |band: &Option<Band>, published, explained: Option<Option<bool>>| {
-            band.as_ref().map(|band| BandReport::of(band, published, explained.flatten()))
+        let ratio = figure.ratio.as_ref();
+        let judged = limit.filter(|_| figure.pairs().any(|pair| pair.published.is_some()));
+        let band = |pair: &Pair| {
+            let explained = limit.and_then(|limit| pair.is_explained(limit));
+            pair.band.as_ref().map(|band| BandReport::of(band, pair.published, explained))
         };
-        let value = published.map(|published| published.value);
         Self {
             measure: figure.measure,
             unit: figure.measure.unit(),
-            modelled: Some(figure.modelled),
-            published,
-            error: errors[0],
-            ratio: figure.ratio.map(|(ours, _)| ours),
-            published_ratio,
-            ratio_error: errors[1],
-            within: within.map(|limit| errors.into_iter().flatten().all(|error| error.abs() <= limit)),
-            origin: within.map(|_| origin),
-            band: band(&figure.band, value, limit.map(|limit| figure.is_explained(limit))),
-            ratio_band: band(
-                &figure.ratio_band,
-                published_ratio,
-                limit.map(|limit| figure.is_ratio_explained(limit)),
-            ),
+            modelled: Some(figure.figure.modelled),
+            published: figure.published.as_ref(),
+            error: figure.figure.error(),
+            ratio: ratio.map(|ratio| ratio.modelled),
+            published_ratio: ratio.and_then(|ratio| ratio.published),
+            ratio_error: ratio.and_then(Pair::error),
+            within: judged.map(|limit| !figure.is_outside(limit)),
+            origin: judged.map(|_| origin),
+            band: band(&figure.figure),
+            ratio_band: ratio.and_then(band),
         }
     }
 }

@@ -8,13 +8,13 @@ use std::fmt::Write;
 use anstyle::Style;
 use comfy_table::Table;
 use straddle_lab::reproduce::experiment::{
-    Arm, Compared, Experiment, Judged, Measure, Outcome, Quantity, Source, StepOutcome,
+    Arm, Compared, Experiment, Judged, Measure, Outcome, Pair, Quantity, Source, StepOutcome,
 };
 use straddle_lab::reproduce::joint::{Origin, origin as origin_of};
 use straddle_lab::reproduce::lab::Comparison;
 use straddle_lab::reproduce::policy::Band;
 
-use crate::reproduce::json::{Reproduced, ReproducedExperiment, fitted};
+use crate::reproduce::json::{Fitted, Reproduced, ReproducedExperiment, fitted};
 use straddle_cli::output::{paint, plural, printable, style};
 use straddle_cli::view::text::{duration, number, percent, plain_table, right, trimmed, wrap};
 
@@ -105,7 +105,8 @@ fn sources(experiment: &Experiment) -> String {
 fn drives(outcome: &Outcome) -> String {
     let mut lines: Vec<String> = Vec::new();
     for StepOutcome { drive, profile, .. } in &outcome.steps {
-        let fitted: Vec<String> = fitted(profile).map(|fitted| fitted.to_string()).collect();
+        let described = |it: Fitted<'_>| format!("{} = {} ({})", it.path, it.value, it.source);
+        let fitted: Vec<String> = fitted(profile).map(described).collect();
         let fitted = if fitted.is_empty() { "no number fitted".to_owned() } else { fitted.join(", ") };
         let described =
             line(&format!("modelled: drive:{drive}, {}; {fitted}", profile.title), "  ", Style::new());
@@ -123,7 +124,7 @@ fn table(experiment: &Experiment, outcome: &Outcome, limit: Option<f64>, is_verb
     for (step, outcome) in experiment.steps.iter().zip(&outcome.steps) {
         for (arm, outcome) in step.arms.iter().zip(&outcome.arms) {
             for (index, figure) in outcome.figures.iter().enumerate() {
-                let outside = limit.is_some_and(|limit| is_outside(figure, limit));
+                let outside = limit.is_some_and(|limit| figure.is_outside(limit));
                 table.add_row(row(arm, figure, index == 0, limit, is_verbose));
                 styles.push(match (outside, figure.published.is_some() && limit.is_some()) {
                     (true, _) => style::ERROR,
@@ -165,25 +166,24 @@ fn row(arm: &Arm, figure: &Compared, first: bool, limit: Option<f64>, is_verbose
     let (lowest, highest) = (number(figure.lowest), number(figure.highest));
     let is_range = is_verbose && lowest != highest;
     let range = if is_range { format!(" ({lowest} to {highest})") } else { String::new() };
-    let modelled = format!("{} {unit}{range}", number(figure.modelled));
+    let modelled = format!("{} {unit}{range}", number(figure.figure.modelled));
     let published = figure.published.as_ref().map(|published| match (published.low, published.high) {
         (Some(low), Some(high)) if is_verbose => {
             format!("{} {unit} ({} to {})", number(published.value), number(low), number(high))
         }
         _ => format!("{} {unit}", number(published.value)),
     });
-    let ratio = figure.ratio.map(|(ours, _)| number(ours));
-    let published_ratio = figure.ratio.and_then(|(_, published)| published).map(number);
+    let ratio = figure.ratio.as_ref();
     vec![
         if first { format!("   {}", printable(&arm.name)) } else { String::new() },
         modelled,
         published.unwrap_or_else(dash),
-        figure.error().map_or_else(dash, percent),
-        ratio.unwrap_or_default(),
-        published_ratio.unwrap_or_default(),
-        figure.ratio_error().map(percent).unwrap_or_default(),
+        figure.figure.error().map_or_else(dash, percent),
+        ratio.map(|ratio| number(ratio.modelled)).unwrap_or_default(),
+        ratio.and_then(|ratio| ratio.published).map(number).unwrap_or_default(),
+        ratio.and_then(Pair::error).map(percent).unwrap_or_default(),
         match limit {
-            Some(limit) if is_outside(figure, limit) => outside(is_explained(figure, limit)),
+            Some(limit) if figure.is_outside(limit) => outside(figure.is_explained(limit)),
             _ => "",
         }
         .to_owned(),
@@ -196,21 +196,6 @@ pub(crate) fn band(band: &Band) -> String {
     } else {
         format!("{}..{}", number(band.lowest()), number(band.highest()))
     }
-}
-
-/// Whether a figure or its ratio is not within the limit.
-fn is_outside(figure: &Compared, limit: f64) -> bool {
-    [figure.error(), figure.ratio_error()].into_iter().flatten().any(|error| error.abs() > limit)
-}
-
-/// Whether another policy gives each of a figure and its ratio that is not within the limit.
-fn is_explained(figure: &Compared, limit: f64) -> bool {
-    let both = [
-        (figure.error(), figure.is_explained(limit)),
-        (figure.ratio_error(), figure.is_ratio_explained(limit)),
-    ];
-    let missed = |error: Option<f64>| error.is_some_and(|error| error.abs() > limit);
-    both.into_iter().filter(|(error, _)| missed(*error)).all(|(_, explained)| explained == Some(true))
 }
 
 /// Returns what stands beside a figure that is not within the limit.

@@ -79,7 +79,7 @@ impl Library {
 }
 
 /// Messages of the console when the host lacks something: the message, what is missing, and the fix.
-const KNOWN: [(&str, &str, &str); 10] = [
+const KNOWN: [(&str, &str, &str); 7] = [
     (
         "ptrace: Operation not permitted",
         "the guest is not permitted to trace its processes (ptrace is forbidden here)",
@@ -98,24 +98,9 @@ const KNOWN: [(&str, &str, &str); 10] = [
         "raise the limit: ulimit -n 4096, or more",
     ),
     (
-        "straddle-clock: no timer",
-        "the guest's kernel cannot create a timer",
-        "raise this shell's limit on pending signals: ulimit -i 1024",
-    ),
-    (
         "straddle-clock: cannot write the record of events",
         "the --events file could not be written",
         "is its disk full?",
-    ),
-    (
-        "straddle-clock: no memory for the table of files",
-        "the guest cannot allocate enough memory",
-        "raise this shell's memory limit: ulimit -v unlimited",
-    ),
-    (
-        "errno = 11",
-        "the guest's kernel cannot start another process",
-        "raise the limit on processes: ulimit -u 4096",
     ),
     (
         "setup_physmem - mapping",

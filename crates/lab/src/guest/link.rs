@@ -52,33 +52,21 @@ pub(crate) fn answer(stream: &mut UnixStream, answer: Answer) -> io::Result<()> 
     stream.write_all(numbers.as_flattened())
 }
 
+/// Names the numbers of a report, in the order of `clock/clock.h`.
 fn spent(report: [u64; 12]) -> Spent {
-    let [
-        _,
-        clock_reads,
-        stops,
-        kicks,
-        exchanges,
-        sleeps,
-        slept,
-        ticks,
-        late_ticks,
-        computed,
-        random_addresses,
-        digest,
-    ] = report;
+    let duration = |at: usize| Duration::from_nanos(report[at]);
     Spent {
-        stops,
-        clock_reads,
-        kicks,
-        exchanges,
-        sleeps,
-        slept: Duration::from_nanos(slept),
-        ticks,
-        late_ticks,
-        computed: Duration::from_nanos(computed),
-        random_addresses: random_addresses != 0,
-        digest,
+        clock_reads: report[1],
+        stops: report[2],
+        kicks: report[3],
+        exchanges: report[4],
+        sleeps: report[5],
+        slept: duration(6),
+        ticks: report[7],
+        late_ticks: report[8],
+        computed: duration(9),
+        random_addresses: report[10] != 0,
+        digest: report[11],
     }
 }
 

@@ -7,7 +7,6 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use rustix::fs::{FlockOperation, OFlags, flock};
 use tempfile::TempDir;
@@ -15,8 +14,6 @@ use tempfile::TempDir;
 /// The prefix of the names of all such folders.
 const PREFIX: &str = "straddle-run-";
 const LOCK: &str = "lock";
-/// A folder without a lock file may be one that is just being created. After this long it is not.
-const AGE: Duration = Duration::from_secs(3600);
 
 /// The folder of a run, which is removed with everything in it when this is dropped.
 #[derive(Debug)]
@@ -91,22 +88,16 @@ pub fn remove_orphans(parent: &Path) -> Cleaned {
     cleaned
 }
 
-/// For a folder of this user that no run uses, returns its lock, or an inner `None` if it has no lock file.
-/// `None` for any other folder.
-fn orphaned(path: &Path) -> Option<Option<File>> {
+/// Returns the lock of a folder of this user that no run uses. One without a lock file may be one that is just
+/// being created.
+fn orphaned(path: &Path) -> Option<File> {
     let folder = fs::symlink_metadata(path).ok()?;
     if !folder.is_dir() || folder.uid() != rustix::process::geteuid().as_raw() {
         return None;
     }
     let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits()).ok()?;
-    match OpenOptions::new().read(true).custom_flags(flags).open(path.join(LOCK)) {
-        Ok(lock) => flock(&lock, FlockOperation::NonBlockingLockExclusive).ok().map(|()| Some(lock)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let age = folder.modified().ok()?.elapsed().ok()?;
-            (age > AGE).then_some(None)
-        }
-        Err(_) => None,
-    }
+    let lock = OpenOptions::new().read(true).custom_flags(flags).open(path.join(LOCK)).ok()?;
+    flock(&lock, FlockOperation::NonBlockingLockExclusive).ok().map(|()| lock)
 }
 
 /// Fails if something is mounted in the folder: it must not be removed with it.

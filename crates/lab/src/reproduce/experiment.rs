@@ -23,7 +23,7 @@ use straddle_measure::bench::{RunError, Samples, Workload};
 
 pub use host::{Host, Key, Setting};
 pub use lab::{Direction, Input, LabArm, LabMeasure, LabPublished, LabStep, SECTOR, Statistic};
-pub use reproduce::{ArmOutcome, Compared, Judged, Outcome, Quantity, StepOutcome, Tally};
+pub use reproduce::{ArmOutcome, Compared, Judged, Outcome, Pair, Quantity, StepOutcome, Tally};
 
 /// A published experiment.
 #[derive(Clone, Debug, PartialEq)]
@@ -61,28 +61,33 @@ pub struct Source {
 }
 
 /// One workload, run at several offsets.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct Step {
     /// A short name, unique in the experiment.
     pub name: String,
     /// A one-line description.
     pub title: String,
     /// How the step differs from the publication, one sentence per difference.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub deviations: Vec<String>,
     /// How the published program reached the drive.
+    #[serde(default)]
     pub access: Access,
-    /// The modelled drive, as after `drive:` in a target.
-    #[serde(skip)]
+    /// The modelled drive, as after `drive:` in a target; in a file, that of the experiment if absent.
+    #[serde(default, skip_serializing)]
+    #[schemars(skip)]
     pub drive: String,
     /// The workload; the arms shift it.
-    #[serde(skip)]
+    #[serde(skip_serializing)]
+    #[schemars(skip)]
     pub workload: Workload,
     /// The measures reported for each arm: those that were published for any arm, or the elapsed time.
     #[serde(skip)]
     pub measures: Vec<Measure>,
     /// One or more arms.
-    #[serde(skip)]
+    #[serde(skip_serializing)]
+    #[schemars(skip)]
     pub arms: Vec<Arm>,
 }
 
@@ -136,10 +141,11 @@ pub struct Published {
 }
 
 /// What is measured on an arm.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Measure {
     /// Seconds from the first request to the completion of the last.
+    #[default]
     Elapsed,
     /// Requests per second.
     Iops,

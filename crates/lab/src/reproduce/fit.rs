@@ -14,28 +14,34 @@ use straddle_measure::bench::Progress;
 use crate::reproduce::experiment::{Experiment, ExperimentError, Judged, Measure, Quantity, Step};
 use crate::reproduce::float;
 
-pub use search::{MARGIN, RESOLUTION};
+use search::MARGIN;
 
 /// The resolution of a worst error: half a percent. No published figure is more exact.
-pub const STEP: f64 = 0.005;
+const STEP: f64 = 0.005;
 
-/// The result of a fit.
+/// The result of a fit: what `straddle drive fit --json` prints. Errors are fractions of the published figure.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Fit {
     /// The drive as named on the command line.
     pub drive: String,
     /// Manufacturer, model and size.
     pub title: String,
-    /// The experiments whose figures it was fitted to.
+    /// The experiments with the published figures that the drive was fitted to.
     pub experiments: Vec<String>,
-    /// The knobs; empty if nothing is fitted.
+    /// The fitted parameters; empty if the profile lists none.
     pub knobs: Vec<Fitted>,
-    /// Every published figure of this drive, with ours.
+    /// The published figures beside those of the model.
     pub figures: Vec<Figure>,
-    /// The worst error with these values, and with each knob moved by [`MARGIN`] to either side, rounded up
-    /// to [`STEP`].
+    /// The largest error with the values of the profile.
+    pub worst_before: f64,
+    /// The largest error with the fitted values.
+    pub worst_after: f64,
+    /// The largest error with the fitted values as they are, or with each in turn lowered or raised by
+    /// `margin`; rounded up to half a percent.
     pub worst_nearby: f64,
-    /// Number of value sets tried.
+    /// How far each value was varied, as a fraction of it.
+    pub margin: f64,
+    /// The number of sets of values that were tried.
     pub evaluations: usize,
 }
 
@@ -55,9 +61,8 @@ pub struct Fitted {
     pub after: f64,
 }
 
-/// A published figure with ours before and after the fit.
+/// A published figure beside the model's.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-#[schemars(rename = "FitFigure")]
 pub struct Figure {
     /// The experiment.
     pub experiment: String,
@@ -75,6 +80,10 @@ pub struct Figure {
     pub before: f64,
     /// The model's value with the fitted numbers.
     pub after: f64,
+    /// The error with the values of the profile.
+    pub error_before: f64,
+    /// The error with the fitted values.
+    pub error_after: f64,
 }
 
 /// Why a fit failed.
@@ -128,13 +137,18 @@ pub fn fit(drive: &str, progress: &mut dyn Progress) -> Result<Fit, FitError> {
     let knobs = asked.knobs.iter().zip(start.iter().zip(&found.values)).map(|(knob, (before, after))| {
         Fitted { path: knob.path.clone(), low: knob.low, high: knob.high, before: *before, after: *after }
     });
+    let figures = course.figures(&before, &after);
+    let worst = |error: fn(&Figure) -> f64| figures.iter().map(|it| error(it).abs()).fold(0.0, f64::max);
     Ok(Fit {
         drive: drive.to_owned(),
         title: profile.title.clone(),
         experiments: asked.experiments.clone(),
         knobs: knobs.collect(),
-        figures: course.figures(&before, &after),
+        worst_before: worst(|figure| figure.error_before),
+        worst_after: worst(|figure| figure.error_after),
+        figures,
         worst_nearby: worst_of(found.worst_nearby),
+        margin: MARGIN,
         evaluations: found.evaluations,
     })
 }
@@ -256,6 +270,8 @@ impl<'a> Course<'a> {
                 published: before.published,
                 before: before.modelled,
                 after: after.modelled,
+                error_before: before.error(),
+                error_after: after.error(),
             }
         };
         before.iter().zip(after).map(figure).collect()
@@ -263,16 +279,6 @@ impl<'a> Course<'a> {
 }
 
 impl Fit {
-    /// Returns the worst error with the profile's values, as a share of the published figure.
-    pub fn worst_before(&self) -> f64 {
-        self.figures.iter().map(|figure| figure.error(figure.before).abs()).fold(0.0, f64::max)
-    }
-
-    /// Returns the worst error with the fitted values, as a share of the published figure.
-    pub fn worst_after(&self) -> f64 {
-        self.figures.iter().map(|figure| figure.error(figure.after).abs()).fold(0.0, f64::max)
-    }
-
     /// Returns the text of a profile that overrides the drive's values with the fitted ones.
     pub fn profile(&self, name: &str) -> String {
         let source = format!("fitted to {} by straddle drive fit", self.experiments.join(", "));
@@ -283,12 +289,5 @@ impl Fit {
             text += &format!("{path} = {{ value = {}, source = {} }}\n", knob.after, quoted(&source));
         }
         text
-    }
-}
-
-impl Figure {
-    /// Returns the error of `ours`, as a share of the published figure.
-    pub fn error(&self, ours: f64) -> f64 {
-        ours / self.published - 1.0
     }
 }

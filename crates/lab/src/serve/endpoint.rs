@@ -2,15 +2,13 @@
 //!
 //! The socket file of a killed server is replaced. One that a process listens on, or another file, is not.
 
-use std::fmt;
-use std::fs;
-use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::{fmt, fs, io};
 
 use rustix::io::Errno;
 use rustix::net::{SendFlags, SocketFlags};

@@ -13,7 +13,7 @@ use straddle_units::io::Counters;
 use crate::bench::run::float;
 use crate::bench::target::Target;
 use crate::bench::workload::Workload;
-use crate::bench::{Arm, Host, Modelled, Parameters, Pattern, Progress, Silent, Sweep, Sync, warm_sweep};
+use crate::bench::{Arm, Host, Modelled, Parameters, Pattern, Progress, Silent, Sweep, Sync, sweep};
 
 /// The random writes of a run on an SSD: several hundred times what its dies program at a time, for two
 /// digits.
@@ -225,7 +225,7 @@ fn compared(
     }
     let offsets = [first / logical, (first + past) / logical];
     let (fresh, warm_up) = (|| Modelled::new(name, profile), WarmUp::usual(workload, profile));
-    warm_sweep(fresh, workload, &offsets, Host::default(), warm_up, progress).ok()
+    sweep(fresh, workload, &offsets, Host::default(), warm_up, progress).ok()
 }
 
 /// The second arm's value over the first one's.
@@ -237,7 +237,7 @@ fn ratio(sweep: &Sweep, of: impl Fn(&Arm) -> Option<f64>) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::{Arm, Host, Modelled, Parameters, Pattern, Silent, Sweep, warm_sweep};
+    use crate::bench::{Arm, Host, Modelled, Parameters, Pattern, Silent, Sweep, sweep};
 
     fn random(size: u64, drive: &Profile) -> Workload {
         let usual = Workload::from(Pattern::RANDOM_WRITE).on(drive);
@@ -248,7 +248,7 @@ mod tests {
         let drive = Profile::open(name).unwrap();
         let warm_up = warm_up.unwrap_or(WarmUp::usual(workload, &drive));
         let fresh = || Modelled::new(name, &drive);
-        warm_sweep(fresh, workload, offsets, Host::default(), warm_up, &mut Silent).unwrap()
+        sweep(fresh, workload, offsets, Host::default(), warm_up, &mut Silent).unwrap()
     }
 
     /// The units that a random write changes, over the writes of one period of the blocks.

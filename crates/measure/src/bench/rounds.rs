@@ -51,28 +51,35 @@ pub struct Order {
     pub seed: u64,
 }
 
-/// One turn of an arm: a sample.
-#[derive(Clone, Debug)]
+/// One turn of an arm: a sample. `bench --export` writes it as it is serialised.
+#[derive(Clone, Debug, Serialize)]
 pub struct Turn {
     /// The number of the round, from 0.
     pub round: usize,
     /// The index of the arm.
+    #[serde(skip)]
     pub arm: usize,
     /// Its offset in logical sectors.
+    #[serde(rename = "offset_sectors")]
     pub offset: u64,
     /// The index of the region in the order.
+    #[serde(skip)]
     pub region: usize,
     /// The byte at which the workload started.
+    #[serde(rename = "start_bytes")]
     pub start: u64,
     /// The seed of its places.
     pub seed: u32,
-    /// When the turn began.
-    pub began: Time,
+    /// When the turn began, on the target's clock.
+    #[serde(rename = "began_ns")]
+    pub began: Nanos,
     /// Its duration, including the flush at its end.
+    #[serde(rename = "elapsed_ns")]
     pub elapsed: Nanos,
     /// Requests completed.
     pub requests: u64,
     /// The latencies, in order of completion, if there are few enough to keep.
+    #[serde(rename = "latencies_ns")]
     pub latencies: Vec<Nanos>,
 }
 
@@ -300,7 +307,7 @@ impl<'a> Rounds<'a> {
             // running empty. Not before a final flush, which would flush the requests of the tail as well.
             program.tail = u64::from(program.depth) - 1;
         }
-        let (began, mut latencies) = (self.target.now(), Vec::new());
+        let (began, mut latencies) = (self.target.now().since(Time::ZERO), Vec::new());
         let raw = (requests <= KEPT).then_some(&mut latencies);
         let samples = run_program(self.target, program, self.host, raw, &mut Silent)?;
         let (offset, elapsed, done) = (self.arms[arm].offset, samples.elapsed, samples.requests);

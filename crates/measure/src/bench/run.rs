@@ -438,7 +438,8 @@ fn per_second(number: u64, time: Nanos) -> f64 {
     if time == Nanos::ZERO { 0.0 } else { float(number) / time.seconds() }
 }
 
-#[allow(clippy::cast_precision_loss, reason = "statistics, to print")]
-pub(crate) fn float(number: u64) -> f64 {
+/// Returns a number for statistics and for text.
+#[allow(clippy::cast_precision_loss, reason = "exact up to 2^53")]
+pub fn float(number: u64) -> f64 {
     number as f64
 }

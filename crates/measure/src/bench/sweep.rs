@@ -216,19 +216,9 @@ impl Sweep {
     }
 }
 
-/// Runs `workload` at each of `offsets` (in logical sectors), each on a new target from `fresh`.
+/// Runs `workload` at each of `offsets` (in logical sectors), each on a new target from `fresh` and after a
+/// warm-up that does not count.
 pub fn sweep<T: Target>(
-    fresh: impl FnMut() -> T,
-    workload: &Workload,
-    offsets: &[u64],
-    host: Host,
-    progress: &mut dyn Progress,
-) -> Result<Sweep, RunError> {
-    warm_sweep(fresh, workload, offsets, host, WarmUp::Runs(0), progress)
-}
-
-/// Runs [`sweep`] with a warm-up on the same target before each run, which does not count.
-pub fn warm_sweep<T: Target>(
     mut fresh: impl FnMut() -> T,
     workload: &Workload,
     offsets: &[u64],

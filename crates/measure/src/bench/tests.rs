@@ -273,7 +273,8 @@ proptest! {
 fn a_sweep_finds_the_cheapest_offset_and_what_the_others_cost() {
     let fresh = || mock().with_penalty(MILLISECOND);
     let workload = random_write(0);
-    let result = sweep(fresh, &workload, &[0, 1, 2, 8], Host::default(), &mut Silent).unwrap();
+    let result =
+        sweep(fresh, &workload, &[0, 1, 2, 8], Host::default(), WarmUp::Runs(0), &mut Silent).unwrap();
     assert!(result.differs());
     assert_eq!(result.best().offset, 0);
     assert_eq!(result.cheapest(), [0, 8]);
@@ -281,10 +282,13 @@ fn a_sweep_finds_the_cheapest_offset_and_what_the_others_cost() {
     let counters = result.arms()[1].samples.counters.unwrap();
     assert_eq!(counters.host_writes, 1000);
     let reads = Pattern::RANDOM_READ.into();
-    let result = sweep(fresh, &reads, &[0, 1], Host::default(), &mut Silent).unwrap();
+    let result = sweep(fresh, &reads, &[0, 1], Host::default(), WarmUp::Runs(0), &mut Silent).unwrap();
     assert!(!result.differs());
-    assert!(matches!(sweep(fresh, &reads, &[], Host::default(), &mut Silent), Err(RunError::NoOffsets)));
-    let far = sweep(fresh, &reads, &[u64::MAX], Host::default(), &mut Silent);
+    assert!(matches!(
+        sweep(fresh, &reads, &[], Host::default(), WarmUp::Runs(0), &mut Silent),
+        Err(RunError::NoOffsets)
+    ));
+    let far = sweep(fresh, &reads, &[u64::MAX], Host::default(), WarmUp::Runs(0), &mut Silent);
     assert!(matches!(far, Err(RunError::Offset { .. })));
 }
 
@@ -298,7 +302,7 @@ fn warm_up_runs_reach_the_target_and_do_not_count() {
         let fresh = || Logged { mock: mock(), slow: 100, log: &log };
         let host = Host::default();
         let runs = WarmUp::Runs(u32::try_from(warmup).unwrap());
-        let result = warm_sweep(fresh, &workload, &[0, 8], host, runs, &mut Silent).unwrap();
+        let result = sweep(fresh, &workload, &[0, 8], host, runs, &mut Silent).unwrap();
         let writes = log.borrow().iter().filter(|operation| **operation == Operation::Write).count();
         assert_eq!(writes as u64, 2 * 50 * (1 + warmup));
         let arm = &result.arms()[1];
@@ -364,7 +368,7 @@ fn progress_rises_to_the_whole() {
     }
     let mut seen = Seen(Vec::new());
     let workload = Workload { count: Some(50), ..random_write(0) };
-    sweep(mock, &workload, &[0, 1], Host::default(), &mut seen).unwrap();
+    sweep(mock, &workload, &[0, 1], Host::default(), WarmUp::Runs(0), &mut seen).unwrap();
     assert!(seen.0.is_sorted() && seen.0.len() == 100);
     assert!((seen.0[99] - 1.0).abs() < 1e-12);
 }

@@ -6,6 +6,7 @@
 use straddle_units::Boundary;
 use straddle_units::io::Operation;
 
+use crate::bench::float;
 use crate::probe::session::{Durable, SLOT, Session, Step};
 use crate::probe::statistics::{count, median, quantile};
 
@@ -154,14 +155,11 @@ pub(crate) fn by_reads(session: &mut Session<'_>, usual: f64) -> Step<Series> {
 }
 
 fn pause(session: &mut Session<'_>) -> f64 {
-    #[allow(clippy::cast_precision_loss, reason = "below a million")]
-    let share = session.random.below(1_000_000) as f64 / 1e6;
-    share * LONGEST_PAUSE
+    float(session.random.below(1_000_000)) / 1e6 * LONGEST_PAUSE
 }
 
 fn series(ends: &[u64]) -> Series {
-    #[allow(clippy::cast_precision_loss, reason = "minutes in nanoseconds")]
-    let intervals: Vec<f64> = ends.windows(2).map(|pair| (pair[1] - pair[0]) as f64 / 1e9).collect();
+    let intervals: Vec<f64> = ends.windows(2).map(|pair| float(pair[1] - pair[0]) / 1e9).collect();
     let (period, coherence) = period(&intervals);
     Series { period: (coherence >= COHERENT).then_some(period), coherence }
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::bench::{Measured, Workload, median};
+use crate::bench::{Measured, Workload, float, median};
 use rustix::fs::SeekFrom;
 use straddle_device::sysfs::of_number;
 use straddle_units::io::Nanos;
@@ -171,8 +171,7 @@ impl Conditions<'_> {
 
     fn short(&self) -> Option<String> {
         let shortest = self.measured.course.iter().copied().fold(f64::INFINITY, f64::min);
-        #[allow(clippy::cast_precision_loss, reason = "a length of a turn")]
-        let turn = shortest * self.measured.requests as f64;
+        let turn = shortest * float(self.measured.requests);
         (turn < SHORT_TURN).then(|| {
             format!(
                 "a turn took only {:.1} ms: for better results, use more requests (--count) or a larger area \
@@ -221,8 +220,7 @@ impl Conditions<'_> {
         let sent = self.target.sent;
         // Our requests may be split or merged on the way, so only over twice as many are a sign of others.
         let foreign = all.saturating_sub(sent.saturating_mul(2));
-        #[allow(clippy::cast_precision_loss, reason = "a share")]
-        let share = foreign as f64 / all.max(1) as f64;
+        let share = float(foreign) / float(all.max(1));
         (share > FOREIGN_SHARE).then(|| {
             format!(
                 "the device completed {all} requests during the run, but the measurement sent only {sent} of \

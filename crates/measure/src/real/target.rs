@@ -1,13 +1,15 @@
 //! A file or device as a target of workloads.
 
 use std::collections::VecDeque;
-use std::io;
+use std::fs::File;
+use std::io::{self, IoSlice};
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::bench::{Clock, Description, Surface, Target, TargetError};
-use rustix::io::Errno;
+use rustix::io::{Errno, ReadWriteFlags};
 use straddle_units::io::{Completion, Nanos, Operation, Request, RequestId, Time};
 use straddle_units::{ByteCount, ByteOffset, Span};
 
@@ -15,7 +17,6 @@ use crate::real::journal::{Kept, Pending};
 use crate::real::memory::Memory;
 use crate::real::open::Opened;
 use crate::real::ring::{Place, Ring};
-use crate::real::serial::Serial;
 
 pub(crate) enum Writes {
     Nothing,
@@ -432,7 +433,6 @@ pub(crate) fn add(spans: &mut Vec<Span>, start: u64, length: u64) {
 }
 
 pub(crate) fn read_area(opened: &Opened, area: Span) -> Result<Memory, RealError> {
-    use std::os::unix::fs::FileExt;
     let (start, length) = (area.start().get(), area.len().get());
     let failed = |offset, length, source| RealError::Read {
         path: opened.path.display().to_string(),
@@ -448,6 +448,34 @@ pub(crate) fn read_area(opened: &Opened, area: Span) -> Result<Memory, RealError
         at += length;
     }
     Ok(memory)
+}
+
+/// One request at a time, with pread and pwrite.
+struct Serial {
+    file: File,
+    memory: Vec<Memory>,
+}
+
+impl Serial {
+    fn new(file: &File) -> io::Result<Self> {
+        Ok(Self { file: file.try_clone()?, memory: Vec::new() })
+    }
+
+    /// Carries out a request and returns the number of bytes.
+    fn call(&mut self, operation: Operation, places: &[Place], offset: u64) -> io::Result<u32> {
+        let done = match (operation, places) {
+            (Operation::Flush, _) => return self.file.sync_data().map(|()| 0),
+            (Operation::Read, [place]) => self.file.read_at(place.bytes_mut(&mut self.memory)?, offset)?,
+            (Operation::Write, [place]) => self.file.write_at(place.bytes(&self.memory)?, offset)?,
+            _ => {
+                let durable = operation == Operation::WriteFua;
+                let flags = if durable { ReadWriteFlags::DSYNC } else { ReadWriteFlags::empty() };
+                let parts = places.iter().map(|place| place.bytes(&self.memory).map(IoSlice::new));
+                rustix::io::pwritev2(&self.file, &parts.collect::<io::Result<Vec<_>>>()?, offset, flags)?
+            }
+        };
+        u32::try_from(done).map_err(|_| Errno::INVAL.into())
+    }
 }
 
 #[cfg(test)]

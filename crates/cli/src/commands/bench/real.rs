@@ -280,18 +280,6 @@ struct Heading<'a> {
     seed: u64,
 }
 
-#[derive(Serialize)]
-struct Line {
-    round: usize,
-    offset_sectors: u64,
-    start_bytes: u64,
-    seed: u32,
-    began_ns: u64,
-    elapsed_ns: u64,
-    requests: u64,
-    latencies_ns: Vec<u64>,
-}
-
 impl<'a> Export<'a> {
     fn open(arguments: &'a BenchArguments, workload: WorkloadReport, order: &Order) -> Result<Option<Self>> {
         let Some(path) = &arguments.real.export else { return Ok(None) };
@@ -315,17 +303,7 @@ impl<'a> Export<'a> {
     fn turns(&mut self, turns: &[Turn]) -> Result<()> {
         let mut lines = std::mem::take(&mut self.begin);
         for turn in turns {
-            let line = Line {
-                round: turn.round,
-                offset_sectors: turn.offset,
-                start_bytes: turn.start,
-                seed: turn.seed,
-                began_ns: turn.began.get(),
-                elapsed_ns: turn.elapsed.get(),
-                requests: turn.requests,
-                latencies_ns: turn.latencies.iter().map(|latency| latency.get()).collect(),
-            };
-            serde_json::to_writer(&mut lines, &line)?;
+            serde_json::to_writer(&mut lines, turn)?;
             lines.push(b'\n');
         }
         let file = match self.file.take() {

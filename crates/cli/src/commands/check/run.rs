@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 use straddle_audit::examine::{
     Alongside, ExamineError, Examined, Examiner, FoundDisk, GuestDisk, Named, Options, Price, TargetException,
 };
-use straddle_audit::{Finding, Reported, Severity};
+use straddle_audit::{Finding, Reported, Severity, Status};
 use straddle_device::domain::Libvirt;
 use straddle_device::image::{Limits, is_named_as_image};
 use straddle_device::shown::{quote_path, with_causes};
@@ -21,7 +21,6 @@ use crate::input::below;
 use crate::target::{Assumed, Drive, TargetSpec};
 use crate::view::{report, text};
 use crate::{output, target};
-use straddle_audit::Status;
 use straddle_audit::form::check::TargetReport;
 
 /// What is printed for a target.

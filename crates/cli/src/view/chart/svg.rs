@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::view::chart::{Axis, STEEP, decades, short, ticks};
+use crate::view::chart::{Axis, STEEP, decades, float, short, ticks};
 use crate::view::{escaped, made};
 
 pub(crate) const WIDTH: f64 = 720.0;
@@ -135,7 +135,7 @@ impl Chart {
         let mut top = self.legend(text, &present, top);
         let is_beside = present.len() == 1 && self.groups.iter().all(|it| length(&it.label) <= BESIDE);
         let (axis, steps, floor) = self.scale(is_beside);
-        let height = count(present.len()) * (BAR + GAP);
+        let height = float(present.len()) * (BAR + GAP);
         for group in &self.groups {
             if is_beside {
                 place(text, "", axis.from, -8.0, top + BAR - 3.0, "end", &group.label);
@@ -172,7 +172,7 @@ impl Chart {
     /// Returns the axis in per cent of the width, its steps, and the value on which the bars stand.
     fn scale(&self, is_beside: bool) -> (Axis, Vec<f64>, f64) {
         let percent = |pixels: f64| 100.0 * pixels / NARROW;
-        let longest = |lengths: &mut dyn Iterator<Item = usize>| count(lengths.max().unwrap_or(0)) * LETTER;
+        let longest = |lengths: &mut dyn Iterator<Item = usize>| float(lengths.max().unwrap_or(0)) * LETTER;
         let labels = longest(&mut self.groups.iter().map(|group| length(&group.label)));
         let from = percent(if is_beside { labels + LEFT } else { LEFT });
         let to = 100.0 - percent(longest(&mut self.bars().map(|bar| length(&bar.shown()))) + LEFT);
@@ -204,7 +204,7 @@ impl Chart {
         entries.extend(has_interval.then(|| (self.interval, "error".to_owned())));
         let (mut left, mut top) = (LEFT, top + 4.0);
         for (name, class) in &entries {
-            let wide = 34.0 + count(length(name)) * LETTER;
+            let wide = 34.0 + float(length(name)) * LETTER;
             if left > LEFT && left + wide > NARROW {
                 (left, top) = (LEFT, top + LINE + GAP);
             }
@@ -276,10 +276,6 @@ fn colour(index: usize) -> String {
 
 fn length(text: &str) -> usize {
     text.chars().count()
-}
-
-fn count(count: usize) -> f64 {
-    u32::try_from(count).map_or(0.0, f64::from)
 }
 
 /// Wraps a label into lines that fit on a phone.

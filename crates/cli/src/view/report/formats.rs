@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use serde_json::{Value, json};
-use straddle_audit::{RULES, Rule, Severity};
+use straddle_audit::{RULES, Rule, Severity, Status};
 use straddle_device::Address;
 use straddle_units::ByteOffset;
 
@@ -13,7 +13,6 @@ use crate::exit::Exit;
 use crate::output::{json_escaped, printable};
 use crate::view::escaped;
 use crate::view::report::{Report, fix_lines, place, unjudged};
-use straddle_audit::Status;
 use straddle_audit::form::check::TargetReport;
 use straddle_audit::form::finding::{FindingReport, IgnoredReport};
 

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use straddle_drive::FirmwareRange;
 use straddle_measure::bench::{
-    Arm, Clock, Ended, FEWEST_ROUNDS, Parameters, Ratio, Reached, Samples, Stop, Sweep, Sync, WarmUp,
+    Arm, Clock, Ended, FEWEST_ROUNDS, Parameters, Ratio, Reached, Samples, Stop, Sweep, Sync, WarmUp, float,
 };
 use straddle_measure::real::Io;
 use straddle_units::ByteCount;
@@ -41,7 +41,7 @@ const COLUMNS: [Column; 16] = [
     Column { heading: "P99", goes: 2, cell: |arm, _| arm.samples.latency.quantile(0.99).to_string() },
     Column { heading: "MAX", goes: 5, cell: |arm, _| arm.samples.latency.max().to_string() },
     Column { heading: FLUSH, goes: 1, cell: |arm, _| arm.samples.flush_latency.mean().to_string() },
-    Column { heading: RMW, goes: 1, cell: |arm, _| per_request(&arm.samples, rmw_reads) },
+    Column { heading: RMW, goes: 1, cell: |arm, _| per_request(&arm.samples, |it| float(it.rmw_reads)) },
     Column {
         heading: REVOLUTIONS,
         goes: 2,
@@ -310,12 +310,6 @@ pub(crate) fn ratio(ratio: Ratio) -> String {
         Some(margin) if margin >= 0.005 => format!("{:.2} ±{margin:.2}", ratio.value),
         _ => format!("{:.2}", ratio.value),
     }
-}
-
-fn rmw_reads(counters: &Counters) -> f64 {
-    #[allow(clippy::cast_precision_loss, reason = "a figure with two decimals")]
-    let reads = counters.rmw_reads as f64;
-    reads
 }
 
 fn per_request(samples: &Samples, what: fn(&Counters) -> f64) -> String {

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::fmt::Write;
 
 use straddle_audit::examine::Examined;
-use straddle_audit::{Code, Finding, Kind, Reason, Reported, Severity, Subject};
+use straddle_audit::{Code, Finding, Kind, Reason, Reported, Severity, Status, Subject};
 use straddle_device::identify::RotationRate;
 use straddle_device::topology::{
     AlignmentOffset, AtomicWrites, Figure, Guest, SectorFormat, Sectors, Source, Topology,
@@ -18,7 +18,6 @@ use crate::output::{self, paint, plural, printable, style};
 use crate::view::text::finding::{Listed, about, consequence, group_text, place};
 use crate::view::text::tree::partitions;
 use crate::view::text::{tree, wrap, wrap_after};
-use straddle_audit::Status;
 use straddle_audit::form::check::Summary;
 
 /// Returns a target's findings, one per line: `vm.img: error S001 partition 1: starts at …`

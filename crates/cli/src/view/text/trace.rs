@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use straddle_measure::bench::float;
 use straddle_trace::{Effect, Format, Histogram, Origin, SECTOR, UNITS, Volume};
 use straddle_units::ByteCount;
 
@@ -328,7 +329,5 @@ fn share(part: u64, all: u64) -> String {
 }
 
 pub(crate) fn ratio(part: u64, all: u64) -> f64 {
-    #[allow(clippy::cast_precision_loss, reason = "a figure to print")]
-    let ratio = part as f64 / all.max(1) as f64;
-    ratio
+    float(part) / float(all.max(1))
 }

@@ -38,18 +38,26 @@ struct Document {
 struct Experiment {
     name: String,
     steps: Vec<Step>,
-    lab: Vec<LabStep>,
+    lab: Vec<Step>,
 }
 
+/// A step that needs only a drive, with arms that have figures, or one that also needs a kernel.
 #[derive(Deserialize)]
 struct Step {
     name: String,
     drive: String,
+    #[serde(default)]
     arms: Vec<Arm>,
+    /// Empty if the step was not run.
+    #[serde(default)]
+    figures: Vec<IgnoredAny>,
+    #[serde(default)]
+    published: Vec<LabFigure>,
 }
 
 #[derive(Deserialize)]
 struct Arm {
+    #[serde(default)]
     figures: Vec<RawFigure>,
 }
 
@@ -76,15 +84,6 @@ struct Band {
 }
 
 #[derive(Deserialize)]
-struct LabStep {
-    name: String,
-    drive: String,
-    /// Empty if the step was not run.
-    figures: Vec<IgnoredAny>,
-    published: Vec<LabFigure>,
-}
-
-#[derive(Deserialize)]
 struct LabFigure {
     of: Statistic,
     published: f64,
@@ -103,15 +102,13 @@ pub(crate) fn add(path: &Path, parts: &mut Vec<Part>) -> Result<()> {
     let document: Document = serde_json::from_str(&text)
         .map_err(|error| refused("not a result of 'straddle reproduce --json'", &error))?;
     for Experiment { name, steps, lab } in document.experiments {
-        let raw = steps.into_iter().map(|step| {
-            let figures = step.arms.into_iter().flat_map(|arm| arm.figures).flat_map(RawFigure::judged);
-            (step.name, step.drive, figures.collect::<Vec<_>>())
-        });
-        let lab = lab.into_iter().filter(|step| !step.figures.is_empty()).map(|step| {
-            let figures = step.published.into_iter().filter(|figure| figure.within.is_some());
-            (step.name, step.drive, figures.map(LabFigure::judged).collect())
-        });
-        for (step, drive, judged) in raw.chain(lab).filter(|(_, _, judged)| !judged.is_empty()) {
+        for Step { name: step, drive, arms, figures, published } in steps.into_iter().chain(lab) {
+            let raw = arms.into_iter().flat_map(|arm| arm.figures).flat_map(RawFigure::judged);
+            let published = published.into_iter().filter(|it| !figures.is_empty() && it.within.is_some());
+            let judged: Vec<Judged> = raw.chain(published.map(LabFigure::judged)).collect();
+            if judged.is_empty() {
+                continue;
+            }
             let own = own(&Profile::open(&drive)?);
             let figure = |judged: Judged| Figure {
                 experiment: name.clone(),

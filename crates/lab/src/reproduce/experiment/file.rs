@@ -4,11 +4,10 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde::Deserialize;
-use straddle_measure::bench::Workload;
 
 use super::host::HostFile;
 use super::lab_file::{self, LabFile};
-use super::{Access, Arm, Experiment, ExperimentError, Measure, Published, Source, Step, builtin};
+use super::{Arm, Experiment, ExperimentError, Measure, Published, Source, Step, builtin};
 
 const LARGEST_FILE: u64 = 1 << 20;
 /// The default for the largest acceptable error: a fifth.
@@ -25,23 +24,9 @@ struct File {
     limit_percent: Option<f64>,
     sources: Vec<Source>,
     #[serde(default)]
-    steps: Vec<StepFile>,
+    steps: Vec<Step>,
     #[serde(default)]
     lab: Vec<LabFile>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct StepFile {
-    name: String,
-    title: String,
-    #[serde(default)]
-    deviations: Vec<String>,
-    #[serde(default)]
-    access: Access,
-    drive: Option<String>,
-    workload: Workload,
-    arms: Vec<Arm>,
 }
 
 impl Experiment {
@@ -82,12 +67,8 @@ fn parse(name: &str, text: &str, folder: Option<&Path>) -> Result<Experiment, Ex
     let file: File = toml::from_str(text).map_err(syntax)?;
     let check = Check { name };
     let limit = file.limit_percent.unwrap_or(LIMIT_PERCENT);
-    if !(limit > 0.0 && limit <= 1000.0) {
-        return Err(check.impossible("limit_percent", "must be above 0, and at most 1000"));
-    }
-    if file.steps.is_empty() && file.lab.is_empty() {
-        return Err(check.impossible("steps", "there is nothing to run"));
-    }
+    check.ensure(limit > 0.0 && limit <= 1000.0, "limit_percent", "must be above 0, and at most 1000")?;
+    check.ensure(!file.steps.is_empty() || !file.lab.is_empty(), "steps", "there is nothing to run")?;
     let steps = file.steps.into_iter().map(|step| check.step(step, &file.drive));
     let steps: Vec<Step> = steps.collect::<Result<_, _>>()?;
     let lab = file.lab.into_iter();
@@ -116,6 +97,32 @@ impl Check<'_> {
         ExperimentError::Impossible { name: self.name.to_owned(), place: place.into(), reason: reason.into() }
     }
 
+    pub(super) fn ensure(
+        &self,
+        is_so: bool,
+        place: &str,
+        reason: impl Into<String>,
+    ) -> Result<(), ExperimentError> {
+        if is_so { Ok(()) } else { Err(self.impossible(place, reason)) }
+    }
+
+    /// Checks a published figure and the ends of its range, if it has any.
+    pub(super) fn range(
+        &self,
+        place: &str,
+        low: Option<f64>,
+        value: f64,
+        high: Option<f64>,
+    ) -> Result<(), ExperimentError> {
+        let (low, high) = (low.unwrap_or(value), high.unwrap_or(value));
+        let is_range = high.is_finite() && low > 0.0 && low <= value && value <= high;
+        self.ensure(
+            is_range,
+            place,
+            format!("{low}, {value}, {high}: not above 0, or not in ascending order"),
+        )
+    }
+
     pub(super) fn unique<'a>(
         &self,
         place: &str,
@@ -123,24 +130,20 @@ impl Check<'_> {
     ) -> Result<(), ExperimentError> {
         let mut seen = BTreeSet::new();
         for name in names {
-            if !seen.insert(name) {
-                return Err(self.impossible(place, format!("the name {name:?} is used twice")));
-            }
+            self.ensure(seen.insert(name), place, format!("the name {name:?} is used twice"))?;
         }
         Ok(())
     }
 
-    fn step(&self, file: StepFile, drive: &str) -> Result<Step, ExperimentError> {
-        let StepFile { name, title, deviations, access, drive: own, workload, arms } = file;
-        let place = format!("step {name}");
-        if arms.is_empty() {
-            return Err(self.impossible(place, "it has no arm"));
-        }
+    /// Completes a step as in the file: with the drive of the experiment, and with its measures.
+    fn step(&self, mut step: Step, drive: &str) -> Result<Step, ExperimentError> {
+        let place = format!("step {}", step.name);
+        let arms = &step.arms;
+        self.ensure(!arms.is_empty(), &place, "it has no arm")?;
         self.unique(&place, arms.iter().map(|arm| arm.name.as_str()))?;
-        if arms.iter().filter(|arm| arm.aligned).count() > 1 {
-            return Err(self.impossible(place, "more than one arm is marked as aligned"));
-        }
-        for arm in &arms {
+        let aligned = arms.iter().filter(|arm| arm.aligned).count();
+        self.ensure(aligned <= 1, &place, "more than one arm is marked as aligned")?;
+        for arm in arms {
             self.arm(&format!("{place}, {}", arm.name), arm)?;
         }
         let is_published = |measure: &Measure| arms.iter().any(|arm| arm.published(*measure).is_some());
@@ -149,30 +152,21 @@ impl Check<'_> {
         if measures.is_empty() {
             measures.push(Measure::Elapsed);
         }
-        if measures.contains(&Measure::SyncLatency) && !workload.flushes() {
-            return Err(self.impossible(place, "a sync time was published, but the workload has no sync"));
+        let has_syncs = !measures.contains(&Measure::SyncLatency) || step.workload.flushes();
+        self.ensure(has_syncs, &place, "a sync time was published, but the workload has no sync")?;
+        step.measures = measures;
+        if step.drive.is_empty() {
+            drive.clone_into(&mut step.drive);
         }
-        let drive = own.unwrap_or_else(|| drive.to_owned());
-        Ok(Step { name, title, deviations, access, drive, workload, measures, arms })
+        Ok(step)
     }
 
     fn arm(&self, place: &str, arm: &Arm) -> Result<(), ExperimentError> {
-        if arm.offsets.is_empty() {
-            return Err(self.impossible(place, "it has no offset"));
-        }
+        self.ensure(!arm.offsets.is_empty(), place, "it has no offset")?;
         self.unique(place, arm.published.iter().map(|published| published.measure.name()))?;
         for Published { value, low, high, .. } in &arm.published {
-            let (low, high) = (low.unwrap_or(*value), high.unwrap_or(*value));
-            if let Some(reason) = no_range(low, *value, high) {
-                return Err(self.impossible(place, reason));
-            }
+            self.range(place, *low, *value, *high)?;
         }
         Ok(())
     }
-}
-
-/// Returns why these are not a published figure and the ends of its range, if they are not.
-pub(super) fn no_range(low: f64, value: f64, high: f64) -> Option<String> {
-    let is_range = high.is_finite() && low > 0.0 && low <= value && value <= high;
-    (!is_range).then(|| format!("{low}, {value}, {high}: not above 0, or not in ascending order"))
 }

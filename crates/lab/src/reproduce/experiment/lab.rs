@@ -80,7 +80,7 @@ pub struct LabMeasure {
     #[serde(default)]
     pub direction: Direction,
     /// The unit in which the script's seconds are reported. The cost is always in seconds.
-    #[serde(default = "elapsed", rename(serialize = "measure"))]
+    #[serde(default, rename(serialize = "measure"))]
     pub unit: Measure,
     /// Whether the scale of the step shortens it. Its time is then reported for the full length.
     #[serde(default)]
@@ -192,11 +192,6 @@ pub enum Input {
         /// Size of the old tree on a disk with blocks of 4 KiB.
         mebibytes: u32,
     },
-}
-
-/// Returns the unit of most measures, the default.
-const fn elapsed() -> Measure {
-    Measure::Elapsed
 }
 
 impl LabStep {

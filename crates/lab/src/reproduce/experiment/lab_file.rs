@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use super::file::{Check, no_range};
+use super::file::Check;
 use super::host::HostFile;
 use super::lab::{Input, LabArm, LabMeasure, LabPublished, LabStep, SECTOR, Statistic};
 use super::{ExperimentError, builtin};
@@ -144,94 +144,73 @@ fn script(
 }
 
 fn checked(check: &Check<'_>, place: &str, step: &LabStep) -> Result<(), ExperimentError> {
-    let refused = |reason: String| Err(check.impossible(place, reason));
-    if step.arms.is_empty() || step.measures.is_empty() {
-        return refused("it has no arms or no measures".to_owned());
-    }
+    let ensure = |is_so: bool, reason: String| check.ensure(is_so, place, reason);
+    let has_all = !step.arms.is_empty() && !step.measures.is_empty();
+    ensure(has_all, "it has no arms or no measures".to_owned())?;
     check.unique(place, step.arms.iter().map(|arm| arm.name.as_str()))?;
     check.unique(place, step.measures.iter().map(|measure| measure.name.as_str()))?;
     check.unique(place, step.variants.iter().map(String::as_str))?;
-    if step.arms.iter().filter(|arm| arm.aligned).count() > 1 {
-        return refused("more than one arm is marked as aligned".to_owned());
-    }
+    let aligned = step.arms.iter().filter(|arm| arm.aligned).count();
+    ensure(aligned <= 1, "more than one arm is marked as aligned".to_owned())?;
     for arm in &step.arms {
-        if let Some(reason) = misplaced(arm, step.table) {
-            return refused(format!("{}: {reason}", arm.name));
-        }
+        positioned(arm, step.table, |is_so, reason| ensure(is_so, format!("{}: {reason}", arm.name)))?;
     }
-    if !MEMBERS.contains(&step.members) {
-        return refused(format!("members: must be {} to {}", MEMBERS.start(), MEMBERS.end()));
-    }
-    if !(1..=MOST_RUNS).contains(&step.runs) {
-        return refused(format!("runs: must be 1 to {MOST_RUNS}"));
-    }
-    if !MEMORY_RANGE_MIB.contains(&(step.memory >> 20)) {
-        let (low, high) = (MEMORY_RANGE_MIB.start(), MEMORY_RANGE_MIB.end());
-        return refused(format!("memory_mib: must be {low} to {high}"));
-    }
-    if step.scale == 0 {
-        return refused("scale: must be at least 1".to_owned());
-    }
+    let (low, high) = MEMBERS.into_inner();
+    ensure(MEMBERS.contains(&step.members), format!("members: must be {low} to {high}"))?;
+    ensure((1..=MOST_RUNS).contains(&step.runs), format!("runs: must be 1 to {MOST_RUNS}"))?;
+    let (low, high) = MEMORY_RANGE_MIB.into_inner();
+    ensure((low..=high).contains(&(step.memory >> 20)), format!("memory_mib: must be {low} to {high}"))?;
+    ensure(step.scale > 0, "scale: must be at least 1".to_owned())?;
     for (name, value) in &step.environment {
         let letters = |c: char| c.is_ascii_alphanumeric() || c == '_';
         let plain =
             !name.is_empty() && name.chars().all(letters) && !name.starts_with(|c: char| c.is_ascii_digit());
-        if !plain || value.contains('\0') {
-            return refused(format!("environment: {name:?} is not a valid variable name"));
-        }
+        let is_valid = plain && !value.contains('\0');
+        ensure(is_valid, format!("environment: {name:?} is not a valid variable name"))?;
     }
-    if let Some(reason) = step.input.as_ref().and_then(too_much) {
-        return refused(format!("input: {reason}"));
+    if let Some(input) = &step.input {
+        generated(input, |is_so, reason| ensure(is_so, format!("input: {reason}")))?;
     }
     step.published.iter().try_for_each(|published| figure(check, place, step, published))
 }
 
-/// Returns why an arm's partition cannot be made, if so.
-fn misplaced(arm: &LabArm, table: PartitionTable) -> Option<String> {
+/// Checks that an arm's partition can be made.
+fn positioned<E>(
+    arm: &LabArm,
+    table: PartitionTable,
+    ensure: impl Fn(bool, String) -> Result<(), E>,
+) -> Result<(), E> {
     let first = if table == PartitionTable::Mbr { FIRST_SECTOR_MBR } else { FIRST_SECTOR };
     let Some(start) = arm.start else {
-        let ends = arm.end.or(arm.sectors);
-        return ends.map(|_| "a partition with an end needs a start".to_owned());
+        return ensure(arm.end.or(arm.sectors).is_none(), "a partition with an end needs a start".to_owned());
     };
-    if !(first..=LAST_SECTOR).contains(&start) {
-        return Some(format!("starts must be sectors {first} to {LAST_SECTOR}"));
-    }
-    if arm.end.is_some() && arm.sectors.is_some() {
-        return Some("specify the end or the number of sectors, not both".to_owned());
-    }
-    if arm.end.is_some_and(|end| end < start) {
-        return Some("the end is before the start".to_owned());
-    }
-    match (arm.length(), table) {
-        (Some(length), _) if !(1..=LAST_SECTOR).contains(&length) => {
-            Some(format!("a partition has 1 to {LAST_SECTOR} sectors"))
-        }
-        (Some(length), PartitionTable::Mbr) if start > MOST_SECTORS_MBR || length > MOST_SECTORS_MBR => {
-            Some(format!("an MBR can address at most {MOST_SECTORS_MBR} sectors"))
-        }
-        _ => None,
-    }
+    let is_in = (first..=LAST_SECTOR).contains(&start);
+    ensure(is_in, format!("starts must be sectors {first} to {LAST_SECTOR}"))?;
+    let has_one_end = arm.end.is_none() || arm.sectors.is_none();
+    ensure(has_one_end, "specify the end or the number of sectors, not both".to_owned())?;
+    ensure(arm.end.is_none_or(|end| end >= start), "the end is before the start".to_owned())?;
+    let Some(length) = arm.length() else { return Ok(()) };
+    let has_sectors = (1..=LAST_SECTOR).contains(&length);
+    ensure(has_sectors, format!("a partition has 1 to {LAST_SECTOR} sectors"))?;
+    let fits = table != PartitionTable::Mbr || start.max(length) <= MOST_SECTORS_MBR;
+    ensure(fits, format!("an MBR can address at most {MOST_SECTORS_MBR} sectors"))
 }
 
-/// Returns why an input cannot be generated, if so.
-fn too_much(input: &Input) -> Option<String> {
-    let (files, folders, mebibytes) = match *input {
-        Input::Tarball { mebibytes, files, folders } | Input::Trees { files, folders, mebibytes } => {
-            (files, folders, mebibytes)
-        }
-    };
-    let least = (u64::from(files) + u64::from(folders)) * 4096;
-    if files == 0 || folders == 0 || folders > files || files > MOST_FILES {
-        return Some(format!(
+/// Checks that an input can be generated.
+fn generated<E>(input: &Input, ensure: impl Fn(bool, String) -> Result<(), E>) -> Result<(), E> {
+    let (Input::Tarball { mebibytes, files, folders } | Input::Trees { files, folders, mebibytes }) = *input;
+    let is_tree = (1..=MOST_FILES).contains(&files) && (1..=files).contains(&folders);
+    ensure(
+        is_tree,
+        format!(
             "must have 1 to {MOST_FILES} files and at least one directory, but no more directories than files"
-        ));
-    }
-    if mebibytes == 0 || mebibytes > MOST_MEBIBYTES {
-        return Some(format!("must be 1 to {MOST_MEBIBYTES} MiB"));
-    }
-    let trees = matches!(input, Input::Trees { .. });
-    (trees && u64::from(mebibytes) << 20 < least)
-        .then(|| format!("these files and directories take at least {least} bytes in blocks of 4 KiB"))
+        ),
+    )?;
+    let is_size = (1..=MOST_MEBIBYTES).contains(&mebibytes);
+    ensure(is_size, format!("must be 1 to {MOST_MEBIBYTES} MiB"))?;
+    let least = (u64::from(files) + u64::from(folders)) * 4096;
+    let fits = matches!(input, Input::Tarball { .. }) || u64::from(mebibytes) << 20 >= least;
+    ensure(fits, format!("these files and directories take at least {least} bytes in blocks of 4 KiB"))
 }
 
 fn figure(
@@ -242,26 +221,20 @@ fn figure(
 ) -> Result<(), ExperimentError> {
     let LabPublished { measure, arm, variant, of, without, value, low, high, .. } = published;
     let place = format!("{place}, published {measure}");
-    let refused = |reason: String| Err(check.impossible(place.as_str(), reason));
-    if !step.measures.iter().any(|known| known.name == *measure) {
-        return refused("the step has no such measure".to_owned());
+    let ensure = |is_so: bool, reason: &str| check.ensure(is_so, &place, reason);
+    let is_measured = step.measures.iter().any(|known| known.name == *measure);
+    ensure(is_measured, "the step has no such measure")?;
+    if let Some(arm) = arm {
+        ensure(step.arms.iter().any(|known| known.name == *arm), &format!("unknown arm {arm:?}"))?;
     }
-    if let Some(arm) = arm.as_ref().filter(|arm| !step.arms.iter().any(|known| known.name == **arm)) {
-        return refused(format!("unknown arm {arm:?}"));
+    for variant in variant.iter().chain(without) {
+        ensure(step.variants.contains(variant), &format!("unknown variant {variant:?}"))?;
     }
-    let unknown = |variant: &&String| !step.variants.contains(variant);
-    if let Some(variant) = variant.as_ref().filter(unknown).or(without.as_ref().filter(unknown)) {
-        return refused(format!("unknown variant {variant:?}"));
-    }
-    if arm.is_none() && (step.arms.len() != 2 || step.aligned().is_none()) {
-        return refused("a ratio needs two arms, one of them marked as aligned".to_owned());
-    }
-    if arm.is_some() && variant.is_none() && step.variants.len() > 1 {
-        return refused("specify the variant".to_owned());
-    }
-    if *of == Statistic::Each && (low.is_none() || high.is_none()) {
-        return refused("'each' needs 'low' and 'high'".to_owned());
-    }
-    let (low, high) = (low.unwrap_or(*value), high.unwrap_or(*value));
-    no_range(low, *value, high).map_or(Ok(()), refused)
+    let has_ratio = step.arms.len() == 2 && step.aligned().is_some();
+    ensure(arm.is_some() || has_ratio, "a ratio needs two arms, one of them marked as aligned")?;
+    let is_one = arm.is_none() || variant.is_some() || step.variants.len() <= 1;
+    ensure(is_one, "specify the variant")?;
+    let has_range = low.is_some() && high.is_some();
+    ensure(*of != Statistic::Each || has_range, "'each' needs 'low' and 'high'")?;
+    check.range(&place, *low, *value, *high)
 }

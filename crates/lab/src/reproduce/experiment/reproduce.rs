@@ -42,20 +42,27 @@ pub struct ArmOutcome {
 pub struct Compared {
     /// What was measured.
     pub measure: Measure,
-    /// Our figure; with several offsets, their mean.
-    pub modelled: f64,
+    /// The figure; with several offsets, their mean.
+    pub figure: Pair,
     /// The smallest of several offsets.
     pub lowest: f64,
     /// The largest of several offsets.
     pub highest: f64,
     /// The published figure, if there is one.
     pub published: Option<Published>,
-    /// The cost relative to the aligned arm: ours, and as published. `None` for that arm, or if there is none.
-    pub ratio: Option<(f64, Option<f64>)>,
-    /// What the plausible policies of read-modify-write give for the figure, if they were run.
+    /// The cost relative to the aligned arm. `None` for that arm, or if there is none.
+    pub ratio: Option<Pair>,
+}
+
+/// A value of ours and the published one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pair {
+    /// Our value.
+    pub modelled: f64,
+    /// The published value, if there is one.
+    pub published: Option<f64>,
+    /// What the plausible policies of read-modify-write give, if they were run.
     pub band: Option<Band>,
-    /// What the plausible read-modify-write policies give for the ratio.
-    pub ratio_band: Option<Band>,
 }
 
 /// A figure that can be judged against a published one.
@@ -157,9 +164,13 @@ impl Experiment {
             for (arm, arm_outcome) in own.arms.iter_mut().enumerate() {
                 for (number, figure) in arm_outcome.figures.iter_mut().enumerate() {
                     let each = || with.iter().map(|(policy, arms)| (*policy, &arms[arm].figures[number]));
-                    figure.band = Band::new(each().map(|(policy, other)| (policy, other.modelled)).collect());
-                    let ratios = each().filter_map(|(policy, other)| Some((policy, other.ratio?.0)));
-                    figure.ratio_band = Band::new(ratios.collect());
+                    let values = each().map(|(policy, other)| (policy, other.figure.modelled));
+                    figure.figure.band = Band::new(values.collect());
+                    if let Some(ratio) = &mut figure.ratio {
+                        let ratios = each()
+                            .filter_map(|(policy, other)| Some((policy, other.ratio.as_ref()?.modelled)));
+                        ratio.band = Band::new(ratios.collect());
+                    }
                 }
             }
         }
@@ -182,17 +193,15 @@ fn compared(step: &Step, runs: Vec<Vec<Samples>>) -> Vec<ArmOutcome> {
         let published = step.arms[index].published(measure);
         let ratio = reference(measure).filter(|_| aligned != Some(index)).map(|(ours, theirs)| {
             let theirs = published.zip(theirs).map(|(value, base)| measure.times(value.value, base.value));
-            (measure.times(modelled, ours), theirs)
+            Pair { modelled: measure.times(modelled, ours), published: theirs, band: None }
         });
         Compared {
             measure,
-            modelled,
+            figure: Pair { modelled, published: published.map(|published| published.value), band: None },
             lowest: each.clone().fold(f64::INFINITY, f64::min),
             highest: each.fold(0.0, f64::max),
             published: published.cloned(),
             ratio,
-            band: None,
-            ratio_band: None,
         }
     };
     let figures =
@@ -201,40 +210,46 @@ fn compared(step: &Step, runs: Vec<Vec<Samples>>) -> Vec<ArmOutcome> {
     runs.into_iter().zip(figures).map(|(runs, figures)| ArmOutcome { runs, figures }).collect()
 }
 
-fn error(ours: f64, published: f64) -> f64 {
-    ours / published - 1.0
-}
-
-impl Compared {
-    /// Returns the error of our figure, as a share of the published one.
+impl Pair {
+    /// Returns the error of our value, as a share of the published one.
     pub fn error(&self) -> Option<f64> {
-        self.published.as_ref().map(|published| error(self.modelled, published.value))
-    }
-
-    /// Returns the error of our ratio, as a share of the published one.
-    pub fn ratio_error(&self) -> Option<f64> {
-        self.ratio.and_then(|(ours, published)| published.map(|published| error(ours, published)))
+        self.published.map(|published| self.modelled / published - 1.0)
     }
 
     /// Whether a plausible policy gives the published value to within `limit`; `None` without a band or a
     /// published value.
     pub fn is_explained(&self, limit: f64) -> Option<bool> {
-        let published = self.published.as_ref()?.value;
-        Some(self.band.as_ref()?.explains(|value| error(value, published), limit))
+        let published = self.published?;
+        Some(self.band.as_ref()?.explains(|value| value / published - 1.0, limit))
     }
 
-    /// As [`Compared::is_explained`], of the ratio.
-    pub fn is_ratio_explained(&self, limit: f64) -> Option<bool> {
-        let (_, published) = self.ratio?;
-        let published = published?;
-        Some(self.ratio_band.as_ref()?.explains(|value| error(value, published), limit))
+    fn is_outside(&self, limit: f64) -> bool {
+        self.error().is_some_and(|error| error.abs() > limit)
+    }
+}
+
+impl Compared {
+    /// Returns the figure, and its ratio if there is one.
+    pub fn pairs(&self) -> impl Iterator<Item = &Pair> {
+        std::iter::once(&self.figure).chain(&self.ratio)
+    }
+
+    /// Whether the figure or its ratio is not within the limit.
+    pub fn is_outside(&self, limit: f64) -> bool {
+        self.pairs().any(|pair| pair.is_outside(limit))
+    }
+
+    /// Whether another policy gives each of the figure and its ratio that is not within the limit.
+    pub fn is_explained(&self, limit: f64) -> bool {
+        let mut outside = self.pairs().filter(|pair| pair.is_outside(limit));
+        outside.all(|pair| pair.is_explained(limit) == Some(true))
     }
 }
 
 impl Judged {
     /// Returns the error of our value, as a share of the published one.
     pub fn error(&self) -> f64 {
-        error(self.modelled, self.published)
+        self.modelled / self.published - 1.0
     }
 }
 
@@ -261,15 +276,15 @@ impl Outcome {
         for (step, outcome) in self.steps.iter().enumerate() {
             for (arm, outcome) in outcome.arms.iter().enumerate() {
                 for figure in &outcome.figures {
-                    let mut push = |quantity, modelled, published, band: &Option<Band>| {
-                        let (measure, band) = (figure.measure, band.clone());
+                    let measure = figure.measure;
+                    let pairs =
+                        [(Quantity::Figure, Some(&figure.figure)), (Quantity::Ratio, figure.ratio.as_ref())];
+                    for (quantity, pair) in pairs {
+                        let Some(&Pair { modelled, published: Some(published), ref band }) = pair else {
+                            continue;
+                        };
+                        let band = band.clone();
                         judged.push(Judged { step, arm, measure, quantity, modelled, published, band });
-                    };
-                    if let Some(Published { value, .. }) = &figure.published {
-                        push(Quantity::Figure, figure.modelled, *value, &figure.band);
-                    }
-                    if let Some((ours, Some(theirs))) = figure.ratio {
-                        push(Quantity::Ratio, ours, theirs, &figure.ratio_band);
                     }
                 }
             }

@@ -132,18 +132,21 @@ fn figures_are_means_and_ratios_are_of_the_cost() {
     let seconds = |arm: usize, run: usize| arms[arm].runs[run].elapsed.seconds();
     let mean = f64::midpoint(seconds(1, 0), seconds(1, 1));
     let [elapsed, iops] = &arms[1].figures[..] else { panic!("{:?}", arms[1].figures) };
-    assert!(near(elapsed.modelled, mean), "{elapsed:?}");
+    assert!(near(elapsed.figure.modelled, mean), "{elapsed:?}");
     assert!(elapsed.lowest <= mean && mean <= elapsed.highest);
-    let (ratio, published) = elapsed.ratio.unwrap();
-    assert!(near(ratio, mean / seconds(0, 0)) && near(published.unwrap(), 4.0), "{elapsed:?}");
-    assert!(near(elapsed.error().unwrap(), mean / 2.0 - 1.0));
-    assert!(near(elapsed.ratio_error().unwrap(), ratio / 4.0 - 1.0));
-    let (ratio, published) = iops.ratio.unwrap();
-    assert!(ratio > 1.0 && near(published.unwrap(), 4.0), "slower is more, for rates too: {iops:?}");
+    let ratio = elapsed.ratio.as_ref().unwrap();
+    assert!(near(ratio.modelled, mean / seconds(0, 0)) && near(ratio.published.unwrap(), 4.0), "{elapsed:?}");
+    assert!(near(elapsed.figure.error().unwrap(), mean / 2.0 - 1.0));
+    assert!(near(ratio.error().unwrap(), ratio.modelled / 4.0 - 1.0));
+    let ratio = iops.ratio.as_ref().unwrap();
+    assert!(
+        ratio.modelled > 1.0 && near(ratio.published.unwrap(), 4.0),
+        "slower is more, for rates too: {iops:?}"
+    );
     assert_eq!(arms[0].figures[0].ratio, None);
     let unpublished = &arms[2].figures[0];
-    assert_eq!((unpublished.published.clone(), unpublished.error()), (None, None));
-    assert_eq!(unpublished.ratio.unwrap().1, None);
+    assert_eq!((unpublished.published.clone(), unpublished.figure.error()), (None, None));
+    assert_eq!(unpublished.ratio.as_ref().unwrap().published, None);
 }
 
 #[test]
@@ -166,7 +169,7 @@ fn what_was_published_is_judged_and_nothing_else() {
 fn another_drive_can_be_asked_for_and_must_exist() {
     let outcome = small().reproduce(Some("640gb-512n"), &Profile::open).unwrap();
     assert_eq!(outcome.steps[0].drive, "640gb-512n");
-    let (ratio, _) = outcome.steps[0].arms[1].figures[0].ratio.unwrap();
+    let ratio = outcome.steps[0].arms[1].figures[0].ratio.as_ref().unwrap().modelled;
     assert!((ratio - 1.0).abs() < 0.05, "no sector to straddle: {ratio}");
     let error = small().reproduce(Some("nothing"), &Profile::open).unwrap_err();
     assert!(matches!(error, ExperimentError::Drive { .. }), "{error}");

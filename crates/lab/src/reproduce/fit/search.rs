@@ -13,9 +13,9 @@ use straddle_measure::bench::Progress;
 use crate::reproduce::float;
 
 /// How far to either side a value is also tried: 3 %.
-pub const MARGIN: f64 = 0.03;
+pub(super) const MARGIN: f64 = 0.03;
 /// Smaller differences between values are not searched: 1 %.
-pub const RESOLUTION: f64 = 0.01;
+const RESOLUTION: f64 = 0.01;
 /// Most points of the grid, over all knobs.
 const GRID: usize = 64;
 /// Best points of the grid from which the refinement starts.

@@ -19,7 +19,7 @@ fn a_fit_finds_the_values_that_are_shipped() {
         );
         assert!((knob.low..=knob.high).contains(&knob.after));
     }
-    assert!(found.worst_after() <= found.worst_nearby && found.worst_nearby < 0.2, "{found:?}");
+    assert!(found.worst_after <= found.worst_nearby && found.worst_nearby < 0.2, "{found:?}");
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn a_drive_with_no_knob_has_its_errors_reported() {
     assert!(found.knobs.is_empty() && found.evaluations == 1);
     assert_eq!(found.figures.len(), 6);
     assert!(found.figures.iter().all(|figure| figure.before.to_bits() == figure.after.to_bits()));
-    assert!((found.worst_before() - found.worst_after()).abs() < 1e-12);
+    assert!((found.worst_before - found.worst_after).abs() < 1e-12);
 }
 
 #[test]

@@ -37,7 +37,7 @@ pub struct Figure {
 }
 
 /// A published figure and ours.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Comparison {
     /// Index of the measure.
     #[serde(skip)]
@@ -304,16 +304,12 @@ fn of_arm(
         measure,
         arm,
         variant,
-        of: Statistic::Mean,
-        without: None,
         unit: Some(wanted.unit),
         ours: ours.map(|figure| wanted.unit.of_seconds(figure.seconds)),
         published: published.value,
         range: published.low.zip(published.high),
         note: published.note.clone(),
-        sampling: None,
-        origin: None,
-        band: None,
+        ..Comparison::default()
     };
     let aligned = step.aligned().filter(|aligned| *aligned != arm).map(|aligned| &step.arms[aligned].name);
     let base = aligned.and_then(|aligned| {
@@ -360,14 +356,11 @@ fn of_ratios(
         variant: only,
         of: published.of,
         without,
-        unit: None,
         ours,
         published: published.value,
         range: published.low.zip(published.high),
         note: published.note.clone(),
-        sampling: None,
-        origin: None,
-        band: None,
+        ..Comparison::default()
     })
 }
 

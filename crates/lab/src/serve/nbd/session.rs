@@ -73,8 +73,8 @@ pub struct Session {
 }
 
 impl Session {
-    /// Creates the session of a new client. The greeting is in [`Session::output`].
-    pub fn new() -> Self {
+    /// Begins the session of a new client. The greeting is in [`Session::output`].
+    pub fn begin() -> Self {
         let mut output = Buffer::default();
         negotiation::greet(&mut output);
         Self {
@@ -251,11 +251,5 @@ impl Session {
         self.in_flight + self.due.len() >= MOST_IN_FLIGHT
             || self.owed >= MOST_OWED
             || self.output.len() >= MOST_UNSENT
-    }
-}
-
-impl Default for Session {
-    fn default() -> Self {
-        Self::new()
     }
 }

@@ -55,7 +55,7 @@ fn reply(cookie: u64, error: u32) -> Vec<u8> {
 
 /// Returns a session whose client has sent its flags.
 fn greeted() -> Session {
-    let mut session = Session::new();
+    let mut session = Session::begin();
     let (_, greeting) = feed(&mut session, &3_u32.to_be_bytes(), 4).unwrap();
     assert_eq!(greeting, [&b"NBDMAGICIHAVEOPT"[..], &[0, 3]].concat());
     session
@@ -123,7 +123,7 @@ fn what_is_unknown_or_wrong_is_refused_and_haggling_goes_on() {
 #[test]
 fn export_name_begins_with_and_without_zeroes() {
     for (flags, zeroes) in [(1_u32, 124), (3, 0)] {
-        let mut session = Session::new();
+        let mut session = Session::begin();
         let bytes = [&flags.to_be_bytes()[..], &option(1, &[])].concat();
         let (_, sent) = feed(&mut session, &bytes, 1).unwrap();
         let expected = [&(1_u64 << 20).to_be_bytes()[..], &FLAGS.to_be_bytes(), &vec![0; zeroes]].concat();
@@ -133,7 +133,7 @@ fn export_name_begins_with_and_without_zeroes() {
 
 #[test]
 fn who_breaks_the_protocol_is_cut_off() {
-    let flags = feed(&mut Session::new(), &4_u32.to_be_bytes(), 4).unwrap_err();
+    let flags = feed(&mut Session::begin(), &4_u32.to_be_bytes(), 4).unwrap_err();
     assert_eq!(flags, Violation::ClientFlags(4));
     let garbage = feed(&mut greeted(), &[b'x'; 16], 4).unwrap_err();
     assert!(matches!(garbage, Violation::OptionMagic(_)));

@@ -11,8 +11,8 @@ use crate::media::{MediaError, Payload, virtio};
 use crate::serve::endpoint::Stream;
 use crate::serve::engine::{Engine, Finished, Job};
 use crate::serve::nbd::{Export, Kind, LARGEST_REQUEST, Session, Wanted, errno};
+use crate::serve::server::Totals;
 use crate::serve::server::poller::Poller;
-use crate::serve::summary::Totals;
 use crate::vhost::{self, BlockRequest, Connection, Received, Status, VhostError};
 
 /// Larger buffers are not kept from one request of a virtual machine to the next, in bytes.
@@ -58,7 +58,7 @@ pub(super) struct NbdClient {
 
 impl NbdClient {
     pub(super) fn new(stream: Stream) -> Self {
-        Self { stream, session: Session::new(), interest: (true, false) }
+        Self { stream, session: Session::begin(), interest: (true, false) }
     }
 
     pub(super) fn read(&mut self) -> Result<(), Gone> {
